@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* row_hash.h: the one hash of (table, row), from which shard, lane, cache set and tag are taken.
+/* row_hash.h: the one hash of (table, row), from which bucket, cache set and tag are taken.
+ *
+ * A row's bucket follows from its hash, for the life of a store. Which shard a bucket lies in is a
+ * map on disk (store/bucket_map.h), and the lane follows from the shard.
  *
  * It is keyed with a secret made when the data directories are made, so that no client can aim all
- * its ids at one lane or one cache set. The secret is part of the data on disk: shards are chosen
+ * its ids at one lane or one cache set. The secret is part of the data on disk: buckets are chosen
  * by this hash. Inline because it runs once for every id of every batch. */
 #ifndef EMBTIER_BASE_ROW_HASH_H
 #define EMBTIER_BASE_ROW_HASH_H
@@ -13,6 +16,9 @@
 #include <xxhash.h>
 
 #define ROW_HASH_KEY_BYTES 32
+
+#define ROW_BUCKET_BITS 14
+#define ROW_BUCKETS     (1 << ROW_BUCKET_BITS)
 
 struct row_hasher {
     unsigned char secret[XXH3_SECRET_SIZE_MIN]; /* from the key, by XXH3_generateSecret */
@@ -27,10 +33,11 @@ static inline uint64_t row_hash(const struct row_hasher *hasher, uint32_t table_
     return XXH3_64bits_withSecret(input, sizeof(input), hasher->secret, sizeof(hasher->secret));
 }
 
-/* High half: the shard. Bits 32 to 47: the cache's tag. Low half: the cache's set. */
-static inline uint32_t row_hash_shard(uint64_t hash, uint32_t shard_count)
+/* Bits 50 to 63: the bucket. Bits 32 to 47: the cache's tag. Low half: the cache's set. Each knows
+ * nothing of the others, so a lane's share of the buckets fills all its sets alike. */
+static inline uint32_t row_bucket(uint64_t hash)
 {
-    return (uint32_t)(((hash >> 32) * shard_count) >> 32);
+    return (uint32_t)(hash >> (64 - ROW_BUCKET_BITS));
 }
 
 #endif

@@ -19,6 +19,7 @@
 #include "daemon/engine/memory/request_memory.h"
 #include "daemon/engine/memory/ticket_memory.h"
 #include "daemon/engine/ops/groups/group.h"
+#include "daemon/engine/tables/row_routes.h"
 #include "daemon/engine/tables/tables.h"
 #include "daemon/jobs/checkpoint/checkpoints.h"
 #include "daemon/jobs/restore/checkpoint_restore.h"
@@ -35,7 +36,7 @@
 struct server {
     struct server_parts parts;
     struct control *control;
-    uint16_t *shard_lanes;
+    struct row_routes *routes;
     int signal_fd;
 };
 
@@ -148,7 +149,7 @@ static enum embtier_err make_lane(struct server *server, uint32_t index, struct 
         .memory = server->parts.memory,
         .ticket_memory = server->parts.ticket_memory,
         .ticket_ns = config->lanes.ticket_seconds * UINT64_C(1000000000),
-        .shard_lanes = server->shard_lanes,
+        .routes = server->routes,
         .arenas = server->parts.arenas,
         .arena_count = config->cache.tier_count,
         .reader_count = config->lanes.readers_per_lane,
@@ -168,15 +169,11 @@ static enum embtier_err make_lane(struct server *server, uint32_t index, struct 
 static enum embtier_err make_lanes(struct server *server, struct err_msg *msg)
 {
     struct server_parts *const parts = &server->parts;
-    const uint32_t shards = store_shard_count(parts->store);
 
-    server->shard_lanes = calloc(shards, sizeof(*server->shard_lanes));
     parts->lanes = calloc(parts->config->lanes.count, sizeof(struct lane *));
-    if (!server->shard_lanes || !parts->lanes)
+    if (!parts->lanes)
         return err_set(msg, EMBTIER_NO_MEMORY, "lanes: out of memory");
     parts->lane_count = parts->config->lanes.count;
-    for (uint32_t s = 0; s < shards; s++)
-        server->shard_lanes[s] = (uint16_t)(s % parts->lane_count);
     for (uint32_t i = 0; i < parts->lane_count; i++)
         TRY(make_lane(server, i, msg));
     for (uint32_t i = 0; i < parts->lane_count; i++)
@@ -282,7 +279,10 @@ enum embtier_err server_new(const struct config *config, const struct server_res
         TRY(check_other(restore, msg));
     TRY(open_store(server, restore->directory_count > 0 ? 0 : restore->id, msg));
     TRY(accounts_new(&server->parts.accounts, msg));
-    TRY(tables_new(server->parts.store, server->parts.accounts, &server->parts.tables, msg));
+    TRY(row_routes_new(store_bucket_map(server->parts.store), config->lanes.count, &server->routes,
+                       msg));
+    TRY(tables_new(server->parts.store, server->routes, server->parts.accounts,
+                   &server->parts.tables, msg));
     if (restore->directory_count > 0)
         TRY(other_checkpoint_open(restore->directories, restore->directory_count, restore->id,
                                   tables_catalog(server->parts.tables), &other, msg));
@@ -518,9 +518,9 @@ void server_free(struct server *server)
     free_lanes(server);
     control_free(server->control);
     free(server->parts.lanes);
-    free(server->shard_lanes);
     checkpoints_free(server->parts.checkpoints);
     tables_free(server->parts.tables);
+    row_routes_free(server->routes);
     for (uint32_t t = 0; t < TIERS_MAX; t++)
         arena_free(server->parts.arenas[t]);
     groups_free(server->parts.groups);

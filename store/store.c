@@ -159,10 +159,12 @@ bool store_is_in_use(const struct config *config)
 enum embtier_err store_check(const struct config *config, struct err_msg *msg)
 {
     _cleanup_(rocksdb_setup_freep) struct rocksdb_setup *setup = NULL;
+    _cleanup_(store_identity_freep) struct store_identity *identity = NULL;
+    const uint32_t shards = config->data.directory_count * config->data.shards_per_directory;
 
-    TRY(store_identity_check(config, msg));
-    TRY(rocksdb_setup_new(config, config->data.directory_count * config->data.shards_per_directory,
-                          &setup, msg));
+    TRY(store_identity_look(config, &identity, msg));
+    TRY(bucket_map_check(identity, shards, msg));
+    TRY(rocksdb_setup_new(config, shards, &setup, msg));
     if (config->rocksdb.options)
         TRY(rocksdb_options_try(setup->options, config, msg));
     for (uint32_t d = 0; config->rocksdb.direct_io == SWITCH_ON && d < config->data.directory_count;
@@ -200,11 +202,12 @@ enum embtier_err store_open(const struct store_opts *opts, struct store **ret_st
     pthread_mutex_init(&store->lock, NULL);
     pthread_mutex_init(&store->reserve_lock, NULL);
     TRY(store_identity_open(config, &store->identity, msg));
+    store->shard_count = config->data.directory_count * config->data.shards_per_directory;
+    TRY(bucket_map_open(store->identity, store->shard_count, &store->map, msg));
     TRY(store_open_space(store, config, msg));
     row_hasher_init(&store->hasher, store_identity_hash_key(store->identity));
     store->shards_per_directory = config->data.shards_per_directory;
     store->read_files = config->descriptors.read_files;
-    store->shard_count = config->data.directory_count * config->data.shards_per_directory;
     store->database_count = store->shard_count * DATABASE_KINDS;
     store->databases = calloc(store->database_count, sizeof(struct database *));
     store->activity = rocksdb_ext_activity_new();
@@ -254,6 +257,7 @@ enum embtier_err store_close(struct store *store, bool complete, struct err_msg 
     free(store->databases);
     rocksdb_setup_free(store->setup);
     rocksdb_ext_activity_free(store->activity);
+    bucket_map_free(store->map);
     store_identity_free(store->identity);
     free(store);
     return first;
@@ -273,6 +277,11 @@ void store_free(struct store *store)
 uint32_t store_shard_count(const struct store *store)
 {
     return store->shard_count;
+}
+
+const struct bucket_map *store_bucket_map(const struct store *store)
+{
+    return store->map;
 }
 
 const struct row_hasher *store_hasher(const struct store *store)

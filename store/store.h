@@ -4,6 +4,7 @@
  * On disk, in each data directory:
  *   embtier.json         which store this directory belongs to, its place in it, number of shards,
  *                        hash key, format version (store_identity.h)
+ *   buckets.json         which shard each bucket of rows lies in (bucket_map.h)
  *   LOCK                 held while a daemon has the store open
  *   catalog.json         the tables; in the first directory only (catalog.h)
  *   checkpoints/         see checkpoint.h
@@ -38,6 +39,7 @@
 #include "store/checkpoint/checkpoint_record.h"
 #include "store/store_types.h"
 
+struct bucket_map;
 struct checkpoint_draft;
 struct checkpoint_record;
 struct checkpoint_shelf;
@@ -58,11 +60,10 @@ MUST_CHECK enum embtier_err store_check(const struct config *config, struct err_
 bool store_is_in_use(const struct config *config);
 /* Opens, or makes if the directories are empty, the whole store. If it was not closed cleanly, the
  * databases of `replay` tables are put back to the newest checkpoint first, or emptied if there is
- * none (store_recovery()). The directories may be named in
- * any order. Refuses: directories of different
- * stores, in another number of shards or directories than when they were made (MISMATCH), held by
- * another process (LOCKED), of a newer format (VERSION), with a file missing or cut short (CORRUPT;
- * the message names it). */
+ * none (store_recovery()). The directories may be named in any order. Refuses: directories of
+ * different stores, in another number of shards or directories than when they were made (MISMATCH),
+ * held by another process (LOCKED), of a newer or older format (VERSION), with a file missing or
+ * cut short (CORRUPT; the message names it). */
 MUST_CHECK enum embtier_err store_open(const struct store_opts *opts, struct store **ret_store,
                                        struct err_msg *msg);
 /* Flushes the write buffers first. Reports the first failure; the store is closed all the same.
@@ -135,6 +136,8 @@ MUST_CHECK enum embtier_err store_capture(struct store *store, struct checkpoint
 bool store_has_changed_since(const struct store *store, const struct checkpoint_record *record);
 
 uint32_t store_shard_count(const struct store *store);
+/* Which shard the rows of a bucket are read from and written to; borrowed, and does not change. */
+const struct bucket_map *store_bucket_map(const struct store *store);
 const struct row_hasher *store_hasher(const struct store *store);
 const char *store_first_directory(const struct store *store);
 

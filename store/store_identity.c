@@ -126,16 +126,16 @@ static enum embtier_err record_read(const char *path, struct record *ret_record,
     if (!root)
         return err_set(msg, EMBTIER_CORRUPT, "%s/%s:%d: %s", path, IDENTITY_FILE, error.line,
                        error.text);
-    if (u32_read(root, "format_version", &version) && version != STORE_FORMAT_VERSION &&
-        version != STORE_FORMAT_VERSION_UNSUMMED)
+    if (u32_read(root, "format_version", &version) && version != STORE_FORMAT_VERSION)
         return err_set(msg, EMBTIER_VERSION, "%s: format version %u, this program reads %d: %s",
                        file, version, STORE_FORMAT_VERSION,
                        version > STORE_FORMAT_VERSION
-                           ? "it was made by a newer one"
-                           : "it was made by an older one and cannot be converted");
+                           ? "a newer one made it"
+                           : "an older one made it, and it cannot be converted: export its tables "
+                             "with that one, and import them into a new store");
     if (version == 0 || !record_parse(root, ret_record))
         return err_set(msg, EMBTIER_CORRUPT, "%s: damaged", file);
-    return summed_json_check(file, text, version > STORE_FORMAT_VERSION_UNSUMMED, msg);
+    return summed_json_check(file, text, true, msg);
 }
 
 static enum embtier_err record_write(const char *path, const struct record *record,
@@ -480,12 +480,15 @@ static enum embtier_err identity_open(const struct config *config, bool is_other
     return EMBTIER_OK;
 }
 
-enum embtier_err store_identity_check(const struct config *config, struct err_msg *msg)
+enum embtier_err store_identity_look(const struct config *config,
+                                     struct store_identity **ret_identity, struct err_msg *msg)
 {
     _cleanup_(store_identity_freep) struct store_identity *identity = NULL;
 
     TRY(identity_new(config, &identity, msg));
-    return directories_look(identity, config, msg);
+    TRY(directories_look(identity, config, msg));
+    *ret_identity = TAKE(identity);
+    return EMBTIER_OK;
 }
 
 enum embtier_err store_identity_open(const struct config *config,

@@ -2,7 +2,7 @@
 /* store_identity.h: which data directories make up one store, and that nobody else has it open.
  *
  * Every directory holds embtier.json and LOCK. A store is made in three steps: all embtier.json
- * with state "making", then shards and catalog, then all embtier.json with state "ready". After a
+ * with state "making", then map, shards and catalog, then all embtier.json as "ready". After a
  * crash in between no file says "ready" before all shards are there, so the next open goes on where
  * the first one stopped; nothing was served yet that could be lost. Directories keep their place in
  * the store whatever order the config names them in. */
@@ -16,10 +16,10 @@
 #include "base/row_hash.h"
 #include "config/config.h"
 
-/* 2 since each shard has two databases; 3 since embtier.json has a checksum: 2 is read yet. */
-#define STORE_FORMAT_VERSION          3
-#define STORE_FORMAT_VERSION_UNSUMMED 2
-#define STORE_UUID_CHARS              32
+/* 2 since each shard has two databases; 3 since embtier.json has a checksum; 4 since a map says
+ * which shard a row lies in (bucket_map.h). No other is read. */
+#define STORE_FORMAT_VERSION 4
+#define STORE_UUID_CHARS     32
 
 struct store_identity;
 
@@ -29,9 +29,11 @@ struct store_identity;
 MUST_CHECK enum embtier_err store_identity_open(const struct config *config,
                                                 struct store_identity **ret_identity,
                                                 struct err_msg *msg);
-/* Whether store_identity_open() would take the directories of @config as they are now, but for who
- * has them open: locks and writes nothing. */
-MUST_CHECK enum embtier_err store_identity_check(const struct config *config, struct err_msg *msg);
+/* As store_identity_open() for directories as they are now, whoever has them open: locks and writes
+ * nothing, and new directories stay out of the store. */
+MUST_CHECK enum embtier_err store_identity_look(const struct config *config,
+                                                struct store_identity **ret_identity,
+                                                struct err_msg *msg);
 /* Those of a store that another server has made, and no server has open: locks them, changes
  * nothing else. @directories: all of them, in any order, as --restore-from has them. Refuses as
  * store_open() says; NOT_FOUND: one is no data directory; INVALID: one is named twice. */

@@ -11,6 +11,7 @@
 #include <stdatomic.h>
 
 #include "base/row_hash.h"
+#include "store/bucket_map.h"
 #include "store/checkpoint/checkpoint.h"
 #include "store/database/compaction_scheduler.h"
 #include "store/database/database.h"
@@ -28,6 +29,7 @@
 
 struct store {
     struct store_identity *identity;
+    struct bucket_map *map;
     struct checkpoint_shelf shelf;
     struct store_recovery recovery;
     struct rocksdb_setup *setup;

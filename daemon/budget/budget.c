@@ -5,7 +5,8 @@
 #include "daemon/engine/tables/tables_reserved.h"
 #include "store/store_reserved.h"
 
-/* The program and its libraries, catalog and metrics, the system's own of threads and files. */
+/* The program and its libraries, catalog and metrics, maps of buckets (80 KiB), the system's own of
+ * threads and files. */
 #define PROGRAM_BYTES (16 * MIB)
 
 /* Parts are whole MiB. */

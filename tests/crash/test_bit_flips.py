@@ -363,8 +363,8 @@ KINDS = {
     "manifest_killed": ("killed", [DATABASE + "MANIFEST-*"]),
     "small": ("stopped", [DATABASE + name for name in ("CURRENT", "OPTIONS-*", "IDENTITY")]),
     "small_killed": ("killed", [DATABASE + name for name in ("CURRENT", "OPTIONS-*", "IDENTITY")]),
-    "own": ("stopped", ["embtier.json", "catalog.json", "closed.json", "shard-*/*.seal", "LOCK"]),
-    "own_killed": ("killed", ["embtier.json", "catalog.json", "LOCK"]),
+    "own": ("stopped", ["embtier.json", "buckets.json", "catalog.json", "closed.json", "shard-*/*.seal", "LOCK"]),
+    "own_killed": ("killed", ["embtier.json", "buckets.json", "catalog.json", "LOCK"]),
     "restore": ("restoring", ["restore.json", "catalog.json"]),
     "checkpoint": (
         "killed",

@@ -28,6 +28,7 @@ struct arena;
 struct lane;
 struct mailbox;
 struct request_memory;
+struct row_routes;
 struct ticket_memory;
 struct store;
 struct table;
@@ -46,7 +47,7 @@ struct lane_opts {
     struct request_memory *memory;
     struct ticket_memory *ticket_memory;
     uint64_t ticket_ns; /* how long a ticket waits for its push */
-    const uint16_t *shard_lanes;
+    const struct row_routes *routes;
     struct arena *const *arenas;
     uint32_t arena_count;
     uint32_t arena_first_slab[TIERS_MAX];

@@ -15,6 +15,7 @@
 #include "daemon/engine/memory/reserved.h"
 #include "daemon/engine/memory/ticket_memory.h"
 #include "daemon/engine/ops/tickets/caster.h"
+#include "daemon/engine/tables/row_routes.h"
 #include "daemon/engine/tables/tables.h"
 #include "kernels/cpu/cast/cast.h"
 #include "store/store.h"
@@ -114,7 +115,6 @@ static void parts_init(struct lane *lane)
 enum embtier_err lane_new(const struct lane_opts *opts, struct lane **ret_lane, struct err_msg *msg)
 {
     _cleanup_(lane_freep) struct lane *lane = NULL;
-    const uint32_t shards = store_shard_count(opts->store);
 
     lane = aligned_alloc(CACHE_LINE, align_up(sizeof(*lane), CACHE_LINE));
     if (!lane)
@@ -133,8 +133,7 @@ enum embtier_err lane_new(const struct lane_opts *opts, struct lane **ret_lane, 
         .memory = opts->memory,
         .ticket_memory = opts->ticket_memory,
         .ticket_ns = opts->ticket_ns,
-        .shard_lanes = opts->shard_lanes,
-        .shard_count = shards,
+        .routes = opts->routes,
         .lane_count = opts->lane_count,
         .max_batch_rows = opts->max_batch_rows,
         .scratch = reserved_new(SHM_SEGMENTS_MAX * sizeof(struct shm_segment)),
@@ -150,9 +149,10 @@ enum embtier_err lane_new(const struct lane_opts *opts, struct lane **ret_lane, 
     TRY(events_new(lane, msg));
     TRY(cache_new(lane, msg));
     if (miss_table_new(ROWS_MISSES_MAX, &lane->rows.misses) != EMBTIER_OK ||
-        read_order_new(lane->rows.misses, shards, &lane->rows.read_order) != EMBTIER_OK)
+        read_order_new(lane->rows.misses, opts->routes->shard_count, &lane->rows.read_order) !=
+            EMBTIER_OK)
         return err_set(msg, EMBTIER_NO_MEMORY, "lane: out of memory");
-    TRY(write_queue_new(&lane->mailbox, opts->store, opts->write_queue_bytes,
+    TRY(write_queue_new(&lane->mailbox, opts->store, opts->routes, opts->write_queue_bytes,
                         &lane->rows.write_queue, msg));
     TRY(read_pool_new(&lane->mailbox, opts->store, opts->reader_count, &lane->rows.readers, msg));
     TRY(caster_new(opts->index, cast_pairs_max(opts), &lane->caster, msg));

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "daemon/engine/sessions/client_bytes.h"
+#include "daemon/engine/tables/row_routes.h"
 #include "daemon/engine/tables/table.h"
 #include "daemon/engine/tables/tables.h"
 #include "daemon/engine/turns/cost.h"
@@ -134,7 +135,7 @@ static uint32_t *starts_of(const struct request *request, uint32_t lane)
 
 static uint32_t lane_of(const struct request_rules *rules, const struct row_ref *ref)
 {
-    return rules->shard_lanes[row_hash_shard(ref->hash, rules->shard_count)];
+    return row_routes_lane(rules->routes, ref->hash);
 }
 
 /* Dealing ids out is a counting sort by (lane, segment) that keeps the request's order: how many

@@ -30,6 +30,7 @@ struct op;
 struct request;
 struct request_memory;
 struct row_op;
+struct row_routes;
 struct table;
 struct tables;
 struct ticket;
@@ -95,9 +96,8 @@ struct request_rules {
     struct tables *tables;
     struct request_memory *memory;
     struct ticket_memory *ticket_memory;
-    uint64_t ticket_ns;          /* time limit of a ticket */
-    const uint16_t *shard_lanes; /* lane of each shard */
-    uint32_t shard_count;
+    uint64_t ticket_ns; /* time limit of a ticket */
+    const struct row_routes *routes;
     uint32_t lane_count;
     uint32_t max_batch_rows;
     struct shm_segment *scratch;   /* SHM_SEGMENTS_MAX */

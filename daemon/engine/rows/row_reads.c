@@ -22,6 +22,7 @@
 
 #include "base/log/log.h"
 #include "daemon/engine/memory/request_memory.h"
+#include "daemon/engine/tables/row_routes.h"
 #include "daemon/engine/turns/cost.h"
 #include "store/store.h"
 
@@ -71,7 +72,7 @@ static void miss_read(struct rows *rows, struct miss *miss)
 {
     assert(miss->state != MISS_FREE && miss->first_waiter);
     miss->state = MISS_PENDING;
-    read_order_add(rows->read_order, row_hash_shard(miss->hash, rows->rules->shard_count),
+    read_order_add(rows->read_order, row_routes_shard(rows->rules->routes, miss->hash),
                    miss_session(rows, miss), miss);
 }
 

@@ -16,6 +16,7 @@
 #include "daemon/engine/mail/mailbox.h"
 #include "daemon/engine/memory/engine_reserved.h"
 #include "daemon/engine/memory/reserved.h"
+#include "daemon/engine/tables/row_routes.h"
 #include "daemon/engine/tables/table.h"
 #include "store/database/row_format.h"
 #include "store/store.h"
@@ -73,6 +74,7 @@ struct unsynced {
 struct write_queue {
     struct mailbox *lane;
     struct store *store;
+    const struct row_routes *routes;
     uint8_t *ring;
     uint64_t ring_bytes; /* power of two */
     uint64_t *buckets;   /* position + 1 of the newest entry */
@@ -222,9 +224,7 @@ static bool unsynced_take(struct write_queue *queue, uint64_t *ret_end, uint32_t
 /* Nothing else is to be done. Under load the writer's next batch does it. */
 static void mark_synced(struct write_queue *queue)
 {
-    const uint32_t shard_count = store_shard_count(queue->store);
-
-    for (uint32_t shard = 0; shard < shard_count; shard++)
+    for (uint32_t shard = 0; shard < queue->routes->shard_count; shard++)
         if (queue->unmarked[shard]) {
             store_mark_log(queue->store, shard);
             queue->unmarked[shard] = false;
@@ -292,14 +292,13 @@ static uint64_t batch_collect(struct write_queue *queue, struct write_batch *bat
                               uint64_t position)
 {
     const uint64_t tail = atomic_load_explicit(&queue->tail, memory_order_acquire);
-    const uint32_t shard_count = store_shard_count(queue->store);
 
     batch->count = 0;
     while (position < tail && batch->count < BATCH_ROWS_MAX) {
         struct entry *entry = entry_at(queue, position);
 
         if (entry->table) {
-            batch->shards[batch->count] = row_hash_shard(entry->hash, shard_count);
+            batch->shards[batch->count] = row_routes_shard(queue->routes, entry->hash);
             batch->synced[batch->count] = entry->table->spec.durability == EMBTIER_DURABILITY_SYNC;
             batch->rows[batch->count++] = (struct store_row){
                 .table_id = atomic_load_explicit(&entry->table->table_id, memory_order_relaxed),
@@ -433,12 +432,13 @@ static void stage_end(struct stage *stage)
         sem_destroy(&stage->wake);
 }
 
-enum embtier_err write_queue_new(struct mailbox *lane, struct store *store, uint64_t ring_bytes,
+enum embtier_err write_queue_new(struct mailbox *lane, struct store *store,
+                                 const struct row_routes *routes, uint64_t ring_bytes,
                                  struct write_queue **ret_queue, struct err_msg *msg)
 {
     _cleanup_(write_queue_freep) struct write_queue *queue =
         aligned_alloc(CACHE_LINE, sizeof(*queue));
-    const uint32_t shard_count = store_shard_count(store);
+    const uint32_t shard_count = routes->shard_count;
 
     if (!queue)
         return err_set(msg, EMBTIER_NO_MEMORY, "write queue: out of memory");
@@ -446,6 +446,7 @@ enum embtier_err write_queue_new(struct mailbox *lane, struct store *store, uint
     pthread_mutex_init(&queue->unsynced.lock, NULL);
     queue->lane = lane;
     queue->store = store;
+    queue->routes = routes;
     queue->message.kind = MESSAGE_WRITTEN;
     queue->ring_bytes = power_of_two_down(MAX(ring_bytes, RING_BYTES_MIN));
     queue->bucket_mask = queue->ring_bytes / ROW_BYTES_TYPICAL - 1;

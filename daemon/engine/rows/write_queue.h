@@ -25,6 +25,7 @@
 #include "base/err.h"
 
 struct mailbox;
+struct row_routes;
 struct store;
 struct table;
 struct write_queue;
@@ -32,8 +33,8 @@ struct write_queue;
 /* @ring_bytes is rounded down to a power of two, but never to less than two of the longest rows;
  * the index takes a thirty-second of it on top. */
 MUST_CHECK enum embtier_err write_queue_new(struct mailbox *lane, struct store *store,
-                                            uint64_t ring_bytes, struct write_queue **ret_queue,
-                                            struct err_msg *msg);
+                                            const struct row_routes *routes, uint64_t ring_bytes,
+                                            struct write_queue **ret_queue, struct err_msg *msg);
 /* Ends the threads after what they are doing; rows still queued are lost, which the caller has
  * ruled out or logged. */
 void write_queue_free(struct write_queue *queue);

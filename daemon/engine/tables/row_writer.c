@@ -7,6 +7,7 @@
 
 #include "base/row_hash.h"
 #include "daemon/engine/tables/progress.h"
+#include "daemon/engine/tables/row_routes.h"
 #include "daemon/engine/tables/table.h"
 #include "daemon/engine/tables/tables_reserved.h"
 #include "store/store.h"
@@ -63,7 +64,7 @@ enum embtier_err row_writer_new(const struct row_writer_opts *opts, struct row_w
     if (!writer)
         return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
     writer->opts = *opts;
-    writer->shard_count = store_shard_count(opts->store);
+    writer->shard_count = opts->routes->shard_count;
     writer->batch_rows = (uint32_t)batch_rows(writer->shard_count, row_bytes, opts->is_small);
     writer->counts = calloc(writer->shard_count, sizeof(*writer->counts));
     writer->rows =
@@ -125,8 +126,8 @@ enum embtier_err row_writer_add(struct row_writer *writer, uint64_t id, const vo
 {
     const struct table *const table = writer->opts.table;
     const uint32_t table_id = atomic_load_explicit(&table->table_id, memory_order_relaxed);
-    const uint32_t shard = row_hash_shard(row_hash(store_hasher(writer->opts.store), table_id, id),
-                                          writer->shard_count);
+    const uint32_t shard = row_routes_shard(
+        writer->opts.routes, row_hash(store_hasher(writer->opts.store), table_id, id));
     const uint64_t at = (uint64_t)shard * writer->batch_rows + writer->counts[shard];
     uint8_t *const copy = writer->bytes + at * table->row_bytes;
 

@@ -13,6 +13,7 @@
 #include "base/err.h"
 
 struct progress_sink;
+struct row_routes;
 struct row_writer;
 struct store;
 struct table;
@@ -22,6 +23,7 @@ uint64_t row_writer_bytes(uint32_t shard_count, uint64_t row_bytes);
 
 struct row_writer_opts {
     struct store *store;
+    const struct row_routes *routes;
     const struct table *table;
     const _Atomic bool *give_up;          /* then SHUTDOWN */
     const struct progress_sink *progress; /* may be NULL: asked whether to go on */

@@ -28,8 +28,9 @@ static void init_hold(pthread_rwlock_t *hold)
     pthread_rwlockattr_destroy(&attributes);
 }
 
-enum embtier_err tables_new(struct store *store, struct accounts *accounts,
-                            struct tables **ret_tables, struct err_msg *msg)
+enum embtier_err tables_new(struct store *store, const struct row_routes *routes,
+                            struct accounts *accounts, struct tables **ret_tables,
+                            struct err_msg *msg)
 {
     _cleanup_(tables_freep) struct tables *tables = calloc(1, sizeof(*tables));
     enum embtier_err err;
@@ -40,6 +41,7 @@ enum embtier_err tables_new(struct store *store, struct accounts *accounts,
     pthread_mutex_init(&tables->writing, NULL);
     init_hold(&tables->hold);
     tables->store = store;
+    tables->routes = routes;
     tables->accounts = accounts;
     accounts_limit(accounts, ACCOUNT_TABLES, TABLES_LIMIT, 0);
     err = catalog_open(store_first_directory(store), &tables->catalog, msg);

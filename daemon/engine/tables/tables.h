@@ -22,12 +22,15 @@ struct accounts;
 struct catalog;
 struct lane;
 struct progress_sink;
+struct row_routes;
 struct row_writer;
 struct table;
 struct tables;
 
-MUST_CHECK enum embtier_err tables_new(struct store *store, struct accounts *accounts,
-                                       struct tables **ret_tables, struct err_msg *msg);
+/* The store, the routes and the accounts are borrowed for as long as the tables are there. */
+MUST_CHECK enum embtier_err tables_new(struct store *store, const struct row_routes *routes,
+                                       struct accounts *accounts, struct tables **ret_tables,
+                                       struct err_msg *msg);
 void tables_free(struct tables *tables);
 DEFINE_CLEANUP(struct tables, tables_free)
 

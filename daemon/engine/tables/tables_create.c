@@ -14,6 +14,7 @@
 #include "base/log/log.h"
 #include "daemon/engine/memory/accounts.h"
 #include "daemon/engine/tables/progress.h"
+#include "daemon/engine/tables/row_routes.h"
 #include "daemon/engine/tables/row_writer.h"
 #include "kernels/cpu/init/init_rows.h"
 #include "store/catalog.h"
@@ -33,6 +34,7 @@ static enum embtier_err write_eager_rows(struct tables *tables, const struct tab
     _cleanup_(row_writer_freep) struct row_writer *writer = NULL;
 
     TRY(row_writer_new(&(struct row_writer_opts){ .store = tables->store,
+                                                  .routes = tables->routes,
                                                   .table = table,
                                                   .give_up = &tables->stopping,
                                                   .progress = progress,
@@ -360,6 +362,7 @@ enum embtier_err tables_writer(struct tables *tables, const struct table_info *i
     if (!table)
         return err_set(msg, EMBTIER_INTERNAL, "table '%s' is not being made", info->spec.name);
     return row_writer_new(&(struct row_writer_opts){ .store = tables->store,
+                                                     .routes = tables->routes,
                                                      .table = table,
                                                      .give_up = &tables->stopping,
                                                      .progress = progress,
@@ -369,7 +372,7 @@ enum embtier_err tables_writer(struct tables *tables, const struct table_info *i
 
 uint64_t tables_writer_bytes(const struct tables *tables, uint64_t row_bytes)
 {
-    return row_writer_bytes(store_shard_count(tables->store), row_bytes);
+    return row_writer_bytes(tables->routes->shard_count, row_bytes);
 }
 
 enum embtier_err tables_publish(struct tables *tables, struct table_info *infos, uint32_t count,

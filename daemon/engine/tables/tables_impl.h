@@ -25,6 +25,7 @@ struct catalog_table;
 
 struct tables {
     struct store *store;
+    const struct row_routes *routes;
     struct accounts *accounts;
     const struct tables_rows *rows; /* the lanes' shares of every table */
     struct lane *const *lanes;

@@ -50,6 +50,7 @@ void rocksdb_alone_open(struct rocksdb_alone *alone, const struct rocksdb_alone_
     alone->config->data.directories[0] = strdup(opts->rows);
     alone->config->rocksdb.io_uring = SWITCH_OFF; /* as RocksDB is by itself */
     must(store_identity_open(alone->config, &alone->identity, &msg), &msg);
+    must(bucket_map_open(alone->identity, opts->shard_count, &alone->map, &msg), &msg);
     row_hasher_init(&alone->hasher, store_identity_hash_key(alone->identity));
     must(rocksdb_setup_new(alone->config, opts->shard_count, &alone->setup, &msg), &msg);
     alone->options = rocksdb_options_create_copy(alone->setup->options);
@@ -79,6 +80,7 @@ void rocksdb_alone_close(struct rocksdb_alone *alone)
     if (alone->cache)
         rocksdb_cache_destroy(alone->cache);
     rocksdb_setup_free(alone->setup);
+    bucket_map_free(alone->map);
     store_identity_free(alone->identity);
     config_free(alone->config);
 }
@@ -96,7 +98,7 @@ void rocksdb_alone_sort(const struct rocksdb_alone *alone, const uint64_t *ids, 
     memset(batch->counts, 0, sizeof(batch->counts));
     for (uint32_t i = 0; i < count; i++) {
         const uint32_t shard =
-            row_hash_shard(row_hash(&alone->hasher, alone->table_id, ids[i]), alone->shard_count);
+            alone->map->shards[row_bucket(row_hash(&alone->hasher, alone->table_id, ids[i]))];
 
         batch->ids[shard][batch->counts[shard]++] = ids[i];
     }

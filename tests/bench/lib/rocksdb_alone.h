@@ -13,6 +13,7 @@
 
 #include "base/row_hash.h"
 #include "config/config.h"
+#include "store/bucket_map.h"
 #include "store/rocksdb/rocksdb_setup.h"
 #include "store/store_identity.h"
 #include "tests/integration/harness.h"
@@ -23,6 +24,7 @@
 struct rocksdb_alone {
     struct config *config;
     struct store_identity *identity;
+    struct bucket_map *map;
     struct row_hasher hasher;
     struct rocksdb_setup *setup;
     rocksdb_options_t *options;

@@ -5,6 +5,7 @@ data directories, and ways to damage one."""
 from __future__ import annotations
 
 import contextlib
+import json
 import subprocess
 from collections.abc import Callable, Container, Iterator
 from pathlib import Path
@@ -113,6 +114,25 @@ def what_is_there(daemon: Daemon, without: Container[str] = ()) -> dict[str, tup
             if path.name not in without:
                 found[str(path)] = (path.stat().st_size, path.stat().st_mtime_ns)
     return found
+
+
+def crc32c(data: bytes) -> int:
+    table = []
+    for byte in range(256):
+        for _ in range(8):
+            byte = byte >> 1 ^ (0x82F63B78 if byte & 1 else 0)
+        table.append(byte)
+    sum = 0xFFFFFFFF
+    for byte in data:
+        sum = sum >> 8 ^ table[(sum ^ byte) & 0xFF]
+    return sum ^ 0xFFFFFFFF
+
+
+def rewrite_summed(path: Path, **changes) -> None:
+    """Changes members of a JSON file that has a checksum, and the checksum with them (summed_json.h)."""
+    members = json.loads(path.read_text()) | changes | {"crc32c": "00000000"}
+    text = json.dumps(members, indent=2)
+    path.write_text(text.replace("00000000", f"{crc32c(text.encode()):08x}", 1))
 
 
 # ---- Checkpoints ----

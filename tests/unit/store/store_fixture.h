@@ -24,6 +24,7 @@
 
 #include "base/clock.h"
 #include "base/macros.h"
+#include "store/bucket_map.h"
 #include "store/catalog.h"
 #include "store/checkpoint/checkpoint.h"
 #include "store/store.h"
@@ -214,11 +215,11 @@ static inline void fixture_row_bytes(uint32_t table, uint64_t id, uint32_t versi
 static inline uint64_t fixture_gather(const struct store_fixture *f, uint32_t shard, uint32_t table,
                                       uint64_t first, uint64_t end, struct fixture_batch *batch)
 {
-    const uint32_t shards = store_shard_count(f->store);
+    const struct bucket_map *const map = store_bucket_map(f->store);
 
     batch->count = 0;
     for (; first < end && batch->count < FIXTURE_BATCH_ROWS; first++) {
-        if (row_hash_shard(row_hash(store_hasher(f->store), table, first), shards) != shard)
+        if (map->shards[row_bucket(row_hash(store_hasher(f->store), table, first))] != shard)
             continue;
         batch->rows[batch->count] = (struct store_row){ .table_id = table,
                                                         .logged = table >= FIXTURE_LOGGED,

@@ -3,6 +3,7 @@
 #include <sys/wait.h>
 
 #include "store/database/row_format.h"
+#include "store/files/summed_json.h"
 #include "tests/unit/store/store_fixture.h"
 #include "tests/unit/store/sync_counter.h"
 
@@ -215,8 +216,30 @@ static void test_store_refuses_newer_format(void **state)
 
     fixture_open(f);
     fixture_close(f);
-    fixture_replace_text(f, 0, "embtier.json", "\"format_version\": 3", "\"format_version\": 4");
-    fixture_refused(f, EMBTIER_VERSION, "format version 4, this program reads 3");
+    fixture_replace_text(f, 0, "embtier.json", "\"format_version\": 4", "\"format_version\": 5");
+    fixture_refused(f, EMBTIER_VERSION,
+                    "format version 5, this program reads 4: a newer one made it");
+}
+
+/* Its rows lie in other shards. What it holds is left as it is. */
+static void test_store_refuses_older_format_and_leaves_it_alone(void **state)
+{
+    struct store_fixture *f = *state;
+    struct err_msg msg;
+    char path[300];
+
+    fixture_open(f);
+    fixture_close(f);
+    fixture_remove(f, 0, "buckets.json");
+    fixture_remove(f, 1, "buckets.json");
+    fixture_replace_text(f, 0, "embtier.json", "\"format_version\": 4", "\"format_version\": 3");
+    fixture_replace_text(f, 1, "embtier.json", "\"format_version\": 4", "\"format_version\": 3");
+    fixture_refused(f, EMBTIER_VERSION,
+                    "format version 3, this program reads 4: an older one made it, and it cannot "
+                    "be converted: export its tables with that one");
+    assert_int_equal(store_check(&f->config, &msg), EMBTIER_VERSION);
+    snprintf(path, sizeof(path), "%s/d0/buckets.json", f->root);
+    assert_int_equal(access(path, F_OK), -1);
 }
 
 static void test_store_refuses_damaged_identity(void **state)
@@ -241,12 +264,19 @@ static void test_store_refuses_identity_with_another_text(void **state)
     fixture_refused(f, EMBTIER_CORRUPT, "embtier.json: damaged: its checksum is");
 }
 
-/* As version 2 had it. */
-static void as_without_a_checksum(struct store_fixture *f, unsigned index)
+static void as_being_made(struct store_fixture *f, unsigned index)
 {
-    fixture_replace_text(f, index, "embtier.json", "\"format_version\": 3",
-                         "\"format_version\": 2");
-    fixture_replace_text(f, index, "embtier.json", "\"crc32c\"", "\"unheard-of\"");
+    struct err_msg msg;
+    char path[300];
+    json_t *root;
+
+    snprintf(path, sizeof(path), "%s/embtier.json", f->made[index]);
+    root = json_load_file(path, 0, NULL);
+    assert_non_null(root);
+    assert_int_equal(json_object_set_new(root, "state", json_string("making")), 0);
+    assert_int_equal(json_object_set_new(root, SUMMED_JSON_KEY, json_string(SUMMED_JSON_NONE)), 0);
+    must(summed_json_write(f->made[index], "embtier.json", root, &msg), &msg);
+    json_decref(root);
 }
 
 static void test_second_process_is_told_who_has_the_store(void **state)
@@ -279,9 +309,9 @@ static void test_half_made_store_is_completed(void **state)
     /* As if the maker had died after the first embtier.json … */
     fixture_open(f);
     fixture_close(f);
-    as_without_a_checksum(f, 0);
-    fixture_replace_text(f, 0, "embtier.json", "ready", "making");
+    as_being_made(f, 0);
     fixture_remove(f, 0, "shard-0001");
+    fixture_remove(f, 0, "buckets.json");
     fixture_remove(f, 0, "catalog.json");
     fixture_remove(f, 1, "");
     fixture_make_directory(f, 1);
@@ -289,8 +319,7 @@ static void test_half_made_store_is_completed(void **state)
     fixture_write_all(f, 1, 0, 100, 1);
     fixture_close(f);
     /* … and as if it had died between the last two. */
-    as_without_a_checksum(f, 1);
-    fixture_replace_text(f, 1, "embtier.json", "ready", "making");
+    as_being_made(f, 1);
     fixture_open(f);
     assert_int_equal(fixture_count_right(f, 1, 0, 100, 1), 100);
     fixture_close(f);
@@ -467,6 +496,7 @@ int main(void)
         STORE_TEST(test_store_refuses_foreign_directory_and_leaves_it_alone),
         STORE_TEST(test_store_refuses_missing_directory),
         STORE_TEST(test_store_refuses_newer_format),
+        STORE_TEST(test_store_refuses_older_format_and_leaves_it_alone),
         STORE_TEST(test_store_refuses_damaged_identity),
         STORE_TEST(test_store_refuses_identity_with_another_text),
         STORE_TEST(test_second_process_is_told_who_has_the_store),

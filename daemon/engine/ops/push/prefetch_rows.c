@@ -3,6 +3,7 @@
 #include "daemon/engine/ops/push/prefetch_rows.h"
 
 #include "daemon/engine/ops/push/push.h"
+#include "daemon/engine/tables/row_routes.h"
 #include "daemon/engine/tables/tables.h"
 #include "daemon/engine/turns/cost.h"
 
@@ -121,8 +122,7 @@ static void unpin_runs(struct op_lane *lane, const struct ticket_group *group, u
         const uint64_t id = group->pairs[group->starts[run]].row;
         const uint64_t hash = row_hash(lane->rules.hasher, table_id, id);
 
-        if (group->pinned[run] &&
-            lane->rules.shard_lanes[row_hash_shard(hash, lane->rules.shard_count)] == lane->index)
+        if (group->pinned[run] && row_routes_lane(lane->rules.routes, hash) == lane->index)
             refs[found++] = (struct row_ref){ .hash = hash, .id = id };
     }
     row_cache_unpin(lane->rows->cache, table->index, refs, found);

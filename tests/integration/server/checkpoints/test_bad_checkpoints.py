@@ -15,24 +15,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from daemons import LANES, Daemon
-from stores import DIM, TABLES, all_rows, check_rows, cut, damaged, directories, fill, flip, paths, run_cli
+from stores import DIM, TABLES, all_rows, check_rows, crc32c, cut, damaged, directories, fill, flip, paths, run_cli
 from stores import what_is_there as files_of
 
 import embtier
 
 # ---- What is wrong ----
-
-
-def crc32c(data: bytes) -> int:
-    table = []
-    for byte in range(256):
-        for _ in range(8):
-            byte = byte >> 1 ^ (0x82F63B78 if byte & 1 else 0)
-        table.append(byte)
-    sum = 0xFFFFFFFF
-    for byte in data:
-        sum = sum >> 8 ^ table[(sum ^ byte) & 0xFF]
-    return sum ^ 0xFFFFFFFF
 
 
 def forged(old: str, new: str) -> Callable[[Path], None]:

@@ -21,6 +21,7 @@
 #include "daemon/engine/memory/ticket_memory.h"
 #include "daemon/engine/ops/groups/group.h"
 #include "daemon/engine/sessions/session.h"
+#include "daemon/engine/tables/row_routes.h"
 #include "daemon/engine/tables/table.h"
 #include "daemon/engine/tables/tables.h"
 #include "daemon/transport/shm/shm_channel.h"
@@ -45,7 +46,7 @@ struct lanes_fixture {
     uint32_t lane_count;
     uint32_t slabs_per_lane;
     uint32_t map_slabs;
-    uint16_t shard_lanes[8];
+    struct row_routes *routes;
     struct tables *tables;
     struct inbox mail; /* what the control thread would get */
     uint64_t last_session;
@@ -98,9 +99,8 @@ static inline void lanes_start(struct lanes_fixture *x, struct store_fixture *f,
                        &x->arenas[t], &msg),
              &msg);
     }
-    for (uint32_t s = 0; s < store_shard_count(f->store); s++)
-        x->shard_lanes[s] = (uint16_t)(s % x->lane_count);
-    must(tables_new(f->store, x->accounts, &x->tables, &msg), &msg);
+    must(row_routes_new(store_bucket_map(f->store), x->lane_count, &x->routes, &msg), &msg);
+    must(tables_new(f->store, x->routes, x->accounts, &x->tables, &msg), &msg);
     for (uint32_t i = 0; i < x->lane_count; i++) {
         struct lane_opts opts = { .index = i,
                                   .lane_count = x->lane_count,
@@ -110,7 +110,7 @@ static inline void lanes_start(struct lanes_fixture *x, struct store_fixture *f,
                                   .memory = x->memory,
                                   .ticket_memory = x->ticket_memory,
                                   .ticket_ns = shape->ticket_ns ? shape->ticket_ns : HOUR_NS,
-                                  .shard_lanes = x->shard_lanes,
+                                  .routes = x->routes,
                                   .arenas = x->arenas,
                                   .arena_count = x->tier_count,
                                   .reader_count = shape->readers,
@@ -155,6 +155,7 @@ static inline void lanes_stop(struct lanes_fixture *x)
     for (uint32_t i = 0; i < x->lane_count; i++)
         lane_free(x->lanes[i]);
     tables_free(x->tables);
+    row_routes_free(x->routes);
     for (uint32_t t = 0; t < x->tier_count; t++)
         arena_free(x->arenas[t]);
     request_memory_free(x->memory);

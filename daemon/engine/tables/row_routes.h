@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* row_routes.h: where a row belongs, from its hash: in which shard it is stored, and which lane has
+ * it in memory.
+ *
+ * hash > bucket > shard > lane. The bucket follows from the hash (base/row_hash.h), its shard from
+ * the store's map (store/bucket_map.h), and the lane is shard % lanes. Both are laid out by bucket,
+ * so that each takes one look-up for an id. All that deals out rows asks here, and nothing else
+ * computes a shard: where buckets move, this changes. Thread: any; nothing changes while there are
+ * lanes. */
+#ifndef EMBTIER_DAEMON_ENGINE_TABLES_ROW_ROUTES_H
+#define EMBTIER_DAEMON_ENGINE_TABLES_ROW_ROUTES_H
+
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/row_hash.h"
+#include "config/config.h"
+
+_Static_assert(CONFIG_LANES_MAX <= UINT8_MAX + 1, "a lane's number is one byte");
+
+struct bucket_map;
+
+struct row_routes {
+    uint32_t shard_count;
+    uint8_t lanes[ROW_BUCKETS]; /* of each bucket; small, as each id of a request looks here */
+    uint16_t shards[ROW_BUCKETS];
+};
+
+/* Copies what it needs of @map. */
+MUST_CHECK enum embtier_err row_routes_new(const struct bucket_map *map, uint32_t lane_count,
+                                           struct row_routes **ret_routes, struct err_msg *msg);
+void row_routes_free(struct row_routes *routes);
+
+static inline uint32_t row_routes_lane(const struct row_routes *routes, uint64_t hash)
+{
+    return routes->lanes[row_bucket(hash)];
+}
+
+static inline uint32_t row_routes_shard(const struct row_routes *routes, uint64_t hash)
+{
+    return routes->shards[row_bucket(hash)];
+}
+
+#endif
