@@ -9,8 +9,10 @@
 #include "base/row_spot.h"
 #include "tiers/arena/arena.h"
 
-/* Rows asked of memory ahead of the one that is used. */
-#define AHEAD 8
+/* Refs whose row is asked of memory ahead of the one that is used, and lines of such a row. Both
+ * addresses follow from the id, so nothing waits for a spot (docs/internals/homes.md). */
+#define AHEAD       32
+#define LINES_AHEAD 16
 /* A row begins on a granule: so few that a spot's 32 bits lead to each. */
 #define GRANULE_SHIFT_LEAST 4
 #define GRANULE_SHIFT_MOST  12
@@ -115,20 +117,29 @@ static void ask_for_spot(const struct row_array *array, const struct row_ref *re
     __builtin_prefetch(&array->spots[ref->id], 1);
 }
 
+/* Into the second level: so many lines are more than the first can wait for. */
 static void ask_for_row(const struct row_array *array, const struct row_ref *ref, uint32_t bytes)
 {
     const uint8_t *const row = array->base + ref->id * array->stride;
+    const uint32_t most = MIN(bytes, (uint32_t)(LINES_AHEAD * CACHE_LINE));
 
-    for (uint32_t at = 0; at < bytes; at += CACHE_LINE)
-        __builtin_prefetch(row + at);
+    ask_for_spot(array, ref);
+    for (uint32_t at = 0; at < most; at += CACHE_LINE)
+        __builtin_prefetch(row + at, 0, 2);
 }
 
-/* Asks memory for the rows behind refs[i]. */
+/* Asks memory for the first refs. */
+static void ask_first(const struct row_array *array, const struct row_ref *refs, uint32_t count,
+                      uint32_t bytes)
+{
+    for (uint32_t i = 0; i < MIN(count, (uint32_t)AHEAD); i++)
+        ask_for_row(array, &refs[i], bytes);
+}
+
+/* Asks memory for the ref that is AHEAD of refs[i]. */
 static void ask_ahead(const struct row_array *array, const struct row_ref *refs, uint32_t i,
                       uint32_t count, uint32_t bytes)
 {
-    if (i + 2 * AHEAD < count)
-        ask_for_spot(array, &refs[i + 2 * AHEAD]);
     if (i + AHEAD < count)
         ask_for_row(array, &refs[i + AHEAD], bytes);
 }
@@ -260,6 +271,7 @@ uint32_t row_arrays_get(struct row_arrays *arrays, uint16_t number, const struct
     uint32_t missed = 0;
 
     assert(bytes <= array->row_bytes);
+    ask_first(array, refs, count, bytes);
     for (uint32_t i = 0; i < count; i++) {
         ask_ahead(array, refs, i, count, bytes);
         if (is_there(array, refs[i].id))
@@ -281,6 +293,7 @@ uint32_t row_arrays_set(struct row_arrays *arrays, uint16_t number, const struct
     uint32_t missed = 0;
 
     assert(bytes <= table->array->row_bytes);
+    ask_first(table->array, refs, count, bytes);
     for (uint32_t i = 0; i < count; i++) {
         ask_ahead(table->array, refs, i, count, bytes);
         if (!is_there(table->array, refs[i].id)) {
