@@ -70,6 +70,11 @@ extern "C" {
     X(ASYNC, 1, "async", "the death of the server's process")                                      \
     X(SYNC, 2, "sync", "loss of power")
 
+/* X(name, number, word, where the rows of a table are while they are in memory) */
+#define EMBTIER_HOME_TABLE(X)                                                                      \
+    X(CACHE, 0, "cache", "the warm ones in the row cache, those used last in the fastest tier")    \
+    X(ARRAY, 1, "array", "all of them in an array in one tier, each found by its id alone")
+
 enum embtier_dtype {
 #define X(name, number, word, bytes) EMBTIER_DTYPE_##name = number,
     EMBTIER_DTYPE_TABLE(X)
@@ -104,6 +109,12 @@ enum embtier_init {
 enum embtier_durability {
 #define X(name, number, word, text) EMBTIER_DURABILITY_##name = number,
     EMBTIER_DURABILITY_TABLE(X)
+#undef X
+};
+
+enum embtier_home {
+#define X(name, number, word, text) EMBTIER_HOME_##name = number,
+    EMBTIER_HOME_TABLE(X)
 #undef X
 };
 

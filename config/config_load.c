@@ -131,6 +131,12 @@ static const char *kind_word(enum tier_kind kind)
     return "?";
 }
 
+/* The row cache's part of a tier. */
+static uint64_t cache_bytes(const struct tier_spec *tier)
+{
+    return tier->bytes - MIN(tier->bytes, tier->array_bytes);
+}
+
 static uint32_t shard_count(const struct config *config)
 {
     return config->data.directory_count * config->data.shards_per_directory;
@@ -150,7 +156,7 @@ static uint32_t default_lanes(const struct config *config)
     lanes = MIN(lanes, shard_count(config));
     for (uint32_t t = 0; t < config->cache.tier_count; t++)
         if (config->cache.tiers[t].bytes > 0)
-            lanes = MIN(lanes, config->cache.tiers[t].bytes / lane_slab_bytes(t));
+            lanes = MIN(lanes, cache_bytes(&config->cache.tiers[t]) / lane_slab_bytes(t));
     return (uint32_t)MAX(lanes, 1u);
 }
 
@@ -235,6 +241,12 @@ static enum embtier_err check_tier(const struct config *config, uint32_t t, stru
         return yaml_doc_mistake(config->doc, TIER_KEY(t, "bytes"), msg,
                                 "%s is too little for %u lanes; allowed: at least %s",
                                 BYTES_TEXT(tier->bytes), config->lanes.count, BYTES_TEXT(least));
+    if (cache_bytes(tier) < least)
+        return yaml_doc_mistake(config->doc, TIER_KEY(t, "array_bytes"), msg,
+                                "%s of %s leave too little to the row cache of %u lanes; allowed: "
+                                "at most %s",
+                                BYTES_TEXT(tier->array_bytes), BYTES_TEXT(tier->bytes),
+                                config->lanes.count, BYTES_TEXT(tier->bytes - least));
     if (tier->kind == TIER_KIND_FILE && tier->path[0] == '\0')
         return yaml_doc_mistake(config->doc, TIER_KEY(t, "path"), msg,
                                 "is missing; allowed: a directory, for kind file");

@@ -20,6 +20,7 @@
 #include "daemon/engine/memory/ticket_memory.h"
 #include "daemon/engine/ops/groups/group.h"
 #include "daemon/engine/tables/row_routes.h"
+#include "daemon/engine/tables/table_arrays.h"
 #include "daemon/engine/tables/tables.h"
 #include "daemon/jobs/checkpoint/checkpoints.h"
 #include "daemon/jobs/restore/checkpoint_restore.h"
@@ -113,10 +114,30 @@ static enum embtier_err make_arenas(struct server *server, struct err_msg *msg)
         const struct tier_spec *const tier = &config->cache.tiers[t];
 
         TRY(arena_new(tier, tier->bytes, &server->parts.arenas[t], msg));
-        log_info("tier reserved", "tier=%s bytes=%" PRIu64, tier->name,
-                 arena_bytes(server->parts.arenas[t]));
+        log_info("tier reserved", "tier=%s bytes=%" PRIu64 " array_bytes=%" PRIu64, tier->name,
+                 arena_bytes(server->parts.arenas[t]), server_array_slabs(tier) * ARENA_SLAB_BYTES);
     }
     return EMBTIER_OK;
+}
+
+/* The last slabs of each tier's memory. */
+static enum embtier_err make_arrays(struct server *server, struct err_msg *msg)
+{
+    const struct config *const config = server->parts.config;
+    struct array_tier tiers[TIERS_MAX];
+
+    for (uint32_t t = 0; t < config->cache.tier_count; t++) {
+        const struct tier_spec *const tier = &config->cache.tiers[t];
+        const uint64_t slabs = server_array_slabs(tier);
+        const struct arena *const arena = server->parts.arenas[t];
+
+        tiers[t] = (struct array_tier){
+            .name = tier->name,
+            .base = (uint8_t *)arena_base(arena) + arena_bytes(arena) - slabs * ARENA_SLAB_BYTES,
+            .slabs = slabs,
+        };
+    }
+    return table_arrays_new(tiers, config->cache.tier_count, &server->parts.arrays, msg);
 }
 
 /* That prefetches may pin on all lanes together. */
@@ -295,9 +316,10 @@ enum embtier_err server_new(const struct config *config, const struct server_res
                    config->lanes.request_bytes / 4, server->parts.accounts, &clock_monotonic,
                    &server->parts.groups, msg));
     TRY(make_arenas(server, msg));
+    TRY(make_arrays(server, msg));
     TRY(make_lanes(server, msg));
     TRY(tables_load(server->parts.tables, &lane_tables_rows, server->parts.lanes,
-                    server->parts.lane_count, msg));
+                    server->parts.lane_count, server->parts.arrays, msg));
     TRY(make_checkpoints(server, &other, msg));
     store_end_reserve(server->parts.store);
     TRY(control_new(&server->parts, &server->control, msg));
@@ -339,8 +361,8 @@ static struct unwritten count_unwritten(const struct server *server)
         struct lane_stats stats;
 
         lane_stats(server->parts.lanes[i], &stats);
-        for (uint32_t t = 0; t < server->parts.config->cache.tier_count; t++)
-            sum.rows += stats.cache.tiers[t].dirty_rows;
+        for (uint32_t h = 0; h < HOME_KINDS; h++)
+            sum.rows += stats.homes[h].dirty_rows;
         sum.rows += stats.write_queue.rows + stats.reading_rows;
         if (stats.write_queue.err)
             sum.err = stats.write_queue.err;
@@ -393,7 +415,7 @@ static enum embtier_err write_back(struct server *server, struct err_msg *msg)
 {
     const uint64_t total = count_unwritten(server).rows;
     const uint64_t began_ns = clock_now_ns(&clock_monotonic);
-    uint64_t cursors[CONFIG_LANES_MAX] = { 0 };
+    struct rows_cursor cursors[CONFIG_LANES_MAX] = { 0 };
     struct stop_patience patience;
 
     stop_patience_begin(&patience, total, began_ns);
@@ -521,6 +543,7 @@ void server_free(struct server *server)
     checkpoints_free(server->parts.checkpoints);
     tables_free(server->parts.tables);
     row_routes_free(server->routes);
+    table_arrays_free(server->parts.arrays);
     for (uint32_t t = 0; t < TIERS_MAX; t++)
         arena_free(server->parts.arenas[t]);
     groups_free(server->parts.groups);

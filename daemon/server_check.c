@@ -22,11 +22,17 @@
  * is, RocksDB's timer; and some to spare. */
 #define OTHER_THREADS (WORKER_THREADS + SESSION_MAKER_THREADS + 13)
 
+uint64_t server_array_slabs(const struct tier_spec *tier)
+{
+    return tier->array_bytes / ARENA_SLAB_BYTES;
+}
+
 void server_lane_slabs(const struct config *config, uint32_t ret_slabs[TIERS_MAX],
                        uint32_t *ret_map_slabs)
 {
     for (uint32_t t = 0; t < config->cache.tier_count; t++)
-        ret_slabs[t] = (uint32_t)(div_round_up(config->cache.tiers[t].bytes, ARENA_SLAB_BYTES) /
+        ret_slabs[t] = (uint32_t)((div_round_up(config->cache.tiers[t].bytes, ARENA_SLAB_BYTES) -
+                                   server_array_slabs(&config->cache.tiers[t])) /
                                   config->lanes.count);
     *ret_map_slabs = ret_slabs[0] * config->cache.map_percent / 100;
 }

@@ -15,6 +15,8 @@
  * start's. */
 MUST_CHECK enum embtier_err server_check(const struct config *config, struct err_msg *msg);
 
+/* Slabs of a tier that are kept for arrays of tables, behind those of the lanes. */
+uint64_t server_array_slabs(const struct tier_spec *tier);
 /* Slabs that one lane has of each tier, and of the first for maps. */
 void server_lane_slabs(const struct config *config, uint32_t ret_slabs[TIERS_MAX],
                        uint32_t *ret_map_slabs);

@@ -21,9 +21,11 @@ enum embtier_err table_spec_from_wire(const struct Embtier__TableSpec *wire,
         .rounds_to_nearest = wire->rounds_to_nearest,
         .allows_nonfinite = wire->allows_nonfinite,
         .durability = (enum embtier_durability)wire->durability,
+        .home = (enum embtier_home)wire->home,
         .step = wire->step,
     };
     const size_t name_bytes = strnlen(wire->name, sizeof(spec.name));
+    const size_t tier_bytes = strnlen(wire->home_tier, sizeof(spec.home_tier));
     const size_t uuid_bytes = strnlen(wire->uuid, sizeof(spec.uuid));
 
 #define X(name, field, lowest, highest, standard, text)                                            \
@@ -33,6 +35,10 @@ enum embtier_err table_spec_from_wire(const struct Embtier__TableSpec *wire,
     table_spec_fill_defaults(&spec);
     if (name_bytes < sizeof(spec.name)) /* else the empty name is refused below */
         memcpy(spec.name, wire->name, name_bytes);
+    if (tier_bytes == sizeof(spec.home_tier))
+        return err_set(msg, EMBTIER_INVALID, "a tier's name has at most %d characters",
+                       TIER_NAME_MAX);
+    memcpy(spec.home_tier, wire->home_tier, tier_bytes);
     memcpy(spec.uuid, wire->uuid, MIN(uuid_bytes, (size_t)TABLE_UUID_CHARS));
     if (uuid_bytes > TABLE_UUID_CHARS)
         spec.uuid[0] = '?'; /* which is refused below */
@@ -71,6 +77,8 @@ void table_spec_to_wire(const struct table_spec *spec, struct Embtier__TableSpec
     wire.allows_nonfinite = spec->allows_nonfinite;
     wire.durability = spec->durability;
     wire.uuid = (char *)spec->uuid;
+    wire.home = spec->home;
+    wire.home_tier = (char *)spec->home_tier;
     wire.step = spec->step;
     *ret_wire = wire;
 }

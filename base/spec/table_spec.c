@@ -43,6 +43,12 @@ static const struct word durability_texts[] = {
 #undef X
 };
 
+static const struct word home_words[] = {
+#define X(name, number, word, text) { number, word },
+    EMBTIER_HOME_TABLE(X)
+#undef X
+};
+
 static const struct {
     const char *word;
     double lowest;
@@ -92,6 +98,11 @@ int durability_parse(const char *word)
     return word_parse(durability_words, ARRAY_LEN(durability_words), word);
 }
 
+int home_parse(const char *word)
+{
+    return word_parse(home_words, ARRAY_LEN(home_words), word);
+}
+
 const char *dtype_word(int dtype)
 {
     return word_text(dtype_words, ARRAY_LEN(dtype_words), dtype);
@@ -110,6 +121,11 @@ const char *init_word(int init)
 const char *durability_word(int durability)
 {
     return word_text(durability_words, ARRAY_LEN(durability_words), durability);
+}
+
+const char *home_word(int home)
+{
+    return word_text(home_words, ARRAY_LEN(home_words), home);
 }
 
 const char *durability_text(int durability)
@@ -362,6 +378,17 @@ enum embtier_err table_spec_check(const struct table_spec *spec, struct err_msg 
     TRY(hyperparameters_check(spec, msg));
     if (!durability_word(spec->durability))
         return err_set(msg, EMBTIER_INVALID, "durability %d is not known", (int)spec->durability);
+    if (!home_word(spec->home))
+        return err_set(msg, EMBTIER_INVALID, "home %d is not known", (int)spec->home);
+    if (spec->home == EMBTIER_HOME_ARRAY && spec->rows == EMBTIER_UNBOUNDED)
+        return err_set(msg, EMBTIER_INVALID,
+                       "home array needs a table with a number of rows: it has a place for each "
+                       "row, so give rows, or choose home cache");
+    if (spec->home != EMBTIER_HOME_ARRAY && spec->home_tier[0] != '\0')
+        return err_set(msg, EMBTIER_INVALID,
+                       "a table of home %s has no tier of its own: leave the tier out, or choose "
+                       "home array",
+                       home_word(spec->home));
     if (spec->eager && spec->rows == EMBTIER_UNBOUNDED)
         return err_set(msg, EMBTIER_INVALID, "an unbounded table cannot be initialised eagerly");
     if (!table_uuid_is_valid(spec->uuid))

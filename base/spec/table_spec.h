@@ -9,6 +9,7 @@
 
 #include "base/embtier_types.h"
 #include "base/err.h"
+#include "base/spec/tier_spec.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -31,6 +32,8 @@ struct table_spec {
     bool rounds_to_nearest; /* f16 and bf16 weights after an update; else stochastically */
     bool allows_nonfinite;  /* gradients with NaN or infinity; else a push of them is refused */
     enum embtier_durability durability;
+    enum embtier_home home;            /* array: needs a row count */
+    char home_tier[TIER_NAME_MAX + 1]; /* of an array; "": the server's choice */
     uint64_t seed;
     bool eager;            /* all rows are written when the table is created; needs a row count */
     uint32_t init_version; /* of the generator, kernels/cpu/init/init_rows.h; 0: the newest */
@@ -74,10 +77,12 @@ int dtype_parse(const char *word);
 int optimizer_parse(const char *word);
 int init_parse(const char *word);
 int durability_parse(const char *word);
+int home_parse(const char *word);
 const char *dtype_word(int dtype);
 const char *optimizer_word(int optimizer);
 const char *init_word(int init);
 const char *durability_word(int durability);
+const char *home_word(int home);
 /* The failures that an acknowledged update survives. */
 const char *durability_text(int durability);
 /* Name of parameter 0 or 1 of a distribution, "" if it has none. */

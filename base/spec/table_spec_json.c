@@ -59,7 +59,7 @@ static json_t *hyperparameters_to_json(const struct table_spec *spec)
 json_t *table_spec_to_json(const struct table_spec *spec)
 {
     return json_pack("{s:s, s:o, s:I, s:s, s:s, s:s, s:[f, f], s:o, s:b, s:I, s:o, s:b, s:b, s:s, "
-                     "s:s, s:o}",
+                     "s:s, s:o, s:s, s:s}",
                      "name", spec->name, "rows", json_from_u64(spec->rows), "dim",
                      (json_int_t)spec->dim, "dtype", dtype_word(spec->dtype), "optimizer",
                      optimizer_word(spec->optimizer), "init", init_word(spec->init), "init_params",
@@ -68,7 +68,8 @@ json_t *table_spec_to_json(const struct table_spec *spec)
                      "hyperparameters", hyperparameters_to_json(spec), "rounds_to_nearest",
                      (int)spec->rounds_to_nearest, "allows_nonfinite", (int)spec->allows_nonfinite,
                      "durability", durability_word(spec->durability), "uuid", spec->uuid, "step",
-                     json_from_u64(spec->step));
+                     json_from_u64(spec->step), "home", home_word(spec->home), "home_tier",
+                     spec->home_tier);
 }
 
 static bool words_from_json(const json_t *json, struct table_spec *spec)
@@ -126,6 +127,21 @@ static bool durability_from_json(const json_t *json, uint32_t version, struct ta
     return word != NULL; /* a wrong word is -1, which table_spec_check() refuses */
 }
 
+/* Tables of before have none, and are cached. */
+static bool home_from_json(const json_t *json, struct table_spec *spec)
+{
+    const json_t *const home = json_object_get(json, "home");
+    const json_t *const tier = json_object_get(json, "home_tier");
+    const char *const word = json_string_value(home);
+    const char *const tier_name = json_string_value(tier);
+
+    spec->home = word ? (enum embtier_home)home_parse(word) : EMBTIER_HOME_CACHE;
+    if ((home && !word) || (tier && !tier_name)) /* a wrong word is -1, which is refused later */
+        return false;
+    return (size_t)snprintf(spec->home_tier, sizeof(spec->home_tier), "%s",
+                            tier_name ? tier_name : "") < sizeof(spec->home_tier);
+}
+
 /* Tables of before have neither. */
 static bool training_from_json(const json_t *json, struct table_spec *spec)
 {
@@ -158,6 +174,7 @@ bool table_spec_from_json(const json_t *json, uint32_t version, struct table_spe
         !json_to_u64(json_object_get(json, "rows"), &spec.rows) ||
         !json_to_u64(json_object_get(json, "seed"), &spec.seed) ||
         !durability_from_json(json, version, &spec) || !training_from_json(json, &spec) ||
+        !home_from_json(json, &spec) ||
         !update_from_json(json, version, &spec)) /* after the word of the optimizer */
         return false;
     *ret_spec = spec;

@@ -317,7 +317,10 @@ static enum embtier_err from_export(struct importing *in)
         in->manifest.with_state = false;
     if (options->durability != AS_EXPORTED)
         in->manifest.spec.durability = (enum embtier_durability)options->durability;
-    return EMBTIER_OK;
+    in->manifest.spec.home = options->home;
+    snprintf(in->manifest.spec.home_tier, sizeof(in->manifest.spec.home_tier), "%s",
+             options->home_tier ? options->home_tier : "");
+    return table_spec_check(&in->manifest.spec, msg_of(in));
 }
 
 static const struct tensor_info *find_named(const struct tensor_reader *reader, const char *name)
@@ -426,6 +429,10 @@ static enum embtier_err make_spec(struct importing *in, const struct tensor_info
     TRY(find_row_count(in, weights, has_ids, &options.rows));
     if (in->options.durability != AS_EXPORTED)
         options.durability = (enum embtier_durability)in->options.durability;
+    if (in->options.home != EMBTIER_HOME_CACHE || in->options.home_tier) {
+        options.home = in->options.home;
+        options.home_tier = in->options.home_tier;
+    }
     return table_options_to_spec(in->server, &options, ret_spec);
 }
 
@@ -584,11 +591,24 @@ static enum embtier_err check_durability(const struct importing *in)
                    durability, AS_EXPORTED);
 }
 
+static enum embtier_err check_home(const struct importing *in)
+{
+    const char *const tier = in->options.home_tier;
+
+    if (!home_word((int)in->options.home))
+        return err_set(msg_of(in), EMBTIER_INVALID, "home %d is not known", (int)in->options.home);
+    if (tier && strlen(tier) > TIER_NAME_MAX)
+        return err_set(msg_of(in), EMBTIER_INVALID, "a tier's name has at most %d characters",
+                       TIER_NAME_MAX);
+    return EMBTIER_OK;
+}
+
 static enum embtier_err import(struct importing *in, const char *name)
 {
     struct stat info;
 
     TRY(check_durability(in));
+    TRY(check_home(in));
     if (stat(in->path, &info) != 0)
         return err_set_errno(msg_of(in), errno, "%s", in->path);
     if (S_ISDIR(info.st_mode))

@@ -43,13 +43,17 @@ struct embtier_table_options {
                               infinity; else such a push is refused */
     enum embtier_durability durability; /* of updates; the default is EMBTIER_DURABILITY_REPLAY */
     double momentum;                    /* as beta2 */
+    enum embtier_home home;             /* of rows in memory; the default is EMBTIER_HOME_CACHE */
+    const char *home_tier; /* name of an array's tier; NULL or "": the fastest that keeps memory
+                              for arrays */
 };
 #define EMBTIER_TABLE_OPTIONS_INIT                                                                 \
     {                                                                                              \
         sizeof(struct embtier_table_options), NULL, EMBTIER_UNBOUNDED, 0, EMBTIER_DTYPE_F32,       \
             EMBTIER_OPTIMIZER_NONE, EMBTIER_INIT_ZEROS, 0, 0, 0, 0, 0, NULL, NULL,                 \
             EMBTIER_DEFAULT, EMBTIER_DEFAULT, EMBTIER_DEFAULT, EMBTIER_DEFAULT, EMBTIER_DEFAULT,   \
-            EMBTIER_DEFAULT, 0, 0, EMBTIER_DURABILITY_REPLAY, EMBTIER_DEFAULT                      \
+            EMBTIER_DEFAULT, 0, 0, EMBTIER_DURABILITY_REPLAY, EMBTIER_DEFAULT, EMBTIER_HOME_CACHE, \
+            NULL                                                                                   \
     }
 
 /* A table's description; strings are borrowed from the handle or list it came from. */
@@ -83,6 +87,8 @@ struct embtier_table_info {
     int allows_nonfinite;
     enum embtier_durability durability;
     double momentum; /* as beta2 */
+    enum embtier_home home;
+    const char *home_tier; /* "": the home is not an array */
     /* Checkpoints, exports and imports preserve these two with the rows: */
     const char *uuid; /* 32 hex digits, of the created table; a restored or imported copy has the
                          same; "": none */

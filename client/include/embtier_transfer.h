@@ -153,12 +153,17 @@ struct embtier_import_options {
                              either they are rows 0, 1, … */
     uint64_t rows;        /* rows of the table, for files that are not an export: a number,
                              EMBTIER_UNBOUNDED, or EMBTIER_ROWS_OF_FILE */
+    /* As in struct embtier_table_options. A home belongs to a server: an export's is not taken
+     * over. */
+    enum embtier_home home;
+    const char *home_tier;
 };
 /* As many rows as the file has, or, with ids, unbounded. */
 #define EMBTIER_ROWS_OF_FILE UINT64_MAX
 #define EMBTIER_IMPORT_OPTIONS_INIT                                                                \
     {                                                                                              \
-        sizeof(struct embtier_import_options), NULL, -1, 0, NULL, NULL, EMBTIER_ROWS_OF_FILE       \
+        sizeof(struct embtier_import_options), NULL, -1, 0, NULL, NULL, EMBTIER_ROWS_OF_FILE,      \
+            EMBTIER_HOME_CACHE, NULL                                                               \
     }
 
 struct embtier_imported {

@@ -39,6 +39,8 @@ void table_describe(const Embtier__TableInfo *wire, struct table_description *re
         .rounds_to_nearest = spec->rounds_to_nearest,
         .allows_nonfinite = spec->allows_nonfinite,
         .durability = spec->durability,
+        .home = spec->home,
+        .home_tier = spec->home_tier,
         .uuid = spec->uuid,
         .step = spec->step,
     };
@@ -155,7 +157,9 @@ static enum embtier_err options_to_spec(struct embtier *server,
         .rounds_to_nearest = options->rounds_to_nearest != 0,
         .allows_nonfinite = options->allows_nonfinite != 0,
         .durability = options->durability,
+        .home = options->home,
     };
+    const char *const tier = options->home_tier ? options->home_tier : "";
 
 #define X(name, field, lowest, highest, standard, text) spec.field = options->field;
     EMBTIER_HYPERPARAMETER_TABLE(X)
@@ -163,6 +167,10 @@ static enum embtier_err options_to_spec(struct embtier *server,
     table_spec_fill_defaults(&spec);
     TRY(table_check_name(server, options->name));
     snprintf(spec.name, sizeof(spec.name), "%s", options->name);
+    if ((size_t)snprintf(spec.home_tier, sizeof(spec.home_tier), "%s", tier) >=
+        sizeof(spec.home_tier))
+        return err_set(&server->message, EMBTIER_INVALID, "a tier's name has at most %d characters",
+                       TIER_NAME_MAX);
     TRY(table_spec_check_new(&spec, &server->message));
     *ret_spec = spec;
     return EMBTIER_OK;

@@ -36,6 +36,7 @@ struct server_parts {
     struct transfer_memory *transfer_memory;
     struct checkpoints *checkpoints;
     struct arena *arenas[TIERS_MAX];
+    struct table_arrays *arrays;
     struct lane **lanes;
     uint32_t lane_count;
     uint64_t started_ns;

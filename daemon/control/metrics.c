@@ -8,10 +8,12 @@
 #include "daemon/control/control.h"
 #include "daemon/engine/lane/lane.h"
 #include "daemon/engine/ops/groups/group.h"
+#include "daemon/engine/tables/table_arrays.h"
 #include "daemon/engine/tables/tables.h"
 #include "daemon/jobs/checkpoint/checkpoints.h"
 #include "daemon/jobs/transfer/transfer_memory.h"
 #include "store/store.h"
+#include "tiers/array/array_space.h"
 
 #define COUNTER true
 #define GAUGE   false
@@ -40,6 +42,15 @@ static void add_tier(struct row_cache_tier_stats *sum, const struct row_cache_ti
     sum->evicted_dirty += tier->evicted_dirty;
 }
 
+static void add_home(struct home_stats *sum, const struct home_stats *home)
+{
+    sum->rows += home->rows;
+    sum->bytes += home->bytes;
+    sum->dirty_rows += home->dirty_rows;
+    sum->hits += home->hits;
+    sum->get_hits += home->get_hits;
+}
+
 static void add_lane(struct lane_stats *sum, const struct lane_stats *lane)
 {
     sum->requests += lane->requests;
@@ -60,7 +71,9 @@ static void add_lane(struct lane_stats *sum, const struct lane_stats *lane)
     sum->reading_rows += lane->reading_rows;
     for (uint32_t t = 0; t < TIERS_MAX; t++)
         add_tier(&sum->cache.tiers[t], &lane->cache.tiers[t]);
-    sum->cache.misses += lane->cache.misses;
+    for (uint32_t h = 0; h < HOME_KINDS; h++)
+        add_home(&sum->homes[h], &lane->homes[h]);
+    sum->missed_rows += lane->missed_rows;
     sum->cache.not_cached += lane->cache.not_cached;
     sum->cache.index_bytes += lane->cache.index_bytes;
     sum->cache.map_bytes += lane->cache.map_bytes;
@@ -94,6 +107,24 @@ static void sink_tiers(const struct server_parts *parts, const struct lane_stats
     }
 }
 
+static void sink_arrays(const struct server_parts *parts, const struct home_stats *sum,
+                        metric_sink sink, void *context)
+{
+    for (uint32_t t = 0; t < parts->config->cache.tier_count; t++) {
+        const char *const name = parts->config->cache.tiers[t].name;
+        struct array_space_stats stats;
+
+        table_arrays_stats(parts->arrays, t, &stats);
+        sink(context, METRIC_array_capacity_bytes, name, (double)stats.bytes);
+        sink(context, METRIC_array_free_bytes, name, (double)stats.free_bytes);
+    }
+    sink(context, METRIC_lookup_rows, "array", (double)sum->get_hits);
+    sink(context, METRIC_array_used_bytes, "", (double)sum->bytes);
+    sink(context, METRIC_array_rows, "", (double)sum->rows);
+    sink(context, METRIC_array_dirty_rows, "", (double)sum->dirty_rows);
+    sink(context, METRIC_array_hit_rows, "", (double)sum->hits);
+}
+
 static void sink_lanes(const struct server_parts *parts, metric_sink sink, void *context)
 {
     struct lane_stats sum = { 0 };
@@ -110,6 +141,7 @@ static void sink_lanes(const struct server_parts *parts, metric_sink sink, void 
     sink(context, METRIC_request_rows, "push", (double)sum.pushed_rows);
     sink(context, METRIC_request_rows, "prefetch", (double)sum.prefetched_rows);
     sink_tiers(parts, &sum, sink, context);
+    sink_arrays(parts, &sum.homes[HOME_ARRAY], sink, context);
     sink(context, METRIC_lookup_rows, "write_queue", (double)sum.queued_get_rows);
     sink(context, METRIC_lookup_rows, "ssd", (double)sum.stored_get_rows);
     sink(context, METRIC_lookup_rows, "initial", (double)sum.initial_get_rows);
@@ -121,7 +153,7 @@ static void sink_lanes(const struct server_parts *parts, metric_sink sink, void 
     sink(context, METRIC_logged_rows, "", (double)sum.logged_rows);
     sink(context, METRIC_shared_reads, "", (double)sum.shared_reads);
     sink(context, METRIC_reading_rows, "", (double)sum.reading_rows);
-    sink(context, METRIC_cache_miss_rows, "", (double)sum.cache.misses);
+    sink(context, METRIC_cache_miss_rows, "", (double)sum.missed_rows);
     sink(context, METRIC_cache_refused_rows, "", (double)sum.cache.not_cached);
     sink(context, METRIC_cache_index_bytes, "", (double)sum.cache.index_bytes);
     sink(context, METRIC_cache_map_bytes, "", (double)sum.cache.map_bytes);

@@ -53,6 +53,12 @@ struct server_parts;
     METRIC(cache_evicted_clean_rows, COUNTER, "Rows that left the cache without a write", "tier")  \
     METRIC(cache_evicted_dirty_rows, COUNTER, "Rows that left the cache to be written", "tier")    \
     METRIC(cache_miss_rows, COUNTER, "Rows that no tier had", "")                                  \
+    METRIC(array_capacity_bytes, GAUGE, "Part of a tier kept for tables in arrays", "tier")        \
+    METRIC(array_free_bytes, GAUGE, "Part of this that no table has", "tier")                      \
+    METRIC(array_used_bytes, GAUGE, "Bytes of rows in arrays", "")                                 \
+    METRIC(array_rows, GAUGE, "Rows in arrays", "")                                                \
+    METRIC(array_dirty_rows, GAUGE, "Rows in arrays that SSD does not have yet", "")               \
+    METRIC(array_hit_rows, COUNTER, "Rows read or written in arrays", "")                          \
     METRIC(cache_refused_rows, COUNTER, "Rows for which no place was found", "")                   \
     METRIC(cache_index_bytes, GAUGE, "Bytes of the first tier taken by the index", "")             \
     METRIC(cache_map_bytes, GAUGE, "Bytes of the first tier that map rows of small tables", "")    \

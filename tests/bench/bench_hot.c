@@ -4,6 +4,7 @@
  * hot-get         GET, 1 lane, 1 client, two batches in flight
  * hot-get-lanes   the same with 2 lanes
  * hot-set         SET into cached rows, 1 lane
+ * array-get       as hot-get, of tables whose home is an array
  *
  * 26 tables, 8,192 ids a batch, uniform, dim 128 f32, 3.5 GiB of rows. The reference gathers the
  * same ids' rows with memcpy() from one plain array into a buffer (hot-set: scatters), with as many
@@ -59,7 +60,7 @@ static void make_ids(struct hot *hot)
                 hot->ids[at++] = bench_random(&random) % hot->rows;
 }
 
-static void set_up(struct hot *hot, uint32_t lanes, enum embtier_op op)
+static void set_up(struct hot *hot, uint32_t lanes, enum embtier_op op, enum embtier_home home)
 {
     const uint64_t row_bytes = bench_scaled(3584 * MIB, 64 * MIB);
     struct bench_server_shape shape = { .lanes = lanes };
@@ -72,6 +73,11 @@ static void set_up(struct hot *hot, uint32_t lanes, enum embtier_op op)
     /* 32 bytes of index per row at most, a slab being cut per class, and room to spare: no row is
      * to leave. */
     shape.dram_bytes = row_bytes + row_bytes / ROW_BYTES * 40 + row_bytes / 10 + lanes * 64 * MIB;
+    if (home == EMBTIER_HOME_ARRAY) {
+        /* A spot for each row, and the rest of a slab. */
+        shape.array_bytes = row_bytes + row_bytes / ROW_BYTES * 8 + TABLES * 4 * MIB;
+        shape.dram_bytes = lanes * 64 * MIB;
+    }
     bench_server_start(&hot->server, &shape);
     bench_server_tables(&hot->server, TABLES, hot->rows, DIM);
     bench_say("filling %llu MiB of cache", (unsigned long long)(row_bytes / MIB));
@@ -187,13 +193,14 @@ static void say_hits(void *context, json_t *figure)
                         json_real((double)(hot->rows * TABLES * ROW_BYTES)));
 }
 
-static void run(const struct bench_figure *figure, uint32_t lanes, enum embtier_op op)
+static void run(const struct bench_figure *figure, uint32_t lanes, enum embtier_op op,
+                enum embtier_home home)
 {
     struct hot *const hot = bench_alloc(1, sizeof(*hot));
     struct bench_figure tuned = *figure;
     char name[64];
 
-    set_up(hot, lanes, op);
+    set_up(hot, lanes, op, home);
     bench_compare(figure, ours, reference, hot, say_hits);
     snprintf(name, sizeof(name), "%s-tuned", figure->name);
     tuned.name = name;
@@ -213,7 +220,7 @@ static void hot_get(void)
                                 .limit = "memory latency and bandwidth of one core",
                                 .reference_name = "memcpy from a plain array",
                                 .reference_options = "1 thread" },
-        1, EMBTIER_GET);
+        1, EMBTIER_GET, EMBTIER_HOME_CACHE);
 }
 
 static void hot_get_lanes(void)
@@ -224,7 +231,7 @@ static void hot_get_lanes(void)
                                 .limit = "memory bandwidth; two lanes and the client on the cores",
                                 .reference_name = "memcpy from a plain array",
                                 .reference_options = "2 threads" },
-        2, EMBTIER_GET);
+        2, EMBTIER_GET, EMBTIER_HOME_CACHE);
 }
 
 static void hot_set(void)
@@ -235,7 +242,18 @@ static void hot_set(void)
                                 .limit = "memory latency and bandwidth of one core",
                                 .reference_name = "memcpy into a plain array",
                                 .reference_options = "1 thread" },
-        1, EMBTIER_SET);
+        1, EMBTIER_SET, EMBTIER_HOME_CACHE);
+}
+
+static void array_get(void)
+{
+    run(&(struct bench_figure){ .name = "array-get",
+                                .unit = "rows/s",
+                                .bar = 0.9,
+                                .limit = "memory latency and bandwidth of one core",
+                                .reference_name = "memcpy from a plain array",
+                                .reference_options = "1 thread" },
+        1, EMBTIER_GET, EMBTIER_HOME_ARRAY);
 }
 
 int main(int argc, char **argv)
@@ -244,6 +262,7 @@ int main(int argc, char **argv)
         { "hot-get", hot_get },
         { "hot-get-lanes", hot_get_lanes },
         { "hot-set", hot_set },
+        { "array-get", array_get },
     };
 
     return bench_main(argc, argv, entries, ARRAY_LEN(entries));

@@ -18,3 +18,4 @@ sys.modules["server_conftest"] = _conftest
 _spec.loader.exec_module(_conftest)  # which makes `daemons` known too
 
 make_daemon, own_daemon, name, rng = _conftest.make_daemon, _conftest.own_daemon, _conftest.name, _conftest.rng
+random_homes = _conftest.random_homes

@@ -14,6 +14,8 @@ from daemons import LONG, SANITIZED
 
 import embtier
 
+pytestmark = pytest.mark.usefixtures("random_homes")
+
 ROWS = 6000
 # Half of all; the other half is of logged tables, below.
 KILLS = int(os.environ.get("EMBTIER_TEST_KILLS", 500 if LONG else 25))

@@ -20,6 +20,8 @@ from test_kill import ROWS, Oracle, update_until_it_dies
 
 import embtier
 
+pytestmark = pytest.mark.usefixtures("random_homes")
+
 LOSSES = int(os.environ.get("EMBTIER_TEST_LOSSES", 3 if SANITIZED else 200 if LONG else 5))
 GONE = (embtier.DisconnectedError, embtier.UnreachableError)
 HINT = "wal_recovery_mode=kPointInTimeRecovery"

@@ -39,10 +39,13 @@
 
 /* Where a row can be when it is asked for: sources of metric lookup_rows, being read, and nowhere,
  * since nothing could leave the cache. */
-static const char *const places[WALK_PLACES] = { "dram",    "pmem",    "write_queue",
-                                                 "ssd",     "initial", "a read under way",
-                                                 "no place" };
+static const char *const places[WALK_PLACES] = {
+    "dram", "pmem", "array", "write_queue", "ssd", "initial", "a read under way", "no place",
+};
 #define SOURCES (WALK_PLACES - 2)
+/* In each tier: with seven arrays of two slabs anywhere in it, there is room for another. */
+#define ARRAY_MIB 48
+_Static_assert(WALK_TABLES == 8, "ARRAY_MIB is for so many");
 
 /* ---- The server ---- */
 
@@ -58,12 +61,13 @@ static void configure(struct walk *walk, uint32_t lanes)
              "data:\n  directories: [%s/rows]\n  shards_per_directory: %u\n"
              "lanes:\n  count: %u\n  readers_per_lane: 2\n  request_bytes: 16MiB\n"
              "  write_queue_bytes: 1MiB\n"
-             "cache:\n  tiers:\n    - {name: dram, kind: dram, bytes: %uMiB}\n"
-             "    - {name: pmem, kind: file, path: %s, bytes: %uMiB}\n"
+             "cache:\n  tiers:\n"
+             "    - {name: dram, kind: dram, bytes: %uMiB, array_bytes: %uMiB}\n"
+             "    - {name: pmem, kind: file, path: %s, bytes: %uMiB, array_bytes: %uMiB}\n"
              "rocksdb:\n  memtable_bytes: 4MiB\n  metadata_cache_bytes: 2MiB\n"
              "socket:\n  path: %s\n  max_batch_rows: %u\n",
-             harness->directory, LANES_MAX, lanes, dram_mib, harness->directory, pmem_mib,
-             harness->socket, WALK_BATCH_ROWS);
+             harness->directory, LANES_MAX, lanes, dram_mib + ARRAY_MIB, ARRAY_MIB,
+             harness->directory, pmem_mib + ARRAY_MIB, ARRAY_MIB, harness->socket, WALK_BATCH_ROWS);
     harness_configure(harness, yaml);
 }
 

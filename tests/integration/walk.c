@@ -75,7 +75,8 @@ static bool same_update(const struct embtier_table_info *info, const struct tabl
 {
     bool same = info->rounds_to_nearest == spec->rounds_to_nearest &&
                 info->allows_nonfinite == spec->allows_nonfinite &&
-                info->durability == spec->durability;
+                info->durability == spec->durability && info->home == spec->home &&
+                strcmp(info->home_tier, spec->home_tier) == 0;
 
 #define X(name, field, lowest, highest, standard, text) same = same && info->field == spec->field;
     EMBTIER_HYPERPARAMETER_TABLE(X)
@@ -122,6 +123,8 @@ struct embtier_table_options walk_table_options(const struct table_spec *spec)
     options.rounds_to_nearest = spec->rounds_to_nearest;
     options.allows_nonfinite = spec->allows_nonfinite;
     options.durability = spec->durability;
+    options.home = spec->home;
+    options.home_tier = spec->home_tier;
     return options;
 }
 

@@ -18,7 +18,7 @@
 #define WALK_ARENA_BYTES   (UINT64_C(12) << 20)
 #define WALK_BATCH_ROWS    6000 /* socket.max_batch_rows; more than a wave of a pooled lookup has */
 #define WALK_POISON        0xa5 /* in what the server is to fill, or must leave alone */
-#define WALK_PLACES        7
+#define WALK_PLACES        8
 #define WALK_TRAINED_TABLE "walk.trained"
 #define WALK_TRAINED_ROWS  500
 #define WALK_STEPS         24 /* kinds of steps, at most */

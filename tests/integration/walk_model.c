@@ -66,6 +66,11 @@ static void random_hyperparameters(uint64_t *random, struct table_spec *spec)
     spec->allows_nonfinite = model_pick(random, 2) > 0;
 }
 
+/* An array of so many bytes takes two slabs at most (ARRAY_MIB of test_random_walk.c). A row takes
+ * a spot, and is rounded up. */
+#define ARRAY_BYTES     (4 * MIB - 16 * KIB)
+#define ARRAY_ROW_BYTES 24
+
 void model_random_spec(uint64_t *random, const char *name, uint64_t bytes,
                        struct table_spec *ret_spec, uint32_t *ret_row_count)
 {
@@ -84,6 +89,12 @@ void model_random_spec(uint64_t *random, const char *name, uint64_t bytes,
     spec.rows = bounded ? row_count : EMBTIER_UNBOUNDED;
     spec.durability = (enum embtier_durability)model_pick(random, 3);
     spec.eager = bounded && model_pick(random, 8) == 0;
+    if (bounded && row_count * (row_bytes + ARRAY_ROW_BYTES) <= ARRAY_BYTES &&
+        model_pick(random, 2) == 0) {
+        spec.home = EMBTIER_HOME_ARRAY;
+        snprintf(spec.home_tier, sizeof(spec.home_tier), "%s",
+                 model_pick(random, 2) == 0 ? "dram" : "pmem");
+    }
     *ret_spec = spec;
     *ret_row_count = row_count;
 }

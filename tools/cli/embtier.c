@@ -71,8 +71,13 @@ const struct command commands[] = {
       "                          row NaN or infinite; without it such a push is refused\n"
       "      --durability MODE   what an acknowledged update survives: replay (default), a clean\n"
       "                          stop of the server; async, the death of its process; sync, loss\n"
-      "                          of power\n",
+      "                          of power\n"
+      "      --home HOME         place of the rows in memory: cache (default), the row cache;\n"
+      "                          array, memory kept for arrays, in which each row has its own\n"
+      "                          place (array_bytes in embtierd.yaml(5))\n"
+      "      --tier TIER         tier of an array (default the fastest with room)\n",
       "  embtier table create users --rows 1000000 --dim 64 --init uniform:-0.1,0.1\n"
+      "  embtier table create ads --rows 100000 --dim 64 --home array --tier dram\n"
       "  embtier table create words --rows unbounded --dim 128 --dtype bf16 \\\n"
       "          --optimizer adagrad --eps 1e-8 --init normal:0,0.01 --seed 7\n",
       command_table_create, help_table_create },
@@ -171,6 +176,8 @@ const struct command commands[] = {
       "      --as NAME          name of the table (default: the export's)\n"
       "      --no-state         leave out the optimizer's state, which then begins as zeros\n"
       "      --durability MODE  durability of the table (default: the export's)\n"
+      "      --home HOME        as for `embtier table create`; the export's is not taken over\n"
+      "      --tier TIER        tier of an array\n"
       "\n"
       "For files that are not an export:\n"
       "      --tensor TENSOR    the weights in a safetensors file (default weight, or the only\n"

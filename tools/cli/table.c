@@ -82,7 +82,8 @@ static bool hyperparameters_to_json(const struct embtier_table_info *info, json_
 static json_t *table_to_json(const struct embtier_table_info *info)
 {
     json_t *value = json_pack(
-        "{s:s, s:i, s:o, s:i, s:s, s:s, s:s, s:o, s:b, s:i, s:i, s:s, s:s, s:b, s:s, s:s, s:o}",
+        "{s:s, s:i, s:o, s:i, s:s, s:s, s:s, s:o, s:b, s:i, s:i, s:s, s:s, s:b, s:s, s:s, s:o, "
+        "s:s, s:s}",
         "name", info->name, "table_id", (int)info->table_id, "rows",
         info->rows == EMBTIER_UNBOUNDED ? json_string("unbounded") : cli_json_u64(info->rows),
         "dim", (int)info->dim, "dtype", dtype_word(info->dtype), "optimizer",
@@ -91,7 +92,7 @@ static json_t *table_to_json(const struct embtier_table_info *info)
         "state_bytes", (int)info->state_bytes, "state", info->state, "rounding",
         rounding_word(info->rounds_to_nearest), "allow_nonfinite", info->allows_nonfinite,
         "durability", durability_word(info->durability), "uuid", info->uuid, "step",
-        cli_json_u64(info->step));
+        cli_json_u64(info->step), "home", home_word(info->home), "tier", info->home_tier);
 
     if (value && init_to_json(info, value) && hyperparameters_to_json(info, value))
         return value;
@@ -156,6 +157,8 @@ static int print_table(const struct cli *cli, const struct embtier_table_info *i
     printf("eager      %s\n", info->eager ? "yes" : "no");
     printf("row bytes  %u weights, %u optimizer state\n", info->weight_bytes, info->state_bytes);
     printf("durability %s\n", durability_word(info->durability));
+    text_print(stdout, "home       %s%s%s\n", home_word(info->home),
+               info->home_tier[0] ? ", tier " : "", info->home_tier);
     text_print(stdout, "state      %s\n", info->state);
     printf("uuid       %s\n", info->uuid[0] ? info->uuid : "none");
     printf("step       %" PRIu64 "\n", info->step);
@@ -192,9 +195,9 @@ int command_table_create(struct cli *cli, int argc, char **argv)
 
 static int print_list(const struct embtier_table_list *list)
 {
-    _cleanup_(text_table_freep) struct text_table *text = text_table_new("lrrlllrll");
+    _cleanup_(text_table_freep) struct text_table *text = text_table_new("lrrlllrlll");
     static const char *const titles[] = { "NAME", "ROWS", "DIM",        "DTYPE", "OPTIMIZER",
-                                          "INIT", "SEED", "DURABILITY", "STATE" };
+                                          "INIT", "SEED", "DURABILITY", "HOME",  "STATE" };
     bool ok = text != NULL;
 
     for (size_t i = 0; ok && i < ARRAY_LEN(titles); i++)
@@ -212,6 +215,8 @@ static int print_list(const struct embtier_table_list *list)
              text_table_add(text, "%s", init_text(info, init, sizeof(init))) &&
              text_table_add(text, "%" PRIu64, info->seed) &&
              text_table_add(text, "%s", durability_word(info->durability)) &&
+             text_table_add(text, "%s%s%s", home_word(info->home), info->home_tier[0] ? ":" : "",
+                            info->home_tier) &&
              text_table_add(text, "%s", info->state);
     }
     if (!ok)

@@ -108,7 +108,8 @@ int table_option(const struct cli *cli, int option, struct table_arguments *argu
     uint64_t number;
     int word;
 
-    arguments->given += option != TABLE_OPTION_DURABILITY;
+    arguments->given += option != TABLE_OPTION_DURABILITY && option != TABLE_OPTION_HOME &&
+                        option != TABLE_OPTION_TIER;
     switch (option) {
     case 'r':
         arguments->has_rows = true;
@@ -165,6 +166,15 @@ int table_option(const struct cli *cli, int option, struct table_arguments *argu
                              TEXT_SHOWN(optarg));
         options->durability = (enum embtier_durability)word;
         arguments->has_durability = true;
+        return -1;
+    case TABLE_OPTION_HOME:
+        word = home_parse(optarg);
+        if (word < 0)
+            return cli_usage(cli, "--home %s: allowed: cache, array", TEXT_SHOWN(optarg));
+        options->home = (enum embtier_home)word;
+        return -1;
+    case TABLE_OPTION_TIER:
+        options->home_tier = optarg;
         return -1;
     default:
         if (option >= TABLE_OPTION_HYPERPARAMETER)

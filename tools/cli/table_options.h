@@ -21,6 +21,8 @@ enum {
     TABLE_OPTION_ROUNDING,
     TABLE_OPTION_NONFINITE,
     TABLE_OPTION_DURABILITY,
+    TABLE_OPTION_HOME,
+    TABLE_OPTION_TIER,
     TABLE_OPTION_HYPERPARAMETER, /* and on, one for each */
 };
 
@@ -28,7 +30,7 @@ struct table_arguments {
     struct embtier_table_options options; /* begins as EMBTIER_TABLE_OPTIONS_INIT */
     bool has_rows;
     bool has_durability;
-    uint32_t given; /* options, other than the durability */
+    uint32_t given; /* options, other than the durability and the home */
 };
 #define TABLE_ARGUMENTS_INIT                                                                       \
     {                                                                                              \
@@ -51,6 +53,8 @@ const char *table_option_name(struct table_option_name *buffer, int hyperparamet
         { "rounding", required_argument, NULL, TABLE_OPTION_ROUNDING },                            \
         { "allow-nonfinite", no_argument, NULL, TABLE_OPTION_NONFINITE },                          \
         { "durability", required_argument, NULL, TABLE_OPTION_DURABILITY },                        \
+        { "home", required_argument, NULL, TABLE_OPTION_HOME },                                    \
+        { "tier", required_argument, NULL, TABLE_OPTION_TIER },                                    \
         EMBTIER_HYPERPARAMETER_TABLE(TABLE_LONG_HYPERPARAMETER)
 #define TABLE_LONG_HYPERPARAMETER(id, field, lowest, highest, standard, text)                      \
     { table_option_name(&names[EMBTIER_##id], EMBTIER_##id), required_argument, NULL,              \

@@ -179,6 +179,8 @@ static int parse_import(struct cli *cli, int argc, char **argv, struct import_ar
         arguments->options.table = &arguments->table.options;
     if (arguments->table.has_rows)
         arguments->options.rows = arguments->table.options.rows;
+    arguments->options.home = arguments->table.options.home;
+    arguments->options.home_tier = arguments->table.options.home_tier;
     if (arguments->table.has_durability)
         arguments->options.durability = (int)arguments->table.options.durability;
     return -1;

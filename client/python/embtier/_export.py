@@ -72,6 +72,8 @@ def import_options_of(
     table: TableOptions | None,
     state: bool,
     durability: str | None,
+    home: str,
+    tier: str | None,
     tensor: str | None,
     ids_path: str | os.PathLike[str] | None,
     rows: int | str | None,
@@ -88,6 +90,8 @@ def import_options_of(
         tensor=tensor,
         ids_path=ids_path,
         rows=_rows_of(rows),
+        home=_types.number_of("home", _types.HOME_NUMBERS, home),
+        home_tier=tier,
     )
 
 

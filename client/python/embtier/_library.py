@@ -60,6 +60,8 @@ class TableOptions(Record):
         ("allows_nonfinite", Flag),
         ("durability", Int),
         ("momentum", Double),
+        ("home", Int),
+        ("home_tier", OptionalText),
     ]
 
 
@@ -87,6 +89,8 @@ class TableInfo(Record):
         ("allows_nonfinite", Flag),
         ("durability", Int),
         ("momentum", Double),
+        ("home", Int),
+        ("home_tier", OptionalBytes),
         ("uuid", OptionalBytes),
         ("step", U64),
     ]
@@ -153,6 +157,8 @@ class ImportOptions(Record):
         ("tensor", OptionalText),
         ("ids_path", OptionalPath),
         ("rows", U64),
+        ("home", Int),
+        ("home_tier", OptionalText),
     ]
 
 

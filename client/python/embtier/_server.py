@@ -10,16 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from . import _arguments, _checkpoint, _export, _load, _types, errors
+from . import _arguments, _checkpoint, _export, _load, _specs, _types, errors
 from ._batch import BagBatch, Bags, Batch, PrefetchBatch, PushBatch
 from ._checkpoint import Checkpoint
 from ._connection import Connection, Opened, connection_of
 from ._export import Exported, Imported
 from ._group import Group
 from ._ids import as_dtype, as_ids, as_rows
-from ._library import (
-    ConnectOptions, ExportedInfo, ImportedInfo, TableInfo, TableOptions, lib,
-)  # fmt: skip
+from ._library import ConnectOptions, ExportedInfo, ImportedInfo, lib
 from ._progress import Progress, Reports
 from ._types import TableSpec
 
@@ -123,6 +121,8 @@ class Server:
         rounding: str = "stochastic",
         allow_nonfinite: bool = False,
         durability: str = "replay",
+        home: str = "cache",
+        tier: str | None = None,
     ) -> Table:
         """Makes a table of @rows x @dim numbers.
 
@@ -142,11 +142,15 @@ class Server:
         a push is refused as a whole.
         @durability: what an acknowledged update survives: "replay": a clean stop of the server, "async": the death of
         its process, "sync": loss of power.
+        @home: place of the rows in memory: "cache": the row cache; "array": memory that the server's configuration
+        keeps for arrays, in which each row has its own place. An array needs @rows.
+        @tier: the tier whose memory an array takes; None: the fastest tier with room.
 
-        Raises ExistsError, MismatchError, InvalidError.
+        Raises ExistsError, MismatchError, InvalidError. For an array also TooLargeError: the tier keeps less memory;
+        NoMemoryError: other tables have it.
         """
-        options = _table_options(
-            name, dim, rows, dtype, optimizer, init, seed, rounding, allow_nonfinite, durability,
+        options = _specs.table_options(
+            name, dim, rows, dtype, optimizer, init, seed, rounding, allow_nonfinite, durability, home, tier,
             eps=eps, alpha=alpha, beta1=beta1, beta2=beta2, momentum=momentum, weight_decay=weight_decay,
             clip_norm=clip_norm,
         )  # fmt: skip
@@ -183,7 +187,7 @@ class Server:
         pointer = c_void_p()
         with self._connection as handle:
             self._connection.check(lib.embtier_table_list(handle, byref(pointer)))
-            return _specs(pointer)
+            return _specs.specs_of(pointer)
 
     # ---- Checkpoints ----
 
@@ -271,7 +275,7 @@ class Server:
                 handle, id, names, len(names), name, reports.function, None, byref(pointer)
             )
             self._connection.check(code)
-            return _specs(pointer)
+            return _specs.specs_of(pointer)
 
     def delete_checkpoint(self, id: int) -> None:
         """Deletes a checkpoint. NotFoundError. InvalidError: it is the newest, which a crash restores. BusyError: it is
@@ -334,6 +338,8 @@ class Server:
         *,
         state: bool = True,
         durability: str | None = None,
+        home: str = "cache",
+        tier: str | None = None,
         tensor: str | None = None,
         ids_path: str | os.PathLike[str] | None = None,
         ids_column: str | None = None,
@@ -362,6 +368,7 @@ class Server:
         @name: name of the table; None: the export's name. A file that is not an export needs one.
         @state: False: leave out state in the files; it begins as zeros.
         @durability: None: the export's; for other files the default of :meth:`create_table`.
+        @home, @tier: as in :meth:`create_table`. A home belongs to a server: an export's is not taken over.
 
         The other arguments are for files that are not an export, which describes its own table:
         @tensor: the tensor of a safetensors file that holds the weights; None: ``weight``, or the only two-dimensional
@@ -393,12 +400,12 @@ class Server:
         if _load.is_parquet(path):
             if ids_path is not None:
                 raise ValueError("ids_path: the ids of a Parquet file are one of its columns: name it with ids_column")
-            words |= {} if durability is None else {"durability": durability}
+            words |= {"home": home, "tier": tier} | ({} if durability is None else {"durability": durability})
             return self._import_parquet(_load.Parquet(path, tensor, ids_column), name, rows, words, progress)
         if ids_column is not None:
             raise ValueError(f"ids_column: {os.fspath(path)!r} is not a Parquet file, so it has no columns")
-        table = _table_options("", 0, None, **words) if words else None
-        options = _export.import_options_of(table, state, durability, tensor, ids_path, rows)
+        table = _specs.table_options("", 0, None, **words) if words else None
+        options = _export.import_options_of(table, state, durability, home, tier, tensor, ids_path, rows)
         info = ImportedInfo()
         with Reports(progress) as reports, self._connection as handle:
             code = lib.embtier_import(
@@ -440,6 +447,8 @@ class Server:
         rounding: str = "stochastic",
         allow_nonfinite: bool = False,
         durability: str = "replay",
+        home: str = "cache",
+        tier: str | None = None,
         progress: Progress | None = None,
     ) -> Imported:
         """Makes a table from rows of the caller, and returns when it is complete and safe from a crash;
@@ -452,8 +461,8 @@ class Server:
 
         The other arguments are those of :meth:`create_table`; @progress covers only the end, which may take long. If
         @pieces or anything else fails there is no table. Errors as for :meth:`import_table`."""
-        options = _table_options(
-            name, dim, rows, dtype, optimizer, init, seed, rounding, allow_nonfinite, durability,
+        options = _specs.table_options(
+            name, dim, rows, dtype, optimizer, init, seed, rounding, allow_nonfinite, durability, home, tier,
             eps=eps, alpha=alpha, beta1=beta1, beta2=beta2, momentum=momentum, weight_decay=weight_decay,
             clip_norm=clip_norm,
         )  # fmt: skip
@@ -555,7 +564,7 @@ class Table(Opened):
         self._connection = connection_of(connection)
         info = lib.embtier_table_info(pointer)
         self._pointer = pointer
-        self.spec = _spec(info.contents)
+        self.spec = _specs.spec_of(info.contents)
         connection.tables.add(self)
 
     def __del__(self) -> None:
@@ -566,7 +575,7 @@ class Table(Opened):
         return f"<embtier.Table {self.name!r} {self.rows or 'unbounded'} x {self.dim} {self.dtype}>"
 
     def _read_spec(self) -> None:
-        self.spec = _spec(lib.embtier_table_info(self._pointer).contents)
+        self.spec = _specs.spec_of(lib.embtier_table_info(self._pointer).contents)
 
     def _handle(self) -> c_void_p:
         return self._pointer
@@ -701,80 +710,6 @@ def _in_pieces(count: int, do: Callable[[int, int], None]) -> None:
         begin += size
         if begin >= count:
             return
-
-
-def _table_options(
-    name: str,
-    dim: int,
-    rows: int | None,
-    dtype: str = "f32",
-    optimizer: str = "none",
-    init: str | tuple = "zeros",
-    seed: int = 0,
-    rounding: str = "stochastic",
-    allow_nonfinite: bool = False,
-    durability: str = "replay",
-    **hyperparameters: float | None,
-) -> TableOptions:
-    """Checked as far as C would not see what is wrong: numbers that have a meaning of their own there."""
-    if rows is not None and _arguments.integer("rows", rows) < 1:
-        raise ValueError(f"rows must be at least 1, or None for unbounded, not {_arguments.shown(rows)}")
-    init_number, first, second = _types.split_init(init)
-    values = {k: hyperparameters.get(k) for k in _types.HYPERPARAMETERS}
-    for word, value in values.items():
-        if value is not None and _arguments.number(word, value) == _types.DEFAULT:
-            raise ValueError(f"{word} {_arguments.shown(value)} is out of range; None is the optimizer's default")
-    return TableOptions(
-        struct_bytes=sizeof(TableOptions),
-        name=name,
-        rows=_types.UNBOUNDED if rows is None else rows,
-        dim=dim,
-        dtype=_types.number_of("dtype", _types.DTYPE_NUMBERS, dtype),
-        optimizer=_types.number_of("optimizer", _types.OPTIMIZER_NUMBERS, optimizer),
-        init=init_number,
-        init_first=first,
-        init_second=second,
-        seed=seed,
-        **{k: _types.DEFAULT if v is None else v for k, v in values.items()},
-        rounds_to_nearest=_types.number_of("rounding", _types.ROUNDING_NUMBERS, rounding),
-        allows_nonfinite=_arguments.flag("allow_nonfinite", allow_nonfinite),
-        durability=_types.number_of("durability", _types.DURABILITY_NUMBERS, durability),
-    )
-
-
-def _spec(info: TableInfo) -> TableSpec:
-    init = _types.word_of(_types.INIT_NUMBERS, info.init)
-    parameters = (info.init_first, info.init_second)[: _types.INIT_PARAMETERS.get(init, 0)]
-    optimizer = _types.word_of(_types.OPTIMIZER_NUMBERS, info.optimizer)
-    has = _types.OPTIMIZER_HYPERPARAMETERS.get(optimizer, ())
-    return TableSpec(
-        name=info.name.decode(),
-        rows=None if info.rows == _types.UNBOUNDED else info.rows,
-        dim=info.dim,
-        dtype=_types.word_of(_types.DTYPE_NUMBERS, info.dtype),
-        optimizer=optimizer,
-        init=(init, *parameters),
-        seed=info.seed,
-        eager=bool(info.eager),
-        **{k: getattr(info, k) if k in has else None for k in _types.HYPERPARAMETERS},
-        rounding=_types.word_of(_types.ROUNDING_NUMBERS, info.rounds_to_nearest),
-        allow_nonfinite=bool(info.allows_nonfinite),
-        durability=_types.word_of(_types.DURABILITY_NUMBERS, info.durability),
-        table_id=info.table_id,
-        state=info.state.decode(),
-        state_numbers=info.state_bytes // 4,
-        uuid=info.uuid.decode(),
-        step=info.step,
-    )
-
-
-def _specs(pointer: c_void_p) -> list[TableSpec]:
-    """Reads a list of the library and frees it."""
-    try:
-        count = lib.embtier_table_list_count(pointer)
-        return [_spec(lib.embtier_table_list_at(pointer, i).contents) for i in range(count)]
-    finally:
-        lib.embtier_table_list_free(pointer)
 
 
 def _checkpoints(pointer: c_void_p) -> list[Checkpoint]:

@@ -32,6 +32,7 @@ OPTIMIZER_HYPERPARAMETERS = {
 DEFAULT = -1e300  # EMBTIER_DEFAULT
 ROUNDING_NUMBERS = {"stochastic": 0, "nearest": 1}
 DURABILITY_NUMBERS = {"replay": 0, "async": 1, "sync": 2}
+HOME_NUMBERS = {"cache": 0, "array": 1}
 POOL_NUMBERS = {"sum": 1, "mean": 2, "max": 3}
 INIT_NUMBERS = {"zeros": 0, "constant": 1, "uniform": 2, "normal": 3}
 INIT_PARAMETERS = {"zeros": 0, "constant": 1, "uniform": 2, "normal": 2}
@@ -48,6 +49,7 @@ class TableSpec:
 
     @rows: None if it is unbounded: any id from 0 to 2**64 - 1 is a row.
     @state: "creating", "live" or "dropping".
+    @home, @tier: as in :meth:`Server.create_table`; @tier is None if the home is not an array.
     @state_numbers: number of state values that the optimizer keeps for a row.
     @uuid: distinguishes the rows from those of other created tables; checkpoints, exports and imports preserve it, so
     copies have the same.
@@ -73,6 +75,8 @@ class TableSpec:
     rounding: str
     allow_nonfinite: bool
     durability: str
+    home: str
+    tier: str | None
     table_id: int
     state: str
     state_numbers: int

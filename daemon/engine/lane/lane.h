@@ -20,6 +20,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "daemon/engine/mail/inbox.h"
+#include "daemon/engine/rows/home.h"
 #include "daemon/engine/rows/write_queue.h"
 #include "daemon/engine/sessions/update_gate.h"
 #include "tiers/cache/row_cache.h"
@@ -99,7 +100,7 @@ MUST_CHECK enum embtier_err lane_purge_table(struct lane *lane, const struct tab
 extern const struct tables_rows lane_tables_rows;
 
 /* Hands some dirty rows to the writer. Returns true when none is left, here or in the queue. */
-bool lane_write_back_step(struct lane *lane, uint64_t *cursor);
+bool lane_write_back_step(struct lane *lane, struct rows_cursor *cursor);
 
 /* ---- Checkpoints; one thread at a time (lane_epoch.c) ---- */
 
@@ -123,7 +124,7 @@ uint32_t lane_count_updates(struct lane *lane);
 void lane_begin_epoch(struct lane *lane);
 /* How far it is with a lane; zeros at first. */
 struct lane_saving {
-    uint64_t cursor;
+    struct rows_cursor cursor;
     bool all_handed_over; /* they are before this in the write queue: */
     uint64_t mark;
 };
@@ -153,8 +154,9 @@ struct lane_stats {
     uint64_t held_rows;   /* how often one found no place while a checkpoint was made */
     uint64_t prefetched_rows;
     uint64_t expired_tickets;
-    uint64_t casting_ns; /* of its caster */
-    /* Lookups the cache did not serve, by what did; those it did are in `cache`. */
+    uint64_t casting_ns;  /* of its caster */
+    uint64_t missed_rows; /* that their home did not have, each counted once */
+    /* Lookups that no home served, by what did; the others are in `homes`. */
     uint64_t queued_get_rows;
     uint64_t stored_get_rows;
     uint64_t initial_get_rows;
@@ -162,7 +164,8 @@ struct lane_stats {
     uint64_t abandoned_rows; /* not looked up, or not to the end: their client was gone */
     uint64_t shared_reads;   /* lookups that joined a read under way */
     uint32_t reading_rows;
-    struct row_cache_stats cache;
+    struct home_stats homes[HOME_KINDS];
+    struct row_cache_stats cache; /* more of that home */
     struct write_queue_stats write_queue;
 };
 void lane_stats(struct lane *lane, struct lane_stats *ret_stats);

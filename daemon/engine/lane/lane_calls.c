@@ -41,8 +41,7 @@ static void call_add_table(struct lane *lane, void *argument)
 {
     struct add_table *const add = argument;
 
-    add->err = row_cache_add_table(lane->rows.cache, add->table->index, add->table->row_bytes,
-                                   add->table->spec.rows);
+    add->err = rows_add_table(&lane->rows, add->table);
 }
 
 enum embtier_err lane_add_table(struct lane *lane, const struct table *table)
@@ -70,8 +69,7 @@ static void call_purge(struct lane *lane, void *argument)
     struct write_queue_stats stats;
 
     if (!purge->cache_done) {
-        purge->cache_done =
-            row_cache_purge_table(lane->rows.cache, purge->table->index, PURGE_STEP_SETS);
+        purge->cache_done = rows_purge_table(&lane->rows, purge->table, PURGE_STEP_SETS);
         purge->mark = write_queue_mark(lane->rows.write_queue);
     }
     purge->done = purge->cache_done && write_queue_passed(lane->rows.write_queue, purge->mark);
@@ -109,7 +107,7 @@ enum embtier_err lane_purge_table(struct lane *lane, const struct table *table,
 const struct tables_rows lane_tables_rows = { .add = lane_add_table, .purge = lane_purge_table };
 
 struct write_back {
-    uint64_t *cursor;
+    struct rows_cursor *cursor;
     bool done;
 };
 
@@ -118,12 +116,12 @@ static void call_write_back(struct lane *lane, void *argument)
     struct write_back *const step = argument;
     bool cache_done = false;
 
-    row_cache_write_back(lane->rows.cache, step->cursor, WRITE_BACK_STEP_ROWS, &cache_done);
+    (void)rows_write_back(&lane->rows, step->cursor, WRITE_BACK_STEP_ROWS, &cache_done);
     step->done = cache_done && write_queue_passed(lane->rows.write_queue,
                                                   write_queue_mark(lane->rows.write_queue));
 }
 
-bool lane_write_back_step(struct lane *lane, uint64_t *cursor)
+bool lane_write_back_step(struct lane *lane, struct rows_cursor *cursor)
 {
     struct write_back step = { .cursor = cursor };
 
@@ -155,8 +153,12 @@ static void call_stats(struct lane *lane, void *argument)
     };
     stats->casting_ns = caster_busy_ns(lane->caster);
     stats->reading_rows = miss_table_count(lane->rows.misses);
-    row_cache_stats(lane->rows.cache, &stats->cache);
-    stats->cache.misses -= counts->second_looks;
+    for (uint32_t h = 0; h < HOME_KINDS; h++) {
+        stats->homes[h] = rows_home_stats(&lane->rows, (enum home_kind)h);
+        stats->missed_rows += stats->homes[h].misses;
+    }
+    stats->missed_rows -= counts->second_looks;
+    row_cache_stats(lane->rows.homes[HOME_CACHE].rows, &stats->cache);
     write_queue_stats(lane->rows.write_queue, &stats->write_queue);
 }
 
@@ -169,17 +171,17 @@ static void call_pulse(struct lane *lane, void *argument)
 {
     struct lane_pulse *const pulse = argument;
     struct write_queue_stats queue;
-    struct row_cache_stats cache;
 
     pulse->pressure = lane->rows.pressure;
     lane->rows.pressure = false;
     write_queue_stats(lane->rows.write_queue, &queue);
-    row_cache_stats(lane->rows.cache, &cache);
     pulse->unwritten_rows = queue.rows;
     pulse->unwritten_bytes = queue.bytes;
-    for (uint32_t t = 0; t < lane->opts.arena_count; t++) {
-        pulse->unwritten_rows += cache.tiers[t].dirty_rows;
-        pulse->unwritten_bytes += cache.tiers[t].dirty_bytes;
+    for (uint32_t h = 0; h < HOME_KINDS; h++) {
+        const struct home_stats stats = rows_home_stats(&lane->rows, (enum home_kind)h);
+
+        pulse->unwritten_rows += stats.dirty_rows;
+        pulse->unwritten_bytes += stats.dirty_bytes;
     }
 }
 

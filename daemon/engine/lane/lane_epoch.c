@@ -7,8 +7,6 @@
  * the cache, and a row for which that has no room waits (held_rows). */
 #include "daemon/engine/lane/lane_impl.h"
 
-#include <assert.h>
-
 #define FORGET_STEP_SETS 4096
 /* Updates of old rows find the rest of the queue free; when others have filled it, a few rows are
  * saved all the same. */
@@ -79,9 +77,7 @@ uint32_t lane_count_updates(struct lane *lane)
 static void call_begin_epoch(struct lane *lane, void *argument)
 {
     (void)argument;
-    assert(!lane->rows.in_epoch);
-    lane->rows.in_epoch = true;
-    row_cache_begin_epoch(lane->rows.cache);
+    rows_begin_epoch(&lane->rows);
 }
 
 void lane_begin_epoch(struct lane *lane)
@@ -106,8 +102,8 @@ static void call_save(struct lane *lane, void *argument)
     if (queue.bytes > queue.capacity_bytes / SAVE_QUEUE_PART)
         step->most = MIN(step->most, (uint32_t)SAVE_ROWS_FEW);
     if (!saving->all_handed_over && step->most > 0) {
-        step->saved.rows = row_cache_write_back(lane->rows.cache, &saving->cursor, step->most,
-                                                &saving->all_handed_over);
+        step->saved.rows =
+            rows_write_back(&lane->rows, &saving->cursor, step->most, &saving->all_handed_over);
         saving->mark = write_queue_mark(lane->rows.write_queue);
     }
     step->saved.held_rows = lane->rows.counts.held_rows;
@@ -126,9 +122,7 @@ struct lane_saved lane_save_step(struct lane *lane, struct lane_saving *saving, 
 
 static void call_end_epoch(struct lane *lane, void *argument)
 {
-    *(bool *)argument = row_cache_end_epoch(lane->rows.cache);
-    assert(lane->rows.in_epoch);
-    lane->rows.in_epoch = false;
+    *(bool *)argument = rows_end_epoch(&lane->rows);
     rows_try_again(&lane->rows); /* there is room in the queue */
 }
 
@@ -141,7 +135,7 @@ bool lane_end_epoch(struct lane *lane)
 }
 
 struct forget_step {
-    uint64_t cursor;
+    struct rows_cursor cursor;
     bool done;
 };
 
@@ -149,7 +143,7 @@ static void call_forget(struct lane *lane, void *argument)
 {
     struct forget_step *const step = argument;
 
-    step->done = row_cache_forget_epoch(lane->rows.cache, &step->cursor, FORGET_STEP_SETS);
+    step->done = rows_forget_epoch(&lane->rows, &step->cursor, FORGET_STEP_SETS);
 }
 
 void lane_forget_epoch(struct lane *lane)

@@ -19,6 +19,7 @@
 #include "daemon/engine/tables/tables.h"
 #include "kernels/cpu/cast/cast.h"
 #include "store/store.h"
+#include "tiers/array/row_arrays.h"
 
 #define TABLE_MARKS_BYTES    ((ROW_CACHE_TABLES_MAX + 1) * sizeof(uint32_t))
 #define SEGMENT_TABLES_BYTES (SHM_POOL_SEGMENTS_MAX * sizeof(struct table *))
@@ -31,7 +32,7 @@ _Static_assert((sizeof(struct miss) + sizeof(uint32_t)) * ROWS_MISSES_MAX +
                    LANE_FIXED_BYTES,
                "the configuration counts what a lane reserves");
 
-static uint64_t hash_for_cache(void *context, uint16_t table, uint64_t id)
+static uint64_t hash_of_row(void *context, uint16_t table, uint64_t id)
 {
     const struct lane *const lane = context;
     const struct table *const t = tables_at(lane->opts.tables, table);
@@ -40,8 +41,8 @@ static uint64_t hash_for_cache(void *context, uint16_t table, uint64_t id)
                     atomic_load_explicit(&t->table_id, memory_order_relaxed), id);
 }
 
-static bool evict_from_cache(void *context, uint16_t table, uint64_t hash, uint64_t id,
-                             const void *row, uint32_t bytes)
+static bool write_row(void *context, uint16_t table, uint64_t hash, uint64_t id, const void *row,
+                      uint32_t bytes)
 {
     struct lane *const lane = context;
 
@@ -52,18 +53,43 @@ static bool evict_from_cache(void *context, uint16_t table, uint64_t hash, uint6
 
 static enum embtier_err cache_new(struct lane *lane, struct err_msg *msg)
 {
+    struct row_cache *cache = NULL;
     struct row_cache_opts opts = {
         .arenas = lane->opts.arenas,
         .arena_count = lane->opts.arena_count,
-        .hash = hash_for_cache,
-        .evict = evict_from_cache,
+        .hash = hash_of_row,
+        .evict = write_row,
         .context = lane,
     };
 
     memcpy(opts.arena_first_slab, lane->opts.arena_first_slab, sizeof(opts.arena_first_slab));
     memcpy(opts.arena_slab_count, lane->opts.arena_slab_count, sizeof(opts.arena_slab_count));
     opts.map_slabs = lane->opts.map_slabs;
-    return row_cache_new(&opts, &lane->rows.cache, msg);
+    TRY(row_cache_new(&opts, &cache, msg));
+    lane->rows.homes[HOME_CACHE] = (struct home){ &home_cache_ops, cache };
+    return EMBTIER_OK;
+}
+
+static bool is_mine(void *context, uint64_t hash)
+{
+    const struct lane *const lane = context;
+
+    return row_routes_lane(lane->opts.routes, hash) == lane->opts.index;
+}
+
+static enum embtier_err arrays_new(struct lane *lane, struct err_msg *msg)
+{
+    const struct row_arrays_opts opts = {
+        .hash = hash_of_row,
+        .evict = write_row,
+        .is_mine = is_mine,
+        .context = lane,
+    };
+    struct row_arrays *arrays = NULL;
+
+    TRY(row_arrays_new(&opts, &arrays, msg));
+    lane->rows.homes[HOME_ARRAY] = (struct home){ &home_array_ops, arrays };
+    return EMBTIER_OK;
 }
 
 static enum embtier_err events_new(struct lane *lane, struct err_msg *msg)
@@ -148,6 +174,7 @@ enum embtier_err lane_new(const struct lane_opts *opts, struct lane **ret_lane, 
         return err_set(msg, EMBTIER_NO_MEMORY, "lane: out of memory");
     TRY(events_new(lane, msg));
     TRY(cache_new(lane, msg));
+    TRY(arrays_new(lane, msg));
     if (miss_table_new(ROWS_MISSES_MAX, &lane->rows.misses) != EMBTIER_OK ||
         read_order_new(lane->rows.misses, opts->routes->shard_count, &lane->rows.read_order) !=
             EMBTIER_OK)
@@ -206,7 +233,8 @@ void lane_free(struct lane *lane)
     caster_free(lane->caster);
     read_pool_free(lane->rows.readers);
     write_queue_free(lane->rows.write_queue);
-    row_cache_free(lane->rows.cache);
+    row_cache_free(lane->rows.homes[HOME_CACHE].rows);
+    row_arrays_free(lane->rows.homes[HOME_ARRAY].rows);
     read_order_free(lane->rows.read_order);
     miss_table_free(lane->rows.misses);
     closep(&lane->epoll_fd);

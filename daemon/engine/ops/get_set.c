@@ -35,8 +35,7 @@ static enum outcome get_retried(struct rows *rows, struct part *part, uint32_t s
     const struct request_segment *const to = &part->request->segments[segment];
     uint32_t missed;
 
-    if (row_cache_get(rows->cache, to->table->index, ref, 1, to->rows, to->row_bytes, to->row_bytes,
-                      &missed) == 0) {
+    if (home_get(rows, to->table, ref, 1, to->rows, to->row_bytes, to->row_bytes, &missed) == 0) {
         part->hit_rows++;
         return OUTCOME_DONE;
     }
@@ -50,8 +49,8 @@ static uint32_t get_chunk(struct rows *rows, struct part *part, const struct row
     const struct request_segment *const to = &part->request->segments[part->segment];
 
     rows->counts.get_rows += count;
-    return row_cache_get(rows->cache, to->table->index, refs, count, to->rows, to->row_bytes,
-                         to->row_bytes, rows->chunk_missed);
+    return home_get(rows, to->table, refs, count, to->rows, to->row_bytes, to->row_bytes,
+                    rows->chunk_missed);
 }
 
 static uint8_t *row_at(const struct request_segment *segment, const struct row_ref *ref)
@@ -94,11 +93,11 @@ static bool set_cached_logged(struct rows *rows, struct part *part, uint32_t seg
     const struct request_segment *const from = &part->request->segments[segment];
     void *row;
 
-    if (row_cache_change_through(rows->cache, from->table->index, ref, 1, &row) > 0)
+    if (home_change_through(rows, from->table, ref, 1, &row) > 0)
         return false;
     memcpy(row, from->rows + (uint64_t)ref->position * from->row_bytes, from->row_bytes);
     rows_log(rows, part, from->table, ref, &row, 1);
-    row_cache_changed(rows->cache, from->table->index, ref, 1, &row);
+    home_changed(rows, from->table, ref, 1, &row);
     return true;
 }
 
@@ -114,8 +113,8 @@ static enum outcome set_missed(struct rows *rows, struct part *part, uint32_t se
 
     /* An earlier ref of the chunk may have brought the row in. */
     if (table->logged ? set_cached_logged(rows, part, segment, ref)
-                      : row_cache_set(rows->cache, table->index, ref, 1, from->rows,
-                                      from->row_bytes, from->row_bytes, &missed) == 0)
+                      : home_set(rows, table, ref, 1, from->rows, from->row_bytes, from->row_bytes,
+                                 &missed) == 0)
         return OUTCOME_DONE;
     rows->counts.second_looks++;
     if (rows_join_read(rows, part, table, ref))
@@ -154,7 +153,7 @@ static uint32_t set_logged(struct rows *rows, struct part *part, const struct ro
             rows->chunk_missed[missed++] = i;
     }
     rows_log(rows, part, from->table, refs, found, count);
-    row_cache_changed(rows->cache, from->table->index, refs, count, found);
+    home_changed(rows, from->table, refs, count, found);
     return missed;
 }
 
@@ -164,10 +163,9 @@ static uint32_t set_chunk(struct rows *rows, struct part *part, const struct row
     const struct request_segment *const from = &part->request->segments[part->segment];
 
     rows->counts.set_rows += count;
-    return from->table->logged
-               ? set_logged(rows, part, refs, count)
-               : row_cache_set(rows->cache, from->table->index, refs, count, from->rows,
-                               from->row_bytes, from->row_bytes, rows->chunk_missed);
+    return from->table->logged ? set_logged(rows, part, refs, count)
+                               : home_set(rows, from->table, refs, count, from->rows,
+                                          from->row_bytes, from->row_bytes, rows->chunk_missed);
 }
 
 static uint64_t set_read(struct rows *rows, const struct part *part, uint32_t segment,

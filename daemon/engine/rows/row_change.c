@@ -14,7 +14,7 @@ bool rows_place_logged(struct rows *rows, struct table *table, uint64_t hash, ui
     if (!rows_log_row(rows, table, hash, id, row))
         return false;
     /* No place in the cache is no harm. */
-    refused = row_cache_insert(rows->cache, table->index, &ref, 1, bytes, NULL, &refused);
+    refused = home_insert(rows, table, &ref, 1, bytes, NULL, &refused);
     return true;
 }
 
@@ -28,7 +28,7 @@ static bool place_dirty(struct rows *rows, struct table *table, uint64_t hash, u
     const uint64_t dirty = 1;
     uint32_t refused;
 
-    if (row_cache_insert(rows->cache, table->index, &ref, 1, bytes, &dirty, &refused) == 0)
+    if (home_insert(rows, table, &ref, 1, bytes, &dirty, &refused) == 0)
         return true;
     if (rows->in_epoch) { /* it is newer than what the queue may take */
         rows->counts.held_rows++;
@@ -40,15 +40,14 @@ static bool place_dirty(struct rows *rows, struct table *table, uint64_t hash, u
 uint32_t rows_change(struct rows *rows, const struct table *table, const struct row_ref *refs,
                      uint32_t count, void **ret_rows)
 {
-    return table->logged
-               ? row_cache_change_through(rows->cache, table->index, refs, count, ret_rows)
-               : row_cache_change(rows->cache, table->index, refs, count, ret_rows);
+    return table->logged ? home_change_through(rows, table, refs, count, ret_rows)
+                         : home_change(rows, table, refs, count, ret_rows);
 }
 
 uint32_t rows_find(struct rows *rows, const struct table *table, const struct row_ref *refs,
                    uint32_t count, void **ret_rows)
 {
-    return row_cache_find(rows->cache, table->index, refs, count, 0, (const void **)ret_rows);
+    return home_find(rows, table, refs, count, 0, (const void **)ret_rows);
 }
 
 void rows_log(struct rows *rows, struct part *part, struct table *table, const struct row_ref *refs,

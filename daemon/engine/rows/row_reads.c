@@ -355,8 +355,8 @@ static void end_miss(struct rows *rows, struct miss *miss, const struct store_ro
 /* Finds places for a run of rows and answers those who wait for them. */
 static void insert_run(struct rows *rows, struct table *table, struct insert_run *run)
 {
-    const uint32_t refused = row_cache_insert(rows->cache, table->index, run->refs, run->count,
-                                              run->bytes, run->dirty, run->refused);
+    const uint32_t refused =
+        home_insert(rows, table, run->refs, run->count, run->bytes, run->dirty, run->refused);
     uint32_t next_refused = 0;
 
     assert(run->count > 0 && run->count <= READ_JOB_ROWS);

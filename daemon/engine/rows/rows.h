@@ -6,6 +6,7 @@
  *   row_change.c   places for rows that changed
  *   row_reads.c    rows from SSD, and the refs that wait for them
  *   row_log.c      tables whose updates are logged
+ *   homes.c        all homes together: saving, epochs, counts
  *
  * Thread: the lane. */
 #ifndef EMBTIER_DAEMON_ENGINE_ROWS_ROWS_H
@@ -16,6 +17,7 @@
 
 #include "base/clock.h"
 #include "daemon/engine/mail/mailbox.h"
+#include "daemon/engine/rows/home.h"
 #include "daemon/engine/rows/miss_table.h"
 #include "daemon/engine/rows/read_order.h"
 #include "daemon/engine/rows/read_pool.h"
@@ -52,7 +54,7 @@ struct rows {
     struct mailbox *const *mailboxes; /* of all lanes */
     uint32_t lane;                    /* whose rows these are */
     const struct clock *clock;
-    struct row_cache *cache;
+    struct home homes[HOME_KINDS];
     struct write_queue *write_queue;
     struct read_pool *readers;
     struct miss_table *misses;
@@ -164,5 +166,134 @@ void rows_log_note(const struct rows *rows, struct part *part);
 bool rows_log_holds(struct rows *rows, struct part *part);
 /* Rows have been written, or cannot be. */
 void rows_log_on_written(struct rows *rows);
+
+/* ---- The rows' home (home.h): for a table of this lane ---- */
+
+static inline const struct home *rows_home(const struct rows *rows, const struct table *table)
+{
+    return &rows->homes[table->home];
+}
+
+static inline uint32_t home_get(const struct rows *rows, const struct table *table,
+                                const struct row_ref *refs, uint32_t count, void *dest,
+                                uint64_t stride, uint32_t bytes, uint32_t *ret_missed)
+{
+    const struct home *const home = rows_home(rows, table);
+
+    return home->ops->get(home->rows, table->index, refs, count, dest, stride, bytes, ret_missed);
+}
+
+static inline uint32_t home_find(const struct rows *rows, const struct table *table,
+                                 const struct row_ref *refs, uint32_t count, uint32_t bytes,
+                                 const void **ret_rows)
+{
+    const struct home *const home = rows_home(rows, table);
+
+    return home->ops->find(home->rows, table->index, refs, count, bytes, ret_rows);
+}
+
+static inline void home_used(const struct rows *rows, const struct table *table,
+                             const struct row_ref *refs, uint32_t count, const void *const *places)
+{
+    const struct home *const home = rows_home(rows, table);
+
+    home->ops->used(home->rows, table->index, refs, count, places);
+}
+
+static inline bool home_spots(const struct rows *rows, const struct table *table,
+                              struct row_spots *ret_spots)
+{
+    const struct home *const home = rows_home(rows, table);
+
+    return home->ops->spots(home->rows, table->index, ret_spots);
+}
+
+static inline uint32_t home_set(const struct rows *rows, const struct table *table,
+                                const struct row_ref *refs, uint32_t count, const void *src,
+                                uint64_t stride, uint32_t bytes, uint32_t *ret_missed)
+{
+    const struct home *const home = rows_home(rows, table);
+
+    return home->ops->set(home->rows, table->index, refs, count, src, stride, bytes, ret_missed);
+}
+
+static inline uint32_t home_change(const struct rows *rows, const struct table *table,
+                                   const struct row_ref *refs, uint32_t count, void **ret_rows)
+{
+    const struct home *const home = rows_home(rows, table);
+
+    return home->ops->change(home->rows, table->index, refs, count, ret_rows);
+}
+
+static inline uint32_t home_change_through(const struct rows *rows, const struct table *table,
+                                           const struct row_ref *refs, uint32_t count,
+                                           void **ret_rows)
+{
+    const struct home *const home = rows_home(rows, table);
+
+    return home->ops->change_through(home->rows, table->index, refs, count, ret_rows);
+}
+
+static inline void home_changed(const struct rows *rows, const struct table *table,
+                                const struct row_ref *refs, uint32_t count, void *const *places)
+{
+    const struct home *const home = rows_home(rows, table);
+
+    home->ops->changed(home->rows, table->index, refs, count, places);
+}
+
+static inline uint32_t home_insert(const struct rows *rows, const struct table *table,
+                                   const struct row_ref *refs, uint32_t count,
+                                   const void *const *places, const uint64_t *dirty,
+                                   uint32_t *ret_refused)
+{
+    const struct home *const home = rows_home(rows, table);
+
+    return home->ops->insert(home->rows, table->index, refs, count, places, dirty, ret_refused);
+}
+
+static inline void home_pin(const struct rows *rows, const struct table *table,
+                            const struct row_ref *refs, uint32_t count, uint64_t *ret_pinned)
+{
+    const struct home *const home = rows_home(rows, table);
+
+    home->ops->pin(home->rows, table->index, refs, count, ret_pinned);
+}
+
+static inline enum row_pin home_pin_one(const struct rows *rows, const struct table *table,
+                                        const struct row_ref *ref)
+{
+    const struct home *const home = rows_home(rows, table);
+
+    return home->ops->pin_one(home->rows, table->index, ref);
+}
+
+static inline void home_unpin(const struct rows *rows, const struct table *table,
+                              const struct row_ref *refs, uint32_t count)
+{
+    const struct home *const home = rows_home(rows, table);
+
+    home->ops->unpin(home->rows, table->index, refs, count);
+}
+
+static inline void home_used_spots(const struct rows *rows, const struct table *table,
+                                   uint32_t count)
+{
+    rows_home(rows, table)->ops->used_spots(rows_home(rows, table)->rows, count);
+}
+
+/* ---- homes.c ---- */
+
+/* The lane knows the table from now on, in its home. */
+MUST_CHECK enum embtier_err rows_add_table(struct rows *rows, const struct table *table);
+/* Forgets its rows, some at a time; true when all are gone. */
+MUST_CHECK bool rows_purge_table(struct rows *rows, const struct table *table, uint32_t step);
+/* As the functions of row_cache.h of the same names, of all homes. */
+uint32_t rows_write_back(struct rows *rows, struct rows_cursor *cursor, uint32_t most,
+                         bool *ret_done);
+void rows_begin_epoch(struct rows *rows);
+MUST_CHECK bool rows_end_epoch(struct rows *rows);
+MUST_CHECK bool rows_forget_epoch(struct rows *rows, struct rows_cursor *cursor, uint32_t step);
+struct home_stats rows_home_stats(const struct rows *rows, enum home_kind kind);
 
 #endif

@@ -15,6 +15,7 @@
 #include "base/spec/table_spec.h"
 
 struct account;
+struct row_array;
 
 enum table_state {
     TABLE_FREE,     /* the struct holds no table */
@@ -29,7 +30,9 @@ struct table {
     _Atomic uint64_t users;    /* requests under way that name it */
 
     /* Constant while the state is CREATING, LIVE or DROPPING. */
-    uint16_t index; /* the lanes' number for it */
+    uint16_t index;          /* the lanes' number for it */
+    uint8_t home;            /* enum home_kind (rows/home.h): where its rows live in memory */
+    struct row_array *array; /* of all its rows, if that is in an array; else NULL */
     uint32_t weight_bytes;
     uint32_t state_bytes;
     uint32_t row_bytes;      /* both */

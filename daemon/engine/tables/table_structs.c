@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "daemon/engine/memory/accounts.h"
+#include "daemon/engine/tables/table_arrays.h"
 #include "store/catalog.h"
 
 bool tables_find_used(const struct tables *tables, uint32_t table_id, uint32_t *ret_place)
@@ -100,7 +101,8 @@ struct table *tables_take_struct(struct tables *tables)
 }
 
 bool tables_fill_struct(struct tables *tables, struct table *table, uint32_t table_id,
-                        const struct table_spec *spec, struct account **account)
+                        const struct table_spec *spec, struct account **account,
+                        struct row_array *array)
 {
     uint32_t place;
 
@@ -109,6 +111,8 @@ bool tables_fill_struct(struct tables *tables, struct table *table, uint32_t tab
         return false;
     account_add(*account, ACCOUNT_TABLES, 1);
     table->account = TAKE(*account);
+    table->home = (uint8_t)spec->home;
+    table->array = array;
     table->weight_bytes = table_spec_weight_bytes(spec);
     table->state_bytes = table_spec_state_bytes(spec);
     table->row_bytes = table->weight_bytes + table->state_bytes;
@@ -138,6 +142,7 @@ void tables_free_struct(struct tables *tables, struct table *table)
     forget_name(tables, table);
     account_give(table->account, ACCOUNT_TABLES, 1);
     account_close(TAKE(table->account));
+    table_arrays_give(tables->arrays, TAKE(table->array));
     tables->first_free = MIN(tables->first_free, (uint32_t)table->index);
     atomic_store(&table->state, TABLE_FREE);
 }

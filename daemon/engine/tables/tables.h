@@ -25,6 +25,7 @@ struct progress_sink;
 struct row_routes;
 struct row_writer;
 struct table;
+struct table_arrays;
 struct tables;
 
 /* The store, the routes and the accounts are borrowed for as long as the tables are there. */
@@ -44,10 +45,11 @@ struct tables_rows {
 
 /* After the lanes run: registers what the catalog holds; tables left half made or half dropped by a
  * crash are dropped, with a log line each. Those that cannot be, such as on a full disk, are left
- * to the next start. */
+ * to the next start. @arrays is borrowed as long as the tables are. Fails as table_arrays_take() if
+ * the configuration no longer has memory for a table whose home is an array. */
 MUST_CHECK enum embtier_err tables_load(struct tables *tables, const struct tables_rows *rows,
                                         struct lane *const *lanes, uint32_t lane_count,
-                                        struct err_msg *msg);
+                                        struct table_arrays *arrays, struct err_msg *msg);
 
 /* Any lane: the table of a handle, counted in; to be left with table_leave(). NULL: no such table,
  * or not live:
@@ -83,7 +85,9 @@ MUST_CHECK enum embtier_err tables_check_owner(struct tables *tables,
                                                struct err_msg *msg);
 /* Makes a table whose rows come from elsewhere, in state CREATING: rows are to be written with a
  * writer of tables_writer(), then it is to be published, or abandoned. @spec is as the catalog has
- * it, the version of initial values, uuid and step included. BUSY as above. */
+ * it, the version of initial values, uuid and step included. A table that another store has
+ * in an array for which this server has no room is cached, with a line in the log. Else BUSY and
+ * the errors of table_arrays_take(). */
 MUST_CHECK enum embtier_err tables_begin(struct tables *tables, const struct table_spec *spec,
                                          const struct table_owner *owner,
                                          struct table_info *ret_info, struct err_msg *msg);

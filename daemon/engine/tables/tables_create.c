@@ -16,6 +16,7 @@
 #include "daemon/engine/tables/progress.h"
 #include "daemon/engine/tables/row_routes.h"
 #include "daemon/engine/tables/row_writer.h"
+#include "daemon/engine/tables/table_arrays.h"
 #include "kernels/cpu/init/init_rows.h"
 #include "store/catalog.h"
 #include "store/store.h"
@@ -77,7 +78,8 @@ static void add_difference(struct differences_text *buffer, const char *name, bo
                  length > 0 ? ", " : "", name);
 }
 
-/* The names of the properties in which @a and @b differ, but for their names; "" if in none. */
+/* The names of the properties in which a table's @a and the ones asked for, @b, differ, but for
+ * their names; "" if in none. */
 static const char *differences(struct differences_text *buffer, const struct table_spec *a,
                                const struct table_spec *b)
 {
@@ -97,6 +99,10 @@ static const char *differences(struct differences_text *buffer, const struct tab
     add_difference(buffer, "seed", a->seed != b->seed);
     add_difference(buffer, "eager", a->eager != b->eager);
     add_difference(buffer, "durability", a->durability != b->durability);
+    /* Home cache, the default, asks for none: a table may have been placed elsewhere since. */
+    add_difference(buffer, "home", b->home != EMBTIER_HOME_CACHE && a->home != b->home);
+    add_difference(buffer, "tier",
+                   b->home_tier[0] != '\0' && strcmp(a->home_tier, b->home_tier) != 0);
     return buffer->text;
 }
 
@@ -109,12 +115,13 @@ static enum embtier_err is_another(const struct table_spec *spec, const char *di
     return err_set(msg, EMBTIER_MISMATCH,
                    "table '%s' exists and differs from the request (%s): dim %u, %s, rows %s, "
                    "optimizer %s%s%s%s, rounding %s, %snonfinite gradients, init %s, seed %" PRIu64
-                   ", durability %s",
+                   ", durability %s, home %s%s%s",
                    spec->name, differing, spec->dim, dtype_word(spec->dtype), ROWS_TEXT(spec),
                    optimizer_word(spec->optimizer), hyperparameters.text[0] ? " (" : "",
                    hyperparameters.text, hyperparameters.text[0] ? ")" : "",
                    rounding_word(spec->rounds_to_nearest), spec->allows_nonfinite ? "" : "no ",
-                   init_word(spec->init), spec->seed, durability_word(spec->durability));
+                   init_word(spec->init), spec->seed, durability_word(spec->durability),
+                   home_word(spec->home), spec->home_tier[0] ? " in tier " : "", spec->home_tier);
 }
 
 /* Tables that are still being dropped count. */
@@ -155,15 +162,63 @@ static enum embtier_err give_uuid(struct table_spec *spec, struct err_msg *msg)
     return EMBTIER_OK;
 }
 
-/* Makes catalog entry and struct in state CREATING. Catalog locked. */
-static enum embtier_err make_struct(struct tables *tables, const struct table_spec *spec,
-                                    const struct table_owner *owner, struct table **ret_table,
-                                    struct err_msg *msg)
+struct creation {
+    struct table_spec spec;
+    struct table_owner owner;
+    bool if_not_exists;
+    bool may_be_cached; /* if there is no room for an array */
+};
+
+/* Memory for the rows of a table whose home is an array. */
+static enum embtier_err take_array(struct tables *tables, struct creation *creation,
+                                   struct row_array **ret_array, struct err_msg *msg)
 {
-    _cleanup_(account_closep) struct account *account = tables_open_owner(tables, owner->uid);
-    struct table *table;
+    struct table_spec *const spec = &creation->spec;
+    struct err_msg why = { { 0 } };
+
+    if (!creation->may_be_cached)
+        return table_arrays_take(tables->arrays, spec, ret_array, msg);
+    if (table_arrays_take(tables->arrays, spec, ret_array, &why) == EMBTIER_OK)
+        return EMBTIER_OK;
+    log_warn("a table that was an array is cached here", "table=%s why=%s", spec->name,
+             LOG_QUOTED(why.text));
+    spec->home = EMBTIER_HOME_CACHE;
+    spec->home_tier[0] = '\0';
+    return EMBTIER_OK;
+}
+
+/* Makes the catalog's entry and fills @table with it, in state CREATING. @account is taken over
+ * then. Catalog locked. */
+static enum embtier_err enter_table(struct tables *tables, const struct creation *creation,
+                                    struct table *table, struct account **account,
+                                    struct row_array *array, struct err_msg *msg)
+{
+    struct err_msg why = { { 0 } };
     uint32_t table_id;
     bool filled;
+
+    TRY(catalog_add(tables->catalog, &creation->spec, creation->owner.uid, CATALOG_CREATING,
+                    &table_id, msg));
+    pthread_mutex_lock(&tables->lock);
+    filled = tables_fill_struct(tables, table, table_id, &creation->spec, account, array);
+    pthread_mutex_unlock(&tables->lock);
+    if (filled)
+        return EMBTIER_OK;
+    if (catalog_remove(tables->catalog, table_id, &why) != EMBTIER_OK)
+        log_error("the catalog keeps a table that was not created, until the next start",
+                  "table=%s why=%s", creation->spec.name, LOG_QUOTED(why.text));
+    return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+}
+
+/* Makes catalog entry and struct in state CREATING. Catalog locked. */
+static enum embtier_err make_struct(struct tables *tables, struct creation *creation,
+                                    struct table **ret_table, struct err_msg *msg)
+{
+    _cleanup_(account_closep) struct account *account =
+        tables_open_owner(tables, creation->owner.uid);
+    struct row_array *array = NULL;
+    struct table *table;
+    enum embtier_err err;
 
     if (!account)
         return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
@@ -172,29 +227,23 @@ static enum embtier_err make_struct(struct tables *tables, const struct table_sp
     pthread_mutex_unlock(&tables->lock);
     if (!table)
         return tables_no_struct(tables, msg);
-    if (!owner->had_it)
+    if (!creation->owner.had_it)
         TRY(check_owner(account, 1, msg));
-    TRY(catalog_add(tables->catalog, spec, owner->uid, CATALOG_CREATING, &table_id, msg));
-    pthread_mutex_lock(&tables->lock);
-    filled = tables_fill_struct(tables, table, table_id, spec, &account);
-    pthread_mutex_unlock(&tables->lock);
-    if (!filled) {
-        struct err_msg why = { { 0 } };
-
-        if (catalog_remove(tables->catalog, table_id, &why) != EMBTIER_OK)
-            log_error("the catalog keeps a table that was not created, until the next start",
-                      "table=%s why=%s", spec->name, LOG_QUOTED(why.text));
-        return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+    TRY(take_array(tables, creation, &array, msg));
+    err = enter_table(tables, creation, table, &account, array, msg);
+    if (err != EMBTIER_OK) {
+        table_arrays_give(tables->arrays, array);
+        return err;
     }
     *ret_table = table;
     return EMBTIER_OK;
 }
 
 /* Catalog locked. Finds an equal table (*@ret_found), or makes it in state CREATING. */
-static enum embtier_err create_begin(struct tables *tables, const struct table_spec *spec,
-                                     const struct table_owner *owner, bool if_not_exists,
+static enum embtier_err create_begin(struct tables *tables, struct creation *creation,
                                      bool *ret_found, struct table **ret_table, struct err_msg *msg)
 {
+    const struct table_spec *const spec = &creation->spec;
     const struct catalog_table *entry = catalog_find(tables->catalog, spec->name);
     struct differences_text differing = { { 0 } };
 
@@ -202,7 +251,7 @@ static enum embtier_err create_begin(struct tables *tables, const struct table_s
         TRY(catalog_set_state(tables->catalog, entry->table_id, CATALOG_DROPPING, msg));
         entry = NULL;
     }
-    if (entry && if_not_exists) {
+    if (entry && creation->if_not_exists) {
         if (differences(&differing, &entry->spec, spec)[0])
             return is_another(&entry->spec, differing.text, msg);
         *ret_table = tables_find_struct(tables, entry->table_id);
@@ -215,7 +264,7 @@ static enum embtier_err create_begin(struct tables *tables, const struct table_s
     if (entry)
         return err_set(msg, EMBTIER_EXISTS, "table '%s' already exists", spec->name);
     *ret_found = false;
-    return make_struct(tables, spec, owner, ret_table, msg);
+    return make_struct(tables, creation, ret_table, msg);
 }
 
 static enum embtier_err create_finish(struct tables *tables, struct table *table,
@@ -269,12 +318,13 @@ static void log_created(const struct table_spec *spec, uint32_t table_id)
     log_info("table created",
              "table=%s id=%" PRIu32 " rows=%s dim=%u dtype=%s optimizer=%s "
              "hyperparameters=%s rounding=%s init=%s "
-             "durability=%s acknowledged_updates_survive=%s",
+             "durability=%s acknowledged_updates_survive=%s home=%s%s%s",
              spec->name, table_id, ROWS_TEXT(spec), spec->dim, dtype_word(spec->dtype),
              optimizer_word(spec->optimizer),
              LOG_QUOTED(table_spec_hyperparameters(spec, &hyperparameters)),
              rounding_word(spec->rounds_to_nearest), init_word(spec->init),
-             durability_word(spec->durability), LOG_QUOTED(durability_text(spec->durability)));
+             durability_word(spec->durability), LOG_QUOTED(durability_text(spec->durability)),
+             home_word(spec->home), spec->home_tier[0] ? " tier=" : "", spec->home_tier);
 }
 
 /* That all of its rows have room, before hours are spent on writing some of them. */
@@ -297,26 +347,27 @@ enum embtier_err tables_create(struct tables *tables, const struct table_spec *s
                                bool if_not_exists, const struct progress_sink *progress,
                                struct table_info *ret_info, struct err_msg *msg)
 {
-    struct table_spec full = *spec;
+    struct creation creation = { .spec = *spec,
+                                 .owner = { .uid = owner },
+                                 .if_not_exists = if_not_exists };
     struct table *table = NULL;
     bool found = false;
     enum embtier_err err;
 
     TRY(table_spec_check_new(spec, msg));
-    full.init_version = INIT_ROWS_VERSION;
-    full.step = 0;
-    full.uuid[0] = '\0';
-    TRY(give_uuid(&full, msg));
-    if (full.eager)
-        TRY(check_eager(tables, &full, msg));
+    creation.spec.init_version = INIT_ROWS_VERSION;
+    creation.spec.step = 0;
+    creation.spec.uuid[0] = '\0';
+    TRY(give_uuid(&creation.spec, msg));
+    if (spec->eager)
+        TRY(check_eager(tables, &creation.spec, msg));
     tables_lock_catalog(tables);
-    err = create_begin(tables, &full, &(struct table_owner){ .uid = owner }, if_not_exists, &found,
-                       &table, msg);
+    err = create_begin(tables, &creation, &found, &table, msg);
     tables_unlock_catalog(tables);
     TRY(err);
     if (!found) {
         err = tables_add_to_lanes(tables, table, msg);
-        if (err == EMBTIER_OK && full.eager)
+        if (err == EMBTIER_OK && spec->eager)
             err = write_eager_rows(tables, table, progress, msg);
         if (err == EMBTIER_OK)
             err = create_finish(tables, table, msg);
@@ -324,7 +375,7 @@ enum embtier_err tables_create(struct tables *tables, const struct table_spec *s
             create_undo(tables, table);
             return err;
         }
-        log_created(&full, atomic_load(&table->table_id));
+        log_created(&creation.spec, atomic_load(&table->table_id));
     }
     *ret_info = tables_info_of(table);
     return EMBTIER_OK;
@@ -334,14 +385,14 @@ enum embtier_err tables_begin(struct tables *tables, const struct table_spec *sp
                               const struct table_owner *owner, struct table_info *ret_info,
                               struct err_msg *msg)
 {
-    struct table_spec full = *spec;
+    struct creation creation = { .spec = *spec, .owner = *owner, .may_be_cached = owner->had_it };
     struct table *table = NULL;
     bool found = false;
     enum embtier_err err;
 
-    TRY(give_uuid(&full, msg));
+    TRY(give_uuid(&creation.spec, msg));
     tables_lock_catalog(tables);
-    err = create_begin(tables, &full, owner, false, &found, &table, msg);
+    err = create_begin(tables, &creation, &found, &table, msg);
     tables_unlock_catalog(tables);
     TRY(err);
     err = tables_add_to_lanes(tables, table, msg);

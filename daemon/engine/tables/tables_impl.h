@@ -17,6 +17,7 @@
 #include "tiers/cache/row_cache.h"
 
 struct account;
+struct table_arrays;
 struct catalog_table;
 
 #define CHUNK_TABLES 256
@@ -27,6 +28,7 @@ struct tables {
     struct store *store;
     const struct row_routes *routes;
     struct accounts *accounts;
+    struct table_arrays *arrays;
     const struct tables_rows *rows; /* the lanes' shares of every table */
     struct lane *const *lanes;
     uint32_t lane_count;
@@ -75,9 +77,10 @@ void tables_give_name_away(struct tables *tables, const struct table *table);
 struct table *tables_take_struct(struct tables *tables);
 /* Locked. There is room in the list of those in use: tables_take_struct() has made it. @account,
  * which is open, is taken over. False: there is no memory for the name, and @account stays the
- * caller's. */
+ * caller's. So does @array, the memory of its rows if its home is one. */
 MUST_CHECK bool tables_fill_struct(struct tables *tables, struct table *table, uint32_t table_id,
-                                   const struct table_spec *spec, struct account **account);
+                                   const struct table_spec *spec, struct account **account,
+                                   struct row_array *array);
 /* Locked. */
 void tables_free_struct(struct tables *tables, struct table *table);
 struct table *tables_find_struct(struct tables *tables, uint32_t table_id);

@@ -12,6 +12,7 @@
 
 #include "base/log/log.h"
 #include "daemon/engine/memory/accounts.h"
+#include "daemon/engine/tables/table_arrays.h"
 #include "kernels/cpu/init/init_rows.h"
 #include "store/catalog.h"
 #include "store/store.h"
@@ -24,6 +25,8 @@ static enum embtier_err load_table(struct tables *tables, const struct catalog_t
                                    struct err_msg *msg)
 {
     _cleanup_(account_closep) struct account *account = tables_open_owner(tables, entry->owner);
+    struct table_spec spec = entry->spec;
+    struct row_array *array = NULL;
     struct table *const table = tables_take_struct(tables);
 
     if (!table)
@@ -32,8 +35,11 @@ static enum embtier_err load_table(struct tables *tables, const struct catalog_t
         return err_set(msg, EMBTIER_VERSION,
                        "table '%s' has initial values of version %u, this server knows 1 to %u",
                        entry->spec.name, entry->spec.init_version, INIT_ROWS_VERSION);
-    if (!account || !tables_fill_struct(tables, table, entry->table_id, &entry->spec, &account))
+    TRY(table_arrays_take(tables->arrays, &spec, &array, msg));
+    if (!account || !tables_fill_struct(tables, table, entry->table_id, &spec, &account, array)) {
+        table_arrays_give(tables->arrays, array);
         return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+    }
     TRY(tables_add_to_lanes(tables, table, msg));
     atomic_store(&table->state, TABLE_LIVE);
     return EMBTIER_OK;
@@ -69,10 +75,12 @@ static void load_steps(struct tables *tables)
 }
 
 enum embtier_err tables_load(struct tables *tables, const struct tables_rows *rows,
-                             struct lane *const *lanes, uint32_t lane_count, struct err_msg *msg)
+                             struct lane *const *lanes, uint32_t lane_count,
+                             struct table_arrays *arrays, struct err_msg *msg)
 {
     uint32_t index = 0;
 
+    tables->arrays = arrays;
     tables->rows = rows;
     tables->lanes = lanes;
     tables->lane_count = lane_count;

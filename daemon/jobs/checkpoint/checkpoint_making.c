@@ -56,8 +56,8 @@ static struct rows count_rows(const struct checkpoints_opts *c)
         struct lane_stats stats;
 
         lane_stats(c->lanes[i], &stats);
-        for (uint32_t t = 0; t < TIERS_MAX; t++)
-            rows.dirty += stats.cache.tiers[t].dirty_rows;
+        for (uint32_t h = 0; h < HOME_KINDS; h++)
+            rows.dirty += stats.homes[h].dirty_rows;
         rows.held += stats.held_rows;
     }
     return rows;
@@ -87,7 +87,7 @@ static struct lane_saved save_some(const struct checkpoints_opts *c, struct lane
 static enum embtier_err clean_some(struct checkpoint_making *making, struct err_msg *msg)
 {
     const struct checkpoints_opts *const c = making->opts;
-    struct lane_saving savings[CONFIG_LANES_MAX] = { { 0 } };
+    struct lane_saving savings[CONFIG_LANES_MAX] = { { .all_handed_over = false } };
     const uint64_t wanted = making->dirty_rows / CLEAN_PART;
     struct lane_saved step = { .rows = 1 };
 
@@ -249,7 +249,7 @@ static void leave_the_cores(const struct checkpoint_making *making, uint64_t res
 static enum embtier_err save_old_rows(struct checkpoint_making *making, struct err_msg *msg)
 {
     const struct checkpoints_opts *const c = making->opts;
-    struct lane_saving savings[CONFIG_LANES_MAX] = { { 0 } };
+    struct lane_saving savings[CONFIG_LANES_MAX] = { { .all_handed_over = false } };
     struct lane_saved step = { .idle = true };
     const uint64_t began_ns = clock_now_ns(&clock_monotonic);
     uint64_t saved = 0;

@@ -28,14 +28,15 @@ static void configure(struct bench_server *server, const struct bench_server_sha
         yaml, sizeof(yaml),
         "data:\n  directories: [%s/rows]\n  shards_per_directory: %u\n"
         "lanes:\n  count: %u\n  readers_per_lane: %u\n  write_queue_bytes: %llu\n"
-        "cache:\n  tiers:\n    - {name: dram, kind: dram, bytes: %llu}\n%s"
+        "cache:\n  tiers:\n    - {name: dram, kind: dram, bytes: %llu, array_bytes: %llu}\n%s"
         "rocksdb:\n  memtable_bytes: %llu\n  metadata_cache_bytes: %llu\n"
         "  background_threads: %u\n  compaction_parallel: %u\n  options: %s\n"
         "socket:\n  path: %s\n  max_arena_bytes: 1GiB\n",
         harness->directory, shape->shards ? shape->shards : 8, shape->lanes ? shape->lanes : 1,
         shape->readers_per_lane ? shape->readers_per_lane : 2,
         (unsigned long long)(shape->write_queue_bytes ? shape->write_queue_bytes : 64 * MIB),
-        (unsigned long long)shape->dram_bytes, pmem,
+        (unsigned long long)(shape->dram_bytes + shape->array_bytes),
+        (unsigned long long)shape->array_bytes, pmem,
         (unsigned long long)(shape->memtable_bytes ? shape->memtable_bytes : 256 * MIB),
         (unsigned long long)(shape->metadata_cache_bytes ? shape->metadata_cache_bytes : 64 * MIB),
         shape->background_threads ? shape->background_threads : 2,
@@ -43,6 +44,7 @@ static void configure(struct bench_server *server, const struct bench_server_sha
         shape->rocksdb_options ? shape->rocksdb_options : "null", harness->socket);
     harness_configure(harness, yaml);
     server->durability = shape->durability;
+    server->home = shape->array_bytes ? EMBTIER_HOME_ARRAY : EMBTIER_HOME_CACHE;
 }
 
 static void connect_to(struct bench_server *server)
@@ -105,6 +107,7 @@ void bench_server_tables(struct bench_server *server, uint32_t count, uint64_t r
         options.init_first = -1;
         options.init_second = 1;
         options.durability = server->durability;
+        options.home = server->home;
         options.if_not_exists = 1;
         if (embtier_table_create(server->connection, &options, &server->tables[t]) != EMBTIER_OK)
             bench_die("%s", embtier_message(server->connection));

@@ -15,7 +15,8 @@ struct bench_server_shape {
     uint32_t readers_per_lane; /* [2] */
     uint32_t shards;           /* [8] */
     uint64_t dram_bytes;
-    uint64_t pmem_bytes; /* a second tier, of kind `file`, in /dev/shm if there is one [none] */
+    uint64_t array_bytes; /* beside these; tables are arrays then [none] */
+    uint64_t pmem_bytes;  /* a second tier, of kind `file`, in /dev/shm if there is one [none] */
     uint64_t write_queue_bytes;
     uint64_t memtable_bytes;
     uint64_t metadata_cache_bytes;
@@ -33,6 +34,7 @@ struct bench_server {
     uint64_t rows; /* per table */
     uint32_t dim;
     enum embtier_durability durability;
+    enum embtier_home home;
 };
 
 void bench_server_start(struct bench_server *server, const struct bench_server_shape *shape);

@@ -78,16 +78,20 @@ def draw_ids(setting: Setting, random: np.random.Generator) -> np.ndarray:
 
 @contextmanager
 def server(
-    setting: Setting, cache_bytes: int = 0, settings: dict | None = None, arena_bytes: int = 900 << 20
+    setting: Setting, cache_bytes: int = 0, settings: dict | None = None, arena_bytes: int = 900 << 20, home: str = "cache"
 ) -> Iterator[embtier.Server]:
-    """@cache_bytes: 0: as much as all rows need. @settings: keys of the configuration besides, or instead."""
+    """@cache_bytes: 0: as much as all rows need. @home: of tables; memory of arrays is beside the cache's.
+    @settings: keys of the configuration besides, or instead."""
     with tempfile.TemporaryDirectory(prefix="embtier-bench.") as directory:
         os.mkdir(f"{directory}/rows")
-        cache = cache_bytes or int(setting.tables * setting.rows * DIM * 4 * 1.35) + (64 << 20)
+        # As an array a table has 8 bytes more a row, and the rest of a slab.
+        arrays = setting.tables * ((setting.rows * (DIM * 4 + 8) >> 20) + 4) if home == "array" else 0
+        cached = 0 if arrays else int(setting.tables * setting.rows * DIM * 4 * 1.35)
+        cache = cache_bytes or cached + (64 << 20)
         config = {
             "data": {"directories": [f"{directory}/rows"], "shards_per_directory": max(4, THREADS)},
             "lanes": {"count": THREADS, "ticket_bytes": "768MiB"},
-            "cache": {"tiers": [{"bytes": f"{cache >> 20}MiB"}]},
+            "cache": {"tiers": [{"bytes": f"{(cache >> 20) + arrays}MiB", "array_bytes": f"{arrays}MiB"}]},
             "socket": {
                 "path": f"{directory}/socket", "max_arena_bytes": "1GiB", "max_batch_rows": 8 << 20,
             },
@@ -129,13 +133,13 @@ class Fused:
 class Sides:
     """The same bags of the same rows, in the server and in PyTorch."""
 
-    def __init__(self, setting: Setting, connection: embtier.Server) -> None:
+    def __init__(self, setting: Setting, connection: embtier.Server, home: str = "cache") -> None:
         self.setting = setting
         self.connection = connection
         random = np.random.default_rng(1)
         self.tables = [
             connection.create_table(
-                f"t{i}", DIM, setting.rows, optimizer="sgd", init=("uniform", -0.1, 0.1), seed=i
+                f"t{i}", DIM, setting.rows, optimizer="sgd", init=("uniform", -0.1, 0.1), seed=i, home=home
             )
             for i in range(setting.tables)
         ]
@@ -369,7 +373,7 @@ def options(description: str, figures: list[str], turns: int) -> argparse.Namesp
 
 
 def main() -> None:
-    given = options(__doc__, ["pooled", "cast-push", "cast-hidden", "pooled-bytes"], 15)
+    given = options(__doc__, ["pooled", "cast-push", "cast-hidden", "pooled-bytes", "pooled-array"], 15)
     names = given.names
     torch.set_num_threads(THREADS)
     for setting in settings(given.scale):
@@ -391,6 +395,13 @@ def main() -> None:
                 report_hidden(setting, [sides.cast(n) for n in range(given.turns + 1)][1:])
             if "pooled-bytes" in names:
                 report_bytes(setting, sides)
+            del sides
+        if "pooled-array" in names:
+            with server(setting, home="array") as connection:
+                sides = Sides(setting, connection, "array")
+                pairs = [sides.pooled(n) for n in range(given.turns + 1)][1:]
+                report("pooled-array", setting, pairs, 1.2 if setting.draw == "zipf" else None)
+                sides.check()
 
 
 if __name__ == "__main__":

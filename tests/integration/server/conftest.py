@@ -18,7 +18,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from daemons import Daemon  # noqa: E402
+from daemons import Daemon, embtier  # noqa: E402
 
 
 @pytest.fixture
@@ -112,3 +112,21 @@ def rng() -> random.Random:
     seed = int(os.environ.get("EMBTIER_TEST_SEED", random.SystemRandom().randrange(2**32)))
     print(f"EMBTIER_TEST_SEED={seed}")
     return random.Random(seed)
+
+
+@pytest.fixture
+def random_homes(rng: random.Random, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables with a number of rows get a home, and an array a tier, at random, as long as there is room. Before the test's
+    daemons: they keep memory for arrays in each tier."""
+    create_table = embtier.Server.create_table
+    homes = random.Random(rng.randrange(2**32))
+
+    def create(server: embtier.Server, name: str, dim: int, rows: int | None = None, **options):
+        if rows is not None and "home" not in options and (tier := homes.choice([None, None, "dram", "pmem"])):
+            # One that is too large, or lacks its tier, is cached.
+            with contextlib.suppress(embtier.NoMemoryError, embtier.TooLargeError, embtier.InvalidError):
+                return create_table(server, name, dim, rows, home="array", tier=tier, **options)
+        return create_table(server, name, dim, rows, **options)
+
+    monkeypatch.setattr(embtier.Server, "create_table", create)
+    monkeypatch.setattr(Daemon, "array_mib", 16)

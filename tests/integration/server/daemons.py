@@ -77,17 +77,19 @@ class Daemon(_conftest.Daemon):
         self.options = ["--init"]  # of each start, before its own
         self.configure(changes or {})
 
-    @staticmethod
-    def dram(lanes: int = LANES, mib_per_lane: int = 4) -> dict:
-        return {"name": "dram", "kind": "dram", "bytes": f"{mib_per_lane * lanes}MiB"}
+    array_mib = 0  # of each tier, beside its cache: see the fixture random_homes
+
+    @classmethod
+    def dram(cls, lanes: int = LANES, mib_per_lane: int = 4) -> dict:
+        return {"name": "dram", "kind": "dram", **cls._bytes(mib_per_lane * lanes)}
 
     def pmem(self, lanes: int = LANES, mib_per_lane: int = 2) -> dict:
-        return {
-            "name": "pmem",
-            "kind": "file",
-            "path": f"{self.folder}/pmem",
-            "bytes": f"{mib_per_lane * lanes}MiB",
-        }
+        return {"name": "pmem", "kind": "file", "path": f"{self.folder}/pmem", **self._bytes(mib_per_lane * lanes)}
+
+    @classmethod
+    def _bytes(cls, cache_mib: int) -> dict:
+        arrays = {"array_bytes": f"{cls.array_mib}MiB"} if cls.array_mib else {}
+        return {"bytes": f"{cache_mib + cls.array_mib}MiB", **arrays}
 
     def configure(self, changes: dict) -> None:
         self.config = merged(self.config, changes)

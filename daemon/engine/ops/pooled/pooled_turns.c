@@ -55,7 +55,7 @@ static void count_hits(struct op_lane *lane, struct pooled *pooled, const struct
 static bool has_map(const struct op_lane *lane, const struct pooled *pooled, uint32_t segment,
                     struct row_spots *ret_spots)
 {
-    return row_cache_spots(lane->rows->cache, pooled->segments[segment].table->index, ret_spots);
+    return home_spots(lane->rows, pooled->segments[segment].table, ret_spots);
 }
 
 /* Adds up rows of small tables, which are found meanwhile (row_map.h). If some are not there, the
@@ -77,7 +77,8 @@ static bool search(struct op_lane *lane, struct pooled *pooled, struct wave *wav
         }
     pooled_searched(pooled, wave);
     for (uint32_t i = 0; i < wave->slice_count; i++) {
-        row_cache_used_spots(lane->rows->cache, wave->slices[i].id_count);
+        home_used_spots(lane->rows, pooled->segments[wave->slices[i].segment].table,
+                        wave->slices[i].id_count);
         count_hits(lane, pooled, &wave->slices[i]);
     }
     return true;
@@ -100,16 +101,16 @@ static bool add_up_in_place(struct op_lane *lane, struct pooled *pooled, struct 
     const struct part *const part = &request->parts[0];
 
     for (uint32_t i = 0; i < wave->slice_count; i++)
-        if (row_cache_find(lane->rows->cache, request->segments[i].table->index,
-                           part->refs + part->starts[i], wave->slices[i].id_count,
-                           request->segments[i].row_bytes, wave->rows + wave->slices[i].first) > 0)
+        if (home_find(lane->rows, request->segments[i].table, part->refs + part->starts[i],
+                      wave->slices[i].id_count, request->segments[i].row_bytes,
+                      wave->rows + wave->slices[i].first) > 0)
             return false;
     wave_add_up(wave);
     for (uint32_t i = 0; i < wave->slice_count; i++) {
         const struct slice *const slice = &wave->slices[i];
 
-        row_cache_used(lane->rows->cache, request->segments[i].table->index,
-                       part->refs + part->starts[i], slice->id_count, wave->rows + slice->first);
+        home_used(lane->rows, request->segments[i].table, part->refs + part->starts[i],
+                  slice->id_count, wave->rows + slice->first);
         count_hits(lane, pooled, slice);
     }
     return true;

@@ -10,8 +10,7 @@
 static enum row_pin pin_row(struct rows *rows, const struct part *part, uint32_t segment,
                             const struct row_ref *ref)
 {
-    const enum row_pin pin =
-        row_cache_pin_one(rows->cache, part->request->segments[segment].table->index, ref);
+    const enum row_pin pin = home_pin_one(rows, part->request->segments[segment].table, ref);
 
     if (pin == ROW_PINNED)
         push_note_pin(part->request, segment, ref->position);
@@ -21,12 +20,12 @@ static enum row_pin pin_row(struct rows *rows, const struct part *part, uint32_t
 static uint32_t prefetch_chunk(struct rows *rows, struct part *part, const struct row_ref *refs,
                                uint32_t count)
 {
-    const uint16_t table = part->request->segments[part->segment].table->index;
+    const struct table *const table = part->request->segments[part->segment].table;
     uint64_t pinned[ROWS_CHUNK / 64];
     uint32_t missed = 0;
 
     rows->counts.prefetched_rows += count;
-    row_cache_pin(rows->cache, table, refs, count, pinned);
+    home_pin(rows, table, refs, count, pinned);
     for (uint32_t i = 0; i < count; i++) {
         if (pinned[i / 64] >> i % 64 & 1)
             push_note_pin(part->request, part->segment, refs[i].position);
@@ -40,13 +39,13 @@ static uint32_t prefetch_chunk(struct rows *rows, struct part *part, const struc
 static enum row_pin prefetch_row(struct rows *rows, const struct part *part, uint32_t segment,
                                  const struct row_ref *ref, const void *row)
 {
-    const uint16_t table = part->request->segments[segment].table->index;
+    const struct table *const table = part->request->segments[segment].table;
     enum row_pin pin = pin_row(rows, part, segment, ref);
     uint32_t refused;
 
     if (pin != ROW_NOT_CACHED || !row)
         return pin;
-    if (row_cache_insert(rows->cache, table, ref, 1, &row, NULL, &refused) > 0)
+    if (home_insert(rows, table, ref, 1, &row, NULL, &refused) > 0)
         return ROW_NOT_PINNED;
     return pin_row(rows, part, segment, ref);
 }
@@ -125,7 +124,7 @@ static void unpin_runs(struct op_lane *lane, const struct ticket_group *group, u
         if (group->pinned[run] && row_routes_lane(lane->rules.routes, hash) == lane->index)
             refs[found++] = (struct row_ref){ .hash = hash, .id = id };
     }
-    row_cache_unpin(lane->rows->cache, table->index, refs, found);
+    home_unpin(lane->rows, table, refs, found);
 }
 
 bool pins_turn(struct op_lane *lane)

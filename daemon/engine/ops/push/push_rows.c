@@ -28,7 +28,7 @@ static uint32_t push_chunk(struct rows *rows, struct part *part, const struct ro
     if (table->logged)
         rows_log(rows, part, table, refs, rows->chunk_rows, count);
     (void)note_missed(rows, missed_count);
-    row_cache_changed(rows->cache, table->index, refs, count, rows->chunk_rows);
+    home_changed(rows, table, refs, count, rows->chunk_rows);
     return missed_count;
 }
 
@@ -106,7 +106,7 @@ static enum outcome push_missed(struct rows *rows, struct part *part, uint32_t s
         push_row(rows, part, segment, ref, row);
         if (table->logged)
             rows_log(rows, part, table, ref, &row, 1);
-        row_cache_changed(rows->cache, table->index, ref, 1, &row);
+        home_changed(rows, table, ref, 1, &row);
         return OUTCOME_DONE;
     }
     rows->counts.second_looks++;

@@ -19,6 +19,8 @@ from stores import checkpoint_under_load, settings, with_tables, write_all
 
 import embtier
 
+pytestmark = pytest.mark.usefixtures("random_homes")
+
 KILLS = int(os.environ.get("EMBTIER_TEST_KILLS", 3 if SANITIZED else 200 if LONG else 6))
 
 
@@ -115,9 +117,9 @@ def test_a_checkpoint_has_each_request_wholly_or_not_at_all(make_daemon):
     daemon.start()
     with daemon.connect() as server:
         for durability in ("replay", "async"):
-            server.create_table(durability, DIM, durability=durability)
+            server.create_table(durability, DIM, WRITERS * ROWS, durability=durability)
             server.create_table(
-                f"pushed_{durability}", PUSHED_DIM, optimizer="adagrad", durability=durability
+                f"pushed_{durability}", PUSHED_DIM, PUSHED, optimizer="adagrad", durability=durability
             )
         server.create_table("read", DIM)
     counters = Counters()
@@ -213,7 +215,7 @@ def test_a_step_of_a_group_is_in_it_wholly_and_one_that_waits_for_a_member_holds
     daemon.start()
     with daemon.connect() as server:
         for mode in ("replay", "async"):
-            server.create_table(mode, PUSHED_DIM, optimizer="adagrad", durability=mode)
+            server.create_table(mode, PUSHED_DIM, PUSHED, optimizer="adagrad", durability=mode)
     done, failures, made = [0] * MEMBERS, [], {}
     go, away = ([threading.Event() for _ in range(MEMBERS)] for _ in range(2))
     threads = [
@@ -368,7 +370,7 @@ def test_a_restore_killed_at_any_moment_is_done_wholly_or_not_at_all(make_daemon
     daemon.configure(settings(daemon))
     daemon.start()
     with daemon.connect() as server:
-        tables = [server.create_table(mode, 16, durability=mode) for mode in ("replay", "async", "sync")]
+        tables = [server.create_table(mode, 16, 2000, durability=mode) for mode in ("replay", "async", "sync")]
         for table in tables:
             table.set(np.arange(2000), np.full((2000, 16), 1))
         first = server.checkpoint().id
@@ -409,7 +411,7 @@ def test_what_a_crash_without_a_checkpoint_puts_aside_stays(make_daemon):
 
     daemon.start()
     with daemon.connect() as server:
-        server.create_table("rows", 8, durability="replay").set(np.arange(100), np.ones((100, 8)))
+        server.create_table("rows", 8, 100, durability="replay").set(np.arange(100), np.ones((100, 8)))
     daemon.kill()
     assert not aside()
     daemon.start()
@@ -430,7 +432,7 @@ def test_what_a_clean_stop_left_is_safe_before_there_is_a_checkpoint_of_it(make_
     daemon.start()
     with daemon.connect() as server:
         for kind in ("replay", "async"):
-            server.create_table(kind, 8, durability=kind, optimizer="sgd").set(np.arange(100), np.ones((100, 8)))
+            server.create_table(kind, 8, 100, durability=kind, optimizer="sgd").set(np.arange(100), np.ones((100, 8)))
     daemon.stop()
     place = daemon.folder / "rows/checkpoints"
     shutil.rmtree(place, ignore_errors=True)

@@ -23,9 +23,11 @@
 #include "daemon/engine/sessions/session.h"
 #include "daemon/engine/tables/row_routes.h"
 #include "daemon/engine/tables/table.h"
+#include "daemon/engine/tables/table_arrays.h"
 #include "daemon/engine/tables/tables.h"
 #include "daemon/transport/shm/shm_channel.h"
 #include "tiers/arena/arena.h"
+#include "tiers/array/row_arrays.h"
 
 #define LANES_MOST     4
 #define HOUR_NS        (UINT64_C(3600) * 1000 * 1000 * 1000)
@@ -42,6 +44,7 @@ struct lanes_fixture {
     struct ticket_memory *ticket_memory;
     struct arena *arenas[TIERS_MAX];
     uint32_t tier_count;
+    struct table_arrays *arrays; /* in tier 0 */
     struct lane *lanes[LANES_MOST];
     uint32_t lane_count;
     uint32_t slabs_per_lane;
@@ -63,6 +66,18 @@ struct lanes_shape {
     uint64_t take_ids;       /* 0: as the daemon */
     uint64_t ticket_ns;      /* 0: an hour */
 };
+
+/* With EMBTIER_TEST_HOME=array in the environment, tables with a number of rows are arrays if there
+ * is room. */
+#define FIXTURE_ARRAY_SLABS 32
+#define FIXTURE_ARRAY_BYTES (8 * ARENA_SLAB_BYTES) /* of one */
+
+static inline bool fixture_has_arrays(void)
+{
+    const char *const wanted = getenv("EMBTIER_TEST_HOME");
+
+    return wanted && strcmp(wanted, "array") == 0;
+}
 
 static inline void fixture_mail(void *owner, struct message *message)
 {
@@ -94,10 +109,19 @@ static inline void lanes_start(struct lanes_fixture *x, struct store_fixture *f,
     x->tier_count = 2;
     for (uint32_t t = 0; t < x->tier_count; t++) {
         const struct tier_spec spec = { .name = "test", .kind = TIER_KIND_DRAM };
+        const uint64_t cache_slabs = shape->slabs_per_lane * shape->lane_count;
+        const uint64_t array_slabs = t == 0 && fixture_has_arrays() ? FIXTURE_ARRAY_SLABS : 0;
 
-        must(arena_new(&spec, shape->slabs_per_lane * shape->lane_count * ARENA_SLAB_BYTES,
-                       &x->arenas[t], &msg),
+        must(arena_new(&spec, (cache_slabs + array_slabs) * ARENA_SLAB_BYTES, &x->arenas[t], &msg),
              &msg);
+        if (t == 0)
+            must(
+                table_arrays_new(&(struct array_tier){ .name = "test",
+                                                       .base = (uint8_t *)arena_base(x->arenas[0]) +
+                                                               cache_slabs * ARENA_SLAB_BYTES,
+                                                       .slabs = array_slabs },
+                                 1, &x->arrays, &msg),
+                &msg);
     }
     must(row_routes_new(store_bucket_map(f->store), x->lane_count, &x->routes, &msg), &msg);
     must(tables_new(f->store, x->routes, x->accounts, &x->tables, &msg), &msg);
@@ -130,7 +154,7 @@ static inline void lanes_start(struct lanes_fixture *x, struct store_fixture *f,
     }
     for (uint32_t i = 0; i < x->lane_count; i++)
         must(lane_start(x->lanes[i], &msg), &msg);
-    must(tables_load(x->tables, &lane_tables_rows, x->lanes, x->lane_count, &msg), &msg);
+    must(tables_load(x->tables, &lane_tables_rows, x->lanes, x->lane_count, x->arrays, &msg), &msg);
 }
 
 static inline void lanes_write_back(struct lanes_fixture *x)
@@ -138,7 +162,7 @@ static inline void lanes_write_back(struct lanes_fixture *x)
     const uint64_t until = now_ns() + FIXTURE_WAIT_NS;
 
     for (uint32_t i = 0; i < x->lane_count; i++) {
-        uint64_t cursor = 0;
+        struct rows_cursor cursor = { 0 };
 
         while (!lane_write_back_step(x->lanes[i], &cursor)) {
             assert_true(now_ns() < until);
@@ -156,6 +180,7 @@ static inline void lanes_stop(struct lanes_fixture *x)
         lane_free(x->lanes[i]);
     tables_free(x->tables);
     row_routes_free(x->routes);
+    table_arrays_free(x->arrays);
     for (uint32_t t = 0; t < x->tier_count; t++)
         arena_free(x->arenas[t]);
     request_memory_free(x->memory);
@@ -186,6 +211,14 @@ static inline uint64_t fixture_durable_table(struct lanes_fixture *x, const char
 
     snprintf(spec.name, sizeof(spec.name), "%s", name);
     table_spec_fill_defaults(&spec);
+    if (fixture_has_arrays() && rows != EMBTIER_UNBOUNDED &&
+        row_array_memory_bytes(rows, table_spec_weight_bytes(&spec) +
+                                         table_spec_state_bytes(&spec)) <= FIXTURE_ARRAY_BYTES)
+        spec.home = EMBTIER_HOME_ARRAY;
+    if (spec.home == EMBTIER_HOME_ARRAY &&
+        tables_create(x->tables, &spec, FIXTURE_UID, true, NULL, &info, &msg) == EMBTIER_OK)
+        return info.handle;
+    spec.home = EMBTIER_HOME_CACHE;
     must(tables_create(x->tables, &spec, FIXTURE_UID, true, NULL, &info, &msg), &msg);
     return info.handle;
 }
@@ -213,9 +246,9 @@ static inline struct lane_stats fixture_stats(struct lanes_fixture *x)
         sum.failed_rows += stats.failed_rows;
         sum.expired_tickets += stats.expired_tickets;
         sum.shared_reads += stats.shared_reads;
-        sum.cache.misses += stats.cache.misses;
-        for (uint32_t t = 0; t < TIERS_MAX; t++)
-            sum.cache.tiers[t].get_hits += stats.cache.tiers[t].get_hits;
+        sum.missed_rows += stats.missed_rows;
+        for (uint32_t h = 0; h < HOME_KINDS; h++)
+            sum.homes[h].get_hits += stats.homes[h].get_hits;
         sum.write_queue.rows += stats.write_queue.rows;
         sum.write_queue.rows_written += stats.write_queue.rows_written;
     }

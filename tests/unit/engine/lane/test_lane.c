@@ -229,8 +229,8 @@ static void check_counters(struct lanes_fixture *x)
     const struct lane_stats stats = fixture_stats(x);
     uint64_t hits = 0;
 
-    for (uint32_t t = 0; t < TIERS_MAX; t++)
-        hits += stats.cache.tiers[t].get_hits;
+    for (uint32_t h = 0; h < HOME_KINDS; h++)
+        hits += stats.homes[h].get_hits;
     print_message(
         "get %llu: hits %llu, queued %llu, stored %llu, initial %llu; shared %llu; "
         "written %llu\n",

@@ -217,8 +217,8 @@ static uint64_t cached_rows(struct mutator *m)
         struct lane_stats stats;
 
         lane_stats(m->x.lanes[i], &stats);
-        for (uint32_t t = 0; t < TIERS_MAX; t++)
-            rows += stats.cache.tiers[t].rows;
+        for (uint32_t h = 0; h < HOME_KINDS; h++)
+            rows += stats.homes[h].rows;
     }
     return rows;
 }

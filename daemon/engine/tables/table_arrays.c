@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/engine/tables/table_arrays.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text/bytes.h"
+#include "tiers/array/array_space.h"
+#include "tiers/array/row_arrays.h"
+
+struct table_arrays {
+    pthread_mutex_t lock;
+    struct array_tier tiers[TIERS_MAX];
+    struct array_space *spaces[TIERS_MAX];
+    uint32_t tier_count;
+};
+
+enum embtier_err table_arrays_new(const struct array_tier *tiers, uint32_t tier_count,
+                                  struct table_arrays **ret_arrays, struct err_msg *msg)
+{
+    _cleanup_(table_arrays_freep) struct table_arrays *arrays = calloc(1, sizeof(*arrays));
+
+    assert(tier_count <= TIERS_MAX);
+    if (!arrays)
+        return err_set(msg, EMBTIER_NO_MEMORY, "arrays: out of memory");
+    pthread_mutex_init(&arrays->lock, NULL);
+    for (uint32_t t = 0; t < tier_count; t++) {
+        arrays->tiers[t] = tiers[t];
+        arrays->tier_count++;
+        if (array_space_new(tiers[t].base, tiers[t].slabs, &arrays->spaces[t]) != EMBTIER_OK)
+            return err_set(msg, EMBTIER_NO_MEMORY, "arrays: out of memory");
+    }
+    *ret_arrays = TAKE(arrays);
+    return EMBTIER_OK;
+}
+
+void table_arrays_free(struct table_arrays *arrays)
+{
+    if (!arrays)
+        return;
+    for (uint32_t t = 0; t < arrays->tier_count; t++)
+        array_space_free(arrays->spaces[t]);
+    pthread_mutex_destroy(&arrays->lock);
+    free(arrays);
+}
+
+/* ---- Refusals ---- */
+
+struct tiers_text {
+    char text[TIERS_MAX * (TIER_NAME_MAX + 3)];
+};
+
+static const char *tiers_text(struct tiers_text *buffer, const struct table_arrays *arrays)
+{
+    size_t length = 0;
+
+    for (uint32_t t = 0; t < arrays->tier_count; t++)
+        length += (size_t)snprintf(buffer->text + length, sizeof(buffer->text) - length, "%s%s",
+                                   t > 0 ? ", " : "", arrays->tiers[t].name);
+    return buffer->text;
+}
+
+static enum embtier_err no_such_tier(const struct table_arrays *arrays,
+                                     const struct table_spec *spec, struct err_msg *msg)
+{
+    struct tiers_text names = { { 0 } };
+
+    return err_set(msg, EMBTIER_INVALID,
+                   "table '%s' is to be an array in tier '%s', which does not exist: choose one of "
+                   "this server's: %s",
+                   spec->name, spec->home_tier, tiers_text(&names, arrays));
+}
+
+static enum embtier_err no_array_memory(const struct table_spec *spec, struct err_msg *msg)
+{
+    if (spec->home_tier[0] != '\0')
+        return err_set(msg, EMBTIER_INVALID,
+                       "table '%s' cannot be an array in tier '%s', which keeps no memory for "
+                       "arrays: set the tier's array_bytes in the server's configuration, choose "
+                       "another tier, or home cache",
+                       spec->name, spec->home_tier);
+    return err_set(msg, EMBTIER_INVALID,
+                   "table '%s' cannot be an array, as no tier keeps memory for arrays: set "
+                   "array_bytes of a tier in the server's configuration, or choose home cache",
+                   spec->name);
+}
+
+static enum embtier_err no_room(const struct table_arrays *arrays, uint32_t tier,
+                                const struct table_spec *spec, uint64_t bytes, struct err_msg *msg)
+{
+    struct bytes_text wanted, all, left, piece;
+    struct array_space_stats stats;
+
+    array_space_stats(arrays->spaces[tier], &stats);
+    if (bytes == 0 || bytes > stats.bytes)
+        return err_set(msg, EMBTIER_TOO_LARGE,
+                       "table '%s' needs %s as an array; tier '%s' keeps %s for arrays: raise its "
+                       "array_bytes, or choose home cache",
+                       spec->name, bytes ? format_bytes(&wanted, bytes) : "too much memory",
+                       arrays->tiers[tier].name, format_bytes(&all, stats.bytes));
+    return err_set(msg, EMBTIER_NO_MEMORY,
+                   "table '%s' needs %s in one piece as an array; of the %s that tier '%s' keeps "
+                   "for arrays, %s are free, the largest piece is %s: drop a table in an array, "
+                   "raise array_bytes, or choose home cache",
+                   spec->name, format_bytes(&wanted, bytes), format_bytes(&all, stats.bytes),
+                   arrays->tiers[tier].name, format_bytes(&left, stats.free_bytes),
+                   format_bytes(&piece, stats.largest_free_bytes));
+}
+
+/* ---- Taking and giving ---- */
+
+/* Locked. The first of the tiers that @spec may lie in and that has room, or why there is none. */
+static enum embtier_err take_memory(struct table_arrays *arrays, const struct table_spec *spec,
+                                    uint64_t bytes, uint32_t *ret_tier, void **ret_memory,
+                                    struct err_msg *msg)
+{
+    uint32_t named = TIERS_MAX, keeps = TIERS_MAX;
+
+    for (uint32_t t = 0; t < arrays->tier_count; t++) {
+        enum embtier_err err = EMBTIER_TOO_LARGE;
+
+        if (spec->home_tier[0] != '\0' && strcmp(spec->home_tier, arrays->tiers[t].name) != 0)
+            continue;
+        named = MIN(named, t);
+        if (arrays->tiers[t].slabs == 0)
+            continue;
+        keeps = MIN(keeps, t);
+        if (bytes > 0)
+            err = array_space_take(arrays->spaces[t], bytes, ret_memory);
+        if (err == EMBTIER_NO_MEMORY)
+            return err_set(msg, err, "out of memory");
+        *ret_tier = t;
+        if (err == EMBTIER_OK)
+            return EMBTIER_OK;
+    }
+    if (named == TIERS_MAX)
+        return no_such_tier(arrays, spec, msg);
+    return keeps == TIERS_MAX ? no_array_memory(spec, msg)
+                              : no_room(arrays, keeps, spec, bytes, msg);
+}
+
+enum embtier_err table_arrays_take(struct table_arrays *arrays, struct table_spec *spec,
+                                   struct row_array **ret_array, struct err_msg *msg)
+{
+    const uint32_t row_bytes = table_spec_weight_bytes(spec) + table_spec_state_bytes(spec);
+    void *memory = NULL;
+    uint32_t tier = 0;
+    enum embtier_err err;
+
+    *ret_array = NULL;
+    if (spec->home != EMBTIER_HOME_ARRAY)
+        return EMBTIER_OK;
+    pthread_mutex_lock(&arrays->lock);
+    err = take_memory(arrays, spec, row_array_memory_bytes(spec->rows, row_bytes), &tier, &memory,
+                      msg);
+    pthread_mutex_unlock(&arrays->lock);
+    TRY(err);
+    snprintf(spec->home_tier, sizeof(spec->home_tier), "%s", arrays->tiers[tier].name);
+    *ret_array = row_array_new(memory, spec->rows, row_bytes);
+    return EMBTIER_OK;
+}
+
+void table_arrays_give(struct table_arrays *arrays, struct row_array *array)
+{
+    uint32_t t = 0;
+
+    if (!array)
+        return;
+    pthread_mutex_lock(&arrays->lock);
+    while (t < arrays->tier_count && !array_space_has(arrays->spaces[t], array))
+        t++;
+    assert(t < arrays->tier_count);
+    array_space_give(arrays->spaces[t], array);
+    pthread_mutex_unlock(&arrays->lock);
+}
+
+void table_arrays_stats(struct table_arrays *arrays, uint32_t tier,
+                        struct array_space_stats *ret_stats)
+{
+    assert(tier < arrays->tier_count);
+    pthread_mutex_lock(&arrays->lock);
+    array_space_stats(arrays->spaces[tier], ret_stats);
+    pthread_mutex_unlock(&arrays->lock);
+}

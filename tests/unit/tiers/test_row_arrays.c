@@ -1,0 +1,423 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Are rows in arrays what was put there, is each dirty one handed over once, and does an epoch hand
+ * over the rows as they were at its beginning? Lanes share arrays, and take turns at random. */
+/* clang-format off */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+/* clang-format on */
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/macros.h"
+#include "base/row_spot.h"
+#include "tiers/arena/arena.h"
+#include "tiers/array/row_arrays.h"
+
+#define LANES     3
+#define TABLES    2
+#define ROWS      3000
+#define BYTES_MAX 40
+#define CHUNK     64
+#define STEPS     20000
+
+static const uint32_t row_bytes[TABLES] = { 40, 12 };
+
+struct lane {
+    struct model *m;
+    uint32_t number;
+    struct row_arrays *arrays;
+};
+
+struct model {
+    uint64_t seed;
+    void *memory[TABLES];
+    struct lane lanes[LANES];
+    bool there[TABLES][ROWS];
+    uint8_t rows[TABLES][ROWS][BYTES_MAX];   /* as they are */
+    uint8_t stored[TABLES][ROWS][BYTES_MAX]; /* as they were handed over last */
+    uint8_t moment[TABLES][ROWS][BYTES_MAX]; /* as they were when the epoch began */
+    bool was_there[TABLES][ROWS];
+    uint32_t refusals; /* of each hundred */
+    uint64_t handed;
+};
+
+static uint64_t next_random(struct model *m)
+{
+    m->seed ^= m->seed << 13, m->seed ^= m->seed >> 7, m->seed ^= m->seed << 17;
+    return m->seed;
+}
+
+static uint64_t hash_of(uint16_t table, uint64_t id)
+{
+    return (id * 0x9e3779b97f4a7c15ull) ^ table;
+}
+
+static uint32_t lane_of(uint64_t hash)
+{
+    return (uint32_t)(hash >> 32) % LANES;
+}
+
+static uint64_t hash(void *context, uint16_t table, uint64_t id)
+{
+    (void)context;
+    return hash_of(table, id);
+}
+
+static bool is_mine(void *context, uint64_t row_hash)
+{
+    return lane_of(row_hash) == ((struct lane *)context)->number;
+}
+
+static bool evict(void *context, uint16_t table, uint64_t row_hash, uint64_t id, const void *row,
+                  uint32_t bytes)
+{
+    struct lane *const lane = context;
+    struct model *const m = lane->m;
+
+    assert_int_equal(row_hash, hash_of(table, id));
+    assert_int_equal(lane_of(row_hash), lane->number);
+    assert_int_equal(bytes, row_bytes[table]);
+    if (next_random(m) % 100 < m->refusals)
+        return false;
+    memcpy(m->stored[table][id], row, bytes);
+    m->handed++;
+    return true;
+}
+
+static void model_open(struct model *m)
+{
+    struct err_msg msg = { { 0 } };
+
+    memset(m, 0, sizeof(*m));
+    m->seed = (uint64_t)time(NULL) | 1;
+    print_message("seed %llu\n", (unsigned long long)m->seed);
+    for (uint32_t l = 0; l < LANES; l++) {
+        m->lanes[l] = (struct lane){ .m = m, .number = l };
+        assert_int_equal(row_arrays_new(&(struct row_arrays_opts){ .hash = hash,
+                                                                   .evict = evict,
+                                                                   .is_mine = is_mine,
+                                                                   .context = &m->lanes[l] },
+                                        &m->lanes[l].arrays, &msg),
+                         EMBTIER_OK);
+    }
+    for (uint16_t t = 0; t < TABLES; t++) {
+        const uint64_t bytes = row_array_memory_bytes(ROWS, row_bytes[t]);
+        struct row_array *array;
+
+        m->memory[t] = aligned_alloc(4096, bytes);
+        memset(m->memory[t], 0xa5, bytes);
+        array = row_array_new(m->memory[t], ROWS, row_bytes[t]);
+        for (uint32_t l = 0; l < LANES; l++)
+            assert_int_equal(row_arrays_add_table(m->lanes[l].arrays, t, array), EMBTIER_OK);
+    }
+}
+
+static void model_close(struct model *m)
+{
+    for (uint32_t l = 0; l < LANES; l++)
+        row_arrays_free(m->lanes[l].arrays);
+    for (uint32_t t = 0; t < TABLES; t++)
+        free(m->memory[t]);
+}
+
+/* Some ids of the lane's, ascending positions; the same one may come twice. */
+static uint32_t pick(struct model *m, uint16_t table, uint32_t lane, struct row_ref *refs)
+{
+    const uint32_t most = 1 + (uint32_t)(next_random(m) % CHUNK);
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < most; i++) {
+        const uint64_t id = next_random(m) % ROWS;
+
+        if (lane_of(hash_of(table, id)) == lane) {
+            refs[count] =
+                (struct row_ref){ .hash = hash_of(table, id), .id = id, .position = count };
+            count++;
+        }
+    }
+    return count;
+}
+
+static void random_bytes(struct model *m, uint8_t *to, uint32_t bytes)
+{
+    for (uint32_t i = 0; i < bytes; i++)
+        to[i] = (uint8_t)next_random(m);
+}
+
+static void get_some(struct model *m, uint16_t t, struct lane *lane)
+{
+    struct row_ref refs[CHUNK];
+    const uint32_t count = pick(m, t, lane->number, refs);
+    uint8_t got[CHUNK][BYTES_MAX];
+    uint32_t missed[CHUNK], next = 0;
+    const uint32_t misses =
+        row_arrays_get(lane->arrays, t, refs, count, got, BYTES_MAX, row_bytes[t], missed);
+
+    for (uint32_t i = 0; i < count; i++) {
+        if (!m->there[t][refs[i].id])
+            assert_true(next < misses && missed[next++] == i);
+        else
+            assert_memory_equal(got[i], m->rows[t][refs[i].id], row_bytes[t]);
+    }
+    assert_int_equal(next, misses);
+}
+
+static void set_some(struct model *m, uint16_t t, struct lane *lane)
+{
+    struct row_ref refs[CHUNK];
+    const uint32_t count = pick(m, t, lane->number, refs);
+    const uint32_t bytes = next_random(m) % 2 ? row_bytes[t] : 8;
+    uint8_t given[CHUNK][BYTES_MAX] = { { 0 } };
+    uint32_t missed[CHUNK], misses, next = 0;
+
+    for (uint32_t i = 0; i < count; i++)
+        random_bytes(m, given[i], bytes);
+    misses = row_arrays_set(lane->arrays, t, refs, count, given, BYTES_MAX, bytes, missed);
+    for (uint32_t i = 0; i < count; i++) {
+        if (!m->there[t][refs[i].id])
+            assert_true(next < misses && missed[next++] == i);
+        else
+            memcpy(m->rows[t][refs[i].id], given[i], bytes);
+    }
+    assert_int_equal(next, misses);
+}
+
+static void change_some(struct model *m, uint16_t t, struct lane *lane)
+{
+    struct row_ref refs[CHUNK];
+    const uint32_t count = pick(m, t, lane->number, refs);
+    void *rows[CHUNK];
+    uint32_t missed = 0;
+    const uint32_t misses = row_arrays_change(lane->arrays, t, refs, count, rows);
+
+    for (uint32_t i = 0; i < count; i++) {
+        assert_int_equal(rows[i] != NULL, m->there[t][refs[i].id]);
+        missed += !rows[i];
+        if (!rows[i])
+            continue;
+        random_bytes(m, rows[i], row_bytes[t]);
+        memcpy(m->rows[t][refs[i].id], rows[i], row_bytes[t]);
+    }
+    assert_int_equal(missed, misses);
+}
+
+/* Clean ones are as SSD has them. */
+static void insert_some(struct model *m, uint16_t t, struct lane *lane)
+{
+    struct row_ref refs[CHUNK];
+    const uint32_t count = pick(m, t, lane->number, refs);
+    uint8_t given[CHUNK][BYTES_MAX] = { { 0 } };
+    const void *rows[CHUNK] = { NULL };
+    uint64_t dirty[CHUNK / 64] = { 0 };
+
+    for (uint32_t i = 0; i < count; i++) {
+        const uint64_t id = refs[i].id;
+        const bool is_dirty = next_random(m) % 2;
+
+        if (is_dirty)
+            random_bytes(m, given[i], row_bytes[t]);
+        else
+            memcpy(given[i], m->stored[t][id], row_bytes[t]);
+        dirty[i / 64] |= (uint64_t)is_dirty << i % 64;
+        rows[i] = given[i];
+    }
+    row_arrays_insert(lane->arrays, t, refs, count, rows, dirty);
+    for (uint32_t i = 0; i < count; i++) {
+        const uint64_t id = refs[i].id;
+
+        if (!m->there[t][id])
+            memcpy(m->rows[t][id], given[i], row_bytes[t]);
+        m->there[t][id] = true;
+    }
+}
+
+static void write_all_back(struct model *m)
+{
+    for (uint32_t l = 0; l < LANES; l++) {
+        uint64_t cursor = 0;
+        bool done = false;
+
+        while (!done)
+            (void)row_arrays_write_back(m->lanes[l].arrays, &cursor,
+                                        1 + (uint32_t)(next_random(m) % 50), &done);
+    }
+}
+
+static void check_all_stored(const struct model *m)
+{
+    for (uint32_t t = 0; t < TABLES; t++)
+        for (uint32_t id = 0; id < ROWS; id++)
+            if (m->there[t][id])
+                assert_memory_equal(m->stored[t][id], m->rows[t][id], row_bytes[t]);
+    for (uint32_t l = 0; l < LANES; l++) {
+        struct row_arrays_stats stats;
+
+        row_arrays_stats(m->lanes[l].arrays, &stats);
+        assert_int_equal(stats.dirty_rows, 0);
+        assert_int_equal(stats.tables, TABLES);
+    }
+}
+
+static void step(struct model *m)
+{
+    struct lane *const lane = &m->lanes[next_random(m) % LANES];
+    const uint16_t t = (uint16_t)(next_random(m) % TABLES);
+
+    switch (next_random(m) % 4) {
+    case 0:
+        get_some(m, t, lane);
+        break;
+    case 1:
+        set_some(m, t, lane);
+        break;
+    case 2:
+        change_some(m, t, lane);
+        break;
+    default:
+        insert_some(m, t, lane);
+        break;
+    }
+}
+
+static void test_rows_are_what_was_put_there_and_dirty_ones_are_handed_over(void **state)
+{
+    struct model *const m = malloc(sizeof(*m));
+
+    (void)state;
+    model_open(m);
+    for (uint32_t i = 0; i < STEPS; i++) {
+        m->refusals = i % 1000 < 500 ? 0 : 60;
+        step(m);
+        if (i % 2000 == 1999) {
+            m->refusals = 0;
+            write_all_back(m);
+            check_all_stored(m);
+        }
+    }
+    model_close(m);
+    free(m);
+}
+
+static void test_an_epoch_hands_over_rows_as_they_were(void **state)
+{
+    struct model *const m = malloc(sizeof(*m));
+
+    (void)state;
+    model_open(m);
+    for (uint32_t round = 0; round < 20; round++) {
+        uint64_t cursors[LANES] = { 0 };
+        uint32_t done_lanes = 0;
+        bool done[LANES] = { false };
+
+        for (uint32_t i = 0; i < 200; i++)
+            step(m);
+        memcpy(m->moment, m->rows, sizeof(m->rows));
+        memcpy(m->was_there, m->there, sizeof(m->there));
+        for (uint32_t l = 0; l < LANES; l++)
+            row_arrays_begin_epoch(m->lanes[l].arrays);
+        while (done_lanes < LANES) {
+            const uint32_t l = (uint32_t)(next_random(m) % LANES);
+
+            step(m);
+            if (done[l])
+                continue;
+            (void)row_arrays_write_back(m->lanes[l].arrays, &cursors[l], 20, &done[l]);
+            done_lanes += done[l];
+        }
+        for (uint32_t t = 0; t < TABLES; t++)
+            for (uint32_t id = 0; id < ROWS; id++)
+                if (m->was_there[t][id])
+                    assert_memory_equal(m->stored[t][id], m->moment[t][id], row_bytes[t]);
+        for (uint32_t l = 0; l < LANES; l++)
+            assert_true(row_arrays_end_epoch(m->lanes[l].arrays));
+    }
+    write_all_back(m);
+    check_all_stored(m);
+    model_close(m);
+    free(m);
+}
+
+/* An epoch that is given up leaves its rows dirty like others, for the next. */
+static void test_rows_of_an_epoch_that_failed_are_forgotten(void **state)
+{
+    struct model *const m = malloc(sizeof(*m));
+
+    (void)state;
+    model_open(m);
+    for (uint32_t i = 0; i < 500; i++)
+        step(m);
+    for (uint32_t l = 0; l < LANES; l++)
+        row_arrays_begin_epoch(m->lanes[l].arrays);
+    m->refusals = 100;
+    for (uint32_t i = 0; i < 500; i++)
+        step(m);
+    for (uint32_t l = 0; l < LANES; l++) {
+        uint64_t cursor = 0;
+
+        assert_false(row_arrays_end_epoch(m->lanes[l].arrays));
+        while (!row_arrays_forget_epoch(m->lanes[l].arrays, &cursor, 100))
+            continue;
+    }
+    m->refusals = 0;
+    write_all_back(m);
+    check_all_stored(m);
+    model_close(m);
+    free(m);
+}
+
+/* Loops of kernels/cpu/pool follow these. */
+static void test_spots_lead_to_the_rows(void **state)
+{
+    struct model *const m = malloc(sizeof(*m));
+
+    (void)state;
+    model_open(m);
+    for (uint32_t i = 0; i < 500; i++)
+        step(m);
+    for (uint16_t t = 0; t < TABLES; t++) {
+        struct row_spots where;
+
+        assert_true(row_arrays_spots(m->lanes[0].arrays, t, &where));
+        for (uint64_t id = 0; id < ROWS; id++) {
+            const uint32_t slot = where.spots[id].slot_and_1;
+
+            assert_int_equal(slot != 0, m->there[t][id]);
+            if (slot)
+                assert_memory_equal(where.base + ((uint64_t)(slot - 1) << where.slot_shift),
+                                    m->rows[t][id], row_bytes[t]);
+        }
+    }
+    row_arrays_remove_table(m->lanes[0].arrays, 0);
+    assert_false(row_arrays_has(m->lanes[0].arrays, 0));
+    assert_true(row_arrays_has(m->lanes[0].arrays, 1));
+    model_close(m);
+    free(m);
+}
+
+static void test_memory_is_counted_and_the_largest_refused(void **state)
+{
+    (void)state;
+    assert_int_equal(row_array_memory_bytes(1, 1), ARENA_SLAB_BYTES);
+    assert_int_equal(row_array_memory_bytes(0, 4), 0);
+    assert_true(row_array_memory_bytes(1000000, 256) >= 264000000);
+    assert_true(row_array_memory_bytes(1000000, 256) < 264000000 + 2 * ARENA_SLAB_BYTES);
+    assert_int_equal(row_array_memory_bytes(UINT64_C(1) << 33, 4), 0);
+    assert_int_equal(row_array_memory_bytes(UINT64_MAX, 102400), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_rows_are_what_was_put_there_and_dirty_ones_are_handed_over),
+        cmocka_unit_test(test_an_epoch_hands_over_rows_as_they_were),
+        cmocka_unit_test(test_rows_of_an_epoch_that_failed_are_forgotten),
+        cmocka_unit_test(test_spots_lead_to_the_rows),
+        cmocka_unit_test(test_memory_is_counted_and_the_largest_refused),
+    };
+
+    return cmocka_run_group_tests_name("row_arrays", tests, NULL, NULL);
+}

@@ -1,0 +1,522 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tiers/array/row_arrays.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/macros.h"
+#include "base/row_spot.h"
+#include "tiers/arena/arena.h"
+
+/* Refs whose row is asked of memory ahead of the one that is used, and lines of such a row. Both
+ * addresses follow from the id, so nothing waits for a spot (docs/internals/homes.md). */
+#define AHEAD       32
+#define LINES_AHEAD 16
+/* A row begins on a granule: so few that a spot's 32 bits lead to each. */
+#define GRANULE_SHIFT_LEAST 4
+#define GRANULE_SHIFT_MOST  12
+/* Spots looked at before a scan asks whether it is done. */
+#define SCAN_ROWS 4096
+
+/* In the first page of its memory. */
+struct row_array {
+    struct row_spot *spots; /* by id */
+    uint8_t *base;          /* of row 0 */
+    uint64_t rows;
+    uint64_t stride;
+    uint32_t row_bytes;
+    uint8_t shift; /* of a granule */
+};
+
+struct arrays_table {
+    struct row_array *array; /* NULL: not known */
+    uint64_t rows;           /* of this lane that are there */
+    uint64_t dirty_rows;
+    uint16_t number;
+};
+
+struct row_arrays {
+    struct row_arrays_opts opts;
+    struct arrays_table *tables; /* with holes: scans keep their places in it */
+    uint32_t table_count;
+    uint32_t table_room;
+    uint32_t *places; /* by table number: index into tables + 1; 0: not known */
+    uint16_t epoch;   /* what spots of rows have that become dirty now: 1 or 2 */
+    bool in_epoch;
+    bool save_failed;
+    uint64_t hits;
+    uint64_t get_hits;
+    uint64_t misses;
+};
+
+/* ---- A table's array ---- */
+
+#define HEAD_BYTES 4096
+
+struct shape {
+    uint8_t shift;
+    uint64_t stride;
+    uint64_t rows_at;
+    uint64_t bytes; /* 0: too large */
+};
+
+static struct shape shape_of(uint64_t rows, uint32_t row_bytes)
+{
+    struct shape shape = { .shift = GRANULE_SHIFT_LEAST };
+
+    for (;; shape.shift++) {
+        shape.stride = align_up(row_bytes, UINT64_C(1) << shape.shift);
+        if (rows <= (UINT32_MAX - 1) / (shape.stride >> shape.shift))
+            break;
+        if (shape.shift == GRANULE_SHIFT_MOST)
+            return shape;
+    }
+    shape.rows_at = HEAD_BYTES + align_up(rows * sizeof(struct row_spot), HEAD_BYTES);
+    shape.bytes = align_up(shape.rows_at + rows * shape.stride, ARENA_SLAB_BYTES);
+    return shape;
+}
+
+uint64_t row_array_memory_bytes(uint64_t rows, uint32_t row_bytes)
+{
+    assert(row_bytes > 0);
+    return rows == 0 ? 0 : shape_of(rows, row_bytes).bytes;
+}
+
+struct row_array *row_array_new(void *memory, uint64_t rows, uint32_t row_bytes)
+{
+    const struct shape shape = shape_of(rows, row_bytes);
+    struct row_array *const array = memory;
+
+    assert(shape.bytes > 0 && (uintptr_t)memory % HEAD_BYTES == 0);
+    *array = (struct row_array){
+        .spots = (struct row_spot *)((uint8_t *)memory + HEAD_BYTES),
+        .base = (uint8_t *)memory + shape.rows_at,
+        .rows = rows,
+        .stride = shape.stride,
+        .row_bytes = row_bytes,
+        .shift = shape.shift,
+    };
+    memset(array->spots, 0, rows * sizeof(*array->spots));
+    return array;
+}
+
+static void *row_of(const struct row_array *array, uint64_t id)
+{
+    assert(id < array->rows);
+    return array->base + id * array->stride;
+}
+
+static bool is_there(const struct row_array *array, uint64_t id)
+{
+    return array->spots[id].slot_and_1 != 0;
+}
+
+static void ask_for_spot(const struct row_array *array, const struct row_ref *ref)
+{
+    __builtin_prefetch(&array->spots[ref->id], 1);
+}
+
+/* Into the second level: so many lines are more than the first can wait for. */
+static void ask_for_row(const struct row_array *array, const struct row_ref *ref, uint32_t bytes)
+{
+    const uint8_t *const row = array->base + ref->id * array->stride;
+    const uint32_t most = MIN(bytes, (uint32_t)(LINES_AHEAD * CACHE_LINE));
+
+    ask_for_spot(array, ref);
+    for (uint32_t at = 0; at < most; at += CACHE_LINE)
+        __builtin_prefetch(row + at, 0, 2);
+}
+
+/* Asks memory for the first refs. */
+static void ask_first(const struct row_array *array, const struct row_ref *refs, uint32_t count,
+                      uint32_t bytes)
+{
+    for (uint32_t i = 0; i < MIN(count, (uint32_t)AHEAD); i++)
+        ask_for_row(array, &refs[i], bytes);
+}
+
+/* Asks memory for the ref that is AHEAD of refs[i]. */
+static void ask_ahead(const struct row_array *array, const struct row_ref *refs, uint32_t i,
+                      uint32_t count, uint32_t bytes)
+{
+    if (i + AHEAD < count)
+        ask_for_row(array, &refs[i + AHEAD], bytes);
+}
+
+/* The epoch in which a row became dirty, or 0. Only its lane writes it; scans of other lanes look
+ * at it before they know whose it is. */
+static uint16_t dirty_of(const struct row_array *array, uint64_t id)
+{
+    return __atomic_load_n(&array->spots[id].dirty, __ATOMIC_RELAXED);
+}
+
+static void set_dirty(struct row_array *array, uint64_t id, uint16_t epoch)
+{
+    __atomic_store_n(&array->spots[id].dirty, epoch, __ATOMIC_RELAXED);
+}
+
+/* ---- A lane's share ---- */
+
+enum embtier_err row_arrays_new(const struct row_arrays_opts *opts, struct row_arrays **ret_arrays,
+                                struct err_msg *msg)
+{
+    _cleanup_(row_arrays_freep) struct row_arrays *arrays = calloc(1, sizeof(*arrays));
+
+    if (!arrays)
+        return err_set(msg, EMBTIER_NO_MEMORY, "arrays: out of memory");
+    arrays->places = calloc(ROW_CACHE_TABLES_MAX + 1, sizeof(*arrays->places));
+    if (!arrays->places)
+        return err_set(msg, EMBTIER_NO_MEMORY, "arrays: out of memory");
+    arrays->opts = *opts;
+    arrays->epoch = 1;
+    *ret_arrays = TAKE(arrays);
+    return EMBTIER_OK;
+}
+
+void row_arrays_free(struct row_arrays *arrays)
+{
+    if (!arrays)
+        return;
+    free(arrays->tables);
+    free(arrays->places);
+    free(arrays);
+}
+
+static struct arrays_table *table_at(const struct row_arrays *arrays, uint16_t table)
+{
+    const uint32_t place = arrays->places[table];
+
+    assert(place > 0);
+    return &arrays->tables[place - 1];
+}
+
+bool row_arrays_has(const struct row_arrays *arrays, uint16_t table)
+{
+    return arrays->places[table] > 0;
+}
+
+enum embtier_err row_arrays_add_table(struct row_arrays *arrays, uint16_t table,
+                                      struct row_array *array)
+{
+    uint32_t place = 0;
+
+    assert(!row_arrays_has(arrays, table));
+    while (place < arrays->table_count && arrays->tables[place].array)
+        place++;
+    if (place == arrays->table_room) {
+        const uint32_t room = MAX(2 * arrays->table_room, 16u);
+        struct arrays_table *const tables = realloc(arrays->tables, room * sizeof(*tables));
+
+        if (!tables)
+            return EMBTIER_NO_MEMORY;
+        arrays->tables = tables;
+        arrays->table_room = room;
+    }
+    arrays->tables[place] = (struct arrays_table){ .array = array, .number = table };
+    arrays->table_count = MAX(arrays->table_count, place + 1);
+    arrays->places[table] = place + 1;
+    return EMBTIER_OK;
+}
+
+void row_arrays_remove_table(struct row_arrays *arrays, uint16_t table)
+{
+    if (!row_arrays_has(arrays, table))
+        return;
+    *table_at(arrays, table) = (struct arrays_table){ .array = NULL };
+    arrays->places[table] = 0;
+}
+
+static bool hand_over(struct row_arrays *arrays, struct arrays_table *table, uint64_t hash,
+                      uint64_t id)
+{
+    struct row_array *const array = table->array;
+
+    if (!arrays->opts.evict(arrays->opts.context, table->number, hash, id, row_of(array, id),
+                            array->row_bytes))
+        return false;
+    assert(table->dirty_rows > 0);
+    set_dirty(array, id, 0);
+    table->dirty_rows--;
+    return true;
+}
+
+/* The row is about to change: one that is old is handed over as it is. */
+static void make_dirty(struct row_arrays *arrays, struct arrays_table *table,
+                       const struct row_ref *ref)
+{
+    const uint16_t dirty = dirty_of(table->array, ref->id);
+
+    if (dirty == arrays->epoch)
+        return;
+    if (dirty != 0 && arrays->in_epoch && !hand_over(arrays, table, ref->hash, ref->id))
+        arrays->save_failed = true;
+    table->dirty_rows += dirty_of(table->array, ref->id) == 0;
+    set_dirty(table->array, ref->id, arrays->epoch);
+}
+
+/* The same of a row that is written to SSD as soon as it has changed: a clean one stays so. */
+static void keep_old(struct row_arrays *arrays, struct arrays_table *table,
+                     const struct row_ref *ref)
+{
+    if (dirty_of(table->array, ref->id) != 0)
+        make_dirty(arrays, table, ref);
+}
+
+uint32_t row_arrays_get(struct row_arrays *arrays, uint16_t number, const struct row_ref *refs,
+                        uint32_t count, void *dest, uint64_t stride, uint32_t bytes,
+                        uint32_t *ret_missed)
+{
+    const struct row_array *const array = table_at(arrays, number)->array;
+    uint32_t missed = 0;
+
+    assert(bytes <= array->row_bytes);
+    ask_first(array, refs, count, bytes);
+    for (uint32_t i = 0; i < count; i++) {
+        ask_ahead(array, refs, i, count, bytes);
+        if (is_there(array, refs[i].id))
+            memcpy((uint8_t *)dest + refs[i].position * stride, row_of(array, refs[i].id), bytes);
+        else
+            ret_missed[missed++] = i;
+    }
+    arrays->hits += count - missed;
+    arrays->get_hits += count - missed;
+    arrays->misses += missed;
+    return missed;
+}
+
+uint32_t row_arrays_set(struct row_arrays *arrays, uint16_t number, const struct row_ref *refs,
+                        uint32_t count, const void *src, uint64_t stride, uint32_t bytes,
+                        uint32_t *ret_missed)
+{
+    struct arrays_table *const table = table_at(arrays, number);
+    uint32_t missed = 0;
+
+    assert(bytes <= table->array->row_bytes);
+    ask_first(table->array, refs, count, bytes);
+    for (uint32_t i = 0; i < count; i++) {
+        ask_ahead(table->array, refs, i, count, bytes);
+        if (!is_there(table->array, refs[i].id)) {
+            ret_missed[missed++] = i;
+            continue;
+        }
+        make_dirty(arrays, table, &refs[i]);
+        memcpy(row_of(table->array, refs[i].id), (const uint8_t *)src + refs[i].position * stride,
+               bytes);
+    }
+    arrays->hits += count - missed;
+    arrays->misses += missed;
+    return missed;
+}
+
+uint32_t row_arrays_find(struct row_arrays *arrays, uint16_t number, const struct row_ref *refs,
+                         uint32_t count, const void **ret_rows)
+{
+    const struct row_array *const array = table_at(arrays, number)->array;
+    uint32_t missed = 0;
+
+    for (uint32_t i = 0; i < count; i++) {
+        ret_rows[i] = is_there(array, refs[i].id) ? row_of(array, refs[i].id) : NULL;
+        missed += !ret_rows[i];
+    }
+    return missed;
+}
+
+/* Finds rows that are to be changed, and does @before with each that is there. */
+static uint32_t find_to_change(struct row_arrays *arrays, uint16_t number,
+                               const struct row_ref *refs, uint32_t count, void **ret_rows,
+                               void (*before)(struct row_arrays *arrays, struct arrays_table *table,
+                                              const struct row_ref *ref))
+{
+    struct arrays_table *const table = table_at(arrays, number);
+    uint32_t missed = 0;
+
+    for (uint32_t i = 0; i < count; i++) {
+        if (i + AHEAD < count)
+            ask_for_spot(table->array, &refs[i + AHEAD]);
+        ret_rows[i] = is_there(table->array, refs[i].id) ? row_of(table->array, refs[i].id) : NULL;
+        if (ret_rows[i])
+            before(arrays, table, &refs[i]);
+        missed += !ret_rows[i];
+    }
+    arrays->hits += count - missed;
+    arrays->misses += missed;
+    return missed;
+}
+
+uint32_t row_arrays_change(struct row_arrays *arrays, uint16_t table, const struct row_ref *refs,
+                           uint32_t count, void **ret_rows)
+{
+    return find_to_change(arrays, table, refs, count, ret_rows, make_dirty);
+}
+
+uint32_t row_arrays_change_through(struct row_arrays *arrays, uint16_t table,
+                                   const struct row_ref *refs, uint32_t count, void **ret_rows)
+{
+    return find_to_change(arrays, table, refs, count, ret_rows, keep_old);
+}
+
+void row_arrays_insert(struct row_arrays *arrays, uint16_t number, const struct row_ref *refs,
+                       uint32_t count, const void *const *rows, const uint64_t *dirty)
+{
+    struct arrays_table *const table = table_at(arrays, number);
+    struct row_array *const array = table->array;
+
+    for (uint32_t i = 0; i < count; i++) {
+        const uint64_t id = refs[i].id;
+        const bool is_dirty = dirty && (dirty[i / 64] >> i % 64 & 1);
+
+        if (is_there(array, id))
+            continue;
+        memcpy(row_of(array, id), rows[i], array->row_bytes);
+        array->spots[id].slot_and_1 = (uint32_t)(id * (array->stride >> array->shift)) + 1;
+        set_dirty(array, id, is_dirty ? arrays->epoch : 0);
+        table->rows++;
+        table->dirty_rows += is_dirty;
+    }
+}
+
+void row_arrays_used(struct row_arrays *arrays, uint32_t count)
+{
+    arrays->hits += count;
+    arrays->get_hits += count;
+}
+
+bool row_arrays_spots(const struct row_arrays *arrays, uint16_t number, struct row_spots *ret_spots)
+{
+    const struct row_array *array;
+
+    if (!row_arrays_has(arrays, number))
+        return false;
+    array = table_at(arrays, number)->array;
+    *ret_spots = (struct row_spots){
+        .spots = array->spots,
+        .base = array->base,
+        .slot_end = UINT32_MAX,
+        .slot_shift = array->shift,
+        .now = 0, /* no row is older than another */
+    };
+    return true;
+}
+
+/* ---- Handing over dirty rows ---- */
+
+/* A scan's place: a table's index and a row. */
+static uint64_t cursor_of(uint32_t table, uint64_t row)
+{
+    return (uint64_t)table << 40 | row;
+}
+
+/* Calls @visit for each of this lane's rows that is dirty, from @cursor on, for @step rows or more;
+ * false from it: no more. Returns whether the scan is at its end. */
+static bool scan(struct row_arrays *arrays, uint64_t *cursor, uint64_t step,
+                 bool (*visit)(struct row_arrays *arrays, struct arrays_table *table, uint64_t hash,
+                               uint64_t id, void *context),
+                 void *context)
+{
+    uint32_t t = (uint32_t)(*cursor >> 40);
+    uint64_t id = *cursor & ((UINT64_C(1) << 40) - 1);
+    bool goes_on = true;
+
+    for (; t < arrays->table_count; t++, id = 0) {
+        struct arrays_table *const table = &arrays->tables[t];
+
+        for (; table->dirty_rows > 0 && id < table->array->rows; id++) {
+            uint64_t hash;
+
+            if (step-- == 0 || !goes_on) {
+                *cursor = cursor_of(t, id);
+                return false;
+            }
+            if (dirty_of(table->array, id) == 0)
+                continue;
+            hash = arrays->opts.hash(arrays->opts.context, table->number, id);
+            if (!arrays->opts.is_mine(arrays->opts.context, hash))
+                continue;
+            goes_on = visit(arrays, table, hash, id, context);
+            if (!goes_on) { /* this one is next */
+                *cursor = cursor_of(t, id);
+                return false;
+            }
+        }
+    }
+    *cursor = cursor_of(t, 0);
+    return true;
+}
+
+struct writing {
+    uint32_t most;
+    uint32_t count;
+};
+
+static bool write_row(struct row_arrays *arrays, struct arrays_table *table, uint64_t hash,
+                      uint64_t id, void *context)
+{
+    struct writing *const writing = context;
+
+    if (arrays->in_epoch && dirty_of(table->array, id) == arrays->epoch)
+        return true; /* newer than the moment */
+    if (writing->count == writing->most || !hand_over(arrays, table, hash, id))
+        return false;
+    writing->count++;
+    return true;
+}
+
+uint32_t row_arrays_write_back(struct row_arrays *arrays, uint64_t *cursor, uint32_t most_rows,
+                               bool *ret_done)
+{
+    struct writing writing = { .most = most_rows };
+
+    *ret_done = scan(arrays, cursor, MAX((uint64_t)most_rows * 64, (uint64_t)SCAN_ROWS), write_row,
+                     &writing);
+    return writing.count;
+}
+
+void row_arrays_begin_epoch(struct row_arrays *arrays)
+{
+    assert(!arrays->in_epoch);
+    arrays->epoch = 3 - arrays->epoch;
+    arrays->in_epoch = true;
+    arrays->save_failed = false;
+}
+
+bool row_arrays_end_epoch(struct row_arrays *arrays)
+{
+    assert(arrays->in_epoch);
+    arrays->in_epoch = false;
+    return !arrays->save_failed;
+}
+
+static bool forget_row(struct row_arrays *arrays, struct arrays_table *table, uint64_t hash,
+                       uint64_t id, void *context)
+{
+    (void)hash;
+    (void)context;
+    set_dirty(table->array, id, arrays->epoch);
+    return true;
+}
+
+bool row_arrays_forget_epoch(struct row_arrays *arrays, uint64_t *cursor, uint32_t step)
+{
+    return scan(arrays, cursor, step, forget_row, NULL);
+}
+
+void row_arrays_stats(const struct row_arrays *arrays, struct row_arrays_stats *ret_stats)
+{
+    *ret_stats = (struct row_arrays_stats){
+        .hits = arrays->hits,
+        .get_hits = arrays->get_hits,
+        .misses = arrays->misses,
+    };
+    for (uint32_t t = 0; t < arrays->table_count; t++) {
+        const struct arrays_table *const table = &arrays->tables[t];
+
+        if (!table->array)
+            continue;
+        ret_stats->tables++;
+        ret_stats->rows += table->rows;
+        ret_stats->bytes += table->rows * table->array->row_bytes;
+        ret_stats->dirty_rows += table->dirty_rows;
+        ret_stats->dirty_bytes += table->dirty_rows * table->array->row_bytes;
+    }
+}
