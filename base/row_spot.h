@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* row_spot.h: where the rows of a small table lie in memory, by their id. The row cache keeps it
- * (tiers/cache/row_map.h), the pooling loops follow it (kernels/cpu/pool/pool.h). */
+ * (tiers/cache/row_map.h), and so do arrays (tiers/array/row_arrays.h). The pooling loops follow it
+ * (kernels/cpu/pool/pool.h). */
 #ifndef EMBTIER_BASE_ROW_SPOT_H
 #define EMBTIER_BASE_ROW_SPOT_H
 

@@ -9,15 +9,19 @@
 #include "base/row_spot.h"
 #include "tiers/arena/arena.h"
 
-/* Refs whose row is asked of memory ahead of the one that is used, and lines of such a row. Both
- * addresses follow from the id, so nothing waits for a spot (docs/internals/homes.md). */
-#define AHEAD       32
+/* As in row_cache.c: refs whose spot is on its way, refs whose row is, and lines of such a row. A
+ * row is asked for when its spot has come. Its place is known before, but asking for it at once
+ * measured a sixth slower. */
+#define SPOTS_AHEAD 56
+#define ROWS_AHEAD  32
 #define LINES_AHEAD 16
 /* A row begins on a granule: so few that a spot's 32 bits lead to each. */
 #define GRANULE_SHIFT_LEAST 4
 #define GRANULE_SHIFT_MOST  12
-/* Spots looked at before a scan asks whether it is done. */
-#define SCAN_ROWS 4096
+/* Rows whose dirty ones a lane counts together, so that a scan passes over rows that are clean. */
+#define BLOCK_ROWS 4096
+/* Spots that one step of a scan looks at, for each row that it may hand over. */
+#define SCAN_SPOTS 64
 
 /* In the first page of its memory. */
 struct row_array {
@@ -32,7 +36,8 @@ struct row_array {
 struct arrays_table {
     struct row_array *array; /* NULL: not known */
     uint64_t rows;           /* of this lane that are there */
-    uint64_t dirty_rows;
+    uint64_t dirty_rows;     /* of these */
+    uint16_t *block_dirty;   /* the same of each block; counts up to BLOCK_ROWS */
     uint16_t number;
 };
 
@@ -114,34 +119,23 @@ static bool is_there(const struct row_array *array, uint64_t id)
 
 static void ask_for_spot(const struct row_array *array, const struct row_ref *ref)
 {
-    __builtin_prefetch(&array->spots[ref->id], 1);
+    __builtin_prefetch(&array->spots[ref->id]);
 }
 
-/* Into the second level: so many lines are more than the first can wait for. */
-static void ask_for_row(const struct row_array *array, const struct row_ref *ref, uint32_t bytes)
+/* Asks for the first @lines of a row, into the second level. */
+static inline __attribute__((always_inline)) void
+ask_for_row(const struct row_array *array, const struct row_ref *ref, uint32_t lines)
 {
     const uint8_t *const row = array->base + ref->id * array->stride;
-    const uint32_t most = MIN(bytes, (uint32_t)(LINES_AHEAD * CACHE_LINE));
 
-    ask_for_spot(array, ref);
-    for (uint32_t at = 0; at < most; at += CACHE_LINE)
-        __builtin_prefetch(row + at, 0, 2);
+    if (is_there(array, ref->id))
+        for (uint32_t line = 0; line < lines; line++)
+            __builtin_prefetch(row + line * CACHE_LINE, 0, 2);
 }
 
-/* Asks memory for the first refs. */
-static void ask_first(const struct row_array *array, const struct row_ref *refs, uint32_t count,
-                      uint32_t bytes)
+static uint32_t lines_of(uint32_t bytes)
 {
-    for (uint32_t i = 0; i < MIN(count, (uint32_t)AHEAD); i++)
-        ask_for_row(array, &refs[i], bytes);
-}
-
-/* Asks memory for the ref that is AHEAD of refs[i]. */
-static void ask_ahead(const struct row_array *array, const struct row_ref *refs, uint32_t i,
-                      uint32_t count, uint32_t bytes)
-{
-    if (i + AHEAD < count)
-        ask_for_row(array, &refs[i + AHEAD], bytes);
+    return MIN(div_round_up(bytes, CACHE_LINE), LINES_AHEAD);
 }
 
 /* The epoch in which a row became dirty, or 0. Only its lane writes it; scans of other lanes look
@@ -178,6 +172,8 @@ void row_arrays_free(struct row_arrays *arrays)
 {
     if (!arrays)
         return;
+    for (uint32_t t = 0; t < arrays->table_count; t++)
+        free(arrays->tables[t].block_dirty);
     free(arrays->tables);
     free(arrays->places);
     free(arrays);
@@ -199,6 +195,8 @@ bool row_arrays_has(const struct row_arrays *arrays, uint16_t table)
 enum embtier_err row_arrays_add_table(struct row_arrays *arrays, uint16_t table,
                                       struct row_array *array)
 {
+    const uint64_t blocks = div_round_up(array->rows, BLOCK_ROWS);
+    uint16_t *block_dirty;
     uint32_t place = 0;
 
     assert(!row_arrays_has(arrays, table));
@@ -213,7 +211,11 @@ enum embtier_err row_arrays_add_table(struct row_arrays *arrays, uint16_t table,
         arrays->tables = tables;
         arrays->table_room = room;
     }
-    arrays->tables[place] = (struct arrays_table){ .array = array, .number = table };
+    block_dirty = calloc(blocks, sizeof(*block_dirty));
+    if (!block_dirty)
+        return EMBTIER_NO_MEMORY;
+    arrays->tables[place] =
+        (struct arrays_table){ .array = array, .block_dirty = block_dirty, .number = table };
     arrays->table_count = MAX(arrays->table_count, place + 1);
     arrays->places[table] = place + 1;
     return EMBTIER_OK;
@@ -223,8 +225,22 @@ void row_arrays_remove_table(struct row_arrays *arrays, uint16_t table)
 {
     if (!row_arrays_has(arrays, table))
         return;
+    free(table_at(arrays, table)->block_dirty);
     *table_at(arrays, table) = (struct arrays_table){ .array = NULL };
     arrays->places[table] = 0;
+}
+
+static void count_dirty(struct arrays_table *table, uint64_t id)
+{
+    table->dirty_rows++;
+    table->block_dirty[id / BLOCK_ROWS]++;
+}
+
+static void count_clean(struct arrays_table *table, uint64_t id)
+{
+    assert(table->dirty_rows > 0 && table->block_dirty[id / BLOCK_ROWS] > 0);
+    table->dirty_rows--;
+    table->block_dirty[id / BLOCK_ROWS]--;
 }
 
 static bool hand_over(struct row_arrays *arrays, struct arrays_table *table, uint64_t hash,
@@ -235,9 +251,8 @@ static bool hand_over(struct row_arrays *arrays, struct arrays_table *table, uin
     if (!arrays->opts.evict(arrays->opts.context, table->number, hash, id, row_of(array, id),
                             array->row_bytes))
         return false;
-    assert(table->dirty_rows > 0);
     set_dirty(array, id, 0);
-    table->dirty_rows--;
+    count_clean(table, id);
     return true;
 }
 
@@ -251,7 +266,8 @@ static void make_dirty(struct row_arrays *arrays, struct arrays_table *table,
         return;
     if (dirty != 0 && arrays->in_epoch && !hand_over(arrays, table, ref->hash, ref->id))
         arrays->save_failed = true;
-    table->dirty_rows += dirty_of(table->array, ref->id) == 0;
+    if (dirty_of(table->array, ref->id) == 0)
+        count_dirty(table, ref->id);
     set_dirty(table->array, ref->id, arrays->epoch);
 }
 
@@ -263,25 +279,76 @@ static void keep_old(struct row_arrays *arrays, struct arrays_table *table,
         make_dirty(arrays, table, ref);
 }
 
+struct copying {
+    const struct row_ref *refs;
+    uint32_t count;
+    uint32_t bytes;
+    uint64_t stride;
+    uint8_t *dest; /* or */
+    const uint8_t *src;
+};
+
+/* Calls @use for each row that is there, when it has had time to come: a row's spot is asked for
+ * first, then the row, then it is used. The other refs are missed. */
+static inline __attribute__((always_inline)) uint32_t
+run(struct row_arrays *arrays, struct arrays_table *table, const struct copying *copying,
+    void (*use)(struct row_arrays *arrays, struct arrays_table *table,
+                const struct copying *copying, const struct row_ref *ref),
+    uint32_t *ret_missed)
+{
+    const struct row_array array = *table->array;
+    const struct row_ref *const refs = copying->refs;
+    const uint32_t count = copying->count;
+    const uint32_t lines = lines_of(copying->bytes);
+    const uint32_t ahead = MIN(count, (uint32_t)ROWS_AHEAD);
+    uint32_t missed = 0;
+
+    assert(copying->bytes <= array.row_bytes);
+    for (uint32_t i = 0; i < MIN(count, (uint32_t)SPOTS_AHEAD); i++)
+        ask_for_spot(&array, &refs[i]);
+    for (uint32_t i = 0; i < count + ahead; i++) {
+        if (i + SPOTS_AHEAD < count)
+            ask_for_spot(&array, &refs[i + SPOTS_AHEAD]);
+        if (i < count)
+            ask_for_row(&array, &refs[i], lines);
+        if (i < ahead)
+            continue;
+        if (is_there(&array, refs[i - ahead].id))
+            use(arrays, table, copying, &refs[i - ahead]);
+        else
+            ret_missed[missed++] = i - ahead;
+    }
+    arrays->hits += count - missed;
+    arrays->misses += missed;
+    return missed;
+}
+
+static inline void copy_out(struct row_arrays *arrays, struct arrays_table *table,
+                            const struct copying *copying, const struct row_ref *ref)
+{
+    (void)arrays;
+    memcpy(copying->dest + ref->position * copying->stride, row_of(table->array, ref->id),
+           copying->bytes);
+}
+
+static inline void copy_in(struct row_arrays *arrays, struct arrays_table *table,
+                           const struct copying *copying, const struct row_ref *ref)
+{
+    make_dirty(arrays, table, ref);
+    memcpy(row_of(table->array, ref->id), copying->src + ref->position * copying->stride,
+           copying->bytes);
+}
+
 uint32_t row_arrays_get(struct row_arrays *arrays, uint16_t number, const struct row_ref *refs,
                         uint32_t count, void *dest, uint64_t stride, uint32_t bytes,
                         uint32_t *ret_missed)
 {
-    const struct row_array *const array = table_at(arrays, number)->array;
-    uint32_t missed = 0;
+    const struct copying copying = {
+        .refs = refs, .count = count, .dest = dest, .stride = stride, .bytes = bytes
+    };
+    const uint32_t missed = run(arrays, table_at(arrays, number), &copying, copy_out, ret_missed);
 
-    assert(bytes <= array->row_bytes);
-    ask_first(array, refs, count, bytes);
-    for (uint32_t i = 0; i < count; i++) {
-        ask_ahead(array, refs, i, count, bytes);
-        if (is_there(array, refs[i].id))
-            memcpy((uint8_t *)dest + refs[i].position * stride, row_of(array, refs[i].id), bytes);
-        else
-            ret_missed[missed++] = i;
-    }
-    arrays->hits += count - missed;
     arrays->get_hits += count - missed;
-    arrays->misses += missed;
     return missed;
 }
 
@@ -289,24 +356,11 @@ uint32_t row_arrays_set(struct row_arrays *arrays, uint16_t number, const struct
                         uint32_t count, const void *src, uint64_t stride, uint32_t bytes,
                         uint32_t *ret_missed)
 {
-    struct arrays_table *const table = table_at(arrays, number);
-    uint32_t missed = 0;
+    const struct copying copying = {
+        .refs = refs, .count = count, .src = src, .stride = stride, .bytes = bytes
+    };
 
-    assert(bytes <= table->array->row_bytes);
-    ask_first(table->array, refs, count, bytes);
-    for (uint32_t i = 0; i < count; i++) {
-        ask_ahead(table->array, refs, i, count, bytes);
-        if (!is_there(table->array, refs[i].id)) {
-            ret_missed[missed++] = i;
-            continue;
-        }
-        make_dirty(arrays, table, &refs[i]);
-        memcpy(row_of(table->array, refs[i].id), (const uint8_t *)src + refs[i].position * stride,
-               bytes);
-    }
-    arrays->hits += count - missed;
-    arrays->misses += missed;
-    return missed;
+    return run(arrays, table_at(arrays, number), &copying, copy_in, ret_missed);
 }
 
 uint32_t row_arrays_find(struct row_arrays *arrays, uint16_t number, const struct row_ref *refs,
@@ -332,8 +386,8 @@ static uint32_t find_to_change(struct row_arrays *arrays, uint16_t number,
     uint32_t missed = 0;
 
     for (uint32_t i = 0; i < count; i++) {
-        if (i + AHEAD < count)
-            ask_for_spot(table->array, &refs[i + AHEAD]);
+        if (i + SPOTS_AHEAD < count)
+            ask_for_spot(table->array, &refs[i + SPOTS_AHEAD]);
         ret_rows[i] = is_there(table->array, refs[i].id) ? row_of(table->array, refs[i].id) : NULL;
         if (ret_rows[i])
             before(arrays, table, &refs[i]);
@@ -372,7 +426,8 @@ void row_arrays_insert(struct row_arrays *arrays, uint16_t number, const struct 
         array->spots[id].slot_and_1 = (uint32_t)(id * (array->stride >> array->shift)) + 1;
         set_dirty(array, id, is_dirty ? arrays->epoch : 0);
         table->rows++;
-        table->dirty_rows += is_dirty;
+        if (is_dirty)
+            count_dirty(table, id);
     }
 }
 
@@ -401,47 +456,57 @@ bool row_arrays_spots(const struct row_arrays *arrays, uint16_t number, struct r
 
 /* ---- Handing over dirty rows ---- */
 
+/* False: the scan stops at this row. */
+typedef bool row_visit(struct row_arrays *arrays, struct arrays_table *table, uint64_t hash,
+                       uint64_t id, void *context);
+
 /* A scan's place: a table's index and a row. */
 static uint64_t cursor_of(uint32_t table, uint64_t row)
 {
     return (uint64_t)table << 40 | row;
 }
 
-/* Calls @visit for each of this lane's rows that is dirty, from @cursor on, for @step rows or more;
- * false from it: no more. Returns whether the scan is at its end. */
-static bool scan(struct row_arrays *arrays, uint64_t *cursor, uint64_t step,
-                 bool (*visit)(struct row_arrays *arrays, struct arrays_table *table, uint64_t hash,
-                               uint64_t id, void *context),
+/* Calls @visit for each of this lane's rows of @table that is dirty, from *@id on, until @visit
+ * returns false or *@budget is used up: false. *@id is the next row then. */
+static bool scan_table(struct row_arrays *arrays, struct arrays_table *table, uint64_t *id,
+                       uint64_t *budget, row_visit *visit, void *context)
+{
+    while (table->dirty_rows > 0 && *id < table->array->rows) {
+        uint64_t hash;
+
+        if (*budget == 0)
+            return false;
+        --*budget;
+        if (table->block_dirty[*id / BLOCK_ROWS] == 0) {
+            *id = align_up(*id + 1, BLOCK_ROWS);
+            continue;
+        }
+        if (dirty_of(table->array, *id) != 0) {
+            hash = arrays->opts.hash(arrays->opts.context, table->number, *id);
+            if (arrays->opts.is_mine(arrays->opts.context, hash) &&
+                !visit(arrays, table, hash, *id, context))
+                return false;
+        }
+        ++*id;
+    }
+    return true;
+}
+
+/* The same of all tables. Returns true when the scan is at its end. */
+static bool scan(struct row_arrays *arrays, uint64_t *cursor, uint64_t budget, row_visit *visit,
                  void *context)
 {
     uint32_t t = (uint32_t)(*cursor >> 40);
     uint64_t id = *cursor & ((UINT64_C(1) << 40) - 1);
-    bool goes_on = true;
 
     for (; t < arrays->table_count; t++, id = 0) {
         struct arrays_table *const table = &arrays->tables[t];
 
-        for (; table->dirty_rows > 0 && id < table->array->rows; id++) {
-            uint64_t hash;
-
-            if (step-- == 0 || !goes_on) {
-                *cursor = cursor_of(t, id);
-                return false;
-            }
-            if (dirty_of(table->array, id) == 0)
-                continue;
-            hash = arrays->opts.hash(arrays->opts.context, table->number, id);
-            if (!arrays->opts.is_mine(arrays->opts.context, hash))
-                continue;
-            goes_on = visit(arrays, table, hash, id, context);
-            if (!goes_on) { /* this one is next */
-                *cursor = cursor_of(t, id);
-                return false;
-            }
-        }
+        if (table->array && !scan_table(arrays, table, &id, &budget, visit, context))
+            break;
     }
-    *cursor = cursor_of(t, 0);
-    return true;
+    *cursor = cursor_of(t, id);
+    return t == arrays->table_count;
 }
 
 struct writing {
@@ -467,8 +532,9 @@ uint32_t row_arrays_write_back(struct row_arrays *arrays, uint64_t *cursor, uint
 {
     struct writing writing = { .most = most_rows };
 
-    *ret_done = scan(arrays, cursor, MAX((uint64_t)most_rows * 64, (uint64_t)SCAN_ROWS), write_row,
-                     &writing);
+    *ret_done =
+        scan(arrays, cursor, MAX((uint64_t)most_rows * SCAN_SPOTS, UINT64_C(0) + BLOCK_ROWS),
+             write_row, &writing);
     return writing.count;
 }
 

@@ -302,59 +302,45 @@ static void test_rows_are_what_was_put_there_and_dirty_ones_are_handed_over(void
     free(m);
 }
 
-static void test_an_epoch_hands_over_rows_as_they_were(void **state)
+static void begin_epochs(struct model *m)
 {
-    struct model *const m = malloc(sizeof(*m));
-
-    (void)state;
-    model_open(m);
-    for (uint32_t round = 0; round < 20; round++) {
-        uint64_t cursors[LANES] = { 0 };
-        uint32_t done_lanes = 0;
-        bool done[LANES] = { false };
-
-        for (uint32_t i = 0; i < 200; i++)
-            step(m);
-        memcpy(m->moment, m->rows, sizeof(m->rows));
-        memcpy(m->was_there, m->there, sizeof(m->there));
-        for (uint32_t l = 0; l < LANES; l++)
-            row_arrays_begin_epoch(m->lanes[l].arrays);
-        while (done_lanes < LANES) {
-            const uint32_t l = (uint32_t)(next_random(m) % LANES);
-
-            step(m);
-            if (done[l])
-                continue;
-            (void)row_arrays_write_back(m->lanes[l].arrays, &cursors[l], 20, &done[l]);
-            done_lanes += done[l];
-        }
-        for (uint32_t t = 0; t < TABLES; t++)
-            for (uint32_t id = 0; id < ROWS; id++)
-                if (m->was_there[t][id])
-                    assert_memory_equal(m->stored[t][id], m->moment[t][id], row_bytes[t]);
-        for (uint32_t l = 0; l < LANES; l++)
-            assert_true(row_arrays_end_epoch(m->lanes[l].arrays));
-    }
-    write_all_back(m);
-    check_all_stored(m);
-    model_close(m);
-    free(m);
-}
-
-/* An epoch that is given up leaves its rows dirty like others, for the next. */
-static void test_rows_of_an_epoch_that_failed_are_forgotten(void **state)
-{
-    struct model *const m = malloc(sizeof(*m));
-
-    (void)state;
-    model_open(m);
-    for (uint32_t i = 0; i < 500; i++)
-        step(m);
+    memcpy(m->moment, m->rows, sizeof(m->rows));
+    memcpy(m->was_there, m->there, sizeof(m->there));
     for (uint32_t l = 0; l < LANES; l++)
         row_arrays_begin_epoch(m->lanes[l].arrays);
+}
+
+/* Hands the rows of the moment over, while they change. */
+static void save_epochs(struct model *m)
+{
+    uint64_t cursors[LANES] = { 0 };
+    bool done[LANES] = { false };
+    uint32_t done_lanes = 0;
+
+    while (done_lanes < LANES) {
+        const uint32_t l = (uint32_t)(next_random(m) % LANES);
+
+        step(m);
+        if (done[l])
+            continue;
+        (void)row_arrays_write_back(m->lanes[l].arrays, &cursors[l], 20, &done[l]);
+        done_lanes += done[l];
+    }
+    for (uint32_t t = 0; t < TABLES; t++)
+        for (uint32_t id = 0; id < ROWS; id++)
+            if (m->was_there[t][id])
+                assert_memory_equal(m->stored[t][id], m->moment[t][id], row_bytes[t]);
+    for (uint32_t l = 0; l < LANES; l++)
+        assert_true(row_arrays_end_epoch(m->lanes[l].arrays));
+}
+
+/* Rows change while none can be handed over. */
+static void fail_epochs(struct model *m)
+{
     m->refusals = 100;
     for (uint32_t i = 0; i < 500; i++)
         step(m);
+    m->refusals = 0;
     for (uint32_t l = 0; l < LANES; l++) {
         uint64_t cursor = 0;
 
@@ -362,7 +348,24 @@ static void test_rows_of_an_epoch_that_failed_are_forgotten(void **state)
         while (!row_arrays_forget_epoch(m->lanes[l].arrays, &cursor, 100))
             continue;
     }
-    m->refusals = 0;
+}
+
+/* One that is given up leaves its rows dirty like others, for the next. */
+static void test_an_epoch_hands_over_rows_as_they_were(void **state)
+{
+    struct model *const m = malloc(sizeof(*m));
+
+    (void)state;
+    model_open(m);
+    for (uint32_t round = 0; round < 40; round++) {
+        for (uint32_t i = 0; i < 200; i++)
+            step(m);
+        begin_epochs(m);
+        if (round % 5 < 2)
+            fail_epochs(m);
+        else
+            save_epochs(m);
+    }
     write_all_back(m);
     check_all_stored(m);
     model_close(m);
@@ -409,12 +412,69 @@ static void test_memory_is_counted_and_the_largest_refused(void **state)
     assert_int_equal(row_array_memory_bytes(UINT64_MAX, 102400), 0);
 }
 
+static bool is_written(void *context, uint16_t table, uint64_t hash, uint64_t id, const void *row,
+                       uint32_t bytes)
+{
+    (void)table;
+    (void)hash;
+    (void)row;
+    (void)bytes;
+    *(uint64_t *)context += id;
+    return true;
+}
+
+static uint64_t hash_is_id(void *context, uint16_t table, uint64_t id)
+{
+    (void)context;
+    (void)table;
+    return id;
+}
+
+static bool all_are_mine(void *context, uint64_t hash)
+{
+    (void)context;
+    (void)hash;
+    return true;
+}
+
+/* A checkpoint takes small steps, with pauses. */
+static void test_a_scan_passes_over_rows_that_are_clean(void **state)
+{
+    const uint64_t rows = 4 * 1000 * 1000, bytes = row_array_memory_bytes(rows, 4);
+    void *const memory = aligned_alloc(ARENA_SLAB_BYTES, bytes);
+    const uint64_t all_dirty = UINT64_MAX;
+    uint64_t written = 0, cursor = 0;
+    _cleanup_(row_arrays_freep) struct row_arrays *arrays = NULL;
+    struct err_msg msg = { { 0 } };
+    const uint32_t value = 7;
+    uint32_t steps = 0;
+    bool done = false;
+
+    (void)state;
+    assert_non_null(memory);
+    assert_int_equal(row_arrays_new(&(struct row_arrays_opts){ .hash = hash_is_id,
+                                                               .evict = is_written,
+                                                               .is_mine = all_are_mine,
+                                                               .context = &written },
+                                    &arrays, &msg),
+                     EMBTIER_OK);
+    assert_int_equal(row_arrays_add_table(arrays, 3, row_array_new(memory, rows, 4)), EMBTIER_OK);
+    for (uint64_t id = rows - 8; id < rows; id++)
+        row_arrays_insert(arrays, 3, &(struct row_ref){ .hash = id, .id = id }, 1,
+                          (const void *const[]){ &value }, &all_dirty);
+    for (; !done; steps++)
+        (void)row_arrays_write_back(arrays, &cursor, 32, &done);
+    assert_int_equal(written, 8 * rows - 36);
+    assert_true(steps <= 4);
+    free(memory);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rows_are_what_was_put_there_and_dirty_ones_are_handed_over),
         cmocka_unit_test(test_an_epoch_hands_over_rows_as_they_were),
-        cmocka_unit_test(test_rows_of_an_epoch_that_failed_are_forgotten),
+        cmocka_unit_test(test_a_scan_passes_over_rows_that_are_clean),
         cmocka_unit_test(test_spots_lead_to_the_rows),
         cmocka_unit_test(test_memory_is_counted_and_the_largest_refused),
     };
