@@ -225,6 +225,9 @@ static enum embtier_err compute_defaults(struct config *config, struct err_msg *
     return EMBTIER_OK;
 }
 
+/* Other sources of rows than tiers, in the figure lookup_rows. */
+static const char *const sources[] = { "array", "write_queue", "ssd", "initial" };
+
 static enum embtier_err check_tier(const struct config *config, uint32_t t, struct err_msg *msg)
 {
     const struct tier_spec *tier = &config->cache.tiers[t];
@@ -259,6 +262,16 @@ static enum embtier_err check_tier(const struct config *config, uint32_t t, stru
     if (tier->kind != TIER_KIND_NUMA && tier->numa_node >= 0)
         return yaml_doc_mistake(config->doc, TIER_KEY(t, "numa_node"), msg,
                                 "kind %s has no NUMA node; allowed: only with kind numa", word);
+    for (size_t i = 0; i < ARRAY_LEN(sources); i++)
+        if (strcmp(sources[i], tier->name) == 0)
+            return yaml_doc_mistake(config->doc, TIER_KEY(t, "name"), msg,
+                                    "`%s` means something else in statistics; allowed: another "
+                                    "name",
+                                    tier->name);
+    if (tier->array_bytes > 0 && tier->array_bytes < SLAB_BYTES)
+        return yaml_doc_mistake(config->doc, TIER_KEY(t, "array_bytes"), msg,
+                                "%s is too little for an array; allowed: 0, and at least %s",
+                                BYTES_TEXT(tier->array_bytes), BYTES_TEXT(SLAB_BYTES));
     for (uint32_t other = 0; other < t; other++)
         if (strcmp(config->cache.tiers[other].name, tier->name) == 0)
             return yaml_doc_mistake(config->doc, TIER_KEY(t, "name"), msg,

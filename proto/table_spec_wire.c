@@ -25,7 +25,6 @@ enum embtier_err table_spec_from_wire(const struct Embtier__TableSpec *wire,
         .step = wire->step,
     };
     const size_t name_bytes = strnlen(wire->name, sizeof(spec.name));
-    const size_t tier_bytes = strnlen(wire->home_tier, sizeof(spec.home_tier));
     const size_t uuid_bytes = strnlen(wire->uuid, sizeof(spec.uuid));
 
 #define X(name, field, lowest, highest, standard, text)                                            \
@@ -35,10 +34,7 @@ enum embtier_err table_spec_from_wire(const struct Embtier__TableSpec *wire,
     table_spec_fill_defaults(&spec);
     if (name_bytes < sizeof(spec.name)) /* else the empty name is refused below */
         memcpy(spec.name, wire->name, name_bytes);
-    if (tier_bytes == sizeof(spec.home_tier))
-        return err_set(msg, EMBTIER_INVALID, "a tier's name has at most %d characters",
-                       TIER_NAME_MAX);
-    memcpy(spec.home_tier, wire->home_tier, tier_bytes);
+    table_spec_set_tier(&spec, wire->home_tier);
     memcpy(spec.uuid, wire->uuid, MIN(uuid_bytes, (size_t)TABLE_UUID_CHARS));
     if (uuid_bytes > TABLE_UUID_CHARS)
         spec.uuid[0] = '?'; /* which is refused below */

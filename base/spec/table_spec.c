@@ -320,6 +320,22 @@ bool table_name_is_valid(const char *name)
            strspn(name, allowed) == len;
 }
 
+bool tier_name_is_valid(const char *name)
+{
+    static const char allowed[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-";
+    const size_t len = strnlen(name, TIER_NAME_MAX + 1);
+
+    return len > 0 && len <= TIER_NAME_MAX && strspn(name, allowed) == len;
+}
+
+void table_spec_set_tier(struct table_spec *spec, const char *tier)
+{
+    if ((size_t)snprintf(spec->home_tier, sizeof(spec->home_tier), "%s", tier ? tier : "") >=
+        sizeof(spec->home_tier))
+        snprintf(spec->home_tier, sizeof(spec->home_tier), "?"); /* which the check refuses */
+}
+
 /* The greatest finite number. */
 static double dtype_max(enum embtier_dtype dtype)
 {
@@ -384,6 +400,9 @@ enum embtier_err table_spec_check(const struct table_spec *spec, struct err_msg 
         return err_set(msg, EMBTIER_INVALID,
                        "home array needs a table with a number of rows: it has a place for each "
                        "row, so give rows, or choose home cache");
+    if (!tier_name_is_valid(spec->home_tier) && spec->home_tier[0] != '\0')
+        return err_set(msg, EMBTIER_INVALID, "a tier's name has 1 to %d of A-Z a-z 0-9 _ and -",
+                       TIER_NAME_MAX);
     if (spec->home != EMBTIER_HOME_ARRAY && spec->home_tier[0] != '\0')
         return err_set(msg, EMBTIER_INVALID,
                        "a table of home %s has no tier of its own: leave the tier out, or choose "

@@ -55,6 +55,9 @@ struct hyperparameters_text {
 
 /* [A-Za-z0-9_.-]+, not first '.' or '-', at most EMBTIER_TABLE_NAME_MAX: so are groups' names. */
 bool table_name_is_valid(const char *name);
+bool tier_name_is_valid(const char *name);
+/* @tier may be NULL, or a name that table_spec_check() refuses then. */
+void table_spec_set_tier(struct table_spec *spec, const char *tier);
 /* TABLE_UUID_CHARS digits, or "". */
 bool table_uuid_is_valid(const char *uuid);
 /* Puts the defaults in the place of the hyperparameters that are EMBTIER_DEFAULT. */

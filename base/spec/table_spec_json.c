@@ -138,8 +138,8 @@ static bool home_from_json(const json_t *json, struct table_spec *spec)
     spec->home = word ? (enum embtier_home)home_parse(word) : EMBTIER_HOME_CACHE;
     if ((home && !word) || (tier && !tier_name)) /* a wrong word is -1, which is refused later */
         return false;
-    return (size_t)snprintf(spec->home_tier, sizeof(spec->home_tier), "%s",
-                            tier_name ? tier_name : "") < sizeof(spec->home_tier);
+    table_spec_set_tier(spec, tier_name);
+    return true;
 }
 
 /* Tables of before have neither. */

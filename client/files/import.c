@@ -318,8 +318,7 @@ static enum embtier_err from_export(struct importing *in)
     if (options->durability != AS_EXPORTED)
         in->manifest.spec.durability = (enum embtier_durability)options->durability;
     in->manifest.spec.home = options->home;
-    snprintf(in->manifest.spec.home_tier, sizeof(in->manifest.spec.home_tier), "%s",
-             options->home_tier ? options->home_tier : "");
+    table_spec_set_tier(&in->manifest.spec, options->home_tier);
     return table_spec_check(&in->manifest.spec, msg_of(in));
 }
 
@@ -591,24 +590,11 @@ static enum embtier_err check_durability(const struct importing *in)
                    durability, AS_EXPORTED);
 }
 
-static enum embtier_err check_home(const struct importing *in)
-{
-    const char *const tier = in->options.home_tier;
-
-    if (!home_word((int)in->options.home))
-        return err_set(msg_of(in), EMBTIER_INVALID, "home %d is not known", (int)in->options.home);
-    if (tier && strlen(tier) > TIER_NAME_MAX)
-        return err_set(msg_of(in), EMBTIER_INVALID, "a tier's name has at most %d characters",
-                       TIER_NAME_MAX);
-    return EMBTIER_OK;
-}
-
 static enum embtier_err import(struct importing *in, const char *name)
 {
     struct stat info;
 
     TRY(check_durability(in));
-    TRY(check_home(in));
     if (stat(in->path, &info) != 0)
         return err_set_errno(msg_of(in), errno, "%s", in->path);
     if (S_ISDIR(info.st_mode))

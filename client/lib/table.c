@@ -159,7 +159,6 @@ static enum embtier_err options_to_spec(struct embtier *server,
         .durability = options->durability,
         .home = options->home,
     };
-    const char *const tier = options->home_tier ? options->home_tier : "";
 
 #define X(name, field, lowest, highest, standard, text) spec.field = options->field;
     EMBTIER_HYPERPARAMETER_TABLE(X)
@@ -167,10 +166,7 @@ static enum embtier_err options_to_spec(struct embtier *server,
     table_spec_fill_defaults(&spec);
     TRY(table_check_name(server, options->name));
     snprintf(spec.name, sizeof(spec.name), "%s", options->name);
-    if ((size_t)snprintf(spec.home_tier, sizeof(spec.home_tier), "%s", tier) >=
-        sizeof(spec.home_tier))
-        return err_set(&server->message, EMBTIER_INVALID, "a tier's name has at most %d characters",
-                       TIER_NAME_MAX);
+    table_spec_set_tier(&spec, options->home_tier);
     TRY(table_spec_check_new(&spec, &server->message));
     *ret_spec = spec;
     return EMBTIER_OK;

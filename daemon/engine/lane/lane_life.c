@@ -21,12 +21,13 @@
 #include "store/store.h"
 #include "tiers/array/row_arrays.h"
 
-#define TABLE_MARKS_BYTES    ((ROW_CACHE_TABLES_MAX + 1) * sizeof(uint32_t))
+#define TABLE_MARKS_BYTES ((ROW_CACHE_TABLES_MAX + 1) * sizeof(uint32_t))
+/* Twice: row_arrays.c has as many words. */
 #define SEGMENT_TABLES_BYTES (SHM_POOL_SEGMENTS_MAX * sizeof(struct table *))
 
 _Static_assert((sizeof(struct miss) + sizeof(uint32_t)) * ROWS_MISSES_MAX +
                        SHM_SEGMENTS_MAX * sizeof(struct shm_segment) + SEGMENT_TABLES_BYTES +
-                       TABLE_MARKS_BYTES + READ_JOB_BYTES + ROWS_GRADIENT_BYTES +
+                       2 * TABLE_MARKS_BYTES + READ_JOB_BYTES + ROWS_GRADIENT_BYTES +
                        sizeof(struct lane) +
                        CONFIG_LANES_MAX * (sizeof(struct mailbox *) + sizeof(struct caster *)) <=
                    LANE_FIXED_BYTES,

@@ -5,7 +5,7 @@
  * cache over SSD (home_cache.c), or arrays of whole tables (home_array.c). The functions are those
  * of row_cache.h, which says what each does; the rest of the engine calls no other. A row that a
  * home has not is in the write queue, being read, or on SSD, whatever the home. A new kind is one
- * file and one row of `homes` in home.c. Thread: the lane. */
+ * file, and a line where a lane makes its homes (lane_life.c). Thread: the lane. */
 #ifndef EMBTIER_DAEMON_ENGINE_ROWS_HOME_H
 #define EMBTIER_DAEMON_ENGINE_ROWS_HOME_H
 

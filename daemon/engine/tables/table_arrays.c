@@ -89,19 +89,23 @@ static enum embtier_err no_array_memory(const struct table_spec *spec, struct er
                    spec->name);
 }
 
+/* @tier: of those that may have it the one that keeps most. */
 static enum embtier_err no_room(const struct table_arrays *arrays, uint32_t tier,
                                 const struct table_spec *spec, uint64_t bytes, struct err_msg *msg)
 {
     struct bytes_text wanted, all, left, piece;
     struct array_space_stats stats;
 
+    if (bytes == 0)
+        return err_set(msg, EMBTIER_TOO_LARGE,
+                       "table '%s' has too many rows for an array: choose home cache", spec->name);
     array_space_stats(arrays->spaces[tier], &stats);
-    if (bytes == 0 || bytes > stats.bytes)
+    if (bytes > stats.bytes)
         return err_set(msg, EMBTIER_TOO_LARGE,
                        "table '%s' needs %s as an array; tier '%s' keeps %s for arrays: raise its "
                        "array_bytes, or choose home cache",
-                       spec->name, bytes ? format_bytes(&wanted, bytes) : "too much memory",
-                       arrays->tiers[tier].name, format_bytes(&all, stats.bytes));
+                       spec->name, format_bytes(&wanted, bytes), arrays->tiers[tier].name,
+                       format_bytes(&all, stats.bytes));
     return err_set(msg, EMBTIER_NO_MEMORY,
                    "table '%s' needs %s in one piece as an array; of the %s that tier '%s' keeps "
                    "for arrays, %s are free, the largest piece is %s: drop a table in an array, "
@@ -128,7 +132,8 @@ static enum embtier_err take_memory(struct table_arrays *arrays, const struct ta
         named = MIN(named, t);
         if (arrays->tiers[t].slabs == 0)
             continue;
-        keeps = MIN(keeps, t);
+        if (keeps == TIERS_MAX || arrays->tiers[t].slabs > arrays->tiers[keeps].slabs)
+            keeps = t;
         if (bytes > 0)
             err = array_space_take(arrays->spaces[t], bytes, ret_memory);
         if (err == EMBTIER_NO_MEMORY)
@@ -161,6 +166,21 @@ enum embtier_err table_arrays_take(struct table_arrays *arrays, struct table_spe
     TRY(err);
     snprintf(spec->home_tier, sizeof(spec->home_tier), "%s", arrays->tiers[tier].name);
     *ret_array = row_array_new(memory, spec->rows, row_bytes);
+    return EMBTIER_OK;
+}
+
+enum embtier_err table_arrays_take_anywhere(struct table_arrays *arrays, struct table_spec *spec,
+                                            struct row_array **ret_array, struct err_msg *msg)
+{
+    const enum embtier_err err = table_arrays_take(arrays, spec, ret_array, msg);
+    struct table_spec anywhere = *spec;
+    struct err_msg why = { { 0 } };
+
+    anywhere.home_tier[0] = '\0';
+    if (err != EMBTIER_OK && table_arrays_take(arrays, &anywhere, ret_array, &why) != EMBTIER_OK)
+        return err;
+    if (err != EMBTIER_OK)
+        *spec = anywhere;
     return EMBTIER_OK;
 }
 

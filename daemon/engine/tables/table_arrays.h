@@ -32,6 +32,12 @@ DEFINE_CLEANUP(struct table_arrays, table_arrays_free)
  * NO_MEMORY: other tables have it. */
 MUST_CHECK enum embtier_err table_arrays_take(struct table_arrays *arrays, struct table_spec *spec,
                                               struct row_array **ret_array, struct err_msg *msg);
+/* The same, but in any tier with room if its own has none or is not there: then the tier is
+ * changed. The error is of its own tier. */
+MUST_CHECK enum embtier_err table_arrays_take_anywhere(struct table_arrays *arrays,
+                                                       struct table_spec *spec,
+                                                       struct row_array **ret_array,
+                                                       struct err_msg *msg);
 /* NULL: nothing is given back. No lane knows the array any more. */
 void table_arrays_give(struct table_arrays *arrays, struct row_array *array);
 void table_arrays_stats(struct table_arrays *arrays, uint32_t tier,

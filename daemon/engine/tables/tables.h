@@ -83,14 +83,19 @@ struct table_owner {
 MUST_CHECK enum embtier_err tables_check_owner(struct tables *tables,
                                                const struct table_owner *owner, uint32_t count,
                                                struct err_msg *msg);
+/* If there is no room for a table whose home is an array: */
+enum table_placing {
+    TABLE_PLACED_AS_ASKED,  /* it is refused */
+    TABLE_PLACED_AS_CAN_BE, /* another tier has it, or it is cached, with a line in the log */
+};
 /* Makes a table whose rows come from elsewhere, in state CREATING: rows are to be written with a
  * writer of tables_writer(), then it is to be published, or abandoned. @spec is as the catalog has
- * it, the version of initial values, uuid and step included. A table that another store has
- * in an array for which this server has no room is cached, with a line in the log. Else BUSY and
- * the errors of table_arrays_take(). */
+ * it, the version of initial values, uuid and step included. BUSY as above, and the
+ * errors of table_arrays_take(). */
 MUST_CHECK enum embtier_err tables_begin(struct tables *tables, const struct table_spec *spec,
                                          const struct table_owner *owner,
-                                         struct table_info *ret_info, struct err_msg *msg);
+                                         enum table_placing placing, struct table_info *ret_info,
+                                         struct err_msg *msg);
 /* Which must be gone before the table is published or abandoned. @progress, borrowed until then, is
  * asked whether to go on; NULL: nobody is. */
 MUST_CHECK enum embtier_err tables_writer(struct tables *tables, const struct table_info *info,

@@ -166,7 +166,7 @@ struct creation {
     struct table_spec spec;
     struct table_owner owner;
     bool if_not_exists;
-    bool may_be_cached; /* if there is no room for an array */
+    enum table_placing placing;
 };
 
 /* Memory for the rows of a table whose home is an array. */
@@ -176,9 +176,9 @@ static enum embtier_err take_array(struct tables *tables, struct creation *creat
     struct table_spec *const spec = &creation->spec;
     struct err_msg why = { { 0 } };
 
-    if (!creation->may_be_cached)
+    if (creation->placing == TABLE_PLACED_AS_ASKED)
         return table_arrays_take(tables->arrays, spec, ret_array, msg);
-    if (table_arrays_take(tables->arrays, spec, ret_array, &why) == EMBTIER_OK)
+    if (table_arrays_take_anywhere(tables->arrays, spec, ret_array, &why) == EMBTIER_OK)
         return EMBTIER_OK;
     log_warn("a table that was an array is cached here", "table=%s why=%s", spec->name,
              LOG_QUOTED(why.text));
@@ -252,12 +252,14 @@ static enum embtier_err create_begin(struct tables *tables, struct creation *cre
         entry = NULL;
     }
     if (entry && creation->if_not_exists) {
+        struct table *const table = tables_find_struct(tables, entry->table_id);
+
         if (differences(&differing, &entry->spec, spec)[0])
             return is_another(&entry->spec, differing.text, msg);
-        *ret_table = tables_find_struct(tables, entry->table_id);
-        if (!*ret_table || atomic_load(&(*ret_table)->state) != TABLE_LIVE)
+        if (!table || atomic_load(&table->state) != TABLE_LIVE)
             return err_set(msg, EMBTIER_BUSY, "table '%s' is still being created: try again later",
                            spec->name);
+        *ret_table = table;
         *ret_found = true;
         return EMBTIER_OK;
     }
@@ -382,10 +384,10 @@ enum embtier_err tables_create(struct tables *tables, const struct table_spec *s
 }
 
 enum embtier_err tables_begin(struct tables *tables, const struct table_spec *spec,
-                              const struct table_owner *owner, struct table_info *ret_info,
-                              struct err_msg *msg)
+                              const struct table_owner *owner, enum table_placing placing,
+                              struct table_info *ret_info, struct err_msg *msg)
 {
-    struct creation creation = { .spec = *spec, .owner = *owner, .may_be_cached = owner->had_it };
+    struct creation creation = { .spec = *spec, .owner = *owner, .placing = placing };
     struct table *table = NULL;
     bool found = false;
     enum embtier_err err;

@@ -21,27 +21,64 @@
 #define FOLD_TRIES    10
 #define FOLD_PAUSE_NS 200000000L
 
+/* @spec is as the catalog has it, but for an array's tier. @array is taken over. */
 static enum embtier_err load_table(struct tables *tables, const struct catalog_table *entry,
+                                   const struct table_spec *spec, struct row_array *array,
                                    struct err_msg *msg)
 {
     _cleanup_(account_closep) struct account *account = tables_open_owner(tables, entry->owner);
-    struct table_spec spec = entry->spec;
-    struct row_array *array = NULL;
     struct table *const table = tables_take_struct(tables);
 
-    if (!table)
-        return tables_no_struct(tables, msg);
-    if (entry->spec.init_version < 1 || entry->spec.init_version > INIT_ROWS_VERSION)
-        return err_set(msg, EMBTIER_VERSION,
-                       "table '%s' has initial values of version %u, this server knows 1 to %u",
-                       entry->spec.name, entry->spec.init_version, INIT_ROWS_VERSION);
-    TRY(table_arrays_take(tables->arrays, &spec, &array, msg));
-    if (!account || !tables_fill_struct(tables, table, entry->table_id, &spec, &account, array)) {
+    if (!table || !account ||
+        !tables_fill_struct(tables, table, entry->table_id, spec, &account, array)) {
         table_arrays_give(tables->arrays, array);
-        return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+        return table ? err_set(msg, EMBTIER_NO_MEMORY, "out of memory")
+                     : tables_no_struct(tables, msg);
     }
     TRY(tables_add_to_lanes(tables, table, msg));
     atomic_store(&table->state, TABLE_LIVE);
+    return EMBTIER_OK;
+}
+
+/* A table with an array for which its tier has no room is left to load_displaced(). */
+static enum embtier_err load_where_it_was(struct tables *tables, const struct catalog_table *entry,
+                                          bool *ret_displaced, struct err_msg *msg)
+{
+    struct table_spec spec = entry->spec;
+    struct row_array *array = NULL;
+    struct err_msg why = { { 0 } };
+
+    if (spec.init_version < 1 || spec.init_version > INIT_ROWS_VERSION)
+        return err_set(msg, EMBTIER_VERSION,
+                       "table '%s' has initial values of version %u, this server knows 1 to %u",
+                       spec.name, spec.init_version, INIT_ROWS_VERSION);
+    if (table_arrays_take(tables->arrays, &spec, &array, &why) == EMBTIER_OK)
+        return load_table(tables, entry, &spec, array, msg);
+    *ret_displaced = true;
+    return EMBTIER_OK;
+}
+
+/* Arrays whose tier the configuration has no more, or made smaller, when all others have their
+ * place. */
+static enum embtier_err load_displaced(struct tables *tables, struct err_msg *msg)
+{
+    for (uint32_t i = 0; i < catalog_count(tables->catalog); i++) {
+        const struct catalog_table entry = *catalog_at(tables->catalog, i);
+        struct table_spec spec = entry.spec;
+        struct row_array *array = NULL;
+        struct err_msg why = { { 0 } };
+        enum embtier_err err;
+
+        if (entry.state != CATALOG_LIVE || tables_find_struct(tables, entry.table_id))
+            continue;
+        err = table_arrays_take_anywhere(tables->arrays, &spec, &array, &why);
+        if (err != EMBTIER_OK)
+            return err_set(msg, err, "%s", why.text);
+        log_warn("an array is in another tier until the next start",
+                 "table=%s tier=%s instead_of=%s why=%s", spec.name, spec.home_tier,
+                 entry.spec.home_tier, LOG_QUOTED(why.text));
+        TRY(load_table(tables, &entry, &spec, array, msg));
+    }
     return EMBTIER_OK;
 }
 
@@ -79,6 +116,7 @@ enum embtier_err tables_load(struct tables *tables, const struct tables_rows *ro
                              struct table_arrays *arrays, struct err_msg *msg)
 {
     uint32_t index = 0;
+    bool displaced = false;
 
     tables->arrays = arrays;
     tables->rows = rows;
@@ -89,7 +127,7 @@ enum embtier_err tables_load(struct tables *tables, const struct tables_rows *ro
         struct err_msg why = { { 0 } };
 
         if (entry.state == CATALOG_LIVE) {
-            TRY(load_table(tables, &entry, msg));
+            TRY(load_where_it_was(tables, &entry, &displaced, msg));
             index++;
             continue;
         }
@@ -102,6 +140,8 @@ enum embtier_err tables_load(struct tables *tables, const struct tables_rows *ro
                  LOG_QUOTED(why.text));
         index++;
     }
+    if (displaced)
+        TRY(load_displaced(tables, msg));
     load_steps(tables);
     return EMBTIER_OK;
 }

@@ -160,7 +160,7 @@ static enum embtier_err restore_table(struct restoring *restoring, struct tables
     struct row_writer *writer = NULL;
     enum embtier_err err;
 
-    TRY(tables_begin(tables, spec, owner, ret_info, msg));
+    TRY(tables_begin(tables, spec, owner, TABLE_PLACED_AS_CAN_BE, ret_info, msg));
     err = tables_writer(tables, ret_info, progress, &writer, msg);
     if (err == EMBTIER_OK)
         err = copy_rows(restoring, writer, progress, msg);

@@ -109,7 +109,8 @@ enum embtier_err load_open(struct tables *tables, struct transfer_memory *memory
         load->row_bytes += table_spec_state_bytes(&spec);
     else if (table_spec_state_bytes(&spec) > 0)
         spec.step = 0; /* its optimizer begins anew */
-    TRY(tables_begin(tables, &spec, &(struct table_owner){ .uid = order->uid }, &load->info, msg));
+    TRY(tables_begin(tables, &spec, &(struct table_owner){ .uid = order->uid },
+                     TABLE_PLACED_AS_ASKED, &load->info, msg));
     load->is_begun = true;
     TRY(tables_writer(tables, &load->info, NULL, &load->writer, msg));
     *ret_load = TAKE(load);

@@ -124,8 +124,12 @@ def random_homes(rng: random.Random, monkeypatch: pytest.MonkeyPatch) -> None:
     def create(server: embtier.Server, name: str, dim: int, rows: int | None = None, **options):
         if rows is not None and "home" not in options and (tier := homes.choice([None, None, "dram", "pmem"])):
             # One that is too large, or lacks its tier, is cached.
-            with contextlib.suppress(embtier.NoMemoryError, embtier.TooLargeError, embtier.InvalidError):
+            try:
                 return create_table(server, name, dim, rows, home="array", tier=tier, **options)
+            except (embtier.NoMemoryError, embtier.TooLargeError):
+                pass
+            except embtier.InvalidError as error:
+                assert f"tier '{tier}', which does not exist" in str(error)
         return create_table(server, name, dim, rows, **options)
 
     monkeypatch.setattr(embtier.Server, "create_table", create)

@@ -55,6 +55,7 @@ ADAM = {
     "allows_nonfinite": True,
     "durability": 1,
 }
+ARRAY = {"name": "placed", "rows": 10, "dim": 3, "dtype": 1, "home": 1, "home_tier": "dram"}
 MOMENTUM = {"name": "thrown", "dim": 3, "dtype": 1, "optimizer": 6, "momentum": 0.75}
 RMSPROP = {"name": "half", "dim": 3, "dtype": 2, "optimizer": 4, "alpha": 0.5, "rounds_to_nearest": True}
 
@@ -73,6 +74,7 @@ REQUESTS: list[tuple[str, dict]] = [
     ),
     ("table_create", {"spec": ADAM, "if_not_exists": True}),
     ("table_create", {"spec": RMSPROP, "if_not_exists": True}),
+    ("table_create", {"spec": ARRAY, "if_not_exists": True}),
     ("table_create", {"spec": MOMENTUM, "if_not_exists": True}),
     ("table_open", {"name": "steady", "dim": 8, "dtype": 1}),
     ("table_list", {"after": 1, "most": 2}),

@@ -77,7 +77,8 @@ class Daemon(_conftest.Daemon):
         self.options = ["--init"]  # of each start, before its own
         self.configure(changes or {})
 
-    array_mib = 0  # of each tier, beside its cache: see the fixture random_homes
+    # Beside the cache of each tier, for arrays. A slab is for those of bent requests; see also the fixture random_homes.
+    array_mib = 2
 
     @classmethod
     def dram(cls, lanes: int = LANES, mib_per_lane: int = 4) -> dict:
@@ -88,8 +89,7 @@ class Daemon(_conftest.Daemon):
 
     @classmethod
     def _bytes(cls, cache_mib: int) -> dict:
-        arrays = {"array_bytes": f"{cls.array_mib}MiB"} if cls.array_mib else {}
-        return {"bytes": f"{cache_mib + cls.array_mib}MiB", **arrays}
+        return {"bytes": f"{cache_mib + cls.array_mib}MiB", "array_bytes": f"{cls.array_mib}MiB"}
 
     def configure(self, changes: dict) -> None:
         self.config = merged(self.config, changes)

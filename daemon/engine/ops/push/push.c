@@ -461,7 +461,8 @@ enum embtier_err push_pin(const struct request_rules *rules, struct push *push,
     uint64_t bytes = 0;
 
     for (uint32_t g = 0; g < push->ticket->group_count; g++)
-        bytes += (uint64_t)push->ticket->groups[g].run_count * push->groups[g].table->row_bytes;
+        if (push->groups[g].table->spec.home == EMBTIER_HOME_CACHE) /* rows of arrays stay */
+            bytes += (uint64_t)push->ticket->groups[g].run_count * push->groups[g].table->row_bytes;
     return ticket_pin(rules, push->ticket, bytes, ret_refusal);
 }
 

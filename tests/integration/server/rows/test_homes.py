@@ -15,18 +15,25 @@ DIM, ROWS = 24, 5000
 HOMES = [("cache", None), ("array", "dram"), ("array", "pmem")]
 
 
-@pytest.fixture
-def make_roomy(make_daemon, monkeypatch):
-    """Makes daemons whose tiers keep 8 MiB each for arrays, and have little cache."""
+def tiers(daemon, dram: int, pmem: int, lanes: int = LANES) -> dict:
+    """A configuration whose tiers keep so many MiB for arrays, and have little cache."""
+    return {
+        "cache": {
+            "tiers": [
+                daemon.dram(lanes) | {"bytes": f"{4 * lanes + dram}MiB", "array_bytes": f"{dram}MiB"},
+                daemon.pmem(lanes) | {"bytes": f"{2 * lanes + pmem}MiB", "array_bytes": f"{pmem}MiB"},
+            ]
+        }
+    }
 
-    def make(**options):
-        daemon = make_daemon(**options)
-        daemon.array_mib = 8
-        tiers = [daemon.dram(options.get("lanes", LANES)), daemon.pmem(options.get("lanes", LANES))]
-        for tier in tiers:
-            cache_mib = int(tier["bytes"].removesuffix("MiB"))
-            tier |= {"bytes": f"{cache_mib + 8}MiB", "array_bytes": "8MiB"}
-        daemon.configure({"cache": {"tiers": tiers}})
+
+@pytest.fixture
+def make_roomy(make_daemon):
+    """Makes daemons whose tiers keep 8 MiB each for arrays."""
+
+    def make(lanes: int = LANES):
+        daemon = make_daemon(lanes=lanes)
+        daemon.configure(tiers(daemon, 8, 8, lanes))
         return daemon
 
     return make
@@ -144,9 +151,10 @@ REFUSALS = {
     "too large for its tier": (
         {"rows": 1_000_000, "tier": "pmem"}, embtier.TooLargeError, "tier 'pmem' keeps 8MiB for arrays",
     ),
-    "beyond all memory": ({"rows": 2**63}, embtier.TooLargeError, "needs too much memory as an array"),
+    "beyond all memory": ({"rows": 2**63}, embtier.TooLargeError, "too many rows for an array"),
     "no such tier": ({"tier": "hbm"}, embtier.InvalidError, "tier 'hbm', which does not exist: choose one of this server's: dram, pmem"),
-    "a tier's name of 32 characters": ({"tier": "x" * 32}, embtier.InvalidError, "at most 31 characters"),
+    "a tier's name of 32 characters": ({"tier": "x" * 32}, embtier.InvalidError, "1 to 31 of A-Z"),
+    "a tier's name with escapes": ({"tier": "a\x1b[31m"}, embtier.InvalidError, "1 to 31 of A-Z"),
     "a tier, but no array": ({"home": "cache", "tier": "dram"}, embtier.InvalidError, "home cache has no tier of its own"),
 }  # fmt: skip
 
@@ -185,6 +193,7 @@ def test_an_array_for_which_others_leave_no_room_is_refused_with_the_figures(mak
 
 def test_a_server_without_memory_for_arrays_says_how_to_get_some(make_daemon):
     daemon = make_daemon()
+    daemon.configure(tiers(daemon, 0, 0))
     daemon.start()
     with daemon.connect() as server:
         with pytest.raises(embtier.InvalidError, match="no tier keeps memory for arrays: set array_bytes"):
@@ -198,14 +207,19 @@ def test_a_start_without_room_for_an_array_is_refused_and_nothing_is_lost(make_r
     daemon.start()
     with daemon.connect() as server:
         server.create_table("rows", DIM, ROWS, home="array").set(np.arange(ROWS), np.full((ROWS, DIM), 7))
+        assert server.open_table("rows").spec.tier == "dram"
     daemon.stop()
-    tiers = daemon.config["cache"]["tiers"]
-    daemon.configure({"cache": {"tiers": [{k: v for k, v in tier.items() if k != "array_bytes"} for tier in tiers]}})
+    daemon.configure(tiers(daemon, 0, 0))
     assert "tier 'dram', which keeps no memory for arrays" in daemon.fail_to_start()
-    daemon.configure({"cache": {"tiers": tiers}})
-    daemon.start()
-    with daemon.connect() as server:
-        assert (server.open_table("rows").get(np.arange(ROWS)) == 7).all()
+    for arrays, tier in (((0, 8), "pmem"), ((8, 8), "dram")):  # another tier will do until the next start
+        daemon.configure(tiers(daemon, *arrays))
+        daemon.start()
+        with daemon.connect() as server:
+            table = server.open_table("rows")
+            assert table.spec.tier == tier
+            assert (table.get(np.arange(ROWS)) == 7).all()
+        assert len(daemon.logged("an array is in another tier until the next start")) == 1
+        daemon.stop()
 
 
 def test_tables_of_another_store_are_cached_where_there_is_no_room(make_roomy, make_daemon):
@@ -215,15 +229,47 @@ def test_tables_of_another_store_are_cached_where_there_is_no_room(make_roomy, m
         server.create_table("rows", DIM, ROWS, home="array", tier="pmem").set(np.arange(ROWS), np.full((ROWS, DIM), 7))
         server.checkpoint()
     daemon.stop()
-    for new, home in ((make_daemon(), "cache"), (make_roomy(), "array")):
+    for arrays, home in (((0, 0), ("cache", None)), ((8, 0), ("array", "dram")), ((8, 8), ("array", "pmem"))):
+        new = make_daemon()
+        new.configure(tiers(new, *arrays))
         new.start("--restore-from", daemon.config["data"]["directories"][0])
         with new.connect() as server:
             table = server.open_table("rows")
-            assert table.spec.home == home
+            assert (table.spec.home, table.spec.tier) == home
             assert (table.get(np.arange(ROWS)) == 7).all()
         warnings = new.logged("a table that was an array is cached here")
-        assert [line["table"] for line in warnings] == (["rows"] if home == "cache" else [])
+        assert [line["table"] for line in warnings] == (["rows"] if home[0] == "cache" else [])
         new.stop()
+
+
+def test_a_table_restored_under_another_name_is_cached_where_there_is_no_room(make_roomy):
+    daemon = make_roomy()
+    daemon.start()
+    with daemon.connect() as server:
+        server.create_table("rows", 64, 15_000, home="array").set([1], np.full((1, 64), 7))
+        for name in ("more", "other", "rest"):  # 4 MiB each, with which both tiers are full
+            server.create_table(name, 64, 15_000, home="array")
+        checkpoint = server.checkpoint().id
+        server.restore_checkpoint(checkpoint, ["rows"], name="again")
+        table = server.open_table("again")
+        assert table.spec.home == "cache" and (table.get([1]) == 7).all()
+
+
+def test_rows_of_an_array_take_no_pins(make_roomy):
+    """More are prefetched than pins of the cache have room for."""
+    daemon = make_roomy()
+    daemon.start()
+    count = 12_000 * LANES
+    with daemon.connect() as server:
+        cached = server.create_table("cached", 64, count)
+        with server.prefetch_batch([(cached, count)]) as batch:
+            batch.ids(0)[:] = np.arange(count)
+            with pytest.raises(embtier.PinsFullError):
+                batch.prefetch()
+        table = server.create_table("rows", 64, 12_000, home="array")
+        with server.prefetch_batch([(table, count)]) as batch:
+            batch.ids(0)[:] = np.arange(count) % 12_000
+            batch.prefetch()
 
 
 def test_an_export_does_not_bind_an_import_to_its_home(make_roomy, tmp_path):

@@ -215,9 +215,14 @@ static inline uint64_t fixture_durable_table(struct lanes_fixture *x, const char
         row_array_memory_bytes(rows, table_spec_weight_bytes(&spec) +
                                          table_spec_state_bytes(&spec)) <= FIXTURE_ARRAY_BYTES)
         spec.home = EMBTIER_HOME_ARRAY;
-    if (spec.home == EMBTIER_HOME_ARRAY &&
-        tables_create(x->tables, &spec, FIXTURE_UID, true, NULL, &info, &msg) == EMBTIER_OK)
-        return info.handle;
+    if (spec.home == EMBTIER_HOME_ARRAY) {
+        const enum embtier_err err =
+            tables_create(x->tables, &spec, FIXTURE_UID, true, NULL, &info, &msg);
+
+        if (err == EMBTIER_OK)
+            return info.handle;
+        assert_int_equal(err, EMBTIER_NO_MEMORY);
+    }
     spec.home = EMBTIER_HOME_CACHE;
     must(tables_create(x->tables, &spec, FIXTURE_UID, true, NULL, &info, &msg), &msg);
     return info.handle;
