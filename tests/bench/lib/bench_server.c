@@ -17,6 +17,7 @@
 static void configure(struct bench_server *server, const struct bench_server_shape *shape)
 {
     const struct harness *const harness = &server->harness;
+    const uint64_t tier_bytes = shape->dram_bytes + shape->array_bytes;
     char pmem[256] = "";
     char yaml[4096];
 
@@ -35,8 +36,7 @@ static void configure(struct bench_server *server, const struct bench_server_sha
         harness->directory, shape->shards ? shape->shards : 8, shape->lanes ? shape->lanes : 1,
         shape->readers_per_lane ? shape->readers_per_lane : 2,
         (unsigned long long)(shape->write_queue_bytes ? shape->write_queue_bytes : 64 * MIB),
-        (unsigned long long)(shape->dram_bytes + shape->array_bytes),
-        (unsigned long long)shape->array_bytes, pmem,
+        (unsigned long long)tier_bytes, (unsigned long long)shape->array_bytes, pmem,
         (unsigned long long)(shape->memtable_bytes ? shape->memtable_bytes : 256 * MIB),
         (unsigned long long)(shape->metadata_cache_bytes ? shape->metadata_cache_bytes : 64 * MIB),
         shape->background_threads ? shape->background_threads : 2,
