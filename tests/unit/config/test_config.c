@@ -308,7 +308,8 @@ static void test_unknown_key_names_file_line_and_key(void **state)
     assert_mistake("log:\n\n\n  colour: red\n",
                    "e.yaml:4: log.colour: unknown key; allowed: level");
     assert_mistake("cache:\n  tiers:\n  - bytes: 1GiB\n  - size: 5\n",
-                   "e.yaml:4: cache.tiers[1].size: unknown key; allowed: name, kind, bytes, path, "
+                   "e.yaml:4: cache.tiers[1].size: unknown key; allowed: name, kind, bytes, "
+                   "array_bytes, path, "
                    "numa_node");
     assert_mistake("\"lanes\\0x\": {}\n", "e.yaml:1: lanes: unknown key...");
     assert_mistake("\"a\\nb\": {}\n", "e.yaml:1: a\\nb: unknown key; allowed: data...");
@@ -456,6 +457,23 @@ static void test_tiers_must_make_sense(void **state)
     assert_mistake("lanes: {count: 4}\ncache:\n  tiers:\n  - {bytes: 8MiB}\n",
                    "e.yaml:4: cache.tiers[0].bytes: 8MiB is too little for 4 lanes; allowed: at "
                    "least 16MiB");
+}
+
+static void test_arrays_leave_memory_to_the_cache(void **state)
+{
+    (void)state;
+    assert_mistake(
+        "lanes: {count: 2}\ncache:\n  tiers:\n  - {bytes: 64MiB, array_bytes: 60MiB}\n",
+        "e.yaml:4: cache.tiers[0].array_bytes: 60MiB of 64MiB leave too little to the row "
+        "cache of 2 lanes; allowed: at most 56MiB");
+    assert_mistake("lanes: {count: 2}\ncache:\n  tiers:\n  - {bytes: 64MiB, array_bytes: 1TiB}\n",
+                   "e.yaml:4: cache.tiers[0].array_bytes: 1TiB of 64MiB leave too little...");
+    assert_mistake(
+        "cache:\n  tiers:\n  - {bytes: 1GiB, array_bytes: 1MiB}\n",
+        "e.yaml:3: cache.tiers[0].array_bytes: 1MiB is too little for an array; allowed: 0, "
+        "and at least 2MiB");
+    assert_mistake("cache:\n  tiers:\n  - {bytes: 1GiB, name: array}\n",
+                   "e.yaml:3: cache.tiers[0].name: `array` means something else in statistics...");
 }
 
 static void test_lanes_and_shards_must_fit_together(void **state)
@@ -758,6 +776,7 @@ int main(void)
         cmocka_unit_test(test_nul_and_huge_files_are_refused),
         cmocka_unit_test(test_bad_values_tell_what_is_allowed),
         cmocka_unit_test(test_tiers_must_make_sense),
+        cmocka_unit_test(test_arrays_leave_memory_to_the_cache),
         cmocka_unit_test(test_lanes_and_shards_must_fit_together),
         cmocka_unit_test(test_small_cache_means_fewer_lanes),
         cmocka_unit_test(test_more_memory_than_the_machine_has_says_both_numbers),

@@ -36,8 +36,8 @@ struct loading {
 };
 
 enum embtier_err __wrap_tables_begin(struct tables *tables, const struct table_spec *spec,
-                                     const struct table_owner *owner, struct table_info *ret_info,
-                                     struct err_msg *msg);
+                                     const struct table_owner *owner, enum table_placing placing,
+                                     struct table_info *ret_info, struct err_msg *msg);
 enum embtier_err __wrap_tables_writer(struct tables *tables, const struct table_info *info,
                                       const struct progress_sink *progress,
                                       struct row_writer **ret_writer, struct err_msg *msg);
@@ -48,12 +48,13 @@ enum embtier_err __wrap_row_writer_add(struct row_writer *writer, uint64_t id, c
 void __wrap_row_writer_free(struct row_writer *writer);
 
 enum embtier_err __wrap_tables_begin(struct tables *tables, const struct table_spec *spec,
-                                     const struct table_owner *owner, struct table_info *ret_info,
-                                     struct err_msg *msg)
+                                     const struct table_owner *owner, enum table_placing placing,
+                                     struct table_info *ret_info, struct err_msg *msg)
 {
     (void)tables;
     (void)owner;
     (void)msg;
+    assert_int_equal(placing, TABLE_PLACED_AS_ASKED);
     *ret_info = (struct table_info){ .spec = *spec };
     return EMBTIER_OK;
 }
