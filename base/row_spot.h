@@ -20,6 +20,8 @@ struct row_spots {
     uint32_t slot_end;      /* slots from here on are elsewhere */
     uint8_t slot_shift;     /* bytes of a slot's number, as a power of two */
     uint16_t now;           /* the cache's clock */
+    /* Not 0: all rows are there, row n at base + n * row_stride. Then nobody looks at spots. */
+    uint64_t row_stride;
 };
 
 #endif

@@ -439,17 +439,21 @@ void row_arrays_used(struct row_arrays *arrays, uint32_t count)
 
 bool row_arrays_spots(const struct row_arrays *arrays, uint16_t number, struct row_spots *ret_spots)
 {
+    const struct arrays_table *table;
     const struct row_array *array;
 
     if (!row_arrays_has(arrays, number))
         return false;
-    array = table_at(arrays, number)->array;
+    table = table_at(arrays, number);
+    array = table->array;
     *ret_spots = (struct row_spots){
         .spots = array->spots,
         .base = array->base,
         .slot_end = UINT32_MAX,
         .slot_shift = array->shift,
         .now = 0, /* no row is older than another */
+        /* With several lanes, none has them all. */
+        .row_stride = table->rows == array->rows ? array->stride : 0,
     };
     return true;
 }

@@ -92,15 +92,21 @@ KERNEL_INLINE struct ahead ahead_of(const struct pool_batch *batch, bool finds,
  * is zeros. */
 KERNEL_INLINE void find_row(struct pool_search *search, uint32_t i, uint32_t row_bytes)
 {
-    struct row_spot *const spot = &search->where.spots[search->ids[i]];
-    const uint32_t slot = spot->slot_and_1 - 1;
-    const void *row = search->where.base + ((uint64_t)slot << search->where.slot_shift);
+    const void *row;
 
-    if (UNLIKELY(slot >= search->where.slot_end)) {
-        search->missed++;
-        row = pool_no_row;
-    } else if (UNLIKELY(spot->stamp != search->where.now)) {
-        spot->stamp = search->where.now;
+    if (search->where.row_stride != 0) {
+        row = search->where.base + search->ids[i] * search->where.row_stride;
+    } else {
+        struct row_spot *const spot = &search->where.spots[search->ids[i]];
+        const uint32_t slot = spot->slot_and_1 - 1;
+
+        row = search->where.base + ((uint64_t)slot << search->where.slot_shift);
+        if (UNLIKELY(slot >= search->where.slot_end)) {
+            search->missed++;
+            row = pool_no_row;
+        } else if (UNLIKELY(spot->stamp != search->where.now)) {
+            spot->stamp = search->where.now;
+        }
     }
     search->rows[i] = row;
     vector_ask_for_in(VECTOR_L2, row, row_bytes);
@@ -108,7 +114,8 @@ KERNEL_INLINE void find_row(struct pool_search *search, uint32_t i, uint32_t row
 
 KERNEL_INLINE void ask_for_word(const struct pool_search *search, uint32_t i)
 {
-    __builtin_prefetch(&search->where.spots[search->ids[i]]);
+    if (search->where.row_stride == 0)
+        __builtin_prefetch(&search->where.spots[search->ids[i]]);
 }
 
 /* When row @i is at hand. @asks: for rows that are known; @finds: for others. */

@@ -609,6 +609,53 @@ static void check_search(const struct table *table, const uint32_t *lengths, uin
     free_bags(&bags);
 }
 
+/* All rows are there, each at its own place: no word says where. */
+static void check_places(enum embtier_dtype dtype, uint32_t dim, uint64_t *random)
+{
+    enum { IDS = 50, BAGS = 9, ROWS_MOST = BAGS * 30 };
+    const uint32_t row_bytes = dim * dtype_bytes(dtype);
+    const uint64_t stride = row_bytes + 2 * fixture_below(random, 40);
+    struct fixture_guarded memory = fixture_guarded((IDS - 1) * stride + row_bytes);
+    uint8_t *const base = (uint8_t *)memory.end - ((IDS - 1) * stride + row_bytes);
+    uint64_t ids[ROWS_MOST];
+    const void *rows[ROWS_MOST], *found[ROWS_MOST];
+    uint32_t offsets[BAGS + 1] = { 0 };
+
+    for (uint32_t id = 0; id < IDS; id++)
+        for (uint32_t c = 0; c < dim; c++)
+            fixture_set(dtype, base + id * stride, c, fixture_float(random));
+    for (uint32_t b = 0; b < BAGS; b++)
+        offsets[b + 1] = offsets[b] + fixture_below(random, 30);
+    for (uint32_t i = 0; i < offsets[BAGS]; i++)
+        rows[i] = base + (ids[i] = fixture_below(random, IDS)) * stride;
+    FOR_EACH_ISA(isa)
+    {
+        struct pool_search search = { .where = { .base = base, .row_stride = stride },
+                                      .ids = ids,
+                                      .rows = found };
+        struct result expected = make_result(BAGS, dim), got = make_result(BAGS, dim);
+        struct pool_batch batch = { .dtype = dtype,
+                                    .dim = dim,
+                                    .mode = EMBTIER_POOL_SUM,
+                                    .rows = rows,
+                                    .offsets = offsets,
+                                    .bag_count = BAGS,
+                                    .bags = expected.bags };
+
+        pool_rows_with(isa, &batch);
+        batch.rows = found;
+        batch.search = &search;
+        batch.bags = got.bags;
+        pool_rows_with(isa, &batch);
+        assert_same(&batch, &got, &expected, kernels_isa_name(isa));
+        assert_memory_equal(found, rows, offsets[BAGS] * sizeof(*rows));
+        assert_int_equal(search.missed, 0);
+        free_result(&got);
+        free_result(&expected);
+    }
+    fixture_guarded_free(&memory);
+}
+
 static const uint32_t searched_dims[] = { 1, 3, 16, 17, 64, 100, 128, 1000 };
 
 /* Tables of all dtypes, and batches shorter and longer than what is looked ahead. */
@@ -641,6 +688,15 @@ static void test_rows_that_are_searched_for_are_added_up_like_given_ones(void **
     (void)state;
     check_searches(1, 0, &random);
     check_searches(60, 0, &random);
+}
+
+static void test_rows_at_their_own_places_are_found_without_words(void **state)
+{
+    uint64_t random = fixture_seed(__func__);
+
+    (void)state;
+    for (uint32_t n = 0; n < ARRAY_LEN(searched_dims) * 3; n++)
+        check_places(EMBTIER_DTYPE_F32 + n % 3, searched_dims[n / 3], &random);
 }
 
 static void test_rows_that_are_not_there_are_counted(void **state)
@@ -733,6 +789,7 @@ int main(void)
         cmocka_unit_test(test_every_half_is_the_number_that_dtype_h_says),
         cmocka_unit_test(test_a_mean_is_the_sum_divided_by_the_count),
         cmocka_unit_test(test_rows_that_are_searched_for_are_added_up_like_given_ones),
+        cmocka_unit_test(test_rows_at_their_own_places_are_found_without_words),
         cmocka_unit_test(test_rows_that_are_not_there_are_counted),
         cmocka_unit_test(test_of_a_table_without_slots_all_rows_are_missed),
         cmocka_unit_test(test_slots_may_lie_beyond_four_gigabytes),
