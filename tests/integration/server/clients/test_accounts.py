@@ -689,7 +689,9 @@ def test_prefetches_of_one_user_leave_room_to_others(make_daemon):
     daemon = make_daemon({"socket": {"mode": "0666"}})
     Path(daemon.socket).parent.chmod(0o755)
     daemon.start()
-    row_bytes, half = 1024, int(daemon.config["cache"]["tiers"][0]["bytes"].removesuffix("MiB")) << 19
+    tier = daemon.config["cache"]["tiers"][0]
+    cache_mib = int(tier["bytes"].removesuffix("MiB")) - int(tier["array_bytes"].removesuffix("MiB"))
+    row_bytes, half = 1024, cache_mib << 19
     python = str(Path(embtier.__file__).parents[1])
     with daemon.connect() as server:
         table = server.create_table("t", row_bytes // 4, rows=100_000)
