@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config/config_keys.h"
+#include "base/spec/table_spec.h"
 #include "base/text/bytes.h"
 
 #include <errno.h>
@@ -137,14 +138,12 @@ static enum embtier_err parse_word(const char *const *words, size_t count, const
 
 static enum embtier_err parse_text(const struct config_key *key, const char *text, void *ret_value)
 {
-    static const char name_chars[] =
-        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-";
     const size_t length = strlen(text);
     char *copy;
 
     if (length < key->least || length > key->most)
         return EMBTIER_INVALID;
-    if (key->type == CONFIG_NAME && strspn(text, name_chars) != length)
+    if (key->type == CONFIG_NAME && !tier_name_is_valid(text))
         return EMBTIER_INVALID;
     if (key->type != CONFIG_TEXT) {
         memcpy(ret_value, text, length + 1);

@@ -112,7 +112,7 @@ static enum embtier_err run_server(const char *server, const char *path, char *s
     return EMBTIER_OK;
 }
 
-/* What it finds, or what keeps it from looking: a start would end the same way. */
+/* A start would end the same way, with the mistake or with the error that hides it. */
 static enum embtier_err ask_server(const char *server, const char *path, struct err_msg *msg)
 {
     char said[sizeof(msg->text) * 2];

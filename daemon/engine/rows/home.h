@@ -36,8 +36,6 @@ struct home_stats {
 };
 
 struct home_ops {
-    const char *name;
-
     /* The lane knows the table from now on; and forgets its rows, true when all are gone. */
     enum embtier_err (*add)(void *home, const struct table *table);
     bool (*purge)(void *home, const struct table *table, uint32_t step);

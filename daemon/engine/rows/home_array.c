@@ -149,7 +149,6 @@ static void array_stats(const void *home, struct home_stats *ret_stats)
 }
 
 const struct home_ops home_array_ops = {
-    .name = "array",
     .add = array_add,
     .purge = array_purge,
     .get = array_get,

@@ -127,7 +127,6 @@ static void cache_stats(const void *home, struct home_stats *ret_stats)
 }
 
 const struct home_ops home_cache_ops = {
-    .name = "cache",
     .add = cache_add,
     .purge = cache_purge,
     .get = cache_get,

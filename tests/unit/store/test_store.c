@@ -221,7 +221,7 @@ static void test_store_refuses_newer_format(void **state)
                     "format version 5, this program reads 4: a newer one made it");
 }
 
-/* Its rows lie in other shards. What it holds is left as it is. */
+/* Its rows lie in other shards. The start leaves its files as they are. */
 static void test_store_refuses_older_format_and_leaves_it_alone(void **state)
 {
     struct store_fixture *f = *state;
