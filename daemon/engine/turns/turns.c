@@ -3,7 +3,7 @@
 
 #include "base/macros.h"
 
-/* Makes one tree of two, either of which may be NULL; of equal ones @a is the first. */
+/* Merges two trees, either of which may be NULL. If their keys are equal, @a becomes the root. */
 static struct turn_flow *meld(struct turn_flow *a, struct turn_flow *b)
 {
     if (!a || !b)
@@ -22,8 +22,8 @@ static struct turn_flow *meld(struct turn_flow *a, struct turn_flow *b)
     return a;
 }
 
-/* One of all trees in a list, the newest first: two by two, then all of these from the back. Of
- * equal ones the oldest comes first, nearly always. */
+/* Merges a list of trees, newest first, into one: first two by two, then these pairs from the back.
+ * Among equal keys the oldest flow nearly always comes first. */
 static struct turn_flow *meld_all(struct turn_flow *list)
 {
     struct turn_flow *pairs = NULL;
@@ -59,7 +59,7 @@ static void set_root(struct turns *turns, struct turn_flow *root)
         root->previous = root;
 }
 
-/* Its place is known. Nobody's child or sibling: all that want none have NULL there. */
+/* The flow's key is set. Its links are NULL, as in every flow that wants no turn. */
 void turns_add_beside(struct turns *turns, struct turn_flow *flow)
 {
     set_root(turns, meld(turns->root, flow));
@@ -85,7 +85,7 @@ void turns_remove_beside(struct turns *turns, struct turn_flow *flow)
 
 struct turn_flow *turns_first_of_several(struct turns *turns)
 {
-    while (turns->root->due > turns->root->key) { /* it was charged meanwhile */
+    while (turns->root->due > turns->root->key) { /* it was charged since it was placed */
         struct turn_flow *const first = turns->root;
 
         turns_remove(turns, first);
