@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* inbox.h: messages to one thread, a lane or the control thread, from any thread.
+/* inbox.h: messages from any thread to one thread, a lane or the control thread.
  *
- * A stack that producers push onto with one compare-and-swap and the owner takes whole with one
- * exchange, then turns round, so that messages of one producer arrive in the order they were sent.
- * Nobody ever waits. Messages are embedded in what they speak of (a part, a read job, a call), so
- * nothing is allocated.
+ * The inbox is a stack. A producer pushes with one compare-and-swap. The owner takes the whole
+ * stack with one exchange and reverses it, so messages of one producer arrive in the order they
+ * were sent. Nobody ever waits. Messages are embedded in their subjects (a part, a read job, a
+ * call), so nothing is allocated.
  *
- * The message's bytes are visible to the owner (release on push, acquire on take). */
+ * The owner sees all bytes of a message (release on push, acquire on take). */
 #ifndef EMBTIER_DAEMON_ENGINE_MAIL_INBOX_H
 #define EMBTIER_DAEMON_ENGINE_MAIL_INBOX_H
 
@@ -19,15 +19,15 @@ enum message_kind {
     /* To a lane. */
     MESSAGE_PART,         /* struct part: do your share of a request */
     MESSAGE_REQUEST_DONE, /* struct request: every lane has done its part; to the home lane */
-    MESSAGE_ADD_UP,       /* struct request, of a wave (pooled.h): add its rows up */
+    MESSAGE_ADD_UP,       /* struct request of a wave (pooled.h): add up its rows */
     MESSAGE_ADDED_UP,     /* the same: done; to the home lane */
-    MESSAGE_UNPIN,        /* struct ticket_lane: unpin your rows of it */
+    MESSAGE_UNPIN,        /* struct ticket_lane: unpin the rows that this lane has pinned for it */
     MESSAGE_UNPINNED,     /* the same: done; to the home lane */
     MESSAGE_CAST,         /* struct ticket_group: its caster has cast it */
-    MESSAGE_LEAD,      /* struct push: all of the group's have arrived; to member 0's home lane */
+    MESSAGE_LEAD, /* struct push: the group's pushes have all arrived; to member 0's home lane */
     MESSAGE_STEP_DONE, /* struct push: the group is done with it; to its home lane */
     MESSAGE_READ_DONE, /* struct read_job */
-    MESSAGE_MEMORY,    /* struct session: it has the request memory it waited for */
+    MESSAGE_MEMORY,    /* struct session: it has got the request memory that it waited for */
     MESSAGE_WRITTEN,   /* struct write_queue: rows have reached RocksDB */
     MESSAGE_ATTACH,    /* struct session: serve it */
     MESSAGE_DETACH,    /* struct session: forget it, tell the control thread */
@@ -35,9 +35,9 @@ enum message_kind {
 
     /* To the control thread. */
     MESSAGE_SESSION_MADE,   /* struct session_order */
-    MESSAGE_SESSION_GONE,   /* struct session: its lane has let go */
+    MESSAGE_SESSION_GONE,   /* struct session: its home lane has let go of it */
     MESSAGE_SESSION_BROKEN, /* struct session: it broke the protocol */
-    MESSAGE_CHANNEL_FREED,  /* struct shm_channel: its memory is the system's again */
+    MESSAGE_CHANNEL_FREED,  /* struct shm_channel: its memory has been freed */
     MESSAGE_JOB_PROGRESS,   /* struct job */
     MESSAGE_JOB_DONE,       /* struct job */
 };
@@ -62,13 +62,13 @@ static inline void inbox_push(struct inbox *inbox, struct message *message)
                                                     memory_order_release, memory_order_relaxed));
 }
 
-/* The owner. Cheap when there is nothing. */
+/* Owner only. Cheap when the inbox is empty. */
 static inline bool inbox_is_empty(const struct inbox *inbox)
 {
     return atomic_load_explicit(&inbox->newest, memory_order_relaxed) == NULL;
 }
 
-/* The owner: all messages, oldest first, linked by next; or NULL. */
+/* Owner only. Returns all messages, oldest first, linked by `next`, or NULL. */
 static inline struct message *inbox_take_all(struct inbox *inbox)
 {
     struct message *newest = atomic_exchange_explicit(&inbox->newest, NULL, memory_order_acquire);

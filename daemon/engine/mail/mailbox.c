@@ -32,7 +32,7 @@ void mailbox_send(struct mailbox *mailbox, struct message *message)
     atomic_thread_fence(memory_order_seq_cst);
     if (atomic_load_explicit(&mailbox->asleep, memory_order_relaxed) &&
         atomic_exchange(&mailbox->asleep, 0) && write(mailbox->wake_fd, &one, sizeof(one)) < 0 &&
-        errno != EAGAIN) /* full: an edge has been seen or is pending, which is enough */
+        errno != EAGAIN) /* full: an edge was seen or is pending, which is enough */
         log_error("lane cannot be woken", "lane=%u why=%s", mailbox->lane,
                   LOG_QUOTED(strerror(errno)));
 }

@@ -3,8 +3,8 @@
  *
  * Readers, the writer, casters and other lanes hold a lane's mailbox, and nothing else of the lane.
  *
- * No wake-up is lost. The lane says that it sleeps, then looks at its inbox once more. A sender
- * pushes, then looks whether the lane sleeps. Both have a full barrier in between, so one of the
+ * No wake-up is lost. The lane announces that it sleeps, then looks at its inbox once more. A
+ * sender pushes, then checks if the lane sleeps. Both have a full barrier in between, so one of the
  * two sees the other. The event descriptor is watched edge-triggered and never read. */
 #ifndef EMBTIER_DAEMON_ENGINE_MAIL_MAILBOX_H
 #define EMBTIER_DAEMON_ENGINE_MAIL_MAILBOX_H
@@ -18,7 +18,7 @@
 #include "daemon/engine/mail/inbox.h"
 
 struct mailbox {
-    /* Written by others. On a line of their own. */
+    /* Written by other threads. On a cache line of their own. */
     _Alignas(CACHE_LINE) struct inbox inbox;
     _Atomic uint32_t asleep;
     /* Constant. */
@@ -26,23 +26,23 @@ struct mailbox {
     uint32_t lane;                    /* its number, for the log */
 };
 
-/* The system's error, if there is no event descriptor. */
+/* Fails with the system's error if there is no event descriptor. */
 MUST_CHECK enum embtier_err mailbox_init(struct mailbox *mailbox, uint32_t lane,
                                          struct err_msg *msg);
-/* Also of one that mailbox_init() failed on. */
+/* May be called after mailbox_init() has failed. */
 void mailbox_destroy(struct mailbox *mailbox);
 
 /* Any thread. Borrows @message until the lane has dealt with it. */
 void mailbox_send(struct mailbox *mailbox, struct message *message);
 
-/* The lane: it is about to sleep. The lane then looks at its inbox once more. */
+/* The lane calls this before it sleeps. It must then look at its inbox once more. */
 static inline void mailbox_sleeps(struct mailbox *mailbox)
 {
     atomic_store_explicit(&mailbox->asleep, 1, memory_order_relaxed);
     atomic_thread_fence(memory_order_seq_cst); /* pairs with the fence in mailbox_send() */
 }
 
-/* The lane: it is awake. */
+/* The lane calls this when it has woken up. */
 static inline void mailbox_wakes(struct mailbox *mailbox)
 {
     atomic_store_explicit(&mailbox->asleep, 0, memory_order_relaxed);
