@@ -14,19 +14,19 @@
 struct account {
     struct accounts *accounts;
     struct account *next;
-    struct account **link; /* where `next` of the one before, or the list's head, points here */
+    struct account **link; /* points here: `next` of the account before, or the list's head */
     uid_t uid;
     uint32_t opened;
-    /* Lanes write here in each push: not on a line with what others read. */
+    /* Lanes write here in each push, so these are not on a cache line that others read. */
     _Alignas(CACHE_LINE) _Atomic uint64_t has[ACCOUNT_ROWS];
 };
 
 struct accounts {
-    pthread_mutex_t lock; /* the list, and how often each is open */
+    pthread_mutex_t lock; /* guards the list, and `opened` of each account */
     struct account *first;
     struct limit {
         uint64_t all;
-        uint64_t user; /* 0: shared */
+        uint64_t user; /* 0: the shared rule */
     } limits[ACCOUNT_ROWS];
     _Alignas(CACHE_LINE) _Atomic uint64_t used[ACCOUNT_ROWS];
 };
@@ -154,9 +154,9 @@ uint64_t account_part(const struct account *account, enum account_row row)
     const struct limit *const limit = &account->accounts->limits[row];
     const uint64_t used = accounts_used(account->accounts, row);
     const uint64_t has = account_has(account, row);
-    /* Another thread may be changing both: the first may be older than the second. */
+    /* Another thread may be changing both, so `used` may be older than `has`. */
     const uint64_t others = used > has ? used - has : 0;
-    /* Others have at most `all`, but for what was added in any case. */
+    /* Others have at most `all`, unless account_add() has taken more. */
     const uint64_t left = limit->all > others ? limit->all - others : 0;
 
     if (limit->user > 0)
@@ -198,7 +198,7 @@ enum account_answer account_ask(const struct account *account, enum account_row 
     return has > part || amount > part - has ? ACCOUNT_USER_HAS : ACCOUNT_TAKEN;
 }
 
-/* One thread at a time writes: no read-modify-write is needed. */
+/* Only one thread writes at a time, so no atomic read-modify-write is needed. */
 static void change(_Atomic uint64_t *amount, uint64_t by)
 {
     atomic_store_explicit(amount, atomic_load_explicit(amount, memory_order_relaxed) + by,
@@ -227,7 +227,7 @@ enum account_answer account_take(struct account *account, enum account_row row, 
     return answer;
 }
 
-/* ---- Telling ---- */
+/* ---- Messages and lists ---- */
 
 static const char *amount_text(struct bytes_text *buffer, enum account_row row, uint64_t amount)
 {
@@ -287,7 +287,8 @@ static int compare_uids(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
-/* Locked. */
+/* The caller holds the lock. Counts the accounts with ids from @from on. Fills in @infos unless it
+ * is NULL. */
 static uint32_t collect(const struct accounts *accounts, uint64_t from, struct account_info *infos)
 {
     uint32_t count = 0;

@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* accounts.h: what each user has of each thing that is finite, and how much one user may have.
+/* accounts.h: how much each user has of each limited resource, and how much one user may have.
  *
- * There is one account for each user id that has a connection, a transfer, a table or a checkpoint,
- * however many of them, and one row of ACCOUNT_TABLE for each thing. A row has a total and a rule
- * for one user. The rule is the shared one, of what others leave, a user may have three quarters;
- * or a number, where the configuration sets one (such as socket.max_user_sessions). By the shared
- * rule a user alone has three quarters, two of them settle at three sevenths each, and whoever
- * comes next always finds a quarter of what was free. Numbers are rounded in favour of the next
- * user, but one is had whole: of 5 there are 3, 1 and 1.
+ * Each user id that has a connection, a transfer, a table or a checkpoint has one account, however
+ * many of these it has. ACCOUNT_TABLE has one row for each resource. A row has a total and a rule
+ * for one user. Where the configuration sets a number (such as socket.max_user_sessions), the rule
+ * is that number. Otherwise it is the shared rule: a user may have three quarters of the amount
+ * that others leave. By the shared rule a user alone has three quarters, and two users settle at
+ * three sevenths each. The next user always finds a quarter of the amount that was free. Numbers
+ * are rounded in favour of the next user, but a last one is not divided: of 5, users get 3, 1 and
+ * 1.
  *
- * Descriptors have no row: each session has at most SESSION_DESCRIPTORS
- * (config/config_descriptors.h), so that the row of sessions limits them too.
+ * Descriptors have no row. Each session has at most SESSION_DESCRIPTORS
+ * (config/config_descriptors.h), so the row of sessions limits them too.
  *
- * Thread: accounts are opened and closed by any. The amounts of one row are changed by one thread
- * at a time, under the lock that the row names; any thread may read them. No lock is taken for them
- * here, as tickets are taken and given back in each push. */
+ * Thread: any thread may open and close accounts. One thread at a time changes the amounts of a
+ * row, under the lock that the row names; any thread may read them. The accounts take no lock for
+ * amounts, because every push takes and gives back tickets. */
 #ifndef EMBTIER_DAEMON_ENGINE_MEMORY_ACCOUNTS_H
 #define EMBTIER_DAEMON_ENGINE_MEMORY_ACCOUNTS_H
 
@@ -24,17 +25,17 @@
 
 #include "base/err.h"
 
-/* X(name, its name for users, word in messages, IN_BYTES or COUNTED, under which lock it is
- * changed) */
+/* X(name, name for users, word in messages, IN_BYTES or COUNTED); behind it, the thread or the lock
+ * that changes the row */
 #define ACCOUNT_TABLE(X)                                                                           \
-    X(SESSIONS, "sessions", "sessions", COUNTED)                    /* the control thread's */     \
-    X(ARENA_BYTES, "arena_bytes", "shared memory", IN_BYTES)        /* the control thread's */     \
+    X(SESSIONS, "sessions", "sessions", COUNTED)                    /* the control thread */       \
+    X(ARENA_BYTES, "arena_bytes", "shared memory", IN_BYTES)        /* the control thread */       \
     X(TABLES, "tables", "tables", COUNTED)                          /* tables.c's lock */          \
-    X(SCANS, "scans", "exports", COUNTED)                           /* the control thread's */     \
-    X(LOADS, "loads", "imports", COUNTED)                           /* the control thread's */     \
-    X(ANSWER_BYTES, "answer_bytes", "buffered messages", IN_BYTES)  /* the control thread's */     \
+    X(SCANS, "scans", "exports", COUNTED)                           /* the control thread */       \
+    X(LOADS, "loads", "imports", COUNTED)                           /* the control thread */       \
+    X(ANSWER_BYTES, "answer_bytes", "buffered messages", IN_BYTES)  /* the control thread */       \
     X(TICKET_BYTES, "ticket_bytes", "memory of tickets", IN_BYTES)  /* ticket_memory.c's lock */   \
-    X(PINNED_BYTES, "pinned_bytes", "prefetched rows", IN_BYTES)    /* the same */                 \
+    X(PINNED_BYTES, "pinned_bytes", "prefetched rows", IN_BYTES)    /* ticket_memory.c's lock */   \
     X(GROUPS, "groups", "groups", COUNTED)                          /* group.c's lock */           \
     X(GROUP_MEMBERS, "group_members", "members of groups", COUNTED) /* group.c's lock */           \
     X(GROUP_BYTES, "group_bytes", "memory of pushes that wait", IN_BYTES) /* group.c's lock */     \
@@ -52,17 +53,19 @@ enum account_row {
 struct account;
 struct accounts;
 
-/* All rows begin with a total of 0. */
+/* The total of each row is 0 at first. */
 MUST_CHECK enum embtier_err accounts_new(struct accounts **ret_accounts, struct err_msg *msg);
-/* With those that are open still: nobody uses them any more. */
+/* Also frees accounts that are still open; nobody uses them any more. */
 void accounts_free(struct accounts *accounts);
 DEFINE_CLEANUP(struct accounts, accounts_free)
 
-/* As much may all users have together, and one user: 0 is the shared rule. Before it is used. */
+/* Sets how much all users together may have, and how much one user may have; 0 is the shared rule.
+ * To be called before the row is used. */
 void accounts_limit(struct accounts *accounts, enum account_row row, uint64_t all, uint64_t user);
 
-/* The user's account, made if there is none; NULL: no memory. Each open is followed by a close; the
- * last one frees it, and all must have been given back. Any thread. */
+/* Returns the user's account, made if there is none, or NULL if there is no memory. Each open is
+ * followed by a close. The last close frees the account; all amounts must have been given back by
+ * then. Any thread. */
 struct account *account_open(struct accounts *accounts, uid_t uid);
 /* NULL is allowed. */
 void account_close(struct account *account);
@@ -70,47 +73,49 @@ DEFINE_CLEANUP(struct account, account_close)
 
 enum account_answer {
     ACCOUNT_TAKEN,
-    ACCOUNT_ALL_HAVE,  /* too much of it */
-    ACCOUNT_USER_HAS,  /* its part of it */
-    ACCOUNT_TOO_LARGE, /* it never fits */
+    ACCOUNT_ALL_HAVE,  /* all users together have too much of it */
+    ACCOUNT_USER_HAS,  /* the user has its part of it */
+    ACCOUNT_TOO_LARGE, /* it can never fit */
 };
-/* Whether @amount more may be had. */
+/* Says if the user may have @amount more. */
 enum account_answer account_ask(const struct account *account, enum account_row row,
                                 uint64_t amount);
-/* Takes it if so. */
+/* The same, and takes the amount if so. */
 MUST_CHECK enum account_answer account_take(struct account *account, enum account_row row,
                                             uint64_t amount);
-/* Takes it in any case: it is there already. */
+/* Takes the amount in any case, because it is in use already. */
 void account_add(struct account *account, enum account_row row, uint64_t amount);
 void account_give(struct account *account, enum account_row row, uint64_t amount);
-/* BUSY, or TOO_LARGE, with a message that tells the limit, which @key sets. */
+/* Returns BUSY or TOO_LARGE. The message tells the limit, and that @key sets it. */
 enum embtier_err account_refuse(const struct account *account, enum account_row row,
                                 uint64_t amount, enum account_answer answer, const char *key,
                                 struct err_msg *msg);
 
-/* "arena_bytes", "shared memory"; whether it is bytes. */
+/* The row's name ("arena_bytes"), its word in messages ("shared memory"), and true if it is in
+ * bytes. */
 const char *account_row_name(enum account_row row);
 const char *account_row_word(enum account_row row);
 bool account_row_is_bytes(enum account_row row);
 
 uid_t account_uid(const struct account *account);
 uint64_t account_has(const struct account *account, enum account_row row);
-/* As much it may have now, what it has included. */
+/* Returns how much the user may have now in all. */
 uint64_t account_part(const struct account *account, enum account_row row);
-/* The part of the user of that number; 0: it has no account. Any thread. */
+/* The same by user id; 0 if the user has no account. Any thread. */
 uint64_t accounts_part(struct accounts *accounts, uid_t uid, enum account_row row);
-/* The words behind such a number in messages: ", three quarters of what others leave" or "". */
+/* Returns the words behind such a number in messages: ", three quarters of what others leave" or
+ * "". */
 const char *account_rule(const struct account *account, enum account_row row);
 uint64_t accounts_used(const struct accounts *accounts, enum account_row row);
 
-/* What one user has. */
+/* One user's amounts. */
 struct account_info {
     uid_t uid;
     uint64_t has[ACCOUNT_ROWS];
     uint64_t part[ACCOUNT_ROWS];
 };
-/* Of users with numbers from @from on, @most of them: a malloced array in order of these; and
- * whether there are more. */
+/* Lists users with ids from @from on, at most @most, in a malloced array in order of id. *@ret_more
+ * says if there are more. NO_MEMORY. */
 MUST_CHECK enum embtier_err accounts_page(struct accounts *accounts, uint64_t from, uint32_t most,
                                           struct account_info **ret_infos, uint32_t *ret_count,
                                           bool *ret_more);

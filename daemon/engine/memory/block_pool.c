@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Blocks with their lengths at both ends, free ones in a list per power of two, merged with their
- * neighbours as they come back. A general allocator does not promise that the region is in one
- * piece again: jemalloc, which is in memkind, keeps what it once cut for small blocks, until no
- * large one fits any more though none is taken. */
+/* Each block has its own length and that of the block in front of it. Free blocks are in a list per
+ * power of two, and merge with their neighbours as they come back. A general allocator does not
+ * promise that the region is in one piece again. jemalloc, which memkind uses, keeps the pieces
+ * that it once cut for small blocks. In the end no large block fits, although none is taken. */
 #include "daemon/engine/memory/block_pool.h"
 
 #include <assert.h>
@@ -10,16 +10,16 @@
 
 #include "base/macros.h"
 
-/* Blocks of the fitting bin that are tried before a larger one is cut. */
+/* So many blocks of the fitting bin are tried before a larger one is cut. */
 #define BIN_LOOKS 8
 
-/* In front of what is handed out. */
+/* The head in front of each block that is handed out. */
 struct pool_block {
     uint64_t bytes;          /* head included, a multiple of CACHE_LINE */
-    uint64_t before_bytes;   /* of the block in front of this one, 0: this is the first */
-    struct pool_block *next; /* free: in its bin */
+    uint64_t before_bytes;   /* of the block in front of this one; 0: this is the first */
+    struct pool_block *next; /* if free: in its bin */
     struct pool_block *previous;
-    void *owner; /* taken */
+    void *owner; /* if taken */
     bool is_free;
     uint8_t pad[23];
 };
@@ -73,8 +73,8 @@ static void set_bytes(struct block_pool *pool, struct pool_block *block, uint64_
         behind->before_bytes = bytes;
 }
 
-/* A free block of at least @bytes: a near fit if one is found at once, else any of a larger
- * bin, and if there is none the whole of the fitting bin is searched. */
+/* Returns a free block of at least @bytes, or NULL. Prefers a near fit that is found at once, then
+ * any block of a larger bin. If there is none, the whole fitting bin is searched. */
 static struct pool_block *find_block(const struct block_pool *pool, uint64_t bytes)
 {
     struct pool_block *const first = pool->bins[bin_of(bytes)];
@@ -92,7 +92,7 @@ static struct pool_block *find_block(const struct block_pool *pool, uint64_t byt
     return NULL;
 }
 
-/* Takes @block out of its bin and gives back what it has over @bytes. */
+/* Takes @block out of its bin. Makes a free block of the rest beyond @bytes. */
 static void cut_block(struct block_pool *pool, struct pool_block *block, uint64_t bytes)
 {
     const uint64_t rest_bytes = block->bytes - bytes;

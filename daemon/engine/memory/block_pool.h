@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* block_pool.h: blocks of any length cut from one region, which is in one piece again when all of
- * them are back, whatever happened before. Thread: whoever holds the owner's lock. */
+/* block_pool.h: cuts blocks of any length from one region. When all blocks are back, the region is
+ * in one piece again, whatever happened before. Thread: any that holds the owner's lock. */
 #ifndef EMBTIER_DAEMON_ENGINE_MEMORY_BLOCK_POOL_H
 #define EMBTIER_DAEMON_ENGINE_MEMORY_BLOCK_POOL_H
 
@@ -15,23 +15,25 @@ struct pool_block;
 struct block_pool {
     uint8_t *base;
     uint64_t bytes;
-    uint64_t taken_bytes;                     /* with heads */
-    struct pool_block *bins[BLOCK_POOL_BINS]; /* bin b: free ones of 2^b to 2^(b + 1) - 1 bytes */
+    uint64_t taken_bytes;                     /* heads included */
+    struct pool_block *bins[BLOCK_POOL_BINS]; /* bin b: free blocks of 2^b to 2^(b + 1) - 1 bytes */
 };
 
-/* @base is of a cache line, @bytes whole ones; both stay the caller's. */
+/* @base is aligned to a cache line, and @bytes is a multiple of one. The region stays the
+ * caller's. */
 void block_pool_init(struct block_pool *pool, uint8_t *base, uint64_t bytes);
 
-/* NULL: no piece is that long now. Aligned to a cache line. @owner is for block_pool_owner(). */
+/* Returns a place aligned to a cache line, or NULL if no free piece is that long now. @owner is for
+ * block_pool_owner(). */
 void *block_pool_take(struct block_pool *pool, uint64_t bytes, void *owner);
 void block_pool_give(struct block_pool *pool, void *place);
 bool block_pool_has(const struct block_pool *pool, uint64_t bytes);
 bool block_pool_holds(const struct block_pool *pool, const void *place);
 
 void *block_pool_owner(const void *place);
-/* What it takes of the pool, now that it is taken. */
+/* Returns how much of the pool a taken block uses, its head included. */
 uint64_t block_pool_block_bytes(const void *place);
-/* What @bytes would take. */
+/* Returns how much of the pool a block of @bytes would use. */
 uint64_t block_pool_cost(uint64_t bytes);
 
 #endif

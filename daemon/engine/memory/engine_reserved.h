@@ -1,37 +1,38 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* engine_reserved.h: memory that lanes and sessions take beside the budgets, for the sum of all
- * (daemon/budget/budget.h). The code that takes it asserts that the numbers are not too small. */
+/* engine_reserved.h: memory that lanes and sessions take in addition to the budgets, for the sum in
+ * daemon/budget/budget.h. The code that takes the memory asserts that these numbers are not too
+ * small. */
 #ifndef EMBTIER_DAEMON_ENGINE_MEMORY_ENGINE_RESERVED_H
 #define EMBTIER_DAEMON_ENGINE_MEMORY_ENGINE_RESERVED_H
 
 #include "base/macros.h"
 #include "config/config.h"
 
-/* Memory that each lane reserves beside the budgets (daemon/engine/lane/lane_life.c and the parts
- * it makes). */
+/* Memory that each lane reserves in addition to the budgets (daemon/engine/lane/lane_life.c and the
+ * parts that it makes). */
 #define LANE_FIXED_BYTES (UINT64_C(6784) * KIB) /* table of misses, scratch memory */
-#define LANE_SHARD_BYTES 1024                   /* of each shard: the order of reads */
-#define LANE_QUEUE_BYTES (UINT64_C(128) * KIB)  /* a batch of the writer, … */
-#define LANE_QUEUE_LEAST (UINT64_C(256) * KIB)  /* … the shortest ring, … */
-#define LANE_QUEUE_INDEX 32                     /* … and this part of the ring: its index */
+#define LANE_SHARD_BYTES 1024                   /* for each shard: the order of reads */
+#define LANE_QUEUE_BYTES (UINT64_C(128) * KIB)  /* a batch of the writer */
+#define LANE_QUEUE_LEAST (UINT64_C(256) * KIB)  /* the shortest ring */
+#define LANE_QUEUE_INDEX 32                     /* the ring's index takes this part of the ring */
 #define LANE_READER_BYTES                                                                          \
-    (UINT64_C(560) * KIB)   /* of each thread that reads: the rows it reads, and will read */
-#define LANE_PAIR_BYTES  16 /* of each id of the largest ticket: the caster's */
-#define LANE_PAIR_TICKET 20 /* its least share of the tickets' memory */
+    (UINT64_C(560) * KIB)   /* for each thread that reads: the rows it reads, and will read */
+#define LANE_PAIR_BYTES  16 /* for each id of the largest ticket: the caster's */
+#define LANE_PAIR_TICKET 20 /* the least that a pair takes of the tickets' memory */
 
-/* Memory on the heap, an allocator's leavings included: from the peak of resident memory under the
- * load of tests/stress/test_memory_limit.py, for half a minute each with 1, 2 and 8 lanes, 2, 8 and
- * 32 shards, 2 and 8 readers a lane, less the budgets and reserved memory; all together these are a
- * tenth to a half more than was seen. */
+/* Memory on the heap, including free memory that the allocator keeps. The numbers come from the
+ * peak of resident memory under the load of tests/stress/test_memory_limit.py, less the budgets and
+ * reserved memory. The load ran for half a minute each with 1, 2 and 8 lanes, 2, 8 and 32 shards, 2
+ * and 8 readers a lane. All together these numbers are a tenth to a half more than was seen. */
 #define HEAP_LANE_BYTES   (6 * MIB) /* batches of the writer, write buffers in pieces */
 #define HEAP_READER_BYTES (3 * MIB) /* blocks of the rows that are read at once */
 
-/* Each session's memory besides its arena: tickets' numbers, completions, descriptors. */
+/* Each session's memory in addition to its arena: ticket numbers, completions, descriptors. */
 #define SESSION_BYTES (36 * KIB)
-/* Answers that clients have not read yet, all together (daemon/control/connection.h). */
+/* All answers together that clients have not read yet (daemon/control/connection.h). */
 #define ANSWER_BYTES (16 * MIB)
 
-/* Each lane's, there from the start on, if there are @lane_count lanes. */
+/* Returns the bytes that each lane reserves at the start, if there are @lane_count lanes. */
 static inline uint64_t engine_lane_reserved_bytes(const struct config *config, uint32_t lane_count)
 {
     const uint64_t shards =
@@ -46,13 +47,13 @@ static inline uint64_t engine_lane_reserved_bytes(const struct config *config, u
            config->lanes.readers_per_lane * LANE_READER_BYTES;
 }
 
-/* Each lane's on the heap, beside that. */
+/* Returns the bytes of each lane on the heap, in addition to that. */
 static inline uint64_t engine_lane_heap_bytes(const struct config *config)
 {
     return config->lanes.readers_per_lane * HEAP_READER_BYTES + HEAP_LANE_BYTES;
 }
 
-/* Those of all sessions. */
+/* Returns the bytes of all sessions together. */
 static inline uint64_t engine_session_reserved_bytes(const struct config *config)
 {
     return (uint64_t)config->socket.max_sessions * SESSION_BYTES;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Small requests have an eighth of the memory for themselves: however large what others ask for and
- * however slow it is, a session that has none under way there finds room for a small one.
+/* An eighth of the memory is for small requests. A session that has no request there finds room for
+ * a small one, however large and slow others' requests are.
  *
- * Each part has its line. A small request stands in that of its part, and takes of the other what
- * nobody stands in line for. Whoever gives memory back hands it on to the first in line, as long as
- * there is room for that one: so a request costs its lane nothing while it waits, and a session
- * that has been told of its memory has it, whoever else asks meanwhile.
+ * Each part has its own line. A small request stands in the line of the small part, and takes
+ * memory of the other part if nobody stands in line there. Memory that is given back is handed on
+ * to the first in line, as long as there is room for that one. So a request costs its lane nothing
+ * while it waits. A session that has been told of its memory has it, even if others ask meanwhile.
  *
- * The lock is held for some tens of nanoseconds, by lanes only, twice per request. */
+ * Only lanes take the lock, twice per request, for some tens of nanoseconds. */
 #include "daemon/engine/memory/request_memory.h"
 
 #include <assert.h>
@@ -21,11 +21,11 @@
 #include "daemon/engine/memory/reserved.h"
 
 #define REGION_BYTES_MIN CONFIG_REQUEST_BYTES_LEAST
-/* 32-bit links of 8 bytes each. */
+/* Links are 32 bits, and count units of 8 bytes. */
 #define REGION_BYTES_MAX (UINT64_C(32) << 30)
 
-/* One part of so many is for small requests, which are one of so many at most: at 64 MiB, 256 KiB,
- * some thousand ids. */
+/* One part in SMALL_SHARE is for small requests. A small request is at most one part in SMALL_PART:
+ * at 64 MiB, 256 KiB, some thousand ids. */
 #define SMALL_SHARE 8
 #define SMALL_PART  256
 
@@ -38,7 +38,7 @@ struct request_memory {
     uint8_t *base;
     uint64_t bytes;
     uint64_t small_bytes;
-    pthread_mutex_t lock; /* of all below */
+    pthread_mutex_t lock; /* guards all below */
     struct memory_part parts[REQUEST_MEMORY_PARTS];
 };
 
@@ -96,7 +96,7 @@ static bool has_its_share(const struct request_memory *memory,
            held + block_pool_cost(bytes) > main->bytes - main->taken_bytes;
 }
 
-/* Takes of a part, whoever stands in line there. NULL: no room. */
+/* Takes memory of a part, even if others stand in line there. NULL: no room. */
 static void *take_of(struct request_memory *memory, struct request_memory_share *share,
                      uint32_t part, uint64_t bytes)
 {
@@ -127,8 +127,8 @@ static void tell(struct request_memory_share *share)
     share->wake(share);
 }
 
-/* Hands what is free in part @from on to those in line for @part, in their order, as long as there
- * is room for the first. @asks: one that need not be told, since it is asking. */
+/* Hands free memory of part @from to those in line for @part, in their order, as long as there is
+ * room for the first. @asks need not be told, since it is asking. */
 static void serve_line(struct request_memory *memory, uint32_t part, uint32_t from,
                        const struct request_memory_share *asks)
 {
@@ -142,11 +142,11 @@ static void serve_line(struct request_memory *memory, uint32_t part, uint32_t fr
                                has_its_share(memory, share, share->wanted_bytes, share->wanted_use);
 
         if (has_share && part != from)
-            return; /* its own part is what it gets */
+            return; /* it gets memory of its own part only */
         if (!has_share && !block_pool_has(&memory->parts[from].blocks, share->wanted_bytes))
             return;
         (void)turns_next(line);
-        if (!has_share) /* else it waits for itself */
+        if (!has_share) /* else it waits for its own requests to end */
             share->granted = take_of(memory, share, from, share->wanted_bytes);
         if (share != asks)
             tell(share);
@@ -181,7 +181,7 @@ static void leave(struct request_memory *memory, struct request_memory_share *sh
         give(memory, TAKE(share->granted));
 }
 
-/* Takes what nobody stands in line for. */
+/* Takes memory that nobody stands in line for. */
 static void *take_spare(struct request_memory *memory, struct request_memory_share *share,
                         uint32_t part, uint64_t bytes, enum request_memory_use use)
 {
@@ -204,13 +204,13 @@ static bool reserve(struct request_memory *memory, struct request_memory_share *
     const uint32_t part = is_small ? REQUEST_MEMORY_SMALL : REQUEST_MEMORY_MAIN;
 
     if (share->wanted_bytes != 0 && (share->wanted_bytes != bytes || share->wanted_use != use)) {
-        leave(memory, share); /* it asks for another thing */
+        leave(memory, share); /* it asks for something else now */
         serve(memory, NULL);
     }
     if (share->granted)
         return true;
     if (!turns_has(&share->flows[part])) {
-        const bool was_first_perhaps = is_in_line(share); /* its small one has ended since then */
+        const bool was_first_perhaps = is_in_line(share); /* its small one has since ended */
 
         leave_line(memory, share);
         share->wanted_bytes = bytes;

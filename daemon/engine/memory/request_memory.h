@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* request_memory.h: the memory that requests under way live in, reserved and touched at start.
+/* request_memory.h: the memory of the requests under way, reserved and touched at start.
  *
- * One region for the daemon. When it is used up, sessions wait: their next request stays in their
- * own region until an earlier one is done. When nothing is under way, the largest request
- * fits again, whatever was under way before.
+ * The daemon has one region. When it is used up, sessions wait: their next request stays in their
+ * own region until an earlier one is done. When nothing is under way, the largest request fits
+ * again, whatever was under way before.
  *
- * It is shared out fairly. A part is for small requests, one of each session at a time: however
- * large and slow others' requests are, there is room for them. Of the rest, a session that holds
- * some gets as much as is left for others, at most. A session that finds no room stands in line,
- * and does not ask again: memory that is given back goes to the first in line at once, which is
- * told. The line is in the order of turns.h, by bytes. So a session that asks for little passes
- * those that have got much. A large request has its turn however many sessions ask for less: then
- * no session is given any before there is room for it.
+ * The memory is shared out fairly. One part is for small requests, one of each session at a time.
+ * So there is room for these, however large and slow others' requests are. In the rest, a session
+ * that holds some may have at most as much as is left for others. A session that finds no room
+ * stands in line, and does not ask again: memory that is given back goes at once to the first in
+ * line, which is told. The line is in the order of turns.h, by bytes. So a session that asks for
+ * little passes those that have got much. A large request has its turn however many sessions ask
+ * for less: once it is first, no session is given any memory before there is room for it.
  *
- * A push that waits for others of its group stays for as long as they please: so it takes none of
- * the part for small requests. Thread: any. */
+ * A push that waits for others of its group keeps its memory for as long as they take. So it takes
+ * none of the part for small requests. Thread: any. */
 #ifndef EMBTIER_DAEMON_ENGINE_MEMORY_REQUEST_MEMORY_H
 #define EMBTIER_DAEMON_ENGINE_MEMORY_REQUEST_MEMORY_H
 
@@ -26,28 +26,29 @@
 
 struct request_memory;
 
-/* The part for small requests, and the one for all. */
+/* The part for small requests, and the part for all requests. */
 enum { REQUEST_MEMORY_SMALL, REQUEST_MEMORY_MAIN, REQUEST_MEMORY_PARTS };
 
-/* How long a block is kept, and by what right it is asked for. */
+/* How long a block is kept, and on which terms it is asked for. */
 enum request_memory_use {
-    REQUEST_MEMORY_ENDS,  /* by a request that ends by itself */
-    REQUEST_MEMORY_WAITS, /* until others have asked for something: none of the small part */
-    REQUEST_MEMORY_LEADS, /* others wait for it, and its session holds what waited: the same, and
-                             past the session's share */
+    REQUEST_MEMORY_ENDS,  /* for a request that ends by itself */
+    REQUEST_MEMORY_WAITS, /* until others have asked for something; takes none of the small part */
+    REQUEST_MEMORY_LEADS, /* others wait for it, and its session holds the push that waited: the
+                             same, and may exceed the session's share */
 };
 
-/* What a session holds, and its place in the line while it has one. Zeroed at first, but for
- * `wake`; of the memory then, until everything is given back and it has left. */
+/* A session's blocks, and its place in the line while it has one. Initially zero, except `wake`.
+ * The struct belongs to the memory until everything is given back and the session has left the
+ * line. */
 struct request_memory_share {
     uint64_t held_bytes[REQUEST_MEMORY_PARTS];
     struct turn_flow flows[REQUEST_MEMORY_PARTS];
-    uint64_t wanted_bytes; /* in line, or granted */
+    uint64_t wanted_bytes; /* that it stands in line for, or has been granted */
     enum request_memory_use wanted_use;
-    void *granted; /* a block that is kept for it */
-    bool is_told;  /* of that, and has not heard it yet */
-    /* It has been granted what it stood in line for, or has to ask again. Called by the thread that
-     * gave memory back, under the memory's lock. NULL: nobody is to be told. */
+    void *granted; /* a block that is kept for its next request_memory_take() */
+    bool is_told;  /* it was told of the grant, and has not heard that yet */
+    /* Tells the session that it has been granted its memory, or has to ask again. Called under the
+     * memory's lock, by the thread that gave memory back. NULL: nobody is told. */
     void (*wake)(struct request_memory_share *share);
 };
 
@@ -56,34 +57,35 @@ MUST_CHECK enum embtier_err request_memory_new(uint64_t bytes, struct request_me
 void request_memory_free(struct request_memory *memory);
 DEFINE_CLEANUP(struct request_memory, request_memory_free)
 
-/* Whether @bytes are there for the session: then they are kept for its next request_memory_take().
- * False: it stands in line and will be told; or it has its share, and is to ask again when it has
- * given something back. What it stood in line for before, or was granted, it keeps if that is as
- * much. */
+/* True if @bytes are kept for the session's next request_memory_take(). False if the session stands
+ * in line and will be told. Also false if it has its share: then it must ask again when it has
+ * given something back. It keeps an earlier place in line or grant that was for the same bytes and
+ * use. */
 MUST_CHECK bool request_memory_reserve(struct request_memory *memory,
                                        struct request_memory_share *share, uint64_t bytes,
                                        enum request_memory_use use);
-/* The same, and takes it. NULL: not now. Aligned to a cache line. */
+/* The same, and takes the block, which is aligned to a cache line. NULL: not now. */
 void *request_memory_take(struct request_memory *memory, struct request_memory_share *share,
                           uint64_t bytes, enum request_memory_use use);
-/* Takes what nobody stands in line for. NULL: nothing, and it does not stand in line for it. */
+/* Takes memory that nobody stands in line for. NULL: there is none, and the session does not stand
+ * in line for it. */
 void *request_memory_take_spare(struct request_memory *memory, struct request_memory_share *share,
                                 uint64_t bytes);
 void request_memory_give(struct request_memory *memory, void *block);
-/* It has heard what it was told. */
+/* Notes that the session has heard of its grant. */
 void request_memory_heard(struct request_memory *memory, struct request_memory_share *share);
-/* Whether it stands in line, and so will be told. */
+/* True if the session stands in line, and so will be told. */
 bool request_memory_waits(struct request_memory *memory, const struct request_memory_share *share);
-/* Leaves the line, and gives back what it was granted: the session asks for nothing any more. It
- * is told of nothing afterwards, but may have been before (`is_told`). */
+/* Leaves the line and gives back a granted block, since the session no longer asks. It is told
+ * nothing afterwards, but may have been told before (`is_told`). */
 void request_memory_leave(struct request_memory *memory, struct request_memory_share *share);
 
-/* The largest request that may ever fit; more is TOO_LARGE, not a matter of waiting. */
+/* The largest request that can ever fit. More is TOO_LARGE, not a matter of waiting. */
 uint64_t request_memory_largest(const struct request_memory *memory);
-/* The largest that is a small one. */
+/* The largest request that counts as small. */
 uint64_t request_memory_small(const struct request_memory *memory);
 
-/* A place in the region as 32 bits, for chains; places are multiples of 8. 0 is none. */
+/* A place in the region as a 32-bit link, for chains. Places are multiples of 8. Link 0 is none. */
 static inline uint32_t request_memory_link(const uint8_t *base, const void *place)
 {
     return (uint32_t)(((uint64_t)((const uint8_t *)place - base) >> 3) + 1);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reserved.h: memory that is there from the start: mapped, zeroed and touched, so that the budget
- * is used up before the server says it is ready and no page fault comes later. malloc() and
+/* reserved.h: memory that is there from the start: mapped, zeroed and touched. So the budget is
+ * used up before the server says that it is ready, and no page fault comes later. malloc() and
  * memset() do not promise that: the compiler makes a calloc() of the two, which leaves pages
  * untouched. */
 #ifndef EMBTIER_DAEMON_ENGINE_MEMORY_RESERVED_H
@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <sys/mman.h>
 
-/* NULL, with errno, if there is not as much. Whole pages. */
+/* Returns whole pages, or NULL with errno if there is not enough memory. */
 static inline void *reserved_new(uint64_t bytes)
 {
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,

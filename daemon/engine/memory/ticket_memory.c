@@ -15,7 +15,7 @@
 struct ticket_memory {
     uint8_t *base;
     uint64_t bytes;
-    pthread_mutex_t lock; /* for some tens of nanoseconds, twice per ticket */
+    pthread_mutex_t lock; /* held for some tens of nanoseconds, twice per ticket */
     struct block_pool pool;
 };
 
@@ -49,7 +49,7 @@ void ticket_memory_free(struct ticket_memory *memory)
     free(memory);
 }
 
-/* Whether it may have @bytes more, beside the user's other sessions. */
+/* True if the session may have @bytes more, given the bytes of the user's other sessions. */
 static bool has_room(const struct ticket_share *share, uint64_t bytes)
 {
     const uint64_t users = account_has(share->account, ACCOUNT_TICKET_BYTES);
@@ -69,7 +69,7 @@ void *ticket_memory_take(struct ticket_memory *memory, struct ticket_share *shar
     if (has_room(share, block_pool_cost(bytes)))
         place = block_pool_take(&memory->pool, bytes, share);
     if (place) {
-        const uint64_t taken = block_pool_block_bytes(place); /* a little more, perhaps */
+        const uint64_t taken = block_pool_block_bytes(place); /* perhaps a little more */
 
         share->bytes += taken;
         account_add(share->account, ACCOUNT_TICKET_BYTES, taken);
