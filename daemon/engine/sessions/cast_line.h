@@ -6,7 +6,7 @@
 #include "daemon/engine/mail/inbox.h"
 #include "daemon/engine/turns/turns.h"
 
-/* Zeroed at first, and empty at last; the caster's queue owns it in between (cast_queue.h). */
+/* Initially zero, and empty at last. The caster's queue owns it in between (cast_queue.h). */
 struct cast_line {
     struct turn_flow flow;
     struct message *first;

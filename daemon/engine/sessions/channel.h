@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* channel.h: what a transport gives a session. It is all that the engine sees of a client.
+/* channel.h: the channel that a transport gives a session. It is all that the engine sees of a
+ * client.
  *
- * A channel is a region of bytes and a ring of submissions, both of which the client may write at
- * any time, and functions that complete a request, listen for submissions, and hang up. A transport
- * fills the struct and keeps what it points to until the session is gone. transport/shm has the
- * region in memory that it shares with the client; a transport over a network has it in the
- * daemon's own memory, with the same layout, so that operations and their checks are one code.
+ * A channel is a region of bytes, a ring of submissions, and functions that complete a request,
+ * listen for submissions, and hang up. The client may write region and ring at any time. A
+ * transport fills the struct, and keeps everything that it points to until the session is gone.
+ * transport/shm has the region in memory that it shares with the client. A transport over a network
+ * has it in the daemon's own memory, with the same layout, so that operations and their checks are
+ * one code.
  *
  * Submissions, segments, ids, rows and gradients lie in the region, where the client likes. Their
  * bytes are hostile: the engine copies a word once, then checks the copy. */
@@ -32,38 +34,39 @@ struct refusal {
 
 /* How a request ended. */
 struct answer {
-    struct refusal refusal; /* OK: it was not */
+    struct refusal refusal; /* its err is OK: it was not refused */
     uint64_t hit_rows;
     uint64_t ticket; /* or 0 */
 };
 
 struct channel_ops {
-    /* Request @number is over. All that was written to the region for it is visible to the client
-     * before this is. Any lane; those of one session may call it at the same time, each for another
-     * number. */
+    /* Completes request @number. All that was written to the region for it is visible to the client
+     * before the completion is. Any lane may call this. Lanes may call it at the same time for one
+     * session, each for another number. */
     void (*complete)(const struct channel *channel, uint32_t number, const struct answer *answer);
-    /* The home lane: true: it looks at `tail` by itself from now on. False: after the next change
-     * of `tail` the transport writes to `doorbell_fd`; the lane then looks at `tail` once more. */
+    /* The home lane calls this. True: the lane looks at `tail` by itself from now on. False: after
+     * the next change of `tail` the transport writes to `doorbell_fd`; the lane then looks at
+     * `tail` once more. */
     void (*set_polled)(const struct channel *channel, bool is_polled);
-    /* There will be no more answers, for this reason: whatever waits for one is woken. Any thread,
-     * and once. */
+    /* Ends the channel: there will be no more answers, for this reason, and all that wait for one
+     * are woken. Any thread, once. */
     void (*hang_up)(const struct channel *channel, enum embtier_err why);
 };
 
-/* Constant while a session has it; a copy lies in the session. */
+/* Constant while a session has it. The session has a copy. */
 struct channel {
     uint8_t *region;
     uint64_t region_bytes;
-    uint64_t payload;             /* offset from which on bytes are the client's; not 0 */
-    uint32_t slot_count;          /* SHM_SLOTS_MAX at most */
+    uint64_t payload;             /* the client's bytes begin at this offset; not 0 */
+    uint32_t slot_count;          /* at most SHM_SLOTS_MAX */
     int doorbell_fd;              /* an event descriptor, watched edge-triggered and never read */
     const _Atomic uint32_t *tail; /* requests submitted so far; written by the client */
-    const struct shm_submission *submissions; /* request n's is [n % slot_count] */
+    const struct shm_submission *submissions; /* request n is at [n % slot_count] */
     const struct channel_ops *ops;
-    void *transport; /* the functions' own */
+    void *transport; /* the functions' own data */
 };
 
-/* Sees all that was written before the tail that it reads. */
+/* Reads the tail. The caller then sees all that was written before that tail. */
 static inline uint32_t channel_read_tail(const struct channel *channel)
 {
     return atomic_load_explicit(channel->tail, memory_order_acquire);
@@ -75,7 +78,7 @@ static inline const struct shm_submission *channel_submission(const struct chann
     return &channel->submissions[number % channel->slot_count];
 }
 
-/* True if @bytes at @offset, a multiple of @align, are the client's to name. */
+/* True if the client may name @bytes at @offset, a multiple of @align. */
 static inline bool channel_holds(const struct channel *channel, uint64_t offset, uint64_t bytes,
                                  uint64_t align)
 {

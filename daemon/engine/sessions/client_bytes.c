@@ -13,7 +13,7 @@ enum embtier_err refuse_unused(uint32_t form, uint32_t segment, const void *plac
     fields =
         segment == UINT32_MAX ? shm_submission_fields(&count) : shm_segment_fields(form, &count);
     field = shm_find_unused(fields, count, place, form, &bits);
-    if (!field) /* it was asked for by somebody who found one */
+    if (!field) /* cannot happen: the caller has found one */
         return refuse(refusal, EMBTIER_INTERNAL, segment, 0, 0);
     (void)refuse(refusal, field->err, segment, bits, 0);
     refusal->field = field->offset + 1;

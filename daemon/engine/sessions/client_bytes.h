@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* client_bytes.h: how words that a client wrote are taken out of its region, and how a request that
- * they spoil is refused. */
+/* client_bytes.h: copies a client's words out of its region, and refuses a request that they
+ * spoil. */
 #ifndef EMBTIER_DAEMON_ENGINE_SESSIONS_CLIENT_BYTES_H
 #define EMBTIER_DAEMON_ENGINE_SESSIONS_CLIENT_BYTES_H
 
@@ -9,8 +9,8 @@
 #include "daemon/engine/sessions/request_checks.h"
 #include "daemon/engine/sessions/session.h"
 
-/* A client's words are read once, into a copy, with volatile so that no compiler reads them again
- * behind a check. @bytes: of whole words. */
+/* Reads a client's words once, into a copy. They are volatile, so that no compiler reads them again
+ * behind a check. @bytes is a whole number of words. */
 static inline void copy_once(void *dest, const volatile void *src, uint64_t bytes)
 {
     uint64_t *out = dest;
@@ -20,7 +20,7 @@ static inline void copy_once(void *dest, const volatile void *src, uint64_t byte
         out[i] = in[i];
 }
 
-/* Only in builds that lack a copy: what was checked may have changed when it is read again. */
+/* Only for builds that lack a copy: reads checked words again, which may have changed. */
 static inline void copy_again(void *dest, const volatile void *src, uint64_t bytes)
 {
     sched_yield();
@@ -40,11 +40,12 @@ static inline enum embtier_err refuse(struct refusal *refusal, enum embtier_err 
     return err;
 }
 
-/* Refuses a request of @form since the submission at @place, or its segment number @segment that is
- * at @place, is not clean (shm_submission_is_clean() and so on). */
+/* Refuses a request of @form because its submission at @place is not clean
+ * (shm_submission_is_clean() and so on); or because its segment number @segment, which is at
+ * @place, is not. */
 MUST_CHECK enum embtier_err refuse_unused(uint32_t form, uint32_t segment, const void *place,
                                           struct refusal *refusal);
-/* The submission uses no field that @form does not have. */
+/* Refuses a submission that uses a field that @form does not have. */
 MUST_CHECK enum embtier_err check_fields(const struct shm_submission *submission, uint32_t form,
                                          struct refusal *refusal);
 

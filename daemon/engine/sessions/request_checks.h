@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* request_checks.h: the checks of what a client wrote, each named once.
+/* request_checks.h: the checks of a client's words, each named once.
  *
- * The tests of this folder must notice if one of them is missing. tests/unit/engine/ops builds a
- * copy of the source file without it, by -DWITHOUT_CHECK=CHECK_..., and its test must fail. To add
- * a check, add a row here and its name to the table of mutants in that folder's meson.build;
- * tests/structure refuses a check that has no mutant. */
+ * Tests must notice if a check is missing. tests/unit/engine/ops builds a copy of the source file
+ * without it, by -DWITHOUT_CHECK=CHECK_..., and its test must fail. To add a check, add a row here
+ * and its name to the table of mutants in that folder's meson.build. tests/structure refuses a
+ * check that has no mutant. */
 #ifndef EMBTIER_DAEMON_ENGINE_SESSIONS_REQUEST_CHECKS_H
 #define EMBTIER_DAEMON_ENGINE_SESSIONS_REQUEST_CHECKS_H
 
-/* A COPY_ is no check: without it, what was copied is read once more behind the checks. */
+/* A COPY_ is no check. A build without it reads the copied words once more behind the checks. */
 #define REQUEST_CHECKS(X)                                                                          \
     X(CHECK_OP)                                                                                    \
     X(CHECK_FIELDS)                                                                                \

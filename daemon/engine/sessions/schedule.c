@@ -1,31 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whose turn it is on a lane.
+/* Decides whose turn it is on a lane.
  *
- * Each session has one place among those that want turns (turns.h), whatever there is to be done
- * for it here: rows of its parts, ids of a request that is half taken, its next requests, waves to
- * be added up. These follow each other from turn to turn. All it costs (cost.h) is charged to
- * that place, and rows that have been read for it are too, which are served as they come. So
- * sessions that want all they can get share the lane by what they cost it, and one that asks for
- * little is served soon, whatever others ask for.
+ * Each session has one place among those that want turns (turns.h), whatever work the lane has for
+ * it: rows of its parts, ids of a request that is half taken, its next requests, waves to be added
+ * up. These kinds follow each other from turn to turn. All their cost (cost.h) is charged to that
+ * place. So is the cost of rows that were read for the session, which are served as they come. So
+ * sessions that want all they can get share the lane by cost. One that asks for little is served
+ * soon, whatever others ask for.
  *
- * A turn is short, so that the next one comes soon, while there are sessions that ask for little at
- * a time. It is longer if all ask for much, and long if nobody else is there. But for that, turns
- * differ in length: sessions that ask for the same would march in step, and one that asks for
- * little would wait for all of them each time.
+ * While there are sessions that ask for little at a time, a turn is short, so that the next one
+ * comes soon. It is longer if all ask for much, and long if nobody else is there. In addition,
+ * turns vary in length. Otherwise sessions that ask for the same would march in step, and one that
+ * asks for little would wait for all of them each time.
  *
- * Between turns the lane looks what has come: more seldom the more clients there are to be looked
- * at. */
+ * Between turns the lane looks for new work, less often the more clients it has to look at. */
 #include "daemon/engine/sessions/schedule.h"
 
 #include <assert.h>
 
 #include "daemon/engine/turns/cost.h"
 
-/* Each turn's, whatever is done in it. */
+/* The cost of a turn, whatever is done in it. */
 #define COST_TURN 8
-/* For a look at one client. */
+/* The cost of a look at one client. */
 #define COST_LOOK 32
-/* So long after its last turn another session may still want the next one soon. */
+/* For so long after its last turn another session may still want the next one soon. */
 #define SHARED_NS (UINT64_C(10) * 1000 * 1000)
 
 struct session *schedule_session_of(const struct schedule *schedule, struct session_lane *side)
@@ -42,8 +41,9 @@ void schedule_add_work(struct schedule *schedule, struct session_lane *side, enu
 }
 
 /* A request is begun in one piece, of up to SHM_SEGMENTS_MAX segments, and may be refused after
- * all. Sessions that have such refused would march in step, and one that asks for little would wait
- * for all of them. So its turn is placed by where it ends, if it is as dear as the last ones. */
+ * all. Sessions with such requests would march in step, and one that asks for little would wait for
+ * all of them. So the turn is placed by where it ends, assuming that it is as dear as the last
+ * ones. */
 void schedule_add_begin(struct schedule *schedule, struct session *session)
 {
     struct session_lane *const side = &session->lanes[schedule->lane];
@@ -68,7 +68,7 @@ void schedule_remove_work(struct schedule *schedule, struct session_lane *side,
         schedule->sparse_ns = schedule->now_ns;
 }
 
-/* Sessions have taken turns not long ago. */
+/* True if turns have gone to different sessions not long ago. */
 static bool is_shared(const struct schedule *schedule)
 {
     return schedule->now_ns - schedule->shared_ns < SHARED_NS;
@@ -98,7 +98,7 @@ uint64_t schedule_turn_cost(const struct schedule *schedule, const struct sessio
     return most / 2 + ((uint64_t)(schedule->turn_number * UINT32_C(0x9e3779b1)) * most >> 32);
 }
 
-/* The kind of work after that of the last turn, round and round. */
+/* Returns the kind of work after that of the last turn, in rotation. */
 static enum session_work next_work(const struct session_lane *side)
 {
     const uint32_t later = side->work & ~(2u * side->last_work - 1);

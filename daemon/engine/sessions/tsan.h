@@ -2,9 +2,9 @@
 /* tsan.h: order that the thread sanitizer cannot see because it passes through another process.
  *
  * A client sees a completion that one lane has published, or the answer to a job that used its
- * arena, and then uses the same bytes for a request that another lane serves, or for another job:
- * the client is the link between the two, and is not part of this process. In other builds these do
- * nothing. */
+ * arena. Then it uses the same bytes for a request that another lane serves, or for another job.
+ * The client is the link between the two, and is not part of this process. In other builds these
+ * macros do nothing. */
 #ifndef EMBTIER_DAEMON_ENGINE_SESSIONS_TSAN_H
 #define EMBTIER_DAEMON_ENGINE_SESSIONS_TSAN_H
 

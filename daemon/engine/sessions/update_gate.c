@@ -12,7 +12,7 @@ static uint32_t count_all(const uint32_t updates[UPDATE_KINDS])
     return updates[UPDATE_SMALL] + updates[UPDATE_LARGE] + updates[UPDATE_OF_GROUP];
 }
 
-/* Those of @updates that the gate waits for. */
+/* Counts those of @updates that the gate waits for. */
 static uint32_t count_awaited(const struct update_gate *gate, const uint32_t updates[UPDATE_KINDS])
 {
     uint32_t awaited = updates[UPDATE_OF_GROUP];
@@ -32,7 +32,7 @@ static void tell_if_drained(struct update_gate *gate)
     }
 }
 
-/* True if such ones are begun a few at a time. */
+/* True if updates of this kind are begun a few at a time. */
 static bool gate_thins(const struct update_gate *gate, enum update_kind kind)
 {
     return (kind == UPDATE_SMALL && (gate->mode == GATE_THINS || gate->mode == GATE_CUTS_LARGE)) ||
@@ -99,7 +99,7 @@ void update_end(struct update_gate *gate, struct session *session, enum update_k
     gate->most_thinned = MIN(gate->most_thinned, count_thinned(gate) + FEW_UPDATES);
     tell_if_drained(gate);
     if (gate_thins(gate, UPDATE_SMALL))
-        update_release_held(gate); /* one may have waited for that */
+        update_release_held(gate); /* one may have waited for this */
 }
 
 void update_hold(struct update_gate *gate, struct session *session)
