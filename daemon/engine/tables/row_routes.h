@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* row_routes.h: where a row belongs, from its hash: in which shard it is stored, and which lane has
- * it in memory.
+/* row_routes.h: finds the shard that stores a row, and the lane that has it in memory, from the
+ * row's hash.
  *
  * hash > bucket > shard > lane. The bucket follows from the hash (base/row_hash.h), its shard from
- * the store's map (store/bucket_map.h), and the lane is shard % lanes. Both are laid out by bucket,
- * so that each takes one look-up for an id. All that deals out rows asks here, and nothing else
- * computes a shard: where buckets move, this changes. Thread: any; nothing changes while there are
- * lanes. */
+ * the store's map (store/bucket_map.h), and the lane is shard % lanes. Shards and lanes are laid
+ * out by bucket, so that each takes one look-up for an id. All code that deals out rows asks here,
+ * and nothing else computes a shard. When buckets move, this changes. Thread: any; nothing changes
+ * while there are lanes. */
 #ifndef EMBTIER_DAEMON_ENGINE_TABLES_ROW_ROUTES_H
 #define EMBTIER_DAEMON_ENGINE_TABLES_ROW_ROUTES_H
 
@@ -22,11 +22,11 @@ struct bucket_map;
 
 struct row_routes {
     uint32_t shard_count;
-    uint8_t lanes[ROW_BUCKETS]; /* of each bucket; small, as each id of a request looks here */
+    uint8_t lanes[ROW_BUCKETS]; /* of each bucket; small, since each id of a request looks here */
     uint16_t shards[ROW_BUCKETS];
 };
 
-/* Copies what it needs of @map. */
+/* Copies the parts of @map that it needs. */
 MUST_CHECK enum embtier_err row_routes_new(const struct bucket_map *map, uint32_t lane_count,
                                            struct row_routes **ret_routes, struct err_msg *msg);
 void row_routes_free(struct row_routes *routes);

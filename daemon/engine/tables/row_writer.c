@@ -38,7 +38,7 @@ void row_writer_free(struct row_writer *writer)
     free(writer);
 }
 
-/* Of each shard; all are written when there are so many of one. */
+/* Returns how many rows of a shard are collected before they are written. */
 static uint64_t batch_rows(uint32_t shard_count, uint64_t row_bytes, bool is_small)
 {
     const uint64_t most =
@@ -78,7 +78,7 @@ enum embtier_err row_writer_new(const struct row_writer_opts *opts, struct row_w
     return EMBTIER_OK;
 }
 
-/* Whether to go on. */
+/* OK if the work is to go on. */
 static enum embtier_err look(const struct row_writer *writer, struct err_msg *msg)
 {
     if (atomic_load(writer->opts.give_up))
@@ -98,7 +98,7 @@ static enum embtier_err write_rows(struct row_writer *writer, uint32_t shard,
     return err;
 }
 
-/* Writes what waits for a shard. */
+/* Writes the rows that wait for a shard. */
 static enum embtier_err write_shard(struct row_writer *writer, uint32_t shard, struct err_msg *msg)
 {
     struct store_row *const rows = writer->rows + (uint64_t)shard * writer->batch_rows;

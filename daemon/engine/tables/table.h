@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* table.h: a table as the running server knows it.
  *
- * Table structs are never freed and never move: a request may hold a stale handle, look at the
- * struct it leads to, and find another table, or none, in it. That is told apart by the table id,
- * which is never used twice, after the request has counted itself in `users`. So a drop sets the
- * state first, then waits until `users` is 0, and from then on no lane touches the table. */
+ * Table structs are never freed and never move. A request may hold a stale handle, look at the
+ * struct it leads to, and find another table in it, or none. The request tells that by the table
+ * id, which is never used twice, after it has counted itself in `users`. So a drop sets the state
+ * first, then waits until `users` is 0. From then on no lane touches the table. */
 #ifndef EMBTIER_DAEMON_ENGINE_TABLES_TABLE_H
 #define EMBTIER_DAEMON_ENGINE_TABLES_TABLE_H
 
@@ -32,37 +32,37 @@ struct table {
     /* Constant while the state is CREATING, LIVE or DROPPING. */
     uint16_t index;          /* the lanes' number for it */
     uint8_t home;            /* enum home_kind (rows/home.h): where its rows live in memory */
-    struct row_array *array; /* of all its rows, if that is in an array; else NULL */
+    struct row_array *array; /* of all its rows, if its home is an array; else NULL */
     uint32_t weight_bytes;
     uint32_t state_bytes;
-    uint32_t row_bytes;      /* both */
+    uint32_t row_bytes;      /* weights and state */
     bool logged;             /* updates are in the log before they are answered */
-    struct table_spec spec;  /* whose step is that of when the struct was filled */
-    struct account *account; /* in which it counts (ACCOUNT_TABLES), open as long */
+    struct table_spec spec;  /* its step is that of when the struct was filled */
+    struct account *account; /* counts it (ACCOUNT_TABLES); open until the struct is free */
 
-    _Atomic uint64_t step; /* the greatest of the pushes that have changed rows */
+    _Atomic uint64_t step; /* the greatest step of the pushes that have changed rows */
 
     /* Counters, for the metrics; relaxed. */
-    _Atomic uint64_t updated_rows;     /* by SET, a row as often as it was set */
+    _Atomic uint64_t updated_rows;     /* by SET; a row counts each time it is set */
     _Atomic uint64_t rows_initialised; /* first touches: made by the generator instead of read */
 };
 
-/* A handle names a table of this run of the server: the id tells whether the index still holds the
- * same table. */
+/* A handle names a table of this run of the server. The table id in it tells if the index still
+ * holds the same table. */
 static inline uint64_t table_handle(const struct table *table)
 {
     return (uint64_t)atomic_load_explicit(&table->table_id, memory_order_relaxed) << 32 |
            table->index;
 }
 
-/* Counts a request in. False if the table is not @table_id any more, or is not live: *@ret_state
- * then says what it is. */
+/* Counts a request in. False if the table is not @table_id any more, or is not live. *@ret_state is
+ * then the state of that table; FREE if it is gone. */
 static inline bool table_enter(struct table *table, uint32_t table_id, uint32_t *ret_state)
 {
     uint32_t state;
 
-    /* seq_cst, as where tables_drop.c looks at users: either the request sees the state, or the
-     * drop sees the request. */
+    /* seq_cst, as where tables_drop.c reads `users`: either the request sees the state, or the drop
+     * sees the request. */
     atomic_fetch_add(&table->users, 1);
     state = atomic_load(&table->state);
     if (state == TABLE_LIVE && atomic_load(&table->table_id) == table_id)
@@ -72,7 +72,7 @@ static inline bool table_enter(struct table *table, uint32_t table_id, uint32_t 
     return false;
 }
 
-/* Before the push of @step changes the first row. */
+/* To be called before the push of @step changes its first row. */
 static inline void table_note_step(struct table *table, uint64_t step)
 {
     uint64_t before = atomic_load_explicit(&table->step, memory_order_relaxed);

@@ -89,7 +89,7 @@ static enum embtier_err no_array_memory(const struct table_spec *spec, struct er
                    spec->name);
 }
 
-/* @tier: of those that may have it the one that keeps most. */
+/* @tier keeps most of the tiers that @spec may lie in. */
 static enum embtier_err no_room(const struct table_arrays *arrays, uint32_t tier,
                                 const struct table_spec *spec, uint64_t bytes, struct err_msg *msg)
 {
@@ -117,7 +117,8 @@ static enum embtier_err no_room(const struct table_arrays *arrays, uint32_t tier
 
 /* ---- Taking and giving ---- */
 
-/* Locked. The first of the tiers that @spec may lie in and that has room, or why there is none. */
+/* Locked. Takes memory of the first tier that has room, among those that @spec may lie in; or says
+ * why there is none. */
 static enum embtier_err take_memory(struct table_arrays *arrays, const struct table_spec *spec,
                                     uint64_t bytes, uint32_t *ret_tier, void **ret_memory,
                                     struct err_msg *msg)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* table_arrays.h: memory for tables whose home is an array, in the tiers that keep some
+/* table_arrays.h: memory of tables whose home is an array, in the tiers that keep some for arrays
  * (cache.tiers[].array_bytes). Thread: any. */
 #ifndef EMBTIER_DAEMON_ENGINE_TABLES_TABLE_ARRAYS_H
 #define EMBTIER_DAEMON_ENGINE_TABLES_TABLE_ARRAYS_H
@@ -14,9 +14,9 @@ struct array_space_stats;
 struct row_array;
 struct table_arrays;
 
-/* A tier of the configuration, in its order. */
+/* A tier. Tiers are in the order of the configuration. */
 struct array_tier {
-    const char *name; /* borrowed as long as the arrays */
+    const char *name; /* borrowed for as long as the arrays exist */
     void *base;       /* on a slab boundary; not the caller's until the arrays are freed */
     uint64_t slabs;   /* 0: the tier keeps no memory for arrays */
 };
@@ -26,19 +26,19 @@ MUST_CHECK enum embtier_err table_arrays_new(const struct array_tier *tiers, uin
 void table_arrays_free(struct table_arrays *arrays);
 DEFINE_CLEANUP(struct table_arrays, table_arrays_free)
 
-/* Takes memory for all rows of @spec, none of which is there yet. Its tier is filled in if it has
- * none: the first one with room. Takes nothing, and returns no array, for another home. INVALID: no
- * such tier, or one that keeps no memory for arrays. TOO_LARGE: more than the tier keeps.
- * NO_MEMORY: other tables have it. */
+/* Takes memory for all rows of @spec; no row is there yet. If @spec names no tier, fills in the
+ * first one with room. For another home, takes nothing and returns no array. INVALID: there is no
+ * such tier, or it keeps no memory for arrays. TOO_LARGE: more than the tier keeps. NO_MEMORY:
+ * other tables have it. */
 MUST_CHECK enum embtier_err table_arrays_take(struct table_arrays *arrays, struct table_spec *spec,
                                               struct row_array **ret_array, struct err_msg *msg);
-/* The same, but in any tier with room if its own has none or is not there: then the tier is
- * changed. The error is of its own tier. */
+/* The same. But if the table's own tier does not exist or has no room, any tier with room is taken
+ * and put into @spec. The error is that of its own tier. */
 MUST_CHECK enum embtier_err table_arrays_take_anywhere(struct table_arrays *arrays,
                                                        struct table_spec *spec,
                                                        struct row_array **ret_array,
                                                        struct err_msg *msg);
-/* NULL: nothing is given back. No lane knows the array any more. */
+/* Gives back the memory of an array that no lane knows any more. NULL is allowed. */
 void table_arrays_give(struct table_arrays *arrays, struct row_array *array);
 void table_arrays_stats(struct table_arrays *arrays, uint32_t tier,
                         struct array_space_stats *ret_stats);

@@ -59,7 +59,7 @@ struct table *tables_struct_named(struct tables *tables, const char *name)
     return found ? *found : NULL;
 }
 
-/* Locked. The name is free. */
+/* Locked. Frees the name, if it is still the table's. */
 static void forget_name(struct tables *tables, const struct table *table)
 {
     struct table **const found = tfind(table, &tables->names, compare_names);
@@ -122,7 +122,7 @@ bool tables_fill_struct(struct tables *tables, struct table *table, uint32_t tab
     atomic_store(&table->rows_initialised, 0);
     atomic_store(&table->table_id, table_id);
     atomic_store(&table->state, TABLE_CREATING);
-    (void)tables_find_used(tables, table_id, &place); /* it is not there */
+    (void)tables_find_used(tables, table_id, &place); /* the id is not in use yet */
     memmove(&tables->used[place + 1], &tables->used[place],
             (tables->used_count - place) * sizeof(*tables->used));
     tables->used[place] = (struct struct_ref){ table_id, table->index };

@@ -17,7 +17,8 @@ const char *table_state_word(uint32_t state)
     return state < ARRAY_LEN(words) ? words[state] : "unknown";
 }
 
-/* A checkpoint that waits goes before those who come later: else they would keep it waiting. */
+/* A waiting checkpoint goes before threads that come later, which would keep it waiting
+ * otherwise. */
 static void init_hold(pthread_rwlock_t *hold)
 {
     pthread_rwlockattr_t attributes;
@@ -127,7 +128,7 @@ enum embtier_err tables_catalog_copy(struct tables *tables, struct catalog **ret
     return EMBTIER_OK;
 }
 
-/* Both are in order of table id. */
+/* Both lists are in order of table id. */
 void tables_note_steps(struct tables *tables, struct catalog *catalog)
 {
     uint32_t place = 0;

@@ -78,8 +78,8 @@ static void add_difference(struct differences_text *buffer, const char *name, bo
                  length > 0 ? ", " : "", name);
 }
 
-/* The names of the properties in which a table's @a and the ones asked for, @b, differ, but for
- * their names; "" if in none. */
+/* Returns the names of the properties in which an existing table, @a, and the requested one, @b,
+ * differ; "" if in none. Table names do not count. */
 static const char *differences(struct differences_text *buffer, const struct table_spec *a,
                                const struct table_spec *b)
 {
@@ -99,7 +99,7 @@ static const char *differences(struct differences_text *buffer, const struct tab
     add_difference(buffer, "seed", a->seed != b->seed);
     add_difference(buffer, "eager", a->eager != b->eager);
     add_difference(buffer, "durability", a->durability != b->durability);
-    /* Home cache, the default, asks for none: a table may have been placed elsewhere since. */
+    /* Home cache, the default, asks for no home: the table may have been placed elsewhere since. */
     add_difference(buffer, "home", b->home != EMBTIER_HOME_CACHE && a->home != b->home);
     add_difference(buffer, "tier",
                    b->home_tier[0] != '\0' && strcmp(a->home_tier, b->home_tier) != 0);
@@ -124,7 +124,7 @@ static enum embtier_err is_another(const struct table_spec *spec, const char *di
                    home_word(spec->home), spec->home_tier[0] ? " in tier " : "", spec->home_tier);
 }
 
-/* Tables that are still being dropped count. */
+/* Tables that are still being dropped count too. */
 static enum embtier_err check_owner(const struct account *account, uint32_t count,
                                     struct err_msg *msg)
 {
@@ -147,14 +147,14 @@ enum embtier_err tables_check_owner(struct tables *tables, const struct table_ow
     return owner->had_it ? EMBTIER_OK : check_owner(account, count, msg);
 }
 
-/* To a table that has none. */
+/* Gives a uuid to a table that has none. */
 static enum embtier_err give_uuid(struct table_spec *spec, struct err_msg *msg)
 {
     unsigned char bytes[TABLE_UUID_CHARS / 2];
 
     if (spec->uuid[0] != '\0')
         return EMBTIER_OK;
-    /* So few come whole, or not at all. */
+    /* getrandom() returns so few bytes whole, or not at all. */
     if (getrandom(bytes, sizeof(bytes), 0) != (ssize_t)sizeof(bytes))
         return err_set_errno(msg, errno, "getrandom");
     for (size_t i = 0; i < sizeof(bytes); i++)
@@ -169,7 +169,7 @@ struct creation {
     enum table_placing placing;
 };
 
-/* Memory for the rows of a table whose home is an array. */
+/* Takes memory for the rows of a table whose home is an array. */
 static enum embtier_err take_array(struct tables *tables, struct creation *creation,
                                    struct row_array **ret_array, struct err_msg *msg)
 {
@@ -187,8 +187,8 @@ static enum embtier_err take_array(struct tables *tables, struct creation *creat
     return EMBTIER_OK;
 }
 
-/* Makes the catalog's entry and fills @table with it, in state CREATING. @account is taken over
- * then. Catalog locked. */
+/* Catalog locked. Makes the catalog's entry, and fills @table with it, in state CREATING. If that
+ * succeeds, @account is taken over. */
 static enum embtier_err enter_table(struct tables *tables, const struct creation *creation,
                                     struct table *table, struct account **account,
                                     struct row_array *array, struct err_msg *msg)
@@ -210,7 +210,7 @@ static enum embtier_err enter_table(struct tables *tables, const struct creation
     return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
 }
 
-/* Makes catalog entry and struct in state CREATING. Catalog locked. */
+/* Catalog locked. Makes catalog entry and struct in state CREATING. */
 static enum embtier_err make_struct(struct tables *tables, struct creation *creation,
                                     struct table **ret_table, struct err_msg *msg)
 {
@@ -239,7 +239,7 @@ static enum embtier_err make_struct(struct tables *tables, struct creation *crea
     return EMBTIER_OK;
 }
 
-/* Catalog locked. Finds an equal table (*@ret_found), or makes it in state CREATING. */
+/* Catalog locked. Finds an equal table (*@ret_found), or makes one in state CREATING. */
 static enum embtier_err create_begin(struct tables *tables, struct creation *creation,
                                      bool *ret_found, struct table **ret_table, struct err_msg *msg)
 {
@@ -291,8 +291,8 @@ static void undo(struct tables *tables, struct table *table)
     atomic_store(&table->state, TABLE_DROPPING);
     if (atomic_load(&tables->stopping))
         return;
-    /* First of all the name is given back, whatever becomes of the rows. If it cannot be, the next
-     * creation under it tries again. */
+    /* The name is given back first, whatever becomes of the rows. If that fails, the next creation
+     * under this name tries again. */
     tables_lock_catalog(tables);
     if (catalog_set_state(tables->catalog, table_id, CATALOG_DROPPING, &msg) != EMBTIER_OK)
         log_error("the catalog cannot record that a half-created table is dropped",
@@ -305,7 +305,7 @@ static void undo(struct tables *tables, struct table *table)
                   "id=%" PRIu32 " why=%s", table_id, LOG_QUOTED(msg.text));
 }
 
-/* Takes back what a failed creation has made; if that fails too, the next start does it. */
+/* Undoes a creation that failed. If that fails too, the next start does it. */
 static void create_undo(struct tables *tables, struct table *table)
 {
     store_use_reserve(tables->store);
@@ -329,7 +329,7 @@ static void log_created(const struct table_spec *spec, uint32_t table_id)
              home_word(spec->home), spec->home_tier[0] ? " tier=" : "", spec->home_tier);
 }
 
-/* That all of its rows have room, before hours are spent on writing some of them. */
+/* Checks that all rows of the table have room, before hours are spent on writing some of them. */
 static enum embtier_err check_eager(struct tables *tables, const struct table_spec *spec,
                                     struct err_msg *msg)
 {
@@ -338,7 +338,7 @@ static enum embtier_err check_eager(struct tables *tables, const struct table_sp
     pthread_mutex_lock(&tables->writing);
     is_there = catalog_find(tables->catalog, spec->name) != NULL;
     pthread_mutex_unlock(&tables->writing);
-    if (is_there) /* then none is made */
+    if (is_there) /* then no table is made */
         return EMBTIER_OK;
     return store_check_room(tables->store, spec->rows,
                             table_spec_weight_bytes(spec) + table_spec_state_bytes(spec),
@@ -444,7 +444,7 @@ enum embtier_err tables_publish(struct tables *tables, struct table_info *infos,
     for (uint32_t i = 0; err == EMBTIER_OK && i < count; i++) {
         struct table *const table = tables_find_struct(tables, ids[i]);
 
-        if (!table) /* which does not happen: they are being made */
+        if (!table) /* cannot happen: the tables are being made */
             continue;
         atomic_store(&table->state, TABLE_LIVE);
         infos[i] = tables_info_of(table);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tables_drop.c: dropping a table: state and catalog DROPPING, wait for the requests under way,
- * purge the lanes, drop the rows, catalog. A crash leaves DROPPING in the catalog, and the next
- * start drops the table. */
+ * purge the lanes, drop the rows, then remove the catalog's entry. A crash leaves DROPPING in the
+ * catalog, and the next start drops the table. */
 #include "daemon/engine/tables/tables_impl.h"
 
 #include <inttypes.h>
@@ -45,8 +45,8 @@ static enum embtier_err drop_cached_rows(struct tables *tables, struct table *ta
         if (err != EMBTIER_OK)
             return rows_stay(table->spec.name, err, err_text(err), msg);
     }
-    /* Nobody, on no lane, knows the number any more. Locked, so that the rows of the table are in
-     * one of the two sums. */
+    /* No lane knows the number any more. Locked, so that the rows of the table are in one of the
+     * two sums. */
     pthread_mutex_lock(&tables->lock);
     tables_totals_add(&tables->dropped, table);
     tables_free_struct(tables, table);
@@ -97,7 +97,7 @@ bool tables_is_left_over(struct tables *tables, const struct catalog_table *entr
     return !table || atomic_load(&table->state) == TABLE_DROPPING;
 }
 
-/* Part of a drop with the catalog locked: from here on the name is free and the table takes no
+/* The part of a drop with the catalog locked. After it the name is free, and the table takes no
  * requests. */
 static enum embtier_err drop_begin(struct tables *tables, const char *name,
                                    struct table **ret_table, struct err_msg *msg)
@@ -142,7 +142,7 @@ static enum embtier_err drop_table(struct tables *tables, const char *name,
     return EMBTIER_OK;
 }
 
-/* On a disk that is full, this is what frees it. */
+/* Dropping a table frees a full disk, so it may use the reserve. */
 enum embtier_err tables_drop(struct tables *tables, const char *name,
                              const struct progress_sink *progress, struct table_info *ret_info,
                              struct err_msg *msg)

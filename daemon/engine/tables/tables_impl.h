@@ -34,16 +34,16 @@ struct tables {
     uint32_t lane_count;
 
     /* Read-held by threads that change the catalog, or write rows of a table that is being made.
-     * Write-held by a checkpoint while it takes its point. Taken before the others. */
+     * Write-held by a checkpoint while it takes its point. Taken before the other locks. */
     pthread_rwlock_t hold;
-    pthread_mutex_t writing; /* the catalog, which is written to disk under it; before the lock */
+    pthread_mutex_t writing; /* guards the catalog, written to disk under it; before `lock` */
     struct catalog *catalog;
-    /* Guards the list of structs in use, and their names. Never held while anything waits for a
+    /* Guards the list of structs in use, and their names. No thread holds it while it waits for a
      * disk. Threads that only look, such as the control thread, take this one alone. */
     pthread_mutex_t lock;
     _Atomic bool stopping;
-    struct tables_totals dropped; /* locked; so that the sums over tables never fall */
-    /* Locked: the structs in use, in order of table id; below first_free none is free. */
+    struct tables_totals dropped; /* locked; keeps the sums over tables from falling */
+    /* Locked: the structs in use, in order of table id. No struct below first_free is free. */
     struct struct_ref {
         uint32_t table_id;
         uint16_t index;
@@ -59,7 +59,7 @@ struct tables {
 
 /* ---- tables.c ---- */
 
-/* To change the catalog. */
+/* Held while the catalog is changed. */
 void tables_lock_catalog(struct tables *tables);
 void tables_unlock_catalog(struct tables *tables);
 MUST_CHECK enum embtier_err tables_add_to_lanes(struct tables *tables, struct table *table,
@@ -67,24 +67,24 @@ MUST_CHECK enum embtier_err tables_add_to_lanes(struct tables *tables, struct ta
 
 /* ---- table_structs.c ---- */
 
-/* Locked. Where a table's number is among those in use, or would be. */
+/* Locked. True if @table_id is in use. *@ret_place is its place in `used`, or where it would be. */
 bool tables_find_used(const struct tables *tables, uint32_t table_id, uint32_t *ret_place);
-/* Locked. A table of this name that has not given it away, or NULL. */
+/* Locked. Returns the table of this name that has not given it away, or NULL. */
 struct table *tables_struct_named(struct tables *tables, const char *name);
 void tables_give_name_away(struct tables *tables, const struct table *table);
-/* Locked. An unused struct, or NULL: there is none, or no memory. Only tables_fill_struct() takes
- * it; while the catalog is locked, no other thread does. */
+/* Locked. Returns an unused struct, or NULL if there is none, or no memory. The struct stays unused
+ * until tables_fill_struct(). While the catalog is locked, no other thread takes it. */
 struct table *tables_take_struct(struct tables *tables);
-/* Locked. There is room in the list of those in use: tables_take_struct() has made it. @account,
- * which is open, is taken over. False: there is no memory for the name, and @account stays the
- * caller's. So does @array, the memory of its rows if its home is one. */
+/* Locked. Fills in a struct of tables_take_struct(), which has also made room in the list of those
+ * in use. Takes over @account, which is open, and @array, the memory of the rows if their home is
+ * an array. False: there is no memory for the name, and both stay the caller's. */
 MUST_CHECK bool tables_fill_struct(struct tables *tables, struct table *table, uint32_t table_id,
                                    const struct table_spec *spec, struct account **account,
                                    struct row_array *array);
-/* Locked. */
+/* Locked. Also gives back the table's name, account and array. */
 void tables_free_struct(struct tables *tables, struct table *table);
 struct table *tables_find_struct(struct tables *tables, uint32_t table_id);
-/* The error of a tables_take_struct() that found none. */
+/* Returns the error of a tables_take_struct() that found none. */
 static inline enum embtier_err tables_no_struct(struct tables *tables, struct err_msg *msg)
 {
     bool is_full;
@@ -96,27 +96,28 @@ static inline enum embtier_err tables_no_struct(struct tables *tables, struct er
         return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
     return err_set(msg, EMBTIER_TOO_LARGE, "more than %u tables: drop some", TABLES_LIMIT);
 }
-/* The account of the user @owner, open; NULL: out of memory. */
+/* Returns the account of the user @owner, open; NULL: out of memory. */
 struct account *tables_open_owner(struct tables *tables, uid_t owner);
 
 /* ---- tables_list.c ---- */
 
-/* All but what was written, which takes a lock of the store's. */
+/* Returns all but `written`, which takes a lock of the store's. */
 struct table_info tables_info_of(struct table *table);
 void tables_totals_add(struct tables_totals *totals, struct table *table);
 
 /* ---- tables_drop.c ---- */
 
-/* The table takes no new requests any more. Not locked: this takes as long as it takes. */
+/* Removes the rows of a table that takes no new requests any more. Not locked, since it may take
+ * long. */
 MUST_CHECK enum embtier_err tables_drop_rows(struct tables *tables, struct table *table,
                                              const struct progress_sink *sink, struct err_msg *msg);
 MUST_CHECK enum embtier_err
 tables_drop_stored_rows(struct tables *tables, const struct table_spec *spec, uint32_t table_id,
                         const struct progress_sink *sink, struct err_msg *msg);
-/* Its rows are gone: the catalog forgets the table. */
+/* Removes a table from the catalog. Its rows are gone. */
 MUST_CHECK enum embtier_err tables_drop_finish(struct tables *tables, uint32_t table_id,
                                                struct err_msg *msg);
-/* Catalog locked. True if @entry is left of a creation that failed: nothing will come of it, and it
+/* Catalog locked. True if @entry is left of a creation that failed. Nothing will come of it; it
  * keeps its name only because the catalog could not be written. */
 bool tables_is_left_over(struct tables *tables, const struct catalog_table *entry);
 

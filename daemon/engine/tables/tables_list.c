@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tables_list.c: finding, listing and counting tables, for the control thread: nothing here waits
+/* tables_list.c: finding, listing and counting tables, for the control thread. Nothing here waits
  * for a disk. */
 #include "daemon/engine/tables/tables_impl.h"
 
@@ -21,7 +21,7 @@ struct table_info tables_info_of(struct table *table)
     return info;
 }
 
-/* Takes a lock of the store's, so not locked. */
+/* Not locked, since it takes a lock of the store's. */
 static void add_written(const struct tables *tables, struct table_info *infos, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tables_load.c: the tables that the catalog holds at a start, and the catalog as one file at a
+/* tables_load.c: loads the tables of the catalog at a start, and makes the catalog one file at a
  * stop.
  *
- * A table that a crash left half made or half dropped is dropped. When it cannot be, such as on a
- * full disk, the entry stays as it is for the start after that, and all other tables are served: it
- * has no struct, so no lane knows it; its name is free; its id is never used again. */
+ * A table that a crash left half made or half dropped is dropped. If that fails, such as on a full
+ * disk, its entry stays as it is for the next start, and all other tables are served. The table has
+ * no struct, so no lane knows it. Its name is free. Its id is never used again. */
 #include "daemon/engine/tables/tables_impl.h"
 
 #include <inttypes.h>
@@ -17,11 +17,11 @@
 #include "store/catalog.h"
 #include "store/store.h"
 
-/* A catalog that is not written at a stop costs the steps of tables. */
+/* If the catalog is not written at a stop, the steps of tables are lost. */
 #define FOLD_TRIES    10
 #define FOLD_PAUSE_NS 200000000L
 
-/* @spec is as the catalog has it, but for an array's tier. @array is taken over. */
+/* @spec is as the catalog has it, except for an array's tier. @array is taken over. */
 static enum embtier_err load_table(struct tables *tables, const struct catalog_table *entry,
                                    const struct table_spec *spec, struct row_array *array,
                                    struct err_msg *msg)
@@ -40,7 +40,8 @@ static enum embtier_err load_table(struct tables *tables, const struct catalog_t
     return EMBTIER_OK;
 }
 
-/* A table with an array for which its tier has no room is left to load_displaced(). */
+/* Loads a table. A table with an array for which its tier has no room is left to
+ * load_displaced(). */
 static enum embtier_err load_where_it_was(struct tables *tables, const struct catalog_table *entry,
                                           bool *ret_displaced, struct err_msg *msg)
 {
@@ -58,8 +59,8 @@ static enum embtier_err load_where_it_was(struct tables *tables, const struct ca
     return EMBTIER_OK;
 }
 
-/* Arrays whose tier the configuration has no more, or made smaller, when all others have their
- * place. */
+/* Loads arrays whose tier the configuration no longer has, or has made smaller. By then all others
+ * have their place. */
 static enum embtier_err load_displaced(struct tables *tables, struct err_msg *msg)
 {
     for (uint32_t i = 0; i < catalog_count(tables->catalog); i++) {
@@ -82,8 +83,8 @@ static enum embtier_err load_displaced(struct tables *tables, struct err_msg *ms
     return EMBTIER_OK;
 }
 
-/* Ends a creation or drop that was cut short. Its name is given back first, whatever becomes of its
- * rows: it may be a table's that is made before the next start. */
+/* Ends a creation or drop that was cut short. The name is given back first, whatever becomes of the
+ * rows: a table that is made before the next start may take it. */
 static enum embtier_err drop_left_over(struct tables *tables, const struct catalog_table *entry,
                                        struct err_msg *msg)
 {
