@@ -9,7 +9,7 @@
 #include "base/macros.h"
 
 #define NS_PER_SECOND UINT64_C(1000000000)
-#define LOOK_NS       (UINT64_C(100) * 1000 * 1000) /* whether the server stops */
+#define LOOK_NS       (UINT64_C(100) * 1000 * 1000) /* between looks if the server stops */
 
 void gate_search_init(struct gate_search *search, struct lane *const *lanes, uint32_t lane_count,
                       const _Atomic bool *stopping)
@@ -41,7 +41,7 @@ uint64_t gate_try_rest_ns(uint32_t number)
     return MIN(rest_ns, GATE_REST_MOST_NS);
 }
 
-/* Whose update it is that the gates wait for. */
+/* Finds a session for whose update the gates wait. */
 static void find_holder(struct gate_search *search)
 {
     struct lane_holder holder = { 0 };
@@ -87,7 +87,8 @@ enum embtier_err gate_close(struct gate_search *search, struct err_msg *msg)
     return EMBTIER_OK;
 }
 
-/* With half of the search's time gone no other one may come. */
+/* Once half of the search's time is gone, there may be no other moment: this one has no time
+ * limit. */
 uint64_t gate_until_ns(const struct gate_search *search)
 {
     const uint64_t now_ns = clock_now_ns(&clock_monotonic);
@@ -105,12 +106,13 @@ void gate_note_late(struct gate_search *search)
 
 void gate_open(struct gate_search *search, bool closes_again)
 {
-    /* Though none is closed: what was held back since the try before is let go. */
+    /* Also opens gates that are not closed: that lets go of updates that were held back since the
+     * last try. */
     for (uint32_t i = 0; i < search->lane_count; i++)
         lane_open_gate(search->lanes[i], closes_again);
     if (!search->is_closed)
         return;
-    sem_destroy(&search->drained); /* which no lane knows any more */
+    sem_destroy(&search->drained); /* no lane knows it any more */
     search->is_closed = false;
     search->longest_ns =
         MAX(search->longest_ns, clock_now_ns(&clock_monotonic) - search->closed_ns);

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The loop of a lane: messages, sessions, turns of row work, reads; then, when there was nothing, a
- * moment of polling, then sleep.
+/* The loop of a lane: messages, sessions, turns of row work, reads. When there was nothing to do,
+ * the lane polls for a moment, then sleeps.
  *
- * Sleep without losing a wake-up: mailbox.h says how it is with messages. It is the same with a
- * session's `lane_asleep` and `tail`. Event descriptors are watched edge-triggered and never read:
- * a client that holds the same descriptor can neither swallow a wake-up of ours nor make a read of
- * it block. */
+ * No wake-up is lost. mailbox.h says why for messages; a session's `lane_asleep` and `tail` work in
+ * the same way. Event descriptors are watched edge-triggered and never read. So a client that holds
+ * the same descriptor can neither swallow a wake-up of ours nor make our read of it block. */
 #include "daemon/engine/lane/lane.h"
 
 #include <assert.h>
@@ -28,11 +27,11 @@
 #include "daemon/engine/sessions/tsan.h"
 #include "daemon/engine/turns/cost.h"
 
-/* A session whose client has been silent this long must ring. */
+/* After so much silence, a session's client must ring. */
 #define SESSION_POLL_NS (UINT64_C(200) * 1000)
-/* A lane that always has work looks this often whether somebody rang. */
+/* A lane that always has work listens to doorbells this often. */
 #define DOORBELL_NS (UINT64_C(100) * 1000)
-/* Requests begun of one session in one turn. */
+/* So many requests of one session are begun in one turn. */
 #define REQUESTS_PER_TURN 4
 /* ---- Sessions and requests ---- */
 
@@ -95,7 +94,7 @@ static void go_on_taking(struct lane *lane, struct session *session, uint64_t *l
     remove_work(lane, session, SESSION_TAKE);
 }
 
-/* Has begun a request: takes as much of it as *@left allows for, unless all of it has its turns. */
+/* Begins to take a request: as much of it as *@left allows, unless all of it has its turns. */
 static void begin_to_take(struct lane *lane, struct session *session, const struct taking *taking,
                           uint64_t *left)
 {
@@ -110,8 +109,8 @@ static void begin_to_take(struct lane *lane, struct session *session, const stru
     go_on_taking(lane, session, left);
 }
 
-/* Begins to take one request, or answers it at once; *@left is what is left of this turn. False:
- * no memory for it now. */
+/* Begins to take one request, or answers it at once. *@left is the rest of this turn. False: there
+ * is no memory for it now. */
 static bool session_begin(struct lane *lane, struct session *session, uint64_t *left)
 {
     const uint32_t number = session->consumed;
@@ -139,7 +138,7 @@ static bool session_begin(struct lane *lane, struct session *session, uint64_t *
     lane->requests++;
     if (err != EMBTIER_OK || !taking.what) {
         request_answer(session, number, &refusal, 0, 0);
-        *left = 0; /* it may have been work to find out */
+        *left = 0; /* that may have cost much to find out */
         return true;
     }
     atomic_store_explicit(&session->slot_busy[slot], 1, memory_order_relaxed);
@@ -167,11 +166,11 @@ static void begin_turn(struct lane *lane, struct session *session)
         begun++;
     if (session_may_begin(session, tail))
         schedule_add_begin(&lane->schedule, session);
-    else /* until it is looked at again */
+    else /* until the lane looks at the session again */
         remove_work(lane, session, SESSION_BEGIN);
 }
 
-/* Whether the client has submitted what can be begun now. */
+/* True if the client has submitted a request that can be begun now. */
 static bool session_has_next(struct lane *lane, struct session *session)
 {
     const bool is_over = session->broken || session->detaching;
@@ -179,17 +178,18 @@ static bool session_has_next(struct lane *lane, struct session *session)
     if (session->taking.op)
         return false;
     if (is_over || channel_read_tail(&session->channel) == session->consumed) {
-        request_memory_forget(&lane->ops.rules, session); /* it took back what it wanted that for */
+        request_memory_forget(&lane->ops.rules, session); /* it took the request back */
         session->memory_short = false;
         return false;
     }
-    /* The client has just written it: it comes from there while the turn is found. */
+    /* The client has just written the submission: the line comes from its core while the turn is
+     * found. */
     __builtin_prefetch(channel_submission(&session->channel, session->consumed));
     return !session->memory_short;
 }
 
-/* Takes a session out of the polled list; its client rings from now on. False: a request came in
- * between. */
+/* Stops polling a session, whose client rings from now on. The caller takes it out of the list.
+ * False: a request came in between. */
 static bool session_unpoll(struct session *session)
 {
     session->channel.ops->set_polled(&session->channel, false);
@@ -203,13 +203,14 @@ static bool session_unpoll(struct session *session)
     return true;
 }
 
-/* It is with a pooled lookup or a push, after which its next request has its time. */
+/* True if the session is at a pooled lookup or a push; its next request waits for the end of
+ * that. */
 static bool session_is_waved(const struct session *session)
 {
     return session->taking.op && session->taking.op->has_turns;
 }
 
-/* Sees what clients have submitted, which is begun in their turns. */
+/* Finds sessions whose clients have submitted requests, which are begun in their turns. */
 static void look_at_sessions(struct lane *lane)
 {
     struct session **at = &lane->schedule.polled;
@@ -234,7 +235,7 @@ static void look_at_sessions(struct lane *lane)
     }
 }
 
-/* Says goodbye when nothing of the session is under way any more. */
+/* Lets go of a session that is being detached, once nothing of it is under way. */
 void lane_settle(struct op_lane *ops, struct session *session)
 {
     struct lane *const lane = CONTAINER_OF(ops, struct lane, ops);
@@ -242,7 +243,7 @@ void lane_settle(struct op_lane *ops, struct session *session)
     step_settle(ops, session);
     if (!session->detaching || session->in_flight > 0)
         return;
-    session->broken = true; /* and nothing more is taken */
+    session->broken = true; /* nothing more is taken */
     tickets_forget(ops, session);
     if (session->in_flight > 0) /* pins are given back first */
         return;
@@ -281,7 +282,8 @@ static void wake_for_memory(struct request_memory_share *share)
     mailbox_send(session->mailbox, &session->memory_message);
 }
 
-/* It has been granted the memory that its next request waits for, or a push's first wave. */
+/* The session has been granted the memory that its next request, or a push's first wave, waits
+ * for. */
 static void on_memory(struct lane *lane, struct session *session)
 {
     request_memory_heard(lane->ops.rules.memory, &session->memory_share);
@@ -296,7 +298,7 @@ static void on_attach(struct lane *lane, struct session *session)
 
     if (epoll_ctl(lane->epoll_fd, EPOLL_CTL_ADD, session->channel.doorbell_fd, &event) != 0) {
         session_break(session, "its doorbell cannot be watched");
-        return; /* it will be detached */
+        return; /* the control thread will detach it */
     }
     assert(!session->mailbox && session->home == lane->opts.index);
     session->mailbox = &lane->mailbox;
@@ -381,7 +383,7 @@ static void on_message(struct lane *lane, struct message *message)
 static void take_all(struct lane *lane, struct message *message)
 {
     while (message) {
-        struct message *const next = message->next; /* the message may be gone afterwards */
+        struct message *const next = message->next; /* the message may be gone after on_message() */
 
         on_message(lane, message);
         message = next;
@@ -407,7 +409,7 @@ static bool take_messages(struct lane *lane)
 
 static void turn(struct lane *lane, struct session_lane *side, enum session_work work)
 {
-    switch (work) { /* after which the session may be gone */
+    switch (work) { /* the session may be gone after its turn */
     case SESSION_PARTS:
         rows_turn(&lane->rows, side);
         break;
@@ -423,7 +425,7 @@ static void turn(struct lane *lane, struct session_lane *side, enum session_work
     }
 }
 
-/* Turns of sessions, until it is time to see what else there is. False: nobody wants one. */
+/* Runs turns of sessions until it is time to look for other work. False: no session wants one. */
 static bool take_turns(struct lane *lane)
 {
     const uint64_t until = schedule_round_cost(&lane->schedule);
@@ -439,8 +441,8 @@ static bool take_turns(struct lane *lane)
     return worked;
 }
 
-/* Rounds in which nothing comes, or a small request, take little more time than the clock, for
- * which the next request would wait. One of so many of these rounds looks at it. */
+/* A round in which nothing comes, or a small request, takes little more time than reading the
+ * clock, for which the next request would wait. So only one in so many of these rounds reads it. */
 #define ROUNDS_PER_CLOCK 8
 
 static void read_clock(struct lane *lane)
@@ -448,8 +450,8 @@ static void read_clock(struct lane *lane)
     lane->schedule.now_ns = clock_now_ns(lane->opts.clock);
 }
 
-/* Polls the sessions whose clients rang, after waiting for that, or for a message, at most
- * @timeout_ms (-1: as long as it takes). */
+/* Polls the sessions whose clients have rung. First waits for a ring or a message, at most
+ * @timeout_ms (-1: without limit). */
 static void hear_doorbells(struct lane *lane, int timeout_ms)
 {
     struct epoll_event events[64];
@@ -470,8 +472,8 @@ static void lane_sleep(struct lane *lane, int timeout_ms)
     mailbox_wakes(&lane->mailbox);
 }
 
-/* All but those whose next request is known and has no memory, or has its time after a pooled
- * lookup. False: a request has come in between. */
+/* Stops polling all sessions, except those whose next request waits for memory, or for the end of a
+ * pooled lookup or a push. False: a request has come in between. */
 static bool unpoll_all(struct lane *lane)
 {
     struct session **at = &lane->schedule.polled;
@@ -490,7 +492,7 @@ static bool unpoll_all(struct lane *lane)
     return true;
 }
 
-/* How long it may sleep at most; -1: for ever. */
+/* Returns how long the lane may sleep at most; -1: for ever. */
 static int sleep_ms(const struct lane *lane)
 {
     uint64_t left_ms;
@@ -525,7 +527,8 @@ bool lane_round(struct lane *lane)
     lane->rounds_to_clock =
         lane->rounds_to_clock == 0 ? ROUNDS_PER_CLOCK - 1 : lane->rounds_to_clock - 1;
     worked = take_messages(lane);
-    /* Others may keep us from ever going to sleep, where doorbells are heard otherwise. */
+    /* A lane that goes to sleep hears doorbells then. But work may keep it from ever going to
+     * sleep. */
     if (lane->schedule.now_ns - lane->heard_ns > DOORBELL_NS)
         hear_doorbells(lane, 0);
     lane->ticket_end_ns = tickets_expire(&lane->ops);

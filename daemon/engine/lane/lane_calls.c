@@ -7,7 +7,7 @@
 #include "daemon/engine/ops/tickets/caster.h"
 #include "daemon/engine/tables/tables.h"
 
-/* Rows handed to the writer per step of a write-back. */
+/* So many rows are handed to the writer in one step of a write-back. */
 #define WRITE_BACK_STEP_ROWS 1024
 #define PURGE_STEP_SETS      4096
 
@@ -52,7 +52,7 @@ enum embtier_err lane_add_table(struct lane *lane, const struct table *table)
     return add.err;
 }
 
-/* How long a purge waits for a disk that takes no writes. */
+/* How long a purge waits for a store that takes no writes. */
 #define PURGE_PATIENCE_NS (UINT64_C(5) * 1000 * 1000 * 1000)
 
 struct purge {
@@ -60,7 +60,7 @@ struct purge {
     uint64_t mark; /* all of the table's rows in the write queue are before this */
     bool cache_done;
     bool done;
-    enum embtier_err write_err; /* what keeps the queue from draining */
+    enum embtier_err write_err; /* why the queue does not drain */
 };
 
 static void call_purge(struct lane *lane, void *argument)

@@ -2,14 +2,14 @@
 /* Checkpoints, as a lane sees them (checkpoints.h): the gate (update_gate.h), and the epoch.
  *
  * In the moment that the gates find, each lane begins an epoch (row_cache_begin_epoch()): rows that
- * are dirty then are old. While they are written, here a few at a time and, before somebody changes
- * one, at once, the write queue takes no rows of replay tables that are newer: such rows stay in
- * the cache, and a row for which that has no room waits (held_rows). */
+ * are dirty then are old. They are written here a few at a time, and at once before one of them is
+ * changed. Until all are written, the write queue takes no newer rows of replay tables. Such rows
+ * stay in the cache, and a row for which the cache has no room waits (held_rows). */
 #include "daemon/engine/lane/lane_impl.h"
 
 #define FORGET_STEP_SETS 4096
-/* Updates of old rows find the rest of the queue free; when others have filled it, a few rows are
- * saved all the same. */
+/* Saving uses only this part of the queue, so that updates of old rows find the rest free. When
+ * others have filled it, a few rows are saved all the same. */
 #define SAVE_QUEUE_PART 2
 #define SAVE_ROWS_FEW   16
 
@@ -123,7 +123,7 @@ struct lane_saved lane_save_step(struct lane *lane, struct lane_saving *saving, 
 static void call_end_epoch(struct lane *lane, void *argument)
 {
     *(bool *)argument = rows_end_epoch(&lane->rows);
-    rows_try_again(&lane->rows); /* there is room in the queue */
+    rows_try_again(&lane->rows); /* the queue has room now */
 }
 
 bool lane_end_epoch(struct lane *lane)

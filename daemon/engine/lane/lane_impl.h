@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* lane_impl.h: the inside of a lane, shared by lane.c (loop, sessions, messages), lane_life.c
- * (making and ending), lane_calls.c (what other threads ask) and lane_epoch.c (checkpoints).
+ * (making and ending), lane_calls.c (calls from other threads) and lane_epoch.c (checkpoints).
  *
- * Only this folder knows struct lane. Others get the part they own: rows (rows/rows.h), whose turn
- * it is (sessions/schedule.h), updates (sessions/update_gate.h), operations (ops/op.h), the mailbox
- * (mail/mailbox.h). */
+ * Only this folder knows struct lane. Others get the part they own: rows (rows/rows.h), the
+ * schedule (sessions/schedule.h), the gate of updates (sessions/update_gate.h), operations
+ * (ops/op.h), the mailbox (mail/mailbox.h). */
 #ifndef EMBTIER_DAEMON_ENGINE_LANE_LANE_IMPL_H
 #define EMBTIER_DAEMON_ENGINE_LANE_LANE_IMPL_H
 
@@ -25,13 +25,13 @@ struct lane {
     struct rows rows;
     struct schedule schedule;
     struct update_gate gate;
-    struct caster *caster;      /* one of those who cast for all lanes */
-    struct mailbox **mailboxes; /* of all lanes, and their casters: known when lanes start */
+    struct caster *caster;      /* one of the casters, which cast for all lanes */
+    struct mailbox **mailboxes; /* of all lanes, as are the casters; known when lanes start */
     struct caster **casters;
 
-    uint32_t rounds_to_clock; /* until that is read again */
-    uint64_t ticket_end_ns;   /* when the oldest ticket expires, 0: there is none */
-    uint64_t heard_ns;        /* doorbells were listened to */
+    uint32_t rounds_to_clock; /* until the clock is read again */
+    uint64_t ticket_end_ns;   /* when the oldest ticket expires; 0: there is none */
+    uint64_t heard_ns;        /* when the lane last listened to doorbells */
 
     /* Sleep and wake. */
     int epoll_fd;
@@ -48,11 +48,11 @@ struct lane {
     struct mailbox mailbox;
 };
 
-/* All there is to be done now, once. False: there was nothing. */
+/* Does all there is to do now, once. False: there was nothing. */
 bool lane_round(struct lane *lane);
-/* The thread. */
+/* The lane's thread. */
 void *lane_main(void *lane);
-/* As the member of struct op_lane. */
+/* The member `settle` of struct op_lane. */
 void lane_settle(struct op_lane *ops, struct session *session);
 
 #endif

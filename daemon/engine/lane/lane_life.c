@@ -22,7 +22,7 @@
 #include "tiers/array/row_arrays.h"
 
 #define TABLE_MARKS_BYTES ((ROW_CACHE_TABLES_MAX + 1) * sizeof(uint32_t))
-/* Twice: row_arrays.c has as many words. */
+/* TABLE_MARKS_BYTES counts twice below: row_arrays.c has as many words. */
 #define SEGMENT_TABLES_BYTES (SHM_POOL_SEGMENTS_MAX * sizeof(struct table *))
 
 _Static_assert((sizeof(struct miss) + sizeof(uint32_t)) * ROWS_MISSES_MAX +
@@ -109,8 +109,8 @@ _Static_assert(sizeof(struct cast_pair) <= LANE_PAIR_BYTES &&
                    sizeof(struct cast_pair) + sizeof(uint32_t) >= LANE_PAIR_TICKET,
                "the configuration counts a caster's memory");
 
-/* The largest group that a ticket may have: of the ids of a request, if the memory of tickets holds
- * as many. */
+/* Returns the size of the largest group that a ticket may have: all ids of a request, if the memory
+ * of tickets holds as many. */
 static uint64_t cast_pairs_max(const struct lane_opts *opts)
 {
     const uint64_t most =
@@ -119,7 +119,7 @@ static uint64_t cast_pairs_max(const struct lane_opts *opts)
     return MAX(MIN(most, (uint64_t)opts->max_batch_rows), UINT64_C(1));
 }
 
-/* The parts know each other, not the lane. */
+/* The parts know each other, but not the lane. */
 static void parts_init(struct lane *lane)
 {
     lane->schedule.lane = lane->opts.index;
@@ -223,7 +223,7 @@ void lane_stop(struct lane *lane)
     lane_call(lane, call_stop, NULL);
     pthread_join(lane->thread, NULL);
     lane->has_thread = false;
-    caster_free(TAKE(lane->caster)); /* it, too, may be about to wake another lane */
+    caster_free(TAKE(lane->caster)); /* it too may be about to wake another lane */
 }
 
 void lane_free(struct lane *lane)
