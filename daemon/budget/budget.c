@@ -5,11 +5,11 @@
 #include "daemon/engine/tables/tables_reserved.h"
 #include "store/store_reserved.h"
 
-/* The program and its libraries, catalog and metrics, maps of buckets (80 KiB), the system's own of
- * threads and files. */
+/* The program and its libraries, catalog and metrics, maps of buckets (80 KiB), and the system's
+ * own memory for threads and files. */
 #define PROGRAM_BYTES (16 * MIB)
 
-/* Parts are whole MiB. */
+/* Each part is a whole number of MiB. */
 void budget_beside(const struct config *config, uint32_t lane_count,
                    struct config_beside *ret_beside)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* budget.h: the sum of the memory that the parts of the server take beside the budgets of a
- * configuration. Each part says its own (`..._reserved_bytes()`). Thread: any. */
+/* budget.h: the sum of the memory that the parts of the server take in addition to the budgets of a
+ * configuration. Each part exports its own share (`..._reserved_bytes()`). Thread: any. */
 #ifndef EMBTIER_DAEMON_BUDGET_BUDGET_H
 #define EMBTIER_DAEMON_BUDGET_BUDGET_H
 
