@@ -58,13 +58,13 @@ struct arguments {
     bool has_level;
     enum log_level level;
     bool check;
-    bool may_init; /* a store, where there is none */
+    bool may_init; /* a store, if there is none */
     struct server_restore restore;
-    char *directories[CONFIG_DIRECTORIES_MAX]; /* parts of an argument */
+    char *directories[CONFIG_DIRECTORIES_MAX]; /* of --restore-from; parts of the argument */
 };
 
-/* To what the process may have: what descriptors are for is decided by that (config_descriptors.h).
- */
+/* Raises a limit as far as the process is allowed to. The limit then decides how descriptors are
+ * shared out (config_descriptors.h). */
 static void raise_limit(int resource)
 {
     struct rlimit limit;
@@ -75,8 +75,8 @@ static void raise_limit(int resource)
     }
 }
 
-/* RocksDB keeps all table files open, and we each a second time: as many descriptors as we may
- * have. Shared memory and files as long as they may be. */
+/* RocksDB keeps all table files open, and we open each a second time: that takes as many
+ * descriptors as we may have. Shared memory and files may be as long as the system allows. */
 static void raise_limits(void)
 {
     raise_limit(RLIMIT_NOFILE);
@@ -84,7 +84,7 @@ static void raise_limits(void)
     raise_limit(RLIMIT_NPROC);
 }
 
-/* SIGXFSZ is ignored: what is longer is refused as if there were no space. */
+/* SIGXFSZ is ignored: a file that would become longer is refused as if there were no space. */
 static void tell_limits(void)
 {
     struct rlimit limit;
@@ -104,7 +104,7 @@ static bool parse_id(const char *text, uint64_t *ret_id)
     return text[0] >= '0' && text[0] <= '9' && *end == '\0' && errno == 0 && *ret_id > 0;
 }
 
-/* Cuts @text up; false: that is said. */
+/* Cuts @text up. False: it is wrong, and a message says so. */
 static bool parse_directories(char *text, struct arguments *arguments)
 {
     struct server_restore *const restore = &arguments->restore;
@@ -130,7 +130,7 @@ static bool parse_directories(char *text, struct arguments *arguments)
     return true;
 }
 
-/* -1: go on; else the exit code. */
+/* Returns -1 to go on, else the exit code. */
 static int parse_arguments(int argc, char **argv, struct arguments *arguments)
 {
     static const struct option options[] = {
@@ -231,7 +231,7 @@ static int check(const struct arguments *arguments)
     enum embtier_err err = config_load(arguments->config_path, budget_beside, &config, &msg);
 
     if (err == EMBTIER_OK) {
-        config->data.must_exist = false; /* that is no question of the configuration */
+        config->data.must_exist = false; /* the store may be made later */
         err = config_check_machine(config, &msg);
     }
     if (err == EMBTIER_OK)
@@ -242,7 +242,7 @@ static int check(const struct arguments *arguments)
     return EXIT_FAILED;
 }
 
-/* What --help and the like have printed. */
+/* Writes out the rest of the text that --help and the like have printed. Returns the exit code. */
 static int print_rest(int code)
 {
     if (standard_fds_flush() == 0 || code != EXIT_DONE)
@@ -266,7 +266,7 @@ int main(int argc, char **argv)
     int code;
 
     if (standard_fds_open() != 0)
-        return EXIT_FAILED; /* there is nothing to say it on */
+        return EXIT_FAILED; /* there is nowhere to say why */
     signals_begin();
     code = parse_arguments(argc, argv, &arguments);
     if (code >= 0)

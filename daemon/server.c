@@ -32,7 +32,7 @@
 #include "tiers/cache/row_cache.h"
 
 #define PROGRESS_INTERVAL_NS (UINT64_C(1000) * 1000 * 1000)
-#define FLUSH_PAUSE_NS       (100L * 1000 * 1000) /* after one that failed */
+#define FLUSH_PAUSE_NS       (100L * 1000 * 1000) /* after a flush that failed */
 
 struct server {
     struct server_parts parts;
@@ -43,7 +43,7 @@ struct server {
 
 /* ---- Making ---- */
 
-/* What replay tables, or all, went back to. */
+/* Logs the checkpoint that replay tables, or all tables, went back to. */
 static void log_recovery(const struct store *store)
 {
     struct store_recovery recovery;
@@ -120,7 +120,7 @@ static enum embtier_err make_arenas(struct server *server, struct err_msg *msg)
     return EMBTIER_OK;
 }
 
-/* The last slabs of each tier's memory. */
+/* Arrays have the last slabs of each tier's memory. */
 static enum embtier_err make_arrays(struct server *server, struct err_msg *msg)
 {
     const struct config *const config = server->parts.config;
@@ -140,7 +140,7 @@ static enum embtier_err make_arrays(struct server *server, struct err_msg *msg)
     return table_arrays_new(tiers, config->cache.tier_count, &server->parts.arrays, msg);
 }
 
-/* That prefetches may pin on all lanes together. */
+/* Returns how many bytes prefetches may pin on all lanes together. */
 static uint64_t pinned_bytes(const struct config *config)
 {
     uint32_t slabs[TIERS_MAX] = { 0 };
@@ -207,7 +207,7 @@ struct restoring {
     uint64_t told_ns;
 };
 
-/* Now and then. A signal ends it. */
+/* Logs the progress now and then. A signal ends the restore. */
 static void on_restoring(void *context, uint64_t done, uint64_t total, const char *unit)
 {
     struct restoring *const restoring = context;
@@ -224,7 +224,7 @@ static void on_restoring(void *context, uint64_t done, uint64_t total, const cha
              "done=%" PRIu64 " of=%" PRIu64 " what=%s", done, total, unit);
 }
 
-/* Tables of another store's. */
+/* Makes the tables of another store's checkpoint. */
 static enum embtier_err restore_other(const struct server *server,
                                       const struct other_checkpoint *other, struct err_msg *msg)
 {
@@ -243,7 +243,7 @@ static enum embtier_err restore_other(const struct server *server,
     return err;
 }
 
-/* @other: whose tables are made first, if it has a record. */
+/* If @other has a record, its tables are made first. */
 static enum embtier_err make_checkpoints(struct server *server,
                                          const struct other_checkpoint *other, struct err_msg *msg)
 {
@@ -269,12 +269,13 @@ static enum embtier_err make_checkpoints(struct server *server,
         TRY(restore_other(server, other, msg));
     if (atomic_load(checkpoints_stopping(parts->checkpoints))) /* the signal has been read */
         return err_set(msg, EMBTIER_SHUTDOWN, "stopped by a signal");
-    if (store_replay_refusal(parts->store) != EMBTIER_OK) /* nothing is changed yet */
+    if (store_replay_refusal(parts->store) != EMBTIER_OK) /* no replay row may change yet */
         return EMBTIER_OK;
     return store_serve(parts->store, msg);
 }
 
-/* Before a store is made: if this one's name is mistaken, the next start is to find none. */
+/* Checks the other store before one is made here. If its name is mistaken, the next start must find
+ * none. */
 static enum embtier_err check_other(const struct server_restore *restore, struct err_msg *msg)
 {
     _cleanup_(other_checkpoint_close) struct other_checkpoint other = { 0 };
@@ -394,7 +395,7 @@ static void log_progress(const struct unwritten *left, uint64_t total, uint64_t 
                  left->rows, done > 0 ? spent_ms * left->rows / done : 0);
 }
 
-/* Takes all signals that wait; true: there was one. */
+/* Takes all signals that wait. True if there was one. */
 static bool take_stops(const struct server *server)
 {
     bool any = false;
@@ -404,7 +405,7 @@ static bool take_stops(const struct server *server)
     return any;
 }
 
-/* RocksDB that wants to compact first is no disk that fails. */
+/* BUSY is no failing disk: RocksDB wants to compact first. */
 static bool refuses(uint32_t err)
 {
     return err != EMBTIER_OK && err != EMBTIER_BUSY;
@@ -454,8 +455,8 @@ static bool may_pass(enum embtier_err err)
     return err == EMBTIER_NO_SPACE || err == EMBTIER_IO || err == EMBTIER_BUSY;
 }
 
-/* What the writers have handed to RocksDB is in its write buffers. The error says that rows are
- * lost; one that does not pass is left to store_close(). */
+/* Flushes the write buffers of RocksDB, which have the rows that the writers handed to it. An error
+ * says that rows are lost. An error that does not pass is left to store_close(). */
 static enum embtier_err flush_shard(struct server *server, uint32_t shard, struct err_msg *msg)
 {
     struct stop_patience patience;
@@ -484,7 +485,8 @@ static enum embtier_err flush_shard(struct server *server, uint32_t shard, struc
     }
 }
 
-/* While the scheduler still gets over errors, which nobody does once the store is being closed. */
+/* Flushes all shards while the scheduler still recovers from errors. Nothing does once the store is
+ * being closed. */
 static enum embtier_err flush_shards(struct server *server, struct err_msg *msg)
 {
     for (uint32_t s = 0; server->parts.store && s < store_shard_count(server->parts.store); s++)
@@ -518,7 +520,7 @@ enum embtier_err server_stop(struct server *server, struct err_msg *msg)
     control_free(TAKE(server->control));
     if (server->parts.store) {
         struct err_msg close_msg = { { 0 } };
-        /* What is lost must not look like a clean end to the next start. */
+        /* An end that lost rows must not look clean to the next start. */
         const enum embtier_err close_err =
             store_close(server->parts.store, err == EMBTIER_OK, &close_msg);
 

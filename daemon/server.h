@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* server.h: the whole server put together, run, and taken apart.
  *
- * Order of making: store, request memory, arenas, lanes, tables, socket. Order of ending: the
+ * Parts are made in this order: store, request memory, arenas, lanes, tables, socket. They end in
  * reverse, with the dirty rows written back between the last session and the lanes. */
 #ifndef EMBTIER_DAEMON_SERVER_H
 #define EMBTIER_DAEMON_SERVER_H
@@ -13,11 +13,11 @@
 struct config;
 struct server;
 
-/* What is done before anybody is served. */
+/* Restores that are done before anybody is served. */
 struct server_restore {
-    uint64_t id; /* all tables are put back to this checkpoint; 0: to none. Or, if there are */
-    char **directories; /* of another store: tables are made as its checkpoint has them, 0: its
-                           newest; borrowed */
+    uint64_t id;        /* all tables are put back to this checkpoint; 0: to none */
+    char **directories; /* if any, of another store: tables are made as in its checkpoint `id`, 0:
+                           its newest; borrowed */
     uint32_t directory_count;
 };
 MUST_CHECK enum embtier_err server_new(const struct config *config,
@@ -25,8 +25,9 @@ MUST_CHECK enum embtier_err server_new(const struct config *config,
                                        struct server **ret_server, struct err_msg *msg);
 /* Serves until a signal asks for a stop. The caller has called signals_begin(). */
 MUST_CHECK enum embtier_err server_run(struct server *server, struct err_msg *msg);
-/* Writes dirty rows back, with progress in the log, and closes the store. A further signal gives up
- * on a disk that takes no writes, once the log has said so. The error says that rows were lost. */
+/* Writes dirty rows back, with progress in the log, and closes the store. Once the log has said
+ * that a disk takes no writes, a further signal gives up on it. The error says that rows were
+ * lost. */
 MUST_CHECK enum embtier_err server_stop(struct server *server, struct err_msg *msg);
 void server_free(struct server *server);
 DEFINE_CLEANUP(struct server, server_free)

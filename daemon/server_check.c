@@ -18,8 +18,8 @@
 #include "tiers/arena/arena.h"
 #include "tiers/cache/row_cache.h"
 
-/* Those of jobs, of sessions' memory, the compaction scheduler, the one that tells how far a start
- * is, RocksDB's timer; and some to spare. */
+/* Threads of jobs, of sessions' memory, the compaction scheduler, the thread that reports the
+ * progress of a start, RocksDB's timer; and some to spare. */
 #define OTHER_THREADS (WORKER_THREADS + SESSION_MAKER_THREADS + 13)
 
 uint64_t server_array_slabs(const struct tier_spec *tier)
@@ -37,7 +37,7 @@ void server_lane_slabs(const struct config *config, uint32_t ret_slabs[TIERS_MAX
     *ret_map_slabs = ret_slabs[0] * config->cache.map_percent / 100;
 }
 
-/* Before anything makes some. Those of a server that runs are its own. */
+/* To be called before any thread is made. A server that runs has its threads already. */
 static enum embtier_err check_threads(const struct config *config, struct err_msg *msg)
 {
     /* The lane, its writer, syncer and caster. */
@@ -63,7 +63,7 @@ static enum embtier_err check_cache(const struct config *config, struct err_msg 
     return EMBTIER_OK;
 }
 
-/* The memory of a server that runs is its own: that there is not as much again is no mistake. */
+/* A server that runs has its memory already: it is no mistake if there is not as much again. */
 static enum embtier_err check_memory(const struct config *config, struct err_msg *msg)
 {
     if (!store_is_in_use(config))
@@ -73,7 +73,8 @@ static enum embtier_err check_memory(const struct config *config, struct err_msg
     return EMBTIER_OK;
 }
 
-/* A directory that is not there yet has the file system of the one that it will be in. */
+/* Finds the file system of a directory. One that does not exist yet is on that of the directory
+ * that it will be in. */
 static bool file_system_of(const char *directory, struct statvfs *ret_room)
 {
     _cleanup_(freep) char *path = strdup(directory);
@@ -86,7 +87,7 @@ static bool file_system_of(const char *directory, struct statvfs *ret_room)
     return found;
 }
 
-/* A file system that has most of itself reserved has no room for rows, or for others. */
+/* If most of a file system is reserved, it has no room for rows, or for others. */
 static enum embtier_err check_reserve(const struct config *config, struct err_msg *msg)
 {
     struct bytes_text reserve, most;
@@ -107,7 +108,7 @@ static enum embtier_err check_reserve(const struct config *config, struct err_ms
     return EMBTIER_OK;
 }
 
-/* Where a server that runs listens is its own, too. */
+/* A server that runs has its socket already, too. */
 static enum embtier_err check_socket(const struct config *config, struct err_msg *msg)
 {
     return socket_path_check(config->socket.path, store_is_in_use(config), msg);
