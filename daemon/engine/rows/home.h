@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* home.h: where the rows of a table live while they are in memory.
+/* home.h: the interface of a home, the place in memory where a table's rows live.
  *
- * A lane has one home of each kind, which has its share of the rows of all tables of that kind: the
- * cache over SSD (home_cache.c), or arrays of whole tables (home_array.c). The functions are those
- * of row_cache.h, which says what each does; the rest of the engine calls no other. A row that a
- * home has not is in the write queue, being read, or on SSD, whatever the home. A new kind is one
- * file, and a line where a lane makes its homes (lane_life.c). Thread: the lane. */
+ * A lane has one home of each kind: the cache over SSD (home_cache.c), and the arrays of whole
+ * tables (home_array.c). Each holds the lane's share of the rows of all tables of its kind. The
+ * functions are those of row_cache.h, which documents each; the rest of the engine calls no other.
+ * A row that is not in its home is in the write queue, being read, or on SSD, whatever the home. To
+ * add a kind, add one file, and a line where a lane makes its homes (lane_life.c). Thread: the
+ * lane. */
 #ifndef EMBTIER_DAEMON_ENGINE_ROWS_HOME_H
 #define EMBTIER_DAEMON_ENGINE_ROWS_HOME_H
 
@@ -27,16 +28,17 @@ enum home_kind {
 
 struct home_stats {
     uint64_t rows;  /* in memory */
-    uint64_t bytes; /* of these, not rounded */
+    uint64_t bytes; /* of these rows, not rounded */
     uint64_t dirty_rows;
     uint64_t dirty_bytes;
-    uint64_t hits;     /* rows read or written where they lay */
-    uint64_t get_hits; /* of these, rows read */
+    uint64_t hits;     /* rows read or written in place */
+    uint64_t get_hits; /* the hits that only read */
     uint64_t misses;
 };
 
 struct home_ops {
-    /* The lane knows the table from now on; and forgets its rows, true when all are gone. */
+    /* add() makes the table known to the lane. purge() forgets its rows, some per call; true when
+     * all are gone. */
     enum embtier_err (*add)(void *home, const struct table *table);
     bool (*purge)(void *home, const struct table *table, uint32_t step);
 
@@ -80,10 +82,10 @@ struct home_ops {
 
 struct home {
     const struct home_ops *ops;
-    void *rows; /* the functions' own */
+    void *rows; /* private to the functions */
 };
 
-/* Where handing over dirty rows of all homes stands; zeros at first. */
+/* Progress of handing over the dirty rows of all homes; starts as zeros. */
 struct rows_cursor {
     uint32_t home;
     uint64_t at;

@@ -68,7 +68,7 @@ static uint32_t array_change_through(void *home, uint16_t table, const struct ro
     return row_arrays_change_through(home, table, refs, count, ret_rows);
 }
 
-/* Rows stay where they are. */
+/* Does nothing: rows stay where they are. */
 static void array_changed(void *home, uint16_t table, const struct row_ref *refs, uint32_t count,
                           void *const *rows)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The home of most tables: the row cache, DRAM over slower memory over SSD. */
+/* The home of most tables: the row cache, in DRAM, slower memory below it, and SSD below that. */
 #include "daemon/engine/rows/home.h"
 
 #include "daemon/engine/tables/table.h"

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* miss_table.h: the rows of one lane that are being read from SSD, so that two requests that miss
- * the same row share one read and take effect in order.
+/* miss_table.h: the rows of one lane that are being read from SSD. Two requests that miss the same
+ * row share one read and take effect in order.
  *
- * A fixed number of entries, found by hash. Sessions share them fairly, by dynamic thresholds
- * (Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory packet switches", 1998):
- * each may hold so many times as many as are free. So one alone may have most of them, and however
- * many it wants, or cannot get rid of while its SETs wait for a disk, others find some. The refs
- * that wait for a row are chained through their `link` in request memory, oldest first. Thread: the
- * lane. */
+ * The table has a fixed number of entries, found by hash. Sessions share them fairly: each may hold
+ * MISS_HELD_PER_FREE times as many entries as are free. These are the dynamic thresholds of
+ * Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory packet switches", 1998.
+ * So one session alone may have most entries. But however many it wants, or cannot release while
+ * its SETs wait for a disk, others still find some. The refs that wait for a row are chained
+ * through their `link` in request memory, oldest first. Thread: the lane. */
 #ifndef EMBTIER_DAEMON_ENGINE_ROWS_MISS_TABLE_H
 #define EMBTIER_DAEMON_ENGINE_ROWS_MISS_TABLE_H
 
@@ -25,8 +25,8 @@ enum miss_state {
     MISS_FREE,
     MISS_PENDING, /* waits for a free read job */
     MISS_READING, /* in a read job */
-    MISS_PARKED,  /* read, but for what a SET makes of it neither the cache nor the write queue had
-                     room: it is read again when there may be some */
+    MISS_PARKED,  /* read, but neither cache nor write queue had room for the row that a SET made of
+                     it. It is read again when there may be room */
 };
 
 struct miss {
@@ -38,10 +38,10 @@ struct miss {
     uint32_t next_in_bucket; /* index + 1 */
     uint32_t next;           /* index + 1, in a miss_list; also chains free entries */
     enum miss_state state;
-    uint32_t flow; /* of the session that added it */
+    uint32_t flow; /* flow of the session that added it */
 };
 
-/* Some of the misses, each in at most one list, oldest first. All zeros: empty. */
+/* A list of misses, oldest first; a miss is in at most one list. All zeros: empty. */
 struct miss_list {
     uint32_t first; /* index + 1 */
     uint32_t last;
@@ -55,7 +55,7 @@ DEFINE_CLEANUP(struct miss_table, miss_table_free)
 
 struct miss *miss_table_find(struct miss_table *misses, const struct table *table, uint64_t hash,
                              uint64_t id);
-/* A new entry in state PENDING without waiters, or NULL when all are taken, or the session has its
+/* Returns a new entry in state PENDING without waiters. NULL: all are taken, or the session has its
  * share of them. */
 struct miss *miss_table_add(struct miss_table *misses, struct table *table, uint64_t hash,
                             uint64_t id, uint64_t session_id);
@@ -66,7 +66,7 @@ struct miss *miss_table_at(struct miss_table *misses, uint32_t index);
 uint32_t miss_table_count(const struct miss_table *misses);
 
 void miss_list_append(struct miss_table *misses, struct miss_list *list, struct miss *miss);
-/* NULL: empty. */
+/* Returns NULL if the list is empty. */
 struct miss *miss_list_first(struct miss_table *misses, const struct miss_list *list);
 void miss_list_pop(struct miss_table *misses, struct miss_list *list);
 

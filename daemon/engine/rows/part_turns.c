@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The row work of a lane. What is said of a SET of weights here holds for a push as well: both
+/* The row work of a lane. Statements about a SET of weights hold here for a push as well: both
  * change a row that must be there first.
  *
- * A part's refs go to the cache in chunks. What the cache has is done at once. A row it has not is,
- * in this order, in the write queue (on its way to SSD), in the miss table (being read), or on SSD
- * only; the last makes a miss entry (row_reads.c), and so does a SET of weights, if the row has a
+ * A part's refs go to the cache in chunks. Cached rows are served at once. Any other row is looked
+ * for in the miss table (being read), then in the write queue (on its way to SSD). A GET of a row
+ * that is in neither makes a miss entry (row_reads.c). So does a SET of weights, if the row has a
  * state that stays. A SET is answered when its row has a place, or is logged (row_log.c).
  *
- * When there is no free miss entry (GET), or no room for a dirty row in cache or write queue (SET),
- * the ref is kept in the part's retry list and the session is blocked on this lane until a read or
- * a write has finished; other sessions go on. Nothing of the same part or of later parts of the
- * session is looked up before the retry list is empty, but for what the same chunk already did,
- * which was for other rows or behind the retried ref. */
+ * A ref may find no free miss entry (GET), or no room for a dirty row in cache or write queue
+ * (SET). It then goes to the part's retry list, and the session is blocked on this lane until a
+ * read or a write has finished. Other sessions go on. Nothing of the same part or of later parts of
+ * the session is looked up before the retry list is empty. The exception is the work already done
+ * by the same chunk, which was for other rows or behind the retried ref. */
 #include "daemon/engine/rows/rows.h"
 
 #include <assert.h>
@@ -42,7 +42,7 @@ void rows_part_finished(struct rows *rows, struct part *part)
 void rows_start(struct rows *rows, struct request *request)
 {
     if (atomic_load_explicit(&request->parts_left, memory_order_relaxed) == 0) {
-        /* No ids at all. A part with nothing in it takes the one way in which requests end. */
+        /* There are no ids at all. An empty part takes the one way in which requests end. */
         atomic_store_explicit(&request->parts_left, 1, memory_order_relaxed);
         rows_part_finished(rows, &request->parts[rows->lane]);
         return;
@@ -72,7 +72,7 @@ void rows_ref_fail(struct rows *rows, struct part *part, uint32_t segment, uint6
     rows->counts.failed_rows++;
 }
 
-/* A row may be changed now, or is to be tried again later, or is refused. */
+/* Returns DONE if a row may be changed now, RETRY if later, REFUSED if not. */
 static enum outcome may_change(struct rows *rows, struct part *part, uint32_t segment, uint64_t id)
 {
     struct table *const table = part->request->segments[segment].table;
@@ -113,7 +113,7 @@ static enum outcome ref_missed(struct rows *rows, struct part *part, uint32_t se
                                      : op->missed(rows, part, segment, ref);
 }
 
-/* Refs that found no room, in order. False: still none. */
+/* Retries, in order, the refs that found no room. False: there still is none. */
 static bool part_retry(struct rows *rows, struct part *part, struct session_lane *side)
 {
     while (part->retry_first) {
@@ -131,8 +131,8 @@ static bool part_retry(struct rows *rows, struct part *part, struct session_lane
     return true;
 }
 
-/* One call of the cache. Refs of the chunk that must be tried again go to the retry list. Returns
- * how many were not cached. */
+/* Serves a chunk with one call of the cache. Refs that must be tried again go to the retry list.
+ * Returns how many were not cached. */
 static uint32_t part_chunk(struct rows *rows, struct part *part, uint32_t count)
 {
     const struct row_op *const op = part->request->row_op;
@@ -146,8 +146,8 @@ static uint32_t part_chunk(struct rows *rows, struct part *part, uint32_t count)
     for (uint32_t i = 0; i < missed; i++) {
         struct row_ref *const ref = refs + rows->chunk_missed[i];
 
-        /* Once one ref waits for room all behind it do, so that two of the same row keep their
-         * order. */
+        /* Once one ref waits for room, all behind it do, so that two refs of the same row keep
+         * their order. */
         if (part->retry_first || ref_missed(rows, part, part->segment, ref, false) == OUTCOME_RETRY)
             part_retry_later(part, (uint32_t)(ref - part->refs));
     }
@@ -159,8 +159,8 @@ static uint32_t part_chunk(struct rows *rows, struct part *part, uint32_t count)
 
 enum turn { TURN_MORE, TURN_BLOCKED, TURN_FINISHED };
 
-/* How many of the next @count rows, all of the part's segment, may be changed now; 0: try later. If
- * the store takes none, the segment's are refused, and passed over. */
+/* Returns how many of the next @count rows, all in the part's segment, may be changed now. 0: try
+ * later. If the store takes none, the segment's remaining rows are refused and passed over. */
 static uint32_t rows_to_change(struct rows *rows, struct part *part, uint32_t count)
 {
     const uint32_t end = part->starts[part->segment + 1];
@@ -225,7 +225,7 @@ static enum turn part_turn(struct rows *rows, struct part *part, struct session_
         work += (uint64_t)part_chunk(rows, part, count) * LANE_COST_MISS;
         spend(rows, session, work, left);
         if (*left < row_cost)
-            *left = 0; /* not for a single row */
+            *left = 0; /* not enough for a single row */
     }
 }
 
@@ -276,15 +276,15 @@ void rows_turn(struct rows *rows, struct session_lane *session)
             schedule_remove_work(rows->schedule, session, SESSION_PARTS);
         }
         /* A SET's lookup may be over while rows still wait; the part ends with the last of them.
-         * After this call the part, and with it the session if it was the last, may be gone: that
-         * is why all else is in order by now. */
+         * This call may free the part and, with its last part, the session. So all else is in order
+         * by now. */
         if (part->waiting == 0)
             rows_part_finished(rows, part);
     }
 }
 
-/* Whose turn it is first is whose rows have cost least: one that has found room has been charged
- * for that, and does not take all there is, time and again, before any other gets some. */
+/* The scheduler picks the session whose rows have cost least. A session that has found room has
+ * been charged for it, so it cannot take all of it, time and again, before others get some. */
 void rows_unblock_all(struct rows *rows)
 {
     struct session_lane *session = rows->blocked;

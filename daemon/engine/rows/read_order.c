@@ -8,7 +8,7 @@
 
 struct flow {
     struct miss_list rows;
-    uint32_t next; /* flow + 1, in the shard's ring; of those with rows */
+    uint32_t next; /* flow + 1, in the ring of the shard's flows that have rows */
 };
 
 struct shard_reads {
@@ -22,7 +22,7 @@ _Static_assert(sizeof(struct shard_reads) <= LANE_SHARD_BYTES, "the configuratio
 struct read_order {
     struct miss_table *misses;
     uint32_t shard_count;
-    uint32_t turn; /* the shard that was last */
+    uint32_t turn; /* the last shard that had its turn */
     uint64_t count;
     struct shard_reads shards[];
 };

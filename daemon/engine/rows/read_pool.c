@@ -25,7 +25,7 @@ struct read_pool {
     uint32_t thread_count;
     uint32_t started;
     uint32_t job_count;
-    uint32_t free_count; /* lane: a hint that spares the search */
+    uint32_t free_count; /* lane: spares the search when 0 */
     uint64_t sent;       /* lane */
     struct read_job *jobs;
     uint8_t *bytes;
@@ -35,8 +35,8 @@ struct read_pool {
     pthread_t *threads;
 };
 
-/* The oldest, or one would wait for as long as the lane keeps on sending others. NULL when another
- * thread was quicker. */
+/* Claims the oldest ready job: otherwise a job could wait for as long as the lane keeps sending
+ * others. NULL: another thread was quicker. */
 static struct read_job *claim_ready(struct read_pool *pool)
 {
     uint32_t state = READ_JOB_READY;
@@ -62,7 +62,8 @@ static struct read_job *claim_ready(struct read_pool *pool)
     return NULL;
 }
 
-/* Rows of one table lie together in a job, so absent ones are made in runs. */
+/* Makes the rows that were never written. Rows of one table lie together in a job, so they are made
+ * in runs. */
 static void init_absent(struct read_job *job)
 {
     uint64_t ids[READ_JOB_ROWS];
@@ -89,7 +90,7 @@ static void job_run(struct read_pool *pool, struct read_job *job)
     const enum embtier_err err =
         store_read(pool->store, job->shard, job->rows, job->count, &job->msg);
 
-    /* Rows carry their own errors; an error that is no row's belongs to all of them. */
+    /* Rows carry their own errors. An error that belongs to no row is given to all of them. */
     if (err != EMBTIER_OK) {
         bool named = false;
 
@@ -114,7 +115,8 @@ static void *reader_main(void *context)
             continue;
         if (atomic_load(&pool->stopping))
             return NULL;
-        /* The semaphore says that there is one, if not where this thread has just looked. */
+        /* The semaphore says that there is a ready job, if not where this thread has just
+         * looked. */
         while (!(job = claim_ready(pool)))
             continue;
         job_run(pool, job);
@@ -194,7 +196,7 @@ struct read_job *read_pool_take(struct read_pool *pool)
     for (uint32_t i = 0; i < pool->job_count; i++) {
         struct read_job *job = &pool->jobs[i];
 
-        /* Only the lane makes a job not free, so a free one stays free until it is sent. */
+        /* Only the lane takes jobs out of FREE, so a free one stays free until it is sent. */
         if (atomic_load_explicit(&job->state, memory_order_relaxed) != READ_JOB_FREE)
             continue;
         job->count = 0;

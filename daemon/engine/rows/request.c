@@ -36,7 +36,7 @@ static uint64_t refs_place(const struct request_rules *rules, uint64_t head_byte
                     CACHE_LINE);
 }
 
-/* With several lanes the ids are laid down once in the request's order behind the refs, then dealt
+/* With several lanes, ids are first stored behind the refs in the request's order, then dealt
  * out. */
 static uint64_t ref_copies(const struct request_rules *rules)
 {
@@ -99,7 +99,7 @@ static void leave_tables(struct request *request)
             table_leave(request->segments[s].table);
 }
 
-/* Copies @count ids of a segment from @first on, checks and hashes them. */
+/* Copies, checks and hashes @count ids of a segment, from @first on. */
 static enum embtier_err take_ids(const struct request_rules *rules, const struct request *request,
                                  uint32_t first, uint32_t count, struct refusal *refusal)
 {
@@ -127,7 +127,7 @@ static enum embtier_err take_ids(const struct request_rules *rules, const struct
     return EMBTIER_OK;
 }
 
-/* A lane's starts: where each segment begins, and at last how many ids there are. */
+/* Returns a lane's starts: where each segment begins and, last, the number of ids. */
 static uint32_t *starts_of(const struct request *request, uint32_t lane)
 {
     return (uint32_t *)request->parts[lane].starts;
@@ -138,8 +138,8 @@ static uint32_t lane_of(const struct request_rules *rules, const struct row_ref 
     return row_routes_lane(rules->routes, ref->hash);
 }
 
-/* Dealing ids out is a counting sort by (lane, segment) that keeps the request's order: how many
- * each lane gets is counted as they are taken. With one lane they stay where they are. */
+/* Dealing ids out is a counting sort by (lane, segment) that keeps the request's order. This counts
+ * the ids of each lane as they are taken. With one lane, ids stay where they are. */
 static void count_ids(const struct request_rules *rules, struct request *request, uint32_t count)
 {
     const struct row_ref *const refs = request->ids + request->taken_ids;
@@ -189,7 +189,7 @@ static void deal_ids(const struct request_rules *rules, struct request *request,
     assert(request->dealt_ids <= request->id_count);
 }
 
-/* All ids are where they belong. */
+/* Ends the taking: all ids are in their places. */
 static void finish_taking(const struct request_rules *rules, struct request *request)
 {
     uint32_t parts = 0;
@@ -222,7 +222,7 @@ enum embtier_err request_take(const struct request_rules *rules, struct request 
         id_count -= count;
         if (count < left)
             return EMBTIER_AGAIN;
-        /* A segment is work too, with no ids in it. */
+        /* A segment without ids is work, too. */
         id_count -= MIN(id_count, (uint64_t)LANE_COST_SEGMENT);
         request->taking_segment++;
         request->taking_position = 0;
@@ -304,8 +304,8 @@ void request_fail(struct request *request, enum embtier_err err, uint32_t segmen
 
     assert(err != EMBTIER_OK && err != EMBTIER_AGAIN);
     if (atomic_compare_exchange_strong(&request->err, &none, (uint32_t)err)) {
-        /* Read only by the last part done, which comes after this one's own parts_left decrement.
-         */
+        /* Only the last part to end reads these. It does so after this part has decremented
+         * parts_left. */
         request->err_segment = segment;
         request->err_value = value;
     }
@@ -326,7 +326,7 @@ bool request_part_done(struct part *part)
 
     atomic_fetch_add_explicit(&request->hit_rows, part->hit_rows, memory_order_relaxed);
     parts = atomic_fetch_sub_explicit(&request->parts_left, 1, memory_order_acq_rel);
-    assert(parts > 0 && parts <= CONFIG_LANES_MAX); /* the request may be gone, but for the last */
+    assert(parts > 0 && parts <= CONFIG_LANES_MAX); /* the request may be gone, unless last */
     if (parts != 1)
         return false;
     if (request->is_wave)
@@ -334,7 +334,7 @@ bool request_part_done(struct part *part)
     leave_tables(request);
     err = (enum embtier_err)atomic_load(&request->err);
     if (err == EMBTIER_DISCONNECTED)
-        return true; /* rows were left out since the client is gone */
+        return true; /* rows were left out because the client is gone */
     request_answer(request->session, request->number,
                    &(struct refusal){
                        .err = err, .segment = request->err_segment, .value = request->err_value },
@@ -347,7 +347,8 @@ uint32_t part_segment_of(const struct part *part, uint32_t index)
     uint32_t low = 0;
     uint32_t high = part->request->segment_count;
 
-    /* The last segment that starts at or before @index; empty ones before it start there too. */
+    /* Finds the last segment that starts at or before @index. Empty segments before it start there,
+     * too. */
     while (high - low > 1) {
         const uint32_t middle = low + (high - low) / 2;
 

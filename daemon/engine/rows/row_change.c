@@ -13,12 +13,12 @@ bool rows_place_logged(struct rows *rows, struct table *table, uint64_t hash, ui
 
     if (!rows_log_row(rows, table, hash, id, row))
         return false;
-    /* No place in the cache is no harm. */
+    /* The row may miss the cache: the write queue has it. */
     refused = home_insert(rows, table, &ref, 1, bytes, NULL, &refused);
     return true;
 }
 
-/* Puts a dirty row that is not cached into the cache, or failing that into the write queue. False:
+/* Puts a dirty row that is not cached into the cache or, if refused, into the write queue. False:
  * neither has room. */
 static bool place_dirty(struct rows *rows, struct table *table, uint64_t hash, uint64_t id,
                         const void *row)
@@ -30,7 +30,7 @@ static bool place_dirty(struct rows *rows, struct table *table, uint64_t hash, u
 
     if (home_insert(rows, table, &ref, 1, bytes, &dirty, &refused) == 0)
         return true;
-    if (rows->in_epoch) { /* it is newer than what the queue may take */
+    if (rows->in_epoch) { /* the row is newer than those that the queue may take */
         rows->counts.held_rows++;
         return false;
     }
@@ -69,7 +69,7 @@ enum embtier_err rows_change_room(struct rows *rows, const struct table *table, 
     *ret_count = UINT32_MAX;
     if (!rows->in_epoch)
         return EMBTIER_OK;
-    *ret_count = write_queue_room(rows->write_queue, table); /* each may be an old one */
+    *ret_count = write_queue_room(rows->write_queue, table); /* each may be an old row */
     rows->counts.held_rows += *ret_count == 0;
     return EMBTIER_OK;
 }
@@ -103,7 +103,7 @@ enum outcome rows_read_to_change(struct rows *rows, struct part *part, uint32_t 
 
     if (!rows->parked.first)
         return rows_read(rows, part, table, ref);
-    err = write_queue_refusal(rows->write_queue, table); /* it would find no place either */
+    err = write_queue_refusal(rows->write_queue, table); /* the row would find no place either */
     if (err == EMBTIER_OK)
         return OUTCOME_RETRY;
     rows_ref_fail(rows, part, segment, ref->id, err);

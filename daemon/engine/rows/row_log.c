@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Logged tables: an update is in the store before it is answered.
  *
- * A row that changes goes to the write queue at once, in the same turn, and is clean in the cache:
- * until it is written the queue has it, then SSD. So such a row may leave the cache at any time,
- * and what is said of rows in the queue (write_queue.h) holds for it. A part that has changed rows
- * ends when the queue has passed the last of them, on this lane; the request when all its parts
- * have. Parts wait in one list, in the order of their places in the queue.
+ * A row that changes goes to the write queue at once, in the same turn, and is clean in the cache.
+ * Until it is written the queue has it, then SSD. So such a row may leave the cache at any time,
+ * and the rules for rows in the queue (write_queue.h) hold for it. A part that has changed rows
+ * ends when the queue has passed the last of them, on this lane. The request ends when all its
+ * parts have. Parts wait in one list, in the order of their places in the queue.
  *
- * No cached row is changed before there is room for it in the queue, so that an optimizer does not
- * run twice for it; what is computed from a row that was read, and finds no room, is thrown away.
- * While the store takes no writes, parts that wait are refused with its error, and so are new ones;
- * the rows they have changed stay in the queue and are written when it does. */
+ * No cached row is changed before the queue has room for it, so that an optimizer does not run
+ * twice for it. A result computed from a row that was read is thrown away if it finds no room.
+ * While the store takes no writes, waiting parts and new ones are refused with its error. The rows
+ * that they have changed stay in the queue, and are written when the store takes them again. */
 #include "daemon/engine/rows/rows.h"
 
 enum embtier_err rows_log_room(const struct rows *rows, const struct table *table,
@@ -47,7 +47,8 @@ bool rows_log_holds(struct rows *rows, struct part *part)
         request_fail(part->request, err, UINT32_MAX, 0);
         return false;
     }
-    /* Later than need be, if others have put rows behind its own, but in the list's order. */
+    /* The mark is later than need be if others have put rows behind the part's own, but it keeps
+     * the list in order. */
     rows_log_note(rows, part);
     part->next = NULL;
     if (rows->logging)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* row_op.h: what an operation does to the rows of a part, on the rows' lane.
+/* row_op.h: the work of an operation on the rows of a part, on the rows' lane.
  *
- * The machine of parts (part_turns.c, row_reads.c) is the same for all operations: it walks over
+ * The machine of parts (part_turns.c, row_reads.c) is the same for all operations. It walks over
  * the refs in chunks, keeps their order, waits for reads and for room, and ends the part. For each
  * row it calls one of these functions. Thread: the lane. */
 #ifndef EMBTIER_DAEMON_ENGINE_ROWS_ROW_OP_H
@@ -18,46 +18,47 @@ struct store_row;
 
 enum outcome {
     OUTCOME_DONE,
-    OUTCOME_RETRY,   /* there was no room: it must be tried again later */
-    OUTCOME_REFUSED, /* it will not be done, and the request knows */
+    OUTCOME_RETRY,   /* there was no room: to be tried again later */
+    OUTCOME_REFUSED, /* it will not be done, and the request has the error */
 };
 
 struct row_op {
-    bool changes;  /* rows, other than only reading them */
-    bool is_whole; /* all rows are done or none, though the client may be gone meanwhile */
-    bool pins;     /* a row that finds no place in the cache waits until an epoch is over */
+    bool changes;  /* changes rows, rather than only reading them */
+    bool is_whole; /* all rows are done or none, even if the client goes meanwhile */
+    bool pins;     /* a row that finds no place in the cache waits until the epoch is over */
 
-    /* Does those of the next @count refs of part->segment whose rows are cached. Puts the indexes
-     * of the others into rows->chunk_missed; returns how many. */
+    /* Serves those of the next @count refs of part->segment whose rows are cached. Writes the
+     * indexes of the others to rows->chunk_missed, and returns how many there are. */
     uint32_t (*chunk)(struct rows *rows, struct part *part, const struct row_ref *refs,
                       uint32_t count);
-    /* The chunk may have so many of the next @count refs, one at least, for about @most; makes
-     * *@work as much as they cost, if it is less. NULL: all of them, whose cost is that of their
+    /* Returns how many of the next @count refs the chunk may take for a cost of about @most; at
+     * least one. Raises *@work to their cost if it is less. NULL: all of them, at the cost of their
      * bytes. */
     uint32_t (*limit)(const struct part *part, uint32_t count, uint64_t most, uint64_t *work);
-    /* Does one that was not cached: where it is on its way, or has it read. */
+    /* Serves a ref whose row was not cached: takes the row where it is on its way, or has it
+     * read. */
     enum outcome (*missed)(struct rows *rows, struct part *part, uint32_t segment,
                            struct row_ref *ref);
-    /* The same of one that is tried again. NULL: missed(). */
+    /* The same for a ref that is tried again. NULL: missed(). */
     enum outcome (*retried)(struct rows *rows, struct part *part, uint32_t segment,
                             struct row_ref *ref);
-    /* Does one that has been read into @row, before it has a place. Returns what that cost beside
-     * its bytes. NULL: nothing. */
+    /* Serves a ref whose row has been read into @row, before the row has a place. Returns the cost
+     * beyond that of its bytes. NULL: nothing. */
     uint64_t (*read)(struct rows *rows, const struct part *part, uint32_t segment,
                      const struct row_ref *ref, void *row);
-    /* The row that part->refs[@index] waited for has a place now, if it needs one. @row: its hash,
-     * and the ref's position. NULL: nothing. */
+    /* Called when the row that part->refs[@index] waited for has a place, if it needs one. @row has
+     * its hash and the ref's position. NULL: nothing. */
     void (*placed)(struct rows *rows, struct part *part, uint32_t index, const struct row_ref *row,
                    bool was_stored);
 };
 
-/* Rows are changed by the request, not only read. */
+/* True if the request changes rows, rather than only reading them. */
 static inline bool request_changes(const struct request *request)
 {
     return request->row_op->changes;
 }
 
-/* The client is gone: what is not begun of its requests need not be. */
+/* True if the client is gone, so that its requests need not begin any more work. */
 static inline bool part_is_abandoned(const struct part *part)
 {
     return !part->request->row_op->is_whole &&

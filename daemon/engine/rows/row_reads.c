@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows that a lane has read from SSD, and those who wait for them.
+/* Rows that a lane has read from SSD, and the refs that wait for them.
  *
- * A row that is to be read has a miss entry; read_order.h says when it is read. Refs that must wait
- * for a read are chained to the entry, oldest first, GET and SET alike, and take effect in that
- * order when the row arrives: this is what keeps a session's requests for one row in order.
+ * A row that is to be read has a miss entry; read_order.h decides when it is read. Refs that must
+ * wait for a read are chained to the entry, oldest first, GET and SET alike. They take effect in
+ * that order when the row arrives, which keeps a session's requests for one row in order.
  *
- * What is said of a SET of weights here holds for a push as well. One that waited for a read may
- * find no place for its row: then the row is forgotten again, its miss entry keeps the SET and all
- * behind it, and it is read once more when the write queue has room (parked). While rows are parked
- * no read is begun for a SET. When the store refuses rows for good (disk full, I/O error) and no
- * place is left, SETs fail with its error instead of waiting. So sessions, drops and the end of the
- * server never hang on a broken disk, and no row without a place takes a read job away from GETs.
+ * Statements about a SET of weights hold here for a push as well. A SET that waited for a read may
+ * find no place for its row. Then the row is forgotten again, and its miss entry keeps the SET and
+ * all refs behind it. The row is parked: it is read once more when the write queue has room. While
+ * rows are parked, no read is begun for a SET. When the store refuses rows for good (disk full, I/O
+ * error) and no place is left, SETs fail with its error instead of waiting. So sessions, drops and
+ * the end of the server never hang on a broken disk. Nor does a row without a place take a read job
+ * away from GETs.
  *
- * A waiting ref no longer needs its hash (the miss entry has it), so that field then holds the part
- * it belongs to: see ref_wait(). */
+ * A waiting ref no longer needs its hash, which the miss entry has. That field then holds the part
+ * that the ref belongs to: see ref_wait(). */
 #include "daemon/engine/rows/rows.h"
 
 #include <assert.h>
@@ -61,13 +62,13 @@ static struct part *ref_part(const struct row_ref *ref)
 
 /* ---- Reads ---- */
 
-/* The session that made the miss, or that is now first among those who wait for it. */
+/* Returns the id of the session that made the miss, or that is now first among its waiters. */
 static uint64_t miss_session(const struct rows *rows, const struct miss *miss)
 {
     return ref_part(waiter_at(rows, miss->first_waiter))->request->session->id;
 }
 
-/* Has a row read for those who wait for it. */
+/* Has a row read for the refs that wait for it. */
 static void miss_read(struct rows *rows, struct miss *miss)
 {
     assert(miss->state != MISS_FREE && miss->first_waiter);
@@ -108,11 +109,11 @@ static void waiter_done(struct rows *rows, struct part *part)
         rows_part_finished(rows, part);
 }
 
-/* Copies between a row that was read and those who wait for it, oldest first, and updates it for
- * pushes. Nobody is answered yet. Adds to @cost what that was, which those are charged that wait,
- * and stops at @most: thousands of one request's segments may ask for the same row. Then some are
- * left for the next time, and those that come to wait meanwhile are behind them. Returns whether
- * none is. */
+/* Copies between a row that was read and the refs that wait for it, oldest first, and updates the
+ * row for pushes. It answers no ref yet. It adds the cost to @cost and charges it to the waiting
+ * sessions. It stops at @most, since thousands of one request's segments may ask for the same row.
+ * The rest are left for the next call, and refs that join meanwhile come behind them. Returns true
+ * if none is left. */
 static bool apply_waiters(struct rows *rows, struct read_job *job, const struct miss *miss,
                           const struct store_row *row, uint64_t *cost, uint64_t most)
 {
@@ -135,10 +136,10 @@ static bool apply_waiters(struct rows *rows, struct read_job *job, const struct 
     return link == 0;
 }
 
-/* Answers those who wait for a row after apply_waiters(). @set_err says whether it found a place:
- * OK: all are answered. AGAIN, not now: those before the first SET or push are. Else, never: these
- * fail with it, but GETs behind one were given what must not be, and stay. Returns whether some
- * stay. */
+/* Answers the refs that wait for a row, after apply_waiters(). @set_err says whether the row found
+ * a place. OK: all are answered. AGAIN (not now): those before the first SET or push are answered.
+ * Any other error (never): SETs and pushes fail with it. GETs behind one stay, since they were
+ * given a value that must not be. Returns true if some stay. */
 static bool answer_waiters(struct rows *rows, struct miss *miss, const struct store_row *row,
                            enum embtier_err set_err)
 {
@@ -153,7 +154,7 @@ static bool answer_waiters(struct rows *rows, struct miss *miss, const struct st
         const bool is_set = op->changes;
         const uint32_t index = (uint32_t)(ref - part->refs);
 
-        link = ref->link; /* before the part, and this ref with it, may go */
+        link = ref->link; /* read now: the part, and this ref with it, may be freed below */
         behind_set |= is_set;
         if (set_err != EMBTIER_OK && (behind_set || op->pins) &&
             (set_err == EMBTIER_AGAIN || !is_set)) {
@@ -174,7 +175,7 @@ static bool answer_waiters(struct rows *rows, struct miss *miss, const struct st
     return miss->first_waiter != 0;
 }
 
-/* The row cannot be read. */
+/* Fails the refs that wait for a row that cannot be read. */
 static void fail_waiters(struct rows *rows, struct miss *miss, const struct store_row *row)
 {
     uint32_t link = miss->first_waiter;
@@ -213,7 +214,7 @@ static bool miss_is_abandoned(const struct rows *rows, const struct miss *miss)
     return true;
 }
 
-/* Forgets a row that only clients that are gone wait for. */
+/* Forgets a row whose waiters all belong to clients that are gone. */
 static void miss_abandon(struct rows *rows, struct miss *miss)
 {
     uint32_t link = miss->first_waiter;
@@ -222,15 +223,15 @@ static void miss_abandon(struct rows *rows, struct miss *miss)
         const struct row_ref *const ref = waiter_at(rows, link);
         struct part *const part = ref_part(ref);
 
-        link = ref->link; /* before the part, and this ref with it, may go */
+        link = ref->link; /* read now: the part, and this ref with it, may be freed below */
         rows_part_abandon(rows, part, 1);
         waiter_done(rows, part);
     }
     miss_table_remove(rows->misses, miss);
 }
 
-/* Moves rows of a shard whose turn it is into @job, as many as have room, sorted for RocksDB.
- * Returns how many it forgot. */
+/* Moves the next rows of a shard into @job, as many as fit, sorted for RocksDB. Returns how many
+ * abandoned rows it forgot. */
 static uint32_t fill_job(struct rows *rows, uint32_t shard, struct read_job *job)
 {
     uint32_t abandoned = 0;
@@ -259,7 +260,7 @@ static uint32_t fill_job(struct rows *rows, uint32_t shard, struct read_job *job
     job->shard = shard;
     for (uint32_t i = 0; i < count; i++)
         read_job_add(job, batch[i]->table, batch[i]->id, miss_table_index(rows->misses, batch[i]));
-    if (abandoned > 0) /* as when they have been read */
+    if (abandoned > 0) /* as after a read: miss entries are free */
         rows_unblock_all(rows);
     return abandoned;
 }
@@ -275,7 +276,7 @@ bool rows_dispatch_reads(struct rows *rows)
             return false;
         }
         abandoned = fill_job(rows, read_order_next_shard(rows->read_order), job);
-        if (job->count > 0) /* else it stays free */
+        if (job->count > 0) /* else the job stays free */
             read_pool_send(rows->readers, job);
         if (abandoned > 0)
             return true; /* work for one turn */
@@ -299,7 +300,7 @@ static bool bit_is_set(const uint64_t *bits, uint32_t i)
     return bits[i / 64] >> (i % 64) & 1;
 }
 
-/* Somebody wants the row to stay in the cache. */
+/* True if a request wants the row to stay in the cache. */
 static bool waits_for_pin(const struct rows *rows, const struct miss *miss)
 {
     for (uint32_t link = miss->first_waiter; link; link = waiter_at(rows, link)->link)
@@ -308,8 +309,8 @@ static bool waits_for_pin(const struct rows *rows, const struct miss *miss)
     return false;
 }
 
-/* The cache refused a row. What a clean one was is on SSD; for a changed one the write queue is
- * left: returns whether that, too, has no room now (AGAIN), or never. */
+/* Handles a row that the cache refused. A clean one is on SSD; a changed one goes to the write
+ * queue. AGAIN: the queue has no room now. Any other error: it never will. */
 static enum embtier_err place_refused(struct rows *rows, const struct miss *miss, const void *bytes,
                                       bool dirty)
 {
@@ -327,7 +328,7 @@ static enum embtier_err place_refused(struct rows *rows, const struct miss *miss
     return err == EMBTIER_OK ? EMBTIER_AGAIN : err;
 }
 
-/* The same for a row of a logged table. */
+/* Finds a place for a changed row of a logged table, with the same results. */
 static enum embtier_err place_read(struct rows *rows, struct table *table, const struct miss *miss,
                                    const void *bytes)
 {
@@ -337,7 +338,7 @@ static enum embtier_err place_read(struct rows *rows, struct table *table, const
     return rows_place_logged(rows, table, miss->hash, miss->id, bytes) ? EMBTIER_OK : EMBTIER_AGAIN;
 }
 
-/* A row has, or has not, found a place. */
+/* Answers the waiters of a row that has found a place (OK), or has not, and settles its miss. */
 static void end_miss(struct rows *rows, struct miss *miss, const struct store_row *row,
                      enum embtier_err err)
 {
@@ -352,7 +353,7 @@ static void end_miss(struct rows *rows, struct miss *miss, const struct store_ro
     }
 }
 
-/* Finds places for a run of rows and answers those who wait for them. */
+/* Finds places for a run of rows, and answers their waiters. */
 static void insert_run(struct rows *rows, struct table *table, struct insert_run *run)
 {
     const uint32_t refused =
@@ -394,8 +395,8 @@ void rows_on_read_done(struct rows *rows, struct read_job *job)
     rows->last_read_done = &job->message;
 }
 
-/* Serves those who wait for the job's next rows, until that was a turn's work. A row that some
- * still wait for then has a place, and is answered, when all have been served. */
+/* Serves the waiters of the job's next rows, for one turn's work. If some waiters of a row are left
+ * then, the row gets its place and its answers when all have been served. */
 static void serve_rows(struct rows *rows, struct read_job *job)
 {
     const uint64_t most = schedule_turn_cost(rows->schedule, NULL);
@@ -455,7 +456,8 @@ bool rows_serve_read(struct rows *rows)
     return true;
 }
 
-/* As many parked rows as there may be room for now, or all when no more room will come. */
+/* Has up to @count parked rows read again, since there may be room for so many; or all, when no
+ * more room will come. */
 static void unpark(struct rows *rows, uint64_t count)
 {
     struct miss *miss;

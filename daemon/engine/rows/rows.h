@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rows.h: a lane's rows: their cache, those being read and written, and the parts of requests that
+/* rows.h: a lane's rows: their homes, those being read and written, and the parts of requests that
  * wait for them.
  *
- *   part_turns.c   a session's turn at its oldest part; parts that wait for room
+ *   part_turns.c   a session's turn at its oldest parts; parts that wait for room
  *   row_change.c   places for rows that changed
  *   row_reads.c    rows from SSD, and the refs that wait for them
  *   row_log.c      tables whose updates are logged
@@ -30,29 +30,29 @@
 #define ROWS_CHUNK      512   /* rows per call of the cache */
 #define ROWS_MISSES_MAX 65536 /* distinct rows being read */
 
-/* Counters; only the lane writes. */
+/* Counters that only the lane writes. */
 struct row_counts {
     uint64_t get_rows; /* looked up */
     uint64_t set_rows;
     uint64_t pushed_rows; /* updated by optimizers */
     uint64_t prefetched_rows;
     uint64_t logged_rows; /* changed in tables whose updates are logged */
-    uint64_t held_rows;   /* how often one found no place while a checkpoint was made */
-    /* Lookups the cache did not serve, by what did; those it did are in the cache's counters. */
+    uint64_t held_rows;   /* times that a row found no place while a checkpoint was made */
+    /* Lookups that the cache did not serve, by their source. The cache counts the others. */
     uint64_t queued_get_rows;
     uint64_t stored_get_rows;
     uint64_t initial_get_rows;
     uint64_t failed_rows;
-    uint64_t abandoned_rows; /* not looked up, or not to the end: their client was gone */
+    uint64_t abandoned_rows; /* not looked up, or not to the end, because their client was gone */
     uint64_t shared_reads;   /* lookups that joined a read under way */
-    uint64_t second_looks;   /* misses of the cache that were counted before */
+    uint64_t second_looks;   /* cache misses that had been counted before */
 };
 
 struct rows {
     const struct request_rules *rules;
     struct schedule *schedule;        /* of the same lane */
     struct mailbox *const *mailboxes; /* of all lanes */
-    uint32_t lane;                    /* whose rows these are */
+    uint32_t lane;                    /* the lane that owns these rows */
     const struct clock *clock;
     struct home homes[HOME_KINDS];
     struct write_queue *write_queue;
@@ -61,20 +61,21 @@ struct rows {
     struct read_order *read_order;
     uint8_t *request_base;
 
-    bool in_epoch; /* a checkpoint is being made, of rows as they were at its moment */
-    bool pressure; /* rows had to wait, since every reader was at work */
-    struct session_lane *blocked; /* wait for a free miss entry or for room in the write queue */
+    bool in_epoch; /* a checkpoint is being made, of the rows at its instant */
+    bool pressure; /* rows had to wait because every reader was busy */
+    struct session_lane
+        *blocked; /* sessions waiting for a free miss entry or for room in the write queue */
     struct session_lane *last_blocked;
     struct miss_list parked;
-    struct part *logging; /* wait for their rows to be logged, in the write queue's order */
+    struct part
+        *logging; /* parts waiting for their rows to be logged, in the write queue's order */
     struct part *last_logging;
     struct message *read_done; /* read jobs that have come back, oldest first */
     struct message *last_read_done;
-    struct message *done_here; /* requests whose last part was done here, where they are at home,
-                                  oldest first */
+    struct message *done_here; /* requests at home here whose last part ended here, oldest first */
     struct message **last_done_here;
 
-    uint8_t *scratch_row; /* a row put together from new weights and queued state */
+    uint8_t *scratch_row; /* for a row put together from new weights and queued state */
     float *gradients;     /* ROWS_GRADIENT_BYTES, for rows' gradients */
     uint32_t chunk_missed[ROWS_CHUNK];
     void *chunk_rows[ROWS_CHUNK];
@@ -83,88 +84,90 @@ struct rows {
     uint64_t read_error_logged_ns; /* one line a second is enough */
 };
 
-/* For rows' gradients: one at a time, or in a group as many as one half holds, which stay in the
- * processor's cache; the other half is for what a member adds. */
+/* Memory for rows' gradients: for one at a time, or in a group for as many as one half holds. They
+ * stay in the processor's cache. The other half is for the gradients that a member adds. */
 #define ROWS_GRADIENT_BYTES (UINT32_C(256) << 10)
 
 /* ---- part_turns.c ---- */
 
 /* Adds a part behind the session's others on this lane. */
 void rows_add_part(struct rows *rows, struct part *part);
-/* Hands a request that has been taken to the lanes. Its home lane. */
+/* Hands a request whose ids are taken to the lanes. Home lane only. */
 void rows_start(struct rows *rows, struct request *request);
-/* A session's turn at its oldest part. */
+/* Serves a session's parts, oldest first, for one turn. */
 void rows_turn(struct rows *rows, struct session_lane *side);
-/* The part's last row is served: completes the request if it was the last part. */
+/* Ends a part whose last row is served, unless the log holds it. Completes the request if it was
+ * the last part. */
 void rows_part_finished(struct rows *rows, struct part *part);
-/* Rows of the part that are left out as its client is gone. Whether all of its rows, some or none
- * are then as the client asked, it is not told: who hangs up may still look at its region. */
+/* Leaves out @count rows of the part, because its client is gone. The client is not told which of
+ * its rows, if any, are done: after it hangs up, it may still look at its region. */
 void rows_part_abandon(struct rows *rows, struct part *part, uint64_t count);
-/* One row of a request is refused. */
+/* Refuses one row of a request. */
 void rows_ref_fail(struct rows *rows, struct part *part, uint32_t segment, uint64_t id,
                    enum embtier_err err);
-/* Sessions that wait for room run again. */
+/* Lets the sessions that wait for room run again. */
 void rows_unblock_all(struct rows *rows);
 
 /* ---- row_change.c ---- */
 
-/* As row_cache_change(), and of a logged table row_cache_change_through(). */
+/* As row_cache_change(); for a logged table, as row_cache_change_through(). */
 uint32_t rows_change(struct rows *rows, const struct table *table, const struct row_ref *refs,
                      uint32_t count, void **ret_rows);
-/* As row_cache_find(): for rows that are looked at, in the place of rows_change(). */
+/* As row_cache_find(), in place of rows_change() for rows that are only looked at. */
 uint32_t rows_find(struct rows *rows, const struct table *table, const struct row_ref *refs,
                    uint32_t count, void **ret_rows);
-/* Has those rows of a logged table written (not NULL) that a part has changed, for which there was
- * room. */
+/* Has the rows of a logged table written that a part has changed (those not NULL). The caller has
+ * made sure that there is room. */
 void rows_log(struct rows *rows, struct part *part, struct table *table, const struct row_ref *refs,
               void *const *changed, uint32_t count);
-/* So many rows of a table may be changed now; or why none will be for some time. */
+/* Sets *@ret_count to how many rows of a table may be changed now. Error: none may be for some
+ * time. */
 MUST_CHECK enum embtier_err rows_change_room(struct rows *rows, const struct table *table,
                                              uint32_t *ret_count);
 /* Finds a place for the changed row in rows->scratch_row. */
 enum outcome rows_place(struct rows *rows, struct part *part, uint32_t segment,
                         const struct row_ref *ref);
-/* Has a row of a logged table written that is not cached, and puts it into the cache if there is
- * room. False: no room in the write queue. */
+/* Has a row of a logged table written that is not cached, and caches it if there is room. False: no
+ * room in the write queue. */
 MUST_CHECK bool rows_place_logged(struct rows *rows, struct table *table, uint64_t hash,
                                   uint64_t id, const void *row);
-/* Has a row read that is to be changed. */
+/* Has a row read that a part is to change. */
 enum outcome rows_read_to_change(struct rows *rows, struct part *part, uint32_t segment,
                                  struct row_ref *ref);
 
 /* ---- row_reads.c ---- */
 
-/* The row of @ref, if it is being read: @ref waits for it then, too. */
+/* True if the row of @ref is being read; @ref then waits for it, too. */
 bool rows_join_read(struct rows *rows, struct part *part, struct table *table, struct row_ref *ref);
-/* Has a row read that is not being read yet. RETRY: no miss entry is to be had. */
+/* Has a row read that is not being read yet. RETRY: no miss entry is available. */
 enum outcome rows_read(struct rows *rows, struct part *part, struct table *table,
                        struct row_ref *ref);
 /* Fills free read jobs with the rows that wait for one. True: that was a turn's work, and there may
  * be more. */
 bool rows_dispatch_reads(struct rows *rows);
 void rows_on_read_done(struct rows *rows, struct read_job *job);
-/* Rows that have been read are given to those who wait for them, some a turn. False: there are
- * none.
- */
+/* Gives rows that have been read to the refs that wait for them, some per turn. False: there are
+ * none. */
 bool rows_serve_read(struct rows *rows);
-/* The write queue has more room, or will have none: parked rows and blocked sessions go on. */
+/* The write queue has more room, or will have none: lets parked rows and blocked sessions go on. */
 void rows_on_written(struct rows *rows);
-/* All that waits for room tries again. */
+/* Retries everything that waits for room. */
 void rows_try_again(struct rows *rows);
 
 /* ---- row_log.c ---- */
 
-/* So many rows of a logged table may be changed now; or why none will be for some time. */
+/* As rows_change_room(), for a logged table. */
 enum embtier_err rows_log_room(const struct rows *rows, const struct table *table,
                                uint32_t *ret_count);
-/* Has a changed row written. False: no room, which does not happen to those there was room for. */
+/* Has a changed row written. False: no room, which cannot happen if the caller asked for room
+ * first. */
 MUST_CHECK bool rows_log_row(struct rows *rows, struct table *table, uint64_t hash, uint64_t id,
                              const void *row);
-/* The part ends when all rows are written that have been logged so far. */
+/* Makes the part wait, before it ends, for all rows that have been logged so far. */
 void rows_log_note(const struct rows *rows, struct part *part);
-/* Whether a part that is over but for that has to wait; then it ends later by itself. */
+/* True if the part, otherwise over, has to wait for its log; it then ends later by itself. */
 bool rows_log_holds(struct rows *rows, struct part *part);
-/* Rows have been written, or cannot be. */
+/* Ends the parts whose rows have been written, or cannot be. */
 void rows_log_on_written(struct rows *rows);
 
 /* ---- The rows' home (home.h): for a table of this lane ---- */
@@ -284,11 +287,11 @@ static inline void home_used_spots(const struct rows *rows, const struct table *
 
 /* ---- homes.c ---- */
 
-/* The lane knows the table from now on, in its home. */
+/* Makes the table known to the lane, in its home. */
 MUST_CHECK enum embtier_err rows_add_table(struct rows *rows, const struct table *table);
-/* Forgets its rows, some at a time; true when all are gone. */
+/* Forgets the table's rows, some at a time. True: all are gone. */
 MUST_CHECK bool rows_purge_table(struct rows *rows, const struct table *table, uint32_t step);
-/* As the functions of row_cache.h of the same names, of all homes. */
+/* As the functions of row_cache.h of the same names, for all homes. */
 uint32_t rows_write_back(struct rows *rows, struct rows_cursor *cursor, uint32_t most,
                          bool *ret_done);
 void rows_begin_epoch(struct rows *rows);

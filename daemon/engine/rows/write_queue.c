@@ -28,10 +28,10 @@
 #define RING_BYTES_MIN   (256 * KIB)
 #define RING_SLACK       CACHE_LINE /* behind the ring: a filler's head may be longer than the filler */
 #define ROW_BYTES_TYPICAL                                                                          \
-    256 /* sizes the buckets; longer chains, not errors, when rows are smaller */
+    256 /* sizes the buckets; smaller rows make chains longer, which is no error */
 
-/* In the ring, followed by the row. An entry never wraps: a filler (table NULL) takes the rest of
- * the ring. */
+/* An entry in the ring, followed by its row. An entry never wraps: a filler (table NULL) takes the
+ * rest of the ring. */
 struct entry {
     struct table *table;
     uint64_t hash;
@@ -40,15 +40,15 @@ struct entry {
     uint64_t bytes; /* of this entry in the ring, head and padding included */
 };
 
-/* What the writer is working on. */
+/* The batch that the writer is working on. */
 struct write_batch {
     struct store_row rows[BATCH_ROWS_MAX];
     uint32_t shards[BATCH_ROWS_MAX];
-    bool synced[BATCH_ROWS_MAX];    /* the row's table is */
-    uint32_t order[BATCH_ROWS_MAX]; /* of rows, as they are written */
+    bool synced[BATCH_ROWS_MAX];    /* the row's table is a `sync` table */
+    uint32_t order[BATCH_ROWS_MAX]; /* row indexes in the order of writing */
     struct store_row sorted[BATCH_ROWS_MAX];
     uint32_t count;
-    uint32_t to_sync[BATCH_ROWS_MAX]; /* shards whose logs have rows of synced tables */
+    uint32_t to_sync[BATCH_ROWS_MAX]; /* shards whose logs have rows of `sync` tables */
     uint32_t sync_count;
 };
 
@@ -59,16 +59,16 @@ struct stage {
     pthread_t thread;
     bool has_wake;
     bool has_thread;
-    _Atomic uint32_t err; /* of the failure it is in, and tries again to get out of */
+    _Atomic uint32_t err; /* of the failure that it is in and retries, or OK */
 };
 
-/* What the writer has written and the syncer is to sync. */
+/* The rows that the writer has written and the syncer has yet to sync. */
 struct unsynced {
     pthread_mutex_t lock;
-    uint64_t end;     /* all before this has been written; 0: nothing is to be synced */
-    uint32_t *shards; /* whose logs have some of it */
+    uint64_t end;     /* all rows before this position are written; 0: nothing to sync */
+    uint32_t *shards; /* shards whose logs have some of these rows */
     uint32_t count;
-    bool is_syncing; /* something older */
+    bool is_syncing; /* the syncer is busy with older rows */
 };
 
 struct write_queue {
@@ -82,7 +82,7 @@ struct write_queue {
     struct write_batch *batch; /* writer */
     struct unsynced unsynced;
     uint32_t *syncing; /* syncer: shards */
-    bool *unmarked;    /* syncer: shards that have been synced, which their logs need not say yet */
+    bool *unmarked;    /* syncer: synced shards whose logs do not say so yet */
     struct stage writer;
     struct stage syncer;
 
@@ -92,13 +92,13 @@ struct write_queue {
     _Atomic uint64_t rows;
 
     /* The writer and the syncer write these. */
-    _Alignas(CACHE_LINE) _Atomic uint64_t written; /* all before this is in RocksDB, and synced */
+    _Alignas(CACHE_LINE) _Atomic uint64_t written; /* rows before this are in RocksDB, and synced */
     _Atomic uint64_t rows_written;
     _Atomic uint64_t retries;
 
-    /* All do, seldom. */
-    _Alignas(CACHE_LINE) struct message message; /* MESSAGE_WRITTEN; in the lane's inbox while … */
-    _Atomic bool told;                           /* … this is set */
+    /* All three threads write these, seldom. */
+    _Alignas(CACHE_LINE) struct message message; /* MESSAGE_WRITTEN */
+    _Atomic bool told;                           /* the message is in the lane's inbox */
     _Atomic bool writer_idle;
     _Atomic bool stopping;
 };
@@ -108,8 +108,8 @@ _Static_assert(sizeof(struct write_batch) + RING_SLACK <= LANE_QUEUE_BYTES &&
                    sizeof(uint64_t) * LANE_QUEUE_INDEX <= ROW_BYTES_TYPICAL,
                "the configuration counts it");
 _Static_assert(sizeof(struct entry) <= RING_SLACK, "a filler's head fits behind the ring");
-/* Else a long row might find no room in an empty ring, behind the filler it needs, and its session
- * would wait for ever. */
+/* Otherwise a long row might find no room in an empty ring, behind the filler that it needs, and
+ * its session would wait forever. */
 _Static_assert(2 * (sizeof(struct entry) + STORED_ROW_BYTES_MAX + ENTRY_ALIGN) <= RING_BYTES_MIN,
                "two of the longest rows fit into the shortest ring");
 
@@ -145,14 +145,14 @@ static void tell_lane(struct write_queue *queue)
         mailbox_send(queue->lane, &queue->message);
 }
 
-/* All before @position is where it is to be. */
+/* Tells the lane that all rows before @position are written and, where needed, synced. */
 static void publish(struct write_queue *queue, uint64_t position)
 {
     atomic_store_explicit(&queue->written, position, memory_order_release);
     tell_lane(queue);
 }
 
-/* Rows of one shard to be written, or logs of shards to be synced. */
+/* A task for the store: to write rows of one shard, or to sync the logs of shards. */
 struct task {
     const uint32_t *shards;
     const struct store_row *rows; /* NULL: sync */
@@ -166,7 +166,7 @@ static enum embtier_err attempt(struct write_queue *queue, const struct task *ta
                       : store_sync_logs(queue->store, task->shards, task->count, msg);
 }
 
-/* Until the store does it, or the daemon ends. */
+/* Retries the task until the store does it. False: the daemon ends first. */
 static bool carry_out(struct stage *stage, const struct task *task)
 {
     struct write_queue *const queue = stage->queue;
@@ -191,8 +191,8 @@ static bool carry_out(struct stage *stage, const struct task *task)
                       "%s=%u err=%s why=%s", what, which, err_name(err), LOG_QUOTED(msg.text));
             logged = err;
         }
-        /* A stalled store may have a disk that is full: only a write that succeeds takes the error
-         * back. Whoever waits for room on the lane must hear of it, since there will be none. */
+        /* A stalled store may have a full disk, so only a successful write clears the error.
+         * Sessions that wait on the lane for room must hear of it, since there will be none. */
         if (err != EMBTIER_BUSY && atomic_exchange(&stage->err, (uint32_t)err) != (uint32_t)err)
             tell_lane(queue);
         atomic_fetch_add_explicit(&queue->retries, 1, memory_order_relaxed);
@@ -205,7 +205,7 @@ static bool carry_out(struct stage *stage, const struct task *task)
 
 /* ---- Syncer thread ---- */
 
-/* Takes over what is to be synced; false: nothing. */
+/* Takes over the rows to sync. False: there are none. */
 static bool unsynced_take(struct write_queue *queue, uint64_t *ret_end, uint32_t *ret_count)
 {
     struct unsynced *const unsynced = &queue->unsynced;
@@ -221,7 +221,8 @@ static bool unsynced_take(struct write_queue *queue, uint64_t *ret_end, uint32_t
     return *ret_end > 0;
 }
 
-/* Nothing else is to be done. Under load the writer's next batch does it. */
+/* Marks synced logs when there is nothing else to do. Under load, the writer's next batch marks
+ * them. */
 static void mark_synced(struct write_queue *queue)
 {
     for (uint32_t shard = 0; shard < queue->routes->shard_count; shard++)
@@ -231,8 +232,8 @@ static void mark_synced(struct write_queue *queue)
         }
 }
 
-/* Syncs what has come together while it synced what came before: the group commit of all clients
- * of the lane. */
+/* Each sync covers all rows that came together during the one before: a group commit for all
+ * clients of the lane. */
 static void *syncer_main(void *context)
 {
     struct stage *const stage = context;
@@ -264,8 +265,8 @@ static void unsynced_add_shard(struct unsynced *unsynced, uint32_t shard)
     unsynced->shards[unsynced->count++] = shard;
 }
 
-/* Whether the syncer is to say of what comes before @end that it is written: the logs of @shards
- * are to be synced first, or something older is. */
+/* True if the syncer must report the rows before @end as written. It must if the logs of @shards
+ * need a sync first, or if something older does. */
 static bool leave_to_syncer(struct write_queue *queue, const uint32_t *shards, uint32_t count,
                             uint64_t end)
 {
@@ -287,7 +288,7 @@ static bool leave_to_syncer(struct write_queue *queue, const uint32_t *shards, u
 
 /* ---- Writer thread ---- */
 
-/* Collects entries from @position on; returns the position behind the last one. */
+/* Collects entries from @position on. Returns the position behind the last one. */
 static uint64_t batch_collect(struct write_queue *queue, struct write_batch *batch,
                               uint64_t position)
 {
@@ -315,8 +316,8 @@ static uint64_t batch_collect(struct write_queue *queue, struct write_batch *bat
     return position;
 }
 
-/* Which of two rows of a batch is written first: those of one database together and in the order of
- * their keys, since that is where its memtable has them; of two versions of a row the older. */
+/* Orders the rows of a batch for writing. Rows of one database come together, in the order of their
+ * keys, as in its memtable. The older of two versions of a row comes first. */
 static int compare_rows(const void *a, const void *b, void *context)
 {
     const struct write_batch *const batch = context;
@@ -334,7 +335,7 @@ static int compare_rows(const void *a, const void *b, void *context)
     return i < j ? -1 : 1;
 }
 
-/* One store_write() per shard and database. */
+/* Writes the batch with one store_write() per shard and database. False: the daemon ends first. */
 static bool batch_write(struct write_queue *queue, struct write_batch *batch)
 {
     uint32_t end;
@@ -421,7 +422,7 @@ static enum embtier_err stage_start(struct stage *stage, struct write_queue *que
     return EMBTIER_OK;
 }
 
-/* The queue is stopping. */
+/* Ends the thread of a queue that is stopping. */
 static void stage_end(struct stage *stage)
 {
     if (stage->has_thread) {
@@ -471,7 +472,7 @@ void write_queue_free(struct write_queue *queue)
     if (!queue)
         return;
     atomic_store(&queue->stopping, true);
-    stage_end(&queue->writer); /* which wakes the syncer */
+    stage_end(&queue->writer); /* first, since it wakes the syncer */
     stage_end(&queue->syncer);
     reserved_free(queue->ring, queue->ring_bytes + RING_SLACK);
     reserved_free(queue->buckets, (queue->bucket_mask + 1) * sizeof(*queue->buckets));
@@ -488,7 +489,8 @@ static uint64_t entry_bytes(const struct table *table)
     return align_up(sizeof(struct entry) + table->row_bytes, ENTRY_ALIGN);
 }
 
-/* Is there room for @bytes in one piece at the tail, after a filler of *@ret_filler if need be? */
+/* True if there is room for @bytes in one piece at the tail, behind a filler of *@ret_filler if
+ * need be. */
 static bool has_room(const struct write_queue *queue, uint64_t bytes, uint64_t *ret_filler)
 {
     const uint64_t tail = atomic_load_explicit(&queue->tail, memory_order_relaxed);
@@ -538,7 +540,7 @@ bool write_queue_put(struct write_queue *queue, struct table *table, uint64_t ha
     memcpy(entry + 1, row, table->row_bytes);
     *bucket = position + 1;
     atomic_fetch_add_explicit(&queue->rows, 1, memory_order_relaxed);
-    atomic_store(&queue->tail, position + bytes); /* seq_cst: then the idle flag */
+    atomic_store(&queue->tail, position + bytes); /* seq_cst: stored before the idle flag is read */
     if (atomic_load(&queue->writer_idle) && atomic_exchange(&queue->writer_idle, false))
         sem_post(&queue->writer.wake);
     return true;
@@ -573,7 +575,7 @@ enum embtier_err write_queue_failure(const struct write_queue *queue)
                                   : atomic_load_explicit(&queue->syncer.err, memory_order_relaxed));
 }
 
-/* Entries are never unlinked: a chain ends where it leads to a position before the head. */
+/* Entries are never unlinked: a chain ends at the first link to a position before the head. */
 const void *write_queue_find(const struct write_queue *queue, uint16_t table, uint64_t hash,
                              uint64_t id)
 {
@@ -594,8 +596,9 @@ uint64_t write_queue_reap(struct write_queue *queue)
     uint64_t written;
     uint64_t rows = 0;
 
-    /* Before the look at `written`: a later advance sends again. An exchange, not a store: it reads
-     * what the writer's exchange wrote, and so sees what that one had written before. */
+    /* Clears `told` before it reads `written`, so that a later advance sends again. This is an
+     * exchange, not a store: it reads the value of the writer's exchange, and so sees everything
+     * written before that. */
     (void)atomic_exchange(&queue->told, false);
     written = atomic_load_explicit(&queue->written, memory_order_acquire);
     while (queue->head < written) {
