@@ -38,7 +38,7 @@ static uint64_t ids_place(const struct request_rules *rules, const struct wave_s
 
 static uint64_t weights_place(const struct request_rules *rules, const struct wave_shape *shape)
 {
-    /* Searches are for one lane. */
+    /* Only a single lane searches. */
     const uint32_t ids = rules->lane_count == 1 ? MIN(shape->ids, (uint32_t)WAVE_SEARCH_IDS) : 0;
 
     return ids_place(rules, shape) + ids * sizeof(uint64_t);
@@ -159,7 +159,8 @@ uint64_t pooled_adding_cost(const struct pooled *pooled, const struct wave *wave
     return cost;
 }
 
-/* How many of @cost each @left allows for: all, if there is no limit; one at least if @is_first. */
+/* Returns how many items of @cost each @left allows for: all without a limit, at least one if
+ * @is_first. */
 static uint32_t count_for(uint64_t left, uint32_t cost, bool is_first)
 {
     return (uint32_t)MIN(MAX(left / cost, (uint64_t)is_first), (uint64_t)UINT32_MAX);
@@ -172,7 +173,7 @@ static uint64_t less(uint64_t left, uint64_t cost)
 
 /* ---- Adding up a slice ---- */
 
-/* Divides those bags of a mean that are complete. */
+/* Divides the complete bags of a mean. */
 static void divide(const struct slice *slice, uint32_t dim, float *bags)
 {
     const uint32_t complete = slice->bag_count - slice->goes_on;
@@ -189,7 +190,7 @@ static void divide(const struct slice *slice, uint32_t dim, float *bags)
     }
 }
 
-/* Where the ticket keeps which rows won a maximum; NULL: nobody wants to know. */
+/* Returns where the ticket keeps the rows that won a maximum, or NULL if it does not. */
 static uint32_t *winners_of(const struct pooled *pooled, const struct slice *slice)
 {
     const struct ticket_group *group;
@@ -204,7 +205,7 @@ static uint32_t *winners_of(const struct pooled *pooled, const struct slice *sli
                group->dim;
 }
 
-/* @search: how its rows are found, or NULL: they have been. */
+/* Adds up a slice. @search: finds its rows; NULL: they have been found. */
 static void add_up_slice(const struct pooled *pooled, const struct wave *wave,
                          const struct slice *slice, struct pool_search *search)
 {
@@ -231,7 +232,7 @@ static void add_up_slice(const struct pooled *pooled, const struct wave *wave,
 
 /* ---- Taking ids ---- */
 
-/* An offset of a bag. The caller checks what it got. */
+/* Reads an offset of a bag. The caller checks it. */
 static uint32_t read_offset(const struct pooled *pooled, const struct pooled_segment *segment,
                             uint32_t index)
 {
@@ -241,7 +242,7 @@ static uint32_t read_offset(const struct pooled *pooled, const struct pooled_seg
     return offsets[index];
 }
 
-/* Where the bag at the cursor ends. */
+/* Sets where the bag at the cursor ends. */
 static enum embtier_err bag_end(struct pooled *pooled, struct refusal *refusal)
 {
     const struct pooled_segment *const segment = &pooled->segments[pooled->segment];
@@ -257,7 +258,7 @@ static enum embtier_err bag_end(struct pooled *pooled, struct refusal *refusal)
     return EMBTIER_OK;
 }
 
-/* What a wave has room for still. */
+/* The room that is left in a wave. */
 struct room {
     uint32_t first; /* id, of the wave */
     uint32_t ids;
@@ -265,18 +266,19 @@ struct room {
     uint32_t bytes; /* of rows */
     uint32_t bag_bytes;
     uint64_t cost;
-    bool adds; /* which is of adding up as well */
+    bool adds; /* the cost includes adding up */
 };
 
-/* A wave that is to be searched ends with a bag, unless that is longer than a wave. */
+/* True if a bag must not be cut here. A wave that is to be searched ends with a bag, unless that
+ * bag is longer than a wave. */
 static bool keeps_whole(const struct pooled *pooled, const struct room *room,
                         const struct slice *slice)
 {
     return pooled->searches && pooled->begun == 0 && room->first + slice->id_count > 0;
 }
 
-/* Takes bags of the segment at the cursor, as many as there is room for, into the next slice of the
- * wave. False in *@ret_more: the wave is full. */
+/* Takes bags of the segment at the cursor, as many as fit, into the next slice of the wave. Clears
+ * *@ret_more if the wave is full. */
 static enum embtier_err take_slice(struct pooled *pooled, struct wave *wave, struct room *room,
                                    bool *ret_more, struct refusal *refusal)
 {
@@ -287,7 +289,7 @@ static enum embtier_err take_slice(struct pooled *pooled, struct wave *wave, str
     const uint32_t id_cost = id_taking_cost(pooled) + (room->adds ? row_adding_cost(segment) : 0);
     const uint32_t bag_cost = 1 + (room->adds ? bag_adding_cost(segment) : 0);
     const bool is_first = wave->slice_count == 0;
-    /* Ids and bags each have all of the cost, so that no bag costs a division. */
+    /* Ids and bags may each spend all of the cost, so that no bag costs a division. */
     const uint32_t bag_room = MIN(MIN(room->bags, room->bag_bytes / bag_bytes),
                                   count_for(room->cost, bag_cost, is_first));
     const uint32_t first_id = pooled->id;
@@ -344,7 +346,7 @@ static enum embtier_err take_slice(struct pooled *pooled, struct wave *wave, str
     return EMBTIER_OK;
 }
 
-/* The cursor moves on from a segment that has been taken. */
+/* Moves the cursor on from a segment that has been taken. */
 static enum embtier_err end_segment(struct pooled *pooled, struct refusal *refusal)
 {
     const struct pooled_segment *const segment = &pooled->segments[pooled->segment];
@@ -363,7 +365,7 @@ static bool at_segment_start(const struct pooled *pooled)
     return pooled->bag == 0 && pooled->begun == 0;
 }
 
-/* Takes slices until the wave is full, or has cost @most. */
+/* Takes slices until the wave is full or has cost @most. */
 static enum embtier_err take_slices(struct pooled *pooled, struct wave *wave, uint64_t most,
                                     struct refusal *refusal)
 {
@@ -401,7 +403,7 @@ static enum embtier_err take_slices(struct pooled *pooled, struct wave *wave, ui
     return EMBTIER_OK;
 }
 
-/* The slice's first id's place in its segment. */
+/* Returns the place of the slice's first id in its segment. */
 static uint32_t first_id_of(const struct pooled_segment *segment, const struct slice *slice)
 {
     return (uint32_t)((slice->ids_offset - segment->ids_offset) / sizeof(uint64_t));
@@ -419,7 +421,7 @@ static void copy_weights(const struct pooled *pooled, const struct wave *wave,
                slice->id_count * sizeof(float));
 }
 
-/* Makes a request of the wave's slices that looks their rows up, and takes its ids. */
+/* Makes the wave's request, which looks up the rows of its slices, and takes its ids. */
 static enum embtier_err take_ids(const struct request_rules *rules, struct pooled *pooled,
                                  struct wave *wave, struct refusal *refusal)
 {
@@ -457,7 +459,7 @@ static enum embtier_err take_ids(const struct request_rules *rules, struct poole
     return err;
 }
 
-/* What the wave has for the ticket, if there is one. */
+/* Notes the wave's ids and weights in the ticket, if there is one. */
 static void note_pairs(const struct pooled *pooled, const struct wave *wave, const uint64_t *ids,
                        uint32_t id_stride)
 {
@@ -498,7 +500,7 @@ enum embtier_err pooled_take_ids(const struct request_rules *rules, struct poole
     return EMBTIER_OK;
 }
 
-/* False: not all are ids of the table. */
+/* Copies the slice's ids. False: not all are ids of the table. */
 static bool copy_slice_ids(const struct pooled *pooled, const struct wave *wave,
                            const struct slice *slice)
 {
@@ -506,13 +508,13 @@ static bool copy_slice_ids(const struct pooled *pooled, const struct wave *wave,
     const uint64_t bytes = slice->id_count * sizeof(uint64_t);
     const uint8_t *const from = pooled->session->channel.region + slice->ids_offset;
     uint64_t *const ids = wave->ids + slice->first;
-    uint64_t wrong = 0; /* its top bit, as a table with a map has fewer rows than that */
+    uint64_t wrong = 0; /* only its top bit counts: a table with a map has fewer rows than that */
 
     assert(slice->first + slice->id_count <= WAVE_SEARCH_IDS);
-    /* However often that reads them: what is checked and used is the copy. */
+    /* memcpy may read them more than once: only the copy is checked and used. */
     memcpy(ids, from, bytes);
-    atomic_signal_fence(memory_order_seq_cst);                  /* no look back at the original */
-    for (uint64_t at = bytes; at < 2 * bytes; at += CACHE_LINE) /* the next wave's, if any */
+    atomic_signal_fence(memory_order_seq_cst);                  /* no second read of the original */
+    for (uint64_t at = bytes; at < 2 * bytes; at += CACHE_LINE) /* the next wave's ids, if any */
         __builtin_prefetch((const void *)((uintptr_t)from + at), 0, 2);
     for (uint32_t i = 0; i < slice->id_count; i++)
         wrong |= ids[i] | (last - ids[i]);
@@ -553,8 +555,8 @@ void wave_add_up(struct wave *wave)
         add_up_slice(wave->pooled, wave, &wave->slices[i], NULL);
 }
 
-/* Cuts @ids ids and @bags bags, or less, off the front of slice @index and adds them up. Returns
- * what it cost. */
+/* Cuts up to @ids ids and @bags bags off the front of slice @index, and adds them up. Returns the
+ * cost. */
 static uint64_t add_up_front(struct wave *wave, uint32_t index, uint32_t ids, uint32_t bags)
 {
     const struct pooled *const pooled = wave->pooled;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A pooled lookup begins: its segments are copied and checked, its tables entered, and memory
- * taken. */
+/* Begins a pooled lookup: copies and checks its segments, enters its tables, and takes memory. */
 #include "daemon/engine/ops/pooled/pooled_impl.h"
 
 #include <string.h>
@@ -23,7 +22,7 @@ _Static_assert(EMBTIER_DIM_MAX * sizeof(float) <= WAVE_BYTES &&
                "a wave has room for a row and for a bag");
 _Static_assert(EMBTIER_DIM_MAX * sizeof(float) <= WAVE_HOT_BYTES, "and a hot one too");
 
-/* What the segments ask for, all together. */
+/* Sums over all segments. */
 struct sums {
     uint64_t ids;
     uint64_t bags;
@@ -31,7 +30,7 @@ struct sums {
     bool weights;
 };
 
-/* Checks the submission, copies the segments and checks what needs no table. */
+/* Checks the submission, copies the segments, and checks everything that needs no table. */
 static enum embtier_err copy_segments(const struct request_rules *rules,
                                       const struct session *session,
                                       const struct shm_submission *submission, struct sums *sums,
@@ -72,7 +71,7 @@ static enum embtier_err copy_segments(const struct request_rules *rules,
     return EMBTIER_OK;
 }
 
-/* Enters the segment's table and checks where everything lies. */
+/* Enters the segment's table, and checks that all its parts lie in the region. */
 static enum embtier_err enter_segment(const struct request_rules *rules,
                                       const struct session *session, uint64_t segments_offset,
                                       uint32_t s, struct refusal *refusal)
@@ -110,7 +109,7 @@ static enum embtier_err enter_segment(const struct request_rules *rules,
     return EMBTIER_OK;
 }
 
-/* Enters all segments; on failure those entered are left again. */
+/* Enters all segments. On failure, leaves those entered again. */
 static enum embtier_err enter_segments(const struct request_rules *rules,
                                        const struct session *session,
                                        const struct shm_submission *submission, struct sums *sums,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pooled lookups on their lanes: waves are taken on the home lane, looked up like GETs on all, and
- * added up on one after the other. See pooled.h. */
+/* Pooled lookups on their lanes. Waves are taken on the home lane, looked up like GETs on all
+ * lanes, and added up on one lane after the other. See pooled.h. */
 #include "daemon/engine/ops/pooled/pooled_turns.h"
 
 #include "daemon/engine/ops/op.h"
@@ -20,7 +20,7 @@ static struct wave *wave_of(struct request *request)
     return CONTAINER_OF(request, struct wave, request);
 }
 
-/* What the wave says, of the slices it has, as what the lookup says, of the segments. */
+/* Turns a wave's error, which names a slice, into the lookup's, which names a segment. */
 static void note_error(struct pooled *pooled, const struct wave *wave)
 {
     const enum embtier_err err = (enum embtier_err)atomic_load(&wave->request.err);
@@ -33,12 +33,13 @@ static void note_error(struct pooled *pooled, const struct wave *wave)
         .segment = slice < wave->slice_count ? wave->slices[slice].segment : UINT32_MAX,
         .value = wave->request.err_value,
     };
-    pooled->is_taken = true; /* no more of it */
+    pooled->is_taken = true; /* no more of it is taken */
 }
 
-/* With one lane, nothing can happen to rows between here and the end: if all are cached they are
- * added up where they lie. Not when an earlier request of the session is still to be looked up, nor
- * before an earlier wave that has rows of the same bag and waits for some to be read. */
+/* True if rows may be added up where they lie, if all are cached. With one lane, nothing can happen
+ * to them between here and the end. Not while an earlier request of the session is still to be
+ * looked up. Nor before an earlier wave that has rows of the same bag and waits for some to be
+ * read. */
 static bool may_add_up(const struct op_lane *lane, const struct pooled *pooled,
                        const struct wave *wave)
 {
@@ -58,8 +59,8 @@ static bool has_map(const struct op_lane *lane, const struct pooled *pooled, uin
     return home_spots(lane->rows, pooled->segments[segment].table, ret_spots);
 }
 
-/* Adds up rows of small tables, which are found meanwhile (row_map.h). If some are not there, the
- * next waves are not tried: as often as that fails, work is done twice. */
+/* Adds up rows of small tables while it finds them (row_map.h). If some are not there, the next
+ * waves are not tried: each failure does the work twice. */
 static bool search(struct op_lane *lane, struct pooled *pooled, struct wave *wave)
 {
     struct row_spots where;
@@ -84,7 +85,7 @@ static bool search(struct op_lane *lane, struct pooled *pooled, struct wave *wav
     return true;
 }
 
-/* Whether the next wave should be one that is searched. */
+/* True if the next wave should be searched. */
 static bool should_search(const struct op_lane *lane, const struct pooled *pooled)
 {
     struct row_spots where;
@@ -94,7 +95,7 @@ static bool should_search(const struct op_lane *lane, const struct pooled *poole
            has_map(lane, pooled, pooled->segment, &where);
 }
 
-/* Adds up rows that all have been found first. */
+/* Adds up the wave where its rows lie, after it has found them all. False: not all are cached. */
 static bool add_up_in_place(struct op_lane *lane, struct pooled *pooled, struct wave *wave)
 {
     const struct request *const request = &wave->request;
@@ -145,11 +146,13 @@ static struct session_lane *side_of(const struct op_lane *lane, const struct poo
     return schedule_side_of(lane->schedule, pooled->session);
 }
 
-/* @most: of one that is to be whole UINT64_MAX. Returns what it cost. */
+/* Takes one wave, and adds it up if that can be. @most: UINT64_MAX for a wave that must be whole.
+ * Returns the cost. */
 static uint64_t take_wave(struct op_lane *lane, struct pooled *pooled, struct wave *wave,
                           uint64_t most)
 {
-    /* One that is not hot has as many ids as may be taken, which is more than may be added up. */
+    /* A lookup that is not hot takes as many ids as may be taken, which is more than may be added
+     * up. */
     const bool may_find = pooled->is_hot || most == UINT64_MAX;
     uint64_t cost = LANE_COST_SEGMENT;
     enum embtier_err err;
@@ -195,7 +198,7 @@ static enum take_turn take_turn(struct op_lane *lane, void *what, uint64_t *left
     if (op_is_over(pooled->session))
         give_up(pooled);
     if (!is_alone && pooled->is_cached && !pooled->is_taken) {
-        if (pooled->waves.under_way > 0) /* nothing has to be read meanwhile, it seems */
+        if (pooled->waves.under_way > 0) /* it seems that nothing has to be read meanwhile */
             return TAKE_TURN_STALLED;
         pooled->is_hot = true;
     }
@@ -208,14 +211,14 @@ static enum take_turn take_turn(struct op_lane *lane, void *what, uint64_t *left
         if (!wave)
             return TAKE_TURN_STALLED;
         cost += take_wave(lane, pooled, wave, is_alone ? UINT64_MAX : most);
-        /* What is left may be too little for a bag, which is not cut if it is searched. */
+        /* The rest may be too little for a bag, which is not cut if it is searched. */
     } while (pooled->is_hot && cost < (is_alone ? most : most / 2));
     if (!pooled->is_taken)
         return TAKE_TURN_MORE;
     return pooled->waves.under_way > 0 ? TAKE_TURN_TAKEN : TAKE_TURN_DONE;
 }
 
-/* Gives waves that are ready to lanes to be added up, those that may be. */
+/* Gives the waves that are ready, and need not wait, to lanes to be added up. */
 static void give_out(struct op_lane *lane, struct pooled *pooled)
 {
     const uint32_t lanes = lane->rules.lane_count;
@@ -292,7 +295,7 @@ void pooled_on_added_up(struct op_lane *lane, struct request *request)
     struct pooled *const pooled = wave_of(request)->pooled;
 
     pooled_end_wave(&lane->rules, pooled, wave_of(request));
-    give_out(lane, pooled); /* one that goes on with its last bag */
+    give_out(lane, pooled); /* a wave that goes on with this one's last bag */
     op_after_wave(lane, pooled->session, &op_pool, pooled, pooled->waves.under_way);
 }
 

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pooled_turns.h: waves of pooled lookups that are added up, on any lane. */
+/* pooled_turns.h: adds up waves of pooled lookups, on any lane. */
 #ifndef EMBTIER_DAEMON_ENGINE_OPS_POOLED_POOLED_TURNS_H
 #define EMBTIER_DAEMON_ENGINE_OPS_POOLED_POOLED_TURNS_H
 
 #include "daemon/engine/ops/op.h"
 
-/* Any lane, on MESSAGE_ADD_UP: a wave is to be added up; some of it is in a turn, and with the last
- * it is sent home. */
+/* On MESSAGE_ADD_UP, on any lane: queues a wave to be added up. Each turn adds up some of it; with
+ * the last of it, the wave goes home. */
 void pooled_add_up(struct op_lane *lane, struct request *request);
 void pooled_add_up_turn(struct op_lane *lane, struct session_lane *side);
-/* The home lane, on MESSAGE_ADDED_UP. */
+/* On MESSAGE_ADDED_UP, on the home lane. */
 void pooled_on_added_up(struct op_lane *lane, struct request *request);
 
 #endif
