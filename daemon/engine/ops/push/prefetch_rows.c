@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows of prefetches on their lanes: pinned, and unpinned when the prefetch is over. See push.h. */
+/* Rows of prefetches on their lanes: pins them, and unpins them when the prefetch is over. See
+ * push.h. */
 #include "daemon/engine/ops/push/prefetch_rows.h"
 
 #include "daemon/engine/ops/push/push.h"
@@ -35,7 +36,7 @@ static uint32_t prefetch_chunk(struct rows *rows, struct part *part, const struc
     return missed;
 }
 
-/* Pins one; what is not cached is put there if @row is not NULL. */
+/* Pins a row. A row that is not cached is put into the cache first, if @row is not NULL. */
 static enum row_pin prefetch_row(struct rows *rows, const struct part *part, uint32_t segment,
                                  const struct row_ref *ref, const void *row)
 {
@@ -50,7 +51,7 @@ static enum row_pin prefetch_row(struct rows *rows, const struct part *part, uin
     return pin_row(rows, part, segment, ref);
 }
 
-/* A ref that was not pinned. */
+/* Serves a ref that was not pinned. */
 static enum outcome prefetch_missed(struct rows *rows, struct part *part, uint32_t segment,
                                     struct row_ref *ref)
 {
@@ -60,7 +61,7 @@ static enum outcome prefetch_missed(struct rows *rows, struct part *part, uint32
         miss ? NULL : write_queue_find(rows->write_queue, table->index, ref->hash, ref->id);
     const enum row_pin pin = prefetch_row(rows, part, segment, ref, queued);
 
-    if (pin == ROW_NOT_PINNED && rows->in_epoch) { /* there may be room when that is over */
+    if (pin == ROW_NOT_PINNED && rows->in_epoch) { /* there may be room after the epoch */
         rows->counts.held_rows++;
         return OUTCOME_RETRY;
     }
@@ -76,7 +77,7 @@ static enum outcome prefetch_missed(struct rows *rows, struct part *part, uint32
     return OUTCOME_DONE;
 }
 
-/* The row has come into the cache, if there was room. */
+/* Pins a row that has come into the cache, if there was room. */
 static void prefetch_placed(struct rows *rows, struct part *part, uint32_t index,
                             const struct row_ref *row, bool was_stored)
 {
@@ -106,7 +107,7 @@ void pins_give_back(struct op_lane *lane, struct ticket_lane *part)
     lane->last_unpinning = part;
 }
 
-/* Unpins those of @count runs that are of this lane and pinned. */
+/* Unpins the pinned rows of this lane among @count runs. */
 static void unpin_runs(struct op_lane *lane, const struct ticket_group *group, uint32_t first,
                        uint32_t count)
 {
@@ -116,7 +117,7 @@ static void unpin_runs(struct op_lane *lane, const struct ticket_group *group, u
     uint32_t found = 0;
 
     if (atomic_load_explicit(&table->table_id, memory_order_relaxed) != table_id)
-        return; /* it was dropped, and its rows with it */
+        return; /* the table was dropped, and its rows with it */
     for (uint32_t run = first; run < first + count; run++) {
         const uint64_t id = group->pairs[group->starts[run]].row;
         const uint64_t hash = row_hash(lane->rules.hasher, table_id, id);

@@ -13,7 +13,7 @@
 #include "kernels/cpu/reduce/reduce.h"
 #include "proto/shm_fields.h"
 
-/* Of bags whose segment has no gradients, beside others of the same table that have. */
+/* The gradients of bags whose segment has none, beside others of the same table that have some. */
 static const float zeros[EMBTIER_DIM_MAX];
 
 _Static_assert(SHM_POOL_SEGMENTS_MAX * sizeof(struct shm_push_segment) <=
@@ -24,7 +24,7 @@ _Static_assert(offsetof(struct push_wave, request) == 0, "a wave begins with its
 
 /* ---- Beginning ---- */
 
-/* A push that is being begun. */
+/* A push that is beginning. */
 struct beginning {
     const struct request_rules *rules;
     struct session *session;
@@ -33,7 +33,7 @@ struct beginning {
     struct ticket *ticket;
     struct ticket *prefetch;
     struct shm_push_segment *segments; /* copies */
-    uint32_t entered;                  /* segments whose place in rules->segment_tables is filled */
+    uint32_t entered;                  /* segments whose entry in rules->segment_tables is filled */
     bool has_ticket;                   /* else the push makes one */
     bool is_prefetch;
     struct refusal *refusal;
@@ -109,7 +109,7 @@ static enum embtier_err copy_segments(struct beginning *b)
     return EMBTIER_OK;
 }
 
-/* Whether the segment is what the ticket's was. */
+/* Checks the segment against the ticket's. */
 static enum embtier_err check_against_ticket(const struct beginning *b, uint32_t s)
 {
     const struct shm_push_segment *const wire = &b->segments[s];
@@ -188,7 +188,7 @@ static struct ticket_part part_of(const void *context, uint32_t s)
                                  .bag_count = b->segments[s].count };
 }
 
-/* What is asked for, and of a push of rows a ticket. */
+/* Enters and checks all segments. A push of rows, or a prefetch, gets its ticket. */
 static enum embtier_err enter_segments(struct beginning *b)
 {
     for (uint32_t s = 0; s < b->submission->segment_count; s++)
@@ -216,7 +216,7 @@ static uint64_t wave_bytes(const struct request_rules *rules, uint32_t slices, u
     return request_block_bytes(rules, sizeof(struct push_wave), slices, rows);
 }
 
-/* Segments into the push, and into its groups what they say for all of a table. */
+/* Fills in the push's segments, and in its groups the settings for a whole table. */
 static enum embtier_err fill_in(const struct beginning *b, struct push *push)
 {
     for (uint32_t s = 0; s < push->segment_count; s++) {
@@ -264,7 +264,7 @@ static enum embtier_err push_new(const struct beginning *b, struct push **ret_pu
 
     for (uint32_t g = 0; g < ticket->group_count; g++)
         ids += ticket->groups[g].id_count;
-    bytes = wave_at; /* in a group nobody has a wave while it waits, and who leads has large ones */
+    bytes = wave_at; /* in a group, a push that waits has no wave, and the leader has large ones */
     if (!b->member) {
         slices = MIN(slices, ticket->group_count);
         rows = (uint32_t)MIN((uint64_t)rows, ids);
@@ -397,7 +397,7 @@ enum embtier_err push_take_ids(struct push *push, uint64_t *cost, struct refusal
         spend(cost, (uint64_t)count * LANE_COST_ID);
         if (count < left)
             return EMBTIER_AGAIN;
-        spend(cost, LANE_COST_SEGMENT); /* it is work too, with no ids in it */
+        spend(cost, LANE_COST_SEGMENT); /* a segment without ids is work, too */
     }
     push->segment = 0;
     return EMBTIER_OK;
@@ -405,7 +405,7 @@ enum embtier_err push_take_ids(struct push *push, uint64_t *cost, struct refusal
 
 /* ---- Numbers ---- */
 
-/* The place of the first that is not finite. */
+/* Returns the index of the first number that is not finite. */
 static uint64_t find_nonfinite(const float *numbers, uint64_t count)
 {
     uint64_t i = 0;
@@ -432,8 +432,8 @@ enum embtier_err push_check_numbers(struct push *push, uint64_t *cost, struct re
             spend(cost, LANE_COST_SEGMENT);
         if (segment->table->spec.allows_nonfinite)
             continue;
-        /* Times a weight that is not finite, no gradient is: not even 0. No bag is told: the value
-         * is the limit. */
+        /* No gradient times a weight that is not finite is finite: not even 0. The refusal names no
+         * bag: the value is the limit. */
         if (IS_BAD(CHECK_PUSH_WEIGHTS_FINITE, push->ticket->segments[push->segment].has_nonfinite))
             return refuse(ret_refusal, EMBTIER_NONFINITE, push->segment, segment->count,
                           segment->count);
@@ -487,7 +487,7 @@ uint64_t push_prepare(struct push *push)
     return cost;
 }
 
-/* Ids of @group, all rows together; in a step those of the members. */
+/* Returns the ids of all rows of @group together; in a step, the members' ids. */
 static uint64_t pairs_of(const struct push *push, const struct ticket_group *group)
 {
     uint64_t pairs = 0;
@@ -573,7 +573,7 @@ void push_end_wave(const struct request_rules *rules, struct push *push, struct 
     waves_end(&push->waves, rules->memory, wave, !push->is_taken);
 }
 
-/* The runs of the next wave. Returns how many. */
+/* Takes the runs of the next wave. Returns how many. */
 static uint32_t take_slices(struct push *push, struct push_wave *wave, uint32_t most)
 {
     const uint32_t room = MIN(push->wave_rows, MAX(most, 1u));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows of pushes on their lanes: updated, or tried, where they lie in the cache, or on their way
+/* Rows of pushes on their lanes: updates or tries rows where they lie in the cache, or on their way
  * from SSD or to it. See push.h. */
 #include <string.h>
 
@@ -49,7 +49,7 @@ static uint64_t gradient_cost(const struct part *part, uint32_t segment)
            part->request->segments[segment].table->spec.dim * sizeof(float) / LANE_COST_BYTES;
 }
 
-/* Updates, or tries, a row that is not cached, where it is on its way. Returns what that cost. */
+/* Updates, or tries, a row that is not cached, where it is on its way. Returns the cost. */
 static uint64_t push_row(struct rows *rows, const struct part *part, uint32_t segment,
                          const struct row_ref *ref, void *row)
 {
@@ -57,7 +57,7 @@ static uint64_t push_row(struct rows *rows, const struct part *part, uint32_t se
     return gradient_cost(part, segment) * push_pair_count(part->request, segment, ref->position, 1);
 }
 
-/* How many of @count rows have @most pairs together; at least one. */
+/* Returns how many of @count rows have @most pairs together; at least one. */
 static uint32_t rows_that_fit(const struct part *part, const struct row_ref *refs, uint32_t count,
                               uint64_t most, uint64_t *ret_pairs)
 {
@@ -75,13 +75,13 @@ static uint32_t rows_that_fit(const struct part *part, const struct row_ref *ref
     return rows;
 }
 
-/* As many of the part's next @count refs as have no more gradients, all together, than cost @most.
- */
+/* Returns how many of the part's next @count refs have gradients that cost no more than @most
+ * together. */
 static uint32_t push_limit(const struct part *part, uint32_t count, uint64_t most, uint64_t *work)
 {
     const struct row_ref *const refs = part->refs + part->next_ref;
     const uint64_t cost = gradient_cost(part, part->segment);
-    /* Positions ascend; with one lane, whose rows are all, by 1. */
+    /* Positions ascend; with one lane, which has all rows, by 1. */
     const bool are_neighbours = refs[count - 1].position - refs[0].position == count - 1;
     uint64_t pairs = 0;
 
@@ -93,8 +93,8 @@ static uint32_t push_limit(const struct part *part, uint32_t count, uint64_t mos
     return count;
 }
 
-/* A ref the cache had not when its chunk was updated. What is
- * computed now and finds no place is computed again then, from the row as it is by then. */
+/* Serves a ref whose row was not cached when its chunk was updated. A result that finds no place is
+ * computed again later, from the row as it is then. */
 static enum outcome push_missed(struct rows *rows, struct part *part, uint32_t segment,
                                 struct row_ref *ref)
 {
@@ -102,7 +102,7 @@ static enum outcome push_missed(struct rows *rows, struct part *part, uint32_t s
     const void *queued;
     void *row;
 
-    if (rows_change(rows, table, ref, 1, &row) == 0) { /* come meanwhile */
+    if (rows_change(rows, table, ref, 1, &row) == 0) { /* the row has come meanwhile */
         push_row(rows, part, segment, ref, row);
         if (table->logged)
             rows_log(rows, part, table, ref, &row, 1);
@@ -121,15 +121,15 @@ static enum outcome push_missed(struct rows *rows, struct part *part, uint32_t s
     return rows_read_to_change(rows, part, segment, ref);
 }
 
-/* A ref of a trial that the cache had not. The row is tried where it is on its way, or when it has
- * been read. */
+/* Serves a ref of a trial whose row was not cached. The row is tried where it is on its way, or
+ * when it has been read. */
 static enum outcome try_missed(struct rows *rows, struct part *part, uint32_t segment,
                                struct row_ref *ref)
 {
     struct table *const table = part->request->segments[segment].table;
     void *row;
 
-    if (rows_find(rows, table, ref, 1, &row) > 0) { /* else it has come meanwhile */
+    if (rows_find(rows, table, ref, 1, &row) > 0) { /* else the row has come meanwhile */
         if (rows_join_read(rows, part, table, ref))
             return OUTCOME_DONE;
         row = (void *)write_queue_find(rows->write_queue, table->index, ref->hash, ref->id);

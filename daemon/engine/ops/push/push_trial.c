@@ -8,7 +8,7 @@
 
 /* ---- Bounds ---- */
 
-/* For a row's sum over @pairs gradients of a push's @group. */
+/* Returns a bound for a row's sum over @pairs gradients of a push's @group. */
 static double sum_bound(const struct push *push, const struct ticket_group *group, uint64_t pairs)
 {
     double bound = 0;
@@ -32,14 +32,15 @@ static uint32_t longest_run(const struct ticket_group *group, uint64_t *cost)
     return most;
 }
 
-/* @cost, if there is one: by the longest run, and what a look at all of them costs is added to it;
- * else by the number of ids. */
+/* Returns the group's bound. With @cost, it is by the longest run, and the cost of a look at all
+ * runs is added to @cost. Without, it is by the number of ids. */
 static double bound_of(const struct push *push, const struct ticket_group *group, uint64_t *cost)
 {
     return sum_bound(push, group, cost ? longest_run(group, cost) : group->id_count);
 }
 
-/* A step's: the sums of members, added up. Each of so few additions rounds by 2^-24 at most. */
+/* Returns the bound for a step: the members' bounds, added up. Each of so few additions rounds by
+ * 2^-24 at most. */
 static double joint_bound(const struct ticket *joint, const struct ticket_group *group,
                           uint64_t *cost)
 {
@@ -91,8 +92,9 @@ void push_trial_fail(struct push *push, uint32_t group, uint32_t run)
         ;
 }
 
-/* In a step members' gradients have a part in it that no place in one push tells: the table and the
- * row's id are told. Else the first gradient of the row. */
+/* In a step, the row has gradients of several members, so no place in one push names the failure.
+ * The refusal then has the table and the row's id. Otherwise it has the first gradient of the
+ * row. */
 static enum embtier_err refuse_failed(const struct push *push, struct refusal *refusal)
 {
     const uint64_t place = atomic_load_explicit(&push->failed, memory_order_relaxed);

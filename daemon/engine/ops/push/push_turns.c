@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pushes and prefetches on their home lane: a push takes its rows in waves, and each lane updates
- * its own. See push.h. */
+/* Pushes and prefetches on their home lane. A push takes its rows in waves, and each lane updates
+ * its own rows. See push.h. */
 #include "daemon/engine/memory/request_memory.h"
 
 #include <assert.h>
@@ -15,27 +15,28 @@
 #include "daemon/engine/turns/cost.h"
 #include "proto/shm_fields.h"
 
-/* A row of a wave is put down, and dealt out. */
+/* The cost of putting down a row of a wave, and dealing it out. */
 #define COST_WAVE_ROW (2 * LANE_COST_ID)
 
 static void give_up(struct push *push)
 {
     if (push->stage == PUSH_ARRIVED || push->joint)
-        return; /* it is the group's, or what it leads is */
+        return; /* it is the group's, or the step that it leads is */
     if (push->is_update || push->is_applied)
         return; /* some rows have changed: then all do */
     push->refusal.err = EMBTIER_DISCONNECTED;
     push->is_taken = true;
 }
 
-/* A ticket that a push has used; not if the push was refused and has changed nothing. */
+/* Ends a ticket that a push has used. If the push was refused and has changed nothing, the client
+ * has the ticket back. */
 static void end_or_give_back(struct op_lane *lane, struct ticket *ticket, const struct push *push)
 {
     const enum embtier_err err = push->refusal.err;
 
     if (ticket->is_issued && push->stage != PUSH_UPDATING && err != EMBTIER_OK &&
         err != EMBTIER_DISCONNECTED) {
-        if (push->member) /* it may have waited for longer than it has */
+        if (push->member) /* it may have waited for longer than a ticket's time */
             ticket->issued_ns = clock_now_ns(lane->clock);
         tickets_give_back(lane, ticket);
         return;
@@ -45,8 +46,8 @@ static void end_or_give_back(struct op_lane *lane, struct ticket *ticket, const 
     tickets_end(lane, ticket);
 }
 
-/* A prefetch that was refused has pinned nothing, as far as its client can see: that is told when
- * the pins are back that it had, so that one of fewer rows finds room. */
+/* Delays the answer of a refused prefetch until its pins are given back. Then, as far as its client
+ * can see, it has pinned nothing, and a prefetch of fewer rows finds room. */
 static void answer_unpinned(struct push *push)
 {
     struct ticket *const ticket = push->ticket;
@@ -87,7 +88,8 @@ static struct session_lane *side_of(const struct op_lane *lane, const struct pus
     return schedule_side_of(lane->schedule, push->session);
 }
 
-/* It looks again until something else has changed, and others have a turn of theirs meanwhile. */
+/* Has the push look again until something else has changed. It pays for a whole turn, so that
+ * others have theirs meanwhile. */
 static enum take_turn look_again(struct op_lane *lane, const struct push *push)
 {
     struct session_lane *const side = side_of(lane, push);
@@ -96,8 +98,8 @@ static enum take_turn look_again(struct op_lane *lane, const struct push *push)
     return TAKE_TURN_MORE;
 }
 
-/* Counts what a prefetch is to pin. One that finds no room waits for the pins that its session
- * gives back: a client that has released one prefetch may ask for the next. */
+/* Counts the rows that a prefetch is to pin. If it finds no room, it waits for the pins that its
+ * session gives back. So a client that has released one prefetch may ask for the next. */
 static bool may_pin(struct op_lane *lane, struct push *push)
 {
     struct refusal refusal;
@@ -110,7 +112,7 @@ static bool may_pin(struct op_lane *lane, struct push *push)
     return false;
 }
 
-/* Goes on with what comes before the first wave. Returns whether it is over. */
+/* Goes on with the stages before the first wave. Returns true when they are over. */
 static bool prepare_turn(struct op_lane *lane, struct push *push)
 {
     struct session_lane *const side = side_of(lane, push);
@@ -146,7 +148,7 @@ static bool prepare_turn(struct op_lane *lane, struct push *push)
     return push->stage >= PUSH_TRYING;
 }
 
-/* Whether waves of the trial are left, or are under way. If not its end is told. */
+/* True if waves of the trial are left, or under way. Otherwise ends the trial. */
 static bool trial_goes_on(struct push *push)
 {
     if (!push->is_tried && !push_trial_has_failed(push))
@@ -158,7 +160,8 @@ static bool trial_goes_on(struct push *push)
     return false;
 }
 
-/* How many rows its next wave may have: beside others those that a turn is enough to take. */
+/* Returns how many rows its next wave may have: beside other sessions, those that one turn can
+ * take. */
 static uint32_t wave_rows(const struct op_lane *lane, const struct push *push)
 {
     const uint64_t most = schedule_turn_cost(lane->schedule, side_of(lane, push));
@@ -172,7 +175,7 @@ static enum take_turn take_turn(struct op_lane *lane, void *what, uint64_t *left
     struct push_wave *wave;
     bool begins;
 
-    (void)left; /* each thing it does has a turn's */
+    (void)left; /* each thing it does is given a turn's cost */
     if (op_is_over(push->session))
         give_up(push);
     if (!push->is_taken && push->stage < PUSH_TRYING && !prepare_turn(lane, push))
@@ -189,13 +192,13 @@ static enum take_turn take_turn(struct op_lane *lane, void *what, uint64_t *left
         return TAKE_TURN_HELD;
     if (!push->is_taken) {
         wave = push_free_wave(&lane->rules, push);
-        if (!wave) /* without any it stands in line, or looks again until others of the session are
-                      done, which all end by themselves */
+        if (!wave) /* without a wave it stands in line; or it looks again until other requests of
+                      the session are done, which all end by themselves */
             return push->waves.under_way > 0 ||
                            request_memory_waits(lane->rules.memory, &push->session->memory_share)
                        ? TAKE_TURN_STALLED
                        : look_again(lane, push);
-        if (begins) { /* not before it has what it needs: the gate waits for its end */
+        if (begins) { /* not before it has its memory: the gate waits for its end */
             update_begin(lane->gate, push->session, push->kind);
             push->is_update = true;
             push_note_steps(push);
@@ -211,7 +214,7 @@ static enum take_turn take_turn(struct op_lane *lane, void *what, uint64_t *left
         return TAKE_TURN_MORE;
     if (push->waves.under_way == 0)
         return TAKE_TURN_DONE;
-    return push->joint ? TAKE_TURN_STALLED : TAKE_TURN_TAKEN; /* what is next may need the step */
+    return push->joint ? TAKE_TURN_STALLED : TAKE_TURN_TAKEN; /* the next may need the step */
 }
 
 static void updated(struct op_lane *lane, struct request *request)
@@ -227,7 +230,7 @@ static void updated(struct op_lane *lane, struct request *request)
         push->refusal.value = request->err_value;
         if (slice < wave->slice_count && !push->joint)
             push->refusal.segment = push->ticket->groups[wave->slices[slice].group].order[0];
-        push->is_taken = true; /* no more of it */
+        push->is_taken = true; /* no more of it is taken */
     }
     push_end_wave(&lane->rules, push, wave);
     op_after_wave(lane, push->session, op, push, push->waves.under_way);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What pushes do with rows: gradients are reduced to one for each, and the optimizer runs. Of a
- * step of a group, each member's are reduced by themselves, and then added up (group.h). A trial
- * (push_trial.h) does the same with copies of rows. */
+/* The work of pushes on rows: reduces gradients to one for each row, and runs the optimizer. In a
+ * group's step, each member's gradients are reduced by themselves, and then added up (group.h). A
+ * trial (push_trial.h) does the same with copies of rows. */
 #include <string.h>
 
 #include "daemon/engine/ops/groups/group.h"
@@ -13,7 +13,7 @@
 #include "kernels/cpu/optimizer/finite.h"
 #include "kernels/cpu/reduce/reduce.h"
 
-/* Of bags whose segment has no gradients, beside others of the same table that have. */
+/* The gradients of bags whose segment has none, beside others of the same table that have some. */
 static const float zeros[EMBTIER_DIM_MAX];
 
 _Static_assert(EMBTIER_DIM_MAX * sizeof(float) <= ROWS_GRADIENT_BYTES / 4,
@@ -39,7 +39,7 @@ const struct push_group *push_group_of(const struct push *push, uint32_t group)
 
 #define SOURCES_MAX (SHM_SEGMENTS_MAX * sizeof(struct shm_segment) / sizeof(struct ticket_source))
 
-/* All that members have gradients of. */
+/* Collects the groups of all members that have gradients. */
 static enum embtier_err collect_sources(const struct push *leader, struct ticket_source *sources,
                                         uint32_t *ret_count, struct refusal *refusal)
 {
@@ -69,7 +69,7 @@ static bool is_other_rate(const struct push_group *a, const struct push_group *b
     return a->learning_rate < b->learning_rate || a->learning_rate > b->learning_rate;
 }
 
-/* One optimizer runs for all. */
+/* Checks that members agree on a table's learning rate: one optimizer runs for all of them. */
 static enum embtier_err check_rates(const struct request_rules *rules,
                                     const struct ticket_source *sources, uint32_t count,
                                     struct refusal *refusal)
@@ -176,7 +176,7 @@ void push_note_pin(const struct request *request, uint32_t segment, uint32_t pos
         1;
 }
 
-/* Rows that are there, of those a lane was asked for. */
+/* Rows that are there, among those that a lane was asked for. */
 #define FOUND_MAX 512
 struct found {
     uint32_t runs[FOUND_MAX];
@@ -185,7 +185,7 @@ struct found {
     uint32_t count;
 };
 
-/* Pairs whose weights' gradients are wanted. */
+/* Pairs for whose weights a gradient is wanted. */
 #define WEIGHTS_MAX 256
 struct weights {
     const void *rows[WEIGHTS_MAX];
@@ -224,8 +224,8 @@ static void weights_add(const struct push *push, const struct ticket_group *of,
     w->dest[w->count++] = dest + (pair->position - segment->first_position);
 }
 
-/* Gradients of the samples' weights, of those segments that ask for them, by the rows as they were.
- */
+/* Writes the gradients of the samples' weights, for the segments that ask for them. They are
+ * computed from the rows before the update. */
 static void give_weight_gradients(const struct push *push, const struct push_group *group,
                                   const struct ticket_group *of, const struct found *found)
 {
@@ -241,7 +241,8 @@ static void give_weight_gradients(const struct push *push, const struct push_gro
     weights_flush(group, &w);
 }
 
-/* How the rows' gradients are made, of those of one push. @dest: where to. */
+/* Returns the batch that reduces the gradients of one push for the rows found. @dest: for the
+ * results. */
 static struct reduce_batch batch_of(const struct push *push, const struct ticket_group *of,
                                     const struct found *found, float *dest)
 {
@@ -259,14 +260,14 @@ static struct reduce_batch batch_of(const struct push *push, const struct ticket
                                   .rows = dest };
 }
 
-/* Those of the rows that a member has gradients of. */
+/* The rows that a member has gradients for. */
 struct share {
-    struct found found;         /* runs are the member's */
-    uint32_t places[FOUND_MAX]; /* in all that were found */
+    struct found found;         /* its runs are the member's */
+    uint32_t places[FOUND_MAX]; /* index among all rows found */
 };
 
-/* Of segment @s of a step's ticket. @next: the pair that comes next, of each row that was found;
- * moved past those that are taken. */
+/* Takes the share of segment @s of a step's ticket. @next has the next pair of each row found, and
+ * moves past those taken. */
 static void take_share(const struct ticket_group *of, uint32_t s, const struct found *found,
                        uint32_t *next, struct share *share)
 {
@@ -285,16 +286,16 @@ static void take_share(const struct ticket_group *of, uint32_t s, const struct f
     share->found.count = count;
 }
 
-/* Where gradients of rows are made, and a row is copied to. */
+/* Memory for rows' gradients, and for the copy of a row. */
 struct room {
     float *sums; /* of rows … */
-    float *more; /* … and in a step of what a member adds */
+    float *more; /* … and, in a step, those that a member adds */
     void *copy;
     uint32_t rows_max;
 };
 
-/* A row at a time is changed right after its gradient has been made; those of a step are made for
- * many rows first, and so are those of rows that are tried. */
+/* Normally each row is changed right after its gradient has been made. In a step, and for rows that
+ * are tried, the gradients of many rows are made first. */
 static struct room room_of(float *scratch, bool is_joint, bool is_tried, uint32_t dim)
 {
     const uint32_t bytes = is_tried ? ROWS_GRADIENT_BYTES / 4 : ROWS_GRADIENT_BYTES / 2;
@@ -308,7 +309,7 @@ static struct room room_of(float *scratch, bool is_joint, bool is_tried, uint32_
                                           : FOUND_MAX };
 }
 
-/* All members', each reduced by itself, added up in their order. */
+/* Reduces each member's gradients by themselves, and adds them up in the members' order. */
 static void reduce_members(const struct push *leader, const struct ticket_group *of,
                            const struct found *found, const struct room *room)
 {
@@ -334,7 +335,7 @@ static void reduce_members(const struct push *leader, const struct ticket_group 
     }
 }
 
-/* The gradients of all that were found, at @room->sums. */
+/* Makes the gradients of all rows found, at @room->sums. */
 static void reduce_found(const struct push *push, const struct ticket_group *of,
                          const struct found *found, const struct room *room)
 {
@@ -348,7 +349,7 @@ static void reduce_found(const struct push *push, const struct ticket_group *of,
     reduce_runs(&batch);
 }
 
-/* Asks the processor for the row that comes some later than row @at. */
+/* Prefetches the row that comes some rows after row @at. */
 static void ask_ahead(const struct push_group *group, const struct found *found, uint32_t at)
 {
     enum { AHEAD = 6 };
@@ -360,7 +361,7 @@ static void ask_ahead(const struct push_group *group, const struct found *found,
         __builtin_prefetch((const char *)found->rows[at + AHEAD] + line, 0, 2);
 }
 
-/* For a wave of a trial. */
+/* Tries the rows found, for a wave of a trial. */
 static void try_found(struct push *push, uint32_t group_number, const struct found *found,
                       const struct room *room)
 {
@@ -421,7 +422,7 @@ void push_update(const struct request *request, uint32_t segment, const struct r
         room_of(scratch, push_wave_of(request)->push->joint != NULL,
                 push_group_of(push_wave_of(request)->push, slice->group)->is_tried,
                 push_runs(push_wave_of(request)->push)->groups[slice->group].dim);
-    struct found found; /* large: not to be cleared */
+    struct found found; /* large, so it is not cleared */
 
     found.count = 0;
     for (uint32_t i = 0; i < count; i++) {
