@@ -18,7 +18,7 @@ struct caster {
     struct cast_pair *scratch;
     uint64_t scratch_bytes;
     struct cast_queue queue;
-    sem_t sent; /* once for each group, and to stop */
+    sem_t sent; /* posted once for each group, and to stop */
     pthread_t thread;
     bool has_thread;
     _Atomic bool stopping;

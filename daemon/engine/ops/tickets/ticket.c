@@ -12,10 +12,10 @@
 
 /* ---- Making ---- */
 
-/* What is noted of a table while a ticket is made: its group's number from 1, and these. */
+/* A table's mark while a ticket is made: its group's number from 1, and these bits. */
 enum {
     MARK_SCALED = 1,
-    MARK_SHARED = 2, /* by several segments */
+    MARK_SHARED = 2, /* several segments name it */
     MARK_MAX = 4,
     MARK_BITS = 3,
 };
@@ -62,7 +62,7 @@ static void unmark_tables(const struct plan *plan)
     }
 }
 
-/* Of a group's arrays, without what rounding up to cache lines adds. */
+/* Returns the bytes of a part in its group's arrays, without rounding up to cache lines. */
 static uint64_t array_bytes(const struct plan *plan, const struct ticket_part *part, uint32_t mark)
 {
     const uint64_t ids = part->id_count;
@@ -84,7 +84,7 @@ static uint64_t array_bytes(const struct plan *plan, const struct ticket_part *p
 
 #define ARRAYS_PER_GROUP 8
 
-/* @place moves on by an array, to the next cache line. */
+/* Moves @place past an array, to the next cache line. Returns the array. */
 static void *carve(uint8_t **place, uint64_t bytes)
 {
     uint8_t *const array = *place;
@@ -126,7 +126,7 @@ static uint64_t ticket_bytes(const struct plan *plan)
     return bytes;
 }
 
-/* Fills segments and counts what groups have of them. */
+/* Fills in the segments, and counts their ids and bags in the groups. */
 static void add_parts(const struct plan *plan, struct ticket *ticket)
 {
     for (uint32_t s = 0; s < plan->count; s++) {
@@ -163,7 +163,7 @@ static void lay_out_group(struct ticket_group *group, uint32_t mark, uint32_t **
     group->message.kind = MESSAGE_CAST;
     group->order = *order;
     *order += group->segment_count;
-    group->segment_count = 0; /* counted again as they are put there */
+    group->segment_count = 0; /* counted again as the segments are put there */
     group->pairs = carve(place, ids * sizeof(*group->pairs));
     if (mark & MARK_SHARED)
         group->bag_places = carve(place, bags * sizeof(*group->bag_places));
@@ -285,7 +285,8 @@ uint32_t ticket_segment_of(const struct ticket_group *group, uint32_t bag)
     uint32_t low = 0;
     uint32_t high = group->segment_count;
 
-    /* The last that begins at or before it; empty ones before that begin there too. */
+    /* Finds the last segment that begins at or before @bag. Empty segments before it begin there,
+     * too. */
     while (high - low > 1) {
         const uint32_t middle = low + (high - low) / 2;
 
@@ -329,7 +330,7 @@ void ticket_note(struct ticket *ticket, const struct ticket_bags *bags)
         note_weights(&ticket->segments[bags->segment], reduce_greatest(weights, count));
 }
 
-/* Divides the scales of a mean by the number of rows of their bag. */
+/* Divides the scales of a mean by the number of rows in their bag. */
 static void divide_scales(const struct ticket_group *group, const struct ticket_segment *segment)
 {
     for (uint32_t b = segment->first_bag; b < segment->first_bag + segment->bag_count; b++) {
@@ -341,7 +342,7 @@ static void divide_scales(const struct ticket_group *group, const struct ticket_
     }
 }
 
-/* Of a step: one pair for each run of each member. */
+/* For a step: makes one pair for each run of each member. */
 static void take_runs(const struct ticket_group *group)
 {
     for (uint32_t i = 0; i < group->segment_count; i++) {
@@ -420,7 +421,7 @@ enum embtier_err ticket_find(const struct session *session, uint64_t number,
         *ret_ticket = slot->ticket;
         return slot->ticket->is_lent ? EMBTIER_TICKET_USED : EMBTIER_OK;
     }
-    /* Another session's, or a number that has not come yet. */
+    /* It is another session's ticket, or a number that has not come yet. */
     if (number >> 32 != (uint32_t)session->id || (uint32_t)number == 0 ||
         session->last_ticket - (uint32_t)number > INT32_MAX)
         return EMBTIER_NO_TICKET;

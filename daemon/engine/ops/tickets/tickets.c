@@ -7,7 +7,8 @@
 #include "daemon/engine/ops/tickets/caster.h"
 #include "daemon/engine/turns/cost.h"
 
-/* Groups are dealt out to the casters of all lanes, so that one lookup's are cast side by side. */
+/* Deals groups out to the casters of all lanes, so that one lookup's groups are cast side by
+ * side. */
 static void send_to_caster(struct op_lane *lane, struct ticket *ticket, struct ticket_group *group)
 {
     const uint32_t number = (uint32_t)(group - ticket->groups) + ticket->session->last_ticket;
@@ -18,8 +19,8 @@ static void send_to_caster(struct op_lane *lane, struct ticket *ticket, struct t
     caster_send(lane->casters[to], &ticket->session->lanes[to].casts, group);
 }
 
-/* Few pairs are cast here: the caster would take longer to wake up. Of many groups that are
- * complete in one turn, as many as a turn is enough for. */
+/* Casts few pairs here: a caster would take longer to wake up. If many groups are complete in one
+ * turn, casts as many as fit into a turn. */
 static void cast_group(struct op_lane *lane, struct ticket *ticket, struct ticket_group *group)
 {
     struct session_lane *const side = &ticket->session->lanes[lane->index];
@@ -64,7 +65,8 @@ void tickets_on_cast(struct op_lane *lane, struct ticket_group *group)
     lane->settle(lane, session);
 }
 
-/* The list is in the order of issue. One that comes back is one of the newest, most often. */
+/* Adds a ticket to the list, which is in the order of issue. A ticket that comes back is one of the
+ * newest, most often. */
 static void list_add(struct op_lane *lane, struct ticket *ticket)
 {
     struct ticket *older = lane->newest_ticket;
@@ -123,7 +125,7 @@ void tickets_give_back(struct op_lane *lane, struct ticket *ticket)
     list_add(lane, ticket);
 }
 
-/* Every lane gives the pins back that it has for a prefetch. */
+/* Has every lane give back its pins of a prefetch. */
 static void unpin(struct op_lane *lane, struct ticket *ticket)
 {
     assert(ticket->has_pins && ticket->lanes_left == 0);
@@ -162,7 +164,7 @@ void tickets_on_unpinned(struct op_lane *lane, struct ticket_lane *part)
     assert(session->unpinning > 0);
     session->unpinning--;
     if (push && push->is_prefetch)
-        schedule_unstall(lane->schedule, session); /* it may wait for these */
+        schedule_unstall(lane->schedule, session); /* it may wait for these pins */
     lane->settle(lane, session);
 }
 
