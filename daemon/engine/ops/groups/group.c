@@ -15,34 +15,34 @@
 #include "daemon/engine/sessions/client_bytes.h"
 #include "daemon/engine/sessions/session.h"
 
-/* Of a user's clients; and members of all, those of broken ones included. */
+/* Limits: groups of one user's clients; members of all groups, broken ones included. */
 #define USER_GROUPS_MAX    256
 #define GROUPS_MEMBERS_MAX 16384
 
 struct group {
     struct group *next;
-    struct group **link; /* where `next` of the one before, or the list's head, points here */
+    struct group **link; /* the pointer to this one: `next` before it, or list head */
     char name[EMBTIER_GROUP_NAME_MAX + 1];
     uid_t uid;
     struct account *account; /* the user's, which each member's connection has open */
     uint32_t size;
-    uint32_t joined;       /* members */
-    uint32_t member_count; /* and those of before, whose session is not freed yet: it frees us */
-    uint32_t arrived;      /* in this round, refused ones too */
-    uint64_t since_ns;     /* the first of these did */
+    uint32_t joined;       /* sessions that have joined, also those that have ended */
+    uint32_t member_count; /* sessions not freed yet; the last one frees the group */
+    uint32_t arrived;      /* parts of this round that have arrived, refused ones too */
+    uint64_t since_ns;     /* when the first of these arrived */
     bool applying;
-    uint32_t broken_by;          /* a member's number … */
-    enum embtier_err broken_why; /* … and this */
+    uint32_t broken_by;          /* number of the member that broke it … */
+    enum embtier_err broken_why; /* … and why */
     _Atomic uint64_t step;
     _Atomic bool broken;
-    struct group_member *members[]; /* size; NULL: not joined, or freed: then the group is broken */
+    struct group_member *members[]; /* size; NULL: not joined, or freed, in a broken group */
 };
 
 struct groups {
     pthread_mutex_t lock;
     const struct clock *clock;
     uint64_t wait_ns;
-    struct group *first; /* those that are not broken */
+    struct group *first; /* list of the groups that are not broken */
     struct accounts *accounts;
     struct group_stats stats;
     struct group_news news;
@@ -92,7 +92,7 @@ void groups_take_news(struct groups *groups, struct group_news *ret_news)
 
 /* ---- Rounds; all under the lock ---- */
 
-/* The push is its home lane's again, with its answer. */
+/* Sends a push back to its home lane, with its answer. */
 static void send_back(struct push *push, const struct refusal *refusal, bool is_applied,
                       uint64_t hit_rows)
 {
@@ -114,7 +114,8 @@ static void unlink_group(struct groups *groups, struct group *group)
     account_give(group->account, ACCOUNT_GROUPS, 1);
 }
 
-/* Not logged here: a lane is not to wait for who reads the log, and clients are not to fill it. */
+/* Notes a broken group for the log. It is not logged here: a lane must not wait for the reader of
+ * the log, and clients must not be able to fill it. */
 static void note_broken(struct groups *groups, const struct group *group)
 {
     groups->stats.broken_groups++;
@@ -125,7 +126,7 @@ static void note_broken(struct groups *groups, const struct group *group)
     memcpy(groups->news.name, group->name, sizeof(group->name));
 }
 
-/* What waits is sent back with @refusal, which names the member that is missing. */
+/* Breaks a group. Waiting pushes are sent back with @refusal, which names the missing member. */
 static void break_group(struct groups *groups, struct group *group, const struct refusal *refusal)
 {
     if (atomic_load_explicit(&group->broken, memory_order_relaxed))
@@ -135,7 +136,7 @@ static void break_group(struct groups *groups, struct group *group, const struct
     atomic_store_explicit(&group->broken, true, memory_order_release);
     unlink_group(groups, group);
     if (group->applying)
-        return; /* that is finished */
+        return; /* the step is finished first */
     if (group->arrived > 0)
         note_broken(groups, group);
     for (uint32_t i = 0; i < group->size; i++)
@@ -151,8 +152,8 @@ static const struct group_member *refused_member(const struct group *group)
     return NULL;
 }
 
-/* All have arrived, and some were refused: so are the others. What these have sent since is of the
- * next round. */
+/* Ends a round in which all pushes have arrived and some were refused: refuses the others, too.
+ * Parts that these members have sent since belong to the next round. */
 static void refuse_round(struct groups *groups, struct group *group, const struct group_member *why)
 {
     const struct refusal refusal = { .err = EMBTIER_GROUP_REFUSED,
@@ -174,7 +175,7 @@ static void refuse_round(struct groups *groups, struct group *group, const struc
     }
 }
 
-/* A part of the round has come. */
+/* Counts a part of the round that has come. */
 static void count_arrival(struct groups *groups, struct group *group)
 {
     const struct group_member *why;
@@ -205,9 +206,9 @@ static enum embtier_err refuse_broken(const struct group *group, struct refusal 
     return refusal->err;
 }
 
-/* Whether a push of @bytes may wait. As each member has one that waits at most, those that are no
- * longer than the member's share of a quarter of the user's part always find room; longer ones get
- * the rest. */
+/* True if a push of @bytes may wait. Each member has at most one push waiting. So a push no longer
+ * than the member's share of a quarter of the user's part always finds room. Longer pushes get the
+ * other three quarters. */
 static bool may_wait(const struct account *account, uint64_t bytes, struct refusal *ret_refusal)
 {
     const uint64_t has = account_has(account, ACCOUNT_GROUP_BYTES);
@@ -276,7 +277,7 @@ void group_refuse(struct group_member *member, enum embtier_err err)
         member->last = err;
         if (member->refused++ == 0)
             count_arrival(member->groups, group);
-        if (member->refused > SHM_SLOTS_MAX) /* nobody is so far ahead of the others */
+        if (member->refused > SHM_SLOTS_MAX) /* no member is so far ahead of the others */
             break_group(member->groups, group,
                         &(struct refusal){ .err = EMBTIER_GROUP_BROKEN,
                                            .segment = UINT32_MAX,
@@ -347,7 +348,7 @@ void groups_expire(struct groups *groups)
     uint64_t now_ns;
 
     pthread_mutex_lock(&groups->lock);
-    now_ns = clock_now_ns(groups->clock); /* not before some group's first push arrives */
+    now_ns = clock_now_ns(groups->clock); /* read under the lock, so no group's since_ns is later */
     for (struct group *group = groups->first; group; group = next) {
         next = group->next;
         if (group->arrived > 0 && !group->applying && now_ns - group->since_ns > groups->wait_ns)
@@ -422,7 +423,7 @@ static enum embtier_err new_group(struct groups *groups, struct account *account
     return EMBTIER_OK;
 }
 
-/* Whether @group, which is there, is the one that is to be joined. */
+/* Checks that @group, which exists, is the one to join. */
 static enum embtier_err check_fits(const struct group *group, const struct session *session,
                                    const struct group_join *join, struct err_msg *msg)
 {
@@ -445,7 +446,7 @@ static enum embtier_err check_fits(const struct group *group, const struct sessi
     return EMBTIER_OK;
 }
 
-/* For one more member, and @groups more groups: so few that it takes no time to look at all. */
+/* Checks that there is room for one more member, and for @groups more groups. */
 static enum embtier_err check_room(const struct account *account, uint32_t groups,
                                    struct err_msg *msg)
 {
@@ -496,7 +497,8 @@ static void add_member(struct session *session, struct group *group, struct grou
     group->joined++;
     group->member_count++;
     account_add(session->account, ACCOUNT_GROUP_MEMBERS, 1);
-    /* The home lane finds it from the moment the client knows the handle, not before. */
+    /* Publishes the member. The home lane finds it from the moment the client knows the handle, not
+     * before. */
     member->next = before;
     atomic_store_explicit(&session->groups, member, memory_order_release);
 }
@@ -544,7 +546,7 @@ enum embtier_err groups_join(struct groups *groups, struct session *session,
     return err;
 }
 
-/* Under the lock. */
+/* The caller holds the lock. */
 static void leave(struct groups *groups, const struct group_member *member)
 {
     break_group(groups, member->group,
@@ -588,7 +590,7 @@ void groups_forget(struct session *session)
         group->members[member->number] = NULL;
         pthread_mutex_unlock(&groups->lock);
         if (is_last)
-            free(group); /* broken, by its leaving */
+            free(group); /* the group is broken, since this member left */
         free(member);
     }
     session->groups = NULL;

@@ -6,11 +6,11 @@
 #include "daemon/engine/ops/push/push_trial.h"
 #include "daemon/engine/ops/tickets/tickets.h"
 
-/* Hands the push to the group: it is the last thing that the session has under way, so that what
- * the session asked for before is of rows as they are before the step. */
+/* Hands the push to the group. It is the last thing that the session has under way. So requests
+ * that the session sent before get rows as they are before the step. */
 static void arrive(struct push *push)
 {
-    push_set_stage(push, PUSH_ARRIVED); /* before: it may be sent back at once */
+    push_set_stage(push, PUSH_ARRIVED); /* set first: it may be sent back at once */
     push_leave_tables(push);
     if (group_arrive(push->member, push, &push->refusal) == EMBTIER_OK)
         return;
@@ -18,7 +18,7 @@ static void arrive(struct push *push)
     push->is_taken = true;
 }
 
-/* Its rows are known. */
+/* Begins a step whose rows are known. */
 static void begin_step(struct op_lane *lane, struct push *push)
 {
     uint64_t cost = 0;
@@ -53,7 +53,7 @@ void step_lead(struct op_lane *lane, struct push *push)
     if (push_join(&lane->rules, push, &refusal) == EMBTIER_OK) {
         tickets_cast(lane, push->joint, push->joint->segment_count);
         if (push->joint->casts_left == 0)
-            schedule_unstall(lane->schedule, push->session); /* nobody has any gradients */
+            schedule_unstall(lane->schedule, push->session); /* no member has any gradients */
         return;
     }
     group_end_step(push->member, &refusal, false, 0);
