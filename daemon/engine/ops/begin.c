@@ -5,7 +5,7 @@
 #include "daemon/engine/ops/op_table.h"
 #include "daemon/engine/sessions/client_bytes.h"
 
-/* For a request whose memory is there, as far as that is known. */
+/* Begins a request whose memory is there, as far as its size is known. */
 static enum embtier_err begin(struct op_lane *lane, struct session *session, uint32_t number,
                               struct taking *ret_taking, struct refusal *ret_refusal)
 {
@@ -32,7 +32,7 @@ enum embtier_err op_begin(struct op_lane *lane, struct session *session, uint32_
                                 session->wanted_use))
         return EMBTIER_AGAIN;
     err = begin(lane, session, number, ret_taking, ret_refusal);
-    if (err != EMBTIER_AGAIN) /* it is refused, or needs none */
+    if (err != EMBTIER_AGAIN) /* it is refused, or needs no more */
         request_memory_forget(rules, session);
     return err;
 }

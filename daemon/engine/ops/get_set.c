@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GET and SET: rows as they are, to the client and from it. */
+/* GET and SET: copy rows unchanged to the client, and from it. */
 #include <string.h>
 
 #include "daemon/engine/ops/get_set.h"
@@ -7,7 +7,7 @@
 #include "daemon/engine/ops/segments.h"
 #include "proto/shm_fields.h"
 
-/* A ref the cache has not. */
+/* Serves a ref whose row is not cached. */
 static enum outcome get_missed(struct rows *rows, struct part *part, uint32_t segment,
                                struct row_ref *ref)
 {
@@ -28,7 +28,7 @@ static enum outcome get_missed(struct rows *rows, struct part *part, uint32_t se
     return OUTCOME_DONE;
 }
 
-/* The cache may have it by now. */
+/* Looks in the cache again first, which may have the row by now. */
 static enum outcome get_retried(struct rows *rows, struct part *part, uint32_t segment,
                                 struct row_ref *ref)
 {
@@ -86,7 +86,8 @@ const struct row_op row_op_get = {
     .placed = get_placed,
 };
 
-/* A row of a logged table that may have come into the cache meanwhile. Returns whether it has. */
+/* Changes a row of a logged table that may have come into the cache meanwhile. False: it has
+ * not. */
 static bool set_cached_logged(struct rows *rows, struct part *part, uint32_t segment,
                               const struct row_ref *ref)
 {
@@ -101,7 +102,7 @@ static bool set_cached_logged(struct rows *rows, struct part *part, uint32_t seg
     return true;
 }
 
-/* A ref the cache had not when its chunk was looked up. */
+/* Serves a ref whose row was not cached when its chunk was looked up. */
 static enum outcome set_missed(struct rows *rows, struct part *part, uint32_t segment,
                                struct row_ref *ref)
 {
@@ -119,8 +120,8 @@ static enum outcome set_missed(struct rows *rows, struct part *part, uint32_t se
     rows->counts.second_looks++;
     if (rows_join_read(rows, part, table, ref))
         return OUTCOME_DONE;
-    /* The client may change its rows while they are copied; then it stores a mixture, which is its
-     * own affair: the row is copied once and whole, and no later decision looks at it. */
+    /* The client may change its rows while they are copied. It then stores a mixture, which is its
+     * own affair. The row is copied once and whole, and no later decision looks at it. */
     if (from->row_bytes == table->row_bytes) { /* nothing of the old row stays */
         memcpy(rows->scratch_row, row, table->row_bytes);
         return rows_place(rows, part, segment, ref);
@@ -136,7 +137,7 @@ static enum outcome set_missed(struct rows *rows, struct part *part, uint32_t se
     return rows_read_to_change(rows, part, segment, ref);
 }
 
-/* As row_cache_set(), of a logged table: rows that are there are changed and written. */
+/* As row_cache_set(), for a logged table: cached rows are changed and written. */
 static uint32_t set_logged(struct rows *rows, struct part *part, const struct row_ref *refs,
                            uint32_t count)
 {

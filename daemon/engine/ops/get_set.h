@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* get_set.h: GET and SET; and looking rows up as a GET does, for waves of pooled lookups. */
+/* get_set.h: GET and SET. Waves of pooled lookups look rows up as a GET does. */
 #ifndef EMBTIER_DAEMON_ENGINE_OPS_GET_SET_H
 #define EMBTIER_DAEMON_ENGINE_OPS_GET_SET_H
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* op.h: what an operation is, and what it may use of the lane that it runs on.
+/* op.h: the interface of an operation, and the parts of its lane that it may use.
  *
  * An operation is one family of files and one row of the table of operations (op_table.c). Its
- * struct op has what the home lane does: begin a request, take some of it in each turn, end it. Its
- * struct row_op (row_op.h) has what is done to rows on their lanes. What all operations do alike is
- * elsewhere: requests are copied in begin.c, parts of rows are served in rows/, turns are given in
- * lane/. Thread: the session's home lane. */
+ * struct op has the work of the home lane: begin a request, take some of it in each turn, end it.
+ * Its struct row_op (row_op.h) has the work on rows, on their lanes. The work common to all
+ * operations is elsewhere: begin.c copies requests, rows/ serves parts of rows, and lane/ gives
+ * turns. Thread: the session's home lane. */
 #ifndef EMBTIER_DAEMON_ENGINE_OPS_OP_H
 #define EMBTIER_DAEMON_ENGINE_OPS_OP_H
 
@@ -23,12 +23,12 @@ struct caster;
 struct ticket;
 struct ticket_lane;
 
-/* A lane, as operations know it. */
+/* A lane, as operations see it. */
 struct op_lane {
     uint32_t index;
     uint32_t lane_count;
     const struct clock *clock;
-    uint64_t take_ids; /* ids taken in of a session in one turn, at most */
+    uint64_t take_ids; /* most ids that are taken of a session in one turn */
     struct request_rules rules;
     struct rows *rows;
     struct schedule *schedule;
@@ -37,18 +37,18 @@ struct op_lane {
     struct caster *const *casters;
 
     /* tickets.h */
-    struct ticket_lane *unpinning; /* prefetches that are over, any session's */
+    struct ticket_lane *unpinning; /* ended prefetches of any session, to be unpinned */
     struct ticket_lane *last_unpinning;
-    struct ticket *oldest_ticket; /* of those that wait for their push */
+    struct ticket *oldest_ticket; /* list of the tickets that wait for their push */
     struct ticket *newest_ticket;
     uint64_t expired_tickets;
 
-    /* To be called whenever a session's in_flight has become less: a push of a group may have
-     * waited for that; and the session may be gone when nothing of it is under way any more. */
+    /* The caller calls this whenever a session's in_flight has become less. A push of a group may
+     * have waited for that. The session may be freed when nothing of it is under way any more. */
     void (*settle)(struct op_lane *lane, struct session *session);
 };
 
-/* The client is not to be answered any more. */
+/* True if the client must not be answered any more. */
 static inline bool op_is_over(const struct session *session)
 {
     return session->broken || session->detaching ||
@@ -57,41 +57,43 @@ static inline bool op_is_over(const struct session *session)
 
 enum take_turn {
     TAKE_TURN_MORE,    /* some is left to be taken */
-    TAKE_TURN_STALLED, /* the same, and not before something else is done: schedule_unstall() */
-    TAKE_TURN_HELD,    /* the same, and not before the gate lets it begin */
+    TAKE_TURN_STALLED, /* the same, and it waits until something else is done: schedule_unstall() */
+    TAKE_TURN_HELD,    /* the same, and it waits until the gate lets it begin */
     TAKE_TURN_TAKEN,   /* nothing is left; something is under way, or all is over */
-    TAKE_TURN_DONE,    /* nothing is left, nor under way: end() is next */
+    TAKE_TURN_DONE,    /* nothing is left or under way: end() is next */
 };
 
 struct op {
     const char *name; /* in capitals */
-    bool has_turns; /* taking it is left to its turns, all of it: the next request waits for that */
+    bool has_turns;   /* taken in turns of its own only; the next request waits for that */
 
-    /* The form of the submission (proto/shm_fields.h), which says what fields it may use. */
+    /* Returns the form of the submission (proto/shm_fields.h), which says which fields it may
+     * use. */
     uint32_t (*form)(const struct shm_submission *submission);
-    /* For requests of plain segments (segments.h): what is done to their rows, and how many bytes
-     * each id has in the region. NULL: a row, of weights or whole. */
+    /* For requests of plain segments (segments.h): the work on their rows. place_bytes() returns
+     * the bytes in the region for each id; NULL: a row, of weights or whole. */
     const struct row_op *row_op;
     uint32_t (*place_bytes)(const struct table *table, bool with_state);
 
-    /* Checks request @number, of which the submission has been copied, and sets @ret_taking->what;
-     * NULL: it is over, to be answered with OK. AGAIN: no memory now; nothing has changed, and it
-     * is called once more when memory_share is told, or one of the session's requests is done. Any
-     * other error: the request is refused, *@ret_refusal says why. */
+    /* Checks request @number, whose submission has been copied, and sets @ret_taking->what. NULL
+     * there: it is over, and is answered with OK. AGAIN: there is no memory now, and nothing has
+     * changed. It is called once more when memory_share is told, or when one of the session's
+     * requests is done. Any other error: the request is refused, and *@ret_refusal says why. */
     enum embtier_err (*begin)(struct op_lane *lane, struct session *session, uint32_t number,
                               const struct shm_submission *submission, struct taking *ret_taking,
                               struct refusal *ret_refusal);
-    /* Takes some of it for about *@left (cost.h), of which it leaves what it did not need: while
-     * the turn in which it begins lasts, or one of its own. Of a session that is over it gives up
-     * what has changed nothing. */
+    /* Takes some of the request for a cost of about *@left (cost.h), and leaves in *@left the cost
+     * it did not need. It runs within the turn in which the request begins, or in a turn of its
+     * own. If the session is over, it gives up everything that has changed nothing. */
     enum take_turn (*turn)(struct op_lane *lane, void *what, uint64_t *left);
-    /* Answers it and frees it. */
+    /* Answers the request and frees it. */
     void (*end)(struct op_lane *lane, void *what);
-    /* All parts of a request of it (request->op) are done. */
+    /* Called when all parts of one of its requests (request->op) are done. */
     void (*done)(struct op_lane *lane, struct request *request);
 };
 
-/* A wave of @what is over, of which @under_way are left: it goes on, or ends with the last. */
+/* Goes on after a wave of @what, of which @under_way waves are left. Takes more of it, or ends it
+ * with its last wave. */
 static inline void op_after_wave(struct op_lane *lane, struct session *session, const struct op *op,
                                  void *what, uint32_t under_way)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* op_table.h: the operations there are, by their number on the wire. */
+/* op_table.h: all operations, by their number on the wire. */
 #ifndef EMBTIER_DAEMON_ENGINE_OPS_OP_TABLE_H
 #define EMBTIER_DAEMON_ENGINE_OPS_OP_TABLE_H
 
@@ -14,9 +14,9 @@ extern const struct op op_push;     /* push_turns.c */
 extern const struct op op_release;  /* release.c */
 extern const struct op op_prefetch; /* push_turns.c */
 
-/* NULL: there is none of that number. */
+/* Returns the operation with that number, or NULL. */
 const struct op *op_of(uint32_t number);
-/* The greatest number. */
+/* Returns the greatest number. */
 uint32_t op_last(void);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* RELEASE: a ticket that its client does not need any more. */
+/* RELEASE: ends a ticket that its client no longer needs. */
 #include "daemon/engine/ops/op.h"
 #include "daemon/engine/ops/op_table.h"
 #include "daemon/engine/ops/tickets/ticket.h"

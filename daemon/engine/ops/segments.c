@@ -45,7 +45,7 @@ static enum embtier_err copy_segments(const struct request_rules *rules,
     return EMBTIER_OK;
 }
 
-/* Takes a block for the request and lays it out there. */
+/* Takes a block for the request and lays the request out there. */
 static enum embtier_err request_new(const struct request_rules *rules, struct session *session,
                                     uint32_t number, const struct shm_submission *submission,
                                     uint64_t id_count, struct request **ret_request,
@@ -71,8 +71,8 @@ static enum embtier_err request_new(const struct request_rules *rules, struct se
     return EMBTIER_OK;
 }
 
-/* A session's last requests count, the older the less, eight like this one in all: so a large
- * request in pieces is as cold as a whole one. */
+/* Notes the bytes of a session's last requests, the older the less. Equal requests add up to eight
+ * of them, so a large request in pieces is as cold as a whole one. */
 static void note_bytes(const struct request_rules *rules, struct request *request)
 {
     struct session *const session = request->session;
@@ -168,14 +168,14 @@ static enum update_kind kind_of(const struct request *request)
     return request->id_count > UPDATE_WHOLE_ROWS ? UPDATE_LARGE : UPDATE_SMALL;
 }
 
-/* The cost of taking it. */
+/* Returns the cost of taking it so far. */
 static uint64_t taken_cost(const struct request *request)
 {
     return (request->taken_ids + request->dealt_ids) * LANE_COST_ID +
            (uint64_t)request->taking_segment * LANE_COST_SEGMENT;
 }
 
-/* Takes more ids of a request, and starts it with the last id, or answers it if it is refused. */
+/* Takes more ids of a request. Starts it with the last id, or answers it if it is refused. */
 enum take_turn segments_turn(struct op_lane *lane, void *what, uint64_t *left)
 {
     struct request *const request = what;

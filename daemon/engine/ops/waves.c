@@ -47,7 +47,7 @@ void waves_begin(struct waves *waves, const void *block)
     waves->under_way++;
 }
 
-/* The last block takes the place of block @i. */
+/* Removes block @i; the last block takes its place. */
 static void *remove_block(struct waves *waves, uint32_t i)
 {
     const uint32_t last = --waves->count;

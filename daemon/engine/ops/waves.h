@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* waves.h: the waves of one pooled lookup or push: blocks of request memory, each for a piece of
+/* waves.h: the waves of one pooled lookup or push. Each is a block of request memory for a piece of
  * its rows.
  *
- * A request that goes on by itself has one block of its own, which is a part of the request's
- * block. So it never waits for memory. More blocks are taken while no other session stands in line
- * for memory. When no more waves are to come, each block but the own one is given back as its wave
- * ends.
+ * A request that goes on by itself has one block of its own, inside the request's block. So it
+ * never waits for memory. It takes more blocks while no other session stands in line for memory.
+ * When no more waves are to come, each block except its own is given back as its wave ends.
  *
  *   idle -- waves_begin() --> under way -- waves_end() --> idle, or given back
  *
@@ -22,21 +21,21 @@ struct request_memory;
 struct request_rules;
 struct session;
 
-/* Blocks of one request at a time. */
+/* The most blocks of one request at a time. */
 #define WAVES_MAX 8
 
 struct waves {
     void *blocks[WAVES_MAX];
     uint32_t count;
-    uint32_t own;       /* the first ones, which lie in the request's own block: one, or none */
+    uint32_t own;       /* leading blocks that lie in the request's own block: one, or none */
     uint32_t busy;      /* bit i: blocks[i] is under way */
-    uint32_t under_way; /* so many are */
+    uint32_t under_way; /* number of blocks under way */
 };
 
-/* @own: the request's own block; NULL: it has none. */
+/* @own: the request's own block, or NULL if it has none. */
 void waves_init(struct waves *waves, void *own);
 
-/* A block that is not under way, or NULL. */
+/* Returns a block that is not under way, or NULL. */
 static inline void *waves_idle(const struct waves *waves)
 {
     const uint32_t idle = ~waves->busy & ((UINT32_C(1) << waves->count) - 1);
@@ -44,16 +43,16 @@ static inline void *waves_idle(const struct waves *waves)
     return idle ? waves->blocks[__builtin_ctz(idle)] : NULL;
 }
 
-/* One block more, of @bytes; NULL: not now. A request that has a block takes only memory that no
- * other session stands in line for. One that has none stands in line itself. That one leads a
- * group, whose members all wait for it. */
+/* Returns one more block of @bytes. NULL: not now. A request that has a block takes only memory
+ * that no other session stands in line for. A request that has none stands in line itself. It leads
+ * a group, whose members all wait for it. */
 void *waves_take(struct waves *waves, const struct request_rules *rules, struct session *session,
                  uint64_t bytes);
 void waves_begin(struct waves *waves, const void *block);
-/* False for @more: no more waves are to come, so the block is given back, unless it is the own one.
- */
+/* Ends the wave in @block. @more false: no more waves are to come, so the block is given back,
+ * unless it is the request's own. */
 void waves_end(struct waves *waves, struct request_memory *memory, void *block, bool more);
-/* Gives all blocks back but the own one; none is under way. */
+/* Gives all blocks back except the request's own. None is under way. */
 void waves_give(struct waves *waves, struct request_memory *memory);
 
 #endif
