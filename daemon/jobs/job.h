@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* job.h: one job, as the worker and the control thread see it.
  *
- * Each kind of job has a struct of its own, in which struct job is embedded, and one constant
- * struct job_kind, with the functions that know that struct. A job is made from a client's request,
- * is run by the worker, answers its client and is freed. */
+ * Each kind of job has its own struct, which embeds struct job, and one constant struct job_kind
+ * with the functions that know that struct. The control thread makes a job from a client's request.
+ * The worker runs it; then it answers its client and is freed. */
 #ifndef EMBTIER_DAEMON_JOBS_JOB_H
 #define EMBTIER_DAEMON_JOBS_JOB_H
 
@@ -24,17 +24,17 @@ struct tables;
 struct worker;
 struct Embtier__Request;
 
-/* The worker's lines. */
+/* The worker's lines: queues with their own threads. */
 enum job_line {
-    LINE_TABLES,      /* what is done in no time */
-    LINE_CHECKPOINTS, /* what changes them; one at a time is anyway */
-    LINE_FILLS,       /* what writes all rows of tables: for hours, if these are large */
-    LINE_DROPS,       /* what waits for requests and compactions */
-    LINE_LOADS,       /* some rows of an import */
-    LINE_ENDS,        /* of imports: may make a checkpoint */
-    LINE_SCANS,       /* some rows of an export */
-    LINE_VERIFIES,    /* for hours too */
-    LINE_LOOKS,       /* what reads some small files */
+    LINE_TABLES,      /* short work on tables */
+    LINE_CHECKPOINTS, /* makes and deletes checkpoints; one at a time anyway */
+    LINE_FILLS,       /* writes all rows of tables, which takes hours for large ones */
+    LINE_DROPS,       /* waits for requests and compactions */
+    LINE_LOADS,       /* writes some rows of an import */
+    LINE_ENDS,        /* ends imports; may make a checkpoint */
+    LINE_SCANS,       /* reads some rows of an export */
+    LINE_VERIFIES,    /* verifies checkpoints, which may take hours too */
+    LINE_LOOKS,       /* reads a few small files */
     LINE_COUNT
 };
 
@@ -47,31 +47,31 @@ struct job_parts {
 struct job_kind {
     const char *word; /* "table drop" */
     enum job_line line;
-    bool stays;      /* is never withdrawn: it gives back what somebody had */
-    bool stops;      /* between two steps, if nobody wants it any more */
-    bool uses_arena; /* its owner's, which therefore must stay until it is done */
+    bool stays;      /* is never withdrawn, because it gives back what a user had */
+    bool stops;      /* can stop between two steps when nobody wants it any more */
+    bool uses_arena; /* uses its owner's arena, which must stay until the job is done */
 
-    /* The table numbered @i of those that it makes or drops; NULL: there are no more. Locked. May
-     * be NULL: it makes and drops none. */
+    /* Returns the name of the @i-th table that the job makes or drops; NULL: there are no more.
+     * Locked. May be NULL: the kind makes and drops none. */
     const char *(*table)(const struct job *job, uint32_t i);
-    /* Any thread of its line. */
+    /* Runs on any thread of its line. */
     enum embtier_err (*run)(struct job *job, const struct job_parts *parts,
                             const struct progress_sink *progress, struct err_msg *msg);
-    /* After a run that went well: whether the next turn of its user is to go on with it. May be
-     * NULL: no. */
+    /* True if the job goes on in its user's next turn. Called after a successful run. May be NULL:
+     * it never goes on. */
     bool (*has_more)(const struct job *job);
-    /* Control thread. Answers @client (answer.h), after runs that went well. An error is answered
-     * in its place. */
+    /* Control thread. Answers @client (answer.h) after successful runs. If it returns an error, the
+     * client gets that error instead. */
     enum embtier_err (*reply)(struct job *job, const struct job_client *client,
                               struct err_msg *msg);
-    /* Control thread. Frees the struct that the job is embedded in, with what it has. */
+    /* Control thread. Frees the struct that embeds the job, with all it owns. */
     void (*free)(struct job *job);
 };
 
 struct job_progress {
     uint64_t done;
     uint64_t total;
-    const char *unit; /* a constant; NULL: nothing was told yet */
+    const char *unit; /* a constant; NULL: nothing was reported yet */
 };
 
 enum job_state { JOB_NEW, JOB_WAITING, JOB_RUNNING, JOB_ENDED };
@@ -83,24 +83,24 @@ struct job {
     /* Set by the function that submits it. */
     struct message done_message;     /* MESSAGE_JOB_DONE */
     struct message progress_message; /* MESSAGE_JOB_PROGRESS; in the inbox while `told` */
-    uid_t uid;                       /* of the user, and the process that asked */
+    uid_t uid;                       /* the user and the process that asked */
     pid_t pid;
-    bool is_step; /* of a transfer, whose id, age and progress these are: not the worker's */
-    void *owner;  /* the connection; NULL: the server's own, of which nobody is told */
+    bool is_step; /* a step of a transfer, which sets its id, age and progress itself */
+    void *owner;  /* the connection; NULL: the server's own job, which answers nobody */
     uint32_t request_id;
-    struct job_progress moved; /* by the steps before it, of a step */
+    struct job_progress moved; /* a step's: rows moved by the steps before it */
 
-    /* The worker's from here on. */
+    /* The fields below are the worker's. */
     struct worker *worker;
     uint64_t id;              /* counts up */
-    struct job *next, **link; /* of those that wait, or of those that run; locked, as are */
+    struct job *next, **link; /* list of waiting or of running jobs; locked, as the next four */
     enum job_state state;
-    bool has_begun;               /* and runs, or waits for the next turn of its user */
-    uint64_t round;               /* when it is its user's turn */
-    uint64_t since_ns;            /* it waits, or has begun */
-    struct job_progress progress; /* under the worker's lock: job_progress() */
+    bool has_begun;               /* it runs, or waits for its user's next turn */
+    uint64_t round;               /* the round in which it runs */
+    uint64_t since_ns;            /* when it began to wait, or to run */
+    struct job_progress progress; /* locked; read it with job_progress() */
     _Atomic bool told;
-    _Atomic uint32_t stop; /* enum embtier_err: why it is to be given up */
+    _Atomic uint32_t stop; /* enum embtier_err: why it must stop */
     uint64_t reported_ns;
 
     /* The result, once it is done. */
@@ -108,20 +108,20 @@ struct job {
     struct err_msg msg;
 };
 
-/* What a job is made from: a client's request, which has been checked (proto/frame.h). */
+/* A client's request from which a job is made; it has been checked (proto/frame.h). */
 struct job_request {
     const struct Embtier__Request *wire;
     uid_t uid; /* of the client */
     struct tables *tables;
 };
-/* Makes a job from a request; each kind that clients ask for has one. NO_MEMORY, and what the
- * control thread can tell already. */
+/* Makes a job from a request; each kind that clients ask for has one. NO_MEMORY, and errors that
+ * the control thread can find at once. */
 typedef enum embtier_err job_make_fn(const struct job_request *request, struct job **ret_job,
                                      struct err_msg *msg);
 
-/* For the list of jobs: the table that it is about. A name that no table can have is left out. */
+/* Sets the table that the job is about, for the list of jobs. Ignores a name that is not valid. */
 void job_set_table(struct job *job, const char *name);
-/* The checkpoint that it is about; 0: none. */
+/* Sets the checkpoint that the job is about; 0: none. */
 void job_set_checkpoint(struct job *job, uint64_t id);
 /* NULL is allowed. */
 void job_free(struct job *job);

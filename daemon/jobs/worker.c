@@ -45,18 +45,18 @@ struct worker {
     struct job_parts parts;
     void (*send)(void *owner, struct message *message);
     void *owner;
-    pthread_mutex_t lock; /* all below, and the state and progress of jobs */
+    pthread_mutex_t lock; /* protects all below, and the state and progress of jobs */
     pthread_cond_t wake[LINE_COUNT];
     struct job *waiting; /* in the order they came */
     struct job **waiting_end;
-    struct job *running;         /* in none */
-    uint64_t rounds[LINE_COUNT]; /* of what was begun last */
+    struct job *running;         /* in no order */
+    uint64_t rounds[LINE_COUNT]; /* the round of the job begun last */
     uint64_t last_id;
     bool stopping;
     struct line_thread threads[LINE_COUNT][LINE_THREADS_MAX];
 };
 
-/* ---- Which is next. Locked ---- */
+/* ---- Choosing the next job. Locked ---- */
 
 static void unlink_job(struct worker *worker, struct job *job)
 {
@@ -101,7 +101,7 @@ static bool share_a_name(const struct job *a, const struct job *b)
     return false;
 }
 
-/* Whether another one has to end first. */
+/* True if another job has to end first. */
 static bool must_wait(const struct worker *worker, const struct job *job)
 {
     const enum job_line line = job->kind->line;
@@ -114,14 +114,14 @@ static bool must_wait(const struct worker *worker, const struct job *job)
     }
     if (lines[line].threads > 1 && users >= lines[line].threads - 1)
         return true;
-    /* In order among those of one user: what others wait for is no reason to wait. */
+    /* Jobs of one user keep their order. A job that waits for others delays only its own user's. */
     for (const struct job *other = worker->waiting; other != job; other = other->next)
         if (other->uid == job->uid && share_a_name(job, other))
             return true;
     return false;
 }
 
-/* That of the earliest round that can run: among those of one user, the oldest. */
+/* Returns the job of the earliest round that can run; among one user's, the oldest. */
 static struct job *next_of(const struct worker *worker, enum job_line line)
 {
     struct job *best = NULL;
@@ -133,8 +133,8 @@ static struct job *next_of(const struct worker *worker, enum job_line line)
     return best;
 }
 
-/* One job of each user that has some is in a round, so that they take turns. The server's own are
- * first: not what gives back what a user had, whose turn that is. */
+/* Each round has at most one job of a user, so that users take turns. The server's own jobs come
+ * first, except those that give back what a user had: these take that user's turn. */
 static uint64_t round_of(const struct worker *worker, const struct job *job)
 {
     const enum job_line line = job->kind->line;
@@ -148,7 +148,7 @@ static uint64_t round_of(const struct worker *worker, const struct job *job)
     return round + 1;
 }
 
-/* Whether the next turn of its user is to go on with it. */
+/* True if the job goes on in its user's next turn. */
 static bool has_more(const struct job *job)
 {
     return job->err == EMBTIER_OK && job->kind->has_more && job->kind->has_more(job);
@@ -182,7 +182,7 @@ static void run(struct worker *worker, struct job *job)
     job->err = job->kind->run(job, &worker->parts, &progress, &job->msg);
 }
 
-/* Locked. Behind what else waits of its user, and behind the others' next. */
+/* Locked. Queues the job behind its user's other jobs and behind each other user's next job. */
 static void wait_again(struct worker *worker, struct job *job)
 {
     job->round = round_of(worker, job);
@@ -228,7 +228,7 @@ static void *line_main(void *context)
         }
         assert(job->state == JOB_RUNNING);
         job->state = JOB_ENDED;
-        wake_all(worker); /* some may have waited for it */
+        wake_all(worker); /* other jobs may have waited for it */
         worker->send(worker->owner, &job->done_message);
     }
     pthread_mutex_unlock(&worker->lock);
@@ -335,7 +335,7 @@ enum embtier_err worker_submit(struct worker *worker, struct job *job, struct er
     return err;
 }
 
-/* Locked. Whether it had not begun. */
+/* Locked. Returns true if the job had not begun. */
 static bool give_up(struct worker *worker, struct job *job, enum embtier_err why)
 {
     const bool waits = job->state == JOB_WAITING && !job->has_begun;
@@ -352,7 +352,7 @@ static bool give_up(struct worker *worker, struct job *job, enum embtier_err why
     job->err =
         err_set(&job->msg, why, "%s before it had begun",
                 why == EMBTIER_CANCELLED ? "cancelled (`embtier jobs cancel`)" : err_text(why));
-    wake_all(worker); /* of the same name, one may have waited for it */
+    wake_all(worker); /* a job of the same name may have waited for it */
     worker->send(worker->owner, &job->done_message);
     return true;
 }
@@ -428,7 +428,7 @@ static int compare_ids(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
-/* Locked. Nothing is looked at that running changes. */
+/* Locked. Reads only fields that a run does not change. */
 static struct job_info describe(const struct job *job, uint64_t now_ns)
 {
     struct job_info info = {
@@ -458,7 +458,7 @@ enum embtier_err worker_list(struct worker *worker, uint64_t after, uint32_t mos
     infos = calloc((size_t)stats.waiting + stats.running + 1, sizeof(*infos));
     if (!infos)
         return EMBTIER_NO_MEMORY;
-    pthread_mutex_lock(&worker->lock); /* only this thread submits: there are no more than before */
+    pthread_mutex_lock(&worker->lock); /* only this thread submits, so there are no more */
     now_ns = clock_now_ns(&clock_monotonic);
     for (const struct job *job = worker->running; job; job = job->next)
         if (job->id > after)

@@ -17,12 +17,12 @@
 #include "store/store.h"
 
 #define SPACE_PATIENCE_NS (UINT64_C(3) * 1000 * 1000 * 1000)
-/* Of the dirty rows, as many are written before the epoch, so that others find clean ones to take
- * the places of while it lasts. */
+/* One dirty row in so many is written before the epoch, so that new rows find clean ones to replace
+ * while it lasts. */
 #define CLEAN_PART 8
 #define PAUSE_NS   200000L
-/* While it takes longer to sync all logs, it is done once more before the gates close, but for so
- * many times: what is left for the moment is as much as is logged meanwhile. */
+/* While syncing all logs takes longer than SYNC_NS, it is repeated before the gates close, but at
+ * most SYNCS_MOST times. The moment then only has to sync what was logged meanwhile. */
 #define SYNC_NS    (UINT64_C(50) * 1000 * 1000)
 #define SYNCS_MOST 4
 
@@ -63,7 +63,7 @@ static struct rows count_rows(const struct checkpoints_opts *c)
     return rows;
 }
 
-/* One step on each lane; what they all say. */
+/* Does one step on each lane and returns the sum of their reports. */
 static struct lane_saved save_some(const struct checkpoints_opts *c, struct lane_saving *savings,
                                    uint32_t most)
 {
@@ -91,7 +91,7 @@ static enum embtier_err clean_some(struct checkpoint_making *making, struct err_
     const uint64_t wanted = making->dirty_rows / CLEAN_PART;
     struct lane_saved step = { .rows = 1 };
 
-    /* No more of them: there are fewer by now, or the writers have enough to do. */
+    /* A step may write none: there are fewer dirty rows by now, or the writers are busy. */
     for (uint64_t cleaned = 0; cleaned < wanted && step.rows > 0; cleaned += step.rows) {
         if (atomic_load(making->stopping))
             return stopped(msg);
@@ -109,8 +109,8 @@ static bool has_logged_tables(const struct checkpoints_opts *c)
            0;
 }
 
-/* The logs have all updates that were acknowledged, and maybe others. They are synced all at once,
- * so that little is left to do when the turn of each comes. AGAIN: it takes too long. */
+/* Captures the logs, which have all acknowledged updates and maybe others. All are synced together
+ * first, so that little is left to do when the turn of each comes. AGAIN: it takes too long. */
 static enum embtier_err capture_logs(struct checkpoint_making *making, struct gate_search *search,
                                      struct err_msg *msg)
 {
@@ -125,13 +125,13 @@ static enum embtier_err capture_logs(struct checkpoint_making *making, struct ga
     return err;
 }
 
-/* The checkpoint will be of the moment that was found, if it is not late. */
+/* Makes the moment that was found the checkpoint's. AGAIN: it came too late. */
 static enum embtier_err take_moment(struct checkpoint_making *making, struct gate_search *search,
                                     struct err_msg *msg)
 {
     const struct checkpoints_opts *const c = making->opts;
 
-    /* Before the logs are captured: one that ends while they are has a part of its rows in them. */
+    /* Count before the logs are captured: an update that ends meanwhile is partly in them. */
     making->info.cut_updates = 0;
     for (uint32_t i = 0; i < c->lane_count; i++)
         making->info.cut_updates += lane_count_updates(c->lanes[i]);
@@ -144,9 +144,9 @@ static enum embtier_err take_moment(struct checkpoint_making *making, struct gat
     return EMBTIER_OK;
 }
 
-/* A log in a checkpoint is read into memory by who opens that, and by a start after a crash. If
- * some stay long, that takes more; what keeps a checkpoint from being made its own calls will tell.
- */
+/* Flushes, because a checkpoint's logs are read into memory when it is opened, and by a start after
+ * a crash. A failure only leaves some logs long, so that this takes more memory. Later calls report
+ * an error that keeps the checkpoint from being made. */
 static enum embtier_err shorten_logs(struct checkpoint_making *making, struct err_msg *msg)
 {
     const struct checkpoints_opts *const c = making->opts;
@@ -161,8 +161,9 @@ static enum embtier_err shorten_logs(struct checkpoint_making *making, struct er
     return EMBTIER_OK;
 }
 
-/* Tables are made and dropped while a checkpoint is: those are in it that were live in its moment
- * and still are when all is captured, whole; of others nothing is. They are held. */
+/* Notes the tables, which the caller holds. Tables are made and dropped while a checkpoint is made.
+ * It has all rows of the tables that were live in its moment and still are when all is captured. It
+ * has nothing of others. */
 static enum embtier_err note_tables(struct checkpoint_making *making, struct err_msg *msg)
 {
     const struct checkpoints_opts *const c = making->opts;
@@ -172,8 +173,8 @@ static enum embtier_err note_tables(struct checkpoint_making *making, struct err
     return tables_catalog_copy(c->tables, &making->catalog, msg);
 }
 
-/* Nothing else writes to disk the updates of `async` tables since the last checkpoint: they are
- * written now, or while updates wait. */
+/* Nothing else writes updates of `async` tables to disk between checkpoints. Updates that are not
+ * written now are written while other updates wait. */
 static enum embtier_err sync_before(const struct checkpoints_opts *c, struct err_msg *msg)
 {
     uint64_t took_ns = UINT64_MAX;
@@ -187,7 +188,7 @@ static enum embtier_err sync_before(const struct checkpoints_opts *c, struct err
     return EMBTIER_OK;
 }
 
-/* Tables are held for this try only: the next may be seconds away. */
+/* Holds the tables for this try only, because the next may be seconds away. */
 static enum embtier_err try_moment(struct checkpoint_making *making, struct gate_search *search,
                                    struct err_msg *msg)
 {
@@ -204,14 +205,14 @@ static enum embtier_err try_moment(struct checkpoint_making *making, struct gate
         err = take_moment(making, search, msg);
     gate_open(search, err == EMBTIER_AGAIN && !search->is_late);
     tables_release(c->tables);
-    if (err == EMBTIER_AGAIN) { /* of a late one a part may have been */
+    if (err == EMBTIER_AGAIN) { /* a late try may have captured a part */
         checkpoint_forget(making->draft);
         making->info.cut_updates = 0;
     }
     return err;
 }
 
-/* Those of one that failed after all count too. */
+/* Adds up the searches, also of checkpoints that fail later. */
 static void note_search(const struct checkpoint_making *making)
 {
     struct making_counts *const counts = making->counts;
@@ -237,7 +238,7 @@ static enum embtier_err begin_epoch(struct checkpoint_making *making, struct err
     return err;
 }
 
-/* For some time others have the cores. */
+/* Sleeps, so that others have the cores. */
 static void leave_the_cores(const struct checkpoint_making *making, uint64_t rest_ns)
 {
     const uint64_t began_ns = clock_now_ns(&clock_monotonic);
@@ -262,7 +263,7 @@ static enum embtier_err save_old_rows(struct checkpoint_making *making, struct e
             return stopped(msg);
         step = save_some(c, savings, checkpoint_pace_step(&making->pace, step.idle));
         checkpoint_pace_look(&making->pace, &step);
-        /* A writer that has met a full disk does not know at once of the reserve. */
+        /* A writer that met a full disk does not learn of the reserve at once. */
         if (step.err != EMBTIER_OK &&
             (step.err != EMBTIER_NO_SPACE ||
              clock_now_ns(&clock_monotonic) - began_ns > SPACE_PATIENCE_NS))

@@ -11,12 +11,12 @@
 
 struct known {
     struct checkpoint_owner owner;
-    struct account *account; /* in which it counts, open as long; or NULL */
+    struct account *account; /* in which it counts, open as long as it does; or NULL */
 };
 
 struct checkpoint_owners {
     struct accounts *accounts;
-    pthread_mutex_t lock; /* all below, and the accounts' row of checkpoints */
+    pthread_mutex_t lock; /* protects all below, and the accounts' row of checkpoints */
     struct known *known;  /* in order of ids */
     uint32_t count;
     uint32_t capacity;
@@ -58,8 +58,8 @@ void checkpoint_owners_free(struct checkpoint_owners *owners)
 
 /* ---- How many ---- */
 
-/* Locked. A user that keeps fewer than it has is let make one more: its oldest are deleted then.
- * That may fail, so it is let only while it is within its part: at most one is over it. */
+/* Locked. A user at its limit may make one more if it keeps fewer than it has, because its oldest
+ * are then deleted. That may fail, so a user over its part may not: it is over by at most one. */
 static enum embtier_err ask(const struct account *account, uint32_t keep, struct err_msg *msg)
 {
     const uint64_t has = account_has(account, ACCOUNT_CHECKPOINTS);

@@ -4,10 +4,10 @@
 #include "base/macros.h"
 #include "daemon/engine/lane/lane.h"
 
-#define PART         6 /* of the time */
+#define PART         6 /* the checkpoint has one part of the time */
 #define LONG_STEP_NS UINT64_C(2000000)
 #define REST_MOST_NS UINT64_C(50000000)
-#define ASKED_NS     UINT64_C(50000000) /* who asked before that has gone */
+#define ASKED_NS     UINT64_C(50000000) /* a client that asked longer ago has gone */
 
 void checkpoint_pace_init(struct checkpoint_pace *pace, const struct clock *clock, bool few_cores)
 {

@@ -19,7 +19,7 @@ enum embtier_err checkpoints_read_info(const struct checkpoints *c, uint64_t id,
 
     if (err == EMBTIER_OK)
         *ret_info = record->info;
-    if (err == EMBTIER_OK || err == EMBTIER_NO_MEMORY) /* one that is there must not seem gone */
+    if (err == EMBTIER_OK || err == EMBTIER_NO_MEMORY) /* an existing one must not seem gone */
         return err == EMBTIER_OK ? err : err_set(msg, err, "%s", why.text);
     if (err != EMBTIER_NOT_FOUND)
         log_warn("a checkpoint cannot be read", "id=%" PRIu64 " why=%s", id, LOG_QUOTED(why.text));
@@ -139,7 +139,7 @@ enum embtier_err checkpoints_verify(struct checkpoints *c, uint64_t id,
                                 &verifying.give_up, msg);
     checkpoints_end_use(c, id);
     if (err == EMBTIER_SHUTDOWN)
-        TRY(progress_look(progress, msg)); /* which may be why */
+        TRY(progress_look(progress, msg)); /* a cancelled job may be the reason */
     TRY(err);
     *ret_info = record->info;
     return EMBTIER_OK;

@@ -19,7 +19,7 @@
 #include "store/store.h"
 #include "store/store_reserved.h"
 
-/* After one that failed the next is due in this part of the interval. */
+/* After a failure the next checkpoint is due after 1/RETRY_PART of the interval. */
 #define RETRY_PART       10
 #define REFUSAL_RETRY_NS (5 * UINT64_C(1000000000))
 
@@ -38,7 +38,8 @@ static enum embtier_err check_metadata(const char *metadata, struct err_msg *msg
     return EMBTIER_OK;
 }
 
-/* Under the lock. From now on its age is measured, whatever becomes of the system's clock. */
+/* Locked. Measures the age by the monotonic clock from now on, so changes of the system's clock do
+ * not matter. */
 static void set_newest(struct checkpoints *c, bool has_newest, uint64_t age_ms)
 {
     c->stats.has_newest = has_newest;
@@ -115,7 +116,7 @@ static enum embtier_err make_one(struct checkpoints *c, const struct checkpoint_
     enum embtier_err err;
 
     TRY(check_metadata(order->metadata, msg));
-    if (order->automatic && order->promised) /* before one is made for nothing */
+    if (order->automatic && order->promised) /* or it might be made for nothing */
         TRY(transfer_memory_probe(c->opts.memory, order->uid,
                                   store_scan_reserved_bytes(store_shard_count(c->opts.store)),
                                   "an export", msg));
@@ -172,11 +173,12 @@ void checkpoint_order_carry_over(const struct checkpoint_info *from, struct chec
     order->has_step = from->has_step;
     order->step = from->step;
     memcpy(order->metadata, from->metadata, sizeof(order->metadata));
-    /* Servers before this one made those of a user's step as their own. */
+    /* Older servers marked checkpoints with a user's step as their own. */
     order->automatic = from->automatic && !from->has_step && from->metadata[0] == '\0';
 }
 
-/* Of all that there are. Rows are served though they cannot be listed. */
+/* Finds the owners of all existing checkpoints. If these cannot be listed, the server starts
+ * anyway. */
 static enum embtier_err find_owners(struct checkpoints *c, struct err_msg *msg)
 {
     _cleanup_(freep) uint64_t *ids = NULL;
@@ -224,7 +226,7 @@ enum embtier_err checkpoints_begin(struct checkpoints *c, struct err_msg *msg)
         TRY(checkpoints_make(c, &order, NULL, &info, msg));
         return store_restore_done(c->opts.store, msg);
     }
-    /* Whatever is wrong with it, a new one is the better for it. */
+    /* If the newest cannot be read, a new one is needed all the more. */
     if (checkpoint_read_newest(store_shelf(c->opts.store), &newest, &why) == EMBTIER_OK) {
         note_newest(c, newest);
         if (!store_has_changed_since(c->opts.store, newest))
@@ -253,7 +255,7 @@ void checkpoints_not_tried(struct checkpoints *c)
     pthread_mutex_unlock(&c->lock);
 }
 
-/* Without one there are no updates, whatever the interval. */
+/* Without a checkpoint there are no updates, so one is due whatever the interval. */
 static bool refusal_due(struct checkpoints *c, uint64_t now_ns)
 {
     bool due;

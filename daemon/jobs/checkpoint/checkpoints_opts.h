@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* checkpoints_opts.h: what checkpoints are made with, for checkpoints_make.c and
- * checkpoint_making.c. Borrowed for their life. */
+/* checkpoints_opts.h: settings and parts of the server that checkpoints_make.c and
+ * checkpoint_making.c work with. Borrowed for the checkpoints' life. */
 #ifndef EMBTIER_DAEMON_JOBS_CHECKPOINT_CHECKPOINTS_OPTS_H
 #define EMBTIER_DAEMON_JOBS_CHECKPOINT_CHECKPOINTS_OPTS_H
 
@@ -16,12 +16,12 @@ struct checkpoints_opts {
     struct store *store;
     struct tables *tables;
     struct transfer_memory *memory; /* of scans and restores */
-    struct accounts *accounts;      /* in which those of users count */
+    struct accounts *accounts;      /* in which users' checkpoints count */
     struct lane *const *lanes;
     uint32_t lane_count;
     uint32_t core_count;  /* that the server may run on */
-    uint64_t interval_ns; /* between those the server makes itself; 0: it makes none */
-    uint32_t keep;        /* as many of its own it keeps */
+    uint64_t interval_ns; /* between the server's own checkpoints; 0: it makes none */
+    uint32_t keep;        /* how many of its own the server keeps */
 };
 
 #endif

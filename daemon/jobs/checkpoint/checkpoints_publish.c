@@ -7,7 +7,8 @@
 
 #define PUBLISH_TRIES 2
 
-/* So that nobody uses what a crash would empty, or begins again at a step that nothing tells. */
+/* Makes a checkpoint if one is needed. Without it a crash could empty tables that clients use, and
+ * a trainer could not learn the step to begin again from. */
 static enum embtier_err make_safe(struct checkpoints *c, const struct table_info *infos,
                                   uint32_t count, const struct checkpoint_order *how,
                                   const struct progress_sink *progress, struct err_msg *msg)
@@ -29,7 +30,8 @@ static enum embtier_err make_safe(struct checkpoints *c, const struct table_info
     if (is_safe)
         return EMBTIER_OK;
     order.made = &made;
-    /* What has been written is worth more than one search for a moment without updates. */
+    /* All rows are written already: that is worth more than one search for a moment without
+     * updates. */
     do
         err = checkpoints_make(c, &order, progress, &info, msg);
     while (err == EMBTIER_BUSY && ++tries < PUBLISH_TRIES);

@@ -10,7 +10,7 @@
 #include "daemon/engine/tables/progress.h"
 #include "daemon/jobs/checkpoint/checkpoint_owners.h"
 
-/* Between two looks of a thread that waits for another change to end. */
+/* Interval at which a thread that waits for another change checks whether to give up. */
 #define LOOK_NS 100000000L
 
 static void init_changed(pthread_cond_t *changed)

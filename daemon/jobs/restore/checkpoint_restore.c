@@ -20,7 +20,7 @@
 #include "store/store_identity.h"
 #include "store/store_reserved.h"
 
-/* Between two reports. */
+/* Rows between two reports of progress. */
 #define PROGRESS_ROWS 4096
 
 void restore_order_clear(struct restore_order *order)
@@ -32,7 +32,7 @@ void restore_order_clear(struct restore_order *order)
     *order = (struct restore_order){ 0 };
 }
 
-/* One table on its way. */
+/* One table that is being restored. */
 struct restoring {
     const struct checkpoint_shelf *shelf;
     const struct checkpoint_record *record;
@@ -88,7 +88,7 @@ static const struct catalog_table *find_live(const struct catalog *catalog, cons
     return table && table->state == CATALOG_LIVE ? table : NULL;
 }
 
-/* Which tables, as the checkpoint has them: malloced pointers. */
+/* Chooses the tables of @order. @ret_chosen: malloced pointers into @catalog. */
 static enum embtier_err choose(const struct catalog *catalog, const struct restore_order *order,
                                const struct catalog_table ***ret_chosen, uint32_t *ret_count,
                                struct err_msg *msg)
@@ -174,7 +174,8 @@ static enum embtier_err restore_table(struct restoring *restoring, struct tables
     return EMBTIER_OK;
 }
 
-/* One table after the other, one shard after the other: what the largest of them takes. */
+/* Returns the memory that a restore needs. Tables and shards come one after the other, so this is
+ * the need of the largest. */
 static uint64_t memory_bytes(const struct tables *tables, const struct checkpoint_record *record,
                              const struct catalog_table *const *chosen, uint32_t count)
 {
@@ -192,7 +193,7 @@ static uint64_t memory_bytes(const struct tables *tables, const struct checkpoin
     return most;
 }
 
-/* About how many rows a table has in all shards of a checkpoint. */
+/* Estimates how many rows a table has in all shards of a checkpoint. */
 static enum embtier_err count_rows(const struct restoring *what, const struct catalog_table *from,
                                    const struct progress_sink *progress, uint64_t *ret_rows,
                                    struct err_msg *msg)
@@ -211,8 +212,8 @@ static enum embtier_err count_rows(const struct restoring *what, const struct ca
     return EMBTIER_OK;
 }
 
-/* That the tables have room, before hours are spent on a part of them. Their rows are counted only
- * where the whole checkpoint would not have it. */
+/* Checks that the tables have room, before hours are spent on a part of them. Counts their rows
+ * only if the whole checkpoint would not have room. */
 static enum embtier_err check_room(const struct restoring *what, const struct tables *tables,
                                    const struct catalog_table *const *chosen, uint32_t count,
                                    const struct progress_sink *progress, struct err_msg *msg)
@@ -311,7 +312,7 @@ enum embtier_err checkpoint_restore(const struct checkpoint_shelf *shelf, struct
 
 /* ---- Another store's ---- */
 
-/* 0 is the newest one. */
+/* @id 0: the newest. */
 static enum embtier_err find_other(const struct checkpoint_shelf *shelf, uint64_t id,
                                    struct checkpoint_record **ret_record, struct err_msg *msg)
 {

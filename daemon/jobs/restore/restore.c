@@ -22,7 +22,7 @@ enum embtier_err restore_checkpoint(struct checkpoints *c, const struct restore_
                              checkpoints_memory(c), order, progress, ret_restored, msg);
     checkpoints_end_use(c, order->id);
     TRY(err);
-    /* More tables may be wanted of it. */
+    /* Keeps all checkpoints, because more tables of this one may be wanted. */
     return checkpoints_publish(c, ret_restored->infos, ret_restored->count,
                                &(struct checkpoint_order){ .automatic = true, .keep_all = true },
                                progress, msg);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* restore.h: makes tables of a checkpoint live again (checkpoint_restore.h). Thread: the job's. */
+/* restore.h: makes tables of a checkpoint live again (checkpoint_restore.h). Thread: the job's, or
+ * for another store that of the start. */
 #ifndef EMBTIER_DAEMON_JOBS_RESTORE_RESTORE_H
 #define EMBTIER_DAEMON_JOBS_RESTORE_RESTORE_H
 
@@ -9,14 +10,14 @@
 struct checkpoints;
 struct progress_sink;
 
-/* All of the tables, or none. The errors are those of checkpoint_restore() and
+/* Restores all tables of the order, or none. Errors: those of checkpoint_restore() and
  * checkpoints_publish(). */
 MUST_CHECK enum embtier_err restore_checkpoint(struct checkpoints *checkpoints,
                                                const struct restore_order *order,
                                                const struct progress_sink *progress,
                                                struct restored_tables *ret_restored,
                                                struct err_msg *msg);
-/* The same of all tables of another store. */
+/* Does the same for all tables of another store's checkpoint. */
 MUST_CHECK enum embtier_err restore_other_checkpoint(struct checkpoints *checkpoints,
                                                      const struct other_checkpoint *other,
                                                      const struct progress_sink *progress,

@@ -23,7 +23,7 @@ static struct restore_job *of(const struct job *job)
     return CONTAINER_OF(job, struct restore_job, job);
 }
 
-/* Of a restore of all it is not known which these are. */
+/* Returns no names if all tables are restored, because their names are not known yet. */
 static const char *table(const struct job *job, uint32_t i)
 {
     const struct restore_order *const order = &of(job)->order;
@@ -73,7 +73,8 @@ static const struct job_kind restore_kind = {
     .free = free_job,
 };
 
-/* Jobs are compared by their names, and their names are listed: no more of them, and no others. */
+/* Jobs are compared by their tables' names, and the names are listed. So there are no more than
+ * this, and all are valid. */
 #define RESTORE_NAMES_MAX 1024
 
 static enum embtier_err copy_order(const Embtier__CheckpointRestore *wire,

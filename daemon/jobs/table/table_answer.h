@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* table_answer.h: tables as clients are told of them. Thread: the control thread. */
+/* table_answer.h: answers that describe tables to clients. Thread: the control thread. */
 #ifndef EMBTIER_DAEMON_JOBS_TABLE_TABLE_ANSWER_H
 #define EMBTIER_DAEMON_JOBS_TABLE_TABLE_ANSWER_H
 
@@ -13,11 +13,11 @@ struct table_info;
 struct Embtier__TableInfo;
 struct Embtier__TableSpec;
 
-/* @ret_table borrows both. */
+/* @ret_table borrows @info and @spec. */
 void table_info_to_wire(const struct table_info *info, struct Embtier__TableSpec *spec,
                         struct Embtier__TableInfo *ret_table);
 void answer_table(const struct job_client *client, const struct table_info *info);
-/* A page of a list. Errors: page_new(). */
+/* Answers with a page of a list. Errors: page_new(). */
 MUST_CHECK enum embtier_err answer_tables(const struct job_client *client, struct table_info *infos,
                                           uint32_t count, bool more, struct err_msg *msg);
 

@@ -19,13 +19,13 @@
 struct load {
     struct tables *tables;
     struct transfer_memory *memory;
-    struct transfer_share share; /* of that */
+    struct transfer_share share; /* of memory */
     struct table_info info;
     struct row_writer *writer; /* NULL: no more is taken */
-    uint32_t row_bytes;        /* that the client gives */
-    uint8_t *row;              /* a whole one */
+    uint32_t row_bytes;        /* in a batch */
+    uint8_t *row;              /* one row, with its state */
     uint64_t rows;
-    bool is_begun; /* the table is there, and ours */
+    bool is_begun; /* the table exists, and this load made it */
 };
 
 void load_free(struct load *load)
@@ -38,7 +38,7 @@ void load_free(struct load *load)
         tables_abandon(load->tables, &load->info, 1);
     }
     free(load->row);
-    malloc_trim(0); /* else it stays with a thread that may need none for long */
+    malloc_trim(0); /* else it stays with a thread that may not need it for long */
     transfer_memory_give(load->memory, &load->share);
     free(load);
 }
@@ -67,7 +67,8 @@ static enum embtier_err take_memory(struct load *load, uid_t uid, const struct t
                                 what, &load->share, msg);
 }
 
-/* Where there is a table of that name, that is said. */
+/* Checks that the rows have room on disk. An existing table of that name is left to tables_begin()
+ * to report. */
 static enum embtier_err check_room(struct tables *tables, const struct table_spec *spec,
                                    uint64_t row_count, struct err_msg *msg)
 {
@@ -140,7 +141,7 @@ static enum embtier_err add_row(struct load *load, uint64_t id, const void *byte
     if (rows != EMBTIER_UNBOUNDED && id >= rows)
         return err_set(msg, EMBTIER_ID_RANGE, "table '%s' has rows 0 to %" PRIu64 ", not %" PRIu64,
                        load->info.spec.name, rows - 1, id);
-    memcpy(load->row, bytes, load->row_bytes); /* behind it zeros stay */
+    memcpy(load->row, bytes, load->row_bytes); /* zeros stay behind it */
     TRY(row_writer_add(load->writer, id, load->row, msg));
     load->rows++;
     return EMBTIER_OK;
@@ -150,7 +151,7 @@ static enum embtier_err add_rows(struct load *load, const struct load_batch *bat
                                  struct err_msg *msg)
 {
     for (uint32_t i = 0; i < count; i++) {
-        uint64_t id; /* looked at once: the client may change it */
+        uint64_t id; /* read once: the client may change it */
 
         memcpy(&id, (const uint8_t *)batch->ids + (size_t)i * sizeof(id), sizeof(id));
         TRY(add_row(load, id, (const uint8_t *)batch->rows + i * batch->row_bytes, msg));
@@ -158,7 +159,7 @@ static enum embtier_err add_rows(struct load *load, const struct load_batch *bat
     return EMBTIER_OK;
 }
 
-/* Moves it past its first @count rows. */
+/* Moves @batch past its first @count rows. */
 static void skip_rows(struct load_batch *batch, uint32_t count)
 {
     batch->ids = (const uint8_t *)batch->ids + (size_t)count * sizeof(uint64_t);

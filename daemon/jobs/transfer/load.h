@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* load.h: a new table on its way from a client, some rows at a time: what imports are made of. Rows
- * go straight to the store, past the lanes, which do not know the table before it is published;
- * until then its state is CREATING, and a crash leaves nothing of it. Thread: the job's, one at a
- * time. */
+/* load.h: takes a new table from a client, some rows at a time, for imports. Rows go straight to
+ * the store, past the lanes, which do not know the table before it is published. Until then its
+ * state is CREATING, and a crash leaves nothing of it. Thread: the job's, one at a time. */
 #ifndef EMBTIER_DAEMON_JOBS_TRANSFER_LOAD_H
 #define EMBTIER_DAEMON_JOBS_TRANSFER_LOAD_H
 
@@ -20,13 +19,13 @@ struct transfer_memory;
 
 struct load_order {
     struct table_spec spec; /* init_version 0: the newest */
-    uid_t uid;              /* whose */
-    bool with_state;        /* rows come with it; else it begins as zeros */
-    uint64_t row_count;     /* that will come; 0: not known */
+    uid_t uid;              /* the owner */
+    bool with_state;        /* rows come with their optimizer state; else it begins as zeros */
+    uint64_t row_count;     /* rows that will come; 0: not known */
 };
 
-/* EXISTS, INVALID; NO_SPACE: the rows that will come have no room on disk; BUSY, TOO_LARGE: @memory
- * is not enough now, or never. It is given back by load_free(). */
+/* Begins a load. EXISTS, INVALID; NO_SPACE: the rows that will come have no room on disk; BUSY,
+ * TOO_LARGE: @memory is not enough now, or never. load_free() gives the memory back. */
 MUST_CHECK enum embtier_err load_open(struct tables *tables, struct transfer_memory *memory,
                                       const struct load_order *order, struct load **ret_load,
                                       struct err_msg *msg);
@@ -35,23 +34,23 @@ void load_free(struct load *load);
 DEFINE_CLEANUP(struct load, load_free)
 
 const struct table_info *load_table(const struct load *load);
-uint64_t load_rows(const struct load *load); /* taken so far, as often as they were given */
+uint64_t load_rows(const struct load *load); /* taken so far; a row given twice counts twice */
 
-/* Rows as they lie in memory that a client may look at and change meanwhile. */
+/* Rows in memory that a client may read and change meanwhile. */
 struct load_batch {
     const void *ids;  /* 64-bit */
-    const void *rows; /* weights, and state if the order says so, row behind row */
+    const void *rows; /* weights, and state if the order says so, one row after the other */
     uint64_t row_bytes;
     uint32_t count;
 };
-/* Bytes that a row has there. */
+/* Returns how many bytes a row has in a batch. */
 uint64_t load_row_bytes(const struct load *load);
-/* Takes those of a turn (transfer_piece.h) at most, and leaves the others in @batch; of one id the
- * last row counts. ID_RANGE: an id is none of the table's; NO_SPACE, IO; and as progress_look(): a
- * part of a batch is no load. After an error the load takes no more. */
+/* Takes at most a turn's rows (transfer_piece.h), and leaves the others in @batch. If an id comes
+ * twice, its last row counts. ID_RANGE: the table has no such id; NO_SPACE, IO; and errors of
+ * progress_look(). After an error the load takes no more, because it lacks a part of a batch. */
 MUST_CHECK enum embtier_err load_add(struct load *load, struct load_batch *batch,
                                      const struct progress_sink *progress, struct err_msg *msg);
-/* Makes the table live, with all that was taken. Only load_free() may follow. */
+/* Makes the table live, with all rows that were taken. Only load_free() may follow. */
 MUST_CHECK enum embtier_err load_publish(struct load *load, struct checkpoints *checkpoints,
                                          const struct progress_sink *progress,
                                          struct table_info *ret_info, struct err_msg *msg);

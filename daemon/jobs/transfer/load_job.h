@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* load_job.h: the jobs of an import (load.h): each of its requests is one. While a job has the load
- * nobody else does; it is taken back when the job is done. */
+/* load_job.h: the jobs of an import (load.h). Each of its requests is one job. Only the job uses
+ * the load while it has it; the connection takes it back when the job is done. */
 #ifndef EMBTIER_DAEMON_JOBS_TRANSFER_LOAD_JOB_H
 #define EMBTIER_DAEMON_JOBS_TRANSFER_LOAD_JOB_H
 
@@ -14,26 +14,28 @@ struct load_job {
     struct job job;
     struct load *load;       /* from or for its connection */
     struct load_order order; /* OPEN */
-    struct load_batch batch; /* ROWS: what is left, in the owner's arena */
+    struct load_batch batch; /* ROWS: the rows that are left, in the owner's arena */
     struct table_info info;  /* the result of END */
     struct account *account; /* in which the load counts until the job is freed; or NULL */
 };
 
 extern const struct job_kind load_open_job, load_rows_job, load_end_job, load_close_job;
 
-/* Opens a load, which the job has then. NULL: no memory, as for the others. */
+/* Makes a job that opens a load and then has it. NULL: no memory, as for the next two. */
 struct job *load_job_open(const struct load_order *order);
-/* Adds @batch, of as many turns as it needs. @total: the rows that will come, for the list. */
+/* Makes a job that adds @batch, in as many turns as it needs. @total: the rows that will come, for
+ * the list of jobs. */
 struct job *load_job_rows(struct load *load, const struct load_batch *batch, uint64_t total);
-/* Will end or close a load, and is made before there is one: that must not fail. */
+/* Makes a job that will end or close a load. It is made before there is a load, so that neither can
+ * fail for lack of memory. */
 struct job *load_job_last(void);
-/* Has such a job publish @load, or close it; and makes it as new, after it was withdrawn. */
+/* Makes such a job publish @load, or close it, or as new after it was withdrawn. */
 void load_job_end(struct job *job, struct load *load);
 void load_job_close(struct job *job, struct load *load);
 void load_job_reset(struct job *job);
-/* The load counts in @account, which the job closes, until it is freed. */
+/* Counts the load in @account until the job is freed, which closes @account. */
 void load_job_count(struct job *job, struct account *account);
-/* The load that the job has; NULL: none, or it is no job of an import. */
+/* Takes the load that the job has. NULL: it has none, or is no job of an import. */
 struct load *load_job_take(struct job *job);
 /* Answers that no row was taken. */
 void answer_load_over(const struct job_client *client);

@@ -16,24 +16,24 @@
 #include "store/checkpoint/table_scan.h"
 #include "store/store.h"
 
-/* Rows with initial values that are made at a time; and before the next look at what is stored. */
+/* Rows that are made with initial values at a time, and before the next look at stored rows. */
 #define MADE_ROWS 256
 #define RUN_ROWS  4096
 
 struct scan {
     struct checkpoints *checkpoints;
     struct transfer_memory *memory;
-    struct transfer_share share; /* of that */
+    struct transfer_share share; /* of memory */
     struct scan_order order;     /* with the checkpoint's id */
     struct table_spec spec;
-    uint32_t row_bytes; /* that the client gets */
+    uint32_t row_bytes; /* as the client gets it */
     uint32_t whole_bytes;
     struct table_scan *stored;
-    uint64_t row_count; /* about; found out by reading from SSD, so once */
-    uint64_t next_id;   /* of all rows */
+    uint64_t row_count; /* an estimate; reads SSD, so it is made once */
+    uint64_t next_id;   /* in a scan of all rows */
     uint8_t *made;      /* MADE_ROWS whole rows */
-    bool is_used;       /* its checkpoint is */
-    bool is_over;       /* reading has failed: where it stands is not known */
+    bool is_used;       /* its checkpoint is in use, and not deleted */
+    bool is_over;       /* reading failed, so its place in the table is unknown */
 };
 
 void scan_free(struct scan *scan)
@@ -48,7 +48,7 @@ void scan_free(struct scan *scan)
     free(scan);
 }
 
-/* 0 is the newest one. */
+/* checkpoint_id 0: the newest. */
 static enum embtier_err find_checkpoint(struct store *store, struct scan *scan,
                                         struct checkpoint_record **ret_record, struct err_msg *msg)
 {
@@ -81,7 +81,7 @@ static enum embtier_err check_table(const struct catalog_table *table, const str
     return EMBTIER_OK;
 }
 
-/* Puts down what it can come to, and then opens all there is to read. */
+/* Counts the memory that the scan can need, then opens all that it reads. */
 static enum embtier_err open_stored(struct scan *scan, struct store *store,
                                     const struct checkpoint_record *record, uint32_t table_id,
                                     struct err_msg *msg)
@@ -145,7 +145,7 @@ uint64_t scan_row_count(const struct scan *scan)
     return scan->row_count;
 }
 
-/* @count rows from scan->next_id on that were never written. */
+/* Makes @count rows that were never written, from scan->next_id on. */
 static void make_rows(struct scan *scan, uint8_t *rows, uint32_t count)
 {
     uint64_t ids[MADE_ROWS];
@@ -165,7 +165,8 @@ static void make_rows(struct scan *scan, uint8_t *rows, uint32_t count)
     }
 }
 
-/* Some of all rows: a run of those that were never written, or one that was. Returns how many. */
+/* Fills in some of all rows: a run of rows never written, or one written row. @ret_count: how
+ * many. */
 static enum embtier_err fill_some(struct scan *scan, uint8_t *rows, uint32_t most,
                                   uint32_t *ret_count, struct err_msg *msg)
 {

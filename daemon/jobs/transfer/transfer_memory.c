@@ -13,7 +13,7 @@
 struct transfer_memory {
     uint64_t bytes;
     struct accounts *accounts;
-    pthread_mutex_t lock; /* of ACCOUNT_TRANSFER_BYTES */
+    pthread_mutex_t lock; /* protects ACCOUNT_TRANSFER_BYTES */
 };
 
 enum embtier_err transfer_memory_new(uint64_t bytes, struct accounts *accounts,
@@ -39,7 +39,7 @@ void transfer_memory_free(struct transfer_memory *memory)
     free(memory);
 }
 
-/* A user who has nothing may have all that is free: less than one export's need is no use to it. */
+/* A user that has nothing may have all that is free: less than one export needs is of no use. */
 static enum embtier_err check_room(const struct transfer_memory *memory,
                                    const struct account *account, uint64_t bytes, const char *what,
                                    struct err_msg *msg)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* transfer_memory.h: the account of what exports, imports and restores may have of memory together
- * (checkpoints.transfer_bytes). Each is put down with what it can come to before it takes any, and
- * is refused if that does not fit: nobody waits here, since the threads that work for all of them
- * would. Nothing is reserved. Thread: any. */
+/* transfer_memory.h: counts the memory that exports, imports and restores may have together
+ * (checkpoints.transfer_bytes). Each one counts the most that it can need before it takes any, and
+ * is refused if that does not fit. Nobody waits here, because the threads that serve all of them
+ * would wait too. Nothing is reserved. Thread: any. */
 #ifndef EMBTIER_DAEMON_JOBS_TRANSFER_TRANSFER_MEMORY_H
 #define EMBTIER_DAEMON_JOBS_TRANSFER_TRANSFER_MEMORY_H
 
@@ -23,23 +23,23 @@ MUST_CHECK enum embtier_err transfer_memory_new(uint64_t bytes, struct accounts 
 void transfer_memory_free(struct transfer_memory *memory);
 DEFINE_CLEANUP(struct transfer_memory, transfer_memory_free)
 
-/* The part of one of them: 0 bytes before and after. */
+/* The share of one of them: 0 bytes before it is taken and after it is given back. */
 struct transfer_share {
-    struct account *account; /* opened for it: it may outlive its connection */
+    struct account *account; /* opened for the share, which may outlive its connection */
     uint64_t bytes;
 };
 
-/* Puts down @bytes for @what of user @uid, such as "an export of table 't'", in whole MiB; @share
- * is to be given back. BUSY: not now, as there is no room, or as a user who has something may have
- * three quarters of what others leave; TOO_LARGE: never. */
+/* Counts @bytes, in whole MiB, for @what of user @uid, such as "an export of table 't'". The caller
+ * gives @share back. BUSY: there is no room now, or the user has some already and would have more
+ * than three quarters of what others leave. TOO_LARGE: it never fits. */
 MUST_CHECK enum embtier_err transfer_memory_take(struct transfer_memory *memory, uid_t uid,
                                                  uint64_t bytes, const char *what,
                                                  struct transfer_share *share, struct err_msg *msg);
-/* As if it were taken, and given back at once. */
+/* Takes the bytes and gives them back at once, to see if there is room. */
 MUST_CHECK enum embtier_err transfer_memory_probe(struct transfer_memory *memory, uid_t uid,
                                                   uint64_t bytes, const char *what,
                                                   struct err_msg *msg);
-/* A share of 0 bytes is none. */
+/* Does nothing for a share of 0 bytes. */
 void transfer_memory_give(struct transfer_memory *memory, struct transfer_share *share);
 uint64_t transfer_memory_used(struct transfer_memory *memory);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* checkpoint_answer.h: checkpoints as clients are told of them. Thread: the control thread. */
+/* checkpoint_answer.h: answers that describe checkpoints to clients. Thread: the control thread. */
 #ifndef EMBTIER_DAEMON_JOBS_CHECKPOINT_JOBS_CHECKPOINT_ANSWER_H
 #define EMBTIER_DAEMON_JOBS_CHECKPOINT_JOBS_CHECKPOINT_ANSWER_H
 

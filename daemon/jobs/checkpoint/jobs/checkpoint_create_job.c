@@ -12,7 +12,7 @@
 struct checkpoint_create_job {
     struct job job;
     struct checkpoint_order order;
-    struct checkpoint_info info; /* the result, with */
+    struct checkpoint_info info; /* the result, as are the tables */
     struct checkpoint_tables tables;
 };
 
@@ -21,7 +21,7 @@ static struct checkpoint_create_job *of(const struct job *job)
     return CONTAINER_OF(job, struct checkpoint_create_job, job);
 }
 
-/* The names of the tables are wanted too, if anybody is told. */
+/* A client also gets the names of the tables. */
 static enum embtier_err run(struct job *job, const struct job_parts *parts,
                             const struct progress_sink *progress, struct err_msg *msg)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* checkpoint_create_job.h: makes a checkpoint, for a client or by the server itself. */
+/* checkpoint_create_job.h: the job that makes a checkpoint, for a client or for the server
+ * itself. */
 #ifndef EMBTIER_DAEMON_JOBS_CHECKPOINT_JOBS_CHECKPOINT_CREATE_JOB_H
 #define EMBTIER_DAEMON_JOBS_CHECKPOINT_JOBS_CHECKPOINT_CREATE_JOB_H
 
@@ -7,7 +8,7 @@
 
 /* CheckpointCreate. */
 job_make_fn checkpoint_create_job_new;
-/* One of the server's own. NULL: no memory. */
+/* Makes the job for one of the server's own checkpoints. NULL: no memory. */
 struct job *checkpoint_create_job_own(void);
 
 #endif

@@ -13,8 +13,8 @@
 
 struct list_job {
     struct job job;
-    uint64_t after; /* those with greater ids, … */
-    uint32_t most;  /* … so many of them */
+    uint64_t after; /* list those with greater ids */
+    uint32_t most;  /* at most so many */
     struct checkpoint_page listed;
 };
 
@@ -74,7 +74,7 @@ enum embtier_err checkpoint_list_job_new(const struct job_request *request, stru
 struct show_job {
     struct job job;
     uint64_t id;
-    uint32_t tables_from; /* tables from this one on */
+    uint32_t tables_from; /* name tables from this number on */
     struct checkpoint_info info;
     struct checkpoint_tables tables;
 };

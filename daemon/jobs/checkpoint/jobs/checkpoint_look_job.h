@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* checkpoint_look_job.h: lists checkpoints, and shows one. Both are short, and read SSD: the
- * control thread waits for no disk. */
+/* checkpoint_look_job.h: the jobs that list checkpoints and show one. Both are short, but they read
+ * SSD, and the control thread waits for no disk. */
 #ifndef EMBTIER_DAEMON_JOBS_CHECKPOINT_JOBS_CHECKPOINT_LOOK_JOB_H
 #define EMBTIER_DAEMON_JOBS_CHECKPOINT_JOBS_CHECKPOINT_LOOK_JOB_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* checkpoint_one_job.h: deletes a checkpoint, or reads every byte of one, which may take hours. */
+/* checkpoint_one_job.h: the jobs that delete a checkpoint and verify one. A verify reads every
+ * byte, which may take hours. */
 #ifndef EMBTIER_DAEMON_JOBS_CHECKPOINT_JOBS_CHECKPOINT_ONE_JOB_H
 #define EMBTIER_DAEMON_JOBS_CHECKPOINT_JOBS_CHECKPOINT_ONE_JOB_H
 
