@@ -22,9 +22,9 @@
 
 DEFINE_CLEANUP(struct connection, connection_free)
 
-/* -1, with errno, where it cannot be had: an old kernel, or the process is in a namespace that we
- * do not see. Where the kernel gives no descriptor of the peer its number may be another process's
- * by now, if it has ended since: then the socket alone tells. */
+/* Opens the client's process. Returns -1, with errno, if it cannot: the kernel is old, or the
+ * process is in a namespace that the server does not see. Before SO_PEERPIDFD the process may have
+ * ended and its number be another's by now; then only the socket tells that the client has gone. */
 static int open_process(int fd, pid_t pid)
 {
     int process_fd = -1;
@@ -49,8 +49,8 @@ enum embtier_err connection_new(int fd, struct accounts *accounts,
     if (!connection)
         return EMBTIER_NO_MEMORY;
     connection->fd = connection->lent_fd = connection->unread_fd = connection->process_fd = -1;
-    /* Whose process it is, for the log and what one user may have; whether it may connect is the
-     * socket file's mode. */
+    /* The peer's process and user are for the log and for limits. The socket file's mode decides
+     * whether it may connect. */
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0)
         peer.uid = (uid_t)-1;
     *ret_uid = peer.uid;
@@ -63,7 +63,7 @@ enum embtier_err connection_new(int fd, struct accounts *accounts,
     if (account_take(connection->account, ACCOUNT_SESSIONS, 1) != ACCOUNT_TAKEN)
         return EMBTIER_BUSY;
     connection->counts_session = true;
-    /* What the system keeps counts for nobody. */
+    /* The buffer is small because what the system keeps counts for nobody. */
     (void)!setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &(int){ CONNECTION_SOCKET_BYTES }, sizeof(int));
     connection->process_fd = open_process(fd, peer.pid);
     connection->fd = fd;
@@ -71,7 +71,8 @@ enum embtier_err connection_new(int fd, struct accounts *accounts,
     return EMBTIER_OK;
 }
 
-/* What cannot be counted is there already: the connection ends then. */
+/* Counts the reader's memory. It is taken already, so the connection ends if it cannot be
+ * counted. */
 static enum embtier_err count_reader(struct connection *connection, struct err_msg *msg)
 {
     const size_t room =
@@ -122,7 +123,7 @@ void connection_free(struct connection *connection)
     if (connection->counts_session)
         account_give(connection->account, ACCOUNT_SESSIONS, 1);
     account_close(connection->account);
-    job_free(connection->scan_last); /* there is nothing in them yet */
+    job_free(connection->scan_last); /* they have no transfer yet */
     job_free(connection->load_last);
     free(connection);
 }
@@ -231,13 +232,13 @@ enum embtier_err connection_reply(struct connection *connection, const struct Em
 
 bool connection_may_have_fds(const struct connection *connection, int fd)
 {
-    int bytes = 0; /* of what was sent and not received, with what the system keeps beside it */
+    int bytes = 0; /* sent and not received, with what the system keeps beside them */
 
     return connection->sent_fds && ioctl(fd, SIOCOUTQ, &bytes) == 0 && bytes > 0;
 }
 
-/* A descriptor of the client's own socket may be in what it has sent, and would be open as long as
- * this one: that is received, without the descriptors, and nothing more comes. */
+/* The client may have sent a descriptor of its own socket, which would be open as long as this one.
+ * So what it sent is received, without descriptors, and nothing more comes. */
 void connection_shut_down(int fd)
 {
     char bytes[4096];

@@ -54,7 +54,7 @@ static void on_session_broken(struct control *control, struct session *session)
     }
 }
 
-/* With what came in the meantime. */
+/* Goes on with what came in the meantime. */
 static void go_on(struct control *control, struct connection *connection)
 {
     control_add_ready(control, connection);
@@ -95,10 +95,10 @@ static void on_message(struct control *control, struct message *message)
         struct connection *const connection = job->owner;
 
         control_job_done(control, job);
-        if (!connection) /* the server's own */
+        if (!connection) /* a job of the server's own */
             break;
         if (connection->fd < 0) {
-            control_let_go(control, connection); /* of what the job had of it */
+            control_let_go(control, connection); /* of what the job had */
             if (connection->session_is_gone)
                 control_session_gone(control, connection->session);
             control->sweep = true;
@@ -172,7 +172,7 @@ static void on_tick(struct control *control)
         else if (c->fd >= 0 && connection_has_unsent(c) &&
                  clock_since(now_ns, c->sent_ns) > CONNECTION_UNREAD_NS)
             control_close(control, c, EMBTIER_TIMEOUT, "the client does not read its replies");
-        else if (c->job) /* which may be behind others' jobs: the client is not to give us up */
+        else if (c->job) /* it may wait behind others: the client must not give up */
             control_tell_progress(control, c);
         else if (c->making)
             control_tell_making(control, c);
@@ -201,7 +201,7 @@ static void begin_stop(struct control *control)
     }
 }
 
-/* The next signal is for server_stop(). */
+/* Stops watching signals: the next one is for server_stop(). */
 static bool take_stop(struct control *control, int signal_fd)
 {
     if (control->stop_wanted || !signals_take_stop(signal_fd, SIGNAL_STOPS))
@@ -240,7 +240,7 @@ enum embtier_err control_run(struct control *control, int signal_fd, struct err_
         control_serve_ready(control);
         if (control->has_ended)
             control_close_ended(control);
-        /* Mail may free sessions, so it comes when no event of this round is left. */
+        /* Mail may free sessions, so it is read when no event of this round is left. */
         if (mail)
             on_mail(control);
         if (control->stop_wanted && !control->stopping)
@@ -257,7 +257,7 @@ enum embtier_err control_run(struct control *control, int signal_fd, struct err_
 
 /* ---- Making and ending ---- */
 
-/* The rows that this thread changes. */
+/* Limits the rows that this thread changes. */
 static void limit_accounts(const struct server_parts *parts)
 {
     const struct config *const config = parts->config;
@@ -271,7 +271,8 @@ static void limit_accounts(const struct server_parts *parts)
     accounts_limit(parts->accounts, ACCOUNT_LOADS, CONTROL_LOADS_MAX, 0);
 }
 
-/* As clients may be told of it, malloced; "" if there is none that can be. NULL: out of memory. */
+/* Returns the configuration file's name as clients are told it, malloced; "": there is none, or it
+ * cannot be told. NULL: out of memory. */
 static char *config_file_of(const struct config *config)
 {
     _cleanup_(freep) char *path = config->source ? realpath(config->source, NULL) : NULL;
@@ -313,7 +314,8 @@ enum embtier_err control_new(const struct server_parts *parts, struct control **
     return EMBTIER_OK;
 }
 
-/* What came when nobody listened any more: jobs of the server's own, and memory of sessions. */
+/* Frees mail that came when nobody listened any more: the server's own jobs, and memory of
+ * sessions. */
 static void free_rest(struct control *control)
 {
     struct message *message = inbox_take_all(&control->inbox);

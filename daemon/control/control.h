@@ -2,8 +2,8 @@
 /* control.h: the control thread: accepts clients, answers control messages, makes and ends
  * sessions.
  *
- * One epoll loop on the calling thread. It never waits for a client (connection.h), nor for SSD:
- * what takes long goes to the workers. */
+ * One epoll loop on the calling thread. It never waits for a client (connection.h) or for SSD: the
+ * workers do long work. */
 #ifndef EMBTIER_DAEMON_CONTROL_CONTROL_H
 #define EMBTIER_DAEMON_CONTROL_CONTROL_H
 
@@ -24,7 +24,7 @@ struct tables;
 struct ticket_memory;
 struct transfer_memory;
 
-/* The control thread and the metrics see this of the server; borrowed for its life. */
+/* The server's parts that the control thread and the metrics use; borrowed for its life. */
 struct server_parts {
     const struct config *config;
     struct store *store;
@@ -42,17 +42,18 @@ struct server_parts {
     uint64_t started_ns;
 };
 
-/* Listens on the configured socket. LOCKED when another server does; a socket file nobody listens
- * on is replaced. */
+/* Listens on the configured socket. LOCKED: another server does. Replaces a socket file on which no
+ * program listens. */
 MUST_CHECK enum embtier_err control_new(const struct server_parts *parts,
                                         struct control **ret_control, struct err_msg *msg);
 /* Serves until a signal asks for a stop (@signal_fd is that of signals_open()), then tells every
  * client and waits for requests under way. */
 MUST_CHECK enum embtier_err control_run(struct control *control, int signal_fd,
                                         struct err_msg *msg);
-/* After which no job runs: the store may be closed. */
+/* Ends all jobs; the store may be closed after that. */
 void control_end_jobs(struct control *control);
-/* When no lane runs any more: one that has sent its last mail may still be about to wake us. */
+/* Call when no lane runs any more: one that has sent its last mail may still be about to wake this
+ * thread. */
 void control_free(struct control *control);
 DEFINE_CLEANUP(struct control, control_free)
 

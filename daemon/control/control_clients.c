@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The clients that the control thread has: their life, and what is given back at its end. */
+/* The control thread's clients: their life, and what is given back at its end. */
 #include <assert.h>
 #include <inttypes.h>
 #include <poll.h>
@@ -17,7 +17,7 @@
 #include "daemon/jobs/worker.h"
 #include "daemon/transport/shm/session_maker.h"
 
-/* Lines about clients that are logged between two ticks. */
+/* Most lines about clients that are logged between two ticks. */
 #define WARNINGS_MAX 20
 
 void control_link(struct control *control, struct connection *connection)
@@ -84,7 +84,7 @@ void control_let_go(struct control *control, struct connection *connection)
         struct session *const session = connection->session;
 
         connection->session_detached = true;
-        /* Else it is there, and may still be answered: what it asked for is finished. */
+        /* Other clients still exist and may read answers, so what they asked for is finished. */
         if (err == EMBTIER_OK || err == EMBTIER_DISCONNECTED)
             atomic_store_explicit(&session->gone, true, memory_order_relaxed);
         session->channel.ops->hang_up(&session->channel,
@@ -101,9 +101,9 @@ static void shut(struct control *control, int *fd)
     *fd = -1;
 }
 
-/* The same of a client's socket. One that it shut down and did not close stays, and the connection
- * with it, while descriptors are in there: its user may not have more of them on the way than
- * sessions have. No event tells when they are received or gone; on_tick() looks. */
+/* Closes a client's socket. If the client shut it down and did not close it, it stays, with its
+ * connection, while descriptors are in it. Else the user could have more of them on the way than
+ * its sessions have. No event tells when they are received or gone; on_tick() looks. */
 static void shut_socket(struct control *control, struct connection *connection, int *fd)
 {
     if (*fd < 0 || control->stopping || !connection_may_have_fds(connection, *fd) ||
@@ -120,7 +120,7 @@ static void shut_socket(struct control *control, struct connection *connection, 
                  (unsigned)connection->peer_uid);
 }
 
-/* True: the other end is closed, and not only shut down, so what was on its way is about to go. */
+/* True if the other end is closed, and not only shut down: what was on its way is about to go. */
 static bool is_closed(int fd)
 {
     struct pollfd at = { .fd = fd };
@@ -135,8 +135,9 @@ void control_end_unread(struct control *control, struct connection *connection)
     control->sweep = true;
 }
 
-/* A client that is dropped, and has not hung up, may still read answers in its arena. It is told of
- * the end, and the arena counts for its user until it closes the socket too. False: it has. */
+/* Lends a dropped client its arena, if it has not hung up: it may still read answers there. It is
+ * told of the end, and the arena counts for its user until it closes the socket too. False: it has
+ * hung up. */
 static bool lend_arena(struct control *control, struct connection *connection)
 {
     struct epoll_event event = { .events = EPOLLRDHUP, .data.ptr = connection };
@@ -187,7 +188,7 @@ void control_close(struct control *control, struct connection *connection, enum 
 
 /* ---- Processes ---- */
 
-/* Its address marks that event among those of the connection itself. */
+/* Returns the address that marks this event among those of the connection itself. */
 static void *process_mark(struct connection *connection)
 {
     return &connection->process_ended;

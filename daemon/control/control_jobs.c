@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Jobs as clients see them: the list of those that wait or run, and cancelling one. */
+/* Jobs as clients see them: lists those that wait or run, and cancels one. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -58,7 +58,8 @@ static void reply_jobs(struct control *control, struct connection *connection, u
     control_reply(control, connection, &message);
 }
 
-/* Between two of its jobs, or when one has ended and that is not known here yet. */
+/* Describes a transfer between two of its jobs, or after one that has ended unknown to this
+ * thread. */
 static struct job_info describe_transfer(const struct connection *connection,
                                          const struct transfer *transfer)
 {
@@ -99,7 +100,7 @@ static int compare_ids(const void *a, const void *b)
 struct list {
     struct job_info *infos;
     uint32_t count;
-    uint32_t jobs; /* of them, the worker's, which are in order */
+    uint32_t jobs; /* how many of them are the worker's, which are in order */
     uint64_t after;
 };
 
@@ -125,7 +126,7 @@ static bool add_one(struct list *list, const struct connection *connection,
     return true;
 }
 
-/* Those of which the worker has no job just now. */
+/* Adds the transfers of which the worker has no job just now. */
 static enum embtier_err add_transfers(const struct control *control, struct list *list)
 {
     for (const struct connection *c = control->connections; c; c = c->next)
@@ -159,7 +160,7 @@ static void handle_list(struct control *control, struct connection *connection, 
 
 /* ---- Transfers ---- */
 
-/* The connection whose transfer has that number, and which it is. */
+/* Finds the connection whose transfer has that number, and which of its transfers it is. */
 static struct connection *find_transfer(const struct control *control, uint64_t job_id,
                                         struct transfer **ret_transfer)
 {
@@ -174,8 +175,8 @@ static struct connection *find_transfer(const struct control *control, uint64_t 
     return NULL;
 }
 
-/* A step that has begun may not stop: the transfer ends with it. But what publishes a table does
- * not end before that. */
+/* Cancels a transfer. A step that cannot stop goes on to its end, and the transfer ends with it. If
+ * the job that publishes the table cannot be cancelled, the client gets that error. */
 static enum embtier_err cancel_transfer(struct control *control, struct connection *connection,
                                         struct transfer *transfer, const struct connection *asker,
                                         bool *ret_waited, struct err_msg *msg)

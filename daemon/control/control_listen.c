@@ -34,7 +34,7 @@ enum embtier_err control_listen(struct control *control, struct err_msg *msg)
     control->listen_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (control->listen_fd < 0)
         return err_set_errno(msg, errno, "socket");
-    before = umask(0177); /* nobody else until the mode is what the config says */
+    before = umask(0177); /* no other user until the mode is set */
     rc = bind(control->listen_fd, (const struct sockaddr *)&address, sizeof(address));
     umask(before);
     if (rc != 0 || lstat(path, &status) != 0)
@@ -61,7 +61,7 @@ void control_stop_listening(struct control *control)
     control->listen_fd = -1;
 }
 
-/* Tells why, if there is room for that, and closes the socket. */
+/* Tells the client why, if there is room for that, and closes the socket. */
 static void refuse_client(int fd, enum embtier_err err, const struct err_msg *msg)
 {
     Embtier__Error error = EMBTIER__ERROR__INIT;
@@ -137,7 +137,7 @@ void control_on_listen_event(struct control *control)
             continue;
         }
         if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
-            /* Connections would stay readable and this loop would spin: look again with the next
+            /* The socket would stay readable and this loop would spin: look again with the next
              * tick. */
             log_warn("clients cannot be accepted at the moment", "why=%s",
                      LOG_QUOTED(strerror(errno)));

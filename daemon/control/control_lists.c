@@ -47,7 +47,7 @@ void control_handle_table_list(struct control *control, struct connection *conne
 
 /* ---- Accounts ---- */
 
-/* Users of a page: each has some 45 bytes for each row. */
+/* Most users of a page; each takes about 45 bytes for each row. */
 #define ACCOUNTS_PAGE 32
 
 struct account_wire {

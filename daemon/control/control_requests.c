@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What each control message does. Messages have been checked (proto/frame.h) before they get here.
- */
+/* Handles control messages, which have been checked (proto/frame.h) before they get here. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sessions of connections, from the hello to the memory's return: session_maker.h makes and frees
- * what is shared. Until a session is made its connection waits: nothing of it is handled, as it is
- * with a job. */
+/* Sessions of connections, from the hello until their memory is freed; session_maker.h makes and
+ * frees that. A connection waits until its session is made: no request of it is handled meanwhile,
+ * as during a job. */
 #include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -26,7 +26,7 @@ static uint32_t slot_count_of(const Embtier__Hello *hello)
     return hello->slot_count ? hello->slot_count : SHM_SLOTS_DEFAULT;
 }
 
-/* All sessions are on such channels today. */
+/* All sessions have such channels today. */
 static struct shm_channel *channel_of(const struct session *session)
 {
     return session->channel.transport;
@@ -115,7 +115,7 @@ static void refuse_hello(struct control *control, struct connection *connection,
     control_reply_error(control, connection, id, err, msg);
 }
 
-/* Counts its bytes, and has it made. */
+/* Counts the session's bytes, and has it made. */
 static enum embtier_err order_session(struct control *control, struct connection *connection,
                                       uint32_t id, const Embtier__Hello *hello)
 {
@@ -158,12 +158,12 @@ void control_handle_hello(struct control *control, struct connection *connection
         reply_hello(control, connection, id);
 }
 
-/* The account is not the connection's any more: that may go before the memory does. */
+/* Opens the account for the channel, because the connection may go before the memory does. */
 static void release(struct control *control, struct connection *connection,
                     struct shm_channel *channel, bool is_nobodys)
 {
     channel->account = account_open(control->parts->accounts, connection->peer_uid);
-    assert(channel->account == connection->account); /* it is open: no memory is needed */
+    assert(channel->account == connection->account); /* it is open, so no memory is needed */
     control->releasing_count++;
     session_maker_release(control->maker, channel, is_nobodys);
 }
@@ -191,7 +191,7 @@ void control_session_made(struct control *control, struct session_order *order)
     } else {
         session_free(session);
         if (order->channel)
-            release(control, connection, order->channel, true); /* nobody has seen it */
+            release(control, connection, order->channel, true); /* no client has seen it */
         else
             account_give(connection->account, ACCOUNT_ARENA_BYTES,
                          shm_channel_counted_bytes(order->arena_bytes, order->slot_count));
@@ -216,9 +216,9 @@ void control_tell_making(struct control *control, struct connection *connection)
 
 /* ---- Freeing ---- */
 
-/* Whoever kept the arena's descriptor, or has it mapped, keeps no pages of it: these are counted no
- * more. But a client that the server's stop ends has its answers there, and no other server counts
- * them. */
+/* True if nobody may read the arena any more. Its pages are then freed even if somebody kept its
+ * descriptor or mapping, because they count for no user any more. But a client that the server's
+ * stop ends has its answers there, and no other server counts them. */
 static bool is_nobodys(const struct connection *connection)
 {
     return connection->process_ended || connection->closed_why != EMBTIER_SHUTDOWN;

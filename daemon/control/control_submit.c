@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Jobs of clients, and of the server's own: made from requests, submitted, and answered. What each
- * kind does is its own (job.h). */
+/* Makes clients' jobs from requests, and the server's own jobs; submits and answers them. Only its
+ * kind knows what a job does (job.h). */
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -18,7 +18,7 @@
 #include "daemon/jobs/table/table_drop_job.h"
 #include "daemon/jobs/worker.h"
 
-/* Requests that are one job. Those of exports and imports have a connection's state before them
+/* Requests that are one job each. Exports and imports also need the connection's state
  * (control_transfers.c). */
 static job_make_fn *const makers[] = {
     [EMBTIER__REQUEST__BODY_TABLE_CREATE] = table_create_job_new,
@@ -87,7 +87,7 @@ void control_submit_job(struct control *control, struct connection *connection, 
             TSAN_ACQUIRE(connection->session->channel.tail);
         control_watch(control, connection);
     }
-    err = worker_submit(control->worker, job, &msg); /* from here on it may be under way */
+    err = worker_submit(control->worker, job, &msg); /* it may run from here on */
     if (err == EMBTIER_OK)
         return;
     job->err = err;
@@ -121,8 +121,8 @@ void control_job_progress(struct control *control, struct job *job)
         control_tell_progress(control, job->owner);
 }
 
-/* Of the server's own jobs no other can fail. One that was cancelled, or that never began, is due
- * again after another interval. */
+/* Logs that one of the server's own checkpoints was not made; no other job of its own can fail. One
+ * that was cancelled, or never began, is due again after another interval. */
 static void tell_no_checkpoint(struct control *control, const struct job *job)
 {
     if (job->err == EMBTIER_CANCELLED)

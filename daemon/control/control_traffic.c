@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What comes from clients and goes to them: one request of each at a time, and its replies. */
+/* Traffic of clients: one request of each at a time, and its replies. */
 #include <stdlib.h>
 #include <sys/epoll.h>
 
@@ -10,7 +10,7 @@
 
 /* ---- Replies ---- */
 
-/* Sends a reply; a client that cannot be sent to is dropped. False then. */
+/* Sends a reply. False: it could not be sent, and the client was dropped. */
 static bool reply(struct control *control, struct connection *connection,
                   const Embtier__Reply *message, const int *fds, uint32_t fd_count)
 {
@@ -61,14 +61,14 @@ bool control_reply_error(struct control *control, struct connection *connection,
 
 /* ---- Requests ---- */
 
-/* A request of the client may be handled: none is under way, and no answer unread. */
+/* True if a request of the client may be handled: none is under way, and no answer is unread. */
 static bool is_open_to_requests(const struct connection *connection)
 {
     return connection->fd >= 0 && !connection->making && !connection->job &&
            !connection_has_unsent(connection);
 }
 
-/* Asks epoll for what can happen: input if it would be looked at, output while there is some. */
+/* Asks epoll for input if it would be looked at, and for output while there is some. */
 void control_watch(struct control *control, struct connection *connection)
 {
     struct epoll_event event = { .data.ptr = connection };
@@ -112,7 +112,7 @@ static void handle_one(struct control *control, struct connection *connection)
         return;
     }
     connection_received(connection);
-    /* What came with it waits until others had their turn. */
+    /* A request that came with it waits until other clients have had their turn. */
     if (frame_reader_next(&connection->reader, &payload, &bytes, &msg) != EMBTIER_AGAIN)
         control_add_ready(control, connection);
     control_handle(control, connection, request);
@@ -150,13 +150,13 @@ void control_on_client_event(struct control *control, struct connection *connect
     if (events & EPOLLOUT) {
         err = connection_flush(connection, &msg);
         if (err == EMBTIER_OK && is_open_to_requests(connection))
-            control_add_ready(control, connection); /* what came before the answer was read */
+            control_add_ready(control, connection); /* it came before the answer was read */
         if (err == EMBTIER_OK)
             control_watch(control, connection);
     }
     if (err == EMBTIER_OK && (events & EPOLLIN)) {
         if (!is_open_to_requests(connection) || connection->is_ready)
-            return; /* more of it when that is over */
+            return; /* it is read when that is over */
         err = connection_receive(connection, &msg);
         if (err == EMBTIER_OK)
             control_add_ready(control, connection);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Scans and loads of a connection (scan.h, load.h): many rows, through its arena, some at a time.
- * While a job has the scan or the load, the connection has none; it comes back with the answer. A
- * connection that has gone in the meantime lets go of it then, and of its arena after that. */
+ * While a job has the scan or load, the connection has none; it comes back with the answer. If the
+ * connection has gone meanwhile, the transfer is closed then, and its arena freed after that. */
 #include <assert.h>
 #include <inttypes.h>
 #include <string.h>
@@ -19,9 +19,9 @@
 #include "proto/shm_layout.h"
 #include "proto/table_spec_wire.h"
 
-/* ---- Of a connection ---- */
+/* ---- A connection's transfers ---- */
 
-/* Counts one more of @row in the user's account, *@counts. */
+/* Counts one more of @row in the user's account, and sets *@counts. */
 static enum embtier_err count_one(const struct control *control, struct account *account,
                                   enum account_row row, bool *counts, struct err_msg *msg)
 {
@@ -40,7 +40,7 @@ static enum embtier_err count_one(const struct control *control, struct account 
     return EMBTIER_OK;
 }
 
-/* Gives back what is neither there any more nor with a job. */
+/* Gives back the count of a scan or load that neither the connection nor a job has any more. */
 static void count_again(struct connection *connection)
 {
     if (connection->counts_scan && !connection->scan) {
@@ -61,7 +61,7 @@ static struct job *last_of_scan(struct connection *connection)
     return job;
 }
 
-/* It publishes the table, or abandons it. */
+/* Returns the job that publishes the table, or abandons it. */
 static struct job *last_of_load(struct connection *connection, bool publishes)
 {
     struct job *const job = TAKE(connection->load_last);
@@ -70,14 +70,14 @@ static struct job *last_of_load(struct connection *connection, bool publishes)
     return job;
 }
 
-/* The account in which a transfer counts until it is closed: that may take long, and the connection
- * may go before. */
+/* Returns the account, opened again, in which a transfer counts until it is closed: that may take
+ * long, and the connection may go before. */
 static struct account *pass_count(struct control *control, const struct connection *connection,
                                   bool *counts)
 {
     struct account *const account = account_open(control->parts->accounts, connection->peer_uid);
 
-    assert(*counts && account == connection->account); /* it is open: no memory is needed */
+    assert(*counts && account == connection->account); /* it is open, so no memory is needed */
     *counts = false;
     return account;
 }
@@ -112,7 +112,7 @@ static void close_load(struct control *control, struct connection *connection)
     submit_close(control, connection, last);
 }
 
-/* One that has come back from a job that was withdrawn is closed when that job is over. */
+/* A transfer that comes back from a withdrawn job is closed when that job is over. */
 void control_close_transfers(struct control *control, struct connection *connection)
 {
     close_scan(control, connection);
@@ -131,13 +131,13 @@ void control_close_cancelled(struct control *control, struct connection *connect
         count_again(connection);
 }
 
-/* The first job of a transfer, whose number is the transfer's. */
+/* Submits the first job of a transfer, whose number becomes the transfer's. */
 static void submit_first(struct control *control, struct connection *connection, uint32_t id,
                          struct job *job, struct transfer *transfer)
 {
     transfer->since_ns = clock_now_ns(&clock_monotonic);
     control_submit_job(control, connection, id, job);
-    transfer->job_id = job->id; /* of one that waits or runs, as nobody else changes it */
+    transfer->job_id = job->id; /* this thread frees the job, and nobody changes its id */
 }
 
 static void submit_step(struct control *control, struct connection *connection, uint32_t id,
@@ -171,7 +171,7 @@ void control_expire_transfers(struct control *control, struct connection *connec
     control_close_transfers(control, connection);
 }
 
-/* Why the connection, which is asked for more of it, has none. */
+/* Sets the error of a request for a transfer that the connection does not have. */
 static enum embtier_err has_none(const struct control *control, enum embtier_err ended,
                                  const char *what, struct err_msg *msg)
 {
@@ -185,7 +185,7 @@ static enum embtier_err has_none(const struct control *control, enum embtier_err
                    what, control->parts->config->checkpoints.transfer_idle_seconds);
 }
 
-/* A last one that was withdrawn ends the same another time. */
+/* Keeps a last job that was withdrawn, so that it can end the transfer another time. */
 void control_job_over(struct connection *connection, struct job *job)
 {
     if (connection->load && !connection->load_last) {
@@ -211,7 +211,7 @@ void control_transfer_done(struct connection *connection, struct job *job)
     count_again(connection);
 }
 
-/* Whether it lies in what is the client's. */
+/* Checks that the bytes lie in the client's part of the arena. */
 static enum embtier_err check_room(const struct connection *connection, uint64_t offset,
                                    uint64_t bytes, struct err_msg *msg)
 {
@@ -304,7 +304,7 @@ static void handle_scan_close(struct control *control, struct connection *connec
 
     if (connection->scan)
         submit_step(control, connection, id, last_of_scan(connection), &connection->scanning);
-    else /* which is what is wanted */
+    else /* closed already */
         answer_scan_over(&client.client);
 }
 
@@ -394,7 +394,7 @@ static void handle_load_rows(struct control *control, struct connection *connect
     submit_step(control, connection, id, job, &connection->loading);
 }
 
-/* The load is at its end, well or not. */
+/* Ends the load: publishes the table, or abandons it. */
 static void handle_load_last(struct control *control, struct connection *connection, uint32_t id,
                              bool publishes)
 {
@@ -404,7 +404,7 @@ static void handle_load_last(struct control *control, struct connection *connect
     if (connection->load)
         submit_step(control, connection, id, last_of_load(connection, publishes),
                     &connection->loading);
-    else if (!publishes) /* which is what is wanted */
+    else if (!publishes) /* closed already */
         answer_load_over(&client.client);
     else
         control_reply_error(control, connection, id,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* metrics.h: every figure the server shows, in one table, and their values now.
+/* metrics.h: every figure that the server shows, in one table, and its present value.
  *
  * Thread: the control thread. Collecting calls every lane once; lanes answer between two turns. */
 #ifndef EMBTIER_DAEMON_CONTROL_METRICS_H

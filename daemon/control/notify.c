@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One datagram for each thing that is said, as sd_notify(3) has it. That function of libsystemd's
- * waits for ever when the manager does not read, and so a stop would that says each second how far
- * it is. */
+/* Sends one datagram for each message, as sd_notify(3) says. That function of libsystemd's waits
+ * for ever if the manager does not read, and so would a stop, which tells each second how far it
+ * is. */
 #include "daemon/control/notify.h"
 
 #include <errno.h>
@@ -19,7 +19,8 @@
 
 #define IMPORTANT_WAIT_MS 1000
 
-/* Paths, and with @ names of Linux's own; false: there is no manager, or one of another kind. */
+/* Fills in the manager's address: a path, or with @ a name of Linux's own. False: there is no
+ * manager, or one of another kind. */
 static bool manager_address(struct sockaddr_un *ret_address, socklen_t *ret_bytes)
 {
     const char *const path = getenv("NOTIFY_SOCKET"); // NOLINT(concurrency-mt-unsafe)
@@ -35,7 +36,7 @@ static bool manager_address(struct sockaddr_un *ret_address, socklen_t *ret_byte
     return true;
 }
 
-/* A failure here concerns nobody but the service manager, which has its own time limit. */
+/* Ignores failures: they concern only the service manager, which has its own time limit. */
 static void tell(const char *text, int wait_ms)
 {
     _cleanup_(closep) int fd = -1;
@@ -67,7 +68,7 @@ void notify_status(const char *line)
 {
     char text[256];
 
-    /* Work that goes on is more time wanted. */
+    /* Work that goes on needs more time. */
     snprintf(text, sizeof(text), "STATUS=%s\nEXTEND_TIMEOUT_USEC=30000000", line);
     tell(text, 0);
 }

@@ -18,7 +18,7 @@ enum use {
     USE_SYSTEM, /* left as it is */
 };
 
-/* Those that are not named here are USE_NONE. */
+/* Signals that are not named here are USE_NONE. */
 static const struct {
     int number;
     enum use use;
@@ -27,7 +27,7 @@ static const struct {
     { SIGINT, USE_STOP },
     { SIGQUIT, USE_STOP },
     { SIGHUP, USE_RELOAD },
-    /* It cannot be otherwise. */
+    /* The system allows nothing else. */
     { SIGKILL, USE_SYSTEM },
     { SIGSTOP, USE_SYSTEM },
     { SIGCONT, USE_SYSTEM },
@@ -39,7 +39,7 @@ static const struct {
     { SIGFPE, USE_SYSTEM },
     { SIGSEGV, USE_SYSTEM },
     { SIGSYS, USE_SYSTEM },
-    /* They do nothing, and to ignore the first changes what a library sees of its children. */
+    /* These do nothing; ignoring SIGCHLD would change what a library sees of its children. */
     { SIGCHLD, USE_SYSTEM },
     { SIGURG, USE_SYSTEM },
     { SIGWINCH, USE_SYSTEM },
@@ -53,9 +53,9 @@ static enum use use_of(int number)
     return USE_NONE;
 }
 
-/* As rt_sigaction(2) has it, for the signals between the usual and the real-time ones: the C
- * library keeps these to itself and refuses them, yet one that comes before it has a use for them
- * ends the process. The rest is 0. */
+/* The struct of rt_sigaction(2), for the signals between the usual and the real-time ones. The C
+ * library keeps these to itself and refuses calls for them, yet one that comes before the library
+ * handles it ends the process. The rest is 0. */
 struct system_action {
     void (*handler)(int);
     unsigned long rest[15];
@@ -71,7 +71,7 @@ static void ignore_reserved(int number)
         (void)syscall(SYS_rt_sigaction, number, &ignore, NULL, sizeof(uint64_t));
 }
 
-/* One that somebody handles already, such as a profiler that was loaded before us, keeps that. */
+/* Ignores a signal, unless it is handled already, such as by a profiler that was loaded before. */
 static void ignore(int number)
 {
     struct sigaction action;

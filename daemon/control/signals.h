@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* signals.h: what each signal does to the server.
  *
- *   SIGTERM, SIGINT, SIGQUIT   a clean stop; more of them: see stop_patience.h
+ *   SIGTERM, SIGINT, SIGQUIT   a clean stop; for further ones see stop_patience.h
  *   SIGHUP                     reloads the configuration's keys that can change while the server
  *                              runs: there are none yet, and the log says so
  *   SIGKILL, SIGSTOP, faults   the system's own: ILL, TRAP, ABRT, BUS, FPE, SEGV, SYS
- *   all others                 nothing, SIGTSTP (Ctrl-Z) included: a suspended server would hold
- * all its clients up, and whoever wants that has SIGSTOP */
+ *   all others                 nothing
+ *
+ * SIGTSTP (Ctrl-Z) does nothing either, because a suspended server would hold up all its clients.
+ * SIGSTOP still suspends it. */
 #ifndef EMBTIER_DAEMON_CONTROL_SIGNALS_H
 #define EMBTIER_DAEMON_CONTROL_SIGNALS_H
 
@@ -14,15 +16,15 @@
 
 #include "base/err.h"
 
-/* Before any thread is made, so that all inherit it. Signals that are heeded wait from here on
- * until they are taken; the others are ignored. */
+/* Call before any thread is made, so that all inherit it. Signals that the server handles wait from
+ * here on until they are taken; the others are ignored. */
 void signals_begin(void);
-/* A descriptor that is readable while a signal waits; does not block. */
+/* Opens a descriptor that is readable while a signal waits, and does not block. */
 MUST_CHECK enum embtier_err signals_open(int *ret_fd, struct err_msg *msg);
 
 enum signal_effect { SIGNAL_STOPS, SIGNAL_STOPS_ALREADY };
-/* Takes what waits, up to the first signal that asks for a stop, and logs what that does; false:
- * there was none. */
+/* Takes waiting signals up to the first that asks for a stop, and logs the effect of each. False:
+ * none asks for a stop. */
 bool signals_take_stop(int fd, enum signal_effect effect);
 
 #endif

@@ -22,9 +22,10 @@ enum embtier_err socket_path_address(const char *path, struct sockaddr_un *ret_a
     return EMBTIER_OK;
 }
 
-/* With a socket for datagrams, so that the kernel says of each other kind that somebody has it open
- * (EPROTOTYPE): before it listens, when its queue is full, and without a connection that a server
- * would have to take. A datagram socket that lives takes us, or (EPERM) has another peer. */
+/* Connects a datagram socket, because the kernel then reports a socket of any other kind that a
+ * program has open (EPROTOTYPE): before it listens, when its queue is full, and without a
+ * connection that a server would have to take. A live datagram socket takes the connection, or
+ * (EPERM) has another peer. */
 static enum embtier_err must_be_dead(const char *path, struct err_msg *msg)
 {
     _cleanup_(closep) int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -56,7 +57,7 @@ static enum embtier_err must_be_dead(const char *path, struct err_msg *msg)
     }
 }
 
-/* @may_live: is not asked whether anybody has it open. */
+/* @may_live: does not check whether a program has it open. */
 static enum embtier_err look(const char *path, bool may_live, bool *ret_is_there,
                              struct err_msg *msg)
 {
@@ -71,8 +72,9 @@ static enum embtier_err look(const char *path, bool may_live, bool *ret_is_there
     return may_live ? EMBTIER_OK : must_be_dead(path, msg);
 }
 
-/* Only making one tells, as in /proc and /sys nobody can, whatever the directory's mode says. It
- * has a name of its own, in the directory by number, as its path may be as long as can be. */
+/* Makes a socket, because only that tells: nobody can make one in /proc and /sys, whatever the
+ * directory's mode says. Its name is its own, and it names the directory by descriptor, because the
+ * path may be as long as a path can be. */
 static enum embtier_err try_directory(const char *path, struct err_msg *msg)
 {
     _cleanup_(freep) char *directory = NULL;
@@ -89,10 +91,10 @@ static enum embtier_err try_directory(const char *path, struct err_msg *msg)
         return err_set_errno(msg, errno, "socket");
     snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d", directory_fd);
     if (access(address.sun_path, F_OK) != 0)
-        return EMBTIER_OK; /* no /proc: the start will tell */
+        return EMBTIER_OK; /* no /proc: the start finds out */
     snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d/.embtier-%d",
              directory_fd, (int)getpid());
-    /* One of this number that was killed here may have left it. */
+    /* A process of this number that was killed here may have left it. */
     if (bind(fd, (const struct sockaddr *)&address, sizeof(address)) != 0 && errno != EADDRINUSE)
         return err_set_errno(msg, errno, "socket %s", path);
     if (lstat(address.sun_path, &status) == 0 && S_ISSOCK(status.st_mode))

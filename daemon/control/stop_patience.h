@@ -2,9 +2,9 @@
 /* stop_patience.h: whether a further signal may end a stop that writes rows back.
  *
  * Shells and service managers send two signals where one is meant: to a process and to its group,
- * or SIGINT and SIGTERM. So a stop on a disk that takes rows is never given up. It may be when the
- * disk refuses them, or has taken none for long; and only once the log has said so, since before
- * that nobody can have meant it. Thread: the one that stops. */
+ * or SIGINT and SIGTERM. So a stop is never given up while the disk takes rows. It may be given up
+ * when the disk refuses them, or has taken none for long. The log must have said so before, because
+ * until then nobody can have meant it. Thread: the one that stops. */
 #ifndef EMBTIER_DAEMON_CONTROL_STOP_PATIENCE_H
 #define EMBTIER_DAEMON_CONTROL_STOP_PATIENCE_H
 
@@ -21,7 +21,7 @@ enum stop_state {
 };
 
 struct stop_patience {
-    uint64_t left; /* the least there was */
+    uint64_t left; /* the least that was left so far */
     uint64_t since_ns;
     uint64_t looked_ns;
     enum stop_state told;
@@ -29,12 +29,13 @@ struct stop_patience {
 
 /* @left: what is not written yet, in any unit. */
 void stop_patience_begin(struct stop_patience *patience, uint64_t left, uint64_t now_ns);
-/* Whether the log is to be told how far the stop is; then stop_patience_tell() is next. */
+/* True if it is time to log how far the stop is; the caller then calls stop_patience_tell(). */
 bool stop_patience_is_due(const struct stop_patience *patience, uint64_t now_ns);
-/* The state that the caller then tells. */
+/* Returns the state, which the caller then logs. */
 enum stop_state stop_patience_tell(struct stop_patience *patience, uint64_t left, bool fails,
                                    uint64_t now_ns);
-/* Whether a signal that came just now ends the stop, by what was told last and by how it is now. */
+/* True if a signal that came just now ends the stop: neither the state told last nor the present
+ * one is STOP_GOES_ON. */
 bool stop_patience_ends(struct stop_patience *patience, uint64_t left, bool fails, uint64_t now_ns);
 
 #endif
