@@ -11,11 +11,11 @@
 struct session_maker {
     void (*send)(void *owner, struct message *message);
     void *owner;
-    pthread_mutex_t lock; /* all below, and the orders' rounds */
+    pthread_mutex_t lock; /* protects all below, and the orders' rounds */
     pthread_cond_t wake_maker, wake_freer;
-    struct session_order *orders;    /* that wait for their next step */
-    uint64_t round;                  /* of the step that was begun last */
-    struct shm_channel *freed_first; /* that wait, oldest first */
+    struct session_order *orders;    /* those that wait for their next step */
+    uint64_t round;                  /* the round of the step that was begun last */
+    struct shm_channel *freed_first; /* those that wait to be freed, oldest first */
     struct shm_channel **freed_end;
     bool stopping;
     pthread_t threads[SESSION_MAKER_THREADS];
@@ -24,7 +24,7 @@ struct session_maker {
 
 /* ---- Making ---- */
 
-/* Locked. A user's sessions have a round each, so that users take turns. */
+/* Locked. Each of a user's sessions has its own round, so that users take turns. */
 static void link_order(struct session_maker *maker, struct session_order *order)
 {
     uint64_t round = maker->round;
@@ -37,7 +37,7 @@ static void link_order(struct session_maker *maker, struct session_order *order)
     maker->orders = order;
 }
 
-/* Locked. The one of the earliest round, which is taken out; or NULL. */
+/* Locked. Takes out and returns the order of the earliest round; NULL: there is none. */
 static struct session_order *take_order(struct session_maker *maker)
 {
     struct session_order **best = &maker->orders;
@@ -54,7 +54,7 @@ static struct session_order *take_order(struct session_maker *maker)
     return order;
 }
 
-/* Whether the order is done with. */
+/* True if the order is done with. */
 static bool make_some(struct session_order *order, bool stopping)
 {
     if (stopping || atomic_load(&order->given_up)) {

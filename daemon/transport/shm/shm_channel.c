@@ -17,7 +17,7 @@
 #include "daemon/engine/sessions/session.h"
 #include "daemon/engine/sessions/tsan.h"
 
-/* For segments, ids and rows, however little a client asks for. */
+/* Least space for segments, ids and rows, however little a client asks for. */
 #define ARENA_PAYLOAD_MIN (UINT64_C(64) << 10)
 
 static enum embtier_err memfd_new(const char *name, uint64_t bytes, int *ret_fd,
@@ -35,8 +35,8 @@ static enum embtier_err memfd_new(const char *name, uint64_t bytes, int *ret_fd,
     return EMBTIER_OK;
 }
 
-/* The pages are reserved before they are touched: a tmpfs that is full later must not kill us with
- * SIGBUS when a client's arena is. */
+/* Reserves pages before they are touched. A tmpfs that is full later must not kill the server with
+ * SIGBUS when it touches a client's arena. */
 static enum embtier_err memfd_reserve(int fd, uint64_t offset, uint64_t bytes, struct err_msg *msg)
 {
     if (fallocate(fd, 0, (off_t)offset, (off_t)bytes) != 0)
@@ -46,7 +46,7 @@ static enum embtier_err memfd_reserve(int fd, uint64_t offset, uint64_t bytes, s
     return EMBTIER_OK;
 }
 
-/* Maps and seals it. */
+/* Maps and seals the memory. */
 static enum embtier_err memfd_map(int fd, uint64_t bytes, int seals, void **ret_memory,
                                   struct err_msg *msg)
 {
@@ -128,8 +128,8 @@ static void hang_up(const struct channel *channel, enum embtier_err why)
 
     atomic_store(&shm->control->closed, (uint32_t)why);
     atomic_thread_fence(memory_order_seq_cst);
-    /* A thousand system calls saved. One that goes to sleep just now looks again when its slice of
-     * sleep is over. */
+    /* This saves a thousand system calls. A client that goes to sleep just now looks again when its
+     * slice of sleep is over. */
     if (!shm_client_is_waiting(shm->arena))
         return;
     for (uint32_t i = 0; i < channel->slot_count; i++)
@@ -142,7 +142,7 @@ static const struct channel_ops shm_channel_ops = {
     .hang_up = hang_up,
 };
 
-/* ---- Its memory ---- */
+/* ---- Memory ---- */
 
 static void init_control(struct shm_channel *shm, uint32_t max_batch_rows)
 {
@@ -155,7 +155,7 @@ static void init_control(struct shm_channel *shm, uint32_t max_batch_rows)
     shm_lane_sleeps(shm->control, 1);
 }
 
-/* The arena is mapped. */
+/* Call when the arena is mapped. */
 static void init_channel(struct shm_channel *shm)
 {
     shm->channel = (struct channel){
@@ -235,8 +235,8 @@ void shm_channel_release(struct shm_channel *shm, bool is_nobodys)
         munmap(control, shm->control_bytes);
     if (arena)
         munmap(arena, shm->arena_bytes);
-    /* The client may keep the descriptor, or a child of it have it mapped, and live on. Control is
-     * sealed against writing by others, which is a seal against this too: its few pages stay. */
+    /* The client may keep the descriptor, or a child of it the mapping, and live on. Control's seal
+     * against writing by others forbids this call too, so its few pages stay. */
     if (is_nobodys && shm->arena_fd >= 0)
         (void)!fallocate(shm->arena_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
                          (off_t)shm->arena_bytes);
