@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """DLRM (Naumov et al., 2019, "Deep Learning Recommendation Model for Personalization and
-Recommendation Systems", section 2): a bottom MLP on dense features, embedding bags, the dot products
-of every two of these vectors, and a top MLP. Where the embeddings come from is the caller's choice."""
+Recommendation Systems", section 2).
+
+It has a bottom MLP on dense features, embedding bags, the dot product of each pair of these vectors, and a
+top MLP. The caller chooses the source of the embeddings.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from collections.abc import Mapping
 
 import torch
 
-BagInput = tuple[torch.Tensor, torch.Tensor]  # ids, and offsets with the last one
+BagInput = tuple[torch.Tensor, torch.Tensor]  # ids, and offsets including the last one
 
 
 def mlp(*widths: int) -> torch.nn.Sequential:

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Online Retail sample as training data: will this customer buy this item next?
 
-A *positive* is one sale line with a customer: who bought which item, when. Each positive gets
-:data:`NEGATIVES` items drawn uniformly from the catalogue, but none of those that this line or a
-later one of the invoice buys; a negative shares everything with its positive but the item and what
-follows from it. Lines are in time order and the last :data:`HELD_OUT_DAYS` days are held out.
+A *positive* is one sale line with a customer: customer, item and time. Each positive gets
+:data:`NEGATIVES` items drawn uniformly from the catalogue, except items that this line or a later one
+of the invoice buys. A negative differs from its positive only in the item and the features derived from
+it. Lines are in time order, and the last :data:`HELD_OUT_DAYS` days are held out.
 
-Nothing a sample says about its item comes from the line that is to be predicted: the price is the
-catalogue's (the first one the item is listed at, for positives and negatives alike), and the bags
-"the customer's last items" and "the invoice so far" end before the invoice and before the line. How
-popular an item is, the model can learn from nothing but the rows of its embeddings.
+No feature of an item comes from the line to be predicted. The price is the catalogue's: the first one
+at which the item is listed, for positives and negatives alike. The bag "the customer's last items" ends
+before the invoice, and the bag "the invoice so far" before the line. The model can learn how popular an
+item is only from the rows of its embeddings.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Bags:
     offsets: np.ndarray  # int64 [samples + 1]
 
     def take(self, samples: np.ndarray) -> Bags:
-        """The bags of @samples, in that order."""
+        """Returns the bags of @samples, in that order."""
         starts = self.offsets[samples]
         lengths = self.offsets[samples + 1] - starts
         offsets = np.zeros(len(samples) + 1, np.int64)
@@ -50,7 +50,7 @@ class Bags:
 
 @dataclass(frozen=True)
 class Samples:
-    """Features of any number of samples, in time order or as taken."""
+    """Features of samples, in time order or as taken."""
 
     dense: np.ndarray  # float32 [samples, DENSE]
     bags: dict[str, Bags]
@@ -81,7 +81,7 @@ class _Line:
 
 
 class _Numbers(dict):
-    """Gives each key its own number, from 0 up, in the order of first sight."""
+    """Numbers the keys from 0 up, in the order in which they are first seen."""
 
     def __missing__(self, key: str) -> int:
         self[key] = len(self)
@@ -89,7 +89,7 @@ class _Numbers(dict):
 
 
 def cross_id(customer: np.ndarray, item: np.ndarray) -> np.ndarray:
-    """Hashes pairs to 63 bits (splitmix64's finisher): torch has no unsigned 64-bit integers."""
+    """Hashes pairs to 63 bits (splitmix64's finisher), because torch has no unsigned 64-bit integers."""
     x = (customer.astype(np.uint64) << np.uint64(32)) + item.astype(np.uint64)
     x += np.uint64(0x9E3779B97F4A7C15)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -98,7 +98,7 @@ def cross_id(customer: np.ndarray, item: np.ndarray) -> np.ndarray:
 
 
 def load(path: Path, seed: int = 1) -> Retail:
-    """Reads the file and makes samples of it; the same @seed gives the same samples."""
+    """Reads the file and makes samples from it; the same @seed gives the same samples."""
     lines, prices, customer_count = _read(path)
     positives = _Positives()
     for invoice in _invoices(lines):
@@ -133,7 +133,7 @@ def _read(path: Path) -> tuple[list[_Line], np.ndarray, int]:
 
 
 def _invoices(lines: list[_Line]) -> list[list[_Line]]:
-    """Sales by invoice, in the order the invoices began."""
+    """Returns the sales by invoice, in the order in which the invoices began."""
     invoices: dict[str, list[_Line]] = defaultdict(list)
     for line in lines:
         if line.sold:
@@ -174,7 +174,7 @@ class _Positives:
         self.bought[customer] += len(so_far)
 
     def samples(self, prices: np.ndarray, rng: np.random.Generator) -> Samples:
-        """Adds the negatives: sample 5 k is positive k, the next four are its negatives."""
+        """Adds the negatives: sample 5 k is positive k, and the next four are its negatives."""
         group = 1 + NEGATIVES
         count = len(self.item)
         item = np.empty((count, group), np.int64)
@@ -209,7 +209,7 @@ class _Positives:
 
 
 def _draw(item_count: int, taken: frozenset[int], rng: np.random.Generator) -> list[int]:
-    """Draws NEGATIVES items uniformly that are not @taken."""
+    """Draws NEGATIVES items uniformly from those not @taken."""
     items: list[int] = []
     while len(items) < NEGATIVES:
         item = int(rng.integers(item_count))
@@ -223,7 +223,7 @@ def _singles(ids: np.ndarray) -> Bags:
 
 
 def _bags(lists: list[list[int]], group: int) -> Bags:
-    """Each list is the bag of @group samples."""
+    """Makes bags of @lists; each list is the bag of @group samples."""
     repeated = [ids for ids in lists for _ in range(group)]
     offsets = np.zeros(len(repeated) + 1, np.int64)
     np.cumsum([len(ids) for ids in repeated], out=offsets[1:])

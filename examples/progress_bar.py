@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Progress on standard error: a bar with the remaining time on a terminal, else a line now and then."""
+"""Shows progress on standard error: on a terminal a bar with the remaining time, else a line now and then."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 
 WIDTH = 30
 REDRAW_S = 0.1
-LINES = 10  # in all, where there is no terminal
+LINES = 10  # in all, without a terminal
 
 
 class ProgressBar:
@@ -21,7 +21,7 @@ class ProgressBar:
         self._lines = 0
 
     def show(self, done: int, text: str) -> None:
-        """@done of the total, and @text on how it goes."""
+        """Shows that @done of the total are done, and @text."""
         now = time.monotonic()
         share = done / self.total
         left_s = (now - self._started) * (1 / share - 1) if share else 0.0

@@ -48,35 +48,35 @@ COMPARED_STEPS = 100
 LOSS_TOLERANCE = 1e-5  # relative
 AUC_TOLERANCE = 0.002
 AUC_LEAST = 0.75
-SHARE_LEAST = 0.05  # of lookups, by the last memory tier and by SSD; rows count as often as they stand in bags
+SHARE_LEAST = 0.05  # of lookups, for the last memory tier and for SSD; a row counts each time it is in a bag
 
 Batch = tuple[torch.Tensor, dict[str, BagInput], torch.Tensor]
 
 
 @dataclass
 class Report:
-    """The figures that are printed at the end; times in seconds."""
+    """The figures printed at the end; times are in seconds."""
 
     training_samples: int
     held_out_samples: int
     steps: int
-    resumed_step: int  # at which this run began
+    resumed_step: int  # the step at which this run began
     embtier_s: float
-    torch_s: float | None  # None, here and below: without torch.nn.EmbeddingBag
+    torch_s: float | None  # None here and below: trained without torch.nn.EmbeddingBag
     loss_last: float  # mean of the last COMPARED_STEPS
-    loss_final: float  # of the last one
+    loss_final: float  # of the last step
     auc: float
     auc_torch: float | None
-    loss_difference: float | None  # greatest relative one of the first COMPARED_STEPS
-    lookups: dict[str, float]  # rows of GET, by what served them
+    loss_difference: float | None  # the greatest relative one of the first COMPARED_STEPS
+    lookups: dict[str, float]  # rows of GET, by the source that served them
     rows_initialised: float
     ssd_written_bytes: float
     failed: list[str]
 
 
 class TorchBags(torch.nn.Module):
-    """torch.nn.EmbeddingBag for every feature. An unbounded table's ids are replaced by their places
-    among those that occur, @known."""
+    """torch.nn.EmbeddingBag for every feature. For an unbounded table, an id's place in @known, the ids that
+    occur, replaces the id."""
 
     def __init__(self, rows: dict[str, np.ndarray], known: dict[str, np.ndarray]) -> None:
         super().__init__()
@@ -101,7 +101,7 @@ class TorchBags(torch.nn.Module):
 
 @dataclass
 class Trainer:
-    """A model and what steps its MLPs; @rows_optimizer steps the rows that torch keeps. @losses: of each step."""
+    """A model and its optimizers: one for the MLPs, and @rows_optimizer for the rows in torch. @losses: of each step."""
 
     model: Dlrm
     optimizer: torch.optim.Optimizer
@@ -135,7 +135,7 @@ class Trainer:
         return logits
 
     def state(self) -> dict:
-        """All but the rows, which are the server's."""
+        """Returns the whole state except the rows, which the server keeps."""
         return {
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
@@ -190,7 +190,7 @@ def arguments() -> argparse.Namespace:
 
 
 def trained_with(args: argparse.Namespace) -> dict:
-    """The options that change the result of a step: a resumed training must have the same."""
+    """Returns the options that change the result of a step. A resumed training must have the same."""
     return {name: getattr(args, name) for name in ("dim", "batch", "lr", "optimizer", "mlp_lr", "seed")}
 
 
@@ -200,7 +200,7 @@ def trained_with(args: argparse.Namespace) -> dict:
 def make_tables(
     server: embtier.Server, retail: Retail, args: argparse.Namespace, optimizer: str = "sgd"
 ) -> dict[str, embtier.Table]:
-    """One table per feature, instead of those an earlier run left."""
+    """Makes one table per feature, in place of those that an earlier run left."""
     drop_tables(server)
     return {
         name: server.create_table(
@@ -220,7 +220,7 @@ def drop_tables(server: embtier.Server) -> None:
 
 
 def torch_bags(retail: Retail, tables: dict[str, embtier.Table]) -> TorchBags:
-    """torch's bags with the rows the tables begin with, read through GET."""
+    """Makes torch's bags with the rows that the tables begin with, read through GET."""
     rows, known = {}, {}
     for name, count in retail.rows.items():
         ids = np.arange(count) if count is not None else occurring_ids(retail, name)
@@ -245,7 +245,7 @@ def make_trainers(
     )
     trainers = []
     for embeddings in [collection] if bags is None else [collection, bags]:
-        torch.manual_seed(args.seed)  # the MLPs of both begin alike
+        torch.manual_seed(args.seed)  # both MLPs begin alike
         model = Dlrm(embeddings, features, args.dim, DENSE)
         optimizer = torch.optim.Adam(model.mlp_parameters(), args.mlp_lr)
         rows = torch.optim.SGD(bags.parameters(), args.lr) if embeddings is bags else None
@@ -269,7 +269,7 @@ def batches(samples: Samples, order: np.ndarray, size: int) -> Iterator[Batch]:
 def train(
     server: embtier.Server, ours: Trainer, twin: Trainer | None, samples: Samples, args: argparse.Namespace
 ) -> None:
-    """One pass in random order, or what is left of it after the steps already made."""
+    """Trains one pass in random order, or the rest of it after the steps already made."""
     order = np.random.default_rng(args.seed).permutation(len(samples))
     if args.steps is not None:
         order = order[: args.steps * args.batch]
@@ -290,7 +290,7 @@ def train(
 def test(
     ours: Trainer, twin: Trainer | None, samples: Samples, args: argparse.Namespace
 ) -> tuple[float, float | None]:
-    """AUC of both on @samples."""
+    """Returns the AUC of both models on @samples."""
     order = np.arange(len(samples))
     bar = ProgressBar("testing", -(-len(order) // args.batch))
     trainers = [trainer for trainer in (ours, twin) if trainer is not None]
@@ -304,7 +304,7 @@ def test(
 
 
 def auc(scores: np.ndarray, labels: np.ndarray) -> float:
-    """Share of (positive, negative) pairs in the right order; ties count half."""
+    """Returns the share of (positive, negative) pairs in the right order; ties count half."""
     _, places, counts = np.unique(scores, return_inverse=True, return_counts=True)
     ranks = (np.cumsum(counts) - (counts - 1) / 2)[places]
     positives = int(labels.sum())
@@ -317,7 +317,7 @@ def loss_difference(ours: Trainer, twin: Trainer) -> float:
     return float(np.max(np.abs(first - theirs) / np.abs(theirs)))
 
 
-# ---- What the server did ----
+# ---- The server's figures ----
 
 
 def growth(before: dict, after: dict, name: str) -> float:
@@ -334,7 +334,7 @@ def lookups_by_source(before: dict, after: dict) -> dict[str, float]:
 
 
 def failures(report: Report, last_tier: str) -> list[str]:
-    """The expectations that a whole pass has not met."""
+    """Returns the expectations that a whole pass has not met."""
     total = sum(report.lookups.values())
     failed = []
     if not report.auc >= AUC_LEAST:
@@ -348,7 +348,7 @@ def failures(report: Report, last_tier: str) -> list[str]:
 
 
 def differences(report: Report) -> list[str]:
-    """The figures in which the two models differ by more than rounding explains."""
+    """Returns the figures in which the two models differ by more than rounding explains."""
     failed = []
     if report.loss_difference is not None and not report.loss_difference <= LOSS_TOLERANCE:
         failed.append(f"losses differ by {report.loss_difference:.1e}, more than {LOSS_TOLERANCE}")
@@ -425,7 +425,7 @@ def run(server: embtier.Server, args: argparse.Namespace) -> Report:
         failed=[],
     )
     report.failed = differences(report)
-    if args.steps is None and resumed_step == 0:  # else there is too little to judge by
+    if args.steps is None and resumed_step == 0:  # a shorter run says too little
         last_tier = list(after["metrics"]["cache_rows"])[-1]
         report.failed += failures(report, last_tier)
     if not args.keep:

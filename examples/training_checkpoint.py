@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checkpoints of a training whose embedding rows are in embtierd and whose dense weights are in torch, and
-how a trainer resumes from one.
+"""Makes checkpoints of a training with embedding rows in embtierd and dense weights in torch, and resumes from them.
 
 To make one, the trainer first writes torch's state to a file with a new name, and syncs it to disk. Then the
 server makes a checkpoint of the rows and their optimizer's state, with the step and the name of that file. A
@@ -26,15 +25,15 @@ import torch
 
 import embtier
 
-KEPT = 3  # checkpoints; older ones go, and their files
+KEPT = 3  # checkpoints; older ones are deleted with their files
 
 
 class OtherOptions(Exception):
-    """The checkpoint is of a training with other options, which cannot go on with these."""
+    """The checkpoint is from a training with other options, so it cannot go on with these."""
 
 
 def save(server: embtier.Server, trainer: str, step: int, options: dict, state: Any, folder: Path) -> None:
-    """@trainer, @options: by which :func:`newest` finds it. @state: for torch.save()."""
+    """Makes a checkpoint. :func:`newest` finds it by @trainer and @options. @state: for torch.save()."""
     before = _all(server, trainer)
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(prefix=f"step-{step}-", suffix=".pt", dir=folder, delete=False) as file:
@@ -44,12 +43,12 @@ def save(server: embtier.Server, trainer: str, step: int, options: dict, state: 
     _sync_names(folder)
     metadata = {"trainer": trainer, "options": options, "dense": str(Path(file.name).resolve())}
     server.checkpoint(step=step, metadata=metadata)
-    # Not by `keep`, which counts those of other trainers too.
+    # Does not use `keep`, which counts checkpoints of other trainers too.
     kept = {checkpoint.metadata["dense"] for checkpoint in before[1 - KEPT :]}
     for checkpoint in before[: 1 - KEPT]:
-        with contextlib.suppress(embtier.BusyError, embtier.NotFoundError):  # being exported; somebody else was faster
+        with contextlib.suppress(embtier.BusyError, embtier.NotFoundError):  # it is being exported; another client deleted it
             server.delete_checkpoint(checkpoint.id)
-            if checkpoint.metadata["dense"] not in kept:  # as the one has that `embtierd --restore ID` made
+            if checkpoint.metadata["dense"] not in kept:  # one made by `embtierd --restore ID` shares its file
                 Path(checkpoint.metadata["dense"]).unlink(missing_ok=True)
 
 
@@ -59,7 +58,7 @@ def exists(server: embtier.Server, trainer: str) -> bool:
 
 
 def newest(server: embtier.Server, trainer: str, options: dict) -> embtier.Checkpoint | None:
-    """The newest checkpoint, or None. OtherOptions unless it was made with @options."""
+    """Returns the newest checkpoint, or None. Raises OtherOptions unless it was made with @options."""
     found = _all(server, trainer)
     if not found:
         return None
@@ -69,8 +68,8 @@ def newest(server: embtier.Server, trainer: str, options: dict) -> embtier.Check
 
 
 def restore(server: embtier.Server, checkpoint: embtier.Checkpoint, prefix: str) -> Any:
-    """Puts the tables whose names begin with @prefix back, and returns the state that was saved with them."""
-    state = torch.load(checkpoint.metadata["dense"])  # first: without it nothing is dropped
+    """Restores the tables whose names begin with @prefix, and returns the state that was saved with them."""
+    state = torch.load(checkpoint.metadata["dense"])  # first, so that nothing is dropped if it cannot be read
     for spec in server.tables():
         if spec.name.startswith(prefix):
             server.drop_table(spec.name)
@@ -80,7 +79,7 @@ def restore(server: embtier.Server, checkpoint: embtier.Checkpoint, prefix: str)
 
 
 def _all(server: embtier.Server, trainer: str) -> list[embtier.Checkpoint]:
-    """The checkpoints of this trainer, oldest first. The server makes some itself, and others may too."""
+    """Returns this trainer's checkpoints, oldest first. The server and other clients make some too."""
     return [
         checkpoint
         for checkpoint in server.checkpoints()
@@ -89,7 +88,7 @@ def _all(server: embtier.Server, trainer: str) -> list[embtier.Checkpoint]:
 
 
 def _sync_names(folder: Path) -> None:
-    """So that a file that was synced is also found after a power failure."""
+    """Syncs the folder, so that a synced file is also found after a power failure."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(fd)
