@@ -47,7 +47,7 @@ struct job_parts {
 struct job_kind {
     const char *word; /* "table drop" */
     enum job_line line;
-    bool stays;      /* is never withdrawn, because it gives back what a user had */
+    bool stays;      /* is never withdrawn, because it gives back a user's resources */
     bool stops;      /* can stop between two steps when nobody wants it any more */
     bool uses_arena; /* uses its owner's arena, which must stay until the job is done */
 
@@ -85,15 +85,16 @@ struct job {
     struct message progress_message; /* MESSAGE_JOB_PROGRESS; in the inbox while `told` */
     uid_t uid;                       /* the user and the process that asked */
     pid_t pid;
-    bool is_step; /* a step of a transfer, which sets its id, age and progress itself */
+    bool is_step; /* a step of a transfer: its id, age and progress are the transfer's, not the
+                     worker's */
     void *owner;  /* the connection; NULL: the server's own job, which answers nobody */
     uint32_t request_id;
-    struct job_progress moved; /* a step's: rows moved by the steps before it */
+    struct job_progress moved; /* of a step: by the transfer's earlier steps */
 
     /* The fields below are the worker's. */
     struct worker *worker;
     uint64_t id;              /* counts up */
-    struct job *next, **link; /* list of waiting or of running jobs; locked, as the next four */
+    struct job *next, **link; /* of waiting or of running jobs; locked, as are the next four */
     enum job_state state;
     bool has_begun;               /* it runs, or waits for its user's next turn */
     uint64_t round;               /* the round in which it runs */

@@ -134,7 +134,7 @@ static struct job *next_of(const struct worker *worker, enum job_line line)
 }
 
 /* Each round has at most one job of a user, so that users take turns. The server's own jobs come
- * first, except those that give back what a user had: these take that user's turn. */
+ * first, except those that give back a user's resources: these take that user's turn. */
 static uint64_t round_of(const struct worker *worker, const struct job *job)
 {
     const enum job_line line = job->kind->line;

@@ -8,7 +8,7 @@
  *
  * Within a line users take turns, however many jobs each has waiting. In a line with several
  * threads, one user has at most all but one of them. A client chooses how many rows it exports or
- * imports, so a turn moves a limited number (transfer_piece.h), and the rest of an import waits for
+ * imports, so one turn moves only some of them (transfer_piece.h). The rest of an import waits for
  * the next turn.
  *
  * Jobs that make or drop a table of the same name run one after the other, each user's in the order

@@ -17,12 +17,13 @@
 #include "store/store.h"
 
 #define SPACE_PATIENCE_NS (UINT64_C(3) * 1000 * 1000 * 1000)
-/* One dirty row in so many is written before the epoch, so that new rows find clean ones to replace
- * while it lasts. */
+/* One dirty row in CLEAN_PART is written before the epoch, so that new rows find clean ones to
+ * replace while it lasts. */
 #define CLEAN_PART 8
 #define PAUSE_NS   200000L
-/* While syncing all logs takes longer than SYNC_NS, it is repeated before the gates close, but at
- * most SYNCS_MOST times. The moment then only has to sync what was logged meanwhile. */
+/* While syncing all logs takes longer than SYNC_NS, it is repeated before the gates close,
+ * but at most SYNCS_MOST times. In the moment, only updates that were logged meanwhile are
+ * left to sync. */
 #define SYNC_NS    (UINT64_C(50) * 1000 * 1000)
 #define SYNCS_MOST 4
 
@@ -125,7 +126,8 @@ static enum embtier_err capture_logs(struct checkpoint_making *making, struct ga
     return err;
 }
 
-/* Makes the moment that was found the checkpoint's. AGAIN: it came too late. */
+/* Begins the epoch in the moment that was found, which becomes the checkpoint's. AGAIN:
+ * it is late. */
 static enum embtier_err take_moment(struct checkpoint_making *making, struct gate_search *search,
                                     struct err_msg *msg)
 {
@@ -162,8 +164,8 @@ static enum embtier_err shorten_logs(struct checkpoint_making *making, struct er
 }
 
 /* Notes the tables, which the caller holds. Tables are made and dropped while a checkpoint is made.
- * It has all rows of the tables that were live in its moment and still are when all is captured. It
- * has nothing of others. */
+ * The checkpoint has all rows of those that were live in its moment and still are when all is
+ * captured. It has nothing of other tables. */
 static enum embtier_err note_tables(struct checkpoint_making *making, struct err_msg *msg)
 {
     const struct checkpoints_opts *const c = making->opts;

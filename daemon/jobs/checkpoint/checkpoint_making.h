@@ -52,7 +52,7 @@ struct checkpoint_making {
 /* Returns once the checkpoint is complete on disk, or has failed and left none. */
 MUST_CHECK enum embtier_err checkpoint_making_run(struct checkpoint_making *making,
                                                   struct err_msg *msg);
-/* Frees what the run holds, after success or failure. The lanes go on as before. */
+/* Frees all that the run holds, after success or failure. The lanes go on as before. */
 void checkpoint_making_end(struct checkpoint_making *making);
 
 #endif

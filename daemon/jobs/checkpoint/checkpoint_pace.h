@@ -41,7 +41,7 @@ void checkpoint_pace_init(struct checkpoint_pace *pace, const struct clock *cloc
 void checkpoint_pace_begin(struct checkpoint_pace *pace);
 /* Returns how many rows each lane hands over next. @idle: all handed over so far are written. */
 uint32_t checkpoint_pace_step(struct checkpoint_pace *pace, bool idle);
-/* Takes note of what all lanes together reported of the step. */
+/* Takes note of all lanes' reports of the step, added up. */
 void checkpoint_pace_look(struct checkpoint_pace *pace, const struct lane_saved *step);
 /* Returns for how many nanoseconds the caller leaves the cores to others. It calls
  * checkpoint_pace_begin() after that. */

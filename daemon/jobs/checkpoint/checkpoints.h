@@ -43,7 +43,7 @@ struct checkpoint_order {
     bool has_step;
     uint64_t step;
     char metadata[EMBTIER_METADATA_MAX + 1]; /* JSON, or "" */
-    uint32_t keep; /* the user's oldest are then deleted until so many are left; 0: none is */
+    uint32_t keep; /* the user's oldest are then deleted, until this many are left; 0: none is */
     const struct catalog_made *made; /* tables to include too, or NULL */
     bool keep_all; /* none is deleted, not even of the server's own: one may still be needed */
     uid_t uid;     /* its owner, if it is promised or not the server's own */
@@ -57,9 +57,9 @@ void checkpoint_order_carry_over(const struct checkpoint_info *from,
                                  struct checkpoint_order *order);
 
 /* Returns once the checkpoint is complete on disk, or has failed and left none. INVALID: the
- * metadata is not JSON. BUSY: updates under way leave it no moment (checkpoint_gate.h); or it is
- * for an export (automatic and promised), which gets no memory now; or the user has as many as it
- * may have. */
+ * metadata is not JSON. BUSY: updates under way leave it no moment (checkpoint_gate.h), or the user
+ * has as many as it may have. BUSY also if it is for an export (automatic and promised), which gets
+ * no memory now. */
 MUST_CHECK enum embtier_err checkpoints_make(struct checkpoints *checkpoints,
                                              const struct checkpoint_order *order,
                                              const struct progress_sink *progress,
@@ -109,8 +109,8 @@ struct tables *checkpoints_tables(const struct checkpoints *checkpoints);
 struct transfer_memory *checkpoints_memory(const struct checkpoints *checkpoints);
 /* Becomes true with checkpoints_stop(). */
 const _Atomic bool *checkpoints_stopping(const struct checkpoints *checkpoints);
-/* Prevents the deletion of a checkpoint until checkpoints_end_use(). NOT_FOUND, BUSY. Any
- * thread. */
+/* Prevents the deletion of a checkpoint until checkpoints_end_use(). NOT_FOUND,
+ * BUSY. Any thread. */
 MUST_CHECK enum embtier_err checkpoints_begin_use(struct checkpoints *checkpoints, uint64_t id,
                                                   struct err_msg *msg);
 void checkpoints_end_use(struct checkpoints *checkpoints, uint64_t id);
@@ -120,10 +120,10 @@ MUST_CHECK enum embtier_err checkpoints_delete(struct checkpoints *checkpoints, 
                                                uid_t uid, const struct progress_sink *progress,
                                                struct checkpoint_info *ret_info,
                                                struct err_msg *msg);
-/* Makes tables live that are in state CREATING (tables_begin()) and whose rows are complete: all or
- * none, and not before they are safe from a crash. If only a checkpoint makes them safe, one is
- * made as @how says. If @how has a step or metadata, one is made in any case. After an error the
- * tables are abandoned. */
+/* Makes tables live that are in state CREATING (tables_begin()) and whose rows are complete. It
+ * makes all or none, and not before they are safe from a crash. If only a checkpoint makes them
+ * safe, one is made as @how says. If @how has a step or metadata, one is made in any case. After an
+ * error the tables are abandoned. */
 MUST_CHECK enum embtier_err checkpoints_publish(struct checkpoints *checkpoints,
                                                 struct table_info *infos, uint32_t count,
                                                 const struct checkpoint_order *how,

@@ -177,8 +177,8 @@ void checkpoint_order_carry_over(const struct checkpoint_info *from, struct chec
     order->automatic = from->automatic && !from->has_step && from->metadata[0] == '\0';
 }
 
-/* Finds the owners of all existing checkpoints. If these cannot be listed, the server starts
- * anyway. */
+/* Finds the owners of all existing checkpoints. If these cannot be listed, the
+ * server starts anyway. */
 static enum embtier_err find_owners(struct checkpoints *c, struct err_msg *msg)
 {
     _cleanup_(freep) uint64_t *ids = NULL;

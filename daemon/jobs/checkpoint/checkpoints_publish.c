@@ -30,8 +30,8 @@ static enum embtier_err make_safe(struct checkpoints *c, const struct table_info
     if (is_safe)
         return EMBTIER_OK;
     order.made = &made;
-    /* All rows are written already: that is worth more than one search for a moment without
-     * updates. */
+    /* All rows are written already: that is worth more than one search for a
+     * moment without updates. */
     do
         err = checkpoints_make(c, &order, progress, &info, msg);
     while (err == EMBTIER_BUSY && ++tries < PUBLISH_TRIES);

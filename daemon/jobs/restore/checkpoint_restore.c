@@ -174,8 +174,8 @@ static enum embtier_err restore_table(struct restoring *restoring, struct tables
     return EMBTIER_OK;
 }
 
-/* Returns the memory that a restore needs. Tables and shards come one after the other, so this is
- * the need of the largest. */
+/* Returns the memory that a restore needs: as much as the largest shard of a table, because tables
+ * and shards come one after the other. */
 static uint64_t memory_bytes(const struct tables *tables, const struct checkpoint_record *record,
                              const struct catalog_table *const *chosen, uint32_t count)
 {

@@ -34,9 +34,9 @@ struct other_checkpoint {
     struct checkpoint_shelf shelf;
     struct checkpoint_record *record;
 };
-/* Opens checkpoint @id of another store; 0: its newest. Finds out what can be wrong with it before
- * anything is made or reserved. EXISTS: a live table of @mine has the name of one of its tables.
- * @mine is NULL if there are no tables yet. */
+/* Opens checkpoint @id of another store; 0: its newest. Checks it before anything is made or
+ * reserved. EXISTS: a live table of @mine has the name of one of its tables. @mine is NULL if there
+ * are no tables yet. */
 MUST_CHECK enum embtier_err other_checkpoint_open(char *const *directories,
                                                   uint32_t directory_count, uint64_t id,
                                                   const struct catalog *mine,
@@ -49,10 +49,10 @@ struct restored_tables {
     uint32_t count;
 };
 
-/* Restores tables. Checks before it makes the first one: NOT_FOUND, NO_TABLE, EXISTS, VERSION;
- * BUSY: @memory is not enough now, or the user may not have so many tables; TOO_LARGE: @memory is
- * never enough. The shelf may be another store's. The tables are then in state CREATING, and the
- * caller publishes or abandons them. After an error there are none. */
+/* Restores tables. Makes the first one only after these checks: NOT_FOUND, NO_TABLE, EXISTS,
+ * VERSION. BUSY: @memory is not enough now, or the user would have too many tables. TOO_LARGE:
+ * @memory is never enough. The shelf may be another store's. The tables are then in state CREATING,
+ * and the caller publishes or abandons them. After an error there are none. */
 MUST_CHECK enum embtier_err
 checkpoint_restore(const struct checkpoint_shelf *shelf, struct tables *tables,
                    struct transfer_memory *memory, const struct restore_order *order,

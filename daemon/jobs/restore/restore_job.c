@@ -73,8 +73,8 @@ static const struct job_kind restore_kind = {
     .free = free_job,
 };
 
-/* Jobs are compared by their tables' names, and the names are listed. So there are no more than
- * this, and all are valid. */
+/* Jobs are compared by table names, and the names are listed. So a job has at most this many, and
+ * all are valid. */
 #define RESTORE_NAMES_MAX 1024
 
 static enum embtier_err copy_order(const Embtier__CheckpointRestore *wire,

@@ -5,8 +5,8 @@
 
 #include "daemon/jobs/job.h"
 
-/* CheckpointRestore. TOO_LARGE: too many tables are named. NO_TABLE: a name that no table can
- * have. */
+/* CheckpointRestore. TOO_LARGE: too many tables are named. NO_TABLE: a name that no
+ * table can have. */
 job_make_fn restore_job_new;
 
 #endif

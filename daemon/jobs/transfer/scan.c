@@ -165,8 +165,8 @@ static void make_rows(struct scan *scan, uint8_t *rows, uint32_t count)
     }
 }
 
-/* Fills in some of all rows: a run of rows never written, or one written row. @ret_count: how
- * many. */
+/* Fills in some of all rows: a run of rows never written, or one written row.
+ * @ret_count: how many. */
 static enum embtier_err fill_some(struct scan *scan, uint8_t *rows, uint32_t most,
                                   uint32_t *ret_count, struct err_msg *msg)
 {

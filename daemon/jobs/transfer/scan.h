@@ -47,10 +47,10 @@ struct scan_filled {
     uint64_t ids_at;   /* for other scans: offset in bytes of the 64-bit ids, one for each row */
     uint64_t rows_at;  /* offset of the rows, one after the other */
 };
-/* Puts the next rows into @bytes at @dest, which a client may read and change meanwhile. Fills in
- * as many as have room, but at most a turn's (transfer_piece.h). INVALID: there is no room for one
- * row. SHUTDOWN: *@give_up has become true. After an error other than INVALID the scan gives no
- * more. */
+/* Puts the next rows into @bytes at @dest, which a client may read and change meanwhile. Fills
+ * in as many as have room, but at most a turn's (transfer_piece.h). INVALID: there is no room
+ * for one row. SHUTDOWN: *@give_up has become true. After an error other than INVALID the scan
+ * gives no more. */
 MUST_CHECK enum embtier_err scan_fill(struct scan *scan, void *dest, uint64_t bytes,
                                       const _Atomic bool *give_up, struct scan_filled *ret_filled,
                                       struct err_msg *msg);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* checkpoint_create_job.h: the job that makes a checkpoint, for a client or for the server
- * itself. */
+/* checkpoint_create_job.h: the job that makes a checkpoint, for a client or for
+ * the server itself. */
 #ifndef EMBTIER_DAEMON_JOBS_CHECKPOINT_JOBS_CHECKPOINT_CREATE_JOB_H
 #define EMBTIER_DAEMON_JOBS_CHECKPOINT_JOBS_CHECKPOINT_CREATE_JOB_H
 

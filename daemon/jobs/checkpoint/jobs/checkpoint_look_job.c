@@ -14,7 +14,7 @@
 struct list_job {
     struct job job;
     uint64_t after; /* list those with greater ids */
-    uint32_t most;  /* at most so many */
+    uint32_t most;  /* at most this many */
     struct checkpoint_page listed;
 };
 
