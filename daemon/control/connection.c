@@ -63,7 +63,7 @@ enum embtier_err connection_new(int fd, struct accounts *accounts,
     if (account_take(connection->account, ACCOUNT_SESSIONS, 1) != ACCOUNT_TAKEN)
         return EMBTIER_BUSY;
     connection->counts_session = true;
-    /* The buffer is small because what the system keeps counts for nobody. */
+    /* The buffer is small, because bytes that the system keeps count for nobody. */
     (void)!setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &(int){ CONNECTION_SOCKET_BYTES }, sizeof(int));
     connection->process_fd = open_process(fd, peer.pid);
     connection->fd = fd;
@@ -71,8 +71,8 @@ enum embtier_err connection_new(int fd, struct accounts *accounts,
     return EMBTIER_OK;
 }
 
-/* Counts the reader's memory. It is taken already, so the connection ends if it cannot be
- * counted. */
+/* Counts the reader's memory. It is taken already, so the connection ends if it
+ * cannot be counted. */
 static enum embtier_err count_reader(struct connection *connection, struct err_msg *msg)
 {
     const size_t room =
@@ -232,13 +232,13 @@ enum embtier_err connection_reply(struct connection *connection, const struct Em
 
 bool connection_may_have_fds(const struct connection *connection, int fd)
 {
-    int bytes = 0; /* sent and not received, with what the system keeps beside them */
+    int bytes = 0; /* sent and not received, with the system's overhead */
 
     return connection->sent_fds && ioctl(fd, SIOCOUTQ, &bytes) == 0 && bytes > 0;
 }
 
 /* The client may have sent a descriptor of its own socket, which would be open as long as this one.
- * So what it sent is received, without descriptors, and nothing more comes. */
+ * So its bytes are received, without descriptors, and nothing more comes. */
 void connection_shut_down(int fd)
 {
     char bytes[4096];

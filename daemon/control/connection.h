@@ -2,7 +2,7 @@
 /* connection.h: one client's socket: takes frames in and sends replies out, and never waits.
  *
  * While a reply is unread no further request is read, so that little more than one reply is kept.
- * Kept replies and what has come of a long request count in the user's account
+ * Kept replies, and the received part of a long request, count in the user's account
  * (ACCOUNT_ANSWER_BYTES). A client is dropped if its user has as much as it may, or if it reads
  * nothing for a while. The system keeps little on the way to the client (CONNECTION_SOCKET_BYTES).
  * Thread: the control thread. */
@@ -46,11 +46,11 @@ struct connection {
     struct connection *next;
     struct connection **link; /* points to the `next` of the one before, or to the list's head */
     int fd;                   /* -1: closed, waiting for session and job to let go */
-    int lent_fd;   /* the socket, once the server dropped a client that may still read its arena: it
-                      stays the client's until that closes its end or its process ends; else -1 */
-    int unread_fd; /* the socket, once the client shut it down and has not received all that was
-                      sent with its session's descriptors: it counts as a session until the client
-                      has, or closes; else -1 */
+    int lent_fd;   /* the socket of a dropped client that may still read its arena. It is lent until
+                      the client closes its end or its process ends; else -1 */
+    int unread_fd; /* the socket of a client that hung up in half, and has not received all that was
+                      sent with its session's descriptors. It counts as a session until it has, or
+                      closes; else -1 */
     bool sent_fds;
     uint64_t number;
     int process_fd; /* readable once the process that connected has ended, even if others have the
@@ -81,7 +81,7 @@ struct connection {
     uint64_t heard_ns; /* when the client last sent something, or its last job ended */
     struct job *job;   /* under way; no request is read before it is answered */
     struct frame_reader reader;
-    size_t reader_room; /* what it has beyond FRAME_READER_BYTES; counted in the account */
+    size_t reader_room; /* its bytes beyond FRAME_READER_BYTES; counted in the account */
     uint8_t *unsent;
     size_t unsent_at;
     size_t unsent_bytes;
@@ -95,8 +95,8 @@ MUST_CHECK enum embtier_err connection_new(int fd, struct accounts *accounts,
 /* Closes the socket, if it is still open, and frees. */
 void connection_free(struct connection *connection);
 
-/* Reads once what has come. DISCONNECTED: the client closed; BUSY: the user's part of memory for
- * requests is used up. */
+/* Receives once. DISCONNECTED: the client closed; BUSY: the user's part of memory for requests is
+ * used up. */
 MUST_CHECK enum embtier_err connection_receive(struct connection *connection, struct err_msg *msg);
 /* Notes that a request is done. Gives back its memory if nothing has come behind it. */
 void connection_received(struct connection *connection);
@@ -105,15 +105,16 @@ void connection_received(struct connection *connection);
 MUST_CHECK enum embtier_err connection_reply(struct connection *connection,
                                              const struct Embtier__Reply *reply, const int *fds,
                                              uint32_t fd_count, struct err_msg *msg);
-/* Sends more of what is kept. */
+/* Sends more of the kept replies. */
 MUST_CHECK enum embtier_err connection_flush(struct connection *connection, struct err_msg *msg);
 /* True if descriptors that went through @fd, its socket, may still be on their way: the client has
  * not received all that was sent. The system limits how many the server's user may have on the way
  * (RLIMIT_NOFILE). */
 bool connection_may_have_fds(const struct connection *connection, int fd);
-/* Shuts down a socket that is kept for that. Nothing more is sent; what came is thrown away. */
+/* Shuts down a socket that is kept for that. Nothing more is sent; received bytes
+ * are thrown away. */
 void connection_shut_down(int fd);
-/* Frees what was received and what was not sent. */
+/* Frees received requests and unsent replies. */
 void connection_forget(struct connection *connection);
 static inline bool connection_has_unsent(const struct connection *connection)
 {

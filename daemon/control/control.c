@@ -54,7 +54,7 @@ static void on_session_broken(struct control *control, struct session *session)
     }
 }
 
-/* Goes on with what came in the meantime. */
+/* Goes on with requests that came in the meantime. */
 static void go_on(struct control *control, struct connection *connection)
 {
     control_add_ready(control, connection);
@@ -314,8 +314,8 @@ enum embtier_err control_new(const struct server_parts *parts, struct control **
     return EMBTIER_OK;
 }
 
-/* Frees mail that came when nobody listened any more: the server's own jobs, and memory of
- * sessions. */
+/* Frees mail that came when nobody listened any more: the server's own jobs, and
+ * memory of sessions. */
 static void free_rest(struct control *control)
 {
     struct message *message = inbox_take_all(&control->inbox);

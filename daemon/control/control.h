@@ -52,8 +52,8 @@ MUST_CHECK enum embtier_err control_run(struct control *control, int signal_fd,
                                         struct err_msg *msg);
 /* Ends all jobs; the store may be closed after that. */
 void control_end_jobs(struct control *control);
-/* Call when no lane runs any more: one that has sent its last mail may still be about to wake this
- * thread. */
+/* Call when no lane runs any more: one that has sent its last mail may still be about to
+ * wake this thread. */
 void control_free(struct control *control);
 DEFINE_CLEANUP(struct control, control_free)
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The control thread's clients: their life, and what is given back at its end. */
+/* Clients of the control thread: their life, and their end, which gives back all that they had. */
 #include <assert.h>
 #include <inttypes.h>
 #include <poll.h>
@@ -84,7 +84,7 @@ void control_let_go(struct control *control, struct connection *connection)
         struct session *const session = connection->session;
 
         connection->session_detached = true;
-        /* Other clients still exist and may read answers, so what they asked for is finished. */
+        /* A client that is still there may read answers, so its requests are finished. */
         if (err == EMBTIER_OK || err == EMBTIER_DISCONNECTED)
             atomic_store_explicit(&session->gone, true, memory_order_relaxed);
         session->channel.ops->hang_up(&session->channel,
@@ -120,7 +120,8 @@ static void shut_socket(struct control *control, struct connection *connection, 
                  (unsigned)connection->peer_uid);
 }
 
-/* True if the other end is closed, and not only shut down: what was on its way is about to go. */
+/* True if the other end is closed, and not only shut down: descriptors on their way are
+ * about to go. */
 static bool is_closed(int fd)
 {
     struct pollfd at = { .fd = fd };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* control_impl.h: private state of the control thread, shared by control.c (loop, messages),
+/* control_impl.h: private state of the control thread. These share it: control.c (loop, messages),
  * control_listen.c, control_clients.c, control_traffic.c, control_requests.c (handling of
  * requests), control_submit.c (requests that are jobs), control_sessions.c (hello),
  * control_lists.c, control_jobs.c and control_transfers.c (scans and loads). */
@@ -81,14 +81,15 @@ void control_sweep(struct control *control);
 /* Drops the client, or notes that it has gone. */
 void control_close(struct control *control, struct connection *connection, enum embtier_err err,
                    const char *why);
-/* Gives back what a closed connection has. */
+/* Gives back all that a closed connection has. */
 void control_let_go(struct control *control, struct connection *connection);
 /* Ends the lending of an arena: the dropped client has hung up too, or the server stops. */
 void control_end_lending(struct control *control, struct connection *connection);
-/* Closes a socket that was kept: what was sent with descriptors is received, or gone. */
+/* Closes a socket that was kept until the client received its descriptors, or until
+ * they are gone. */
 void control_end_unread(struct control *control, struct connection *connection);
-/* Watches the client's process. When that ends, the client loses what it had, even if a child that
- * it forked keeps the socket open. */
+/* Watches the client's process. When that ends, the client loses all that it had, even if a child
+ * that it forked keeps the socket open. */
 void control_watch_process(struct control *control, struct connection *connection);
 /* True if @who is an event of a process: these have an odd address in place of the connection's. */
 bool control_is_process_mark(const void *who);
@@ -109,7 +110,7 @@ bool control_reply_fds(struct control *control, struct connection *connection,
                        const Embtier__Reply *message, const int *fds, uint32_t fd_count);
 bool control_reply_error(struct control *control, struct connection *connection, uint32_t id,
                          enum embtier_err err, const struct err_msg *msg);
-/* Call after a change of what the connection has to send or may receive. */
+/* Call after any change of pending replies, or of whether a request may be handled. */
 void control_watch(struct control *control, struct connection *connection);
 /* Notes that the connection may have a request at hand. */
 void control_add_ready(struct control *control, struct connection *connection);
@@ -188,7 +189,7 @@ void control_transfer_done(struct connection *connection, struct job *job);
 /* Ends transfers whose client has said nothing for too long. */
 void control_expire_transfers(struct control *control, struct connection *connection,
                               uint64_t now_ns);
-/* Has the connection's transfers freed; what was not published is gone. */
+/* Has the connection's transfers closed; a table that was not published is gone. */
 void control_close_transfers(struct control *control, struct connection *connection);
 /* Does the same for cancelled transfers, unless a job has them. */
 void control_close_cancelled(struct control *control, struct connection *connection);

@@ -58,8 +58,8 @@ static void reply_jobs(struct control *control, struct connection *connection, u
     control_reply(control, connection, &message);
 }
 
-/* Describes a transfer between two of its jobs, or after one that has ended unknown to this
- * thread. */
+/* Describes a transfer between two of its jobs, or after one that has ended unknown
+ * to this thread. */
 static struct job_info describe_transfer(const struct connection *connection,
                                          const struct transfer *transfer)
 {

@@ -137,8 +137,8 @@ void control_on_listen_event(struct control *control)
             continue;
         }
         if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
-            /* The socket would stay readable and this loop would spin: look again with the next
-             * tick. */
+            /* The socket would stay readable and this loop would spin: look again with
+             * the next tick. */
             log_warn("clients cannot be accepted at the moment", "why=%s",
                      LOG_QUOTED(strerror(errno)));
             epoll_ctl(control->epoll_fd, EPOLL_CTL_DEL, control->listen_fd, NULL);

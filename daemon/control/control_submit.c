@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes clients' jobs from requests, and the server's own jobs; submits and answers them. Only its
- * kind knows what a job does (job.h). */
+/* Makes jobs from clients' requests, and the server's own jobs; submits and answers them. Only its
+ * kind knows how a job works (job.h). */
 #include <stdlib.h>
 
 #include "base/clock.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sends one datagram for each message, as sd_notify(3) says. That function of libsystemd's waits
- * for ever if the manager does not read, and so would a stop, which tells each second how far it
- * is. */
+/* Sends one datagram for each message, as sd_notify(3) says. That function of libsystemd's
+ * waits for ever if the manager does not read. A stop reports each second how far it is,
+ * and would hang. */
 #include "daemon/control/notify.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* notify.h: tells the service manager the server's state, as sd_notify(3) does. Does nothing
- * without a manager. Waits up to a second for one that does not read, but only where it has to
- * know. */
+/* notify.h: tells the service manager the server's state, as sd_notify(3) does. Does
+ * nothing without a manager. Waits up to a second for one that does not read, but only
+ * where it has to know. */
 #ifndef EMBTIER_DAEMON_CONTROL_NOTIFY_H
 #define EMBTIER_DAEMON_CONTROL_NOTIFY_H
 

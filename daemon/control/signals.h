@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* signals.h: what each signal does to the server.
+/* signals.h: how the server reacts to each signal.
  *
  *   SIGTERM, SIGINT, SIGQUIT   a clean stop; for further ones see stop_patience.h
  *   SIGHUP                     reloads the configuration's keys that can change while the server

@@ -22,10 +22,9 @@ enum embtier_err socket_path_address(const char *path, struct sockaddr_un *ret_a
     return EMBTIER_OK;
 }
 
-/* Connects a datagram socket, because the kernel then reports a socket of any other kind that a
- * program has open (EPROTOTYPE): before it listens, when its queue is full, and without a
- * connection that a server would have to take. A live datagram socket takes the connection, or
- * (EPERM) has another peer. */
+/* Connects a datagram socket. If a program has a socket of any other kind open, the kernel then
+ * says EPROTOTYPE, even before it listens or when its queue is full. No server has to take a
+ * connection for that. A live datagram socket takes this one, or (EPERM) has another peer. */
 static enum embtier_err must_be_dead(const char *path, struct err_msg *msg)
 {
     _cleanup_(closep) int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);

@@ -16,7 +16,7 @@
 
 enum stop_state {
     STOP_GOES_ON,
-    STOP_FAILS, /* the disk refuses what is written */
+    STOP_FAILS, /* the disk refuses writes */
     STOP_STUCK, /* it refuses nothing, and nothing is written */
 };
 
@@ -27,7 +27,7 @@ struct stop_patience {
     enum stop_state told;
 };
 
-/* @left: what is not written yet, in any unit. */
+/* @left: how much is not written yet, in any unit. */
 void stop_patience_begin(struct stop_patience *patience, uint64_t left, uint64_t now_ns);
 /* True if it is time to log how far the stop is; the caller then calls stop_patience_tell(). */
 bool stop_patience_is_due(const struct stop_patience *patience, uint64_t now_ns);
