@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* session_maker.h: makes and frees the shared memory of sessions beside the control thread, because
- * the system takes some tenths of a second to reserve or free a GiB.
+/* session_maker.h: makes and frees the shared memory of sessions beside the control thread. The
+ * system takes some tenths of a second to reserve or free a GiB.
  *
  * One thread makes, in steps of SESSION_STEP_BYTES. After each step another user's session has its
  * turn, so that a GiB holds up nobody's MiB, however many such sessions one user asks for. One
@@ -53,8 +53,8 @@ struct session_order {
 MUST_CHECK enum embtier_err session_maker_new(void (*send)(void *owner, struct message *message),
                                               void *owner, struct session_maker **ret_maker,
                                               struct err_msg *msg);
-/* Gives up what is not made yet (SHUTDOWN), and frees all released channels. Every owner is
- * told. */
+/* Gives up what is not made yet (SHUTDOWN), and frees all released channels. Every
+ * owner is told. */
 void session_maker_free(struct session_maker *maker);
 DEFINE_CLEANUP(struct session_maker, session_maker_free)
 

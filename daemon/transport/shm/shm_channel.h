@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* shm_channel.h: a channel (channel.h) in memory that the daemon and one client share: two memfds
- * and an event descriptor, all sent to the client. proto/shm_layout.h defines the layout.
+/* shm_channel.h: a channel (channel.h) in memory that the daemon and one client share. The client
+ * is sent two memfds and an event descriptor. proto/shm_layout.h defines the layout.
  *
  * Memory is made in two steps, because a gigabyte takes a while: first all except the arena's
  * pages, then those, some at a time. Thread: one at a time; channel functions as channel.h says. */
@@ -41,7 +41,7 @@ struct shm_channel {
 uint64_t shm_channel_arena_bytes(uint64_t wanted_bytes, uint32_t slot_count);
 
 /* Returns the bytes of a channel that count in its user's account: the arena, and the control
- * memory beyond SESSION_BYTES, which the configuration counts for each session. */
+ * memory beyond SESSION_BYTES. The configuration counts SESSION_BYTES for each session. */
 uint64_t shm_channel_counted_bytes(uint64_t wanted_bytes, uint32_t slot_count);
 
 /* Makes the shared memory, except the arena's pages, and seals control against resizing and against
