@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Deletes checkpoints: one that a client names, or the oldest ones after a new one is made. */
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdlib.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Reads checkpoints: lists, shows and verifies them. A thread that may wait for SSD runs this. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Makes checkpoints: for clients, at the start, and when the server's own are due. */
 #include <inttypes.h>
 #include <jansson.h>
 #include <pthread.h>

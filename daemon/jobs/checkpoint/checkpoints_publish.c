@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Makes finished tables live, after a checkpoint if only that makes them safe from a crash. */
 #include <stdlib.h>
 
 #include "daemon/jobs/checkpoint/checkpoints_state.h"
