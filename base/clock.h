@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* clock.h: time, as something tests can hold still.
+/* clock.h: time, behind an interface that tests can hold still.
  *
- * Durations are measured by the monotonic clock. The system's clock, which may be put back, tells
- * when something was, for people; an age by it is never negative. */
+ * Durations use the monotonic clock. The system's clock, which may be put back, gives dates for
+ * people; an age computed from it is never negative. */
 #ifndef EMBTIER_BASE_CLOCK_H
 #define EMBTIER_BASE_CLOCK_H
 
@@ -16,11 +16,11 @@ struct clock {
 /* CLOCK_MONOTONIC. */
 extern const struct clock clock_monotonic;
 
-/* The system's clock, since 1970. */
+/* Milliseconds since 1970, by the system's clock. */
 uint64_t clock_wall_ms(void);
 
-/* From @then to @now, of one clock; 0 where another thread, or a clock that was put back, has made
- * @then the later one. */
+/* The time from @then to @now, both from one clock. Returns 0 if @then is later, because another
+ * thread read it later or the clock was put back. */
 static inline uint64_t clock_since(uint64_t now, uint64_t then)
 {
     return now > then ? now - then : 0;

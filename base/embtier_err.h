@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* embtier_err.h: every error of embtier, one number each, the same in C, on the wire and in Python.
+/* embtier_err.h: every error of embtier. Each has one number, the same in C, on the wire and in
+ * Python.
  *
- * Installed beside embtier.h. Numbers are never changed or used again; new ones are added at the
- * end. A miss is a result, not an error. */
+ * Installed beside embtier.h. Numbers are never changed or reused; new ones are added at the end. A
+ * miss is a result, not an error. */
 #ifndef EMBTIER_ERR_H
 #define EMBTIER_ERR_H
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* embtier_types.h: the words a table is described with. Installed beside embtier.h.
+/* embtier_types.h: the words that describe a table. Installed beside embtier.h.
  *
- * Numbers go over the wire and to disk: never changed or used again. Each table below is the only
- * place that lists its words; parsing, checking, help texts and man pages are generated from it. */
+ * The numbers go over the wire and to disk, so they are never changed or reused. Each table
+ * below is the only list of its words; parsing, checks, help texts and man pages are generated
+ * from it. */
 #ifndef EMBTIER_TYPES_H
 #define EMBTIER_TYPES_H
 
@@ -16,8 +17,9 @@ extern "C" {
     X(F16, 2, "f16", 2)                                                                            \
     X(BF16, 3, "bf16", 2)
 
-/* X(name, field, lowest, highest, default, description): constants of an optimizer, fixed with the
- * table; the learning rate and the step come with each push. Lowest and highest are allowed. */
+/* X(name, field, lowest, highest, default, description): constants of an optimizer, fixed when
+ * the table is created. The learning rate and the step come with each push. The bounds are
+ * inclusive. */
 #define EMBTIER_HYPERPARAMETER_TABLE(X)                                                            \
     X(EPS, eps, 0, 1, 0, "added to the root that divides gradients")                               \
     X(ALPHA, alpha, 0, 1, 0.99, "decay of the moving mean of squared gradients")                   \
@@ -28,10 +30,10 @@ extern "C" {
       "share of the weights added to the gradient; adamw: subtracted from the weights")            \
     X(CLIP_NORM, clip_norm, 0, 1e30, 0, "largest Euclidean norm of a row's gradient; 0: no limit")
 
-/* X(name, number, word, f32 state numbers kept per weight, and per row, hyperparameters of its own,
- * default of eps, default of weight_decay, description). All but `none` have weight_decay and
- * clip_norm too. The state lies behind the weights of its row: per weight first, dim numbers each,
- * then per row. */
+/* X(name, number, word, f32 state numbers per weight, and per row, hyperparameters of its own,
+ * default of eps, default of weight_decay, description). All but `none` also have weight_decay and
+ * clip_norm. The state follows the row's weights: the per-weight arrays of dim numbers first, then
+ * the per-row numbers. */
 #define EMBTIER_OPTIMIZER_TABLE(X)                                                                 \
     X(NONE, 0, "none", 0, 0, (0), 0, 0, "no optimizer: rows are only set")                         \
     X(SGD, 1, "sgd", 0, 0, (0), 0, 0, "stochastic gradient descent, no state")                     \
@@ -51,13 +53,14 @@ extern "C" {
       (1 << EMBTIER_EPS | 1 << EMBTIER_BETA1 | 1 << EMBTIER_BETA2), 1e-8, 0,                       \
       "adam, with eps added before the second moment is corrected")
 
-/* X(name, number, word, description): the reductions of the rows of a bag. */
+/* X(name, number, word, description): how the rows of a bag are reduced. */
 #define EMBTIER_POOL_TABLE(X)                                                                      \
     X(SUM, 1, "sum", "sum of the rows, each times its weight if there are weights")                \
     X(MEAN, 2, "mean", "that sum divided by the number of rows")                                   \
     X(MAX, 3, "max", "largest number of each column; takes no weights")
 
-/* X(name, number, word, first parameter, second parameter, description); "": no such parameter */
+/* X(name, number, word, first parameter, second parameter, description); "" means no such
+ * parameter. */
 #define EMBTIER_INIT_TABLE(X)                                                                      \
     X(ZEROS, 0, "zeros", "", "", "all zeros")                                                      \
     X(CONSTANT, 1, "constant", "value", "", "every weight the same")                               \
@@ -70,7 +73,7 @@ extern "C" {
     X(ASYNC, 1, "async", "the death of the server's process")                                      \
     X(SYNC, 2, "sync", "loss of power")
 
-/* X(name, number, word, where the rows of a table are while they are in memory) */
+/* X(name, number, word, where a table's rows lie while they are in memory) */
 #define EMBTIER_HOME_TABLE(X)                                                                      \
     X(CACHE, 0, "cache", "the warm ones in the row cache, those used last in the fastest tier")    \
     X(ARRAY, 1, "array", "all of them in an array in one tier, each found by its id alone")
@@ -118,19 +121,20 @@ enum embtier_home {
 #undef X
 };
 
-/* A hyperparameter that is not given: the optimizer's default, or 0 if the optimizer does not have
- * it. No other number stands for that: NaN and the rest of the negative ones are mistakes. */
+/* Stands for a hyperparameter that is not given: the optimizer's default, or 0 if the optimizer
+ * lacks it. No other number means that; NaN and all other negative numbers are mistakes. */
 #define EMBTIER_DEFAULT (-1e300)
 
 #define EMBTIER_DIM_MAX        8192
 #define EMBTIER_TABLE_NAME_MAX 127
-#define EMBTIER_STEP_MAX       ((UINT64_C(1) << 53) - 1) /* of a training */
-/* Of a group of trainers: bytes of its name, which is made as a table's is, and members. */
+#define EMBTIER_STEP_MAX       ((UINT64_C(1) << 53) - 1) /* of a training run */
+/* Limits of a group of trainers: bytes of its name, which follows the rules of table names, and
+ * members. */
 #define EMBTIER_GROUP_NAME_MAX    127
 #define EMBTIER_GROUP_MEMBERS_MAX 256
-/* Bytes of a user's attachment to a checkpoint. */
+/* The most bytes that a user may attach to a checkpoint. */
 #define EMBTIER_METADATA_MAX 4096
-/* The row count of a table in which any 64-bit id is a row. */
+/* The row count of a table that accepts any 64-bit id. */
 #define EMBTIER_UNBOUNDED 0
 
 #ifdef __cplusplus

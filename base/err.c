@@ -56,7 +56,7 @@ enum embtier_err err_from_errno(int errnum)
         return EMBTIER_INVALID;
     case ENOSPC:
     case EDQUOT:
-    case EFBIG: /* by a limit on this process's files, such as ulimit -f */
+    case EFBIG: /* a limit on this process's files, such as ulimit -f */
         return EMBTIER_NO_SPACE;
     case ENOENT:
     case ENOTDIR:
@@ -87,10 +87,10 @@ enum embtier_err err_from_errno(int errnum)
     }
 }
 
-/* Most messages are short. */
+/* Enough for most messages. */
 #define STACK_BYTES 1024
 
-/* @before, the message and @after, escaped and as far as that has room in @msg. */
+/* Writes @before, the message and @after into @msg, escaped and cut to fit. */
 PRINTF_LIKE(4, 0)
 static void write_message(struct err_msg *msg, const char *before, const char *after,
                           const char *format, va_list args)
@@ -104,7 +104,7 @@ static void write_message(struct err_msg *msg, const char *before, const char *a
     va_copy(again, args);
     if (vsnprintf(text, sizeof(text), format, args) >= (int)sizeof(text)) {
         if (vasprintf(&long_text, format, again) < 0)
-            long_text = NULL; /* what is in @text has to do */
+            long_text = NULL; /* the part in @text has to do */
         else
             shown = long_text;
     }

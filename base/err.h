@@ -2,12 +2,12 @@
 /* err.h: names and texts of errors, the one map from errno, and error messages with context.
  *
  * Functions return `enum embtier_err`. Where a user needs more than the number (a file, a key, a
- * limit) the function also takes `struct err_msg *`, may be NULL, and fills it on failure with one
- * line, no newline, no full stop.
+ * limit), the function also takes a `struct err_msg *`, which may be NULL. On failure it fills that
+ * with one line, without newline or full stop.
  *
- * A message is plain text (base/text/text_escape.h) and fits: quoted characters that are not plain
- * are escaped, and a text that is too long loses its middle. Input is quoted with TEXT_SHOWN, so
- * that a long one leaves room for the reason. */
+ * A message is plain text (base/text/text_escape.h) that fits. Quoted characters that are not plain
+ * are escaped, and a text that is too long loses its middle. Quote input with TEXT_SHOWN, so that
+ * long input leaves room for the reason. */
 #ifndef EMBTIER_BASE_ERR_H
 #define EMBTIER_BASE_ERR_H
 
@@ -18,20 +18,20 @@ struct err_msg {
     char text[512];
 };
 
-const char *
-err_name(enum embtier_err err); /* "NO_TABLE"; "UNKNOWN" for a number that is none of ours */
+const char *err_name(enum embtier_err err); /* "NO_TABLE"; "UNKNOWN" for any other number */
 const char *err_text(enum embtier_err err); /* "no such table" */
 enum embtier_err err_from_errno(int errnum);
 
 /* Writes the message and returns @err, so that a failing line reads `return err_set(msg,
- * EMBTIER_IO, "…", …)`. A macro, so that the compiler and its analyser see which error it is. */
+ * EMBTIER_IO, "…", …)`. It is a macro so that the compiler and its analyser see the error's
+ * value. */
 #define err_set(msg, err, ...) (err_write((msg), __VA_ARGS__), err_not_ok(err))
-/* The same from errno, appending ": strerror"; never OK, even from an errno of 0. */
+/* The same from errno, appending ": strerror". Never returns OK, even for an errno of 0. */
 #define err_set_errno(msg, errnum, ...)                                                            \
     (err_write_errno((msg), (errnum), __VA_ARGS__), err_not_ok(err_from_errno(errnum)))
 
 void err_write(struct err_msg *msg, const char *format, ...) PRINTF_LIKE(2, 3);
-/* To one that is written already. */
+/* Appends to a message that is already written. */
 void err_append(struct err_msg *msg, const char *format, ...) PRINTF_LIKE(2, 3);
 void err_write_errno(struct err_msg *msg, int errnum, const char *format, ...) PRINTF_LIKE(3, 4);
 

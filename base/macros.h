@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* macros.h: the few language helpers the whole tree uses. */
+/* macros.h: the few language helpers that the whole tree uses. */
 #ifndef EMBTIER_BASE_MACROS_H
 #define EMBTIER_BASE_MACROS_H
 
@@ -32,7 +32,7 @@
         _taken;                                                                                    \
     })
 
-/* The same for a descriptor. */
+/* Moves a descriptor out of a _cleanup_ variable. */
 #define TAKE_FD(fd)                                                                                \
     ({                                                                                             \
         int _taken = (fd);                                                                         \
@@ -40,7 +40,7 @@
         _taken;                                                                                    \
     })
 
-/* Returns the error of a call to the caller. */
+/* Returns from the calling function if @call fails, with its error. */
 #define TRY(call)                                                                                  \
     do {                                                                                           \
         enum embtier_err _try_err = (call);                                                        \
@@ -48,7 +48,7 @@
             return _try_err;                                                                       \
     } while (0)
 
-/* Each argument is evaluated once; the names are unique, so that calls may be nested. */
+/* Each argument is evaluated once. The names are unique, so calls may be nested. */
 #define MIN(a, b) PICK_(a, b, <, UNIQUE_(_a, __COUNTER__), UNIQUE_(_b, __COUNTER__))
 #define MAX(a, b) PICK_(a, b, >, UNIQUE_(_a, __COUNTER__), UNIQUE_(_b, __COUNTER__))
 #define PICK_(a, b, op, ua, ub)                                                                    \
@@ -60,7 +60,7 @@
 #define UNIQUE_(name, number)  UNIQUE__(name, number)
 #define UNIQUE__(name, number) name##number
 
-/* The struct that holds @member at @ptr. */
+/* Returns the struct that holds @member at @ptr. */
 #define CONTAINER_OF(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
 
 #define KIB (UINT64_C(1) << 10)
@@ -73,7 +73,7 @@ static inline uint64_t align_up(uint64_t value, uint64_t align)
     return (value + align - 1) & ~(align - 1);
 }
 
-/* @value may be anything: a client may have named it. */
+/* @value may be any number: it may come from a client. */
 static inline uint64_t div_round_up(uint64_t value, uint64_t by)
 {
     return value / by + (value % by != 0);

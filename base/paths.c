@@ -10,8 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* An environment variable that is unset or empty says nothing (XDG Base Directory Specification).
- */
+/* An unset variable and an empty one mean the same (XDG Base Directory Specification). */
 static const char *environment(const char *name)
 {
     const char *value = getenv(name); // NOLINT(concurrency-mt-unsafe)
@@ -31,8 +30,7 @@ PRINTF_LIKE(1, 2) static char *format(const char *text, ...)
     return length < 0 ? NULL : path;
 }
 
-/* systemd gives several directories separated by colons if the unit names several: ours is first.
- */
+/* systemd separates several directories by colons if the unit names several; the first is ours. */
 static char *first_of(const char *directories, const char *file)
 {
     return format("%.*s%s", (int)strcspn(directories, ":"), directories, file);
@@ -48,7 +46,7 @@ static enum embtier_err no_memory(struct err_msg *msg)
     return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
 }
 
-/* No directory that all share stands in for a home: whoever came first would own the data. */
+/* A shared directory cannot stand in for a home: the first user to come would own the data. */
 static enum embtier_err in_home(const char *below, char **ret_path, struct err_msg *msg)
 {
     const char *home = absolute(environment("HOME"));
@@ -94,7 +92,7 @@ char *default_socket_path(void)
         return first_of(path, "/embtier.sock");
     if (geteuid() == 0)
         return strdup("/run/embtier/embtier.sock");
-    /* A relative path in an XDG variable is to be ignored. */
+    /* The specification says to ignore a relative path in an XDG variable. */
     path = absolute(environment("XDG_RUNTIME_DIR"));
     if (path)
         return format("%s/embtier.sock", path);

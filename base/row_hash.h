@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* row_hash.h: the one hash of (table, row), from which bucket, cache set and tag are taken.
+/* row_hash.h: the one hash of (table, row), which gives the row's bucket, cache set and tag.
  *
- * A row's bucket follows from its hash, for the life of a store. Which shard a bucket lies in is a
- * map on disk (store/bucket_map.h), and the lane follows from the shard.
+ * A row's bucket follows from its hash, for the life of a store. A map on disk (store/bucket_map.h)
+ * assigns buckets to shards, and the lane follows from the shard.
  *
- * It is keyed with a secret made when the data directories are made, so that no client can aim all
- * its ids at one lane or one cache set. The secret is part of the data on disk: buckets are chosen
- * by this hash. Inline because it runs once for every id of every batch. */
+ * The hash is keyed with a secret made with the data directories. So no client can aim all its ids
+ * at one lane or one cache set. The secret is part of the data on disk, because it decides the
+ * buckets. The hash is inline because it runs once for every id of every batch. */
 #ifndef EMBTIER_BASE_ROW_HASH_H
 #define EMBTIER_BASE_ROW_HASH_H
 
@@ -33,8 +33,8 @@ static inline uint64_t row_hash(const struct row_hasher *hasher, uint32_t table_
     return XXH3_64bits_withSecret(input, sizeof(input), hasher->secret, sizeof(hasher->secret));
 }
 
-/* Bits 50 to 63: the bucket. Bits 32 to 47: the cache's tag. Low half: the cache's set. Each knows
- * nothing of the others, so a lane's share of the buckets fills all its sets alike. */
+/* Bits 50 to 63 are the bucket, bits 32 to 47 the cache's tag, the low half the cache's set. They
+ * do not overlap, so a lane's share of the buckets fills all its sets evenly. */
 static inline uint32_t row_bucket(uint64_t hash)
 {
     return (uint32_t)(hash >> (64 - ROW_BUCKET_BITS));

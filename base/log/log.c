@@ -11,7 +11,8 @@
 #include "base/log/log_writer.h"
 #include "base/text/text_escape.h"
 
-/* The one process-wide setting: which lines are wanted. Set once at start, read from any thread. */
+/* The only process-wide setting: the lowest severity that is written. Set once at start, read by
+ * any thread. */
 static atomic_int log_threshold = LOG_LEVEL_INFO;
 
 static const char *const level_names[] = { "error", "warn", "info", "debug" };
@@ -34,7 +35,7 @@ int log_level_parse(const char *word, enum log_level *ret_level)
 
 const char *log_quote(struct log_quoted *buffer, const char *value)
 {
-    const size_t room = sizeof(buffer->text) - 1; /* but for the last quote */
+    const size_t room = sizeof(buffer->text) - 1; /* leaves room for the closing quote */
     size_t used = 0;
 
     buffer->text[0] = '"';
@@ -43,7 +44,7 @@ const char *log_quote(struct log_quoted *buffer, const char *value)
     return buffer->text;
 }
 
-/* Time, level and message; returns how long that is. */
+/* Writes time, level and message; returns their length. */
 static size_t begin_line(char line[LOG_LINE_BYTES], enum log_level level, const char *message)
 {
     struct timespec now;
@@ -81,7 +82,7 @@ void log_line(enum log_level level, const char *message, const char *pairs, ...)
     va_start(args, pairs);
     vsnprintf(values, sizeof(values), pairs, args);
     va_end(args);
-    /* A value that should have been quoted and was not makes no second line either. */
+    /* A value that the caller forgot to quote cannot make a second line either. */
     (void)text_escape(TEXT_MIXED, values, strlen(values), line + used, sizeof(line) - used - 1,
                       &more);
     log_writer_put(line, end_line(line));

@@ -2,17 +2,17 @@
 /* log.h: structured log lines (logfmt) on standard error: time, level, message, then key=value
  * pairs.
  *
- *   log_info("table created", "table=%s rows=%" PRIu64, name, rows);
- *   ts=2026-11-21T10:15:00.123Z level=info msg="table created" table=clicks rows=1000
+ *     log_info("table created", "table=%s rows=%" PRIu64, name, rows);
+ *     ts=2026-11-21T10:15:00.123Z level=info msg="table created" table=clicks rows=1000
  *
  * Only the daemon and the tools log; libraries return errors. Values that may hold spaces or come
  * from outside go through LOG_QUOTED. Thread: any; one line is one write.
  *
- * A reader of standard error may stop reading for as long as it likes (a pager, Ctrl-S, a
- * container's log driver), so between log_begin() and log_end() no caller writes: lines go into a
- * buffer of a fixed length, and a thread of the log's own writes them. A line that finds no room is
- * dropped and counted, and a line says how many as soon as there is room again. A file needs no
- * reader: into one, callers write themselves, so that a line is there before later events. */
+ * A reader of standard error may stop reading for any length of time (a pager, Ctrl-S, a
+ * container's log driver). So between log_begin() and log_end() no caller writes: lines go into a
+ * buffer of fixed size, and the log's own thread writes them. A line that finds no room is dropped
+ * and counted; a later line gives the count as soon as there is room. A file has no reader to wait
+ * for, so callers write to it themselves. Its lines are there before later events. */
 #ifndef EMBTIER_BASE_LOG_LOG_H
 #define EMBTIER_BASE_LOG_LOG_H
 
@@ -28,20 +28,19 @@ void log_set_level(enum log_level level);
 /* "error", "warn", "info", "debug"; returns 0, or -1 for another word. */
 MUST_CHECK int log_level_parse(const char *word, enum log_level *ret_level);
 
-/* From here on a thread writes. Returns 0, or an errno: there is no thread then, and callers
- * go on writing themselves. */
+/* Starts the log's thread. Returns 0, or an errno; without the thread, callers go on writing
+ * themselves. */
 MUST_CHECK int log_begin(void);
-/* Writes the lines in the buffer, but waits at most @wait_ms for a reader; the rest is lost. */
+/* Writes the lines in the buffer. Waits at most @wait_ms for a reader, and drops the rest. */
 void log_end(uint32_t wait_ms);
-/* Lines that were not written since the program began: the buffer was full, or standard error
- * failed. */
+/* Lines lost since the program began, because the buffer was full or standard error failed. */
 uint64_t log_dropped_lines(void);
 
 /* @pairs is a printf format of space-separated key=value pairs, or "". */
 void log_line(enum log_level level, const char *message, const char *pairs, ...) PRINTF_LIKE(3, 4);
 
-/* A value quoted and escaped for logfmt (base/text/text_escape.h), in a buffer of the caller's
- * statement: LOG_QUOTED(path). */
+/* Returns @value quoted and escaped for logfmt (base/text/text_escape.h), in a buffer that lives as
+ * long as the caller's block: LOG_QUOTED(path). */
 struct log_quoted {
     char text[512];
 };

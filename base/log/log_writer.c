@@ -12,31 +12,31 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LATE_WAIT_MS  100 /* for a line after the end */
+#define LATE_WAIT_MS  100 /* for a line logged after the end */
 #define FAULT_WAIT_MS 250
 
 enum mode {
-    MODE_DIRECT, /* no thread yet, or a file: callers write */
+    MODE_DIRECT, /* no thread yet, or standard error is a file: callers write */
     MODE_THREAD, /* the thread writes */
-    MODE_STUCK,  /* it did not come to an end: lines are dropped */
-    MODE_ENDED,  /* callers write where that does not block */
+    MODE_STUCK,  /* the thread did not end in time: lines are dropped */
+    MODE_ENDED,  /* callers write if that does not block */
 };
 
 /* Process-wide, as standard error is. */
 static struct {
-    pthread_mutex_t lock; /* all but the atomics */
-    pthread_cond_t wake;  /* the thread's: there is something to be written, or the end */
-    pthread_cond_t idle;  /* nothing is left */
+    pthread_mutex_t lock; /* protects all but the atomics */
+    pthread_cond_t wake;  /* wakes the thread: lines to write, or the end */
+    pthread_cond_t idle;  /* the thread has written everything */
     pthread_t thread;
     log_dropped_text dropped_text;
     char ring[LOG_BUFFER_BYTES];
-    uint64_t put, taken; /* bytes of lines since the beginning: the ring holds what lies between */
-    uint64_t untold;     /* lines dropped that no line speaks of */
-    uint64_t gap_at;     /* the first of them would have been here */
-    bool is_failing;     /* the last write: to speak of lost lines would lose one more */
+    uint64_t put, taken; /* bytes of lines since the beginning; the ring holds those between */
+    uint64_t untold;     /* dropped lines that no line has reported yet */
+    uint64_t gap_at;     /* where the first of them would have been */
+    bool is_failing;     /* the last write failed: a report of lost lines would be lost too */
     bool is_ending;
     atomic_int mode;
-    atomic_uint_fast64_t waiting; /* lines in the ring, and the one that is being written */
+    atomic_uint_fast64_t waiting; /* lines in the ring, and the one being written */
     atomic_uint_fast64_t dropped;
 } writer = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
@@ -49,7 +49,7 @@ static bool await_room(int timeout_ms)
     return poll(&fd, 1, timeout_ms) > 0;
 }
 
-/* A whole line, however long a reader takes. False: an error. */
+/* Writes a whole line, however long the reader takes. False: an error. */
 static bool write_line(const char *line, size_t bytes)
 {
     while (bytes > 0) {
@@ -159,7 +159,7 @@ static void *writer_main(void *arg)
 
 /* ---- Faults ---- */
 
-/* The default action comes next: the thread has this long to bring out what was said before. Only
+/* The default action comes next. This gives the thread a moment to write earlier lines. Uses only
  * async-signal-safe calls. */
 static void on_fault(int number, siginfo_t *info, void *context)
 {
@@ -171,7 +171,7 @@ static void on_fault(int number, siginfo_t *info, void *context)
                      atomic_load_explicit(&writer.waiting, memory_order_acquire) > 0;
          ms++)
         nanosleep(&pause, NULL);
-    if (info->si_code <= 0) /* sent by a process: what was under way would go on */
+    if (info->si_code <= 0) /* sent by a process: returning would resume the program */
         raise(number);
     errno = before;
 }
@@ -194,7 +194,7 @@ static void watch_faults(void)
 
 /* ---- Operations ---- */
 
-/* Nobody has to read it for a write to come to its end. */
+/* True if standard error is a file, to which writes never wait for a reader. */
 static bool is_file(void)
 {
     struct stat info;
@@ -225,7 +225,7 @@ int log_writer_begin(log_dropped_text dropped_text)
     return 0;
 }
 
-/* Under the lock. */
+/* The caller holds the lock. */
 static void await_end(uint32_t wait_ms)
 {
     struct timespec until;

@@ -251,7 +251,7 @@ const char *hyperparameters_text(struct hyperparameters_text *buffer, int optimi
             continue;
         used += (size_t)snprintf(buffer->text + used, sizeof(buffer->text) - used, "%s%s",
                                  used > 0 ? ", " : "", hyperparameters[h].word);
-        if (values) /* 15 digits: a number comes back as the user wrote it */
+        if (values) /* 15 digits return a number as the user wrote it */
             used += (size_t)snprintf(buffer->text + used, sizeof(buffer->text) - used, " %.15g",
                                      values[h]);
     }
@@ -336,7 +336,7 @@ void table_spec_set_tier(struct table_spec *spec, const char *tier)
         snprintf(spec->home_tier, sizeof(spec->home_tier), "?"); /* which the check refuses */
 }
 
-/* The greatest finite number. */
+/* Returns the greatest finite number of the format. */
 static double dtype_max(enum embtier_dtype dtype)
 {
     switch (dtype) {
@@ -419,8 +419,8 @@ enum embtier_err table_spec_check(const struct table_spec *spec, struct err_msg 
     return init_check(spec, msg);
 }
 
-/* Updates are computed in f32. There an eps of 0 divides by 0, and a clip_norm of 0 does not clip.
- */
+/* Updates are computed in f32, where an eps of 0 divides by 0 and a clip_norm of 0 does not
+ * clip. */
 static enum embtier_err check_nonzero(const struct table_spec *spec, struct err_msg *msg)
 {
     const double smallest = 0x1p-149;

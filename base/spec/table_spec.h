@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* table_spec.h: a table's specification, as the user wrote it, and the row layout that follows.
- * Pure values, copied freely. */
+/* table_spec.h: a table's specification as the user wrote it, and the row layout that follows from
+ * it. Pure values, copied freely. */
 #ifndef EMBTIER_BASE_SPEC_TABLE_SPEC_H
 #define EMBTIER_BASE_SPEC_TABLE_SPEC_H
 
@@ -15,34 +15,34 @@
 extern "C" {
 #endif
 
-/* Hex digits of a number that a table gets when it is created, and copies of it have too. */
+/* Hex digits of the number that a table gets at creation and shares with its copies. */
 #define TABLE_UUID_CHARS 32
 
 struct table_spec {
     char name[EMBTIER_TABLE_NAME_MAX + 1]; /* [A-Za-z0-9_.-]+, does not start with '.' or '-' */
     uint64_t rows;                         /* EMBTIER_UNBOUNDED: every 64-bit id is a row */
-    uint32_t dim;                          /* 1 … EMBTIER_DIM_MAX */
+    uint32_t dim;                          /* 1 to EMBTIER_DIM_MAX */
     enum embtier_dtype dtype;
-    enum embtier_optimizer optimizer; /* decides the bytes of state kept behind the weights */
+    enum embtier_optimizer optimizer; /* decides the bytes of state kept after the weights */
     enum embtier_init init;
     double init_params[2]; /* see EMBTIER_INIT_TABLE; finite; unused ones are 0 */
 #define X(name, field, lowest, highest, standard, text) double field;
-    EMBTIER_HYPERPARAMETER_TABLE(X) /* those the optimizer does not have are 0 */
+    EMBTIER_HYPERPARAMETER_TABLE(X) /* those that the optimizer lacks are 0 */
 #undef X
-    bool rounds_to_nearest; /* f16 and bf16 weights after an update; else stochastically */
-    bool allows_nonfinite;  /* gradients with NaN or infinity; else a push of them is refused */
+    bool rounds_to_nearest; /* f16 and bf16 weights after an update; false: stochastically */
+    bool allows_nonfinite;  /* accept gradients with NaN or infinity; false: refuse such a push */
     enum embtier_durability durability;
     enum embtier_home home;            /* array: needs a row count */
-    char home_tier[TIER_NAME_MAX + 1]; /* of an array; "": the server's choice */
+    char home_tier[TIER_NAME_MAX + 1]; /* of an array; "": the server chooses */
     uint64_t seed;
-    bool eager;            /* all rows are written when the table is created; needs a row count */
-    uint32_t init_version; /* of the generator, kernels/cpu/init/init_rows.h; 0: the newest */
-    /* Checkpoints, exports and imports take these two along with the rows. */
-    char uuid[TABLE_UUID_CHARS + 1]; /* "": the table has none; one that is made gets one */
-    uint64_t step; /* the greatest of the pushes that have changed rows, as of when this was said */
+    bool eager;            /* write all rows at creation; needs a row count */
+    uint32_t init_version; /* of the generator in kernels/cpu/init/init_rows.h; 0: the newest */
+    /* Checkpoints, exports and imports carry these two along with the rows. */
+    char uuid[TABLE_UUID_CHARS + 1]; /* "": none; a new table gets one */
+    uint64_t step; /* the greatest step of a push that has changed rows, at the time of this copy */
 };
 
-/* How many there are. */
+/* The number of hyperparameters. */
 enum {
 #define X(name, field, lowest, highest, standard, text) +1
     HYPERPARAMETER_COUNT = 0 EMBTIER_HYPERPARAMETER_TABLE(X)
@@ -53,29 +53,30 @@ struct hyperparameters_text {
     char text[HYPERPARAMETER_COUNT * 40]; /* a word and a number each */
 };
 
-/* [A-Za-z0-9_.-]+, not first '.' or '-', at most EMBTIER_TABLE_NAME_MAX: so are groups' names. */
+/* True for 1 to EMBTIER_TABLE_NAME_MAX of [A-Za-z0-9_.-], not starting with '.' or '-'. Names of
+ * groups follow the same rule. */
 bool table_name_is_valid(const char *name);
 bool tier_name_is_valid(const char *name);
-/* @tier may be NULL, or a name that table_spec_check() refuses then. */
+/* Sets the home tier. @tier may be NULL; a name that is too long becomes one that
+ * table_spec_check() refuses. */
 void table_spec_set_tier(struct table_spec *spec, const char *tier);
-/* TABLE_UUID_CHARS digits, or "". */
+/* True for TABLE_UUID_CHARS hex digits, or "". */
 bool table_uuid_is_valid(const char *uuid);
-/* Puts the defaults in the place of the hyperparameters that are EMBTIER_DEFAULT. */
+/* Replaces each hyperparameter that is EMBTIER_DEFAULT by the optimizer's default. */
 void table_spec_fill_defaults(struct table_spec *spec);
 /* Fails with EMBTIER_INVALID and a one-line reason that names the field and the values allowed. */
 MUST_CHECK enum embtier_err table_spec_check(const struct table_spec *spec, struct err_msg *msg);
-/* The same for a table that is to be made, of which more is asked than of one that is there. */
+/* The same for a table about to be created, with checks that existing tables need not pass. */
 MUST_CHECK enum embtier_err table_spec_check_new(const struct table_spec *spec,
                                                  struct err_msg *msg);
-/* And for one that is imported: it may be an export of a table that was made when an eps of 0 was
- * still allowed. */
+/* The same for an imported table. It may have been exported when an eps of 0 was still allowed. */
 MUST_CHECK enum embtier_err table_spec_check_loaded(const struct table_spec *spec,
                                                     struct err_msg *msg);
 
 uint32_t table_spec_weight_bytes(const struct table_spec *spec);
 uint32_t table_spec_state_bytes(const struct table_spec *spec);
 
-/* Words to numbers and back; -1 and NULL for unknown ones. */
+/* Convert words to numbers and back; -1 and NULL for unknown ones. */
 int dtype_parse(const char *word);
 int optimizer_parse(const char *word);
 int init_parse(const char *word);
@@ -88,19 +89,20 @@ const char *durability_word(int durability);
 const char *home_word(int home);
 /* The failures that an acknowledged update survives. */
 const char *durability_text(int durability);
-/* Name of parameter 0 or 1 of a distribution, "" if it has none. */
+/* Returns the name of parameter 0 or 1 of a distribution, "" if it has none. */
 const char *init_param_name(int init, unsigned index);
 const char *hyperparameter_word(int hyperparameter);
-/* "stochastic" and "nearest": whether to nearest; -1 for another word. */
+/* "stochastic" is 0 and "nearest" is 1; -1 for another word. */
 int rounding_parse(const char *word);
 const char *rounding_word(bool to_nearest);
 uint32_t dtype_bytes(enum embtier_dtype dtype);
 
 bool optimizer_has(int optimizer, int hyperparameter);
-/* 0 if the optimizer does not have it. */
+/* Returns 0 if the optimizer lacks it. */
 double optimizer_default(int optimizer, int hyperparameter);
-/* "eps 1e-08, alpha 0.99, …": those that the optimizer has, with the HYPERPARAMETER_COUNT @values,
- * without numbers if these are NULL; "" if it has none. Then: its defaults, and a table's. */
+/* "eps 1e-08, alpha 0.99, …": the optimizer's hyperparameters with their numbers in @values
+ * (HYPERPARAMETER_COUNT of them), or without numbers if that is NULL. "" if it has none. The two
+ * functions below do this for an optimizer's defaults and for a table. */
 const char *hyperparameters_text(struct hyperparameters_text *buffer, int optimizer,
                                  const double *values);
 const char *optimizer_defaults_text(struct hyperparameters_text *buffer, int optimizer);

@@ -85,11 +85,11 @@ static bool words_from_json(const json_t *json, struct table_spec *spec)
     spec->dtype = (enum embtier_dtype)dtype_parse(dtype);
     spec->optimizer = (enum embtier_optimizer)optimizer_parse(optimizer);
     spec->init = (enum embtier_init)init_parse(init);
-    return true; /* wrong words are -1, which table_spec_check() refuses */
+    return true; /* unknown words are -1, which table_spec_check() refuses */
 }
 
-/* Those that are not there have their defaults: version 1 had none, and an optimizer may get one
- * more. */
+/* Missing hyperparameters get their defaults: version 1 had none, and a later version may add one
+ * to an optimizer. */
 static bool update_from_json(const json_t *json, uint32_t version, struct table_spec *spec)
 {
     const json_t *const given = json_object_get(json, "hyperparameters");
@@ -111,10 +111,10 @@ static bool update_from_json(const json_t *json, uint32_t version, struct table_
     spec->rounds_to_nearest = json_is_true(nearest);
     spec->allows_nonfinite = json_is_true(nonfinite);
     table_spec_fill_defaults(spec);
-    return known == json_object_size(given); /* none has a name that is not known */
+    return known == json_object_size(given); /* every name is known */
 }
 
-/* Before version 3 every table was `replay`, and none said so. */
+/* Before version 3 every table was `replay` and its JSON had no durability. */
 static bool durability_from_json(const json_t *json, uint32_t version, struct table_spec *spec)
 {
     const char *const word = json_string_value(json_object_get(json, "durability"));
@@ -124,10 +124,10 @@ static bool durability_from_json(const json_t *json, uint32_t version, struct ta
         return !word;
     if (word)
         spec->durability = (enum embtier_durability)durability_parse(word);
-    return word != NULL; /* a wrong word is -1, which table_spec_check() refuses */
+    return word != NULL; /* an unknown word is -1, which table_spec_check() refuses */
 }
 
-/* Tables of before have none, and are cached. */
+/* Older tables have no home in their JSON, and are cached. */
 static bool home_from_json(const json_t *json, struct table_spec *spec)
 {
     const json_t *const home = json_object_get(json, "home");
@@ -136,13 +136,13 @@ static bool home_from_json(const json_t *json, struct table_spec *spec)
     const char *const tier_name = json_string_value(tier);
 
     spec->home = word ? (enum embtier_home)home_parse(word) : EMBTIER_HOME_CACHE;
-    if ((home && !word) || (tier && !tier_name)) /* a wrong word is -1, which is refused later */
+    if ((home && !word) || (tier && !tier_name)) /* an unknown word is -1, which is refused later */
         return false;
     table_spec_set_tier(spec, tier_name);
     return true;
 }
 
-/* Tables of before have neither. */
+/* Older tables have neither. */
 static bool training_from_json(const json_t *json, struct table_spec *spec)
 {
     const json_t *const uuid = json_object_get(json, "uuid");
@@ -175,7 +175,7 @@ bool table_spec_from_json(const json_t *json, uint32_t version, struct table_spe
         !json_to_u64(json_object_get(json, "seed"), &spec.seed) ||
         !durability_from_json(json, version, &spec) || !training_from_json(json, &spec) ||
         !home_from_json(json, &spec) ||
-        !update_from_json(json, version, &spec)) /* after the word of the optimizer */
+        !update_from_json(json, version, &spec)) /* last, because it needs the optimizer */
         return false;
     *ret_spec = spec;
     return true;

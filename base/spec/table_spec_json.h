@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* table_spec_json.h: a table's spec as JSON, as the catalog and exports of tables hold it. Pure
+/* table_spec_json.h: a table's spec as JSON, for the catalog and for exports of tables. Pure
  * functions. */
 #ifndef EMBTIER_BASE_SPEC_TABLE_SPEC_JSON_H
 #define EMBTIER_BASE_SPEC_TABLE_SPEC_JSON_H
@@ -10,14 +10,13 @@
 
 #include "base/spec/table_spec.h"
 
-/* 2 since there are hyperparameters, 3 since there is a durability: a reader that does not
- * know them loses them. */
+/* 2 added hyperparameters, 3 the durability. An older reader would lose them. */
 #define TABLE_SPEC_JSON_VERSION 3
 
-/* A new object, or NULL: no memory. */
+/* Returns a new object, or NULL if out of memory. */
 json_t *table_spec_to_json(const struct table_spec *spec);
-/* False: it is none of @version. It is still to be checked by table_spec_check(), which refuses
- * words that are not known. Other members of the object do not matter. */
+/* False: @json is not a spec of @version. The caller still has to run table_spec_check(), which
+ * refuses unknown words. Other members of the object are ignored. */
 bool table_spec_from_json(const json_t *json, uint32_t version, struct table_spec *ret_spec);
 
 /* 64-bit numbers are strings: many readers of JSON hold numbers as doubles. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tier_spec.h: one tier of memory for rows as the configuration describes it. A value. */
+/* tier_spec.h: one tier of memory for rows, as the configuration describes it. A plain value. */
 #ifndef EMBTIER_BASE_SPEC_TIER_SPEC_H
 #define EMBTIER_BASE_SPEC_TIER_SPEC_H
 
@@ -28,9 +28,9 @@ struct tier_spec {
     char name[TIER_NAME_MAX + 1];
     enum tier_kind kind;
     uint64_t bytes;               /* of the whole daemon, arrays included */
-    uint64_t array_bytes;         /* of these, for tables in arrays; lanes share out the rest */
-    char path[TIER_PATH_MAX + 1]; /* a directory; kind FILE */
-    int numa_node;                /* kind NUMA */
+    uint64_t array_bytes;         /* the part for tables in arrays; lanes share the rest */
+    char path[TIER_PATH_MAX + 1]; /* a directory; only for kind FILE */
+    int numa_node;                /* only for kind NUMA */
 };
 
 #endif

@@ -11,14 +11,14 @@
 struct parts {
     uint64_t total_bytes;
     uint64_t free_bytes;
-    uint64_t file_bytes; /* pages of files */
-    uint64_t slab_bytes; /* that can be taken back */
+    uint64_t file_bytes; /* page cache */
+    uint64_t slab_bytes; /* reclaimable slabs */
 };
 
 /* Pages that the kernel does not give to a process. */
 struct reserve {
     uint64_t kept_pages;
-    uint64_t low_pages; /* the low watermark: the kernel takes back no pages above it */
+    uint64_t low_pages; /* the low watermark: above it the kernel reclaims no pages */
 };
 
 static void read_parts(FILE *meminfo, struct parts *ret_parts)
@@ -40,7 +40,7 @@ static void read_parts(FILE *meminfo, struct parts *ret_parts)
     }
 }
 
-/* The largest number of @list: "(0, 3019, 24090)". */
+/* Returns the largest number of @list, such as "(0, 3019, 24090)". */
 static uint64_t largest(const char *list)
 {
     uint64_t most = 0;
@@ -54,8 +54,8 @@ static uint64_t largest(const char *list)
     return most;
 }
 
-/* The lines of a zone up to "protection" stand in this order: low, high, managed. Lines of each
- * processor follow, with a colon behind "high". */
+/* A zone's lines up to "protection" stand in this order: low, high, managed. Per-processor lines
+ * follow, with a colon after "high". */
 static struct reserve read_reserve(FILE *zoneinfo, unsigned node)
 {
     struct reserve sum = { 0 };
@@ -84,7 +84,7 @@ static struct reserve read_reserve(FILE *zoneinfo, unsigned node)
     return sum;
 }
 
-/* A half of @bytes that can be taken back stays, or the low watermark. */
+/* Half of the reclaimable @bytes stays, or the low watermark if that is less. */
 static uint64_t taken_back(uint64_t bytes, uint64_t low_bytes)
 {
     return bytes - MIN(bytes / 2, low_bytes);

@@ -11,8 +11,8 @@ int standard_fds_open(void)
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
         if (fcntl(fd, F_GETFD) >= 0 || errno != EBADF)
             continue;
-        /* The lowest that is free, which is this one. Printing to a closed standard output
-         * is an error still. Programs that ours may start inherit all three, as they would true
+        /* open() returns the lowest free descriptor, which is this one. Printing to a closed
+         * standard output stays an error. Child processes may inherit all three, as they would real
          * ones. */
         if (open("/dev/null", fd == STDOUT_FILENO ? O_RDONLY : O_RDWR) != fd)
             return -1;

@@ -14,7 +14,7 @@
 #define BACKGROUND_NICE 10
 #define NICE_MOST       19
 
-/* As sched_setattr(2) has it; the C library does not. */
+/* The layout of sched_setattr(2), which the C library does not declare. */
 struct attributes {
     uint32_t size;
     uint32_t policy;
@@ -26,13 +26,13 @@ struct attributes {
     uint64_t period_ns;
 };
 
-/* For this thread, whose niceness stays. */
+/* Acts on this thread and keeps its niceness. */
 static void choose(uint32_t policy, uint64_t turn_ns)
 {
     struct attributes attributes = {
         .size = sizeof(attributes),
         .policy = policy,
-        .nice = getpriority(PRIO_PROCESS, 0), /* of this thread, on Linux */
+        .nice = getpriority(PRIO_PROCESS, 0), /* on Linux, of this thread */
         .runtime_ns = turn_ns,
     };
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* thread_class.h: which of the server's threads the system lets run first when cores are few.
+/* thread_class.h: tells the system which of the server's threads to run first when cores are few.
  *
- * Each is called by a thread for itself, once, and is a wish: the system may refuse. The first two
- * leave a thread alone whose policy is not the usual one, as the user has chosen it then. */
+ * A thread calls one of these for itself, once. Each is a request that the system may refuse. The
+ * first two leave a thread alone if its policy is not the usual one, because the user has chosen
+ * that policy. */
 #ifndef EMBTIER_BASE_SYSTEM_THREAD_CLASS_H
 #define EMBTIER_BASE_SYSTEM_THREAD_CLASS_H
 
@@ -10,16 +11,16 @@
 extern "C" {
 #endif
 
-/* Requests wait for this thread: it asks for short turns, and so gets one soon after it wakes (from
- * Linux 6.12 on, no privilege needed). */
+/* For a thread that requests wait for. It asks for short turns, so it runs soon after it wakes
+ * (Linux 6.12 and later; needs no privilege). */
 void thread_class_answering(void);
 
-/* Makes space that requests wait for when there is none left: it has its share of the cores, so
- * that others cannot keep it from working, but takes it from nobody when it wakes, and has it in
- * few long turns (these from Linux 6.12 on). */
+/* For a thread that makes space, which requests wait for once none is left. It keeps its share of
+ * the cores, so others cannot stop it from working. It preempts no thread when it wakes, and runs
+ * in few long turns (these from Linux 6.12 on). */
 void thread_class_upkeep(void);
 
-/* Work that nobody waits for in a hurry: it is niced by ten. */
+/* For work that is not urgent: raises the thread's niceness by ten. */
 void thread_class_background(void);
 
 #ifdef __cplusplus

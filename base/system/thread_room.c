@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Waits until it is known whether all could be made. */
+/* Waits until all threads are made, or one could not be. */
 static void *wait_for_all(void *gate)
 {
     pthread_mutex_lock(gate);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* thread_room.h: whether this process may have so many more threads.
+/* thread_room.h: checks that this process may start a number of threads.
  *
- * RocksDB ends the process where it cannot make one of its own, so a start asks first. */
+ * RocksDB ends the process if it cannot start a thread of its own, so the server checks before it
+ * starts. */
 #ifndef EMBTIER_BASE_SYSTEM_THREAD_ROOM_H
 #define EMBTIER_BASE_SYSTEM_THREAD_ROOM_H
 
@@ -9,7 +10,8 @@
 
 #include "base/err.h"
 
-/* Makes @count threads, all there at the same time, and ends them. BUSY: one could not be made. */
+/* Makes @count threads that all exist at the same time, and ends them. BUSY: one could not be
+ * made. */
 MUST_CHECK enum embtier_err thread_room_check(uint32_t count, struct err_msg *msg);
 
 #endif

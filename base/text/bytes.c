@@ -40,7 +40,7 @@ enum embtier_err parse_bytes(const char *text, uint64_t *ret_bytes)
         }
         number = number * 10 + (unsigned)(*at - '0');
         scale *= fraction ? 10 : 1;
-        /* Neither factor below can overflow then; more digits than this mean nothing. */
+        /* Keeps @number and @scale far from overflow; more digits than this are refused. */
         if (number > UINT64_MAX || scale > UINT64_C(1000000000000000000))
             return EMBTIER_INVALID;
     }
@@ -52,7 +52,7 @@ enum embtier_err parse_bytes(const char *text, uint64_t *ret_bytes)
         if (strcmp(at, units[i].name) != 0)
             continue;
         if (bytes % scale != 0 && units[i].bytes == 1)
-            return EMBTIER_INVALID; /* half a byte */
+            return EMBTIER_INVALID; /* a fraction of a byte */
         if (bytes / scale > UINT64_MAX)
             return EMBTIER_INVALID;
         *ret_bytes = (uint64_t)(bytes / scale);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bytes.h: numbers of bytes as people write them. Thread: any. */
+/* bytes.h: byte counts as people write them. Thread: any. */
 #ifndef EMBTIER_BASE_TEXT_BYTES_H
 #define EMBTIER_BASE_TEXT_BYTES_H
 
@@ -8,11 +8,12 @@
 #include "base/err.h"
 #include "base/macros.h"
 
-/* "192GiB", "4096", "1.5MiB" and such; units B KiB MiB GiB TiB (powers of 1024) and kB MB GB TB
- * (powers of 1000). */
+/* Parses "192GiB", "4096", "1.5MiB" and such; units B KiB MiB GiB TiB (powers of 1024) and kB MB GB
+ * TB (powers of 1000). */
 MUST_CHECK enum embtier_err parse_bytes(const char *text, uint64_t *ret_bytes);
 
-/* The other way: "192GiB" where that is exact, else rounded: "23.41GiB". Returns @buffer's text. */
+/* Formats @bytes: "192GiB" where that is exact, else rounded, "23.41GiB". Returns @buffer's
+ * text. */
 struct bytes_text {
     char text[32];
 };

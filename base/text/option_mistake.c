@@ -6,7 +6,8 @@
 #include "base/macros.h"
 #include "base/text/text_escape.h"
 
-/* Options that @word, without its dashes, may be the beginning of; 1 if it is one of them. */
+/* Counts the options that @word, without its dashes, may abbreviate; 1 if it is exactly one of
+ * them. */
 static int count_meant(const char *word, const struct option *options)
 {
     const size_t bytes = strcspn(word, "=");
@@ -49,15 +50,15 @@ static void tell_letter(int returned, struct err_msg *ret_msg)
 int option_next(int argc, char *const *argv, const char *letters, const struct option *options,
                 struct err_msg *ret_msg)
 {
-    const int before = MAX(optind, 1); /* 0: it begins anew */
+    const int before = MAX(optind, 1); /* 0: getopt starts anew */
     int option;
 
     opterr = 0;
     option = getopt_long(argc, argv, letters, options, NULL);
     if (option != '?' && option != ':')
         return option;
-    /* A word of letters is left behind with its last one only: until then what stands before is
-     * another word, which was in order. */
+    /* getopt passes a word of letters only at its last letter. Until then, argv[optind - 1] is the
+     * word before it, which was correct. */
     if (optind > before && strncmp(argv[optind - 1], "--", 2) == 0)
         tell_word(option, argv[optind - 1], options, ret_msg);
     else

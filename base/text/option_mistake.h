@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* option_mistake.h: getopt_long() whose messages are plain text, and name the right option.
+/* option_mistake.h: getopt_long() with messages in plain text that name the right option.
  *
- * Its own messages show an argument as it is: at its full length, and with characters that move the
- * cursor. So letters begin with ':' (behind '+'), and the words for a mistake are those of this
- * module. */
+ * getopt's own messages show an argument unchanged: at full length, and with characters that move
+ * the cursor. So @letters must begin with ':' (after a '+'), and this module words the messages. */
 #ifndef EMBTIER_BASE_TEXT_OPTION_MISTAKE_H
 #define EMBTIER_BASE_TEXT_OPTION_MISTAKE_H
 
@@ -11,7 +10,8 @@
 
 #include "base/err.h"
 
-/* The next option, as getopt_long() returns it. '?' or ':' is a mistake, which @ret_msg tells. */
+/* Returns the next option as getopt_long() does. '?' or ':' is a mistake, which @ret_msg
+ * describes. */
 int option_next(int argc, char *const *argv, const char *letters, const struct option *options,
                 struct err_msg *ret_msg);
 

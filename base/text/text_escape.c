@@ -8,14 +8,15 @@
 #include <string.h>
 
 #define UTF16_ESCAPE_BYTES 6                        /* \uXXXX */
-#define ESCAPE_BYTES_MAX   (2 * UTF16_ESCAPE_BYTES) /* above U+FFFF */
+#define ESCAPE_BYTES_MAX   (2 * UTF16_ESCAPE_BYTES) /* for a character above U+FFFF */
 
 struct range {
     uint32_t first;
     uint32_t last;
 };
 
-/* Sorted. Cc, Zl, Zp, Default_Ignorable_Code_Point and the interlinear marks of Unicode 15. */
+/* Sorted. Contains Cc, Zl, Zp, Default_Ignorable_Code_Point and the interlinear marks of Unicode
+ * 15. */
 static const struct range not_plain[] = {
     { 0x0, 0x1f },        { 0x7f, 0x9f },       { 0xad, 0xad },       { 0x34f, 0x34f },
     { 0x61c, 0x61c },     { 0x115f, 0x1160 },   { 0x17b4, 0x17b5 },   { 0x180b, 0x180f },
@@ -32,7 +33,8 @@ static bool is_plain(uint32_t point)
     return true;
 }
 
-/* Bytes of the UTF-8 character at @in, of which there are @bytes; 0: it is none. */
+/* Returns the length of the UTF-8 character at @in, which has @bytes bytes left; 0 if it is
+ * invalid. */
 static size_t decode(const unsigned char *in, size_t bytes, uint32_t *ret_point)
 {
     const size_t length = in[0] < 0x80   ? 1
@@ -51,7 +53,7 @@ static size_t decode(const unsigned char *in, size_t bytes, uint32_t *ret_point)
             return 0;
         point = point << 6 | (in[i] & 0x3fU);
     }
-    /* Longer than need be, a surrogate, or above all that there are. */
+    /* An overlong form, a surrogate, or above the last code point. */
     if ((length == 3 && (point < 0x800 || (point >= 0xd800 && point < 0xe000))) ||
         (length == 4 && (point < 0x10000 || point > 0x10ffff)))
         return 0;
@@ -84,15 +86,16 @@ static size_t count_hex(const unsigned char *in, size_t bytes)
     return count;
 }
 
-/* Whether @in is the escape of half a character above U+FFFF: \ud8XX to \udbXX, or \udcXX to
- * \udfXX (@nibbles). */
+/* True if @in is the escape of half a character above U+FFFF: \ud8XX to \udbXX, or \udcXX to \udfXX
+ * (@nibbles). */
 static bool is_half(const unsigned char *in, size_t bytes, const char *nibbles)
 {
     return bytes >= UTF16_ESCAPE_BYTES && in[0] == '\\' && in[1] == 'u' && (in[2] | 0x20) == 'd' &&
            strchr(nibbles, in[3] | 0x20) && count_hex(in + 2, 4) == 4;
 }
 
-/* Bytes of the escape that begins with the backslash at @in; 1: it begins none. */
+/* Returns the length of the escape that begins with the backslash at @in; 1 if none begins
+ * there. */
 static size_t escape_bytes(const unsigned char *in, size_t bytes)
 {
     if (bytes < 2 || in[1] == '\0')
@@ -109,7 +112,7 @@ static size_t escape_bytes(const unsigned char *in, size_t bytes)
     return UTF16_ESCAPE_BYTES;
 }
 
-/* The escape of a character that is not plain. */
+/* Writes the escape of a character that is not plain. */
 static size_t write_escape(uint32_t point, char out[ESCAPE_BYTES_MAX + 1])
 {
     static const char letters[] = { ['\n'] = 'n', ['\r'] = 'r', ['\t'] = 't' };
@@ -124,8 +127,8 @@ static size_t write_escape(uint32_t point, char out[ESCAPE_BYTES_MAX + 1])
                             0xdc00 | (point & 0x3ff));
 }
 
-/* One character of @in as it is shown, or an escape that stays; returns how many bytes of @in it
- * takes. */
+/* Writes one character of @in as it is shown, or an escape that stays as it is. Returns how many
+ * bytes of @in that is. */
 static size_t show_character(enum text_style style, const unsigned char *in, size_t bytes,
                              char out[ESCAPE_BYTES_MAX + 1], size_t *ret_written)
 {
@@ -153,7 +156,7 @@ static size_t show_character(enum text_style style, const unsigned char *in, siz
     return length;
 }
 
-/* As text_escape(), but at most @characters_max characters of @text. */
+/* Like text_escape(), but takes at most @characters_max characters of @text. */
 static size_t escape(enum text_style style, const char *text, size_t bytes, size_t characters_max,
                      char *out, size_t room, size_t *ret_written)
 {
@@ -186,7 +189,7 @@ size_t text_escape(enum text_style style, const char *text, size_t bytes, char *
 char *text_escape_new(enum text_style style, const char *text)
 {
     const size_t bytes = strlen(text);
-    /* A byte becomes six at most: those of long escapes are three and more. */
+    /* A byte becomes six at most: a character whose escape is longer has at least three bytes. */
     const size_t room = bytes * 6 + 1;
     char *const escaped = malloc(room);
     size_t written = 0;
@@ -212,7 +215,7 @@ const char *text_show(struct text_shown *buffer, const char *text)
     return text_show_bytes(buffer, text, strlen(text));
 }
 
-/* Bytes of the first character, byte that is none, or escape. */
+/* Returns the length of the first unit: a character, an invalid byte, or an escape. */
 static size_t unit_bytes(const unsigned char *in, size_t bytes)
 {
     uint32_t point;
@@ -224,15 +227,15 @@ static size_t unit_bytes(const unsigned char *in, size_t bytes)
     return MAX(length, (size_t)1);
 }
 
-/* As much of the end of @text as has room at @out when it is escaped. Goes through all of it:
- * where an escape begins can only be told from the front. */
+/* Writes as much of @text's end as fits into @out once escaped. Scans all of @text, because only
+ * the front tells where an escape begins. */
 static void fit_end(const char *text, size_t bytes, char *out, size_t room)
 {
     const unsigned char *const in = (const unsigned char *)text;
     size_t at = 0;
     size_t written = 0;
 
-    while (bytes - at >= room) /* nothing becomes shorter */
+    while (bytes - at >= room) /* escaping never shortens a text */
         at += unit_bytes(in + at, bytes - at);
     while (text_escape(TEXT_MIXED, text + at, bytes - at, out, room, &written) < bytes - at)
         at += unit_bytes(in + at, bytes - at);
