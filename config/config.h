@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* config.h: the configuration file of embtierd, read and checked.
+/* config.h: the configuration of embtierd, read from its file and checked.
  *
- * YAML through libcyaml. Every key has a default, so an absent file is a valid configuration. Units
- * stand in the key
- * (`_bytes`, `_ms`); a number of bytes may be written `192GiB`. A mistake is one line with file,
- * line, key, the fault and the values allowed. One table (config.c) lists the keys; the man page
- * is made from it.
+ * The file is YAML, read by libcyaml. Every key has a default, so a missing file is a valid
+ * configuration. Keys contain their unit (`_bytes`, `_ms`); a number of bytes may be written
+ * `192GiB`. A mistake is reported in one line with file, line, key, the fault and the allowed
+ * values. One table (config_keys.h) lists the keys; the man page is made from it.
  *
  * Thread: any; a loaded config never changes. */
 #ifndef EMBTIER_CONFIG_CONFIG_H
@@ -23,7 +22,7 @@
 struct yaml_doc;
 
 #define CONFIG_DIRECTORIES_MAX 64
-#define CONFIG_SHARDS_MAX      1024 /* over all directories */
+#define CONFIG_SHARDS_MAX      1024 /* of all directories together */
 #define CONFIG_LANES_MAX       64
 
 enum config_switch { SWITCH_AUTO, SWITCH_ON, SWITCH_OFF };
@@ -34,28 +33,28 @@ typedef void config_beside_fn(const struct config *config, uint32_t lane_count,
                               struct config_beside *ret_beside);
 
 struct config {
-    char *source;         /* the file it came from, or NULL: defaults only */
-    struct yaml_doc *doc; /* the values in the file and their lines; NULL as above */
+    char *source;         /* the file it was read from; NULL: defaults only */
+    struct yaml_doc *doc; /* the values in the file and their lines; NULL: defaults only */
     struct machine machine;
 
     struct {
         char **directories; /* one per device; default: one, see paths.h */
         uint32_t directory_count;
-        bool is_default; /* the directory was not named, and may be made */
-        bool must_exist; /* no directory may become part of a store that is not yet: those that are
-                            named, without --init */
+        bool is_default; /* the directory was not named, so the server may make it */
+        bool must_exist; /* the directories were named and --init was not given: each must already
+                            belong to a store */
         uint32_t
             shards_per_directory; /* RocksDB databases in each; fixed once the directory is made */
         uint64_t reserve_bytes;   /* of each directory; 0: computed (store/files/space.h) */
     } data;
 
     struct {
-        uint32_t count;             /* worker threads; at most the number of shards */
-        uint32_t readers_per_lane;  /* threads that read from SSD */
-        uint64_t request_bytes;     /* memory for requests under way, all lanes together */
-        uint64_t ticket_bytes;      /* memory for lookups that wait for their push, the same */
-        uint32_t ticket_seconds;    /* how long these wait */
-        uint32_t group_seconds;     /* how long a push waits for those of its group */
+        uint32_t count;            /* worker threads; at most the number of shards */
+        uint32_t readers_per_lane; /* threads that read from SSD */
+        uint64_t request_bytes;    /* memory for requests in progress, all lanes together */
+        uint64_t ticket_bytes; /* memory for lookups that wait for their push, all lanes together */
+        uint32_t ticket_seconds;    /* how long a lookup waits for its push */
+        uint32_t group_seconds;     /* how long a push waits for the others of its group */
         uint64_t write_queue_bytes; /* memory for rows on their way to SSD, all lanes together */
     } lanes;
 
@@ -72,57 +71,58 @@ struct config {
         uint32_t bloom_bits_per_key;
         uint32_t compaction_parallel; /* shards that may compact at the same time */
         enum config_switch direct_io;
-        enum config_switch io_uring; /* under RocksDB's MultiRead */
+        enum config_switch io_uring; /* for RocksDB's MultiRead */
         char *options;               /* RocksDB's own option string, set last; or NULL */
     } rocksdb;
 
     struct {
-        uint32_t interval_seconds;     /* between those the server makes itself; 0: it makes none */
-        uint32_t keep;                 /* of its own, so many are kept */
-        uint32_t max_checkpoints;      /* that users make, all of them together */
-        uint32_t max_user_checkpoints; /* 0: shared out, as other limits of a user */
-        uint64_t transfer_bytes;       /* memory for exports, imports and restores, all together */
+        uint32_t interval_seconds;     /* between the server's own checkpoints; 0: none */
+        uint32_t keep;                 /* how many of its own checkpoints the server keeps */
+        uint32_t max_checkpoints;      /* the most checkpoints of all users together */
+        uint32_t max_user_checkpoints; /* the most of one user; 0: shared out, like other limits of
+                                          a user */
+        uint64_t transfer_bytes;       /* memory for exports, imports and restores together */
         uint32_t transfer_idle_seconds;
     } checkpoints;
 
     struct {
-        uint64_t capacity_bytes;      /* 0: that of the file systems */
+        uint64_t capacity_bytes;      /* 0: the size of the file systems */
         uint64_t rated_written_bytes; /* 0: not known */
         uint32_t rated_years;
     } endurance;
 
     struct {
         char *path;
-        bool is_default;                /* the path was not named: its directory may be made, */
-        bool is_users;                  /* and must be the user's own (base/paths.h) */
-        uint32_t mode;                  /* of the socket file, octal in YAML: 0660 */
-        uint64_t max_arena_bytes;       /* shared memory one client may ask for */
+        bool is_default;          /* the path was not named: the server may make its directory, */
+        bool is_users;            /* which must be the user's own (base/paths.h) */
+        uint32_t mode;            /* of the socket file, octal in YAML: 0660 */
+        uint64_t max_arena_bytes; /* shared memory one client may ask for */
         uint64_t max_total_arena_bytes; /* shared memory of all clients together */
         uint64_t max_user_arena_bytes;  /* of the clients of one user; 0: shared out */
-        uint32_t max_sessions;      /* where descriptors are few, and no one says, less than 1024 */
-        uint32_t max_user_sessions; /* 0: shared out (daemon/engine/memory/accounts.h) */
-        uint32_t max_batch_rows;    /* ids in one request; request_bytes may have room for fewer */
+        uint32_t max_sessions;          /* default 1024, less if descriptors are few */
+        uint32_t max_user_sessions;     /* 0: shared out (daemon/engine/memory/accounts.h) */
+        uint32_t max_batch_rows; /* ids in one request; request_bytes may have room for fewer */
     } socket;
 
     struct {
         enum log_level level;
     } log;
 
-    /* Not in the file: consequences of the limit of descriptors (config_descriptors.h). In a config
-     * that was not loaded all are 0, which is without limits. */
+    /* Not keys of the file: these follow from the limit of descriptors (config_descriptors.h). In a
+     * config that was not loaded all are 0, which means no limit. */
     struct {
-        uint32_t table_files; /* that each database of the store has open, at most */
-        uint32_t read_files;  /* the same of each database of a checkpoint that is read */
-        uint32_t scans;       /* exports at the same time */
+        uint32_t table_files; /* the most open in each database of the store */
+        uint32_t read_files; /* the most open in each database of a checkpoint that is being read */
+        uint32_t scans;      /* the most exports at the same time */
         bool has_fewer_sessions;
     } descriptors;
 
-    /* Says how much memory the parts of the server take beside the budgets, if there are
-     * @lane_count lanes (config_memory.h). */
+    /* Tells how much memory the parts of the server take beside the budgets, with @lane_count lanes
+     * (config_memory.h). */
     config_beside_fn *beside;
 };
 
-/* Memory of requests is never less, even with a smaller lanes.request_bytes. */
+/* Requests get at least this much memory, even if lanes.request_bytes is smaller. */
 #define CONFIG_REQUEST_BYTES_LEAST (16 * MIB)
 
 void config_free(struct config *config);

@@ -5,35 +5,36 @@
 
 #include "config/yaml_doc.h"
 
-/* Standard streams, control thread, signals, libraries, rings of threads that are no lane's, files
- * that jobs copy or write. */
+/* Standard streams, control thread, signals, libraries, rings of threads outside lanes, files that
+ * jobs copy or write. */
 #define PROGRAM_DESCRIPTORS 48
-/* Each lane's: epoll and event descriptor, rings of writer and syncer; and one of each reader. */
+/* Each lane has an epoll and an event descriptor, and rings of writer and syncer. Each reader adds
+ * one more. */
 #define LANE_DESCRIPTORS 4
-/* LOCK, folder, MANIFEST and LOG of both databases, a file that each flushes; one log of `replay`
- * and six of `logged`, each a second time for the thread that syncs it. */
+/* Both databases have LOCK, folder, MANIFEST, LOG and a file being flushed. `replay` has one log
+ * and `logged` six, each opened again by the thread that syncs it. */
 #define SHARD_DESCRIPTORS 24
-/* Logs that are kept while a checkpoint is made, with small write buffers: eleven in each shard
- * have been seen. This part of what is left is for them. */
+/* Logs are kept while a checkpoint is made with small write buffers; up to eleven per shard were
+ * seen. One part in LOGS_PART of the rest is for them. */
 #define LOGS_PART 8
-/* A shard that compacts has, beside table files that were open: all of level 0, and outputs. */
+/* A compacting shard needs these beside its open table files: all of level 0, and outputs. */
 #define COMPACTION_DESCRIPTORS (CONFIG_COMPACTION_INPUTS + 2)
-/* A database of a checkpoint that is read has these beside its table files. */
+/* A database of a checkpoint needs these beside its table files while it is read. */
 #define READ_DATABASE_DESCRIPTORS 2
 
-/* RocksDB keeps no less open, … */
+/* RocksDB keeps at least this many open. */
 #define TABLE_FILES_LEAST 10
-/* … and of more a table of its own gets large. */
+/* With more than this, RocksDB's table of open files gets large. */
 #define TABLE_FILES_MOST (UINT64_C(1) << 18)
-/* Checkpoints are read in order, file after file of each level. */
+/* Enough, because checkpoints are read in order, file after file of each level. */
 #define READ_FILES_MOST 54
 
-/* Where the limit is not known. */
+/* Taken if the limit is unknown. */
 #define LIMIT_UNKNOWN (UINT64_C(1) << 20)
 
 struct needs {
     uint64_t lanes;
-    uint64_t shards; /* with compaction, and without table files */
+    uint64_t shards; /* including compaction, without table files */
     uint64_t table_files;
     uint64_t reading; /* one export and one restore */
     uint64_t all;     /* without sessions */

@@ -25,8 +25,8 @@ static const char *const kind_words[] = {
 #undef X
 };
 
-/* The schema. Values are read as text: sizes have units, modes are octal, and our own messages say
- * what is allowed. An empty value or `null` is the default. */
+/* The schema. Values are read as text, because sizes have units, modes are octal, and our own
+ * messages state the allowed values. An empty value or `null` means the default. */
 #define FLAGS (CYAML_FLAG_OPTIONAL | CYAML_FLAG_POINTER_NULL_STR)
 
 static const cyaml_schema_value_t path_schema = { CYAML_VALUE_STRING(CYAML_FLAG_POINTER, char, 0,
@@ -113,7 +113,7 @@ static enum embtier_err parse_number(const char *text, int base, uint64_t *ret_n
     const char *const digits = base == 8 ? "01234567" : "0123456789";
     unsigned long long number;
 
-    /* strtoull alone would take signs, spaces and 0x. */
+    /* strtoull() alone would accept signs, spaces and 0x. */
     if (text[0] == '\0' || text[strspn(text, digits)] != '\0')
         return EMBTIER_INVALID;
     errno = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* config_keys.h: the one table of configuration keys, and its products: the structs libcyaml
- * fills, its schema, defaults, ranges and help. Inside base/ and its tests only. */
+/* config_keys.h: the one table of configuration keys, and its products: the structs that libcyaml
+ * fills, its schema, defaults, ranges and help. Only for use inside config/ and its tests. */
 #ifndef EMBTIER_CONFIG_CONFIG_KEYS_H
 #define EMBTIER_CONFIG_CONFIG_KEYS_H
 
@@ -11,11 +11,11 @@
 
 struct cyaml_schema_value;
 
-#define CONFIG_BYTES_MAX (UINT64_C(1) << 54) /* sums of a few do not overflow */
+#define CONFIG_BYTES_MAX (UINT64_C(1) << 54) /* a sum of a few does not overflow */
 #define CONFIG_MIB       (UINT64_C(1) << 20)
 
 /* K(section, key, type, default, least, most, description). The key is also the member's name in
- * struct config. A default in parentheses is computed, see config.c; of the texts, least and most
+ * struct config. A default in parentheses is computed (config_load.c). For texts, least and most
  * count bytes. */
 #define CONFIG_DATA_KEYS(K)                                                                        \
     K(data, directories, PATHS, "(state directory)", 1, CONFIG_DIRECTORIES_MAX,                    \
@@ -106,7 +106,7 @@ struct cyaml_schema_value;
 
 #define CONFIG_LOG_KEYS(K) K(log, level, LEVEL, "info", 0, 0, "which lines are written")
 
-/* Keys of each item of cache.tiers; the member is that of struct tier_spec. */
+/* Keys of each item of cache.tiers, which are also members of struct tier_spec. */
 #define CONFIG_TIER_KEYS(K)                                                                        \
     K(tier, name, NAME, "(the kind)", 1, TIER_NAME_MAX, "the tier's name in statistics")           \
     K(tier, kind, KIND, "dram", 0, 0, "kind of memory")                                            \
@@ -119,7 +119,7 @@ struct cyaml_schema_value;
     K(tier, numa_node, NODE, "(none; must be given for kind numa)", 0, 1023,                       \
       "number of the NUMA node; kind numa only")
 
-/* S(section) */
+/* S(section, its keys) */
 #define CONFIG_SECTIONS(S)                                                                         \
     S(data, CONFIG_DATA_KEYS)                                                                      \
     S(lanes, CONFIG_LANES_KEYS)                                                                    \
@@ -139,14 +139,14 @@ enum config_type {
     CONFIG_LEVEL,
     CONFIG_KIND,
     CONFIG_TEXT,  /* char *, malloced */
-    CONFIG_NAME,  /* char [] of most + 1, of A-Z a-z 0-9 _ - */
+    CONFIG_NAME,  /* char [] of most + 1, characters A-Z a-z 0-9 _ - */
     CONFIG_PATH,  /* char [] of most + 1 */
     CONFIG_PATHS, /* list of texts */
     CONFIG_TIERS, /* list of tiers */
 };
 
 struct config_key {
-    const char *section; /* "tier" for those of a tier */
+    const char *section; /* "tier" for keys of a tier */
     const char *name;
     enum config_type type;
     const char *default_text;
@@ -158,7 +158,7 @@ struct config_key {
     size_t offset;         /* in struct config, or struct tier_spec */
 };
 
-/* Filled by libcyaml: every value as it was written, NULL where it was not. */
+/* libcyaml fills these: each value as it was written, NULL where it is missing. */
 #define RAW_VALUE(key) char *key;
 #define RAW_PATHS(key)                                                                             \
     char **key;                                                                                    \
@@ -201,19 +201,19 @@ static inline int config_default_is_computed(const struct config_key *key)
     return key->default_text[0] == '(';
 }
 
-/* Parses one value into @ret_value, of the type's member. EMBTIER_INVALID: it is none, or out of
- * range. Lists are not values. */
+/* Parses one value into @ret_value, which has the type of the key's member. EMBTIER_INVALID: the
+ * text is not such a value, or is out of range. Lists are not values. */
 MUST_CHECK enum embtier_err config_value_parse(const struct config_key *key, const char *text,
                                                void *ret_value);
 
-/* "1 to 64", "auto, on, off": the values allowed. */
+/* Returns the allowed values as text: "1 to 64" or "auto, on, off". */
 struct config_allowed {
     char text[160];
 };
 const char *config_allowed(struct config_allowed *buffer, const struct config_key *key);
 
-/* One line per key: "key <TAB> type <TAB> default <TAB> description", for --help-config and the man
- * page. */
+/* Prints one line per key, "key <TAB> type <TAB> default <TAB> description", for --help-config and
+ * the man page. */
 void config_print_keys(FILE *out);
 
 #endif

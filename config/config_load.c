@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A configuration is made in four steps: the text becomes strings along the schema (yaml_doc.c);
- * each string is parsed, or its default is, by one table (config_keys.c); what was not said and
- * depends on the machine is computed; and what belongs together is checked. What lies outside the
- * text is looked at by config_machine.c. */
+/* Makes a configuration in four steps. The text becomes strings along the schema (yaml_doc.c). Each
+ * string, or its default, is parsed by one table (config_keys.c). Defaults that depend on the
+ * machine are computed. Values that belong together are checked. config_machine.c checks the things
+ * outside the text. */
 #include "config/config_load.h"
 #include "base/text/bytes.h"
 
@@ -16,7 +16,7 @@
 #include "config/config_memory.h"
 #include "config/yaml_doc.h"
 
-/* The row cache works in slabs; the first tier of each lane holds its index too. */
+/* The row cache works in slabs; each lane's first tier also holds its index. */
 #define SLAB_BYTES       (2 * MIB)
 #define FIRST_TIER_SLABS 2
 
@@ -37,7 +37,7 @@ static enum embtier_err no_memory(struct err_msg *msg)
     return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
 }
 
-/* @raw is the section as it was written, or NULL. */
+/* Stores one value. @raw is the section as it was written, or NULL. */
 static enum embtier_err take_value(const struct yaml_doc *doc, const struct config_key *key,
                                    const char *name, const void *raw, void *into,
                                    struct err_msg *msg)
@@ -131,7 +131,7 @@ static const char *kind_word(enum tier_kind kind)
     return "?";
 }
 
-/* The row cache's part of a tier. */
+/* Returns the row cache's part of a tier. */
 static uint64_t cache_bytes(const struct tier_spec *tier)
 {
     return tier->bytes - MIN(tier->bytes, tier->array_bytes);
@@ -142,13 +142,14 @@ static uint32_t shard_count(const struct config *config)
     return config->data.directory_count * config->data.shards_per_directory;
 }
 
-/* Slabs that one lane needs of tier @t. */
+/* Returns the bytes of the slabs that one lane needs in tier @t. */
 static uint64_t lane_slab_bytes(uint32_t t)
 {
     return (t == 0 ? FIRST_TIER_SLABS : 1) * SLAB_BYTES;
 }
 
-/* No more lanes than the cache has room for: a small cache on a large machine is no mistake. */
+/* Gives no more lanes than the cache has room for: a small cache on a large machine is not a
+ * mistake. */
 static uint32_t default_lanes(const struct config *config)
 {
     uint64_t lanes = MIN(config->machine.core_count, 8u);
@@ -160,8 +161,8 @@ static uint32_t default_lanes(const struct config *config)
     return (uint32_t)MAX(lanes, 1u);
 }
 
-/* A quarter of the machine's memory, or half of what all else leaves, for the first tier and for
- * shared arenas each. */
+/* Returns a quarter of the machine's memory, or half of what everything else leaves. The first tier
+ * and the shared arenas get this much each. */
 static uint64_t default_memory(const struct config *config)
 {
     const uint32_t lanes = config->lanes.count > 0 ? config->lanes.count : default_lanes(config);
@@ -171,8 +172,8 @@ static uint64_t default_memory(const struct config *config)
     return MAX(MIN(all / 4, left / 2), MIB);
 }
 
-/* Limits of one user that nobody has set are 0: accounts share these out
- * (daemon/engine/memory/accounts.h). A client that is alone gets an arena of the default size. */
+/* A limit of one user that is not set stays 0; accounts share such limits out
+ * (daemon/engine/memory/accounts.h). A single client gets an arena of the default size. */
 static void compute_arena_defaults(struct config *config)
 {
     const uint64_t total = config->socket.max_total_arena_bytes;
@@ -225,7 +226,7 @@ static enum embtier_err compute_defaults(struct config *config, struct err_msg *
     return EMBTIER_OK;
 }
 
-/* Other sources of rows than tiers, in the figure lookup_rows. */
+/* Sources of rows other than tiers, in the metric lookup_rows. */
 static const char *const sources[] = { "array", "write_queue", "ssd", "initial" };
 
 static enum embtier_err check_tier(const struct config *config, uint32_t t, struct err_msg *msg)
@@ -280,7 +281,7 @@ static enum embtier_err check_tier(const struct config *config, uint32_t t, stru
     return EMBTIER_OK;
 }
 
-/* Slashes at the end of a path do not make another directory. */
+/* Trailing slashes do not make another directory. */
 static size_t path_length(const char *path)
 {
     size_t length = strlen(path);
@@ -333,7 +334,7 @@ static enum embtier_err check_together(const struct config *config, struct err_m
                                 "%s is more than socket.max_total_arena_bytes; allowed: at most %s",
                                 BYTES_TEXT(config->socket.max_arena_bytes),
                                 BYTES_TEXT(config->socket.max_total_arena_bytes));
-    /* One may come from the environment, past the table. */
+    /* A path from the environment has not passed the table's check. */
     if (strlen(config->socket.path) > 107)
         return yaml_doc_mistake(config->doc, "socket.path", msg,
                                 "`%s` is too long; allowed: at most 107 bytes",
@@ -343,7 +344,7 @@ static enum embtier_err check_together(const struct config *config, struct err_m
     return config_memory_check(config, config_tier_kind_is_memory, msg);
 }
 
-/* Takes over @doc. */
+/* Takes ownership of @doc. */
 static enum embtier_err config_from(struct yaml_doc *doc, const char *source,
                                     const struct machine *machine, config_beside_fn *beside,
                                     struct config **ret_config, struct err_msg *msg)

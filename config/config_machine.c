@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks of directories, file systems, huge pages and NUMA nodes that a configuration names. All of
- * it can change later; the checks tell the user now, with the line, that a start would fail. */
+/* Checks the directories, file systems, huge pages and NUMA nodes that a configuration names.
+ * All of these can change later; the checks tell the user now, with the line, that a start would
+ * fail. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -26,7 +27,7 @@ struct key_text {
     char text[64];
 };
 
-/* A file on tmpfs is memory, whatever its tier's kind says. */
+/* A file on tmpfs is memory, whatever the tier's kind says. */
 static bool tier_is_memory(const struct tier_spec *tier)
 {
     struct statfs fs;
@@ -60,7 +61,7 @@ static enum embtier_err check_directory(const struct config *config, const char 
     return EMBTIER_OK;
 }
 
-/* mkdir -p; parents are readable by all. What exists is left as it is. */
+/* Works like mkdir -p; all users may read the parents. Leaves existing directories as they are. */
 static int make_directory(const char *path, mode_t mode)
 {
     char part[PATH_MAX];
@@ -80,7 +81,7 @@ static int make_directory(const char *path, mode_t mode)
     return mkdir(part, mode) != 0 && errno != EEXIST ? errno : 0;
 }
 
-/* A default directory may lie in /tmp, where anybody could have made it before us. */
+/* Makes a default directory. It may lie in /tmp, where another user could have made it first. */
 static enum embtier_err make_default(const struct config *config, const char *key, const char *path,
                                      mode_t mode, struct err_msg *msg)
 {
@@ -113,7 +114,7 @@ static enum embtier_err check_data(const struct config *config, struct err_msg *
         TRY(check_directory(config, key.text, path, msg));
         if (stat(path, &seen[i]) != 0)
             return mistake_errno(config, key.text, errno, path, msg);
-        /* By inode: links and other spellings of one directory are the same. */
+        /* Compares inodes, because links and other spellings name the same directory. */
         for (uint32_t j = 0; j < i; j++)
             if (seen[i].st_dev == seen[j].st_dev && seen[i].st_ino == seen[j].st_ino)
                 return yaml_doc_mistake(
@@ -143,7 +144,7 @@ static enum embtier_err check_socket(const struct config *config, struct err_msg
     return EMBTIER_OK;
 }
 
-/* Tiers on one file system share what is free there. */
+/* Tiers on one file system share its free space. */
 static enum embtier_err check_file_tier(const struct config *config, uint32_t t, const char *key,
                                         struct err_msg *msg)
 {
@@ -181,7 +182,7 @@ static enum embtier_err check_huge_tier(const struct config *config, uint32_t t,
     FILE *file = fopen("/proc/meminfo", "re");
 
     if (!file)
-        return EMBTIER_OK; /* cannot be told: the arena will */
+        return EMBTIER_OK; /* the arena will report it */
     while (fgets(line, sizeof(line), file)) {
         if (sscanf(line, "HugePages_Total: %" SCNu64, &pages) != 1)  // NOLINT(cert-err34-c)
             (void)sscanf(line, "Hugepagesize: %" SCNu64, &page_kib); // NOLINT(cert-err34-c)

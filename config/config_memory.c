@@ -11,7 +11,7 @@ struct part {
 
 bool config_tier_kind_is_memory(const struct tier_spec *tier)
 {
-    /* The kernel counts persistent and CXL memory that it shows as NUMA nodes as its own: they are
+    /* The kernel counts persistent and CXL memory that it shows as NUMA nodes as its own. So it is
      * in the machine's memory as well as in this sum. */
     return tier->kind != TIER_KIND_FILE;
 }
@@ -110,7 +110,7 @@ enum embtier_err config_memory_check(const struct config *config,
         BYTES_TEXT(config->machine.memory_bytes));
 }
 
-/* Huge pages are set aside, and not in what is available. */
+/* Huge pages are set aside; the available memory does not include them. */
 static uint64_t tiers_from_available(const struct config *config,
                                      bool (*is_memory)(const struct tier_spec *tier))
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A container or a systemd unit with MemoryMax= has less memory than /proc/meminfo says, and the
- * kernel kills who believes the latter. So the limit of our control group, and of each above it, is
- * asked too. Nothing here fails: what cannot be read limits nothing. */
+/* Reads the machine's resources. A container or a systemd unit with MemoryMax= has less memory than
+ * /proc/meminfo says, and the kernel kills a process that takes more. So the limit of our control
+ * group, and of each group above it, counts too. Nothing here fails: a file that cannot be read
+ * sets no limit. */
 #include "config/machine.h"
 
 #include <limits.h>
@@ -17,7 +18,7 @@
 
 #define CGROUP_ROOT "/sys/fs/cgroup"
 
-/* The number in a one-line file; UINT64_MAX if there is none ("max" in a control group). */
+/* Returns the number in a one-line file; UINT64_MAX if there is none ("max" in a control group). */
 static uint64_t read_limit(const char *directory, const char *name)
 {
     char path[PATH_MAX];
@@ -36,7 +37,7 @@ static uint64_t read_limit(const char *directory, const char *name)
     return limit;
 }
 
-/* The sum of the lines "name number" of a file that @names has, which ends with NULL. */
+/* Sums up the lines "name number" of a file whose name is in @names, which ends with NULL. */
 static uint64_t read_sum(const char *path, const char *const *names, uint64_t factor)
 {
     FILE *const file = fopen(path, "re");
@@ -56,11 +57,11 @@ static uint64_t read_sum(const char *path, const char *const *names, uint64_t fa
     return sum;
 }
 
-/* The names of a control group's files, by its version. */
+/* The names of a control group's files, which depend on its version. */
 struct group_names {
     const char *limit;
     const char *usage;
-    const char *given_back[4]; /* of memory.stat: what is used and goes when others want it */
+    const char *given_back[4]; /* in memory.stat: memory in use that the kernel can reclaim */
 };
 static const struct group_names v1_names = { "memory.limit_in_bytes",
                                              "memory.usage_in_bytes",
@@ -94,8 +95,9 @@ static uint64_t room_of(const char *directory, const struct group_names *names)
 
 typedef uint64_t (*group_figure)(const char *directory, const struct group_names *names);
 
-/* The least of the group @path of the hierarchy at @root and of each above it. In a container its
- * path may be the host's, which is not there: the root's limit is the container's then. */
+/* Returns the minimum over the group @path of the hierarchy at @root and each group above it. In a
+ * container @path may be the host's, which does not exist there; then the root has the container's
+ * limit. */
 static uint64_t hierarchy_least(const char *root, const char *path, group_figure figure,
                                 const struct group_names *names)
 {
@@ -111,8 +113,8 @@ static uint64_t hierarchy_least(const char *root, const char *path, group_figure
     return least;
 }
 
-/* Our groups are the lines "number:controllers:/path" of /proc/self/cgroup; number 0 and no
- * controllers: that of version 2. */
+/* Our groups are the lines "number:controllers:/path" of /proc/self/cgroup. Number 0 without
+ * controllers is the version 2 group. */
 static uint64_t groups_least(group_figure figure)
 {
     uint64_t least = MIN(hierarchy_least(CGROUP_ROOT, "", figure, &v2_names),
@@ -172,7 +174,7 @@ void machine_read(struct machine *ret_machine)
 
     if (pages > 0 && page_bytes > 0)
         memory_bytes = (uint64_t)pages * (uint64_t)page_bytes;
-    /* Fails on machines with more than 1024 processors: then all of them. */
+    /* Fails on machines with more than 1024 processors: then take all of them. */
     if (sched_getaffinity(0, sizeof(cores), &cores) == 0)
         core_count = CPU_COUNT(&cores);
     if (core_count < 1)
@@ -181,7 +183,7 @@ void machine_read(struct machine *ret_machine)
         .memory_bytes = MIN(memory_bytes, groups_least(limit_of)),
         .available_bytes = machine_available_bytes(),
         .core_count = (uint32_t)MAX(core_count, 1),
-        /* To which the server raises its limit. */
+        /* The server raises its limit to this. */
         .descriptor_limit = getrlimit(RLIMIT_NOFILE, &descriptors) == 0 ? descriptors.rlim_max : 0,
     };
 }

@@ -13,9 +13,7 @@
 
 #include "base/text/text_escape.h"
 
-/* For a key with all it stands in, which schemas give and is shorter, and for one that is not
- * known.
- */
+/* Room for a key with its path, which the schema keeps short, and for an unknown key. */
 #define KEY_BYTES    (256 + sizeof(struct text_shown))
 #define SOURCE_SHOWN 120 /* bytes of a file's name in a message */
 
@@ -33,7 +31,7 @@ struct yaml_doc {
     uint32_t line_capacity;
 };
 
-/* The walk along the schema. @key is where it stands. */
+/* The walk along the schema. @key is the current position. */
 struct walk {
     yaml_parser_t parser;
     const char *text;
@@ -131,7 +129,7 @@ static enum embtier_err next_event(struct walk *w, yaml_event_t *ret_event)
         return err_set(w->msg, EMBTIER_NO_MEMORY, "out of memory");
     line = parser->error == YAML_READER_ERROR ? line_of_offset(w->text, parser->problem_offset)
                                               : parser->problem_mark.line + 1;
-    /* A tab is the mistake behind "cannot start any token" more often than not. */
+    /* The cause of "cannot start any token" is usually a tab. */
     return walk_mistake(w, line,
                         "not valid YAML: %s%s%s; allowed: keys and values, indented by "
                         "spaces",
@@ -161,7 +159,7 @@ static enum embtier_err note_line(struct walk *w, size_t line)
     return EMBTIER_OK;
 }
 
-/* The names of a mapping's keys, for "allowed: ". */
+/* Names of a mapping's keys, for "allowed: ". */
 struct names {
     char text[256];
 };
@@ -176,7 +174,8 @@ static const char *list_names(struct names *buffer, const struct cyaml_schema_fi
     return buffer->text;
 }
 
-/* Edits (one letter more, less, or another) from @a to @b; both are cut at 31 bytes. */
+/* Returns the number of edits (insert, delete or replace a letter) from @a to @b; both are cut at
+ * 31 bytes. */
 static unsigned edit_distance(const char *a, const char *b)
 {
     const size_t a_len = strnlen(a, 31);
@@ -205,7 +204,7 @@ static enum embtier_err unknown_key(struct walk *w, size_t line, const char *nam
                                     const struct cyaml_schema_field *fields)
 {
     const char *nearest = NULL;
-    unsigned least = 4; /* further away it is another word, not a slip */
+    unsigned least = 4; /* a name further away is another word, not a slip */
     struct names names;
     const size_t used = strlen(w->key);
 
@@ -223,7 +222,7 @@ static enum embtier_err unknown_key(struct walk *w, size_t line, const char *nam
                         nearest ? "`?" : "", list_names(&names, fields));
 }
 
-/* What libcyaml takes for "nothing", CYAML_FLAG_POINTER_NULL_STR. */
+/* True for the values that libcyaml takes as null (CYAML_FLAG_POINTER_NULL_STR). */
 static bool is_null(const yaml_event_t *event)
 {
     static const char *const words[] = { "", "~", "null", "Null", "NULL" };
@@ -359,7 +358,7 @@ static enum embtier_err walk_value(struct walk *w, const yaml_event_t *event,
     }
 }
 
-/* Whether there is anything in it is told by @ret_has_content. */
+/* Walks the whole text; @ret_has_content tells if there is anything in it. */
 static enum embtier_err walk_stream(struct walk *w, bool *ret_has_content)
 {
     bool has_content = false;
@@ -429,7 +428,8 @@ enum embtier_err yaml_doc_parse(const char *source, const char *text, size_t tex
                                   &doc->data, NULL);
         if (failure == CYAML_ERR_OOM)
             return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
-        /* What the walk lets through, libcyaml reads; this is for a schema that says otherwise. */
+        /* libcyaml should read all that the walk accepts; this covers a schema where it does
+         * not. */
         if (failure != CYAML_OK)
             return yaml_doc_mistake(doc, "", msg, "%s", cyaml_strerror(failure));
     }
@@ -450,7 +450,7 @@ enum embtier_err yaml_doc_load(const char *path, const struct cyaml_schema_value
     text = malloc(room);
     if (!text)
         return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
-    while (used < room) { /* one byte more than allowed is enough to know */
+    while (used < room) { /* reading one byte over the limit is enough */
         const ssize_t got = read(fd, text + used, room - used);
 
         if (got < 0 && errno == EINTR)
