@@ -12,7 +12,7 @@
 #include "proto/shm_layout.h"
 #include "proto/table_spec_wire.h"
 
-#define WIRE_DEPTH_MAX 8 /* the deepest of our messages has 4 levels */
+#define WIRE_DEPTH_MAX 8 /* the deepest message has 4 levels */
 
 enum wire_type { WIRE_VARINT = 0, WIRE_FIXED64 = 1, WIRE_BYTES = 2, WIRE_FIXED32 = 5 };
 
@@ -22,7 +22,7 @@ struct string_limit {
     uint32_t bytes_max;
 };
 
-/* A string field without a row here is held to STRING_BYTES_MAX. */
+/* The limit of a string field without a row here. */
 #define STRING_BYTES_MAX 64
 static const struct string_limit string_limits[] = {
     { &embtier__error__descriptor, 2, 1024 }, /* message */
@@ -73,7 +73,7 @@ static enum embtier_err check_string(const ProtobufCMessageDescriptor *message,
     return EMBTIER_OK;
 }
 
-/* Returns the bytes taken, 0 when the varint does not end within @bytes or within 64 bits. */
+/* Returns the bytes taken; 0 when the varint does not end within @bytes or within 64 bits. */
 static uint64_t read_varint(const uint8_t *in, uint64_t bytes, uint64_t *ret_value)
 {
     uint64_t value = 0;
@@ -88,7 +88,7 @@ static uint64_t read_varint(const uint8_t *in, uint64_t bytes, uint64_t *ret_val
     return 0;
 }
 
-/* One field: its tag, and where its value lies, counted from the field's first byte. */
+/* One field: its tag, and the place of its value, counted from the field's first byte. */
 struct wire_field {
     uint32_t tag;
     uint32_t type;
@@ -134,8 +134,8 @@ static bool read_field(const uint8_t *in, uint64_t bytes, struct wire_field *ret
     return true;
 }
 
-/* A message within a message is walked in the same loop: its bytes follow its own tag. The ends of
- * the messages around it lie on a small stack. */
+/* Walks nested messages in the same loop, because a message's bytes follow its own tag. A small
+ * stack holds the ends of the messages around it. */
 enum embtier_err control_check_bytes(const ProtobufCMessageDescriptor *message,
                                      const uint8_t *payload, uint32_t bytes, struct err_msg *msg)
 {
@@ -281,14 +281,14 @@ enum embtier_err control_check_request(const Embtier__Request *request, struct e
     case EMBTIER__REQUEST__BODY_STATUS:
         return EMBTIER_OK;
     default:
-        /* What a later version asks for is known to be that, and is answered. */
+        /* A request of a later version is recognised as such, and gets an answer. */
         if (request->base.n_unknown_fields > 0)
             return EMBTIER_OK;
         return err_set(msg, EMBTIER_PROTOCOL, "request %u has no known body", request->id);
     }
 }
 
-/* A client computes addresses in shared memory from these. */
+/* Checked strictly, because a client computes addresses in shared memory from these. */
 static enum embtier_err check_table_info(const Embtier__TableInfo *info, struct err_msg *msg)
 {
     struct err_msg reason = { { 0 } };

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* control_limits.h: how long texts of control messages may be, beside those of embtier_types.h. */
+/* control_limits.h: limits on texts of control messages, in addition to those of
+ * embtier_types.h. */
 #ifndef EMBTIER_PROTO_CONTROL_LIMITS_H
 #define EMBTIER_PROTO_CONTROL_LIMITS_H
 

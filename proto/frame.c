@@ -19,8 +19,8 @@ void frame_reader_done(struct frame_reader *reader)
     *reader = (struct frame_reader){ .limit = reader->limit };
 }
 
-/* Grows only when what has arrived fills the buffer: memory follows the bytes received, never the
- * length that was announced. */
+/* Grows only when received bytes fill the buffer. So memory follows the bytes received, never the
+ * announced length. */
 enum embtier_err frame_reader_space(struct frame_reader *reader, uint8_t **ret_space,
                                     size_t *ret_bytes)
 {
@@ -32,7 +32,8 @@ enum embtier_err frame_reader_space(struct frame_reader *reader, uint8_t **ret_s
         uint8_t *bytes;
 
         if (capacity == reader->capacity)
-            return EMBTIER_INTERNAL; /* a whole frame lies here: frame_reader_next() comes first */
+            return EMBTIER_INTERNAL; /* a whole frame is waiting: the caller must call
+                                        frame_reader_next() first */
         bytes = realloc(reader->bytes, capacity);
         if (!bytes)
             return EMBTIER_NO_MEMORY;
@@ -126,7 +127,8 @@ enum embtier_err frame_encode_reply(const struct Embtier__Reply *reply, uint8_t 
 
     if (reply->body_case != EMBTIER__REPLY__BODY_ERROR)
         return encode(&reply->base, FRAME_BYTES_MAX, ret_bytes, ret_count);
-    /* An error's text may quote file names and what a client sent: the receiver would refuse it. */
+    /* An error's text may quote file names and a client's bytes, which the receiver would
+     * refuse. */
     text = control_clean_string(&embtier__error__descriptor, 2, reply->error->message);
     if (!text)
         return EMBTIER_NO_MEMORY;

@@ -3,7 +3,8 @@
 
 #include "base/macros.h"
 
-/* Together the fields are the struct: none is missing, nor a word between them. */
+/* The fields add up to the whole struct: no field is missing, and there is no padding between
+ * them. */
 #define FIELD_BYTES(field, uses, err) +sizeof(((struct PLACE *)0)->field)
 #define PLACE                         shm_submission
 static_assert(0 SHM_SUBMISSION_FIELDS(FIELD_BYTES) == sizeof(struct PLACE), "all fields");
@@ -90,7 +91,7 @@ const struct shm_field *shm_find_unused(const struct shm_field *fields, uint32_t
                                         const void *place, uint32_t form, uint64_t *ret_bits)
 {
     for (uint32_t i = 0; i < count; i++) {
-        uint64_t bits = 0; /* of the field, as the processors that we know of store them */
+        uint64_t bits = 0; /* of the field; little-endian, as on all processors that we know of */
 
         if (fields[i].uses & form)
             continue;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* shm_fields.h: which operation uses which field of a submission and of a segment.
  *
- * A field that an operation does not use is 0, else the request is refused: so nothing that a
- * client writes there can come to mean something, now or when a later version gives it a meaning.
- * The tables here are the only place that says which fields these are. The server's check is made
- * from them, and so is the test that walks all fields of all operations. A new operation or field
- * is checked and tested by being in them, and does not compile when it is missing. */
+ * A field that an operation does not use must be 0, or the request is refused. So stray bytes from
+ * a client cannot gain a meaning, now or when a later version uses the field.
+ *
+ * The tables here are the only list of these fields. The server's check is made from them, and so
+ * is the test that walks all fields of all operations. A new operation or field in the tables is
+ * checked and tested; one missing from them does not compile. */
 #ifndef EMBTIER_PROTO_SHM_FIELDS_H
 #define EMBTIER_PROTO_SHM_FIELDS_H
 
@@ -15,8 +16,8 @@
 #include "base/embtier_err.h"
 #include "proto/shm_layout.h"
 
-/* FORM(name, bit, operation, struct of its segments, in words). A push has two: what its segments
- * mean depends on whether it names a ticket. */
+/* FORM(name, bit, operation, struct of its segments, description). A push has two forms, because
+ * the meaning of its segments depends on a ticket. */
 #define SHM_FORMS(FORM)                                                                            \
     FORM(GET, 0, GET, SEGMENT, "a GET")                                                            \
     FORM(SET, 1, SET, SEGMENT, "a SET")                                                            \
@@ -30,7 +31,7 @@ enum shm_form {
 #define FORM(name, bit, ...) SHM_FORM_##name = 1 << (bit),
     SHM_FORMS(FORM)
 #undef FORM
-        SHM_FORM_IN_GROUP = 1 << 7, /* beside one of them: the request names a group */
+        SHM_FORM_IN_GROUP = 1 << 7, /* added to a form: the request names a group */
 };
 
 /* Sets of forms, for the tables below. */
@@ -40,8 +41,8 @@ enum shm_form {
 #define SHM_LOOKUPS    ((unsigned)SHM_FORM_GET | SHM_FORM_SET | SHM_FORM_POOL)
 #define SHM_SEGMENTED  ((unsigned)SHM_LOOKUPS | SHM_PUSHES | SHM_FORM_PREFETCH)
 
-/* FIELD(name, forms that use it, error of a request that has something there and does not). All
- * fields, also those that nothing uses yet. */
+/* FIELD(name, forms that use it, error of a request of another form that sets it). Lists all
+ * fields, also those that no form uses yet. */
 #define SHM_SUBMISSION_FIELDS(FIELD)                                                               \
     FIELD(op, SHM_EVERY_FORM, INVALID)                                                             \
     FIELD(flags, SHM_LOOKUPS, UNSUPPORTED)                                                         \
@@ -87,7 +88,7 @@ enum shm_form {
 
 #define SHM_NO_SEGMENT_FIELDS(FIELD)
 
-/* A field's bits, whatever its type: -0.0 is not nothing. */
+/* Return a field's bits, whatever its type: -0.0 is not zero here. */
 static inline uint64_t shm_integer_bits(uint64_t value)
 {
     return value;
@@ -101,8 +102,8 @@ static inline uint64_t shm_double_bits(double value)
     return bits;
 }
 
-/* The bits of @place's @field if @form does not use it, else 0. No branch; nothing at all for a
- * field that every form uses. */
+/* The bits of @place's @field if @form does not use it, else 0. Has no branch, and costs nothing
+ * for a field that every form uses. */
 #define SHM_UNUSED_BITS(place, field, uses, form)                                                  \
     ((uses) == SHM_EVERY_FORM ? 0                                                                  \
                               : _Generic((place)->field, double                                    \
@@ -110,7 +111,7 @@ static inline uint64_t shm_double_bits(double value)
                                          : shm_integer_bits)((place)->field) &                     \
                                     -(uint64_t)(((uses) & (form)) == 0))
 
-/* Whether all that @form (a set of enum shm_form) does not use is 0. */
+/* True if all fields that @form (a set of enum shm_form) does not use are 0. */
 #define SHM_DEFINE_IS_CLEAN(name, fields)                                                          \
     static inline bool name##_is_clean(const struct name *place, uint32_t form)                    \
     {                                                                                              \
@@ -122,7 +123,7 @@ SHM_DEFINE_IS_CLEAN(shm_segment, SHM_SEGMENT_FIELDS)
 SHM_DEFINE_IS_CLEAN(shm_pool_segment, SHM_POOL_SEGMENT_FIELDS)
 SHM_DEFINE_IS_CLEAN(shm_push_segment, SHM_PUSH_SEGMENT_FIELDS)
 
-/* The form of a submission; 0: it has an operation that is none. */
+/* Returns the form of a submission; 0 if its operation does not exist. */
 static inline uint32_t shm_form_of(const struct shm_submission *submission)
 {
     const uint32_t group = submission->group != 0 ? SHM_FORM_IN_GROUP : 0;
@@ -144,7 +145,7 @@ static inline uint32_t shm_form_of(const struct shm_submission *submission)
     return 0;
 }
 
-/* In words, with an article. */
+/* Returns the form's description, with an article. */
 const char *shm_form_words(uint32_t form);
 
 /* A field as data. */
@@ -152,17 +153,18 @@ struct shm_field {
     const char *name;
     uint32_t offset;
     uint32_t bytes; /* 4 or 8 */
-    uint32_t uses;  /* forms */
+    uint32_t uses;  /* forms that use it */
     enum embtier_err err;
 };
 
-/* All fields of a submission, or of the segments that a request of @form has. */
+/* Return all fields of a submission, or of the segments that a request of @form has. */
 const struct shm_field *shm_submission_fields(uint32_t *ret_count);
 const struct shm_field *shm_segment_fields(uint32_t form, uint32_t *ret_count);
-/* How long such a segment is; 0: the form has none. */
+/* Returns the length of such a segment; 0 if the form has none. */
 uint32_t shm_segment_bytes(uint32_t form);
 
-/* The first field of @place that @form does not use and that is not 0, or NULL; and its bits. */
+/* Returns the first field of @place that is not 0 although @form does not use it, and its bits.
+ * NULL if there is none. */
 const struct shm_field *shm_find_unused(const struct shm_field *fields, uint32_t count,
                                         const void *place, uint32_t form, uint64_t *ret_bits);
 

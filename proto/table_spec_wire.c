@@ -32,14 +32,14 @@ enum embtier_err table_spec_from_wire(const struct Embtier__TableSpec *wire,
     EMBTIER_HYPERPARAMETER_TABLE(X)
 #undef X
     table_spec_fill_defaults(&spec);
-    if (name_bytes < sizeof(spec.name)) /* else the empty name is refused below */
+    if (name_bytes < sizeof(spec.name)) /* a longer name stays empty, which is refused below */
         memcpy(spec.name, wire->name, name_bytes);
     table_spec_set_tier(&spec, wire->home_tier);
     memcpy(spec.uuid, wire->uuid, MIN(uuid_bytes, (size_t)TABLE_UUID_CHARS));
     if (uuid_bytes > TABLE_UUID_CHARS)
         spec.uuid[0] = '?'; /* which is refused below */
     TRY(table_spec_check(&spec, msg));
-    /* So that two specs that mean the same are the same. */
+    /* Makes specs with the same meaning equal. */
     for (unsigned i = 0; i < ARRAY_LEN(spec.init_params); i++)
         if (init_param_name(spec.init, i)[0] == '\0')
             spec.init_params[i] = 0;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* table_spec_wire.h: the description of a table, as messages have it. Thread: any. */
+/* table_spec_wire.h: converts the description of a table between messages and struct table_spec.
+ * Thread: any. */
 #ifndef EMBTIER_PROTO_TABLE_SPEC_WIRE_H
 #define EMBTIER_PROTO_TABLE_SPEC_WIRE_H
 
@@ -9,9 +10,8 @@
 
 struct Embtier__TableSpec;
 
-/* Between the wire's spec and ours; from the wire it is checked by table_spec_check(),
- * hyperparameters that are not there get their defaults, and parameters that its distribution does
- * not have become 0. To the wire it borrows the name from @spec. */
+/* From the wire: runs table_spec_check(), gives missing hyperparameters their defaults, and sets
+ * parameters that the distribution lacks to 0. To the wire: borrows the texts from @spec. */
 MUST_CHECK enum embtier_err table_spec_from_wire(const struct Embtier__TableSpec *wire,
                                                  struct table_spec *ret_spec, struct err_msg *msg);
 void table_spec_to_wire(const struct table_spec *spec, struct Embtier__TableSpec *ret_wire);
