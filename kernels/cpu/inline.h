@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* inline.h: for functions of one number that C loops and their CUDA twins both compile. They must
- * give the same bits in both: nothing in them but arithmetic of which each operation is rounded on
- * its own. */
+/* inline.h: for functions of one number that both the C loops and their CUDA twins compile. They
+ * must give the same bits in both, so they contain only arithmetic in which each operation is
+ * rounded on its own. */
 #ifndef EMBTIER_KERNELS_CPU_INLINE_H
 #define EMBTIER_KERNELS_CPU_INLINE_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Asked here and in no NAME_loops.c, whose code may itself need what it would ask for. */
+/* The processor is asked only here. A NAME_loops.c may itself be compiled to need the instructions
+ * that it would ask for. */
 #include "kernels/cpu/isa.h"
 
 #include <stdatomic.h>
@@ -8,7 +9,8 @@
 #ifdef __x86_64__
 #include <cpuid.h>
 
-/* Clang has no word for it. Whether the system saves the registers is AVX2's question. */
+/* Clang has no name for it in __builtin_cpu_supports(). The test for AVX2 covers the system's
+ * saving of the registers. */
 static bool has_f16c(void)
 {
     unsigned a = 0, b = 0, c = 0, d = 0;
@@ -48,8 +50,8 @@ bool kernels_isa_is_there(enum kernels_isa isa)
 
 enum kernels_isa kernels_isa_best(void)
 {
-    /* Plus 1. Kept, since cpuid takes microseconds in a virtual machine. Orders nothing: whoever
-     * asks at the same time finds the same. */
+    /* The set plus 1; 0 until it is known. It is kept because cpuid takes microseconds in a virtual
+     * machine. It orders nothing: threads that ask at the same time find the same set. */
     static _Atomic uint32_t known;
     const uint32_t found = atomic_load_explicit(&known, memory_order_relaxed);
     enum kernels_isa isa = 0;

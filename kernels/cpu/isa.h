@@ -1,19 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* isa.h: the instruction sets that inner loops are compiled for.
  *
- * A file NAME_loops.c holds the inner loops of one noun, in plain C or GNU vector types;
- * meson.build compiles it once per instruction set, with KERNELS_ISA set to the set's name, and
- * each time it defines one struct of functions, KERNELS_ISA_SYMBOL(NAME_loops), and maybe a
- * function that other loops of the same set call. NAME_loops.h declares them all, and NAME.c has an
- * array of the structs by number, both made from KERNELS_ISA_TABLE, and calls those of the best set
- * of this processor. Results are the same bits with all of them: the order of additions is part of
- * each function's contract, and nothing is contracted to a fused multiply-add. Thread: any. */
+ * A file NAME_loops.c holds the inner loops of one noun, in plain C or GNU vector types.
+ * meson.build compiles it once per instruction set, with KERNELS_ISA set to the set's name. Each
+ * time it defines one struct of functions, KERNELS_ISA_SYMBOL(NAME_loops), and maybe a function
+ * that other loops of the same set call. NAME_loops.h declares all these structs and NAME.c has an
+ * array of them by number, both made from KERNELS_ISA_TABLE. NAME.c calls the loops of this
+ * processor's best set.
+ *
+ * All sets give the same bits: the order of additions is part of each function's contract, and
+ * nothing is contracted to a fused multiply-add. Thread: any. */
 #ifndef EMBTIER_KERNELS_CPU_ISA_H
 #define EMBTIER_KERNELS_CPU_ISA_H
 
 #include <stdbool.h>
 
-/* X(name); best first, the last runs everywhere. kernels/meson.build has each set's flags. */
+/* X(name); the best comes first, the last runs everywhere. kernels/cpu/meson.build has each set's
+ * flags. */
 #ifdef __x86_64__
 #define KERNELS_ISA_TABLE(X) X(avx512) X(avx2) X(baseline)
 #else
@@ -28,14 +31,14 @@ enum kernels_isa {
 };
 
 const char *kernels_isa_name(enum kernels_isa isa);
-/* Whether this processor has it. */
+/* True if this processor has the instruction set. */
 bool kernels_isa_is_there(enum kernels_isa isa);
-/* The best that is there. */
+/* Returns the best set that this processor has. */
 enum kernels_isa kernels_isa_best(void);
 
 #define KERNELS_PASTE_(a, b) a##_##b
 #define KERNELS_PASTE(a, b)  KERNELS_PASTE_(a, b)
-/* What a NAME_loops.c defines: NAME_loops_avx2 and so on. */
+/* Names the struct that a NAME_loops.c defines: NAME_loops_avx2 and so on. */
 #define KERNELS_ISA_SYMBOL(name) KERNELS_PASTE(name, KERNELS_ISA)
 
 #endif

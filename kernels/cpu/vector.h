@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vector.h: vectors of numbers as long as the instruction set's registers, for the inner loops
- * (isa.h) in which the compiler has to be told what stays in a register. Rows lie anywhere, so all
- * loads are of unaligned memory, and none reads a byte beyond the numbers asked for. */
+/* vector.h: vectors of numbers as long as the instruction set's registers. The inner loops (isa.h)
+ * use them where the compiler must be told which values stay in registers. Rows lie anywhere, so
+ * all loads are unaligned, and none reads a byte beyond the numbers asked for. */
 #ifndef EMBTIER_KERNELS_CPU_VECTOR_H
 #define EMBTIER_KERNELS_CPU_VECTOR_H
 
@@ -36,12 +36,12 @@ KERNEL_INLINE uint32_t vector_dtype_bytes(enum embtier_dtype dtype)
     return dtype == EMBTIER_DTYPE_F32 ? 4 : 2;
 }
 
-/* The intrinsics here are those instructions that GCC 12 does not find by itself. */
+/* Intrinsics are used only for instructions that GCC 12 does not find by itself. */
 
 #if defined(__AVX512F__)
 typedef __mmask16 vector_mask;
 #else
-typedef vector_i32 vector_mask; /* all bits of a lane, or none */
+typedef vector_i32 vector_mask; /* all bits of a lane are set, or none */
 #endif
 
 KERNEL_INLINE vector_mask vector_greater(vector_f32 a, vector_f32 b)
@@ -53,7 +53,7 @@ KERNEL_INLINE vector_mask vector_greater(vector_f32 a, vector_f32 b)
 #endif
 }
 
-/* @yes in the lanes of @mask, @no in the others. */
+/* Returns @yes in the lanes of @mask, @no in the others. */
 KERNEL_INLINE vector_u32 vector_select(vector_mask mask, vector_u32 yes, vector_u32 no)
 {
 #if defined(__AVX512F__)
@@ -80,7 +80,7 @@ KERNEL_INLINE vector_u32 vector_widen(vector_u16 halves)
 #endif
 }
 
-/* The low halves of the lanes, times @factor. */
+/* Returns the low halves of the lanes, times @factor. */
 KERNEL_INLINE vector_u64 vector_multiply_u32(vector_u64 lanes, uint32_t factor)
 {
     const vector_u64 factors = (vector_u64){ 0 } + factor;
@@ -96,7 +96,7 @@ KERNEL_INLINE vector_u64 vector_multiply_u32(vector_u64 lanes, uint32_t factor)
 #endif
 }
 
-/* f16_to_f32() of dtype.h, bit for bit. */
+/* Gives the bits of f16_to_f32() in dtype.h. */
 KERNEL_INLINE vector_f32 vector_from_f16(vector_u16 halves)
 {
 #if defined(__AVX512F__)
@@ -123,7 +123,7 @@ KERNEL_INLINE vector_f32 vector_from_bf16(vector_u16 halves)
     return (vector_f32)(vector_widen(halves) << 16);
 }
 
-/* As many numbers as a vector holds. */
+/* Loads as many numbers as a vector holds. */
 KERNEL_INLINE vector_f32 vector_load(enum embtier_dtype dtype, const void *numbers)
 {
     vector_u16 halves;
@@ -137,8 +137,9 @@ KERNEL_INLINE vector_f32 vector_load(enum embtier_dtype dtype, const void *numbe
     return dtype == EMBTIER_DTYPE_F16 ? vector_from_f16(halves) : vector_from_bf16(halves);
 }
 
-/* The first @count numbers, fewer than a vector holds, and zeros behind them. In pieces of a known
- * length, since a call of memcpy() costs more than all else that is done with so few. */
+/* Loads the first @count numbers, fewer than a vector holds, and zeros after them. Copies pieces of
+ * constant length, because a call of memcpy() costs more than the rest of the work on so few
+ * numbers. */
 KERNEL_INLINE vector_f32 vector_load_few(enum embtier_dtype dtype, const void *numbers,
                                          uint32_t count)
 {
@@ -164,15 +165,15 @@ KERNEL_INLINE vector_f32 vector_load_few(enum embtier_dtype dtype, const void *n
 
 /* ---- Rows that lie anywhere ---- */
 
-/* Rows of @row_bytes to ask for ahead: what keeps the processor's outstanding loads busy. The best
- * of those tried; half and twice as many are nearly as good. */
+/* Returns the number of rows of @row_bytes to prefetch, which keeps the processor's outstanding
+ * loads busy. It is the best of those tried; half or twice as many are nearly as good. */
 KERNEL_INLINE uint32_t vector_rows_ahead(uint32_t row_bytes)
 {
     return MIN(MAX(8192 / row_bytes, 2u), 24u);
 }
 
-/* Asks for the lines that a row lies in: for the first-level cache or, where many rows are asked
- * for (an L1 cache has few lines on their way at a time), for the second. */
+/* Prefetches the cache lines of a row into the first-level cache. For many rows use the second
+ * level, because an L1 cache can have only few lines in flight. */
 enum vector_level { VECTOR_L1, VECTOR_L2 };
 
 KERNEL_INLINE void vector_ask_for_in(enum vector_level level, const void *row, uint32_t row_bytes)

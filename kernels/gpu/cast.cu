@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cast.h on a GPU, with CUB's radix sort, which is stable, and its selection, which keeps order.
- * The sort wants keys and what goes with them in arrays of their own: pairs are taken apart before
- * and put together after it. */
+/* cast.h on a GPU, with CUB's radix sort, which is stable, and its selection, which keeps the
+ * order. The sort wants keys and values in separate arrays, so pairs are split before it and joined
+ * after it. */
 #include <cub/device/device_radix_sort.cuh>
 #include <cub/device/device_select.cuh>
 #include <thrust/iterator/counting_iterator.h>
@@ -11,17 +11,17 @@
 
 #define ALIGN 256
 
-/* What scratch memory is cut into. */
+/* The parts of scratch memory. */
 struct scratch {
     uint32_t *run_count;
     cub::DoubleBuffer<uint64_t> rows;
-    cub::DoubleBuffer<uint64_t> rests; /* bag, and position in the high half */
+    cub::DoubleBuffer<uint64_t> rests; /* bag, with the position in the high half */
     void *cub;
     size_t cub_bytes;
     uint64_t bytes; /* in all */
 };
 
-/* Whether a pair begins a run. */
+/* True if a pair begins a run. */
 struct begins_run {
     const struct cast_pair *pairs;
 
@@ -44,7 +44,7 @@ static cudaError_t find_starts(struct scratch *s, const struct cast_pair *pairs,
                                  ret_starts, s->run_count, count, begins_run{ pairs }, stream);
 }
 
-/* Asked without memory, CUB says how much it wants. */
+/* Without memory, CUB returns the size that it needs. */
 static enum embtier_err cub_bytes_of(uint32_t count, size_t *ret_bytes)
 {
     struct scratch s = {};
@@ -57,7 +57,7 @@ static enum embtier_err cub_bytes_of(uint32_t count, size_t *ret_bytes)
     return EMBTIER_OK;
 }
 
-/* Cuts up @memory, may be NULL, for @count pairs. */
+/* Divides @memory, which may be NULL, for @count pairs. */
 static enum embtier_err scratch_cut(void *memory, uint32_t count, struct scratch *ret_scratch)
 {
     const uint64_t array_bytes = align_up(count * sizeof(uint64_t), ALIGN);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GPUs, streams and memory: what CUDA's runtime gives, as it is. The runtime is linked statically
- * and looks for the driver when first called, so that a program runs where there is none. */
+/* GPUs, streams and memory, directly from CUDA's runtime. The runtime is linked statically and
+ * looks for the driver at the first call, so a program also runs on a machine without one. */
 #include <cuda_runtime_api.h>
 
 #include "kernels/gpu/gpu.h"
 #include "kernels/gpu/gpu_err.h"
 
-/* kernels/meson.build makes code for this compute capability; newer GPUs run it too. */
+/* kernels/gpu/meson.build builds code for this compute capability; newer GPUs run it too. */
 #define CAPABILITY_MAJOR_MIN 8
 
 uint32_t gpu_is_there(void)

@@ -17,13 +17,13 @@ static const struct {
     { cudaErrorSystemDriverMismatch, EMBTIER_UNSUPPORTED },
     { cudaErrorCompatNotSupportedOnDevice, EMBTIER_UNSUPPORTED },
     { cudaErrorStubLibrary, EMBTIER_UNSUPPORTED },
-    { cudaErrorInitializationError, EMBTIER_UNSUPPORTED }, /* a driver that no GPU answers */
+    { cudaErrorInitializationError, EMBTIER_UNSUPPORTED }, /* a driver without a GPU that answers */
     { cudaErrorNoKernelImageForDevice, EMBTIER_UNSUPPORTED },
     { cudaErrorInvalidDeviceFunction, EMBTIER_UNSUPPORTED },
     { cudaErrorUnsupportedPtxVersion, EMBTIER_UNSUPPORTED },
     { cudaErrorJitCompilerNotFound, EMBTIER_UNSUPPORTED },
     { cudaErrorNotSupported, EMBTIER_UNSUPPORTED },
-    { cudaErrorDevicesUnavailable, EMBTIER_BUSY }, /* all taken, in exclusive mode */
+    { cudaErrorDevicesUnavailable, EMBTIER_BUSY }, /* all GPUs are taken, in exclusive mode */
     { cudaErrorSystemNotReady, EMBTIER_BUSY },
     { cudaErrorNotReady, EMBTIER_AGAIN },
     { cudaErrorNotPermitted, EMBTIER_PERMISSION },

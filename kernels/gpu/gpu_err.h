@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpu_err.h: the one map from CUDA's errors to embtier's. Inside kernels/ only, built with CUDA
- * only. */
+/* gpu_err.h: the one map from CUDA's errors to embtier's. Only for use inside kernels/, in builds
+ * with CUDA. */
 #ifndef EMBTIER_KERNELS_GPU_GPU_ERR_H
 #define EMBTIER_KERNELS_GPU_GPU_ERR_H
 
@@ -12,7 +12,7 @@
 extern "C" {
 #endif
 
-/* Makes CUDA forget the error too, which it would else report of the next launch as well. */
+/* Also makes CUDA forget the error, which it would otherwise report again for the next launch. */
 enum embtier_err gpu_err(cudaError_t error);
 
 #ifdef __cplusplus

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* init_rows.h on a GPU. A thread has one counter, four columns of one row. */
+/* init_rows.h on a GPU. Each thread handles one counter: four columns of one row. */
 #include <assert.h>
 
 #include "kernels/cpu/init/init_params.h"
@@ -16,7 +16,7 @@ struct init_work {
     enum embtier_dtype dtype;
     uint32_t dim;
     uint32_t weight_bytes;
-    uint32_t state_count; /* f32 numbers behind the weights */
+    uint32_t state_count; /* f32 numbers after the weights */
     const uint64_t *row_ids;
     void *const *rows;
     uint32_t count;

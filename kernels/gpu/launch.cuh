@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* launch.cuh: how many threads a kernel gets, and which of them does what. Inside the .cu files
- * only.
+/* launch.cuh: sets the number of threads of a kernel, and each thread's share of the work. Only for
+ * use inside the .cu files.
  *
  * Kernels walk over their work with a stride, so that any grid does all of it:
  *
- *   for (uint64_t i = gpu_thread(); i < count; i += gpu_threads())
+ *     for (uint64_t i = gpu_thread(); i < count; i += gpu_threads())
  *
- * With @lanes threads to a piece of work, a power of two up to a warp, piece and lane are
- * gpu_thread() / lanes and gpu_thread() % lanes; lanes of a piece are neighbours in one warp, stay
- * together, and gpu_lanes_mask() names them to the warp's functions. */
+ * A piece of work may have @lanes threads, a power of two up to a warp. Piece and lane are then
+ * gpu_thread() / lanes and gpu_thread() % lanes. The lanes of a piece are neighbours in one warp
+ * and stay together; gpu_lanes_mask() names them to the warp's functions. */
 #ifndef EMBTIER_KERNELS_GPU_LAUNCH_CUH
 #define EMBTIER_KERNELS_GPU_LAUNCH_CUH
 
@@ -26,7 +26,8 @@ static inline cudaStream_t gpu_cuda_stream(struct gpu_stream *stream)
     return (cudaStream_t)stream;
 }
 
-/* Blocks for that many threads; more than a few million threads fill no GPU any better. */
+/* Returns the blocks for that many threads. More than a few million threads fill no GPU any
+ * better. */
 static inline unsigned gpu_blocks(uint64_t threads)
 {
     const uint64_t blocks = div_round_up(threads, GPU_BLOCK_THREADS);
@@ -34,7 +35,7 @@ static inline unsigned gpu_blocks(uint64_t threads)
     return (unsigned)(blocks < (1u << 16) ? blocks : (1u << 16));
 }
 
-/* What became of the launch before. */
+/* Returns the result of the last launch. */
 static inline enum embtier_err gpu_launched(void)
 {
     return gpu_err(cudaPeekAtLastError());

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stands in for the other files of this folder in a build without CUDA. */
+/* Replaces the other files of this folder in a build without CUDA. */
 #include "kernels/gpu/gpu.h"
 
 uint32_t gpu_is_there(void)

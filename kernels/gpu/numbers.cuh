@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* numbers.cuh: numbers of rows in a GPU's memory. Rows are aligned to 2 bytes, state behind
- * weights of 16 bits too, and a GPU faults on an f32 at an odd multiple of 2: such a one is read
- * and written in halves. Inside the .cu files only. */
+/* numbers.cuh: loads and stores the numbers of rows in a GPU's memory. Rows are aligned to 2 bytes,
+ * and so is state after 16-bit weights. A GPU faults on an f32 at an odd multiple of 2, so such a
+ * number is read and written in halves. Only for use inside the .cu files. */
 #ifndef EMBTIER_KERNELS_GPU_NUMBERS_CUH
 #define EMBTIER_KERNELS_GPU_NUMBERS_CUH
 

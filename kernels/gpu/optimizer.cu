@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* optimizer.h on a GPU. Eight threads share a row, one for each partial sum of the contract, so
- * that each adds up its columns in order; then they take the row's columns eight at a time. Random
- * bits for rounding come in blocks of eight columns: each thread makes one block, in shared memory,
- * and together they use the eight. */
+ * each adds up its columns in order. Then they take the row's columns eight at a time. Random bits
+ * for rounding come in blocks of eight columns. Each thread makes one block in shared memory, and
+ * all eight threads use the eight blocks. */
 #include "kernels/cpu/optimizer/optimizer_values.h"
 #include "kernels/gpu/gpu.h"
 #include "kernels/gpu/launch.cuh"
@@ -21,12 +21,13 @@ struct update {
     uint32_t count;
 };
 
-/* 16 bits for each column of a chunk; 16 bytes more keep rows of a warp off each other's banks. */
+/* 16 bits for each column of a chunk; 16 extra bytes keep the rows of a warp off each other's
+ * banks. */
 struct random_bits {
     uint16_t column[CHUNK_COLUMNS + OPTIMIZER_ROUND_COLUMNS];
 };
 
-/* A row as its threads see it. */
+/* One thread's view of a row. */
 struct lane_row {
     uint64_t id;
     char *weights;
@@ -35,7 +36,7 @@ struct lane_row {
     uint32_t mask;
 };
 
-/* State numbers that an optimizer keeps. */
+/* Number of state numbers that an optimizer keeps. */
 template <enum embtier_optimizer optimizer> struct states;
 #define X(name, number, word, per_weight, per_row, hyperparameters, eps, decay, text)              \
     template <> struct states<EMBTIER_OPTIMIZER_##name> {                                          \
@@ -45,7 +46,7 @@ template <enum embtier_optimizer optimizer> struct states;
 EMBTIER_OPTIMIZER_TABLE(X)
 #undef X
 
-/* 4 to 0 … 7 to 3, 2 to 0, 3 to 1, 1 to 0; all threads get the result. */
+/* Adds 4 to 0 … 7 to 3, 2 to 0, 3 to 1, 1 to 0; all threads get the result. */
 static __device__ __forceinline__ double add_up(const struct lane_row &r, double sum)
 {
     for (uint32_t lanes = LANES / 2; lanes > 0; lanes /= 2)
@@ -65,7 +66,7 @@ static __device__ __forceinline__ double squares_of(const struct lane_row &r, ui
     return add_up(r, sum);
 }
 
-/* Clips, and adds the weight decay. Each thread reads and writes its own columns only. */
+/* Clips, and adds the weight decay. Each thread reads and writes only its own columns. */
 static __device__ __forceinline__ void prepare_gradients(const struct optimizer_push &push,
                                                          const struct lane_row &r)
 {
@@ -103,7 +104,7 @@ static __device__ __forceinline__ void make_random(const struct optimizer_push &
     const uint32_t block = chunk / OPTIMIZER_ROUND_COLUMNS + r.lane;
     const struct philox_block random = optimizer_random(push.key, r.id, block, push.step);
 
-    __syncwarp(r.mask); /* the chunk before has been used */
+    __syncwarp(r.mask); /* the previous chunk's bits have been used */
 #pragma unroll
     for (uint32_t i = 0; i < OPTIMIZER_ROUND_COLUMNS; i++)
         ret_bits->column[r.lane * OPTIMIZER_ROUND_COLUMNS + i] =

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pool.h on a GPU. A thread has one column of one bag and walks the bag's rows in their order, as
- * the contract adds them up; neighbours have neighbouring columns, so that a warp reads a row in
- * one go. A long bag is as slow as its rows are many: the order of a sum leaves no way to share it.
- */
+/* pool.h on a GPU. Each thread handles one column of one bag, and walks the bag's rows in the
+ * contract's order. Neighbouring threads have neighbouring columns, so a warp reads a row at once.
+ * A long bag takes time in proportion to its rows, because the fixed order of a sum cannot be
+ * split. */
 #include "kernels/gpu/gpu.h"
 #include "kernels/gpu/launch.cuh"
 #include "kernels/gpu/numbers.cuh"
@@ -15,7 +15,7 @@ static __device__ __forceinline__ void pool_sum(const struct pool_batch &batch, 
     float *const out = batch.bags + (uint64_t)bag * batch.dim + column;
     float sum = bag == 0 && batch.begun > 0 ? *out : 0.0f;
 
-#pragma unroll 4 /* their loads are under way at once */
+#pragma unroll 4 /* their loads run at the same time */
     for (uint32_t i = batch.offsets[bag]; i < end; i++) {
         const float value = gpu_load(dtype, batch.rows[i], column);
 
@@ -36,7 +36,7 @@ static __device__ __forceinline__ void pool_max(const struct pool_batch &batch, 
     float best = is_empty ? 0.0f : batch.bags[at];
     uint32_t winner = is_empty || !batch.winners ? UINT32_MAX : batch.winners[at];
 
-#pragma unroll 4 /* their loads are under way at once */
+#pragma unroll 4 /* their loads run at the same time */
     for (uint32_t i = first; i < end; i++) {
         const float value = gpu_load(dtype, batch.rows[i], column);
 

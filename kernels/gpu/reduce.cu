@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reduce.h on a GPU. For rows' gradients a thread has one column of one run and walks the run's
- * pairs in their order; for gradients of weights as many threads share a row as the contract has
- * partial sums. */
+/* reduce.h on a GPU. For the gradients of rows, each thread handles one column of one run, and
+ * walks the run's pairs in order. For the gradients of weights, as many threads share a row as the
+ * contract has partial sums. */
 #include "kernels/gpu/gpu.h"
 #include "kernels/gpu/launch.cuh"
 #include "kernels/gpu/numbers.cuh"
@@ -19,7 +19,7 @@ static __global__ void __launch_bounds__(GPU_BLOCK_THREADS)
         const uint32_t end = batch.starts[run + 1];
         float sum = 0.0f;
 
-#pragma unroll 4 /* their loads are under way at once */
+#pragma unroll 4 /* their loads run at the same time */
         for (uint32_t p = batch.starts[run]; p < end; p++) {
             const struct cast_pair pair = batch.pairs[p];
             const uint64_t at = (uint64_t)pair.bag * batch.dim + column;
@@ -57,7 +57,7 @@ static __global__ void __launch_bounds__(GPU_BLOCK_THREADS)
     for (uint64_t i = gpu_thread(); i < count; i += gpu_threads())
         is_found |= (f32_bits(numbers[i]) & exponent) == exponent;
     if (is_found)
-        *found = 1; /* by several threads, the same value */
+        *found = 1; /* several threads may store this same value */
 }
 
 enum embtier_err gpu_reduce_all_finite(const float *numbers, uint64_t count, uint32_t *scratch,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A radix sort, the digits from the lowest on: each pass deals the pairs out by one digit, in
- * order, and so is stable. One look at all ids tells which bits differ at all; only those are cut
- * into digits, so that the ids of a table of a million rows take two passes and not six, and one
- * more look counts the digits of all passes. */
+/* A radix sort from the lowest digit up. Each pass deals the pairs out by one digit, in order, and
+ * so is stable. One scan of all ids finds the bits that differ, and only those are cut into digits.
+ * So the ids of a table of a million rows take two passes, not six. One more scan counts the digits
+ * of all passes. */
 #include "kernels/cpu/cast/cast.h"
 
 #include <stddef.h>
@@ -10,21 +10,21 @@
 
 #include "base/macros.h"
 
-/* Bits of a digit, at most: 2,048 places to write to are what the first-level cache bears. For few
- * pairs clearing and adding up the counts would cost more than the passes that it saves. */
+/* The most bits of a digit: the first-level cache bears 2,048 places to write to. For few pairs,
+ * clearing and adding up the counts would cost more than the passes saved. */
 #define DIGIT_BITS     11
 #define DIGIT_BITS_FEW 8
 #define FEW            1024
 #define DIGITS_MAX     8 /* of 8 bits; or 6 of 11 */
 #define COUNTS_MAX     (6 << DIGIT_BITS)
 
-/* Up to so many pairs are sorted by insertion. */
+/* Up to this many pairs are sorted by insertion. */
 #define INSERTION_MAX 32
 
 struct digit {
     uint32_t shift;
     uint32_t mask;
-    uint32_t *counts; /* pairs with each value; then where the next one goes */
+    uint32_t *counts; /* number of pairs with each value; later the place of the next one */
 };
 
 static void sort_few(struct cast_pair *pairs, uint32_t count)
@@ -39,8 +39,8 @@ static void sort_few(struct cast_pair *pairs, uint32_t count)
     }
 }
 
-/* Cuts the bits set in @differing into digits, lowest first, none of which begins with bits that
- * are equal in all ids. Returns how many. */
+/* Cuts the bits set in @differing into digits, lowest first. No digit begins with bits that are
+ * equal in all ids. Returns the number of digits. */
 static uint32_t make_digits(uint64_t differing, uint32_t bits, uint32_t *counts,
                             struct digit ret_digits[DIGITS_MAX])
 {
@@ -60,7 +60,7 @@ static uint32_t make_digits(uint64_t differing, uint32_t bits, uint32_t *counts,
     return digit_count;
 }
 
-/* Counts become places: how many pairs come before the first with that value. */
+/* Turns counts into places: how many pairs come before the first with that value. */
 static void add_up(struct digit *digit)
 {
     uint32_t before = 0;
@@ -114,7 +114,7 @@ uint32_t cast_runs(const struct cast_pair *pairs, uint32_t count, uint32_t *ret_
 {
     uint32_t run_count = 0;
 
-    /* Without a branch: how long a run is nobody can guess. */
+    /* Has no branch, because the processor cannot predict the length of a run. */
     for (uint32_t i = 0; i + 1 < count; i++) {
         ret_starts[run_count + 1] = i + 1;
         run_count += pairs[i].row != pairs[i + 1].row;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dtype.h: f16 and bf16 from f32 and back, in integer arithmetic: the same bits on every processor,
- * whatever its rounding of denormals. Rounding is to nearest, ties to even; what is too large
- * becomes infinity; a NaN stays a (quiet) NaN. Branch-free, so that a loop vectorises. */
+/* dtype.h: converts f32 to f16 and bf16 and back, in integer arithmetic. The bits are the same on
+ * every processor, whatever its rounding of denormals. Rounds to nearest, ties to even; numbers
+ * that are too large become infinity; a NaN stays a (quiet) NaN. Branch-free, so that a loop
+ * vectorises. */
 #ifndef EMBTIER_KERNELS_CPU_CAST_DTYPE_H
 #define EMBTIER_KERNELS_CPU_CAST_DTYPE_H
 
@@ -33,7 +34,8 @@ KERNEL_INLINE uint16_t f32_to_f16(float value)
     const uint32_t magnitude = bits & 0x7fffffff;
     /* Moves the exponent's bias from 127 to 15 and rounds off 13 bits. */
     const uint32_t normal = (magnitude - (112u << 23) + 0xfff + ((magnitude >> 13) & 1)) >> 13;
-    /* Below 2^-14: adding 0.5 leaves a unit of 2^-24, that of f16's denormals, and rounds to it. */
+    /* Below 2^-14: adding 0.5 leaves a unit of 2^-24, the unit of f16's denormals, and rounds to
+     * it. */
     const uint32_t denormal = f32_bits(f32_from_bits(magnitude) + 0.5f) - f32_bits(0.5f);
     uint32_t half = magnitude < 0x38800000 ? denormal : normal;
 
@@ -56,8 +58,7 @@ KERNEL_INLINE float f16_to_f32(uint16_t half)
     const uint32_t sign = (uint32_t)(half & 0x8000) << 16;
     const uint32_t magnitude = half & 0x7fff;
     const uint32_t normal = (magnitude << 13) + (112u << 23);
-    /* Infinity; of a NaN the bit is set that makes it quiet, as the processors' instruction does.
-     */
+    /* Infinity or NaN. A NaN gets its quiet bit, as by the processors' instruction. */
     const uint32_t quiet = magnitude > 0x7c00 ? 1u << 22 : 0;
     const uint32_t special = ((magnitude << 13) + (224u << 23)) | quiet;
     /* Denormals are whole multiples of 2^-24. */

@@ -23,7 +23,7 @@ static double cut(double value, double lowest, double highest)
     return value < lowest ? lowest : value > highest ? highest : value;
 }
 
-/* The number @value rounds to in @dtype. */
+/* Returns the number that @value rounds to in @dtype. */
 static float round_to(enum embtier_dtype dtype, float value)
 {
     switch (dtype) {
@@ -37,7 +37,7 @@ static float round_to(enum embtier_dtype dtype, float value)
     return value;
 }
 
-/* The next number below @value, a finite number of @dtype, in steps of its last digit. */
+/* Returns the next number of @dtype below @value, which is a finite number of @dtype. */
 static float step_down(enum embtier_dtype dtype, float value)
 {
     const uint32_t unit = dtype == EMBTIER_DTYPE_BF16 ? 1u << 16 : 1;
@@ -55,8 +55,8 @@ static float step_down(enum embtier_dtype dtype, float value)
     return f32_from_bits(bits & 0x80000000 ? bits + unit : bits - unit);
 }
 
-/* The greatest number of @dtype below @high: what a uniform distribution may reach, after rounding
- * too. An interval that holds none of them gives the number that @low rounds to. */
+/* Returns the greatest number of @dtype below @high, which a uniform value may reach, even after
+ * rounding. If the interval holds no such number, returns the number that @low rounds to. */
 static float uniform_top(enum embtier_dtype dtype, float low, float high)
 {
     float top = round_to(dtype, high);

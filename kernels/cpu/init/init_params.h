@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* init_params.h: a table's distribution as the generator takes it, for the loops of init_rows and
- * their CUDA twin. Inside kernels/ and its tests only. Thread: any. */
+/* init_params.h: a table's distribution in the form that the generator takes, for the loops of
+ * init_rows and their CUDA twin. Only for use inside kernels/ and its tests. Thread: any. */
 #ifndef EMBTIER_KERNELS_CPU_INIT_INIT_PARAMS_H
 #define EMBTIER_KERNELS_CPU_INIT_INIT_PARAMS_H
 
@@ -18,7 +18,7 @@ struct init_params {
     uint32_t key[2];
     float a;      /* low; mean; the constant */
     float b;      /* high - low; stddev */
-    float lowest; /* results are cut at these */
+    float lowest; /* results are clamped to these */
     float highest;
 };
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows are cut into counters (four columns each) and those of many rows laid side by side, so that
- * the vector units are full for a table of 8 columns as for one of 8192. A chunk of counters is
- * turned into f32 values by the inner loops of the best instruction set at hand, and the values
- * are copied, or rounded, to their rows. */
+/* Cuts rows into counters (four columns each) and lays those of many rows side by side. So the
+ * vector units are as full for a table of 8 columns as for one of 8192. The inner loops of the best
+ * instruction set turn a chunk of counters into f32 values. These are copied, or rounded, to their
+ * rows. */
 #include "kernels/cpu/init/init_rows.h"
 
 #include <assert.h>
@@ -27,7 +27,7 @@ static void store(const struct init_rows_loops *loops, enum embtier_dtype dtype,
         loops->to_bf16(values, count, (uint16_t *)row + first);
         return;
     case EMBTIER_DTYPE_F32:
-        /* Rows of f32 behind rows of f16 may lie at an odd multiple of 2. */
+        /* Rows of f32 after rows of f16 may lie at an odd multiple of 2. */
         memcpy((char *)row + (size_t)first * sizeof(float), values, count * sizeof(float));
         return;
     }
@@ -48,13 +48,13 @@ static void fill_constant(const struct init_rows_loops *loops, const struct tabl
                   ret_rows[i], c);
 }
 
-/* Where the walk over the blocks of all rows stands. */
+/* Position of the walk over the blocks of all rows. */
 struct position {
     uint32_t row;
     uint32_t block;
 };
 
-/* Lays out the next counters from @at on, and moves it past them. Returns how many. */
+/* Lays out the next counters from @at on, and moves @at past them. Returns their number. */
 static uint32_t next_counters(struct position *at, uint32_t block_count, const uint64_t *row_ids,
                               uint32_t row_count, struct init_counters *counters)
 {
@@ -82,7 +82,7 @@ static void fill_random(const struct init_rows_loops *loops, const struct table_
 {
     const struct init_params params = init_params_of(spec);
     const uint32_t block_count = (spec->dim + INIT_BLOCK_DIMS - 1) / INIT_BLOCK_DIMS;
-    /* Zeroed once: a last group may be partly unused, and is computed all the same. */
+    /* Zeroed once, because a last group may be partly unused but is computed as a whole. */
     struct init_counters counters = { 0 };
     float values[INIT_COUNTERS * INIT_BLOCK_DIMS] __attribute__((aligned(CACHE_LINE)));
     struct position next = { 0 };

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The inner loops of init_rows, compiled once per instruction set (isa.h). Plain C that the
- * compiler vectorises: the numbers are defined by init_values.h, and are the same however that
- * turns out. */
+/* The inner loops of init_rows, compiled once per instruction set (isa.h). They are plain C that
+ * the compiler vectorises. init_values.h defines the numbers, which are the same in any case. */
 #include "kernels/cpu/init/init_rows_loops.h"
 
 #include "kernels/cpu/cast/dtype.h"

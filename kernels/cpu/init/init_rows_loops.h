@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* init_rows_loops.h: the inner loops of init_rows, one set per instruction set, all compiled from
- * init_rows_loops.c. Inside kernels/ and its tests only. Thread: any. */
+ * init_rows_loops.c. Only for use inside kernels/ and its tests. Thread: any. */
 #ifndef EMBTIER_KERNELS_CPU_INIT_INIT_ROWS_LOOPS_H
 #define EMBTIER_KERNELS_CPU_INIT_INIT_ROWS_LOOPS_H
 
@@ -11,13 +11,13 @@
 #include "kernels/cpu/init/init_params.h"
 #include "kernels/cpu/isa.h"
 
-/* Counters are worked on in groups, so that loops have no remainder: a multiple of what a vector
- * of any processor holds. */
+/* Counters are processed in groups of this size, so that loops have no remainder. It is a multiple
+ * of the vector length of every processor. */
 #define INIT_GROUP    16
-#define INIT_COUNTERS 256 /* in one call; their values (4 KiB) stay in the first-level cache */
+#define INIT_COUNTERS 256 /* per call; their values (4 KiB) stay in the first-level cache */
 
-/* Counters as the vector units want them: rows and column blocks in arrays of their own. Those of
- * several short rows, or a part of a long one. */
+/* Counters as the vector units want them: separate arrays of rows and column blocks. They belong to
+ * several short rows, or to a part of a long one. */
 struct init_counters {
     uint32_t row_low[INIT_COUNTERS];
     uint32_t row_high[INIT_COUNTERS];
@@ -25,12 +25,13 @@ struct init_counters {
 };
 
 struct init_rows_loops {
-    /* @group_count groups of counters in, INIT_BLOCK_DIMS values out for each, in order. */
+    /* Take @group_count groups of counters, and write INIT_BLOCK_DIMS values for each counter, in
+     * order. */
     void (*uniform)(const struct init_counters *counters, uint32_t group_count,
                     const struct init_params *params, float *ret_values);
     void (*normal)(const struct init_counters *counters, uint32_t group_count,
                    const struct init_params *params, float *ret_values);
-    /* @count is any number; no overlap. */
+    /* @count is any number; the arrays do not overlap. */
     void (*to_f16)(const float *values, uint32_t count, uint16_t *ret_halves);
     void (*to_bf16)(const float *values, uint32_t count, uint16_t *ret_halves);
 };

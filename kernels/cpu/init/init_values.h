@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* init_values.h: version 1 of the initial values, one random word to one number. The definition of
- * what a table holds before its first update: not a bit of a result may change, see init_rows.h.
+/* init_values.h: version 1 of the initial values, from one random word to one number. This defines
+ * a table's content before its first update: not a bit of a result may change (init_rows.h).
  *
- * Column c of a row takes word c % 4 of the Philox4x32-10 block with counter
- * (row low, row high, c / 4, version) and key (seed low, seed high).
+ * Column c of a row takes word c % 4 of a Philox4x32-10 block. The block's counter is (row low, row
+ * high, c / 4, version), its key (seed low, seed high).
  *
- * Only IEEE 754 single-precision add, subtract, multiply, square root, conversion and comparison,
- * each rounded on its own: the tree is compiled with -ffp-contract=off, and a CUDA twin needs
- * -fmad=false and __fsqrt_rn. Nothing here may call libm: its last bit differs between versions. */
+ * Uses only IEEE 754 single-precision add, subtract, multiply, square root, conversion and
+ * comparison, each rounded on its own. The tree is compiled with -ffp-contract=off, and a CUDA twin
+ * needs -fmad=false and __fsqrt_rn. Nothing here may call libm, whose last bit differs between
+ * versions. */
 #ifndef EMBTIER_KERNELS_CPU_INIT_INIT_VALUES_H
 #define EMBTIER_KERNELS_CPU_INIT_INIT_VALUES_H
 
@@ -18,7 +19,7 @@
 #define INIT_VERSION_1 1 /* in the counter */
 
 /* Uniform: low + span * u with u = 0, 2^-24 … 1 - 2^-24. The sum may round up to `high`, which is
- * outside, so it is cut at @top: the greatest number of the table's dtype below `high`. */
+ * excluded, so it is cut at @top: the greatest number of the table's dtype below `high`. */
 KERNEL_INLINE float init_uniform_v1(uint32_t word, float low, float span, float top)
 {
     const float u = (float)(int32_t)(word >> 8) * 0x1p-24f;
@@ -28,7 +29,8 @@ KERNEL_INLINE float init_uniform_v1(uint32_t word, float low, float span, float 
 }
 
 /* Natural logarithm of a normal number, to 2e-7. The number is 2^e * (1 + f) with 1 + f in
- * [sqrt(1/2), sqrt(2)); log(1 + f) = f - f²/2 + f³ P(f), P by Chebyshev interpolation. */
+ * [sqrt(1/2), sqrt(2)); log(1 + f) = f - f²/2 + f³ P(f), where P comes from Chebyshev
+ * interpolation. */
 KERNEL_INLINE float init_log_v1(float value)
 {
     const uint32_t bits = f32_bits(value);
@@ -47,14 +49,14 @@ KERNEL_INLINE float init_log_v1(float value)
     return (float)e * 0x1.62e430p-1f + (f - 0.5f * square + f * square * p);
 }
 
-/* Standard normal by inversion of its distribution function: one word, one number, and the tails
- * reach 6.3 standard deviations.
+/* Standard normal by inversion of its distribution function: one word gives one number, and the
+ * tails reach 6.3 standard deviations.
  *
- * The word is a sign and 31 bits m; q = 2^-32 (m + 1/2) is the distance from the median and
- * r = 1/2 - q what is left in the tail, each computed from integers so that neither loses digits.
- * The quantile is 2q G(w), w = -log(4 r (1 - r)), where G is smooth: the shape of M. Giles,
- * "Approximating the erfinv function" (GPU Computing Gems, 2010), with polynomials of our own
- * (Chebyshev interpolation of degree 8), since his end at 2^-24. Relative error below 1e-6.
+ * The word is a sign and 31 bits m. q = 2^-32 (m + 1/2) is the distance from the median, and r =
+ * 1/2 - q is the rest of the tail. Both come from integers, so neither loses digits. The quantile
+ * is 2q G(w), w = -log(4 r (1 - r)), where G is smooth. This is the shape of M. Giles,
+ * "Approximating the erfinv function" (GPU Computing Gems, 2010). The polynomials are our own
+ * (Chebyshev interpolation of degree 8), since his end at 2^-24. The relative error is below 1e-6.
  * Both halves are computed and one is chosen, so that there is no branch. */
 KERNEL_INLINE float init_normal_v1(uint32_t word)
 {
@@ -89,7 +91,7 @@ KERNEL_INLINE float init_normal_v1(uint32_t word)
     return f32_from_bits(f32_bits(magnitude) | sign);
 }
 
-/* Normal of that mean and deviation; the dtype's numbers end at @lowest and @highest. */
+/* Normal with that mean and deviation; the dtype's range ends at @lowest and @highest. */
 KERNEL_INLINE float init_normal_in_v1(uint32_t word, float mean, float stddev, float lowest,
                                       float highest)
 {

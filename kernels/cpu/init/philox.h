@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* philox.h: the counter-based generator Philox4x32-10 (Salmon et al., "Parallel random numbers: as
- * easy as 1, 2, 3", SC 2011, section 4.3): four random words as a pure function of a counter of 128
- * bits and a key of 64. No state, so it does not matter who computes a block, or when.
+ * easy as 1, 2, 3", SC 2011, section 4.3). It makes four random words as a pure function of a
+ * 128-bit counter and a 64-bit key. It has no state, so a block is the same on any thread at any
+ * time.
  *
- * Integers only, straight-line, so that a loop over counters vectorises. Thread: any. */
+ * Straight-line integer code, so that a loop over counters vectorises. Thread: any. */
 #ifndef EMBTIER_KERNELS_CPU_INIT_PHILOX_H
 #define EMBTIER_KERNELS_CPU_INIT_PHILOX_H
 
@@ -34,8 +35,8 @@ KERNEL_INLINE struct philox_block philox_round(struct philox_block c, uint32_t k
     } };
 }
 
-/* The rounds are written out: compilers vectorise the caller's loop only when there is none in it.
- */
+/* The rounds are written out, because compilers vectorise the caller's loop only if it contains no
+ * other loop. */
 KERNEL_INLINE struct philox_block philox4x32_10(struct philox_block counter, uint32_t key_0,
                                                 uint32_t key_1)
 {

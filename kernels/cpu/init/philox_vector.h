@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* philox_vector.h: philox.h for a vector of counters, bit for bit. A word lies in the low half of a
- * lane of 64 bits, where the processors' multiplication looks for it and leaves its product; what
- * is in the high half is of no matter. That is a third of the instructions that compilers make of
- * a loop over philox4x32_10(). */
+/* philox_vector.h: philox.h for a vector of counters, bit for bit. Each word lies in the low half
+ * of a 64-bit lane. The processor's multiplication takes its factors there and leaves its product
+ * there; the high half is ignored. This takes a third of the instructions that compilers make of a
+ * loop over philox4x32_10(). */
 #ifndef EMBTIER_KERNELS_CPU_INIT_PHILOX_VECTOR_H
 #define EMBTIER_KERNELS_CPU_INIT_PHILOX_VECTOR_H
 

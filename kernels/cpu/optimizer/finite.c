@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How the bound comes about. Let g be the gradient, d the divisor of an optimizer that has one.
+/* Derivation of the bound. Let g be the gradient, and d the divisor of an optimizer that has one.
  *
  * A weight w becomes w - step, rounded. The greatest finite f32 is 2^128 - 2^104: with a step below
- * half of its last digit, 2^103, the result is finite. In bf16 weights are smaller still and the
- * sum is rounded to one that is finite if it is below 2^128 - 2^119. In f16 65504 is the greatest,
- * and what is below 65520 rounds to it at most, both to nearest and stochastically (where numbers
- * from 65504 on are rounded to nearest). STEP_MAX has room for the rounding of the step itself.
+ * half of its last digit, 2^103, the result is finite. In bf16 weights are smaller still, and a sum
+ * below 2^128 - 2^119 rounds to a finite one. In f16 the greatest is 65504, and numbers below 65520
+ * round to it at most. This holds to nearest and stochastically, because numbers from 65504 on are
+ * rounded to nearest. step_max() has room for the rounding of the step itself.
  *
- * The divisor of the Adagrads and RMSprop is the root of a sum that has g² in it: the quotient is
- * about 1 at most, or 1 / sqrt(1 - alpha), or sqrt(dim) if it is the row's mean. Two things make it
- * greater. The sum saturates: its root is then 2^64, less a little. And squares below 2^-150 are
- * 0 in f32: there eps divides alone, but |g| is below 2^-75. */
+ * The divisor of the Adagrads and RMSprop is the root of a sum that includes g². So the quotient is
+ * at most about 1, or 1 / sqrt(1 - alpha), or sqrt(dim) if the sum has the row's mean. Two things
+ * can make it greater. The sum saturates: its root is then slightly less than 2^64. And squares
+ * below 2^-150 are 0 in f32: then eps divides alone, but |g| is below 2^-75. */
 #include "kernels/cpu/optimizer/finite.h"
 
 #include <float.h>
@@ -21,15 +21,15 @@
 #include "kernels/cpu/cast/dtype.h"
 #include "kernels/cpu/reduce/reduce.h"
 
-/* Sums, gradients and quotients up to here do not overflow when they are rounded. */
+/* Sums, gradients and quotients up to this do not overflow when they are rounded. */
 #define NUMBER_MAX 0x1p127
-#define ROOT_MAX   0x1p63  /* a little less than the root of FLT_MAX */
-#define NO_SQUARE  0x1p-74 /* of smaller numbers the square may be 0; twice what it is */
+#define ROOT_MAX   0x1p63  /* slightly less than the root of FLT_MAX */
+#define NO_SQUARE  0x1p-74 /* smaller numbers may have a square of 0; twice the true limit */
 
 double finite_sum_bound(float greatest, float scale, uint64_t pair_count)
 {
-    /* Each product and each addition is greater by 1 + 2^-24 at most, so all of it by
-     * (1 + 2^-24)^(pairs + 1), which is below 2 * 2^(pairs / 2^23). */
+    /* Each product and each addition grows by a factor of at most 1 + 2^-24. So the total grows by
+     * at most (1 + 2^-24)^(pairs + 1), which is below 2 * 2^(pairs / 2^23). */
     return ldexp(2.0 * (double)greatest * (double)scale * (double)pair_count,
                  (int)(pair_count >> 23));
 }
@@ -52,15 +52,15 @@ static double weight_max(enum embtier_dtype dtype)
     return FLT_MAX;
 }
 
-/* The greatest gradient when it has been clipped. */
+/* Returns the greatest gradient after clipping. */
 static double clipped(const struct optimizer_numbers *n, double greatest)
 {
     return n->clip_norm > 0.0f ? MIN(greatest, (double)n->clip_norm * 1.000001 + 0x1p-20)
                                : greatest;
 }
 
-/* How far SGD moves a weight from 0. Decay that shortens a weight does not count: that is so if the
- * learning rate is positive, and it does not carry the weight past 0. */
+/* Returns how far SGD moves a weight away from 0. Decay that shortens a weight does not count: that
+ * needs a positive learning rate, and decay that does not carry the weight past 0. */
 static double sgd_step(const struct optimizer_numbers *n, double greatest, double decayed)
 {
     const double shrink = (double)n->learning_rate * (double)n->weight_decay;
@@ -70,11 +70,11 @@ static double sgd_step(const struct optimizer_numbers *n, double greatest, doubl
     return fabs((double)n->learning_rate) * (shrink >= 0 && shrink <= 1 ? greatest : decayed);
 }
 
-/* The greatest g / (root + eps). @share: how much of g² is in the sum that the root is of. */
+/* Returns the greatest g / (root + eps). @share is the share of g² in the sum under the root. */
 static double quotient_max(const struct optimizer_numbers *n, double greatest, double share)
 {
     const double eps = (double)n->eps;
-    const double without = eps > 0 ? greatest / eps : greatest / 0x1p-75; /* nothing of g² in it */
+    const double without = eps > 0 ? greatest / eps : greatest / 0x1p-75; /* if g² is 0 */
     const double root = sqrt(share);
     double most;
 
@@ -83,7 +83,7 @@ static double quotient_max(const struct optimizer_numbers *n, double greatest, d
     if (!(share > 0))
         return without;
     most = MAX(2.0 / root, greatest / (ROOT_MAX * root));
-    if (eps > 0) /* with an eps of 0 there is no step where the square is 0 */
+    if (eps > 0) /* with an eps of 0 there is no step if the square is 0 */
         most = MAX(most, NO_SQUARE / (root * eps));
     return MIN(most, without);
 }
@@ -93,7 +93,7 @@ bool finite_is_proven(const struct optimizer_push *push, double greatest)
     const struct optimizer_numbers *const n = &push->numbers;
     const double clipped_most = clipped(n, greatest);
     const double decayed =
-        clipped_most + (double)n->weight_decay * weight_max(push->dtype); /* and clipped */
+        clipped_most + (double)n->weight_decay * weight_max(push->dtype); /* after clipping */
     const double rate = fabs((double)n->learning_rate);
     double quotient = 0;
     double step = 0;
@@ -118,7 +118,7 @@ bool finite_is_proven(const struct optimizer_push *push, double greatest)
         quotient = quotient_max(n, decayed, (double)n->one_minus_alpha);
         step = rate * quotient;
         break;
-    case EMBTIER_OPTIMIZER_MOMENTUM: /* whose velocity a client may have set, as Adam's moments */
+    case EMBTIER_OPTIMIZER_MOMENTUM: /* a client may have set the velocity, like Adam's moments */
         quotient = (double)n->quotient_limit;
         step = rate * quotient;
         break;
@@ -153,7 +153,7 @@ static uint32_t row_bytes_of(const struct optimizer_push *push)
     return push->weight_bytes + states_of(push) * (uint32_t)sizeof(float);
 }
 
-/* Bits of a 16-bit number's exponent that make it infinite or NaN. */
+/* Returns the exponent bits of a 16-bit number; all of them are set in infinity and NaN. */
 static uint16_t special_bits(enum embtier_dtype dtype)
 {
     return dtype == EMBTIER_DTYPE_F16 ? 0x7c00 : 0x7f80;
@@ -164,9 +164,9 @@ static bool is_finite_half(enum embtier_dtype dtype, uint16_t half)
     return (half & special_bits(dtype)) != special_bits(dtype);
 }
 
-/* Whether none of the numbers at @at is infinite or NaN. @special: the bits of a number's exponent,
- * in each of the numbers that a word has. Added up with what is left below the sign they reach the
- * sign if all are set, and only then. */
+/* True if no number at @at is infinite or NaN. @special has the exponent bits of each number in a
+ * word, @signs the sign bits. Exponent bits plus (signs - special) reach the sign bit only if all
+ * of them are set. */
 static bool words_are_finite(const char *at, uint32_t bytes, uint64_t special, uint64_t signs)
 {
     uint64_t found = 0;
@@ -193,7 +193,7 @@ static bool row_is_finite(const struct optimizer_push *push, const void *row)
                           special_bits(push->dtype) * UINT64_C(0x0001000100010001),
                           UINT64_C(0x8000800080008000)))
         return false;
-    if ((uintptr_t)states % sizeof(float) == 0) /* of an even number of weights */
+    if ((uintptr_t)states % sizeof(float) == 0) /* after an even number of weights */
         return reduce_all_finite((const float *)states, count);
     return words_are_finite(states, count * (uint32_t)sizeof(float), UINT64_C(0x7f8000007f800000),
                             UINT64_C(0x8000000080000000));
@@ -218,7 +218,7 @@ static void mend_half(enum embtier_dtype dtype, char *at, const char *old)
     memcpy(&half, at, sizeof(half));
     if (is_finite_half(dtype, half))
         return;
-    if ((half & 0x7fff) == special_bits(dtype)) /* infinity: the number before it is the greatest */
+    if ((half & 0x7fff) == special_bits(dtype)) /* infinity becomes the greatest */
         half--;
     else
         memcpy(&half, old, sizeof(half));

@@ -9,8 +9,8 @@
 #include "kernels/cpu/inline.h"
 #include "kernels/cpu/optimizer/optimizer_loops.h"
 
-/* So that the bits that round are none of those that initial values come from, which have the
- * table's seed for their key. */
+/* Makes the random bits for rounding differ from those of initial values, whose key is the table's
+ * seed. */
 #define ROUND_KEY_0 UINT32_C(0x8f1bbcdc)
 #define ROUND_KEY_1 UINT32_C(0xca62c1d6)
 
@@ -20,7 +20,7 @@ static const struct optimizer_loops *const loops_by_isa[] = {
 #undef X
 };
 
-/* By repeated squaring and not by libm, whose last bit differs between versions. */
+/* Computes powers by repeated squaring, not by libm, whose last bit differs between versions. */
 static double power(double base, uint64_t exponent)
 {
     double result = 1.0;
@@ -43,7 +43,7 @@ void optimizer_prepare(const struct table_spec *spec, double learning_rate, uint
 {
     const double fix = kernel_sqrt_f64(1.0 - power(spec->beta2, step));
     const bool is_apart = spec->optimizer == EMBTIER_OPTIMIZER_ADAMW;
-    /* eps is added to the root before that is divided by the correction. */
+    /* SPARSE_ADAM adds eps to the root before the root is divided by the correction. */
     const double eps =
         spec->optimizer == EMBTIER_OPTIMIZER_SPARSE_ADAM ? spec->eps / fix : spec->eps;
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The inner loops of optimizers, compiled once per instruction set (isa.h): one for each optimizer
- * and dtype, all from update_rows(), in which both are constants.
+/* The inner loops of optimizers, compiled once per instruction set (isa.h). There is one for each
+ * optimizer and dtype, all from update_rows(), in which both are constants.
  *
- * Columns of f32 are worked on where they lie, by plain C that the compiler vectorises. Weights of
- * 2 bytes may put the state behind them at odd multiples of 2, so their columns are copied to
- * aligned arrays, a chunk at a time, worked on there and copied back; so are the last columns of
- * f32, which do not fill a group. */
+ * Columns of f32 are updated in place, by plain C that the compiler vectorises. After weights of 2
+ * bytes the state may lie at odd multiples of 2. So these columns are copied to aligned arrays, a
+ * chunk at a time, updated there and copied back. The same goes for the last columns of f32, which
+ * do not fill a group. */
 #include "kernels/cpu/optimizer/optimizer_loops.h"
 
 #include <assert.h>
@@ -17,14 +17,14 @@
 
 #define CHUNK        64                                /* columns */
 #define CHUNK_BLOCKS (CHUNK / OPTIMIZER_ROUND_COLUMNS) /* of random words */
-/* Columns are worked on in groups of as many as a vector of any processor holds; what a last group
- * lacks is computed from what was there before, and not kept. */
+/* Columns are updated in groups as long as the longest vector of any processor. A last group that
+ * is not full is computed from old values, and the extra results are dropped. */
 #define GROUP 16
-/* Bytes of rows to ask for ahead, and rows at most. Fewer than vector_rows_ahead(): the work on a
- * row takes longer than adding it up. */
+/* The bytes of rows to prefetch, and the most rows. Fewer than vector_rows_ahead(), because
+ * updating a row takes longer than adding it up. */
 #define AHEAD_BYTES 3072
 #define AHEAD_MAX   12u
-/* Partial sums of squares, see optimizer.h. */
+/* Number of partial sums of squares (optimizer.h). */
 #define PARTS 8
 
 struct chunk {
@@ -56,7 +56,7 @@ KERNEL_INLINE void add_squares(double parts[PARTS], const float *numbers)
 static double sum_of_squares(const float *numbers, uint32_t count)
 {
     double parts[PARTS] = { 0 };
-    float last[PARTS] = { 0 }; /* and zeros: adding 0 to a sum of squares changes no bit */
+    float last[PARTS] = { 0 }; /* padded with zeros: adding 0 to a sum of squares changes no bit */
     uint32_t i = 0;
 
     for (; i + PARTS <= count; i += PARTS)
@@ -86,7 +86,7 @@ KERNEL_INLINE void load_weights(struct chunk *chunk, enum embtier_dtype dtype, c
     }
 }
 
-/* optimizer_random() for a chunk's blocks, as many at a time as a vector has lanes for. */
+/* Makes optimizer_random() for a chunk's blocks, as many at a time as a vector has lanes for. */
 KERNEL_INLINE void make_random(struct chunk *chunk, const struct optimizer_push *push,
                                uint64_t row_id, uint32_t column)
 {
@@ -117,7 +117,7 @@ KERNEL_INLINE void make_random(struct chunk *chunk, const struct optimizer_push 
     memcpy(chunk->random, halves, sizeof(chunk->random));
 }
 
-/* Not inlined: it is the same for all optimizers, and large. */
+/* Not inlined, because it is large and the same for all optimizers. */
 static __attribute__((noinline)) void round_chunk(struct chunk *chunk,
                                                   const struct optimizer_push *push,
                                                   uint64_t row_id, uint32_t column)
@@ -173,7 +173,7 @@ static __attribute__((noinline)) void decay(const struct optimizer_push *push, s
     }
 }
 
-/* Adds to the row's state number, and returns it. */
+/* Adds to the row's state number, and returns the new one. */
 KERNEL_INLINE float update_row_state(const struct optimizer_numbers *numbers, char *place,
                                      const float *gradient, uint32_t dim)
 {
@@ -185,7 +185,7 @@ KERNEL_INLINE float update_row_state(const struct optimizer_numbers *numbers, ch
     return row_state;
 }
 
-/* @count: a multiple of GROUP. A weight's states are @stride numbers apart. */
+/* @count is a multiple of GROUP. A weight's states are @stride numbers apart. */
 KERNEL_INLINE void update_numbers(const struct optimizer_numbers *push_numbers, struct kind kind,
                                   float *restrict weights, float *restrict states, size_t stride,
                                   const float *restrict gradients, float row_state, uint32_t count)
@@ -193,7 +193,7 @@ KERNEL_INLINE void update_numbers(const struct optimizer_numbers *push_numbers, 
     const struct optimizer_numbers numbers = *push_numbers;
 
     for (uint32_t first = 0; first < count; first += GROUP) {
-#pragma GCC ivdep /* the states do not overlap */
+#pragma GCC ivdep /* the state arrays do not overlap */
         for (uint32_t i = first; i < first + GROUP; i++) {
             float state[OPTIMIZER_STATES_MAX] = { 0 };
 

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* optimizer_loops.h: the inner loops of optimizer.h, one set per instruction set, all compiled from
- * optimizer_loops.c. Inside kernels/ only. Thread: any. */
+ * optimizer_loops.c. Only for use inside kernels/. Thread: any. */
 #ifndef EMBTIER_KERNELS_CPU_OPTIMIZER_OPTIMIZER_LOOPS_H
 #define EMBTIER_KERNELS_CPU_OPTIMIZER_OPTIMIZER_LOOPS_H
 
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/optimizer/optimizer.h"
 
-/* The rows' gradients: all of them, or how each is made. */
+/* The rows' gradients, or the runs to make each one from. */
 struct optimizer_gradients {
-    float *numbers;                  /* of all rows; with runs: of one, to be written */
+    float *numbers;                  /* of all rows; with runs: room for one */
     const struct reduce_batch *runs; /* or NULL */
 };
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* optimizer_values.h: what an optimizer makes of one number. The definition of every update: the C
- * loops and their CUDA twins both compile this.
+/* optimizer_values.h: how each optimizer updates one number. It defines every update: the C loops
+ * and their CUDA twins both compile it.
  *
  * Each function returns the new weight. @state has the numbers kept for this weight, in the order
- * of EMBTIER_OPTIMIZER_TABLE; @row_state those kept for its row, new already. Gradients have been
- * clipped and have had the weight decay added. IEEE 754 single precision, each operation rounded on
- * its own: compiled with -ffp-contract=off, for CUDA with -fmad=false. Choices are written so that
- * a NaN passes through. */
+ * of EMBTIER_OPTIMIZER_TABLE; @row_state is the number kept for its row, already updated. Gradients
+ * are already clipped and have the weight decay added. IEEE 754 single precision, each operation
+ * rounded on its own: compiled with -ffp-contract=off, for CUDA with -fmad=false. Choices are
+ * written so that a NaN passes through. */
 #ifndef EMBTIER_KERNELS_CPU_OPTIMIZER_OPTIMIZER_VALUES_H
 #define EMBTIER_KERNELS_CPU_OPTIMIZER_OPTIMIZER_VALUES_H
 
@@ -14,7 +14,7 @@
 #include "kernels/cpu/init/philox.h"
 #include "kernels/cpu/optimizer/optimizer_numbers.h"
 
-/* What a row's gradient is multiplied by when it is clipped; @squares is the sum of its squares. */
+/* Returns the factor that clips a row's gradient; @squares is the sum of its squares. */
 KERNEL_INLINE float optimizer_clip_scale(const struct optimizer_numbers *n, double squares)
 {
     const double norm = kernel_sqrt_f64(squares);
@@ -23,14 +23,15 @@ KERNEL_INLINE float optimizer_clip_scale(const struct optimizer_numbers *n, doub
                                                               : 1.0f;
 }
 
-/* g + weight_decay w, if there is weight decay: without it an infinite weight leaves g alone. */
+/* Returns g + weight_decay w if there is weight decay. Without decay an infinite weight leaves g
+ * alone. */
 KERNEL_INLINE float optimizer_decay(const struct optimizer_numbers *n, float weight, float gradient)
 {
     return n->weight_decay > 0.0f ? gradient + n->weight_decay * weight : gradient;
 }
 
-/* State saturates: a number that was finite stays so, or it would never change again. One that a
- * client has set to infinity or NaN stays that. */
+/* State saturates: a finite number stays finite, because an infinite one would never change again.
+ * A number that a client has set to infinity or NaN stays as it is. */
 KERNEL_INLINE float optimizer_saturated(const struct optimizer_numbers *n, float old, float value)
 {
     const float high = old > n->state_limit ? old : n->state_limit;
@@ -48,7 +49,7 @@ KERNEL_INLINE float optimizer_saturated_both(const struct optimizer_numbers *n, 
     return below < low ? low : below;
 }
 
-/* g², saturated: times 0 it is 0. */
+/* Returns g², saturated, so that times 0 it is 0. */
 KERNEL_INLINE float optimizer_square(const struct optimizer_numbers *n, float gradient)
 {
     const float square = gradient * gradient;
@@ -56,15 +57,15 @@ KERNEL_INLINE float optimizer_square(const struct optimizer_numbers *n, float gr
     return square > n->state_limit ? n->state_limit : square;
 }
 
-/* A sum of squares. A negative one, which only a client can have set, has no root, and counts as 0.
- */
+/* Returns a sum of squares. A negative one, which only a client can have set, has no root and
+ * counts as 0. */
 KERNEL_INLINE float optimizer_squares(float state)
 {
     return state < 0.0f ? 0.0f : state;
 }
 
-/* Nothing has been learned yet where the divisor is 0, which it is only in tables whose eps is 0:
- * then there is no step. */
+/* The divisor is 0 only in tables whose eps is 0, where nothing has been learned yet. Then there is
+ * no step. */
 KERNEL_INLINE float optimizer_quotient(float dividend, float divisor)
 {
     const float quotient = dividend / divisor;
@@ -72,7 +73,8 @@ KERNEL_INLINE float optimizer_quotient(float dividend, float divisor)
     return divisor == 0.0f ? 0.0f : quotient;
 }
 
-/* The state number of a row, of those optimizers that keep one: the row's mean of g², summed. */
+/* Returns the new state number of a row, for optimizers that keep one: the sum of the row's means
+ * of g². */
 KERNEL_INLINE float optimizer_row_state(const struct optimizer_numbers *n, float row_state,
                                         double squares, uint32_t dim)
 {
@@ -98,7 +100,7 @@ KERNEL_INLINE float optimizer_adagrad(const struct optimizer_numbers *n, float w
     return weight - n->learning_rate * optimizer_quotient(gradient, kernel_sqrt(state[0]) + n->eps);
 }
 
-/* r += mean(g²) over the row, before; w - lr g / (sqrt(r) + eps). */
+/* r += mean(g²) over the row, before this call; w - lr g / (sqrt(r) + eps). */
 KERNEL_INLINE float optimizer_rowwise_adagrad(const struct optimizer_numbers *n, float weight,
                                               float gradient, float *state, float row_state)
 {
@@ -125,11 +127,10 @@ KERNEL_INLINE float optimizer_limited(const struct optimizer_numbers *n, float v
     return below < -n->quotient_limit ? -n->quotient_limit : below;
 }
 
-/* m = b1 m + (1 - b1) g; v = b2 v + (1 - b2) g²;
- * w - lr / (1 - b1^t) m / (sqrt(v) / sqrt(1 - b2^t) + eps). Kingma and Ba, "Adam", 2015, in the
- * lazy form: t is the push's step, not how often the row was updated. The quotient of the moments
- * saturates too: of moments that belong together it is some tens at most, but a client may set any.
- */
+/* m = b1 m + (1 - b1) g; v = b2 v + (1 - b2) g²; w - lr / (1 - b1^t) m / (sqrt(v) / sqrt(1 - b2^t)
+ * + eps). Kingma and Ba, "Adam", 2015, in the lazy form: t is the push's step, not the number of
+ * the row's updates. The quotient of the moments saturates too. With consistent moments it is at
+ * most some tens, but a client may set any moments. */
 KERNEL_INLINE float optimizer_adam(const struct optimizer_numbers *n, float weight, float gradient,
                                    float *state, float row_state)
 {
@@ -145,8 +146,8 @@ KERNEL_INLINE float optimizer_adam(const struct optimizer_numbers *n, float weig
     return weight - n->step_size * optimizer_limited(n, quotient);
 }
 
-/* u = momentum u + g; w - lr u. As PyTorch's SGD: without dampening, and without Nesterov's look
- * ahead. The velocity saturates like Adam's quotient. */
+/* u = momentum u + g; w - lr u. Like PyTorch's SGD, without dampening and without Nesterov's
+ * look-ahead. The velocity saturates like Adam's quotient. */
 KERNEL_INLINE float optimizer_momentum(const struct optimizer_numbers *n, float weight,
                                        float gradient, float *state, float row_state)
 {
@@ -163,10 +164,10 @@ KERNEL_INLINE float optimizer_adamw(const struct optimizer_numbers *n, float wei
     return optimizer_adam(n, weight * n->kept, gradient, state, row_state);
 }
 
-/* Numbers kept per weight, at most. */
+/* The most numbers kept per weight. */
 #define OPTIMIZER_STATES_MAX 2
 
-/* The one of @optimizer, a constant where speed matters. */
+/* Updates a weight by @optimizer, which is a constant where speed matters. */
 KERNEL_INLINE float optimizer_value(enum embtier_optimizer optimizer,
                                     const struct optimizer_numbers *n, float weight, float gradient,
                                     float *state, float row_state)
@@ -183,7 +184,7 @@ KERNEL_INLINE float optimizer_value(enum embtier_optimizer optimizer,
     case EMBTIER_OPTIMIZER_RMSPROP:
         return optimizer_rmsprop(n, weight, gradient, state, row_state);
     case EMBTIER_OPTIMIZER_ADAM:
-    case EMBTIER_OPTIMIZER_SPARSE_ADAM: /* whose eps has been made what it is for that */
+    case EMBTIER_OPTIMIZER_SPARSE_ADAM: /* optimizer_prepare() has adapted its eps */
         return optimizer_adam(n, weight, gradient, state, row_state);
     case EMBTIER_OPTIMIZER_MOMENTUM:
         return optimizer_momentum(n, weight, gradient, state, row_state);
@@ -195,7 +196,7 @@ KERNEL_INLINE float optimizer_value(enum embtier_optimizer optimizer,
 
 /* ---- Stochastic rounding ---- */
 
-/* Columns that one block of random words serves: 16 bits each. */
+/* One block of random words serves this many columns, 16 bits each. */
 #define OPTIMIZER_ROUND_COLUMNS 8
 
 KERNEL_INLINE struct philox_block optimizer_counter(uint64_t row_id, uint32_t block, uint64_t step)
@@ -204,16 +205,16 @@ KERNEL_INLINE struct philox_block optimizer_counter(uint64_t row_id, uint32_t bl
                                     block | (uint32_t)(step >> 32) << 10, (uint32_t)step } };
 }
 
-/* Random bits for columns 8 * @block … of a row: column 8 * block + i has the low half of word i /
- * 2 for even i, the high half for odd i. */
+/* Returns random bits for the columns from 8 * @block on. Column 8 * block + i has the low half of
+ * word i / 2 for even i, the high half for odd i. */
 KERNEL_INLINE struct philox_block optimizer_random(const uint32_t key[2], uint64_t row_id,
                                                    uint32_t block, uint64_t step)
 {
     return philox4x32_10(optimizer_counter(row_id, block, step), key[0], key[1]);
 }
 
-/* @value to bf16: away from zero if the 16 bits cut off and @random (16 bits) carry. Infinity and
- * NaN as f32_to_bf16() has them; a finite value stays finite. */
+/* Rounds @value to bf16: away from zero if the 16 bits cut off and @random (16 bits) carry.
+ * Infinity and NaN become the same as by f32_to_bf16(); a finite value stays finite. */
 KERNEL_INLINE uint16_t optimizer_round_bf16(float value, uint32_t random)
 {
     const uint32_t bits = f32_bits(value);
@@ -224,20 +225,20 @@ KERNEL_INLINE uint16_t optimizer_round_bf16(float value, uint32_t random)
     return magnitude >= 0x7f800000 ? f32_to_bf16(value) : (uint16_t)cut;
 }
 
-/* @value to f16, likewise; what is beyond f16's range rounds as f32_to_f16() has it. */
+/* Rounds @value to f16, likewise; numbers beyond f16's range round as by f32_to_f16(). */
 KERNEL_INLINE uint16_t optimizer_round_f16(float value, uint32_t random)
 {
     const uint32_t bits = f32_bits(value);
     const uint32_t sign = (bits >> 16) & 0x8000;
     const uint32_t magnitude = bits & 0x7fffffff;
     const uint32_t normal = (magnitude - (112u << 23) + (random >> 3)) >> 13;
-    /* Below 2^-14 the unit is 2^-24. As an integer with 16 bits behind the point: in f32 the sum
-     * would be rounded itself, and a number that f16 has could become the next one. */
+    /* Below 2^-14 the unit is 2^-24. The sum is an integer with 16 bits after the point. In f32 the
+     * sum itself would be rounded, and an exact f16 number could become the next one. */
     const float small = f32_from_bits(magnitude < 0x38800000 ? magnitude : 0) * 0x1p+40f;
     const uint32_t denormal = ((uint32_t)(int32_t)small + random) >> 16;
     const uint32_t half = magnitude < 0x38800000 ? denormal : normal;
 
-    return magnitude >= 0x477fe000 ? f32_to_f16(value) /* the greatest of f16, and beyond */
+    return magnitude >= 0x477fe000 ? f32_to_f16(value) /* the greatest of f16 and beyond */
                                    : (uint16_t)(sign | half);
 }
 

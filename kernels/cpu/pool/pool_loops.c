@@ -1,33 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The inner loops of pooling, compiled once per instruction set (isa.h).
  *
- * A bag's columns are cut into blocks that fit the registers, and for each block the rows are
- * walked once: a row's numbers are loaded, and nothing is stored before the end. Rows lie anywhere
- * in memory, so the time goes into waiting for them: the first walk asks for whole rows some places
- * further on, in the next bag if need be, and the walks after it find them in the second-level
- * cache, since a long bag is worked on in pieces.
+ * A bag's columns are cut into blocks that fit the registers, and each block walks the rows once. A
+ * row's numbers are loaded, and nothing is stored before the end. Rows lie anywhere in memory, so
+ * the time goes into waiting for them. The first walk prefetches whole rows some places ahead, in
+ * the next bag if need be. The later walks find them in the second-level cache, because a long bag
+ * is processed in pieces.
  *
- * What is left of the columns, fewer than a vector holds, is computed with the vector that ends
- * where the row ends: its first lanes are the block before once more, and are not kept. */
+ * The last columns, fewer than a vector holds, are computed with a vector that ends where the row
+ * ends. Its first lanes repeat the block before, and are dropped. */
 #include "kernels/cpu/pool/pool_loops.h"
 
 #include "kernels/cpu/vector.h"
 
-/* What a search asks for ahead: rows for the second-level cache, and words before these. Measured:
- * fewer, or for the first level, is up to a fifth slower; more is no faster. */
+/* Prefetch distances of a search: rows into the second-level cache, and words ahead of these.
+ * Measured: fewer, or the first level, is up to a fifth slower; more is no faster. */
 #define SEARCH_BYTES    (12 * KIB)
 #define SEARCH_ROWS_MAX 64u
 #define SEARCH_WORDS    24u
 
-/* Rows in a piece of a bag. */
+/* Limits on the rows in a piece of a bag. */
 #define PIECE_BYTES    (96 * KIB)
 #define PIECE_ROWS_MIN 16
 
-/* Vectors in a block: those of a sum, or of a maximum and its winners, in registers. */
+/* Vectors in a block: in registers, those of a sum, or those of a maximum and its winners. */
 #define SUM_VECTORS 8
 #define MAX_VECTORS 4
 
-/* A bag's rows from @first to @end; @begun ones of the bag were before. */
+/* A bag's rows from @first to @end, after @begun earlier ones. */
 struct piece {
     uint32_t bag;
     uint32_t first;
@@ -35,11 +35,11 @@ struct piece {
     uint32_t begun;
 };
 
-/* How a block's vectors lie on the row. */
+/* The place of a block's vectors on the row. */
 enum fit {
     WHOLE,
-    LAST, /* one vector, at the row's end: the lanes that no block before had are kept */
-    FEW,  /* one vector, and the row has fewer numbers */
+    LAST, /* one vector, at the row's end: keeps only lanes that no earlier block had */
+    FEW,  /* one vector, longer than the row */
 };
 
 KERNEL_INLINE uint32_t kept_lanes(uint32_t dim, enum fit fit)
@@ -53,7 +53,7 @@ KERNEL_INLINE vector_f32 load(enum embtier_dtype dtype, const char *numbers, uin
     return fit == FEW ? vector_load_few(dtype, numbers, dim) : vector_load(dtype, numbers);
 }
 
-/* Both ways between a vector and its place among numbers of 4 bytes. */
+/* Copy between a vector and its place among numbers of 4 bytes, in both directions. */
 KERNEL_INLINE void get(void *vector, const void *numbers, uint32_t dim, enum fit fit)
 {
     memcpy(vector, numbers, fit == FEW ? dim * 4 : 4 * VECTOR_LANES);
@@ -67,12 +67,12 @@ KERNEL_INLINE void keep(void *numbers, const void *vector, uint32_t dim, enum fi
     memcpy((char *)numbers + 4 * skipped, (const char *)vector + 4 * skipped, 4 * lanes);
 }
 
-/* What a walk asks for ahead of the row at hand. */
+/* How far a walk prefetches ahead of the current row. */
 struct ahead {
     uint32_t rows;
-    uint32_t words; /* of a search */
+    uint32_t words; /* in a search */
     uint32_t row_bytes;
-    uint32_t count; /* of the batch */
+    uint32_t count; /* rows of the batch */
 };
 
 KERNEL_INLINE struct ahead ahead_of(const struct pool_batch *batch, bool finds,
@@ -88,8 +88,8 @@ KERNEL_INLINE struct ahead ahead_of(const struct pool_batch *batch, bool finds,
                            .count = batch->offsets[batch->bag_count] };
 }
 
-/* Finds row @i of a search, whose word has been asked for, and asks for it. A row that is not there
- * is zeros. */
+/* Finds row @i of a search, whose word was prefetched, and prefetches the row. A row that is not
+ * there is zeros. */
 KERNEL_INLINE void find_row(struct pool_search *search, uint32_t i, uint32_t row_bytes)
 {
     const void *row;
@@ -118,7 +118,7 @@ KERNEL_INLINE void ask_for_word(const struct pool_search *search, uint32_t i)
         __builtin_prefetch(&search->where.spots[search->ids[i]]);
 }
 
-/* When row @i is at hand. @asks: for rows that are known; @finds: for others. */
+/* Called at row @i. @asks: prefetch rows that are known; @finds: find later rows. */
 KERNEL_INLINE void look_ahead(struct ahead ahead, const void *const *rows,
                               struct pool_search *search, uint32_t i, bool asks, bool finds)
 {
@@ -150,7 +150,7 @@ KERNEL_INLINE void sum_block(const struct pool_batch *batch, struct piece piece,
     vector_f32 sums[SUM_VECTORS] = { 0 };
 
     if (finds)
-        search = *batch->search; /* a copy stays in registers: no store can mean it */
+        search = *batch->search; /* a copy stays in registers, because no store can alias it */
     if (piece.begun > 0)
         for (uint32_t v = 0; v < vectors; v++)
             get(&sums[v], out + v * VECTOR_LANES, dim, fit);
@@ -181,7 +181,7 @@ KERNEL_INLINE void max_block(const struct pool_batch *batch, struct piece piece,
     const char *const first = (const char *)rows[piece.first] + column * number_bytes;
     const struct ahead ahead = ahead_of(batch, finds, dtype);
     struct pool_search search;
-    uint32_t number = piece.begun; /* of the row, in its bag */
+    uint32_t number = piece.begun; /* number of the row in its bag */
     vector_f32 greatest[MAX_VECTORS] = { 0 };
     vector_u32 winners[MAX_VECTORS] = { 0 };
 
@@ -270,7 +270,7 @@ static void clear_bag(const struct pool_batch *batch, uint32_t bag)
         memset(batch->winners + place, 0xff, batch->dim * sizeof(uint32_t));
 }
 
-/* Finds the rows of a search that are at hand before any has been asked for. */
+/* Finds the first rows of a search, for which nothing was prefetched. */
 static void find_first_rows(const struct pool_batch *batch, enum embtier_dtype dtype)
 {
     const struct ahead ahead = ahead_of(batch, true, dtype);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pool_loops.h: the inner loops of pool.h, one set per instruction set, all compiled from
- * pool_loops.c. Inside kernels/ only. Thread: any. */
+ * pool_loops.c. Only for use inside kernels/. Thread: any. */
 #ifndef EMBTIER_KERNELS_CPU_POOL_POOL_LOOPS_H
 #define EMBTIER_KERNELS_CPU_POOL_POOL_LOOPS_H
 
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/pool/pool.h"
 
-/* In the place of a row that is not there: zeros, as what is added up for nothing may be seen. */
+/* Stands in for a row that is not there. It is zeros, because a client may see the useless sum. */
 extern const float pool_no_row[EMBTIER_DIM_MAX];
 
 struct pool_loops {

@@ -6,18 +6,18 @@
 
 /* ---- A run's gradient ---- */
 
-/* Not pool_loops.c's way, though pooling adds up rows just so: there a bag has dozens of rows that
- * lie anywhere, here most runs have one pair or a few, and bags are mostly at hand. What pooling
- * does before its first addition takes longer than all there is to do for such a run. */
+/* Not done as in pool_loops.c, although pooling adds up rows in the same way. There a bag has
+ * dozens of rows that lie anywhere; here most runs have few pairs, and bags are mostly in a cache.
+ * Pooling's setup before its first addition takes longer than such a run. */
 
-/* Bytes of bags that a long run is walked by: what the first-level cache keeps until the last block
- * of columns has been added up. */
+/* Bytes of bags in a piece of a long run. The first-level cache keeps them until the last block of
+ * columns has been added up. */
 #define PIECE_BYTES (16 * 1024)
 /* Columns that are added up in registers at a time. */
 #define SUM_VECTORS 4
 #define SUM_COLUMNS (SUM_VECTORS * VECTOR_LANES)
-/* Bags of more bytes are asked for ahead. Fewer are in the second-level cache: all of them have
- * just been looked at (reduce_greatest()). */
+/* Bags of more bytes than this are prefetched. Fewer are in the second-level cache, because
+ * reduce_greatest() has just read all of them. */
 #define BAGS_AT_HAND (1024 * 1024)
 
 KERNEL_INLINE const float *bag_of(const struct reduce_batch *batch, const struct cast_pair *pair)
@@ -31,8 +31,8 @@ KERNEL_INLINE float scale_of(const struct reduce_batch *batch, const struct cast
     return batch->scales ? batch->scales[pair->position] : 1.0f;
 }
 
-/* @vectors vectors of columns, from @column on, of @count pairs. @goes_on: they are added to what
- * is there of the gradient. */
+/* Adds up @vectors vectors of columns, from @column on, of @count pairs. @goes_on: adds them to the
+ * gradient so far. */
 KERNEL_INLINE void add_up_vectors(const struct reduce_batch *batch, const struct cast_pair *pair,
                                   uint32_t count, uint32_t column, const uint32_t vectors,
                                   const bool goes_on, float *gradient)
@@ -53,7 +53,7 @@ KERNEL_INLINE void add_up_vectors(const struct reduce_batch *batch, const struct
     memcpy(gradient + column, sums, vectors * sizeof(sums[0]));
 }
 
-/* Fewer columns than a vector has: the last ones, from @column on. */
+/* Adds up the last columns, from @column on, which are fewer than a vector has. */
 static void add_up_few(const struct reduce_batch *batch, const struct cast_pair *pair,
                        uint32_t count, uint32_t column, bool goes_on, float *gradient)
 {
@@ -83,8 +83,8 @@ KERNEL_INLINE void add_up_pairs(const struct reduce_batch *batch, const struct c
         add_up_few(batch, pair, count, column, goes_on, gradient);
 }
 
-/* Asks for the bags that come some pairs after these, be they this run's or later ones' (of which
- * some may not be wanted: few). */
+/* Prefetches the bags some pairs ahead, of this run or of later ones. A few of those may not be
+ * wanted. */
 static __attribute__((noinline)) void ask_for_bags(const struct reduce_batch *batch,
                                                    const struct cast_pair *pair, uint32_t count)
 {
@@ -97,7 +97,7 @@ static __attribute__((noinline)) void ask_for_bags(const struct reduce_batch *ba
         vector_ask_for_in(VECTOR_L2, bag_of(batch, pair + ahead), bag_bytes);
 }
 
-/* A run of more pairs than a piece has: piece by piece. */
+/* Adds up a run of more pairs than a piece has, piece by piece. */
 static __attribute__((noinline)) void add_up_long(const struct reduce_batch *batch,
                                                   const struct cast_pair *pair, uint32_t count,
                                                   uint32_t piece, bool asks, float *gradient)
@@ -133,12 +133,12 @@ static void add_up(const struct reduce_batch *batch, uint32_t run, float *gradie
     add_up_pairs(batch, pair, count, false, gradient);
 }
 
-/* @scale times those of a bag's numbers that its row @number has won, added to @gradient. Plain C
+/* Adds to @gradient those of a bag's numbers that its row @number has won, times @scale. Plain C
  * that the compiler vectorises. */
 static void add_won(float *restrict gradient, const float *restrict bag,
                     const uint32_t *restrict winners, uint32_t number, float scale, uint32_t dim)
 {
-    /* Adding 0 where nothing is won changes no bit: a sum that begins with 0 is never -0. */
+    /* Adding 0 where nothing is won changes no bit: a sum that starts at 0 is never -0. */
     for (uint32_t c = 0; c < dim; c++)
         gradient[c] += winners[c] == number ? scale * bag[c] : 0.0f;
 }
@@ -170,9 +170,9 @@ static void add_up_runs(const struct reduce_batch *batch)
 
 static float greatest(const float *numbers, uint64_t count)
 {
-    enum { STRETCH = 4096 }; /* numbers looked at before asking whether one was not finite */
-    /* Without their sign, the bits of numbers are in the order of their magnitudes. Signed, since
-     * only of such integers every instruction set has comparisons. */
+    enum { STRETCH = 4096 }; /* numbers between two tests for one that is not finite */
+    /* Without the sign, the bits of numbers are ordered like their magnitudes. Signed integers,
+     * because every instruction set can compare those. */
     int32_t most = 0;
 
     for (uint64_t done = 0; done < count && most < 0x7f800000; done += STRETCH) {
@@ -194,7 +194,7 @@ static float greatest(const float *numbers, uint64_t count)
 #define VECTORS (PARTS / VECTOR_LANES)
 
 /* Adds the products of columns from @column on: as many as there are partial sums, or the last
- * ones. What is missing of a vector is zeros, and adding 0 changes no bit. */
+ * ones. An incomplete vector is padded with zeros, and adding 0 changes no bit. */
 KERNEL_INLINE void add_products(vector_f32 parts[VECTORS], enum embtier_dtype dtype,
                                 const char *row, const float *bag, uint32_t column, uint32_t dim)
 {

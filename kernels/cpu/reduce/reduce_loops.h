@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* reduce_loops.h: the inner loops of reduce.h, one set per instruction set, all compiled from
- * reduce_loops.c. Inside kernels/ only. Thread: any. */
+ * reduce_loops.c. Only for use inside kernels/. Thread: any. */
 #ifndef EMBTIER_KERNELS_CPU_REDUCE_REDUCE_LOOPS_H
 #define EMBTIER_KERNELS_CPU_REDUCE_REDUCE_LOOPS_H
 
@@ -15,8 +15,8 @@ struct reduce_loops {
                              float *ret_gradients);
 };
 
-/* reduce_run_avx2() and so on: one run's gradient, batch->dim numbers; for loops that use it up
- * while it is at hand. */
+/* reduce_run_avx2() and so on write one run's gradient, batch->dim numbers, for loops that consume
+ * it while it is in the cache. */
 #define X(isa)                                                                                     \
     extern const struct reduce_loops reduce_loops_##isa;                                           \
     void reduce_run_##isa(const struct reduce_batch *batch, uint32_t run, float *ret_gradient);
