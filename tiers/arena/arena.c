@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* arena.c: reserves memory of a kind and touches every page of it.
  *
- * Touching goes through MADV_POPULATE_WRITE, which returns an error where a store would be SIGBUS
- * (a full file system, too few huge pages); kernels before 5.14 lack it and get plain stores.
- * Neither returns an error for a full NUMA node (arena_nodes.h): its room is checked before.
- * Ordinary memory is asked for as huge pages: a gather over gigabytes is otherwise bound by TLB
- * misses. */
+ * Pages are touched by MADV_POPULATE_WRITE, which returns an error where a store would be SIGBUS (a
+ * full file system, too few huge pages). Kernels before 5.14 lack it and get plain stores. Neither
+ * returns an error for a full NUMA node (arena_nodes.h), so its free memory is checked before.
+ * Ordinary memory is requested as huge pages, because a gather over gigabytes is otherwise bound by
+ * TLB misses. */
 #include "tiers/arena/arena.h"
 
 #include <errno.h>
@@ -35,7 +35,8 @@ static enum embtier_err check_available(const struct tier_spec *spec, uint64_t b
 
     if (spec->kind == TIER_KIND_FILE || spec->kind == TIER_KIND_DRAM_HUGE)
         return EMBTIER_OK;
-    /* The kernel would promise it all the same, and kill us while we touch it. */
+    /* The kernel would promise the memory anyway, and kill the server while it touches the
+     * pages. */
     TRY(arena_memory_check_nodes(spec, bytes, msg));
     available = machine_available_bytes();
     if (bytes <= available)
@@ -60,7 +61,7 @@ static enum embtier_err touch(const struct tier_spec *spec, const struct arena_m
     int rc;
 
     if (spec->kind != TIER_KIND_FILE && spec->kind != TIER_KIND_DRAM_HUGE)
-        (void)madvise(memory->base, memory->bytes, MADV_HUGEPAGE); /* a wish */
+        (void)madvise(memory->base, memory->bytes, MADV_HUGEPAGE); /* may be refused */
     do
         rc = madvise(memory->base, memory->bytes, MADV_POPULATE_WRITE);
     while (rc && (errno == EINTR || errno == EAGAIN));

@@ -2,9 +2,10 @@
 /* arena.h: one contiguous region of one kind of memory, reserved and touched when it is made.
  *
  * DRAM (default or huge pages) comes from memkind, or from mmap where there is no memkind.
- * Persistent memory as system memory and memory of a NUMA node (CXL) come through hwloc, persistent
- * memory as a file from libpmem (pmem_map_file) on a DAX or any other file system. Thread: making
- * and freeing, any; the bytes belong to whom the owner gives them. */
+ * Persistent memory used as system memory, and memory of a NUMA node (CXL), come through hwloc.
+ * Persistent memory used as a file comes from libpmem (pmem_map_file), on a DAX or any other file
+ * system. Thread: any thread makes and frees arenas; their owner decides which threads use the
+ * bytes. */
 #ifndef EMBTIER_TIERS_ARENA_ARENA_H
 #define EMBTIER_TIERS_ARENA_ARENA_H
 
@@ -13,31 +14,32 @@
 #include "base/err.h"
 #include "base/spec/tier_spec.h"
 
-/* Arenas start on, and are a whole number of, slabs. */
+/* Arenas start on a slab boundary and are a whole number of slabs. */
 #define ARENA_SLAB_BYTES (UINT64_C(2) << 20)
 
 struct arena;
 
-/* Reserves @bytes (rounded up to a slab) of memory of @spec's kind; @spec->bytes is not looked at.
- * Every page is touched before this returns, so that memory that is not there is an error here and
- * not a SIGBUS later. Fails with NO_MEMORY, NO_SPACE, NOT_FOUND (path, node), UNSUPPORTED (no such
- * memory on this machine), PERMISSION (path, or memory of chosen nodes). */
+/* Reserves @bytes (rounded up to a slab) of memory of @spec's kind; ignores @spec->bytes. Touches
+ * every page before it returns, so that missing memory is an error here and not a SIGBUS later.
+ * Fails with NO_MEMORY, NO_SPACE, NOT_FOUND (path, node), UNSUPPORTED (no such memory on this
+ * machine), PERMISSION (path, or memory of chosen nodes). */
 MUST_CHECK enum embtier_err arena_new(const struct tier_spec *spec, uint64_t bytes,
                                       struct arena **ret_arena, struct err_msg *msg);
-/* OK if this build and this machine have memory of @spec's kind; fails as arena_new(). Reserves
- * nothing for long, and does not ask how much there is. */
+/* OK if this build and this machine have memory of @spec's kind; fails like arena_new(). Reserves
+ * memory only briefly, and does not check the amount. */
 MUST_CHECK enum embtier_err arena_check(const struct tier_spec *spec, struct err_msg *msg);
 void arena_free(struct arena *arena);
 DEFINE_CLEANUP(struct arena, arena_free)
 
-/* Where memory without a name comes from in this build: "memkind", "mmap" or "malloc". */
+/* Returns the source of unnamed memory in this build: "memkind", "mmap" or "malloc". */
 const char *arena_library(void);
 
 void *arena_base(const struct arena *arena);
 uint64_t arena_bytes(const struct arena *arena);
 
-/* Copies @bytes from DRAM into the arena: with libpmem's non-temporal stores where the arena is
- * persistent or far memory, with memcpy elsewhere. Readable by any thread after arena_drain(). */
+/* Copies @bytes from DRAM into the arena. Uses libpmem's non-temporal stores where the arena is
+ * persistent or far memory, and memcpy elsewhere. After arena_drain() any thread may read the
+ * bytes. */
 void arena_copy_in(const struct arena *arena, void *dest, const void *src, uint64_t bytes);
 void arena_drain(const struct arena *arena);
 

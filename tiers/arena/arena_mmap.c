@@ -38,7 +38,7 @@ enum embtier_err arena_system_reserve(const struct tier_spec *spec, uint64_t byt
                                       struct arena_memory *ret_memory, struct err_msg *msg)
 {
     const bool is_huge = spec->kind == TIER_KIND_DRAM_HUGE;
-    /* The kernel aligns to pages: a slab more, where these are smaller. */
+    /* The kernel aligns only to pages: if these are smaller than a slab, map one slab more. */
     const uint64_t mapping_bytes = is_huge ? bytes : bytes + ARENA_SLAB_BYTES;
     void *mapping;
 

@@ -65,7 +65,7 @@ static enum embtier_err choose_nodes(const struct tier_spec *spec, struct nodes 
     return EMBTIER_OK;
 }
 
-/* nodes_free() afterwards, in any case. */
+/* The caller calls nodes_free() afterwards, even after an error. */
 static enum embtier_err find_nodes(const struct tier_spec *spec, struct nodes *ret_nodes,
                                    struct err_msg *msg)
 {
@@ -145,7 +145,7 @@ static enum embtier_err not_bound(const struct tier_spec *spec, const struct nod
 static enum embtier_err reserve(const struct tier_spec *spec, struct nodes *nodes, uint64_t bytes,
                                 struct arena_memory *ret_memory, struct err_msg *msg)
 {
-    const uint64_t mapping_bytes = bytes + ARENA_SLAB_BYTES; /* hwloc aligns to pages only */
+    const uint64_t mapping_bytes = bytes + ARENA_SLAB_BYTES; /* hwloc aligns only to pages */
     void *mapping;
 
     errno = 0;

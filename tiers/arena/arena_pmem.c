@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* arena_pmem.c: arenas of every kind: files by libpmem, others by arena_system.h and arena_nodes.h.
  *
- * Files are mapped by libpmem and not by memkind_create_pmem(): pmem_map_file() allocates the
- * file's blocks before it maps them, so that a full file system is ENOSPC here; memkind leaves the
- * file sparse and its heap writes to it first, which on a full file system is SIGBUS. It also says
- * whether the mapping is persistent memory. The file has no name (PMEM_FILE_TMPFILE): it goes when
- * the process does, however it ends, and what is in it need not survive, so nothing is ever flushed
- * with msync. */
+ * Files are mapped by libpmem, not by memkind_create_pmem(). pmem_map_file() allocates the file's
+ * blocks before it maps them, so a full file system is ENOSPC here. memkind leaves the file sparse
+ * and lets its heap write first, which on a full file system is SIGBUS. pmem_map_file() also tells
+ * if the mapping is persistent memory. The file has no name (PMEM_FILE_TMPFILE), so it disappears
+ * however the process ends. Its content need not survive, so nothing is ever flushed with msync. */
 #include <errno.h>
 #include <libpmem.h>
 
@@ -41,7 +40,7 @@ static enum embtier_err reserve_file(const struct tier_spec *spec, uint64_t byte
 
     TRY(map_file(spec, bytes, &mapping, &mapping_bytes, msg));
     if ((uintptr_t)mapping % ARENA_SLAB_BYTES) {
-        /* libpmem aligns large mappings only; one slab more, then, for small ones. */
+        /* libpmem aligns only large mappings: for a small one, map one slab more. */
         pmem_unmap(mapping, mapping_bytes);
         TRY(map_file(spec, bytes + ARENA_SLAB_BYTES, &mapping, &mapping_bytes, msg));
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* arena_pmem_none.c: arenas of ordinary memory only, for builds without libpmem and hwloc. */
+/* arena_pmem_none.c: arenas of ordinary memory, for builds without libpmem and hwloc. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

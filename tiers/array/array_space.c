@@ -16,7 +16,7 @@ struct piece {
 struct array_space {
     uint8_t *base;
     uint64_t slabs;
-    struct piece *pieces; /* taken ones, by place */
+    struct piece *pieces; /* pieces in use, by place */
     uint32_t count;
     uint32_t room;
 };
@@ -47,7 +47,7 @@ static uint64_t end_of(const struct piece *piece)
     return piece->first + piece->slabs;
 }
 
-/* The gap before piece @i, or behind the last one. */
+/* Returns the gap before piece @i, or after the last one. */
 static struct piece gap_before(const struct array_space *space, uint32_t i)
 {
     const uint64_t first = i > 0 ? end_of(&space->pieces[i - 1]) : 0;

@@ -9,45 +9,45 @@
 #include "base/row_spot.h"
 #include "tiers/arena/arena.h"
 
-/* As in row_cache.c: refs whose spot is on its way, refs whose row is, and lines of such a row. A
- * row is asked for when its spot has come. Its place is known before, but asking for it at once
- * measured a sixth slower. */
+/* As in row_cache.c: refs whose spot is being prefetched, refs whose row is, and lines of such a
+ * row. A row is prefetched only when its spot has arrived. Its place is known before, but
+ * prefetching it at once measured a sixth slower. */
 #define SPOTS_AHEAD 56
 #define ROWS_AHEAD  32
 #define LINES_AHEAD 16
-/* A row begins on a granule: so few that a spot's 32 bits lead to each. */
+/* A row begins on a granule. Granules are large enough for a spot's 32 bits to reach each. */
 #define GRANULE_SHIFT_LEAST 4
 #define GRANULE_SHIFT_MOST  12
-/* Rows whose dirty ones a lane counts together, so that a scan passes over rows that are clean. */
+/* A lane counts the dirty rows of a block together, so that a scan skips clean blocks. */
 #define BLOCK_ROWS 4096
-/* Spots that one step of a scan looks at, for each row that it may hand over. */
+/* Spots that one step of a scan reads, for each row that it may hand over. */
 #define SCAN_SPOTS 64
 
-/* In the first page of its memory. */
+/* Lies in the first page of its memory. */
 struct row_array {
     struct row_spot *spots; /* by id */
     uint8_t *base;          /* of row 0 */
     uint64_t rows;
     uint64_t stride;
     uint32_t row_bytes;
-    uint8_t shift; /* of a granule */
+    uint8_t shift; /* log2 of a granule */
 };
 
 struct arrays_table {
-    struct row_array *array; /* NULL: not known */
-    uint64_t rows;           /* of this lane that are there */
-    uint64_t dirty_rows;     /* of these */
-    uint16_t *block_dirty;   /* the same of each block; counts up to BLOCK_ROWS */
+    struct row_array *array; /* NULL: unknown */
+    uint64_t rows;           /* rows of this lane that are present */
+    uint64_t dirty_rows;     /* of these rows */
+    uint16_t *block_dirty;   /* dirty rows of each block; up to BLOCK_ROWS */
     uint16_t number;
 };
 
 struct row_arrays {
     struct row_arrays_opts opts;
-    struct arrays_table *tables; /* with holes: scans keep their places in it */
+    struct arrays_table *tables; /* may have gaps, because scans keep their places in it */
     uint32_t table_count;
     uint32_t table_room;
-    uint32_t *places; /* by table number: index into tables + 1; 0: not known */
-    uint16_t epoch;   /* what spots of rows have that become dirty now: 1 or 2 */
+    uint32_t *places; /* by table number: index into tables + 1; 0: unknown */
+    uint16_t epoch;   /* mark for the spots of rows that become dirty now: 1 or 2 */
     bool in_epoch;
     bool save_failed;
     uint64_t hits;
@@ -122,7 +122,7 @@ static void ask_for_spot(const struct row_array *array, const struct row_ref *re
     __builtin_prefetch(&array->spots[ref->id]);
 }
 
-/* Asks for the first @lines of a row, into the second level. */
+/* Prefetches the first @lines of a row into the second-level cache. */
 static inline __attribute__((always_inline)) void
 ask_for_row(const struct row_array *array, const struct row_ref *ref, uint32_t lines)
 {
@@ -138,8 +138,8 @@ static uint32_t lines_of(uint32_t bytes)
     return MIN(div_round_up(bytes, CACHE_LINE), LINES_AHEAD);
 }
 
-/* The epoch in which a row became dirty, or 0. Only its lane writes it; scans of other lanes look
- * at it before they know whose it is. */
+/* Returns the epoch in which a row became dirty, or 0. Only the row's lane writes it; scans of
+ * other lanes read it before they know the owner. */
 static uint16_t dirty_of(const struct row_array *array, uint64_t id)
 {
     return __atomic_load_n(&array->spots[id].dirty, __ATOMIC_RELAXED);
@@ -256,7 +256,7 @@ static bool hand_over(struct row_arrays *arrays, struct arrays_table *table, uin
     return true;
 }
 
-/* The row is about to change: one that is old is handed over as it is. */
+/* Called before the row changes; hands an old row over first. */
 static void make_dirty(struct row_arrays *arrays, struct arrays_table *table,
                        const struct row_ref *ref)
 {
@@ -271,7 +271,7 @@ static void make_dirty(struct row_arrays *arrays, struct arrays_table *table,
     set_dirty(table->array, ref->id, arrays->epoch);
 }
 
-/* The same of a row that is written to SSD as soon as it has changed: a clean one stays so. */
+/* The same for a row that is written to SSD as soon as it has changed: a clean row stays clean. */
 static void keep_old(struct row_arrays *arrays, struct arrays_table *table,
                      const struct row_ref *ref)
 {
@@ -284,12 +284,12 @@ struct copying {
     uint32_t count;
     uint32_t bytes;
     uint64_t stride;
-    uint8_t *dest; /* or */
+    uint8_t *dest; /* or src */
     const uint8_t *src;
 };
 
-/* Calls @use for each row that is there, when it has had time to come: a row's spot is asked for
- * first, then the row, then it is used. The other refs are missed. */
+/* Calls @use for each present row after prefetching: first its spot, then the row. The other refs
+ * are misses. */
 static inline __attribute__((always_inline)) uint32_t
 run(struct row_arrays *arrays, struct arrays_table *table, const struct copying *copying,
     void (*use)(struct row_arrays *arrays, struct arrays_table *table,
@@ -376,7 +376,7 @@ uint32_t row_arrays_find(struct row_arrays *arrays, uint16_t number, const struc
     return missed;
 }
 
-/* Finds rows that are to be changed, and does @before with each that is there. */
+/* Finds rows that are to be changed, and calls @before for each present one. */
 static uint32_t find_to_change(struct row_arrays *arrays, uint16_t number,
                                const struct row_ref *refs, uint32_t count, void **ret_rows,
                                void (*before)(struct row_arrays *arrays, struct arrays_table *table,
@@ -451,8 +451,8 @@ bool row_arrays_spots(const struct row_arrays *arrays, uint16_t number, struct r
         .base = array->base,
         .slot_end = UINT32_MAX,
         .slot_shift = array->shift,
-        .now = 0, /* no row is older than another */
-        /* With several lanes, none has them all. */
+        .now = 0, /* all rows have the same age */
+        /* With several lanes, no lane has all rows. */
         .row_stride = table->rows == array->rows ? array->stride : 0,
     };
     return true;
@@ -460,18 +460,18 @@ bool row_arrays_spots(const struct row_arrays *arrays, uint16_t number, struct r
 
 /* ---- Handing over dirty rows ---- */
 
-/* False: the scan stops at this row. */
+/* Visits a row; false: the scan stops at this row. */
 typedef bool row_visit(struct row_arrays *arrays, struct arrays_table *table, uint64_t hash,
                        uint64_t id, void *context);
 
-/* A scan's place: a table's index and a row. */
+/* A scan's position: a table's index and a row. */
 static uint64_t cursor_of(uint32_t table, uint64_t row)
 {
     return (uint64_t)table << 40 | row;
 }
 
-/* Calls @visit for each of this lane's rows of @table that is dirty, from *@id on, until @visit
- * returns false or *@budget is used up: false. *@id is the next row then. */
+/* Calls @visit for each dirty row of this lane in @table, from *@id on. Returns false when @visit
+ * does, or when *@budget is used up; *@id is then the next row. */
 static bool scan_table(struct row_arrays *arrays, struct arrays_table *table, uint64_t *id,
                        uint64_t *budget, row_visit *visit, void *context)
 {
@@ -496,7 +496,7 @@ static bool scan_table(struct row_arrays *arrays, struct arrays_table *table, ui
     return true;
 }
 
-/* The same of all tables. Returns true when the scan is at its end. */
+/* The same for all tables. Returns true when the scan has finished. */
 static bool scan(struct row_arrays *arrays, uint64_t *cursor, uint64_t budget, row_visit *visit,
                  void *context)
 {
@@ -524,7 +524,7 @@ static bool write_row(struct row_arrays *arrays, struct arrays_table *table, uin
     struct writing *const writing = context;
 
     if (arrays->in_epoch && dirty_of(table->array, id) == arrays->epoch)
-        return true; /* newer than the moment */
+        return true; /* dirty since the epoch began */
     if (writing->count == writing->most || !hand_over(arrays, table, hash, id))
         return false;
     writing->count++;

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* row_arrays.h: whole tables of one lane's rows in plain arrays, found by id alone (SCRec, section
- * IV-A, and MTrainS, section 5.2: a table that the plan places in one memory).
+/* row_arrays.h: one lane's rows of whole tables in plain arrays, found by id alone. The plan
+ * places such a table in one memory (SCRec, section IV-A, and MTrainS, section 5.2).
  *
- * A table's array is shared by all lanes; a row, and what is noted of it, is one lane's, the same
- * as that of its shard. Each row has a place from the beginning and never leaves it, so nothing is
- * evicted, promoted or indexed. A row comes into the array when it is first read, changed or put
- * there; until then it is on SSD only. Dirty rows are handed over to be written as those of the row
- * cache are (row_cache.h), whose functions these mirror.
+ * All lanes share a table's array. Each row and its spot belong to one lane, the lane of its
+ * shard. A row has a fixed place from the beginning, so nothing is evicted, promoted or indexed.
+ * A row comes into the array when it is first read, changed or inserted; until then it is only
+ * on SSD. Dirty rows are handed over for writing like those of the row cache (row_cache.h),
+ * whose functions these mirror.
  *
- *   struct row_spot[rows] | rows, each on a granule of its own
+ * Layout: struct row_spot[rows], then the rows, each on a granule of its own.
  *
- * The spot of row n leads to place n, or nowhere; so loops that follow spots (kernels/cpu/pool)
- * work on arrays too. Thread: the owning lane, but for row_array_new(). Memory: the caller's. */
+ * The spot of row n leads to place n, or nowhere, so loops that follow spots (kernels/cpu/pool)
+ * work on arrays too. Thread: the owning lane, except row_array_new(). The caller owns the
+ * memory. */
 #ifndef EMBTIER_TIERS_ARRAY_ROW_ARRAYS_H
 #define EMBTIER_TIERS_ARRAY_ROW_ARRAYS_H
 
@@ -21,30 +22,30 @@
 #include "base/err.h"
 #include "tiers/cache/row_cache.h"
 
-struct row_array;  /* one table's */
-struct row_arrays; /* one lane's share of all */
+struct row_array;  /* one table's array */
+struct row_arrays; /* one lane's share of all arrays */
 struct row_spots;
 
-/* The memory that an array of @rows rows of @row_bytes takes, in whole slabs (ARENA_SLAB_BYTES); 0:
- * it would be more than can be addressed. */
+/* Returns the memory for an array of @rows rows of @row_bytes, in whole slabs (ARENA_SLAB_BYTES).
+ * 0: it exceeds the address space. */
 uint64_t row_array_memory_bytes(uint64_t rows, uint32_t row_bytes);
-/* Lays an array out in @memory, aligned to a page, which may have anything in it; no row is there
- * yet. Any thread. */
+/* Lays out an array without rows in @memory, which is aligned to a page and may have any content.
+ * Any thread. */
 struct row_array *row_array_new(void *memory, uint64_t rows, uint32_t row_bytes);
 
 struct row_arrays_opts {
-    /* As those of struct row_cache_opts. */
+    /* As in struct row_cache_opts. */
     uint64_t (*hash)(void *context, uint16_t table, uint64_t id);
     bool (*evict)(void *context, uint16_t table, uint64_t hash, uint64_t id, const void *row,
                   uint32_t bytes);
-    /* The row is this lane's. */
+    /* True if the row belongs to this lane. */
     bool (*is_mine)(void *context, uint64_t hash);
     void *context;
 };
 
 struct row_arrays_stats {
     uint64_t tables;
-    uint64_t rows; /* that are there */
+    uint64_t rows; /* present in the arrays */
     uint64_t bytes;
     uint64_t dirty_rows;
     uint64_t dirty_bytes;
@@ -58,15 +59,15 @@ MUST_CHECK enum embtier_err row_arrays_new(const struct row_arrays_opts *opts,
 void row_arrays_free(struct row_arrays *arrays);
 DEFINE_CLEANUP(struct row_arrays, row_arrays_free)
 
-/* Makes table number @table known. NO_MEMORY. */
+/* Registers table number @table. NO_MEMORY. */
 MUST_CHECK enum embtier_err row_arrays_add_table(struct row_arrays *arrays, uint16_t table,
                                                  struct row_array *array);
-/* Forgets the table, whose array is nobody's then once all lanes have; its rows, dirty or not, are
- * gone. Nothing if it is not known. */
+/* Forgets the table and its rows, dirty or not; does nothing if the table is unknown. Once all
+ * lanes have done this, the array is free to reuse. */
 void row_arrays_remove_table(struct row_arrays *arrays, uint16_t table);
 bool row_arrays_has(const struct row_arrays *arrays, uint16_t table);
 
-/* As the functions of row_cache.h of the same names. */
+/* Like the functions of row_cache.h with the same names. */
 MUST_CHECK uint32_t row_arrays_get(struct row_arrays *arrays, uint16_t table,
                                    const struct row_ref *refs, uint32_t count, void *dest,
                                    uint64_t stride, uint32_t bytes, uint32_t *ret_missed);
@@ -81,12 +82,12 @@ MUST_CHECK uint32_t row_arrays_change(struct row_arrays *arrays, uint16_t table,
 MUST_CHECK uint32_t row_arrays_change_through(struct row_arrays *arrays, uint16_t table,
                                               const struct row_ref *refs, uint32_t count,
                                               void **ret_rows);
-/* Puts rows there that are not; one that is, is left as it is. All find their place. */
+/* Inserts rows that are not present, and leaves present rows as they are. Never refuses a row. */
 void row_arrays_insert(struct row_arrays *arrays, uint16_t table, const struct row_ref *refs,
                        uint32_t count, const void *const *rows, const uint64_t *dirty);
-/* @count rows were used where they lay: counts hits. */
+/* Counts hits for @count rows that were used in place. */
 void row_arrays_used(struct row_arrays *arrays, uint32_t count);
-/* False: the table is not known. */
+/* False: the table is unknown. */
 MUST_CHECK bool row_arrays_spots(const struct row_arrays *arrays, uint16_t table,
                                  struct row_spots *ret_spots);
 

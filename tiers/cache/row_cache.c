@@ -1,27 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* row_cache.c: the operations that find rows in the cache, and their fast paths.
  *
- * A row that is looked up costs three misses in a chain: its set's tags, its entry, the row itself.
- * To have many in flight at once, refs go in groups of 16 through the stages of a pipeline: each
- * stage touches what the one before has asked for, and asks for the next. While group n is copied,
- * the rows of group n + 1, the entries of n + 2 and the tags of n + 3 are on their way.
+ * A lookup costs three dependent cache misses: its set's tags, its entry, the row itself. To have
+ * many in flight at once, refs go in groups of 16 through the stages of a pipeline. Each stage uses
+ * what the stage before has prefetched, and prefetches for the next. While group n is copied, the
+ * rows of n + 1, the entries of n + 2 and the tags of n + 3 are on their way.
  *
  *   find set -> match tags -> (match tags of the second set) -> check entry -> use the row
  *
- * Between the stages rows may move (a hit in a slower tier moves two), but no entry does: the last
- * stage reads the slot from the entry again, and what was prefetched was only a guess. A row may
- * even leave: a promotion's chain of victims ends in the hole the promoted row left, but not if
- * that lies in a draining slab, or in a slot of another class. So once one has left, the last stage
- * looks up what the stages before it found.
+ * Between the stages rows may move (a hit in a slower tier moves two), but no entry does. The last
+ * stage reads the slot from the entry again; the prefetch was only a guess. A row may even leave. A
+ * promotion's chain of victims ends in the promoted row's hole, unless that lies in a draining slab
+ * or in a slot of another class. So once a row has left, the last stage repeats the lookups of the
+ * stages before it.
  *
- * Groups were measured against single refs going through all stages per turn, which is half again
- * as slow: within a group the loop of a stage has no dependency from ref to ref, so that a line
- * that is late holds up nobody. What is left is the cost of three places in memory per row where an
- * array has one.
+ * Groups were measured against single refs that go through all stages per turn, which take half as
+ * long again. Within a group the loop of a stage has no dependency from ref to ref, so a late line
+ * delays no other. The remaining cost is three places in memory per row where an array has one.
  *
  * Rows of a table that has a map (row_map.h) take a shorter way, run_mapped(): the row's word of
- * the map, then the row. What that word does not say (a row in a slower tier, one that is not dirty
- * yet) is looked up in the index. */
+ * the map, then the row. The index covers the cases that the word does not: a row in a slower tier,
+ * or one that is not dirty yet. */
 #include "tiers/cache/row_cache.h"
 
 #include <assert.h>
@@ -33,10 +32,10 @@
 #define GROUP       16
 #define GROUPS      4 /* in the pipeline */
 #define LINES_AHEAD 16
-#define SPOTS_AHEAD 56 /* refs whose word of the map is on its way, */
+#define SPOTS_AHEAD 56 /* refs whose word of the map is being prefetched, */
 #define ROWS_AHEAD  32 /* and whose row is, or their set and, half as far, entry of the index */
 
-/* tests/unit builds this file once so that pins hold nothing, to see that it is missed. */
+/* tests/unit builds this file once with pins that hold nothing, to check that the tests notice. */
 #ifndef WITHOUT_PINS
 #define WITHOUT_PINS 0
 #endif
@@ -49,10 +48,10 @@ struct probes {
     uint32_t second; /* bit per ref: sets[] is its second set */
 };
 
-/* What the last stage does with a row. */
+/* The last stage's action on a row. */
 enum use { USE_GET, USE_SET, USE_FIND, USE_CHANGE, USE_CHANGE_THROUGH, USE_PIN, USE_UNPIN };
 
-/* Whether places are asked for. */
+/* True if the request asks for places. */
 static inline bool finds(enum use use)
 {
     return use == USE_FIND || use == USE_CHANGE || use == USE_CHANGE_THROUGH;
@@ -67,11 +66,11 @@ struct request {
     const char *src;
     uint64_t stride;
     uint32_t bytes;    /* of each row */
-    uint32_t *missed;  /* indexes go here, or */
-    uint64_t *found;   /* bits there, or */
-    const void **rows; /* places here */
+    uint32_t *missed;  /* gets indexes, or */
+    uint64_t *found;   /* gets bits, or */
+    const void **rows; /* gets places */
     uint32_t missed_count;
-    uint64_t departures; /* of the cache, when this began */
+    uint64_t departures; /* of the cache, when the request began */
 };
 
 static inline __attribute__((always_inline)) void
@@ -127,7 +126,7 @@ check_entries(const struct row_cache *c, const struct request *request, const st
 
             way = (uint32_t)__builtin_ctz(p->masks[i]);
             entry = &p->sets[i]->entries[way];
-            /* The tag was right by chance, once in some thousands: the slow way. */
+            /* The tag matched by chance, once in some thousands: take the slow way. */
             if (UNLIKELY(!row_entry_is(entry, request->table, refs[i].id)))
                 way = row_index_find(&c->index, request->table, refs[i].hash, refs[i].id,
                                      &p->sets[i]);
@@ -149,7 +148,7 @@ static inline __attribute__((always_inline)) void touch(struct row_cache *c, str
         place.set->stamps[place.way] = c->now;
 }
 
-/* Copies a row that is cached, after moving it to tier 0 if that can be. */
+/* Copies a cached row, after moving it to tier 0 if possible. */
 static inline __attribute__((always_inline)) void copy_hit(struct row_cache *c,
                                                            const struct request *request,
                                                            struct row_place place,
@@ -213,7 +212,7 @@ static void unpin(struct row_cache *c, struct row_place place)
     }
 }
 
-/* Ref @at of the request, with its place, or none. */
+/* Handles ref @at of the request, with its place, or none. */
 static inline __attribute__((always_inline)) void
 use_row(struct row_cache *c, struct request *request, uint32_t at, struct row_place place)
 {
@@ -264,7 +263,7 @@ static inline __attribute__((always_inline)) void use_rows(struct row_cache *c,
     }
 }
 
-/* The group that has come to a stage that is @behind groups behind the first; false: none has. */
+/* Finds the group that has reached the stage @behind groups behind the first; false: none has. */
 static inline __attribute__((always_inline)) bool group_at(const struct request *request,
                                                            uint32_t step, uint32_t behind,
                                                            uint32_t *ret_first, uint32_t *ret_count)
@@ -278,15 +277,15 @@ static inline __attribute__((always_inline)) bool group_at(const struct request 
     return true;
 }
 
-/* The map says all there is to know of a row that lies in tier 0, and is dirty and not old if it is
- * to be changed. The index says more of other cached rows. */
+/* True if the map is enough. The row must lie in tier 0; if it is to be changed, it must be dirty
+ * and not old. For other cached rows the index has more. */
 static inline bool says_all(const struct row_cache *c, const struct row_spot *spot, bool changes)
 {
     return spot->slot_and_1 - 1 < c->tier0_end &&
            (!changes || spot->dirty == row_cache_dirty_mark(c->epoch));
 }
 
-/* Asks for the row, and for its set if the index will be needed. */
+/* Prefetches the row, and its set if the index will be needed. */
 static inline __attribute__((always_inline)) void ask_for_spot(const struct row_cache *c,
                                                                const struct row_spot *spot,
                                                                uint64_t hash, bool changes,
@@ -315,7 +314,7 @@ ask_for_entry(const struct row_cache *c, const struct row_spot *spot, uint64_t h
         __builtin_prefetch(&set->entries[__builtin_ctz(mask)]);
 }
 
-/* What to do with a row of which the map says all. */
+/* Handles a row for which the map is enough. */
 static inline __attribute__((always_inline)) void
 use_spot(struct row_cache *c, const struct request *request, uint32_t at, struct row_spot *spot)
 {
@@ -332,7 +331,7 @@ use_spot(struct row_cache *c, const struct request *request, uint32_t at, struct
         request->rows[at] = row;
 }
 
-/* Runs all refs past the map of their table. */
+/* Runs all refs through the map of their table. */
 static inline __attribute__((always_inline)) void
 run_mapped(struct row_cache *c, struct request *request, struct row_spot *spots, uint32_t lines)
 {
@@ -467,7 +466,7 @@ uint32_t row_cache_change_through(struct row_cache *c, uint16_t table, const str
     return request.missed_count;
 }
 
-/* The tier that @row, a row of this cache, lies in. */
+/* Returns the tier of @row, which is a row of this cache. */
 static uint32_t tier_at(const struct row_cache *c, const void *row)
 {
     uint32_t tier = 0;
@@ -480,7 +479,7 @@ static uint32_t tier_at(const struct row_cache *c, const void *row)
     return tier;
 }
 
-/* A row of a lower tier was read where it lay: moves it up if it is still there. */
+/* Moves up a row of a lower tier that was read in place, if it is still there. */
 static void move_up(struct row_cache *c, uint16_t table, const struct row_ref *ref)
 {
     struct row_place place;
@@ -490,7 +489,7 @@ static void move_up(struct row_cache *c, uint16_t table, const struct row_ref *r
         (void)row_moves_promote(c, place);
 }
 
-/* How many rows lie in tier 0; @ret_absent: how many are NULL. */
+/* Returns how many rows lie in tier 0; @ret_absent: how many are NULL. */
 static uint32_t count_first_tier(const struct row_cache *c, const void *const *rows, uint32_t count,
                                  uint32_t *ret_absent)
 {
@@ -513,7 +512,7 @@ void row_cache_used(struct row_cache *c, uint16_t table, const struct row_ref *r
     uint32_t absent;
     const uint32_t in_first = count_first_tier(c, rows, count, &absent);
 
-    row_upkeep(c, count); /* may move rows: the places are only asked for their tier */
+    row_upkeep(c, count); /* may move rows; the places are used only to tell their tier */
     c->stats.tiers[0].hits += in_first;
     c->stats.tiers[0].get_hits += in_first;
     for (uint32_t i = 0; i < count && in_first < count; i++) {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* row_cache_dirty.c: hands dirty rows over to be written, and begins and ends the epochs that say
+/* row_cache_dirty.c: hands dirty rows over for writing, and begins and ends the epochs that decide
  * which of them belong to a checkpoint. */
 #include <assert.h>
 
 #include "tiers/cache/row_cache_impl.h"
 
-/* Hands over the dirty rows of a set; false: no more are to be. */
+/* Hands over the dirty rows of a set; false: the limit is reached, or a row was refused. */
 static bool write_back_set(struct row_cache *c, struct row_set *set, uint32_t most, uint32_t *count)
 {
     for (uint32_t dirty = set->dirty; dirty; dirty &= dirty - 1) {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* row_cache_impl.h: what the files of the row cache share: its struct, and the slow paths.
+/* row_cache_impl.h: shared by the files of the row cache: its struct, and the slow paths.
  *
  * row_cache.c finds rows (the fast paths), row_cache_insert.c adds them, row_cache_dirty.c hands
- * dirty ones over, row_cache_life.c makes the cache, row_moves.c moves rows between tiers and out
- * of it, row_victims.c says which row goes next, row_growth.c lets the index grow and shrink,
- * row_upkeep.c does a little of all slow work in each call. */
+ * dirty ones over, and row_cache_life.c makes the cache. row_moves.c moves rows between tiers and
+ * out of the cache, and row_victims.c chooses the next row to go. row_growth.c lets the index grow
+ * and shrink, and row_upkeep.c does a little of all slow work in each call. */
 #ifndef EMBTIER_TIERS_CACHE_ROW_CACHE_IMPL_H
 #define EMBTIER_TIERS_CACHE_ROW_CACHE_IMPL_H
 
@@ -18,7 +18,7 @@ enum cached_table_state { TABLE_UNKNOWN, TABLE_IN_USE, TABLE_PURGING };
 
 struct cached_table {
     uint32_t row_bytes;
-    uint32_t purge_set; /* while purging: the next set to look at */
+    uint32_t purge_set; /* while purging: the next set to scan */
     uint32_t rows;
     uint8_t length_class;
     uint8_t state;
@@ -29,14 +29,14 @@ _Static_assert(sizeof(struct cached_table) == 16, "1 MiB of them per lane");
 struct row_cache {
     struct row_index index;
     struct row_maps maps;
-    uint16_t now;       /* stamps are of this clock */
-    bool evict_refused; /* in this call: no use asking again */
-    bool in_epoch;      /* see row_cache_begin_epoch(): there may be old rows */
+    uint16_t now;       /* the clock of the stamps */
+    bool evict_refused; /* in this call: do not ask again */
+    bool in_epoch;      /* old rows may exist; see row_cache_begin_epoch() */
     bool save_failed;
-    uint8_t epoch; /* its parity: 0 or ROW_ENTRY_EPOCH */
+    uint8_t epoch; /* the epoch's parity: 0 or ROW_ENTRY_EPOCH */
     uint8_t granule_shift;
     uint8_t tier_count;
-    uint8_t none_clean; /* bit per tier, in this call: no use looking for clean rows again */
+    uint8_t none_clean; /* bit per tier, in this call: do not look for clean rows again */
     uint32_t undrained; /* bit per tier: copied into since the last arena_drain() */
     uint32_t tier0_end; /* slots from here on are in slower tiers */
     struct slab_pool pools[TIERS_MAX];
@@ -51,11 +51,11 @@ struct row_cache {
     uint8_t *bounce; /* one row on its way up */
     struct slab *slabs;
 
-    uint32_t purging;      /* tables that are */
-    uint32_t shrink_steps; /* whenever the index has moved rows downwards: scans begin anew */
-    uint32_t wanted_sets;  /* the index changes its size until it has as many */
+    uint32_t purging;      /* number of tables that are being purged */
+    uint32_t shrink_steps; /* moves of rows downwards by the index: scans then start over */
+    uint32_t wanted_sets;  /* the index changes its size until it has this many */
     uint32_t index_slabs;  /* at the front of tier 0, fixed parts included */
-    uint32_t map_slabs;    /* at its end */
+    uint32_t map_slabs;    /* at the end of tier 0 */
     uint64_t fixed_bytes;  /* before the index */
 
     uint64_t tick_rows; /* accesses per tick */
@@ -63,10 +63,10 @@ struct row_cache {
     uint32_t swept_set; /* stamps are clamped up to here */
 
     uint64_t
-        departures; /* rows that left, ever: a holder of a row_place looks whether it moved on */
+        departures; /* rows that ever left: a holder of a row_place checks whether it changed */
 
-    uint32_t inserts_since; /* since the size of the index was last looked at */
-    uint32_t look_after;    /* so many it is looked at again */
+    uint32_t inserts_since; /* since the last check of the index's size */
+    uint32_t look_after;    /* check the size after this many */
 
     struct row_cache_stats stats;
 };
@@ -77,7 +77,7 @@ struct row_place {
     uint32_t way;
 };
 
-/* Some ways of a set, a bit each. */
+/* Some ways of a set, one bit each. */
 struct row_ways {
     struct row_set *set;
     uint32_t ways;
@@ -107,7 +107,7 @@ static inline uint64_t row_cache_hash(const struct row_cache *c, const struct ro
     return c->hash(c->context, entry->table, entry->id);
 }
 
-/* What the map says of the row, if its table has one. */
+/* Returns the row's spot in its table's map, or NULL if there is no map. */
 static inline struct row_spot *row_cache_spot(const struct row_cache *c,
                                               const struct row_entry *entry)
 {
@@ -116,19 +116,19 @@ static inline struct row_spot *row_cache_spot(const struct row_cache *c,
     return map == ROW_MAP_NONE ? NULL : &row_maps_spots(&c->maps, map)[entry->id];
 }
 
-/* What the map says of a row that became dirty in an epoch of that parity. */
+/* Returns a spot's mark for a row that became dirty in an epoch of that parity. */
 static inline uint16_t row_cache_dirty_mark(uint8_t epoch)
 {
     return 1 + (epoch != 0);
 }
 
-/* Whether a dirty row was so when the epoch began. */
+/* True if a dirty row was dirty when the epoch began. */
 static inline bool row_cache_is_old(const struct row_cache *c, const struct row_entry *entry)
 {
     return c->in_epoch && (entry->flags & ROW_ENTRY_EPOCH) != c->epoch;
 }
 
-/* When the row was used last, through the map or without; the index knows that from now on. */
+/* Returns the time of the row's last use, through the map or without, and notes it in the index. */
 static inline uint16_t row_cache_stamp(const struct row_cache *c, struct row_set *set, uint32_t way)
 {
     const struct row_spot *spot;
@@ -157,7 +157,7 @@ static inline const uint8_t *row_cache_address(const struct row_cache *c, uint32
     return slab_pool_address(&c->pools[tier], slot);
 }
 
-/* Gives a dirty row to be written; false: it is not taken. */
+/* Hands over a dirty row for writing; false: it was refused. */
 static inline bool row_cache_hand_over(struct row_cache *c, const struct row_entry *entry)
 {
     uint32_t tier;
@@ -167,7 +167,7 @@ static inline bool row_cache_hand_over(struct row_cache *c, const struct row_ent
                     c->tables[entry->table].row_bytes);
 }
 
-/* The row is about to change. */
+/* Called before the row changes. */
 static inline void row_cache_mark_dirty(struct row_cache *c, struct row_place place, uint32_t tier)
 {
     struct row_entry *const entry = place_entry(place);
@@ -188,55 +188,55 @@ static inline void row_cache_mark_dirty(struct row_cache *c, struct row_place pl
         spot->dirty = row_cache_dirty_mark(c->epoch);
 }
 
-/* row_victims.c: the next row of a class to leave a tier; false: none can. @clean_only: none that
- * would have to be written. */
+/* row_victims.c: finds the next row of a class to leave a tier; false: none can. @clean_only: skip
+ * rows that would have to be written. */
 bool row_victims_next(struct row_cache *c, uint32_t tier, uint32_t class_index, bool clean_only,
                       struct row_place *ret_place);
-/* About how old, in ticks, the class's next victim is; 0 if there is none. */
+/* Returns the approximate age, in ticks, of the class's next victim; 0 if there is none. */
 uint32_t row_victims_age(struct row_cache *c, uint32_t tier, uint32_t class_index);
 
 /* row_moves.c. */
 
-/* A slot for a row of the class in the tier, made free by moving another row down or out if need
- * be; SLOT_NONE if that cannot be. */
+/* Returns a slot for a row of the class in the tier, if need be by moving another row down or out.
+ * SLOT_NONE if that fails. */
 uint32_t row_moves_make_slot(struct row_cache *c, uint32_t tier, uint32_t class_index);
-/* Lets the oldest row of these or those ways leave the cache, another one if it may not; false:
- * none can go now. */
+/* Lets the oldest row of these or those ways leave the cache, or another one if that row may not.
+ * False: none can leave now. */
 bool row_moves_let_oldest_go(struct row_cache *c, struct row_ways these, struct row_ways those,
                              struct row_place *ret_place);
-/* A free way in one of two sets (may be the same), made so by letting a row go if need be;
- * ROW_WAY_NONE if that cannot be. */
+/* Returns a free way in one of two sets (may be the same), if need be by letting a row go.
+ * ROW_WAY_NONE if that fails. */
 uint32_t row_moves_make_way(struct row_cache *c, struct row_set *first, struct row_set *second,
                             struct row_set **ret_set);
-/* Moves a row to a slot that was taken for it; its old slot is free then. */
+/* Moves a row to a slot that was taken for it, and frees its old slot. */
 void row_moves_move(struct row_cache *c, struct row_place place, uint32_t slot);
 /* Moves a row down a tier, or out of the cache; false: it stays. */
 bool row_moves_push_down(struct row_cache *c, struct row_place place);
-/* Moves a row to another slot of its tier if it is younger than those that would go for it, else
- * down; false: it stays. */
+/* Moves a row to another slot of its tier if it is younger than the rows that would leave for it,
+ * else down. False: it stays. */
 bool row_moves_relocate(struct row_cache *c, struct row_place place);
 /* Moves a row to tier 0; false: it stays where it is. */
 bool row_moves_promote(struct row_cache *c, struct row_place place);
 /* Forgets a row, dirty or not. */
 void row_moves_forget(struct row_cache *c, struct row_place place);
-/* Counts a row that came to (@sign 1) or left (-1) a tier. */
+/* Counts a row that came to a tier (@sign 1) or left it (-1). */
 void row_moves_account(struct row_cache *c, uint32_t tier, uint32_t row_bytes, bool dirty,
                        int sign);
 
-/* row_growth.c: @steps sets further; takes slabs for the index first. */
+/* row_growth.c: resizes the index by @steps more sets; takes the slabs for the index first. */
 void row_growth_step(struct row_cache *c, uint32_t steps);
-/* How many sets the index should have, by the rows that are cached now. */
+/* Decides how many sets the index should have for the rows cached now. */
 void row_growth_look(struct row_cache *c);
-/* The next set of a scan from the bottom up that was at @cursor (0: at its beginning), and the
- * cursor of one that goes on with @set. */
+/* Return the next set of a bottom-up scan from @cursor (0: the start), and the cursor of a scan
+ * that goes on with @set. */
 uint32_t row_growth_scan_set(const struct row_cache *c, uint64_t cursor);
 uint64_t row_growth_scan_cursor(const struct row_cache *c, uint32_t set);
 
-/* row_upkeep.c: to be called first in each operation, with the number of rows it is about. */
+/* row_upkeep.c: call it first in each operation, with the operation's number of rows. */
 void row_upkeep(struct row_cache *c, uint32_t rows);
-/* The cache has room for @rows, which its clock goes by. */
+/* Sets the clock for a cache with room for @rows. */
 void row_upkeep_set_tick(struct row_cache *c, uint64_t rows);
-/* To be called last: rows that were moved can be read by all. */
+/* Call it last: makes moved rows readable by all threads. */
 void row_upkeep_end(struct row_cache *c);
 
 #endif

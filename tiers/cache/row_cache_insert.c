@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* row_cache_insert.c: puts new rows into the cache, in tier 0 or in the first slower tier that has
- * room. Rows that are cached already stay as they are. */
+ * room. Rows that are already cached stay as they are. */
 #include <assert.h>
 #include <string.h>
 
@@ -8,7 +8,7 @@
 
 #define SETS_AHEAD 16 /* refs whose set is prefetched */
 
-/* A slot for a new row: in tier 0, or where there is one. */
+/* Returns a slot for a new row, in the fastest tier that can make one. */
 static uint32_t make_slot(struct row_cache *c, uint32_t class_index)
 {
     uint32_t slot = SLOT_NONE;
@@ -18,7 +18,7 @@ static uint32_t make_slot(struct row_cache *c, uint32_t class_index)
     return slot;
 }
 
-/* False: no place can be had. */
+/* False: no place could be found. */
 static bool insert_row(struct row_cache *c, uint16_t table_number, const struct row_ref *ref,
                        const void *row, bool dirty)
 {
@@ -29,7 +29,7 @@ static bool insert_row(struct row_cache *c, uint16_t table_number, const struct 
     struct row_set *first;
     uint8_t *dest;
 
-    /* What is cached is newer than what anybody could bring. */
+    /* A cached row is newer than any that a caller could bring. */
     if (row_index_find(&c->index, table_number, ref->hash, ref->id, &place.set) != ROW_WAY_NONE)
         return true;
     first = row_index_first_set(&c->index, ref->hash);

@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* row_cache_life.c: makes a row cache, adds and purges tables, and checks that it holds together.
+/* row_cache_life.c: makes a row cache, adds and purges tables, and checks its consistency.
  *
- * All of it lies in tier 0's first slabs: this struct, 16 bytes per table number (1 MiB), the
- * bounce buffer, 32 bytes per slab, then the index. */
+ * All fixed parts lie in tier 0's first slabs: struct row_cache, 16 bytes per table number (1 MiB),
+ * the bounce buffer, 32 bytes per slab. The index follows. */
 #include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
 #include "tiers/cache/row_cache_impl.h"
 
-#define GRANULE_SHIFT_MIN 4 /* 16 bytes: 64 GiB per lane, and more with larger ones */
+#define GRANULE_SHIFT_MIN 4 /* 16 bytes, enough for 64 GiB per lane; larger granules allow more */
 #define GRANULE_SHIFT_MAX 8
 #define BOUNCE_BYTES      align_up(LENGTH_CLASS_ROW_BYTES_MAX, CACHE_LINE)
 
-/* Where the parts of the cache lie, from the front of tier 0. */
+/* Places of the cache's parts, from the front of tier 0. */
 struct layout {
     uint32_t granule_shift;
     uint64_t tables_at;
     uint64_t bounce_at;
     uint64_t slabs_at;
-    uint64_t fixed_bytes; /* then the index */
+    uint64_t fixed_bytes; /* the index follows */
 };
 
 static struct layout lay_out(uint64_t slabs)
@@ -150,11 +150,11 @@ enum embtier_err row_cache_new(const struct row_cache_opts *opts, struct row_cac
 
 void row_cache_free(struct row_cache *c)
 {
-    /* It has nothing of its own: all of it lies in the arenas. */
+    /* Nothing to free: the whole cache lies in the arenas. */
     (void)c;
 }
 
-/* No table takes more than half of the room that all have. */
+/* No table may take more than half of the room for maps. */
 static uint64_t most_mapped_rows(const struct row_cache *c)
 {
     return (uint64_t)c->maps.page_count * ROW_MAP_PAGE_BYTES / sizeof(struct row_spot) / 2;
@@ -179,7 +179,7 @@ enum embtier_err row_cache_add_table(struct row_cache *c, uint16_t table_number,
     return EMBTIER_OK;
 }
 
-/* What validation counts for itself, to be compared with what was kept. */
+/* Validation's own counts, to compare with the recorded ones. */
 struct counts {
     struct row_cache_tier_stats tiers[TIERS_MAX];
     uint64_t pinned;
@@ -286,7 +286,7 @@ static const char *validate_pools(const struct row_cache *c, const struct counts
 const char *row_cache_validate(const struct row_cache *c)
 {
     struct counts counts = { 0 };
-    uint64_t away = 0; /* counted less found; wraps below zero if rows are missing in the counts */
+    uint64_t away = 0; /* recorded minus found; wraps below zero if the recorded counts miss rows */
     const char *wrong;
 
     for (uint32_t s = 0; row_index_next_set(&c->index, &s); s++) {
@@ -303,7 +303,8 @@ const char *row_cache_validate(const struct row_cache *c)
     return validate_pools(c, &counts);
 }
 
-/* A class that may have lost its last table waits for no slab; rows of another one ask again. */
+/* A class that may have lost its last table no longer waits for a slab; rows of another table ask
+ * again. */
 static void withdraw_wish(struct row_cache *c, uint32_t class_index)
 {
     for (uint32_t tier = 0; tier < c->tier_count; tier++) {

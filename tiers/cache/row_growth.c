@@ -1,39 +1,40 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* row_growth.c: the index has as many sets as the rows that are cached need.
+/* row_growth.c: gives the index as many sets as the cached rows need.
  *
- * It grows while the cache fills: when sets have 6 rows on average, to four times their number. But
- * never to more than is right for a cache full of such rows as it has: the memory of all tiers over
- * their mean slot. So it ends up with that. When the first tier is full and the mix of rows has
- * become such that an eighth of the sets is too many, it shrinks to what is right, and the slabs
- * behind it are for rows again. It may take half of tier 0.
+ * The index grows while the cache fills: when sets have 6 rows on average, to four times their
+ * number. It never grows beyond the right number for a cache full of rows like the present ones.
+ * That is the memory of all tiers divided by their mean slot. So it ends at that number. It shrinks
+ * when the first tier is full and the mix of rows makes an eighth of the sets too many. Then the
+ * slabs behind it are for rows again. It may take half of tier 0.
  *
  * It grows into the slabs behind it: free ones are taken at once, others are drained first, one at
- * a time. When all are there, rows move to their new sets from the top set down, or when it shrinks
- * from the bottom set up, each in one step: the boundary moves with it, so that every lookup before
- * and after finds it (row_index.h). Rows of one hash move together, as no boundary lies between
- * them.
+ * a time. When it has all of them, rows move to their new sets. They move from the top set down
+ * when it grows, from the bottom set up when it shrinks. Each move is one step, and the boundary
+ * moves with it, so every lookup before and after finds the row (row_index.h). Rows of one hash
+ * move together, because no boundary lies between them.
  *
  * A scan from the bottom up, such as row_cache_write_back()'s, must not miss a row. When the index
- * grows, rows move upwards only. When it shrinks they move downwards: a scan that meets with that
- * begins anew (row_growth_scan_set()), and while a table is purged, or in an epoch, none moves.
+ * grows, rows only move upwards. When it shrinks they move downwards: a scan that notices this
+ * starts over (row_growth_scan_set()). While a table is purged, or in an epoch, no row moves.
  *
- * The set that rows go to may be full: then the oldest leave, of those there and of those that
+ * The target set may be full. Then the oldest rows leave, both of those in it and of those that
  * come. If too many are pinned, or dirty while evict() refuses, the move waits with nothing done;
  * the next call tries again. */
 #include "tiers/cache/row_cache_impl.h"
 
 #include <assert.h>
 
-/* 15 ways are filled to 85 %. */
+/* 15 ways filled to 85 %. */
 #define ROWS_PER_SET_X100 1275
-/* Rows a set has on average when the index grows, while there are few that overflow; and by how
- * much it may. */
+/* The index grows when sets have this many rows on average, while few overflow; and by at most this
+ * factor. */
 #define GROW_AT_ROWS 6
 #define GROW_TIMES   4
-/* The part of the sets that has to be wrong before it changes for that alone. */
+/* The index changes its size for a new mix of rows only if this part of the sets is missing or
+ * superfluous. */
 #define GROW_PART   32
 #define SHRINK_PART 8
-/* Inserts between two looks, as a part of the sets, and at least. */
+/* Inserts between two checks: this part of the sets, but at least LOOK_LEAST. */
 #define LOOK_PART  2
 #define LOOK_LEAST 1024
 
@@ -46,10 +47,11 @@ static uint64_t most_sets(const struct row_cache *c)
 {
     const uint64_t most = sets_in(c, MAX(c->pools[0].slab_count / 2, 1u));
 
-    return MIN(most, (uint64_t)SLOT_FREE / 16 - 1); /* a way's number leaves the top bit alone */
+    return MIN(most, (uint64_t)SLOT_FREE / 16 - 1); /* a way's number must not use the top bit */
 }
 
-/* Sets that are right when all tiers are full of such rows as are cached; 0: there are none. */
+/* Returns the right number of sets for tiers full of rows like the cached ones; 0 if there are
+ * none. */
 static uint64_t fitting_sets(const struct row_cache *c)
 {
     uint64_t bytes = 0, rows = 0, slot_bytes = 0, per_set;
@@ -89,7 +91,7 @@ static uint32_t slabs_for(const struct row_cache *c, uint64_t sets)
     return (uint32_t)div_round_up(c->fixed_bytes + sets * sizeof(struct row_set), ARENA_SLAB_BYTES);
 }
 
-/* How many sets there should be. */
+/* Returns how many sets there should be. */
 static uint64_t sets_to_have(const struct row_cache *c, uint64_t fitting)
 {
     const uint64_t sets = c->index.set_count;
@@ -97,7 +99,7 @@ static uint64_t sets_to_have(const struct row_cache *c, uint64_t fitting)
     if (fitting > sets + sets / GROW_PART && cached_rows(c) > sets * GROW_AT_ROWS)
         return MIN(fitting, sets * GROW_TIMES);
     if (fitting > 0 && sets > fitting + fitting / SHRINK_PART && c->pools[0].free_slab_count == 0)
-        return MAX(fitting, sets_in(c, slabs_for(c, 1))); /* never less than at first */
+        return MAX(fitting, sets_in(c, slabs_for(c, 1))); /* never fewer than at first */
     return sets;
 }
 
@@ -111,7 +113,7 @@ void row_growth_look(struct row_cache *c)
     row_upkeep_set_tick(c, MAX(fitting, (uint64_t)c->wanted_sets) * ROW_SET_WAYS);
 }
 
-/* True when the slabs that the wanted sets need all belong to the index. */
+/* True when the index owns all the slabs that the wanted sets need. */
 static bool take_slabs(struct row_cache *c)
 {
     struct slab_pool *pool = &c->pools[0];
@@ -136,7 +138,7 @@ static bool take_slabs(struct row_cache *c)
     return all;
 }
 
-/* The index has shrunk: rows may lie where it was. */
+/* Called after the index has shrunk: frees its old slabs for rows. */
 static void give_slabs_back(struct row_cache *c)
 {
     const uint32_t needed = slabs_for(c, c->index.set_count);
@@ -145,7 +147,7 @@ static void give_slabs_back(struct row_cache *c)
         slab_pool_give_back(&c->pools[0], --c->index_slabs);
 }
 
-/* What the row's set was chosen by. */
+/* Returns the hash that the row's set was chosen by. */
 static uint32_t home_hash(const struct row_cache *c, const struct row_entry *entry)
 {
     uint64_t hash = row_cache_hash(c, entry);
@@ -162,7 +164,7 @@ static void move_entry(struct row_cache *c, struct row_place from, struct row_pl
 
     *place_entry(to) = *entry;
     to.set->tags[to.way] = from.set->tags[from.way];
-    /* The sweep of stamps (row_upkeep.c) may have passed the set that it goes to. */
+    /* The sweep of stamps (row_upkeep.c) may already have passed the target set. */
     to.set->stamps[to.way] = (uint16_t)(c->now - MIN(age, (uint16_t)0x8000));
     to.set->dirty |= (uint16_t)((from.set->dirty >> from.way & 1u) << to.way);
     to.set->pinned |= (uint16_t)((from.set->pinned >> from.way & 1u) << to.way);
@@ -172,8 +174,8 @@ static void move_entry(struct row_cache *c, struct row_place from, struct row_pl
     *slab_pool_owner(pool, entry->slot) = row_index_number(&c->index, to.set, to.way);
 }
 
-/* Those of @left whose hash comes next: when the index grows the highest, else the lowest. All that
- * have it. */
+/* Returns those of @left whose hash comes next: the highest hash when the index grows, else the
+ * lowest. Includes all rows with that hash. */
 static uint32_t next_ways(const struct row_index *index, const uint32_t hashes[ROW_SET_WAYS],
                           uint32_t left)
 {
@@ -192,7 +194,7 @@ static uint32_t next_ways(const struct row_index *index, const uint32_t hashes[R
     return ways;
 }
 
-/* Lets rows go until @to has room for all that are still @coming; false: not enough can. */
+/* Lets rows go until @to has room for all that are still @coming; false: too few can go. */
 static bool make_room(struct row_cache *c, struct row_ways *coming, struct row_set *to)
 {
     struct row_ways there = { to, ROW_SET_WAYS_MASK };
@@ -208,8 +210,8 @@ static bool make_room(struct row_cache *c, struct row_ways *coming, struct row_s
     return true;
 }
 
-/* Moves the old rows in @from whose hash comes next; @hashes and @left are kept by the caller.
- * False: they have no place to go. */
+/* Moves the old rows in @from whose hash comes next; the caller keeps @hashes and @left. False:
+ * there is no place for them. */
 static bool move_next(struct row_cache *c, struct row_set *from,
                       const uint32_t hashes[ROW_SET_WAYS], uint32_t *left)
 {
@@ -246,7 +248,7 @@ static bool move_a_set(struct row_cache *c)
         if (!set->tags[way])
             continue;
         hashes[way] = home_hash(c, &set->entries[way]);
-        /* The others live here by the new mapping already. */
+        /* The other rows are already here by the new mapping. */
         if (row_index_is_old(&c->index, hashes[way]))
             left |= 1u << way;
     }
@@ -257,7 +259,7 @@ static bool move_a_set(struct row_cache *c)
     return true;
 }
 
-/* The set a scan goes on with. */
+/* Returns the set at which a scan goes on. */
 uint32_t row_growth_scan_set(const struct row_cache *c, uint64_t cursor)
 {
     return (uint32_t)(cursor >> 32) == c->shrink_steps ? (uint32_t)cursor : 0;

@@ -93,7 +93,7 @@ void row_index_start_resize(struct row_index *index, uint32_t set_count)
     }
 }
 
-/* The lowest hash that @count sets map to @set. */
+/* Returns the lowest hash that @count sets map to @set. */
 static uint64_t lowest_hash(uint32_t set, uint32_t count)
 {
     return div_round_up((uint64_t)set << 32, count);
@@ -104,7 +104,7 @@ static uint32_t old_count(const struct row_index *index)
     return index->is_shrinking ? index->large_count : index->set_count;
 }
 
-/* Sets that no row has been in are memory of any content. */
+/* Sets that never held a row are memory of any content. */
 static void zero_from(struct row_index *index, uint32_t from)
 {
     if (from >= index->zeroed_from)
@@ -124,8 +124,8 @@ uint32_t row_index_prepare_set(struct row_index *index)
 
     if (!index->is_shrinking)
         zero_from(index, MAX(lowest, index->set_count));
-    /* Which of them each belongs to is not known without finding them: all inherit the count. If
-     * the set could not be emptied at once, what has come to it since. */
+    /* Finding each row's target set would need a lookup, so all heirs inherit the whole count. If
+     * the set could not be emptied at once, they now get what was added since. */
     away = index->sets[set].away;
     if (away > index->inherited) {
         for (uint32_t i = lowest; i <= highest; i++)
@@ -157,7 +157,7 @@ void row_index_finish_set(struct row_index *index, uint32_t set)
     const uint32_t count = old_count(index);
     const uint64_t lowest = lowest_hash(set, count);
     const uint64_t end = lowest_hash(set + 1, count);
-    /* None of its hashes is mapped to it again. */
+    /* The new mapping gives this set none of its hashes. */
     const bool is_left = index->is_shrinking ? row_index_new_set(index, end - 1) < set
                                              : row_index_new_set(index, lowest) > set;
 

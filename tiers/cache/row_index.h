@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* row_index.h: where each cached row of a lane lies: an array of sets of 15 ways.
+/* row_index.h: the place of each cached row of a lane: an array of sets of 15 ways.
  *
- * A set is five cache lines. The first has what every lookup and every choice of a victim needs:
- * tags, ages, and a bit per way for dirty and for pinned; the others have the entries. A row lives
- * in its first set or, if that was full when it came, in its second one. Few do (one in twenty with
- * 85 % of the ways in use), and a bit of the first set says whether any does, so that a lookup
- * seldom looks at the second. The count behind that bit is exact until the index changes its size;
- * after that it may be too high, which costs a look, never a row.
+ * A set is five cache lines. The first has everything that lookups and choices of a victim need:
+ * tags, ages, and a bit per way for dirty and for pinned. The others have the entries. A row lives
+ * in its first set or, if that was full when it came, in its second. Few rows live in their second
+ * (one in twenty with 85 % of the ways in use). A bit of the first set tells if any does, so a
+ * lookup seldom reads the second. The count behind that bit is exact until the index changes its
+ * size. After that it may be too high, which costs a read, never a row.
  *
- * Sets are chosen by multiplication: set = hash * sets >> 32, so that it rises with the hash and
- * with the number of sets. That is what lets the index change its size in place, a set at a time
- * (row_growth.c). It grows from the top down and shrinks from the bottom up: hashes from `boundary`
- * up use the larger number of sets, those below it the smaller one. No set that the smaller number
- * gives to a hash below the boundary is one that the larger number gives to a hash above it, but
- * for the one that is being emptied.
+ * Sets are chosen by multiplication: set = hash * sets >> 32, so the set rises with the hash and
+ * with the number of sets. This lets the index change its size in place, one set at a time
+ * (row_growth.c). It grows from the top down and shrinks from the bottom up. Hashes from `boundary`
+ * up use the larger number of sets, those below it the smaller one. The smaller number's sets below
+ * the boundary and the larger number's sets above it do not overlap, except for the set that is
+ * being emptied.
  *
- * Thread: the lane. Memory: the caller's. */
+ * Thread: the lane. The caller owns the memory. */
 #ifndef EMBTIER_TIERS_CACHE_ROW_INDEX_H
 #define EMBTIER_TIERS_CACHE_ROW_INDEX_H
 
@@ -34,8 +34,8 @@
 #define ROW_WAY_NONE      255u
 
 /* In row_entry.flags. */
-#define ROW_ENTRY_SECOND 1 /* lives in the second of its sets */
-#define ROW_ENTRY_EPOCH  2 /* of a dirty row: the parity of the epoch in which it became so */
+#define ROW_ENTRY_SECOND 1 /* lives in its second set */
+#define ROW_ENTRY_EPOCH  2 /* of a dirty row: the parity of the epoch in which it became dirty */
 
 struct row_entry {
     uint64_t id;
@@ -59,16 +59,16 @@ _Static_assert(sizeof(struct row_set) == 320, "five cache lines");
 
 struct row_index {
     struct row_set *sets;
-    uint32_t set_count;   /* by which hashes below the boundary are mapped */
-    uint32_t large_count; /* by which the others are; the same while the size does not change */
-    uint64_t boundary;    /* a hash; 2^32 while the size does not change */
-    uint32_t zeroed_from; /* growing: sets from set_count up to here are not in use yet */
+    uint32_t set_count;   /* maps hashes below the boundary */
+    uint32_t large_count; /* maps the others; the same unless the size is changing */
+    uint64_t boundary;    /* a hash; 2^32 unless the size is changing */
+    uint32_t zeroed_from; /* when growing: sets from set_count up to here are not in use yet */
     bool is_shrinking;
     bool has_resized;   /* `away` may be too high */
-    uint16_t inherited; /* the most rows that `away` of the set being emptied has told its heirs */
+    uint16_t inherited; /* how much of the emptied set's `away` has been added to its heirs */
 };
 
-/* A row's entry is known by set * 16 + way. */
+/* An entry's number is set * 16 + way. */
 static inline uint32_t row_index_number(const struct row_index *index, const struct row_set *set,
                                         uint32_t way)
 {
@@ -114,7 +114,7 @@ static inline struct row_set *row_index_second_set(const struct row_index *index
     return &index->sets[row_index_map(index, row_index_second_hash(hash))];
 }
 
-/* Bit i: way i has @tag. */
+/* Returns a bit mask of the ways that have @tag. */
 static inline uint32_t row_set_match(const struct row_set *set, uint16_t tag)
 {
 #ifdef __SSE2__
@@ -142,7 +142,8 @@ static inline bool row_entry_is(const struct row_entry *entry, uint16_t table, u
     return entry->id == id && entry->table == table;
 }
 
-/* Sets that are in use, in order; start with 0; false: no more. Skips those not yet grown into. */
+/* Iterates over the sets in use, in order; start with 0. False: no more. Skips those not yet grown
+ * into. */
 static inline bool row_index_next_set(const struct row_index *index, uint32_t *set)
 {
     if (*set >= index->set_count && *set < index->zeroed_from)
@@ -152,42 +153,42 @@ static inline bool row_index_next_set(const struct row_index *index, uint32_t *s
 
 void row_index_init(struct row_index *index, void *memory, uint32_t set_count);
 
-/* The way of the row in *@ret_set, or ROW_WAY_NONE. */
+/* Returns the row's way in *@ret_set, or ROW_WAY_NONE. */
 uint32_t row_index_find(const struct row_index *index, uint16_t table, uint64_t hash, uint64_t id,
                         struct row_set **ret_set);
 
 /* Fills free way @way; the row is clean and unpinned. @second: @set is the row's second set. */
 void row_index_fill(struct row_index *index, struct row_set *set, uint32_t way, uint16_t table,
                     uint64_t hash, uint64_t id, uint32_t slot, uint16_t stamp, bool second);
-/* Frees @way. @hash is looked at only if the row lives in its second set. */
+/* Frees @way. @hash is used only if the row lives in its second set. */
 void row_index_clear(struct row_index *index, struct row_set *set, uint32_t way, uint64_t hash);
 
-/* A new number of sets; see the head of this file. More sets than before lie behind the old ones in
+/* Starts a change to @set_count sets; see the head of this file. New sets lie after the old ones in
  * memory. */
 void row_index_start_resize(struct row_index *index, uint32_t set_count);
 static inline bool row_index_is_resizing(const struct row_index *index)
 {
     return index->set_count != index->large_count;
 }
-/* Whether a row of that hash is still where the old number of sets put it. */
+/* True if a row of that hash is still at the place given by the old number of sets. */
 static inline bool row_index_is_old(const struct row_index *index, uint32_t hash)
 {
     return (hash >= index->boundary) == index->is_shrinking;
 }
-/* The set of that hash by the new number of sets. */
+/* Returns the set of that hash by the new number of sets. */
 static inline uint32_t row_index_new_set(const struct row_index *index, uint64_t hash)
 {
     return (uint32_t)((hash * (index->is_shrinking ? index->set_count : index->large_count)) >> 32);
 }
-/* The set that is emptied next, with what belongs to it made ready: the sets its rows go to are
- * zeroed and know of its rows that live elsewhere. */
+/* Returns the set to empty next, and prepares the sets that its rows go to. It zeroes them, and
+ * adds to them its count of rows that live elsewhere. */
 uint32_t row_index_prepare_set(struct row_index *index);
-/* All old rows of that hash have moved; they were the next in the order of the resizing. */
+/* Called when all old rows of that hash have moved; they were next in the order of the resize. */
 void row_index_pass_hash(struct row_index *index, uint32_t hash);
-/* @set has no old row left. */
+/* Called when @set has no old row left. */
 void row_index_finish_set(struct row_index *index, uint32_t set);
 
-/* Makes stamps older than half of what 16 bits hold that old. */
+/* Sets stamps older than half of the 16-bit range to exactly that age. */
 void row_index_clamp_stamps(struct row_index *index, uint32_t first_set, uint32_t end_set,
                             uint16_t now);
 

@@ -5,14 +5,14 @@
 #include <string.h>
 
 #define PAGE_SPOTS (ROW_MAP_PAGE_BYTES / sizeof(struct row_spot))
-/* What a page costs beside its bytes, if every map were of one. */
+/* The cost of a page including its bookkeeping, if every map had one page. */
 #define PAGE_COST (ROW_MAP_PAGE_BYTES + sizeof(struct row_map) + 1)
 
 void row_maps_init(struct row_maps *maps, void *memory, uint64_t bytes)
 {
     uint64_t pages = MIN(bytes / PAGE_COST, (uint64_t)UINT32_MAX);
 
-    /* Their numbers are from 1 up, and what is used of pages lies behind all maps. */
+    /* Numbers of maps start at 1; the flags of used pages lie after all maps. */
     while (pages > 0 && align_up((pages + 1) * sizeof(struct row_map) + pages, ROW_MAP_PAGE_BYTES) +
                                 pages * ROW_MAP_PAGE_BYTES >
                             bytes)
@@ -25,7 +25,7 @@ void row_maps_init(struct row_maps *maps, void *memory, uint64_t bytes)
                   align_up((pages + 1) * sizeof(struct row_map) + pages, ROW_MAP_PAGE_BYTES);
 }
 
-/* The first of @count free pages in a row; page_count: there are none. */
+/* Returns the first of @count consecutive free pages; page_count if there are none. */
 static uint32_t find_pages(const struct row_maps *maps, uint64_t count)
 {
     uint64_t found = 0;

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* row_map.h: where the rows of small tables lie, by their id: an array of 8 bytes per row.
+/* row_map.h: the places of the rows of small tables, by id: an array of 8 bytes per row.
  *
- * The index (row_index.h) finds rows of tables of any size by their hash, at the cost of a line of
- * tags and a line of entries, anywhere in memory, and of some 40 instructions. For a table whose
- * rows are few beside what the cache holds, an array of places is the better bargain: one line, of
- * which eight neighbours share each, and no hash. So such a table gets a map when it is made known,
- * as long as the memory set aside for maps lasts. Its rows are in the index all the same: the map
- * says in fewer steps what the index says, and is kept exact by whoever changes that.
+ * The index (row_index.h) finds rows of tables of any size by hash. That costs a line of tags and a
+ * line of entries, anywhere in memory, and some 40 instructions. For a table with few rows compared
+ * to the cache, an array of places is cheaper: one line, shared by eight neighbours, and no hash.
+ * So such a table gets a map when it is registered, as long as memory set aside for maps is left.
+ * Its rows are also in the index. The map tells the same as the index in fewer steps, and all code
+ * that changes the index keeps it exact.
  *
- * Two things the map knows better or as well: when the row was used last, since a hit through the
- * map leaves the index alone (row_cache_stamp() in row_cache_impl.h takes the newer of the two),
- * and that the row is dirty already.
+ * The map also has two facts of its own. It has the row's last use, because a hit through the map
+ * leaves the index alone; row_cache_stamp() in row_cache_impl.h takes the newer of the two. And it
+ * tells that the row is dirty already.
  *
- * A word of zeros is a row that is not cached. A table that is gone has left its map so: only at
- * the start is anything cleared.
+ * A word of zeros is a row that is not cached. A removed table leaves its map in this state, so
+ * maps are cleared only at the start.
  *
- * Thread: the lane. Memory: the caller's. */
+ * Thread: the lane. The caller owns the memory. */
 #ifndef EMBTIER_TIERS_CACHE_ROW_MAP_H
 #define EMBTIER_TIERS_CACHE_ROW_MAP_H
 
@@ -40,27 +40,27 @@ struct row_maps {
     uint8_t *page_used;
     uint8_t *pages;
     uint32_t page_count;
-    uint32_t used_pages; /* 0: there is no map */
-    uint64_t swept_spot; /* of all pages */
+    uint32_t used_pages; /* 0: there are no maps */
+    uint64_t swept_spot; /* the sweep's position, over all pages */
 };
 
-/* @memory: @bytes, on a page's boundary; 0: there will be no maps. */
+/* @memory has @bytes bytes on a page boundary; 0: there will be no maps. */
 void row_maps_init(struct row_maps *maps, void *memory, uint64_t bytes);
 
-/* A map of @rows rows, none of them cached; ROW_MAP_NONE if there is no room. */
+/* Adds a map of @rows rows, none of them cached; ROW_MAP_NONE if there is no room. */
 MUST_CHECK uint16_t row_maps_add(struct row_maps *maps, uint64_t rows);
-/* All its rows have left the cache. */
+/* Removes a map whose rows have all left the cache. */
 void row_maps_remove(struct row_maps *maps, uint16_t number);
 
-/* A part of a sweep, @ticks of @round_ticks: makes stamps older than half of what 16 bits hold that
- * old. */
+/* Does a part of a sweep, @ticks of @round_ticks: sets stamps older than half of the 16-bit range
+ * to exactly that age. */
 void row_maps_sweep(struct row_maps *maps, uint32_t ticks, uint32_t round_ticks, uint16_t now);
 /* The bytes of all maps. */
 static inline uint64_t row_maps_bytes(const struct row_maps *maps)
 {
     return (uint64_t)maps->used_pages * ROW_MAP_PAGE_BYTES;
 }
-/* Rows of all maps that are cached, counted. */
+/* Counts the cached rows of all maps. */
 uint64_t row_maps_count_rows(const struct row_maps *maps);
 
 static inline struct row_spot *row_maps_spots(const struct row_maps *maps, uint16_t number)

@@ -1,22 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* row_moves.c: rows on their way up, down and out.
+/* row_moves.c: moves rows up, down and out.
  *
- * A row is in one tier only. To come into a full tier it takes the slot of a victim, which first
- * goes one tier down, where it may need a victim in turn; from the last tier a row leaves, through
- * evict() if it is dirty. Going up, a row waits in the bounce buffer while its own slot is the hole
- * that the chain of victims ends in, so that a promotion lets no row of the same class leave; if
- * there is no victim the row goes back to where it was. At every moment each row's bytes are
- * complete in exactly one place that its entry, or this file's caller, names.
+ * A row is in one tier only. To come into a full tier it takes the slot of a victim. The victim
+ * first goes one tier down, where it may need a victim in turn. From the last tier a row leaves,
+ * through evict() if it is dirty. On its way up, a row waits in the bounce buffer. Its own slot is
+ * the hole in which the chain of victims ends, so a promotion makes no row of the same class leave.
+ * If there is no victim, the row goes back to its old slot. At every moment each row's bytes are
+ * complete in exactly one place, which its entry, or this file's caller, names.
  *
- * What can be in the way: pinned rows do not go down or out, dirty ones not while evict() refuses.
- * Then another row goes, a clean one if need be; if none can, the row that wanted to come does not.
- */
+ * Pinned rows cannot go down or out, and dirty ones cannot while evict() refuses. Then another row
+ * goes, a clean one if need be. If none can go, the row that wanted to come stays out. */
 #include "tiers/cache/row_cache_impl.h"
 
 #include <assert.h>
 #include <string.h>
 
-/* Victims that may refuse to go before we say that there is no room. */
+/* The number of victims that may refuse to go before there is no room. */
 #define TRIES_MAX 4
 
 void row_moves_account(struct row_cache *c, uint32_t tier, uint32_t row_bytes, bool dirty, int sign)
@@ -49,7 +48,7 @@ static void copy_into(struct row_cache *c, uint32_t slot, const void *row, uint3
     c->undrained |= 1u << tier;
 }
 
-/* The row's bytes are in @slot: its entry and the slot's owner word say so. */
+/* Records that the row's bytes are in @slot, in its entry and in the slot's owner word. */
 static void settle(struct row_cache *c, struct row_place place, uint32_t slot)
 {
     struct slab_pool *pool = &c->pools[row_cache_tier_of(c, slot)];
@@ -89,7 +88,7 @@ void row_moves_forget(struct row_cache *c, struct row_place place)
     assert(table->rows > 0);
     table->rows--;
     c->departures++;
-    if (entry->pins != 0) { /* the table goes */
+    if (entry->pins != 0) { /* its table is being purged */
         c->stats.pinned_rows--;
         assert(c->stats.pinned_bytes >= table->row_bytes);
         c->stats.pinned_bytes -= table->row_bytes;
@@ -98,7 +97,7 @@ void row_moves_forget(struct row_cache *c, struct row_place place)
     row_index_clear(&c->index, place.set, place.way, hash);
 }
 
-/* Lets a row leave the cache; false: it is dirty, and evict() refuses it, or an epoch has not
+/* Lets a row leave the cache. False: it is dirty, and evict() refuses it or an epoch has not
  * ended. */
 static bool let_go(struct row_cache *c, struct row_place place)
 {
@@ -164,8 +163,8 @@ static bool push_down_a_victim(struct row_cache *c, uint32_t tier, uint32_t clas
     return false;
 }
 
-/* The class itself, or while it has no slab the next one up that has: better a slot too long than
- * no slot. LENGTH_CLASS_NONE if there is none. */
+/* Returns the class itself or, while it has no slab, the next longer class that has one. A slot
+ * that is too long is better than none. LENGTH_CLASS_NONE if there is none. */
 static uint32_t class_with_slabs(struct slab_pool *pool, uint32_t class_index)
 {
     if (pool->classes[class_index].slab_count || pool->free_slab_count)
@@ -233,7 +232,8 @@ bool row_moves_promote(struct row_cache *c, struct row_place place)
         slab_pool_free_slot(pool, old_slot);
         slot = row_moves_make_slot(c, 0, table->length_class);
         if (slot == SLOT_NONE) {
-            /* Whoever takes the hole makes the whole chain succeed: it is still there. */
+            /* A row that takes the hole makes the whole chain succeed, so the hole is still
+             * there. */
             slab_pool_retake_slot(pool, old_slot);
             settle(c, place, old_slot);
             return false;
@@ -248,7 +248,7 @@ bool row_moves_promote(struct row_cache *c, struct row_place place)
     return true;
 }
 
-/* The oldest row in these ways that may go; ROW_WAY_NONE: none. */
+/* Returns the oldest row in these ways that may go; ROW_WAY_NONE if there is none. */
 static uint32_t oldest_way(const struct row_cache *c, struct row_ways these, bool clean_only,
                            uint32_t *ret_age)
 {

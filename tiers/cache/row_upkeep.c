@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* row_upkeep.c: the slow work, a little in each call: the clock, the size of the index, slabs that
+/* row_upkeep.c: slow work, a little in each call: the clock, the size of the index, slabs that
  * drain, slabs that change class.
  *
  * The clock. A tick is 1/256 of the accesses that fill the cache; stamps are its low 16 bits. A
- * sweep goes round the index and the maps once in 16,384 ticks and makes what is older than 32,768
- * that old, so that no age ever wraps.
+ * sweep goes round the index and the maps once in 16,384 ticks. It sets ages above 32,768 to
+ * exactly that, so that no age ever wraps.
  *
- * Slabs. Ages at which rows leave say who needs memory more: one LRU over all bytes would let rows
- * of every class leave at the same age. Every so often the class whose rows left youngest is
- * compared with the one whose next victim is oldest; if they differ by more than a quarter and a
- * few ticks, a slab goes from the latter to the former. It drains first: its rows move to other
- * slots of their class if they are younger than what would go for them, else down or out. One slab
- * per tier drains at a time. A class that has none gets one in the same way, whatever its age;
- * until then its rows lie in longer slots. The last slab of a class is only taken for longer rows
- * that could lie nowhere else: it then serves both. */
+ * Slabs. The ages at which rows leave show which class needs memory more. One LRU over all bytes
+ * would let rows of every class leave at the same age. At intervals, the class whose rows left
+ * youngest is compared with the class whose next victim is oldest. If they differ by more than a
+ * quarter and a few ticks, a slab goes from the latter to the former. It drains first. A row moves
+ * to another slot of its class if it is younger than the row that would leave for it, else down or
+ * out. One slab per tier drains at a time. A class without a slab gets one in the same way,
+ * whatever its age; until then its rows lie in longer slots. The last slab of a class is taken only
+ * for longer rows that could lie nowhere else; it then serves both classes. */
 #include "tiers/cache/row_cache_impl.h"
 
 #define SWEEP_TICKS 16384
-/* Ticks in which the cache fills with rows that are all different. */
+/* Ticks in which the cache fills if all rows are different. */
 #define TICKS_PER_FILL 256
 
 /* Rows that leave a tier between two comparisons of its classes. */
@@ -26,7 +26,7 @@
 #define COMPARE_LEAST    64
 #define HYSTERESIS_TICKS 8
 
-/* Slots looked at per call, and per row of the call. */
+/* Slots checked per call, and per row of the call. */
 #define DRAIN_SLOTS         64
 #define DRAIN_SLOTS_PER_ROW 1
 #define GROWTH_SETS         16
@@ -59,8 +59,8 @@ static void advance_clock(struct row_cache *c, uint64_t rows)
     ticks = MIN(1 + rows / c->tick_rows, UINT64_C(32768));
     c->tick_left = c->tick_rows - rows % c->tick_rows;
     while (ticks) {
-        /* Few enough that none that a sweep has made 32,768 old gets past 65,535 before the next.
-         */
+        /* Small steps: a row that a sweep has set to age 32,768 must not pass 65,535 before the
+         * next sweep. */
         uint32_t step = (uint32_t)MIN(ticks, UINT64_C(4096));
 
         c->now = (uint16_t)(c->now + step);
@@ -88,7 +88,8 @@ static void drain(struct row_cache *c, uint32_t tier, uint64_t slots)
     slab_pool_finish_drain(pool);
 }
 
-/* The class other than @heir whose next victim is oldest, of those that can spare a slab. */
+/* Returns the class other than @heir whose next victim is oldest, among those that can spare a
+ * slab. */
 static uint32_t oldest_class(struct row_cache *c, uint32_t tier, uint32_t heir, uint32_t *ret_age)
 {
     struct slab_pool *pool = &c->pools[tier];
@@ -108,7 +109,7 @@ static uint32_t oldest_class(struct row_cache *c, uint32_t tier, uint32_t heir, 
     return oldest;
 }
 
-/* The one the hand has come to: any is as good. */
+/* Takes the slab at the class's hand; any slab is as good. */
 static void take_slab_from(struct slab_pool *pool, uint32_t donor, uint32_t heir)
 {
     slab_pool_drain(pool, pool->classes[donor].hand.slab, heir);
@@ -123,7 +124,7 @@ static void feed_starved(struct row_cache *c, uint32_t tier)
     if (donor == LENGTH_CLASS_NONE) {
         for (uint32_t i = 0; i < LENGTH_CLASS_COUNT; i++)
             if (pool->classes[i].slab_count) {
-                if (i > pool->starved) { /* the rows can lie there */
+                if (i > pool->starved) { /* its rows can lie there */
                     pool->starved = LENGTH_CLASS_NONE;
                     return;
                 }

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* row_victims.c: sampled LRU. Which row of a class leaves a tier next.
+/* row_victims.c: chooses the next row of a class to leave a tier, by sampled LRU.
  *
- * Each class has a hand that goes round its slots in runs of 16. When victims are wanted, the next
- * four runs, each from another slab or another part of one, are looked at and the oldest eight of
- * the 64 rows queued: one cache line of the index is read per row looked at, eight per victim. The
- * lines of the next four are prefetched while these are used up. A queued row that was touched,
- * pinned or moved since is passed over.
+ * Each class has a hand that goes round its slots in runs of 16. When victims are wanted, it looks
+ * at the next four runs, each from another slab or another part of one. It queues the oldest eight
+ * of the 64 rows. This reads one cache line of the index per row, eight per victim. The lines of
+ * the next four runs are prefetched while these victims are used up. A queued row that was touched,
+ * pinned or moved since is skipped.
  *
  * So a row leaves when it is in the oldest eighth of a sample, and every row is sampled equally
- * often; test_row_cache_lru.c measures what that costs against exact LRU. */
+ * often. test_row_cache_lru.c measures the cost against exact LRU. */
 #include "tiers/cache/row_cache_impl.h"
 
 #define RUNS 4
-/* Looks before we say that nothing can leave, or nothing clean. */
+/* Attempts before the answer is that nothing can leave, or nothing clean. */
 #define LOOKS_MAX       8
 #define LOOKS_MAX_CLEAN 64
 
@@ -35,7 +35,7 @@ static void prefetch_next(struct row_cache *c, uint32_t tier, uint32_t class_ind
         __builtin_prefetch(slab_pool_turn_hand(pool, class_index, &hand).owners);
 }
 
-/* Keeps the queue in order of age, oldest last (it is taken from the end). */
+/* Keeps the queue ordered by age, oldest last, because victims are taken from the end. */
 static void queue_victim(struct slab_class *class, const uint16_t now, struct victim victim)
 {
     uint16_t age = (uint16_t)(now - victim.stamp);
@@ -93,7 +93,7 @@ static void look(struct row_cache *c, uint32_t tier, uint32_t class_index, bool 
     prefetch_next(c, tier, class_index);
 }
 
-/* Takes queued victims until one is still what it was. */
+/* Takes queued victims until one has not changed since. */
 static bool take_queued(struct row_cache *c, uint32_t tier, uint32_t class_index, bool clean_only,
                         struct row_place *ret_place)
 {

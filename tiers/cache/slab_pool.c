@@ -4,7 +4,7 @@
 #include <assert.h>
 #include <string.h>
 
-/* Rings of slabs by number. @link tells which of a slab's two links is meant. */
+/* Rings of slabs by number. @ring selects one of a slab's two links. */
 enum ring { RING_LINK, RING_OPEN };
 
 static struct slab_link *link_of(const struct slab_pool *pool, uint32_t slab, enum ring ring)
@@ -12,7 +12,7 @@ static struct slab_link *link_of(const struct slab_pool *pool, uint32_t slab, en
     return ring == RING_LINK ? &pool->slabs[slab].link : &pool->slabs[slab].open;
 }
 
-/* The new one becomes the head. */
+/* Adds a slab, which becomes the head. */
 static void ring_add(struct slab_pool *pool, enum ring ring, uint32_t *head, uint32_t slab)
 {
     struct slab_link *added = link_of(pool, slab, ring);
@@ -59,7 +59,7 @@ static void remove_free_slab(struct slab_pool *pool, uint32_t slab)
     pool->free_slab_count--;
 }
 
-/* Near the golden ratio of @runs, so that runs one after the other are far apart. */
+/* Returns a stride near the golden ratio of @runs, so that consecutive runs are far apart. */
 static uint32_t stride_for(uint32_t runs)
 {
     for (uint32_t stride = (uint32_t)((uint64_t)runs * 618 / 1000) + 1;; stride++) {
@@ -128,7 +128,7 @@ static void assign_slab(struct slab_pool *pool, uint32_t slab, uint32_t class_in
         pool->starved = LENGTH_CLASS_NONE;
 }
 
-/* Takes slab @slab out of its class. */
+/* Removes @slab from its class. */
 static void unassign_slab(struct slab_pool *pool, uint32_t slab)
 {
     struct slab *s = &pool->slabs[slab];
@@ -141,7 +141,7 @@ static void unassign_slab(struct slab_pool *pool, uint32_t slab)
         ring_remove(pool, RING_OPEN, &class->open, slab);
     assert(class->slab_count > 0);
     class->slab_count--;
-    class->victim_count = 0; /* some may lie in it */
+    class->victim_count = 0; /* some victims may lie in the slab */
 }
 
 static void pop_free_slot(struct slab_pool *pool, uint32_t slab)

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* slab_pool.h: the slabs of one tier of one lane, cut into slots of one length class each.
+/* slab_pool.h: the slabs of one tier of one lane, each cut into slots of one length class.
  *
- * A slab holds its slots from the front (so that rows of 512 bytes lie on cache lines) and, at its
- * end, four bytes per slot: the index entry that owns the slot, or, for a free slot, the next free
- * one. They lie with the slab because their number changes with its class, and because the owner of
- * a slot is only asked for when a row moves, which touches the slab anyway.
+ * A slab holds its slots from the front, so that rows of 512 bytes lie on cache lines. At its end
+ * it has four bytes per slot: the index entry that owns the slot or, for a free slot, the next free
+ * one. They lie in the slab because their number depends on its class. Besides, the owner of a slot
+ * is needed only when a row moves, which touches the slab anyway.
  *
- * A slot's number is its offset in the lane's whole space (all tiers one after the other) in
- * granules, so that it fits 32 bits and its address is one shift and one addition.
+ * A slot's number is its offset in granules in the lane's whole space (all tiers one after the
+ * other). So it fits 32 bits, and its address is one shift and one addition.
  *
- * A slab is free, in use by a class, draining (rows leave, none come; its heir is known), or part
- * of the index or of maps (tier 0 only). Slabs are given out from the tier's end, so that the index
- * can grow from its front, and give back what it no longer needs. Thread: the lane. */
+ * A slab is free, in use by a class, draining, or, in tier 0, part of the index or of maps. Rows
+ * leave a draining slab and none come; its heir is known. Slabs are given out from the tier's end,
+ * so that the index can grow from its front, and return slabs that it no longer needs. Thread: the
+ * lane. */
 #ifndef EMBTIER_TIERS_CACHE_SLAB_POOL_H
 #define EMBTIER_TIERS_CACHE_SLAB_POOL_H
 
@@ -28,7 +29,7 @@
 #define SLOT_FREE        UINT32_C(0x80000000) /* in an owner word: the slot is free */
 #define SLOT_FREE_LAST   UINT32_MAX           /* free, and the last one */
 
-/* A few rows chosen to leave next; see row_victims.c. */
+/* A few rows chosen to leave next (row_victims.c). */
 #define VICTIMS_MAX 8
 struct victim {
     uint32_t slot;
@@ -43,7 +44,7 @@ struct slab_hand {
 };
 
 enum slab_state { SLAB_FREE, SLAB_USED, SLAB_DRAINING, SLAB_INDEX };
-#define SLAB_HEIR_POOL  254 /* nobody: back to the free ones */
+#define SLAB_HEIR_POOL  254 /* no class: back to the free slabs */
 #define SLAB_HEIR_INDEX 253
 
 struct slab_link {
@@ -52,9 +53,9 @@ struct slab_link {
 
 struct slab {
     uint32_t used_slots;
-    uint32_t free_slot;    /* number within the slab of the first free one, or SLOT_NONE */
-    struct slab_link link; /* free slabs of the tier, or slabs of the class: a ring */
-    struct slab_link open; /* slabs of the class that have a free slot: a ring */
+    uint32_t free_slot;    /* number within the slab of its first free slot, or SLOT_NONE */
+    struct slab_link link; /* ring of the tier's free slabs, or of the class's slabs */
+    struct slab_link open; /* ring of the class's slabs that have a free slot */
     uint8_t state;
     uint8_t length_class;
     uint8_t heir; /* while draining */
@@ -65,13 +66,13 @@ _Static_assert(sizeof(struct slab) == 32, "16 bytes per MiB of cache");
 struct slab_class {
     uint32_t slot_bytes;
     uint32_t slots_per_slab;
-    uint32_t slab_count; /* in use; draining ones are not counted */
-    uint32_t slabs;      /* a slab of the ring, or SLAB_NONE */
+    uint32_t slab_count; /* in use, without draining ones */
+    uint32_t slabs;      /* any slab of the ring, or SLAB_NONE */
     uint32_t open;       /* a slab with a free slot, or SLAB_NONE */
     uint32_t runs_per_slab;
-    uint32_t run_stride; /* from one turn to the next: no divisor in common with the above */
+    uint32_t run_stride; /* from one turn to the next; coprime to runs_per_slab */
     struct slab_hand hand;
-    uint32_t evicted_since; /* rows that left since slabs were last compared */
+    uint32_t evicted_since; /* rows that left since the last comparison of slabs */
     uint32_t evicted_age;   /* in ticks, moving mean, times 16 */
     uint32_t victim_count;
     struct victim victims[VICTIMS_MAX];
@@ -80,54 +81,56 @@ struct slab_class {
 struct slab_pool {
     uint8_t *base; /* of slab 0 */
     uint32_t slab_count;
-    uint32_t first_slot; /* the number its first byte has as a slot */
+    uint32_t first_slot; /* the slot number of its first byte */
     uint32_t granule_shift;
-    uint32_t slab_shift; /* granules per slab, as a power of two */
+    uint32_t slab_shift; /* log2 of the granules per slab */
     uint32_t free_slabs; /* a free slab, or SLAB_NONE */
     uint32_t free_slab_count;
     uint32_t draining;      /* the one slab that drains, or SLAB_NONE */
-    uint32_t drain_slot;    /* the next slot of it to look at */
-    uint32_t evicted_since; /* rows that left since classes were last compared */
-    uint32_t starved;       /* a class that has no slab and wants one, or LENGTH_CLASS_NONE */
+    uint32_t drain_slot;    /* its next slot to check */
+    uint32_t evicted_since; /* rows that left since the last comparison of classes */
+    uint32_t starved;       /* a class that wants a slab and has none, or LENGTH_CLASS_NONE */
     struct slab *slabs;
     struct slab_class classes[LENGTH_CLASS_COUNT];
 };
 
-/* @slabs: room for @slab_count of them, kept by the caller. All slabs are free. */
+/* @slabs has room for @slab_count of them and belongs to the caller. All slabs are free
+ * afterwards. */
 void slab_pool_init(struct slab_pool *pool, void *base, uint32_t slab_count, uint32_t first_slot,
                     uint32_t granule_shift, struct slab *slabs);
 
-/* A free slot of the class; takes a free slab for it if need be; SLOT_NONE if there is none. The
- * caller writes its owner. */
+/* Returns a free slot of the class; takes a free slab for it if need be. SLOT_NONE if there is
+ * none. The caller writes the slot's owner. */
 uint32_t slab_pool_take_slot(struct slab_pool *pool, uint32_t class_index);
 void slab_pool_free_slot(struct slab_pool *pool, uint32_t slot);
 /* Takes back the slot that was freed last in its slab. */
 void slab_pool_retake_slot(struct slab_pool *pool, uint32_t slot);
-/* Makes the slab of @slot free if it is in use and empty. */
+/* Frees the slab of @slot if it is in use and empty. */
 void slab_pool_release_if_empty(struct slab_pool *pool, uint32_t slot);
 
-/* No more rows come into @slab (in use), which goes to @heir once it is empty. One at a time. */
+/* Starts to drain @slab, which is in use: no more rows come, and it goes to @heir once it is empty.
+ * One slab at a time. */
 void slab_pool_drain(struct slab_pool *pool, uint32_t slab, uint32_t heir);
-/* The draining slab is empty: its heir gets it. */
+/* Gives the draining slab, which is empty, to its heir. */
 void slab_pool_finish_drain(struct slab_pool *pool);
 /* Takes free slab @slab out of the pool, for the index or for maps. */
 void slab_pool_take_away(struct slab_pool *pool, uint32_t slab);
-/* The index has no more use for it: it is free. */
+/* Returns a slab that the index no longer needs. */
 void slab_pool_give_back(struct slab_pool *pool, uint32_t slab);
 
-/* Where a class's next victims are looked for: a run of neighbouring slots. */
+/* A run of neighbouring slots in which to look for a class's next victims. */
 struct slab_run {
     uint32_t first_slot;
     uint32_t count;         /* at most SLAB_RUN_SLOTS */
     const uint32_t *owners; /* of the slots; one cache line, or two */
 };
-/* Runs one after the other are in different slabs, or far apart in one: rows that came together lie
- * together, and are often all hot or all cold. Each run has its turn equally often. The class has a
- * slab. */
+/* Returns the next run. Consecutive runs lie in different slabs, or far apart in one: rows that
+ * came together lie together, and are often all hot or all cold. Each run has its turn equally
+ * often. The class must have a slab. */
 struct slab_run slab_pool_turn_hand(const struct slab_pool *pool, uint32_t class_index,
                                     struct slab_hand *hand);
 
-/* NULL, or what is wrong. */
+/* Returns NULL, or the fault. */
 const char *slab_pool_validate(const struct slab_pool *pool);
 
 static inline uint8_t *slab_pool_slab_base(const struct slab_pool *pool, uint32_t slab)
@@ -158,7 +161,7 @@ static inline uint32_t slab_pool_slab_of(const struct slab_pool *pool, uint32_t 
     return (slot - pool->first_slot) >> pool->slab_shift;
 }
 
-/* A slot's place within its slab. */
+/* Returns a slot's place within its slab. */
 static inline uint32_t slab_pool_slot_index(const struct slab_pool *pool, uint32_t slot)
 {
     uint32_t granules = (slot - pool->first_slot) & ((UINT32_C(1) << pool->slab_shift) - 1);
