@@ -5,7 +5,7 @@
 #include <rocksdb/c.h>
 #include <string.h>
 
-/* The first match counts: causes come before the kinds that they are found in. */
+/* The first match counts, so causes come before the kinds that contain them. */
 static const struct {
     const char *start;
     enum embtier_err err;
@@ -31,11 +31,11 @@ static const struct {
     { "Compaction too large", EMBTIER_NO_SPACE },
 };
 
-/* RocksDB has a kind of its own for few of the system's errors. Others are told as "IO error: While
- * ...: FILE: TEXT", where the text is the system's. */
+/* RocksDB has a kind of its own for few system errors. It reports others as "IO error: While ...:
+ * FILE: TEXT", with the system's text. */
 static const int error_ends[] = { ENOSPC, EDQUOT, EFBIG };
 
-/* So starts what is told of a table that can't be looked at, whyever that is. */
+/* Begins each error about a table file that cannot be examined, for any reason. */
 #define NO_ACCESS "Corruption: Can't access "
 
 static bool ends_with(const char *text, const char *end)

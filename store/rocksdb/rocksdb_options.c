@@ -31,15 +31,15 @@ const struct rocksdb_option rocksdb_options_allowed[] = {
     { "compression", 0, 0, "compression of table files" },
     { "bottommost_compression", 0, 0, "compression of the last level's files" },
     { "bytes_per_sync", 0, 1 << 30, "bytes of a table file after which its write-back begins" },
-    /* Within what the budget counts for a compaction's input. */
+    /* No more than the budget counts for a compaction's input. */
     { "compaction_readahead_size", 0, 2 << 20, "bytes that a compaction reads ahead" },
     { "optimize_filters_for_hits", 0, 0, "the last level has no bloom filters" },
-    /* For a log that a person has to decide about; the start warns of it. */
+    /* For a damaged log that a person has to decide about; the start logs a warning. */
     { "wal_recovery_mode", 0, 0, "what a start does with a damaged log" },
 };
 const uint32_t rocksdb_options_allowed_count = ARRAY_LEN(rocksdb_options_allowed);
 
-/* Why not, where there is more to say than that it is not on the list. */
+/* Reasons, for options with more to say than that the list lacks them. */
 static const struct {
     const char *name;
     const char *why;
@@ -110,7 +110,7 @@ static bool check_name(void *context, const char *name, const char *value)
     return false;
 }
 
-/* A mode that goes on behind damage serves rows that are older than what was acknowledged. */
+/* Refuses the mode that goes on behind damage: it serves rows older than those acknowledged. */
 static bool check_recovery(struct naming *naming, const char *value)
 {
     if (strcmp(value, "kSkipAnyCorruptedRecords") != 0)
@@ -122,8 +122,9 @@ static bool check_recovery(struct naming *naming, const char *value)
     return false;
 }
 
-/* RocksDB opens a database with most that it knows but cannot write, and fails, or ends the
- * process, later. Only bottommost_compression may be none of its own: as the other levels. */
+/* RocksDB opens a database with most compressions that it knows but cannot write; later it fails,
+ * or ends the process. Only bottommost_compression may name no compression: it is then as the other
+ * levels. */
 static bool check_compression(struct naming *naming, const char *name, const char *value)
 {
     const bool bottommost = strcmp(name, "bottommost_compression") == 0;
@@ -146,7 +147,7 @@ static bool check_compression(struct naming *naming, const char *name, const cha
     return false;
 }
 
-/* As RocksDB has understood it. */
+/* Checks a value as RocksDB has understood it. */
 static bool check_value(void *context, const char *name, const char *value)
 {
     struct naming *const naming = context;
@@ -157,7 +158,7 @@ static bool check_value(void *context, const char *name, const char *value)
         return check_recovery(naming, value);
     if (strcmp(name, "compression") == 0 || strcmp(name, "bottommost_compression") == 0)
         return check_compression(naming, name, value);
-    /* Options that nobody has named are RocksDB's, such as the 2^64 - 2 of
+    /* Options that the user has not named have RocksDB's values, such as the 2^64 - 2 of
      * periodic_compaction_seconds. */
     if (!option || option->most == 0 || !(naming->named >> (option - rocksdb_options_allowed) & 1))
         return true;

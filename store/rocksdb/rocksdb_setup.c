@@ -16,7 +16,7 @@
 #include "store/rocksdb/rocksdb_ext.h"
 #include "store/rocksdb/rocksdb_options.h"
 
-#define PROBE_FILE  "embtier.json" DURABLE_FILE_SUFFIX /* a name that a new store may find */
+#define PROBE_FILE  "embtier.json" DURABLE_FILE_SUFFIX /* a new store ignores this name */
 #define PROBE_BYTES 4096
 
 #define BLOCK_BYTES            4096
@@ -26,8 +26,8 @@
 #define LEVEL0_FILES_TRIGGER   4
 #define FORMAT_VERSION         5
 #define MANIFEST_BYTES_MAX     (64 * MIB)
-#define MANIFEST_AHEAD_BYTES   (64 * KIB) /* taken beforehand; RocksDB's 4 MiB fill a full disk */
-#define OPEN_FILES_PART        32 /* table files that a part of the table of open ones holds */
+#define MANIFEST_AHEAD_BYTES   (64 * KIB) /* allocated ahead; RocksDB's 4 MiB fill a full disk */
+#define OPEN_FILES_PART        32 /* least files in a part of RocksDB's table of open files */
 
 _Static_assert(STORE_DATABASES_PER_SHARD == CONFIG_DATABASES_PER_SHARD &&
                    DATABASE_LEVEL0_FILES_MAX < CONFIG_COMPACTION_INPUTS,
@@ -84,15 +84,15 @@ void rocksdb_table_options_apply(rocksdb_options_t *options, rocksdb_cache_t *ca
     rocksdb_block_based_options_set_block_cache(table, cache);
     rocksdb_block_based_options_set_cache_index_and_filter_blocks(table, 1);
     rocksdb_block_based_options_set_cache_index_and_filter_blocks_with_high_priority(table, 1);
-    /* Partitions of a block each: when they outgrow their cache, lookups get slower by a block and
-     * not by a whole file's filter. */
+    /* Partitions of one block each: if they outgrow their cache, a lookup needs one more block, and
+     * not a whole file's filter. */
     rocksdb_block_based_options_set_index_type(
         table, rocksdb_block_based_table_index_type_two_level_index_search);
     rocksdb_block_based_options_set_partition_filters(table, 1);
     rocksdb_block_based_options_set_metadata_block_size(table, BLOCK_BYTES);
     rocksdb_block_based_options_set_pin_top_level_index_and_filter(table, 1);
     rocksdb_block_based_options_set_whole_key_filtering(table, 1);
-    if (config->rocksdb.bloom_bits_per_key > 0) /* taken over by the table options */
+    if (config->rocksdb.bloom_bits_per_key > 0) /* the table options take ownership */
         rocksdb_block_based_options_set_filter_policy(
             table, rocksdb_filterpolicy_create_bloom_full(config->rocksdb.bloom_bits_per_key));
     rocksdb_options_set_block_based_table_factory(options, table);
@@ -135,7 +135,7 @@ static void quiet_apply(rocksdb_options_t *options)
     rocksdb_options_set_manifest_preallocation_size(options, MANIFEST_AHEAD_BYTES);
 }
 
-/* An option string of our own. */
+/* Applies an option string of our own. */
 static enum embtier_err text_apply(struct rocksdb_setup *setup, const char *text,
                                    struct err_msg *msg)
 {
@@ -176,16 +176,16 @@ static enum embtier_err threads_apply(struct rocksdb_setup *setup, uint32_t thre
     if (!rocksdb_ext_start_threads(setup->env, flushing, compacting))
         return err_set(msg, EMBTIER_BUSY, "the system does not let RocksDB start another thread");
     rocksdb_options_set_env(setup->options, setup->env);
-    /* One flush of a shard at a time: of two, RocksDB 7.8 may take back the newer when the older
+    /* One flush of a shard at a time: RocksDB 7.8 may take back the newer of two when the older
      * fails. */
     rocksdb_options_set_max_background_flushes(setup->options, 1);
     rocksdb_options_set_max_background_compactions(setup->options, compacting);
     return EMBTIER_OK;
 }
 
-/* Descriptors are a budget: table files that were not used for longest are closed when a database
- * has more of them. Their index and filter blocks stay in the cache. RocksDB counts ten files more
- * for itself, and spreads the others over 64 parts; few of them need fewer. */
+/* Descriptors are a budget: a database with too many open table files closes those unused for
+ * longest. Their index and filter blocks stay in the cache. RocksDB counts ten more files for
+ * itself, and spreads the others over 64 parts; few files need fewer parts. */
 static void open_files_apply(rocksdb_options_t *options, uint32_t table_files)
 {
     int bits = 6;
@@ -230,22 +230,22 @@ enum embtier_err rocksdb_setup_new(const struct config *config, uint32_t shard_c
     compaction_apply(setup->options);
     quiet_apply(setup->options);
     TRY(threads_apply(setup, config->rocksdb.background_threads, msg));
-    /* Its env has the threads of the default one. */
+    /* Replaces the env by one that uses the same threads. */
     TRY(file_system_apply(setup, config->rocksdb.io_uring, msg));
     rocksdb_ext_note_tables(setup->options);
     rocksdb_options_set_wal_recovery_mode(setup->options,
                                           rocksdb_tolerate_corrupted_tail_records_recovery);
     TRY(rocksdb_options_apply(&setup->options, config, msg));
-    /* What comes after the user's options is what the store's promises stand on. A log that is
-     * missing as a whole is noticed. */
+    /* The store's promises depend on the options that follow the user's. These make RocksDB notice
+     * a log that is missing as a whole. */
     TRY(text_apply(setup,
                    "track_and_verify_wals_in_manifest=true;manual_wal_flush=false;"
                    "wal_bytes_per_sync=0;recycle_log_file_num=0;avoid_flush_during_recovery=false",
                    msg));
     rocksdb_options_set_wal_dir(setup->options, "");
     open_files_apply(setup->options, config->descriptors.table_files);
-    /* database_write() counts write buffers itself: where RocksDB stops writes, it refuses flushes
-     * too that do not wait, and the others may wait for ever on a disk that fails. */
+    /* database_write() counts write buffers itself. Where RocksDB stops writes, it also refuses
+     * flushes that do not wait; those that wait may wait for ever on a failing disk. */
     rocksdb_options_set_max_write_buffer_number(setup->options, WRITE_BUFFERS_NO_LIMIT);
     rocksdb_options_set_min_write_buffer_number_to_merge(setup->options, 1);
     rocksdb_options_set_disable_auto_compactions(setup->options, 1);

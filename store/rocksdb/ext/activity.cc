@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// activity.cc: counts what databases do in the background, by RocksDB's events, and has each table
-// file note which tables its rows are of.
+// activity.cc: counts the background work of databases, by RocksDB's events, and makes each table
+// file note the tables of its rows.
 #include "store/rocksdb/ext/activity.hh"
 
 #include "store/rocksdb/ext/handles.hh"
@@ -23,7 +23,7 @@ using rocksdb::Status;
 
 constexpr uint64_t kPage = 4096;
 
-// Which tables a file's rows are of, and how many bytes of each: as text, "7:123456 9:42".
+// The tables of a file's rows, and the bytes of each, as text: "7:123456 9:42".
 class TableNotes final : public rocksdb::TablePropertiesCollector
 {
   public:

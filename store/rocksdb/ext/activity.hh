@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// activity.hh: what the databases of a store do in the background, and which tables the bytes are
-// of that they write to table files. Thread: any.
+// activity.hh: counts the background work of a store's databases, and the bytes they write to table
+// files, by table. Thread: any.
 #pragma once
 
 #include "store/rocksdb/rocksdb_ext.h"
@@ -17,10 +17,10 @@
 namespace rocksdb_ext
 {
 
-// Whether a table file that is as good as made has nothing in it. RocksDB will delete it then, as
-// when all rows of a compaction are gone; but if writing or closing it fails, it looks for the
-// file's first key, and aborts. The file keeps the mark here for the notes of its rows, which
-// RocksDB makes next on the same thread, and which set it.
+// True if a table file that is almost made has nothing in it, as when all rows of a compaction are
+// gone. RocksDB then deletes the file. But if writing or closing it fails, RocksDB looks for the
+// file's first key, and aborts. The file leaves the mark here for the notes of its rows. RocksDB
+// makes these next on the same thread, and they set the mark.
 using EmptyMark = std::shared_ptr<std::atomic<bool>>;
 extern thread_local EmptyMark newest_empty_mark;
 
@@ -32,7 +32,7 @@ class TableFiles
 
     Counter Begin(const std::string &path);
 
-    // In whole pages, as they go to SSD. The file is done.
+    // Ends the count of a file. Returns whole pages, as they go to SSD.
     uint64_t Take(const std::string &path);
 
   private:
@@ -50,7 +50,7 @@ struct Activity {
     std::map<uint32_t, rocksdb_ext_written> written; // by table
     rocksdb_ext_written all_written = {};
 
-    // A file that failed has no properties, and its bytes are of no table.
+    // A file that failed has no properties, so its bytes belong to no table.
     void AddFile(const rocksdb::TableProperties &properties, uint64_t bytes,
                  uint64_t rocksdb_ext_written::*cause);
 };

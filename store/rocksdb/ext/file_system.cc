@@ -27,12 +27,12 @@ using rocksdb_ext::Ring;
 
 constexpr size_t kLogBuffer = 16 << 10;
 
-// A table file, by a descriptor of ours: of RocksDB's own nobody else learns the number, and two
-// for each file would be twice as many.
+// A table file with a descriptor of ours. RocksDB does not reveal its own, and both for each file
+// would be twice as many.
 class RingFile final : public rocksdb::FSRandomAccessFile
 {
   public:
-    // @align is what the file system asks for of direct I/O.
+    // @align: the file system's alignment for direct I/O.
     RingFile(const std::string &name, int fd, bool direct, size_t align)
         : name_(name), fd_(fd), direct_(direct), align_(align)
     {
@@ -146,8 +146,8 @@ class StoreFileSystem final : public rocksdb::FileSystemWrapper
         return "embtier.StoreFileSystem";
     }
 
-    // Table files are given a ring, by a descriptor in place of RocksDB's; where there is no second
-    // one for that moment they are read without.
+    // Gives table files a ring, with a descriptor in place of RocksDB's. A file is read without a
+    // ring if a second descriptor cannot be opened for that moment.
     rocksdb::IOStatus NewRandomAccessFile(const std::string &name,
                                           const rocksdb::FileOptions &options,
                                           std::unique_ptr<rocksdb::FSRandomAccessFile> *file,
@@ -165,10 +165,11 @@ class StoreFileSystem final : public rocksdb::FileSystemWrapper
         return status;
     }
 
-    // As RocksDB's own, which is sure that where access() does not say that nothing is there it
-    // says EIO or ENOMEM: else an assertion ends the process. So does one where the folder of
-    // archived logs can't be looked at for a list of logs (without assertions the list is empty, of
-    // a checkpoint too): there are none that anybody wants.
+    // Replaces RocksDB's own, which assumes that access() fails only because nothing is there, or
+    // with EIO or ENOMEM. Otherwise an assertion ends the process. Another assertion does so if the
+    // folder of archived logs cannot be examined for a list of logs. Without assertions that list,
+    // also a checkpoint's, would be empty. No archived logs are of use to us, so such a folder
+    // counts as missing.
     rocksdb::IOStatus FileExists(const std::string &name, const rocksdb::IOOptions &,
                                  rocksdb::IODebugContext *) override
     {
@@ -193,8 +194,8 @@ class StoreFileSystem final : public rocksdb::FileSystemWrapper
         }
     }
 
-    // A log's buffer would grow to the largest batch, and it stays as long as the log, of which a
-    // checkpoint keeps many: together hundreds of MiB, in no budget.
+    // A log's buffer would grow to the largest batch, and stays as long as the log. A checkpoint
+    // keeps many logs: together hundreds of MiB, in no budget.
     rocksdb::FileOptions OptimizeForLogWrite(const rocksdb::FileOptions &options,
                                              const rocksdb::DBOptions &of) const override
     {
@@ -220,7 +221,7 @@ class StoreFileSystem final : public rocksdb::FileSystemWrapper
 
 void rocksdb_ext_use_file_system(rocksdb_options_t *options, bool io_uring)
 {
-    // Databases are closed whenever: they stay for the process's life.
+    // Databases may be closed at any time, so these live as long as the process.
     static const auto make = [](bool ring) {
         return rocksdb::NewCompositeEnv(
                    std::make_shared<StoreFileSystem>(

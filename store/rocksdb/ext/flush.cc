@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// flush.cc: flushes, compacts and sets options of an open database, and gets over its errors.
+// flush.cc: flushes, compacts and sets options of an open database, and resumes it after errors.
 #include "store/rocksdb/ext/handles.hh"
 #include "store/rocksdb/ext/versions.hh"
 #include "store/rocksdb/ext/watch.hh"
@@ -17,7 +17,7 @@ using rocksdb::Status;
 using rocksdb_ext::TextOf;
 using rocksdb_ext::Watch;
 
-// While another thread resumes the database, that thread flushes.
+// Fails while another thread resumes the database: that thread flushes.
 static Status BeginFlush(rocksdb_t *db, struct rocksdb_ext_watch *watch,
                          const rocksdb::FlushOptions &options)
 {
@@ -29,7 +29,8 @@ static Status BeginFlush(rocksdb_t *db, struct rocksdb_ext_watch *watch,
     return error.ok() ? Status::TryAgain("the database is being resumed") : error;
 }
 
-// Writes are stopped while level 0 waits for compaction, and such flushes are refused: @tries.
+// Makes up to @tries tries: writes are stopped while level 0 waits for compaction, and RocksDB
+// refuses such flushes.
 static Status Flush(rocksdb_t *db, struct rocksdb_ext_watch *watch, unsigned tries,
                     bool is_resuming)
 {
@@ -39,7 +40,7 @@ static Status Flush(rocksdb_t *db, struct rocksdb_ext_watch *watch, unsigned tri
 
     // Otherwise RocksDB waits until the flush would not stall writes.
     options.allow_write_stall = true;
-    // Its own wait returns at once after a resume, and never after a flush that failed.
+    // RocksDB's own wait returns at once after a resume, and never after a failed flush.
     options.wait = false;
     const auto begin = [&] {
         return is_resuming ? db->rep->Flush(options) : BeginFlush(db, watch, options);
@@ -57,8 +58,8 @@ char *rocksdb_ext_flush(rocksdb_t *db, struct rocksdb_ext_watch *watch, unsigned
     return TextOf(Flush(db, watch, patience_ms / 10 + 1, false));
 }
 
-// A new MANIFEST, which any change makes: an option that stays as it is counts as one. What the one
-// before may have held, or not, is without meaning then. Says of how many failures that is the end.
+// Begins a new MANIFEST, as any change does; an option that is set to its own value counts as one.
+// The old one's contents do not matter then. *@ret_failures: the number of failures that this ends.
 static Status RenewManifest(rocksdb::DB *db, const Watch *watch, uint64_t *ret_failures)
 {
     *ret_failures = watch->ManifestFailures();
@@ -96,8 +97,8 @@ char *rocksdb_ext_compact_range(rocksdb_t *db, const char *start, size_t start_b
     const Slice first(start, start_bytes), behind(end, end_bytes);
     rocksdb::CompactRangeOptions options;
 
-    // Else a file with nothing in it but the mark that a range was deleted is only moved down, and
-    // stays there for ever.
+    // Otherwise a file with only the mark of a deleted range is just moved down, and stays there
+    // for ever.
     options.bottommost_level_compaction = rocksdb::BottommostLevelCompaction::kForceOptimized;
     return TextOf(db->rep->CompactRange(options, &first, &behind));
 }
@@ -121,8 +122,8 @@ char *rocksdb_ext_resume(rocksdb_t *db, struct rocksdb_ext_watch *watch)
     Status status = RenewManifest(db->rep, watch->rep.get(), &failures);
 
     if (status.ok())
-        status = db->rep->Resume(); // which flushes if background work stood still
-    // Nobody else tries a flush again that failed; until it is done, the error stands.
+        status = db->rep->Resume(); // also flushes if background work stood still
+    // No other thread retries a failed flush; until it is done, the error stands.
     if (status.ok() && (watch->rep->LogFailed() || (!stands_still && watch->rep->FlushFailed())))
         status = Flush(db, watch, 1, true);
     if (status.ok()) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// handles.hh: RocksDB's C handles as C++ sees them, and a status as the C API tells it.
+// handles.hh: RocksDB's C handles as C++ sees them, and a status as the C API returns it.
 #pragma once
 
 #include <rocksdb/c.h>
@@ -12,8 +12,8 @@
 #include <memory>
 #include <string>
 
-// RocksDB's C handles are structs of its db/c.cc whose first member is the C++ object. They are
-// repeated here word for word; rocksdb_ext_fits() checks that they are so.
+// RocksDB's C handles are structs in its db/c.cc whose first member is the C++ object. They are
+// repeated here word for word; rocksdb_ext_fits() checks that.
 struct rocksdb_t {
     rocksdb::DB *rep;
 };
@@ -27,7 +27,7 @@ struct rocksdb_cache_t {
 namespace rocksdb_ext
 {
 
-// As the C API tells an error: malloced, or NULL for none.
+// Returns an error as the C API does: malloced, or NULL if there is none.
 inline char *TextOf(const rocksdb::Status &status)
 {
     return status.ok() ? nullptr : strdup(status.ToString().c_str());

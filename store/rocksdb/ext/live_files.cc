@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// live_files.cc: the files that a database consists of, and their checksums.
+// live_files.cc: lists the files of a database, with their checksums.
 #include "store/rocksdb/ext/handles.hh"
 #include "store/rocksdb/ext/versions.hh"
 #include "store/rocksdb/ext/watch.hh"
@@ -64,7 +64,7 @@ void rocksdb_ext_sum_add(struct rocksdb_ext_sum *sum, const void *bytes, size_t 
     sum->rep->Update(static_cast<const char *>(bytes), count);
 }
 
-// Four bytes, most significant first.
+// Reads a checksum from four bytes, most significant first.
 static bool SumOf(const std::string &text, uint32_t *ret_sum)
 {
     uint32_t sum = 0;
@@ -88,12 +88,12 @@ uint32_t rocksdb_ext_sum_end(struct rocksdb_ext_sum *sum)
 struct rocksdb_ext_files {
     rocksdb::DB *db;
     std::shared_ptr<Watch> watch;
-    uint64_t log_failures; // before they were listed
+    uint64_t log_failures; // before the files were listed
     std::vector<rocksdb::LiveFileStorageInfo> rep;
 };
 
-// RocksDB keeps the two OPTIONS files with the highest numbers, and counts those that it could not
-// make durable: the one that it names may be gone. No opening needs it.
+// RocksDB keeps the two OPTIONS files with the highest numbers. It also counts those that it could
+// not make durable, so the one that it names may be gone. No open needs it.
 static void ForgetGoneOptions(std::vector<rocksdb::LiveFileStorageInfo> &files)
 {
     const auto is_gone = [](const rocksdb::LiveFileStorageInfo &file) {
@@ -106,9 +106,9 @@ static void ForgetGoneOptions(std::vector<rocksdb::LiveFileStorageInfo> &files)
     files.erase(std::remove_if(files.begin(), files.end(), is_gone), files.end());
 }
 
-// RocksDB writes into its MANIFEST how long the logs are that have been followed by others. It does
-// not know the right length of one that has failed (LogFile), and would never open the database
-// again. It also syncs them, and would not hear of a failure: they have to be on disk before.
+// RocksDB writes into its MANIFEST the length of each log that another has followed. It does not
+// know the right length of a log that has failed (LogFile), and could never open the database
+// again. It also syncs these logs, and would not hear of a failure: so they must be on disk before.
 static Status ListFiles(rocksdb::DB *db, Watch *watch,
                         std::vector<rocksdb::LiveFileStorageInfo> *ret_files)
 {
@@ -119,14 +119,14 @@ static Status ListFiles(rocksdb::DB *db, Watch *watch,
         const Status status = watch->Error();
         if (!status.ok())
             return status;
-        not_resumed.lock(); // it has just succeeded
+        not_resumed.lock(); // the resume has just succeeded
     }
     if (watch->LogFailed() || watch->ManifestFailures() > 0)
         return watch->Error();
     options.include_checksum_info = true;
     options.wal_size_for_flush = UINT64_MAX; // never flush
     const Status status = db->GetLiveFilesStorageInfo(options, ret_files);
-    // It notes there which logs are on disk, and does not hear if that fails.
+    // The call notes in the MANIFEST which logs are on disk, and ignores a failure of that.
     return status.ok() && watch->ManifestFailures() > 0 ? watch->Error() : status;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// log_state.cc: opens a write-ahead log a second time, and says how far it is on disk.
+// log_state.cc: opens a write-ahead log a second time, and notes how far it is on disk.
 #include "store/rocksdb/ext/log_state.hh"
 
 #include <fcntl.h>

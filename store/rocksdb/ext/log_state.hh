@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// log_state.hh: a write-ahead log, as those see it that have it on disk. Thread: any.
+// log_state.hh: a write-ahead log, as the threads that sync it see it. Thread: any.
 #pragma once
 
 #include <unistd.h>
@@ -14,7 +14,7 @@
 namespace rocksdb_ext
 {
 
-// Open for as long as anybody holds it.
+// A file that is open as long as any thread holds it.
 class OpenFile
 {
   public:
@@ -37,7 +37,7 @@ class OpenFile
     const int file_;
 };
 
-// A write-ahead log, for the thread that syncs it: by a descriptor of its own, which is still open
+// A write-ahead log, for the thread that syncs it. It has its own descriptor, which is still open
 // when the log is no longer written to.
 class LogState
 {
@@ -51,25 +51,26 @@ class LogState
     LogState(const LogState &) = delete;
     LogState &operator=(const LogState &) = delete;
 
-    // NULL: it cannot be opened, by *@ret_error.
+    // Returns NULL if the file cannot be opened, with the reason in *@ret_error.
     std::shared_ptr<const OpenFile> File(int *ret_error);
 
     bool HasFile();
 
-    // Another one of the same file, the caller's to close; or -error.
+    // Opens the same file again; the caller closes it. Returns -error on failure.
     int Open() const;
 
-    // All of it is on disk, and another has followed: a descriptor less, where there may be many.
+    // Closes the descriptor if all of the log is on disk. Another log has followed, and there may
+    // be many, so descriptors would add up.
     void Release();
 
-    // RocksDB has removed it: all that was in it has been flushed. What could not be opened at
-    // first is tried again. Under the lock of the list of logs.
+    // True if RocksDB has removed the log: all its contents have been flushed. Retries a file that
+    // could not be opened at first. The caller holds the lock of the list of logs.
     bool IsGone();
 
-    // Has the file's name on disk, too. 0 or an error number.
+    // Syncs the file's name, too. Returns 0 or an error number.
     int SyncName();
 
-    // @whole was read before @bytes, and both before the sync began.
+    // The caller has read @whole before @bytes, and both before the sync began.
     void SetSynced(uint64_t bytes, uint64_t whole);
 
     uint64_t Number() const
@@ -92,7 +93,7 @@ class LogState
     const std::string directory_;
     std::mutex file_mutex_;
     std::shared_ptr<const OpenFile> file_;
-    int error_ = 0; // without a file: syncing it fails by this error
+    int error_ = 0; // set without a file: syncing the log fails with it
     bool is_released_ = false;
     std::atomic<bool> name_is_synced_{ false };
 };

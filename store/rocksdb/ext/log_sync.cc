@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// log_sync.cc: has write-ahead logs on disk.
+// log_sync.cc: syncs write-ahead logs.
 #include "store/rocksdb/ext/ring.hh"
 #include "store/rocksdb/ext/watch.hh"
 
@@ -18,7 +18,7 @@ using rocksdb_ext::OpenFile;
 using rocksdb_ext::Ring;
 using rocksdb_ext::Watch;
 
-// As RocksDB tells its own: a full disk is a kind of its own.
+// Makes an error as RocksDB does: a full disk has its own kind.
 static rocksdb::IOStatus IoErrorOf(const std::string &what, int error)
 {
     return error == ENOSPC || error == EDQUOT ? rocksdb::IOStatus::NoSpace(what, strerror(error))
@@ -34,7 +34,7 @@ void rocksdb_ext_sync_logs(struct rocksdb_ext_watch *const *watches, uint32_t co
     std::vector<std::shared_ptr<LogState>> logs;
     std::vector<Watch *> watch_of;
     std::vector<uint64_t> written, whole;
-    std::vector<std::shared_ptr<const OpenFile>> held; // by the syncer
+    std::vector<std::shared_ptr<const OpenFile>> held; // kept open for the syncer
     std::vector<int> files;
 
     for (uint32_t i = 0; i < count; i++) {
@@ -58,8 +58,7 @@ void rocksdb_ext_sync_logs(struct rocksdb_ext_watch *const *watches, uint32_t co
     for (size_t i = 0; i < files.size(); i++) {
         if (files[i] >= 0 && !by_syncer)
             close(files[i]);
-        if (files[i] == -ENOENT &&
-            !by_syncer) // gone meanwhile: all that was in it has been flushed
+        if (files[i] == -ENOENT && !by_syncer) // gone meanwhile: all its contents have been flushed
             continue;
         if (files[i] < 0)
             results[i] = -files[i];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// loggers.cc: where RocksDB's own warnings and errors go.
+// loggers.cc: takes RocksDB's own warnings and errors.
 #include "store/rocksdb/ext/handles.hh"
 #include "store/rocksdb/ext/written_file.hh"
 #include "store/rocksdb/rocksdb_ext.h"
@@ -48,7 +48,7 @@ class PlainLogger final : public rocksdb::Logger
             close(fd_);
     }
 
-    // All options, at every open.
+    // Drops the header, which lists all options at every open.
     void LogHeader(const char *, va_list) override
     {
     }
@@ -76,7 +76,7 @@ class PlainLogger final : public rocksdb::Logger
   private:
     static constexpr off_t kBytesMax = 1 << 20;
 
-    // The directory may not be there yet when RocksDB has its first thing to say.
+    // Opens the file if need be: the directory may not exist yet at RocksDB's first line.
     void Write(const char *line, size_t length)
     {
         std::lock_guard<std::mutex> lock(mutex_);
@@ -89,7 +89,7 @@ class PlainLogger final : public rocksdb::Logger
         if (fd_ < 0)
             fd_ = open(path_.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
         if (fd_ >= 0 && write(fd_, line, length) > 0)
-            rocksdb_ext::other_bytes += length; // else dropped
+            rocksdb_ext::other_bytes += length; // else the line is dropped
     }
 
     const std::string path_;

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// metadata_cache.hh: RocksDB's block cache, which keeps index and filter blocks and no others.
+// metadata_cache.hh: a block cache for RocksDB that keeps index and filter blocks only.
 //
-// An LRU cache has the blocks that are inserted with high priority. RocksDB must get a handle for
-// each other block that it inserts, too; such a block goes when its last handle is released.
-// (Without this, ReadOptions::fill_cache keeps data blocks out, but index and filter blocks as
-// well.)
+// An LRU cache has the blocks that are inserted with high priority. RocksDB also needs a handle for
+// each other block that it inserts; such a block goes when its last handle is released.
+// (ReadOptions::fill_cache would keep data blocks out, but index and filter blocks as well.)
 //
 // RocksDB 8 has another interface for caches: metadata_cache_7.cc is for RocksDB 7,
-// metadata_cache_8.cc for later ones, and meson chooses. Thread: any.
+// metadata_cache_8.cc for later versions, and meson chooses. Thread: any.
 #pragma once
 
 #include <rocksdb/cache.h>
@@ -19,17 +18,17 @@
 #include <memory>
 #include <new>
 
-// @bytes: of blocks that are kept.
+// @bytes: for blocks that are kept.
 std::shared_ptr<rocksdb::Cache> metadata_cache_new(size_t bytes);
 
 // A block that the cache does not keep. @Handle is Cache::Handle, @Deleter RocksDB 7's function or
-// RocksDB 8's helper. The key lies behind it in the same allocation: each block that is read makes
-// one, and keys are longer than the part of a std::string that is not allocated.
+// RocksDB 8's helper. The key lies behind the block in the same allocation. Each read block makes
+// one, and keys are too long for a std::string without an allocation.
 template <typename Handle, typename Deleter> class PassingBlock
 {
   public:
-    // A handle of a passing block has its lowest bit set, which is free: other handles are pointers
-    // to allocated structs.
+    // The handle of a passing block has its lowest bit set. Other handles are pointers to allocated
+    // structs, so this bit is free.
     static Handle *Make(const rocksdb::Slice &key, void *value, size_t charge, Deleter deleter)
     {
         void *const memory = ::operator new(sizeof(PassingBlock) + key.size());
@@ -39,7 +38,7 @@ template <typename Handle, typename Deleter> class PassingBlock
             kMark);
     }
 
-    // Null: a handle of the LRU cache.
+    // Returns null for a handle of the LRU cache.
     static PassingBlock *Of(const Handle *handle)
     {
         const uintptr_t bits = reinterpret_cast<uintptr_t>(handle);
@@ -52,7 +51,7 @@ template <typename Handle, typename Deleter> class PassingBlock
         handles_.fetch_add(1, std::memory_order_relaxed);
     }
 
-    // Returns whether this was the last handle: then the value is to be deleted, and the block.
+    // Returns true if this was the last handle: the caller then deletes the value and the block.
     bool Release()
     {
         return handles_.fetch_sub(1, std::memory_order_acq_rel) == 1;

@@ -57,7 +57,7 @@ class MetadataCache final : public Cache
             return kept_->Release(handle, erase_if_last_ref);
         if (!passing->Release())
             return false;
-        if (passing->deleter) // no deleter: RocksDB counts memory that is not the cache's
+        if (passing->deleter) // null: RocksDB counts memory that is not the cache's
             passing->deleter(passing->Key(), passing->value);
         passing->Delete();
         return true;
@@ -85,7 +85,7 @@ class MetadataCache final : public Cache
         kept_->SetCapacity(capacity);
     }
 
-    // Strict would make a read fail for want of cache.
+    // With a strict limit, a read would fail if the cache is full.
     void SetStrictCapacityLimit(bool) override
     {
     }

@@ -13,7 +13,7 @@ using rocksdb::Status;
 
 using Passing = PassingBlock<Cache::Handle, const Cache::CacheItemHelper *>;
 
-// The wrapped cache is the one that keeps.
+// The wrapped cache keeps the blocks.
 class MetadataCache final : public rocksdb::CacheWrapper
 {
   public:
@@ -26,8 +26,8 @@ class MetadataCache final : public rocksdb::CacheWrapper
         return "embtier.MetadataCache";
     }
 
-    // Either this overrides, or the next: newer versions also pass the compressed form of a block,
-    // for a cache below, and there is none.
+    // Depending on the version, this function overrides or the next. Newer versions also pass the
+    // compressed form of a block, for a cache below, and there is none.
     Status Insert(const Slice &key, ObjectPtr value, const CacheItemHelper *helper, size_t charge,
                   Handle **handle, Priority priority)
     {
@@ -77,7 +77,7 @@ class MetadataCache final : public rocksdb::CacheWrapper
         return passing ? passing->value : target_->Value(handle);
     }
 
-    // Strict would make a read fail for want of cache.
+    // With a strict limit, a read would fail if the cache is full.
     void SetStrictCapacityLimit(bool) override
     {
     }
@@ -104,7 +104,7 @@ class MetadataCache final : public rocksdb::CacheWrapper
     }
 
 #ifdef CACHE_HAS_APPLY_TO_HANDLE // meson asks the header
-    // The handle is @cache's.
+    // @handle belongs to @cache.
     void ApplyToHandle(Cache *cache, Handle *handle,
                        const std::function<void(const Slice &, ObjectPtr, size_t,
                                                 const CacheItemHelper *)> &callback) override

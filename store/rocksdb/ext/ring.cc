@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ring.cc: submits to a thread's io_uring, and waits for all of it.
+// ring.cc: submits requests to a thread's io_uring, and waits for all of them.
 #include "store/rocksdb/ext/ring.hh"
 
 #include "store/rocksdb/rocksdb_ext.h"
@@ -47,7 +47,7 @@ void Ring::Read(int fd, size_t align, rocksdb::FSReadRequest *requests, size_t c
                 in_flight--;
                 done++;
             } else {
-                Prepare(fd, requests, i); // there is room: its own entry is free again
+                Prepare(fd, requests, i); // its own entry is free again, so there is room
             }
         }
     }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // rocksdb_ext.cc: RocksDB's version, options, statistics, memory and threads.
 //
-// Exceptions do not leave the files of this folder: RocksDB throws none, and what can throw here is
-// only out of memory, at which the process cannot go on anyway.
+// Exceptions do not leave the files of this folder. RocksDB throws only if a thread cannot be made
+// (rocksdb_ext_start_threads()). Code here throws only when out of memory, and then the process
+// cannot go on anyway.
 #include "store/rocksdb/rocksdb_ext.h"
 
 #include "store/rocksdb/ext/handles.hh"
@@ -147,7 +148,7 @@ const char *rocksdb_ext_compression(size_t index)
 
 bool rocksdb_ext_start_threads(rocksdb_env_t *env, int flushing, int compacting)
 {
-    // A pool that is made larger makes its threads at once.
+    // Enlarging a pool makes its threads at once.
     try {
         rocksdb_env_set_high_priority_background_threads(env, flushing);
         rocksdb_env_set_background_threads(env, compacting);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// room_file_system.cc: passes all on, and changes errors that come of a want of room.
+// room_file_system.cc: passes all calls on, and changes errors that come from a lack of room.
 #include "store/rocksdb/ext/room_file_system.hh"
 
 #include "store/rocksdb/ext/handles.hh"
@@ -20,11 +20,10 @@ namespace
 
 using rocksdb::Slice;
 
-constexpr size_t kLogAhead =
-    1 << 20; // disk space that a log takes beforehand (store/files/space.c)
+constexpr size_t kLogAhead = 1 << 20; // disk space that a log allocates ahead (store/files/space.c)
 
-// To RocksDB only ENOSPC is a full disk. A quota that is used up, and a file that is as long as a
-// limit lets it be, are told as a broken one, which is another error to it and to users.
+// RocksDB takes only ENOSPC for a full disk. It reports a used-up quota, and a file at its length
+// limit, as a broken disk, which is another error to RocksDB and to users.
 rocksdb::IOStatus RoomOf(rocksdb::IOStatus status)
 {
     if (status.ok() || !status.IsIOError() || status.IsNoSpace())
@@ -46,8 +45,8 @@ class RoomFile final : public rocksdb::FSWritableFileOwnerWrapper
     {
     }
 
-    // RocksDB wants more than a whole write buffer for a log at its first record. On a full disk
-    // the logs of few shards took what the reserve has for all, and gave nothing back.
+    // At its first record, RocksDB allocates more than a whole write buffer for a log. On a full
+    // disk the logs of few shards took the reserve of all, and gave nothing back.
     void SetPreallocationBlockSize(size_t bytes) override
     {
         target()->SetPreallocationBlockSize(is_log_ ? std::min(bytes, kLogAhead) : bytes);
@@ -133,7 +132,7 @@ class RoomDirectory final : public rocksdb::FSDirectoryWrapper
     }
 };
 
-// Under all others.
+// Lies beneath all our other file systems.
 class RoomFileSystem final : public rocksdb::FileSystemWrapper
 {
   public:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// room_file_system.hh: the disk as RocksDB is to see it: no room is told as no room, and a log
-// takes little beforehand.
+// room_file_system.hh: a file system that reports every lack of room to RocksDB as such, and lets a
+// log allocate little ahead.
 #pragma once
 
 #include <rocksdb/file_system.h>
@@ -10,7 +10,7 @@
 namespace rocksdb_ext
 {
 
-// Under all other file systems of ours.
+// Lies beneath all our other file systems.
 std::shared_ptr<rocksdb::FileSystem>
 RoomFileSystemOf(const std::shared_ptr<rocksdb::FileSystem> &target);
 

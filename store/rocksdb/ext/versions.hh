@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// versions.hh: where RocksDB's versions differ, one place per difference.
+// versions.hh: the differences between RocksDB's versions, one place per difference.
 //
 //   from        | difference                                           | where
 //   8           | another interface for block caches                   | metadata_cache_7.cc, _8.cc
@@ -8,7 +8,7 @@
 //   9.7 to 9.10 | Cache::ApplyToHandle()                               | metadata_cache_8.cc
 //   10          | kZSTDNotFinalCompression, a second name, is gone     | rocksdb_ext_compression()
 //
-// A version that embtier's tests have not run with is used all the same, and a start warns of it.
+// Versions that embtier's tests have not run with are used all the same; a start logs a warning.
 #pragma once
 
 #include <rocksdb/db.h>
@@ -24,7 +24,7 @@
 // 7.8: Debian 12. 9.10: Debian 13.
 constexpr std::pair<int, int> kTriedVersions[] = { { 7, 8 }, { 9, 10 } };
 
-// @version: as "7.8.3".
+// @version: such as "7.8.3".
 inline bool rocksdb_is_tried(const char *version)
 {
     int major, minor;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// watch.cc: takes note of a database's events, and of errors that RocksDB does not get over alone.
+// watch.cc: notes a database's events, and errors that RocksDB does not get over alone.
 #include "store/rocksdb/ext/watch.hh"
 
 #include "base/system/thread_class.h"
@@ -15,7 +15,7 @@ using rocksdb::Status;
 
 LogWatches log_watches;
 
-// On a thread of RocksDB's pools, which has no other moment of ours.
+// Runs on a thread of RocksDB's pools, where no other code of ours runs.
 static void EnterUpkeep()
 {
     static thread_local bool entered = false;
@@ -184,14 +184,14 @@ Status Watch::WaitFlushed(rocksdb::SequenceNumber sequence, uint64_t errors)
     changed_.wait(lock, [&] { return flushed_ >= sequence || Failed(errors); });
     if (flushed_ >= sequence)
         return Status::OK();
-    // Somebody may have got over the error already: of this flush that says nothing.
+    // The error may have been resolved already, which says nothing about this flush.
     return error_.ok() ? Status::Aborted("background work failed meanwhile") : error_;
 }
 
 void Watch::OnErrorRecoveryEnd(const rocksdb::BackgroundErrorRecoveryInfo &info)
 {
     std::lock_guard<std::mutex> lock(error_mutex_);
-    if (!flush_failed_) // which RocksDB knows nothing of
+    if (!flush_failed_) // RocksDB knows nothing of failed flushes
         error_ = info.new_bg_error;
 }
 
@@ -270,7 +270,7 @@ struct rocksdb_ext_watch *rocksdb_ext_watch_new(struct rocksdb_ext_activity *act
     rocksdb_ext::log_watches.Add(path, watch);
     options->rep.listeners.push_back(watch);
     options->rep.max_bgerror_resume_count = 0; // the watch's owner resumes
-    // A close has flushed before; RocksDB's own flush would wait for ever on a disk that fails.
+    // A close has flushed before; RocksDB's own flush would wait for ever on a failing disk.
     options->rep.avoid_flush_during_shutdown = true;
     return new rocksdb_ext_watch{ std::move(watch) };
 }

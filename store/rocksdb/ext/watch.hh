@@ -37,27 +37,27 @@ class Watch final : public rocksdb::EventListener
 
     void OnCompactionCompleted(rocksdb::DB *, const rocksdb::CompactionJobInfo &) override;
 
-    // Also of files that failed.
+    // Also called for files that failed.
     void OnTableFileCreated(const rocksdb::TableFileCreationInfo &file) override;
 
     void OnExternalFileIngested(rocksdb::DB *,
                                 const rocksdb::ExternalFileIngestionInfo &file) override;
 
-    // A flush that failed has left the write buffers as they were, and a compaction its inputs, so
-    // trying again is safe and loses nothing: RocksDB is told that all is well. It would take the
-    // error for hard or fatal, and its recovery from a hard one may wait for ever: a flush that is
-    // scheduled when background work stops ends without leaving its queue, and then no other flush
-    // can enter that. A compaction without space is a soft error, which Resume() leaves as it is:
-    // until there is twice the space that all its files take, RocksDB would refuse each other one,
-    // also the compaction that frees space.
-    // A change that the MANIFEST did not take has not happened either, and the next one begins a
-    // new MANIFEST; but the old one may hold it, so RocksDB has stopped deleting files.
+    // A failed flush leaves the write buffers as they were, and a failed compaction its inputs. So
+    // a retry is safe and loses nothing, and the listener reports success to RocksDB. Otherwise it
+    // would take the error for hard or fatal. Its recovery from a hard error may wait for ever: a
+    // flush scheduled when background work stops ends without leaving its queue. No other flush can
+    // enter that queue then. A compaction without space is a soft error, which Resume() leaves
+    // standing. Until twice the space of all its files is free, RocksDB would refuse all other
+    // compactions, also the one that frees space. A change that the MANIFEST did not take has not
+    // happened either, and the next change begins a new MANIFEST. But the old one may hold the
+    // change, so RocksDB has stopped deleting files.
     void OnBackgroundError(rocksdb::BackgroundErrorReason reason, rocksdb::Status *error) override;
 
-    // As above, for a change that RocksDB makes no background error of.
+    // Does the same for a change whose failure is no background error to RocksDB.
     void OnManifestFailed(rocksdb::DB *db, const rocksdb::Status &error);
 
-    // Each has files kept (DisableFileDeletions()) until it is forgotten.
+    // Each failure has files kept (DisableFileDeletions()) until it is forgotten.
     uint64_t ManifestFailures() const
     {
         return manifest_failures_;
@@ -72,16 +72,16 @@ class Watch final : public rocksdb::EventListener
 
     void OnLogsSynced();
 
-    // Those that are not on disk as far as they have been written.
+    // Returns the logs that are not on disk as far as they have been written.
     std::vector<std::shared_ptr<LogState>> UnsyncedLogs();
 
-    // As rocksdb_ext_watch_synced(). A log that has failed is never on disk as a whole.
+    // See rocksdb_ext_watch_synced(). A log that has failed is never on disk as a whole.
     bool Synced(rocksdb_ext_synced *ret_synced);
 
     void SetMarked(const rocksdb_ext_synced &synced);
 
-    // The write buffers hold the records that the log lacks. Once they have been flushed, these are
-    // safe and the log is out of use, as after a flush that failed.
+    // The write buffers hold the records that the log lacks. Once flushed, the records are safe and
+    // the log is out of use, as after a failed flush.
     void OnLogFailed(const rocksdb::Status &error);
 
     void SetOpened()
@@ -89,7 +89,7 @@ class Watch final : public rocksdb::EventListener
         opened_ = true;
     }
 
-    // Before that, what fails refuses the start.
+    // While this is false, a failure refuses the start.
     bool IsOpened() const
     {
         return opened_;
@@ -100,7 +100,8 @@ class Watch final : public rocksdb::EventListener
         return log_failures_;
     }
 
-    // OK, or why the log takes no more, or why it failed after LogFailures() said @failures.
+    // Returns OK, or why the log takes no more, or why it failed after LogFailures() returned
+    // @failures.
     rocksdb::Status LogError(uint64_t failures);
 
     bool LogFailed() const
@@ -108,10 +109,10 @@ class Watch final : public rocksdb::EventListener
         return log_failed_;
     }
 
-    // Held while the database is resumed: only then is a log that has failed followed by another.
-    // Callers that may have write buffers switched share it: that writes to the MANIFEST, and
-    // RocksDB 7.8 aborts when another thread makes a new one while it resumes (fixed in its pull
-    // request 12871).
+    // Held while the database is resumed: only a resume has another log follow one that has failed.
+    // Callers that may make RocksDB switch write buffers share it, as a switch writes to the
+    // MANIFEST. RocksDB 7.8 aborts if another thread makes a new MANIFEST during a resume (fixed in
+    // its pull request 12871).
     std::shared_mutex &ResumeMutex()
     {
         return resume_mutex_;
@@ -124,17 +125,17 @@ class Watch final : public rocksdb::EventListener
 
     void SetFlushed(rocksdb::SequenceNumber sequence);
 
-    // Whether background work has failed since Errors() said @errors, or stands still.
+    // True if background work has failed since Errors() returned @errors, or stands still.
     bool HasFailed(uint64_t errors);
 
-    // Until all up to @sequence is flushed, or an error as above.
+    // Waits until all up to @sequence is flushed, or until an error as above.
     rocksdb::Status WaitFlushed(rocksdb::SequenceNumber sequence, uint64_t errors);
 
     void OnErrorRecoveryEnd(const rocksdb::BackgroundErrorRecoveryInfo &info) override;
 
     uint64_t Errors();
 
-    // Unless there has been an error since Errors() said @errors: that one still stands.
+    // Does nothing if there has been an error since Errors() returned @errors: that one stands.
     void ClearError(uint64_t errors);
 
     bool FlushFailed();
@@ -142,10 +143,10 @@ class Watch final : public rocksdb::EventListener
     rocksdb::Status Error();
 
   private:
-    // An error that RocksDB knows nothing of, and a flush gets over.
+    // Adds an error that RocksDB does not know of, and that a flush resolves.
     void AddSoftError(const rocksdb::Status &error);
 
-    // Under the lock of the list of logs. The last one is written to.
+    // Releases all synced logs but the last, which is written to. The caller holds logs_mutex_.
     void ReleaseSynced();
 
     bool Failed(uint64_t errors) const
@@ -159,7 +160,7 @@ class Watch final : public rocksdb::EventListener
     std::mutex error_mutex_;
     std::condition_variable changed_;
     rocksdb::Status error_;
-    uint64_t errors_ = 0; // so far
+    uint64_t errors_ = 0; // number so far
     bool flush_failed_ = false;
     rocksdb::Status log_error_;
     std::mutex logs_mutex_;
@@ -172,7 +173,7 @@ class Watch final : public rocksdb::EventListener
     rocksdb::SequenceNumber flushed_ = 0;
 };
 
-// The watch that is to hear of logs in a directory.
+// The watches, each by the directory of its logs.
 struct LogWatches {
     std::mutex mutex;
     std::map<std::string, std::weak_ptr<Watch>> by_directory;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// written_file.cc: counts what goes to each kind of file, and keeps RocksDB from hearing of
-// failures that it would end the process for.
+// written_file.cc: counts the bytes for each kind of file, and hides failures from RocksDB for
+// which it would end the process.
 #include "store/rocksdb/ext/written_file.hh"
 
 #include "store/rocksdb/ext/activity.hh"
@@ -29,8 +29,8 @@ using rocksdb::Status;
 
 constexpr uint64_t kPage = 4096;
 
-// Counts what is appended in pages, as it goes to SSD: a page that is appended to after a sync is
-// written once more.
+// Counts appended bytes in pages, as they go to SSD: a page appended to after a sync is written
+// once more.
 class CountedFile final : public rocksdb::FSWritableFileOwnerWrapper
 {
   public:
@@ -85,8 +85,8 @@ class CountedFile final : public rocksdb::FSWritableFileOwnerWrapper
 };
 
 // A write-ahead log. RocksDB, as Debian builds it, aborts the process when it writes to a log after
-// a failed write, which its own recovery leads to if nothing is in the write buffers. So it does
-// not hear of failures: what it wrote is in the write buffers then, and its caller asks the watch,
+// a failed write. Its own recovery leads to that if the write buffers are empty. So it does not
+// hear of failures: its records are in the write buffers then. The writer asks the watch,
 // acknowledges nothing, and writes no more before they have been flushed, which begins a new log.
 class LogFile final : public rocksdb::FSWritableFileOwnerWrapper
 {
@@ -117,7 +117,7 @@ class LogFile final : public rocksdb::FSWritableFileOwnerWrapper
         return status;
     }
 
-    // After each record, when the last of it has been appended.
+    // RocksDB calls this after each record, when all of it has been appended.
     rocksdb::IOStatus Flush(const rocksdb::IOOptions &options,
                             rocksdb::IODebugContext *dbg) override
     {
@@ -148,8 +148,8 @@ class LogFile final : public rocksdb::FSWritableFileOwnerWrapper
     }
 
   private:
-    // A log with nothing in it has nothing to lose, and is tried again: that of a database whose
-    // writes pass it is never followed by another.
+    // An empty log has nothing to lose, so its sync may be tried again. In a database whose writes
+    // bypass the log, no other log ever follows it.
     template <typename Call> rocksdb::IOStatus TrySync(Call call)
     {
         if (failed_ || state_->written > 0)
@@ -163,8 +163,8 @@ class LogFile final : public rocksdb::FSWritableFileOwnerWrapper
 
     template <typename Call> rocksdb::IOStatus Try(Call call)
     {
-        // Nothing more goes into a log that has failed: a record behind one that is cut short could
-        // not be read. Each try is told: this log may be in use still when all has been flushed.
+        // Nothing more goes into a log that has failed: a record behind a truncated one could not
+        // be read. Each try is reported, as this log may still be in use when all has been flushed.
         if (!failed_) {
             const rocksdb::IOStatus status = call();
 
@@ -179,12 +179,12 @@ class LogFile final : public rocksdb::FSWritableFileOwnerWrapper
 
     const std::shared_ptr<Watch> watch_;
     const std::shared_ptr<LogState> state_;
-    rocksdb::IOStatus error_; // written once, before …
+    rocksdb::IOStatus error_; // written once, before failed_
     std::atomic<bool> failed_{ false };
 };
 
-// A log that could not be made: it is tried again when something is to be written to it. RocksDB
-// 7.8 aborts when it is told, and has deletions of ranges in the write buffer that the log is for.
+// A log that could not be made: the next write to it tries again. RocksDB 7.8 aborts if it hears of
+// that while the log's write buffer has deletions of ranges.
 class LateFile final : public rocksdb::FSWritableFile
 {
   public:
@@ -263,13 +263,13 @@ class LateFile final : public rocksdb::FSWritableFile
 
     rocksdb::FileSystem *const system_;
     const std::string name_;
-    std::mutex mutex_; // while it is made
+    std::mutex mutex_; // held while the file is made
     const rocksdb::FileOptions options_;
     std::unique_ptr<rocksdb::FSWritableFile> file_;
 };
 
-// Table files are appended to in large pieces, and each page goes to SSD once. What fails of one
-// that will be deleted does not matter (EmptyMark).
+// Table files are appended to in large pieces, and each page goes to SSD once. Errors of a file
+// that will be deleted do not matter (EmptyMark).
 class TableFile final : public rocksdb::FSWritableFileOwnerWrapper
 {
   public:

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// written_file.hh: the files that RocksDB writes, each kind with what is to be known or done of it.
+// written_file.hh: the files that RocksDB writes, each kind with its counts and its way with
+// errors.
 #pragma once
 
 #include "store/rocksdb/ext/watch.hh"
@@ -18,8 +19,8 @@ namespace rocksdb_ext
 extern std::atomic<uint64_t> log_bytes;
 extern std::atomic<uint64_t> other_bytes; // MANIFEST, OPTIONS, LOG, ...
 
-// Makes @name by @target, in the way of its kind: a table file, a write-ahead log, another. A log
-// of a database that is open is always made, if need be later.
+// Makes @name with @target, by its kind: table file, write-ahead log, other. A log of an open
+// database is always made, if need be later.
 rocksdb::IOStatus NewWrittenFile(rocksdb::FileSystem *target, const std::string &name,
                                  const rocksdb::FileOptions &options,
                                  std::unique_ptr<rocksdb::FSWritableFile> *file,
