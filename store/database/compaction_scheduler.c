@@ -1,22 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every PERIOD_MS the thread looks at all databases. A database goes through three states:
+/* The thread looks at all databases every PERIOD_MS. A database goes through three states:
  *
  *   OFF --(a slot is free, it needs one most)--> ON --(done, or others need it more)--> DRAINING
  *    ^---------------------------(no compaction is running any more)---------------------'
  *
- * DRAINING holds its slot, since compactions that were begun go on. In it no new one can begin:
- * RocksDB looks at `disable_auto_compactions` when it picks a compaction, under the same lock that
- * setting the option takes. What could go wrong: a database that RocksDB calls due but finds
- * nothing to compact in would keep its slot for ever; after STUCK_NS it loses it and waits its
- * turn.
+ * DRAINING holds its slot, since compactions already begun go on. No new one can begin in it:
+ * RocksDB reads `disable_auto_compactions` when it picks a compaction, under the lock that setting
+ * the option takes. If RocksDB calls a database due but finds nothing to compact in it, the
+ * database would keep its slot for ever. So after STUCK_NS it loses the slot and waits its turn.
  *
- * And a database may refuse to be turned off: that writes to its disk, which may be full. Its slot
- * must not stay with it, since the others, on disks that are well, need it. So it goes on to
- * DRAINING and OFF like any other, and "off" is owed: it is tried again and again, and the database
- * gets no new slot before. Should it compact while off is owed, it takes a slot though none may be
- * free, and is DRAINING again. So two databases compact at once only if a database on a disk that
- * fails begins to compact while another has the slot, and then until the first of the two is done.
- */
+ * A database may also refuse to be turned off, as that writes to its disk, which may be full. It
+ * must not keep its slot, since databases on healthy disks need it. So it goes on to DRAINING and
+ * OFF like any other, and "off" is owed. The thread retries that, and gives the database no new
+ * slot before. If the database compacts while off is owed, it takes a slot although none may be
+ * free, and is DRAINING again. So with one slot, two databases compact at once only in one case. A
+ * database on a failing disk begins to compact while another has the slot; this ends when the first
+ * of the two is done. */
 #include "store/database/compaction_scheduler.h"
 
 #include <assert.h>
@@ -41,10 +40,10 @@
 
 enum slot_state { SLOT_OFF, SLOT_ON, SLOT_DRAINING };
 
-/* Something to try until it works. The time between tries doubles, since each one writes to a disk
- * that is probably still full. */
+/* Something to retry until it works. The time between tries doubles, since each one writes to a
+ * disk that is probably still full. */
 struct retry {
-    uint64_t at_ns; /* next try; 0: nothing to try */
+    uint64_t at_ns; /* time of the next try; 0: nothing to try */
     uint64_t wait_ns;
 };
 
@@ -53,17 +52,17 @@ struct entry {
     struct database *database;
     enum slot_state state;
     struct database_debt debt;
-    uint64_t idle_since_ns; /* ON and due with nothing running, since; 0: not so */
+    uint64_t idle_since_ns; /* since when it is ON and due with nothing running; 0: it is not */
     uint64_t sits_out_until_ns;
-    struct retry resume; /* while it is failed */
+    struct retry resume; /* while it has failed */
     struct retry off;    /* while off is owed */
-    bool has_failed;     /* and RocksDB has not counted since */
-    bool trouble_logged; /* that it cannot be turned on or off */
+    bool has_failed;     /* it has failed, and RocksDB has not counted since */
+    bool trouble_logged; /* the log says that it cannot be turned on or off */
     uint64_t next_log_ns;
 };
 
 struct compaction_scheduler {
-    struct entry *entries; /* scheduler thread */
+    struct entry *entries; /* scheduler thread only */
     uint32_t count;
     uint32_t parallel;
     uint64_t hold_patience_ns;
@@ -92,7 +91,7 @@ static bool is_urgent(const struct entry *entry)
            entry->debt.pending_bytes >= URGENT_BYTES;
 }
 
-/* How near its limits a database is: 1 at the limit. */
+/* Returns how near its limits a database is: 1 at the limit. */
 static double debt_weight(const struct entry *entry)
 {
     const double files = (double)entry->debt.level0_files / DATABASE_LEVEL0_FILES_MAX;
@@ -113,7 +112,7 @@ static bool slot_take(struct compaction_scheduler *scheduler)
     return taken;
 }
 
-/* For a database that compacts without having been let. */
+/* Takes a slot for a database that compacts without permission. */
 static void slot_seize(struct compaction_scheduler *scheduler)
 {
     pthread_mutex_lock(&scheduler->mutex);
@@ -130,7 +129,7 @@ static void slot_give(struct compaction_scheduler *scheduler)
     pthread_mutex_unlock(&scheduler->mutex);
 }
 
-/* Whether somebody waits for a slot and none is free. */
+/* True if a holder or an urgent database waits for a slot and none is free. */
 static bool slots_are_wanted(struct compaction_scheduler *scheduler, bool urgent_database_waits)
 {
     bool wanted;
@@ -142,8 +141,8 @@ static bool slots_are_wanted(struct compaction_scheduler *scheduler, bool urgent
     return wanted;
 }
 
-/* Nobody can be told but by the log: once when trouble begins and once when it ends, and no more
- * than once a LOG_NS when it comes and goes. */
+/* The log is the only place for a failure here. It gets one line when trouble begins and one when
+ * it ends, at most one a LOG_NS if trouble comes and goes. */
 static bool entry_set_compacting(struct entry *entry, bool on, uint64_t now_ns)
 {
     struct err_msg msg = { { 0 } };
@@ -186,8 +185,7 @@ static bool entry_is_stuck(struct entry *entry, uint64_t now_ns)
     return now_ns - entry->idle_since_ns >= STUCK_NS;
 }
 
-/* Tries again to turn off the databases that could not be, and counts those that compact meanwhile.
- */
+/* Retries databases that still have to be turned off, and counts those that compact meanwhile. */
 static void round_turn_off_owed(struct compaction_scheduler *scheduler, uint64_t now_ns)
 {
     for (uint32_t i = 0; i < scheduler->count; i++) {
@@ -205,8 +203,9 @@ static void round_turn_off_owed(struct compaction_scheduler *scheduler, uint64_t
     }
 }
 
-/* Takes slots back: from databases that are done, from stuck and failed ones, and from one that is
- * not urgent when somebody else's need is. */
+/* Takes slots back from databases that are done, stuck or failed, and from all while paused. A
+ * database that is not urgent also loses its slot while the lanes are busy, or if a holder or an
+ * urgent database waits. */
 static void round_take_back(struct compaction_scheduler *scheduler, uint64_t now_ns)
 {
     const bool busy = atomic_load_explicit(&scheduler->busy, memory_order_relaxed);
@@ -266,7 +265,7 @@ static void round_give_out(struct compaction_scheduler *scheduler, uint64_t now_
         entry->idle_since_ns = 0;
         entry->state = SLOT_ON;
         if (!entry_set_compacting(entry, true, now_ns)) {
-            /* It may be on all the same: the way back to OFF goes through DRAINING. */
+            /* It may be on all the same, so the way back to OFF goes through DRAINING. */
             entry->sits_out_until_ns = now_ns + SIT_OUT_NS;
             entry_turn_off(entry, now_ns);
         }
@@ -288,10 +287,10 @@ static void entry_try_resume(struct entry *entry, uint64_t now_ns)
         retry_later(&entry->resume, now_ns);
 }
 
-/* RocksDB counts what there is to compact when there is a new file, and leaves out what is being
- * compacted then. When that compaction has failed it does not count again: what was left out would
- * wait for the next new file, and of a database that takes no more writes there is none, ever. A
- * change of options makes it count. */
+/* RocksDB counts its compaction work when a new file appears, without the files being compacted
+ * then. If that compaction fails, RocksDB does not count again. The files left out would wait for
+ * the next new file, and a database that takes no more writes gets none. A change of options makes
+ * RocksDB count. */
 static void entry_count_again(struct entry *entry, uint64_t now_ns)
 {
     if (!entry->has_failed || entry->state != SLOT_OFF || entry->debt.running > 0 ||
@@ -327,7 +326,7 @@ static struct timespec period_end(void)
     return end;
 }
 
-/* Until the next round; false: until the end. */
+/* Waits until the next round; false at the end. */
 static bool scheduler_wait(struct compaction_scheduler *scheduler)
 {
     const struct timespec until = period_end();
@@ -391,7 +390,8 @@ enum embtier_err compaction_scheduler_new(const struct compaction_scheduler_opts
     return EMBTIER_OK;
 }
 
-/* In time, whatever the system's clock does; the thread sanitizer knows only joins by that. */
+/* True if the thread ends in time, even if the system's clock is changed. The thread sanitizer
+ * knows only joins by that clock. */
 static bool is_joined(pthread_t thread)
 {
     struct timespec until;
@@ -407,7 +407,7 @@ static bool is_joined(pthread_t thread)
 #endif
 }
 
-/* RocksDB's recovery from an error may wait for ever; then the database is closed without what is
+/* RocksDB's recovery from an error may wait for ever. Then the database is closed without the rows
  * in its write buffers, which database_close() reports. */
 static void join_thread(struct compaction_scheduler *scheduler)
 {

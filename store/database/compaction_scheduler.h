@@ -1,19 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* compaction_scheduler.h: which shards' databases may compact now, so that never all do
- * at once.
+/* compaction_scheduler.h: lets only some shards' databases compact at a time, never all at once.
  *
- * A compaction takes SSD bandwidth from lookups; were all databases to start when their level 0 is
- * full, which is at the same time since rows are spread evenly, lookups would stand still. So every
+ * A compaction takes SSD bandwidth from lookups. Rows are spread evenly, so level 0 of all
+ * databases is full at the same time. If all compacted then, lookups would stand still. So every
  * database is opened with automatic compactions off, and one thread gives `parallel` slots to the
  * databases that need one most. A database with a slot keeps it until it has nothing left to
  * compact. While the lanes are busy no slot is given, until a database is urgent: near the limit at
  * which it takes no more writes (rocksdb_setup.h).
  *
- * A database whose disk is full may be impossible to turn off. It loses its slot all the same: the
- * databases on other disks, and the drops of tables, do not wait for it.
+ * If its disk is full, a database may be impossible to turn off. It loses its slot all the same, so
+ * databases on other disks and drops of tables do not wait for it.
  *
- * The same thread takes databases back into service that stopped on an error, such as a full disk.
- */
+ * The same thread resumes databases that stopped on an error, such as a full disk. */
 #ifndef EMBTIER_STORE_DATABASE_COMPACTION_SCHEDULER_H
 #define EMBTIER_STORE_DATABASE_COMPACTION_SCHEDULER_H
 
@@ -35,20 +33,21 @@ struct compaction_scheduler_opts {
 MUST_CHECK enum embtier_err compaction_scheduler_new(const struct compaction_scheduler_opts *opts,
                                                      struct compaction_scheduler **ret_scheduler,
                                                      struct err_msg *msg);
-/* Ends the thread; takes back all slots but does not wait for compactions. Nobody holds a slot. */
+/* Ends the thread and takes back all slots, but does not wait for compactions. The caller has
+ * released its holds. */
 void compaction_scheduler_free(struct compaction_scheduler *scheduler);
 DEFINE_CLEANUP(struct compaction_scheduler, compaction_scheduler_free)
 
-/* Any thread, does not wait. */
+/* Tells whether the lanes are busy. Any thread, does not wait. */
 void compaction_scheduler_set_busy(struct compaction_scheduler *scheduler, bool busy);
 
-/* While paused no database compacts but by compaction_scheduler_hold(): there is no space for it.
- * Those that do go on to their end. Any thread, does not wait. */
+/* While paused, no database compacts except under compaction_scheduler_hold(), as there is no
+ * space. Running compactions go on to their end. Any thread, does not wait. */
 void compaction_scheduler_pause(struct compaction_scheduler *scheduler, bool paused);
 
-/* Waits for a slot and keeps it for a compaction of the caller's own, before any database's
- * automatic ones. SHUTDOWN, without a slot, once @give_up (may be NULL) is true; TIMEOUT when none
- * came free within the scheduler's patience. Any thread. */
+/* Waits for a slot and keeps it for a compaction of the caller's own. Callers come before automatic
+ * compactions. Returns SHUTDOWN, without a slot, once *@give_up is true (@give_up may be NULL).
+ * Returns TIMEOUT if no slot came free within the scheduler's patience. Any thread. */
 MUST_CHECK enum embtier_err compaction_scheduler_hold(struct compaction_scheduler *scheduler,
                                                       const _Atomic bool *give_up,
                                                       struct err_msg *msg);

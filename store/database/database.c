@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* database.c: opens a database, after a check of what RocksDB would not notice, and closes it. */
+/* database.c: opens a database, after checks for damage that RocksDB would not notice, and closes
+ * it. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -38,8 +39,8 @@ struct log_count {
     uint64_t newest;
 };
 
-/* A database that was open has at least one log, of which RocksDB notices only when an older one is
- * missing. */
+/* A database that was open has at least one log. RocksDB notices a missing log only if it is not
+ * the newest. */
 static enum embtier_err count_logs(const char *path, struct log_count *ret_count,
                                    struct err_msg *msg)
 {
@@ -70,8 +71,8 @@ static enum embtier_err count_logs(const char *path, struct log_count *ret_count
     return EMBTIER_OK;
 }
 
-/* RocksDB looks for a missing 000008.sst under its LevelDB name at last, and then names that one.
- */
+/* RocksDB finally looks for a missing 000008.sst under its LevelDB name, and its error names
+ * that. */
 static void rename_leveldb_files(char *error)
 {
     for (char *at = error; at && (at = strstr(at, ".ldb"));)
@@ -86,8 +87,8 @@ static void name_damaged_table(const char *path, struct err_msg *msg)
         (void)err_set(msg, EMBTIER_CORRUPT, "%s/%s", path, error);
 }
 
-/* The way that is left for a damaged log, other than to go back to a checkpoint. Other files,
- * which messages name, have no such way. */
+/* Adds the way out of a damaged log, other than going back to a checkpoint. Damage of other files,
+ * which the message names, has no such way. */
 static void add_hint(struct err_msg *msg)
 {
     if (strstr(msg->text, "MANIFEST") || strstr(msg->text, "CURRENT") || strstr(msg->text, ".sst"))
@@ -96,12 +97,13 @@ static void add_hint(struct err_msg *msg)
                     "data before the damage; acknowledged data behind it is lost then)");
 }
 
-/* RocksDB is done with logs when what was in them has been flushed. Of one that is damaged where it
- * begins nothing is, when a start takes what lies before the damage: it would stay in use, each
- * checkpoint fail for it, and the next start find the damage again. So something is flushed. */
+/* RocksDB drops a log when its contents have been flushed. If a log is damaged at its beginning, a
+ * start that takes the data before the damage flushes nothing of it. The log would stay in use:
+ * each checkpoint would fail because of it, and the next start would find the damage again. So this
+ * flushes a deletion. */
 static enum embtier_err leave_old_logs(struct database *database, struct err_msg *msg)
 {
-    const struct row_key key = row_key_make(UINT32_MAX, 0); /* no table has that id */
+    const struct row_key key = row_key_make(UINT32_MAX, 0); /* no table has this id */
     struct log_count count = { 0 };
     char *error = NULL;
 
@@ -115,16 +117,17 @@ static enum embtier_err leave_old_logs(struct database *database, struct err_msg
     return database_delete_old_logs(database, msg);
 }
 
-/* A user who has the log cut where it is damaged does not want it refused for that. */
+/* False if the user has chosen a mode that cuts logs where they are damaged: damage then refuses no
+ * start. */
 static bool logs_are_checked(const struct database_opts *opts)
 {
     return opts->logged && rocksdb_options_get_wal_recovery_mode(opts->setup->options) ==
                                rocksdb_tolerate_corrupted_tail_records_recovery;
 }
 
-/* Refuses damage that RocksDB would take for the torn end of its MANIFEST or log, and mends ends of
- * logs that it would not take for torn.
- * Another MANIFEST may be a new one, not yet whole and not yet used. */
+/* Refuses damage that RocksDB would take for the torn end of its MANIFEST or log. Mends ends of
+ * logs that RocksDB would not take for torn. Only the current MANIFEST is checked: another one may
+ * be new, incomplete and not yet used. */
 static enum embtier_err check_records(const struct database_opts *opts, struct err_msg *msg)
 {
     _cleanup_(freep) char *name = NULL;
@@ -138,8 +141,8 @@ static enum embtier_err check_records(const struct database_opts *opts, struct e
     return logs_are_checked(opts) ? log_ends_mend(opts->path, &opts->marks, msg) : EMBTIER_OK;
 }
 
-/* All logs that are written from now on have marks. Without that being known, as on a disk that is
- * full, a crash goes as with those of earlier versions. */
+/* Notes that all logs written from now on have marks. Without the note, as on a full disk, a crash
+ * is handled as with logs of earlier versions. */
 static void note_marks(const struct database *database)
 {
     struct err_msg msg = { { 0 } };
@@ -154,8 +157,8 @@ static void note_marks(const struct database *database)
                  LOG_QUOTED(msg.text));
 }
 
-/* Before RocksDB sees it. A clean close has sealed all that a crash may have torn. *@log_count
- * stays 0 unless there is something in logs. */
+/* Checks the files before RocksDB opens them. After a clean close the seal is enough. *@log_count
+ * stays 0 unless there are logs to recover. */
 static enum embtier_err database_check(struct database *database, const struct database_opts *opts,
                                        uint32_t *log_count, struct err_msg *msg)
 {
@@ -207,14 +210,14 @@ enum embtier_err database_open(const struct database_opts *opts, struct database
     rocksdb_options_destroy(options);
     rename_leveldb_files(error);
     err = rocksdb_err_take(error, opts->path, msg);
-    /* An argument that RocksDB refuses here can only be the user's. */
+    /* Only the user's options can make RocksDB refuse an argument here. */
     if (err == EMBTIER_INVALID)
         err = EMBTIER_CONFIG;
     if (err == EMBTIER_CORRUPT && msg && !strstr(msg->text, ".sst"))
         name_damaged_table(opts->path, msg);
     if (err == EMBTIER_CORRUPT && database->recovered_bytes > 0 && msg)
         add_hint(msg);
-    /* Nothing was lost by a start that failed. */
+    /* Seals it again: a start that failed has lost nothing. */
     if (err != EMBTIER_OK && !opts->make && database->was_clean &&
         database_seal_write(opts->path, NULL) != EMBTIER_OK)
         log_warn("the next start will treat this clean stop as a crash", "database=%s",
@@ -242,7 +245,7 @@ enum embtier_err database_close(struct database *database, bool complete, struct
 {
     enum embtier_err err = database_flush(database, msg);
 
-    if (err != EMBTIER_OK) /* it may have heard of a flush that failed before this one */
+    if (err != EMBTIER_OK) /* the first may report an earlier flush's failure */
         err = database_flush(database, msg);
     if (err == EMBTIER_OK)
         err = rocksdb_err_take(rocksdb_ext_renew_manifest(database->db, database->watch),

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* database_impl.h: what the files of a database share.
+/* database_impl.h: declarations shared by the files of a database.
  *
  * database.c opens and closes it, database_rows.c reads and writes rows, database_logs.c syncs,
- * flushes and shortens its log, database_tables.c drops tables, database_upkeep.c watches
- * compaction and gets over errors. */
+ * flushes and shortens its log. database_tables.c drops tables, database_upkeep.c watches
+ * compaction and resumes after errors. */
 #ifndef EMBTIER_STORE_DATABASE_DATABASE_IMPL_H
 #define EMBTIER_STORE_DATABASE_DATABASE_IMPL_H
 
@@ -13,7 +13,7 @@
 #include "store/rocksdb/rocksdb_err.h"
 
 #define NS_PER_MS         UINT64_C(1000000)
-#define FLUSH_PATIENCE_MS 60000 /* while writes are stopped for want of compaction */
+#define FLUSH_PATIENCE_MS 60000 /* while writes are stopped because compaction is behind */
 #define FLUSHES_PAUSE_NS  (5L * 1000 * 1000)
 
 struct database {
@@ -27,11 +27,11 @@ struct database {
     struct rocksdb_ext_watch *watch;
     rocksdb_t *db;
     rocksdb_column_family_handle_t *family;
-    /* What database_poll_debt() saw last; RocksDB itself has no limits while automatic compactions
-     * are off. */
+    /* As database_poll_debt() last read them. RocksDB itself has no limits while automatic
+     * compactions are off. */
     _Atomic uint32_t level0_files;
     _Atomic uint64_t pending_bytes;
-    _Atomic bool is_paused; /* the server lets it compact nothing */
+    _Atomic bool is_paused; /* the server lets this database compact nothing */
     _Atomic uint64_t rows_read;
     _Atomic uint64_t rows_absent;
     _Atomic uint64_t rows_written;
@@ -61,8 +61,8 @@ static inline uint64_t database_log_failures(const struct database *database)
     return rocksdb_ext_watch_log_failures(database->watch);
 }
 
-/* Whether more may be written, and all that has been written since database_log_failures() said
- * @failures is in the log. */
+/* Returns OK if more may be written, and if the log has all rows written since
+ * database_log_failures() returned @failures. */
 static inline enum embtier_err database_log_check(const struct database *database,
                                                   uint64_t failures, struct err_msg *msg)
 {
@@ -72,16 +72,16 @@ static inline enum embtier_err database_log_check(const struct database *databas
                             msg);
 }
 
-/* database_rows.c: a write now would have to wait. */
+/* database_rows.c: true if a write now would have to wait. */
 bool database_is_behind(struct database *database);
-/* A write that would have had to wait says "busy". When the reason is that flushes or compactions
- * fail, that is no answer: trying again does not help before they do not. */
+/* Returns the reason why a write would have to wait. That is BUSY, or the error of flushes or
+ * compactions that fail: a retry does not help before they succeed. */
 enum embtier_err database_why_busy(struct database *database, struct err_msg *msg);
-/* Puts how far the log is synced into a batch for it; false if there is nothing to be said. */
+/* Puts a mark into a batch: how far the log is synced. False if there is nothing new to mark. */
 bool database_batch_mark(struct database *database, rocksdb_writebatch_t *batch,
                          struct rocksdb_ext_synced *ret_synced);
 
-/* database_logs.c: has RocksDB look for what may go; after a flush it does so too early. */
+/* database_logs.c: makes RocksDB look for obsolete logs. After a flush RocksDB looks too early. */
 MUST_CHECK enum embtier_err database_delete_old_logs(struct database *database,
                                                      struct err_msg *msg);
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* database_logs.c: syncs a database's log, flushes what is in it, and keeps it short. */
+/* database_logs.c: syncs a database's log, flushes its rows, and keeps it short. */
 #include <assert.h>
 #include <time.h>
 
 #include "base/clock.h"
 #include "store/database/database_impl.h"
 
-/* A flush that could as well be left is: level 0 is nearly full. */
+/* From this many level-0 files on, half of the limit, optional flushes are left out. */
 #define SHORTEN_LEVEL0_FILES (DATABASE_LEVEL0_FILES_MAX / 2)
-/* For write buffers that are being flushed, before one more is. */
+/* Limit for the wait for running flushes before another one begins. */
 #define FLUSHES_PATIENCE_NS (UINT64_C(5) * 1000 * 1000 * 1000)
 
 enum embtier_err databases_sync_logs(struct database *const *databases, uint32_t count,
@@ -60,8 +60,9 @@ enum embtier_err database_flush(struct database *database, struct err_msg *msg)
                             database->path, msg);
 }
 
-/* So that one more is no reason to refuse writes (database_is_behind()). RocksDB would not wait, as
- * it has no limit of its own (WRITE_BUFFERS_NO_LIMIT). */
+/* Waits for running flushes, so that one more gives no reason to refuse writes
+ * (database_is_behind()). RocksDB would not wait, as it has no limit of its own
+ * (WRITE_BUFFERS_NO_LIMIT). */
 static enum embtier_err await_flushes(struct database *database, const _Atomic bool *give_up,
                                       struct err_msg *msg)
 {
@@ -87,7 +88,7 @@ enum embtier_err database_shorten_log(struct database *database, uint64_t most_b
     if (atomic_load_explicit(&database->level0_files, memory_order_relaxed) >= SHORTEN_LEVEL0_FILES)
         return err_set(msg, EMBTIER_BUSY, "%s: compaction is behind", database->path);
     TRY(await_flushes(database, give_up, msg));
-    /* A log that has failed is followed by another in database_resume() only. */
+    /* Only database_resume() replaces a log that has failed. */
     TRY(database_log_check(database, database_log_failures(database), msg));
     if (database_property(database, "rocksdb.cur-size-active-mem-table") > most_bytes)
         TRY(rocksdb_err_take(rocksdb_ext_flush(database->db, database->watch, 0), database->path,

@@ -34,7 +34,7 @@ enum embtier_err stored_row_check(const char *path, const struct store_row *row,
     return EMBTIER_OK;
 }
 
-/* Copies a stored value to its row after checking every byte of its head. */
+/* Copies a stored value to its row after a check of its version and lengths. */
 static enum embtier_err row_unpack(const struct database *database, struct store_row *row,
                                    const char *value, size_t value_bytes, struct err_msg *msg)
 {
@@ -174,7 +174,7 @@ bool database_batch_mark(struct database *database, rocksdb_writebatch_t *batch,
     return true;
 }
 
-/* The step that the table of @row is at goes into the batch, too. */
+/* Adds the step of @row's table to the batch. */
 static void batch_step(rocksdb_writebatch_t *batch, const struct store_row *row)
 {
     const struct row_key key = step_key_make(row->table_id);

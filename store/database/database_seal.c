@@ -15,7 +15,7 @@
 
 #define SEAL_SUFFIX ".seal"
 
-/* Where the seal of one database lies. */
+/* The place of one database's seal. */
 struct seal {
     char *folder;
     char *name;
@@ -29,7 +29,7 @@ static void seal_clear(struct seal *seal)
     free(seal->path);
 }
 
-/* @path has a folder, since store.c made it of one. */
+/* @path has a folder: store.c has joined it from one. */
 static enum embtier_err seal_init(const char *path, struct seal *seal, struct err_msg *msg)
 {
     const char *slash = strrchr(path, '/');
@@ -79,7 +79,7 @@ static enum embtier_err file_bytes(const char *path, const char *name, uint64_t 
     return EMBTIER_OK;
 }
 
-/* The checksum of the first @bytes of a file. */
+/* Computes the checksum of the first @bytes of a file. */
 static enum embtier_err sum_of(const char *path, const char *name, uint64_t bytes,
                                uint32_t *ret_sum, struct err_msg *msg)
 {
@@ -102,7 +102,7 @@ static enum embtier_err seal_check(const char *path, const struct seal *seal, co
     uint32_t sum = 0;
 
     if (!sealed_name || !json_is_integer(sealed_bytes) ||
-        (sealed_sum && !json_is_integer(sealed_sum))) /* earlier versions had none */
+        (sealed_sum && !json_is_integer(sealed_sum))) /* seals of earlier versions had none */
         return err_set(msg, EMBTIER_CORRUPT, "%s: damaged", seal->path);
     TRY(database_manifest(path, &name, msg));
     if (strcmp(name, sealed_name) != 0)

@@ -6,14 +6,14 @@
 #include "store/database/database_impl.h"
 #include "store/database/row_format.h"
 
-/* The keys of table @table_id are [start, end). The last table id is never given out. */
+/* Returns the keys of table @table_id as [start, end). The last table id is never given out. */
 static void table_range(uint32_t table_id, struct row_key *ret_start, struct row_key *ret_end)
 {
     *ret_start = row_key_make(table_id, 0);
     *ret_end = row_key_make(table_id + 1, 0);
 }
 
-/* BUSY when it had to wait. */
+/* Returns BUSY if it would have to wait. */
 static enum embtier_err try_delete_table(struct database *database, uint32_t table_id,
                                          struct err_msg *msg)
 {
@@ -46,13 +46,12 @@ enum embtier_err database_delete_table(struct database *database, uint32_t table
     const uint64_t began_ns = clock_now_ns(&clock_monotonic);
     enum embtier_err err;
 
-    /* It waits here, not in RocksDB: the thread that resumes the database waits for those that
-     * write to it. */
+    /* Waits here, not in RocksDB: the thread that resumes the database waits for its writers. */
     while ((err = try_delete_table(database, table_id, msg)) == EMBTIER_BUSY &&
            clock_now_ns(&clock_monotonic) - began_ns < FLUSH_PATIENCE_MS * NS_PER_MS)
         nanosleep(&(struct timespec){ .tv_nsec = FLUSHES_PAUSE_NS }, NULL);
     TRY(err);
-    return database_flush(database, msg); /* after which it need not be in the log */
+    return database_flush(database, msg); /* afterwards the deletion need not be in the log */
 }
 
 enum embtier_err database_compact_table(struct database *database, uint32_t table_id,
@@ -62,7 +61,7 @@ enum embtier_err database_compact_table(struct database *database, uint32_t tabl
     char *error = NULL;
 
     table_range(table_id, &start, &end);
-    /* Files with nothing else in them go first, which takes no space. */
+    /* Files that hold only this table go first, which takes no space. */
     rocksdb_delete_file_in_range_cf(database->db, database->family, (const char *)start.bytes,
                                     sizeof(start), (const char *)end.bytes, sizeof(end), &error);
     TRY(rocksdb_err_take(error, database->path, msg));
@@ -70,6 +69,6 @@ enum embtier_err database_compact_table(struct database *database, uint32_t tabl
                                                    sizeof(start), (const char *)end.bytes,
                                                    sizeof(end)),
                          database->path, msg));
-    error = rocksdb_ext_watch_error(database->watch); /* of others' work, such as a flush */
+    error = rocksdb_ext_watch_error(database->watch); /* of other work, such as a flush */
     return rocksdb_err_take(error, database->path, msg);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* database_upkeep.c: what compaction owes, errors of background work and the way over them, and
- * counts. */
+/* database_upkeep.c: reads a database's compaction debt and counts, and resumes it after errors of
+ * background work. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -12,7 +12,7 @@
 #include "store/database/database_impl.h"
 #include "store/files/file_tree.h"
 
-/* Beside RocksDB's files, which it leaves alone; gone again when the question is answered. */
+/* Lies beside RocksDB's files, and RocksDB ignores it. Removed at the end of the probe. */
 #define PROBE_FILE  "embtier-probe"
 #define PROBE_SLACK (4 * MIB)
 
@@ -27,8 +27,8 @@ static uint32_t database_level0_files(struct database *database)
 
 void database_poll_debt(struct database *database, struct database_debt *ret_debt)
 {
-    /* Running last: what is due and not running now was not running when it was found due, or has
-     * ended since; either way asking again finds it out. */
+    /* @running is read last. A compaction that is due but not running has not begun, or has ended
+     * since @due was read. The next poll tells. */
     ret_debt->due = database_property(database, "rocksdb.compaction-pending") != 0;
     ret_debt->level0_files = database_level0_files(database);
     ret_debt->pending_bytes =
@@ -60,8 +60,8 @@ bool database_is_failed(struct database *database)
     return failed;
 }
 
-/* What is written first when a database is resumed is its write buffers: it is not begun before
- * there is reason to think that the disk takes as much. */
+/* A resume writes the write buffers first. It must not begin before the disk seems to have room for
+ * them. */
 static enum embtier_err database_probe(struct database *database, struct err_msg *msg)
 {
     const uint64_t buffers = database_property(database, "rocksdb.cur-size-all-mem-tables");
@@ -79,7 +79,8 @@ static enum embtier_err database_probe(struct database *database, struct err_msg
     fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     if (fd < 0)
         return err_set_errno(msg, errno, "%s", path);
-    if (pwrite(fd, path, 1, (off_t)bytes) != 1 || fsync(fd) != 0) /* a hole, which takes no room */
+    if (pwrite(fd, path, 1, (off_t)bytes) != 1 ||
+        fsync(fd) != 0) /* leaves a hole, which takes no room */
         err = err_set_errno(msg, errno, "%s", path);
     unlink(path);
     return err;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The format is RocksDB's (db/log_format.h): blocks of 32 KiB of records, which do not cross their
- * borders. A record's head: masked CRC-32C of type and bytes, length, type; little-endian. What is
- * left at the end of a block and too short for a head is zeros. */
+/* The format is RocksDB's (db/log_format.h): blocks of 32 KiB with records, which do not cross
+ * blocks. A record's head: masked CRC-32C of type and bytes, length, type; little-endian. The rest
+ * of a block that is too short for a head is zeros. */
 #include "store/database/log_damage.h"
 
 #include <endian.h>
@@ -19,12 +19,12 @@
 #define BLOCK_BYTES 32768
 #define HEAD_BYTES  7
 #define TYPE_AT     6
-/* A record is of one piece, or of several: then it crosses blocks. */
+/* A record has one piece (FULL), or several if it crosses blocks. */
 #define TYPE_FULL   1
 #define TYPE_FIRST  2
 #define TYPE_MIDDLE 3
 #define TYPE_LAST   4
-/* Records of logs that are used again, which ours never are. */
+/* Records of reused logs; ours are never reused. */
 #define TYPE_RECYCLED_FIRST 5
 #define TYPE_RECYCLED_LAST  8
 #define CRC32C_POLY         UINT32_C(0x82f63b78)
@@ -33,8 +33,8 @@
 struct reading {
     const char *path;
     int fd;
-    uint64_t at;    /* of the block */
-    size_t bytes;   /* of the block that there are */
+    uint64_t at;    /* offset of the block */
+    size_t bytes;   /* length of the block; less than BLOCK_BYTES at the end */
     bool has_ended; /* with zeros */
     unsigned char block[BLOCK_BYTES];
 };
@@ -53,7 +53,7 @@ static uint32_t masked(uint32_t crc)
     return (crc >> 15 | crc << 17) + MASK_DELTA;
 }
 
-/* Whether there is a length with which it is right; @bytes from its head on. */
+/* True if the checksum is right with some length; @bytes: from the record's head on. */
 static bool is_whole(const unsigned char *record, size_t bytes)
 {
     uint32_t wanted, crc = UINT32_MAX;
@@ -162,10 +162,10 @@ enum embtier_err log_damage_find(const char *path, struct err_msg *msg)
 
 /* ---- A log with marks ---- */
 
-/* A disk writes so much as a whole. */
+/* A disk writes this much as a whole. */
 #define SECTOR_BYTES 512
-/* So many zeros at the end of a sector, or all that a record has there, are a hole in it: what was
- * appended since the last sync is missing, and that ended within the sector. */
+/* This many zeros at the end of a sector, or zeros in all that a record has there, make a hole. The
+ * bytes appended since the last sync are missing, and that sync ended within the sector. */
 #define HOLE_BYTES 16
 
 struct records {
@@ -192,8 +192,8 @@ static bool is_right(const unsigned char *record, size_t length)
     return masked(~rocksdb_ext_sum_end(sum)) == le32toh(wanted);
 }
 
-/* For a record in a block that is not as it was written: whether a part of it did not come to the
- * disk. Each sector then is as at the last sync: all zeros, or from some byte on. */
+/* True if a part of a damaged record never reached the disk. Such a sector is as at the last sync:
+ * zeros throughout, or from some byte on. */
 static bool has_hole(const struct reading *reading, size_t from, size_t to)
 {
     for (size_t sector = from / SECTOR_BYTES * SECTOR_BYTES; sector < to; sector += SECTOR_BYTES) {
@@ -212,21 +212,21 @@ static void end_at(struct records *records, enum log_end how)
     records->has_ended = true;
 }
 
-/* From here on there are zeros, or a record has zeros for its head. Which is known at the end. */
+/* Either only zeros follow, or a record has zeros for its head. The end of the file tells which. */
 static void end_with_zeros(struct reading *reading, struct records *records, size_t at)
 {
     end_at(records, has_hole(reading, at, at + HEAD_BYTES) ? LOG_HAS_HOLE : LOG_IS_DAMAGED);
     reading->has_ended = is_zero(reading->block + at, reading->bytes - at);
 }
 
-/* Pieces come in order. */
+/* True if the piece may come next. */
 static bool fits(const struct records *records, unsigned type)
 {
     return records->is_within ? type == TYPE_MIDDLE || type == TYPE_LAST
                               : type == TYPE_FULL || type == TYPE_FIRST;
 }
 
-/* The piece of a record at @at; false: it is not whole. */
+/* Checks the piece of a record at @at; false if it is not whole. */
 static bool pass_piece(struct reading *reading, struct records *records, size_t at, size_t length)
 {
     const unsigned char *const record = reading->block + at;
@@ -264,7 +264,8 @@ static void scan_block(struct reading *reading, struct records *records)
         end_at(records, LOG_IS_TORN);
 }
 
-/* A mark that crosses blocks has the head of a record in its midst, at the second one's begin. */
+/* A mark that crosses blocks is interrupted by a record's head, at the beginning of the second
+ * block. */
 struct marks_search {
     unsigned char bytes[LOG_MARK_BYTES - 1 + BLOCK_BYTES];
     size_t kept;

@@ -17,7 +17,7 @@
 struct log_file {
     char *path;
     uint64_t number;
-    struct log_scan scan; /* if it has marks */
+    struct log_scan scan; /* only if it has marks */
 };
 
 struct log_files {

@@ -87,7 +87,7 @@ bool log_position_covers(const struct log_position *position, uint64_t log, uint
 
 /* ---- The note ---- */
 
-/* Empty where there is none. */
+/* Returns an empty text if there is none. */
 static void boot_id(char ret_id[static BOOT_BYTES])
 {
     _cleanup_(closep) int fd = open(BOOT_ID, O_RDONLY | O_CLOEXEC);
@@ -110,7 +110,8 @@ static void note_place_clear(struct note_place *place)
     free(place->path);
 }
 
-/* Beside the database, which has a folder, since store.c made its path of one. */
+/* Returns the note's place beside the database. @path has a folder: store.c has joined it from
+ * one. */
 static enum embtier_err note_place(const char *path, struct note_place *ret_place,
                                    struct err_msg *msg)
 {
@@ -126,7 +127,7 @@ static enum embtier_err note_place(const char *path, struct note_place *ret_plac
     return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", path);
 }
 
-/* NULL in *@ret_root: missing, or damaged. */
+/* *@ret_root is NULL if the note is missing or damaged. */
 static enum embtier_err note_load(const struct note_place *place, json_t **ret_root,
                                   struct err_msg *msg)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* row_format.h: the bytes of one stored row, key and value.
  *
- * store.h says how the steps of tables lie beside them. Key: table id, then row id, both
- * big-endian, so that RocksDB's bytewise order is the order of (table, row). Value: struct
- * stored_row_head, then weights, then optimizer state. The lengths in the head make a row readable
- * without the catalog. Never changed without a new version number. */
+ * Key: table id, then row id, both big-endian, so that RocksDB's bytewise order is the order of
+ * (table, row). Value: struct stored_row_head, then weights, then optimizer state. The lengths in
+ * the head make a row readable without the catalog. The format never changes without a new version
+ * number. store.h says how the steps of tables are stored beside the rows. */
 #ifndef EMBTIER_STORE_DATABASE_ROW_FORMAT_H
 #define EMBTIER_STORE_DATABASE_ROW_FORMAT_H
 
@@ -18,7 +18,7 @@
 
 #define ROW_KEY_BYTES      12
 #define STORED_ROW_VERSION 1
-/* f32 weights with two f32 of state each: the longest row a table may have. */
+/* f32 weights with two f32 of state each: the longest row that a table may have. */
 #define STORED_ROW_BYTES_MAX ((uint32_t)EMBTIER_DIM_MAX * 12)
 
 struct row_key {
@@ -28,7 +28,7 @@ struct row_key {
 struct stored_row_head {
     uint8_t version;
     uint8_t reserved[3];      /* zero */
-    uint32_t weight_bytes_le; /* little-endian, as all numbers behind it */
+    uint32_t weight_bytes_le; /* little-endian, as all numbers after it */
     uint32_t state_bytes_le;
 };
 
@@ -48,7 +48,7 @@ static inline struct row_key row_key_make(uint32_t table_id, uint64_t id)
     return key;
 }
 
-/* The key of a table's step. */
+/* Returns the key of a table's step. */
 static inline struct row_key step_key_make(uint32_t table_id)
 {
     return row_key_make(0, table_id);
