@@ -10,8 +10,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Far above what a catalog of many tables needs; stops a wrong file from filling memory. */
-
 #define PAGE_BYTES 4096
 
 static _Atomic uint64_t written_bytes;
@@ -50,9 +48,9 @@ static enum embtier_err write_all(int fd, const char *path, const char *text, st
     return EMBTIER_OK;
 }
 
-/* Puts @beside in the place of @path, or leaves both as they were: a caller who hears of a failure
- * takes the old content for valid, and so must the next start. @old keeps it until it is certain
- * that the new one stays. */
+/* Puts @beside in the place of @path, or leaves both as they were. A caller that gets an error
+ * relies on the old contents, and so must the next start. @old keeps these until the new file is
+ * certain to stay. */
 static enum embtier_err replace(const char *directory, const char *path, const char *beside,
                                 const char *old, struct err_msg *msg)
 {
@@ -64,7 +62,7 @@ static enum embtier_err replace(const char *directory, const char *path, const c
     had_one = link(path, old) == 0;
     had_none = !had_one && errno == ENOENT;
     if (!had_one && !had_none && errno != EPERM && errno != EOPNOTSUPP &&
-        errno != ENOSYS) /* file systems without */
+        errno != ENOSYS) /* file systems without hard links */
         return err_set_errno(msg, errno, "%s", old);
     if (rename(beside, path) != 0) {
         err = err_set_errno(msg, errno, "%s", path);
@@ -141,7 +139,7 @@ enum embtier_err durable_file_read_bytes(const char *directory, const char *name
 
     if (!path)
         return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", name);
-    fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* which is for what is no file */
+    fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* O_NONBLOCK: not to wait on a FIFO */
     if (fd < 0 || fstat(fd, &stat) != 0)
         return err_set_errno(msg, errno, "%s", path);
     if (!S_ISREG(stat.st_mode) || (size_t)stat.st_size > DURABLE_FILE_BYTES_MAX)

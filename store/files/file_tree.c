@@ -15,7 +15,7 @@
 
 #define PIECE_BYTES ((size_t)(1 * MIB))
 
-/* One read, or all of it when that is less. 0: the end of the file. */
+/* Makes one read of at most @most bytes. *@ret_count 0: the end of the file. */
 static enum embtier_err read_some(int fd, const char *path, void *bytes, size_t most,
                                   size_t *ret_count, struct err_msg *msg)
 {
@@ -174,7 +174,7 @@ enum embtier_err file_sum(const char *path, uint64_t bytes, uint32_t *ret_sum,
     sum = rocksdb_ext_sum_new();
     err = sum_all(fd, path, bytes, sum, progress, context, give_up, msg);
     *ret_sum = rocksdb_ext_sum_end(sum);
-    /* What was read only to be checked need not take the place of what will be used. */
+    /* A file that is read only for a check should not displace others from the page cache. */
     (void)posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
     return err;
 }

@@ -19,22 +19,22 @@
 #include "base/paths.h"
 
 #define LOOK_NS 50000000L
-/* Beside the flush of all write buffers: catalogs, copies of logs, compaction. */
+/* For catalogs, copies of logs and compaction, beside the flush of all write buffers. */
 #define RESERVE_MORE (32 * MIB)
-#define RESERVE_PART 16 /* of a file system at most */
-/* Opening a database takes: a MANIFEST, with what RocksDB takes for it beforehand, options,
- * an info log, marks. */
+#define RESERVE_PART 16 /* at most this part of a file system */
+/* Bytes to open a database: a MANIFEST with its blocks allocated ahead, options, an info log,
+ * marks. */
 #define OPEN_BYTES ((uint64_t)(192 * KIB))
-#define OPEN_PART  4 /* of a file system at most, for all of them */
-/* The first piece of the log that each second one has. */
+#define OPEN_PART  4 /* at most this part of a file system, for all databases */
+/* The first piece of a log; every second database has one. */
 #define LOG_BYTES ((uint64_t)(512 * KIB))
-/* So much stays free beside what rows need: manifests, logs of RocksDB. */
+/* Bytes that stay free beside those for rows, for manifests and RocksDB's logs. */
 #define FLOOR_BYTES (16 * MIB)
 #define FLOOR_PART  32
 #define PROBE_BYTES ((uint64_t)MIB)
-/* A compaction may have so much on disk twice. */
+/* A compaction may have this much on disk twice. */
 #define COMPACTION_BYTES (2 * GIB)
-#define COMPACTION_PART  4 /* of a file system at most */
+#define COMPACTION_PART  4 /* at most this part of a file system */
 #define REFILL_LEAST     ((uint64_t)(64 * KIB))
 #define LOG_NS           (UINT64_C(60) * 1000000000)
 
@@ -45,10 +45,10 @@ struct directory {
     uint32_t sharers; /* directories on the same file system, itself included */
     uint64_t reserve_bytes;
     uint64_t
-        start_bytes; /* of these, for a start alone: what else uses the reserve may end early */
+        start_bytes; /* of these, for starts only; other work may run out of the reserve early */
     uint64_t held_bytes;
     uint64_t floor_bytes;
-    bool cannot_hold; /* its file system has no such files: as much is kept free instead */
+    bool cannot_hold; /* its file system cannot preallocate files: as much is kept free instead */
 };
 
 struct space {
@@ -58,12 +58,12 @@ struct space {
     uint64_t (*buffer_bytes)(const void *context);
     const void *context;
 
-    pthread_mutex_t lock; /* all above that changes, and: */
+    pthread_mutex_t lock; /* guards all changing members above, and: */
     uint32_t users;
-    bool is_used; /* by work that is under way: what becomes short gives its reserve up, too */
+    bool is_used; /* by work under way: directories that become short give up their reserves, too */
     uint64_t unwritten_bytes;
-    uint64_t marks[2]; /* what was admitted at the last reports, oldest first: what came after is
-                          counted twice rather than not at all */
+    uint64_t marks[2]; /* @admitted at the last two reports, oldest first: later bytes are counted
+                          twice rather than not at all */
     int64_t spare_bytes;
     uint64_t told_ns;
 
@@ -98,7 +98,7 @@ static bool free_of(const struct directory *directory, uint64_t *ret_bytes, uint
     return true;
 }
 
-/* Takes blocks for @bytes more, or says why not, as an errno. */
+/* Takes blocks for @bytes more. Returns 0, or an errno. */
 static int hold_more(struct directory *directory, uint64_t bytes)
 {
     int errnum = 0;
@@ -127,8 +127,8 @@ static bool has_little(const struct directory *directory)
     return free_of(directory, &bytes, &capacity) && bytes < directory->reserve_bytes;
 }
 
-/* Compactions that run could take what is free but for the reserve, or have done so and give it
- * back when they fail. */
+/* True if running compactions could take all free space but the reserve, or have taken it and will
+ * give it back when they fail. */
 static bool may_have_little(const struct directory *directory)
 {
     uint64_t bytes, capacity;
@@ -138,7 +138,8 @@ static bool may_have_little(const struct directory *directory)
                        MIN(COMPACTION_BYTES, capacity / COMPACTION_PART / directory->sharers);
 }
 
-/* Also by a quota, of which the file system says nothing beforehand. */
+/* True if the disk is nearly full or a quota is used up. A file system does not report a quota
+ * beforehand, so this tries. */
 static bool is_short(struct directory *directory)
 {
     const uint64_t before = directory->held_bytes;
@@ -183,12 +184,12 @@ static enum embtier_err directory_open(struct directory *directory, const char *
     if (directory->fd < 0 || fstat(directory->fd, &info) != 0)
         return err_set_errno(msg, errno, "%s", file);
     directory->device = info.st_dev;
-    /* One that was made by others, or copied, may have no blocks. */
+    /* A file that was made by others, or copied, may have no blocks. */
     directory->held_bytes = MIN((uint64_t)info.st_size, (uint64_t)info.st_blocks * 512);
     return EMBTIER_OK;
 }
 
-/* The devices of all are known. */
+/* The caller has set the devices of all directories. */
 static enum embtier_err directory_measure(struct space *space, uint32_t index,
                                           const struct space_opts *opts, struct err_msg *msg)
 {
@@ -215,7 +216,7 @@ static enum embtier_err directory_measure(struct space *space, uint32_t index,
 
 /* ---- Looking ---- */
 
-/* Locked. The bytes of one directory's share of all that is in memory. */
+/* Returns one directory's share of all bytes in memory. The caller holds the lock. */
 static uint64_t share_of(const struct space *space)
 {
     const uint64_t buffers = space->buffer_bytes ? space->buffer_bytes(space->context) : 0;
@@ -224,8 +225,8 @@ static uint64_t share_of(const struct space *space)
     return (all + all / 16) / space->directory_count; /* rows are spread, but not quite evenly */
 }
 
-/* Locked. What is left for rows on the file system of a directory, without the reserve; negative:
- * so much is lacking. */
+/* Returns the bytes left for rows on a directory's file system, without the reserve. Negative: the
+ * bytes that are lacking. False if that is unknown. The caller holds the lock. */
 static bool spare_of(const struct directory *directory, uint64_t share, int64_t *ret_bytes)
 {
     uint64_t bytes, capacity;
@@ -236,7 +237,7 @@ static bool spare_of(const struct directory *directory, uint64_t share, int64_t 
     return true;
 }
 
-/* Locked. */
+/* The caller holds the lock. */
 static void refill(struct space *space, uint64_t share)
 {
     for (uint32_t i = 0; i < space->directory_count; i++) {
@@ -247,11 +248,12 @@ static void refill(struct space *space, uint64_t share)
         if (missing == 0 || directory->cannot_hold || !spare_of(directory, share, &spare) ||
             spare < (int64_t)MIN(missing, REFILL_LEAST))
             continue;
-        (void)hold_more(directory, MIN(missing, (uint64_t)spare)); /* or later */
+        (void)hold_more(directory, MIN(missing, (uint64_t)spare)); /* else a later look does */
     }
 }
 
-/* Locked. For rows of all directories together, which fill them evenly. */
+/* Finds out how much is left for rows of all directories together, which rows fill evenly. The
+ * caller holds the lock. */
 static void look(struct space *space)
 {
     const uint64_t share = share_of(space);
@@ -273,7 +275,7 @@ static void look(struct space *space)
                 spare -= (int64_t)missing_of(&space->directories[j]);
         least = MIN(least, spare / (int64_t)directory->sharers);
     }
-    if (least == INT64_MAX) /* of none is anything known: what cannot be written will say so */
+    if (least == INT64_MAX) /* nothing is known of any: a failed write will tell */
         least = INT64_MAX / 2 / space->directory_count;
     space->spare_bytes = least * (int64_t)space->directory_count;
     atomic_store(&space->limit, space->marks[0] + (uint64_t)MAX(space->spare_bytes, (int64_t)0));

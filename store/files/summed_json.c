@@ -13,7 +13,7 @@
 #define BEFORE_SUM "\"" SUMMED_JSON_KEY "\": \""
 #define SUM_CHARS  (sizeof(SUMMED_JSON_NONE) - 1)
 
-/* Where its digits are in @text; NULL: nowhere. */
+/* Returns the place of the checksum's digits in @text; NULL if it has none. */
 static char *find_sum(const char *text)
 {
     const char *const found = strstr(text, BEFORE_SUM);
@@ -23,7 +23,7 @@ static char *find_sum(const char *text)
     return (char *)(uintptr_t)found + strlen(BEFORE_SUM);
 }
 
-/* The sum of all of @text, but with zeros for @digits, which are in it. */
+/* Computes the checksum of @text with zeros in place of @digits, which are in it. */
 static void make_sum(const char *text, const char *digits, char ret_digits[SUM_CHARS + 1])
 {
     struct rocksdb_ext_sum *const sum = rocksdb_ext_sum_new();
@@ -34,7 +34,7 @@ static void make_sum(const char *text, const char *digits, char ret_digits[SUM_C
     snprintf(ret_digits, SUM_CHARS + 1, "%08" PRIx32, rocksdb_ext_sum_end(sum));
 }
 
-/* Malloced: @root as text, with its checksum. */
+/* Returns @root as text with its checksum, malloced. */
 static enum embtier_err make_text(const json_t *root, size_t flags, const char *directory,
                                   const char *name, char **ret_text, struct err_msg *msg)
 {
