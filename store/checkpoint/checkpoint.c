@@ -36,8 +36,8 @@ struct captured {
 struct checkpoint_draft {
     struct checkpoint_shelf shelf;
     struct checkpoint_record record;
-    struct captured *captured;        /* beside record.databases */
-    struct checkpoint_record *before; /* or NULL */
+    struct captured *captured;        /* as many as record.databases, in the same order */
+    struct checkpoint_record *before; /* the newest checkpoint before this one, or NULL */
     bool is_complete;
 };
 
@@ -71,7 +71,7 @@ enum embtier_err checkpoint_begin(const struct checkpoint_shelf *shelf,
     if (!draft)
         return no_memory(msg);
     draft->shelf = *shelf;
-    draft->is_complete = true; /* nothing to be removed yet */
+    draft->is_complete = true; /* nothing to remove yet */
     draft->captured = calloc(most, sizeof(*draft->captured));
     draft->record.databases = calloc(most, sizeof(*draft->record.databases));
     if (!draft->captured || !draft->record.databases)
@@ -79,7 +79,7 @@ enum embtier_err checkpoint_begin(const struct checkpoint_shelf *shelf,
     memcpy(draft->record.store_uuid, store_identity_uuid(shelf->identity), STORE_UUID_CHARS + 1);
     draft->record.shard_count = shards;
     TRY(checkpoint_next_id(shelf, &draft->record.info.id, msg));
-    /* Only to say what is new: a damaged one is no reason not to make another. */
+    /* It only tells which files are new, so a damaged one is no reason to fail. */
     if (checkpoint_read_newest(shelf, &draft->before, NULL) != EMBTIER_OK)
         draft->before = NULL;
     draft->is_complete = false;
@@ -119,7 +119,7 @@ static const struct checkpoint_database *find_database(const struct checkpoint_r
     return NULL;
 }
 
-/* The same file, of the same name, in the checkpoint before; or NULL. */
+/* Returns the same file, with the same name, in the checkpoint before; or NULL. */
 static const struct checkpoint_file *find_before(const struct checkpoint_draft *draft,
                                                  const struct checkpoint_database *database,
                                                  const char *name, const char *path)
@@ -158,8 +158,8 @@ static enum embtier_err keep_file(struct checkpoint_draft *draft,
 
     if (!path || !copy)
         return no_memory(msg);
-    /* Resuming after a failed write of its MANIFEST, RocksDB forgets that it was told to keep them.
-     */
+    /* When RocksDB resumes after a failed write of its MANIFEST, it forgets that it must keep these
+     * files. */
     if (!from->contents && access(path, F_OK) != 0 && errno == ENOENT)
         return err_set(msg, EMBTIER_IO,
                        "%s: deleted by the database, which has recovered from a failed write "
@@ -176,14 +176,14 @@ static enum embtier_err keep_file(struct checkpoint_draft *draft,
         TRY(file_make(copy, from->contents, from->bytes, &file->sum, msg));
     else if (!linked)
         TRY(file_copy(path, copy, from->bytes, &file->sum, msg));
-    /* A checksum that is made of what is damaged already would find it well for ever. */
+    /* A checksum of damaged bytes would call the file good for ever. */
     if (from->is_table && !linked && from->has_sum && file->sum != from->sum)
         return err_set(msg, EMBTIER_CORRUPT, "%s: damaged", path);
     if (linked)
         before = find_before(draft, database, file->name, copy);
     if (linked && from->has_sum)
         file->sum = from->sum;
-    else if (before) /* of a table file that was made by an earlier version */
+    else if (before) /* an earlier version made the table file */
         file->sum = before->sum;
     else if (linked)
         TRY(file_sum(copy, from->bytes, &file->sum, NULL, NULL, give_up, msg));
@@ -292,8 +292,8 @@ void checkpoint_draft_free(struct checkpoint_draft *draft)
     if (!draft)
         return;
     checkpoint_forget(draft);
-    /* Its mark may be gone already, and come back with the loss of power, or not: before it is
-     * there for certain, nothing goes. What stays is swept away before the next is made. */
+    /* The mark may be removed already, and come back after a loss of power, or not. So files are
+     * removed only once it is there for certain. The next sweep removes the files that stay. */
     if (!draft->is_complete &&
         checkpoint_mark(&draft->shelf, draft->record.info.id, NULL) == EMBTIER_OK)
         (void)!checkpoint_remove_folders(&draft->shelf, draft->record.info.id, NULL);
@@ -321,7 +321,7 @@ static void verified(void *context, uint64_t bytes)
         verifying->progress(verifying->context, verifying->done, verifying->total);
 }
 
-/* For a file at @path, which messages call @name. */
+/* Checks the length of a file at @path, which messages call @name. */
 static enum embtier_err check_length(const char *path, const char *name, uint64_t bytes,
                                      struct err_msg *msg)
 {
@@ -469,11 +469,12 @@ void checkpoint_forget_beside(const char *path)
     _cleanup_(freep) char *beside = beside_of(path);
 
     if (beside && folder_remove(beside, NULL) != EMBTIER_OK)
-        return; /* the next way back begins with that */
+        return; /* checkpoint_make_beside() removes it first */
 }
 
-/* Nothing else has these rows, mixed as they are: a person may want them yet. After a second crash
- * without a checkpoint they are the ones to keep, not what came between the two. */
+/* Keeps the old rows aside. Nothing else has them, though their ages are mixed, and a person may
+ * still want them. After a second crash without a checkpoint the first rows stay, and those written
+ * between the two crashes go. */
 static enum embtier_err put_away(const char *path, struct err_msg *msg)
 {
     _cleanup_(freep) char *lost = NULL;
@@ -499,7 +500,7 @@ enum embtier_err checkpoint_take_place(const char *path, bool emptied, struct er
 
     if (!beside || !parent)
         return no_memory(msg);
-    TRY(database_seal_remove(path, msg)); /* from here on, a crash is one */
+    TRY(database_seal_remove(path, msg)); /* from here on, a crash counts as one */
     if (emptied)
         TRY(put_away(path, msg));
     else

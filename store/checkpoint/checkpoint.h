@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* checkpoint.h: the checkpoints of a store: making, checking, deleting them, and putting databases
- * back to one. Where they lie, and which there are: checkpoint_shelf.h.
+/* checkpoint.h: makes, checks and deletes checkpoints of a store, and puts databases back to one.
+ * checkpoint_shelf.h says where they lie and which exist.
  *
- * Thread: as told; at most one checkpoint is being made at a time. */
+ * Thread: as stated; at most one checkpoint is being made at a time. */
 #ifndef EMBTIER_STORE_CHECKPOINT_CHECKPOINT_H
 #define EMBTIER_STORE_CHECKPOINT_CHECKPOINT_H
 
@@ -24,54 +24,56 @@ struct database;
 MUST_CHECK enum embtier_err checkpoint_begin(const struct checkpoint_shelf *shelf,
                                              struct checkpoint_draft **ret_draft,
                                              struct err_msg *msg);
-/* Takes a database as it is now, its write buffers excepted. Quick, if its logs have been synced
- * right before: no other data is read or written. The database must stay open until the draft is
+/* Captures a database as it is now, without its write buffers. Quick if its logs have just been
+ * synced: it reads and writes no other data. The database must stay open until the draft is
  * committed or freed. */
 MUST_CHECK enum embtier_err checkpoint_capture(struct checkpoint_draft *draft, uint32_t shard,
                                                bool logged, struct database *database,
                                                struct err_msg *msg);
-/* As if nothing had been captured. */
+/* Drops all captures. */
 void checkpoint_forget(struct checkpoint_draft *draft);
-/* Makes the names and copies of all that has been captured, and then the record. @info has all but
- * id, bytes and new_bytes, which it gets. Those of @made (may be NULL) are in it. The checkpoint is
- * complete on disk, or is none. SHUTDOWN between two files when *@give_up (may be NULL) is true. */
+/* Makes the names and copies of all captured files, then the record. The caller fills @info except
+ * id, bytes and new_bytes, which this sets. The tables of @made (may be NULL) are in the checkpoint
+ * as LIVE. The checkpoint is complete on disk, or there is none. SHUTDOWN between two files if
+ * *@give_up is true (@give_up may be NULL). */
 MUST_CHECK enum embtier_err
 checkpoint_commit(struct checkpoint_draft *draft, const struct catalog *catalog,
                   const struct catalog_made *made, struct checkpoint_info *info,
                   void (*progress)(void *context, uint64_t done, uint64_t total), void *context,
                   const _Atomic bool *give_up, struct err_msg *msg);
-/* Removes it if it was not committed. */
+/* Removes the checkpoint if it was not committed. */
 void checkpoint_draft_free(struct checkpoint_draft *draft);
 DEFINE_CLEANUP(struct checkpoint_draft, checkpoint_draft_free)
 
 /* ---- Using ---- */
 
-/* Reads every byte and compares. CORRUPT: the message names the file. */
+/* Reads every byte and compares checksums. CORRUPT: the message names the file. */
 MUST_CHECK enum embtier_err
 checkpoint_verify(const struct checkpoint_shelf *shelf, const struct checkpoint_record *record,
                   void (*progress)(void *context, uint64_t done, uint64_t total), void *context,
                   const _Atomic bool *give_up, struct err_msg *msg);
-/* The same of a database's files that are no table files: before it is opened, since RocksDB takes
- * some damage of MANIFEST and logs for their torn ends. What table files hold it checks itself, but
- * of one that is missing or cut short it says something else: those have their lengths. */
+/* Checks a database's files in the same way, but table files only for their lengths. The caller
+ * checks before it opens the database: RocksDB takes some damage of MANIFEST and logs for their
+ * torn ends. RocksDB itself checks the contents of table files, but misreports one that is missing
+ * or cut short. */
 MUST_CHECK enum embtier_err checkpoint_check_logs(const struct checkpoint_shelf *shelf,
                                                   const struct checkpoint_record *record,
                                                   uint32_t shard, bool logged, struct err_msg *msg);
-/* From here on it is not there, even if removing its files fails. */
+/* Deletes a checkpoint. Once it is marked it is gone, even if removing its files fails. */
 MUST_CHECK enum embtier_err checkpoint_delete(const struct checkpoint_shelf *shelf, uint64_t id,
                                               struct err_msg *msg);
 
-/* The way back of a database that is closed and lies, or should, at @path, in two steps. After a
- * crash in between both are to be done again, whatever of the database is there. The first makes
- * what will take its place beside it, as @record has it, and finds out what is missing or damaged;
- * but of table files only whether they have their lengths. */
+/* Puts back a database that is closed and lies at @path, or should, in two steps. After a crash in
+ * between both are repeated, even if parts of the database are gone. This step makes the
+ * replacement beside the database, as @record has it, and finds missing and damaged files. It
+ * checks table files only for their lengths. */
 MUST_CHECK enum embtier_err checkpoint_make_beside(const struct checkpoint_shelf *shelf,
                                                    const struct checkpoint_record *record,
                                                    uint32_t shard, bool logged, const char *path,
                                                    struct err_msg *msg);
 void checkpoint_forget_beside(const char *path);
-/* The second puts it there; or, if it is to be @emptied, nothing: database_open() makes a new one,
- * and what was there lies beside it as NAME.lost. */
+/* Does the second step: moves the replacement to its place. If @emptied, nothing takes the place:
+ * database_open() makes a new database, and the old one lies beside it as NAME.lost. */
 MUST_CHECK enum embtier_err checkpoint_take_place(const char *path, bool emptied,
                                                   struct err_msg *msg);
 

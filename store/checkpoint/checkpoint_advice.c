@@ -52,8 +52,8 @@ enum embtier_err checkpoint_read_named(const struct checkpoint_shelf *shelf, uin
     return err;
 }
 
-/* The newest whose record can be read; whether the rest is whole, --restore finds out before it
- * changes anything. */
+/* Finds the newest checkpoint whose record can be read. --restore checks the rest before it changes
+ * anything. */
 static enum embtier_err find_whole(const struct checkpoint_shelf *shelf,
                                    struct checkpoint_record **ret_record)
 {
@@ -67,8 +67,8 @@ static enum embtier_err find_whole(const struct checkpoint_shelf *shelf,
     return EMBTIER_NOT_FOUND;
 }
 
-/* RocksDB names the same file several times: if there is no room, it is the end of that which goes.
- */
+/* Adds the whole advice. Without enough room it cuts the end of the message: RocksDB names the same
+ * file several times. */
 static void add_whole(struct err_msg *msg, const struct err_msg *advice)
 {
     static const char cut[] = "...";

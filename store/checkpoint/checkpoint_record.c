@@ -137,7 +137,7 @@ static bool get_bool(const json_t *json, const char *key, bool *ret_value)
     return json_is_boolean(json_object_get(json, key));
 }
 
-/* A name of one file, and of no folder above. */
+/* True if @name names a file in the folder itself, and no folder above. */
 static bool is_file_name(const char *name)
 {
     return name && name[0] != '\0' && name[0] != '.' && !strchr(name, '/') &&
@@ -158,11 +158,11 @@ static bool file_from_json(const json_t *json, struct checkpoint_file *file)
     file->bytes = (uint64_t)json_integer_value(bytes);
     file->sum = (uint32_t)json_integer_value(sum);
     file->is_table = json_is_true(is_table);
-    /* RocksDB appends to the others: they must not be shared. */
+    /* RocksDB appends to the others, so they must not be shared. */
     return !file->is_table || (strlen(name) > 4 && strcmp(name + strlen(name) - 4, ".sst") == 0);
 }
 
-/* CORRUPT, without a message: the caller knows which file it is. */
+/* Returns CORRUPT without a message: the caller knows the file. */
 static enum embtier_err database_from_json(const json_t *json, struct checkpoint_database *database)
 {
     const json_t *const files = json_object_get(json, "files");
@@ -188,9 +188,9 @@ static bool info_from_json(const json_t *json, struct checkpoint_info *info)
         return false;
     memcpy(info->metadata, metadata, strlen(metadata) + 1);
     info->has_step = get_u64(json, "step", &info->step);
-    (void)get_u64(json, "tries", &info->tries); /* servers before this one wrote neither */
+    (void)get_u64(json, "tries", &info->tries); /* older servers wrote neither */
     (void)get_u64(json, "cut_updates", &info->cut_updates);
-    if (!get_u32(json, "uid", &info->uid)) /* servers before this one wrote none */
+    if (!get_u32(json, "uid", &info->uid)) /* older servers wrote none */
         info->uid = (uint32_t)geteuid();
     return get_u64(json, "id", &info->id) && get_u64(json, "created_ms", &info->created_ms) &&
            get_bool(json, "automatic", &info->automatic) &&

@@ -10,8 +10,8 @@
 #include "store/rocksdb/rocksdb_ext.h"
 #include "store/store_reserved.h"
 
-/* For each file that is being read: one of every level but the first, and all of that, in each
- * shard of the store at once. */
+/* Bytes read ahead in each file being read. These are all files of level 0 and one of each other
+ * level, in each shard of the store at once. */
 #define READAHEAD_MOST  ((size_t)(2 * MIB))
 #define READAHEAD_LEAST ((size_t)(16 << 10))
 #define READAHEAD_ALL   ((size_t)(16 * MIB)) /* of all shards together */
@@ -19,9 +19,9 @@
 #define READ_FILES      54
 #define ARENA_BYTES     ((size_t)(64 << 10)) /* of rows in its log, at a time */
 #define CACHE_BYTES     ((size_t)MIB)
-#define ROWS_HELD       2  /* of each file: read, and ahead */
-#define ENTRY_BYTES     11 /* of RocksDB's for a row: sequence number and lengths */
-/* In each sample: many blocks of a file. */
+#define ROWS_HELD       2  /* of each file: the present row, and one ahead */
+#define ENTRY_BYTES     11 /* RocksDB's for a row: sequence number and lengths */
+/* The size of each sample: many blocks of a file. */
 #define SAMPLES      4
 #define SAMPLE_ROWS  256
 #define SAMPLE_BYTES MIB
@@ -51,22 +51,22 @@ void checkpoint_rows_free(struct checkpoint_rows *rows)
     free(rows);
 }
 
-/* Indexes and filters go when they have been read: each file is read once. */
+/* Lets the cache drop indexes and filters once they have been read: each file is read once. */
 static void table_options_apply(rocksdb_options_t *options, rocksdb_cache_t *cache)
 {
     rocksdb_block_based_table_options_t *const table = rocksdb_block_based_options_create();
     rocksdb_cache_t *const own = cache ? NULL : rocksdb_cache_create_lru(CACHE_BYTES);
 
     rocksdb_block_based_options_set_block_cache(table, cache ? cache : own);
-    if (own) /* the table options have it */
+    if (own) /* the table options keep it */
         rocksdb_cache_destroy(own);
     rocksdb_block_based_options_set_cache_index_and_filter_blocks(table, 1);
     rocksdb_options_set_block_based_table_factory(options, table);
     rocksdb_block_based_options_destroy(table);
 }
 
-/* Of a database: what it has of memory for rows in its logs, and of its table files that are read
- * at the same time for one row each. */
+/* Returns a database's memory for rows in its logs, and for one row of each table file that is read
+ * at the same time. */
 static uint64_t held_bytes(const struct checkpoint_database *database, uint64_t row_bytes)
 {
     uint64_t log_bytes = 0, tables = 0;
@@ -93,7 +93,7 @@ uint64_t checkpoint_rows_bytes(const struct checkpoint_record *record, uint32_t 
     return bytes;
 }
 
-/* How many files are read at the same time. */
+/* Returns how many files are read at the same time. */
 static size_t count_sources(rocksdb_t *db)
 {
     const rocksdb_livefiles_t *const files = rocksdb_livefiles(db);
@@ -129,11 +129,12 @@ enum embtier_err checkpoint_rows_open(const struct checkpoint_shelf *shelf,
     if (!rows->path)
         return err_set(msg, EMBTIER_NO_MEMORY, "checkpoint: out of memory");
     rocksdb_ext_log_nowhere(rows->options);
-    /* It is read once, in order. Ten more are RocksDB's own, which these do not have. */
+    /* Files are read once, in order. RocksDB counts ten more for itself, which this database does
+     * not have. */
     rocksdb_options_set_max_open_files(
         rows->options, (int)(shelf->read_files > 0 ? shelf->read_files : READ_FILES) + 10);
     rocksdb_options_set_table_cache_numshardbits(rows->options, 0);
-    /* Else RocksDB makes threads for that, and ends the process where there can be none. */
+    /* Otherwise RocksDB makes threads for that, and ends the process if it can make none. */
     rocksdb_options_set_max_file_opening_threads(rows->options, 1);
     rocksdb_options_set_arena_block_size(rows->options, ARENA_BYTES);
     table_options_apply(rows->options, cache);
@@ -157,14 +158,14 @@ enum embtier_err checkpoint_rows_open(const struct checkpoint_shelf *shelf,
     return EMBTIER_OK;
 }
 
-/* For a row in a file. */
+/* Returns the bytes of one row in a file. */
 static uint64_t entry_bytes(const struct checkpoint_rows *rows)
 {
     return ROW_KEY_BYTES + ENTRY_BYTES + sizeof(struct stored_row_head) + rows->like.weight_bytes +
            rows->like.state_bytes;
 }
 
-/* What files have of the rows from @start up to @end. */
+/* Returns the bytes in files of the rows from @start up to @end. */
 static uint64_t bytes_between(const struct checkpoint_rows *rows, const struct row_key *start,
                               const struct row_key *end)
 {
@@ -175,7 +176,7 @@ static uint64_t bytes_between(const struct checkpoint_rows *rows, const struct r
     char *error = NULL;
 
     rocksdb_approximate_sizes(rows->db, 1, &from, &key_bytes, &to, &key_bytes, &bytes, &error);
-    free(error); /* none is as good an estimate as any */
+    free(error); /* on an error, 0 is as good an estimate as any */
     return bytes;
 }
 
@@ -184,8 +185,8 @@ uint64_t checkpoint_rows_estimate(const struct checkpoint_rows *rows)
     return bytes_between(rows, &rows->start, &rows->end) / entry_bytes(rows);
 }
 
-/* From the row that the iterator is at on, at most @most rows: how many there are, and what files
- * have of them. */
+/* Reads at most @most rows from the iterator's row on. Returns their number, and adds their bytes
+ * in files to *@bytes. */
 static uint64_t sample_rows(struct checkpoint_rows *rows, uint64_t most, uint64_t *bytes)
 {
     struct row_key start, end = rows->end;
@@ -203,7 +204,7 @@ static uint64_t sample_rows(struct checkpoint_rows *rows, uint64_t most, uint64_
     return count;
 }
 
-/* The id of the row that the iterator is at; 0: it is at none. */
+/* Returns the id of the iterator's row; 0 if it is at none. */
 static uint64_t id_at(const struct checkpoint_rows *rows)
 {
     size_t key_bytes;
@@ -231,7 +232,7 @@ uint64_t checkpoint_rows_sample(struct checkpoint_rows *rows)
         rocksdb_iter_seek(rows->at, (const char *)key.bytes, sizeof(key));
         found = sample_rows(rows, most, &bytes);
         count += found;
-        if (i == 0 && found < most) { /* that were all, those of its logs too */
+        if (i == 0 && found < most) { /* these were all rows, including those in logs */
             rocksdb_iter_seek(rows->at, (const char *)rows->start.bytes, sizeof(rows->start));
             return found;
         }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* checkpoint_rows.h: the rows of one table in one database of a checkpoint, in order of their ids.
- * The database is opened for reading beside the one that is in use; its log, if it has one, is
- * read into memory. Thread: one. */
+/* checkpoint_rows.h: reads the rows of one table in one database of a checkpoint, in order of ids.
+ * It opens the database for reading beside the one in use, and reads its log, if any, into memory.
+ * Thread: one. */
 #ifndef EMBTIER_STORE_CHECKPOINT_CHECKPOINT_ROWS_H
 #define EMBTIER_STORE_CHECKPOINT_CHECKPOINT_ROWS_H
 
@@ -16,12 +16,11 @@
 
 struct checkpoint_rows;
 
-/* What it has of memory at most, but for what it reads ahead and a cache. */
+/* Returns the most memory that a reader takes, without its read-ahead and cache. */
 uint64_t checkpoint_rows_bytes(const struct checkpoint_record *record, uint32_t shard,
                                const struct store_row *like);
-/* Reads the table that @like names (table_id, lengths, logged), in @shard. What is read of the
- * files beside rows goes through @cache, which others may use too; NULL: one of its own. CORRUPT.
- */
+/* Opens the table of @like (table_id, lengths, logged) in @shard. Reads of the files other than of
+ * rows go through @cache, which others may use too; NULL: its own. CORRUPT. */
 MUST_CHECK enum embtier_err
 checkpoint_rows_open(const struct checkpoint_shelf *shelf, const struct checkpoint_record *record,
                      uint32_t shard, const struct store_row *like, rocksdb_cache_t *cache,
@@ -29,13 +28,13 @@ checkpoint_rows_open(const struct checkpoint_shelf *shelf, const struct checkpoi
 void checkpoint_rows_free(struct checkpoint_rows *rows);
 DEFINE_CLEANUP(struct checkpoint_rows, checkpoint_rows_free)
 
-/* About how many rows there are in its files; logs are not counted. */
+/* Estimates the rows in its files; logs are not counted. */
 uint64_t checkpoint_rows_estimate(const struct checkpoint_rows *rows);
-/* About how many rows there are, from samples: files also have what rows were before they changed,
- * which the estimate above counts. Rather too few than too many. Before the first row is read. */
+/* Estimates the rows from samples. Files also have older versions of rows, which the estimate above
+ * counts. The result is rather too small than too large. Called before the first row is read. */
 uint64_t checkpoint_rows_sample(struct checkpoint_rows *rows);
-/* The next row: its id, and weights and state, borrowed until the next call. NULL: there are no
- * more. */
+/* Returns the next row: its id, and weights and state, borrowed until the next call. *@ret_bytes is
+ * NULL at the end. */
 MUST_CHECK enum embtier_err checkpoint_rows_next(struct checkpoint_rows *rows, uint64_t *ret_id,
                                                  const void **ret_bytes, struct err_msg *msg);
 

@@ -67,9 +67,9 @@ static bool parse_id(const char *name, uint64_t *ret_id)
 
 /* ---- What is there ---- */
 
-/* See the head of the header. */
+/* The head of the header explains these states. */
 enum folder_state {
-    FOLDER_DRAFT, /* or not there: no checkpoint */
+    FOLDER_DRAFT, /* or missing: no checkpoint */
     FOLDER_COMPLETE,
     FOLDER_DAMAGED, /* its record is gone */
 };
@@ -160,7 +160,7 @@ static int compare_ids(const void *a, const void *b)
     return left < right ? -1 : left > right;
 }
 
-/* Over all folders in a data directory, complete or not. */
+/* Adds all folders in a data directory to @ids, complete or not, and sorts these. */
 static enum embtier_err list_folders(const char *directory, struct ids *ids, struct err_msg *msg)
 {
     _cleanup_(freep) char *path = path_join(directory, CHECKPOINT_SHELF_FOLDER);
@@ -185,7 +185,7 @@ static enum embtier_err list_folders(const char *directory, struct ids *ids, str
     return err;
 }
 
-/* Those that are none go. */
+/* Drops folders that are no checkpoints from the list. */
 static enum embtier_err keep_checkpoints(const struct checkpoint_shelf *shelf, struct ids *ids,
                                          struct err_msg *msg)
 {
@@ -298,7 +298,7 @@ enum embtier_err checkpoint_remove_folders(const struct checkpoint_shelf *shelf,
     return folder_remove(first, msg);
 }
 
-/* What may be seen of a mark may not be on disk yet. */
+/* Marks the folder again: a mark that can be seen may not be on disk yet. */
 static enum embtier_err sweep_one(const struct checkpoint_shelf *shelf, uint64_t id,
                                   struct err_msg *msg)
 {
@@ -314,7 +314,7 @@ static enum embtier_err sweep_one(const struct checkpoint_shelf *shelf, uint64_t
     return checkpoint_remove_folders(shelf, id, msg);
 }
 
-/* Goes on after one that cannot be removed. */
+/* Goes on after a folder that cannot be removed. */
 static enum embtier_err sweep_directory(const struct checkpoint_shelf *shelf, uint32_t directory,
                                         struct ids *ids, struct err_msg *msg)
 {

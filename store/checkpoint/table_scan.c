@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A heap of the shards that have rows left, by the id each stands at: rows are spread over shards
- * by a hash, so that the next one is in any of them. Each shard is read some rows at a time: to go
- * from one RocksDB iterator to another with each row costs more than to copy it once more. */
+/* A heap of the shards that have rows left, by the id that each is at. A hash spreads rows over
+ * shards, so the next row may be in any of them. Each shard is read some rows at a time. To switch
+ * between RocksDB iterators with each row would cost more than to copy the row once more. */
 #include "store/checkpoint/table_scan.h"
 
 #include <malloc.h>
@@ -13,7 +13,7 @@
 
 #define AHEAD_BYTES    ((size_t)(16 * 1024))
 #define AHEAD_ROWS_MAX 256
-#define CACHE_BYTES    ((size_t)MIB) /* of what RocksDB reads of its files beside rows */
+#define CACHE_BYTES    ((size_t)MIB) /* for reads of files other than of rows */
 
 struct source {
     struct checkpoint_rows *rows;
@@ -22,8 +22,8 @@ struct source {
     /* Read ahead: */
     uint64_t *ids;
     uint8_t *copies;
-    uint32_t at, count; /* the row it stands at, and how many there are */
-    bool is_last;       /* there are no more */
+    uint32_t at, count; /* the present row, and how many there are */
+    bool is_last;       /* no more rows follow */
 };
 
 struct table_scan {
