@@ -25,7 +25,7 @@ struct survey {
     uint32_t newest_directory;
     struct copy {
         uint64_t generation; /* 0: missing or damaged … */
-        struct err_msg why;  /* … which this says */
+        struct err_msg why;  /* … and why */
     } copies[CONFIG_DIRECTORIES_MAX];
 };
 
@@ -84,7 +84,7 @@ enum embtier_err bucket_map_write(const char *directory, const char *uuid,
     return summed_json_write(directory, BUCKET_MAP_FILE, root, msg);
 }
 
-/* -1: no number. */
+/* Returns -1 if there is no number. */
 static json_int_t number_of(const json_t *root, const char *key)
 {
     const json_t *const json = json_object_get(root, key);
@@ -92,7 +92,8 @@ static json_int_t number_of(const json_t *root, const char *key)
     return json_is_integer(json) ? json_integer_value(json) : -1;
 }
 
-/* @text has its checksum. @map is untouched where it is of another store. */
+/* The caller has checked the checksum of @text. @map stays untouched if it belongs to another
+ * store. */
 static enum embtier_err map_parse(const char *file, const char *text, const char *uuid,
                                   struct bucket_map *map, struct err_msg *msg)
 {
@@ -147,8 +148,8 @@ static enum embtier_err map_check(const char *file, const struct bucket_map *map
     return EMBTIER_OK;
 }
 
-/* Missing and damaged copies are OK, and *@ret_copy says so; what the copies of other directories
- * cannot make good is an error. */
+/* Missing and damaged copies are OK, and *@ret_copy says so. Faults that copies in other
+ * directories cannot mend are errors. */
 static enum embtier_err copy_read(const char *directory, const char *uuid, uint32_t shard_count,
                                   struct bucket_map *map, struct copy *ret_copy,
                                   struct err_msg *msg)
@@ -195,7 +196,7 @@ static enum embtier_err check_same(const struct store_identity *identity, uint32
                    ones->shards[bucket], others->shards[bucket]);
 }
 
-/* Takes over *@map if it is newer than what was found before. */
+/* Takes *@map if it is newer than the newest so far. */
 static enum embtier_err survey_add(struct survey *survey, const struct store_identity *identity,
                                    uint32_t directory, struct bucket_map **map, struct err_msg *msg)
 {

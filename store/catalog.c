@@ -15,16 +15,16 @@
 #include "store/files/summed_json.h"
 #include "store/store_identity.h"
 
-/* Up to 3 that of the tables' specs (table_spec_json.h), 4 since it has a checksum, 5 if it names a
- * journal: what knows none would take it for all there is. */
+/* Up to 3 this is the version of the tables' specs (table_spec_json.h); 4 adds a checksum; 5 names
+ * a journal. Programs that know no journal must not take the file for the whole catalog. */
 #define FORMAT_VERSION         5
 #define FORMAT_VERSION_JOURNAL 5
 #define FORMAT_VERSION_ALONE   4
 #define FORMAT_VERSION_SUMMED  4
 
-/* A catalog of fewer tables is written anew with each change, which takes no longer. */
+/* A smaller catalog is rewritten with each change, which takes no longer. */
 #define JOURNAL_TABLES_LEAST 64
-/* A journal is as long as catalog.json at most, or this: then that is written anew. */
+/* A journal grows to the length of catalog.json, or to this; then catalog.json is written anew. */
 #define JOURNAL_BYTES_LEAST ((uint64_t)(256 * KIB))
 
 struct catalog {
@@ -34,23 +34,23 @@ struct catalog {
     uint32_t count;
     uint32_t capacity;
     struct catalog_table *tables; /* in order of table id */
-    json_t *ids;                  /* by name, of the tables that have not given theirs away */
+    json_t *ids;                  /* by name; without tables in state DROPPING */
     struct catalog_journal journal;
-    uint32_t last_journal; /* its number, or that of one before */
-    uint64_t whole_bytes;  /* of catalog.json */
-    bool has_new_steps;    /* which are not on disk */
+    uint32_t last_journal; /* number of this journal, or of the last one */
+    uint64_t whole_bytes;  /* length of catalog.json */
+    bool has_new_steps;    /* there are steps that are not on disk */
 };
 
 /* One change of a table, or of the states of several. */
 struct change {
     enum { CHANGE_ADD, CHANGE_STATE, CHANGE_REMOVE } kind;
     const struct catalog_table *table; /* ADD */
-    const uint32_t *table_ids;         /* STATE, REMOVE; all are there */
+    const uint32_t *table_ids;         /* STATE, REMOVE; all exist */
     uint32_t count;
     enum catalog_state state;
 };
 
-/* Tables as they will be. */
+/* The tables after a change. */
 struct tables {
     struct catalog_table *tables;
     uint32_t count;
@@ -90,7 +90,7 @@ static bool state_from_json(const json_t *json, enum catalog_state *ret_state)
     return false;
 }
 
-/* Catalogs of before have none. */
+/* Older catalogs have no owner. */
 static bool owner_from_json(const json_t *json, uid_t *ret_owner)
 {
     *ret_owner = CATALOG_NOBODY;
@@ -110,7 +110,7 @@ static bool table_from_json(const json_t *json, uint32_t version, struct catalog
     return true;
 }
 
-/* @journal: its number, or 0. */
+/* @journal: the journal's number, or 0. */
 static enum embtier_err write_tables(const char *directory, const struct tables *tables,
                                      uint32_t journal, struct err_msg *msg)
 {
@@ -180,7 +180,7 @@ static bool ids_add(json_t *ids, const struct catalog_table *table)
                0;
 }
 
-/* If the name is that table's. */
+/* Does nothing if another table has the name. */
 static void ids_remove(json_t *ids, const struct catalog_table *table)
 {
     const json_t *const id = json_object_get(ids, table->spec.name);
@@ -189,7 +189,7 @@ static void ids_remove(json_t *ids, const struct catalog_table *table)
         json_object_del(ids, table->spec.name);
 }
 
-/* Those of all; NULL: out of memory. */
+/* Returns the names of all tables; NULL: out of memory. */
 static json_t *ids_new(const struct tables *tables)
 {
     _cleanup_(json_decrefp) json_t *ids = json_object();
@@ -202,7 +202,7 @@ static json_t *ids_new(const struct tables *tables)
 
 /* ---- Changing ---- */
 
-/* There is room for one more. */
+/* The caller has made room for one more. */
 static void tables_change(struct tables *tables, const struct change *change)
 {
     uint32_t index;
@@ -230,7 +230,7 @@ static enum embtier_err no_memory(const struct catalog *catalog, struct err_msg 
     return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", catalog->path);
 }
 
-/* Room for one more. */
+/* Makes room for one more. */
 static enum embtier_err catalog_grow(struct catalog *catalog, struct err_msg *msg)
 {
     const uint32_t capacity = MAX(2 * catalog->capacity, UINT32_C(64));
@@ -246,7 +246,7 @@ static enum embtier_err catalog_grow(struct catalog *catalog, struct err_msg *ms
     return EMBTIER_OK;
 }
 
-/* In memory: there is room. */
+/* Changes the tables in memory. The caller has made room. */
 static void catalog_apply(struct catalog *catalog, const struct change *change)
 {
     struct tables tables = { catalog->tables, catalog->count, catalog->next_table_id };
@@ -261,7 +261,7 @@ static void catalog_apply(struct catalog *catalog, const struct change *change)
     catalog->next_table_id = tables.next_table_id;
 }
 
-/* A copy with room for one more. */
+/* Makes a copy with room for one more. */
 static enum embtier_err tables_copy(const struct catalog *catalog, struct tables *ret_tables,
                                     struct err_msg *msg)
 {
@@ -287,8 +287,8 @@ static void note_length(struct catalog *catalog)
     catalog->whole_bytes = stat(catalog->path, &info) == 0 ? (uint64_t)info.st_size : 0;
 }
 
-/* catalog.json is written anew, with a new journal if there are many. The one before stays
- * until that is safe. */
+/* Writes catalog.json anew; @with_journal: with a new, empty journal. The old journal stays until
+ * the new file is safe. */
 static enum embtier_err write_whole(struct catalog *catalog, const struct tables *tables,
                                     bool with_journal, struct err_msg *msg)
 {
@@ -299,7 +299,7 @@ static enum embtier_err write_whole(struct catalog *catalog, const struct tables
         TRY(catalog_journal_make(catalog->directory, catalog->last_journal + 1, &journal, msg));
     err = write_tables(catalog->directory, tables, journal.number, msg);
     if (err != EMBTIER_OK) {
-        catalog->journal.is_unsure = true; /* the new file may be there all the same */
+        catalog->journal.is_unsure = true; /* the new file may exist all the same */
         return err;
     }
     catalog_journal_sweep(catalog->directory, journal.number);
@@ -309,7 +309,7 @@ static enum embtier_err write_whole(struct catalog *catalog, const struct tables
     return EMBTIER_OK;
 }
 
-/* @tables are taken, and replace the catalog's, when they are safe on disk. */
+/* Takes @tables. They replace the catalog's once they are safe on disk. */
 static enum embtier_err catalog_replace(struct catalog *catalog, struct tables *tables,
                                         struct err_msg *msg)
 {
@@ -321,13 +321,13 @@ static enum embtier_err catalog_replace(struct catalog *catalog, struct tables *
     free(catalog->tables);
     json_decref(catalog->ids);
     catalog->ids = TAKE(ids);
-    catalog->tables = TAKE(tables->tables); /* NULL: of none */
+    catalog->tables = TAKE(tables->tables); /* NULL if there are none */
     catalog->count = catalog->capacity = tables->count;
     catalog->next_table_id = tables->next_table_id;
     return EMBTIER_OK;
 }
 
-/* Takes nothing; NULL: out of memory. */
+/* Takes no ownership; NULL: out of memory. */
 static json_t *change_to_json(const struct change *change)
 {
     _cleanup_(json_decrefp) json_t *json = NULL;
@@ -366,7 +366,7 @@ static enum embtier_err add_to_journal(struct catalog *catalog, const struct cha
     return err;
 }
 
-/* A change that is possible: in memory when it is safe on disk. */
+/* Makes a valid change: in memory once it is safe on disk. */
 static enum embtier_err catalog_change(struct catalog *catalog, const struct change *change,
                                        struct err_msg *msg)
 {
@@ -383,7 +383,7 @@ static enum embtier_err catalog_change(struct catalog *catalog, const struct cha
 
 /* ---- Reading ---- */
 
-/* Makes the index of names on the way. */
+/* Also builds the index of names. */
 static enum embtier_err tables_check(struct catalog *catalog, struct err_msg *msg)
 {
     for (uint32_t i = 0; i < catalog->count; i++) {
@@ -423,7 +423,7 @@ static enum embtier_err parse_tables(struct catalog *catalog, const json_t *list
     return EMBTIER_OK;
 }
 
-/* @ret_journal: the number of its journal, or 0. */
+/* @ret_journal: the journal's number, or 0. */
 static enum embtier_err catalog_parse(struct catalog *catalog, const char *text,
                                       uint32_t *ret_journal, struct err_msg *msg)
 {
@@ -441,7 +441,7 @@ static enum embtier_err catalog_parse(struct catalog *catalog, const char *text,
         return err_set(msg, EMBTIER_VERSION, "%s: format version %u, this program reads up to %d",
                        catalog->path, version, FORMAT_VERSION);
     TRY(parse_tables(catalog, list, version, msg));
-    TRY(tables_check(catalog, msg)); /* says more */
+    TRY(tables_check(catalog, msg)); /* before the checksum, as its message says more */
     TRY(summed_json_check(catalog->path, text, version >= FORMAT_VERSION_SUMMED, msg));
     *ret_journal = 0;
     if (version >= FORMAT_VERSION_JOURNAL &&
@@ -531,7 +531,7 @@ enum embtier_err catalog_read(const char *directory, struct catalog **ret_catalo
     return EMBTIER_OK;
 }
 
-/* A store gets its catalog while it is made: later on, no catalog is no empty one. */
+/* Makes the catalog of a store that is being made. Later, a missing catalog is an error. */
 static enum embtier_err catalog_make(const char *directory, struct catalog **ret_catalog,
                                      struct err_msg *msg)
 {
@@ -619,7 +619,7 @@ enum embtier_err catalog_remove(struct catalog *catalog, uint32_t table_id, stru
         msg);
 }
 
-/* For tables that become live. */
+/* Makes the change that turns @made LIVE. */
 static enum embtier_err change_made(const struct catalog *catalog, const struct catalog_made *made,
                                     struct change *ret_change, struct err_msg *msg)
 {
@@ -693,7 +693,7 @@ static int compare_table_ids(const void *a, const void *b)
     return left < right ? -1 : left > right;
 }
 
-/* Those of `replay` tables. Returns whether one has changed. */
+/* Sets the steps of `replay` tables. Returns true if one has changed. */
 static bool go_back_in_steps(struct tables *tables, const struct catalog *then)
 {
     bool has_changed = false;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* catalog.h: which tables there are, kept in catalog.json of the first data directory.
+/* catalog.h: the list of tables, kept in catalog.json of the first data directory.
  *
- * While there are few, every change writes the whole file beside the old one, fsyncs it, renames it
- * and fsyncs the directory: after a crash there is the old or the new catalog. While there are
- * many, it adds a line to a journal (catalog_journal.h); when that is as long as the file, both are
- * made anew. A clean stop leaves no journal. Copies of a catalog, as checkpoints have them, have
- * none. Table ids count up and are never used again, so a row left behind by a table can never be
- * taken for another's. Thread: the control thread only. */
+ * With few tables, every change writes a whole new file, fsyncs it, renames it and fsyncs the
+ * directory. After a crash either the old or the new catalog is there. With many tables, a change
+ * adds a line to a journal (catalog_journal.h). When the journal is as long as the file, both are
+ * made anew. A clean stop leaves no journal, and copies of a catalog, as in checkpoints, have none.
+ * Table ids count up and are never used again, so a row left behind by one table is never taken for
+ * another's. Thread: the control thread only. */
 #ifndef EMBTIER_STORE_CATALOG_H
 #define EMBTIER_STORE_CATALOG_H
 
@@ -22,10 +22,9 @@ struct catalog;
 #define CATALOG_FILE "catalog.json"
 
 enum catalog_state {
-    CATALOG_CREATING, /* eager rows are being written; a start finds it so after a crash and drops
-                         it */
+    CATALOG_CREATING, /* eager rows are being written; a start that finds it drops the table */
     CATALOG_LIVE,
-    CATALOG_DROPPING, /* a start finds it so after a crash and drops it again */
+    CATALOG_DROPPING, /* a start that finds it drops the table again */
 };
 
 #define CATALOG_NOBODY ((uid_t)-1)
@@ -33,14 +32,14 @@ enum catalog_state {
 struct catalog_table {
     uint32_t table_id;
     enum catalog_state state;
-    uid_t owner; /* the user that made it; CATALOG_NOBODY: made before that was noted */
+    uid_t owner; /* the user that made it; CATALOG_NOBODY: made before owners were noted */
     struct table_spec spec;
 };
 
-/* NOT_FOUND if there is none. */
+/* Reads the catalog. NOT_FOUND if there is none. */
 MUST_CHECK enum embtier_err catalog_read(const char *directory, struct catalog **ret_catalog,
                                          struct err_msg *msg);
-/* Makes an empty one, if there is none, of a store that is being made. */
+/* Reads the catalog. Makes an empty one if there is none and the store is being made. */
 MUST_CHECK enum embtier_err catalog_open(const char *directory, struct catalog **ret_catalog,
                                          struct err_msg *msg);
 void catalog_free(struct catalog *catalog);
@@ -49,10 +48,10 @@ DEFINE_CLEANUP(struct catalog, catalog_free)
 uint32_t catalog_count(const struct catalog *catalog);
 /* @index 0 … count - 1, in order of table id; borrowed until the next change. */
 const struct catalog_table *catalog_at(const struct catalog *catalog, uint32_t index);
-/* NULL when there is none. A table in state DROPPING has given its name away. */
+/* Returns NULL if no table has the name. A table in state DROPPING has given up its name. */
 const struct catalog_table *catalog_find(const struct catalog *catalog, const char *name);
 
-/* EXISTS when a table in state CREATING or LIVE has the name. */
+/* Adds a table. EXISTS if a table in state CREATING or LIVE has the name. */
 MUST_CHECK enum embtier_err catalog_add(struct catalog *catalog, const struct table_spec *spec,
                                         uid_t owner, enum catalog_state state,
                                         uint32_t *ret_table_id, struct err_msg *msg);
@@ -61,7 +60,7 @@ MUST_CHECK enum embtier_err catalog_set_state(struct catalog *catalog, uint32_t 
 MUST_CHECK enum embtier_err catalog_remove(struct catalog *catalog, uint32_t table_id,
                                            struct err_msg *msg);
 
-/* Tables whose rows are complete, and which are in state CREATING yet. Borrowed. */
+/* Tables in state CREATING whose rows are complete. Borrowed. */
 struct catalog_made {
     const uint32_t *table_ids;
     uint32_t count;
@@ -69,32 +68,33 @@ struct catalog_made {
 /* Makes all of them LIVE at once. */
 MUST_CHECK enum embtier_err catalog_set_live(struct catalog *catalog,
                                              const struct catalog_made *made, struct err_msg *msg);
-/* Writes all of it to another directory, those of @made (may be NULL) as LIVE ones. */
+/* Writes the whole catalog to another directory, with the tables of @made (may be NULL) as LIVE. */
 MUST_CHECK enum embtier_err catalog_copy(const struct catalog *catalog, const char *directory,
                                          const struct catalog_made *made, struct err_msg *msg);
-/* The table at @index is at @step: in memory only, until catalog_fold() or catalog_copy() writes
+/* Sets the step of the table at @index, in memory only: catalog_fold() or catalog_copy() writes
  * it. */
 void catalog_set_step(struct catalog *catalog, uint32_t index, uint64_t step);
-/* Writes all of it to catalog.json, if there is a journal or a new step: so there is none until the
- * next change. */
+/* Writes the whole catalog to catalog.json if there is a journal or a new step. Afterwards there is
+ * no journal until the next change. */
 MUST_CHECK enum embtier_err catalog_fold(struct catalog *catalog, struct err_msg *msg);
-/* After a crash, when the rows of `replay` tables are as in a checkpoint with the catalog @then, or
- * gone (NULL): these tables have the steps that they had. Adds, in state DROPPING, those tables of
- * @then whose ids are not in this one: their rows are there again. */
+/* Adapts the catalog after a crash. The rows of `replay` tables are now as in a checkpoint with the
+ * catalog @then, or gone (NULL). These tables get the steps they had then. Tables of @then whose
+ * ids are not in this catalog are added in state DROPPING, as their rows are back. */
 MUST_CHECK enum embtier_err catalog_go_back(struct catalog *catalog, const struct catalog *then,
                                             struct err_msg *msg);
-/* Takes over all tables of another catalog, in the place of its own. Ids that have been given out
- * are not given out again. */
+/* Replaces all tables with those of another catalog. Ids already given out are not given out
+ * again. */
 MUST_CHECK enum embtier_err catalog_take_over(struct catalog *catalog, const struct catalog *other,
                                               struct err_msg *msg);
 
-/* A copy in memory, as of now, for catalog_settle() and catalog_copy() only: it knows no names.
+/* Returns a copy in memory, for catalog_settle() and catalog_copy() only: it has no index of names.
  * NULL: out of memory. */
 struct catalog *catalog_dup(const struct catalog *catalog);
-/* @then, a copy of an earlier moment, becomes the catalog of a checkpoint whose files were captured
- * between that moment and @now. A table is LIVE in it only if it was then and still is. All others
- * of both may have some of their rows in the files: they are DROPPING, so that whoever goes back to
- * the checkpoint removes these; but those that were CREATING still are. */
+/* Turns @then into the catalog of a checkpoint whose files were captured between @then and @now.
+ * @then is a copy from an earlier moment. A table stays LIVE only if it was LIVE then and still is.
+ * A table that was CREATING then and still exists stays CREATING. Any other table of both may have
+ * some of its rows in the files. It becomes DROPPING, so a start that goes back to the checkpoint
+ * removes these rows. */
 MUST_CHECK enum embtier_err catalog_settle(struct catalog *then, const struct catalog *now,
                                            struct err_msg *msg);
 

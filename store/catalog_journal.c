@@ -15,7 +15,7 @@
 
 #define NAME_START   "catalog-"
 #define NAME_END     ".jsonl"
-#define SECTOR_BYTES 512 /* what a disk writes whole */
+#define SECTOR_BYTES 512 /* a disk writes this much whole */
 
 struct name {
     char text[40];
@@ -29,7 +29,7 @@ static struct name name_of(uint32_t number)
     return name;
 }
 
-/* Takes @value, which is what @key says. */
+/* Takes @value, the value of @key. */
 static enum embtier_err make_line(const char *directory, const char *name, uint32_t number,
                                   const char *key, json_t *value, char **ret_line,
                                   struct err_msg *msg)
@@ -84,9 +84,8 @@ struct reading {
     struct catalog_journal journal;
 };
 
-/* Whether a sector of [@from, @end) of the file at @text never came to the disk: it is zeros, as
- * far as it belongs to that. A zero byte alone is none: a bit that has turned makes one of a space.
- */
+/* True if a sector of the file's bytes [@from, @end) never reached the disk: all its bytes in that
+ * range are zeros. A single zero byte is no hole: a flipped bit turns a space into one. */
 static bool has_hole(const char *text, size_t from, size_t end)
 {
     for (size_t at = from; at < end;) {
@@ -102,8 +101,8 @@ static bool has_hole(const char *text, size_t from, size_t end)
     return false;
 }
 
-/* Whether what stands from @from to the end of the file was being written when power failed. It is
- * the last line. One that has only lost its newline is whole but for that. */
+/* True if the bytes from @from to the end were being written when power failed. They are the last
+ * line. A line that lacks only its newline was cut later, so it counts as damage. */
 static bool is_torn(char *text, size_t from, size_t end)
 {
     char last;
@@ -126,7 +125,7 @@ static enum embtier_err damaged(const struct reading *reading, const char *why, 
                    reading->name.text, reading->journal.line_count + 1, why);
 }
 
-/* @line has its checksum. */
+/* The caller has checked the checksum of @line. */
 static enum embtier_err read_line(struct reading *reading, const char *line, struct err_msg *msg)
 {
     _cleanup_(json_decrefp) json_t *root = json_loads(line, JSON_REJECT_DUPLICATES, NULL);
@@ -162,8 +161,8 @@ static enum embtier_err read_lines(struct reading *reading, char *text, size_t b
         if (newline)
             *newline = '\n';
         if (!whole) {
-            /* The first one is there before catalog.json names the journal, and of what follows
-             * another line that one was acknowledged. */
+            /* The first line is written before catalog.json names the journal. A later line proves
+             * that this one was acknowledged. */
             if (at == 0 || (newline && end + 1 < bytes) || !is_torn(text, at, bytes))
                 return damaged(reading, "the checksum of the line is wrong", msg);
             reading->journal.is_unsure = true;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* open_progress.h: while a store is being opened, a line a second in the log that says how far it
- * is, also where one part of that takes long: a shard's log of gigabytes is one call of RocksDB's.
+/* open_progress.h: logs one line a second while a store is being opened: the step, and how far it
+ * is. The lines go on during one long step: RocksDB reads a shard's log of gigabytes in one call.
  *
- * Thread: one opens the store and calls these; the lines are written by another. */
+ * Thread: the one that opens the store calls these functions; another writes the lines. */
 #ifndef EMBTIER_STORE_OPEN_PROGRESS_H
 #define EMBTIER_STORE_OPEN_PROGRESS_H
 
@@ -13,21 +13,21 @@
 struct open_progress {
     pthread_t thread;
     bool has_thread;
-    pthread_mutex_t lock; /* of all that follows */
+    pthread_mutex_t lock; /* of all members that follow */
     pthread_cond_t ended;
     bool is_ended;
     uint64_t began_ns;
-    const char *step; /* NULL before the first */
+    const char *step; /* NULL before the first; a string that outlives the opening */
     uint32_t done;
     uint32_t of;
 };
 
-/* Nothing fails: without a thread nothing is told. */
+/* Cannot fail: if no thread can be made, nothing is logged. */
 void open_progress_begin(struct open_progress *progress);
-/* So many of all that there are have been done of a step, whose name stays there. */
+/* Notes that @done of @of parts of @step are done. @step must stay valid. */
 void open_progress_set(struct open_progress *progress, const char *step, uint32_t done,
                        uint32_t of);
-/* No line is written any more. */
+/* No line is written after this. */
 void open_progress_end(struct open_progress *progress);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* store.c: opens the databases of all shards, and closes them; what the store counts. */
+/* store.c: opens and closes the databases of all shards; counts. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,8 +13,8 @@
 #include "store/rocksdb/rocksdb_options.h"
 #include "store/store_impl.h"
 
-/* What an urgent shard (compaction_scheduler.c) may need to catch up; only a disk that hangs needs
- * longer. */
+/* Time that urgent shards (compaction_scheduler.c) may need to catch up; only a disk that hangs
+ * needs longer. */
 #define HOLD_PATIENCE_MS (10 * 60 * 1000)
 
 char *store_shard_folder_of(const struct store *store, uint32_t shard)
@@ -32,13 +32,13 @@ char *store_database_path_of(const struct store *store, uint32_t shard, bool log
     return folder ? path_join(folder, database_name(logged)) : NULL;
 }
 
-/* Whether a database has been put back to that, or emptied. */
+/* True if databases of this kind have been put back to the checkpoint, or emptied. */
 static bool is_put_back(const struct store *store, enum database_kind kind)
 {
     return store->recovery.happened && (kind == DATABASE_REPLAY || !store->recovery.after_crash);
 }
 
-/* For a database that is damaged. A checkpoint that a person asked for is that person's choice. */
+/* Advises on a damaged database. A checkpoint that a user chose gets no advice. */
 static void add_way_out(const struct store *store, enum database_kind kind, struct err_msg *msg)
 {
     if (!is_put_back(store, kind))
@@ -109,13 +109,13 @@ static enum embtier_err store_open_shards(struct store *store, const struct conf
         store->direct_io = store->direct_io && direct_io;
         for (uint32_t s = first; s < first + store->shards_per_directory; s++) {
             open_progress_set(store->progress, "shards", s, store->shard_count);
-            TRY(open_shard(store, s, direct_io, msg)); /* which reads its logs */
+            TRY(open_shard(store, s, direct_io, msg)); /* reads the shard's logs */
         }
     }
     return EMBTIER_OK;
 }
 
-/* Every store has a catalog from the beginning, so that a lost one is noticed. */
+/* Makes the catalog with the store, so that a lost one is noticed. */
 static enum embtier_err store_finish_making(struct store *store, struct err_msg *msg)
 {
     _cleanup_(catalog_freep) struct catalog *catalog = NULL;
@@ -125,7 +125,7 @@ static enum embtier_err store_finish_making(struct store *store, struct err_msg 
     return store_identity_commit(store->identity, msg);
 }
 
-/* The sum of the file systems of the data directories, each counted once. */
+/* Sums up the file systems of the data directories, each counted once. */
 static uint64_t capacity_bytes(const struct store *store)
 {
     const uint32_t directories = store_identity_directory_count(store->identity);

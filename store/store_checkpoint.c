@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* store_checkpoint.c: captures all databases for a checkpoint, and puts them back to one at a
- * start: after a crash, or when a user asks for it. */
+/* store_checkpoint.c: captures all databases for a checkpoint. Puts them back to one at a start,
+ * after a crash or when a user asks for it. */
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
@@ -59,8 +59,8 @@ bool store_has_changed_since(const struct store *store, const struct checkpoint_
     return false;
 }
 
-/* Whether all databases without a log are as they were after a clean close. A start that was cut
- * short has opened some of them, and changed none. */
+/* Finds out if all databases without a log are as after a clean close. A start that was cut short
+ * has opened some of them, and changed none. */
 static enum embtier_err was_closed(const struct store *store, bool *ret_closed, struct err_msg *msg)
 {
     *ret_closed = true;
@@ -78,7 +78,7 @@ static enum embtier_err was_closed(const struct store *store, bool *ret_closed, 
     return EMBTIER_OK;
 }
 
-/* What will take the place of all databases of a kind: made beside them. */
+/* Makes the replacements of all databases of a kind, beside them. */
 static enum embtier_err make_beside(const struct store *store,
                                     const struct checkpoint_record *record, bool logged,
                                     struct err_msg *msg)
@@ -126,14 +126,13 @@ static enum embtier_err put_back_catalog(const struct store *store,
     _cleanup_(catalog_freep) struct catalog *then = NULL;
 
     TRY(checkpoint_catalog(&store->shelf, record, &then, msg));
-    /* It may be what was lost; all there is to know of it is which ids it has given out. */
+    /* This catalog may be lost; it is needed only for the ids that it has given out. */
     if (catalog_open(store_first_directory(store), &catalog, NULL) != EMBTIER_OK)
         return catalog_copy(then, store_first_directory(store), NULL, msg);
     return catalog_take_over(catalog, then, msg);
 }
 
-/* The checkpoint that a user wanted all to be put back to at a start that was cut short; 0: none.
- */
+/* Returns the checkpoint that a user named for a restore that was cut short; 0: none. */
 static enum embtier_err wanted_id(const struct store *store, uint64_t *ret_id, struct err_msg *msg)
 {
     const char *const directory = store_first_directory(store);
@@ -163,7 +162,7 @@ static enum embtier_err wanted_id(const struct store *store, uint64_t *ret_id, s
     return EMBTIER_OK;
 }
 
-/* What is written down is done, even if this start does not come to its end. */
+/* Records the restore, so that a later start completes it if this one does not. */
 static enum embtier_err write_down(const struct store *store, uint64_t id, struct err_msg *msg)
 {
     _cleanup_(json_decrefp) json_t *root =
@@ -181,7 +180,7 @@ static void note_recovery(struct store *store, const struct checkpoint_record *r
     store->recovery.checkpoint = record->info;
 }
 
-/* One that was lost with all that was in it is put back too. */
+/* Remakes a shard's folder that was lost with its contents. */
 static enum embtier_err make_shard_folders(const struct store *store, struct err_msg *msg)
 {
     for (uint32_t s = 0; s < store->shard_count; s++) {
@@ -199,7 +198,7 @@ static enum embtier_err make_shard_folders(const struct store *store, struct err
     return EMBTIER_OK;
 }
 
-/* Or none. */
+/* Makes all replacements, or none. */
 static enum embtier_err make_all_beside(const struct store *store,
                                         const struct checkpoint_record *record, struct err_msg *msg)
 {
@@ -221,14 +220,14 @@ static void verified(void *context, uint64_t done, uint64_t total)
     open_progress_set(context, "verify_mib", (uint32_t)(done / MIB), (uint32_t)(total / MIB));
 }
 
-/* @asked: for the first time, so that what will be replaced is still there. */
+/* @asked: the first try, so the data to be replaced is still there. */
 static enum embtier_err put_back_all(struct store *store, uint64_t id, bool asked,
                                      struct err_msg *msg)
 {
     _cleanup_(checkpoint_record_freep) struct checkpoint_record *record = NULL;
     _cleanup_(catalog_freep) struct catalog *then = NULL;
 
-    /* All that can be wrong with it is found out first. */
+    /* Every fault of the checkpoint is found before anything changes. */
     TRY(checkpoint_read_named(&store->shelf, id, &record, msg));
     TRY(checkpoint_catalog(&store->shelf, record, &then, msg));
     if (asked)
@@ -242,7 +241,7 @@ static enum embtier_err put_back_all(struct store *store, uint64_t id, bool aske
     return put_back_catalog(store, record, msg);
 }
 
-/* Its tables, to the checkpoint of @record, or, if that is NULL, to how they were made. */
+/* Puts the tables back to the checkpoint of @record; NULL: to how they were made. */
 static enum embtier_err go_back_in_catalog(const struct store *store,
                                            const struct checkpoint_record *record,
                                            struct err_msg *msg)
@@ -276,7 +275,7 @@ static enum embtier_err put_back_after_crash(struct store *store, struct err_msg
     enum embtier_err err;
 
     TRY(was_closed(store, &closed, msg));
-    if (closed) /* by a process that died before it could say so, or did not know of that file */
+    if (closed) /* by a process that died before it wrote the file, or that did not know of it */
         return atomic_load(&store->closed_file) ? EMBTIER_OK : store_write_closed_file(store, msg);
     err = go_back_beside(store, &record, msg);
     if (err != EMBTIER_OK)
@@ -305,7 +304,7 @@ enum embtier_err store_put_back(struct store *store, uint64_t restore_id, struct
         id = restore_id;
     else
         TRY(wanted_id(store, &id, msg));
-    /* They are of a start that was cut short. */
+    /* These are left from a start that was cut short. */
     forget_beside(store, false);
     forget_beside(store, true);
     TRY(id ? put_back_all(store, id, restore_id != 0, msg) : put_back_after_crash(store, msg));

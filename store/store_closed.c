@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* store_closed.c: the file that says that no row of a `replay` table was written since the last
- * clean close. It goes before the first such write. */
+/* store_closed.c: the file closed.json, which says that no row of a `replay` table was written
+ * since the last clean close. It is removed before the first such write. */
 #include <errno.h>
 #include <unistd.h>
 

@@ -25,7 +25,7 @@ static const char identity_file_beside[] = IDENTITY_FILE DURABLE_FILE_SUFFIX;
 
 enum state { STATE_ABSENT, STATE_MAKING, STATE_READY };
 
-/* What embtier.json says. */
+/* The contents of embtier.json. */
 struct record {
     enum state state;
     uint32_t directory_index;
@@ -102,7 +102,7 @@ static bool record_parse(const json_t *root, struct record *ret_record)
     return true;
 }
 
-/* State ABSENT when there is no such file. */
+/* Returns state ABSENT if there is no such file. */
 static enum embtier_err record_read(const char *path, struct record *ret_record,
                                     struct err_msg *msg)
 {
@@ -170,8 +170,8 @@ bool store_identity_is_in_use(const char *directory)
     return fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
 }
 
-/* A mistyped path must not get our files strewn among others: refuses a directory with anything
- * in it that a new store would not find there. */
+/* Refuses a directory with any entry that a new store would not find there. A mistyped path must
+ * not strew our files among others. */
 static enum embtier_err directory_check_empty(const char *path, struct err_msg *msg)
 {
     static const char *const ours[] = { "lost+found", LOCK_FILE, identity_file_beside };
@@ -195,8 +195,8 @@ static enum embtier_err directory_check_empty(const char *path, struct err_msg *
     return err;
 }
 
-/* @is_other: nothing of it is written to, and others may read it too. A copy may have no such file:
- * then nobody has it open. */
+/* @is_other: the lock is shared, and nothing is written. A copied directory may have no such file;
+ * then no server has it open. */
 static enum embtier_err directory_lock(struct directory *directory, bool is_other,
                                        struct err_msg *msg)
 {
@@ -227,7 +227,8 @@ static enum embtier_err directory_lock(struct directory *directory, bool is_othe
     }
     if (is_other)
         return EMBTIER_OK;
-    /* In its place, so that a full disk keeps nobody from starting: this is for messages only. */
+    /* Written in place, so that a full disk prevents no start: the process id is for messages
+     * only. */
     len = snprintf(pid, sizeof(pid), "%d\n", (int)getpid());
     if (pwrite(fd, pid, (size_t)len, 0) != len || ftruncate(fd, len) != 0)
         return err_from_errno(errno) == EMBTIER_NO_SPACE ? EMBTIER_OK
@@ -244,11 +245,11 @@ static enum embtier_err directory_open(struct directory *directory, bool is_othe
     if (record.state == STATE_ABSENT)
         TRY(directory_check_empty(directory->path, msg));
     TRY(directory_lock(directory, is_other, msg));
-    /* Again, now that no one else can change it. */
+    /* Again, now that nobody else can change it. */
     return record_read(directory->path, &directory->record, msg);
 }
 
-/* The same directory twice would else be refused as locked by ourselves. */
+/* Without this check, a directory named twice would be refused as locked by ourselves. */
 static enum embtier_err directories_check_distinct(const struct store_identity *identity,
                                                    struct err_msg *msg)
 {
@@ -300,7 +301,7 @@ static enum embtier_err record_check(const struct directory *directory,
     return EMBTIER_OK;
 }
 
-/* Finds what the directories agree on; @ret_first is NULL when all of them are new. */
+/* Finds the values that the directories agree on; @ret_first is NULL if all of them are new. */
 static enum embtier_err directories_check(const struct store_identity *identity,
                                           const struct config *config,
                                           const struct directory **ret_first, struct err_msg *msg)
@@ -334,7 +335,7 @@ static enum embtier_err directories_check(const struct store_identity *identity,
     return EMBTIER_OK;
 }
 
-/* A disk that is not mounted leaves an empty directory, in which nobody wants a new store. */
+/* A disk that is not mounted leaves an empty directory, and no new store belongs there. */
 static enum embtier_err directories_check_made(const struct store_identity *identity,
                                                const struct config *config, struct err_msg *msg)
 {
@@ -347,7 +348,7 @@ static enum embtier_err directories_check_made(const struct store_identity *iden
     return EMBTIER_OK;
 }
 
-/* Those that are written to in their place. */
+/* Checks the files that are written in place. */
 static enum embtier_err directory_check_files(const char *directory, struct err_msg *msg)
 {
     static const char *const names[] = { LOCK_FILE, SPACE_RESERVE_FILE };
@@ -362,7 +363,7 @@ static enum embtier_err directory_check_files(const char *directory, struct err_
     return EMBTIER_OK;
 }
 
-/* What the directories say, before anything of them is changed. */
+/* Reads and checks the directories before anything in them changes. */
 static enum embtier_err directories_look(struct store_identity *identity,
                                          const struct config *config, struct err_msg *msg)
 {
@@ -388,7 +389,7 @@ static enum embtier_err random_bytes(void *bytes, size_t count, struct err_msg *
     return EMBTIER_OK;
 }
 
-/* Writes embtier.json where there is none, at the places that are left. */
+/* Writes embtier.json where there is none, with the places that are left. */
 static enum embtier_err directories_make(struct store_identity *identity,
                                          const struct config *config, const struct directory *first,
                                          struct err_msg *msg)
@@ -433,7 +434,7 @@ static int directory_compare(const void *left, const void *right)
            (l->record.directory_index < r->record.directory_index);
 }
 
-/* For the directories of @config, nothing of which has been looked at. */
+/* Makes an identity for the directories of @config; none of them has been looked at. */
 static enum embtier_err identity_new(const struct config *config,
                                      struct store_identity **ret_identity, struct err_msg *msg)
 {
@@ -497,7 +498,7 @@ enum embtier_err store_identity_open(const struct config *config,
     return identity_open(config, false, ret_identity, msg);
 }
 
-/* What can be wrong with the option that names them, before it is taken for what is wrong with a
+/* Checks the directories of the option, so that its faults are not reported as those of a
  * configuration. */
 static enum embtier_err others_check(char *const *directories, uint32_t count,
                                      uint32_t *ret_shards_per_directory, struct err_msg *msg)
@@ -557,7 +558,8 @@ void store_identity_free(struct store_identity *identity)
     free(identity);
 }
 
-/* Only while no directory is "ready": the first of them was written after the last shard. */
+/* True only while no directory is "ready": the first of these files is written after the last
+ * shard. */
 bool store_identity_is_making(const struct store_identity *identity)
 {
     for (uint32_t i = 0; i < identity->directory_count; i++)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* store_impl.h: what the files of the store share.
+/* store_impl.h: declarations shared by the files of the store.
  *
  * store.c opens, closes and counts, store_rows.c reads and writes rows, store_space.c asks for room
- * on disk, store_closed.c notes clean closes, store_checkpoint.c captures all for checkpoints, and
- * goes back to them. */
+ * on disk. store_closed.c notes clean closes, store_checkpoint.c captures all databases for
+ * checkpoints and goes back to them. */
 #ifndef EMBTIER_STORE_STORE_IMPL_H
 #define EMBTIER_STORE_STORE_IMPL_H
 
@@ -22,8 +22,8 @@
 #include "store/store.h"
 #include "store/store_identity.h"
 
-/* For compactions that run on a full disk, which end or fail soon; and for databases that stopped
- * on one, once there is space. */
+/* Limits for compactions on a full disk, which soon end or fail, and for databases that stopped on
+ * one, once there is space. */
 #define RESUME_PATIENCE_NS (UINT64_C(30) * 1000 * 1000 * 1000)
 #define RESUME_PAUSE_NS    10000000L
 
@@ -35,27 +35,26 @@ struct store {
     struct rocksdb_setup *setup;
     struct rocksdb_ext_activity *activity;
     struct compaction_scheduler *scheduler;
-    pthread_mutex_t reserve_lock; /* while the use of the reserve begins or ends */
+    pthread_mutex_t reserve_lock; /* held while a use of the reserve begins or ends */
     struct space *space;
     struct row_hasher hasher;
     bool direct_io; /* in all directories */
     uint64_t capacity_bytes;
-    uint64_t memtable_bytes; /* of the configuration */
+    uint64_t memtable_bytes; /* from the configuration */
     uint32_t shards_per_directory;
-    uint32_t read_files; /* of a checkpoint's database */
+    uint32_t read_files; /* open table files of a checkpoint's database, at most */
     uint32_t shard_count;
-    struct database *
-        *databases; /* see store_database_of(); NULL from the first that was not opened */
+    struct database **databases; /* see store_database_of(); NULL from the first unopened one on */
     uint32_t database_count;
-    bool is_open;                   /* to the end */
-    struct open_progress *progress; /* until then */
-    pthread_mutex_t lock;           /* of the closed file */
-    /* It is there: no row of a `replay` table was written since the last clean close. */
+    bool is_open;                   /* opened completely */
+    struct open_progress *progress; /* until is_open */
+    pthread_mutex_t lock;           /* guards the closed file */
+    /* closed.json exists: no row of a `replay` table was written since the last clean close. */
     _Atomic bool closed_file;
     _Atomic int replay_refusal; /* an enum embtier_err */
 };
 
-/* Two a shard. */
+/* The two databases of a shard. */
 enum database_kind { DATABASE_REPLAY, DATABASE_LOGGED, DATABASE_KINDS };
 _Static_assert(DATABASE_KINDS == STORE_DATABASES_PER_SHARD, "each has its write buffers");
 
@@ -70,7 +69,7 @@ static inline const char *store_directory_of(const struct store *store, uint32_t
     return store_identity_directory(store->identity, shard / store->shards_per_directory);
 }
 
-/* Malloced paths; NULL when out of memory. */
+/* Return malloced paths; NULL if out of memory. */
 char *store_shard_folder_of(const struct store *store, uint32_t shard);
 char *store_database_path_of(const struct store *store, uint32_t shard, bool logged);
 
@@ -80,8 +79,8 @@ MUST_CHECK enum embtier_err store_write_closed_file(struct store *store, struct 
 /* From here on, a crash goes back to a checkpoint. */
 MUST_CHECK enum embtier_err store_remove_closed_file(struct store *store, struct err_msg *msg);
 
-/* store_checkpoint.c: before any database is opened, puts back what a crash or @restore_id asks
- * for. */
+/* store_checkpoint.c: puts the store back as a crash or @restore_id requires, before any database
+ * is opened. */
 MUST_CHECK enum embtier_err store_put_back(struct store *store, uint64_t restore_id,
                                            struct err_msg *msg);
 

@@ -9,10 +9,10 @@
 #include "store/store_impl.h"
 #include "store/store_reserved.h"
 
-/* For all flushes before a checkpoint, which could as well be left. */
+/* Limit for all flushes before a checkpoint, which are optional. */
 #define SHORTEN_PATIENCE_NS (UINT64_C(15) * 1000 * 1000 * 1000)
 
-/* How many rows from the first on are of its database: tables are sorted. */
+/* Returns how many rows from the first on lie in the same database. Tables are sorted. */
 static uint32_t rows_of_one(const struct store_row *rows, uint32_t count)
 {
     uint32_t i = 1;
@@ -165,7 +165,7 @@ enum embtier_err store_drop_table(struct store *store, uint32_t table_id, bool l
         const uint64_t began_ns = clock_now_ns(&clock_monotonic);
         enum embtier_err err;
 
-        /* What keeps it may be what the same disk refused before there was space. */
+        /* The error may stem from an earlier refusal, before there was space. */
         while ((err = drop_from(store, store_database_of(store, s, logged), table_id, give_up,
                                 msg)) == EMBTIER_NO_SPACE &&
                !(give_up && atomic_load(give_up)) &&

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* store_space.c: room on disk for rows that are to be written, and the reserve that is left to what
- * gives space back. */
+/* store_space.c: room on disk for rows that will be written, and the reserve, which is left for
+ * work that frees space. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <time.h>
@@ -8,10 +8,9 @@
 #include "base/clock.h"
 #include "store/store_impl.h"
 
-/* A stored row has, beside its own bytes: key and head, and its part of filters and indexes. */
+/* Bytes of a stored row beside its own: key, head, and its part of filters and indexes. */
 #define STORED_ROW_MORE_BYTES 48
-/* So much may change in memory beside cache and queues before the space on disk is looked at again.
- */
+/* Bytes that may change in memory, beside cache and queues, before the free space is read again. */
 #define CHANGE_BYTES (256 * MIB)
 
 enum embtier_err store_open_space(struct store *store, const struct config *config,
@@ -35,7 +34,8 @@ enum embtier_err store_open_space(struct store *store, const struct config *conf
     return space_new(&opts, &store->space, msg);
 }
 
-/* On disk: UINT64_MAX if it is no number. A logged row is in the log and in the write buffer. */
+/* Returns bytes on disk; UINT64_MAX: overflow. A logged row is in the log and in the write
+ * buffer. */
 static uint64_t stored_bytes_of(uint64_t row_count, uint64_t row_bytes, bool logged)
 {
     const uint64_t each = (row_bytes + STORED_ROW_MORE_BYTES) * (logged ? 2 : 1);
@@ -65,7 +65,7 @@ void store_demand_add(struct store_demand *demand, uint64_t row_count, uint64_t 
 enum embtier_err store_check_demand(const struct store *store, const struct store_demand *demand,
                                     const char *what, struct err_msg *msg)
 {
-    /* Many rows are not all in logs at a time. */
+    /* Logs never hold more than the write buffers. */
     const uint64_t log_bytes = MIN(demand->log_bytes, store->memtable_bytes);
 
     return space_check(store->space, sum_of(demand->bytes, log_bytes), what, msg);
@@ -121,7 +121,7 @@ static void wait_while(const struct store *store, bool (*does)(const struct stor
         nanosleep(&(struct timespec){ .tv_nsec = RESUME_PAUSE_NS }, NULL);
 }
 
-/* Rows in memory have to find a place all the same. */
+/* Databases take rows while compaction is paused, as rows in memory have to go somewhere. */
 static void pause_compaction(struct store *store, bool is_paused)
 {
     compaction_scheduler_pause(store->scheduler, is_paused);
@@ -138,7 +138,7 @@ void store_use_reserve(struct store *store)
     if (is_short)
         pause_compaction(store, true);
     pthread_mutex_unlock(&store->reserve_lock);
-    /* They would take it all, and fail for want of more: also those that are running. */
+    /* Compactions, also running ones, would take the whole reserve, and then fail. */
     if (is_short)
         wait_while(store, compacts);
     if (space_use(store->space)) {

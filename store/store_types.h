@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* store_types.h: a row on its way to or from SSD, and figures of the store, as its databases have
- * them, too. */
+/* store_types.h: rows on their way to or from SSD, and figures of the store. Its databases use them
+ * too. */
 #ifndef EMBTIER_STORE_STORE_TYPES_H
 #define EMBTIER_STORE_STORE_TYPES_H
 
@@ -15,21 +15,21 @@ struct store_row {
     uint32_t weight_bytes; /* as the table says; a stored row of other lengths is CORRUPT */
     uint32_t state_bytes;
     bool logged;         /* its table's durability is not `replay` */
-    uint64_t table_step; /* store_write(), of logged rows: the step that their table is at */
+    uint64_t table_step; /* store_write(), of logged rows: the present step of their table */
     uint64_t id;
-    void *bytes;          /* weights, then state; of the caller */
+    void *bytes;          /* weights, then state; owned by the caller */
     bool found;           /* set by store_read() */
     enum embtier_err err; /* set by store_read(): a row's own failure */
 };
 
-/* Bytes written to SSD by this process, by cause. Those of rows are counted when their file is
- * complete, or has failed. */
+/* Bytes that this process has written to SSD, by cause. Bytes of rows count when their file is
+ * complete or has failed. */
 struct store_written {
     uint64_t flush_bytes;
     uint64_t compaction_bytes;
     uint64_t log_bytes;    /* RocksDB's write-ahead logs: none in durability `replay` */
     uint64_t import_bytes; /* table files made elsewhere and taken in */
-    uint64_t other_bytes;  /* catalog, manifests and the like; of no table */
+    uint64_t other_bytes;  /* catalog, manifests and others; of no table */
 };
 
 struct store_stats {
@@ -41,9 +41,9 @@ struct store_stats {
     uint64_t row_bytes_written;  /* handed to RocksDB, keys and heads included */
     uint64_t stored_bytes;       /* live SST files */
     uint64_t capacity_bytes;     /* of the file systems of the data directories */
-    uint64_t reserve_bytes;      /* kept for what gives space back, as it should be, … */
-    uint64_t reserve_held_bytes; /* … and is */
-    uint64_t room_bytes;         /* free for rows, until updates are refused */
+    uint64_t reserve_bytes;      /* for work that frees space: as it should be, … */
+    uint64_t reserve_held_bytes; /* … and as it is */
+    uint64_t room_bytes;         /* free for rows until updates are refused */
     uint64_t space_refusals;
     uint64_t memtable_bytes;
     uint64_t metadata_cache_bytes;
@@ -53,11 +53,12 @@ struct store_stats {
     uint64_t compactions_run;
     uint32_t shards_compacting;
     uint32_t shards_compacting_peak;
-    uint32_t shards_unclean; /* whose last close was none: a crash, power loss, a failed stop */
-    uint64_t recovered_log_bytes; /* of logs, when the store was opened after that … */
+    uint32_t
+        shards_unclean; /* shards without a clean last close: a crash, power loss, a failed stop */
+    uint64_t recovered_log_bytes; /* of logs, when the store was opened after an unclean close … */
     uint64_t log_recovery_ns;     /* … and the time it took */
     bool io_uring;
-    bool direct_io; /* in all directories; false when one cannot, or the config says so */
+    bool direct_io; /* in all directories; false if one cannot, or if the config says so */
 };
 
 #endif
