@@ -102,7 +102,7 @@ static bool has_hole(const char *text, size_t from, size_t end)
 }
 
 /* True if the bytes from @from to the end were being written when power failed. They are the last
- * line. A line that lacks only its newline was cut later, so it counts as damage. */
+ * line. If only its newline byte is wrong, the line was written completely, so that is damage. */
 static bool is_torn(char *text, size_t from, size_t end)
 {
     char last;

@@ -11,7 +11,7 @@
 
 #define NS_PER_S UINT64_C(1000000000)
 
-/* Waits with the lock free. Returns false at the end. The caller holds the lock. */
+/* Waits for a second; false at the end. The caller holds the lock, which is free meanwhile. */
 static bool wait_a_second(struct open_progress *progress)
 {
     struct timespec until;

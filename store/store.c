@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* store.c: opens and closes the databases of all shards; counts. */
+/* store.c: opens and closes the databases of all shards, and counts. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

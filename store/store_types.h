@@ -53,8 +53,7 @@ struct store_stats {
     uint64_t compactions_run;
     uint32_t shards_compacting;
     uint32_t shards_compacting_peak;
-    uint32_t
-        shards_unclean; /* shards without a clean last close: a crash, power loss, a failed stop */
+    uint32_t shards_unclean; /* without a clean last close: a crash, power loss, a failed stop */
     uint64_t recovered_log_bytes; /* of logs, when the store was opened after an unclean close … */
     uint64_t log_recovery_ns;     /* … and the time it took */
     bool io_uring;

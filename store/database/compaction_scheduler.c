@@ -142,7 +142,7 @@ static bool slots_are_wanted(struct compaction_scheduler *scheduler, bool urgent
 }
 
 /* The log is the only place for a failure here. It gets one line when trouble begins and one when
- * it ends, at most one a LOG_NS if trouble comes and goes. */
+ * it ends, and at most one warning per LOG_NS if trouble comes and goes. */
 static bool entry_set_compacting(struct entry *entry, bool on, uint64_t now_ns)
 {
     struct err_msg msg = { { 0 } };

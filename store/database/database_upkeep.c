@@ -79,8 +79,7 @@ static enum embtier_err database_probe(struct database *database, struct err_msg
     fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     if (fd < 0)
         return err_set_errno(msg, errno, "%s", path);
-    if (pwrite(fd, path, 1, (off_t)bytes) != 1 ||
-        fsync(fd) != 0) /* leaves a hole, which takes no room */
+    if (pwrite(fd, path, 1, (off_t)bytes) != 1 || fsync(fd) != 0) /* a hole takes no room */
         err = err_set_errno(msg, errno, "%s", path);
     unlink(path);
     return err;

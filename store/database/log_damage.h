@@ -3,10 +3,10 @@
  *
  * If the last block of a log ends in the middle of a record, RocksDB assumes that a crash cut it
  * off there. It ignores that record and all after it in the block; with a torn record it has no
- * choice. But other damage looks the same to RocksDB. A record in the last block may have a wrong
- * length, or a record in any block zeros for its head. So does one flipped bit in a record's type:
- * the record then looks like a leftover from before the file was reused. Acknowledged updates, and
- * whole flushes, would be lost silently.
+ * choice. But some damage looks the same to RocksDB. In the last block it is a wrong length, and in
+ * any block zeros in place of a record's head, or a flipped bit in its type. Such a bit makes the
+ * record look like a leftover from before the file was reused. Acknowledged updates, and whole
+ * flushes, would be lost silently.
  *
  * A record that was written whole can be recognized. Its checksum does not cover its length, so the
  * checksum is right with some length. Zeros are an end only if nothing comes after them. And our

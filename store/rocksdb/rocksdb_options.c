@@ -39,7 +39,7 @@ const struct rocksdb_option rocksdb_options_allowed[] = {
 };
 const uint32_t rocksdb_options_allowed_count = ARRAY_LEN(rocksdb_options_allowed);
 
-/* Reasons, for options with more to say than that the list lacks them. */
+/* Reasons for refusals, where there is more to say than that the option is not on the list. */
 static const struct {
     const char *name;
     const char *why;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// loggers.cc: takes RocksDB's own warnings and errors.
+// loggers.cc: loggers for RocksDB's own warnings and errors.
 #include "store/rocksdb/ext/handles.hh"
 #include "store/rocksdb/ext/written_file.hh"
 #include "store/rocksdb/rocksdb_ext.h"

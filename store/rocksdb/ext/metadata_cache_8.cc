@@ -26,8 +26,8 @@ class MetadataCache final : public rocksdb::CacheWrapper
         return "embtier.MetadataCache";
     }
 
-    // Depending on the version, this function overrides or the next. Newer versions also pass the
-    // compressed form of a block, for a cache below, and there is none.
+    // Depending on the version, this function is the override, or the next one is. Newer versions
+    // also pass the compressed form of a block, for a cache below, and there is none.
     Status Insert(const Slice &key, ObjectPtr value, const CacheItemHelper *helper, size_t charge,
                   Handle **handle, Priority priority)
     {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// written_file.hh: the files that RocksDB writes, each kind with its counts and its way with
-// errors.
+// written_file.hh: the files that RocksDB writes, with counts and error handling for each kind.
 #pragma once
 
 #include "store/rocksdb/ext/watch.hh"
