@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* lane_fixture.h: real lanes on a real store in this process, and clients that drive their
- * sessions' shared memory as libembtier does from another one. Included once per test program. */
+ * sessions' shared memory as libembtier does from another process. Each test program includes it
+ * once. */
 #ifndef EMBTIER_TESTS_UNIT_ENGINE_LANE_LANE_FIXTURE_H
 #define EMBTIER_TESTS_UNIT_ENGINE_LANE_LANE_FIXTURE_H
 
@@ -40,7 +41,7 @@ struct lanes_fixture {
     struct store_fixture *f;
     struct request_memory *memory;
     struct accounts *accounts;
-    struct account *account; /* of all clients */
+    struct account *account; /* shared by all clients */
     struct ticket_memory *ticket_memory;
     struct arena *arenas[TIERS_MAX];
     uint32_t tier_count;
@@ -51,26 +52,26 @@ struct lanes_fixture {
     uint32_t map_slabs;
     struct row_routes *routes;
     struct tables *tables;
-    struct inbox mail; /* what the control thread would get */
+    struct inbox mail; /* the mail that the control thread would get */
     uint64_t last_session;
 };
 
 struct lanes_shape {
     uint32_t lane_count;
-    uint32_t slabs_per_lane; /* of tier 0; tier 1 has as many */
-    uint32_t map_slabs;      /* of tier 0's */
+    uint32_t slabs_per_lane; /* in tier 0; tier 1 has as many */
+    uint32_t map_slabs;      /* slabs of tier 0 for the cache's map */
     uint32_t readers;
     uint64_t write_queue_bytes;
     uint64_t spin_ns;
     uint32_t max_batch_rows; /* 0: 1 << 20 */
-    uint64_t take_ids;       /* 0: as the daemon */
+    uint64_t take_ids;       /* 0: as in the daemon */
     uint64_t ticket_ns;      /* 0: an hour */
 };
 
-/* With EMBTIER_TEST_HOME=array in the environment, tables with a number of rows are arrays if there
- * is room. */
+/* With EMBTIER_TEST_HOME=array in the environment, tables with a fixed number of rows become arrays
+ * if there is room. */
 #define FIXTURE_ARRAY_SLABS 32
-#define FIXTURE_ARRAY_BYTES (8 * ARENA_SLAB_BYTES) /* of one */
+#define FIXTURE_ARRAY_BYTES (8 * ARENA_SLAB_BYTES) /* of one array */
 
 static inline bool fixture_has_arrays(void)
 {
@@ -171,7 +172,7 @@ static inline void lanes_write_back(struct lanes_fixture *x)
     }
 }
 
-/* Without writing back: what a caller that wants that has done before. */
+/* Does not write back: a caller that wants that calls lanes_write_back() first. */
 static inline void lanes_stop(struct lanes_fixture *x)
 {
     for (uint32_t i = 0; i < x->lane_count; i++)
@@ -262,17 +263,17 @@ static inline struct lane_stats fixture_stats(struct lanes_fixture *x)
 
 /* ---- Clients ---- */
 
-/* On a channel of transport/shm, as a process of its own would be; or with
- * EMBTIER_TEST_CHANNEL=buffer in the environment on one in this process. */
+/* A client on a channel of transport/shm, as in a process of its own. With
+ * EMBTIER_TEST_CHANNEL=buffer in the environment, its channel is a buffer in this process. */
 struct client {
     struct lanes_fixture *x;
     struct session *session;
-    struct shm_channel *shm;       /* or NULL … */
-    struct buffer_channel *buffer; /* … and then this */
+    struct shm_channel *shm;       /* NULL if the channel is a buffer */
+    struct buffer_channel *buffer; /* set if shm is NULL */
     struct shm_submission *submissions;
     struct shm_completion *completions;
     uint32_t submitted;
-    uint64_t slot_bytes; /* of each slot's part of the region: one segment, ids, rows */
+    uint64_t slot_bytes; /* each slot's part of the region: one segment, its ids and rows */
 };
 
 static inline bool fixture_has_buffers(void)
@@ -308,7 +309,7 @@ static inline struct client client_attach(struct lanes_fixture *x, uint64_t slot
     return client;
 }
 
-/* The client has the session no more. */
+/* The lane no longer has the session. */
 static inline void client_free(struct client *client)
 {
     session_free(client->session);
@@ -336,22 +337,23 @@ static inline void client_publish_tail(const struct client *client, uint32_t tai
         atomic_store(&client->buffer->tail, tail);
 }
 
-/* A flag that only shared memory has: threads of the client sleep, and are to be woken. */
+/* Tells the server whether threads of the client sleep and need waking. Only shared memory has this
+ * flag. */
 static inline void client_wait_flag(const struct client *client, uint32_t waiting)
 {
     if (client->shm)
         shm_client_waits(client->shm->arena, waiting);
 }
 
-/* True while no lane looks at the tail. */
+/* True while no lane polls the tail. */
 static inline bool client_must_ring(const struct client *client)
 {
     return client->shm ? shm_lane_is_asleep(client->shm->control)
                        : atomic_load(&client->buffer->must_ring);
 }
 
-/* Pauses between two looks at another thread's work. @looks is 0 before the first. Long waits leave
- * the core to others: several tests run at once. */
+/* Pauses between two looks at another thread's work. @looks is 0 before the first. Long waits yield
+ * the core, because several tests run at once. */
 static inline void fixture_pause(unsigned *looks)
 {
     if ((*looks)++ < FIXTURE_YIELDS)
@@ -360,7 +362,7 @@ static inline void fixture_pause(unsigned *looks)
         usleep(50);
 }
 
-/* Waits for mail of @kind about @message. */
+/* Waits until @wanted arrives in the mail. */
 static inline void fixture_await_mail(struct lanes_fixture *x, const struct message *wanted)
 {
     const uint64_t until = now_ns() + FIXTURE_WAIT_NS;
@@ -421,7 +423,8 @@ static inline void client_publish(struct client *client)
                          sizeof(one));
 }
 
-/* Ids, and rows of a SET, lie at client_ids() and client_rows() of request `submitted` already. */
+/* Fills in the submission. The ids, and a SET's rows, already lie at client_ids() and client_rows()
+ * of request @number. */
 static inline void client_fill(struct client *client, uint32_t number, enum shm_op op,
                                uint32_t flags, uint64_t table, uint32_t count)
 {
@@ -475,7 +478,7 @@ static inline const struct shm_completion *client_wait(const struct client *clie
     return &client->completions[number % FIXTURE_SLOTS];
 }
 
-/* One row, now: every weight is @value. */
+/* Sets one row and waits for the answer: every weight is @value. */
 static inline enum embtier_err client_set_one(struct client *client, uint64_t table, uint64_t id,
                                               uint32_t dim, float value)
 {
@@ -499,13 +502,13 @@ static inline enum embtier_err client_get_one(struct client *client, uint64_t ta
     return (enum embtier_err)done->err;
 }
 
-/* ---- Another process, as a client is one ---- */
+/* ---- Another process, as a real client has ---- */
 
-/* Calls @run, which does not return; ends with this process, also when that crashes. */
+/* Calls @run, which does not return, in a new process. The child dies with this process, even if
+ * this one crashes. */
 static inline pid_t other_process(void (*run)(void *), void *context)
 {
-    const pid_t child =
-        _Fork(); /* fork() would take all of memkind's locks, more than TSan counts */
+    const pid_t child = _Fork(); /* fork() takes all of memkind's locks, more than TSan can track */
 
     assert_true(child >= 0);
     if (child == 0) {

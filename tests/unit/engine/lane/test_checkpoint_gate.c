@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Do updates go on while a checkpoint looks for its moment and one update does not end; is a large
- * one cut after some tries, and a small one in the end? Reads of SSD are held (store_read() is
- * wrapped by the linker), and with them every SET that needs the state of a row that is not cached.
- */
+/* Tests that updates go on while a checkpoint looks for its moment and one update does not end.
+ * After some tries a large update is cut, and in the end a small one too. The test holds reads of
+ * SSD (the linker wraps store_read()). That holds every SET that needs the state of an uncached
+ * row. */
 #include "tests/unit/engine/lane/lane_fixture.h"
 
 #include "daemon/engine/lane/checkpoint_gate.h"
@@ -30,7 +30,7 @@ enum embtier_err __wrap_store_read(struct store *store, uint32_t shard, struct s
 struct gate_test {
     struct lanes_fixture x;
     struct client slow, other;
-    uint64_t with_state; /* a SET of its weights has to read a row first */
+    uint64_t with_state; /* a SET of weights alone must first read the row */
     uint64_t without;
     struct gate_search search;
 };
@@ -61,7 +61,7 @@ static void stop(struct gate_test *t)
     lanes_stop(&t->x);
 }
 
-/* A SET that waits for its rows to be read. */
+/* Sends a SET that waits for its rows to be read. */
 static uint32_t set_slowly(struct client *client, uint64_t table, uint64_t first_id, uint32_t count)
 {
     const uint32_t number = client->submitted;
@@ -96,7 +96,7 @@ static void end_slowly(struct gate_test *t, uint32_t number)
     assert_int_equal(client_wait(&t->slow, number)->err, EMBTIER_OK);
 }
 
-/* As try_moment() does. Returns what gate_close() did. */
+/* Does the same as try_moment(). Returns gate_close()'s result. */
 static enum embtier_err try_once(struct gate_test *t, uint32_t *ret_cut)
 {
     const enum embtier_err err = gate_close(&t->search, NULL);
@@ -114,7 +114,7 @@ static enum embtier_err try_once(struct gate_test *t, uint32_t *ret_cut)
     return err;
 }
 
-/* Now nothing is in the way: the first try finds it, if no thread is late. */
+/* Nothing is in the way now: the first try finds the moment unless a thread is late. */
 static void find(struct gate_test *t, uint32_t *ret_cut)
 {
     const uint64_t until = now_ns() + FIXTURE_WAIT_NS;
@@ -166,7 +166,8 @@ static void test_a_small_update_is_cut_in_the_end(void **state)
     stop(&t);
 }
 
-/* Slow ones that were begun keep others waiting until the gate has opened again, and no longer. */
+/* Large or small updates that were begun hold up the others until the gate opens again, and no
+ * longer. */
 static void begun_a_few_at_a_time(struct store_fixture *f, uint32_t tries, uint32_t rows)
 {
     enum { CLIENTS = 8 };
@@ -188,7 +189,7 @@ static void begun_a_few_at_a_time(struct store_fixture *f, uint32_t tries, uint3
 
         while (lane_count_updates(t.x.lanes[0]) < 1 + 2 * opened)
             assert_true(now_ns() < until);
-        usleep(20000); /* more would be begun by now */
+        usleep(20000); /* more would have begun by now if allowed */
         assert_int_equal(lane_count_updates(t.x.lanes[0]), 1 + 2 * opened);
         assert_int_equal(try_once(&t, &cut), EMBTIER_AGAIN);
     }
@@ -224,7 +225,7 @@ static void large_is_cut(struct store_fixture *f, uint32_t lanes)
     assert_int_equal(cut, 1);
     assert_false(client_is_done(&t.slow, number));
     assert_int_equal(client_set_one(&t.other, t.without, 1, DIM, 1), EMBTIER_OK);
-    /* All is as before the search: a small one behind it is begun. */
+    /* The gate is as before the search: a small update behind the large one begins. */
     behind = set_slowly(&t.slow, t.without, 7, 1);
     end_slowly(&t, number);
     assert_int_equal(client_wait(&t.slow, behind)->err, EMBTIER_OK);
@@ -241,7 +242,7 @@ static void test_the_same_with_lanes(void **state)
     large_is_cut(*state, 2);
 }
 
-/* Else one that sends them in turn would leave no moment. */
+/* Without this, a client that sends small updates one after another would leave no moment. */
 static void test_a_small_update_behind_a_large_one_is_held_until_the_moment_is_found(void **state)
 {
     struct gate_test t;
@@ -254,7 +255,7 @@ static void test_a_small_update_behind_a_large_one_is_held_until_the_moment_is_f
     for (uint32_t i = 0; i <= GATE_WHOLE_TRIES; i++)
         assert_int_equal(try_once(&t, &cut), EMBTIER_AGAIN);
     held = set_slowly(&t.slow, t.without, 7, 1);
-    for (uint32_t i = 0; i < 5; i++) { /* the lane has looked at it by then */
+    for (uint32_t i = 0; i < 5; i++) { /* the lane has seen the update by then */
         usleep(10000);
         assert_false(client_is_done(&t.slow, held));
     }

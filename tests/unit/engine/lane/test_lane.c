@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Do the requests of a session take effect in order, does every session get its turn, and is no row
- * lost, when the cache is far too small? */
+/* Tests that a session's requests take effect in order, that every session gets its turn, and that
+ * no row is lost, with a cache that is far too small. */
 #include "tests/unit/engine/lane/lane_fixture.h"
 
 #include <math.h>
 
-/* Two lanes, eight slabs each in each tier. */
+/* Two lanes, each with four slabs in each tier. */
 static const struct lanes_shape small = {
     .lane_count = 2, .slabs_per_lane = 4, .readers = 2, .write_queue_bytes = 256 * KIB
 };
@@ -13,16 +13,16 @@ static const struct lanes_shape small = {
 /* ---- A model ---- */
 
 /* Rows of three tables: a plain one, one with state, one with the longest rows. Every weight of a
- * row is the number of the SET that wrote it last, every number of its state is minus that of the
- * last SET with state. Half of the requests are with state. Each session has ids of its own. */
+ * row is the number of the SET that wrote it last. Every number of its state is minus the number of
+ * the last SET with state. Half of the requests carry state. Each session has its own ids. */
 #define MODEL_TABLES 3
 static const struct {
     const char *name;
     uint32_t dim;
     enum embtier_optimizer optimizer;
-    uint32_t state;    /* numbers */
+    uint32_t state;    /* numbers of state */
     uint32_t rows;     /* per session */
-    uint32_t batch[2]; /* rows at most, without and with state */
+    uint32_t batch[2]; /* most rows in a batch, without and with state */
 } model_tables[MODEL_TABLES] = {
     { "plain", 32, EMBTIER_OPTIMIZER_NONE, 0, 40000, { 400, 400 } },
     { "state", 16, EMBTIER_OPTIMIZER_ADAGRAD, 16, 20000, { 400, 400 } },
@@ -43,7 +43,7 @@ struct expected {
 struct model {
     struct client client;
     uint64_t handles[MODEL_TABLES];
-    uint64_t base_id; /* of this session's ids */
+    uint64_t base_id; /* this session's ids start here */
     float *values[MODEL_TABLES];
     float *states[MODEL_TABLES];
     float next_value;
@@ -59,7 +59,7 @@ static uint64_t next_random(uint64_t *state)
     return *state;
 }
 
-/* Of a row in a request. */
+/* Returns how many numbers a row has in this request. */
 static uint32_t model_numbers(const struct expected *expected)
 {
     return model_tables[expected->table].dim +
@@ -79,7 +79,7 @@ static void model_check(struct model *model, uint32_t number)
     if (expected->op != SHM_OP_GET)
         return;
     for (uint32_t i = 0; i < expected->count; i++) {
-        const uint32_t columns[] = { 0, dim - 1, dim, numbers - 1 }; /* the last two of the state */
+        const uint32_t columns[] = { 0, dim - 1, dim, numbers - 1 }; /* the last two are state */
 
         for (uint32_t c = 0; c < (numbers > dim ? 4u : 2u); c++) {
             const float got = rows[i * numbers + columns[c]];
@@ -93,7 +93,7 @@ static void model_check(struct model *model, uint32_t number)
     }
 }
 
-/* The values of row @i of a SET, or what a GET of it has to find. */
+/* Fills in row @i of a SET, or notes the values that a GET must find. */
 static void model_row(struct model *model, struct expected *expected, float *rows, uint32_t i,
                       uint64_t row)
 {
@@ -121,7 +121,7 @@ static void model_send(struct model *model, const struct expected *expected)
                         model->handles[expected->table], expected->count);
 }
 
-/* Ids crowd at the low end, and some come twice. */
+/* Ids crowd at the low end, and some occur twice. */
 static void model_submit(struct model *model)
 {
     const uint32_t number = model->client.submitted;
@@ -182,7 +182,7 @@ static void model_free(struct model *model)
     free(model);
 }
 
-/* As many in flight as there are slots: requests of one session overlap all the time. */
+/* Keeps every slot in flight, so that requests of one session always overlap. */
 static void *model_play(void *context)
 {
     struct model *const model = context;
@@ -198,7 +198,7 @@ static void *model_play(void *context)
     return NULL;
 }
 
-/* Every row there is, with its state, by GET. */
+/* Checks every row and its state with GETs. */
 static void model_check_all(struct model *model)
 {
     for (uint32_t t = 0; t < MODEL_TABLES; t++) {
@@ -239,7 +239,8 @@ static void check_counters(struct lanes_fixture *x)
         (unsigned long long)stats.initial_get_rows, (unsigned long long)stats.shared_reads,
         (unsigned long long)stats.write_queue.rows_written);
     assert_int_equal(stats.failed_rows, 0);
-    /* Each row of a GET was served from one place, and each row that was no hit counted once. */
+    /* Each row of a GET is counted at the one place it was served from, and each miss is counted
+     * once. */
     assert_int_equal(stats.get_rows,
                      hits + stats.queued_get_rows + stats.stored_get_rows + stats.initial_get_rows);
 }
@@ -265,7 +266,7 @@ static void test_sessions_agree_with_a_model_and_no_row_is_lost(void **state)
     lanes_write_back(&x);
     lanes_stop(&x);
 
-    /* What the disk has. */
+    /* Now check the disk. */
     lanes_start(&x, *state, &small);
     for (uint32_t i = 0; i < MODEL_SESSIONS; i++) {
         memset(&models[i]->client, 0, sizeof(models[i]->client));
@@ -280,8 +281,8 @@ static void test_sessions_agree_with_a_model_and_no_row_is_lost(void **state)
 
 #define STATE_DIM 3
 
-/* One request of a pipeline, of one row: each weight is @weight, each number of the state @state.
- */
+/* One request in a pipeline, for one row: each weight is @weight, each number of the state is
+ * @state. */
 struct step {
     enum shm_op op;
     bool with_state;
@@ -294,7 +295,7 @@ static float *step_row(struct client *client, uint32_t number)
     return (float *)client_rows(client, number, 1);
 }
 
-/* All at once: most find the row being read. */
+/* Submits all steps at once, so that most find the row being read. */
 static void submit_steps(struct client *client, const struct step *steps, uint32_t count,
                          uint64_t table, uint64_t id)
 {
@@ -327,7 +328,7 @@ static void check_steps(struct client *client, const struct step *steps, uint32_
             assert_true(row[STATE_DIM] == steps[i].state &&
                         row[2 * STATE_DIM - 1] == steps[i].state);
         else
-            assert_true(isnan(row[STATE_DIM])); /* what is behind a row is left alone */
+            assert_true(isnan(row[STATE_DIM])); /* the memory behind a row is left alone */
         assert_true(isnan(row[2 * STATE_DIM]));
     }
 }
@@ -379,7 +380,7 @@ static void test_a_set_of_whole_rows_reads_none(void **state)
         submit_steps(&client, &without, 1, table, id);
         check_steps(&client, &without, 1);
     }
-    assert_int_equal(tables_totals(x.tables).rows_initialised, 100); /* for their state */
+    assert_int_equal(tables_totals(x.tables).rows_initialised, 100); /* for the state */
     for (uint64_t id = 0; id < 200; id++) {
         submit_steps(&client, &found[id / 100], 1, table, id);
         check_steps(&client, &found[id / 100], 1);
@@ -417,8 +418,7 @@ static void *hammer_main(void *context)
     return NULL;
 }
 
-/* A session that has been silent has to ring, and the lane has to hear it though it is never idle.
- */
+/* A session that was silent must ring. The lane must hear it although the lane is never idle. */
 static void test_silent_session_is_heard_while_another_keeps_the_lane_busy(void **state)
 {
     struct lanes_shape shape = small;
@@ -451,7 +451,7 @@ static void test_silent_session_is_heard_while_another_keeps_the_lane_busy(void 
     lanes_stop(&x);
 }
 
-/* More misses in flight than the lane has entries for: all but one session's ids are new. */
+/* More misses are in flight than the lane has entries for: all ids of the large session are new. */
 static void test_large_batches_that_miss_do_not_starve_another_session(void **state)
 {
     struct lanes_shape shape = small;
@@ -470,7 +470,7 @@ static void test_large_batches_that_miss_do_not_starve_another_session(void **st
     table = fixture_table(&x, "narrow", EMBTIER_UNBOUNDED, 1, EMBTIER_OPTIMIZER_NONE);
     large = client_attach(&x, 4 * MIB);
     other = client_attach(&x, MODEL_SLOT_BYTES);
-    do { /* again, where the other has come too late to be served meanwhile */
+    do { /* repeat if the other session came too late to be served meanwhile */
         uint32_t number;
 
         assert_true(now_ns() < until);
@@ -488,7 +488,7 @@ static void test_large_batches_that_miss_do_not_starve_another_session(void **st
 
 /* ---- Request memory ---- */
 
-/* 16 MiB are used up by four of these at once. */
+/* Four of these requests use up 16 MiB. */
 static void test_requests_wait_for_memory_and_all_are_answered(void **state)
 {
     struct lanes_fixture x;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Are rows dealt out, written and read as the map of buckets on disk says, whatever map that is? */
+/* Tests that rows are dealt out, written and read as the map of buckets on disk says, whatever that
+ * map is. */
 #include "tests/unit/engine/lane/lane_fixture.h"
 
 #include "store/store_identity.h"
@@ -12,7 +13,7 @@ static const struct lanes_shape two_lanes = {
     .lane_count = 2, .slabs_per_lane = 2, .readers = 1, .write_queue_bytes = 256 * KIB
 };
 
-/* Unlike any that a program makes: it favours three shards of four. */
+/* Makes a map unlike any that a program makes: it favours three of four shards. */
 static void make_crooked(struct bucket_map *ret_map, uint32_t shard_count)
 {
     assert_int_equal(shard_count, 4);
@@ -22,7 +23,7 @@ static void make_crooked(struct bucket_map *ret_map, uint32_t shard_count)
         ret_map->shards[bucket] = bucket / 5 % 11 == 0 ? 1 : bucket % 3 == 0 ? 3 : bucket % 2 * 2;
 }
 
-/* Into the directories of a new store. */
+/* Puts the map into the directories of a new store. */
 static void put_map(struct store_fixture *f, const struct bucket_map *map)
 {
     struct store_identity *identity = NULL;
@@ -43,7 +44,7 @@ static uint32_t bucket_of(const struct store *store, uint32_t table_id, uint64_t
     return row_bucket(row_hash(store_hasher(store), table_id, id));
 }
 
-/* Every row is in the shard that the map says, and in no other. */
+/* Every row is in the shard that the map names, and in no other. */
 static void assert_stored(struct store_fixture *f, const struct bucket_map *map, uint32_t table_id)
 {
     float weights[DIM];
@@ -64,7 +65,7 @@ static void assert_stored(struct store_fixture *f, const struct bucket_map *map,
     }
 }
 
-/* How many rows the map gives to the second lane of two. */
+/* Returns how many rows the map gives to the second of two lanes. */
 static uint64_t count_of_second(const struct store *store, const struct bucket_map *map,
                                 uint32_t table_id)
 {
@@ -93,7 +94,7 @@ static void test_rows_are_dealt_out_and_stored_as_the_map_says(void **state)
     lanes_start(&x, *state, &two_lanes);
     table = fixture_table(&x, "rows", EMBTIER_UNBOUNDED, DIM, EMBTIER_OPTIMIZER_NONE);
     second = count_of_second(x.f->store, map, id_of(table));
-    assert_true(second > 0 && second < ROWS * 45 / 100); /* no map that a program makes */
+    assert_true(second > 0 && second < ROWS * 45 / 100); /* no program makes such a map */
     client = client_attach(&x, SLOT_BYTES);
     for (uint64_t id = 0; id < ROWS; id++)
         assert_int_equal(client_set_one(&client, table, id, DIM, (float)id), EMBTIER_OK);
@@ -122,7 +123,7 @@ static void test_rows_are_dealt_out_and_stored_as_the_map_says(void **state)
     test_free(map);
 }
 
-/* Those do not go through a lane. */
+/* Rows of an eager table do not go through a lane. */
 static void test_rows_of_an_eager_table_are_stored_as_the_map_says(void **state)
 {
     struct bucket_map *const map = test_malloc(sizeof(*map));

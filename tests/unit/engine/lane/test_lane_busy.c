@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A store that is behind (BUSY), then full, then well again: do GETs of rows that are not cached go
- * on, does every SET end, and is what was acknowledged kept? store_write() is wrapped (by the
- * linker) to refuse. */
+/* Tests a store that is behind (BUSY), then full, then well again. GETs of uncached rows must go
+ * on, every SET must end, and acknowledged SETs must be kept. The linker wraps store_write() so
+ * that the test can refuse writes. */
 #include "tests/unit/engine/lane/lane_fixture.h"
 
 #include "daemon/engine/lane/lane_impl.h"
@@ -9,7 +9,7 @@
 #define DIM        256
 #define SLOT_BYTES (64 * KIB)
 #define WRITERS    3
-#define ROWS       200000 /* of each writer's own */
+#define ROWS       200000 /* per writer */
 #define QUIET_NS   (UINT64_C(2) * 1000 * 1000 * 1000)
 
 static _Atomic uint32_t refuse; /* enum embtier_err, or OK */
@@ -35,13 +35,13 @@ static const struct lanes_shape one_lane = {
     .lane_count = 1, .slabs_per_lane = 3, .readers = 2, .write_queue_bytes = MIB
 };
 
-/* Its requests SET one row each, ids in order. With @with_state, each second of them sets it too.
- */
+/* A client whose requests SET one row each, ids in order. With @with_state, every second request
+ * sets the state too. */
 struct writer {
     struct client client;
     bool with_state;
     uint64_t first_id;
-    uint32_t answered; /* requests; those before it are */
+    uint32_t answered; /* all requests before this one are answered */
     uint32_t refused;
 };
 
@@ -66,7 +66,7 @@ static void writer_submit(struct writer *writer, uint64_t table)
     client_submit_flags(client, SHM_OP_SET, set_flags(writer, client->submitted), table, 1);
 }
 
-/* What a SET that was acknowledged left. */
+/* Checks that an acknowledged SET left its row. */
 static void check_row(struct client *reader, uint64_t table, const struct writer *writer,
                       uint32_t number)
 {
@@ -82,7 +82,7 @@ static void check_row(struct client *reader, uint64_t table, const struct writer
         assert_true(row[DIM] == (set_flags(writer, number) ? value : 0));
 }
 
-/* Takes answers; returns whether there was one. */
+/* Takes answers. True if there was one. */
 static bool writer_take(struct writer *writer)
 {
     const uint32_t before = writer->answered;
@@ -96,7 +96,7 @@ static bool writer_take(struct writer *writer)
     return writer->answered > before;
 }
 
-/* Until no SET is answered any more. */
+/* Submits until no SET is answered any more. */
 static void write_until_stuck(struct writer *writers, uint64_t table)
 {
     uint64_t last_ns = now_ns();
@@ -156,7 +156,7 @@ static void busy_then_full(struct store_fixture *f, enum embtier_optimizer optim
         const uint64_t until = now_ns() + FIXTURE_WAIT_NS;
 
         writer_finish(&writers[w]);
-        while (writers[w].refused == 0) { /* it was only slow before */
+        while (writers[w].refused == 0) { /* the store may have been slow, not full */
             assert_true(now_ns() < until);
             writer_submit(&writers[w], table);
             writer_finish(&writers[w]);
@@ -186,13 +186,13 @@ static void test_whole_rows(void **state)
     busy_then_full(*state, EMBTIER_OPTIMIZER_NONE, false);
 }
 
-/* They are read before they are set, and then find no place. */
+/* The lane reads these rows before it sets them, and then finds no place for them. */
 static void test_rows_with_state(void **state)
 {
     busy_then_full(*state, EMBTIER_OPTIMIZER_ROWWISE_ADAGRAD, false);
 }
 
-/* Each second is not. */
+/* Every second SET carries state; the others do not. */
 static void test_rows_with_state_that_is_set_and_is_not(void **state)
 {
     busy_then_full(*state, EMBTIER_OPTIMIZER_ROWWISE_ADAGRAD, true);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What becomes of a lane's sessions when the disk takes no more rows, and when it does again? The
- * limit on the size of files plays the full disk: RocksDB's flushes fail, and go on once it is
- * lifted. */
+/* Tests a lane's sessions when the disk takes no more rows, and when it does again. A limit on file
+ * sizes plays the full disk: RocksDB's flushes fail, and go on once the limit is lifted. */
 #include "tests/unit/engine/lane/lane_fixture.h"
 #include "tests/unit/store/sync_counter.h"
 
@@ -9,14 +8,14 @@
 #include "store/files/durable_file.h"
 
 #define DIM        1024
-#define ROW_COUNT  15000 /* 60 MB: cache, write queue and write buffers have 28 */
+#define ROW_COUNT  15000 /* 60 MB: cache, write queue and write buffers hold 28 */
 #define SLOT_BYTES (64 * KIB)
 
 static const struct lanes_shape one_lane = {
     .lane_count = 1, .slabs_per_lane = 3, .readers = 2, .write_queue_bytes = MIB
 };
 
-/* Whether the disk does not even take what a drop writes, which is little. */
+/* True if the disk cannot take even the little that a drop writes. */
 static bool drops_fail;
 
 enum embtier_err __real_store_drop_table(struct store *store, uint32_t table_id, bool logged,
@@ -38,7 +37,7 @@ enum embtier_err __wrap_store_drop_table(struct store *store, uint32_t table_id,
     return __real_store_drop_table(store, table_id, logged, progress, context, give_up, msg);
 }
 
-/* SETs until one fails; what was acknowledged is in @ret_values. */
+/* SETs rows until one fails. Puts the acknowledged values in @ret_values. */
 static enum embtier_err set_until_refused(struct client *client, uint64_t table, float *ret_values)
 {
     for (uint64_t id = 0; id < ROW_COUNT; id++) {
@@ -78,7 +77,7 @@ static void full_disk(struct store_fixture *f, enum embtier_optimizer optimizer,
     other = client_attach(&x, SLOT_BYTES);
     fixture_limit_files(64 * KIB);
     assert_int_not_equal(set_until_refused(&client, table, values), EMBTIER_OK);
-    /* All rows can be read, by this client and by others. */
+    /* This client and others can read all rows. */
     check_rows(&other, table, values);
     assert_int_equal(client_get_one(&client, table, 0, &value), EMBTIER_OK);
     fixture_limit_files(RLIM_INFINITY);
@@ -106,13 +105,13 @@ static void test_full_disk_refuses_sets_serves_gets_and_heals(void **state)
     full_disk(*state, EMBTIER_OPTIMIZER_NONE, EMBTIER_DURABILITY_REPLAY);
 }
 
-/* SETs of rows with state read first: they have no place when they come. */
+/* SETs of rows with state read first. The rows find no place when they arrive. */
 static void test_the_same_with_rows_that_have_state(void **state)
 {
     full_disk(*state, EMBTIER_OPTIMIZER_ROWWISE_ADAGRAD, EMBTIER_DURABILITY_REPLAY);
 }
 
-/* The log takes no more: what was acknowledged is in it. */
+/* The log takes no more, but it has everything acknowledged. */
 static void test_the_same_with_rows_that_are_logged(void **state)
 {
     full_disk(*state, EMBTIER_OPTIMIZER_NONE, EMBTIER_DURABILITY_ASYNC);
@@ -123,7 +122,8 @@ static void test_the_same_with_rows_that_have_state_and_are_logged(void **state)
     full_disk(*state, EMBTIER_OPTIMIZER_ROWWISE_ADAGRAD, EMBTIER_DURABILITY_SYNC);
 }
 
-/* A SET of a sync table is answered when its log is on disk; others need not wait for that. */
+/* A SET of a sync table is answered when its log is on disk. SETs of other tables do not wait for
+ * that. */
 static void test_updates_of_sync_tables_are_synced_and_of_others_not(void **state)
 {
     struct store_fixture *const f = *state;
@@ -153,8 +153,8 @@ static void test_updates_of_sync_tables_are_synced_and_of_others_not(void **stat
     lanes_stop(&x);
 }
 
-/* Its rows cannot leave the queue: the drop says so instead of waiting, and the next start ends it.
- */
+/* The table's rows cannot leave the queue. The drop reports that instead of waiting, and the next
+ * start completes it. */
 static void test_drop_on_a_full_disk_fails_and_is_ended_by_the_next_start(void **state)
 {
     float *const values = calloc(ROW_COUNT, sizeof(*values));
@@ -197,7 +197,7 @@ static void test_drop_on_a_full_disk_fails_and_is_ended_by_the_next_start(void *
     lanes_stop(&x);
 }
 
-/* A catalog as a crash in the middle of creating "made" and of dropping "dropped" leaves it. */
+/* Leaves the catalog as a crash would in the middle of creating "made" and dropping "dropped". */
 static void leave_half_done(const struct store_fixture *f)
 {
     _cleanup_(catalog_freep) struct catalog *catalog = NULL;
@@ -223,7 +223,7 @@ static uint32_t count_entries(const struct store_fixture *f)
     return catalog_count(catalog);
 }
 
-/* One row of 25 is @value in every table of @names. */
+/* In every table of @names, each 25th row is @value. */
 static void check_tables(struct lanes_fixture *x, const char *const *names, size_t count,
                          float expected)
 {
@@ -269,8 +269,8 @@ static void wait_until_stored(struct store_fixture *f)
         }
 }
 
-/* While the disk is full the leftovers' rows cannot be removed. That is nobody else's trouble, and
- * their names can be given to new tables, which see nothing of them. */
+/* While the disk is full, the leftover tables' rows cannot be removed. Other tables are not
+ * affected. The names can go to new tables, which see none of the old rows. */
 static void test_start_on_a_full_disk_serves_all_but_the_half_dropped(void **state)
 {
     static const char *const names[] = { "kept", "made", "dropped" };
@@ -296,7 +296,7 @@ static void test_start_on_a_full_disk_serves_all_but_the_half_dropped(void **sta
         must(tables_find(x.tables, names[i], &info, &msg), &msg);
         assert_int_equal(info.table_id, 3 + i);
     }
-    fixture_limit_files(RLIM_INFINITY); /* which holds for clients' memory too */
+    fixture_limit_files(RLIM_INFINITY); /* the limit also applies to clients' memory */
     drops_fail = false;
     check_tables(&x, names, 1, 7);
     check_tables(&x, names + 1, 2, 0.5f); /* the initial value */
@@ -311,7 +311,8 @@ static void test_start_on_a_full_disk_serves_all_but_the_half_dropped(void **sta
     lanes_stop(&x);
 }
 
-/* A folder where the new catalog would be written first plays the disk that takes not even that. */
+/* A folder where the new catalog would first be written plays a disk that cannot take even the
+ * catalog. */
 static void test_start_serves_all_tables_when_the_catalog_cannot_be_written(void **state)
 {
     static const char *const names[] = { "kept", "made", "dropped" };

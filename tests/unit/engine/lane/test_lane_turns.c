@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Do sessions share a lane by what they cost it, is a small request soon answered whatever others
- * ask for, and does a request cost nothing while it waits for memory? The lane's thread has ended,
- * and the test goes round in its place: nothing here depends on time. */
+/* Tests that sessions share a lane by cost, that a small request is answered soon whatever others
+ * ask for, and that a request costs nothing while it waits for memory. The lane's thread has ended
+ * and the test runs the rounds in its place: nothing here depends on time. */
 #include "tests/unit/engine/lane/lane_fixture.h"
 
 #include "daemon/engine/lane/lane_impl.h"
@@ -27,7 +27,7 @@ static const struct lanes_shape one_lane = {
     .lane_count = 1, .slabs_per_lane = 8, .readers = 1, .write_queue_bytes = MIB
 };
 
-/* The linker puts these in the place of calls of the server. */
+/* The linker puts these in place of the server's functions. */
 enum embtier_err __real_store_read(struct store *store, uint32_t shard, struct store_row *rows,
                                    uint32_t count, struct err_msg *msg);
 enum embtier_err __wrap_store_read(struct store *store, uint32_t shard, struct store_row *rows,
@@ -36,8 +36,8 @@ bool __real_push_trial_plan(struct push *push, uint64_t *cost);
 bool __wrap_push_trial_plan(struct push *push, uint64_t *cost);
 
 static _Atomic bool reads_wait;
-static uint64_t plan_cost;       /* of the last push */
-static uint64_t plan_cost_added; /* by the test */
+static uint64_t plan_cost;       /* cost of the last push */
+static uint64_t plan_cost_added; /* extra cost that the test adds */
 
 enum embtier_err __wrap_store_read(struct store *store, uint32_t shard, struct store_row *rows,
                                    uint32_t count, struct err_msg *msg)
@@ -63,14 +63,14 @@ static uint64_t held_time(void *context)
     return 1000 * 1000;
 }
 
-/* So that clients need never ring. */
+/* Time stands still, so clients never need to ring. */
 static const struct clock held_clock = { .now_ns = held_time };
 
-/* Clients that submit a request as soon as there is a free slot of @slots. */
+/* A client that submits a request as soon as one of @slots slots is free. */
 struct asker {
     struct client client;
     uint64_t table;
-    uint32_t count; /* of ids, of each of the segments */
+    uint32_t count; /* ids in each segment */
     uint32_t segments;
     uint32_t slots;
     uint32_t answered;
@@ -81,7 +81,7 @@ struct rounds {
     struct lanes_fixture x;
     struct lane *lane;
     uint64_t table, wide;
-    uint64_t cold; /* no row of it was asked for */
+    uint64_t cold; /* none of its rows has been asked for */
 };
 
 static void touch(struct client *client, uint64_t table)
@@ -92,7 +92,7 @@ static void touch(struct client *client, uint64_t table)
         assert_int_equal(client_get_one(client, table, id, &value), EMBTIER_OK);
 }
 
-/* All rows of the first two are cached then. */
+/* All rows of the first two tables are then cached. */
 static void rounds_start(struct rounds *r, struct store_fixture *f)
 {
     struct client client;
@@ -144,7 +144,7 @@ static struct asker asker_of(struct rounds *r, uint32_t count, uint32_t slots)
                            .slots = slots };
 }
 
-/* Segments of the same ids and rows. */
+/* Fills in segments with the same ids and rows. */
 static void fill_segments(struct asker *asker, uint32_t number)
 {
     struct client *const client = &asker->client;
@@ -205,7 +205,7 @@ static uint64_t due(const struct asker *asker)
     return asker->client.session->lanes[0].flow.due;
 }
 
-/* From here on; what is charged from one round to the next. */
+/* Starts counting here. Costs are charged from one round to the next. */
 static void note(struct asker *askers, uint32_t count)
 {
     for (uint32_t a = 0; a < count; a++)
@@ -239,7 +239,8 @@ static void test_two_in_closed_loops_share_the_lane_by_cost(void **state)
     assert_same_cost(askers, 2);
     for (uint32_t a = 0; a < 2; a++)
         rows[a] = (uint64_t)askers[a].answered * askers[a].count - rows[a];
-    /* A small request costs some 180, that is 11 a row, and a large one's row 16: not cached. */
+    /* A small request costs some 180, or 11 a row. A large request's row costs 16, as it is not
+     * cached. */
     assert_in_range(rows[1], rows[0] / 4 * 5, rows[0] / 4 * 7);
     for (uint32_t a = 0; a < 2; a++)
         detach(&r, &askers[a].client);
@@ -274,10 +275,11 @@ static void test_many_share_it_whatever_they_ask_for(void **state)
     lanes_stop(&r.x);
 }
 
-/* It has none under way when it asks: that is when another's turn has begun, at the latest. */
+/* The small session has nothing under way when it asks. Another session's turn has begun then, at
+ * the latest. */
 static void test_a_small_request_is_answered_soon_whatever_others_ask(void **state)
 {
-    /* A row of the wide table is dearer than a turn. */
+    /* A row of the wide table costs more than a turn. */
     const uint64_t most = 3 * LANE_TURN_COST + lane_row_cost(WIDE_DIM * sizeof(float), true);
     struct rounds r;
     struct asker askers[3];
@@ -288,7 +290,7 @@ static void test_a_small_request_is_answered_soon_whatever_others_ask(void **sta
     askers[2] = (struct asker){
         .client = attach(&r, WIDE_BYTES), .table = r.wide, .count = WIDE_IDS, .slots = 3
     };
-    go_round(&r, askers, 1, 10); /* that there is such a one is seen when it was there */
+    go_round(&r, askers, 1, 10); /* a lane notices a small session only after its request */
     for (uint32_t i = 0; i < 30000; i++) {
         const uint32_t answered = askers[0].answered;
         uint64_t charged = 0;
@@ -296,7 +298,7 @@ static void test_a_small_request_is_answered_soon_whatever_others_ask(void **sta
         while (!client_is_done(&askers[0].client, answered)) {
             go_round(&r, askers, 3, 1);
             charged += r.lane->schedule.charged;
-            assert_true(r.lane->schedule.charged < most); /* nor is a round long */
+            assert_true(r.lane->schedule.charged < most); /* no round is long either */
             assert_true(charged < 2 * most);
         }
         go_on(&askers[0]);
@@ -307,7 +309,7 @@ static void test_a_small_request_is_answered_soon_whatever_others_ask(void **sta
     lanes_stop(&r.x);
 }
 
-/* Of requests that are refused when all of their segments have been looked at. */
+/* Sends requests that are refused only after the lane has looked at all of their segments. */
 static void ask_in_vain(struct asker *asker)
 {
     struct client *const client = &asker->client;
@@ -354,7 +356,7 @@ static void test_a_small_request_waits_for_one_dear_refusal_at_most(void **state
             (void)lane_round(r.lane);
             go_on(&small);
         }
-        if (i >= 100) /* what they cost is known by then */
+        if (i >= 100) /* the cost of refusals is known by then */
             assert_true(r.lane->segments - segments <= 2 * MANY + 2);
     }
     for (uint32_t a = 0; a < VAIN; a++) {
@@ -374,7 +376,7 @@ static void test_a_session_that_was_idle_is_not_paid_for_it(void **state)
     askers[0] = asker_of(&r, LARGE_IDS, 2);
     askers[1] = asker_of(&r, LARGE_IDS, 2);
     go_round(&r, &askers[1], 1, 1);
-    go_round(&r, &askers[0], 1, 4000); /* alone, but for what the other had asked */
+    go_round(&r, &askers[0], 1, 4000); /* alone, except for the other's first requests */
     go_round(&r, askers, 2, 1);
     note(askers, 2);
     go_round(&r, askers, 2, 2000);
@@ -386,7 +388,8 @@ static void test_a_session_that_was_idle_is_not_paid_for_it(void **state)
 
 /* ---- Long pieces of work ---- */
 
-/* Until the condition holds: others' threads are in it. */
+/* Runs rounds until the condition holds. Other threads take part, so the number of rounds
+ * varies. */
 #define GO_ROUND_UNTIL(r, condition)                                                               \
     for (const uint64_t until = now_ns() + FIXTURE_WAIT_NS; !(condition);) {                       \
         if (!lane_round((r)->lane))                                                                \
@@ -394,7 +397,7 @@ static void test_a_session_that_was_idle_is_not_paid_for_it(void **state)
         assert_true(now_ns() < until);                                                             \
     }
 
-/* Asks for row 0 of the cold table many times; each answer lies where the others do. */
+/* Asks for row 0 of the cold table many times. All answers lie at one place. */
 static uint32_t ask_for_one_row(struct rounds *r, struct client *client, enum shm_op op,
                                 uint32_t segments, float value)
 {
@@ -427,7 +430,8 @@ static void assert_row_is(const struct client *client, uint32_t number, float va
         assert_true(row[c] == value);
 }
 
-/* Those who wait for one row are served a few at a time, in order, also those who come between. */
+/* Requests that wait for one row are served a few at a time, in order, including those that come
+ * meanwhile. */
 static void test_a_row_that_many_wait_for_holds_nobody_up(void **state)
 {
     struct rounds r;
@@ -443,7 +447,8 @@ static void test_a_row_that_many_wait_for_holds_nobody_up(void **state)
     ask_for_one_row(&r, &client, SHM_OP_GET, MANY, 0);
     ask_for_one_row(&r, &client, SHM_OP_SET, MANY, 7);
     ask_for_one_row(&r, &client, SHM_OP_GET, MANY, 0);
-    GO_ROUND_UNTIL(&r, r.lane->rows.counts.shared_reads == 2 * MANY - 1); /* those of the GETs */
+    GO_ROUND_UNTIL(&r,
+                   r.lane->rows.counts.shared_reads == 2 * MANY - 1); /* all waiting GET segments */
     charged = client.session->lanes[0].flow.due;
     atomic_store(&reads_wait, false);
     GO_ROUND_UNTIL(&r, client.session->lanes[0].flow.due != charged);
@@ -456,7 +461,7 @@ static void test_a_row_that_many_wait_for_holds_nobody_up(void **state)
     }
     assert_true(rounds > 30);
     GO_ROUND_UNTIL(&r, client_is_done(&client, 2) && client_is_done(&other, late));
-    assert_row_is(&client, 0, 0.5f); /* which all rows were at first */
+    assert_row_is(&client, 0, 0.5f); /* the initial value of all rows */
     assert_row_is(&client, 1, 7);
     assert_row_is(&client, 2, 7);
     assert_row_is(&other, late, 7);
@@ -468,7 +473,7 @@ static void test_a_row_that_many_wait_for_holds_nobody_up(void **state)
     lanes_stop(&r.x);
 }
 
-/* Of all rows of @table, each once. */
+/* Pushes each row of @table once. */
 static void push_rows(struct client *client, uint64_t table, float gradient)
 {
     const uint32_t number = client->submitted;
@@ -507,7 +512,7 @@ static void call_charged(struct lane *lane, void *argument)
     charged->due = charged->client->session->lanes[lane->opts.index].flow.due;
 }
 
-/* With the lane's thread, as a push needs the caster, which ends with it. */
+/* Keeps the lane's thread: a push needs the caster, which ends with that thread. */
 static void test_a_push_pays_for_the_look_whether_rows_stay_finite(void **state)
 {
     struct lanes_fixture x;
@@ -520,8 +525,8 @@ static void test_a_push_pays_for_the_look_whether_rows_stay_finite(void **state)
     client = client_attach(&x, PUSH_BYTES);
     push_rows(&client, table, 1);
     assert_int_equal(plan_cost, 0);
-    /* Were all gradients one row's, that would not: a look at each row tells that none has more
-     * than one. */
+    /* The rows would not stay finite if all gradients were one row's. The look at each row shows
+     * that none has more than one gradient. */
     push_rows(&client, table, 0x1p95f);
     assert_int_equal(plan_cost, div_round_up(ROWS * sizeof(uint32_t), LANE_COST_BYTES));
     lane_call(x.lanes[0], call_charged, &before);
@@ -568,7 +573,8 @@ static void test_a_request_is_not_looked_at_again_while_it_waits_for_memory(void
     lanes_stop(&r.x);
 }
 
-/* Its client may write to it while it waits; what counts is what is there when it begins. */
+/* The client may change a request while it waits. The lane begins the request as it is at that
+ * time. */
 static void test_a_request_that_changes_while_it_waits_is_begun_as_it_is_then(void **state)
 {
     struct request_memory_share share = { 0 };
@@ -594,7 +600,7 @@ static void test_a_request_that_changes_while_it_waits_is_begun_as_it_is_then(vo
         else if (change == 1)
             segments[MANY - 1].ids_offset = UINT64_C(1) << 62;
         else if (change == 2)
-            segments[MANY - 1].id_count = 0; /* it needs less */
+            segments[MANY - 1].id_count = 0; /* needs less memory */
         else
             client_submission(&asker.client, 0)->segment_count = 1;
         request_memory_give(r.x.memory, all);
@@ -608,12 +614,13 @@ static void test_a_request_that_changes_while_it_waits_is_begun_as_it_is_then(vo
     }
     all = request_memory_take(r.x.memory, &share, request_memory_largest(r.x.memory),
                               REQUEST_MEMORY_ENDS);
-    assert_non_null(all); /* nothing is kept */
+    assert_non_null(all); /* no memory is kept */
     request_memory_give(r.x.memory, all);
     lanes_stop(&r.x);
 }
 
-/* It takes its request back, or goes, when it has been granted the memory and has not heard it. */
+/* The session withdraws its request, or goes, after the memory was granted and before it has heard
+ * of the grant. */
 static void test_memory_of_one_that_takes_its_request_back_or_goes_is_free(void **state)
 {
     struct request_memory_share share = { 0 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Are pooled lookups and pushes done some a turn beside a client that asks
- * for little, whole beside nobody, and the same either way? The lanes' threads have ended, and the
- * test goes round in their place: nothing here depends on time. */
+/* Tests that pooled lookups and pushes are done a piece per turn beside a client that asks for
+ * little, whole when no other client is there, and with the same result. The lanes' threads have
+ * ended and the test runs the rounds in their place: nothing here depends on time. */
 #include "tests/unit/engine/lane/lane_fixture.h"
 
 #include "daemon/engine/lane/lane_impl.h"
@@ -20,7 +20,7 @@
 #define FEW_TABLES 100
 #define SECOND_NS  (UINT64_C(1000) * 1000 * 1000)
 
-/* A round's turns cost less than this: a last one has begun at half a turn's. */
+/* Upper bound of a round's cost: the last turn may begin when half a turn's cost is left. */
 #define ROUND_COST (4 * (uint64_t)LANE_TURN_COST)
 
 static const struct lanes_shape shapes[] = {
@@ -41,18 +41,18 @@ static uint64_t held_time(void *context)
     return held_ns;
 }
 
-/* So that clients need never ring. */
+/* Time stands still, so clients never need to ring. */
 static const struct clock held_clock = { .now_ns = held_time };
 
 struct rounds {
     struct lanes_fixture x;
     uint64_t table, cold;
     struct client large, small;
-    uint32_t answered; /* of the small one's */
+    uint32_t answered; /* requests of the small client */
     uint64_t until_ns;
 };
 
-/* Small whole numbers: all sums of them are exact. The first one of each row is 1. */
+/* Small whole numbers, so that all sums of them are exact. The first number of each row is 1. */
 static float number_of(uint64_t id, uint32_t column)
 {
     return column == 0 ? 1 : (float)((id * 7 + column * 3) % 11);
@@ -96,7 +96,7 @@ static void ask_small(struct rounds *r)
     (void)client_submit(small, SHM_OP_GET, r->table, SMALL_IDS);
 }
 
-/* A round beside the small one. @times: so much more it may cost. */
+/* Runs a round beside the small client. The round may cost @times as much as usual. */
 static void go_round_beside(struct rounds *r, uint32_t times)
 {
     ask_small(r);
@@ -105,8 +105,8 @@ static void go_round_beside(struct rounds *r, uint32_t times)
         assert_true(r->x.lanes[i]->schedule.charged < ROUND_COST * times);
 }
 
-/* All rows of the one table are cached then, none of the other. @time_ns: when
- * that is, from then on. */
+/* All rows of one table are then cached, and none of the other. @time_ns: the lanes' clock from
+ * then on. */
 static void rounds_start(struct rounds *r, struct store_fixture *f, const struct lanes_shape *shape,
                          uint64_t time_ns)
 {
@@ -121,7 +121,8 @@ static void rounds_start(struct rounds *r, struct store_fixture *f, const struct
     client_detach(&client);
     for (uint32_t i = 0; i < r->x.lane_count; i++) {
         struct lane *const lane = r->x.lanes[i];
-        struct caster *const caster = TAKE(lane->caster); /* it is to go on */
+        struct caster *const caster =
+            TAKE(lane->caster); /* the caster outlives the lane's thread */
 
         lane_stop(lane);
         lane->caster = caster;
@@ -136,7 +137,7 @@ static void rounds_start(struct rounds *r, struct store_fixture *f, const struct
 static void attach_small(struct rounds *r)
 {
     r->small = client_attach(&r->x, SMALL_SLOT);
-    for (uint32_t i = 0; i < 10; i++) /* that there is such a one is seen when it was there */
+    for (uint32_t i = 0; i < 10; i++) /* a lane notices a small session only after its request */
         go_round_beside(r, 1);
 }
 
@@ -178,7 +179,7 @@ static const float *bags_of(const struct rounds *r, const struct lookup *lookup,
     return (const float *)(client_region(&r->large) + lookup->segments[s].bags_offset);
 }
 
-/* Of the same ids, in bags of all sizes: their sums, weighted means and maxima. */
+/* Looks up the same ids in bags of all sizes: their sums, weighted means and maxima. */
 static struct lookup lookup_lay_out(struct rounds *r)
 {
     static const uint32_t sizes[] = { 40, 0, 1, 5000, 100, 3, 700, 0, 2, 9000 };
@@ -224,7 +225,7 @@ static struct lookup lookup_lay_out(struct rounds *r)
     return lookup;
 }
 
-/* Rows of the first segment that have been added up: each counts 1 in its bag. */
+/* Returns how many rows of the first segment have been added up: each counts 1 in its bag. */
 static uint64_t added_up(const struct rounds *r, const struct lookup *lookup)
 {
     const volatile float *const bags = bags_of(r, lookup, 0);
@@ -286,8 +287,8 @@ static void test_a_lookup_is_made_some_a_turn_beside_one_that_asks_for_little(vo
     }
 }
 
-/* How many of a turn's rows have to be read is known, and charged, when they have been looked for.
- */
+/* The lane learns, and charges, how many of a turn's rows must be read only when it has looked for
+ * them. */
 static void test_a_lookup_with_rows_to_be_read_goes_on_with_those_that_are_cached(void **state)
 {
     struct rounds r;
@@ -299,7 +300,7 @@ static void test_a_lookup_with_rows_to_be_read_goes_on_with_those_that_are_cache
     lookup.segments[0].table = r.cold;
     while (!client_is_done(&r.large, r.large.submitted - 1))
         go_round_beside(&r, 1 + LANE_COST_MISS / LANE_COST_ROW);
-    for (uint32_t b = 0; b < lookup.bag_count; b++) /* its rows are 0.5 */
+    for (uint32_t b = 0; b < lookup.bag_count; b++) /* each of its rows is 0.5 */
         assert_true(bags_of(&r, &lookup, 0)[b * DIM] ==
                     (float)(lookup.offsets[b + 1] - lookup.offsets[b]) / 2);
     for (uint32_t b = 0; b < lookup.bag_count; b++)
@@ -318,7 +319,7 @@ static void test_a_lookup_is_made_in_long_turns_beside_nobody(void **state)
         lookup = lookup_lay_out(&r);
         for (; !client_is_done(&r.large, r.large.submitted - 1); rounds++) {
             go_round(&r);
-            held_ns += SECOND_NS; /* so long it has been alone */
+            held_ns += SECOND_NS; /* the client has been alone this long */
         }
         assert_in_range(rounds, 1, 2 + SEGMENTS * POOLED_IDS * 8 / LANE_TURN_COST_ALONE);
         assert_looked_up(&r, &lookup);
@@ -326,8 +327,8 @@ static void test_a_lookup_is_made_in_long_turns_beside_nobody(void **state)
     }
 }
 
-/* Each of many tables is looked up twice: all but one of its ids, and after those of all tables the
- * last one. */
+/* Looks up each of many tables twice: first all but one of the ids in every table, then the last id
+ * in every table. */
 static void look_up_tables(struct rounds *r, const uint64_t *tables)
 {
     struct client *const client = &r->large;
@@ -364,7 +365,7 @@ static void look_up_tables(struct rounds *r, const uint64_t *tables)
     client_publish(client);
 }
 
-/* Their pairs are few each, and complete at nearly the same time. */
+/* Each table has few pairs, and all tables' pairs are complete at nearly the same time. */
 static void test_many_small_groups_that_are_complete_at_once_are_not_cast_in_one_turn(void **state)
 {
     uint64_t tables[FEW_TABLES];

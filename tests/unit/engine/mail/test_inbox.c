@@ -66,7 +66,7 @@ static void test_messages_of_four_producers_arrive_once_and_in_their_order(void 
             message = message->next;
             assert_int_equal(numbered->number, next[numbered->producer]);
             next[numbered->producer]++;
-            numbered->message.next = NULL; /* it is ours now */
+            numbered->message.next = NULL; /* the receiver owns the message now */
             got++;
         }
     }

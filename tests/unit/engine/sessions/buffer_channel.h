@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* buffer_channel.h: a channel (channel.h) in this process, over a plain buffer: a transport that
- * knows no shared memory. Submissions and completions lie outside of its region, and its bytes
- * begin at another offset than transport/shm's. A transport over a network does the same behind its
- * sockets. Included once per test program. */
+/* buffer_channel.h: a channel (channel.h) over a plain buffer in this process, a transport without
+ * shared memory. Submissions and completions lie outside its region, and its payload begins at
+ * another offset than in transport/shm. A transport over a network does the same behind its
+ * sockets. Each test program includes it once. */
 #ifndef EMBTIER_TESTS_UNIT_ENGINE_SESSIONS_BUFFER_CHANNEL_H
 #define EMBTIER_TESTS_UNIT_ENGINE_SESSIONS_BUFFER_CHANNEL_H
 
@@ -13,7 +13,7 @@
 
 #include "daemon/engine/sessions/channel.h"
 
-#define BUFFER_CHANNEL_PAYLOAD 64 /* where the client's bytes begin */
+#define BUFFER_CHANNEL_PAYLOAD 64 /* offset of the client's bytes */
 
 struct buffer_channel {
     struct channel channel;
@@ -61,7 +61,7 @@ static const struct channel_ops buffer_channel_ops = {
     .hang_up = buffer_channel_hang_up,
 };
 
-/* Zeros, which a process that is forked has too. */
+/* Maps zeroed memory that a forked process shares. */
 static inline void *buffer_channel_map(uint64_t bytes)
 {
     void *const place =
@@ -72,7 +72,7 @@ static inline void *buffer_channel_map(uint64_t bytes)
     return place;
 }
 
-/* With room for @bytes of the client's. */
+/* Makes a channel with room for @bytes of the client's. */
 static inline struct buffer_channel *buffer_channel_new(uint64_t bytes, uint32_t slot_count)
 {
     struct buffer_channel *const buffer = buffer_channel_map(sizeof(*buffer));

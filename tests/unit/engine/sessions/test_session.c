@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Is a session on any channel, and at home on one of the lanes? */
+/* Tests that a session works on any channel, and has one of the lanes as its home. */
 /* clang-format off */
 #include <stdarg.h>
 #include <stddef.h>
@@ -56,7 +56,7 @@ static void test_an_answer_frees_its_slot_and_reaches_the_client(void **state)
     buffer_channel_free(buffer);
 }
 
-/* Sums of offsets and lengths that wrap are no way out of the region. */
+/* An offset and length whose sum wraps must not reach outside the region. */
 static void test_a_channel_holds_what_lies_in_its_payload(void **state)
 {
     struct buffer_channel *const buffer = buffer_channel_new(192, 1);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Does a user leave table numbers to others, whoever made the tables before, also after a start? */
+/* Tests that a user leaves table numbers to others, whoever made tables before, also after a
+ * restart. */
 #include "tests/unit/engine/lane/lane_fixture.h"
 
 #include "store/catalog.h"
 
-#define MOST 8 /* tables, of all users */
+#define MOST 8 /* tables of all users together */
 #define ONE  (FIXTURE_UID + 1)
 #define TWO  (FIXTURE_UID + 2)
 
@@ -53,7 +54,7 @@ static uint64_t count_of(struct lanes_fixture *x, uid_t uid)
     return count;
 }
 
-/* As many as it may have of what is left. */
+/* Makes as many tables as the user may have of those left. */
 static uint32_t make_all(struct lanes_fixture *x, uid_t owner)
 {
     uint32_t count = 0;
@@ -100,7 +101,7 @@ static void test_tables_are_their_makers_after_a_start(void **state)
     lanes_stop(&x);
 }
 
-/* They count as the server's own. */
+/* Such tables count as the server's own. */
 static void test_tables_of_a_catalog_without_owners_are_served(void **state)
 {
     struct store_fixture *const f = *state;

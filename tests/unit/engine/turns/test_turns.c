@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Do those who share something get the same of it, whatever their turns cost, and is nobody passed
- * over, or paid for the time when it wanted nothing? */
+/* Tests that flows get equal shares whatever their turns cost, that none is passed over, and that
+ * none is paid for time when it wanted nothing. */
 /* clang-format off */
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,7 +23,7 @@ static uint64_t next_random(uint64_t *state)
     return *state;
 }
 
-/* Flows of which each turn costs the same, or is drawn up to that. */
+/* Flows whose turns each cost a fixed amount, or a random amount up to that. */
 struct shared {
     struct turns turns;
     struct turn_flow flows[FLOWS];
@@ -38,7 +38,7 @@ static uint32_t index_of(const struct shared *x, const struct turn_flow *flow)
     return (uint32_t)(flow - x->flows);
 }
 
-/* One turn, after which the flow wants the next. Returns whose it was. */
+/* Serves one turn, after which the flow wants the next. Returns the flow's index. */
 static uint32_t turn(struct shared *x)
 {
     struct turn_flow *const flow = turns_next(&x->turns);
@@ -96,7 +96,7 @@ static void test_beside_one_other_who_asks_for_little_waits_for_one_turn(void **
     (void)state;
     want(&x, 2);
     turns_remove(&x.turns, &x.flows[0]);
-    for (uint32_t i = 0; i < 1000; i++) { /* it asks again in the midst of the other's turn */
+    for (uint32_t i = 0; i < 1000; i++) { /* it asks again in the middle of the other's turn */
         assert_int_equal(turn(&x), 1);
         turns_add(&x.turns, &x.flows[0], 0);
         assert_int_equal(turn(&x), 0);
@@ -104,8 +104,8 @@ static void test_beside_one_other_who_asks_for_little_waits_for_one_turn(void **
     }
 }
 
-/* Its turns cost a tenth of the others', and it wants the next one turn after each: then it has to
- * wait for a tenth of the others, and not for all. */
+/* The flow's turns cost a tenth of the others', and it asks again one turn after each. It then
+ * waits for a tenth of the others, not for all. */
 static void test_who_asks_for_little_waits_for_as_little(void **state)
 {
     struct shared x = { .at_random = true, .random = 4711 };
@@ -128,7 +128,7 @@ static void test_who_asks_for_little_waits_for_as_little(void **state)
     assert_in_range(turns, 1000 * FLOWS / 20, 1000 * FLOWS / 7);
 }
 
-/* The same if all others march in step, but each says before what it wants. */
+/* The result is the same if all others march in step, provided each flow announces its cost. */
 static void test_who_asks_for_little_and_says_so_is_before_the_others(void **state)
 {
     struct shared x = { .costs = { 0 } };
@@ -145,10 +145,10 @@ static void test_who_asks_for_little_and_says_so_is_before_the_others(void **sta
         turns_charge(&x.turns, flow, cost);
         turns_add(&x.turns, flow, cost);
     }
-    assert_in_range(own, 10000 / 8, 10000 / 5); /* ten beside one of each of the others */
+    assert_in_range(own, 10000 / 8, 10000 / 5); /* ten turns per turn of each other flow */
 }
 
-/* Each of them begins where virtual time stands, and is never seen again. */
+/* Each new flow begins at the current virtual time, and never returns. */
 static void test_new_ones_without_end_keep_nobody_waiting_for_ever(void **state)
 {
     struct turns turns = { 0 };
@@ -186,7 +186,7 @@ static void test_who_wanted_nothing_is_not_paid_for_that(void **state)
     assert_in_range(x.served[0], 4900, 5100);
 }
 
-/* What is done for it outside of its turns counts too, whether it wants one at the time or not. */
+/* Work done for a flow outside its turns counts too, whether or not it wants a turn then. */
 static void test_what_is_charged_between_turns_counts(void **state)
 {
     struct shared x = { .costs = { 100, 100 } };
@@ -219,7 +219,7 @@ static void test_all_are_even_when_nobody_is_left(void **state)
     assert_in_range(x.served[0], 4900, 5100);
 }
 
-/* Against the plainest thing that does the same: a list that is searched. */
+/* Compares with the plainest equivalent: a linear search for the least due. */
 static void test_it_is_always_the_one_furthest_behind(void **state)
 {
     struct shared x = { .random = 99 };
