@@ -447,8 +447,7 @@ static void test_a_row_that_many_wait_for_holds_nobody_up(void **state)
     ask_for_one_row(&r, &client, SHM_OP_GET, MANY, 0);
     ask_for_one_row(&r, &client, SHM_OP_SET, MANY, 7);
     ask_for_one_row(&r, &client, SHM_OP_GET, MANY, 0);
-    GO_ROUND_UNTIL(&r,
-                   r.lane->rows.counts.shared_reads == 2 * MANY - 1); /* all waiting GET segments */
+    GO_ROUND_UNTIL(&r, r.lane->rows.counts.shared_reads == 2 * MANY - 1); /* all waiting GETs */
     charged = client.session->lanes[0].flow.due;
     atomic_store(&reads_wait, false);
     GO_ROUND_UNTIL(&r, client.session->lanes[0].flow.due != charged);

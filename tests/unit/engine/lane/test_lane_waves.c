@@ -121,8 +121,7 @@ static void rounds_start(struct rounds *r, struct store_fixture *f, const struct
     client_detach(&client);
     for (uint32_t i = 0; i < r->x.lane_count; i++) {
         struct lane *const lane = r->x.lanes[i];
-        struct caster *const caster =
-            TAKE(lane->caster); /* the caster outlives the lane's thread */
+        struct caster *const caster = TAKE(lane->caster); /* must go on */
 
         lane_stop(lane);
         lane->caster = caster;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Does one user, with however many sessions, leave some of each thing to the others, and is a user
- * who is alone hardly limited? */
+/* Tests that one user, with however many sessions, leaves some of everything to others, and that a
+ * user who is alone is hardly limited. */
 /* clang-format off */
 #include <stdarg.h>
 #include <stddef.h>
@@ -29,7 +29,7 @@ static struct accounts *make(void)
     return accounts;
 }
 
-/* As much as it gets in pieces of one. */
+/* Takes as much as possible, one at a time. Returns how much. */
 static uint64_t take_all(struct account *account, enum account_row row)
 {
     uint64_t count = 0;
@@ -51,7 +51,7 @@ static void test_a_user_has_one_account_as_long_as_it_is_open(void **state)
     accounts_limit(accounts, ACCOUNT_SCANS, 10, 5);
     assert_int_equal(account_take(first, ACCOUNT_SCANS, 2), ACCOUNT_TAKEN);
     account_close(first);
-    assert_int_equal(account_has(first, ACCOUNT_SCANS), 2); /* it is open still */
+    assert_int_equal(account_has(first, ACCOUNT_SCANS), 2); /* the account is still open */
     account_give(first, ACCOUNT_SCANS, 2);
     account_close(first);
     account_close(other);
@@ -73,7 +73,7 @@ static void test_a_user_alone_has_three_quarters_and_each_next_one_finds_some(vo
     assert_int_equal(account_ask(one, ACCOUNT_TICKET_BYTES, 1), ACCOUNT_USER_HAS);
     assert_int_equal(take_all(two, ACCOUNT_TICKET_BYTES), 300);
     assert_int_equal(take_all(three, ACCOUNT_TICKET_BYTES), 75);
-    /* What the first gives back it does not get again as long as others want some. */
+    /* The first user does not get back what it returned as long as others want some. */
     account_give(one, ACCOUNT_TICKET_BYTES, 1200);
     assert_int_equal(take_all(two, ACCOUNT_TICKET_BYTES), (1600 - 75) * 3 / 4 - 300);
     assert_in_range(take_all(one, ACCOUNT_TICKET_BYTES), 280, 300);
@@ -87,7 +87,7 @@ static void test_a_user_alone_has_three_quarters_and_each_next_one_finds_some(vo
     accounts_free(accounts);
 }
 
-/* Three users in turn take as much of small totals as they get. */
+/* Three users in turn take as much as they can from small totals. */
 static void test_small_numbers_are_shared_out_too(void **state)
 {
     static const uint64_t expected[][3] = {
@@ -114,7 +114,7 @@ static void test_small_numbers_are_shared_out_too(void **state)
         }
         assert_true(all < 2 || account_has(users[1], ACCOUNT_SCANS) > 0);
         assert_true(all < 5 || account_has(users[2], ACCOUNT_SCANS) > 0);
-        assert_int_equal(accounts_part(accounts, ONE + 3, ACCOUNT_SCANS), 0); /* is not here */
+        assert_int_equal(accounts_part(accounts, ONE + 3, ACCOUNT_SCANS), 0); /* has no account */
         accounts_free(accounts);
     }
 }
@@ -159,7 +159,7 @@ static void test_a_refusal_tells_the_limit_and_the_key(void **state)
     accounts_free(accounts);
 }
 
-/* Tickets of sessions of one user, and then of another's. */
+/* Sessions of one user keep tickets, and then another user's session asks. */
 static void test_sessions_that_keep_tickets_leave_memory_to_others(void **state)
 {
     enum { TICKETS = 1000, TICKET_BYTES = 64 << 10 };
@@ -175,7 +175,7 @@ static void test_sessions_that_keep_tickets_leave_memory_to_others(void **state)
         greedy[s].account = account_open(accounts, ONE);
     sibling.account = greedy[0].account;
     other.account = account_open(accounts, TWO);
-    /* Alone, a session gets the largest ticket there is. */
+    /* Alone, a session gets the largest possible ticket. */
     place = ticket_memory_take(memory, &sibling, ticket_memory_largest(memory));
     assert_non_null(place);
     assert_null(ticket_memory_take(memory, &greedy[0], 1 << 20));
@@ -259,8 +259,8 @@ static void *change_amounts(void *context)
     return NULL;
 }
 
-/* As when users are listed while lanes take and give back: nobody else has any, so what the user
- * may have is never less than three quarters of all but what is just on its way. */
+/* Lists a user while lanes take and give back. Nobody else holds anything, so the user may have at
+ * least three quarters of the total less the amount in transit. */
 static void test_what_a_user_may_have_is_told_while_it_changes(void **state)
 {
     struct accounts *const accounts = make();

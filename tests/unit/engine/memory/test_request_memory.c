@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Does the memory of requests come back in one piece, and is it shared out in turn, so that no
- * session waits for ever? */
+/* Tests that request memory comes back in one piece, and that sessions get it in turn, so that none
+ * waits for ever. */
 /* clang-format off */
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,7 +20,7 @@
 #define SESSIONS     8
 #define THREADS      4
 #define BLOCKS       60
-#define BLOCK_BYTES  (REGION_BYTES / 8 * 7 / BLOCKS - 128) /* not a small one */
+#define BLOCK_BYTES  (REGION_BYTES / 8 * 7 / BLOCKS - 128) /* counts as large */
 #define SMALL_BYTES  (64 * KIB)
 
 static struct request_memory *memory_new(void)
@@ -47,7 +47,7 @@ struct held {
     unsigned char mark;
 };
 
-/* Takes and gives back at random; what is held is never touched by anybody else. */
+/* Takes and gives back at random. Nobody else may touch a block that is held. */
 static unsigned play(struct request_memory *memory, uint64_t seed, uint32_t rounds)
 {
     struct held held[SLOTS] = { { 0 } };
@@ -104,7 +104,7 @@ static void test_largest_request_fits_after_any_history(void **state)
     assert_in_one_piece(memory);
     for (uint64_t seed = 1; seed <= 10; seed++) {
         print_message("seed %llu\n", (unsigned long long)seed);
-        assert_true(play(memory, seed, 5000) > 0); /* it was used up at times */
+        assert_true(play(memory, seed, 5000) > 0); /* memory ran out at times */
         assert_in_one_piece(memory);
     }
     request_memory_free(memory);
@@ -192,14 +192,14 @@ static void test_one_session_gets_half_and_another_half_of_the_rest(void **state
 
 /* ---- In turn ---- */
 
-/* A memory that is used up, a block by each of many sessions, and one session that wants it all. */
+/* Memory that is used up by one block of each of many sessions, and a session that wants it all. */
 struct short_memory {
     struct request_memory *memory;
     struct request_memory_share large, small[BLOCKS];
     void *blocks[BLOCKS];
 };
 
-static uint32_t told; /* how often anybody was */
+static uint32_t told; /* how often a session was told */
 
 static void count_told(struct request_memory_share *share)
 {
@@ -212,7 +212,7 @@ static void take_block(struct short_memory *x, uint32_t session)
     if (!x->blocks[session])
         x->blocks[session] =
             request_memory_take(x->memory, &x->small[session], BLOCK_BYTES, REQUEST_MEMORY_ENDS);
-    x->small[session].is_told = false; /* it has heard it */
+    x->small[session].is_told = false; /* the session has heard it */
 }
 
 static void give_block(struct short_memory *x, uint32_t session)
@@ -259,7 +259,7 @@ static void test_a_large_request_gets_its_turn_though_small_ones_never_end(void 
 
     (void)state;
     use_up(&x);
-    /* One request after the other ends, and its session asks for another. */
+    /* One request after another ends, and its session asks again. */
     while (!x.large.granted && passed <= 2 * BLOCKS * BLOCKS) {
         const uint32_t i = session++ % BLOCKS;
 
@@ -267,13 +267,14 @@ static void test_a_large_request_gets_its_turn_though_small_ones_never_end(void 
         give_block(&x, i);
         take_block(&x, i);
     }
-    assert_in_range(passed, BLOCKS, BLOCKS * (BLOCKS + 2)); /* each had as much as it gets */
+    assert_in_range(passed, BLOCKS, BLOCKS * (BLOCKS + 2)); /* each had its share */
     all = take_all(&x);
     assert_non_null(all);
     request_memory_give(x.memory, all);
     clear(&x);
 }
-/* It has it when it is told, and asks no more before: others may ask as often as they like. */
+/* A session owns its memory when it is told, and need not ask again before. Others may ask as often
+ * as they like. */
 static void test_who_waits_is_told_once_and_has_its_memory_then(void **state)
 {
     struct short_memory x;
@@ -285,7 +286,7 @@ static void test_who_waits_is_told_once_and_has_its_memory_then(void **state)
     request_memory_leave(x.memory, &x.large);
     give_block(&x, 0);
     take_block(&x, 0);
-    assert_non_null(x.blocks[0]); /* nobody else wanted it */
+    assert_non_null(x.blocks[0]); /* no other session wanted it */
     assert_null(request_memory_take(x.memory, &other, BLOCK_BYTES, REQUEST_MEMORY_ENDS));
     other.wake = count_told;
     for (uint32_t i = 0; i < 3; i++)
@@ -301,7 +302,7 @@ static void test_who_waits_is_told_once_and_has_its_memory_then(void **state)
     place = request_memory_take(x.memory, &other, BLOCK_BYTES, REQUEST_MEMORY_ENDS);
     assert_non_null(place);
     assert_int_equal(told, 1);
-    request_memory_give(x.memory, place); /* which session 0 gets */
+    request_memory_give(x.memory, place); /* session 0 gets this */
     assert_int_equal(told, 2);
     clear(&x);
 }
@@ -315,7 +316,7 @@ static void test_who_asks_for_something_else_gives_back_what_it_was_granted(void
     for (uint32_t i = 0; i < BLOCKS; i++)
         give_block(&x, i);
     assert_int_equal(told, 1);
-    take_block(&x, 0); /* there is none: the large one was granted all */
+    take_block(&x, 0); /* none is left: the large request was granted all */
     assert_null(x.blocks[0]);
     x.large.is_told = false;
     assert_true(request_memory_reserve(x.memory, &x.large, BLOCK_BYTES, REQUEST_MEMORY_ENDS));
@@ -324,8 +325,8 @@ static void test_who_asks_for_something_else_gives_back_what_it_was_granted(void
     clear(&x);
 }
 
-/* Sessions of large requests that never end have no more of the memory's time than one of requests
- * of a tenth. */
+/* Sessions with endless large requests get no more of the memory's time than one whose requests are
+ * a tenth as large. */
 static void test_the_line_is_in_the_order_of_what_each_has_got(void **state)
 {
     enum { LARGE = 5 };
@@ -379,7 +380,7 @@ static void test_small_requests_are_served_though_a_large_one_holds_or_wants_all
 
         assert_non_null(place);
         assert_null(request_memory_take(memory, &small, SMALL_BYTES,
-                                        REQUEST_MEMORY_ENDS)); /* one of each session */
+                                        REQUEST_MEMORY_ENDS)); /* one per session */
         assert_null(request_memory_take(memory, &other, request_memory_largest(memory),
                                         REQUEST_MEMORY_ENDS));
         request_memory_give(memory, place);
@@ -391,7 +392,7 @@ static void test_small_requests_are_served_though_a_large_one_holds_or_wants_all
     request_memory_free(memory);
 }
 
-/* Its small one that is under way is in its way, until it ends. */
+/* A session's small request under way blocks its second one until it ends. */
 static void test_the_second_small_request_follows_the_first(void **state)
 {
     struct request_memory *memory = memory_new();
@@ -422,7 +423,7 @@ static void test_many_small_requests_wait_for_each_other(void **state)
     void *places[COUNT];
 
     (void)state;
-    for (uint32_t i = 0; i < COUNT; i++) /* the last has no room: blocks have heads */
+    for (uint32_t i = 0; i < COUNT; i++) /* the last finds no room, since blocks have heads */
         places[i] = request_memory_take(memory, &shares[i], SMALL_BYTES, REQUEST_MEMORY_ENDS);
     assert_null(places[COUNT - 1]);
     request_memory_give(memory, places[0]);
@@ -449,7 +450,7 @@ static void test_who_leaves_the_line_keeps_nobody_out(void **state)
         give_block(&x, i);
     assert_int_equal(told, 0);
     give_block(&x, 0);
-    assert_int_equal(told, 1); /* the large one has all */
+    assert_int_equal(told, 1); /* the large request has all */
     request_memory_leave(x.memory, &x.large);
     assert_int_equal(told, 2);
     request_memory_leave(x.memory, &other);
@@ -504,7 +505,8 @@ static void test_pushes_that_wait_take_none_of_the_part_for_small_ones(void **st
     request_memory_free(memory);
 }
 
-/* It holds what waited, and others hold more than is left: its own share does not keep it out. */
+/* The leader holds the memory of its waiting push, and others hold more than is left. The leader's
+ * own share does not keep it out. */
 static void test_a_leader_gets_its_first_wave_past_its_share(void **state)
 {
     struct short_memory x;
@@ -525,8 +527,8 @@ static void test_a_leader_gets_its_first_wave_past_its_share(void **state)
     clear(&x);
 }
 
-/* A second small request stands in line for the part for all until the first is done, as the first
- * there. Then it goes to the other part, and the next in line is served. */
+/* The second small request stands first in the line for the main part until the first is done. Then
+ * it moves to the part for small ones, and the next in line is served. */
 static void test_who_changes_lines_keeps_nobody_out(void **state)
 {
     struct request_memory *memory = memory_new();
@@ -540,7 +542,7 @@ static void test_who_changes_lines_keeps_nobody_out(void **state)
     others = request_memory_take(memory, &other, SMALL_BYTES, REQUEST_MEMORY_ENDS);
     assert_null(request_memory_take(memory, &twice, SMALL_BYTES, REQUEST_MEMORY_ENDS));
     while ((second = request_memory_take(memory, &other, SMALL_BYTES / 16, REQUEST_MEMORY_ENDS)))
-        request_memory_give(memory, second); /* until it has had as much, and is behind */
+        request_memory_give(memory, second); /* until it has had as much and falls behind */
     told = 0;
     request_memory_give(memory, first);
     assert_int_equal(told, 0);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* forms_fixture.h: a request in order of every form there is (proto/shm_fields.h), for tests that
- * spoil it. A form that this file does not know fails them. Included once per test program. */
+/* forms_fixture.h: lays out a valid request of each form (proto/shm_fields.h), for tests that spoil
+ * it. A form that this file does not know fails them. Each test program includes it once. */
 #ifndef EMBTIER_TESTS_UNIT_ENGINE_OPS_FORMS_FIXTURE_H
 #define EMBTIER_TESTS_UNIT_ENGINE_OPS_FORMS_FIXTURE_H
 
@@ -8,9 +8,9 @@
 
 #include "proto/shm_fields.h"
 
-/* What requests ask for: of each segment, so many ids of a table in so many bags. */
+/* What a request asks for: in each segment, this many ids of a table in this many bags. */
 struct form_shape {
-    uint64_t table; /* with an optimizer and f32 weights; all of it is ones */
+    uint64_t table; /* with an optimizer and f32 weights; every row is all ones */
     uint32_t dim;
     uint32_t rows;
     uint32_t segments; /* 1 or 2, of the same table */
@@ -18,12 +18,12 @@ struct form_shape {
     uint32_t bags;
 };
 
-/* Where the parts of a segment lie in the client's arena. */
+/* The places of a segment's parts in the client's arena. */
 struct form_place {
     uint64_t *ids;
     uint32_t *offsets;
     float *numbers; /* rows, bags or gradients, all ones */
-    float *weights; /* the samples', all ones */
+    float *weights; /* weights of the samples, all ones */
 };
 
 #define FORM_IS(form, name) (((form) & (uint32_t)SHM_FORM_##name) != 0)
@@ -33,11 +33,11 @@ static inline uint32_t form_bag_end(const struct form_shape *shape, uint32_t bag
     return bag * shape->ids / shape->bags;
 }
 
-/* Lays the parts of @shape's segment @s out at @at, and returns what is behind them. */
+/* Lays out the parts of @shape's segment @s at @at. Returns the end of these parts. */
 static inline void *form_lay_parts_out(const struct form_shape *shape, uint32_t s, void *at,
                                        struct form_place *ret_place)
 {
-    const uint32_t numbers = shape->ids * 3 * shape->dim; /* whole rows, at most */
+    const uint32_t numbers = shape->ids * 3 * shape->dim; /* at most: whole rows */
 
     ret_place->ids = at;
     ret_place->numbers = (float *)(ret_place->ids + shape->ids);
@@ -98,7 +98,7 @@ static inline void form_write_segment(const struct client *client, uint32_t form
         fail_msg("form %#x: forms_fixture.h has no segment of it", form);
 }
 
-/* Lays a request of @form out at @at, with its segments' parts in @ret_places. Returns its
+/* Lays out a request of @form at @at, with its segments' parts in @ret_places. Returns its
  * submission. @ticket: for forms that take one. Pushes change nothing: their rate is 0. */
 static inline struct shm_submission form_lay_out(const struct client *client, uint32_t form,
                                                  const struct form_shape *shape, uint64_t ticket,
@@ -143,13 +143,13 @@ static inline const struct shm_completion *form_submit(struct client *client,
     return client_wait(client, number);
 }
 
-/* Whether a request of the form takes a ticket of a lookup along. */
+/* True if a request of the form takes the ticket of a lookup. */
 static inline bool form_takes_ticket(uint32_t form)
 {
     return FORM_IS(form, PUSH_BAGS) || FORM_IS(form, RELEASE);
 }
 
-/* A lookup for a push of @shape, laid out at @at. Returns its ticket. */
+/* Makes a lookup for a push of @shape, laid out at @at. Returns its ticket. */
 static inline uint64_t form_look_up(struct client *client, const struct form_shape *shape, void *at)
 {
     struct form_place places[2];

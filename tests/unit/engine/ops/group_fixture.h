@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* group_fixture.h: a group of three trainers on lanes, and the model that holds their rows.
- * Included once per test program. */
+/* group_fixture.h: a group of three trainers on lanes, and the model that holds their rows. Each
+ * test program includes it once. */
 #ifndef EMBTIER_TESTS_UNIT_ENGINE_OPS_GROUP_FIXTURE_H
 #define EMBTIER_TESTS_UNIT_ENGINE_OPS_GROUP_FIXTURE_H
 
@@ -9,18 +9,18 @@
 #include "daemon/engine/ops/groups/group.h"
 
 #define MEMBERS 3
-#define ROW_IDS 600 /* of a push of rows, and table */
+#define ROW_IDS 600 /* rows per table in a push of rows */
 
-/* Member 0 is the fixture's client and pushes by ticket; the others push rows. */
+/* Member 0 is the fixture's client and pushes by ticket. The others push rows. */
 struct training {
     struct pushing p;
     struct groups *groups;
-    uint64_t waiting_bytes_max; /* 0: some */
+    uint64_t waiting_bytes_max; /* 0: 1 MiB */
     struct clock clock;
     _Atomic uint64_t clock_ns;
     struct client others[MEMBERS];
     uint64_t handles[MEMBERS];
-    uint64_t ids[MEMBERS][TABLES][ROW_IDS]; /* of the last push of the others */
+    uint64_t ids[MEMBERS][TABLES][ROW_IDS]; /* in the last push of the other members */
     float gradients[MEMBERS][TABLES][ROW_IDS * DIM];
 };
 
@@ -161,7 +161,7 @@ static inline void call_arrived(struct lane *lane, void *argument)
         push && push->stage == a->stage && (a->stage != PUSH_TRYING || push->waves.under_way > 0);
 }
 
-/* Until what member @m has sent is there. */
+/* Waits until member @m's push has reached @stage. */
 static inline void await_stage(struct training *t, uint32_t m, enum push_stage stage)
 {
     const uint64_t until = now_ns() + FIXTURE_WAIT_NS;
@@ -177,13 +177,13 @@ static inline void await_stage(struct training *t, uint32_t m, enum push_stage s
     }
 }
 
-/* Until the group has it. */
+/* Waits until member @m's push has arrived at the group. */
 static inline void await_arrival(struct training *t, uint32_t m)
 {
     await_stage(t, m, PUSH_ARRIVED);
 }
 
-/* Sends what all members have laid out; each is answered with @err. */
+/* Sends the pushes that all members have laid out. Each must be answered with @err. */
 static inline void push_all(struct training *t, enum embtier_err err)
 {
     uint32_t numbers[MEMBERS] = { 0 };
@@ -194,7 +194,7 @@ static inline void push_all(struct training *t, enum embtier_err err)
         assert_int_equal(answer(t, m, numbers[m])->err, err);
 }
 
-/* Member 0's push of bags, laid out for step @t->p.step + 1, which it makes that. */
+/* Lays out member 0's push of bags for step @t->p.step + 1, and makes that the current step. */
 static inline struct shm_push_segment *lay_bags_push_out(struct training *t, uint32_t rows,
                                                          uint32_t bag_count)
 {
@@ -241,7 +241,7 @@ static inline void add_bags(struct training *t, uint32_t n, float *sums, bool *i
     free(pairs);
 }
 
-/* Makes the step's rows: each member's gradients by themselves, then added up. */
+/* Applies the step to the shadows: sums up each member's gradients alone, then adds the sums. */
 static inline void step_to_shadows(struct training *t)
 {
     float *const sums = calloc((size_t)TABLE_ROWS * DIM, sizeof(float));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A trivial operation, to show what one takes: this file, and a row of the table (OP_OF_TESTS). For
- * each id it writes 64 bits that depend on all bytes of the row. */
+/* A trivial operation, to show how little one takes: this file, and a row of the table
+ * (OP_OF_TESTS). For each id it writes 64 bits that depend on all bytes of the row. */
 #include "tests/unit/engine/ops/op_checksum.h"
 
 #include <string.h>
@@ -62,7 +62,7 @@ static const struct row_op row_op_checksum = {
     .read = read_row,
 };
 
-/* It uses the fields of a GET. */
+/* The operation uses the fields of a GET. */
 static uint32_t form(const struct shm_submission *submission)
 {
     (void)submission;

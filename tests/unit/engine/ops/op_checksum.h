@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* op_checksum.h: an operation of the tests: a checksum of each row, whole. */
+/* op_checksum.h: an operation for the tests. It returns a checksum of each whole row. */
 #ifndef EMBTIER_TESTS_UNIT_ENGINE_OPS_OP_CHECKSUM_H
 #define EMBTIER_TESTS_UNIT_ENGINE_OPS_OP_CHECKSUM_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pooled_fixture.h: lanes with a table, and a client that makes pooled lookups of it. Included once
- * per test program. */
+/* pooled_fixture.h: lanes with a table, and a client that makes pooled lookups in it. Each test
+ * program includes it once. */
 #ifndef EMBTIER_TESTS_UNIT_ENGINE_OPS_POOLED_FIXTURE_H
 #define EMBTIER_TESTS_UNIT_ENGINE_OPS_POOLED_FIXTURE_H
 
@@ -35,7 +35,7 @@ struct pooling {
     struct bags *bags;
 };
 
-/* Without maps of rows and with; the last two have more memory because that is what maps take. */
+/* Without and with maps of rows. The last two have more memory, since maps take that much. */
 static const struct lanes_shape shapes[] = {
     { .lane_count = 1, .slabs_per_lane = 2, .readers = 2, .write_queue_bytes = 1 * MIB },
     { .lane_count = 3, .slabs_per_lane = 2, .readers = 1, .write_queue_bytes = 1 * MIB },
@@ -51,8 +51,8 @@ static const struct lanes_shape shapes[] = {
       .write_queue_bytes = 1 * MIB },
 };
 
-/* How often what is random is done. Under the thread sanitizer each round takes some ten times as
- * long. */
+/* Returns how many rounds a random test makes. Under the thread sanitizer each round takes some ten
+ * times as long. */
 static inline uint32_t rounds_of(uint32_t usual)
 {
 #ifdef __SANITIZE_THREAD__
@@ -83,7 +83,7 @@ static inline void pooling_stop(struct pooling *p)
     lanes_stop(&p->x);
 }
 
-/* Copies @count of @bags into the slot of the next request, as the segments of one lookup. */
+/* Copies @count of @bags into the next request's slot, as the segments of one lookup. */
 static inline struct shm_pool_segment *lay_bags_out(struct pooling *p, const struct bags *bags,
                                                     uint32_t count)
 {

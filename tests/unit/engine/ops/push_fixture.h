@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* push_fixture.h: tables with optimizers, what their rows should be, and a client that makes
- * lookups with tickets and pushes. Included once per test program. */
+/* push_fixture.h: tables with optimizers, a model of their rows, and a client that makes lookups
+ * with tickets and pushes. Each test program includes it once. */
 #ifndef EMBTIER_TESTS_UNIT_ENGINE_OPS_PUSH_FIXTURE_H
 #define EMBTIER_TESTS_UNIT_ENGINE_OPS_PUSH_FIXTURE_H
 
@@ -14,15 +14,15 @@
 #include "kernels/cpu/reduce/reduce.h"
 
 #define TABLES     2
-#define TABLE_ROWS 12000 /* with their state more than the cache holds */
+#define TABLE_ROWS 12000 /* with their state, more than the cache holds */
 #define STATE_MAX  (3 * DIM)
 #define SEGMENTS   2
 
-/* What the rows of a table should be: weights, then state. */
+/* The expected rows of a table: weights, then state. */
 struct shadow {
     struct table_spec spec;
     uint64_t handle;
-    uint32_t numbers; /* of a row */
+    uint32_t numbers; /* per row */
     float *rows;
 };
 
@@ -30,7 +30,7 @@ struct pushing {
     struct pooling p;
     struct shadow tables[TABLES];
     uint64_t step;
-    bool has_infinite_weight; /* good_push() has one */
+    bool has_infinite_weight; /* good_push() then uses an infinite weight */
     float *gradients[SEGMENTS];
     uint32_t *winners[SEGMENTS];
 };
@@ -67,7 +67,7 @@ static inline void shadow_new(struct pushing *t, struct shadow *shadow, const ch
                                         .alpha = EMBTIER_DEFAULT,
                                         .beta1 = EMBTIER_DEFAULT,
                                         .beta2 = EMBTIER_DEFAULT };
-    /* What an earlier start of the lanes has left on SSD is not this one's. */
+    /* The name is unique per shape, as SSD still has the rows from earlier starts of the lanes. */
     snprintf(shadow->spec.name, sizeof(shadow->spec.name), "%s-%u-%u", name, t->p.x.lane_count,
              t->p.x.map_slabs);
     table_spec_fill_defaults(&shadow->spec);
@@ -213,7 +213,7 @@ static inline void assert_weight_gradient(const struct pushing *t, const struct 
                  (double)got[pair->position], (double)wanted);
 }
 
-/* Updates the shadows, and with @segments checks what the push said of the weights. */
+/* Updates the shadows. With @segments, also checks the weight gradients that the push returned. */
 static inline void push_to_shadows(struct pushing *t, const struct bags *bags,
                                    const struct shm_pool_segment *segments, double learning_rate)
 {
@@ -243,7 +243,7 @@ static inline void push_to_shadows(struct pushing *t, const struct bags *bags,
     free(pairs);
 }
 
-/* All rows of all tables, with their state. */
+/* Checks all rows of all tables, with their state. */
 static inline void assert_rows(struct pushing *t)
 {
     enum { BATCH = 2000 };
@@ -274,7 +274,7 @@ static inline void assert_rows(struct pushing *t)
 
 /* ---- Requests ---- */
 
-/* Bags of all lengths, at times one of thousands, of rows that repeat. */
+/* Makes bags of all lengths, sometimes one of thousands, with repeated rows. */
 static inline void make_bags(struct pushing *t, struct bags *b, uint32_t table, bool is_max,
                              uint32_t rows, uint32_t bag_count)
 {
@@ -301,7 +301,7 @@ static inline struct shm_submission *next_submission(struct pushing *t)
     return client_submission(client, client->submitted);
 }
 
-/* Looks @bags up; *@ret_segments is where they lie. Returns the ticket. */
+/* Looks up @bags. Sets *@ret_segments to their place. Returns the ticket. */
 static uint64_t look_up(struct pushing *t, const struct bags *bags,
                         struct shm_pool_segment **ret_segments)
 {
@@ -317,8 +317,8 @@ static uint64_t look_up(struct pushing *t, const struct bags *bags,
     return done->ticket;
 }
 
-/* Lays out the push for a lookup whose segments are @looked_up: gradients in the place of the bags,
- * those of weights in the place of the weights. Nothing is submitted. */
+/* Lays out the push for a lookup with segments @looked_up. Gradients replace the bags, and weight
+ * gradients will replace the weights. Submits nothing. */
 static inline struct shm_push_segment *lay_push_out(struct pushing *t, const struct bags *bags,
                                                     const struct shm_pool_segment *looked_up,
                                                     uint64_t ticket)
@@ -361,7 +361,7 @@ static inline void assert_push_ends_with(struct pushing *t, enum embtier_err err
     assert_int_equal(done->segment, segment);
 }
 
-/* A lookup of a few rows, and the push for it laid out. */
+/* Makes a lookup of a few rows, and lays out the push for it. */
 static inline struct shm_push_segment *good_push(struct pushing *t)
 {
     struct shm_pool_segment *segments, looked_up[SEGMENTS];
@@ -392,7 +392,7 @@ static inline float *gradient_at(const struct pushing *t, const struct shm_push_
     return (float *)(client_region(&t->p.client) + segment->gradients_offset);
 }
 
-/* The same without a ticket: the bags' ids, as many gradients. */
+/* Lays out the same push without a ticket: ids of rows, and as many gradients. */
 static inline struct shm_push_segment *good_rows(struct pushing *t)
 {
     struct shm_push_segment *const segments = good_push(t);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Do sessions share a caster by the number of pairs, each one's groups oldest first? */
+/* Tests that sessions share a caster by the number of pairs, and that each session's groups go
+ * oldest first. */
 /* clang-format off */
 #include <stdarg.h>
 #include <stddef.h>
@@ -31,7 +32,7 @@ static void test_groups_of_a_session_are_in_their_order(void **state)
 
     (void)state;
     cast_queue_init(&queue);
-    for (uint32_t round = 0; round < 2; round++) { /* empty in between */
+    for (uint32_t round = 0; round < 2; round++) { /* the queue is empty in between */
         put(&queue, &line, groups, ARRAY_LEN(groups), LARGE);
         for (uint32_t i = 0; i < ARRAY_LEN(groups); i++)
             assert_ptr_equal(cast_queue_take(&queue), &groups[i]);

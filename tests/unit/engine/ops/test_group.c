@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Do the pushes of a group's members give, bit for bit, what each of them reduced by itself and
- * added up in member order gives? Is a step that cannot be applied refused to all of them, without
- * one row changed? */
+/* Tests that a group's pushes equal, bit for bit, each member's gradients reduced alone and added
+ * up in member order. A step that cannot be applied must be refused to all members, with no row
+ * changed. */
 #include "tests/unit/engine/ops/group_fixture.h"
 
-/* Nobody of the group but @m was at fault: the others are told that it was @m, and why. Then a step
- * goes well, by the ticket that member 0 has still. */
+/* Only member @m was at fault: the others learn that it was @m, and why. Then a step succeeds with
+ * the ticket that member 0 still has. */
 static void assert_refused_to_all(struct training *t, uint32_t m, enum embtier_err why,
                                   const uint32_t *numbers)
 {
@@ -45,7 +45,7 @@ static void test_a_push_that_is_refused_is_refused_to_all(void **state)
     struct training *const t = begin(state, &first);
     uint32_t numbers[MEMBERS] = { 0 };
 
-    for (uint32_t at = 0; at < 2; at++) { /* before the others, and after them */
+    for (uint32_t at = 0; at < 2; at++) { /* before the others' pushes, then after them */
         struct shm_push_segment *segments;
 
         if (at > 0)
@@ -68,7 +68,7 @@ static void test_a_push_that_is_refused_is_refused_to_all(void **state)
     end(t);
 }
 
-/* What each member has of it is finite; what they have together is not. */
+/* Each member's gradients for the row are finite, but their sum is not. */
 static void test_a_step_that_would_ruin_a_row_is_refused_to_all_and_not_made(void **state)
 {
     struct shm_submission first;
@@ -101,7 +101,8 @@ static void test_a_step_that_would_ruin_a_row_is_refused_to_all_and_not_made(voi
     end(t);
 }
 
-/* One member is refused three times before the others come for the first: each is a round. */
+/* One member is refused three times before the others push for the first time. Each refusal counts
+ * as a round. */
 static void test_refusals_are_rounds(void **state)
 {
     struct shm_submission first;
@@ -140,7 +141,7 @@ static void test_members_who_disagree_are_refused(void **state)
     struct training *const t = begin(state, &first);
     uint32_t numbers[MEMBERS] = { 0 };
 
-    /* On the step: one that is too late, one that is too early. */
+    /* They disagree on the step: one member is too late, then too early. */
     for (uint32_t i = 0; i < 2; i++) {
         *submission_of(&t->p.p.client, t->p.p.client.submitted) = first;
         lay_rows_out(t, 1, 50);
@@ -151,7 +152,7 @@ static void test_members_who_disagree_are_refused(void **state)
         assert_refused_to_all(t, 2, EMBTIER_GROUP_STEP, numbers);
         assert_int_equal(answer(t, 2, numbers[2])->limit, t->p.step);
     }
-    /* On the learning rate of a table. */
+    /* They disagree on a table's learning rate. */
     *submission_of(&t->p.p.client, t->p.p.client.submitted) = first;
     lay_rows_out(t, 1, 50)[1].learning_rate = 0.02;
     lay_rows_out(t, 2, 50);
@@ -161,7 +162,7 @@ static void test_members_who_disagree_are_refused(void **state)
     end(t);
 }
 
-/* What is sent behind a push waits for the step, and sees it. */
+/* A request behind a push waits for the step, and sees its result. */
 static void test_a_lookup_of_the_next_step_waits_for_this_one(void **state)
 {
     struct shm_submission first;
@@ -188,7 +189,7 @@ static void test_a_lookup_of_the_next_step_waits_for_this_one(void **state)
     assert_int_equal(answer(t, 1, get)->err, EMBTIER_OK);
     assert_memory_equal(client_rows(client, get, 1), row_of(shadow, t->ids[1][1][0]),
                         DIM * sizeof(float));
-    /* One before its push would wait for ever. */
+    /* A lookup for a step whose push has not been sent would wait for ever, so it is refused. */
     *client_ids(client, client->submitted) = 1;
     client_fill(client, client->submitted, SHM_OP_GET, 0, shadow->handle, 1);
     submission_of(client, client->submitted)->group = t->handles[1];
@@ -207,7 +208,7 @@ static void test_a_group_is_its_members_only(void **state)
     const struct client *const client = &t->others[1];
     uint64_t handle;
 
-    /* Another's handle, and none at all. */
+    /* Another member's handle, then a handle that does not exist. */
     for (uint32_t i = 0; i < 2; i++) {
         lay_rows_out(t, 1, 50);
         submission_of(client, client->submitted)->group = i ? t->handles[2] : 12;
@@ -236,7 +237,7 @@ static void test_a_group_is_its_members_only(void **state)
     end(t);
 }
 
-/* Nobody has gradients of anything, and members whose pushes are of nothing. */
+/* First all members push nothing, then a step follows as usual. */
 static void test_empty_pushes(void **state)
 {
     struct shm_submission first;
@@ -259,7 +260,7 @@ static void test_empty_pushes(void **state)
     end(t);
 }
 
-/* A push that waits keeps no table from being dropped, and the step is refused then. */
+/* A waiting push does not keep a table from being dropped. The step is then refused. */
 static void test_a_table_is_dropped_while_a_push_waits(void **state)
 {
     struct shm_submission first;
@@ -278,7 +279,8 @@ static void test_a_table_is_dropped_while_a_push_waits(void **state)
             lay_rows_out(t, m, 50);
             submission_of(&t->others[m], t->others[m].submitted)->segment_count = 1;
         }
-        if (i == 0) { /* when its push has arrived, or this waits for it */
+        if (i == 0) { /* drop only after the push has arrived: otherwise the drop would wait for the
+                         push */
             await_arrival(t, 0);
             must(tables_drop(t->p.p.x.tables, t->p.tables[1].spec.name, NULL, &info, &msg), &msg);
         } else {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Does nobody wait for a member of a group that is gone, late or far ahead, and is each step made
- * whole or not at all then? */
+/* Tests that nobody waits for a group member that is gone, late or far ahead, and that each step is
+ * then made whole or not at all. */
 #include "tests/unit/engine/ops/group_fixture.h"
 
-/* The linker puts this in the place of the readers' call. */
+/* The linker puts this in place of the readers' function. */
 enum embtier_err __real_store_read(struct store *store, uint32_t shard, struct store_row *rows,
                                    uint32_t count, struct err_msg *msg);
 enum embtier_err __wrap_store_read(struct store *store, uint32_t shard, struct store_row *rows,
@@ -25,7 +25,8 @@ static void call_nothing(struct lane *lane, void *argument)
     (void)argument;
 }
 
-/* Its process ends: its lane has heard of it, and finishes what it leads. */
+/* Ends the session's process. When this returns, the lane has heard of it; the lane finishes the
+ * steps that the session leads. */
 static void die(struct training *t, const struct session *session)
 {
     struct lane *const home = t->p.p.x.lanes[session->home];
@@ -35,8 +36,8 @@ static void die(struct training *t, const struct session *session)
     lane_call(home, call_nothing, NULL);
 }
 
-/* A row of all members that has to be read to be tried; with what they add to it, it stays finite
- * or does not. The others are answered as if the leader were there still. */
+/* All members push a row that must be read for its trial. With their gradients the row stays
+ * finite, or does not. The others are answered as if the leader were still there. */
 static void test_a_leader_that_dies_while_rows_are_tried(void **state)
 {
     for (uint32_t fails = 0; fails < 2; fails++) {
@@ -80,7 +81,7 @@ static void test_a_leader_that_dies_while_rows_are_tried(void **state)
     }
 }
 
-/* One that is refused for ever, while the others do not come, is given up. */
+/* The group gives up a member that is refused without end while the others do not come. */
 static void test_a_member_far_ahead_of_the_others_breaks_the_group(void **state)
 {
     struct shm_submission first;
@@ -116,7 +117,7 @@ static void test_a_member_that_goes_breaks_the_group(void **state)
     assert_rows(&t->p);
     lay_rows_out(t, 2, 50);
     assert_int_equal(answer(t, 2, send(t, 2))->err, EMBTIER_GROUP_BROKEN);
-    /* The name is free, and the step is where it was. */
+    /* The group's name is free, and the step has not moved. */
     t->others[1] = client_attach(&t->p.p.x, UINT64_C(1) << 20);
     for (uint32_t m = 0; m < MEMBERS; m++)
         join(t, m, t->p.step - 1);
@@ -158,7 +159,7 @@ static void test_a_member_that_leaves_keeps_its_session_and_joins_anew(void **st
     end(t);
 }
 
-/* The one that goes waits itself: what it has sent is not kept. Then the one that would lead. */
+/* The member that goes has sent a push, which is not kept. Then the leader pushes, too late. */
 static void test_a_member_that_goes_while_it_waits(void **state)
 {
     struct shm_submission first;
@@ -187,7 +188,7 @@ static void test_a_member_that_does_not_come_in_time_breaks_the_group(void **sta
     numbers[0] = send(t, 0);
     numbers[1] = send(t, 1);
     groups_expire(t->groups);
-    await_arrival(t, 0); /* before time goes on */
+    await_arrival(t, 0); /* the pushes must arrive before time goes on */
     await_arrival(t, 1);
     t->clock_ns += 500;
     groups_expire(t->groups);

@@ -1,30 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A client that changes its requests while the server reads them: does what was checked get used?
+/* A client that changes its requests while the server reads them: does the server use what it
+ * checked?
  *
- * Another process switches every field of a request, its ids, and of a pooled lookup its bags'
- * offsets, to and fro between what is right and what must be refused, as fast as it can, while that
- * request is submitted. Each may be served or refused; what must not happen is that the process
- * dies (sanitizers watch), that a table changes, that a row comes to be that no table has, that a
- * bag has another table's rows, or that another client's memory changes. There is a test for each
- * form in the table of proto/shm_fields.h, and its fields are those of that table: what comes
- * newly is changed by being there. EMBTIER_TEST_MUTATIONS says how many changes there are to be; an
- * argument, which tests. */
+ * Another process switches the fields of a request to and fro between right and wrong values as
+ * fast as it can, while the request is submitted. It does so with every field, the ids, and a
+ * pooled lookup's offsets. The server may serve or refuse each request. None of these may happen:
+ * the process dies (sanitizers watch), a table changes, a row appears that no table has, a bag
+ * holds another table's rows, or another client's memory changes. Each form in the table of
+ * proto/shm_fields.h has a test, and that table names its fields: a new field is covered by being
+ * there. EMBTIER_TEST_MUTATIONS sets the number of changes; an argument selects tests. */
 #include "tests/unit/engine/ops/forms_fixture.h"
 
 #include <math.h>
 #include <sys/mman.h>
 
 #define SLOT_BYTES   (5 * MIB)
-#define COUNT        50 /* ids of a request */
+#define COUNT        50 /* ids in a request */
 #define BAGS         5
-#define FIELDS       20 /* of submission and segment, at most */
+#define FIELDS       20 /* most fields of submission and segment together */
 #define MUTATIONS    1000000
-#define AT_LEAST_NS  (UINT64_C(2) * 1000 * 1000 * 1000) /* both sides have to run at once */
+#define AT_LEAST_NS  (UINT64_C(2) * 1000 * 1000 * 1000) /* both sides must run at once */
 #define CANARY       0xa5
-#define FAR          (UINT64_C(1) << 40) /* no memory of ours is there; test_request.c has the edges */
-#define HELPER_PLACE (FIXTURE_SLOTS / 2) /* the slot whose memory other requests use */
+#define FAR          (UINT64_C(1) << 40) /* none of our memory; test_request.c has the edges */
+#define HELPER_PLACE (FIXTURE_SLOTS / 2) /* the slot whose memory helper requests use */
 
-/* Room for all rows: none leaves, so what is cached can be counted. */
+/* Enough room for all rows: none leaves, so the cached rows can be counted. */
 static const struct lanes_shape shapes[] = {
     { .lane_count = 1,
       .slabs_per_lane = 4,
@@ -38,11 +38,11 @@ static const struct lanes_shape shapes[] = {
       .write_queue_bytes = MIB },
 };
 
-/* What is asked for, by form. */
+/* What a request of each form asks for. */
 struct aim {
     uint32_t form;
     uint32_t dim;
-    uint32_t rows; /* of each table */
+    uint32_t rows; /* in each table */
     uint32_t requests_least;
     uint32_t shapes;
 };
@@ -52,7 +52,7 @@ static struct aim aim_of(uint32_t form)
     if (FORM_IS(form, GET))
         return (struct aim){ form, 16, 1000, 100000, 1 };
     if (FORM_IS(form, POOL))
-        return (struct aim){ form, 8192, 40, 2000, 2 }; /* of two waves */
+        return (struct aim){ form, 8192, 40, 2000, 2 }; /* two waves */
     return (struct aim){ form, 16, 1000, 10000, 2 };
 }
 
@@ -71,7 +71,7 @@ static void field_put(const struct field *field, uint64_t value)
         *(volatile uint64_t *)field->place = value;
 }
 
-/* What both processes use. */
+/* Memory that both processes use. */
 struct shared {
     _Atomic uint64_t changes;
     struct field fields[FIELDS + COUNT + BAGS + 1];
@@ -89,8 +89,8 @@ struct mutator {
     uint32_t header_fields;
     uint32_t field_count;
     struct field *ticket_field;
-    uint64_t ticket;   /* that the next request is to take along */
-    uint64_t left_one; /* a prefetch that is to be released */
+    uint64_t ticket;   /* for the next request */
+    uint64_t left_one; /* ticket of a prefetch still to be released */
 };
 
 static struct field *add_field(struct mutator *m, volatile void *place, uint32_t bytes,
@@ -108,13 +108,14 @@ static struct field *add_field(struct mutator *m, volatile void *place, uint32_t
     return field;
 }
 
-/* What is wrong there, or leads elsewhere. A field that is in no line here has some of each. */
+/* Values that are wrong, or lead elsewhere. A field that is not listed gets offsets or words that
+ * are usually wrong. */
 static const struct {
     const char *name;
     uint64_t bad[4];
 } bads[] = {
     { "op", { 0, 77, UINT32_MAX, SHM_OP_GET } },
-    /* Without the state, rows are shorter. */
+    /* The state flag changes the length of rows. */
     { "flags", { SHM_FLAG_STATE, UINT32_MAX, 3, 4 } },
     { "segment_count", { UINT32_MAX, SHM_SEGMENTS_MAX, 70000, 3000 } },
     { "step", { 0, UINT64_MAX, UINT64_C(1) << 60, 0 } },
@@ -124,7 +125,7 @@ static const struct {
     { "bag_count", { UINT32_MAX, 100000, BAGS + 1, BAGS - 1 } },
     { "mode", { 0, UINT32_MAX, EMBTIER_POOL_MEAN, EMBTIER_POOL_MAX } },
     { "dim", { 0, UINT32_MAX, 1, 17 } },
-    /* Numbers that are none, as else rows would change. */
+    /* Rates that are not valid: a valid one would change rows. */
     { "learning_rate", { 0x7ff0000000000000, 0x7ff8000000000000, UINT64_MAX, 1 } },
 };
 static const uint64_t bad_offsets[4] = { FAR, 2 * FAR, 4 * FAR, 8 * FAR };
@@ -151,13 +152,13 @@ static void add_fields(struct mutator *m, const struct shm_field *fields, uint32
             m->ticket_field = added;
         if (strcmp(fields[i].name, "op") == 0 && atomic_load(&added->good) == SHM_OP_GET)
             added->bad[3] = SHM_OP_POOL;
-        /* Of a GET, whole rows are what is right: of shorter ones less is at stake. */
+        /* A GET's right value asks for whole rows, because shorter rows would put less at stake. */
         if (strcmp(fields[i].name, "flags") == 0 && atomic_load(&added->good) == SHM_FLAG_STATE)
             added->bad[0] = 0;
     }
 }
 
-/* The one request in slot 0, and all that can be wrong with it. */
+/* Makes the one request in slot 0, and lists all that can be wrong with it. */
 static void make_request(struct mutator *m)
 {
     struct shm_submission *const submission = client_submission(&m->bad, 0);
@@ -191,7 +192,8 @@ static void mutate(void *context)
 
         random ^= random << 13, random ^= random >> 7, random ^= random << 17;
         field = &m->fields[random % (random & 1 << 20 ? m->field_count : m->header_fields)];
-        /* One field at a time, and for some nanoseconds only: else few requests would come far. */
+        /* Spoils one field at a time, for a few nanoseconds only. Otherwise few requests would get
+         * far. */
         field_put(field, field->bad[random >> 62]);
         for (uint32_t wait = (random >> 32) % 64; wait > 0; wait--)
             __asm__ volatile("" ::: "memory");
@@ -223,13 +225,15 @@ static uint64_t cached_rows(struct mutator *m)
     return rows;
 }
 
-/* Whether the form's requests need others between them, of a slot that nobody mutates. */
+/* True if the form's requests need helper requests between them, from a slot that nobody
+ * mutates. */
 static bool needs_helpers(const struct mutator *m)
 {
     return form_takes_ticket(m->aim.form) || FORM_IS(m->aim.form, PREFETCH);
 }
 
-/* In the slot before each of them: a ticket for it, or the end of what the last one left. */
+/* Submits a helper in the slot before each request: gets a ticket for it, or releases the last
+ * one's. */
 static void submit_helper(struct mutator *m)
 {
     void *const at = client_segment(&m->bad, HELPER_PLACE);
@@ -258,7 +262,7 @@ static void clear_answer(struct mutator *m)
         memset(m->place.numbers, CANARY, numbers * sizeof(float));
 }
 
-/* Whatever the offsets were, a bag has whole rows of the one table only, and these are ones. */
+/* Whatever the offsets were, a bag holds only whole rows of its own table, which are all ones. */
 static void check_answer(const struct mutator *m)
 {
     for (uint32_t b = 0; FORM_IS(m->aim.form, POOL) && b < BAGS; b++) {
@@ -270,7 +274,7 @@ static void check_answer(const struct mutator *m)
     }
 }
 
-/* All slots ask with the same segment and ids; slot 0's submission changes, too. */
+/* All slots use the same segment and ids. Slot 0's submission is mutated too. */
 static void fill_slot(struct mutator *m, uint32_t number)
 {
     const struct shm_submission submission = {
@@ -290,7 +294,7 @@ static void fill_slot(struct mutator *m, uint32_t number)
         *client_submission(&m->bad, number) = submission;
 }
 
-/* Whether it was served. */
+/* True if the request was served. */
 static bool submit_one(struct mutator *m)
 {
     const uint32_t number = m->bad.submitted;

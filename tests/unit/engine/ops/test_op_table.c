@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Is an operation one file and one row of the table? Built with one more than the server has. */
+/* Tests that an operation is one file and one row of the table. Built with one operation more than
+ * the server has. */
 #include "tests/unit/engine/lane/lane_fixture.h"
 
 #include "daemon/engine/ops/op.h"
@@ -17,7 +18,7 @@ static uint64_t *sums_at(const struct client *client, uint32_t number)
     return (uint64_t *)client_rows(client, number, COUNT);
 }
 
-/* Rows are cached, on their way to SSD, and on SSD; an id may stand there twice. */
+/* Rows are cached, on their way to SSD, and on SSD. An id may occur twice. */
 static void test_a_row_of_the_table_is_an_operation(void **state)
 {
     static const struct lanes_shape shapes[] = {
@@ -69,7 +70,7 @@ static void test_a_row_of_the_table_is_an_operation(void **state)
     }
 }
 
-/* The checks of segments are the machine's, not the operation's. */
+/* The common code checks the segments, not the operation. */
 static void test_it_is_checked_as_others_are(void **state)
 {
     const struct lanes_shape shape = {

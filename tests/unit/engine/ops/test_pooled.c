@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Does a pooled lookup give the sum, mean or maximum of its bags' rows, to the bit and in the order
- * of the ids, with any number of lanes, with rows in any place, however it is cut into waves? */
+/* Tests that a pooled lookup gives the sum, mean or maximum of its bags' rows, to the bit and in
+ * the order of the ids. The number of lanes, the place of the rows and the cut into waves must not
+ * matter. */
 #include "tests/unit/engine/ops/pooled_fixture.h"
 
 #include "kernels/cpu/cast/dtype.h"
@@ -11,7 +12,7 @@ static uint64_t next_random(uint64_t *seed)
     return *seed >> 33;
 }
 
-/* The weight that column @c of row @id is set to; every third row is never set. */
+/* Returns the weight that column @c of row @id is set to. Every third row is never set. */
 static float weight_of(uint64_t id, uint32_t c)
 {
     if (id % 3 == 0)
@@ -36,7 +37,7 @@ static void set_rows(struct pooling *p, uint64_t table)
                 rows[(uint64_t)count * DIM + c] = weight_of(id, c);
             count++;
         }
-        /* Rows lie behind as many ids as there are. */
+        /* The rows lie right behind the ids. */
         memmove(client_rows(&p->client, number, count), rows, (size_t)count * DIM * sizeof(float));
         assert_int_equal(
             client_wait(&p->client, client_submit(&p->client, SHM_OP_SET, table, count))->err,
@@ -76,7 +77,7 @@ static void assert_pooled(const struct bags *b, const float *bags)
     }
 }
 
-/* Bags of all lengths, among them none and, now and then, one of thousands. */
+/* Makes bags of all lengths, including none and, now and then, thousands. */
 static void make_bags(struct pooling *p, struct bags *b, uint64_t rows, uint32_t bag_count)
 {
     b->mode = (enum embtier_pool)(EMBTIER_POOL_SUM + next_random(&p->seed) % 3);
@@ -94,7 +95,7 @@ static void make_bags(struct pooling *p, struct bags *b, uint64_t rows, uint32_t
     }
 }
 
-/* ---- Questions ---- */
+/* ---- Tests ---- */
 
 static void test_bags_are_pooled_in_the_order_of_their_ids(void **state)
 {
@@ -107,10 +108,9 @@ static void test_bags_are_pooled_in_the_order_of_their_ids(void **state)
             fixture_table(&p.x, "unbounded", EMBTIER_UNBOUNDED, DIM, EMBTIER_OPTIMIZER_NONE);
         set_rows(&p, p.table);
         set_rows(&p, unbounded);
-        lanes_write_back(
-            &p.x); /* a row that is read is not cached while only dirty ones could go */
+        lanes_write_back(&p.x); /* a read row is not cached when only dirty rows could make room */
         for (uint32_t i = 0; i < 40; i++) {
-            /* Few rows: all cached. Many: most are on SSD. */
+            /* With few rows, all are cached. With many, most are on SSD. */
             const uint64_t rows = i % 2 ? ROWS : 500;
             const struct shm_pool_segment *segments;
             const struct shm_completion *done;
@@ -131,9 +131,9 @@ static void test_bags_are_pooled_in_the_order_of_their_ids(void **state)
     }
 }
 
-/* A bag of several waves: the first has rows that must be read, the others are all cached and must
- * not be added up before it. Another session's lookup takes turns with this one, so that the first
- * wave has been looked up when the next one is taken. */
+/* A bag spans several waves. The first has rows that must be read; the others are all cached, and
+ * must not be added up before it. Another session's lookup takes turns with this one, so the first
+ * wave has been looked up when the next is taken. */
 static void test_waves_that_share_a_bag_are_added_up_in_their_order(void **state)
 {
     for (size_t s = 0; s < ARRAY_LEN(shapes); s++) {
@@ -202,7 +202,7 @@ static void test_a_lookup_sees_what_its_session_has_set_before(void **state)
     }
 }
 
-/* Submits a few SETs of hot rows, each to a number of its own, as many as there are slots for. */
+/* Submits up to four SETs of hot rows, as free slots allow, each with its own number. */
 static void set_some(struct pooling *p, struct client *writer, uint32_t *done, uint32_t rows)
 {
     while (*done != writer->submitted && client_is_done(writer, *done))
@@ -217,8 +217,8 @@ static void set_some(struct pooling *p, struct client *writer, uint32_t *done, u
     }
 }
 
-/* All numbers of a row are the same whenever it is set: a row that is looked up while it changes,
- * or while it moves, is one of its values. */
+/* Every SET gives all numbers of a row one value. A row that changes or moves during a lookup must
+ * still be one of its values. */
 static void test_rows_that_change_meanwhile_are_whole(void **state)
 {
     for (size_t s = 0; s < ARRAY_LEN(shapes); s++) {
@@ -283,7 +283,7 @@ static void test_many_lookups_in_flight_and_a_client_that_leaves(void **state)
             client_detach(kept);
             *kept = old;
         }
-        /* All memory is there again: else so many would not be served. */
+        /* All memory has come back: otherwise so many lookups would not be served. */
         for (uint32_t i = 0; i < 20; i++) {
             const struct shm_pool_segment *const segments = lay_bags_out(&p, p.bags, 1);
 

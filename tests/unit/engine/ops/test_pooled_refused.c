@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Is a pooled lookup that is not in order refused, with the error that says why, and does all go on
- * afterwards? meson.build builds this without each check of daemon/engine/ops/pooled/pooled.c, and
- * it must fail. */
+/* Tests that a malformed pooled lookup is refused with the error that says why, and that service
+ * goes on afterwards. meson.build builds this without each check of
+ * daemon/engine/ops/pooled/pooled.c; it must then fail. */
 #include "tests/unit/engine/ops/pooled_fixture.h"
 
 static void assert_refused(struct pooling *p, enum embtier_err err, uint32_t segment)
@@ -95,21 +95,21 @@ static void test_offsets_that_are_none_are_refused(void **state)
         p.bags[1].bag_count = 0;
         lay_bags_out(&p, p.bags, 2);
         assert_refused(&p, EMBTIER_BAG_RANGE, 1);
-        /* An id that is none, in the second of many waves. */
+        /* An id out of range, in the second of many waves. */
         p.bags[0] = (struct bags){ .mode = EMBTIER_POOL_SUM, .id_count = 9000, .bag_count = 1 };
         p.bags[0].offsets[1] = 9000;
         p.bags[0].ids[5000] = ROWS;
         lay_bags_out(&p, p.bags, 1);
         assert_refused(&p, EMBTIER_ID_RANGE, 0);
-        /* And all goes on. */
+        /* Service goes on. */
         good_bags(&p);
         assert_refused(&p, EMBTIER_OK, UINT32_MAX);
         pooling_stop(&p);
     }
 }
 
-/* Maps of tables lie one behind the other: an id that is none of a table's may be a place in the
- * next one's map. */
+/* Maps of tables lie one behind the other. An id outside one table may be a place in the next one's
+ * map. */
 static void test_an_id_of_the_next_map_is_refused(void **state)
 {
     const uint64_t rows_per_page = 4096 / sizeof(struct row_spot);
@@ -129,7 +129,7 @@ static void test_an_id_of_the_next_map_is_refused(void **state)
     p.bags[0].ids[0] = align_up(ROWS, rows_per_page);
     lay_bags_out(&p, p.bags, 1);
     assert_refused(&p, EMBTIER_ID_RANGE, 0);
-    p.bags[0].ids[0] = UINT64_MAX / 8 + 1; /* eight times that is 0 */
+    p.bags[0].ids[0] = UINT64_MAX / 8 + 1; /* eight times this is 0 */
     lay_bags_out(&p, p.bags, 1);
     assert_refused(&p, EMBTIER_ID_RANGE, 0);
     pooling_stop(&p);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Does a row that was prefetched stay in the cache until its batch has trained (MTrainS, section
- * 5.7), whatever is asked for meanwhile, and do all pins come back? */
+/* Tests that a prefetched row stays in the cache until its batch has trained (MTrainS, section
+ * 5.7), whatever else is asked for meanwhile, and that all pins come back. */
 #include "tests/unit/engine/ops/push_fixture.h"
 
-#define AHEAD 600 /* ids of a prefetch: a user may have two, and three lanes room for far more */
+#define AHEAD 600 /* ids in a prefetch: a user may have two, and three lanes room for far more */
 
 static uint64_t pinned_rows(struct pushing *t)
 {
@@ -18,7 +18,8 @@ static uint64_t pinned_rows(struct pushing *t)
     return rows;
 }
 
-/* Pins come back some time after the request that ends them is answered. */
+/* Waits for @rows pinned rows. Pins come back some time after the answer to the request that ends
+ * them. */
 static void await_pinned(struct pushing *t, uint64_t rows)
 {
     const uint64_t until = now_ns() + FIXTURE_WAIT_NS;
@@ -31,7 +32,7 @@ static void await_pinned(struct pushing *t, uint64_t rows)
     }
 }
 
-/* @count ids of each table from @first on, each twice. */
+/* Prefetches @count ids of each table from @first on, each twice. */
 static const struct shm_completion *prefetch(struct pushing *t, uint64_t first, uint32_t count)
 {
     struct client *const client = &t->p.client;
@@ -58,7 +59,7 @@ static void release(struct pushing *t, uint64_t ticket)
     assert_int_equal(submit_and_wait(t)->err, EMBTIER_OK);
 }
 
-/* Looks up all rows from @first on, in the server's cache or not. Returns how many were. */
+/* Looks up @count rows from @first on. Returns how many of them were cached. */
 static uint64_t look_at(struct pushing *t, uint64_t table, uint64_t first, uint32_t count)
 {
     const uint32_t number = t->p.client.submitted;
@@ -72,8 +73,8 @@ static uint64_t look_at(struct pushing *t, uint64_t table, uint64_t first, uint3
     return done->hit_rows;
 }
 
-/* As many times the rows that both tiers of all lanes hold, as long as those of the tables, none of
- * them seen before. */
+/* Looks up new rows, @times as many as both tiers of all lanes hold. They are as long as the tested
+ * tables' rows. */
 static void press(struct pushing *t, uint32_t times)
 {
     enum { BATCH = 2000 };
@@ -83,7 +84,7 @@ static void press(struct pushing *t, uint32_t times)
         fixture_table(&t->p.x, "short", EMBTIER_UNBOUNDED, DIM, EMBTIER_OPTIMIZER_ADAGRAD),
     };
     const uint64_t slabs = (uint64_t)t->p.x.lane_count * t->p.x.tier_count * t->p.x.slabs_per_lane;
-    const uint64_t row_bytes = (3 + 2) * DIM * sizeof(float); /* both */
+    const uint64_t row_bytes = (3 + 2) * DIM * sizeof(float); /* a row of each table */
 
     for (uint64_t rows = 0; rows * row_bytes < times * slabs * ARENA_SLAB_BYTES;
          rows += BATCH, next += BATCH)
@@ -100,7 +101,7 @@ static void test_prefetched_rows_stay_until_they_are_released(void **state)
         pushing_start(&t, *state, &shapes[s]);
         press(&t, 2);
         first = prefetch(&t, 0, AHEAD)->ticket;
-        second = prefetch(&t, AHEAD / 2, AHEAD)->ticket; /* half of them again */
+        second = prefetch(&t, AHEAD / 2, AHEAD)->ticket; /* overlaps half of the first */
         assert_true(first != 0 && second != 0 && first != second);
         assert_int_equal(pinned_rows(&t), TABLES * (AHEAD + AHEAD / 2));
         press(&t, 10);
@@ -164,42 +165,42 @@ static void test_pins_of_the_dead_the_late_and_the_greedy_come_back(void **state
         assert_int_equal(pinned_rows(&t), 0);
         t.p.client = client_attach(&t.p.x, SLOT_BYTES);
         until = now_ns() + FIXTURE_WAIT_NS;
-        do { /* they may be late before they are looked at */
+        do { /* the pins may expire before they are looked at */
             assert_true(now_ns() < until);
             assert_int_equal(prefetch(&t, 0, AHEAD)->err, EMBTIER_OK);
         } while (pinned_rows(&t) != TABLES * AHEAD);
-        await_pinned(&t, 0); /* it was not released in time */
+        await_pinned(&t, 0); /* nobody released them in time */
         done = prefetch(&t, 0, TABLE_ROWS);
         assert_int_equal(done->err, EMBTIER_PINS_FULL);
         assert_int_equal(done->ticket, 0);
         assert_int_equal(pinned_rows(&t), 0);
-        press(&t, 2); /* and all goes on */
+        press(&t, 2); /* service goes on */
         assert_int_equal(prefetch(&t, 100, AHEAD)->err, EMBTIER_OK);
         assert_rows(&t);
         pushing_stop(&t);
     }
 }
 
-/* Prefetches different rows until it is refused. Returns how many rows of each table it got. */
+/* Prefetches different rows until refused. Returns how many rows of each table were granted. */
 static uint32_t prefetch_all(struct pushing *t, uint32_t chunk, uint64_t *tickets, uint32_t *ret_n)
 {
     const struct shm_completion *done;
 
     for (*ret_n = 0;; ++*ret_n) {
-        assert_in_range(*ret_n, 0, TABLE_ROWS / chunk - 1); /* it is refused before */
+        assert_in_range(*ret_n, 0, TABLE_ROWS / chunk - 1); /* must be refused before */
         done = prefetch(t, *ret_n * chunk, chunk);
         if (done->err != EMBTIER_OK)
             break;
         tickets[*ret_n] = done->ticket;
     }
     assert_int_equal(done->err, EMBTIER_PINS_FULL);
-    assert_int_equal(done->segment, UINT32_MAX); /* it is about no row */
+    assert_int_equal(done->segment, UINT32_MAX); /* no row is named */
     return *ret_n * chunk;
 }
 
 static void test_a_user_s_prefetches_leave_room_to_others(void **state)
 {
-    /* Less than the cache can pin, however the rows lie in it. */
+    /* Less than the cache can pin, wherever the rows lie in it. */
     enum { CHUNK = 100, OTHERS_UID = FIXTURE_UID + 1, ALL_BYTES = 1 << 20 };
 
     for (size_t s = 0; s < ARRAY_LEN(shapes); s++) {
@@ -232,11 +233,11 @@ static void test_a_user_s_prefetches_leave_room_to_others(void **state)
         t.p.client = one;
         for (uint32_t i = 0; i < count; i++)
             release(&t, tickets[i]);
-        /* What comes back is waited for. */
+        /* The next prefetches wait for the released pins. */
         assert_int_equal(prefetch_all(&t, CHUNK, tickets, &count), rows);
         for (uint32_t i = 0; i < count; i++)
             release(&t, tickets[i]);
-        /* Also where the release has not been answered. */
+        /* They also wait for a release that has not been answered. */
         for (uint32_t round = 0; round < 50; round++) {
             const uint64_t ticket = prefetch(&t, 0, rows)->ticket;
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Does a push change the rows of its lookup, or of its ids, as their optimizer says: each once, by
- * the sum of its gradients in the batch's order, to the bit, with any number of lanes, with rows in
- * any place? */
+/* Tests that a push changes the rows of its lookup, or of its ids, as their optimizer says. Each
+ * row changes once, by the sum of its gradients in the batch's order, to the bit. The number of
+ * lanes and the place of the rows must not matter. */
 #include "tests/unit/engine/ops/push_fixture.h"
 
-/* Gradients of ids, without a ticket. Their bags are of one id each. */
+/* Pushes gradients of ids, without a ticket. Each bag has one id. */
 static void push_rows(struct pushing *t, struct bags *bags)
 {
     struct client *const client = &t->p.client;
@@ -43,7 +43,7 @@ static void push_rows(struct pushing *t, struct bags *bags)
     push_to_shadows(t, bags, NULL, 0.02);
 }
 
-/* ---- Questions ---- */
+/* ---- Tests ---- */
 
 static void test_pushes_change_each_row_once_as_its_optimizer_says(void **state)
 {
@@ -53,7 +53,7 @@ static void test_pushes_change_each_row_once_as_its_optimizer_says(void **state)
         pushing_start(&t, *state, &shapes[s]);
         for (uint32_t round = 0; round < rounds_of(40); round++) {
             const bool is_max = round % 3 == 0;
-            const uint32_t other = round / 2 % 2; /* of the same table, or of the other one */
+            const uint32_t other = round / 2 % 2; /* both segments in one table, or in two */
             struct shm_pool_segment looked_up[SEGMENTS], *segments;
             uint64_t ticket;
 
@@ -72,8 +72,8 @@ static void test_pushes_change_each_row_once_as_its_optimizer_says(void **state)
     }
 }
 
-/* Several lookups, then their pushes in another order, all in flight at once; and what is asked for
- * behind a push sees what it did. */
+/* Several lookups, then their pushes in another order, are all in flight at once. A request behind
+ * a push sees its effect. */
 static void test_pushes_and_what_comes_after_them_are_in_order(void **state)
 {
     for (size_t s = 0; s < ARRAY_LEN(shapes); s++) {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Is a push that is not in order refused, with the error that says why, and is not one row changed?
- * Do tickets do what they promise? meson.build builds this without each check of
- * daemon/engine/ops/push/push.c, and it must fail. */
+/* Tests that a malformed push is refused with the error that says why, with no row changed, and
+ * that tickets keep their promises. meson.build builds this without each check of
+ * daemon/engine/ops/push/push.c; it must then fail. */
 #include "tests/unit/engine/ops/push_fixture.h"
 
 #include <math.h>
 
-/* For itself, and not for what the update would make of rows. */
+/* The refusal names the gradient itself, not the row that the update would ruin. */
 static void assert_gradient_is_refused(struct pushing *t, uint32_t segment, uint64_t row)
 {
     const uint32_t number = t->p.client.submitted;
@@ -63,7 +63,7 @@ static void test_what_is_out_of_place_is_refused_and_changes_nothing(void **stat
     assert_push_ends_with(&t, EMBTIER_OFFSET_RANGE, 1);
     good_rows(&t)[1].table += UINT64_C(1) << 32;
     assert_push_ends_with(&t, EMBTIER_NO_TABLE, 1);
-    good_rows(&t)[1].table = t.p.table; /* which has no optimizer */
+    good_rows(&t)[1].table = t.p.table; /* has no optimizer */
     assert_push_ends_with(&t, EMBTIER_UNSUPPORTED, 1);
     good_push(&t)[1].dim = DIM - 1;
     assert_push_ends_with(&t, EMBTIER_SHAPE, 1);
@@ -86,7 +86,7 @@ static void test_what_is_out_of_place_is_refused_and_changes_nothing(void **stat
     gradient_at(&t, &good_rows(&t)[0])[0] = INFINITY;
     assert_gradient_is_refused(&t, 0, 0);
     assert_rows(&t);
-    /* And all goes on. */
+    /* Service goes on. */
     for (uint32_t i = 0; i < 2; i++) {
         good_push(&t);
         assert_push_ends_with(&t, EMBTIER_OK, UINT32_MAX);
@@ -96,7 +96,7 @@ static void test_what_is_out_of_place_is_refused_and_changes_nothing(void **stat
     pushing_stop(&t);
 }
 
-/* The sum of a row that is there twice: whatever the optimizer. */
+/* The sum for a row that occurs twice overflows, whatever the optimizer. */
 static void test_a_push_that_would_ruin_a_row_changes_none(void **state)
 {
     for (size_t n = 0; n < ARRAY_LEN(shapes); n++) {
@@ -150,7 +150,7 @@ static void test_a_ticket_is_good_once_and_for_its_client(void **state)
     good_push(&t);
     next_submission(&t)->ticket = ticket;
     assert_push_ends_with(&t, EMBTIER_TICKET_USED, UINT32_MAX);
-    /* What a prefetch left is no ticket of a lookup, nor the other way round. */
+    /* A prefetch's ticket is not a lookup's, nor the reverse. */
     good_push(&t);
     ticket = next_submission(&t)->ticket;
     next_submission(&t)->prefetch = ticket;
@@ -180,8 +180,8 @@ static void test_a_ticket_expires(void **state)
     pushing_stop(&t);
 }
 
-/* Who never pushes gets no more tickets than there is memory for, and it is free when it is gone.
- */
+/* A client that never pushes gets no more tickets than the memory allows. The memory is free when
+ * the client is gone. */
 static void test_tickets_have_a_budget(void **state)
 {
     struct pushing t;
@@ -208,7 +208,8 @@ static void test_tickets_have_a_budget(void **state)
         }
         assert_int_equal(done->err, EMBTIER_TICKETS_FULL);
         assert_true(done->value > 2 * IDS_MOST * 20 && done->value < 2 * IDS_MOST * 22);
-        /* A user has three quarters of it, and one of its sessions three quarters of these. */
+        /* A user gets three quarters of the memory, and one of its sessions three quarters of
+         * that. */
         assert_true(got >= 10 && got <= 12);
         assert_true(client == 0 || got == tickets);
         tickets = got;

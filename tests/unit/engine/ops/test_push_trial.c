@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Is a push tried with the row as it is, though SSD has an older one: while it waits in the write
- * queue, or is being written? store_write() is wrapped (by the linker) to wait. */
+/* Tests that a push is tried on the current row although SSD has an older one: while the row waits
+ * in the write queue, or is being written. The linker wraps store_write() to wait. */
 #include "tests/unit/engine/lane/lane_fixture.h"
 
 #define DIM        64
-#define OTHERS     60000 /* rows, more than the cache holds */
+#define OTHERS     60000 /* more rows than the cache holds */
 #define BATCH      1000
 #define DIRTY_ROWS 10
 #define SLOT_BYTES (BATCH * (8 + 4 * DIM) + 4096)
@@ -47,7 +47,7 @@ static float get_row(struct queued *t, uint64_t id)
     return value;
 }
 
-/* Has so many rows asked for that others leave the cache. */
+/* Asks for so many rows that others leave the cache. */
 static void ask_for_others(struct queued *t)
 {
     for (uint64_t id = 0; id < OTHERS; id += BATCH) {
@@ -69,7 +69,7 @@ static bool is_queued(struct queued *t, uint64_t id, float value)
     return fixture_stats(&t->x).queued_get_rows > before;
 }
 
-/* A row that has left the cache and is not written yet. */
+/* Finds a row that has left the cache and is not written yet. */
 static uint64_t find_queued(struct queued *t, float value)
 {
     const uint64_t until = now_ns() + FIXTURE_WAIT_NS;
@@ -109,7 +109,7 @@ static const struct shm_completion *push_one(struct queued *t, uint64_t id, floa
     return client_wait(client, number);
 }
 
-/* On SSD it is 0.5, to which either gradient may be added. */
+/* On SSD the row is 0.5: either gradient could be added to that. */
 static void test_a_row_in_the_write_queue_is_tried_as_it_is_there(void **state)
 {
     const float large = 3e38f, gradient = 1e38f;
@@ -134,7 +134,7 @@ static void test_a_row_in_the_write_queue_is_tried_as_it_is_there(void **state)
     assert_int_equal(done->segment, 0);
     assert_int_equal(done->value, 0);
     assert_true(done->limit == SHM_LIMIT_OF_UPDATE);
-    assert_true(is_queued(&t, id, large)); /* nor did the trial move it */
+    assert_true(is_queued(&t, id, large)); /* the trial did not move it */
     assert_int_equal(push_one(&t, id, gradient)->err, EMBTIER_OK);
     assert_true(get_row(&t, id) == large - gradient);
     atomic_store(&writes_wait, false);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Does every request a client can write get a clear answer, is what is refused without effect, and
- * does nobody else notice? */
+/* Tests that every request that a client can write gets a clear answer, that a refused one has no
+ * effect, and that nobody else notices. */
 #include "tests/unit/engine/lane/lane_fixture.h"
 
 #include "daemon/engine/rows/request.h"
@@ -8,7 +8,7 @@
 #define DIM        8
 #define SLOT_BYTES (64 * KIB)
 #define ROWS       1000
-/* So few that request memory has room for more: this limit is met, and not that. */
+/* Small enough for request memory, so that requests meet this limit and not that one. */
 #define MAX_BATCH_ROWS  150000
 #define MANY            140000
 #define MANY_SLOT_BYTES (64 + MANY * (8 + 4 * DIM))
@@ -19,7 +19,7 @@ static const struct lanes_shape two_lanes = {
     .readers = 1,
     .write_queue_bytes = 256 * KIB,
     .max_batch_rows = MAX_BATCH_ROWS,
-    .take_ids = 3, /* so that nearly every request is taken in several turns */
+    .take_ids = 3, /* nearly every request takes several turns */
 };
 
 struct hostile {
@@ -43,7 +43,7 @@ static void hostile_start(struct hostile *h, struct store_fixture *f)
         assert_int_equal(client_set_one(&h->good, h->table, id, DIM, 7), EMBTIER_OK);
 }
 
-/* Every row is as it was, and another client is served. */
+/* Checks that every row is unchanged and that another client is served. */
 static void hostile_stop(struct hostile *h)
 {
     for (uint64_t id = 0; id < ROWS; id++) {
@@ -57,7 +57,7 @@ static void hostile_stop(struct hostile *h)
     lanes_stop(&h->x);
 }
 
-/* A SET of @count rows that is in order; the caller then spoils it. */
+/* Makes a valid SET of @count rows, which the caller then spoils. */
 static void make(struct hostile *h, uint32_t count)
 {
     const uint64_t arena_bytes = h->bad.session->channel.region_bytes;
@@ -102,7 +102,7 @@ static void test_spoiled_submissions_are_refused(void **state)
         make(&h, 10);
         h.submission->op = i ? UINT32_MAX : 0;
         expect(&h, EMBTIER_INVALID, UINT32_MAX);
-        /* It is the operation that is told, not a field that none uses. */
+        /* The refusal names the operation, not a field that no operation uses. */
         assert_int_equal(client_wait(&h.bad, h.number)->limit, SHM_OP_LAST);
     }
     make(&h, 10);
@@ -115,12 +115,13 @@ static void test_spoiled_submissions_are_refused(void **state)
     h.submission->segment_count = UINT32_MAX;
     expect(&h, EMBTIER_TOO_LARGE, UINT32_MAX);
     make(&h, 10);
-    h.submission->segment_count = SHM_SEGMENTS_MAX; /* more than lie in the arena */
+    h.submission->segment_count = SHM_SEGMENTS_MAX; /* more than fit in the arena */
     expect(&h, EMBTIER_OFFSET_RANGE, UINT32_MAX);
     hostile_stop(&h);
 }
 
-/* Of segments, ids and rows: before the payload, behind the end, over the end of 64 bits, askew. */
+/* Wrong offsets of segments, ids and rows: before the payload, behind the end, past the end of 64
+ * bits, misaligned. */
 static void test_offsets_outside_the_arena_are_refused(void **state)
 {
     struct hostile h;
@@ -130,11 +131,11 @@ static void test_offsets_outside_the_arena_are_refused(void **state)
         0,
         h.bad.session->channel.payload / 2, /* transport/shm: the submissions */
         h.bad.session->channel.payload - 8,
-        h.bad.session->channel.region_bytes - 8, /* only the first would lie in it */
+        h.bad.session->channel.region_bytes - 8, /* only the first would lie inside */
         h.bad.session->channel.region_bytes,
         h.bad.session->channel.region_bytes + 8,
         UINT64_MAX - 7,
-        UINT64_MAX - 79, /* ends at 0 */
+        UINT64_MAX - 79, /* ten ids would end at 0 */
         h.bad.session->channel.payload + 1,
     };
     for (uint32_t i = 0; i < ARRAY_LEN(bad); i++) {
@@ -151,7 +152,7 @@ static void test_offsets_outside_the_arena_are_refused(void **state)
     hostile_stop(&h);
 }
 
-/* Their weights alone would lie in the arena. */
+/* The weights alone would lie in the arena. */
 static void test_whole_rows_that_end_outside_the_arena_are_refused(void **state)
 {
     const uint32_t row_bytes = 3 * DIM * 4;
@@ -186,9 +187,9 @@ static void test_counts_that_overflow_are_refused(void **state)
     h.segment->id_count = MAX_BATCH_ROWS + 1;
     expect(&h, EMBTIER_TOO_LARGE, UINT32_MAX);
     make(&h, 10);
-    h.segment->id_count = MAX_BATCH_ROWS; /* allowed, but not in this arena: as ids, or as rows */
+    h.segment->id_count = MAX_BATCH_ROWS; /* allowed, but neither ids nor rows fit in the arena */
     expect(&h, EMBTIER_OFFSET_RANGE, 0);
-    make(&h, 10); /* 2^32 + 0 ids in 32 bits would be none */
+    make(&h, 10); /* the sum of the counts overflows 32 bits */
     for (uint32_t i = 0; i < segments; i++)
         h.segment[i] = (struct shm_segment){ .table = h.table, .id_count = UINT32_MAX - i % 2 };
     h.submission->segment_count = segments;
@@ -196,7 +197,7 @@ static void test_counts_that_overflow_are_refused(void **state)
     hostile_stop(&h);
 }
 
-/* The second segment is wrong: the first has had no effect. */
+/* The second segment is wrong, so the first must have no effect. */
 static void test_one_wrong_segment_refuses_the_whole_request(void **state)
 {
     struct hostile h;
@@ -224,7 +225,7 @@ static void test_one_wrong_segment_refuses_the_whole_request(void **state)
             ((struct shm_segment *)behind)[1].table = i == 0 ? 0 : h.table;
         ((struct shm_segment *)behind)[1].ids_offset = client_offset(&h.bad, behind + 4096);
         ((struct shm_segment *)behind)[1].rows_offset = client_offset(&h.bad, behind + 8192);
-        *(uint64_t *)(behind + 4096) = ROWS; /* the first that is none */
+        *(uint64_t *)(behind + 4096) = ROWS; /* the first id out of range */
         h.submission->segments_offset = client_offset(&h.bad, behind);
         h.submission->segment_count = 2;
         expect(&h, wrong[i].err, 1);
@@ -246,8 +247,7 @@ static void test_requests_without_ids_succeed(void **state)
     hostile_stop(&h);
 }
 
-/* Rows over ids, ids over segments, rows of two segments over each other: the client's own affair.
- */
+/* A GET's rows may overlap its ids or its segments: this harms only its client. */
 static void test_what_overlaps_in_the_arena_harms_nobody(void **state)
 {
     struct hostile h;
@@ -299,7 +299,7 @@ static void test_tail_that_goes_back_ends_the_session(void **state)
     hostile_stop(&h);
 }
 
-/* A full doorbell, and one that rings without a request. */
+/* Tests a full doorbell, and one that rings without a request. */
 static void test_doorbell_can_be_abused_without_harm(void **state)
 {
     const uint64_t most = UINT64_MAX - 1, one = 1;
@@ -329,8 +329,8 @@ static void scribble(void *context)
     }
 }
 
-/* By another process, as a client is one. GETs only: a SET would rightly store what is scribbled.
- */
+/* Another process scribbles, as a client's would. Only GETs: a SET would rightly store the
+ * scribbles. */
 static void test_arena_that_changes_all_the_time_harms_nobody(void **state)
 {
     struct hostile h;
@@ -348,7 +348,7 @@ static void test_arena_that_changes_all_the_time_harms_nobody(void **state)
     hostile_stop(&h);
 }
 
-/* So many rows that taking their ids in, three at a time, is long work. */
+/* Submits so many rows that taking in their ids, three at a time, takes long. */
 static uint32_t submit_many(struct client *client, enum shm_op op, uint64_t table)
 {
     for (uint32_t i = 0; i < MANY; i++)
@@ -403,10 +403,10 @@ static void test_a_large_request_that_is_half_taken_in_goes_with_its_client(void
     while (!(all = request_memory_take(h.x.memory, &share, request_memory_largest(h.x.memory),
                                        REQUEST_MEMORY_ENDS))) {
         assert_true(now_ns() < until);
-        usleep(1000); /* what was answered last may not be ended yet */
+        usleep(1000); /* the last answered requests may not have ended yet */
     }
     request_memory_give(h.x.memory, all);
-    hostile_stop(&h); /* a user left in the table would keep the lanes from stopping */
+    hostile_stop(&h); /* lanes could not stop if the table still had a user */
 }
 
 static void test_segment_of_a_ref_is_found_with_empty_segments_between(void **state)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Is every field of every request one that its operation uses, or refused by its name, and does
- * none that is used lead out of the client's arena? Walks the tables of proto/shm_fields.h, so a
- * new operation or field is tried by being in them. meson.build builds this without the server's
- * checks of fields, and it must fail. */
+/* Tests that every field of every request is used by its operation or refused by name, and that no
+ * used field leads out of the client's arena. The test walks the tables of proto/shm_fields.h, so a
+ * new operation or field is covered by being there. meson.build builds this without the server's
+ * checks of fields; it must then fail. */
 #include "tests/unit/engine/ops/forms_fixture.h"
 
 #define DIM        16
@@ -25,10 +25,10 @@ struct walk {
     struct lanes_fixture x;
     struct client bad, good;
     struct form_shape shape;
-    uint64_t other; /* a table that no request of the bad client names */
+    uint64_t other; /* no request of the bad client names it */
     uint8_t *canary;
     uint32_t form;
-    uint64_t ticket; /* that the next request of the form takes, or 0 */
+    uint64_t ticket; /* for the form's next request, or 0 */
 };
 
 static void walk_start(struct walk *w, struct store_fixture *f, const struct lanes_shape *shape)
@@ -52,7 +52,7 @@ static void walk_start(struct walk *w, struct store_fixture *f, const struct lan
     memset(w->canary, CANARY, SLOT_BYTES);
 }
 
-/* Another client has what it had, and is served. */
+/* Checks that another client still has its data, and is served. */
 static void walk_look(struct walk *w)
 {
     for (uint32_t i = 0; i < SLOT_BYTES; i++)
@@ -80,7 +80,7 @@ static void walk_stop(struct walk *w)
     lanes_stop(&w->x);
 }
 
-/* A request of the form that is in order, and its segments. */
+/* Makes a valid request of the form, with its segments. */
 static struct shm_submission good_request(struct walk *w, uint8_t **ret_segments)
 {
     struct form_place places[2];
@@ -93,7 +93,7 @@ static struct shm_submission good_request(struct walk *w, uint8_t **ret_segments
     return form_lay_out(&w->bad, w->form, &w->shape, w->ticket, at, places);
 }
 
-/* Submits it; what it leaves, or took along, is settled. */
+/* Submits the request. Releases the ticket that it leaves, and forgets the one it used. */
 static struct shm_completion submit_it(struct walk *w, const struct shm_submission *submission)
 {
     const struct shm_completion *const done = form_submit(&w->bad, submission);
@@ -121,7 +121,7 @@ static void assert_good_request_is_served(struct walk *w)
                  err_name((enum embtier_err)done.err), done.field);
 }
 
-/* Errors that are the client's fault, and not what a server in trouble would say. */
+/* True for errors that blame the client, and not a server in trouble. */
 static bool is_refusal(uint32_t err)
 {
     switch (err) {
@@ -149,7 +149,8 @@ static void check_answer(const struct walk *w, const struct shm_field *field, ui
     const char *const form = shm_form_words(w->form);
 
     if (field->uses & w->form) {
-        /* With more segments than there are, what lies behind them is taken for one. */
+        /* A too large segment count makes the server take the bytes behind the segments for more
+         * segments. */
         const bool is_other_field =
             done->field != 0 && (done->segment == UINT32_MAX || done->segment < w->shape.segments);
 
@@ -165,7 +166,7 @@ static void check_answer(const struct walk *w, const struct shm_field *field, ui
                  done->field, done->segment);
 }
 
-/* One field, of segment @segment or of the submission, with one value. */
+/* Sets one field, of segment @segment or of the submission, to one value. */
 static void try_field(struct walk *w, const struct shm_field *field, uint32_t segment,
                       uint64_t value)
 {
@@ -185,7 +186,7 @@ static void try_field(struct walk *w, const struct shm_field *field, uint32_t se
         return;
     memcpy(place, &value, field->bytes);
     if (segment == UINT32_MAX && !strcmp(field->name, "op") && shm_form_of(&submission) != 0)
-        return; /* another form, which has its turn */
+        return; /* another form, which is tested in its turn */
     if (segment == UINT32_MAX && !strcmp(field->name, "ticket") &&
         shm_form_of(&submission) != w->form)
         return; /* likewise */
@@ -245,7 +246,7 @@ static void test_fields_that_an_operation_does_not_use_are_refused_by_name(void 
     }
 }
 
-/* Many at once: the first of them is named, and the request is refused whole. */
+/* With many wrong fields at once, the first is named and the whole request is refused. */
 static void test_a_prefetch_of_gradients_is_refused_wherever_they_are(void **state)
 {
     struct walk w;
@@ -270,7 +271,7 @@ static void test_a_prefetch_of_gradients_is_refused_wherever_they_are(void **sta
     walk_stop(&w);
 }
 
-/* The tables are what all of this rests on. */
+/* All other tests here rest on these tables. */
 static void test_every_operation_has_a_form(void **state)
 {
     uint32_t met = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Are the blocks of a request's waves given out, kept and given back as they should, in any order
- * of their ends? */
+/* Tests that the blocks of a request's waves are given out, kept and given back correctly, in
+ * whatever order the waves end. */
 /* clang-format off */
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,13 +17,13 @@
 #include "daemon/engine/rows/request.h"
 
 #define REGION_BYTES (16 * MIB)
-#define BLOCK_BYTES  (256 * KIB) /* not a small one */
+#define BLOCK_BYTES  (256 * KIB) /* counts as large */
 
 struct fixture {
     struct request_rules rules;
     struct session *session;
     struct waves waves;
-    char own[CACHE_LINE]; /* lies in the request's block */
+    char own[CACHE_LINE]; /* stands for a block inside the request's own block */
 };
 
 static int setup(void **state)
@@ -101,7 +101,7 @@ static void test_blocks_are_taken_up_to_the_most_and_used_again(void **state)
         assert_int_equal(f->waves.under_way, i + 1);
     }
     assert_null(take(f));
-    for (uint32_t i = 0; i < WAVES_MAX; i++) { /* each by itself is found again */
+    for (uint32_t i = 0; i < WAVES_MAX; i++) { /* each one is found again by itself */
         end(f, blocks[i], true);
         assert_ptr_equal(waves_idle(&f->waves), blocks[i]);
         waves_begin(&f->waves, blocks[i]);
@@ -114,13 +114,13 @@ static void test_blocks_are_taken_up_to_the_most_and_used_again(void **state)
     assert_int_equal(f->waves.count, 1);
 }
 
-/* A block that takes the place of one given back stays under way, or idle. */
+/* A block that moves into a returned block's place stays under way, or idle. */
 static void test_with_no_more_to_come_blocks_go_back_in_any_order(void **state)
 {
     struct fixture *const f = *state;
 
     for (uint32_t first = 0; first < WAVES_MAX; first++) {
-        for (uint32_t step = 1; step < WAVES_MAX; step += 2) { /* no divisor of WAVES_MAX */
+        for (uint32_t step = 1; step < WAVES_MAX; step += 2) { /* odd, to visit all blocks */
             void *blocks[WAVES_MAX] = { f->own };
             uint64_t before;
 
@@ -154,7 +154,7 @@ static void test_an_idle_block_stays_idle_when_it_moves(void **state)
     first = take(f);
     last = take(f);
     waves_begin(&f->waves, first);
-    end(f, first, false); /* the last one is in its place */
+    end(f, first, false); /* the last block moves into its place */
     assert_ptr_equal(waves_idle(&f->waves), last);
     assert_int_equal(f->waves.under_way, 1);
     end(f, f->own, false);
@@ -162,8 +162,8 @@ static void test_an_idle_block_stays_idle_when_it_moves(void **state)
     assert_int_equal(held(f), 0);
 }
 
-/* Memory that another session stands in line for is not taken. A request without any block stands
- * in line itself. */
+/* The request does not take memory that another session stands in line for. A request without any
+ * block stands in line itself. */
 static void test_a_request_with_a_block_leaves_memory_to_others(void **state)
 {
     struct fixture *const f = *state;
@@ -188,7 +188,7 @@ static void test_a_request_with_a_block_leaves_memory_to_others(void **state)
     assert_non_null(take(f));
     assert_int_equal(f->session->wanted_bytes, 0);
     waves_begin(&f->waves, waves_idle(&f->waves));
-    end(f, f->waves.blocks[0], false); /* it has none of its own to keep */
+    end(f, f->waves.blocks[0], false); /* the request has no own block to keep */
     assert_int_equal(f->waves.count, 0);
     assert_int_equal(held(f), 0);
     request_memory_leave(f->rules.memory, &waiting);

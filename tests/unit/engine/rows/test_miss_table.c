@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Is a row that is being read found, and only it, until it is removed? */
+/* Tests that a row being read is found, and only that row, until it is removed. */
 /* clang-format off */
 #include <stdarg.h>
 #include <stddef.h>
@@ -29,7 +29,7 @@ static void test_rows_are_told_apart_by_table_hash_and_id(void **state)
 {
     struct miss_table *misses = misses_new(CAPACITY);
     struct miss *const a = miss_table_add(misses, &one, 5, 1, 1);
-    struct miss *const b = miss_table_add(misses, &one, 5, 2, 1); /* the same bucket */
+    struct miss *const b = miss_table_add(misses, &one, 5, 2, 1); /* in the same bucket */
     struct miss *const c = miss_table_add(misses, &other, 5, 1, 1);
 
     (void)state;
@@ -47,7 +47,7 @@ static void test_rows_are_told_apart_by_table_hash_and_id(void **state)
     miss_table_free(misses);
 }
 
-/* Adds rows of a session until it is refused; returns how many. */
+/* Adds rows for a session until refused. Returns how many. */
 static uint32_t add_all(struct miss_table *misses, uint64_t session_id, uint64_t *next_id)
 {
     uint32_t count = 0;
@@ -74,12 +74,12 @@ static void test_one_session_may_have_most_entries_and_another_finds_some_at_onc
     assert_in_range(third, 1, second);
     assert_int_equal(miss_table_count(misses), first + second + third);
     assert_null(miss_table_add(misses, &one, 1, CAPACITY, 1));
-    for (uint64_t i = 0; i < next_id; i++) /* and every one can be found */
+    for (uint64_t i = 0; i < next_id; i++) /* every one can be found */
         assert_non_null(miss_table_find(misses, &one, i * 7, i));
     miss_table_free(misses);
 }
 
-/* What the first held comes back, and the others may have it, until all have the same. */
+/* The first session's entries come back and go to the others, until all have equally many. */
 static void test_shares_become_even_as_entries_come_back(void **state)
 {
     struct miss_table *misses = misses_new(CAPACITY);
@@ -102,7 +102,7 @@ static void test_shares_become_even_as_entries_come_back(void **state)
     miss_table_free(misses);
 }
 
-/* An entry that serves another row begins without waiters and without a place. */
+/* An entry that is used again starts without waiters and without a place. */
 static void test_entry_used_again_remembers_nothing(void **state)
 {
     struct miss_table *misses = misses_new(1);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Does every session, and every shard, get its turn at being read? */
+/* Tests that every session and every shard gets its turn at reads. */
 /* clang-format off */
 #include <stdarg.h>
 #include <stddef.h>
@@ -40,7 +40,7 @@ static int teardown(void **state)
     return 0;
 }
 
-/* @count rows with ids from @first. */
+/* Adds @count rows with ids from @first on. */
 static void add(struct order *x, uint32_t shard, uint64_t session, uint64_t first, uint32_t count)
 {
     for (uint64_t id = first; id < first + count; id++)
@@ -126,7 +126,7 @@ static void test_shards_take_turns_however_much_each_has(void **state)
     assert_int_equal(turns[3], 2);
     assert_int_equal(turns[4], 2);
     for (uint32_t turn = 0; turn < 6; turn++)
-        assert_int_not_equal(read_order_next_shard(x->reads), 3); /* which has none any more */
+        assert_int_not_equal(read_order_next_shard(x->reads), 3); /* shard 3 has no rows left */
 }
 
 int main(void)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Are read jobs read in the order in which they were sent, whatever place they have in the pool?
- * The store is replaced: a read takes until the test lets it end. */
+/* Tests that read jobs are read in the order in which they were sent, whatever their places in the
+ * pool. The store is replaced: a read lasts until the test ends it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,7 +22,7 @@ void __wrap_store_reader_begin(struct store *store);
 void __wrap_mailbox_send(struct mailbox *lane, struct message *message);
 
 static sem_t begun, may_end, done;
-static _Atomic uint32_t begun_shard; /* which also tells jobs apart here */
+static _Atomic uint32_t begun_shard; /* also tells the jobs apart */
 static _Atomic(struct message *) done_message;
 
 enum embtier_err __wrap_store_read(struct store *store, uint32_t shard, struct store_row *rows,
@@ -66,7 +66,7 @@ static uint32_t next_begun(void)
     return atomic_load(&begun_shard);
 }
 
-/* Lets one of the reads under way end, and gives its job back. */
+/* Lets one read end, and puts its job back. */
 static void end_one(struct read_pool *pool)
 {
     sem_post(&may_end);
@@ -85,13 +85,13 @@ static void test_a_job_is_not_overtaken_by_younger_ones(void **state)
     sem_init(&may_end, 0, 0);
     sem_init(&done, 0, 0);
     assert_int_equal(read_pool_new(NULL, NULL, 2, &pool, &msg), EMBTIER_OK);
-    for (; sent < 2; sent++) { /* both readers are at work */
+    for (; sent < 2; sent++) { /* both readers are busy */
         send_job(pool, sent);
         assert_int_equal(next_begun(), sent);
     }
     for (; sent < JOBS; sent++)
         send_job(pool, sent);
-    /* From now on the place that is free is in front of some that wait, or behind them. */
+    /* From now on the free place is in front of some waiting jobs, or behind them. */
     for (uint32_t read = 2; read < 50; read++) {
         end_one(pool);
         assert_int_equal(next_begun(), read);

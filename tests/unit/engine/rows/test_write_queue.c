@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Is a row that leaves the cache always found, and does its last version reach the disk? The tests
- * run on a lane that has nothing else to do, and use its queue. */
+/* Tests that a row that leaves the cache can always be found, and that its last version reaches the
+ * disk. The tests use the queue of a lane that has nothing else to do. */
 #include "tests/unit/engine/lane/lane_fixture.h"
 
 #include "daemon/engine/lane/lane_impl.h"
@@ -15,10 +15,10 @@ static const struct lanes_shape idle_lane = {
 struct queue_fixture {
     struct lanes_fixture x;
     struct table table;
-    struct table async; /* of the last test */
+    struct table async; /* for the last test */
     uint8_t row[FIXTURE_ROW_BYTES];
 
-    /* What the next call does. */
+    /* What the next call is to do. */
     struct table *into;
     uint64_t id;
     uint64_t end_id;
@@ -53,7 +53,7 @@ static const void *find(struct queue_fixture *q, struct lane *lane, uint64_t id)
     return write_queue_find(lane->rows.write_queue, q->table.index, hash_of(q, id), id);
 }
 
-/* An older row is either found, in its last version, or it was written. */
+/* An older row is either found in its last version, or has been written. */
 static void check_older(struct queue_fixture *q, struct lane *lane)
 {
     const void *found;
@@ -109,7 +109,7 @@ static void drain(struct queue_fixture *q)
     } while (!q->passed);
 }
 
-/* The ring of 256 KiB is gone round some 200 times. */
+/* The ring of 256 KiB wraps some 200 times. */
 static void test_last_version_of_each_row_is_found_and_then_on_disk(void **state)
 {
     struct queue_fixture q;
@@ -129,7 +129,7 @@ static void test_last_version_of_each_row_is_found_and_then_on_disk(void **state
     lanes_stop(&q.x);
 }
 
-/* Several versions of a row in one batch of the writer: all are put before it can take any. */
+/* Puts several versions of a row before the writer can take any, so that one batch has them all. */
 struct burst {
     struct queue_fixture *q;
     uint32_t versions;
@@ -179,7 +179,7 @@ static void put_long(struct queue_fixture *q, uint32_t weight_bytes, uint32_t st
     drain(q);
 }
 
-/* Wherever in the shortest ring the tail is. */
+/* The longest row fits wherever the tail of the shortest ring is. */
 static void test_longest_row_always_finds_room_in_an_empty_queue(void **state)
 {
     struct queue_fixture q;
@@ -210,7 +210,7 @@ static void call_fill(struct lane *lane, void *argument)
     struct queue_fixture *const q = argument;
 
     assert_int_equal(write_queue_refusal(lane->rows.write_queue, &q->table), EMBTIER_OK);
-    call_put(lane, argument); /* the lane, which would reap, is here */
+    call_put(lane, argument); /* the lane is busy with this call, so it cannot reap */
     assert_int_equal(write_queue_refusal(lane->rows.write_queue, &q->table), EMBTIER_OK);
 }
 
@@ -288,12 +288,12 @@ static void test_rows_are_written_while_logs_are_synced_and_pass_when_they_are(v
     wait_written(&q, 10);
     while (atomic_load(&syncs_begun) == 0)
         continue;
-    /* Another sync could not end before this one: they are for the one that comes next, … */
+    /* No other sync can end before this one, so these rows wait for the next sync, … */
     for (uint32_t i = 0; i < 5; i++) {
         put_synced(&q, 10);
         wait_written(&q, 20 + 10 * i);
     }
-    /* … as is a row that needs none, in its turn. */
+    /* … as does a row behind them that needs no sync. */
     q.into = &q.async;
     put_synced(&q, 1);
     wait_written(&q, 61);
