@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* failing_alloc: preloaded into embtierd, makes the nth allocation of its own code fail, once, and
- * counts what its own code has and has not freed.
+/* failing_alloc: preloaded into embtierd. It makes the nth allocation of the program's own code
+ * fail, once, and counts what that code has not freed.
  *
- * Own code is the program's text: a call counts if it returns there. Libraries allocate for
- * themselves (RocksDB, and what unpacks messages and JSON), through malloc() as well as
- * operator new, which is in libstdc++; they are not counted. A call that the compiler made a jump
- * counts for its caller.
+ * Own code is the program's text: a call counts if it returns there. A call that the compiler made
+ * a jump counts for its caller. Allocations of libraries do not count: RocksDB, and the code that
+ * unpacks messages and JSON, call malloc(), or operator new in libstdc++.
  *
- * EMBTIER_FAULT_CONTROL names a file with a struct fault_control, mapped by us and by the test: it
- * says which call is to fail, and outlives the process. What was allocated before the file was
- * mapped (by nobody of ours) is not known. */
-#undef _FILE_OFFSET_BITS /* with it mmap and mmap64 are one symbol */
+ * EMBTIER_FAULT_CONTROL names a file with a struct fault_control, which this library and the test
+ * map. The file says which call must fail, and outlives the process. Allocations before the file
+ * was mapped are unknown; own code makes none that early. */
+#undef _FILE_OFFSET_BITS /* with it, mmap and mmap64 are one symbol */
 
 #include <assert.h>
 #include <dlfcn.h>
@@ -33,23 +32,23 @@
 
 /* The tests know these offsets. */
 struct fault_control {
-    _Atomic uint64_t fail_at;     /* which call from now on fails; 0: none */
-    _Atomic uint64_t calls;       /* so many were made since the test set this to 0 */
-    _Atomic uint64_t failed;      /* so many of them failed */
-    _Atomic uint64_t failed_site; /* where the last one that failed returns to in the program */
-    _Atomic uint64_t live;        /* allocations of our own code that are not free again */
-    _Atomic uint64_t live_bytes;  /* of these; what realloc() made them counts */
-    _Atomic uint64_t dump;        /* nonzero: fill in what follows, then it is 0 again */
-    _Atomic uint64_t
-        used_bytes; /* of all that the process allocated, RocksDB too, and did not free */
+    _Atomic uint64_t fail_at;     /* this call, counted from now on, fails; 0: none */
+    _Atomic uint64_t calls;       /* calls since the test set this to 0 */
+    _Atomic uint64_t failed;      /* calls that failed */
+    _Atomic uint64_t failed_site; /* where the last failed call returns to in the program */
+    _Atomic uint64_t live;        /* allocations of own code that are not freed */
+    _Atomic uint64_t live_bytes;  /* bytes of these, as realloc() last set them */
+    _Atomic uint64_t dump;        /* nonzero: fill in the fields below, then set this to 0 */
+    _Atomic uint64_t used_bytes;  /* of the whole process, RocksDB too */
     _Atomic uint64_t site_count;
-    uint64_t sites[503]; /* of live ones of our own code */
+    uint64_t sites[503]; /* call sites of own code's live allocations */
 };
 
 static_assert(sizeof(struct fault_control) == 4096, "a page");
 static_assert(sizeof(off_t) == sizeof(off64_t), "a 64-bit machine");
 
-/* Live ones by address. Buckets are locked alone, since all threads of RocksDB free memory. */
+/* Live allocations by address. Each bucket has its own lock, since all threads of RocksDB free
+ * memory. */
 #define BUCKETS      (1u << 14)
 #define BUCKET_ROOM  14
 #define FAULT_PUBLIC __attribute__((visibility("default")))
@@ -83,7 +82,7 @@ int __vasprintf_chk(char **ret_text, int flag, const char *format, va_list args)
 
 /* ---- The program and the file ---- */
 
-/* The first that is listed is the program. */
+/* The first object in the list is the program. */
 static int find_text(struct dl_phdr_info *info, size_t bytes, void *context)
 {
     (void)bytes;
@@ -130,7 +129,7 @@ static bool is_ours(const void *site)
     return (uintptr_t)site >= text_begin && (uintptr_t)site < text_end;
 }
 
-/* ---- What is live ---- */
+/* ---- Live allocations ---- */
 
 static struct bucket *lock_bucket(const void *memory)
 {
@@ -152,14 +151,14 @@ static void add_live(const void *memory, uint64_t bytes, const void *site)
     struct bucket *const bucket = lock_bucket(memory);
 
     if (bucket->count == BUCKET_ROOM)
-        abort(); /* more live ones than we thought: make BUCKETS larger */
+        abort(); /* more live allocations than expected: make BUCKETS larger */
     bucket->lives[bucket->count++] = (struct live){ memory, bytes, (uintptr_t)site - program_base };
     unlock_bucket(bucket);
     control->live++;
     control->live_bytes += bytes;
 }
 
-/* Of ours or not. */
+/* Forgets the allocation. True if it was own code's. */
 static bool remove_live(const void *memory, struct live *ret_live)
 {
     struct bucket *bucket;
@@ -203,9 +202,9 @@ static void dump(void)
     control->dump = 0;
 }
 
-/* ---- The nth ---- */
+/* ---- The nth call ---- */
 
-/* Whether this call is to fail. */
+/* True if this call must fail. */
 static bool fails(const void *site)
 {
     uint64_t call;
@@ -242,7 +241,8 @@ FAULT_PUBLIC void *calloc(size_t count, size_t bytes)
     return fails(SITE) ? NULL : keep(__libc_calloc(count, bytes), count * bytes, SITE);
 }
 
-/* Before the old one is freed, since another thread may get the same address at once. */
+/* Forgets the old block before it is freed, since another thread may get the same address at
+ * once. */
 static void *reallocate(void *memory, size_t bytes, const void *site)
 {
     struct live before = { 0 };
@@ -337,7 +337,7 @@ static int print(char **ret_text, const char *format, va_list args, const void *
     return length;
 }
 
-/* Both names of each: with _FORTIFY_SOURCE the second are called. */
+/* Both names of each: code built with _FORTIFY_SOURCE calls the second. */
 #define PRINT(name, ...)                                                                           \
     FAULT_PUBLIC int name(char **ret_text, __VA_ARGS__ const char *format, ...)                    \
     {                                                                                              \
@@ -392,7 +392,7 @@ FAULT_PUBLIC int munmap(void *memory, size_t bytes)
     return (int)syscall(SYS_munmap, memory, bytes);
 }
 
-/* The arenas of tiers. */
+/* The tiers' arenas. */
 struct memkind;
 typedef int (*memkind_fn)(struct memkind *, void **, size_t, size_t);
 FAULT_PUBLIC int memkind_posix_memalign(struct memkind *kind, void **ret_memory, size_t alignment,

@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* failing_io: preloaded into embtierd, or a client, counts its input and output below the folder
- * EMBTIER_FAULT_FOLDER by kind of call and kind of file, and makes one of these sites fail: once,
- * or from then on. What is to fail, and what has been counted, is in the file
- * EMBTIER_FAULT_CONTROL, which the test and the daemon both have mapped
- * (tests/crash/failing_io.py).
+/* failing_io: preloaded into embtierd or a client. It counts I/O below the folder
+ * EMBTIER_FAULT_FOLDER by kind of call and kind of file, and makes calls of one kind on one kind of
+ * file fail: once, or from then on. The file EMBTIER_FAULT_CONTROL, which the test and the daemon
+ * map, says which calls must fail and holds the counts (tests/crash/failing_io.py).
  *
- * A short read or write does half of what was asked, in sectors where there is more than one. Reads
- * and syncs by io_uring are made to fail when they have been done, in the ring's own memory. Reads
- * by stdio, by which RocksDB takes MANIFEST and logs at the start, are calls of a kind of their
- * own: that is what it does with them, whatever reads them before.
+ * A short read or write does half of the bytes, in whole sectors if there is more than one. Reads
+ * and syncs by io_uring fail after they are done, in the ring's memory. Reads by stdio are a kind
+ * of call of their own, because RocksDB reads MANIFEST and logs with stdio at the start, whatever
+ * reads the same files earlier.
  *
- * A call that is interrupted is made again, by a correct caller until it is not: one that was
- * interrupted for ever would never end. So from then on means, of EINTR, many calls in a row. */
-#undef _FILE_OFFSET_BITS /* with it pread and pread64 are one symbol */
+ * A correct caller repeats an interrupted call until it is not interrupted, so endless
+ * interruptions would hang it. With EINTR, "from then on" therefore means many calls in a row. */
+#undef _FILE_OFFSET_BITS /* with it, pread and pread64 are one symbol */
 
 #include <assert.h>
 #include <dirent.h>
@@ -35,7 +34,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* Both names of each are taken: libraries built with 64-bit offsets call the second. */
+/* The library defines both names of each: libraries built with 64-bit offsets call the second. */
 static_assert(sizeof(off_t) == sizeof(off64_t), "a 64-bit machine");
 static_assert(sizeof(struct stat) == sizeof(struct stat64), "a 64-bit machine");
 static_assert(sizeof(struct statvfs) == sizeof(struct statvfs64), "a 64-bit machine");
@@ -44,7 +43,7 @@ static_assert(sizeof(struct dirent) == sizeof(struct dirent64), "a 64-bit machin
 #define EXPORT __attribute__((visibility("default")))
 #define SECTOR 512
 
-/* In the order of failing_io.py, as the kinds of files. */
+/* Calls and kinds of files are in the order of failing_io.py. */
 enum call {
     OPEN,
     READ,
@@ -77,7 +76,7 @@ enum kind {
     KINDS
 };
 
-#define SHORT         (-1) /* instead of an errno */
+#define SHORT         (-1) /* stands for a short read or write, in place of an errno */
 #define INTERRUPTIONS 1000
 
 struct control {
@@ -85,8 +84,8 @@ struct control {
     uint32_t call;
     uint32_t kind;
     int32_t error;
-    uint32_t at; /* which call fails, the first is 1 */
-    uint32_t on; /* and all after it; of EINTR so many only, INTERRUPTIONS */
+    uint32_t at; /* the call that fails, counted from 1 */
+    uint32_t on; /* also fail later calls; with EINTR, INTERRUPTIONS in all */
     _Atomic uint32_t seen;
     _Atomic uint32_t failed;
     _Atomic uint64_t counts[CALLS][KINDS];
@@ -96,7 +95,7 @@ static_assert(sizeof(struct control) == 32 + 8 * 14 * 11, "read by failing_io.py
 static struct control *control;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-/* What comes after us in the order of libraries. */
+/* Returns the function that the next library defines. */
 static void *next(const char *name)
 {
     void *const function = dlsym(RTLD_NEXT, name);
@@ -182,7 +181,7 @@ static enum kind kind_of(const char *path)
     return strcmp(name, "LOG") == 0 ? INFO : OTHER;
 }
 
-/* Of those that could fail, the first is 1. */
+/* True if the nth matching call must fail; the first is 1. */
 static bool is_to_fail(uint32_t nth)
 {
     if (nth <= control->at)
@@ -190,7 +189,7 @@ static bool is_to_fail(uint32_t nth)
     return control->on && (control->error != EINTR || nth - control->at < INTERRUPTIONS);
 }
 
-/* Whether a call is to fail, and how. */
+/* True if a call must fail; *@ret_error says how. */
 static bool judge(enum call call, const char *path, int *ret_error)
 {
     const char *const folder = getenv("EMBTIER_FAULT_FOLDER");
@@ -209,7 +208,7 @@ static bool judge(enum call call, const char *path, int *ret_error)
     return true;
 }
 
-/* These leave errno as it is: by that alone is the end of a folder told from an error. */
+/* These keep errno, since it alone tells a failed readdir() from the end of a folder. */
 static bool fails_path(enum call call, const char *path, int *ret_error)
 {
     const int before = errno;
@@ -245,7 +244,7 @@ static bool fails(enum call call, int fd, int *ret_error)
     return fails;
 }
 
-/* @name is in a folder that is open, or a path. */
+/* @name is a path, or lies in the open folder @folder. */
 static bool fails_at(enum call call, int folder, const char *name, int *ret_error)
 {
     const int before = errno;
@@ -265,7 +264,7 @@ static bool fails_at(enum call call, int folder, const char *name, int *ret_erro
     return fails;
 }
 
-/* Also for direct I/O: whole sectors, if it can. */
+/* Returns whole sectors if possible, since the file may use direct I/O. */
 static size_t half_of(size_t bytes)
 {
     if (bytes >= 2 * SECTOR)
@@ -304,9 +303,9 @@ TRANSFER(pwrite, WRITE, NEXT(pwrite_fn, "pwrite")(fd, data, bytes, at), int fd, 
 TRANSFER(pwrite64, WRITE, NEXT(pwrite_fn, "pwrite")(fd, data, bytes, at), int fd, const void *data,
          size_t bytes, off64_t at)
 
-#undef fread_unlocked /* with optimization a macro */
+#undef fread_unlocked /* a macro in optimized builds */
 
-/* Never short: stdio reads on until it has all, or the end. */
+/* Never short: stdio reads on until it has everything, or the end. */
 #define STREAM_READ(name)                                                                          \
     EXPORT size_t name(void *data, size_t size, size_t count, FILE *stream)                        \
     {                                                                                              \
@@ -393,7 +392,7 @@ IN_FOLDER(renameat2, RENAME,
           NEXT(renameat2_fn, "renameat2")(from_folder, from, folder, path, flags), int from_folder,
           const char *from, int folder, const char *path, unsigned flags)
 
-/* Those that return a pointer. */
+/* Calls that return a pointer. */
 #define OR_NULL(type, name, is_failing, next_call, ...)                                            \
     EXPORT type *name(__VA_ARGS__)                                                                 \
     {                                                                                              \
@@ -418,7 +417,7 @@ OR_NULL(FILE, fopen, fails_path(OPEN, path, &error), NEXT(fopen_fn, "fopen")(pat
 OR_NULL(FILE, fopen64, fails_path(OPEN, path, &error), NEXT(fopen_fn, "fopen")(path, mode),
         const char *path, const char *mode)
 
-/* The mode is there when the flags say so. */
+/* The mode argument exists only if the flags say so. */
 static mode_t mode_of(int flags, va_list args)
 {
     return flags & (O_CREAT | __O_TMPFILE) ? va_arg(args, mode_t) : 0;
@@ -444,8 +443,8 @@ OPENER(open64, AT_FDCWD)
 OPENER(openat, folder, int folder, )
 OPENER(openat64, folder, int folder, )
 
-/* All that is submitted is waited for: what completes later would be taken from the ring before it
- * is seen here. */
+/* Waits for all that is submitted: a later completion would be taken from the ring before this
+ * function sees it. */
 EXPORT int io_uring_submit_and_wait(struct io_uring *ring, unsigned count)
 {
     const submit_fn submit = NEXT(submit_fn, "io_uring_submit_and_wait");

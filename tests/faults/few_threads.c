@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* few_threads: preloaded into embtierd, is a limit of threads, as RLIMIT_NPROC and the pids of a
- * control group are: pthread_create() fails while there are so many.
+/* few_threads: preloaded into embtierd. It limits threads as RLIMIT_NPROC and a control group's
+ * pids do: pthread_create() fails while there are too many.
  *
- * EMBTIER_FAULT_CONTROL names a file with a struct fault_control, mapped by us and by the test.
- * What is made before the file is mapped is counted and not refused. */
-#undef _FILE_OFFSET_BITS /* with it mmap and mmap64 are one symbol */
+ * EMBTIER_FAULT_CONTROL names a file with a struct fault_control, which this library and the test
+ * map. Threads made before the file is mapped are counted and never refused. */
+#undef _FILE_OFFSET_BITS /* with it, mmap and mmap64 are one symbol */
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -18,11 +18,11 @@
 
 /* The test knows these offsets. */
 struct fault_control {
-    _Atomic uint64_t limit;   /* of threads besides the first; 2^64 - 1: none */
-    _Atomic uint64_t threads; /* there are now, besides the first */
-    _Atomic uint64_t most;    /* there were at any time */
-    _Atomic uint64_t made;    /* since the start, or since the test set this to 0 */
-    _Atomic uint64_t refused; /* the same */
+    _Atomic uint64_t limit;   /* threads besides the first; 2^64 - 1: no limit */
+    _Atomic uint64_t threads; /* threads now, besides the first */
+    _Atomic uint64_t most;    /* the most threads at any time */
+    _Atomic uint64_t made;    /* threads made since the start, or since the test set this to 0 */
+    _Atomic uint64_t refused; /* threads refused, likewise */
 };
 
 struct start {

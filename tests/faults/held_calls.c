@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* held_calls: preloaded into embtierd, makes the system slow: while the file EMBTIER_FAULT_TRIGGER
- * exists, some calls wait, and the file EMBTIER_FAULT_TRIGGER.waits says that one does. These are
- * reservations of shared memory of EMBTIER_FAULT_BYTES or more, and opening files whose path has
- * EMBTIER_FAULT_PATH in it. */
-#undef _FILE_OFFSET_BITS /* with it open and open64 are one symbol */
+/* held_calls: preloaded into embtierd. It makes the system slow: while the file
+ * EMBTIER_FAULT_TRIGGER exists, some calls wait. The file EMBTIER_FAULT_TRIGGER.waits then shows
+ * that one does. Two kinds of calls wait: reservations of at least EMBTIER_FAULT_BYTES of shared
+ * memory, and opens of paths that contain EMBTIER_FAULT_PATH. */
+#undef _FILE_OFFSET_BITS /* with it, open and open64 are one symbol */
 
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -19,7 +19,7 @@
 typedef int (*fallocate_fn)(int, int, off64_t, off64_t);
 typedef int (*openat_fn)(int, const char *, int, mode_t);
 
-/* What comes after us in the order of libraries. */
+/* Returns the function that the next library defines. */
 static void *next(const char *name)
 {
     void *const function = dlsym(RTLD_NEXT, name);

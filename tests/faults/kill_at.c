@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kill_at: preloaded into embtierd or embtier, counts the calls that change the file system, and
+/* kill_at: preloaded into embtierd or embtier. It counts the calls that change the file system, and
  * kills the process before one of them.
  *
- * The file EMBTIER_FAULT_KILL, which the test makes, is shared: struct kill_at below. What io_uring
- * does is not counted (it syncs logs), nor is what goes to a socket or the log. */
-#undef _FILE_OFFSET_BITS /* with it open and open64 are one symbol */
+ * The test makes the file EMBTIER_FAULT_KILL, which holds the shared struct kill_at. Calls by
+ * io_uring (it syncs logs) do not count, nor do writes to a socket or the log. */
+#undef _FILE_OFFSET_BITS /* with it, open and open64 are one symbol */
 
 #include <assert.h>
 #include <dlfcn.h>
@@ -20,10 +20,10 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-/* Each written by one side. */
+/* Only one side writes each field. */
 struct kill_at {
-    _Atomic uint64_t armed;  /* else nothing is counted */
-    _Atomic uint64_t before; /* this call, counted from 1; 0: none */
+    _Atomic uint64_t armed;  /* if 0, nothing is counted */
+    _Atomic uint64_t before; /* the call to kill at, counted from 1; 0: none */
     _Atomic uint64_t count;
 };
 static_assert(sizeof(struct kill_at) == 24, "the test knows it");
@@ -31,7 +31,7 @@ static_assert(sizeof(off_t) == sizeof(off64_t), "a 64-bit machine");
 
 static struct kill_at *shared;
 
-/* What comes after us in the order of libraries. */
+/* Returns the function that the next library defines. */
 static void *next(const char *name)
 {
     void *const function = dlsym(RTLD_NEXT, name);
@@ -109,7 +109,7 @@ COUNTED(ssize_t, pwrite64, (int fd, const void *bytes, size_t n, off64_t at), (f
 #define OPEN(name, ...)                                                                            \
     __attribute__((visibility("default"))) int name(__VA_ARGS__ const char *path, int flags, ...)
 
-/* The mode is there when the flags say so. */
+/* The mode argument exists only if the flags say so. */
 #define OPEN_BODY(folder)                                                                          \
     {                                                                                              \
         mode_t mode = 0;                                                                           \

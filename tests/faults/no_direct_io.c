@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* no_direct_io: preloaded into embtierd, makes every file system one without direct I/O: open()
- * with O_DIRECT fails as it does there. */
-#undef _FILE_OFFSET_BITS /* with it open and open64 are one symbol */
+/* no_direct_io: preloaded into embtierd. It makes every file system look like one without direct
+ * I/O: open() with O_DIRECT fails as it does there. */
+#undef _FILE_OFFSET_BITS /* with it, open and open64 are one symbol */
 
 #include <assert.h>
 #include <dlfcn.h>
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <sys/types.h>
 
-/* Both names of each are taken: libraries built with 64-bit offsets call the second. */
+/* The library defines both names of each: libraries built with 64-bit offsets call the second. */
 static_assert(sizeof(off_t) == sizeof(off64_t), "a 64-bit machine");
 
 typedef int (*openat_fn)(int, const char *, int, mode_t);
@@ -29,7 +29,7 @@ static int open_buffered(int folder, const char *path, int flags, mode_t mode)
     return ((openat_fn)function)(folder, path, flags, mode);
 }
 
-/* The mode is there when the flags say so. */
+/* The mode argument exists only if the flags say so. */
 static mode_t mode_of(int flags, va_list args)
 {
     return flags & (O_CREAT | __O_TMPFILE) ? va_arg(args, mode_t) : 0;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* other_time: preloaded into embtierd, is a system whose clock is put forward or back, as NTP, a
- * virtual machine that is resumed, and an empty battery do. The monotonic clock stays.
+/* other_time: preloaded into embtierd. It puts the system's clock forward or back, as NTP, a
+ * resumed virtual machine or an empty battery does. The monotonic clock stays.
  *
- * EMBTIER_FAULT_SECONDS, or the first line of the file that EMBTIER_FAULT_CONTROL names, which is
- * read at each call, is added to the system's clock. */
+ * EMBTIER_FAULT_SECONDS is added to the system's clock. If EMBTIER_FAULT_CONTROL names a file, each
+ * call reads its first line and adds that instead. */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <stdlib.h>

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* slow_reads: preloaded into embtierd, makes SSD slow: every read of an SST file takes
- * EMBTIER_FAULT_READ_MS longer while the file EMBTIER_FAULT_TRIGGER exists; with
- * EMBTIER_FAULT_THREAD only those of threads of that name.
+/* slow_reads: preloaded into embtierd. It makes SSD slow: while the file EMBTIER_FAULT_TRIGGER
+ * exists, every read of an SST file takes EMBTIER_FAULT_READ_MS longer. With EMBTIER_FAULT_THREAD,
+ * only reads by threads of that name do.
  *
- * It knows read, pread, preadv and io_uring's submissions, which are of table files only; if
- * RocksDB ever read its tables by other calls, a test that asks for a slow read and finds it fast
- * would fail. */
-#undef _FILE_OFFSET_BITS /* with it pread and pread64 are one symbol */
+ * It slows read, pread, preadv and io_uring's submissions, which read only table files. If RocksDB
+ * ever read its tables by other calls, the tests would notice: a read that they slow down would be
+ * fast. */
+#undef _FILE_OFFSET_BITS /* with it, pread and pread64 are one symbol */
 
 #include <assert.h>
 #include <dlfcn.h>
@@ -59,7 +59,7 @@ static void delay(int fd)
         delay_any();
 }
 
-/* What comes after us in the order of libraries. */
+/* Returns the function that the next library defines. */
 static void *next(const char *name)
 {
     void *const function = dlsym(RTLD_NEXT, name);

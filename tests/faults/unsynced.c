@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* unsynced: preloaded into embtierd, writes down what a power loss could undo below the folder
- * EMBTIER_FAULT_FOLDER: changes of files and folders, each with what was there before, and what was
- * made durable when. The journal lies in the folder EMBTIER_FAULT_JOURNAL and is read after SIGKILL
+/* unsynced: preloaded into embtierd. It records what a power loss could undo below the folder
+ * EMBTIER_FAULT_FOLDER: each change of a file or folder with the former content, and each sync. The
+ * journal lies in the folder EMBTIER_FAULT_JOURNAL and is read after SIGKILL
  * (tests/integration/server/power_loss.py), so the dying process need do nothing.
  *
- * One lock is held over a change and its record, so that the journal has the true order and no sync
- * covers a change that had not been made when it began. A record is one write() of its own, before
- * the change; one that failed is taken back by another. (A new file or folder is written down after
- * it was made, as only then it has an inode.) So after SIGKILL only the last record can be of a
- * change that was not made, and only one entry can lack its record. What an unlinked file held is
- * copied: with a name elsewhere its link count would never fall to 0, which the server looks at.
+ * One lock is held over a change and its record. The journal therefore has the true order, and no
+ * sync covers a change that was made after the sync began. A record is one write() of its own,
+ * before the change; another record takes it back if the change fails. (The record of a new file or
+ * folder follows the change, since only then it has an inode.) So after SIGKILL only the last
+ * record may stand for a change that was not made, and only one entry may lack its record. The
+ * content of an unlinked file is copied. A second link would keep its link count from falling to 0,
+ * which the server looks at.
  *
- * The journal does not hear of syncs of files whose paths match EMBTIER_FAULT_IGNORE_SYNC.
+ * The journal does not record syncs of files whose paths match EMBTIER_FAULT_IGNORE_SYNC.
  *
- * Not followed: mmap and stdio, by which the server writes nothing there; what is found there and
- * is not in the journal fails the test. */
-#undef _FILE_OFFSET_BITS /* with it pwrite and pwrite64 are one symbol */
+ * The library does not follow mmap and stdio, since the server writes nothing there with them. If a
+ * test finds a change that is not in the journal, it fails. */
+#undef _FILE_OFFSET_BITS /* with it, pwrite and pwrite64 are one symbol */
 
 #include <assert.h>
 #include <dlfcn.h>
@@ -35,7 +36,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* Both names of each are taken: libraries built with 64-bit offsets call the second. */
+/* The library defines both names of each: libraries built with 64-bit offsets call the second. */
 static_assert(sizeof(off_t) == sizeof(off64_t), "a 64-bit machine");
 
 #define EXPORT __attribute__((visibility("default")))
@@ -47,22 +48,22 @@ enum kind {
     MKDIR,     /* inode 0; path */
     UNLINK,    /* inode; path */
     RMDIR,     /* inode; path */
-    RENAME,    /* inode of what is replaced or 0; both paths */
+    RENAME,    /* inode of the replaced file or 0; both paths */
     LINK,      /* both paths */
     SYNC,      /* inode, number of records that it covers */
-    FAILED,    /* the record before this one is of nothing */
-    START,     /* of a process: records are counted from here on */
+    FAILED,    /* the record before this one had no effect */
+    START,     /* a process began: records are counted from here on */
 };
 
 struct record {
     uint32_t kind;
     uint32_t path_bytes;
-    uint32_t other_bytes; /* the second path */
+    uint32_t other_bytes; /* length of the second path */
     uint32_t data_bytes;
     uint64_t inode;
     uint64_t at;
     uint64_t count;
-    uint64_t size; /* before */
+    uint64_t size; /* size before */
 };
 static_assert(sizeof(struct record) == 48, "read by power_loss.py");
 
@@ -70,7 +71,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static int journal = -1;
 static uint64_t records; /* of this process */
 
-/* What comes after us in the order of libraries. */
+/* Returns the function that the next library defines. */
 static void *next(const char *name)
 {
     void *const function = dlsym(RTLD_NEXT, name);
@@ -80,7 +81,7 @@ static void *next(const char *name)
     return function;
 }
 
-/* These are asked for from many threads, and their own work is done with them. */
+/* Looks up the function at each use: many threads ask, and the lookups use these functions too. */
 #define NEXT(type, name) ((type)next(name))
 
 typedef int (*openat_fn)(int, const char *, int, mode_t);
@@ -110,7 +111,7 @@ static bool is_below(const char *path)
            (path[length] == '/' || path[length] == '\0');
 }
 
-/* Of a file or folder that is open; false for sockets and the like. */
+/* Finds the path of an open file or folder. False for sockets and the like. */
 static bool path_of(int fd, struct stat *ret_info, char path[static 4096])
 {
     char link[64];
@@ -155,7 +156,7 @@ static void begin(void)
     }
 }
 
-/* Takes back the last record if what it was of has failed; errno stays. */
+/* Takes back the last record if its change has failed. Keeps errno. */
 static void end(bool failed)
 {
     const int error = errno;
@@ -183,7 +184,7 @@ static void put(struct record record, const char *path, const char *other, const
     records++;
 }
 
-/* Bytes [@at, @end) of a file, as far as it has them; free() it. */
+/* Returns bytes [@at, @end) of a file, as far as it has them. The caller frees them. */
 static char *content(const char *path, uint64_t at, uint64_t end, uint32_t *ret_bytes)
 {
     const int fd = real_open(path, O_RDONLY | O_CLOEXEC, 0);
@@ -228,7 +229,7 @@ static void put_change(int fd, enum kind kind, const struct stat *info, uint64_t
 
 /* ---- Files' content ---- */
 
-/* Where it is to be written: @at, or -1 for the file's own place. */
+/* Records a write at @at, or at the file's own position if @at is -1. */
 static void put_write(int fd, off_t at, size_t count)
 {
     struct stat info;
@@ -303,8 +304,8 @@ EXPORT int ftruncate64(int fd, off64_t size)
     return resize(fd, size);
 }
 
-/* Room that makes a file longer is a change of its size. Room that does not show in the size, also
- * given back, changes nothing. */
+/* Allocation that makes a file longer counts as a change of its size. Allocation within the size,
+ * or freeing, changes nothing. */
 static int allocate(int fd, int mode, off_t at, off_t bytes)
 {
     struct stat info;
@@ -313,7 +314,7 @@ static int allocate(int fd, int mode, off_t at, off_t bytes)
     if ((mode & FALLOC_FL_KEEP_SIZE) || !is_ours(fd, &info) || at + bytes <= info.st_size)
         return NEXT(fallocate_fn, "fallocate")(fd, mode, at, bytes);
     if (mode != 0)
-        abort(); /* to be written when somebody does */
+        abort(); /* nobody uses these modes yet */
     begin();
     if (fstat(fd, &info) != 0)
         abort();
@@ -346,7 +347,7 @@ static int open_at(int folder, const char *path, int flags, mode_t mode)
     begin();
     if (stat(path, &info) != 0) {
         fd = open_next(folder, path, flags, mode);
-        if (fd >= 0 && fstat(fd, &info) == 0) /* only now it has an inode */
+        if (fd >= 0 && fstat(fd, &info) == 0) /* the file has no inode before */
             put((struct record){ .kind = CREATE, .inode = info.st_ino }, path, NULL, NULL);
         end(false);
         return fd;
@@ -368,7 +369,7 @@ static int open_at(int folder, const char *path, int flags, mode_t mode)
     return fd;
 }
 
-/* The mode is there when the flags say so. */
+/* The mode argument exists only if the flags say so. */
 static mode_t mode_of(int flags, va_list args)
 {
     return flags & (O_CREAT | __O_TMPFILE) ? va_arg(args, mode_t) : 0;
@@ -391,7 +392,7 @@ OPEN(open64, AT_FDCWD)
 OPEN(openat, folder, int folder, )
 OPEN(openat64, folder, int folder, )
 
-/* What a file holds that is about to lose a name, with its record. */
+/* Records a change that removes a name, with the content of the file that loses it. */
 static void put_loss(struct record record, const char *lost, const char *path, const char *other)
 {
     struct stat info;
@@ -531,8 +532,8 @@ EXPORT int fdatasync(int fd)
     return sync_with(NEXT(sync_fn, "fdatasync"), fd);
 }
 
-/* Where there are syncs, all that is submitted is waited for: what completes later would be taken
- * from the ring before it is seen here. */
+/* Waits for all that is submitted if there are syncs: a later completion would be taken from the
+ * ring before this function sees it. */
 EXPORT int io_uring_submit_and_wait(struct io_uring *ring, unsigned count)
 {
     const submit_fn submit = NEXT(submit_fn, "io_uring_submit_and_wait");
