@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""For all tests in Python, run from the top of the tree: what a test wrote goes when it passed, since hundreds of
-tests with a daemon each would fill a disk. What a failed one wrote stays, in pytest's folder of the run, and then
-so do the folders of the daemons that a whole file shares."""
+"""Serves all Python tests; pytest runs from the top of the tree. A passed test's files are removed, since hundreds of
+tests with a daemon each would fill a disk. A failed test's files stay in pytest's folder of the run, and then the
+folders of daemons that a whole file shares stay too."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
         shutil.rmtree(item.funcargs["tmp_path"], ignore_errors=True)
 
 
-@pytest.hookimpl(trylast=True)  # when all daemons have ended
+@pytest.hookimpl(trylast=True)  # after all daemons have ended
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    folder = getattr(session.config._tmp_path_factory, "_basetemp", None)  # which making it would make anew
+    folder = getattr(session.config._tmp_path_factory, "_basetemp", None)  # the public accessor would make a new one
     if folder is not None and exitstatus == 0 and not session.testsfailed:
         shutil.rmtree(folder, ignore_errors=True)

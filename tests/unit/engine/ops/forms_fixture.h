@@ -8,7 +8,7 @@
 
 #include "proto/shm_fields.h"
 
-/* What a request asks for: in each segment, this many ids of a table in this many bags. */
+/* Shape of a request: each segment asks for this many ids of a table in this many bags. */
 struct form_shape {
     uint64_t table; /* with an optimizer and f32 weights; every row is all ones */
     uint32_t dim;

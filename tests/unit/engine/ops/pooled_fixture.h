@@ -14,7 +14,7 @@
 #define IDS_MOST   20000
 #define SLOT_BYTES (8 * MIB)
 
-/* What a client's slot holds for one segment, in this order. */
+/* The parts of one segment, in the order in which they lie in a client's slot. */
 struct bags {
     uint64_t table;
     enum embtier_pool mode;

@@ -38,7 +38,7 @@ static const struct lanes_shape shapes[] = {
       .write_queue_bytes = MIB },
 };
 
-/* What a request of each form asks for. */
+/* The request of each form. */
 struct aim {
     uint32_t form;
     uint32_t dim;

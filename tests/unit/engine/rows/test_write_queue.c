@@ -18,7 +18,7 @@ struct queue_fixture {
     struct table async; /* for the last test */
     uint8_t row[FIXTURE_ROW_BYTES];
 
-    /* What the next call is to do. */
+    /* Input and result of the next call. */
     struct table *into;
     uint64_t id;
     uint64_t end_id;
