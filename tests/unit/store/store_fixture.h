@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* store_fixture.h: a store in temporary directories d0 and d1 of two shards each, for the tests of
- * store/. Row (table, id) of version v holds bytes that follow from the three, so that any row can
- * be told right from wrong. Included once per test program. */
+ * store/. The bytes of row (table, id) in version v follow from these three numbers, so a test can
+ * tell a right row from a wrong one. Each test program includes it once. */
 #ifndef EMBTIER_TESTS_UNIT_STORE_STORE_FIXTURE_H
 #define EMBTIER_TESTS_UNIT_STORE_STORE_FIXTURE_H
 
@@ -29,7 +29,7 @@
 #include "store/checkpoint/checkpoint.h"
 #include "store/store.h"
 
-#define FIXTURE_WAIT_NS (UINT64_C(120) * 1000 * 1000 * 1000) /* no test takes so long */
+#define FIXTURE_WAIT_NS (UINT64_C(120) * 1000 * 1000 * 1000) /* no test takes this long */
 
 #define FIXTURE_WEIGHT_BYTES 128
 #define FIXTURE_STATE_BYTES  4
@@ -39,12 +39,12 @@
 struct store_fixture {
     char root[200];
     char *directories[2];
-    char *made[2]; /* what is freed, whatever a test puts above */
+    char *made[2]; /* owned copies, since a test may change @directories */
     struct config config;
     struct store *store;
 };
 
-/* One batch of rows, sorted out to shards. */
+/* A batch of rows of one shard. */
 struct fixture_batch {
     uint32_t count;
     struct store_row rows[FIXTURE_BATCH_ROWS];
@@ -67,7 +67,7 @@ static inline void fixture_make_directory(struct store_fixture *f, unsigned inde
     assert_int_equal(mkdir(f->made[index], 0700), 0);
 }
 
-/* For directories below @root, which may be there or not. */
+/* Makes a fixture for directories below @root, which need not exist. */
 static inline struct store_fixture *fixture_at(const char *root)
 {
     struct store_fixture *f = calloc(1, sizeof(*f));
@@ -91,7 +91,7 @@ static inline struct store_fixture *fixture_at(const char *root)
     return f;
 }
 
-/* In a new directory. */
+/* Makes a fixture with new directories. */
 static inline struct store_fixture *fixture_new(void)
 {
     const char *tmp = getenv("TMPDIR");
@@ -121,7 +121,7 @@ static inline int fixture_unlink_one(const char *path, const struct stat *stat, 
     return remove(path);
 }
 
-/* @name below data directory @index; "" for all of it. */
+/* Removes @name below data directory @index; "" removes all of it. */
 static inline void fixture_remove(struct store_fixture *f, unsigned index, const char *name)
 {
     char path[400];
@@ -130,7 +130,7 @@ static inline void fixture_remove(struct store_fixture *f, unsigned index, const
     assert_int_equal(nftw(path, fixture_unlink_one, 16, FTW_DEPTH | FTW_PHYS), 0);
 }
 
-/* Closes the store and leaves its directories. */
+/* Closes the store and keeps its directories. */
 static inline void fixture_free(struct store_fixture *f)
 {
     store_free(f->store);
@@ -166,7 +166,7 @@ static inline void fixture_close(struct store_fixture *f)
     must(store_close(TAKE(f->store), true, &msg), &msg);
 }
 
-/* Of all that has been written. Returns its id. */
+/* Makes a checkpoint of everything written. Returns its id. */
 static inline uint64_t fixture_checkpoint(struct store_fixture *f)
 {
     struct checkpoint_draft *draft = NULL;
@@ -206,12 +206,13 @@ static inline void fixture_row_bytes(uint32_t table, uint64_t id, uint32_t versi
     }
 }
 
-/* Tables from these numbers on are logged, and the logs synced. */
+/* Tables with these numbers or higher are logged; with the second or higher, the logs are synced
+ * too. */
 #define FIXTURE_LOGGED UINT32_C(0xf0000000)
 #define FIXTURE_SYNCED UINT32_C(0xf8000000)
 
-/* Fills @batch with those rows of [first, end) that lie in @shard, in order; returns the id to go
- * on with. */
+/* Fills @batch, in order, with the rows of [first, end) that lie in @shard. Returns the id to go on
+ * with. */
 static inline uint64_t fixture_gather(const struct store_fixture *f, uint32_t shard, uint32_t table,
                                       uint64_t first, uint64_t end, struct fixture_batch *batch)
 {
@@ -232,7 +233,7 @@ static inline uint64_t fixture_gather(const struct store_fixture *f, uint32_t sh
     return first;
 }
 
-/* Plays a full disk: what would make a file longer than @bytes fails. */
+/* Plays a full disk: any write that would make a file longer than @bytes fails. */
 static inline void fixture_limit_files(rlim_t bytes)
 {
     struct rlimit limit;
@@ -243,7 +244,7 @@ static inline void fixture_limit_files(rlim_t bytes)
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
 }
 
-/* As store_write(), and of a synced table store_sync_logs(). */
+/* Calls store_write(), and for a synced table store_sync_logs(). */
 static inline enum embtier_err fixture_write_batch(struct store_fixture *f, uint32_t shard,
                                                    uint32_t table, struct fixture_batch *batch,
                                                    struct err_msg *msg)
@@ -252,7 +253,7 @@ static inline enum embtier_err fixture_write_batch(struct store_fixture *f, uint
     return table >= FIXTURE_SYNCED ? store_sync_logs(f->store, &shard, 1, msg) : EMBTIER_OK;
 }
 
-/* Writes rows [first, end), again and again where the store is busy. */
+/* Writes rows [first, end). Tries again while the store is busy. */
 static inline void fixture_write_all(struct store_fixture *f, uint32_t table, uint64_t first,
                                      uint64_t end, uint32_t version)
 {
@@ -282,7 +283,7 @@ static inline void fixture_flush_all(struct store_fixture *f)
         must(store_flush(f->store, shard, &msg), &msg);
 }
 
-/* How many of [first, end) are found, and of those how many hold @version. */
+/* Counts the rows of [first, end) that are found, and those of them that hold @version. */
 static inline void fixture_read_all(struct store_fixture *f, uint32_t table, uint64_t first,
                                     uint64_t end, uint32_t version, uint64_t *ret_found,
                                     uint64_t *ret_right)
@@ -346,9 +347,9 @@ static inline void fixture_truncate(struct store_fixture *f, unsigned index, con
     assert_int_equal(truncate(path, bytes), 0);
 }
 
-/* Turns the calling process into this program with the arguments @part, the fixture's root and
- * @number, which may be NULL. Programs of another processor run by an emulator, which meson names.
- */
+/* Replaces the calling process by this program, with the arguments @part, the fixture's root and
+ * @number, which may be NULL. Programs for another processor run under the emulator that meson
+ * names. */
 static inline _Noreturn void fixture_exec_self(const struct store_fixture *f, const char *part,
                                                const char *number)
 {
@@ -381,7 +382,8 @@ static inline void fixture_replace_text(struct store_fixture *f, unsigned index,
     assert_int_equal(fclose(file), 0);
 }
 
-/* Output of a shell command about the store, for what other tools say. 0 when it fails. */
+/* Puts the output of a shell command about the store in @ret_output, to see what other tools say.
+ * Returns its length, or 0 if the command fails. */
 static inline size_t fixture_shell(char *ret_output, size_t capacity, const char *format, ...)
     PRINTF_LIKE(3, 4);
 static inline size_t fixture_shell(char *ret_output, size_t capacity, const char *format, ...)

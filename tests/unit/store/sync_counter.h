@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sync_counter.h: how often this program has had the data of a write-ahead log put on disk, counted
- * in the place of the system's fdatasync(). Not with io_uring. Included once per test program. */
+/* sync_counter.h: counts how often this program puts the data of a write-ahead log on disk, in
+ * place of the system's fdatasync(). It does not see syncs by io_uring. Each test program includes
+ * it once. */
 #ifndef EMBTIER_TESTS_UNIT_STORE_SYNC_COUNTER_H
 #define EMBTIER_TESTS_UNIT_STORE_SYNC_COUNTER_H
 

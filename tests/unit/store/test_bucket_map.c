@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Do rows lie where the map of buckets says, and is a map that is damaged or another store's found
- * out before anything is written? */
+/* Tests that rows lie where the map of buckets says, and that a damaged map, or another store's, is
+ * found before anything is written. */
 #include <jansson.h>
 
 #include "store/bucket_map.h"
@@ -8,7 +8,7 @@
 #include "store/store_identity.h"
 #include "tests/unit/store/store_fixture.h"
 
-#define SHARDS  4 /* of the fixture's two directories */
+#define SHARDS  4 /* in the fixture's two directories */
 #define ROWS    600
 #define TABLE   1
 #define FLIPS   100
@@ -66,7 +66,7 @@ static bool file_is_there(const struct store_fixture *f, unsigned index)
     return access(path_of(f, index, path), F_OK) == 0;
 }
 
-/* A store of @directories directories with ROWS rows, closed. */
+/* Makes and closes a store of @directories directories with ROWS rows. */
 static void make_store(struct store_fixture *f, uint32_t directories)
 {
     f->config.data.directory_count = directories;
@@ -101,7 +101,7 @@ static void map_write(const struct store_fixture *f, unsigned index, const struc
     store_identity_free(identity);
 }
 
-/* Every refusal, of a start and of a check alike. */
+/* A start and a check must both be refused. */
 static void assert_refused(struct store_fixture *f, enum embtier_err err, const char *words)
 {
     struct err_msg msg = { { 0 } };
@@ -137,7 +137,7 @@ static void test_a_balanced_map_gives_each_shard_its_share(void **state)
     test_free(map);
 }
 
-/* The bits of the cache's tag and set do not choose the bucket. */
+/* The bits that choose the cache's tag and set do not choose the bucket. */
 static void test_a_bucket_follows_from_the_highest_bits_of_the_hash(void **state)
 {
     (void)state;
@@ -195,7 +195,7 @@ static void test_every_directory_of_a_new_store_has_the_same_map(void **state)
     assert_rows(f);
 }
 
-/* A map that a program would not make: the buckets lie the other way round. */
+/* Makes a map that no program makes: the buckets are in reverse order. */
 static void make_turned(struct bucket_map *ret_map)
 {
     bucket_map_balance(ret_map, SHARDS);
@@ -225,13 +225,13 @@ static void test_rows_lie_where_the_map_says_and_not_where_a_new_one_would(void 
     map->generation = SECOND + 1;
     map_write(f, 0, map);
     map_write(f, 1, map);
-    assert_rows(f); /* those of version 1 are where they were */
+    assert_rows(f); /* the rows of version 1 have not moved */
     test_free(map);
 }
 
 /* ---- Damage ---- */
 
-/* The only copy of a store becomes @damaged, which is refused and stays. */
+/* Replaces the store's only copy by @damaged, which must be refused and left alone. */
 static void assert_damage_refused(struct store_fixture *f, const struct text *damaged)
 {
     struct err_msg msg = { { 0 } };
@@ -289,7 +289,7 @@ static void test_a_file_that_was_cut_short_anywhere_is_found(void **state)
     damaged->bytes = whole->bytes - 1;
     assert_damage_refused(f, damaged);
     *damaged = *whole;
-    memcpy(damaged->at + damaged->bytes, "\n", 1); /* … nor has it grown */
+    memcpy(damaged->at + damaged->bytes, "\n", 1); /* a file that has grown is damaged too */
     damaged->bytes++;
     assert_damage_refused(f, damaged);
     file_write(f, 0, whole);
@@ -316,7 +316,7 @@ static void test_a_good_copy_replaces_one_that_is_damaged_or_missing(void **stat
     struct text *whole, *damaged;
 
     make_store(f, 2);
-    bucket_map_balance(map, SHARDS); /* of another generation than one that is made again */
+    bucket_map_balance(map, SHARDS); /* a map made anew would have another generation */
     map->generation = SECOND;
     map_write(f, 0, map);
     map_write(f, 1, map);
@@ -344,7 +344,7 @@ static void test_a_good_copy_replaces_one_that_is_damaged_or_missing(void **stat
     test_free(map);
 }
 
-/* As after a crash between two copies. */
+/* The state after a crash between two copies. */
 static void test_the_newest_copy_replaces_older_ones(void **state)
 {
     struct store_fixture *f = *state;
@@ -425,7 +425,7 @@ static void test_a_map_of_another_store_is_refused(void **state)
     foreign = file_read(other, 1);
     file_write(f, 1, foreign);
     assert_refused(f, EMBTIER_MISMATCH, "/d1/" BUCKET_MAP_FILE ": belongs to store ");
-    assert_file_is(f, 1, foreign); /* which may be the other store's last */
+    assert_file_is(f, 1, foreign); /* it may be the last copy of the other store's map */
     test_free(foreign);
     fixture_destroy(other);
 }
@@ -452,7 +452,7 @@ static void test_a_map_of_another_number_of_shards_is_refused(void **state)
     test_free(map);
 }
 
-/* One member changed, and the checksum with it. */
+/* Changes one member, and the checksum with it. */
 static void forge(const struct store_fixture *f, const char *key, json_t *value)
 {
     char path[400];

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Does the catalog keep what it was told, over restarts and crashes, and refuse what is damaged? */
+/* Tests that the catalog keeps its changes over restarts and crashes, and refuses damaged files. */
 #include "store/catalog.h"
 
 #include "tests/unit/store/store_fixture.h"
 
 #include <errno.h>
 
-/* In the place of fsync(), by the linker. */
+/* The linker puts this in place of fsync(). */
 static bool directories_cannot_be_synced;
 int __real_fsync(int fd);
 int __wrap_fsync(int fd);
@@ -97,7 +97,7 @@ static void test_owners_come_back_also_from_a_journal_and_from_copies(void **sta
     struct catalog *copy;
     struct err_msg msg = { { 0 } };
 
-    for (uint32_t i = 0; i < 100; i++) { /* in the file, and in the journal */
+    for (uint32_t i = 0; i < 100; i++) { /* some in the file, some in the journal */
         struct table_spec spec;
         char name[16];
         uint32_t id;
@@ -174,7 +174,7 @@ static void test_change_that_cannot_be_stored_changes_nothing(void **state)
     uint32_t id = 12345;
 
     catalog_must_add(catalog, "a", CATALOG_LIVE);
-    /* A directory in the place of the file beside it: not even root can write that. */
+    /* A directory in place of the temporary file: not even root can write that. */
     snprintf(path, sizeof(path), "%s/catalog.json.tmp", f->made[0]);
     assert_int_equal(mkdir(path, 0700), 0);
     assert_int_not_equal(catalog_add(catalog, &spec, CATALOG_NOBODY, CATALOG_LIVE, &id, &msg),
@@ -273,7 +273,7 @@ static void test_damaged_catalog_is_refused_with_its_name(void **state)
     }
 }
 
-/* As version 1 had it, before there were hyperparameters and a durability. */
+/* The catalog is as version 1 wrote it, before tables had hyperparameters and a durability. */
 static void test_older_catalog_s_tables_have_the_defaults(void **state)
 {
     struct store_fixture *f = *state;
@@ -287,7 +287,7 @@ static void test_older_catalog_s_tables_have_the_defaults(void **state)
     fixture_replace_text(f, 0, "catalog.json", "\"hyperparameters\"", "\"unknown\"");
     fixture_replace_text(f, 0, "catalog.json", "\"rounds_to_nearest\"", "\"and\"");
     fixture_replace_text(f, 0, "catalog.json", "\"allows_nonfinite\"", "\"ignored\"");
-    catalog_refused(f, EMBTIER_CORRUPT, "entry 0 of tables is damaged"); /* it has a durability */
+    catalog_refused(f, EMBTIER_CORRUPT, "entry 0 of tables is damaged"); /* has a durability */
     fixture_replace_text(f, 0, "catalog.json", "\"durability\"", "\"none\"");
     catalog = catalog_must_open(f);
     spec = &catalog_at(catalog, 0)->spec;
@@ -295,7 +295,7 @@ static void test_older_catalog_s_tables_have_the_defaults(void **state)
     assert_true(spec->alpha == 0 && spec->beta1 == 0 && spec->beta2 == 0);
     assert_false(spec->rounds_to_nearest || spec->allows_nonfinite);
     assert_int_equal(spec->durability, EMBTIER_DURABILITY_REPLAY);
-    catalog_must_add(catalog, "b", CATALOG_LIVE); /* and it is written anew */
+    catalog_must_add(catalog, "b", CATALOG_LIVE); /* this writes the catalog anew */
     catalog_free(catalog);
     catalog = catalog_must_open(f);
     assert_true(catalog_at(catalog, 0)->spec.eps == 1e-10);
@@ -331,8 +331,8 @@ static void test_lost_catalog_of_a_store_is_not_an_empty_one(void **state)
     catalog_refused(f, EMBTIER_CORRUPT, "catalog.json: missing");
 }
 
-/* The file has its new name already when its directory cannot be synced: it gets the old one back,
- * so that the next start believes what this one does. */
+/* When its directory cannot be synced, the file already has its new name. It gets the old name
+ * back, so that the next start sees the same catalog as this one. */
 static void test_failed_change_does_not_happen_at_the_next_start(void **state)
 {
     const struct store_fixture *f = *state;
@@ -361,10 +361,8 @@ static void test_failed_change_does_not_happen_at_the_next_start(void **state)
     catalog_free(catalog);
 }
 
-/* A table that a checkpoint does not have whole is DROPPING in it, so that what the files have of
- * it goes when somebody goes back to it; one that is still being made may be a table that it
- * publishes.
- */
+/* A table that is not whole in a checkpoint is DROPPING there, so that a restore removes the part
+ * that the files have. A table still being created may be one that the checkpoint publishes. */
 static void test_checkpoint_s_catalog_has_live_only_what_was_live_all_the_time(void **state)
 {
     const struct store_fixture *const f = *state;
@@ -401,7 +399,7 @@ static void test_checkpoint_s_catalog_has_live_only_what_was_live_all_the_time(v
 
 #define CATALOG_TEST(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
 
-/* There is a table of each durability. */
+/* One table of each durability. */
 static const char *const kinds[] = { "replayed", "logged", "synced" };
 
 static struct catalog *catalog_of_steps(const struct store_fixture *f)
@@ -461,7 +459,7 @@ static void test_going_back_changes_the_steps_of_tables_whose_rows_go_back(void 
     then = catalog_dup(catalog);
     assert_non_null(then);
     set_steps(catalog, 9);
-    (void)catalog_must_add(catalog, "young", CATALOG_LIVE); /* a synced one */
+    (void)catalog_must_add(catalog, "young", CATALOG_LIVE); /* a synced table */
     must(catalog_go_back(catalog, then, &msg), &msg);
     catalog_free(catalog);
     catalog = catalog_must_open(f);

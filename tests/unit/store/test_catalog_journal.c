@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Does a catalog of many tables keep each change at the cost of that change alone, whatever call of
- * the change is its last, and is a journal that is damaged refused, and one that is torn not? */
+/* Tests that a change in a catalog of many tables costs only that change, and that it holds
+ * whichever of its calls is the last. A damaged journal must be refused, a torn one accepted. */
 #include "store/catalog.h"
 
 #include "tests/unit/store/store_fixture.h"
@@ -14,12 +14,12 @@
 #include "store/catalog_journal.h"
 #include "store/files/durable_file.h"
 
-#define MANY 70 /* with that many there is a journal */
+#define MANY 70 /* a catalog this large has a journal */
 
-/* In the place of the C library's, by the linker: the process ends before one of these calls, or it
- * fails. */
-static int calls_left = -1; /* -1: none of both */
-static int failure;         /* 0: the process ends */
+/* The linker puts these in place of the C library's functions. The process ends before one of the
+ * calls, or calls fail from there on. */
+static int calls_left = -1; /* -1: neither happens */
+static int failure;         /* errno; 0: the process ends */
 
 static bool call_fails(void)
 {
@@ -27,7 +27,7 @@ static bool call_fails(void)
         return false;
     if (failure == 0)
         _exit(0);
-    calls_left = 0; /* from now on all do */
+    calls_left = 0; /* from now on all calls fail */
     errno = failure;
     return true;
 }
@@ -91,7 +91,7 @@ static void must_add(struct catalog *catalog, uint32_t first, uint32_t count)
         must(add(catalog, i, &msg), &msg);
 }
 
-/* What all of it is, so that two can be compared. */
+/* Returns the whole catalog as text, to compare two of them. */
 static char *all_of(const struct catalog *catalog)
 {
     char *text = NULL;
@@ -122,7 +122,7 @@ static void assert_same_after_opening(const struct store_fixture *f, struct cata
     free(after);
 }
 
-/* Malloced; NULL: there is no journal. */
+/* Returns the journal's path, which the caller frees, or NULL if there is none. */
 static char *journal_of(const struct store_fixture *f)
 {
     DIR *const folder = opendir(f->made[0]);
@@ -191,7 +191,7 @@ static void test_a_change_writes_no_more_the_more_tables_there_are(void **state)
         sum += bytes;
         most += bytes > 8192;
     }
-    assert_true(most <= 1); /* once the journal is as long as the catalog */
+    assert_true(most <= 1); /* only when the journal has grown as long as the catalog */
     assert_true(sum / more < 16384);
     for (uint32_t i = 1; i <= 10; i++) {
         must(catalog_set_state(catalog, i, CATALOG_DROPPING, &msg), &msg);
@@ -218,7 +218,7 @@ static void test_all_kinds_of_changes_come_back_and_ids_do_not(void **state)
     must(catalog_set_state(catalog, 7, CATALOG_CREATING, &msg), &msg);
     must(catalog_set_live(catalog, &(struct catalog_made){ made, 3 }, &msg), &msg);
     must(catalog_set_state(catalog, 9, CATALOG_DROPPING, &msg), &msg);
-    must(add(catalog, 8, &msg), &msg); /* its name is free */
+    must(add(catalog, 8, &msg), &msg); /* its name is free again */
     assert_int_equal(add(catalog, 8, &msg), EMBTIER_EXISTS);
     must(catalog_remove(catalog, 9, &msg), &msg);
     must(catalog_add(catalog, &spec, CATALOG_NOBODY, CATALOG_LIVE, &last, &msg), &msg);
@@ -263,7 +263,7 @@ static void test_a_copy_is_whole_and_has_no_journal(void **state)
     catalog_free(catalog);
 }
 
-/* With a journal of some lines. @ret_last: where its last one begins. */
+/* Makes a catalog whose journal has some lines. @ret_last: where the last line begins. */
 static char *make_journal(const struct store_fixture *f, char **ret_path, size_t *ret_bytes,
                           size_t *ret_last)
 {
@@ -332,7 +332,7 @@ static void test_a_hole_in_what_was_written_last_is_a_torn_end_and_elsewhere_dam
     catalog = must_open(f);
     assert_int_equal(catalog_count(catalog), MANY - 1);
     catalog_free(catalog);
-    if (sector > last && sector < bytes) { /* its first sector alone */
+    if (sector > last && sector < bytes) { /* the line's first sector alone */
         memcpy(holed, journal, bytes);
         memset(holed + last, 0, sector - last);
         write_to(path, holed, bytes);
@@ -362,7 +362,7 @@ static void test_a_bit_that_has_turned_is_found(void **state)
         assert_refused(f, "damaged");
         journal[bit / 8] = (char)(journal[bit / 8] ^ (1 << bit % 8));
     }
-    for (unsigned bit = 0; bit < 8; bit++) { /* of the last newline, too */
+    for (unsigned bit = 0; bit < 8; bit++) { /* the last newline too */
         journal[bytes - 1] = (char)('\n' ^ (1 << bit));
         write_to(path, journal, bytes);
         assert_refused(f, "damaged");
@@ -409,7 +409,7 @@ static void test_a_journal_that_the_catalog_does_not_name_is_not_read(void **sta
     catalog = must_open(f);
     must(catalog_remove(catalog, 3, &msg), &msg);
     must(catalog_fold(catalog, &msg), &msg);
-    write_to(path, journal, bytes); /* as after a crash before it was removed */
+    write_to(path, journal, bytes); /* as a crash before the removal leaves it */
     assert_same_after_opening(f, catalog);
     must_add(catalog, 900, 2);
     assert_same_after_opening(f, catalog);
@@ -418,7 +418,8 @@ static void test_a_journal_that_the_catalog_does_not_name_is_not_read(void **sta
     free(journal);
 }
 
-/* What a process does that ends before one of its calls, and how much of it is acknowledged. */
+/* Steps of a process that ends before one of its calls. The parent knows how many were
+ * acknowledged. */
 #define STEPS 12
 
 static enum embtier_err step(struct catalog *catalog, uint32_t number, struct err_msg *msg)
@@ -463,7 +464,7 @@ static void run_steps(const struct store_fixture *f, int call, uint32_t *acknowl
             _exit(1);
         *acknowledged = i + 1;
     }
-    _exit(2); /* there are no more calls */
+    _exit(2); /* no more calls to end at */
 }
 
 static void test_killed_before_any_call_all_that_was_acknowledged_is_there(void **state)
@@ -506,7 +507,7 @@ static void test_killed_before_any_call_all_that_was_acknowledged_is_there(void 
     munmap(acknowledged, sizeof(*acknowledged));
 }
 
-/* From any call on all fail, and then all is well again. */
+/* All calls fail from some call on, and then succeed again. */
 static void test_calls_that_fail_change_nothing_and_do_no_harm(void **state)
 {
     const int failures[] = { ENOSPC, EIO, EDQUOT };
@@ -529,8 +530,8 @@ static void test_calls_that_fail_change_nothing_and_do_no_harm(void **state)
                 continue;
             more = true;
             assert_int_equal(err, failure == EIO ? EMBTIER_IO : EMBTIER_NO_SPACE);
-            calls_left = -1; /* now it takes all again */
-            if (i != 5)      /* its table is dropping, or was not to */
+            calls_left = -1; /* calls succeed again */
+            if (i != 5)      /* its table may stay dropping */
                 must(step(catalog, i, &msg), &msg);
             assert_same_after_opening(f, catalog);
         }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Is a checkpoint there in full or not at all, whatever fails or dies while it is made, deleted or
- * gone back to; and is a damaged one found out?
+/* Tests that a checkpoint is there in full or not at all, whatever fails or dies while it is made,
+ * deleted or restored, and that damage in one is found.
  *
- * Each call that changes the file system is a site; they are counted in the place of the real ones,
- * by the linker. One of them fails, or the process dies before it. The plain run takes some sites,
- * with EMBTIER_TEST_LONG=1 all of them. */
+ * Each call that changes the file system is a site; the linker wraps these calls to count them. One
+ * of them fails, or the process dies before it. A plain run tries some sites, and all of them with
+ * EMBTIER_TEST_LONG=1. */
 #include "store/checkpoint/checkpoint.h"
 
 #include "tests/unit/store/store_fixture.h"
@@ -23,12 +23,12 @@
 
 /* ---- Sites ---- */
 
-static uint32_t sites;   /* so far */
-static uint32_t fail_at; /* the one that fails; 0: none */
-static bool dies;        /* instead */
+static uint32_t sites;   /* sites met so far */
+static uint32_t fail_at; /* the site that fails; 0: none */
+static bool dies;        /* die instead of failing */
 static uint32_t part_fail_at;
 
-/* From here on they count. */
+/* Starts counting sites here. */
 static void count_sites(void)
 {
     sites = 0;
@@ -59,9 +59,9 @@ SITE(unlink, (const char *path), (path))
 SITE(mkdir, (const char *path, mode_t mode), (path, mode))
 SITE(rmdir, (const char *path), (path))
 
-/* ---- Parts, each in a process of its own: RocksDB does not survive a fork ---- */
+/* ---- Parts, each in its own process, since RocksDB does not survive a fork ---- */
 
-/* Version 1 of all rows is in checkpoint 1, version 2 is in the store. */
+/* Checkpoint 1 has version 1 of all rows; the store has version 2. */
 static void make_store(struct store_fixture *f)
 {
     fixture_open(f);
@@ -72,7 +72,7 @@ static void make_store(struct store_fixture *f)
     fixture_write_all(f, FIXTURE_LOGGED, 0, ROWS, 2);
 }
 
-/* As fixture_checkpoint(), which may fail. */
+/* As fixture_checkpoint(), but may fail. */
 static enum embtier_err make_checkpoint(struct store_fixture *f, struct err_msg *msg)
 {
     _cleanup_(checkpoint_draft_freep) struct checkpoint_draft *draft = NULL;
@@ -106,14 +106,14 @@ static void part_delete(struct store_fixture *f)
     must(checkpoint_delete(store_shelf(f->store), 1, &msg), &msg);
 }
 
-/* Goes back after a crash. */
+/* Goes back to the checkpoint after a crash. */
 static void part_go_back(struct store_fixture *f)
 {
     count_sites();
     fixture_open(f);
 }
 
-/* Goes back as a user wants it. */
+/* Restores the checkpoint at a user's request. */
 static void part_restore(struct store_fixture *f)
 {
     struct err_msg msg = { { 0 } };
@@ -123,7 +123,7 @@ static void part_restore(struct store_fixture *f)
          &msg);
 }
 
-/* Writes how many sites there were, if it comes to its end. */
+/* Runs the part. Writes the number of sites if it comes to its end. */
 static int part_main(const char *part, const char *root, uint32_t at)
 {
     struct store_fixture *const f = fixture_at(root);
@@ -141,11 +141,11 @@ static int part_main(const char *part, const char *root, uint32_t at)
     fail_at = 0;
     if (write(STDOUT_FILENO, &sites, sizeof(sites)) != sizeof(sites))
         return 1;
-    _exit(0); /* not closed: as if it had died a moment later */
+    _exit(0); /* does not close the store, as if the process had died a moment later */
 }
 
-/* Runs a part that dies before site @at; 0: it does not. Returns how many sites it came to the end
- * with, or 0. */
+/* Runs a part that dies before site @at; 0: it does not die. Returns the number of sites if the
+ * part came to its end, else 0. */
 static uint32_t run_part(const struct store_fixture *f, const char *part, uint32_t at)
 {
     uint32_t count = 0;
@@ -171,7 +171,7 @@ static uint32_t run_part(const struct store_fixture *f, const char *part, uint32
     return count;
 }
 
-/* ---- What is there afterwards ---- */
+/* ---- State afterwards ---- */
 
 static uint32_t newest_id(const struct store_fixture *f, uint32_t *ret_count)
 {
@@ -221,7 +221,8 @@ static bool is_long(void)
     return text && strcmp(text, "1") == 0;
 }
 
-/* Calls @check with each site, or some: the part has died there. */
+/* Runs the part to its end, then once for each site (or some of them) where it dies. Calls @check
+ * after each run. */
 static void at_sites(const char *part, void (*prepare)(struct store_fixture *f),
                      void (*check)(struct store_fixture *f, bool was_done))
 {
@@ -233,7 +234,7 @@ static void at_sites(const char *part, void (*prepare)(struct store_fixture *f),
 
         prepare(f);
         done = run_part(f, part, at);
-        if (at == 0) { /* the way there */
+        if (at == 0) { /* the run that counts the sites */
             assert_true(done > 0);
             count = done;
             if (!is_long())
@@ -330,7 +331,7 @@ static void check_restored(struct store_fixture *f, bool was_done)
 
     fixture_open(f);
     version = fixture_count_right(f, 1, 0, ROWS, 1) == ROWS ? 1 : 2;
-    assert_true(version == 1 || !was_done); /* or it had not begun */
+    assert_true(version == 1 || !was_done); /* or the restore had not begun */
     check_rows(f, 1, version);
     check_rows(f, FIXTURE_LOGGED, version);
 }
@@ -361,7 +362,7 @@ static void test_an_error_anywhere_leaves_what_was_there(void **state)
         fail_at = 0;
         if (err == EMBTIER_OK && sites < at)
             break;
-        if (err == EMBTIER_OK) { /* what failed was a link or the removal of something */
+        if (err == EMBTIER_OK) { /* the failed call was a link or a removal */
             assert_int_equal(newest_id(f, &count), before + 1);
             before++;
         } else {
@@ -378,7 +379,7 @@ static void test_an_error_anywhere_leaves_what_was_there(void **state)
     verify(f, newest_id(f, &count));
 }
 
-/* Replaces a text in the record, and makes its checksum right again. */
+/* Replaces a text in the record, and corrects its checksum. */
 static void forge_record(const char *folder, const char *from, const char *to)
 {
     struct err_msg msg = { { 0 } };
@@ -440,7 +441,7 @@ static void test_records_of_others_are_refused(void **state)
     }
 }
 
-/* Every bit, and every length. */
+/* Flips the lowest bit of every seventh byte, and cuts the record short at each of them. */
 static void test_a_damaged_record_is_found_out(void **state)
 {
     struct store_fixture *const f = *state;
@@ -456,7 +457,7 @@ static void test_a_damaged_record_is_found_out(void **state)
         struct checkpoint_record *record = NULL;
         char *const damaged = strdup(text);
 
-        damaged[i] ^= (char)(1 << i % 7); /* a zero byte ends it there */
+        damaged[i] ^= (char)(1 << i % 7); /* a zero byte ends the text there */
         must(durable_file_write(folder, CHECKPOINT_RECORD_FILE, damaged, &msg), &msg);
         assert_int_equal(checkpoint_read(store_shelf(f->store), 1, &record, &msg), EMBTIER_CORRUPT);
         memcpy(damaged, text, bytes);
@@ -470,7 +471,7 @@ static void test_a_damaged_record_is_found_out(void **state)
     free(text);
 }
 
-/* Bits of any of its other files: verify finds them. */
+/* A flipped bit in any other file: checkpoint_verify() finds it. */
 static void test_damaged_files_are_found_out(void **state)
 {
     struct store_fixture *const f = *state;
@@ -509,7 +510,7 @@ static void test_damaged_files_are_found_out(void **state)
     checkpoint_record_free(record);
 }
 
-/* Neither what users restore nor what a crash goes back to is begun with, if it cannot be ended. */
+/* The store begins neither a user's restore nor a crash's if it cannot complete it. */
 static void test_what_cannot_be_restored_leaves_all_as_it_was(void **state)
 {
     struct store_fixture *const f = *state;
@@ -542,8 +543,8 @@ static void test_what_cannot_be_restored_leaves_all_as_it_was(void **state)
     globfree(&found);
 }
 
-/* It was complete once, or is nothing of ours: none of that is taken for what is left of one that
- * never was. */
+/* Such a folder was a complete checkpoint once, or is not ours. The store must not take it for the
+ * rest of a checkpoint that was never complete. */
 static void test_a_checkpoint_whose_record_is_gone_is_damaged_and_stays(void **state)
 {
     struct store_fixture *const f = *state;
@@ -578,7 +579,7 @@ static void test_files_that_are_shared_are_not_new(void **state)
     struct err_msg msg = { { 0 } };
 
     make_store(f);
-    store_set_busy(f->store, true); /* a compaction would write all of them anew */
+    store_set_busy(f->store, true); /* a compaction would rewrite all files */
     fixture_write_all(f, 1, 0, 20000, 5);
     assert_int_equal(fixture_checkpoint(f), 2);
     fixture_write_all(f, 1, 0, 20, 6);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Do shards compact in turn, when they should, and is every row still right? Does a full disk stay
- * the trouble of its own shards? Is the memory for metadata spent on metadata? Can RocksDB's own
- * tool read a shard? */
+/* Tests that shards compact in turn and when they should, and that every row stays right. A full
+ * disk must affect only its own shards, and the memory for metadata must hold metadata only.
+ * RocksDB's own tool must be able to read a shard. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -21,7 +21,7 @@ static struct store_stats stats_of(const struct store_fixture *f)
     return stats;
 }
 
-/* Loads all four shards with more level-0 files than they may keep, as a busy server would. */
+/* Loads all four shards with more level-0 files than they may keep, as a busy server does. */
 static void load_all_shards(struct store_fixture *f)
 {
     store_set_busy(f->store, true);
@@ -31,7 +31,8 @@ static void load_all_shards(struct store_fixture *f)
     }
 }
 
-/* How many files lie at level 0 is not in the stats: what is stored more than once is. */
+/* Bytes of all rows if each is stored once. The stats do not tell the number of level-0 files, but
+ * they show rows stored more than once. */
 static uint64_t stored_once_bytes(void)
 {
     return (uint64_t)ROWS * (12 + 12 + FIXTURE_ROW_BYTES);
@@ -74,13 +75,13 @@ static void test_two_shards_never_compact_at_once(void **state)
     assert_int_equal(fixture_count_right(f, 1, 0, ROWS, ROUNDS), ROWS);
 }
 
-/* Shows that the peak above would be seen. */
+/* Shows that the test above would notice such a peak. */
 static void test_two_shards_compact_at_once_where_that_is_allowed(void **state)
 {
     struct store_fixture *f = *state;
 
     compact_all(f, 2);
-    /* One may have been done before the next was begun. */
+    /* One shard may have finished before the next began. */
     for (unsigned tries = 0; tries < 20 && stats_of(f).shards_compacting_peak < 2; tries++) {
         load_all_shards(f);
         store_set_busy(f->store, false);
@@ -109,8 +110,8 @@ static void test_urgent_shards_compact_even_while_the_server_is_busy(void **stat
     assert_int_equal(fixture_count_right(f, 1, 0, 2000, 60), 2000);
 }
 
-/* A file at level 0 with new rows of table 1 and one of table 2, between the first and the last of
- * all others. */
+/* Adds a level-0 file with new rows of table 1 and one of table 2. Its first and last row are the
+ * same as in all other such files. */
 static void add_file(struct store_fixture *f, uint64_t round, struct fixture_batch *batch)
 {
     struct err_msg msg = { { 0 } };
@@ -127,8 +128,8 @@ static void add_file(struct store_fixture *f, uint64_t round, struct fixture_bat
     must(store_flush(f->store, 0, &msg), &msg);
 }
 
-/* The limit lets flushes pass, and no compaction of a drop. That compaction had all files, and
- * there is no new one. */
+/* The limit lets flushes pass, but not a drop's compaction. That compaction had all files, and no
+ * new one comes. */
 static void test_what_a_compaction_had_that_failed_is_compacted_later(void **state)
 {
     struct fixture_batch *const batch = malloc(sizeof(*batch));
@@ -152,7 +153,7 @@ static void test_what_a_compaction_had_that_failed_is_compacted_later(void **sta
     }
 }
 
-/* As on a disk that is nearly full. No disk has the reserve that is asked for. */
+/* As on a nearly full disk: no disk has the reserve that this asks for. */
 static void test_while_compaction_pauses_rows_are_taken_however_many_files_there_are(void **state)
 {
     struct fixture_batch *const batch = malloc(sizeof(*batch));
@@ -163,7 +164,7 @@ static void test_while_compaction_pauses_rows_are_taken_however_many_files_there
     store_use_reserve(f->store);
     for (uint64_t round = 0; round < DATABASE_LEVEL0_FILES_MAX + 4; round++)
         add_file(f, round, batch);
-    usleep(500000); /* the scheduler has seen them, or the test shows less */
+    usleep(500000); /* time for the scheduler to see the files; without it the test shows less */
     add_file(f, DATABASE_LEVEL0_FILES_MAX + 4, batch);
     assert_int_equal(stats_of(f).compactions_run, 0);
     free(batch);
@@ -185,7 +186,7 @@ static void test_dropped_table_gives_its_space_back_and_others_stay(void **state
     uint32_t calls = 0;
 
     fixture_open(f);
-    store_set_busy(f->store, true); /* a drop does not wait for that */
+    store_set_busy(f->store, true); /* a drop does not wait for idle times */
     fixture_write_all(f, 1, 0, 2000, 1);
     fixture_write_all(f, 2, 0, ROWS, 1);
     fixture_write_all(f, 3, 0, 2000, 1);
@@ -205,8 +206,8 @@ static void test_dropped_table_gives_its_space_back_and_others_stay(void **state
     assert_int_equal(fixture_count_right(f, 3, 0, 2000, 1), 2000);
 }
 
-/* What is dropped before it was ever flushed leaves the mark of its deletion only, which no other
- * file overlaps. */
+/* A table dropped before any flush leaves only the mark of its deletion, which overlaps no other
+ * file. */
 static void test_tables_that_come_and_go_leave_no_files(void **state)
 {
     struct store_fixture *f = *state;
@@ -257,8 +258,8 @@ static void test_drop_and_automatic_compactions_take_turns(void **state)
 
 /* ---- One directory's disk is full ---- */
 
-/* RocksDB writes by these. The library's pwrite() is spelled out: the headers may mean pwrite64().
- */
+/* RocksDB writes with these functions. The assembler name of pwrite() is spelled out, since the
+ * headers may turn it into pwrite64(). */
 #define VISIBLE __attribute__((visibility("default")))
 VISIBLE ssize_t write(int fd, const void *bytes, size_t count);
 VISIBLE ssize_t disk_pwrite(int fd, const void *bytes, size_t count,
@@ -301,7 +302,7 @@ ssize_t disk_pwrite(int fd, const void *bytes, size_t count, off_t offset)
     return -1;
 }
 
-/* What compaction has to do lies in @shard only. */
+/* Gives only @shard something to compact. */
 static void load_one_shard(struct store_fixture *f, uint32_t shard)
 {
     struct fixture_batch *batch = malloc(sizeof(*batch));
@@ -345,7 +346,8 @@ static void *drop_seven(void *context)
     return NULL;
 }
 
-/* Shard 3 lies on a disk that fills up while it compacts: then it cannot even be turned off. */
+/* Shard 3 lies on a disk that fills up during a compaction, which then cannot even be turned
+ * off. */
 static void test_drop_goes_on_where_the_disk_is_not_full(void **state)
 {
     struct store_fixture *f = *state;
@@ -378,7 +380,7 @@ static void test_drop_goes_on_where_the_disk_is_not_full(void **state)
     assert_int_equal(drop.err, EMBTIER_NO_SPACE);
     assert_int_equal(stats_of(f).shards_compacting, 0);
 
-    /* And all goes on by itself when there is room. */
+    /* All goes on by itself once there is room. */
     atomic_store(&disk_state, DISK_WELL);
     do {
         assert_true(now_ns() < until_ns);
@@ -497,7 +499,7 @@ static void test_absent_rows_are_told_by_filters_alone(void **state)
     uint64_t read_before;
 
     fixture_open(f);
-    /* Every other thousand, so that the absent ones lie within the files' ranges. */
+    /* Every other thousand, so that the absent rows lie within the files' ranges. */
     for (uint64_t id = 0; id < 40000; id += 2000)
         fixture_write_all(f, 1, id, id + 1000, 1);
     fixture_flush_all(f);
@@ -505,11 +507,11 @@ static void test_absent_rows_are_told_by_filters_alone(void **state)
     read_before = stats_of(f).read_bytes;
     for (uint64_t id = 1000; id < 40000; id += 2000)
         assert_int_equal(fixture_count_found(f, 1, id, id + 1000), 0);
-    /* 20000 absent rows would be 5 MB and more; about 1% of them are taken for present. */
+    /* Reads of 20000 absent rows would be 5 MB and more; the filters pass about 1% of them. */
     assert_in_range(stats_of(f).read_bytes - read_before, 0, 20000 * 4096 / 20);
 }
 
-/* ldb writes " : " between key and value, and from RocksDB 8.7 on " ==> ". */
+/* ldb writes " : " between key and value, and " ==> " from RocksDB 8.7 on. */
 static bool has_row(const char *output, const char *key, const char *value)
 {
     const char *const found = strstr(output, key);
@@ -536,7 +538,7 @@ static void test_ldb_reads_a_shard(void **state)
     /* Key, version, weight bytes, state bytes. */
     assert_true(has_row(output, "0x010203041122334455667788", "0x010000008000000004000000"));
     assert_true(has_row(output, "0x010203041122334455667789", "0x010000008000000004000000"));
-    fixture_open(f); /* and does no harm */
+    fixture_open(f); /* ldb did no harm */
     assert_int_equal(fixture_count_right(f, 0x01020304, 0x1122334455667788, 0x112233445566778a, 1),
                      2);
 }

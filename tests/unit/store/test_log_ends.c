@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Is damage in a log told from the unfinished end that a loss of power leaves: by how far the log
- * had been synced? */
+/* Tests that the store tells damage in a log from the unfinished end that a power loss leaves, by
+ * how far the log had been synced. */
 #include <jansson.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -12,7 +12,7 @@
 #define ROWS   400
 #define SECTOR 512
 
-/* Runs this program once more, to do @part and die: RocksDB does not survive a fork. */
+/* Runs this program once more to do @part and die, since RocksDB does not survive a fork. */
 static void run_part(const struct store_fixture *f, const char *part)
 {
     const pid_t child = fork();
@@ -39,7 +39,7 @@ static void write_and_die(struct store_fixture *f, const char *part)
         for (uint32_t version = 1; version <= 4; version++) {
             fixture_write_all(f, FIXTURE_SYNCED, 0, ROWS, version);
             if (version == 1 && strcmp(part, "flushed") == 0)
-                fixture_flush_all(f); /* which begins another log */
+                fixture_flush_all(f); /* begins another log */
         }
         store_mark_log(f->store, 0);
     } else { /* synced up to version 1 */
@@ -50,7 +50,7 @@ static void write_and_die(struct store_fixture *f, const char *part)
     raise(SIGKILL);
 }
 
-/* The path of the longest log. */
+/* Finds the longest log. */
 static void find_log(const struct store_fixture *f, char ret_log[static 400])
 {
     assert_true(
@@ -58,7 +58,7 @@ static void find_log(const struct store_fixture *f, char ret_log[static 400])
     ret_log[strcspn(ret_log, "\n")] = '\0';
 }
 
-/* A store whose process died, and its log. */
+/* Makes a store whose process died, and finds its log. */
 static void die(struct store_fixture *f, const char *part, char ret_log[static 400])
 {
     make_one_shard(f);
@@ -101,7 +101,7 @@ static void make_hole(const char *path, off_t at)
     overwrite(path, at / SECTOR * SECTOR, zeros, sizeof(zeros));
 }
 
-/* Of each row of each table one version that it had, and what was synced. */
+/* Each row must have one of its versions, and at least the synced version. */
 static void check_rows(struct store_fixture *f)
 {
     uint64_t right;
@@ -128,12 +128,12 @@ static void test_holes_behind_what_was_synced_are_cut_off(void **state)
         check_rows(f);
         fixture_checkpoint(f);
         fixture_close(f);
-        fixture_open(f); /* and all is well */
+        fixture_open(f); /* opens without complaint */
         fixture_destroy(f);
     }
 }
 
-/* Up to the last sector of what lies before the last mark. */
+/* Holes are tried up to the last sector before the last mark. */
 static void test_holes_before_it_are_refused_wherever_they_are(void **state)
 {
     char log[400];
@@ -143,18 +143,18 @@ static void test_holes_before_it_are_refused_wherever_they_are(void **state)
         struct store_fixture *const f = fixture_new();
 
         die(f, "synced", log);
-        assert_true(bytes_of(log) > 65536); /* several blocks of it */
+        assert_true(bytes_of(log) > 65536); /* several blocks of the log */
         make_hole(log, (bytes_of(log) - SECTOR) * percent / 100);
         fixture_refused(f, EMBTIER_CORRUPT, "had been synced");
         fixture_destroy(f);
     }
 }
 
-/* Which the mark of a later log says. */
+/* A later log's mark says how long this one must be. */
 static void test_older_log_that_is_not_whole_is_refused(void **state)
 {
     struct store_fixture *const f = *state;
-    unsigned char start[7 + LOG_MARK_BYTES] = "0123456"; /* for a head */
+    unsigned char start[7 + LOG_MARK_BYTES] = "0123456"; /* stands for a record's head */
     char log[400], next[440];
     struct log_marks marks = { 0 };
 
@@ -170,7 +170,7 @@ static void test_older_log_that_is_not_whole_is_refused(void **state)
     fixture_refused(f, EMBTIER_CORRUPT, strrchr(log, '/') + 1);
 }
 
-/* It has been flushed; its deletion did not come to the disk, and neither did its end. */
+/* The log was flushed. Neither its deletion nor its end reached the disk. */
 static void test_log_that_is_not_needed_any_more_is_let_alone(void **state)
 {
     struct store_fixture *const f = *state;
@@ -182,13 +182,13 @@ static void test_log_that_is_not_needed_any_more_is_let_alone(void **state)
     find_log(f, old);
     fixture_close(f);
     run_part(f, "flushed");
-    unlink(old); /* where RocksDB has not done so yet */
+    unlink(old); /* if RocksDB has not done so yet */
     make_file(old, damaged, sizeof(damaged));
     fixture_open(f);
     assert_int_equal(fixture_count_right(f, FIXTURE_SYNCED, 0, ROWS, 4), ROWS);
 }
 
-/* The process died, and nothing else: such rows are safe, so these are damaged. */
+/* Only the process died. Its rows were safe in the system's memory, so wrong bytes are damage. */
 static void test_wrong_bytes_are_damage_until_the_machine_has_been_started_again(void **state)
 {
     struct store_fixture *const f = *state;
@@ -248,7 +248,7 @@ static void test_marks_are_found_anywhere_and_cannot_be_forged(void **state)
         assert_true(found.log == 7 && found.bytes == 1000);
     }
     found = (struct log_position){ 0 };
-    log_marks_find(&marks, bytes, 34, &found); /* all are cut short */
+    log_marks_find(&marks, bytes, 34, &found); /* all marks are cut short */
     assert_int_equal(found.log, 0);
     assert_true(log_position_covers(&two, 7, 2999) && log_position_covers(&two, 6, UINT64_MAX));
     assert_false(log_position_covers(&two, 7, 3000) || log_position_covers(&two, 8, 0) ||

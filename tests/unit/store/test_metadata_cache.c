@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_metadata_cache.c: does the block cache keep metadata only, and keep RocksDB's contract for
- * the handles of all other blocks? */
+/* test_metadata_cache.c: tests that the block cache keeps metadata only, and keeps RocksDB's
+ * contract for the handles of all other blocks. */
 /* clang-format off */
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,12 +12,12 @@
 #include "base/macros.h"
 #include "store/rocksdb/ext/cache_caller.h"
 
-/* As long as keys of RocksDB are, and longer. */
+/* As long as RocksDB's keys are, and longer. */
 static const char *const keys[] = { "sixteen bytes ok", "a key of more than sixteen bytes" };
 
 struct test {
     struct cache_caller *cache;
-    int deletions; /* the value of a block */
+    int deletions; /* also serves as the value of a block */
 };
 
 static int set_up(void **state)
@@ -107,7 +107,7 @@ static void test_a_block_without_a_handle_is_deleted_at_once(void **state)
     assert_null(cache_caller_lookup(test->cache, keys[0]));
 }
 
-/* RocksDB counts memory so that is not the cache's. */
+/* RocksDB counts memory outside the cache with such blocks. */
 static void test_a_block_without_a_deleter_has_none_called(void **state)
 {
     struct test *const test = *state;
@@ -118,7 +118,7 @@ static void test_a_block_without_a_deleter_has_none_called(void **state)
     assert_int_equal(test->deletions, 0);
 }
 
-/* As of two files that are read at once. */
+/* Happens when two files are read at once. */
 static void test_two_blocks_of_one_key_are_two(void **state)
 {
     struct test *const test = *state;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which errors of the system does the store tell apart in RocksDB's texts? */
+/* Tests which errors of the system the store tells apart in RocksDB's texts. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,7 +19,7 @@
 
 #include "store/rocksdb/rocksdb_err.h"
 
-#define LIMIT_BYTES (1 << 20) /* more than its LOG has, after an error of which it aborts */
+#define LIMIT_BYTES (1 << 20) /* more than its LOG has: an error there aborts RocksDB */
 
 static void limit_files(rlim_t bytes)
 {
@@ -28,8 +28,8 @@ static void limit_files(rlim_t bytes)
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
 }
 
-/* As RocksDB itself writes it, without a file system of ours. It is not closed: Debian's asserts
- * that a log could be written. */
+/* Writes as RocksDB itself does, without our file system. Does not close the database: Debian's
+ * build asserts that a log could be written. */
 static int write_too_much(const rocksdb_options_t *options, const char *path)
 {
     static const char value[4 * LIMIT_BYTES];

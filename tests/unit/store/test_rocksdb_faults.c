@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which faults of RocksDB that the store works around does the installed version still have?
+/* Tests which of the faults that the store works around the installed RocksDB still has.
  *
- * Each is provoked in RocksDB as it is, without the store, in a process of its own: many of them
- * end it. A test fails where the table in docs/internals/store/rocksdb.md is no longer right: the
- * workaround can go, or RocksDB has changed its habits. Thread: each child has one of its own, and
- * RocksDB's. */
-#undef _FILE_OFFSET_BITS /* with it open and open64 are one symbol */
+ * Each fault is provoked in plain RocksDB, without the store. It runs in its own process, since
+ * many faults end the process. A test fails if the table in docs/internals/store/rocksdb.md is no
+ * longer right: the workaround can go, or RocksDB has changed its habits. Thread: each child has
+ * its own, and RocksDB's. */
+#undef _FILE_OFFSET_BITS /* with it, open and open64 are one symbol */
 
 #include <errno.h>
 #include <limits.h>
@@ -19,9 +19,9 @@
 #include "store/rocksdb/rocksdb_ext.h"
 #include "tests/unit/store/store_fixture.h"
 
-/* ---- calls that fail ---- */
+/* ---- Calls that fail ---- */
 
-/* The next @count calls of one kind, of files whose names have @name in them, fail. */
+/* The next @count calls of one kind fail, on files whose names contain @name. */
 struct fault {
     const char *name;
     int error;
@@ -29,7 +29,7 @@ struct fault {
     _Atomic bool is_met; /* a call has failed */
 };
 static struct fault failing_write, failing_open, failing_access;
-static _Atomic uint64_t free_bytes = UINT64_MAX; /* what statvfs() says, if less */
+static _Atomic uint64_t free_bytes = UINT64_MAX; /* upper bound of what statvfs() reports */
 
 static bool fails(struct fault *fault, const char *path)
 {
@@ -48,7 +48,7 @@ static void fail_calls(struct fault *fault, const char *name, int error, int cou
     atomic_store(&fault->count, count);
 }
 
-/* RocksDB calls these in place of the C library's. */
+/* RocksDB calls these in place of the C library's functions. */
 #define INSTEAD __attribute__((visibility("default")))
 
 INSTEAD ssize_t write(int fd, const void *bytes, size_t count)
@@ -93,12 +93,12 @@ INSTEAD int statvfs(const char *path, struct statvfs *ret_info)
     return 0;
 }
 
-/* ---- a database ---- */
+/* ---- A database ---- */
 
-#define CHILD_S 300 /* no child takes so long, unless RocksDB never returns */
+#define CHILD_S 300 /* no child takes this long, unless RocksDB never returns */
 #define ROWS    2000
 #define VALUE   100
-/* The head of a MANIFEST's record: a checksum, the length and a type. */
+/* The head of a MANIFEST record: checksum, length and type. */
 #define RECORD_HEAD 7
 
 struct subject {
@@ -107,7 +107,7 @@ struct subject {
     rocksdb_t *db;
     rocksdb_writeoptions_t *logged;
     rocksdb_readoptions_t *reads;
-    char *error; /* of the last call that fails */
+    char *error; /* of the last failed call */
 };
 
 static bool failed(struct subject *s)
@@ -118,7 +118,7 @@ static bool failed(struct subject *s)
     return has_failed;
 }
 
-/* A child whose call fails that must work has seen nothing. */
+/* Ends the child if a call failed that must work: the child has then shown nothing. */
 static void must_work(struct subject *s)
 {
     if (!s->error)
@@ -216,7 +216,7 @@ static void delete_range(struct subject *s, const char *start, const char *end)
     must_work(s);
 }
 
-/* The only file whose name has @part in it. */
+/* Finds the file whose name contains @part; the last of several. */
 static void find_file(struct subject *s, const char *part, char ret_path[static PATH_MAX])
 {
     if (fixture_shell(ret_path, PATH_MAX, "ls %s/*%s* | tail -1", s->folder, part) == 0)
@@ -224,9 +224,9 @@ static void find_file(struct subject *s, const char *part, char ret_path[static 
     ret_path[strcspn(ret_path, "\n")] = '\0';
 }
 
-/* ---- faults: what each of these returns is whether it shows ---- */
+/* ---- Faults: each function returns true if the fault shows ---- */
 
-/* A failed write of the info log, and then another. */
+/* A write of the info log fails, and then another. */
 static bool info_log_ends_the_process(struct subject *s)
 {
     subject_open(s);
@@ -237,7 +237,7 @@ static bool info_log_ends_the_process(struct subject *s)
     return false;
 }
 
-/* Parts of an index that a read with fill_cache off has read. */
+/* A read with fill_cache off reads parts of an index. */
 static bool fill_cache_off_keeps_metadata_out(struct subject *s)
 {
     rocksdb_block_based_table_options_t *table = rocksdb_block_based_options_create();
@@ -261,7 +261,7 @@ static bool fill_cache_off_keeps_metadata_out(struct subject *s)
     return rocksdb_cache_get_usage(cache) - before < 1024;
 }
 
-/* Opens the MANIFEST. Where the record begins that adds the file of row 1. */
+/* Opens the MANIFEST. @ret_at: where the record begins that adds the file of row 1. */
 static int find_record(struct subject *s, off_t *ret_at)
 {
     char path[PATH_MAX], bytes[4096];
@@ -301,7 +301,7 @@ static void change_length(struct subject *s)
     close(fd);
 }
 
-/* True: a damaged MANIFEST is taken, without the row that it no longer has. */
+/* True if a damaged MANIFEST is accepted, without the row that it no longer has. */
 static bool manifest_is_accepted(struct subject *s, void (*damage)(struct subject *s))
 {
     rocksdb_writeoptions_disable_WAL(s->logged, 1);
@@ -334,7 +334,7 @@ static void delete_log(struct subject *s)
 
 static bool deleted_log_is_not_noticed(struct subject *s)
 {
-    rocksdb_options_set_wal_recovery_mode(s->options, 1); /* absolute */
+    rocksdb_options_set_wal_recovery_mode(s->options, 1); /* absolute consistency */
     subject_open(s);
     must_work(s);
     put(s, 0);
@@ -343,7 +343,7 @@ static bool deleted_log_is_not_noticed(struct subject *s)
     return !failed(s) && !has(s, 0);
 }
 
-/* By an error that is none of the few that it knows. */
+/* access() fails with an error that RocksDB does not expect. */
 static bool access_ends_the_process(struct subject *s)
 {
     fail_calls(&failing_access, "CURRENT", EPERM, 1);
@@ -392,7 +392,7 @@ static bool mark_of_a_deleted_range_stays(struct subject *s)
     return files_of(s) > 0;
 }
 
-/* At the second try, with a deleted range in the write buffer. */
+/* Happens at the second try, with a deleted range in the write buffer. */
 static bool log_that_cannot_be_made_ends_the_process(struct subject *s)
 {
     subject_open(s);
@@ -408,7 +408,8 @@ static bool log_that_cannot_be_made_ends_the_process(struct subject *s)
     return false;
 }
 
-/* Until there is twice the space of its files, though there would be space for what it makes. */
+/* RocksDB refuses until there is twice the space of its files, though the result would fit in
+ * less. */
 static bool compaction_without_space_refuses_others(struct subject *s)
 {
     rocksdb_options_set_disable_auto_compactions(s->options, 1);
@@ -423,14 +424,14 @@ static bool compaction_without_space_refuses_others(struct subject *s)
     return level0_files(s) > 1;
 }
 
-/* Files that are left to compact after a manual compaction that failed. */
+/* Files remain to be compacted after a manual compaction has failed. */
 static bool failed_compaction_is_not_counted_again(struct subject *s)
 {
     struct rocksdb_ext_activity *activity = rocksdb_ext_activity_new();
     struct rocksdb_ext_watch *watch;
 
     rocksdb_options_set_disable_auto_compactions(s->options, 1);
-    watch = rocksdb_ext_watch_new(activity, s->options, s->folder); /* keeps the error to itself */
+    watch = rocksdb_ext_watch_new(activity, s->options, s->folder); /* hides the error */
     subject_open(s);
     must_work(s);
     rocksdb_ext_watch_opened(watch, s->db);
@@ -448,10 +449,10 @@ static void wait_ms(unsigned ms)
     usleep(ms * 1000);
 }
 
-#define PATIENCE_TRIES 3000 /* of 20 ms: a minute, for threads that are late */
+#define PATIENCE_TRIES 3000 /* of 20 ms: a minute, for slow threads */
 
-/* Resume() alone: rocksdb_ext_resume() does no more for a watch of no database, which has seen no
- * failure. Returns whether RocksDB answers with @error. */
+/* Calls Resume() alone: rocksdb_ext_resume() does no more if the watch has no database and has seen
+ * no failure. True if RocksDB answers with @error. */
 static bool resume_fails(struct subject *s, struct rocksdb_ext_watch *watch, const char *error)
 {
     char *const answer = rocksdb_ext_resume(s->db, watch);
@@ -461,8 +462,8 @@ static bool resume_fails(struct subject *s, struct rocksdb_ext_watch *watch, con
     return is_same;
 }
 
-/* No more rows are taken, though the disk takes them: RocksDB answers Resume() with the error of
- * the flush. */
+/* RocksDB takes no more rows although the disk would. It answers Resume() with the error of the
+ * flush. */
 static bool failed_flush_is_for_good(struct subject *s)
 {
     rocksdb_options_t *const none = rocksdb_options_create();
@@ -494,7 +495,7 @@ static bool failed_flush_is_for_good(struct subject *s)
     _exit(2);
 }
 
-/* With nothing in the write buffers; recovery does not begin another log. */
+/* The write buffers are empty, and recovery does not begin another log. */
 static bool broken_log_stays_in_use(struct subject *s)
 {
     subject_open(s);
@@ -513,7 +514,7 @@ static bool broken_log_stays_in_use(struct subject *s)
     return true;
 }
 
-/* All rows of it were deleted, so that its file would be deleted at once. */
+/* All rows of the result are deleted, so RocksDB would delete its file at once. */
 static bool compaction_that_leaves_nothing_ends_the_process(struct subject *s)
 {
     subject_open(s);
@@ -527,13 +528,13 @@ static bool compaction_that_leaves_nothing_ends_the_process(struct subject *s)
     return false;
 }
 
-/* ---- the table ---- */
+/* ---- The table ---- */
 
-/* A fault that versions that were tried have, and the first of them without it. */
+/* A fault of RocksDB versions that were tried, and the first version without it. */
 struct rocksdb_fault {
     bool (*shows)(struct subject *s);
     bool ends_the_process; /* by an assertion, which Debian's RocksDB has */
-    const char *gone_in;   /* the first version that was tried without it, or NULL */
+    const char *gone_in;   /* first version tried without it, or NULL */
 };
 #define FAULT_TABLE(X)                                                                             \
     X(info_log_ends_the_process, true, "8.8")                                                      \
@@ -560,7 +561,7 @@ static bool is_before(const char *version, const char *other)
                                       strtol(strchr(other, '.') + 1, NULL, 10);
 }
 
-/* A fault that no call has met shows nothing. */
+/* A child shows nothing if the failing call was never made. */
 static bool was_met(const struct fault *fault)
 {
     return !fault->name || atomic_load(&fault->is_met);
@@ -576,7 +577,7 @@ static void run_child(const struct rocksdb_fault *fault, const char *folder)
     bool is_there;
 
     alarm(CHILD_S);
-    if (fault->ends_the_process) { /* the message of an assertion would look like a failure */
+    if (fault->ends_the_process) { /* an assertion's message would look like a failure */
         setrlimit(RLIMIT_CORE, &(struct rlimit){ 0, 0 });
         dup2(open("/dev/null", O_WRONLY), STDERR_FILENO);
     }
@@ -590,7 +591,7 @@ static void run_child(const struct rocksdb_fault *fault, const char *folder)
     _exit(is_there);
 }
 
-/* RocksDB does not survive a fork: it is used in children only. */
+/* Runs in a child, since RocksDB does not survive a fork. */
 static bool shows(const struct rocksdb_fault *fault, const char *folder)
 {
     const pid_t child = fork();
@@ -620,7 +621,7 @@ static void check_fault(const struct rocksdb_fault *fault, const char *name)
         return;
     print_message("RocksDB %s %s: %s; see docs/internals/store/rocksdb.md\n", version,
                   is_there ? "still has this" : "does not have this", name);
-    if (!rocksdb_ext_is_tried(version)) /* it may also be built without assertions */
+    if (!rocksdb_ext_is_tried(version)) /* such a version may also lack assertions */
         skip();
     fail();
 }

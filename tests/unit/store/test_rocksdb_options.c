@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_rocksdb_options.c: can `rocksdb.options` set what breaks the store's promises? All options
- * that this RocksDB has are tried, so one that a later version adds is too. */
+/* test_rocksdb_options.c: tests that `rocksdb.options` cannot set an option that breaks the store's
+ * promises. It tries all options of this RocksDB, so an option that a later version adds is covered
+ * too. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -41,7 +42,7 @@ struct seen {
     uint32_t allowed;
 };
 
-/* Even with the value that it has anyway. */
+/* An option that is not allowed is refused even with its present value. */
 static bool must_be_refused(void *context, const char *name, const char *value)
 {
     struct seen *const seen = context;
@@ -71,7 +72,7 @@ static void test_every_option_that_is_not_on_the_list_is_refused(void **state)
     rocksdb_options_destroy(options);
     printf("%u options, %u may be set\n", seen.options, seen.allowed);
     assert_true(seen.options > 100);
-    assert_int_equal(seen.allowed, rocksdb_options_allowed_count); /* each is one of RocksDB's */
+    assert_int_equal(seen.allowed, rocksdb_options_allowed_count); /* each one exists in RocksDB */
 }
 
 static void test_those_that_only_a_string_can_name_are_refused(void **state)
@@ -140,8 +141,8 @@ static void test_words_are_rocksdbs(void **state)
     assert_int_equal(apply(NULL, true, &msg), EMBTIER_OK);
 }
 
-/* Some that RocksDB knows and this build of it lacks end the process, and some only fail once files
- * of the last level are written. */
+/* Some compressions that RocksDB knows but this build lacks end the process. Others fail only once
+ * files of the last level are written. */
 static void test_compressions_are_those_that_rocksdb_can_write(void **state)
 {
     static const char *const names[] = {
@@ -176,7 +177,7 @@ static void test_compressions_are_those_that_rocksdb_can_write(void **state)
                      EMBTIER_OK);
 }
 
-/* This RocksDB looks at what it is told with assertions, of which each ends the process. */
+/* This RocksDB checks its options with assertions, each of which ends the process. */
 static void test_other_words_are_taken_or_refused(void **state)
 {
     static const char *const texts[] = {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_rocksdb_versions.c: does a start warn of a RocksDB that embtier's tests have not run with?
- */
+/* test_rocksdb_versions.c: tests that a start warns of a RocksDB that embtier's tests have not run
+ * with. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,13 +13,13 @@
 #include "store/rocksdb/rocksdb_ext.h"
 #include "tests/unit/store/store_fixture.h"
 
-/* The linker puts these in place of the store's. */
+/* The linker puts these in place of the store's functions. */
 const char *__wrap_rocksdb_ext_version(void);
 const char *__real_rocksdb_ext_version(void);
 void __wrap_log_line(enum log_level level, const char *message, const char *pairs, ...)
     PRINTF_LIKE(3, 4);
 
-static const char *installed; /* NULL: as it is */
+static const char *installed; /* NULL: the real version */
 static unsigned warnings;
 static char last_warning[300];
 

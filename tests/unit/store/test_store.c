@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Does a store give back what was written, and does it say clearly what it refuses? */
+/* Tests that a store gives back what was written, and says clearly what it refuses. */
 #include <sys/wait.h>
 
 #include "store/database/row_format.h"
@@ -15,7 +15,7 @@ static void test_rows_come_back_as_written_even_after_reopening(void **state)
     fixture_open(f);
     fixture_write_all(f, 7, 0, count, 1);
     assert_int_equal(fixture_count_right(f, 7, 0, count, 1), count);
-    fixture_write_all(f, 7, 100, 200, 2); /* from write buffers, over what they held before */
+    fixture_write_all(f, 7, 100, 200, 2); /* over rows in the write buffers */
     fixture_close(f);
     fixture_open(f);
     assert_int_equal(fixture_count_right(f, 7, 0, 100, 1), 100);
@@ -221,7 +221,7 @@ static void test_store_refuses_newer_format(void **state)
                     "format version 5, this program reads 4: a newer one made it");
 }
 
-/* Its rows lie in other shards. The start leaves its files as they are. */
+/* The rows of an older store lie in other shards. The start leaves its files as they are. */
 static void test_store_refuses_older_format_and_leaves_it_alone(void **state)
 {
     struct store_fixture *f = *state;
@@ -252,7 +252,7 @@ static void test_store_refuses_damaged_identity(void **state)
     fixture_refused(f, EMBTIER_CORRUPT, "/d1/embtier.json");
 }
 
-/* With another hash key rows would be looked for in other shards, and not be there. */
+/* With another hash key, rows would be looked for in other shards and not be found. */
 static void test_store_refuses_identity_with_another_text(void **state)
 {
     struct store_fixture *f = *state;
@@ -368,7 +368,7 @@ static void test_write_buffers_stay_within_their_budget(void **state)
     for (uint64_t id = 0; id < 40000; id += 500) {
         fixture_write_all(f, 1, id, id + 500, 1);
         store_stats(f->store, &stats);
-        /* A write buffer is found full after the batch that filled it. */
+        /* A write buffer counts as full only after the batch that filled it. */
         assert_in_range(stats.memtable_bytes, 0, f->config.rocksdb.memtable_bytes * 5 / 4);
     }
     assert_true(stats.written.flush_bytes > 0);
@@ -398,7 +398,7 @@ static uint32_t shards_unclean(struct store_fixture *f)
     return stats.shards_unclean;
 }
 
-/* Rows that the caller had, and lost: the next start must know. */
+/* The caller had rows that it lost, and the next start must know. */
 static void test_close_that_was_not_complete_is_no_clean_end(void **state)
 {
     struct store_fixture *const f = *state;
@@ -409,13 +409,13 @@ static void test_close_that_was_not_complete_is_no_clean_end(void **state)
     must(store_close(TAKE(f->store), false, &msg), &msg);
     fixture_open(f);
     assert_int_equal(shards_unclean(f), store_shard_count(f->store));
-    store_free(TAKE(f->store)); /* a start that failed: still so */
+    store_free(TAKE(f->store)); /* a start that failed does not change that */
     fixture_open(f);
     assert_int_equal(shards_unclean(f), store_shard_count(f->store));
     fixture_close(f);
     fixture_open(f);
     assert_int_equal(shards_unclean(f), 0);
-    store_free(TAKE(f->store)); /* and still not */
+    store_free(TAKE(f->store)); /* nor does it undo a clean end */
     fixture_open(f);
     assert_int_equal(shards_unclean(f), 0);
     fixture_close(f);
@@ -466,7 +466,7 @@ static void test_files_take_little_space_beforehand(void **state)
     struct store_fixture *f = *state;
     char found[400];
 
-    f->config.rocksdb.memtable_bytes = 512 * MIB; /* 32 MiB a write buffer */
+    f->config.rocksdb.memtable_bytes = 512 * MIB; /* 32 MiB per write buffer */
     fixture_open(f);
     fixture_write_all(f, FIXTURE_SYNCED, 0, 1000, 1);
     assert_int_equal(fixture_shell(found, sizeof(found),

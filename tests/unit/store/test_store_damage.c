@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Does a store with a file missing or cut short refuse to start and name the file? Does it keep its
- * promises when it is killed, and when writing fails? */
+/* Tests that a store refuses to start if a file is missing or cut short, and names the file. It
+ * must keep its promises when it is killed, and when writes fail. */
 #include <sched.h>
 #include <signal.h>
 #include <sys/mount.h>
@@ -11,7 +11,8 @@
 
 #define EXIT_SKIPPED 77
 
-/* The largest file of shard 0's @database that @pattern names, relative to data directory 0. */
+/* Finds the largest file of shard 0's @database that matches @pattern. The name is relative to data
+ * directory 0. */
 static void find_file(const struct store_fixture *f, const char *database, const char *pattern,
                       char *ret_name, size_t capacity)
 {
@@ -106,8 +107,8 @@ static void test_bit_flip_in_a_row_is_found_and_not_served(void **state)
     free(batch);
 }
 
-/* Runs this program once more, to do @part in the fixture's directories: RocksDB does not survive a
- * fork. Its standard output is @output. */
+/* Runs this program once more, to do @part in the fixture's directories, since RocksDB does not
+ * survive a fork. Its standard output is @output. */
 static pid_t run_part(const struct store_fixture *f, const char *part, int output)
 {
     const pid_t child = fork();
@@ -120,8 +121,8 @@ static pid_t run_part(const struct store_fixture *f, const char *part, int outpu
     return child;
 }
 
-/* What the child of the next test does until it is killed: rows 0 … 1999 in version after version,
- * some of them flushed. */
+/* The next test's child runs this until it is killed. It writes rows 0 … 1999 in version after
+ * version, and flushes some of them. */
 static void write_until_killed(struct store_fixture *f)
 {
     fixture_open(f);
@@ -153,7 +154,7 @@ static void test_after_sigkill_rows_are_those_of_the_checkpoint(void **state)
         close(progress[1]);
         while (version < 5 + run * 4)
             assert_int_equal(read(progress[0], &version, sizeof(version)), sizeof(version));
-        usleep(run * 700); /* somewhere in the middle of the next one */
+        usleep(run * 700); /* somewhere in the middle of the next version */
         assert_int_equal(kill(child, SIGKILL), 0);
         assert_int_equal(waitpid(child, NULL, 0), child);
         while (read(progress[0], &version, sizeof(version)) == sizeof(version))
@@ -164,7 +165,7 @@ static void test_after_sigkill_rows_are_those_of_the_checkpoint(void **state)
         assert_true(recovery.happened && recovery.after_crash);
         assert_int_equal(recovery.checkpoint.id, 1);
         assert_int_equal(fixture_count_right(f, 1, 0, 2000, 1), 2000);
-        if (run % 2 == 0) /* else a start that fails: the next one does it again */
+        if (run % 2 == 0) /* else like a failed start: the next start recovers again */
             fixture_close(f);
         else
             store_free(TAKE(f->store));
@@ -173,8 +174,8 @@ static void test_after_sigkill_rows_are_those_of_the_checkpoint(void **state)
 
 /* ---- Writes that fail ---- */
 
-/* Writes versions of rows until that fails; the last version that was taken as a whole, and how it
- * failed, come back. */
+/* Writes versions of rows until a write fails. Returns that error, and sets @ret_version to the
+ * last version taken as a whole. */
 static enum embtier_err write_until_refused(struct store_fixture *f, uint32_t table, uint32_t shard,
                                             uint32_t *ret_version, struct err_msg *msg)
 {
@@ -209,7 +210,7 @@ static void heals(struct store_fixture *f, uint32_t table, uint32_t shard, bool 
         fixture_row_bytes(table, batch->rows[i].id, 9999, batch->rows[i].bytes);
     for (const uint64_t until_ns = now_ns() + FIXTURE_WAIT_NS; now_ns() < until_ns; usleep(10000)) {
         err = fixture_write_batch(f, shard, table, batch, &msg);
-        if (err == EMBTIER_OK && flush) /* which may be refused a little longer */
+        if (err == EMBTIER_OK && flush) /* a flush may be refused a little longer */
             err = store_flush(f->store, shard, &msg);
         if (err == EMBTIER_OK)
             break;
@@ -218,8 +219,8 @@ static void heals(struct store_fixture *f, uint32_t table, uint32_t shard, bool 
     free(batch);
 }
 
-/* A limit on the length of files makes writes fail: for RocksDB with an error other than "no
- * space", which our file system makes of it. */
+/* A limit on the length of files makes writes fail. RocksDB would get an error other than "no
+ * space", but our file system turns it into that. */
 static void limit_files(rlim_t bytes)
 {
     const struct rlimit limit = { .rlim_cur = bytes, .rlim_max = RLIM_INFINITY };
@@ -229,8 +230,8 @@ static void limit_files(rlim_t bytes)
 
 /* ---- Logs ---- */
 
-/* What the child of the next test does until it is killed: a version is told when all its rows have
- * been acknowledged. */
+/* The next test's child runs this until it is killed. It reports a version when all of its rows
+ * have been acknowledged. */
 static void log_until_killed(struct store_fixture *f)
 {
     fixture_open(f);
@@ -270,7 +271,7 @@ static void test_after_sigkill_logged_rows_are_those_acknowledged(void **state)
         fixture_open(f);
         store_stats(f->store, &stats);
         assert_int_equal(stats.shards_unclean, store_shard_count(f->store));
-        /* Each fifth is flushed, the last maybe before it was told. */
+        /* Each fifth version is flushed, the last one perhaps before it was reported. */
         assert_true(version % 5 == 0 || (version + 1) % 5 == 0 || stats.recovered_log_bytes > 0);
         assert_int_equal(fixture_count_right(f, FIXTURE_LOGGED, 0, 2000, version) +
                              fixture_count_right(f, FIXTURE_LOGGED, 0, 2000, version + 1),
@@ -280,7 +281,7 @@ static void test_after_sigkill_logged_rows_are_those_acknowledged(void **state)
     }
 }
 
-/* Versions 1 to 4, one after the other, each its own record of the log, and then death. */
+/* Writes versions 1 to 4, each as its own record of the log, and then dies. */
 static void log_and_die(struct store_fixture *f)
 {
     fixture_open(f);
@@ -289,8 +290,8 @@ static void log_and_die(struct store_fixture *f)
     raise(SIGKILL);
 }
 
-/* Its first record fails; then the disk is well again, and what is acknowledged must be in a log
- * that works. */
+/* The log's first record fails, and then the disk is well again. Acknowledged rows must be in a
+ * working log. */
 static void log_fails_then_die(struct store_fixture *f)
 {
     uint32_t version;
@@ -332,7 +333,7 @@ static void die_with_a_log(struct store_fixture *f, char *ret_name, size_t capac
     find_file(f, "logged", "*.log", ret_name, capacity);
 }
 
-/* Power was lost while the last record was on its way: cut short anywhere it never was. */
+/* Power was lost during the write of the last record. Cut short anywhere, it never existed. */
 static void test_torn_end_of_a_log_is_no_record(void **state)
 {
     char name[300];
@@ -345,7 +346,7 @@ static void test_torn_end_of_a_log_is_no_record(void **state)
         die_with_a_log(f, name, sizeof(name));
         fixture_truncate(f, 0, name, fixture_file_bytes(f, 0, name) - lost);
         fixture_open(f);
-        (void)fixture_gather(f, 0, FIXTURE_SYNCED, 0, 100, batch); /* those of the log */
+        (void)fixture_gather(f, 0, FIXTURE_SYNCED, 0, 100, batch); /* the rows of this log */
         assert_int_equal(fixture_count_right(f, FIXTURE_SYNCED, 0, 100, 3), batch->count);
         assert_int_equal(fixture_count_right(f, FIXTURE_SYNCED, 0, 100, 4), 100 - batch->count);
         free(batch);
@@ -353,8 +354,8 @@ static void test_torn_end_of_a_log_is_no_record(void **state)
     }
 }
 
-/* A page of the last record never came to the disk. It may as well have rotted, so the start is
- * refused; who knows better has it cut off. */
+/* A page of the last record never reached the disk. It may also have rotted, so the start is
+ * refused. A user who knows better can have the log cut off there. */
 static void test_hole_in_a_log_is_cut_off_only_if_that_is_asked_for(void **state)
 {
     struct store_fixture *const f = *state;
@@ -395,7 +396,7 @@ static void test_damaged_or_missing_log_stops_the_start_and_is_named(void **stat
             snprintf(path, sizeof(path), "%s/%s", f->made[0], name);
             fd = open(path, O_WRONLY);
             assert_true(fd >= 0);
-            assert_int_equal(pwrite(fd, "oops", 4, 1000), 4); /* of the first record */
+            assert_int_equal(pwrite(fd, "oops", 4, 1000), 4); /* in the first record */
             assert_int_equal(close(fd), 0);
         }
         fixture_refused(f, EMBTIER_CORRUPT, "shard-0000/logged");
@@ -403,7 +404,7 @@ static void test_damaged_or_missing_log_stops_the_start_and_is_named(void **stat
     }
 }
 
-/* Flips bits of a byte of the head of the first record of a file's last block. */
+/* Flips bits in a byte of a record's head: the first record of a file's last block. */
 static void flip_in_head(const struct store_fixture *f, const char *name, unsigned offset,
                          unsigned char bits)
 {
@@ -453,11 +454,11 @@ static void test_wrong_length_or_type_of_a_record_is_no_end(void **state)
             die_with_a_log(f, name, sizeof(name));
         find_file(f, files[i].database, files[i].pattern, name, sizeof(name));
         if (turn % 2)
-            flip_in_head(f, name, 5, 0x80); /* its length: to RocksDB, a torn end */
+            flip_in_head(f, name, 5, 0x80); /* the length: RocksDB takes it for a torn end */
         else
-            flip_in_head(f, name, 6, 0x04); /* its type: to RocksDB, of a log used before */
+            flip_in_head(f, name, 6, 0x04); /* the type: RocksDB takes it for a reused log's */
         fixture_refused(f, EMBTIER_CORRUPT, strrchr(name, '/') + 1);
-        if (!files[i].closed) /* what to do if power failed is said of logs only */
+        if (!files[i].closed) /* only logs get the hint about power loss */
             refused_with_a_hint(f, strstr(name, ".log") != NULL);
         fixture_destroy(f);
     }
@@ -473,7 +474,7 @@ static void test_seal_of_an_earlier_version_has_no_checksum(void **state)
     assert_int_equal(fixture_count_right(f, 1, 0, 5000, 1), 5000);
 }
 
-/* Zeros are the end of a log, if nothing comes after them. */
+/* Zeros are the end of a log only if nothing follows them. */
 static void test_zeros_within_a_log_are_no_end(void **state)
 {
     struct store_fixture *const f = *state;
@@ -489,8 +490,8 @@ static void test_zeros_within_a_log_are_no_end(void **state)
     fixture_refused(f, EMBTIER_CORRUPT, strrchr(name, '/') + 1);
 }
 
-/* Reads go on, and see the last version that was taken (the gather takes half of the 1000), or of a
- * logged table the one that was refused. */
+/* Reads go on. They see the last version that was taken (a batch holds half of the 1000 rows), or
+ * in a logged table the refused one. */
 static void check_taken(struct store_fixture *f, uint32_t table, uint32_t version)
 {
     uint64_t right = fixture_count_right(f, table, 0, FIXTURE_BATCH_ROWS, version);
@@ -507,7 +508,7 @@ static bool put_text(const char *path, const char *text)
     return fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
 }
 
-/* A file system of 24 MiB that only this process sees; false where that is not allowed. */
+/* Mounts a file system of 24 MiB that only this process sees. False if that is not allowed. */
 static bool small_disk_mount(const char *path)
 {
     char users[40], groups[40];
@@ -535,7 +536,7 @@ static void full_disk(struct store_fixture *f, uint32_t table)
 {
     struct err_msg msg = { { 0 } };
     enum embtier_err err;
-    uint32_t version = 1; /* the last one that was taken */
+    uint32_t version = 1; /* the last version taken */
     char ballast[400];
 
     f->config.data.directory_count = 1;
@@ -548,7 +549,7 @@ static void full_disk(struct store_fixture *f, uint32_t table)
     fill_disk(ballast);
     assert_int_equal(write_until_refused(f, table, 0, &version, &msg), EMBTIER_NO_SPACE);
     check_taken(f, table, version);
-    if (table < FIXTURE_LOGGED) /* else nothing need be in the write buffers */
+    if (table < FIXTURE_LOGGED) /* a logged table may have nothing in the write buffers */
         assert_int_equal(store_flush(f->store, 0, &msg), EMBTIER_NO_SPACE);
     assert_int_equal(unlink(ballast), 0);
     heals(f, table, 0, true);
@@ -557,11 +558,11 @@ static void full_disk(struct store_fixture *f, uint32_t table)
     assert_int_equal(fixture_count_right(f, table, 0, FIXTURE_BATCH_ROWS, 9999),
                      FIXTURE_BATCH_ROWS);
     fixture_checkpoint(f);
-    /* Closing on a full disk says so, and ends. */
+    /* A close on a full disk says so, and ends. */
     fixture_write_all(f, table, 0, 1000, 3);
     fill_disk(ballast);
     err = store_close(TAKE(f->store), true, &msg);
-    if (table < FIXTURE_LOGGED || err != EMBTIER_OK) /* a log gives back room that it had taken */
+    if (table < FIXTURE_LOGGED || err != EMBTIER_OK) /* a log returns room that it had reserved */
         assert_int_equal(err, EMBTIER_NO_SPACE);
     assert_int_equal(unlink(ballast), 0);
     fixture_open(f);
@@ -594,7 +595,7 @@ static void test_full_disk_of_a_log_refuses_writes_serves_reads_and_heals(void *
 static void io_error(struct store_fixture *f, uint32_t table)
 {
     struct err_msg msg = { { 0 } };
-    uint32_t version = 1; /* the last one that was taken */
+    uint32_t version = 1; /* the last version taken */
     struct store_stats stats;
 
     signal(SIGXFSZ, SIG_IGN);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Is the reserve given up only when no compaction is left that would take it? The disk that is
- * nearly full is played, and so is the compaction. */
+/* Tests that the reserve is given up only when no compaction is left that would take it. The test
+ * plays the nearly full disk and the compaction. */
 #include "tests/unit/store/store_fixture.h"
 
 #include "store/database/compaction_scheduler.h"
@@ -8,12 +8,12 @@
 #include "store/files/space.h"
 
 #define POLLS_RUNNING 5
-/* The store waits no longer than 30 s: a test that was late by that has seen nothing. */
+/* The store waits at most 30 s. A test that was this late shows nothing. */
 #define LATE_NS (UINT64_C(25) * 1000 * 1000 * 1000)
 
 static struct {
     bool is_watched;
-    bool begins_short; /* what space_begin_use() says, */
+    bool begins_short; /* what space_begin_use() returns, */
     bool uses;         /* and space_use() */
     uint32_t polls_running;
     bool is_paused;
@@ -55,7 +55,7 @@ void __wrap_compaction_scheduler_pause(struct compaction_scheduler *scheduler, b
     disk.is_paused = paused;
 }
 
-/* The scheduler's thread asks too, whom the played compaction does not concern. */
+/* The scheduler's thread polls too, and must not see the played compaction. */
 static _Thread_local bool is_test;
 
 void __wrap_database_poll_debt(struct database *database, struct database_debt *ret_debt)

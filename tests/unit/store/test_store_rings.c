@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_store_rings.c: do reads and syncs come right with each kind of ring that some kernel has,
- * and with one wait for all blocks of a read? A kernel has the first kind that it knows, so others
- * are refused in its place. Each test runs in a thread of its own, since a ring belongs to its
- * thread. */
+/* test_store_rings.c: tests that reads and syncs come right with each kind of ring that some kernel
+ * has, and that a read waits once for all its blocks. The store uses the first kind that the kernel
+ * knows, so the test refuses the others in the kernel's place. Each test runs in its own thread,
+ * since a ring belongs to its thread. */
 #include "tests/unit/store/store_fixture.h"
 
 #include <errno.h>
@@ -15,17 +15,17 @@
 #define REFUSED_ALL  UINT32_MAX
 #define TABLE        1
 #define ROWS         8000
-#define ROWS_READ    16  /* of one shard, in a single MultiGet() */
-#define ROWS_BETWEEN 120 /* several blocks: RocksDB reads those side by side as one */
-#define SHARD        0   /* of the rows that are read */
+#define ROWS_READ    16  /* from one shard, in a single MultiGet() */
+#define ROWS_BETWEEN 120 /* several blocks: RocksDB reads adjacent ones as one */
+#define SHARD        0   /* where the rows lie that are read */
 
-static uint32_t refused_flags; /* rings with one of them, or all rings */
+static uint32_t refused_flags; /* rings with one of these flags, or REFUSED_ALL */
 static _Thread_local struct {
     bool is_made;
     unsigned flags;
     unsigned waits;
     unsigned requests;
-    unsigned unawaited; /* waits for less than all requests */
+    unsigned unawaited; /* waits for fewer than all requests */
 } ring;
 
 int __real_io_uring_queue_init(unsigned entries, struct io_uring *made, unsigned flags);
@@ -87,7 +87,7 @@ static void check_syncs(struct store_fixture *f)
     check_one_wait(ARRAY_LEN(shards));
 }
 
-/* Rows far from each other of SHARD, at most ROWS_READ. */
+/* Chooses at most ROWS_READ rows of SHARD that lie far apart. */
 static uint32_t choose_rows(struct store_fixture *f, struct store_row *ret_rows)
 {
     struct fixture_batch *const batch = malloc(sizeof(*batch));
@@ -109,7 +109,7 @@ static void check_reads(struct store_fixture *f)
     struct store_row rows[ROWS_READ];
     struct err_msg msg = { { 0 } };
 
-    /* From then on all metadata is cached. */
+    /* This puts all metadata in the cache. */
     assert_int_equal(fixture_count_right(f, TABLE, 0, ROWS, 1), ROWS);
     assert_int_equal(choose_rows(f, rows), ROWS_READ);
     for (uint32_t i = 0; i < ROWS_READ; i++)
@@ -131,12 +131,12 @@ static void check_store(struct store_fixture *f, uint32_t refused)
     fixture_write_all(f, TABLE, 0, ROWS, 1);
     check_syncs(f);
     fixture_close(f);
-    fixture_open(f); /* a file for each shard, and nothing in write buffers */
+    fixture_open(f); /* one file per shard, and nothing in the write buffers */
     check_reads(f);
     fixture_close(f);
 }
 
-/* Rings with @refused flags are refused; the next in the store's order has flags @expected. */
+/* Refuses rings with @refused flags. The next kind in the store's order has flags @expected. */
 static void check_ring(struct store_fixture *f, uint32_t refused, unsigned expected)
 {
     struct io_uring probe;
