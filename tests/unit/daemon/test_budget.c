@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Does the sum of what the server takes beside the budgets count each part as often as it is
- * there, and what follows from it? */
+/* Tests that the memory the server takes beside its budgets counts each part as often as it
+ * exists. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -39,7 +39,7 @@ static struct config_beside beside_of(const struct config *config, uint32_t lane
     return beside;
 }
 
-/* Figures that were worked out by hand from the sizes in the modules' headers. */
+/* The figures were worked out by hand from the sizes in the modules' headers. */
 static void test_parts_are_what_modules_say(void **state)
 {
     const struct config config = some_config();

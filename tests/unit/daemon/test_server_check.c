@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Does a start refuse to reserve more than is available, before it reserves anything? */
+/* Tests that a start refuses to reserve more than is available, before it reserves anything. */
 /* clang-format off */
 #include <stdarg.h>
 #include <stddef.h>
@@ -38,7 +38,7 @@ static enum embtier_err check_with(uint64_t available_bytes, struct err_msg *msg
         EMBTIER_OK);
     config->data.must_exist = false;
     err = server_check(config, msg);
-    assert_int_equal(rmdir(directory), 0); /* nothing is in it */
+    assert_int_equal(rmdir(directory), 0); /* the folder is empty */
     return err;
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Does what a client does not read, or sends bit by bit, count as its user's, and end there? */
+/* Tests that answers that a client does not read, and requests that it sends bit by bit, count as
+ * its user's and are limited. */
 /* clang-format off */
 #include <stdarg.h>
 #include <stddef.h>
@@ -91,7 +92,7 @@ static void test_answers_that_nobody_reads_end_at_the_users_part(void **state)
 
         pairs[count] = connect_one(accounts);
         err = answer(pairs[count++].connection, &msg);
-        if (err == EMBTIER_OK) /* nearly all of it: the system keeps little */
+        if (err == EMBTIER_OK) /* nearly all of it, since the system keeps little */
             assert_true(account_has(account, ACCOUNT_ANSWER_BYTES) - before >= REPLY_BYTES / 4);
         assert_true(account_has(account, ACCOUNT_ANSWER_BYTES) <= ALL_BYTES / 4 * 3);
     }
@@ -129,7 +130,7 @@ static void test_what_is_read_is_given_back(void **state)
     accounts_free(accounts);
 }
 
-/* All but the last byte of a request as long as one may be. */
+/* Sends all but the last byte of a request of the greatest length. */
 static enum embtier_err send_nearly_all(struct pair *pair, struct err_msg *msg)
 {
     static uint8_t bytes[FRAME_REQUEST_BYTES_MAX + 3];
@@ -168,7 +169,7 @@ static void test_requests_that_do_not_end_are_the_users_too(void **state)
     assert_true(account_has(account, ACCOUNT_ANSWER_BYTES) > ALL_BYTES / 2);
     while (count > 1)
         end(&pairs[--count]);
-    /* One whose end comes is handled, and gives all back. */
+    /* A request whose end arrives is handled, and gives everything back. */
     assert_int_equal(write(pairs[0].client, "", 1), 1);
     assert_int_equal(connection_receive(pairs[0].connection, &msg), EMBTIER_OK);
     assert_int_equal(frame_reader_next(&pairs[0].connection->reader, &payload, &length, &msg),

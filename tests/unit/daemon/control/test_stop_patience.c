@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Does a signal end a stop only when nothing is written and the log has said so? */
+/* Tests that a signal ends a stop only when nothing is being written and the log has said so. */
 /* clang-format off */
 #include <stdarg.h>
 #include <stddef.h>
@@ -27,7 +27,7 @@ static void test_rows_that_are_written_are_never_given_up(void **state)
     (void)state;
     assert_false(stop_patience_ends(&patience, 100, false, now_ns));
     for (uint64_t left = 99; left > 0; left--) {
-        now_ns += STOP_STUCK_NS - 1; /* slow, and yet they become fewer */
+        now_ns += STOP_STUCK_NS - 1; /* slow, but fewer rows are left */
         assert_true(stop_patience_is_due(&patience, now_ns));
         assert_int_equal(stop_patience_tell(&patience, left, false, now_ns), STOP_GOES_ON);
         assert_false(stop_patience_is_due(&patience, now_ns));
@@ -44,7 +44,7 @@ static void test_a_disk_that_refuses_is_given_up_once_that_is_told(void **state)
     assert_false(stop_patience_is_due(&patience, BEGAN + STOP_TELL_NS - 1));
     assert_int_equal(stop_patience_tell(&patience, 100, true, BEGAN + STOP_TELL_NS), STOP_FAILS);
     assert_true(stop_patience_ends(&patience, 100, true, BEGAN + STOP_TELL_NS + 1));
-    /* It takes rows again, which the log has not said yet. */
+    /* The disk takes rows again, and the log has not said so yet. */
     assert_false(stop_patience_ends(&patience, 99, false, BEGAN + STOP_TELL_NS + 2));
     assert_int_equal(stop_patience_tell(&patience, 98, false, BEGAN + 2 * STOP_TELL_NS),
                      STOP_GOES_ON);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Is the moment of a checkpoint given up, and another looked for, when what is done in it takes
- * long; and is a whole checkpoint made of the later one? Capturing a database is slow here
- * (checkpoint_capture() is wrapped by the linker). */
+/* Tests that a checkpoint gives up a moment that lasts too long and looks for another, and that the
+ * later one yields a whole checkpoint. The linker wraps checkpoint_capture() to make the capture of
+ * a database slow. */
 #include "tests/unit/engine/lane/lane_fixture.h"
 
 #include "daemon/engine/lane/checkpoint_gate.h"
@@ -13,11 +13,12 @@
 #define IDS        100
 #define SLOT_BYTES (256 * KIB)
 
-static unsigned slow_captures; /* so many are still to come */
+static unsigned slow_captures; /* slow captures still to come */
 static struct client client;
 static uint64_t table;
-static uint32_t set_between; /* its number: submitted in the first moment, when updates are held */
-static bool was_set;         /* when the last moment came */
+static uint32_t set_between; /* number of the SET that is submitted in the first moment, when
+                                updates are held */
+static bool was_set;         /* whether it was done when the last moment came */
 
 static void submit_set(float value);
 
@@ -38,7 +39,7 @@ enum embtier_err __wrap_checkpoint_capture(struct checkpoint_draft *draft, uint3
             set_between = client.submitted;
             submit_set(2);
         }
-        /* A lane that is late has not done it: then this moment is late too. */
+        /* If the lane is late, the SET is not done yet. This moment is then made late too. */
         slow_captures -= was_set;
         if (slow_captures > 0)
             usleep(GATE_CLOSED_NS / 1000 + 1000);
@@ -46,7 +47,7 @@ enum embtier_err __wrap_checkpoint_capture(struct checkpoint_draft *draft, uint3
     return __real_checkpoint_capture(draft, shard, logged, database, msg);
 }
 
-/* All ids of the table get @value. */
+/* Sets all ids of the table to @value. */
 static void submit_set(float value)
 {
     const uint32_t number = client.submitted;
@@ -59,7 +60,7 @@ static void submit_set(float value)
     (void)client_submit(&client, SHM_OP_SET, table, IDS);
 }
 
-/* The same; returns when that is acknowledged. */
+/* Does the same, and waits for the answer. */
 static void set_all(float value)
 {
     submit_set(value);
@@ -96,13 +97,13 @@ static void test_a_late_moment_is_given_up_and_the_next_one_taken(void **state)
         must(checkpoint_making_run(&making, &msg), &msg);
         assert_int_equal(slow_captures, 0);
         assert_true(making.info.tries >= 2);
-        assert_true(was_set); /* updates went on between two tries */
+        assert_true(was_set); /* updates went on between the two tries */
         assert_int_equal(counts.tries, making.info.tries);
         checkpoint_making_end(&making);
     }
     set_all(3);
     must(checkpoint_read_newest(store_shelf(x.f->store), &record, &msg), &msg);
-    /* Each database once: what the late one has captured is forgotten. */
+    /* Each database is there once: captures of the late moment are forgotten. */
     assert_int_equal(record->database_count,
                      store_shard_count(x.f->store) * STORE_DATABASES_PER_SHARD);
     must(checkpoint_verify(store_shelf(x.f->store), record, NULL, NULL, NULL, &msg), &msg);
@@ -112,7 +113,7 @@ static void test_a_late_moment_is_given_up_and_the_next_one_taken(void **state)
     lanes_stop(&x);
 }
 
-/* Else no checkpoint would be made on a slow disk. */
+/* Otherwise no checkpoint could be made on a slow disk. */
 static void test_the_last_try_takes_as_long_as_it_has_to(void **state)
 {
     struct gate_search search;
@@ -126,7 +127,8 @@ static void test_the_last_try_takes_as_long_as_it_has_to(void **state)
     assert_true(gate_until_ns(&search) == UINT64_MAX);
 }
 
-/* A late try is none in vain: it makes the next ones no harder, and does not end the search. */
+/* A late try does not count as a try in vain: it makes the next tries no harder, and does not end
+ * the search. */
 static void test_a_late_try_is_not_counted_with_those_in_vain(void **state)
 {
     const _Atomic bool stopping = false;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Does a checkpoint leave the cores to those who ask for rows, and does it come to an end? */
+/* Tests that a checkpoint leaves the cores to clients that ask for rows, and that it comes to an
+ * end. */
 /* clang-format off */
 #include <stdarg.h>
 #include <stddef.h>
@@ -31,7 +32,7 @@ static struct checkpoint_pace pace_of(bool few_cores)
     return pace;
 }
 
-/* One step that takes @spent_ns, after which what it handed over is written. */
+/* Makes one step that takes @spent_ns. Its rows are written by the end of it. */
 static uint64_t step(struct checkpoint_pace *pace, struct lane_saved *saved, uint64_t spent_ns,
                      uint32_t *ret_rows)
 {
@@ -61,7 +62,7 @@ static void test_it_hurries_where_there_are_cores(void **state)
 static void test_it_hurries_while_nobody_asks(void **state)
 {
     struct checkpoint_pace pace = pace_of(true);
-    struct lane_saved saved = { .idle = true, .requests = 1000 }; /* of before */
+    struct lane_saved saved = { .idle = true, .requests = 1000 }; /* earlier ones */
     uint32_t rows;
 
     (void)state;
@@ -72,7 +73,7 @@ static void test_it_hurries_while_nobody_asks(void **state)
     saved.requests++;
     (void)step(&pace, &saved, MS, &rows);
     assert_int_equal(step(&pace, &saved, MS, &rows), 5 * MS);
-    time_ns += 60 * MS; /* and that was all */
+    time_ns += 60 * MS; /* no more requests came */
     assert_int_equal(step(&pace, &saved, MS, &rows), 0);
     assert_int_equal(rows, CHECKPOINT_STEP_ROWS);
 }
@@ -99,7 +100,7 @@ test_others_have_five_sixths_of_the_time_and_it_waits_for_what_it_handed_over(vo
     assert_int_equal(checkpoint_pace_step(&pace, false), 0);
 
     saved.idle = true;
-    assert_int_equal(step(&pace, &saved, 40 * MS, &rows), 50 * MS); /* at most */
+    assert_int_equal(step(&pace, &saved, 40 * MS, &rows), 50 * MS); /* the longest rest */
     saved.done = true;
     assert_int_equal(step(&pace, &saved, MS, &rows), 0);
 }

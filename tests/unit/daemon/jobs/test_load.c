@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Does a load take a bounded piece of a batch at a time, each row once, and nothing after it was
- * given up? The table and the writer are the test's. */
+/* Tests that a load takes a bounded piece of a batch at a time, each row once, and nothing after it
+ * was given up. The table and the writer are stubs. */
 /* clang-format off */
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,7 +20,7 @@
 
 struct row_writer {
     uint64_t rows;
-    uint64_t wrong; /* that came out of turn, or with bytes of another */
+    uint64_t wrong; /* rows out of order, or with another row's bytes */
     uint32_t row_bytes;
 };
 
@@ -106,7 +106,7 @@ void __wrap_row_writer_free(struct row_writer *writer)
     (void)writer;
 }
 
-/* Of @rows rows, each id with its own bytes. */
+/* Begins a load of @rows rows, each with its own bytes. */
 static void begin(struct loading *l, uint32_t dim, uint32_t rows)
 {
     struct load_order order = {
@@ -147,7 +147,7 @@ static void end(struct loading *l)
     free(l->rows);
 }
 
-/* All of it, in pieces of at most so many rows. Returns how many these were. */
+/* Takes the whole batch in pieces of at most @most rows. Returns the number of pieces. */
 static uint32_t take_all(struct loading *l, uint64_t most)
 {
     uint32_t pieces = 0;
@@ -170,7 +170,7 @@ static void test_long_batches_are_taken_in_pieces(void **state)
         uint32_t dim, rows, most, pieces;
     } cases[] = {
         { 1, 3 * TRANSFER_PIECE_ROWS + 1, TRANSFER_PIECE_ROWS, 4 },
-        { 254, 20000, 8192, 3 }, /* 1 KiB each, with the id */
+        { 254, 20000, 8192, 3 }, /* 1 KiB each, including the id */
         { 254, 8192, 8192, 1 },
         { 1, 1, 1, 1 },
     };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Do exports and imports together have no more memory than they may, is what one takes counted in
- * full, and does who is refused hear why? */
+/* Tests that exports and imports together stay within their memory, that each one's memory is
+ * counted in full, and that a refused one learns why. */
 /* clang-format off */
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,7 +21,7 @@
 
 #define THREADS 4
 #define TURNS   20000
-#define UID     1000 /* of one user, … */
+#define UID     1000 /* most tests use this user only */
 #define OTHER   1001
 
 static struct accounts *accounts;
@@ -68,7 +68,7 @@ static void test_who_does_not_fit_is_told_how_much_there_is(void **state)
     assert_int_equal(transfer_memory_used(memory), 100 * MIB);
     transfer_memory_give(memory, &first);
     assert_int_equal(first.bytes, 0);
-    transfer_memory_give(memory, &first); /* has nothing */
+    transfer_memory_give(memory, &first); /* holds nothing */
     assert_int_equal(transfer_memory_used(memory), 40 * MIB);
     assert_int_equal(transfer_memory_take(memory, UID, 60 * MIB, "an export", &first, NULL),
                      EMBTIER_OK);
@@ -114,11 +114,11 @@ static void test_a_user_who_has_something_leaves_a_quarter_to_others(void **stat
                      EMBTIER_OK);
     assert_int_equal(transfer_memory_take(memory, OTHER, 25 * MIB, "an import", &shares[2], NULL),
                      EMBTIER_OK);
-    transfer_memory_give(memory, &shares[1]); /* the one in the middle */
+    transfer_memory_give(memory, &shares[1]); /* the middle one */
     transfer_memory_give(memory, &shares[0]);
     transfer_memory_give(memory, &shares[2]);
     assert_int_equal(transfer_memory_used(memory), 0);
-    /* With nothing yet, all of it. */
+    /* A user that holds nothing may take everything. */
     assert_int_equal(transfer_memory_take(memory, UID, 100 * MIB, "an export", &shares[3], NULL),
                      EMBTIER_OK);
     transfer_memory_give(memory, &shares[3]);
@@ -167,7 +167,7 @@ static void test_rows_that_wait_are_as_many_as_the_configuration_counts(void **s
     assert_in_range(row_writer_bytes(8, 2048), 16 * MIB, 24 * MIB);
 }
 
-/* A record of two shards, each database with a log. */
+/* A record of two shards, in which each database has a log. */
 struct recorded {
     struct checkpoint_file files[4][3];
     struct checkpoint_database databases[4];
@@ -208,7 +208,7 @@ static void test_a_scan_takes_what_its_logs_hold(void **state)
     assert_in_range(bytes, SCAN_BYTES + 2 * SCAN_SHARD_BYTES,
                     SCAN_BYTES + 2 * SCAN_SHARD_BYTES + MIB);
     assert_int_equal(table_scan_bytes(&some.record, &like), bytes + 2 * 2 * 10 * MIB);
-    like.logged = false; /* which are of other databases */
+    like.logged = false; /* the logs are of other databases */
     make_record(&some, 0);
     some.files[1][0].bytes = some.files[3][0].bytes = 10 * MIB;
     assert_int_equal(table_scan_bytes(&some.record, &like), bytes);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Do users take turns, whatever they have done?
+/* Tests that users take turns, whatever they have submitted.
  *
- * Jobs are those of exports, of which one runs at a time: what they do is done here instead. The
- * first is held, so that what waits behind it is known. */
+ * The jobs are exports, of which one runs at a time; stubs replace their work. The test holds the
+ * first job, so that it knows which jobs wait. */
 /* clang-format off */
 #include <stdarg.h>
 #include <stddef.h>
@@ -104,7 +104,7 @@ static void test_what_one_user_left_to_be_cleaned_up_is_not_before_anothers_job(
     pthread_mutex_unlock(&seen.lock);
     worker_free(worker);
     assert_ptr_equal(seen.told[0], &first.job.done_message);
-    assert_ptr_equal(seen.told[1], &left[0].job.done_message); /* which came first in that round */
+    assert_ptr_equal(seen.told[1], &left[0].job.done_message); /* came first in that round */
     assert_ptr_equal(seen.told[2], &other.job.done_message);
     assert_ptr_equal(seen.told[3], &left[1].job.done_message);
     assert_ptr_equal(seen.told[4], &left[2].job.done_message);

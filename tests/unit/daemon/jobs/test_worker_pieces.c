@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Do long imports leave the threads that they share to others, and end when nobody wants them? The
- * load is the test's: it says when a piece ends, and whether there is more. */
+/* Tests that long imports share their threads with others, and end when nobody wants them. The load
+ * is a stub that decides when a piece ends and whether more follows. */
 /* clang-format off */
 #include <stdarg.h>
 #include <stddef.h>
@@ -25,16 +25,16 @@
 
 struct load {
     struct load_job rows;
-    sem_t begun;           /* posted with each piece, … */
-    sem_t held;            /* … which waits for this, if it is held */
-    sem_t told;            /* of its end */
-    bool is_held;          /* before it is submitted */
-    _Atomic bool is_whole; /* with the next piece */
+    sem_t begun;           /* posted with each piece */
+    sem_t held;            /* if is_held, each piece waits for this */
+    sem_t told;            /* posted when the load has ended */
+    bool is_held;          /* set before it is submitted */
+    _Atomic bool is_whole; /* true: the next piece is the last */
     _Atomic uint32_t pieces;
-    _Atomic uint32_t refused; /* since the job is to stop */
+    _Atomic uint32_t refused; /* pieces refused, since the job must stop */
 };
 
-static struct load *loads[4]; /* of a test, until they have ended */
+static struct load *loads[4]; /* loads of a test that have not ended */
 
 static void await(sem_t *what)
 {
@@ -92,7 +92,7 @@ static void load_free_one(struct load *load)
     free(load);
 }
 
-/* A test that has failed has left some, which would go on for ever. */
+/* Ends loads that a failed test has left: they would go on for ever. */
 static int teardown(void **state)
 {
     for (size_t i = 0; i < ARRAY_LEN(loads); i++)
@@ -107,7 +107,7 @@ static int teardown(void **state)
     return 0;
 }
 
-/* Rows of an import of @uid, of which there are more and more until it is whole. */
+/* Submits the rows of an import of @uid. More rows follow without end until it is whole. */
 static struct load *submit(struct worker *worker, uid_t uid, bool is_held, bool is_whole)
 {
     struct load *const load = calloc(1, sizeof(*load));
@@ -164,7 +164,7 @@ static void test_long_imports_let_another_user_pass(void **state)
     struct load *const of_alice = submit(worker, ALICE, false, false);
     struct load *const of_bob = submit(worker, BOB, false, false);
 
-    await(&of_alice->begun); /* both have a thread, and there are no more */
+    await(&of_alice->begun); /* both threads are now taken */
     await(&of_bob->begun);
     finish(submit(worker, CAROL, false, true), EMBTIER_OK);
     finish(of_alice, EMBTIER_OK);
@@ -177,7 +177,7 @@ static void test_imports_of_one_user_take_turns(void **state)
     struct load *const first = submit(worker, ALICE, false, false);
     struct load *const second = submit(worker, ALICE, false, false);
 
-    for (uint32_t i = 0; i < 100; i++) { /* pieces of each, though neither ends */
+    for (uint32_t i = 0; i < 100; i++) { /* both make pieces, though neither ends */
         await(&first->begun);
         await(&second->begun);
     }
@@ -195,7 +195,7 @@ static void test_an_import_that_nobody_wants_ends_with_its_piece(void **state)
     sem_post(&load->held);
     await(&load->told);
     assert_int_equal(atomic_load(&load->pieces), 1);
-    assert_int_equal(atomic_load(&load->refused), 1); /* it knows that a part is missing */
+    assert_int_equal(atomic_load(&load->refused), 1); /* the load knows that a part is missing */
     sem_post(&load->told);
     finish(load, EMBTIER_DISCONNECTED);
 }
@@ -208,11 +208,11 @@ static void test_one_that_waits_between_its_pieces_is_told_of_its_end(void **sta
     uint32_t pieces;
 
     await(&load->begun);
-    await(&other->begun); /* which has the one thread that is the user's now */
+    await(&other->begun); /* it has the only thread that this user gets now */
     pieces = atomic_load(&load->pieces);
     assert_true(is_said_to_run(worker, load));
     worker_give_up(worker, &load->rows.job, EMBTIER_DISCONNECTED);
-    assert_int_equal(load->rows.job.state, JOB_WAITING); /* for its turn: it is not taken away */
+    assert_int_equal(load->rows.job.state, JOB_WAITING); /* it still waits for its turn */
     sem_post(&other->held);
     finish(other, EMBTIER_OK);
     await(&load->told);

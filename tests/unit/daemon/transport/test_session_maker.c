@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Does shared memory of one client, however much, leave others their turns, and is all given back?
+/* Tests that shared memory for one client, however much, leaves others their turns, and that all of
+ * it is given back.
  *
- * The threads are held in what tells of something done, so that what waits is known. */
+ * The test holds the threads when they report a result, so that it knows which orders wait. */
 /* clang-format off */
 #include <stdarg.h>
 #include <stddef.h>
@@ -27,8 +28,8 @@
 struct told {
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    bool held;    /* whoever tells waits, … */
-    bool waiting; /* … which one does */
+    bool held;    /* threads that report must wait */
+    bool waiting; /* a thread does */
     struct message *messages[ALL_MAX];
     uint32_t count;
 };
@@ -116,7 +117,7 @@ static void test_users_take_turns_and_large_ones_wait_for_small_ones(void **stat
     (void)state;
     hold(&told, true);
     session_maker_make(maker, &first);
-    await(&told, 1); /* the thread is held: from here on all wait */
+    await(&told, 1); /* the thread is held: later orders wait */
     for (uint32_t i = 0; i < ARRAY_LEN(large); i++) {
         large[i] = order(ONE, 4 * SESSION_STEP_BYTES);
         session_maker_make(maker, &large[i]);
@@ -125,8 +126,8 @@ static void test_users_take_turns_and_large_ones_wait_for_small_ones(void **stat
     session_maker_make(maker, &small);
     hold(&told, false);
     await(&told, 7);
-    assert_ptr_equal(told.messages[1], &small.made_message); /* after one step of the other's */
-    assert_ptr_equal(told.messages[2], &own.made_message);   /* after one of each of its user's */
+    assert_ptr_equal(told.messages[1], &small.made_message); /* after one step of the others */
+    assert_ptr_equal(told.messages[2], &own.made_message);   /* after a step of each */
     for (uint32_t i = 1; i < 7; i++) {
         struct session_order *const one =
             CONTAINER_OF(told.messages[i], struct session_order, made_message);
@@ -202,7 +203,7 @@ static void test_memory_of_a_client_that_has_ended_is_freed_whoever_maps_it(void
         fd = dup(one.channel->arena_fd);
         seen = mmap(NULL, MIB, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
         assert_ptr_not_equal(seen, MAP_FAILED);
-        seen[MIB / 2] = 7; /* an answer, say */
+        seen[MIB / 2] = 7; /* stands for an answer */
         session_maker_release(maker, one.channel, is_nobodys[i]);
         await(&told, 2);
         assert_int_equal(blocks_of(fd), is_nobodys[i] ? 0 : MIB);

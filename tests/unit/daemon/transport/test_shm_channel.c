@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Can a client do no more with its shared memory than it was given it for? */
+/* Tests that a client can use its shared memory only as intended. */
 /* clang-format off */
 #include <stdarg.h>
 #include <stddef.h>
@@ -43,13 +43,13 @@ static void test_control_memory_can_be_read_but_not_written_by_others(void **sta
     assert_int_equal(seen->slot_count, 64);
     assert_int_equal(seen->max_batch_rows, 1000);
     assert_int_equal(shm_lane_is_asleep(seen), 1);
-    shm->channel.ops->hang_up(&shm->channel, EMBTIER_SHUTDOWN); /* we still can */
+    shm->channel.ops->hang_up(&shm->channel, EMBTIER_SHUTDOWN); /* the server still can */
     assert_int_equal(seen->closed, EMBTIER_SHUTDOWN);
     munmap((void *)(uintptr_t)seen, shm->control_bytes);
     shm_channel_free(shm);
 }
 
-/* Cut short, the daemon would die of SIGBUS. */
+/* If a client could cut it short, the daemon would die of SIGBUS. */
 static void test_arena_cannot_be_resized(void **state)
 {
     struct shm_channel *shm = make(MIB, 64);
