@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Does the configuration file mean what it says, and is every mistake told with file, line, key,
- * what is wrong and what is allowed? */
+/* Tests that the configuration file means what it says, and that each mistake is reported with
+ * file, line, key, the fault and the allowed values. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -44,7 +44,7 @@ static struct config *parsed(const char *text)
     return parsed_on(text, &big_machine);
 }
 
-/* The whole message, or its beginning if @expected ends in "...". */
+/* Compares the whole message, or its beginning if @expected ends in "...". */
 static void assert_mistake(const char *text, const char *expected)
 {
     const size_t length = strlen(expected);
@@ -52,7 +52,7 @@ static void assert_mistake(const char *text, const char *expected)
     struct err_msg msg;
 
     assert_int_equal(parse_on(text, &big_machine, &config, &msg), EMBTIER_CONFIG);
-    assert_ptr_equal(config, &config); /* untouched */
+    assert_ptr_equal(config, &config); /* not touched */
     assert_null(strchr(msg.text, '\n'));
     if (length > 3 && strcmp(expected + length - 3, "...") == 0) {
         if (strncmp(msg.text, expected, length - 3) != 0)
@@ -91,7 +91,7 @@ static void assert_defaults(const struct config *config)
     assert_int_equal(config->checkpoints.keep, 2);
     assert_int_equal(config->checkpoints.transfer_bytes, 256 * MIB);
     assert_int_equal(config->checkpoints.max_checkpoints, 1024);
-    assert_int_equal(config->checkpoints.max_user_checkpoints, 0); /* shared out */
+    assert_int_equal(config->checkpoints.max_user_checkpoints, 0); /* shared between users */
     assert_true(config->socket.is_default);
     assert_int_equal(config->socket.mode, 0660);
     assert_int_equal(config->socket.max_arena_bytes, GIB);
@@ -140,7 +140,7 @@ static void test_defaults_fit_a_small_machine(void **state)
     _cleanup_(config_freep) struct config *config = parsed_on("", &small);
 
     (void)state;
-    /* A quarter would be more than the rest leaves. */
+    /* A quarter would be more than is left. */
     assert_in_range(config->cache.tiers[0].bytes, 128 * MIB, 256 * MIB - 1);
     assert_in_range(config->socket.max_total_arena_bytes, 128 * MIB, 256 * MIB - 1);
     assert_int_equal(config->socket.max_arena_bytes, config->socket.max_total_arena_bytes / 4 * 3);
@@ -513,14 +513,14 @@ static void test_more_memory_than_the_machine_has_says_both_numbers(void **state
     assert_mistake("cache: {tiers: [{bytes: 30GiB}, {kind: dax_kmem, bytes: 31GiB}]}",
                    "e.yaml:1: cache.tiers[1].bytes: all memory together is 66.04GiB (tiers "
                    "61GiB...");
-    /* Not memory, whatever its size. */
+    /* Not memory, so any size is allowed. */
     config_free(parsed("cache: {tiers: [{bytes: 4GiB}, {kind: file, path: /a, bytes: 9TiB}]}"));
     assert_mistake("socket:\n  max_total_arena_bytes: 1GiB\n  max_arena_bytes: 2GiB\n",
                    "e.yaml:3: socket.max_arena_bytes: 2GiB is more than "
                    "socket.max_total_arena_bytes; allowed: at most 1GiB");
 }
 
-/* What the message says that all memory together is: whole MiB, if the budgets are. */
+/* Returns the total of all memory that the message names: whole MiB if the budgets are. */
 static uint64_t sum_mib_of(const char *text)
 {
     const struct machine small = { .memory_bytes = 16 * MIB, .core_count = 1 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Do the parts of the budget of descriptors ever come to more than the limit of the process? */
+/* Tests that the parts of the descriptor budget never exceed the process's limit. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,7 +23,7 @@ static enum embtier_err plan(uint64_t limit, const char *text, struct config **r
     return config_parse("test.yaml", text, strlen(text), &machine, budget_beside, ret_config, msg);
 }
 
-/* What the store, exports and sessions may come to. */
+/* Returns the most descriptors that the store, exports and sessions may use. */
 static uint64_t parts_of(const struct config *config)
 {
     const uint64_t shards =
@@ -53,7 +53,7 @@ static void check_plan(uint64_t limit, unsigned shards, unsigned lanes, const ch
         assert_true(config->descriptors.table_files >= 10);
         assert_int_equal(config_descriptors_check(config, limit, &msg), EMBTIER_OK);
     } else if (!strstr(msg.text,
-                       "file descriptors are needed")) { /* so many lanes need more DRAM */
+                       "file descriptors are needed")) { /* this many lanes need more DRAM */
         assert_non_null(strstr(msg.text, "cache.tiers"));
     }
     config_free(config);
@@ -77,9 +77,9 @@ static void test_sessions_are_fewer_only_where_nobody_says_and_descriptors_are_f
     static const struct {
         uint64_t limit;
         const char *text;
-        unsigned sessions; /* 0: refused; 1: fewer than by default */
+        unsigned sessions; /* 0: refused; 1: fewer than the default */
     } cases[] = { { 1048576, "", 1024 },
-                  { 0, "", 1024 }, /* not known */
+                  { 0, "", 1024 }, /* unknown limit */
                   { 1024, "", 1 },
                   { 1024, "socket: {max_sessions: 20}", 20 },
                   { 1024, "socket: {max_sessions: 1024}", 0 },

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Is what a configuration names outside itself looked at, and the line told where it is not there?
- */
+/* Tests that a start checks the things outside itself that its configuration names, and reports the
+ * line of a missing one. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,7 +19,7 @@
 #include "config/config_load.h"
 #include "daemon/budget/budget.h"
 
-/* A directory of its own for each test, removed after it. */
+/* Makes a directory for each test, which is removed after it. */
 static int make_directory(void **state)
 {
     char name[] = "/tmp/embtier-test-XXXXXX";
@@ -41,10 +41,10 @@ static int remove_directory(void **state)
     return system(command); // NOLINT(cert-env33-c): our own mkdtemp name
 }
 
-/* The memory that is available to those that check() parses. */
+/* The available memory of the machine that check() assumes. */
 static uint64_t available_bytes;
 
-/* Parses @format with every "%s" the test's directory, checks it against the machine. */
+/* Parses @format, with the test's directory for every "%s", and checks it against the machine. */
 static enum embtier_err check(const char *directory, const char *format, struct err_msg *msg)
 {
     const struct machine machine = { .memory_bytes = 8 * GIB,
@@ -152,7 +152,7 @@ static void test_default_directories_are_made(void **state)
     assert_int_equal(info.st_mode & 0777, 0700);
     snprintf(path, sizeof(path), "%s/run/embtier", (char *)*state);
     assert_int_equal(stat(path, &info), 0);
-    assert_int_equal(check(*state, "", &msg), EMBTIER_OK); /* and may be there already */
+    assert_int_equal(check(*state, "", &msg), EMBTIER_OK); /* the directory may already exist */
 }
 
 static void test_tier_path_must_be_there_and_hold_the_tier(void **state)
@@ -174,7 +174,7 @@ static void test_tier_on_tmpfs_counts_as_memory(void **state)
     if (statfs("/dev/shm", &fs) != 0 || fs.f_type != TMPFS_MAGIC ||
         (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize < 48 * MIB || access("/dev/shm", W_OK) != 0)
         skip();
-    /* 8 GiB of memory, all but 32 MiB of it given away. */
+    /* A machine of 8 GiB, all but 32 MiB of it given away. */
     assert_found(*state,
                  "data: {directories: ['%s']}\n"
                  "socket: {max_total_arena_bytes: 3GiB}\n"
@@ -197,7 +197,7 @@ static void test_numa_node_and_huge_pages_must_be_there(void **state)
                      "e.yaml:5: cache.tiers[0].bytes: 7GiB of huge pages", "vm.nr_hugepages");
 }
 
-/* The least that may be available to a start, in MiB. */
+/* Returns the least available memory, in MiB, with which a start succeeds. */
 static uint64_t wanted_mib(const char *directory, const char *format)
 {
     struct err_msg msg;
@@ -210,7 +210,8 @@ static uint64_t wanted_mib(const char *directory, const char *format)
     return (available_bytes + 1) / MIB;
 }
 
-/* Of all that it touches before it serves: the kernel kills what touches more than there is. */
+/* The sum counts all memory that a start touches before it serves: the kernel kills a process that
+ * touches more than there is. */
 static void test_what_a_start_reserves_must_be_available(void **state)
 {
 #define START(more, tiers, request, ticket, queue)                                                 \
@@ -221,20 +222,20 @@ static void test_what_a_start_reserves_must_be_available(void **state)
     const uint64_t least = wanted_mib(*state, base);
 
     assert_in_range(least, 64 + 64 + 32 + 64 + 12,
-                    64 + 64 + 32 + 64 + 60); /* lanes have the rest */
+                    64 + 64 + 32 + 64 + 60); /* the lanes have the rest */
     assert_int_equal(wanted_mib(*state, START("", "", "364MiB", "32MiB", "64MiB")), least + 300);
     assert_int_equal(wanted_mib(*state, START("", "  - {name: b, kind: dram, bytes: 100MiB}\n",
                                               "64MiB", "32MiB", "64MiB")),
                      least + 100);
     assert_in_range(wanted_mib(*state, START("", "", "64MiB", "32MiB", "164MiB")), least + 100,
                     least + 110);
-    /* And the casters, of which each has room for the largest ticket. */
+    /* The casters too: each has room for the largest ticket. */
     assert_in_range(wanted_mib(*state, START("", "", "64MiB", "48MiB", "64MiB")), least + 16,
                     least + 60);
     assert_in_range(
         wanted_mib(*state, START("  readers_per_lane: 60\n", "", "64MiB", "32MiB", "64MiB")),
         least + 20, least + 80);
-    available_bytes = 0; /* not known */
+    available_bytes = 0; /* unknown */
 }
 
 static void test_the_key_that_takes_most_is_named(void **state)
