@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Does a control frame survive the way it arrives, and is what is wrong with one noticed? */
+/* Tests that a control frame survives however it arrives, and that faults in one are noticed. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -59,7 +59,7 @@ static struct table_spec example_spec(void)
                                .init = EMBTIER_INIT_UNIFORM,
                                .init_params = { -0.5, 0.25 },
                                .eps = 1e-6,
-                               .beta1 = 0, /* which is not the default */
+                               .beta1 = 0, /* not the default */
                                .beta2 = 0.99,
                                .weight_decay = 0.01,
                                .clip_norm = 1.0 / 3,
@@ -265,7 +265,7 @@ static void test_a_parameter_that_a_distribution_has_not_becomes_zero(void **sta
     assert_true(back.init_params[0] == 0 && back.init_params[1] == 0);
 }
 
-/* So it comes from clients that know of none. */
+/* Clients that know no hyperparameters send such specs. */
 static void test_hyperparameters_that_are_not_there_have_the_optimizer_s_defaults(void **state)
 {
     struct table_spec spec = example_spec();
@@ -553,8 +553,8 @@ static unsigned random_seed(void)
     return seed;
 }
 
-/* Whatever is decoded without an error must also be free of what the checks promise to find: in no
- * field of no message. */
+/* Anything that decodes without an error must keep the checks' promises in every field of every
+ * message. */
 static void check_strings(const ProtobufCMessage *message)
 {
     const ProtobufCMessageDescriptor *const descriptor = message->descriptor;
@@ -570,7 +570,7 @@ static void check_strings(const ProtobufCMessage *message)
 
         if ((field->flags & PROTOBUF_C_FIELD_FLAG_ONEOF) &&
             *(const uint32_t *)quantifier != field->id)
-            continue; /* another one is there */
+            continue; /* another member is set */
         for (size_t i = 0; field->type == PROTOBUF_C_TYPE_MESSAGE && i < count; i++)
             if (values[i])
                 check_strings(values[i]);
@@ -609,7 +609,7 @@ static size_t put_varint(uint8_t *out, uint64_t value)
 
 static size_t put_fields(uint8_t *out, const ProtobufCMessageDescriptor *descriptor);
 
-/* One field, with something in it. */
+/* Puts one field, with a value. */
 static size_t put_field(uint8_t *out, const ProtobufCFieldDescriptor *field)
 {
     uint8_t inner[EXAMPLE_BYTES];
@@ -657,7 +657,7 @@ static size_t put_fields(uint8_t *out, const ProtobufCMessageDescriptor *descrip
     return bytes;
 }
 
-/* One of all kinds of requests and replies that control.proto has, with all of its fields. */
+/* Puts a request or reply of a random kind that control.proto has, with all its fields. */
 static uint32_t put_example(uint8_t *out, unsigned *seed)
 {
     const ProtobufCMessageDescriptor *const descriptor =
@@ -693,7 +693,7 @@ static void test_random_bytes_and_flipped_bytes_do_no_harm(void **state)
     }
 }
 
-/* The examples would not be worth much if they were refused unflipped. */
+/* The examples would be worth little if they were refused even without flipped bits. */
 static void test_a_request_of_each_kind_is_accepted(void **state)
 {
     const ProtobufCMessageDescriptor *const descriptor = &embtier__request__descriptor;
@@ -709,7 +709,7 @@ static void test_a_request_of_each_kind_is_accepted(void **state)
         const enum embtier_err err = frame_decode_request(data, bytes, &request, &msg);
 
         if (!(field->flags & PROTOBUF_C_FIELD_FLAG_ONEOF))
-            continue; /* its id */
+            continue; /* the id */
         if (err != EMBTIER_OK)
             fail_msg("%s: %s", field->name, msg.text);
         assert_int_equal(request->body_case, field->id);

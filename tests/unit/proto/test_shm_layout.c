@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Does the shared-memory layout say what the two sides rely on, and do its barriers hold? */
+/* Tests that the layout of shared memory is as both sides rely on, and that its barriers hold. */
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
