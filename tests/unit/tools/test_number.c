@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Do the command line's numbers come out as the server's, to the bit? */
+/* Tests that the command line's numbers equal the server's, to the bit. */
 #include <inttypes.h>
 #include <math.h>
 #include <setjmp.h>
@@ -30,7 +30,7 @@ static void test_every_half_decodes_as_the_server_decodes_it(void **state)
     }
 }
 
-/* A finite number that the server would make infinite is none of the dtype. */
+/* If the server would make a finite number infinite, the number does not fit the dtype. */
 static void check_half(enum embtier_dtype dtype, float value, uint16_t expected)
 {
     const bool fits = !isfinite(value) || isfinite(number_decode(dtype, &expected));
@@ -150,7 +150,7 @@ static void test_a_row_s_number_is_decimal_or_a_word(void **state)
     assert_true(isnan(value));
     assert_string_equal(end, ",1");
     assert_true(number_parse_f64("1e-999:", &value, &end));
-    assert_true(value > 0); /* no 0 */
+    assert_true(value > 0); /* not 0 */
     assert_string_equal(end, ":");
     assert_true(number_parse_f64("-0e-999", &value, &end));
     assert_true(value == 0);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Does the bar say how far work is and how long it will go on, and no more than it knows? */
+/* Tests that the bar shows how far the work is and how long it will take, and no more than it
+ * knows. */
 #include <fcntl.h>
 #include <poll.h>
 #include <setjmp.h>
@@ -29,10 +30,10 @@ static uint64_t held_now_ns(void *context)
     return held_ns;
 }
 
-/* Instead of base's: time stands still but for update(). */
+/* Replaces base's clock: time moves only in update(). */
 const struct clock clock_monotonic = { .now_ns = held_now_ns };
 
-/* Standard error is a terminal's other end, while a test runs. */
+/* Makes standard error one end of a terminal during a test. */
 static int setup(void **state)
 {
     int other;
@@ -57,7 +58,7 @@ static int teardown(void **state)
     return 0;
 }
 
-/* After @seconds in which nothing was told. */
+/* Updates the bar after @seconds without news. */
 static void update(struct progress_bar *bar, uint64_t seconds, uint64_t done, uint64_t total,
                    const char *unit)
 {
@@ -66,7 +67,7 @@ static void update(struct progress_bar *bar, uint64_t seconds, uint64_t done, ui
 
     held_ns += seconds * SECOND;
     progress_bar_update(bar, done, total, unit);
-    fputs("\a", stderr); /* the system brings all of it over in its own time: the last of it */
+    fputs("\a", stderr); /* marks the end, since the system delivers the output in its own time */
     while (length == 0 || shown[length - 1] != '\a') {
         ssize_t count;
 
@@ -113,7 +114,7 @@ static void test_a_stage_of_another_unit_has_its_own_pace(void **state)
     (void)state;
     progress_bar_begin(&bar, "working", "it goes on");
     update(&bar, 1000, 50, 100, "rows");
-    update(&bar, 0, 50, 100, "bytes"); /* that many were there already */
+    update(&bar, 0, 50, 100, "bytes"); /* bytes that were there before */
     assert_shown(" 50%  50 bytes");
     assert_not_shown("left");
     update(&bar, 400, 90, 100, "bytes");
@@ -155,7 +156,7 @@ static void test_what_is_told_of_before_it_is_begun_has_the_pace_from_then_on(vo
 
     (void)state;
     progress_bar_begin(&bar, "working", "it goes on");
-    update(&bar, 1000, 0, 100, "rows"); /* so long it has waited */
+    update(&bar, 1000, 0, 100, "rows"); /* it has waited this long */
     assert_shown("  0%  0 rows");
     assert_not_shown("left");
     update(&bar, 100, 50, 100, "rows");
@@ -175,7 +176,7 @@ static void test_interrupts_that_are_ignored_are_so_meanwhile_and_later(void **s
     (void)state;
     signal(SIGINT, SIG_IGN);
     progress_bar_begin(&bar, "working", "it goes on");
-    assert_int_equal(raise(SIGINT), 0); /* else the test ends here */
+    assert_int_equal(raise(SIGINT), 0); /* if not ignored, this ends the test */
     progress_bar_end(&bar);
     assert_int_equal(raise(SIGINT), 0);
     assert_ptr_equal(signal(SIGINT, SIG_DFL), SIG_IGN);
