@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Is a log line one line of logfmt whatever comes from outside, and an error's text what it should
- * be? */
+/* Tests that a log line stays one line of logfmt, whatever comes from outside, and that an error's
+ * text is right. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,7 +17,7 @@
 #include "base/err.h"
 #include "base/log/log.h"
 
-/* Standard error goes to a file for the time of a test. */
+/* Sends standard error to a file during a test. */
 static int saved_stderr;
 
 static int catch_stderr(void **state)
@@ -93,7 +93,7 @@ static void test_quoted_value_cannot_forge_a_line(void **state)
     assert_int_equal(lines, 1);
 }
 
-/* Such as of a damaged file. */
+/* A damaged file may give such a value. */
 static void test_quoted_value_is_utf_8(void **state)
 {
     char buffer[8192];

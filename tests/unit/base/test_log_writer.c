@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Does logging go on, and say what it lost, when standard error is not read, fails, or is closed;
- * and does what was said come out before the program ends, also by a fault? */
+/* Tests that logging goes on when standard error is not read, fails or is closed, and that the log
+ * says how many lines it lost. Lines logged before the program ends must come out, also if a fault
+ * ends it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -28,11 +29,11 @@
 #define FAULT_LINES 500
 #define WAIT_MS     60000
 
-/* Standard error is a pipe for the time of a test; the thread runs. */
+/* During a test standard error is a pipe, and the log's thread runs. */
 struct piped {
     int saved;
     int read_end;
-    char *text; /* all that came */
+    char *text; /* everything received */
     size_t bytes;
 };
 
@@ -55,7 +56,7 @@ static int finish(void **state)
 {
     struct piped *const piped = *state;
 
-    close(piped->read_end); /* the thread is not to stay in write(2) */
+    close(piped->read_end); /* the thread must not stay in write(2) */
     log_end(WAIT_MS);
     dup2(piped->saved, STDERR_FILENO);
     close(piped->saved);
@@ -96,7 +97,7 @@ static uint64_t count_of(const char *text, const char *word)
     return count;
 }
 
-/* What all lines about lost ones say. */
+/* Returns the sum of the counts in all lines about lost lines. */
 static uint64_t told_of(const char *text)
 {
     uint64_t sum = 0;
@@ -106,7 +107,7 @@ static uint64_t told_of(const char *text)
     return sum;
 }
 
-/* From here on the thread cannot write. */
+/* Fills the pipe, so that the thread cannot write. */
 static void fill_pipe(void)
 {
     assert_int_equal(fcntl(STDERR_FILENO, F_SETFL, O_NONBLOCK), 0);
@@ -122,7 +123,7 @@ static void test_no_line_is_waited_for_and_each_lost_one_is_counted(void **state
     uint64_t dropped;
 
     fill_pipe();
-    for (int i = 0; i < LINES; i++) /* more than the buffer takes: it would hang */
+    for (int i = 0; i < LINES; i++) /* more than the buffer takes: a logger that waits would hang */
         log_info("line", "number=%d", i);
     dropped = log_dropped_lines() - before;
     assert_in_range(dropped, 1, LINES - 1);
@@ -133,7 +134,7 @@ static void test_no_line_is_waited_for_and_each_lost_one_is_counted(void **state
     assert_int_equal(log_dropped_lines() - before, dropped);
     assert_int_equal(count_of(piped->text, "msg=\"line\" number="), LINES - dropped);
     assert_non_null(strstr(piped->text, "msg=\"line\" number=0\n"));
-    /* The lines that came first are there, and the gap is where it was. */
+    /* The first lines are there, and the gap is where it was. */
     assert_null(strstr(strstr(piped->text, "were dropped"), "msg=\"line\""));
 }
 
@@ -144,8 +145,8 @@ static void test_the_end_waits_for_a_reader_but_not_for_ever(void **state)
     for (int i = 0; i < LINES; i++)
         log_info("line", "number=%d", i);
     log_end(10);
-    log_info("too late", "%s", "");    /* and does not block either */
-    await_text(piped, "were dropped"); /* the thread goes on if there is a reader after all */
+    log_info("too late", "%s", "");    /* does not block either */
+    await_text(piped, "were dropped"); /* the thread goes on if a reader comes after all */
 }
 
 static void test_the_end_brings_all_out(void **state)
@@ -189,20 +190,20 @@ static void test_a_reader_that_has_gone_ends_nothing(void **state)
     const int unwritable = open("/dev/null", O_RDONLY | O_CLOEXEC);
 
     assert_true(unwritable >= 0);
-    signal(SIGPIPE, SIG_IGN); /* as the daemon has it */
+    signal(SIGPIPE, SIG_IGN); /* as in the daemon */
     close(piped->read_end);
     piped->read_end = -1;
     log_info("nobody hears", "%s", "");
     while (log_dropped_lines() == before)
         usleep(1000);
-    dup2(unwritable, STDERR_FILENO); /* EBADF; to close it would race with the thread */
+    dup2(unwritable, STDERR_FILENO); /* EBADF; closing it would race with the thread */
     log_info("nor this", "%s", "");
     while (log_dropped_lines() < before + 2)
         usleep(1000);
     close(unwritable);
 }
 
-/* Another process that shares it may have done that. */
+/* Another process that shares standard error may have made it so. */
 static void test_a_non_blocking_standard_error_loses_nothing(void **state)
 {
     struct piped *const piped = *state;
@@ -215,14 +216,14 @@ static void test_a_non_blocking_standard_error_loses_nothing(void **state)
     assert_int_equal(count_of(piped->text, "\n"), 1000);
 }
 
-/* In a process of its own. */
+/* Runs in its own process. */
 static void end_by(int number, bool is_sent)
 {
     const struct rlimit none = { 0 };
     volatile char *const page = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
     setrlimit(RLIMIT_CORE, &none);
-    signal(number, SIG_DFL); /* a sanitizer has one of its own */
+    signal(number, SIG_DFL); /* a sanitizer has its own handler */
     if (log_begin() != 0)
         _exit(2);
     for (int i = 0; i < FAULT_LINES; i++)
@@ -242,7 +243,7 @@ struct fault {
     bool is_sent;
 };
 
-/* How many lines come out of such a process. */
+/* Returns how many lines come out of such a process. */
 static uint64_t lines_before(const struct fault *fault)
 {
     struct piped piped = { 0 };
@@ -264,7 +265,7 @@ static uint64_t lines_before(const struct fault *fault)
     do {
         before = piped.bytes;
         receive(&piped);
-    } while (piped.bytes > before); /* up to its end */
+    } while (piped.bytes > before); /* until the process ends */
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_true(WIFSIGNALED(status) && WTERMSIG(status) == fault->number);
     lines = count_of(piped.text, "before the fault");
@@ -273,7 +274,8 @@ static uint64_t lines_before(const struct fault *fault)
     return lines;
 }
 
-/* Unless the system keeps the thread from running for as long as a fault waits. */
+/* Some lines may be missing if the system keeps the thread from running for as long as a fault
+ * waits. So the test tries again. */
 static void test_what_was_said_before_a_fault_comes_out(void **state)
 {
     static const struct fault faults[] = {
@@ -300,7 +302,7 @@ int main(void)
         PIPED(test_lines_that_standard_error_refuses_are_told_when_it_takes_them_again),
         PIPED(test_a_non_blocking_standard_error_loses_nothing),
         PIPED(test_a_reader_that_has_gone_ends_nothing),
-        PIPED(test_the_end_waits_for_a_reader_but_not_for_ever), /* its thread may stay */
+        PIPED(test_the_end_waits_for_a_reader_but_not_for_ever), /* the log's thread may stay */
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_node_memory.c: does the memory that a node could give follow from the kernel's texts? */
+/* test_node_memory.c: tests that the memory a node could give is computed right from the kernel's
+ * texts. */
 /* clang-format off */
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,7 +16,7 @@
 
 #define PAGE 4096
 
-/* From a machine of 24 GiB with Linux 6.18. */
+/* From a machine with 24 GiB and Linux 6.18. */
 static const char meminfo[] = "Node 0 MemTotal:       24684092 kB\n"
                               "Node 0 MemFree:        11031848 kB\n"
                               "Node 0 MemUsed:        13652244 kB\n"
@@ -30,7 +31,7 @@ static const char meminfo[] = "Node 0 MemTotal:       24684092 kB\n"
                               "Node 0 SUnreclaim:        79072 kB\n"
                               "Node 0 HugePages_Total:     0\n";
 
-/* The same, and a node 1 of which nothing is asked. */
+/* From the same machine, with a node 1 added that the test does not ask for. */
 static const char zoneinfo[] = "Node 0, zone      DMA\n"
                                "  per-node stats\n"
                                "      nr_inactive_file 1830092\n"
@@ -106,7 +107,7 @@ static uint64_t available_bytes(const char *meminfo_text, const char *zoneinfo_t
 static void test_watermarks_and_reserves_of_the_zones_are_not_available(void **state)
 {
     const uint64_t low = (13 + 2888 + 20163) * PAGE;
-    /* Of DMA all that is managed, since its reserve is larger. */
+    /* All managed pages of DMA, since its reserve is larger. */
     const uint64_t kept = (3840 + (3660 + 21071) + 25557) * PAGE;
 
     (void)state;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Is the option that is wrong the one that is named, wherever it stands, and in plain text? */
+/* Tests that the named option is the wrong one, wherever it stands, and that the text is plain. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,7 +17,7 @@
 
 static const struct option options[] = {
     { "socket", required_argument, NULL, 's' },
-    { "state", no_argument, NULL, 'a' }, /* 'a' is no letter */
+    { "state", no_argument, NULL, 'a' }, /* 'a' is not a letter option */
     { "json", no_argument, NULL, 'j' },
     { "json-lines", no_argument, NULL, 'l' },
     { "help", no_argument, NULL, 'h' },
@@ -26,7 +26,7 @@ static const struct option options[] = {
 };
 #define LETTERS "s:jh"
 
-/* What is wrong with @words; NULL: nothing. "A…" stands for 1000 times "-". */
+/* The mistake in @words; NULL: none. "A…" stands for 1000 times "-". */
 static const struct {
     const char *words[WORDS];
     const char *mistake;
@@ -61,7 +61,7 @@ static const struct {
     { { "-s" }, "option '-s' requires an argument" },
     { { "-js" }, "option '-s' requires an argument" },
     { { "--json", "-js" }, "option '-s' requires an argument" },
-    /* Behind words that are in order. */
+    /* Behind correct words. */
     { { "--json", "-zq" }, "invalid option -- 'z'" },
     { { "--json", "-z" }, "invalid option -- 'z'" },
     { { "--json", "-hzq" }, "invalid option -- 'z'" },
@@ -69,12 +69,12 @@ static const struct {
     { { "--socket", "--json=x", "-zq" }, "invalid option -- 'z'" },
     { { "-s", "--state=x", "-aq" }, "invalid option -- 'a'" },
     { { "-s", "--none", "-jzq" }, "invalid option -- 'z'" },
-    /* Behind arguments: these are moved. */
+    /* Behind arguments, which are moved. */
     { { "file", "--json", "-zq" }, "invalid option -- 'z'" },
     { { "--json", "file", "-zq" }, "invalid option -- 'z'" },
     { { "--json", "file", "--none", "-j" }, "unrecognized option '--none'" },
     { { "-", "--json", "more", "-jz" }, "invalid option -- 'z'" },
-    /* Arguments, though they look like options. */
+    /* Arguments that look like options. */
     { { "--json", "--", "-zq", "--none" }, NULL },
     { { "--socket", "-zq", "-s", "--none", "-s--none" }, NULL },
     { { "--socket=", "-jjh", "--st", "-" }, NULL },
@@ -111,7 +111,7 @@ static void test_the_option_that_is_wrong_is_named(void **state)
     }
 }
 
-/* As the command line's own options, which end before the command. */
+/* The command line's own options end before the command. */
 static void test_what_stands_behind_an_argument_may_be_of_others(void **state)
 {
     struct err_msg msg;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Do daemon, client and tools find the default places where base/paths.h says they are? */
+/* Tests that daemon, client and tools find the default places where base/paths.h says they are. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -62,14 +62,14 @@ static void test_root_uses_system_directories(void **state)
     (void)state;
     if (geteuid() != 0)
         skip();
-    setenv("STATE_DIRECTORY", "", 1); /* empty is unset */
+    setenv("STATE_DIRECTORY", "", 1); /* empty counts as unset */
     setenv("XDG_STATE_HOME", "/xdg", 1);
     setenv("XDG_RUNTIME_DIR", "/xdg", 1);
     assert_data("/var/lib/embtier");
     assert_path(default_socket_path(), "/run/embtier/embtier.sock");
 }
 
-/* As another user, where we are root. */
+/* Runs as another user if the test is root. */
 static void test_users_have_directories_of_their_own(void **state)
 {
     const uid_t before = geteuid();
@@ -83,7 +83,7 @@ static void test_users_have_directories_of_their_own(void **state)
     }
     setenv("HOME", "/people/u", 1);
     assert_data("/people/u/.local/state/embtier");
-    setenv("XDG_STATE_HOME", "relative", 1); /* to be ignored, says the specification */
+    setenv("XDG_STATE_HOME", "relative", 1); /* the specification says to ignore it */
     assert_data("/people/u/.local/state/embtier");
     setenv("XDG_STATE_HOME", "/state", 1);
     assert_data("/state/embtier");
@@ -94,7 +94,7 @@ static void test_users_have_directories_of_their_own(void **state)
     assert_int_equal(seteuid(before), 0);
 }
 
-/* Users for whom nobody has an entry and who have no HOME have no data in /tmp, which is all's. */
+/* A user without an entry and without HOME gets no data in /tmp, which belongs to all. */
 static void test_without_a_home_there_is_no_default_for_data(void **state)
 {
     const uid_t before = geteuid();
@@ -117,7 +117,7 @@ static void test_without_a_home_there_is_no_default_for_data(void **state)
     assert_int_equal(seteuid(before), 0);
     unsetenv("HOME");
     unsetenv("XDG_STATE_HOME");
-    assert_int_equal(seteuid(1), 0); /* daemon, in every Debian */
+    assert_int_equal(seteuid(1), 0); /* user "daemon" in every Debian */
     assert_data("/usr/sbin/.local/state/embtier");
     assert_int_equal(seteuid(before), 0);
 }
@@ -168,7 +168,7 @@ static void test_a_directory_that_is_not_the_user_s_own_is_refused(void **state)
     assert_int_equal(mkdir(directory, 0700), 0);
     assert_int_equal(symlink(directory, link), 0);
     assert_int_equal(seteuid(OTHER_USER), 0);
-    assert_int_equal(users_directory_check(directory, &msg), EMBTIER_OK); /* root's */
+    assert_int_equal(users_directory_check(directory, &msg), EMBTIER_OK); /* root owns it */
     assert_refused(link, "is a symbolic link");
     assert_int_equal(seteuid(before), 0);
     for (uid_t owner = OTHER_USER; owner <= OTHER_USER + 1; owner++) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Is every mistake in a table's description found, and does the row layout follow from it? */
+/* Tests that every mistake in a table's description is found, and that the row layout follows from
+ * it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -147,7 +148,7 @@ static void test_hyperparameters_that_are_not_given_have_the_optimizer_s_default
             assert_int_equal(table_spec_check(&spec, NULL), EMBTIER_OK);
     }
     spec = spec_of(EMBTIER_OPTIMIZER_ADAM);
-    spec.eps = 0; /* is given */
+    spec.eps = 0; /* counts as given */
     spec.beta1 = -1;
     spec.clip_norm = 5;
     table_spec_fill_defaults(&spec);
@@ -161,7 +162,7 @@ static void test_hyperparameters_are_finite_and_in_range(void **state)
     (void)state;
     spec.eps = 2;
     assert_refused(&spec, "eps 2 is out of range, allowed: 0 to 1");
-    spec.eps = EMBTIER_DEFAULT; /* is nothing that a table has */
+    spec.eps = EMBTIER_DEFAULT; /* a table never has it */
     assert_refused(&spec, "eps -1e+300 is out of range");
     spec.eps = NAN;
     assert_refused(&spec, "eps must be a finite number");
@@ -230,7 +231,7 @@ static void test_hyperparameters_are_listed_as_they_were_given(void **state)
     assert_string_equal(optimizer_defaults_text(&text, EMBTIER_OPTIMIZER_NONE), "");
 }
 
-/* But tables that were made before this was refused are served on. */
+/* Tables made before this was refused are still served. */
 static void test_new_tables_first_values_fit_their_dtype(void **state)
 {
     struct table_spec spec = good_spec();
@@ -252,7 +253,7 @@ static void test_new_tables_first_values_fit_their_dtype(void **state)
     assert_int_equal(table_spec_check_new(&spec, &msg), EMBTIER_INVALID);
 }
 
-/* The same: and an export of such a table can still be imported. */
+/* The same holds here; an export of such a table can still be imported. */
 static void test_new_tables_constants_are_not_0_where_that_divides(void **state)
 {
     static const double eps[] = { 0, 1e-50, 1e-300 };
@@ -283,7 +284,7 @@ static void test_row_layout_follows_dtype_and_optimizer(void **state)
 {
     static const struct {
         enum embtier_optimizer optimizer;
-        uint32_t state_bytes; /* of 10 columns */
+        uint32_t state_bytes; /* for 10 columns */
     } expected[] = { { EMBTIER_OPTIMIZER_NONE, 0 },        { EMBTIER_OPTIMIZER_SGD, 0 },
                      { EMBTIER_OPTIMIZER_ADAGRAD, 40 },    { EMBTIER_OPTIMIZER_ROWWISE_ADAGRAD, 4 },
                      { EMBTIER_OPTIMIZER_RMSPROP, 40 },    { EMBTIER_OPTIMIZER_ADAM, 80 },

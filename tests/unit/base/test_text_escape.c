@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Can text of others move a cursor, forge a line, turn the direction of writing or look like other
- * text, once it was escaped? And is an error as long as its input? */
+/* Tests that escaped foreign text cannot move a cursor, forge a line, turn the direction of writing
+ * or look like other text. An error must not grow as long as its input. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,9 +16,9 @@
 #include "base/spec/table_spec.h"
 #include "base/text/text_escape.h"
 
-#define ESCAPE_BYTES 12 /* the longest */
+#define ESCAPE_BYTES 12 /* the longest escape */
 
-/* UTF-8 of any code point. */
+/* Encodes any code point in UTF-8. Returns the number of bytes. */
 static size_t encode(uint32_t point, char out[4])
 {
     if (point < 0x80) {
@@ -108,7 +108,7 @@ static void test_escapes_are_those_of_json_and_bytes(void **state)
     assert_escaped(TEXT_PLAIN, "a\nb\tc\rd\x1b[2J", "a\\nb\\tc\\rd\\u001b[2J");
     assert_escaped(TEXT_PLAIN, "\xc2\x9b\xe2\x80\xae \xf3\xa0\x81\x81",
                    "\\u009b\\u202e \\udb40\\udc41");
-    /* Alone, cut short, too long, a surrogate, above the last. */
+    /* A lone byte, cut short, too long, a surrogate, above the last code point. */
     assert_escaped(TEXT_PLAIN, "\x9b \xe2\x80 \xc0\x80 \xed\xa0\x80 \xf4\x90\x80\x80",
                    "\\x9b \\xe2\\x80 \\xc0\\x80 \\xed\\xa0\\x80 \\xf4\\x90\\x80\\x80");
     assert_escaped(TEXT_PLAIN, "\xe2\x80", "\\xe2\\x80");
@@ -117,7 +117,7 @@ static void test_escapes_are_those_of_json_and_bytes(void **state)
     assert_escaped(TEXT_MIXED, "{\"a\": \"\\u009b\xc2\x9b\"}", "{\"a\": \"\\u009b\\u009b\"}");
 }
 
-/* Else a terminal gets half a character, or an escape is read as another. */
+/* Otherwise a terminal would get half a character, or an escape would be read as another. */
 static void test_nothing_is_cut_in_two(void **state)
 {
     static const char text[] = "\xe2\x80\xae\xf0\x9f\x8c\xb1\\\x9b\xf3\xa0\x81\x81x";
@@ -140,7 +140,7 @@ static void test_nothing_is_cut_in_two(void **state)
     assert_string_equal(out, "\\u202e\xf0\x9f\x8c\xb1\\\\\\x9b\\udb40\\udc41x");
 }
 
-/* Text, and how it is shown: what of it is never cut. */
+/* Text that is never cut, and its escaped form. */
 static const struct unit {
     const char *text;
     const char *shown;
@@ -161,14 +161,14 @@ static const struct unit {
     { "\\udb40\\udc41", "\\udb40\\udc41" },
     { "\\n", "\\n" },
     { "\\\"", "\\\"" },
-    { "\\\\", "\\\\" }, /* and then what looks like an escape with it */
+    { "\\\\", "\\\\" }, /* what follows looks like an escape with it */
     { "u202e", NULL },
     { "\\\\", "\\\\" },
     { "x1b", NULL },
 };
 
-/* Whether @length bytes at @shown are those of some units next to each other, from the first on, or
- * up to the last. */
+/* True if @length bytes at @shown are those of adjacent whole units, from the first on or up to the
+ * last. */
 static bool are_whole(const char *shown, size_t length, const struct unit *first, size_t count,
                       bool from_end)
 {
@@ -177,7 +177,7 @@ static bool are_whole(const char *shown, size_t length, const struct unit *first
         const char *const text = unit->shown ? unit->shown : unit->text;
         size_t bytes = strlen(text);
 
-        if (!unit->shown) /* letters, which are cut anywhere */
+        if (!unit->shown) /* letters may be cut anywhere */
             bytes = MIN(bytes, length);
         if (bytes > length || memcmp(from_end ? shown + length - bytes : shown,
                                      from_end ? text + strlen(text) - bytes : text, bytes) != 0)
@@ -189,7 +189,7 @@ static bool are_whole(const char *shown, size_t length, const struct unit *first
     return length == 0;
 }
 
-/* Wherever its middle is, and however long it may be. */
+/* Wherever its middle lies, and however long it is. */
 static void test_a_message_loses_whole_characters_and_escapes(void **state)
 {
     static const char gap[] = " ... ";
@@ -245,18 +245,18 @@ static void test_input_that_is_quoted_is_cut(void **state)
     text_show(&shown, text);
     assert_int_equal(strspn(shown.text, "x"), TEXT_SHOWN_CHARACTERS);
     assert_string_equal(shown.text + TEXT_SHOWN_CHARACTERS, "... (5000 bytes)");
-    memset(text, '\x9b', sizeof(text) - 1); /* the longest for a byte */
+    memset(text, '\x9b', sizeof(text) - 1); /* the longest escape of a byte */
     text_show(&shown, text);
     assert_string_equal(shown.text + (size_t)TEXT_SHOWN_CHARACTERS * 4, "... (5000 bytes)");
     for (size_t i = 0; i + 4 < sizeof(text); i += 4)
-        memcpy(text + i, "\xf3\xa0\x81\x81", 4); /* the longest for a character */
+        memcpy(text + i, "\xf3\xa0\x81\x81", 4); /* the longest escape of a character */
     text_show(&shown, text);
     assert_string_equal(shown.text + (size_t)TEXT_SHOWN_CHARACTERS * 12, "... (5000 bytes)");
     text[TEXT_SHOWN_CHARACTERS * 4] = '\0';
     assert_null(strchr(text_show(&shown, text), '.'));
 }
 
-/* Whoever forgot to quote what a message shows. */
+/* Protects against a caller that forgot to quote a part of a message. */
 static void test_no_error_has_more_than_plain_text(void **state)
 {
     struct err_msg msg;
@@ -271,7 +271,7 @@ static void test_no_error_has_more_than_plain_text(void **state)
     assert_string_equal(msg.text, "\\n: No such file or directory");
 }
 
-/* What was wrong stands behind what is quoted as often as before. */
+/* The reason stands behind the quoted text as often as before it. */
 static void test_a_long_error_keeps_its_reason(void **state)
 {
     const size_t bytes = 50000000;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Does the system know which threads requests wait for, and which nobody does? */
+/* Tests that the system knows which threads requests wait for, and which nobody waits for. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,7 +22,7 @@ static int nice_now(void)
     return getpriority(PRIO_PROCESS, 0);
 }
 
-/* As sched_getattr(2) has it. */
+/* The layout of sched_getattr(2). */
 struct attributes {
     uint32_t size;
     uint32_t policy;
@@ -103,10 +103,10 @@ static void test_a_thread_of_upkeep_keeps_its_share_and_has_long_turns(void **st
     assert_int_equal(seen.nice_after, seen.nice_before);
     if (sched_getscheduler(0) != SCHED_OTHER ||
         thread_that(choose_batch).policy_after != SCHED_BATCH)
-        skip(); /* chosen by whoever started us, or refused by the system */
+        skip(); /* chosen by our parent, or refused by the system */
     assert_int_equal(seen.policy_after, SCHED_BATCH);
     if (seen.turn_before == 0 && seen.turn_after == 0)
-        skip(); /* a system that is older than these */
+        skip(); /* this system is too old for turn lengths */
     assert_true(seen.turn_after > seen.turn_before);
 }
 
@@ -117,11 +117,12 @@ static void test_an_answering_thread_has_short_turns_and_its_niceness(void **sta
     (void)state;
     assert_int_equal(seen.nice_after, seen.nice_before);
     if (seen.turn_before == 0 && seen.turn_after == 0)
-        skip(); /* a system that is older than these */
+        skip(); /* this system is too old for turn lengths */
     assert_true(seen.turn_after < seen.turn_before);
 }
 
-/* Of a thread's own: who has chosen SCHED_IDLE may need a privilege to leave it. */
+/* Chooses the policy for its own thread only: a thread that has chosen SCHED_IDLE may need a
+ * privilege to leave it. */
 static void choose_batch_and_answer(void)
 {
     choose(SCHED_BATCH);
