@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* client_fixture.h: the library, connected to the fake server. Included once per test program. */
+/* client_fixture.h: the library, connected to the fake server. Each test program includes it
+ * once. */
 #ifndef EMBTIER_TESTS_UNIT_CLIENT_CLIENT_FIXTURE_H
 #define EMBTIER_TESTS_UNIT_CLIENT_CLIENT_FIXTURE_H
 
@@ -80,7 +81,7 @@ static inline void wait_until_taken(struct fixture *fixture, uint32_t count)
         usleep(200);
 }
 
-/* Until the client can see it. */
+/* Drops the client's connection, and waits until the client can see that. */
 static inline void drop_client(struct fixture *fixture)
 {
     const unsigned ended = fixture->fake.ended;

@@ -39,7 +39,7 @@ struct client {
     uint64_t arena_bytes;
     uint32_t slot_count;
     uint32_t taken;
-    uint32_t answered; /* in order, while not reversing */
+    uint32_t answered; /* valid while not reversing */
 };
 
 static void die(const char *what)
@@ -141,7 +141,7 @@ static void answer_hello(struct client *client, uint32_t id, const Embtier__Hell
     send_reply(client, &reply, with_arena);
 }
 
-/* @ret_info points to @ret_wire, and that to @spec. */
+/* Makes @ret_info point to @ret_wire, and @ret_wire to @spec. */
 static void describe_table(uint64_t handle, const struct table_spec *spec,
                            Embtier__TableSpec *ret_wire, Embtier__TableInfo *ret_info)
 {
@@ -373,7 +373,7 @@ static void answer_restore(struct client *client, uint32_t id,
     send_reply(client, &reply, false);
 }
 
-/* False if @request is not about checkpoints. */
+/* Answers a request about checkpoints. False if @request is not about them. */
 static bool answer_about_checkpoints(struct client *client, const Embtier__Request *request)
 {
     if (request->body_case < EMBTIER__REQUEST__BODY_CHECKPOINT_CREATE ||
@@ -408,7 +408,7 @@ static bool answer_about_checkpoints(struct client *client, const Embtier__Reque
     return true;
 }
 
-/* There are none behind those that were told. */
+/* Answers with an empty page: no tables follow those already listed. */
 static void answer_rest(struct client *client, uint32_t id)
 {
     Embtier__TableListReply list = EMBTIER__TABLE_LIST_REPLY__INIT;
@@ -450,7 +450,7 @@ static void answer_control(struct client *client, const Embtier__Request *reques
     }
 }
 
-/* False when the client is gone. */
+/* Reads and answers control messages. False if the client is gone. */
 static bool read_control(struct client *client)
 {
     uint8_t *space;

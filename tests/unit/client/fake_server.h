@@ -1,17 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fake_server.h: a server for the client's tests that does as it is told: answers, waits, answers
- * in the wrong order, lies, dies. A thread in the test's process; the real daemon is tested
- * elsewhere.
+/* fake_server.h: a server for the client's tests that does as it is told: it answers, waits,
+ * answers in the wrong order, lies or dies. It is a thread in the test's process, and serves one
+ * client at a time. Other tests use the real daemon.
  *
- * It knows the table "users" (8 rows of 4 f32) and, unless it is gone, "words" (unbounded, 2 f16).
- * It says that it made any table that it is asked for, as it was asked, and lets anybody join any
- * group: its handle is FAKE_GROUP and how many were joined before, and it is at the step given. It
- * has the checkpoints FAKE_CHECKPOINT - 1, made by itself, and FAKE_CHECKPOINT, made by whoever
- * asks for one, with the step and metadata given, of the tables "users" and "words"; it says that
- * it restored those of FAKE_CHECKPOINT that it is asked for. GET fills every byte of a row with the
- * low byte of its id; a pooled lookup fills bag b with b + 1, and its ticket, as that of a
- * prefetch, is FAKE_TICKET and the request's number; a push answers with FAKE_WEIGHT in the place
- * of the first weight. One client at a time. */
+ * Tables: it knows "users" (8 rows of 4 f32) and, unless it is gone, "words" (unbounded, 2 f16). It
+ * claims to have made any table that a client asks for.
+ *
+ * Groups: anybody may join any group. The handle is FAKE_GROUP plus the number of earlier joins;
+ * the group is at the step given.
+ *
+ * Checkpoints: it has FAKE_CHECKPOINT - 1, which it made itself, and FAKE_CHECKPOINT, which any
+ * client that asks for one made, with that request's step and metadata. Both have the tables
+ * "users" and "words". It claims to have restored the tables of FAKE_CHECKPOINT that a client asks
+ * for.
+ *
+ * Requests: GET fills every byte of a row with the low byte of its id. A pooled lookup fills bag b
+ * with b + 1. The ticket of a lookup or prefetch is FAKE_TICKET plus the request's number. A push
+ * puts FAKE_WEIGHT in the place of the first weight. */
 #ifndef EMBTIER_TESTS_UNIT_CLIENT_FAKE_SERVER_H
 #define EMBTIER_TESTS_UNIT_CLIENT_FAKE_SERVER_H
 
@@ -26,60 +31,60 @@
 #define FAKE_WEIGHT     42.0f
 #define FAKE_GROUP      800
 #define FAKE_CHECKPOINT 900
-#define FAKE_SEGMENTS   4 /* of a push or prefetch, that are kept */
+#define FAKE_SEGMENTS   4 /* segments of a push or prefetch that it keeps */
 
 struct fake_server {
     char path[108];
 
-    /* What it does; may be changed while it runs. */
-    atomic_bool hold;            /* requests are taken and not answered … */
-    atomic_bool reverse;         /* … and, when hold ends, the youngest is answered first */
-    atomic_bool mute;            /* control messages are not answered */
-    atomic_bool unsealed;        /* memory comes without seals */
+    /* Behaviour, which a test may change while the server runs. */
+    atomic_bool hold;            /* takes requests without answering, … */
+    atomic_bool reverse;         /* … and answers the youngest first when hold ends */
+    atomic_bool mute;            /* does not answer control messages */
+    atomic_bool unsealed;        /* gives memory without seals */
     atomic_bool short_arena;     /* with fewer bytes than announced */
-    atomic_bool garbage;         /* instead of frames */
-    atomic_bool words_gone;      /* no table "words" */
-    atomic_uint users_dim;       /* of table "users" */
-    atomic_uint words_optimizer; /* of table "words" */
-    atomic_bool endless_lists;   /* of each there is said to be more */
-    atomic_bool gone_restored;   /* a checkpoint that was restored is deleted, and its tables are
-                                    said to be more than the answer has */
-    atomic_bool unnamed_tables;  /* checkpoints come without the names of their tables */
-    atomic_bool wrong_reply;     /* checkpoints are answered with the status */
-    atomic_uint join_err;        /* of every group that is to be joined */
-    atomic_uint farewell;        /* an error with which the session ends now */
+    atomic_bool garbage;         /* sends garbage instead of frames */
+    atomic_bool words_gone;      /* has no table "words" */
+    atomic_uint users_dim;       /* dim of table "users" */
+    atomic_uint words_optimizer; /* optimizer of table "words" */
+    atomic_bool endless_lists;   /* says of each list that there is more */
+    atomic_bool gone_restored;   /* a restored checkpoint is gone afterwards, and the answer lacks
+                                    some of its tables */
+    atomic_bool unnamed_tables;  /* checkpoints come without their tables' names */
+    atomic_bool wrong_reply;     /* answers about checkpoints with the status */
+    atomic_uint join_err;        /* error for every attempt to join a group */
+    atomic_uint farewell;        /* error that ends the session now */
     atomic_bool drop_client;     /* closes the connection now */
-    atomic_uint err;             /* of every answer, with the figures below */
+    atomic_uint err;             /* error of every answer, with the figures below */
     atomic_uint err_segment;
     atomic_ullong err_value;
     atomic_ullong err_limit;
 
-    /* What it saw. */
-    atomic_uint taken;       /* requests, in this session */
-    atomic_uint doorbells;   /* rung */
-    atomic_uint answered;    /* requests, in all sessions */
-    atomic_uint ended;       /* sessions, with all they had */
-    atomic_uint joined;      /* groups */
-    atomic_uint join_size;   /* of the last … */
-    atomic_uint join_member; /* … and the number asked for */
-    atomic_uint keep;        /* of the last checkpoint asked for */
-    atomic_uint deleted;     /* checkpoints */
-    atomic_uint restores;    /* asked for */
-    /* Of the last request that it answered; good until the next one. */
+    /* The server's observations. */
+    atomic_uint taken;       /* requests taken in this session */
+    atomic_uint doorbells;   /* times the doorbell rang */
+    atomic_uint answered;    /* requests answered in all sessions */
+    atomic_uint ended;       /* sessions that have ended completely */
+    atomic_uint joined;      /* joins of groups */
+    atomic_uint join_size;   /* size that the last join named … */
+    atomic_uint join_member; /* … and its member number */
+    atomic_uint keep;        /* number to keep, from the last checkpoint's request */
+    atomic_uint deleted;     /* checkpoints deleted */
+    atomic_uint restores;    /* restores asked for */
+    /* The last answered request; valid until the next one. */
     struct shm_submission submission;
     struct shm_push_segment pushed[FAKE_SEGMENTS];
-    uint64_t pushed_ids[FAKE_SEGMENTS];    /* the first; 0: none */
-    float pushed_gradients[FAKE_SEGMENTS]; /* the first number; 0: none */
+    uint64_t pushed_ids[FAKE_SEGMENTS];    /* first id; 0: none */
+    float pushed_gradients[FAKE_SEGMENTS]; /* first number; 0: none */
 
-    /* Its own. */
+    /* The server's own fields. */
     atomic_bool stop;
     int listen_fd;
     void *thread;
 };
 
-/* Ends the test when it cannot start. */
+/* Ends the test if it cannot start. */
 void fake_server_start(struct fake_server *server);
-/* Closes the socket too: nobody listens afterwards. */
+/* Also closes the socket: nobody listens afterwards. */
 void fake_server_stop(struct fake_server *server);
 
 #endif

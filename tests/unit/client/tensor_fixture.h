@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tensor_fixture.h: a temporary folder of tensor files. Included once per test program. */
+/* tensor_fixture.h: a temporary folder of tensor files. Each test program includes it once. */
 #ifndef EMBTIER_TESTS_UNIT_CLIENT_TENSOR_FIXTURE_H
 #define EMBTIER_TESTS_UNIT_CLIENT_TENSOR_FIXTURE_H
 
@@ -25,7 +25,7 @@
 
 struct tensor_fixture {
     char folder[128];
-    int fd; /* of the folder */
+    int fd; /* the folder's */
     char path[512];
     struct err_msg msg;
 };
@@ -42,7 +42,7 @@ static inline void assert_holds(const struct err_msg *msg, const char *reason)
         fail_msg("`%s` does not hold `%s`", msg->text, reason);
 }
 
-/* Again, when something else lies at its path. */
+/* Opens the path again, after something else was put there. */
 static inline void fixture_reopen(struct tensor_fixture *f)
 {
     closep(&f->fd);
@@ -70,7 +70,7 @@ static inline const char *path_of(struct tensor_fixture *f, const char *name)
     return f->path;
 }
 
-/* How many there are; @remove: and removes them. */
+/* Counts the files, and removes them if @remove. */
 static inline uint32_t walk_files(struct tensor_fixture *f, bool remove)
 {
     DIR *const folder = opendir(f->folder);
@@ -94,7 +94,7 @@ static inline uint32_t files_in(struct tensor_fixture *f)
     return walk_files(f, false);
 }
 
-/* A file system that a test mounted there goes too. */
+/* Also removes a file system that a test mounted there. */
 static inline void fixture_free(struct tensor_fixture *f)
 {
     walk_files(f, true);
@@ -112,7 +112,8 @@ static inline uint64_t bytes_of(struct tensor_fixture *f, const char *name)
     return (uint64_t)info.st_size;
 }
 
-/* A new file each time: some file systems wait for the disk when one is cut and written again. */
+/* Makes a new file each time: some file systems wait for the disk when a file is cut and written
+ * again. */
 static inline void put_file(struct tensor_fixture *f, const char *name, const void *bytes,
                             size_t count)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Does the client library keep its promises about connections and tables with a server that is
- * slow, wrong, or gone? */
+/* Tests the client library's promises about connections and tables with a server that is slow,
+ * wrong or gone. */
 #include "tests/unit/client/client_fixture.h"
 
 #include <math.h>
@@ -43,7 +43,7 @@ static void test_a_stale_socket_is_unreachable_too(void **state)
     snprintf(address.sun_path, sizeof(address.sun_path), "/tmp/embtier-stale-%d.sock",
              (int)getpid());
     assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
-    close(fd); /* as after a crash: the file stays */
+    close(fd); /* the file stays, as after a crash */
     options.socket_path = address.sun_path;
     assert_int_equal(embtier_connect(&options, &server), EMBTIER_UNREACHABLE);
     unlink(address.sun_path);
@@ -86,7 +86,7 @@ static void test_wrong_options_are_refused_with_a_reason(void **state)
     }
 }
 
-/* Half a pointer or number is never read. */
+/* The library never reads half a pointer or number. */
 static void test_options_that_end_within_a_field_are_refused(void **state)
 {
     struct fixture *fixture = *state;
@@ -163,7 +163,7 @@ static void test_connections_leave_no_descriptors_behind(void **state)
 
         assert_int_equal(embtier_connect(&options, &server), EMBTIER_OK);
         embtier_disconnect(server);
-        while (fixture->fake.ended <= (unsigned)i) /* it is in this process, too */
+        while (fixture->fake.ended <= (unsigned)i) /* the server is in this process, too */
             usleep(200);
         if (i == 0)
             before = open_fds();
@@ -262,8 +262,8 @@ static void test_hyperparameters_come_back_and_those_not_given_are_the_defaults(
     embtier_table_close(table);
 }
 
-/* A program compiled before there were hyperparameters: what lies behind its options is not theirs.
- */
+/* The caller was compiled before tables had hyperparameters. The bytes behind its options do not
+ * belong to them. */
 static void test_an_older_caller_s_tables_have_the_defaults(void **state)
 {
     struct fixture *fixture = *state;
@@ -284,7 +284,7 @@ static void test_an_older_caller_s_tables_have_the_defaults(void **state)
     embtier_table_close(table);
 }
 
-/* A program compiled before there was momentum finds all that it knew in its place. */
+/* A program compiled before there was momentum finds every field that it knew in its place. */
 static void test_an_older_caller_s_words_mean_what_they_meant(void **state)
 {
     struct fixture *fixture = *state;
@@ -299,7 +299,7 @@ static void test_an_older_caller_s_words_mean_what_they_meant(void **state)
     options.clip_norm = 2;
     options.allows_nonfinite = 1;
     options.durability = EMBTIER_DURABILITY_SYNC;
-    options.momentum = 77; /* is not looked at */
+    options.momentum = 77; /* must not be read */
     options.struct_bytes = offsetof(struct embtier_table_options, momentum);
     assert_int_equal(embtier_table_create(fixture->server, &options, &table), EMBTIER_OK);
     info = embtier_table_info(table);

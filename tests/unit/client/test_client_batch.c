@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Do batches have the rows and the errors that the server gave, in any order, and are they told
- * when it ends, and kept for the next one? */
+/* Tests that batches have the rows and errors that the server gave, in any order. When the server
+ * ends they must learn it, and stay usable with the next one. */
 #include "tests/unit/client/client_fixture.h"
 
 #include <math.h>
@@ -10,7 +10,7 @@
 #include "client/lib/connection.h"
 
 #define SECOND UINT64_C(1000000000)
-#define TRIES  20 /* of what must not take a second, on a machine that may be busy */
+#define TRIES  20 /* a busy machine may need several to take less than a second */
 
 static struct embtier_batch *new_batch(struct fixture *fixture, uint32_t count, uint64_t first_id)
 {
@@ -62,7 +62,7 @@ static void test_get_fills_the_rows_of_every_part(void **state)
     assert_int_equal(embtier_batch_free(batch), EMBTIER_OK);
 }
 
-/* "words" as a table whose optimizer has state. */
+/* Makes a batch in which "words" has an optimizer with state. */
 static struct embtier_batch *new_batch_with_state(struct fixture *fixture, uint32_t count)
 {
     struct embtier_part parts[] = { { NULL, count }, { fixture->users, count } };
@@ -89,13 +89,13 @@ static void test_a_batch_with_state_has_whole_rows(void **state)
     assert_rows(batch, 0, 1, 20);
     assert_rows(batch, 1, 11, 16);
     assert_ptr_equal(embtier_batch_state(batch, 0), (char *)embtier_batch_rows(batch, 0) + 4);
-    assert_null(embtier_batch_state(batch, 1)); /* an optimizer without state */
+    assert_null(embtier_batch_state(batch, 1)); /* its optimizer has no state */
     assert_null(embtier_batch_state(batch, 2));
     assert_int_equal(embtier_batch_row_bytes(batch, 2), 0);
     assert_null(embtier_batch_state(plain, 0));
     assert_int_equal(embtier_batch_row_bytes(plain, 0), 16);
     assert_int_equal(embtier_submit(batch, EMBTIER_GET_POOLED), EMBTIER_INVALID);
-    /* The part behind it begins behind all of it. */
+    /* The next part begins behind all of the state. */
     assert_true((char *)embtier_batch_rows(batch, 1) - (char *)embtier_batch_rows(batch, 0) >=
                 5 * 20);
 }
@@ -185,7 +185,7 @@ static void test_an_error_is_told_with_table_part_and_numbers(void **state)
     assert_int_equal(embtier_get(batch), EMBTIER_OK);
 }
 
-/* The server's limit of rows is not the real one where the memory for requests is small. */
+/* If the memory for requests is small, it allows less than the server's limit of rows. */
 static void test_a_batch_that_the_memory_for_requests_has_no_room_for_is_told_so(void **state)
 {
     struct fixture *fixture = *state;
@@ -233,7 +233,7 @@ static void test_a_batch_in_flight_is_left_alone(void **state)
     assert_int_equal(embtier_wait(batch, 30), EMBTIER_TIMEOUT);
     fixture->fake.hold = false;
     assert_int_equal(embtier_wait(batch, UINT32_MAX), EMBTIER_OK);
-    assert_int_equal(embtier_poll(batch), EMBTIER_OK); /* again */
+    assert_int_equal(embtier_poll(batch), EMBTIER_OK); /* polling again changes nothing */
     assert_rows(batch, 0, 5, 16);
     assert_int_equal(embtier_batch_set_count(batch, 0, 3), EMBTIER_TOO_LARGE);
     assert_int_equal(embtier_batch_set_count(batch, 0, 1), EMBTIER_OK);
@@ -255,7 +255,7 @@ static void test_slots_are_used_in_turn_and_sync_calls_wait_for_theirs(void **st
     fixture->fake.hold = false;
     assert_int_equal(embtier_get(batches[4]), EMBTIER_OK);
     assert_rows(batches[4], 0, 4, 16);
-    /* Its slot was taken from the first, whose result is still there. */
+    /* The batch's slot came from the first batch, whose result is still there. */
     assert_int_equal(embtier_submit(batches[0], EMBTIER_GET), EMBTIER_BUSY);
     for (size_t i = 0; i < 4; i++)
         assert_int_equal(embtier_wait(batches[i], UINT32_MAX), EMBTIER_OK);
@@ -290,8 +290,8 @@ static void test_answers_in_any_order_find_their_batches(void **state)
 
 /* ---- The end of a server ---- */
 
-/* @done is answered before, and nobody has looked; @pending are not. Returns how long they took to
- * end. */
+/* Ends the server. @done was answered before, unseen; @pending were not. Returns how long these
+ * took to end. */
 static uint64_t end_with(struct fixture *fixture, struct embtier_batch *done,
                          struct embtier_batch *const *pending)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Does the client library say of checkpoints what the server says, and refuse what would cost the
- * session? */
+/* Tests that the client library reports checkpoints as the server does, and refuses what would cost
+ * the session. */
 #include "tests/unit/client/client_fixture.h"
 
 #include <string.h>
@@ -77,7 +77,7 @@ static void test_what_is_not_given_is_none(void **state)
         assert_int_equal(fixture->fake.keep, 0);
         embtier_checkpoint_list_free(list);
     }
-    options.has_step = 1; /* 0 is a step too */
+    options.has_step = 1; /* step 0 is valid too */
     assert_int_equal(embtier_checkpoint_create(fixture->server, &options, NULL, NULL, &list),
                      EMBTIER_OK);
     assert_true(embtier_checkpoint_list_at(list, 0)->has_step);
@@ -249,7 +249,7 @@ static void test_names_to_restore_that_would_cost_the_session_are_refused(void *
         assert_int_equal(embtier_checkpoint_restore(server, FAKE_CHECKPOINT, &wrong[i], 1, NULL,
                                                     NULL, NULL, &list),
                          EMBTIER_INVALID);
-    for (size_t i = 0; wrong[i]; i++) /* NULL is the old one */
+    for (size_t i = 0; wrong[i]; i++) /* NULL keeps the old name */
         assert_int_equal(embtier_checkpoint_restore(server, FAKE_CHECKPOINT, two, 1, wrong[i], NULL,
                                                     NULL, &list),
                          EMBTIER_INVALID);

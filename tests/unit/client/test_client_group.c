@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Does the client library join groups, name them in requests, tell what members are refused for,
- * and coalesce gradients as the server does? */
+/* Tests that the client library joins groups, names them in requests, reports why members are
+ * refused, and coalesces gradients as the server does. */
 #include "tests/unit/client/client_fixture.h"
 
 #include <inttypes.h>
@@ -190,7 +190,7 @@ static void test_memberships_end_with_their_session(void **state)
     assert_int_equal(fixture->fake.submission.group, FAKE_GROUP + 1);
 }
 
-/* Batches may outlive it: they name it in messages. */
+/* Batches may outlive their group, since their messages name it. */
 static void test_a_group_that_is_freed_lives_on_for_its_batches(void **state)
 {
     struct fixture *fixture = *state;
@@ -242,7 +242,7 @@ static void test_requests_name_the_group_they_are_told_to(void **state)
         assert_true(sent->group == 0 && sent->step == 0);
     }
     assert_int_equal(embtier_get_pooled_ticket(bags), EMBTIER_OK);
-    assert_int_equal(push(bags, NULL, 9), EMBTIER_OK); /* a step by itself */
+    assert_int_equal(push(bags, NULL, 9), EMBTIER_OK); /* without the group */
     assert_true(sent->group == 0 && sent->step == 9 && sent->op == SHM_OP_PUSH);
     assert_int_equal(push(pushed, group, 7), EMBTIER_OK);
     assert_true(sent->group == FAKE_GROUP && sent->step == 7 && sent->op == SHM_OP_PUSH);
@@ -276,7 +276,7 @@ static void test_mistakes_with_groups_are_told_without_asking_the_server(void **
     fixture->fake.hold = false;
     assert_int_equal(embtier_wait(rows, UINT32_MAX), EMBTIER_OK);
     options.struct_bytes = offsetof(struct embtier_push_options, group);
-    options.group = (void *)rows; /* a caller that does not know of it */
+    options.group = (void *)rows; /* a caller that does not know this field */
     assert_int_equal(embtier_push(new_push(fixture), &options), EMBTIER_OK);
     assert_int_equal(fixture->fake.submission.group, 0);
 }
@@ -357,7 +357,7 @@ static void test_a_lookup_ahead_of_its_step_is_told_so(void **state)
         "step 6 of group 'g' is out of order: the next step is 5, which must be pushed first");
 }
 
-/* A wait that ends, and a push that has: both are TIMEOUT. */
+/* A wait that ends, and a push that has ended: both give TIMEOUT. */
 static void test_a_push_that_waited_too_long_is_done_and_a_wait_is_not(void **state)
 {
     struct fixture *fixture = *state;
@@ -431,7 +431,7 @@ static void test_each_id_stands_once_after_coalescing_with_the_sum_of_its_gradie
     assert_int_equal(embtier_batch_set_count(batch, 0, 6), EMBTIER_TOO_LARGE);
 }
 
-/* Rounded after each addition: 2^24 + 1 + 1 is 2^24, and 1 + 1 + 2^24 is not. */
+/* Sums are rounded after each addition: 2^24 + 1 + 1 is 2^24, and 1 + 1 + 2^24 is not. */
 static void test_gradients_are_added_up_in_their_order(void **state)
 {
     struct fixture *fixture = *state;

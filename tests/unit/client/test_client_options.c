@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Does every struct of options tell its version, and is no more read of one than it has? */
+/* Tests that every struct of options tells its version, and that the library reads no more of one
+ * than it has. */
 #include "tests/unit/client/client_fixture.h"
 
 #include <stdbool.h>
@@ -10,14 +11,14 @@
 #include "base/macros.h"
 #include "client/lib/connection.h"
 
-#define BEHIND 16 /* bytes that a newer version has more */
+#define BEHIND 16 /* extra bytes of a newer version */
 
 struct call {
     const char *name;
     const char *init;  /* the macro that the message names */
-    size_t least;      /* of the first version */
-    size_t bytes;      /* of this one */
-    const void *valid; /* options that say nothing but their size, and what must be said */
+    size_t least;      /* size in the first version */
+    size_t bytes;      /* size in this version */
+    const void *valid; /* defaults with the size and the required fields only */
     void (*make)(struct fixture *fixture, const void *options);
 };
 
@@ -117,8 +118,8 @@ static const struct call calls[] = {
     CALL(group, GROUP, sizeof(group_options), make_group),
 };
 
-/* With what the caller knows of the options in memory that ends with it, for the address sanitizer.
- */
+/* Gives the call options of @bytes bytes, in memory that ends with them, for the address
+ * sanitizer. */
 static bool is_refused(struct fixture *fixture, const struct call *call, size_t bytes)
 {
     const size_t room = MAX(bytes, sizeof(size_t));
@@ -151,7 +152,7 @@ static void test_options_of_other_versions_are_refused(void **state)
     assert_int_equal(setenv("EMBTIER_SOCKET", "/nowhere/socket", 1), 0);
     for (size_t i = 0; i < ARRAY_LEN(calls); i++)
         for (size_t bytes = 0; bytes <= calls[i].bytes + BEHIND; bytes++) {
-            /* None ends within a pointer or number. */
+            /* No version ends within a pointer or number. */
             const bool is_known =
                 bytes >= calls[i].least && bytes <= calls[i].bytes && bytes % sizeof(uint64_t) == 0;
 
@@ -160,7 +161,7 @@ static void test_options_of_other_versions_are_refused(void **state)
         }
 }
 
-/* Each macro sets the size of what it is for, and no field is forgotten at the end. */
+/* Each macro sets the size of its own struct, and no version ends with padding. */
 static void test_the_macros_tell_the_sizes_of_their_structs(void **state)
 {
     (void)state;

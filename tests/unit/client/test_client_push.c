@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Does the client library keep account of tickets and prefetches, and send the gradients it was
- * given? */
+/* Tests that the client library keeps account of tickets and prefetches, and sends the gradients
+ * that it was given. */
 #include "tests/unit/client/client_fixture.h"
 
 #include <math.h>
@@ -180,7 +180,7 @@ static void test_a_ticket_is_nobody_s_while_a_request_is_in_flight(void **state)
     assert_int_equal(embtier_batch_ticket(batch), 0);
 }
 
-/* What is refused changed nothing, here and at the server; of what failed nobody knows. */
+/* A refused push changed nothing, here or at the server. The effect of a failed one is unknown. */
 static void test_a_refused_push_leaves_the_batch_its_ticket_and_a_failed_one_does_not(void **state)
 {
     struct fixture *fixture = *state;
@@ -303,7 +303,7 @@ static void test_gradients_of_weights_are_written_over_them_when_asked_for(void 
     options.weight_gradients = 1;
     assert_int_equal(embtier_push(batch, &options), EMBTIER_OK);
     assert_true(embtier_batch_weights(batch, 0)[0] == FAKE_WEIGHT);
-    assert_int_equal(fixture->fake.pushed[1].weights_offset, 0); /* it has no weights */
+    assert_int_equal(fixture->fake.pushed[1].weights_offset, 0); /* part 1 has no weights */
     embtier_batch_weights(batch, 0)[0] = 1;
     assert_int_equal(embtier_get_pooled_ticket(batch), EMBTIER_OK);
     assert_int_equal(embtier_batch_set_skipped(batch, 0, 1), EMBTIER_OK);
@@ -327,7 +327,7 @@ static void test_a_push_by_rows_has_ids_and_a_gradient_for_each(void **state)
     assert_null(embtier_batch_gradients(batch, 2));
     assert_int_equal(embtier_batch_row_bytes(batch, 0), 0);
     assert_int_equal((uintptr_t)embtier_batch_gradients(batch, 0) % 64, 0);
-    /* f32, although the table is f16. */
+    /* Gradients are f32, although the table is f16. */
     assert_true((char *)embtier_batch_gradients(batch, 1) -
                     (char *)embtier_batch_gradients(batch, 0) >=
                 3 * 2 * (ptrdiff_t)sizeof(float));
@@ -347,7 +347,7 @@ static void test_a_push_by_rows_has_ids_and_a_gradient_for_each(void **state)
         assert_int_equal(fixture->fake.pushed_ids[p], 5 + p);
         assert_true(fixture->fake.pushed_gradients[p] == 0.25f + (float)p);
     }
-    assert_int_equal(push(batch), EMBTIER_OK); /* again */
+    assert_int_equal(push(batch), EMBTIER_OK); /* pushing again works */
 }
 
 /* ---- Mistakes ---- */
@@ -688,7 +688,7 @@ static void test_mistakes_with_prefetches_are_told_without_asking_the_server(voi
     assert_refused(fixture, push_naming(rows, bags), "was not made by embtier_batch_new_prefetch");
     assert_int_equal(fixture->fake.taken, 0);
     options.struct_bytes = offsetof(struct embtier_push_options, prefetch);
-    options.prefetch = bags; /* a caller that does not know of it */
+    options.prefetch = bags; /* a caller that does not know this field */
     assert_int_equal(embtier_push(rows, &options), EMBTIER_OK);
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Does an export stop when there is nothing more to write, write where signals do not come, and ask
- * for no more room than its rows may need? The scan is made up; the rest is the library's own. */
+/* Tests that an export stops when there is nothing more to write, writes where no signals come,
+ * and asks for no more room than its rows may need. The scan is a stub; the rest is the
+ * library's own. */
 #include "tests/unit/client/client_fixture.h"
 
 #include <dirent.h>
@@ -16,14 +17,14 @@
 #define ROWS 100
 #define DIM  4
 
-/* What the scan has, and what was seen of the writer. */
+/* The scan's results, and the test's view of the writer. */
 static struct table_spec spec;
 static uint64_t expected_rows;
-static uint32_t calls_left; /* of embtier_scan_next(), before it fails or has no more */
+static uint32_t calls_left; /* calls of embtier_scan_next() until it fails or has no more */
 static bool fails;
 static uint64_t most_rows;
 static uint32_t adds, ends;
-static bool signals_come; /* to where rows are written */
+static bool signals_come; /* to the thread that writes rows */
 
 enum embtier_err __wrap_embtier_scan_open(struct embtier *server, const char *table,
                                           const struct embtier_scan_options *options,
@@ -56,7 +57,7 @@ enum embtier_err __wrap_embtier_scan_open(struct embtier *server, const char *ta
     (void)server;
     (void)table;
     (void)options;
-    *ret_scan = (struct embtier_scan *)&spec; /* nobody looks into it */
+    *ret_scan = (struct embtier_scan *)&spec; /* nobody looks inside */
     return EMBTIER_OK;
 }
 
@@ -140,7 +141,7 @@ static void make_folder(struct folder *folder)
     snprintf(folder->export, sizeof(folder->export), "%s/export", folder->path);
 }
 
-/* With all that an export leaves in it. */
+/* Removes the folder with all that an export left there. */
 static void remove_folder(const struct folder *folder)
 {
     DIR *const dir = opendir(folder->export);

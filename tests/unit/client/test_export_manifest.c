@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Is the largest table.json that an export makes read again, and none that is larger, or that would
- * be so as a tree? */
+/* Tests that the largest table.json of an export can be read again. A larger one, or one whose tree
+ * would be larger, must be refused. */
 #include "tests/unit/client/tensor_fixture.h"
 
 #include "client/files/export_manifest.h"
 
-/* With the longest names there are. */
+/* Makes a manifest with the longest names. */
 static void make_manifest(uint32_t parts, struct export_manifest *ret_manifest)
 {
     struct export_manifest manifest = {
@@ -82,7 +82,7 @@ static void test_one_of_more_parts_is_refused(void **state)
     fixture_free(f);
 }
 
-/* @text, and then @piece again and again up to @bytes. */
+/* Writes @text, and then @piece repeatedly up to @bytes. */
 static void put_filled(struct tensor_fixture *f, const char *text, const char *piece, size_t bytes)
 {
     _cleanup_(freep) char *content = malloc(bytes);
@@ -94,8 +94,8 @@ static void put_filled(struct tensor_fixture *f, const char *text, const char *p
     put_file(f, EXPORT_MANIFEST_FILE, content, bytes);
 }
 
-/* What it would become in memory is bounded before it is parsed: these are no JSON, which nobody
- * finds out. */
+/* The size of the tree in memory is bounded before the file is parsed. These files are not JSON,
+ * but no parser gets to see them. */
 static void test_one_of_too_many_values_is_refused(void **state)
 {
     struct tensor_fixture *const f = fixture_new();
@@ -109,7 +109,7 @@ static void test_one_of_too_many_values_is_refused(void **state)
     assert_corrupt(f, "is nested deeper than 8 at its byte 12");
     put_filled(f, "{", " ", 16 * MIB);
     assert_corrupt(f, "not a file of at most");
-    put_filled(f, "{\"x\":\"\\\",,,,", ",", 12 * MIB); /* no separators, in a string */
+    put_filled(f, "{\"x\":\"\\\",,,,", ",", 12 * MIB); /* in a string these are not separators */
     assert_corrupt(f, EXPORT_MANIFEST_FILE ":1: ");
     fixture_free(f);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Do tensors come back from files as they were written, whatever the order they were written in;
- * and does a file that fails to be written leave nothing behind? */
+/* Tests that tensors come back from files as they were written, whatever the order of writing, and
+ * that a failed file leaves nothing behind. */
 #include "tests/unit/client/tensor_fixture.h"
 
 #include <signal.h>
@@ -10,7 +10,7 @@
 
 #define ROWS 1000
 
-/* Narrow numbers first, so that the file's order is another one. */
+/* Narrow numbers first, so that the file has another order. */
 static const struct tensor tensors[] = {
     { "flags", TENSOR_U8, 0 }, { "half", TENSOR_BF16, 3 }, { "weights", TENSOR_F32, 5 },
     { "ids", TENSOR_U64, 0 },  { "wide", TENSOR_F64, 2 },
@@ -22,13 +22,13 @@ static uint64_t row_bytes(uint32_t tensor)
     return (uint64_t)MAX(tensors[tensor].columns, 1u) * tensor_dtype_bytes(tensors[tensor].dtype);
 }
 
-/* The byte of a row. */
+/* Returns a byte of a row. */
 static unsigned char byte_of(uint32_t tensor, uint64_t row, uint64_t byte)
 {
     return (unsigned char)(row * 31 + byte * 7 + tensor * 101 + row / 251);
 }
 
-/* Rows apart by @stride, malloced. */
+/* Makes rows @stride apart; the caller frees them. */
 static unsigned char *make_rows(uint32_t tensor, uint64_t first, uint32_t rows, size_t stride)
 {
     unsigned char *const bytes = malloc(rows * stride + 1);
@@ -67,10 +67,10 @@ static struct tensor_writer *writer_of(struct tensor_fixture *f, enum tensor_for
     return w;
 }
 
-/* The ways in which rows may come. */
+/* The orders in which rows may come. */
 enum way {
     WHOLE,     /* each tensor at once */
-    BACKWARDS, /* the same, last tensor first */
+    BACKWARDS, /* likewise, last tensor first */
     CHUNKS,    /* some rows of each, then more */
     SINGLE,    /* row by row */
     WAYS,
@@ -129,7 +129,7 @@ static void check_safetensors(struct tensor_fixture *f, const struct tensor_writ
         while (strcmp(tensors[tensor].name, info->name) != 0)
             assert_true(++tensor < TENSORS);
         assert_int_equal(info->dtype, tensors[tensor].dtype);
-        assert_int_equal(end % tensor_dtype_bytes(info->dtype), 0); /* its data are aligned */
+        assert_int_equal(end % tensor_dtype_bytes(info->dtype), 0); /* the data are aligned */
         end += info->bytes;
         check_tensor(f, r, i, tensor, rows, written->sums[tensor]);
     }
@@ -194,7 +194,7 @@ static void test_rows_come_back_in_whatever_order_they_were_added(void **state)
             }
 }
 
-/* So many that they do not fit into the buffer that they are gathered and moved in. */
+/* Too many rows for the buffer that they are gathered and moved in. */
 static void test_many_rows_come_back(void **state)
 {
     (void)state;
@@ -238,7 +238,7 @@ static void test_ranges_are_read_apart_and_only_they(void **state)
     fixture_free(f);
 }
 
-/* A row that is longer than the buffer, written from and read into memory with gaps. */
+/* A row longer than the buffer, written from and read into memory with gaps. */
 static void test_rows_longer_than_the_buffer_come_back(void **state)
 {
     static const struct tensor wide = { "wide", TENSOR_F32, 300000 };
@@ -409,8 +409,8 @@ static void test_metadata_that_do_not_fit_are_refused(void **state)
     fixture_free(f);
 }
 
-/* A file may not become longer than a limit: the write that reaches over it is cut short, the next
- * one fails. */
+/* A limit on the file's length cuts short the write that reaches past it, and the next write
+ * fails. */
 static void test_a_write_that_fails_is_reported_and_nothing_stays(void **state)
 {
     const struct rlimit old = { RLIM_INFINITY, RLIM_INFINITY };
@@ -438,8 +438,8 @@ static void test_a_write_that_fails_is_reported_and_nothing_stays(void **state)
     }
 }
 
-/* On a file system of its own, where we may make one. 3 MiB of data do not fit into 2 MiB, but they
- * fit into 4 MiB, moved down too. */
+/* Uses a file system of its own, where the test may mount one. 3 MiB of data do not fit into 2 MiB.
+ * They fit into 4 MiB, also while they are moved down. */
 static void test_a_full_disk_is_reported_and_what_fits_is_moved_in_place(void **state)
 {
     for (uint32_t megabytes = 2; megabytes <= 4; megabytes += 2) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Is each file that is not a right one refused, with what is wrong; and does none make the reader
- * read or allocate what it should not? (The latter is for the sanitizers.) */
+/* Tests that each malformed file is refused with what is wrong, and that none makes the reader read
+ * or allocate more than it should. (The sanitizers check the latter.) */
 #include "tests/unit/client/tensor_fixture.h"
 
 /* ---- Files ---- */
@@ -10,7 +10,7 @@ struct content {
     size_t count;
 };
 
-/* A safetensors file of a header and so many bytes of data. */
+/* Makes a safetensors file with a header and @data_bytes bytes of data. */
 static struct content safetensors_of(const char *header, size_t data_bytes)
 {
     struct content content = { .count = 8 + strlen(header) + data_bytes };
@@ -58,7 +58,7 @@ static void assert_refused(struct tensor_fixture *f, const struct content *conte
         fail_msg("%s instead of %s: `%s`, for `%s`", err_name(err), err_name(expected), f->msg.text,
                  reason);
     assert_holds(&f->msg, reason);
-    assert_holds(&f->msg, f->path); /* which file */
+    assert_holds(&f->msg, f->path); /* names the file */
     assert_null(r);
     assert_int_equal(tensor_reader_open(path_of(f, "file"), &r, NULL), expected);
 }
@@ -71,7 +71,7 @@ static struct tensor_reader *opened(struct tensor_fixture *f, const struct conte
     return r;
 }
 
-/* ---- Whatever is not such a file ---- */
+/* ---- Other kinds of files ---- */
 
 static void test_what_is_no_file_is_refused_and_none_waited_for(void **state)
 {
@@ -279,7 +279,7 @@ static void test_a_name_that_is_too_long_is_refused(void **state)
     fixture_free(f);
 }
 
-/* Of a header that is long: what it would become in memory is bounded before it is parsed. */
+/* The header is long. Its size in memory is bounded before it is parsed. */
 static void test_a_header_of_too_many_values_is_refused(void **state)
 {
     const size_t length = 4000000;
@@ -453,7 +453,8 @@ static void test_an_array_with_a_huge_header_is_refused(void **state)
 
 /* ---- Any bytes ---- */
 
-/* A result must be well-formed: all that it says is there can be read, and lies within the file. */
+/* An accepted file must be well-formed: all that it announces can be read, and lies within the
+ * file. */
 static bool is_read(struct tensor_fixture *f, const struct content *content)
 {
     _cleanup_(tensor_reader_freep) struct tensor_reader *r = NULL;
@@ -521,7 +522,7 @@ static void check_changes(struct tensor_fixture *f, const struct content *whole,
             content.bytes[at] = (char)((unsigned char)content.bytes[at] ^ change);
             read += is_read(f, &content);
         }
-    assert_true(read > 0); /* other names */
+    assert_true(read > 0); /* changed names are valid too */
     assert_true(read < header * 255);
 }
 
