@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpu_fixture.h: memory that lies here and on a GPU, a twin of each byte, and what tests of the
- * CUDA twins fill it with: they run a kernel here and one there and compare. */
+/* gpu_fixture.h: memory that lies here and on a GPU, so that each byte has a twin, and the numbers
+ * that fill it. Tests of the CUDA twins run one kernel here and one there, and compare. */
 #ifndef EMBTIER_TESTS_UNIT_KERNELS_GPU_FIXTURE_H
 #define EMBTIER_TESTS_UNIT_KERNELS_GPU_FIXTURE_H
 
@@ -8,7 +8,7 @@
 
 #include "kernels/gpu/gpu.h"
 
-/* ---- Memory of a test, in both places ---- */
+/* ---- A test's memory, in both places ---- */
 
 #define PLACES_MAX 32
 #define GUARD      0xa5
@@ -20,7 +20,7 @@ struct place {
     uint64_t bytes;
 };
 
-/* What a test has taken, freed after it. */
+/* A test's memory, which is freed after it. */
 struct gpu_test {
     struct gpu_stream *stream;
     uint64_t random;
@@ -54,7 +54,7 @@ static inline int tear_down(void **state)
     return 0;
 }
 
-/* @test is its name. Skips it where there is no GPU. */
+/* Begins the test named @test. Skips it if there is no GPU. */
 static inline struct gpu_test *begin(void **state, const char *test)
 {
     struct gpu_test *t = *state;
@@ -68,7 +68,7 @@ static inline struct gpu_test *begin(void **state, const char *test)
     return t;
 }
 
-/* @bytes may be 0. Guards here and nothing yet there. */
+/* Makes a place of @bytes, which may be 0. It has guards here, and nothing on the GPU yet. */
 static inline void *place_new(struct gpu_test *t, uint64_t bytes)
 {
     struct place *const place = &t->places[t->place_count];
@@ -98,7 +98,7 @@ static inline const struct place *place_of(const struct gpu_test *t, const void 
     return NULL;
 }
 
-/* The GPU's twin of an address here; NULL stays NULL. */
+/* Returns the GPU's twin of an address here; NULL stays NULL. */
 static inline void *there(const struct gpu_test *t, const void *here)
 {
     const struct place *place;
@@ -109,7 +109,7 @@ static inline void *there(const struct gpu_test *t, const void *here)
     return place->there + ((const unsigned char *)here - place->here);
 }
 
-/* Makes both sides of all places the same: as they are here. */
+/* Copies all places to the GPU. */
 static inline void send_places(struct gpu_test *t)
 {
     for (uint32_t i = 0; i < t->place_count; i++) {
@@ -120,7 +120,7 @@ static inline void send_places(struct gpu_test *t)
     }
 }
 
-/* Fails if a bit of the place that @here begins differs; @what and @dim say where. */
+/* Fails if a bit differs in the place that begins at @here. @what and @dim describe it. */
 static inline void compare(struct gpu_test *t, const void *here, const char *what, uint32_t dim)
 {
     const struct place *const place = place_of(t, here);
@@ -137,8 +137,8 @@ static inline void compare(struct gpu_test *t, const void *here, const char *wha
 
 /* ---- Numbers ---- */
 
-/* Mostly of everyday size; some zeros of both signs, denormals, and large ones. No NaN, and no
- * infinity: which NaN comes of them is not defined. */
+/* Returns a number, mostly of everyday size; also zeros of both signs, denormals and large numbers.
+ * No NaN and no infinity, since it is not defined which NaN they lead to. */
 static inline float random_number(struct gpu_test *t)
 {
     const uint32_t bits = (uint32_t)(fixture_random(&t->random) >> 32);
@@ -149,7 +149,7 @@ static inline float random_number(struct gpu_test *t)
         return f32_from_bits(bits & 0x80000000);
     case 1: /* f32's denormals */
         return f32_from_bits(sign_and_fraction);
-    case 2: /* f16's: 2^-24 … 2^-15 */
+    case 2: /* f16's denormals: 2^-24 … 2^-15 */
         return f32_from_bits(sign_and_fraction | (103 + bits % 10) << 23);
     case 3:
         return f32_from_bits(sign_and_fraction | (135 + bits % 6) << 23);
@@ -173,7 +173,7 @@ static inline float *random_numbers(struct gpu_test *t, uint64_t count)
 struct rows {
     unsigned char *memory;
     void **here;
-    void **there; /* here: addresses there; its twin is what the GPU takes */
+    void **there; /* here: addresses on the GPU; the GPU gets this array's twin */
     uint32_t count;
 };
 

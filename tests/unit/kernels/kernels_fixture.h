@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kernels_fixture.h: what the tests of kernels share: random numbers, and the instruction sets. */
+/* kernels_fixture.h: random numbers and instruction sets for the tests of kernels. */
 #ifndef EMBTIER_TESTS_UNIT_KERNELS_KERNELS_FIXTURE_H
 #define EMBTIER_TESTS_UNIT_KERNELS_KERNELS_FIXTURE_H
 
@@ -28,7 +28,7 @@
     for (enum kernels_isa isa = 0; isa < KERNELS_ISA_COUNT; isa++)                                 \
         if (kernels_isa_is_there(isa))
 
-/* A test's seed, printed; EMBTIER_TEST_SEED replays a run. */
+/* Returns and prints a test's seed. EMBTIER_TEST_SEED replays a run. */
 static inline uint64_t fixture_seed(const char *test)
 {
     const char *const text = getenv("EMBTIER_TEST_SEED");
@@ -52,8 +52,8 @@ static inline uint32_t fixture_below(uint64_t *state, uint32_t limit)
     return (uint32_t)((fixture_random(state) >> 32) * limit >> 32);
 }
 
-/* Of either sign, of magnitudes from 2^-8 to 2^7: sums of them are rounded, so their order shows.
- */
+/* Returns a number of either sign, from 2^-8 to 2^7. Sums of such numbers are rounded, so their
+ * order shows. */
 static inline float fixture_float(uint64_t *state)
 {
     const uint64_t random = fixture_random(state);
@@ -71,7 +71,7 @@ static inline void *fixture_alloc(size_t count, size_t bytes)
     return memory;
 }
 
-/* Memory that ends where a page begins that is not there: reading past it faults. */
+/* Memory that ends right before an unmapped page, so that reading past its end faults. */
 struct fixture_guarded {
     char *memory;
     size_t memory_bytes;

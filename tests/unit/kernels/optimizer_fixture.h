@@ -13,11 +13,11 @@
 #define GUARD_BYTES 64
 #define GUARD       0xa5
 
-/* They are numbered from EMBTIER_OPTIMIZER_SGD on. */
+/* Optimizers are numbered from EMBTIER_OPTIMIZER_SGD on. */
 #define LAST_OPTIMIZER  EMBTIER_OPTIMIZER_SPARSE_ADAM
 #define OPTIMIZER_COUNT ((uint32_t)LAST_OPTIMIZER)
 
-/* With the optimizer's usual constants. */
+/* Makes a table's spec with the optimizer's usual constants. */
 static inline struct table_spec spec_of(enum embtier_optimizer optimizer, enum embtier_dtype dtype,
                                         uint32_t dim, double clip_norm, double weight_decay)
 {
@@ -56,7 +56,7 @@ static inline uint32_t states_per_weight(enum embtier_optimizer optimizer)
     return 0;
 }
 
-/* Rows between guards, all at odd multiples of what they must be aligned to. */
+/* Rows between guards, all at odd multiples of their required alignment. */
 struct table {
     struct table_spec spec;
     uint32_t count;
@@ -89,7 +89,7 @@ static inline struct table empty_table(const struct table_spec *spec, uint32_t c
     return table;
 }
 
-/* Random ids and weights, no state yet. */
+/* Makes a table with random ids and weights, and no state yet. */
 static inline struct table make_table(const struct table_spec *spec, uint32_t count,
                                       uint64_t *random)
 {
@@ -140,7 +140,7 @@ static inline uint16_t half_of(const struct table *table, uint32_t row, uint32_t
     return half;
 }
 
-/* State number @index of a row. */
+/* Returns number @index of a row's state. */
 static inline float state_of(const struct table *table, uint32_t row, uint32_t index)
 {
     const char *const state = (char *)table->rows[row] + table_spec_weight_bytes(&table->spec);
@@ -148,7 +148,7 @@ static inline float state_of(const struct table *table, uint32_t row, uint32_t i
     return fixture_get(EMBTIER_DTYPE_F32, state, index);
 }
 
-/* Updates the rows with the numbers @chosen; uses the gradients up. */
+/* Updates the rows @chosen. Overwrites the gradients. */
 static inline void update_chosen(enum kernels_isa isa, const struct table *table,
                                  double learning_rate, uint64_t step, const uint32_t *chosen,
                                  uint32_t count, float *gradients)

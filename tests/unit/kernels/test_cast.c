@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Are pairs sorted by row, whatever the ids, and do those of a row keep their order? */
+/* Tests that pairs are sorted by row, whatever the ids, and that the pairs of a row keep their
+ * order. */
 #include "tests/unit/kernels/kernels_fixture.h"
 
 #include "kernels/cpu/cast/cast.h"
@@ -39,7 +40,7 @@ static int compare_pairs(const void *a, const void *b)
     return (x->position > y->position) - (x->position < y->position);
 }
 
-/* Sorts pairs that have rows; bags and positions are set here. */
+/* Sorts pairs whose rows the caller has set; sets their bags and positions here. */
 static void check_sort(struct pairs *p, const char *what)
 {
     const struct cast_pair *sorted;
@@ -81,13 +82,13 @@ static uint64_t make_id(enum ids kind, uint32_t i, uint32_t count, uint64_t *ran
         return word % 1000000;
     case WIDE:
         return word;
-    case HIGH_BITS: /* and nothing below */
+    case HIGH_BITS: /* no bits below */
         return word & UINT64_C(0xfff0000000000000);
-    case TWO_FAR: /* bits that no one digit holds */
+    case TWO_FAR: /* no single digit holds these bits */
         return (word & 1) << 63 | (word & 2) << 20 | (word & 4) >> 2;
     case EQUAL:
         return UINT64_C(0x123456789abcdef0);
-    case SORTED: /* and all different */
+    case SORTED: /* all different */
         return (uint64_t)i * 3;
     case REVERSED:
         return UINT64_MAX - (uint64_t)i * 5;
@@ -118,7 +119,7 @@ static void test_pairs_are_sorted_by_row_and_then_by_position(void **state)
     }
 }
 
-/* Ids that differ in one bit each, so that no place of a digit is left out. */
+/* Ids that differ in one bit each, so that every place of a digit is tested. */
 static void test_every_bit_of_an_id_counts(void **state)
 {
     enum { COUNT = 64 * 40 };

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Does no gradient, however large, make a finite row anything else without being noticed? Is what
- * the bound says proven so, whatever the row, and does a trial find the rest? */
+/* Tests that no gradient, however large, ruins a finite row unnoticed. A proof by the bound must
+ * hold for every row, and a trial must find the rest. */
 #include "tests/unit/kernels/optimizer_fixture.h"
 
 #include "kernels/cpu/optimizer/finite.h"
 #include "kernels/cpu/reduce/reduce.h"
 
-#define DIM 19 /* at most, and odd: state of f16 is not aligned */
+#define DIM 19 /* at most, and odd, so that f16's state is not aligned */
 
-/* Any finite number, the extreme ones often. */
+/* Returns any finite number, often an extreme one. */
 static float extreme(uint64_t *random)
 {
     static const float extremes[] = { 0,     -0.0f, FLT_MAX, -FLT_MAX, 1e38f,  -3e38f,
@@ -79,8 +79,8 @@ static double random_rate(uint64_t *random)
     return rates[fixture_below(random, ARRAY_LEN(rates))];
 }
 
-/* One update of a random row, by each instruction set. Counts what was proven, and what was not
- * and did fail. */
+/* Updates a random row once with each instruction set. Counts proven updates, and unproven ones
+ * that fail. */
 static void check_one(uint32_t n, uint64_t *random, uint32_t *proven, uint32_t *failed)
 {
     const struct table_spec spec = random_spec(n, random);
@@ -146,7 +146,7 @@ static void test_what_is_proven_is_so_and_a_trial_finds_the_rest(void **state)
     assert_true(proven > 10000 && failed > 1000);
 }
 
-/* Else pushes would be twice as slow for nothing. */
+/* Otherwise pushes would be twice as slow for nothing. */
 static void test_usual_pushes_are_proven(void **state)
 {
     (void)state;
@@ -157,7 +157,7 @@ static void test_usual_pushes_are_proven(void **state)
         const double sum = finite_sum_bound(1.0f, 1.0f, 100);
 
         optimizer_prepare(&spec, 0.05, 1, &push);
-        /* Moments and velocities may be anything, and f16 has not much room. */
+        /* Moments and velocities may be anything, and f16 has little room. */
         assert_int_equal(finite_is_proven(&push, sum), spec.optimizer < EMBTIER_OPTIMIZER_ADAM ||
                                                            spec.dtype != EMBTIER_DTYPE_F16);
     }

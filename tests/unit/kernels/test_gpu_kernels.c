@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Do the CUDA twins give the same bits as the C kernels? Where there is no GPU that is skipped, and
- * what is asked is whether all of them say so. */
+/* Tests that the CUDA twins give the same bits as the C kernels. Without a GPU this is skipped, and
+ * the test is that all functions report its absence. */
 #include "tests/unit/kernels/gpu_fixture.h"
 
 #include "kernels/cpu/init/init_rows.h"
@@ -70,7 +70,7 @@ static void test_initial_values_are_the_same(void **state)
 
 /* ---- Pooling ---- */
 
-/* Empty bags at both ends and in the middle, one of a row, and a huge one. */
+/* Empty bags at both ends and in the middle, one with a single row, and a huge one. */
 static const uint32_t bag_rows[] = { 0, 1, 2, 7, 0, 33, 20000, 5, 0 };
 #define BAGS ARRAY_LEN(bag_rows)
 
@@ -84,13 +84,13 @@ static uint32_t *bag_offsets(struct gpu_test *t)
     return offsets;
 }
 
-/* As many bags from @first on, with the rows that @offsets says; @begun of the first were before.
- */
+/* @bag_count bags from @first on, with the rows that @offsets names. The first bag already has
+ * @begun rows. */
 struct piece {
     uint32_t first;
     uint32_t bag_count;
     const uint32_t *offsets;
-    uint32_t row; /* first of its rows among those of all bags */
+    uint32_t row; /* index of its first row among all bags' rows */
     uint32_t begun;
 };
 
@@ -115,7 +115,7 @@ static void pool_both(struct gpu_test *t, const struct pool_batch *all, const st
     assert_int_equal(gpu_pool_rows(&batch, t->stream), EMBTIER_OK);
 }
 
-/* The pointers of bags' rows, some of few rows, many times. */
+/* Makes pointers to the bags' rows: many pointers to few rows. */
 static struct rows name_rows(struct gpu_test *t, const struct rows *rows, uint32_t count)
 {
     const struct rows named = { NULL, place_new(t, count * sizeof(void *)),
@@ -149,8 +149,8 @@ static void check_pool(struct gpu_test *t, enum embtier_dtype dtype, uint32_t di
                        : NULL,
     };
     const struct piece whole = { 0, BAGS, offsets, 0, 0 };
-    /* A bag of two rows goes on, and two bags behind it are made anew; a long one goes on, with
-     * nothing. */
+    /* A bag of two rows goes on, and two bags behind it start anew. A long bag goes on, with no
+     * rows. */
     const struct piece more = { 2, 3, rest_offsets, 11, bag_rows[2] };
     const struct piece none = { 6, 1, offsets, 0, bag_rows[6] };
 
@@ -222,7 +222,7 @@ static void check_cast(struct gpu_test *t, uint32_t count, uint64_t row_mask)
                                    there(t, starts), &gpu_run_count),
                      EMBTIER_OK);
     assert_int_equal(gpu_run_count, run_count);
-    /* What lies behind the last start is nobody's. */
+    /* The bytes behind the last start are not defined. */
     assert_int_equal(gpu_memory_read((uint32_t *)there(t, starts),
                                      (run_count + 1) * sizeof(*starts), t->stream, scratch),
                      EMBTIER_OK);
@@ -245,7 +245,7 @@ static void test_pairs_are_sorted_and_cut_the_same(void **state)
 
 /* ---- Reducing ---- */
 
-/* Sorted pairs of as many rows as bags have, of which one has half. */
+/* Makes sorted pairs, as many as the bags have rows. One row has half of them. */
 static struct cast_pair *make_pairs(struct gpu_test *t, const uint32_t *offsets, uint32_t row_limit)
 {
     const uint32_t count = offsets[BAGS];
@@ -263,7 +263,7 @@ static struct cast_pair *make_pairs(struct gpu_test *t, const uint32_t *offsets,
     return pairs;
 }
 
-/* Some of the runs, with the bags' places written down. */
+/* Reduces some of the runs, with a list of the bags' places. */
 static void check_reduce_of_some(struct gpu_test *t, const struct reduce_batch *all)
 {
     const struct rows bags = random_rows(t, EMBTIER_DTYPE_F32, all->dim, BAGS);
@@ -429,7 +429,7 @@ static void check_optimizer(struct gpu_test *t, const struct table_spec *spec)
     }
     send_places(t);
     for (uint64_t step = 1; step <= STEPS; step++) {
-        /* The last one shows whether both halves of the step are used. */
+        /* The last step shows whether both halves of the number are used. */
         const uint64_t number = step == STEPS ? OPTIMIZER_STEP_MAX : step;
         struct optimizer_push push;
 
@@ -526,7 +526,7 @@ static void test_memory_that_the_gpu_does_not_have_is_refused(void **state)
 
     assert_int_equal(gpu_memory_new(UINT64_C(1) << 50, &memory), EMBTIER_NO_MEMORY);
     assert_null(memory);
-    /* And what comes next knows nothing of it. */
+    /* The next call knows nothing of the error. */
     count[0] = 1;
     send_places(t);
     assert_int_equal(gpu_pool_divide(there(t, bag), 8, there(t, count), 1, t->stream), EMBTIER_OK);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Are initial values the same bits whoever computes them, and do they have the distribution that
- * was asked for? */
+/* Tests that initial values have the same bits on every path, and follow the distribution that was
+ * asked for. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -42,7 +42,7 @@ struct rows {
     uint32_t count;
 };
 
-/* init_rows() itself, which chooses one. */
+/* stands for init_rows(), which chooses an instruction set itself */
 #define ISA_BEST KERNELS_ISA_COUNT
 
 static struct rows make_rows(const struct table_spec *spec, enum kernels_isa isa,
@@ -116,13 +116,13 @@ static void test_philox_gives_the_published_values(void **state)
 
 static void test_values_of_version_1_never_change(void **state)
 {
-    /* From a model in another language: integers, and every operation rounded on its own. */
+    /* From a model in another language, with integers and separately rounded operations. */
     static const struct {
         uint64_t seed;
         uint64_t row;
         uint32_t column;
         uint32_t uniform; /* in [-0.1, 0.1) */
-        uint32_t normal;  /* of mean 0.5, standard deviation 0.02 */
+        uint32_t normal;  /* mean 0.5, standard deviation 0.02 */
     } golden[] = {
         { 0, 0, 0, 0xbd83827c, 0x3ef695bb },
         { 42, 7, 0, 0x3d8f9e05, 0x3f055202 },
@@ -155,8 +155,8 @@ static void test_values_of_version_1_never_change(void **state)
     }
 }
 
-/* All tables of the next two tests: every dtype and distribution, dims about the vectors' lengths.
- */
+/* Makes the tables of the next two tests: every dtype and distribution, with dims near the vectors'
+ * lengths. Returns their number. */
 static uint32_t next_spec(uint32_t number, struct table_spec *ret_spec)
 {
     static const uint32_t dims[] = {
@@ -288,8 +288,8 @@ static float stored_value(const struct table_spec *spec, const struct rows *rows
 
 static void test_uniform_stays_below_high_after_rounding_too(void **state)
 {
-    /* Intervals of few numbers of a dtype (at least one), where rounding up to `high` is likely;
-     * and absurd ones. */
+    /* Intervals with few numbers of a dtype (but at least one), where rounding up to `high` is
+     * likely, and absurd intervals. */
     static const double intervals[][2] = { { 0.99, 1 },       { -1, -0.5 },      { 0, 1 },
                                            { -1, 0 },         { -0.001, 0.001 }, { 1000, 1001 },
                                            { 0, 1e-7 },       { -1e300, 1e300 }, { 1, 1.0000001 },
@@ -309,7 +309,7 @@ static void test_uniform_stays_below_high_after_rounding_too(void **state)
             for (uint32_t c = 0; c < spec.dim; c++) {
                 const float value = stored_value(&spec, &rows, r, c);
 
-                /* Room for the rounding of `low` itself. */
+                /* Leaves room for the rounding of `low` itself. */
                 if (!isfinite(value) || value >= interval[1] ||
                     value < interval[0] - fabs(interval[0]) / 128 - 1e-7)
                     fail_msg("%s [%g, %g): %.9g", dtype_word((int)spec.dtype), interval[0],
@@ -377,7 +377,8 @@ static double uniform_cdf(double value)
     return value;
 }
 
-/* Kolmogorov-Smirnov, and the moments. The values are fixed, so this cannot fail by chance. */
+/* Checks the Kolmogorov-Smirnov distance and the moments. The values are fixed, so this cannot fail
+ * by chance. */
 static void check_distribution(enum embtier_init init, double (*cdf)(double), double mean,
                                double variance, double kurtosis)
 {
@@ -435,7 +436,7 @@ static void test_normal_inverts_its_distribution_far_into_the_tails(void **state
     double worst = 0;
 
     (void)state;
-    /* Every magnitude of the distance to the end, and a few steps of each. */
+    /* Every magnitude of the distance to the end, with some steps in each. */
     for (uint32_t shift = 0; shift < 31; shift++) {
         for (uint32_t step = 0; step < 1000; step++) {
             const uint32_t rest =
@@ -443,7 +444,7 @@ static void test_normal_inverts_its_distribution_far_into_the_tails(void **state
             const uint32_t word = 0xffffffff - rest;
             const double tail = (rest + 0.5) * 0x1p-32;
             const double value = init_normal_v1(word);
-            /* One step of Newton tells how far off the value is. */
+            /* One step of Newton's method shows how far off the value is. */
             const double off = (0.5 * erfc(value / sqrt(2)) - tail) /
                                (exp(-value * value / 2) / sqrt(8 * atan(1)));
 

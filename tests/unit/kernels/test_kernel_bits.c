@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Do the kernels give the same bits on every machine: processor, compiler and C library?
+/* Tests that the kernels give the same bits on every machine, with every processor, compiler and C
+ * library.
  *
- * Other tests compare instruction sets with one another, on one machine. Here the bytes of what
- * each kernel makes of the same random numbers are hashed, and the hash is written down. */
+ * Other tests compare instruction sets with one another on one machine. This one hashes the bytes
+ * that each kernel makes from the same random numbers, and compares with recorded hashes. */
 #include <xxhash.h>
 
 #include "kernels/cpu/init/init_rows.h"
@@ -12,7 +13,7 @@
 
 #define ROWS 40
 #define BAGS 8
-#define DIM  37 /* no multiple of a vector's length */
+#define DIM  37 /* not a multiple of a vector's length */
 
 struct bits {
     XXH64_state_t *state;
@@ -148,7 +149,7 @@ static void test_reducing(void **state)
     check_bits(&bits, UINT64_C(0xb200a0d23c8c17c1));
 }
 
-/* The gradients of weights of samples: sums in an order of their own. */
+/* Gradients of the samples' weights are sums in an order of their own. */
 static void test_gradients_of_weights(void **state)
 {
     struct bits bits = bits_begin();
@@ -192,7 +193,7 @@ static void add_updates(struct bits *bits, const struct table_spec *spec)
     free_table(&table);
 }
 
-/* The optimizers have numbers from @first to @last. */
+/* Returns the bits of the optimizers numbered @first to @last. */
 static struct bits bits_of_optimizers(int first, int last)
 {
     struct bits bits = bits_begin();

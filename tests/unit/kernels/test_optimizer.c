@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Do optimizers do what their papers say, to the rows given and to no others, and the same bits on
- * every processor? Rounding is test_rounding.c's question. */
+/* Tests that optimizers do what their papers say, to the given rows only, with the same bits on
+ * every processor. test_rounding.c tests the rounding. */
 #include "tests/unit/kernels/optimizer_fixture.h"
 
 /* ---- The lazy form in f64 ---- */
@@ -121,7 +121,7 @@ static void assert_model(const struct table *table, const struct model_row *mode
     }
 }
 
-/* Updates some rows, each of them with a probability of one in @one_in. */
+/* Updates each row with a probability of one in @one_in. */
 static void update_some(const struct table *table, struct model_row *model, uint64_t step,
                         uint32_t one_in, uint64_t *random)
 {
@@ -155,8 +155,8 @@ static void test_a_hundred_steps_are_those_of_the_lazy_form(void **state)
         struct table table = make_table(&spec, 10, &random);
         struct model_row *model;
 
-        /* As small as embeddings are: what is lost in the last digit of a weight of 1 and more
-         * would show once it is near 0. */
+        /* As small as embeddings are: with weights of 1 and more, an error in the last digit would
+         * show once the weight is near 0. */
         for (uint32_t i = 0; i < table.count * spec.dim; i++)
             fixture_set(EMBTIER_DTYPE_F32, table.rows[i / spec.dim], i % spec.dim,
                         (float)(fixture_below(&random, 2001) * 1e-4 - 0.1));
@@ -188,9 +188,9 @@ static struct table zero_table(const struct table_spec *spec, uint64_t *random)
     return table;
 }
 
-/* Sparse SGD with row-wise Adagrad, as FBGEMM's table batched embeddings and Gupta et al.,
+/* Sparse SGD with row-wise Adagrad, as in FBGEMM's table batched embeddings and Gupta et al.,
  * "Training recommender systems at scale: communication-efficient model and data parallelism"
- * (2020), have it: one number a row, to which the mean of g² is added. */
+ * (2020): one number per row, to which the mean of g² is added. */
 static void test_rowwise_adagrad_adds_up_the_rows_mean_square(void **state)
 {
     struct table_spec spec = spec_of(EMBTIER_OPTIMIZER_ROWWISE_ADAGRAD, EMBTIER_DTYPE_F32, 4, 0, 0);
@@ -198,7 +198,7 @@ static void test_rowwise_adagrad_adds_up_the_rows_mean_square(void **state)
     struct table table = zero_table(&spec, &random);
 
     (void)state;
-    update_by_hand(&table, 0.5, 1, (float[]){ 3, 4, 0, 0 }); /* 25 / 4, whose root is 2.5 */
+    update_by_hand(&table, 0.5, 1, (float[]){ 3, 4, 0, 0 }); /* 25 / 4, with root 2.5 */
     assert_true(state_of(&table, 0, 0) == 6.25f);
     assert_near(&table, "weight", 0, 0, weight_of(&table, 0, 0), -0.5 * 3 / 2.5);
     assert_near(&table, "weight", 0, 1, weight_of(&table, 0, 1), -0.5 * 4 / 2.5);
@@ -233,12 +233,12 @@ static void test_a_long_gradient_is_clipped_and_a_short_one_is_not(void **state)
     struct table table = zero_table(&spec, &random);
 
     (void)state;
-    update_by_hand(&table, 1, 1, (float[]){ -3, 4, 0 }); /* 5 long: not longer */
+    update_by_hand(&table, 1, 1, (float[]){ -3, 4, 0 }); /* length 5, not longer */
     assert_true(weight_of(&table, 0, 0) == 3 && weight_of(&table, 0, 1) == -4);
     update_by_hand(&table, 1, 2, (float[]){ 30, -40, 0 });
     assert_near(&table, "weight", 0, 0, weight_of(&table, 0, 0), 0);
     assert_near(&table, "weight", 0, 1, weight_of(&table, 0, 1), 0);
-    update_by_hand(&table, 1, 3, (float[]){ 0, 0, 1e30f }); /* whose square f32 does not hold */
+    update_by_hand(&table, 1, 3, (float[]){ 0, 0, 1e30f }); /* its square overflows f32 */
     assert_near(&table, "weight", 0, 2, weight_of(&table, 0, 2), -5);
     free_table(&table);
 }
@@ -361,15 +361,15 @@ static void test_all_instruction_sets_give_the_same_bits(void **state)
     }
 }
 
-/* ---- Gradients that are made on the way ---- */
+/* ---- Gradients made during the update ---- */
 
 #define RUNS      20
 #define BAGS      8
 #define POSITIONS 4
-#define LONG_RUN  300 /* pairs of the last one; others have up to 4 */
+#define LONG_RUN  300 /* pairs of the last run; others have up to 4 */
 #define PAIRS_MAX (RUNS * 4 + LONG_RUN)
 
-/* Of some bags' gradients, to random runs. */
+/* Pairs of some bags' gradients in random runs. */
 struct casted {
     float *bags;
     const float *places[BAGS];
@@ -409,7 +409,7 @@ static struct casted make_casted(uint32_t dim, uint64_t *random)
     return casted;
 }
 
-/* All runs, or without every third one. */
+/* Returns all runs, or all but every third. */
 static struct reduce_batch batch_of(const struct casted *casted, uint32_t dim, uint32_t n)
 {
     const bool all = n % 7 == 0;
@@ -437,7 +437,7 @@ static void check_on_the_way(enum kernels_isa isa, const struct table *table,
     batch.rows = gradients;
     reduce_runs_with(isa, &batch);
     optimizer_update_with(isa, &push, expected.ids, expected.rows, gradients, batch.run_count);
-    batch.rows = fixture_alloc(batch.dim, sizeof(float)); /* of one */
+    batch.rows = fixture_alloc(batch.dim, sizeof(float)); /* for one gradient */
     optimizer_update_runs_with(isa, &push, got.ids, got.rows, &batch);
     for (uint32_t i = 0; i < got.count; i++) {
         if (memcmp(got.rows[i], expected.rows[i], got.row_bytes) != 0)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Is a pooled bag, whatever the instruction set, the bits that its rows give when they are added up
- * one after another; and is nothing read or written that is not the rows' and bags'? */
+/* Tests that a pooled bag has, with every instruction set, the bits that adding up its rows one
+ * after another gives, and that only the rows' and bags' memory is read or written. */
 #include "tests/unit/kernels/kernels_fixture.h"
 
 #include "kernels/cpu/pool/pool.h"
@@ -11,7 +11,7 @@
 
 static const uint32_t dims[] = { 1, 2, 3, 7, 8, 15, 16, 17, 31, 63, 64, 65, 100, 128, 200, 8192 };
 
-/* Rows at any multiple of 2, the first of which ends where a page begins that is not there. */
+/* Rows at any multiple of 2. The first ends right before an unmapped page. */
 struct rows {
     uint32_t count;
     const void **pointers;
@@ -43,7 +43,7 @@ static void free_rows(struct rows *rows)
     free(rows->pointers);
 }
 
-/* Bags over rows: pointers, weights, offsets, all of random choice. */
+/* Bags over rows: random pointers, weights and offsets. */
 struct bags {
     uint32_t bag_count;
     uint32_t row_count;
@@ -77,7 +77,7 @@ static void free_bags(struct bags *bags)
     free(bags->offsets);
 }
 
-/* As pool.h defines it, a number at a time. */
+/* Pools as pool.h defines it, one number at a time. */
 static void pool_plainly(const struct pool_batch *batch)
 {
     for (uint32_t b = 0; b < batch->bag_count; b++) {
@@ -142,7 +142,7 @@ static void assert_same(const struct pool_batch *batch, const struct result *got
                      got->winners[i], (double)expected->bags[i], expected->winners[i]);
 }
 
-/* @isa in one call, or in pieces of at most @piece rows if that is not 0. */
+/* Pools with @isa in one call, or in pieces of at most @piece rows if @piece is not 0. */
 static void pool_in_pieces(enum kernels_isa isa, const struct pool_batch *whole, uint32_t piece)
 {
     const uint32_t row_count = whole->offsets[whole->bag_count];
@@ -185,7 +185,7 @@ static void pool_in_pieces(enum kernels_isa isa, const struct pool_batch *whole,
     }
 }
 
-/* All modes, weights or none, whole or in pieces, with every instruction set. */
+/* Checks all modes, with and without weights, whole and in pieces, with every instruction set. */
 static void check_bags(enum embtier_dtype dtype, uint32_t dim, const struct bags *bags)
 {
     static const uint32_t pieces[] = { 0, 1, 7, 50 };
@@ -312,7 +312,7 @@ static void test_a_bag_that_goes_on_without_rows_stays(void **state)
     }
 }
 
-/* One column whose numbers are @values, one a row. */
+/* Pools a column whose rows have the numbers @values. */
 static void pool_values(enum kernels_isa isa, enum embtier_dtype dtype, enum embtier_pool mode,
                         const float *values, uint32_t count, float *ret_value, uint32_t *ret_winner)
 {
@@ -373,7 +373,7 @@ static void test_sums_begin_with_zero(void **state)
     }
 }
 
-/* The processors' conversion is used where there is one; dtype.h says what it must give. */
+/* Kernels use the processor's conversion if it has one; dtype.h defines the result. */
 static void test_every_half_is_the_number_that_dtype_h_says(void **state)
 {
     enum { DIM = 8192 };
@@ -432,23 +432,23 @@ static void test_a_mean_is_the_sum_divided_by_the_count(void **state)
     assert_memory_equal(bags, expected, sizeof(bags));
 }
 
-/* ---- Rows that are found while they are added up ---- */
+/* ---- Rows found while they are added up ---- */
 
 #define NOW 777
 
-/* A table's rows in memory that ends with the last of them, and the words that say where: in memory
- * that ends, too. */
+/* A table's rows, and the words with their places. Both memories end with their last byte before an
+ * unmapped page. */
 struct table {
     enum embtier_dtype dtype;
     uint32_t dim;
     uint32_t id_count;
     struct row_spots where;
-    struct row_spot *before; /* the words when nothing has been searched for */
+    struct row_spot *before; /* the words before any search */
     struct fixture_guarded memory;
     struct fixture_guarded words;
 };
 
-/* Of a word that says that the row is not there, or elsewhere. */
+/* Returns a word's value that says that the row is absent or elsewhere. */
 static uint32_t slot_and_1_of_none(uint32_t slot_end, uint64_t *random)
 {
     const uint32_t none[] = { 0, slot_end + 1, slot_end + 2, UINT32_MAX };
@@ -456,7 +456,7 @@ static uint32_t slot_and_1_of_none(uint32_t slot_end, uint64_t *random)
     return none[fixture_below(random, ARRAY_LEN(none))];
 }
 
-/* Rows lie in any order, with gaps. Of @of ids, one is not there; 0: all are. */
+/* Rows lie in any order, with gaps. One id in @of has no row; 0: all have one. */
 static struct table make_table(enum embtier_dtype dtype, uint32_t dim, uint32_t id_count,
                                uint32_t of, uint64_t *random)
 {
@@ -507,7 +507,7 @@ static void free_table(struct table *table)
     free(table->before);
 }
 
-/* Where row @id lies, or NULL. */
+/* Returns the place of row @id, or NULL. */
 static const void *row_of(const struct table *table, uint64_t id)
 {
     const uint32_t slot_and_1 = table->before[id].slot_and_1;
@@ -517,7 +517,7 @@ static const void *row_of(const struct table *table, uint64_t id)
     return table->where.base + ((size_t)(slot_and_1 - 1) << table->where.slot_shift);
 }
 
-/* After a search for the rows @rows, given by @ids. */
+/* Checks the words and places after a search for rows @ids. */
 static void assert_found(const struct table *table, const struct pool_search *search,
                          const uint64_t *ids, const struct bags *bags)
 {
@@ -541,8 +541,8 @@ static void assert_found(const struct table *table, const struct pool_search *se
     free(expected);
 }
 
-/* Bags of random rows of the table, in all modes, whole or in pieces, with every instruction set:
- * bags are as of rows that are given, zeros for those that are not there. */
+/* Checks bags of random rows of the table, in all modes, whole or in pieces, with every instruction
+ * set. The result is as with given rows, with zeros for absent ones. */
 static void check_search(const struct table *table, const uint32_t *lengths, uint32_t bag_count,
                          uint64_t *random)
 {
@@ -609,7 +609,7 @@ static void check_search(const struct table *table, const uint32_t *lengths, uin
     free_bags(&bags);
 }
 
-/* All rows are there, each at its own place: no word says where. */
+/* All rows are there, each at its own place; no words say where. */
 static void check_places(enum embtier_dtype dtype, uint32_t dim, uint64_t *random)
 {
     enum { IDS = 50, BAGS = 9, ROWS_MOST = BAGS * 30 };
@@ -658,10 +658,10 @@ static void check_places(enum embtier_dtype dtype, uint32_t dim, uint64_t *rando
 
 static const uint32_t searched_dims[] = { 1, 3, 16, 17, 64, 100, 128, 1000 };
 
-/* Tables of all dtypes, and batches shorter and longer than what is looked ahead. */
+/* Checks tables of all dtypes, with batches shorter and longer than the look-ahead. */
 static void check_searches(uint32_t id_count, uint32_t of, uint64_t *random)
 {
-    /* Rows that are looked ahead: 64 and fewer; words: 24 more. */
+    /* Kernels look ahead up to 64 rows, and 24 more words. */
     static const uint32_t only_bags[] = { 0, 1, 2, 3, 5, 23, 26, 63, 64, 65, 87, 88, 89, 500 };
 
     for (uint32_t n = 0; n < ARRAY_LEN(searched_dims) * 3; n++) {
@@ -704,7 +704,7 @@ static void test_rows_that_are_not_there_are_counted(void **state)
     uint64_t random = fixture_seed(__func__);
 
     (void)state;
-    check_searches(1, 1, &random); /* none is there */
+    check_searches(1, 1, &random); /* the row is absent */
     check_searches(60, 4, &random);
 }
 
@@ -724,7 +724,7 @@ static void test_of_a_table_without_slots_all_rows_are_missed(void **state)
     }
 }
 
-/* Only the first and the last page of the slots are there. */
+/* Only the first and the last page of the slots exist. */
 static void test_slots_may_lie_beyond_four_gigabytes(void **state)
 {
     enum { SHIFT = 6 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Do casting and reducing give the bits that expanding and coalescing give: one gradient per pair,
- * written down, and those of a row added up in the batch's order? */
+/* Tests that casting and reducing give the same bits as expanding and coalescing: one gradient per
+ * pair is written down, and a row's gradients are added up in the batch's order. */
 #include "tests/unit/kernels/kernels_fixture.h"
 
 #include "kernels/cpu/cast/cast.h"
@@ -8,7 +8,7 @@
 
 #define GUARD UINT32_C(0xdeadbeef)
 
-/* A batch of one table, its forward pass done. */
+/* A batch for one table after its forward pass. */
 struct batch {
     uint32_t dim;
     uint32_t bag_count;
@@ -35,7 +35,7 @@ static uint64_t make_id(enum shape shape, uint32_t position, uint64_t *random)
     case SHAPES_COUNT:
         break;
     }
-    /* A few rows that many bags have, and many that few have. */
+    /* Few rows that are in many bags, and many rows that are in few. */
     return fixture_below(random, 4) ? fixture_below(random, 300) : fixture_random(random);
 }
 
@@ -94,7 +94,7 @@ static int compare_positions(const void *a, const void *b, void *context)
     return (x > y) - (x < y);
 }
 
-/* Gradients of the rows in the order of their ids, whose count is returned. */
+/* Returns the number of distinct rows, with their gradients in the order of their ids. */
 static uint32_t coalesce(const struct batch *b, bool scaled, bool won, uint64_t *ret_ids,
                          float *ret_rows)
 {
@@ -134,7 +134,7 @@ static uint32_t coalesce(const struct batch *b, bool scaled, bool won, uint64_t 
 struct casted {
     struct cast_pair *pairs;
     struct cast_pair *scratch;
-    struct cast_pair *sorted; /* one of the two */
+    struct cast_pair *sorted; /* one of these two */
     uint32_t *starts;
     uint32_t run_count;
 };
@@ -164,7 +164,7 @@ static void check_reduced(const struct batch *b, const struct casted *casted, bo
                           const uint64_t *expected_ids, const float *expected, const char *what)
 {
     const size_t count = (size_t)casted->run_count * b->dim;
-    /* Few bags are not asked for ahead; what is asked for must be theirs. */
+    /* Few bags are not prefetched; any prefetch must lie inside the bags. */
     const struct reduce_batch batch = { .dim = b->dim,
                                         .bags = b->bags,
                                         .bag_count = scaled ? b->bag_count : UINT32_MAX,
@@ -195,7 +195,7 @@ static void check_reduced(const struct batch *b, const struct casted *casted, bo
     }
 }
 
-/* Every third run, and the bags' places written down. */
+/* Reduces every third run, with a list of the bags' places. */
 static void check_some_reduced(const struct batch *b, const struct casted *casted,
                                const float *expected)
 {
@@ -241,7 +241,7 @@ static void check_batch(const struct batch *b, const char *what)
         assert_int_equal(coalesce(b, scaled, won, ids, expected), casted.run_count);
         check_reduced(b, &casted, scaled, won, ids, expected, what);
     }
-    check_some_reduced(b, &casted, expected); /* of the last, which has scales and winners */
+    check_some_reduced(b, &casted, expected); /* of the last round, which has scales and winners */
     free_casted(&casted);
     free(expected);
     free(ids);
@@ -312,7 +312,7 @@ static void test_one_number_that_is_not_finite_is_found_anywhere(void **state)
 
 /* ---- Gradients of weights ---- */
 
-/* As reduce.h defines it. */
+/* Computes the product as reduce.h defines it. */
 static float scalar_product(enum embtier_dtype dtype, const void *row, const float *bag,
                             uint32_t dim)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Are f16 and bf16 weights rounded as they should be after an update: to nearest as f32's would be,
- * or at random, but by bits that anybody can compute again, and without bias? */
+/* Tests that f16 and bf16 weights are rounded correctly after an update: to nearest as f32's would
+ * be, or at random. The random bits must be reproducible and without bias. */
 #include "tests/unit/kernels/optimizer_fixture.h"
 
 static const enum embtier_dtype halves[] = { EMBTIER_DTYPE_F16, EMBTIER_DTYPE_BF16 };
@@ -16,13 +16,13 @@ static uint16_t round_up_or_down(enum embtier_dtype dtype, float value, uint32_t
                                       : optimizer_round_bf16(value, random);
 }
 
-/* Bits of the last number that is finite. */
+/* Returns the bits of the largest finite number. */
 static uint32_t last_finite(enum embtier_dtype dtype)
 {
     return dtype == EMBTIER_DTYPE_F16 ? 0x7bff : 0x7f7f;
 }
 
-/* A table of f32 with the same weights and state. */
+/* Makes an f32 table with the same weights and state. */
 static struct table f32_twin(const struct table *table)
 {
     struct table_spec spec = table->spec;
@@ -41,7 +41,7 @@ static struct table f32_twin(const struct table *table)
     return twin;
 }
 
-/* The bits that optimizer_values.h gives a column. */
+/* Returns the bits that optimizer_values.h gives a column. */
 static uint32_t random_of(const struct table *table, uint32_t row, uint32_t column, uint64_t step)
 {
     struct optimizer_push push;
@@ -60,7 +60,7 @@ static uint16_t expected_half(const struct table *table, uint32_t row, uint32_t 
     return table->spec.dtype == EMBTIER_DTYPE_F16 ? f32_to_f16(value) : f32_to_bf16(value);
 }
 
-/* One step beside one of the f32 twin, whose results are then rounded. */
+/* Makes one step, and the same step on the f32 twin, whose results are then rounded. */
 static void check_step(const struct table *table, uint64_t step, uint64_t *random)
 {
     struct table twin = f32_twin(table);
@@ -111,8 +111,8 @@ static void test_each_step_is_f32s_rounded(void **state)
 
 /* ---- One number ---- */
 
-/* Of the 65,536 random numbers exactly @part round up the number that lies @part / 65536 of the way
- * from one half to the next. */
+/* Takes the number @part / 65536 of the way from one half to the next. Exactly @part of the 65,536
+ * random numbers must round it up. */
 static void count_round_ups(enum embtier_dtype dtype, uint32_t half, uint32_t part)
 {
     const double low = value_of(dtype, half), high = value_of(dtype, half + 1);
@@ -133,10 +133,10 @@ static void count_round_ups(enum embtier_dtype dtype, uint32_t half, uint32_t pa
 
 static void test_the_part_cut_off_is_the_probability_of_rounding_up(void **state)
 {
-    /* Denormals, the step from them to normal numbers, and powers of two are in both dtypes. */
+    /* Both dtypes have denormals, the step from them to normal numbers, and powers of two here. */
     static const uint32_t bits[] = { 0,     1,     2,      0xff,   0x100,  0x3fe,  0x3ff,  0x400,
                                      0x401, 0x7ff, 0x1234, 0x3bff, 0x3c00, 0x5555, 0x7bfd, 0x7bfe };
-    /* f32 has 13 bits more than f16, and 16 more than bf16. */
+    /* f32 has 13 more bits than f16, and 16 more than bf16. */
     static const uint32_t parts[] = { 0, 8, 16, 0x3ff8, 0x8000, 0x8008, 0xc350, 0xfff8 };
     static const uint32_t bf16_parts[] = { 1, 2, 3, 0x1235, 0x7fff, 0x8001, 0xfffe, 0xffff };
 
@@ -170,7 +170,7 @@ static void test_numbers_of_the_dtype_stay_whatever_the_random_bits(void **state
     }
 }
 
-/* Nothing that rounding to nearest keeps finite becomes infinite; bf16 keeps all of f32's. */
+/* A number that rounding to nearest keeps finite must stay finite; bf16 keeps all of f32's. */
 static void test_no_finite_number_becomes_infinite(void **state)
 {
     uint64_t random = fixture_seed(__func__);
@@ -201,8 +201,7 @@ static void test_no_finite_number_becomes_infinite(void **state)
 
 /* ---- Many rows ---- */
 
-/* SGD with a learning rate of 1 on @count rows of weights @weight; the gradients are all @gradient.
- */
+/* Makes a step of SGD with learning rate 1 on all rows; all gradients are @gradient. */
 static void step_of_sgd(const struct table *table, uint64_t step, float gradient)
 {
     const size_t count = (size_t)table->count * table->spec.dim;
@@ -238,7 +237,7 @@ static double mean_weight(const struct table *table)
     return sum / table->count / table->spec.dim;
 }
 
-/* A gradient of a 20th of the last digit: to nearest nothing ever changes. */
+/* The gradient is a 20th of the last digit. Rounding to nearest then never changes anything. */
 static void test_many_small_steps_add_up_without_bias(void **state)
 {
     uint64_t random = fixture_seed(__func__);
@@ -276,7 +275,7 @@ static uint32_t differing(const struct table *a, const struct table *b)
     return count;
 }
 
-/* Each number is half way between two, so that half of all differ if the random bits do. */
+/* Each number is half way between two halves, so half of all differ if the random bits do. */
 static void test_random_bits_are_of_seed_row_column_and_step_alone(void **state)
 {
     static const uint64_t steps[] = { 7, 8, 7 + (UINT64_C(1) << 32), 7 + (UINT64_C(1) << 52) };
@@ -299,9 +298,9 @@ static void test_random_bits_are_of_seed_row_column_and_step_alone(void **state)
             table.spec.seed ^= n >= 4 && n < 8 ? seeds[n - 4] : 0;
             step_of_sgd(&table, n < 4 ? steps[n] : steps[0], gradient);
             share = differing(&first, &table) / ((double)start.count * start.spec.dim);
-            if (n == 0 || n == 7) /* nothing is different */
+            if (n == 0 || n == 7) /* no difference */
                 assert_true(share == 0);
-            else if (n == 8) /* one row of 32 is */
+            else if (n == 8) /* one row of 32 differs */
                 assert_true(fabs(share * 32 - 0.5) < 0.05);
             else
                 assert_true(fabs(share - 0.5) < 0.01);
@@ -312,7 +311,7 @@ static void test_random_bits_are_of_seed_row_column_and_step_alone(void **state)
     }
 }
 
-/* Neighbouring columns, rows and steps have nothing to do with each other. */
+/* Neighbouring columns, rows and steps are independent. */
 static void test_random_bits_of_columns_and_rows_are_independent(void **state)
 {
     uint64_t random = fixture_seed(__func__);
