@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* row_cache_fixture.h: a row cache on arenas of its own, for the row cache's tests. */
+/* row_cache_fixture.h: a row cache on its own arenas, for the row cache's tests. */
 #ifndef EMBTIER_TESTS_UNIT_TIERS_ROW_CACHE_FIXTURE_H
 #define EMBTIER_TESTS_UNIT_TIERS_ROW_CACHE_FIXTURE_H
 
@@ -18,12 +18,12 @@
 #include "tiers/arena/arena.h"
 #include "tiers/cache/row_cache.h"
 
-/* Rows of tables from here on share the low half of their hash, which their first set is chosen by,
- * with a few others, whatever the table. */
+/* In tables with these numbers or higher, a few rows each share the low half of their hash,
+ * whatever the table. That half chooses a row's first set. */
 #define FIXTURE_TWIN_TABLES 8
 #define FIXTURE_TWIN_MASK   UINT64_C(0xfffffffffff80000)
 
-/* A hash as good as row_hash(), without a key. */
+/* A hash as good as row_hash(), but without a key. */
 static inline uint64_t fixture_hash(void *context, uint16_t table, uint64_t id)
 {
     uint64_t x = id + UINT64_C(0x9e3779b97f4a7c15) * (table + 1u);
@@ -54,7 +54,7 @@ struct fixture {
     struct arena *arenas[TIERS_MAX];
     uint32_t tier_count;
     struct row_cache *cache;
-    void *context; /* of the test's evict() */
+    void *context; /* for the test's evict() */
 };
 
 typedef bool (*fixture_evict)(void *context, uint16_t table, uint64_t hash, uint64_t id,
@@ -67,7 +67,7 @@ static inline bool fixture_evict_all(void *context, uint16_t table, uint64_t has
     return true;
 }
 
-/* @map_slabs: of the first tier's, for maps. */
+/* @map_slabs: slabs of the first tier for maps. */
 static inline void fixture_open_mapped_kinds(struct fixture *f, uint32_t tier_count,
                                              const uint32_t *slabs, uint32_t map_slabs,
                                              const enum tier_kind *kinds, fixture_evict evict,
@@ -88,7 +88,7 @@ static inline void fixture_open_mapped_kinds(struct fixture *f, uint32_t tier_co
         enum embtier_err err;
 
         err = arena_new(&spec, slabs[i] * ARENA_SLAB_BYTES, &f->arenas[i], &msg);
-        if (err == EMBTIER_UNSUPPORTED) { /* a build without such memory */
+        if (err == EMBTIER_UNSUPPORTED) { /* this build has no such memory */
             for (uint32_t j = 0; j < i; j++)
                 arena_free(f->arenas[j]);
             skip();
@@ -147,7 +147,7 @@ static inline struct row_cache_stats fixture_stats(const struct fixture *f)
     return stats;
 }
 
-/* One row; true: it is cached now. */
+/* Inserts one row. True if it is cached now. */
 static inline bool fixture_insert(struct fixture *f, uint16_t table, uint64_t id, const void *row,
                                   bool dirty)
 {
@@ -158,7 +158,7 @@ static inline bool fixture_insert(struct fixture *f, uint16_t table, uint64_t id
     return row_cache_insert(f->cache, table, &ref, 1, &row, &bits, &refused) == 0;
 }
 
-/* One row; true: it was cached. */
+/* Gets one row. True if it was cached. */
 static inline bool fixture_get(struct fixture *f, uint16_t table, uint64_t id, void *dest,
                                uint32_t bytes)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_arena.c: do arenas give the memory they promise, and a clear error instead of a signal? */
+/* test_arena.c: tests that arenas give the memory they promise, and a clear error instead of a
+ * signal. */
 /* clang-format off */
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,7 +24,7 @@
 #include "base/macros.h"
 #include "tiers/arena/arena.h"
 
-/* A cpuset may leave out node 0. */
+/* Returns a node that this process may use: a cpuset may leave out node 0. */
 static unsigned permitted_node(void)
 {
     FILE *const file = fopen("/proc/self/status", "re");
@@ -99,7 +100,7 @@ static void test_a_file_tier_is_mapped_and_leaves_no_name_behind(void **state)
     arena_free(arena);
     assert_int_equal(arena_new(&spec, 2 * MIB, &arena, &msg), EMBTIER_OK);
     check_usable(arena, 2 * MIB);
-    assert_int_equal(rmdir(directory), 0); /* it is empty, with the arena still there */
+    assert_int_equal(rmdir(directory), 0); /* the directory is empty although the arena exists */
     arena_free(arena);
 }
 
@@ -130,7 +131,7 @@ static void test_a_full_file_system_is_no_space_and_no_signal(void **state)
     assert_non_null(mkdtemp(directory));
     if (mount("tmpfs", directory, "tmpfs", 0, "size=16m")) {
         rmdir(directory);
-        skip(); /* needs root */
+        skip(); /* mounting needs root */
     }
     spec = spec_of(TIER_KIND_FILE, directory);
     too_large = arena_new(&spec, 24 * MIB, &large, &msg);
@@ -159,7 +160,7 @@ static void test_more_than_the_machine_has_is_no_memory(void **state)
     assert_null(arena);
 }
 
-/* The set of @node alone as hwloc writes it: words of 32 bits, the highest first. */
+/* Prints the set that has only @node as hwloc does: words of 32 bits, the highest first. */
 static void print_nodeset(unsigned node, char ret_set[static 256])
 {
     size_t length = (size_t)snprintf(ret_set, 256, "%#x", 1U << node % 32);
@@ -169,7 +170,7 @@ static void print_nodeset(unsigned node, char ret_set[static 256])
     assert_true(length < 256);
 }
 
-/* Makes hwloc see a machine of one node, @node, whose memory is a DAX device if @is_dax. */
+/* Makes hwloc see a machine whose only node is @node. Its memory is a DAX device if @is_dax. */
 static void show_one_node(unsigned node, bool is_dax)
 {
     char path[] = "/tmp/embtier-topology-XXXXXX", set[256];
@@ -190,7 +191,7 @@ static void show_one_node(unsigned node, bool is_dax)
             is_dax ? "<info name=\"DAXDevice\" value=\"dax0.0\"/>" : "", set, set);
     close(fd);
     setenv("HWLOC_XMLFILE", path, 1);
-    setenv("HWLOC_THISSYSTEM", "1", 1); /* memory is bound in earnest */
+    setenv("HWLOC_THISSYSTEM", "1", 1); /* hwloc really binds memory */
 }
 
 static void show_the_machine(void)
@@ -225,7 +226,8 @@ static bool binds_memory(void)
     return false;
 }
 
-/* The kernel has a policy for the page of @base, and none for a page of a library's heap. */
+/* Checks that the kernel has a policy for the page at @base. A page of a library's heap has
+ * none. */
 static void check_bound(const void *base)
 {
     const unsigned long of_address = 2; /* MPOL_F_ADDR of <linux/mempolicy.h> */
@@ -235,7 +237,7 @@ static void check_bound(const void *base)
         assert_int_equal(policy, 2); /* MPOL_BIND */
 }
 
-/* A node that this process may use stands for one of a DAX device. */
+/* A node that this process may use plays one of a DAX device. */
 static void test_memory_of_dax_devices_is_found_and_usable(void **state)
 {
     struct tier_spec spec = spec_of(TIER_KIND_DAX_KMEM, "");
@@ -252,7 +254,7 @@ static void test_memory_of_dax_devices_is_found_and_usable(void **state)
     arena_free(arena);
 }
 
-/* As the default profile of many containers does. */
+/* Forbids mbind() as the default profile of many containers does. */
 static bool forbid_mbind(int error)
 {
     struct sock_filter filter[] = {
@@ -267,7 +269,7 @@ static bool forbid_mbind(int error)
            prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }
 
-/* In a child, which keeps the filter to itself. Its exit status: 0, 1, or 77 without a filter. */
+/* Runs in a child, so that the filter stays there. Exit status: 0 or 1, or 77 without a filter. */
 static void check_without_mbind(int error, enum embtier_err expected)
 {
     struct tier_spec spec = spec_of(TIER_KIND_NUMA, "");
@@ -416,7 +418,7 @@ int main(void)
         cmocka_unit_test(test_memory_that_is_not_there_is_said_to_be),
     };
 
-    /* The caller's, if any: hwloc is shown others, and then the machine. */
+    /* Removes the caller's settings: the tests show hwloc other machines, and then the real one. */
     unsetenv("HWLOC_XMLFILE");
     unsetenv("HWLOC_THISSYSTEM");
     unsetenv("HWLOC_SYNTHETIC");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_array_space.c: do pieces of a tier's memory keep apart, and come back whole? */
+/* test_array_space.c: tests that pieces of a tier's memory never overlap, and come back whole. */
 /* clang-format off */
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,7 +17,7 @@
 #define PIECES 128
 #define STEPS  20000
 
-/* Never touched: a space knows addresses only. */
+/* The test never touches this memory: a space knows addresses only. */
 static uint8_t *const base = (uint8_t *)(ARENA_SLAB_BYTES * 1000);
 
 static uint64_t next_random(uint64_t *random)
@@ -28,12 +28,12 @@ static uint64_t next_random(uint64_t *random)
 }
 
 struct model {
-    uint8_t owner[SLABS]; /* number of the piece + 1 */
+    uint8_t owner[SLABS]; /* number of the slab's piece + 1 */
     uint64_t first[PIECES];
     uint64_t slabs[PIECES]; /* 0: not taken */
 };
 
-/* The smallest gap of at least @slabs in the model, or 0. */
+/* Returns the model's smallest gap of at least @slabs, or 0. */
 static uint64_t smallest_gap(const struct model *model, uint64_t slabs)
 {
     uint64_t best = 0, length = 0;
@@ -50,7 +50,7 @@ static uint64_t smallest_gap(const struct model *model, uint64_t slabs)
     return best;
 }
 
-/* The length of the gap in which slab @at lies. */
+/* Returns the length of the gap around slab @at. */
 static uint64_t gap_at(const struct model *model, uint64_t at)
 {
     uint64_t first = at, end = at;

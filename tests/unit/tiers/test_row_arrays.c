@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Are rows in arrays what was put there, is each dirty one handed over once, and does an epoch hand
- * over the rows as they were at its beginning? Lanes share arrays, and take turns at random. */
+/* Tests that rows in arrays are what was put there, that each dirty row is handed over once, and
+ * that an epoch hands over rows as they were at its beginning. Lanes share the arrays, and take
+ * turns at random. */
 /* clang-format off */
 #include <stdarg.h>
 #include <stddef.h>
@@ -37,11 +38,11 @@ struct model {
     void *memory[TABLES];
     struct lane lanes[LANES];
     bool there[TABLES][ROWS];
-    uint8_t rows[TABLES][ROWS][BYTES_MAX];   /* as they are */
-    uint8_t stored[TABLES][ROWS][BYTES_MAX]; /* as they were handed over last */
-    uint8_t moment[TABLES][ROWS][BYTES_MAX]; /* as they were when the epoch began */
+    uint8_t rows[TABLES][ROWS][BYTES_MAX];   /* the rows now */
+    uint8_t stored[TABLES][ROWS][BYTES_MAX]; /* the rows as last handed over */
+    uint8_t moment[TABLES][ROWS][BYTES_MAX]; /* the rows when the epoch began */
     bool was_there[TABLES][ROWS];
-    uint32_t refusals; /* of each hundred */
+    uint32_t refusals; /* percentage of rows refused */
     uint64_t handed;
 };
 
@@ -124,7 +125,7 @@ static void model_close(struct model *m)
         free(m->memory[t]);
 }
 
-/* Some ids of the lane's, ascending positions; the same one may come twice. */
+/* Picks some of the lane's ids, with ascending positions. An id may occur twice. */
 static uint32_t pick(struct model *m, uint16_t table, uint32_t lane, struct row_ref *refs)
 {
     const uint32_t most = 1 + (uint32_t)(next_random(m) % CHUNK);
@@ -205,7 +206,7 @@ static void change_some(struct model *m, uint16_t t, struct lane *lane)
     assert_int_equal(missed, misses);
 }
 
-/* Clean ones are as SSD has them. */
+/* Inserts rows; a clean row is as on SSD. */
 static void insert_some(struct model *m, uint16_t t, struct lane *lane)
 {
     struct row_ref refs[CHUNK];
@@ -310,7 +311,7 @@ static void begin_epochs(struct model *m)
         row_arrays_begin_epoch(m->lanes[l].arrays);
 }
 
-/* Hands the rows of the moment over, while they change. */
+/* Hands over the rows of the epoch's beginning while they change. */
 static void save_epochs(struct model *m)
 {
     uint64_t cursors[LANES] = { 0 };
@@ -334,7 +335,7 @@ static void save_epochs(struct model *m)
         assert_true(row_arrays_end_epoch(m->lanes[l].arrays));
 }
 
-/* Rows change while none can be handed over. */
+/* Changes rows while none can be handed over. */
 static void fail_epochs(struct model *m)
 {
     m->refusals = 100;
@@ -350,7 +351,7 @@ static void fail_epochs(struct model *m)
     }
 }
 
-/* One that is given up leaves its rows dirty like others, for the next. */
+/* An epoch that is given up leaves its rows dirty, for the next one. */
 static void test_an_epoch_hands_over_rows_as_they_were(void **state)
 {
     struct model *const m = malloc(sizeof(*m));
@@ -372,7 +373,7 @@ static void test_an_epoch_hands_over_rows_as_they_were(void **state)
     free(m);
 }
 
-/* Loops of kernels/cpu/pool follow these. */
+/* The loops of kernels/cpu/pool use these words. */
 static void test_spots_lead_to_the_rows(void **state)
 {
     struct model *const m = malloc(sizeof(*m));
@@ -437,7 +438,7 @@ static bool all_are_mine(void *context, uint64_t hash)
     return true;
 }
 
-/* A checkpoint takes small steps, with pauses. */
+/* A checkpoint takes small steps, with pauses. The scan must not stop for clean rows. */
 static void test_a_scan_passes_over_rows_that_are_clean(void **state)
 {
     const uint64_t rows = 4 * 1000 * 1000, bytes = row_array_memory_bytes(rows, 4);

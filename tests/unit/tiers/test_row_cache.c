@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_row_cache.c: does the row cache keep what its header promises, one promise at a time? */
+/* test_row_cache.c: tests the promises of the row cache's header one at a time. */
 #include "tests/unit/tiers/row_cache_fixture.h"
 
 #define T                7 /* a table number */
 #define LENGTH_MAX_WORDS (102400 / 8 + 1)
 
-/* What evict() was asked. */
+/* Calls of evict(). */
 struct evictions {
     uint64_t count, last_id;
     bool refuse;
@@ -29,7 +29,7 @@ static void add_table(struct fixture *f, uint16_t table, uint32_t bytes)
     assert_int_equal(row_cache_add_table(f->cache, table, bytes, 0), EMBTIER_OK);
 }
 
-/* Every 8 bytes of the row say whose it is. */
+/* Every 8 bytes of a row name its table and id. */
 static const uint64_t *pattern(uint16_t table, uint64_t id, uint32_t bytes)
 {
     static uint64_t row[LENGTH_MAX_WORDS];
@@ -159,7 +159,7 @@ static void test_set_keeps_the_state_and_the_last_of_an_id_wins(void **state)
     fixture_close(&f);
 }
 
-/* Rows of a table whose pattern starts at each multiple of 64 bytes of an arena. */
+/* Counts the table's rows whose pattern starts at a multiple of 64 bytes of the arena. */
 static uint64_t rows_lying_in(const struct arena *arena, uint16_t table, uint32_t bytes)
 {
     const uint8_t *base = arena_base(arena);
@@ -193,7 +193,7 @@ static void test_rows_beyond_dram_lie_in_the_file_tier_and_only_there(void **sta
     assert_int_equal(stats.tiers[1].used_bytes, stats.tiers[1].rows * 512);
     assert_true(stats.tiers[0].rows > 4000);
     assert_true(stats.tiers[1].rows > 3800);
-    /* Slots that rows left keep their bytes, so there may be a few more patterns than rows. */
+    /* Slots keep the bytes of rows that left, so there may be a few more patterns than rows. */
     assert_in_range(rows_lying_in(f.arenas[1], T, 512), stats.tiers[1].rows,
                     stats.tiers[1].rows + stats.tiers[1].evicted_clean);
     assert_int_equal(count_found(&f, T, 0, 8000, 512), 8000 - evicted);
@@ -238,7 +238,7 @@ static void test_a_refused_eviction_keeps_the_row_and_sends_another(void **state
     assert_int_equal(insert_many(&f, T, 0, 1000, 512, true), 1000);
     assert_int_equal(insert_many(&f, T, 10000, 30000, 512, false), 20000);
     assert_int_equal(count_found(&f, T, 0, 1000, 512), 1000);
-    /* All dirty in the end: then there is no room for more. */
+    /* In the end all rows are dirty, so there is no room for more. */
     dirty = 1000 + insert_many(&f, T, 50000, 60000, 512, true);
     assert_true(dirty < 5000);
     cached = fixture_rows(&f);
@@ -311,7 +311,7 @@ static void test_slabs_move_to_the_class_that_needs_them(void **state)
     add_table(&f, 2, 128);
     insert_many(&f, 1, 0, 20000, 1024, false);
     long_rows = fixture_rows(&f);
-    /* Rows of 128 bytes, used again and again, far more than a slab of them. */
+    /* Uses rows of 128 bytes again and again, far more than fit in a slab. */
     for (uint32_t round = 0; round < 12; round++)
         for (uint64_t id = 0; id < 60000; id++)
             if (!count_found(&f, 2, id, id + 1, 128))
@@ -322,7 +322,7 @@ static void test_slabs_move_to_the_class_that_needs_them(void **state)
     assert_true(fixture_stats(&f).slab_moves >= 3);
     assert_true(found > 58000);
     fixture_validate(&f);
-    /* And back. */
+    /* Then the other way round. */
     for (uint32_t round = 0; round < 12; round++)
         for (uint64_t id = 0; id < 9000; id++)
             if (!count_found(&f, 1, id, id + 1, 1024))
@@ -348,7 +348,7 @@ static void test_metadata_is_at_most_32_bytes_per_row(void **state)
     printf("%u rows, %.1f bytes of metadata per row\n", (unsigned)fixture_rows(&f),
            metadata_per_row(&f));
     assert_true(metadata_per_row(&f) <= 32);
-    /* And there are as many rows as there are slots, or nearly. */
+    /* Nearly every slot has a row. */
     assert_true(fixture_rows(&f) * 132 + fixture_stats(&f).index_bytes >
                 40 * ARENA_SLAB_BYTES * 95 / 100);
     fixture_validate(&f);
@@ -357,7 +357,7 @@ static void test_metadata_is_at_most_32_bytes_per_row(void **state)
 
 static void test_rows_stay_findable_while_the_index_grows(void **state)
 {
-    struct evictions e = { .refuse = true }; /* dirty rows stay, whatever set is full */
+    struct evictions e = { .refuse = true }; /* dirty rows stay, whichever set is full */
     uint64_t before, inserted = 0;
     struct fixture f;
 
@@ -382,7 +382,7 @@ static void test_rows_stay_findable_while_the_index_grows(void **state)
     assert_int_equal(count_found(&f, 1, 0, 30000, 2000), 30000);
     assert_true(inserted > 8900);
     assert_int_equal(count_found(&f, 2, 0, 9000, 40), inserted);
-    /* Now so many of the short ones that they need a larger one. */
+    /* Adds so many short rows that they need a larger index. */
     e.refuse = false;
     before = fixture_stats(&f).index_bytes;
     insert_many(&f, 2, 10000, 1000000, 40, false);
@@ -392,7 +392,7 @@ static void test_rows_stay_findable_while_the_index_grows(void **state)
     fixture_close(&f);
 }
 
-/* A table of short rows takes no more of the index than it has rows. */
+/* A table of short rows takes only as much of the index as it has rows. */
 static void test_a_table_without_rows_costs_no_index(void **state)
 {
     struct fixture f;
@@ -423,7 +423,7 @@ static void test_the_index_shrinks_when_longer_rows_come(void **state)
     add_table(&f, T, 256);
     for (uint32_t round = 0; round < 2; round++) {
         insert_many(&f, 1, 0, 6000000, 4, round > 0);
-        /* About half of the tier, at 25 bytes a row beside 20 for its slot. */
+        /* About half of the tier: 25 bytes per row beside 20 for its slot. */
         assert_true(fixture_stats(&f).index_bytes > cache_bytes * 45 / 100);
         fixture_validate(&f);
         for (uint64_t id = 0; id < 1000000; id += 100000) {
@@ -435,7 +435,7 @@ static void test_the_index_shrinks_when_longer_rows_come(void **state)
         assert_true(metadata_per_row(&f) <= 32);
         assert_true(fixture_rows(&f) * 260 + fixture_stats(&f).index_bytes >
                     cache_bytes * 95 / 100);
-        /* The newest are there, but for some that a full set cost. */
+        /* The newest rows are there, except for a few that full sets lost. */
         assert_true(count_found(&f, T, 700000, 1000000, 256) > 299000);
     }
     fixture_close(&f);
@@ -448,7 +448,7 @@ static void test_the_oldest_row_is_known_after_stamps_wrapped(void **state)
     (void)state;
     fixture_open(&f, 1, (const uint32_t[]){ 2 }, NULL, NULL);
     add_table(&f, T, 1024);
-    /* Old rows, then the same few hot ones for more than 65,536 ticks. */
+    /* First old rows, then the same few hot rows for more than 65,536 ticks. */
     insert_many(&f, T, 0, 2000, 1024, false);
     for (uint32_t i = 0; i < 100000; i++)
         count_found(&f, T, i % 50 * 10, i % 50 * 10 + 10, 1024);
@@ -494,7 +494,7 @@ static void test_a_slab_does_not_go_to_a_table_that_was_purged(void **state)
     add_table(&f, 2, 64);
     insert_many(&f, 1, 0, 20000, 512, false);
     assert_true(fixture_rows(&f) > 8000);
-    /* Its row lies in a long slot, and a slab for its like begins to drain. */
+    /* The row lies in a long slot, and a slab begins to drain for rows of its length. */
     assert_int_equal(insert_many(&f, 2, 0, 1, 64, false), 1);
     (void)count_found(&f, 1, 0, 1, 512);
     while (!row_cache_purge_table(f.cache, 2, 100))

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_row_cache_lru.c: how close does the cache's hit rate come to exact LRU's?
+/* test_row_cache_lru.c: tests how close the cache's hit rate comes to exact LRU's.
  *
- * The same draws from Zipf distributions go to a row cache and to an exact LRU list of as many rows
- * as the cache holds when it is full. The design allows a loss of 1 %. */
+ * The same draws from Zipf distributions go to a row cache and to an exact LRU list. The list has
+ * as many rows as the full cache. The design allows a loss of 1 %. */
 /* clang-format off */
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_row_cache_map.c: are rows of a small table, which are found by a map, kept as well as those
- * that are found by the index? */
+/* test_row_cache_map.c: tests that rows of a small table, which a map finds, are kept as well as
+ * rows that the index finds. */
 #include "base/row_spot.h"
 #include "tests/unit/tiers/row_cache_fixture.h"
 
-#define T     7     /* a table that has a map */
-#define OTHER 6     /* one that has none */
-#define ROWS  12000 /* of T: ids are below */
+#define T     7     /* a table with a map */
+#define OTHER 6     /* a table without a map */
+#define ROWS  12000 /* T's ids are below */
 #define BYTES 512
 #define WORDS (BYTES / sizeof(uint64_t))
 
-/* Of one map slab; a map of more does not fit. */
+/* Rows that one map slab could name. A map that long does not fit. */
 #define MAP_ROWS_MAX (ARENA_SLAB_BYTES / sizeof(struct row_spot))
 
-/* What evict() was asked last. */
+/* The last call of evict(). */
 struct evictions {
     uint64_t count, id;
     uint64_t row[WORDS];
@@ -40,7 +40,7 @@ static void open_cache(struct fixture *f, uint32_t tier_count, const uint32_t *s
     assert_int_equal(row_cache_add_table(f->cache, T, BYTES, ROWS), EMBTIER_OK);
 }
 
-/* Every word of a row says whose it is, and which value. */
+/* Every word of a row names its table, id and value. */
 static const uint64_t *row_of(uint16_t table, uint64_t id, uint64_t value)
 {
     static uint64_t row[WORDS];
@@ -79,7 +79,7 @@ static bool has_map(const struct fixture *f, uint16_t table)
     return row_cache_spots(f->cache, table, &spots);
 }
 
-/* Rows of T that are cached; asking leaves their stamps alone. */
+/* Counts cached rows of T without touching their stamps. */
 static uint64_t count_cached(const struct fixture *f, uint64_t from, uint64_t to)
 {
     const struct row_spots spots = spots_of(f, T);
@@ -90,7 +90,7 @@ static uint64_t count_cached(const struct fixture *f, uint64_t from, uint64_t to
     return cached;
 }
 
-/* Uses rows of T as a pooling loop does; returns how many were there. */
+/* Uses rows of T as a pooling loop does. Returns how many were there. */
 static uint32_t use_spots(struct fixture *f, uint64_t from, uint64_t to)
 {
     const struct row_spots spots = spots_of(f, T);
@@ -147,7 +147,7 @@ static void test_hits_and_misses_are_those_of_a_table_without_a_map(void **state
         assert_int_equal(row_cache_get(f.cache, table, refs, 300, got, BYTES, BYTES, missed), 300);
         for (uint32_t i = 0; i < 300; i++)
             assert_int_equal(missed[i], i);
-        /* Each third is missing. */
+        /* Each third row is missing. */
         for (uint64_t id = 0; id < 300; id++)
             if (id % 3 != 0)
                 insert(&f, table, id, id + 1, false);
@@ -192,7 +192,7 @@ static void test_hits_and_misses_are_those_of_a_table_without_a_map(void **state
         assert_int_equal(stats.tiers[0].hits - before.tiers[0].hits, 800);
         assert_int_equal(stats.tiers[0].get_hits - before.tiers[0].get_hits, 400);
         assert_int_equal(stats.tiers[0].dirty_rows - before.tiers[0].dirty_rows, 200);
-        /* What is cached is newer. */
+        /* A cached row is newer than an inserted one. */
         insert(&f, table, 1, 2, false);
         assert_true(fixture_get(&f, table, 1, got[0], BYTES));
         assert_memory_equal(got[0], row_of(table, 1, 1), 256);
@@ -243,7 +243,7 @@ static void test_found_and_changed_rows_are_where_the_map_says(void **state)
         memcpy(changed[i], row_of(T, i, 2), BYTES);
     }
     row_cache_changed(f.cache, T, refs, 200, changed);
-    /* Again, now that they are dirty. */
+    /* Changes them again, now that they are dirty. */
     assert_int_equal(row_cache_change(f.cache, T, refs, 200, changed), 100);
     row_cache_changed(f.cache, T, refs, 200, changed);
     after = fixture_stats(&f);
@@ -335,15 +335,15 @@ static void test_a_purged_table_gives_its_room_back(void **state)
     (void)state;
     open_cache(&f, 2, (const uint32_t[]){ 5, 3 }, NULL);
     insert(&f, OTHER, 0, 1000, false);
-    /* More than half of all room is for none. */
+    /* A map of more than half of the room is refused. */
     assert_int_equal(row_cache_add_table(f.cache, 5, BYTES, MAP_ROWS_MAX * 3 / 5), EMBTIER_OK);
     assert_false(has_map(&f, 5));
-    /* So long that there is no other for one like it. */
+    /* So long that only one more map of this length has room. */
     assert_int_equal(row_cache_add_table(f.cache, 4, BYTES, MAP_ROWS_MAX * 2 / 5), EMBTIER_OK);
     assert_int_equal(row_cache_add_table(f.cache, 1, BYTES, MAP_ROWS_MAX * 2 / 5), EMBTIER_OK);
     assert_true(has_map(&f, 4));
     assert_true(has_map(&f, 1));
-    others = fixture_stats(&f).map_bytes / 2 + 24 * 4096 / 2; /* both are as long */
+    others = fixture_stats(&f).map_bytes / 2 + 24 * 4096 / 2; /* both are equally long */
     spots = spots_of(&f, 1);
     for (uint32_t round = 0; round < 5; round++) {
         insert(&f, T, 0, 1000, true);
@@ -366,7 +366,7 @@ static void test_a_purged_table_gives_its_room_back(void **state)
             expect_row(&f, T, id, 0);
         fixture_validate(&f);
     }
-    /* The number may go to a table without a map. */
+    /* The table's number may then go to a table without a map. */
     purge(&f, 1, 100);
     assert_int_equal(row_cache_add_table(f.cache, 1, BYTES, 0), EMBTIER_OK);
     assert_false(has_map(&f, 1));
@@ -406,7 +406,7 @@ static void test_each_new_value_is_written_once(void **state)
         expect_dirty(&f, 5, false);
         write_back_all(&f);
         assert_int_equal(e.count, value);
-        /* The same by row_cache_change(). */
+        /* The same with row_cache_change(). */
         assert_int_equal(row_cache_change(f.cache, T, &ref, 1, &row), 0);
         expect_dirty(&f, 5, true);
         memcpy(row, row_of(T, 5, value + 100), BYTES);
@@ -416,7 +416,7 @@ static void test_each_new_value_is_written_once(void **state)
         assert_memory_equal(e.row, row_of(T, 5, value + 100), BYTES);
         expect_dirty(&f, 5, false);
     }
-    /* One that leaves takes its mark along, and comes back without. */
+    /* A row that leaves takes its mark along, and comes back without it. */
     assert_true(fixture_set(&f, T, 5, row_of(T, 5, 3), BYTES));
     insert(&f, OTHER, 0, 20000, false);
     assert_int_equal(e.count, 11);
@@ -430,7 +430,7 @@ static void test_each_new_value_is_written_once(void **state)
     fixture_close(&f);
 }
 
-/* Rows of T that lie in the second tier. */
+/* Counts rows of T in the second tier. */
 static uint64_t count_below(const struct fixture *f)
 {
     const struct row_spots spots = spots_of(f, T);
@@ -441,7 +441,7 @@ static uint64_t count_below(const struct fixture *f)
     return below;
 }
 
-/* One after the other, by each operation that moves rows up. */
+/* Brings up one row with operation @how, for each operation that moves rows up. */
 static void bring_up(struct fixture *f, uint32_t how, uint64_t id, uint64_t value)
 {
     struct row_ref ref = fixture_ref(T, id, 0);
@@ -496,7 +496,7 @@ static void test_rows_of_the_second_tier_are_found_and_move_up(void **state)
         assert_int_equal(fixture_stats(&f).tiers[1].promotions - promotions, 500);
         assert_int_equal(count_below(&f), below - 500);
         fixture_validate(&f);
-        /* Where the map says they are. */
+        /* The rows are where the map says. */
         assert_int_equal(use_spots(&f, 0, ROWS), 500);
         for (uint64_t id = 0; id < 3000; id++)
             expect_row(&f, T, id, 0);
@@ -505,7 +505,7 @@ static void test_rows_of_the_second_tier_are_found_and_move_up(void **state)
     }
 }
 
-/* Rows 0 to 400 of T are used, now and then, while many others come and go. */
+/* Rows 0 to 399 of T are used now and then, while many others come and go. */
 static void expect_used_rows_to_stay(uint32_t tier_count, const uint32_t *slabs, bool by_spots)
 {
     struct fixture f;
@@ -523,7 +523,7 @@ static void expect_used_rows_to_stay(uint32_t tier_count, const uint32_t *slabs,
     }
     assert_int_equal(count_cached(&f, 0, 400), 400);
     assert_int_equal(count_cached(&f, 400, ROWS), 0);
-    /* In the first tier, all the time. */
+    /* The rows were in the first tier all the time. */
     if (tier_count > 1)
         assert_int_equal(fixture_stats(&f).tiers[1].promotions, 0);
     fixture_validate(&f);
@@ -544,7 +544,7 @@ static void test_rows_that_are_stamped_stay(void **state)
     expect_used_rows_to_stay(2, (const uint32_t[]){ 4, 2 }, true);
 }
 
-/* Those next to leave are used at the last moment: then they are not. */
+/* Rows next in line to leave are used at the last moment, and then stay. */
 static void test_a_queued_victim_that_is_stamped_stays(void **state)
 {
     uint64_t cached, next = 0;
@@ -558,7 +558,7 @@ static void test_a_queued_victim_that_is_stamped_stays(void **state)
         next++;
     }
     cached = count_cached(&f, 0, 2000);
-    assert_true(cached < 2000); /* the rest of the queue is likely of these, too */
+    assert_true(cached < 2000); /* the rest of the queue probably holds such rows too */
     row_cache_used_spots(f.cache, 1000);
     assert_int_equal(use_spots(&f, 0, 2000), cached);
     for (uint64_t i = 0; i < 200; i++)
@@ -567,7 +567,8 @@ static void test_a_queued_victim_that_is_stamped_stays(void **state)
     fixture_close(&f);
 }
 
-/* Slots for far more rows than the index has room for: full sets let their oldest go. */
+/* There are slots for far more rows than the index can name, so full sets drop their oldest
+ * rows. */
 static void test_a_full_set_keeps_rows_that_are_stamped(void **state)
 {
     const uint16_t hot = 1, cold = 2;
@@ -590,7 +591,7 @@ static void test_a_full_set_keeps_rows_that_are_stamped(void **state)
             spots.spots[i].stamp = spots.now;
         row_cache_used_spots(f.cache, 400);
     }
-    assert_true(fixture_rows(&f) < 200000); /* so many have left */
+    assert_true(fixture_rows(&f) < 200000); /* this many have left */
     spots = spots_of(&f, hot);
     for (uint64_t i = 0; i < 400; i++)
         assert_int_not_equal(spots.spots[i].slot_and_1, 0);
@@ -598,7 +599,8 @@ static void test_a_full_set_keeps_rows_that_are_stamped(void **state)
     fixture_close(&f);
 }
 
-/* Lets the clock go on by @ticks, in jumps of @rows as long as these are no longer than that. */
+/* Advances the clock by @ticks: in jumps of @rows uses while at least 0x8000 ticks are left, then
+ * one use at a time. */
 static void advance_clock(struct fixture *f, uint32_t ticks, uint32_t rows)
 {
     uint16_t last = spots_of(f, T).now;
@@ -606,7 +608,7 @@ static void advance_clock(struct fixture *f, uint32_t ticks, uint32_t rows)
     while (ticks > 0) {
         uint16_t now, step;
 
-        row_cache_used_spots(f->cache, ticks >= 0x8000 ? rows : 1); /* 0x8000 at most */
+        row_cache_used_spots(f->cache, ticks >= 0x8000 ? rows : 1); /* at most 0x8000 ticks */
         now = spots_of(f, T).now;
         step = (uint16_t)(now - last);
         last = now;
@@ -614,8 +616,8 @@ static void advance_clock(struct fixture *f, uint32_t ticks, uint32_t rows)
     }
 }
 
-/* A cache full of rows that were used @ticks before some others were: those stay, though nobody has
- * used them for a while. */
+/* Fills the cache with rows used @ticks before some younger ones. The younger rows must stay,
+ * though nobody has used them for a while. */
 static void expect_old_rows_to_leave(uint16_t table, uint32_t ticks, uint32_t rows)
 {
     const uint64_t young = ROWS - 500;
@@ -629,7 +631,7 @@ static void expect_old_rows_to_leave(uint16_t table, uint32_t ticks, uint32_t ro
         old++;
     }
     assert_in_range(old, 4000, young - 1);
-    /* Of some the index knows less than the map. */
+    /* For half of these rows, the index knows an older use than the map. */
     (void)use_spots(&f, 0, old / 2);
     advance_clock(&f, ticks, rows);
     spots = spots_of(&f, T);
@@ -648,7 +650,7 @@ static void expect_old_rows_to_leave(uint16_t table, uint32_t ticks, uint32_t ro
 
 static void test_old_rows_stay_old_however_far_the_clock_goes(void **state)
 {
-    /* Some are such that the old ones would be as old as young ones are, were it not for sweeps. */
+    /* Without sweeps, some of these would make old rows look as young as young ones. */
     static const uint32_t ticks[] = { 0x8000, 0x10000 - 2000, 0x10000, 0x20000 - 2000, 0x20000 };
     static const uint32_t rows[] = { 50000, UINT32_MAX };
 

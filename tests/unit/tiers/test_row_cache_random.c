@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_row_cache_random.c: does the cache, under any mix of operations, hold what was put into it?
+/* test_row_cache_random.c: tests that the cache holds what was put into it, under any mix of
+ * operations.
  *
- * A model knows for each row what SSD has, what the latest value is, and how often it is pinned.
- * The cache may forget clean rows at any time and hand over dirty ones; it may never show an old
- * value, lose a dirty or a pinned row. In an epoch it hands over those rows only that were dirty
- * when it began, as they were then. EMBTIER_TEST_SEED replays a run. */
+ * A model knows the value that SSD has of each row, the latest value, and the number of pins. The
+ * cache may forget clean rows at any time and hand over dirty ones. It may never show an old value,
+ * nor lose a dirty or pinned row. In an epoch it hands over only rows that were dirty when it
+ * began, as they were then. EMBTIER_TEST_SEED replays a run. */
 #include "base/row_spot.h"
 #include "tests/unit/tiers/row_cache_fixture.h"
 
-#define TABLES     4 /* in a shape */
+#define TABLES     4 /* per shape */
 #define TABLES_END (FIXTURE_TWIN_TABLES + TABLES)
-#define IDS        50000 /* at most in a table */
+#define IDS        50000 /* most ids in a table */
 #define BATCH      64
 #define ROUNDS     8000
 #define ROW_MAX    60000
@@ -19,19 +20,19 @@ struct shape {
     uint16_t first_table;
     uint32_t row_lengths[TABLES_END];
     uint32_t weight_lengths[TABLES_END];
-    uint32_t id_counts[TABLES_END]; /* 0: not one of its tables */
-    uint64_t bounds[TABLES_END];    /* of ids; 0: any */
+    uint32_t id_counts[TABLES_END]; /* 0: the shape does not have this table */
+    uint64_t bounds[TABLES_END];    /* limits of ids; 0: none */
     uint32_t map_slabs;
 };
 
-/* The shortest rows are so many that the index is full of them. */
+/* There are so many of the shortest rows that they fill the index. */
 static const struct shape usual = {
     .row_lengths = { 1500, 512, 130, 2 },
     .weight_lengths = { 700, 512, 64, 2 },
     .id_counts = { 6000, 6000, 6000, IDS },
 };
 
-/* Some tables have a map, one has none, and for one there is no room. */
+/* Some tables have a map, one has none, and one finds no room for its map. */
 static const struct shape mapped = {
     .row_lengths = { 1500, 512, 130, 2 },
     .weight_lengths = { 700, 512, 64, 2 },
@@ -40,7 +41,7 @@ static const struct shape mapped = {
     .map_slabs = 1,
 };
 
-/* All have. */
+/* All tables have a map. */
 static const struct shape long_mapped = {
     .row_lengths = { ROW_MAX, 30000, 16000, 512 },
     .weight_lengths = { 64, 64, 64, 512 },
@@ -49,15 +50,15 @@ static const struct shape long_mapped = {
     .map_slabs = 1,
 };
 
-/* So few to a slab that a row which must leave is often one of the same batch. */
+/* A slab has so few rows that a row which must leave is often one of the same batch. */
 static const struct shape long_rows = {
     .row_lengths = { ROW_MAX, 30000, 16000, 512 },
     .weight_lengths = { 64, 64, 64, 512 },
     .id_counts = { 150, 300, 600, 6000 },
 };
 
-/* Rows that share their home with some others. Each table adds a little to the index: old and new
- * sets overlap, and are nearly full. */
+/* Rows share their home set with a few others. Each table adds a little to the index, so that old
+ * and new sets overlap and are nearly full. */
 static const struct shape twins = {
     .first_table = FIXTURE_TWIN_TABLES,
     .row_lengths = { [FIXTURE_TWIN_TABLES] = 250, 100, 50, 16 },
@@ -67,7 +68,7 @@ static const struct shape twins = {
     .map_slabs = 1,
 };
 
-/* The index is right for the short rows, then for the long ones, then for the short ones again. */
+/* The index suits the short rows, then the long ones, then the short ones again. */
 static const struct shape changing = {
     .row_lengths = { 1500, 700, 2, 4 },
     .weight_lengths = { 700, 700, 2, 4 },
@@ -77,13 +78,13 @@ static const struct shape changing = {
 };
 
 struct model_row {
-    uint32_t version; /* the newest value's number; its bytes follow from it */
-    uint32_t state;   /* the version whose state the row has: SET may change weights only */
+    uint32_t version; /* number of the newest value, from which its bytes follow */
+    uint32_t state;   /* the version of the row's state: a SET may change weights only */
     uint32_t ssd_version, ssd_state;
     uint8_t pins;
     bool dirty;
     bool due; /* dirty since before the write-back began */
-    bool old; /* since before the epoch began, and not handed over */
+    bool old; /* dirty since before the epoch began, and not handed over */
 };
 
 struct model {
@@ -93,10 +94,10 @@ struct model {
     uint32_t refuse_percent;
     uint64_t handed_over;
     bool in_epoch;
-    uint32_t epochs_saved; /* to the end */
+    uint32_t epochs_saved; /* saved to the end */
     uint32_t epochs_forgotten;
     uint64_t index_bytes;
-    uint32_t shrunk; /* so often the index was smaller than before */
+    uint32_t shrunk; /* times that the index became smaller */
     struct model_row rows[TABLES_END][IDS];
     uint64_t write_back_cursor;
 };
@@ -161,7 +162,7 @@ static void expect_may_miss(const struct model *m, uint16_t table, uint64_t id)
         fail_msg("table %u row %u was lost", table, (unsigned)id);
 }
 
-/* Of weights, or of weights and state. */
+/* Draws the bytes of weights alone, or of weights and state. */
 static uint32_t draw_bytes(struct model *m, uint16_t table)
 {
     return fixture_random(&m->random) % 2 ? m->shape->weight_lengths[table]
@@ -205,8 +206,8 @@ static void do_set(struct model *m, uint16_t table)
         versions[i] = (uint32_t)fixture_random(&m->random);
         fill(rows[i], table, refs[i].id, versions[i], 0, bytes);
     }
-    /* A promotion inside may hand over a row before its new value arrives; in an epoch it does not,
-     * and there is room for old rows. */
+    /* A promotion inside may hand over a row before its new value arrives. In an epoch that does
+     * not happen, and there is room for old rows. */
     m->refuse_percent = m->in_epoch ? 0 : 100;
     misses = row_cache_set(m->f.cache, table, refs, count, rows, sizeof(rows[0]), bytes, missed);
     for (uint32_t i = 0, next = 0; i < count; i++) {
@@ -224,7 +225,7 @@ static void do_set(struct model *m, uint16_t table)
     }
 }
 
-/* What the map says of a row is what the index says. */
+/* The map and the index must agree on a row. */
 static void check_spot(const struct model *m, const struct row_spots *spots, uint16_t table,
                        uint64_t id, const void *row)
 {
@@ -239,7 +240,7 @@ static void check_spot(const struct model *m, const struct row_spots *spots, uin
         assert_ptr_equal(row, spots->base + ((uint64_t)slot << spots->slot_shift));
 }
 
-/* Rows are read where they lie, by their places or by the map. */
+/* Reads rows where they lie, by their places or by the map. */
 static void do_find(struct model *m, uint16_t table)
 {
     struct row_ref refs[BATCH];
@@ -277,7 +278,7 @@ static void do_find(struct model *m, uint16_t table)
         row_cache_used_spots(m->f.cache, stamped);
 }
 
-/* Rows are changed where they lie. */
+/* Changes rows where they lie. */
 static void do_change(struct model *m, uint16_t table)
 {
     struct row_ref refs[BATCH];
@@ -308,7 +309,7 @@ static void do_change(struct model *m, uint16_t table)
     row_cache_changed(m->f.cache, table, refs, count, rows);
 }
 
-/* As the daemon does: rows that miss are read from SSD and inserted. */
+/* Reads rows that miss from SSD and inserts them, as the daemon does. */
 static void do_insert(struct model *m, uint16_t table)
 {
     static uint8_t rows[BATCH][ROW_MAX];
@@ -333,7 +334,7 @@ static void do_insert(struct model *m, uint16_t table)
         expect_may_miss(m, table, ref->id);
         r->version = r->ssd_version;
         r->state = r->ssd_state;
-        if (fixture_random(&m->random) % 4 == 0) { /* an update of a row that was not cached */
+        if (fixture_random(&m->random) % 4 == 0) { /* an update of an uncached row */
             r->version++;
             r->state = r->version;
             dirty[distinct / 64] |= UINT64_C(1) << distinct % 64;
@@ -351,7 +352,7 @@ static void do_insert(struct model *m, uint16_t table)
         struct model_row *r = &m->rows[table][missing[refused[i]].id];
 
         assert_true(i == 0 || refused[i] > refused[i - 1]);
-        r->dirty = false; /* the daemon would write it itself */
+        r->dirty = false; /* the daemon would write the row itself */
         r->version = r->ssd_version;
         r->state = r->ssd_state;
     }
@@ -365,7 +366,7 @@ static void do_pin(struct model *m, uint16_t table, uint64_t most_pinned)
     struct row_cache_stats stats = fixture_stats(&m->f);
     const uint64_t bytes = stats.pinned_bytes + (uint64_t)count * m->shape->row_lengths[table];
 
-    /* Half of the first tier may be pinned. */
+    /* At most half of the first tier may be pinned. */
     if (stats.pinned_rows > most_pinned || bytes > stats.tiers[0].capacity_bytes / 2)
         return;
     row_cache_pin(m->f.cache, table, refs, count, pinned);
@@ -393,7 +394,7 @@ static void add_table(struct model *m, uint16_t table)
                      EMBTIER_OK);
 }
 
-/* All rows of a table, as SSD has them. */
+/* Inserts all rows of a table, as SSD has them. */
 static void insert_all(struct model *m, uint16_t table)
 {
     uint8_t row[ROW_MAX];
@@ -458,7 +459,7 @@ static void begin_epoch(struct model *m)
     m->write_back_cursor = 0;
 }
 
-/* With old rows left, or without. */
+/* Ends the epoch, with or without old rows left. */
 static void end_epoch(struct model *m)
 {
     uint64_t left = 0, cursor = 0;
@@ -486,7 +487,7 @@ static uint64_t first_seed(void)
     return text ? strtoull(text, NULL, 0) : UINT64_C(0x5eed0001);
 }
 
-/* Returns how often the index shrank. */
+/* Returns how often the index became smaller. */
 static uint32_t run_model(const struct shape *shape, uint64_t seed, uint32_t tier_count,
                           const uint32_t *slabs, uint32_t rounds)
 {
@@ -503,13 +504,13 @@ static uint32_t run_model(const struct shape *shape, uint64_t seed, uint32_t tie
         uint16_t table;
         uint32_t what = (uint32_t)(fixture_random(&m->random) % 1000);
 
-        /* Tables come one after the other, shorter rows later: the index grows. */
+        /* Tables come one after another, with shorter rows later, so the index grows. */
         if (tables < TABLES && round >= tables * rounds / (2 * TABLES)) {
             add_table(m, shape->first_table + tables);
             insert_all(m, shape->first_table + tables);
             tables++;
         }
-        /* Each table is the busy one for a while: slabs change hands. */
+        /* Each table is the busy one for a while, so slabs change hands. */
         table =
             (uint16_t)(shape->first_table +
                        (fixture_random(&m->random) % 4 ? round / 100 : fixture_random(&m->random)) %
@@ -640,7 +641,7 @@ static void check_tables(struct model *m, uint16_t first, uint16_t end)
         }
 }
 
-/* The index of a cache full of dirty rows grows, while few of them may leave. */
+/* The index of a cache full of dirty rows grows while few of them may leave. */
 static void run_full_model(uint64_t seed, uint32_t tier_count, const uint32_t *slabs)
 {
     struct model *m = calloc(1, sizeof(*m));

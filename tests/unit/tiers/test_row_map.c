@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_row_map.c: do maps have their room to themselves, and do their stamps stay young enough to
- * tell? */
+/* test_row_map.c: tests that maps have their room to themselves, and that their stamps stay young
+ * enough to compare. */
 /* clang-format off */
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,14 +18,14 @@
 #define BYTES       ((uint64_t)PAGES * ROW_MAP_PAGE_BYTES)
 #define ROUND_TICKS 16384
 #define MAPS_MAX    PAGES
-#define STAMPS      65536 /* that there are */
+#define STAMPS      65536 /* as many as exist */
 
 struct fixture {
     struct row_maps maps;
     uint8_t *memory;
 };
 
-/* Memory that was used before. */
+/* The maps' memory was used before. */
 static void open_maps(struct fixture *f, uint64_t bytes)
 {
     f->memory = aligned_alloc(ROW_MAP_PAGE_BYTES, BYTES);
@@ -50,7 +50,7 @@ static uint16_t add(struct fixture *f, uint64_t rows)
     return number;
 }
 
-/* Maps of one page until there is no room. */
+/* Adds maps of one page until there is no room. Returns how many. */
 static uint32_t fill_up(struct fixture *f, uint16_t *ret_numbers)
 {
     uint32_t count = 0;
@@ -122,7 +122,7 @@ static void test_what_does_not_fit_gets_no_map(void **state)
     close_maps(&f);
     open_maps(&f, BYTES);
     count = fill_up(&f, numbers);
-    /* All but what the accounts take: 9 bytes per page. */
+    /* The accounts take the rest: 9 bytes per page. */
     assert_int_equal(count, PAGES - 1);
     assert_int_equal(row_maps_bytes(&f.maps), (PAGES - 1) * ROW_MAP_PAGE_BYTES);
     assert_int_equal(row_maps_add(&f.maps, 1), ROW_MAP_NONE);
@@ -196,7 +196,7 @@ static void test_room_of_a_map_that_is_gone_is_used_again(void **state)
     assert_ptr_equal(row_maps_spots(&f.maps, number), at[3]);
     assert_true(number != numbers[0] && number != numbers[2]);
     row_maps_remove(&f.maps, number);
-    /* The first hole is the first that serves. */
+    /* The first hole is the first that fits. */
     number = add(&f, PAGE_SPOTS);
     assert_ptr_equal(row_maps_spots(&f.maps, number), at[1]);
     numbers[1] = add(&f, 2 * PAGE_SPOTS);
@@ -206,14 +206,14 @@ static void test_room_of_a_map_that_is_gone_is_used_again(void **state)
     spots = row_maps_spots(&f.maps, numbers[3]);
     assert_ptr_equal(spots, at[3]);
     assert_int_equal(row_maps_bytes(&f.maps), 10 * ROW_MAP_PAGE_BYTES);
-    /* Those that stayed are where they were. */
+    /* The other maps have not moved. */
     assert_ptr_equal(row_maps_spots(&f.maps, numbers[0]), at[0]);
     assert_ptr_equal(row_maps_spots(&f.maps, numbers[2]), at[2]);
     close_maps(&f);
 }
 
-/* A map in which each second row is cached, with all stamps that there are, behind a smaller one.
- */
+/* Makes a map with all possible stamps, in which every second row is cached. It lies behind a
+ * smaller one. */
 static struct row_spot *set_stamps(struct fixture *f)
 {
     struct row_spot *spots;
@@ -228,7 +228,7 @@ static struct row_spot *set_stamps(struct fixture *f)
     return spots;
 }
 
-/* How many stamps of rows that are cached were changed; all those that were, as they should be. */
+/* Counts changed stamps of cached rows, and checks them. All other words must be unchanged. */
 static uint32_t count_swept(const struct row_spot *spots, uint16_t now)
 {
     uint32_t swept = 0;
@@ -261,7 +261,7 @@ static void test_a_sweep_makes_old_stamps_half_as_old_as_can_be(void **state)
         const struct row_spot *spots = set_stamps(&f);
 
         row_maps_sweep(&f.maps, ROUND_TICKS, ROUND_TICKS, times[i]);
-        /* Ages 0x8001 to 0xffff, each second one. */
+        /* Every second age from 0x8001 to 0xffff. */
         assert_int_equal(count_swept(spots, times[i]), times[i] % 2 ? 0x4000 : 0x3fff);
         close_maps(&f);
     }
@@ -278,21 +278,21 @@ static void test_parts_of_a_sweep_make_a_whole_one(void **state)
         struct row_spot *spots = set_stamps(&f);
 
         for (uint32_t round = 0; round < 3; round++) {
-            /* The first begins with the first word, others anywhere. */
+            /* The first round begins with the first word, the others anywhere. */
             for (uint32_t t = 0; t < (round == 0 ? 1 : 2) * ROUND_TICKS; t += ticks[i])
                 row_maps_sweep(&f.maps, ticks[i], ROUND_TICKS, now);
             assert_int_equal(count_swept(spots, now), 0x4000);
             for (uint32_t j = 0; j < STAMPS; j += 2)
                 spots[j].stamp = (uint16_t)j;
         }
-        /* And each of them is one, not more. */
+        /* A part of a round sweeps only a part of the words. */
         row_maps_sweep(&f.maps, 4096, ROUND_TICKS, now);
         assert_true(count_swept(spots, now) < 0x4000);
         close_maps(&f);
     }
 }
 
-/* Fewer words than ticks. */
+/* There are fewer words than ticks. */
 static void test_a_small_memory_is_swept_too(void **state)
 {
     struct row_spot *spots;
