@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* failing_io: preloaded into embtierd or a client. It counts I/O below the folder
- * EMBTIER_FAULT_FOLDER by kind of call and kind of file, and makes calls of one kind on one kind of
- * file fail: once, or from then on. The file EMBTIER_FAULT_CONTROL, which the test and the daemon
- * map, says which calls must fail and holds the counts (tests/crash/failing_io.py).
+ * EMBTIER_FAULT_FOLDER by kind of call and kind of file. It can make one kind of call on one kind
+ * of file fail: once, or from then on. The file EMBTIER_FAULT_CONTROL, which the test and the
+ * daemon map, says which calls must fail and holds the counts (tests/crash/failing_io.py).
  *
  * A short read or write does half of the bytes, in whole sectors if there is more than one. Reads
  * and syncs by io_uring fail after they are done, in the ring's memory. Reads by stdio are a kind
- * of call of their own, because RocksDB reads MANIFEST and logs with stdio at the start, whatever
- * reads the same files earlier.
+ * of call of their own. RocksDB reads MANIFEST and logs with stdio at the start, whatever reads
+ * these files earlier.
  *
  * A correct caller repeats an interrupted call until it is not interrupted, so endless
  * interruptions would hang it. With EINTR, "from then on" therefore means many calls in a row. */

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* unsynced: preloaded into embtierd. It records what a power loss could undo below the folder
- * EMBTIER_FAULT_FOLDER: each change of a file or folder with the former content, and each sync. The
+ * EMBTIER_FAULT_FOLDER: syncs, and changes of files and folders with the former content. The
  * journal lies in the folder EMBTIER_FAULT_JOURNAL and is read after SIGKILL
  * (tests/integration/server/power_loss.py), so the dying process need do nothing.
  *
  * One lock is held over a change and its record. The journal therefore has the true order, and no
  * sync covers a change that was made after the sync began. A record is one write() of its own,
- * before the change; another record takes it back if the change fails. (The record of a new file or
- * folder follows the change, since only then it has an inode.) So after SIGKILL only the last
- * record may stand for a change that was not made, and only one entry may lack its record. The
+ * before the change. If the change fails, another record takes it back. The record of a new file or
+ * folder follows the change, since only then it has an inode. After SIGKILL, therefore, only the
+ * last record may stand for a change that was not made. Only one entry may lack its record. The
  * content of an unlinked file is copied. A second link would keep its link count from falling to 0,
  * which the server looks at.
  *

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests that escaped foreign text cannot move a cursor, forge a line, turn the direction of writing
- * or look like other text. An error must not grow as long as its input. */
+ * or look like other text. An error's length must stay bounded, however long its input. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests that the system knows which threads requests wait for, and which nobody waits for. */
+/* Tests that the system knows which threads requests wait for, and which run in the background. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -6,13 +6,12 @@
  * Tables: it knows "users" (8 rows of 4 f32) and, unless it is gone, "words" (unbounded, 2 f16). It
  * claims to have made any table that a client asks for.
  *
- * Groups: anybody may join any group. The handle is FAKE_GROUP plus the number of earlier joins;
+ * Groups: any client may join any group. The handle is FAKE_GROUP plus the number of earlier joins;
  * the group is at the step given.
  *
- * Checkpoints: it has FAKE_CHECKPOINT - 1, which it made itself, and FAKE_CHECKPOINT, which any
- * client that asks for one made, with that request's step and metadata. Both have the tables
- * "users" and "words". It claims to have restored the tables of FAKE_CHECKPOINT that a client asks
- * for.
+ * Checkpoints: it made FAKE_CHECKPOINT - 1 itself. FAKE_CHECKPOINT is the one that a client asks
+ * for, with that request's step and metadata. Both have the tables "users" and "words". It claims
+ * to have restored the tables of FAKE_CHECKPOINT that a client asks for.
  *
  * Requests: GET fills every byte of a row with the low byte of its id. A pooled lookup fills bag b
  * with b + 1. The ticket of a lookup or prefetch is FAKE_TICKET plus the request's number. A push

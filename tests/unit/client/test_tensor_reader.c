@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests that each malformed file is refused with what is wrong, and that none makes the reader read
- * or allocate more than it should. (The sanitizers check the latter.) */
+/* Tests that each malformed file is refused with what is wrong. No file may make the reader read or
+ * allocate more than it should (the sanitizers check that). */
 #include "tests/unit/client/tensor_fixture.h"
 
 /* ---- Files ---- */

@@ -46,8 +46,8 @@ static void test_parts_are_what_modules_say(void **state)
     const struct config_beside beside = beside_of(&config, 2);
 
     (void)state;
-    /* 6,528 KiB, 8 shards of 1 KiB, 128 KiB, 32 MiB / 32, 2^20 pairs of 16 bytes, 2 readers of
-     * 560 KiB: 24.7 MiB; beside it 2 * 3 MiB and 6 MiB on the heap. */
+    /* On the lane: 6,528 KiB, 8 shards of 1 KiB, 128 KiB, 32 MiB / 32, 2^20 pairs of 16 bytes, 2
+     * readers of 560 KiB. That is 24.7 MiB. On the heap: 2 * 3 MiB and 6 MiB. */
     assert_int_equal(beside.lane_reserved_bytes, 25 * MIB);
     assert_int_equal(beside.lane_bytes, 37 * MIB);
     assert_int_equal(beside.databases, 16);

@@ -188,9 +188,9 @@ static struct table zero_table(const struct table_spec *spec, uint64_t *random)
     return table;
 }
 
-/* Sparse SGD with row-wise Adagrad, as in FBGEMM's table batched embeddings and Gupta et al.,
- * "Training recommender systems at scale: communication-efficient model and data parallelism"
- * (2020): one number per row, to which the mean of g² is added. */
+/* Sparse SGD with row-wise Adagrad has one number per row, to which the mean of g² is added. So do
+ * FBGEMM's table batched embeddings and Gupta et al., "Training recommender systems at scale:
+ * communication-efficient model and data parallelism" (2020). */
 static void test_rowwise_adagrad_adds_up_the_rows_mean_square(void **state)
 {
     struct table_spec spec = spec_of(EMBTIER_OPTIMIZER_ROWWISE_ADAGRAD, EMBTIER_DTYPE_F32, 4, 0, 0);

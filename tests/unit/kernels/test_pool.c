@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests that a pooled bag has, with every instruction set, the bits that adding up its rows one
- * after another gives, and that only the rows' and bags' memory is read or written. */
+/* Tests that a pooled bag has the same bits with every instruction set: those of its rows added up
+ * one after another. Only the rows' and bags' memory may be read or written. */
 #include "tests/unit/kernels/kernels_fixture.h"
 
 #include "kernels/cpu/pool/pool.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests that casting and reducing give the same bits as expanding and coalescing: one gradient per
- * pair is written down, and a row's gradients are added up in the batch's order. */
+/* Tests that casting and reducing give the same bits as expanding and coalescing. The latter writes
+ * down one gradient per pair, and adds up a row's gradients in the batch's order. */
 #include "tests/unit/kernels/kernels_fixture.h"
 
 #include "kernels/cpu/cast/cast.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* store_fixture.h: a store in temporary directories d0 and d1 of two shards each, for the tests of
- * store/. The bytes of row (table, id) in version v follow from these three numbers, so a test can
- * tell a right row from a wrong one. Each test program includes it once. */
+ * store/. The bytes of row (table, id) in version v follow from these numbers, so a test can
+ * recognise a wrong row. Each test program includes it once. */
 #ifndef EMBTIER_TESTS_UNIT_STORE_STORE_FIXTURE_H
 #define EMBTIER_TESTS_UNIT_STORE_STORE_FIXTURE_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests that a checkpoint is there in full or not at all, whatever fails or dies while it is made,
- * deleted or restored, and that damage in one is found.
+/* Tests that a checkpoint is there in full or not at all, and that damage in one is found. Calls
+ * may fail, or the process die, while it is made, deleted or restored.
  *
  * Each call that changes the file system is a site; the linker wraps these calls to count them. One
  * of them fails, or the process dies before it. A plain run tries some sites, and all of them with

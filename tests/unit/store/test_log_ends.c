@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests that the store tells damage in a log from the unfinished end that a power loss leaves, by
- * how far the log had been synced. */
+/* Tests that the store tells damage in a log from the unfinished end that a power loss leaves. The
+ * difference is how far the log had been synced. */
 #include <jansson.h>
 #include <signal.h>
 #include <sys/wait.h>

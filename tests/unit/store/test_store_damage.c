@@ -165,7 +165,7 @@ static void test_after_sigkill_rows_are_those_of_the_checkpoint(void **state)
         assert_true(recovery.happened && recovery.after_crash);
         assert_int_equal(recovery.checkpoint.id, 1);
         assert_int_equal(fixture_count_right(f, 1, 0, 2000, 1), 2000);
-        if (run % 2 == 0) /* else like a failed start: the next start recovers again */
+        if (run % 2 == 0) /* otherwise as in a failed start: the next start recovers again */
             fixture_close(f);
         else
             store_free(TAKE(f->store));

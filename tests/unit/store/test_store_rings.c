@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_store_rings.c: tests that reads and syncs come right with each kind of ring that some kernel
- * has, and that a read waits once for all its blocks. The store uses the first kind that the kernel
+ * has. A read must wait once for all its blocks. The store uses the first kind that the kernel
  * knows, so the test refuses the others in the kernel's place. Each test runs in its own thread,
  * since a ring belongs to its thread. */
 #include "tests/unit/store/store_fixture.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests that rows in arrays are what was put there, that each dirty row is handed over once, and
- * that an epoch hands over rows as they were at its beginning. Lanes share the arrays, and take
- * turns at random. */
+/* Tests that rows in arrays are what was put there, and that each dirty row is handed over once. An
+ * epoch must hand over rows as they were at its beginning. Lanes share the arrays, and take turns
+ * at random. */
 /* clang-format off */
 #include <stdarg.h>
 #include <stddef.h>

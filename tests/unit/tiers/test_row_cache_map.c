@@ -617,7 +617,7 @@ static void advance_clock(struct fixture *f, uint32_t ticks, uint32_t rows)
 }
 
 /* Fills the cache with rows used @ticks before some younger ones. The younger rows must stay,
- * though nobody has used them for a while. */
+ * though they were not used for a while. */
 static void expect_old_rows_to_leave(uint16_t table, uint32_t ticks, uint32_t rows)
 {
     const uint64_t young = ROWS - 500;

@@ -59,7 +59,7 @@ struct lanes_fixture {
 struct lanes_shape {
     uint32_t lane_count;
     uint32_t slabs_per_lane; /* in tier 0; tier 1 has as many */
-    uint32_t map_slabs;      /* slabs of tier 0 for the cache's map */
+    uint32_t map_slabs;      /* slabs of tier 0 for maps of rows */
     uint32_t readers;
     uint64_t write_queue_bytes;
     uint64_t spin_ns;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests that a session's requests take effect in order, that every session gets its turn, and that
- * no row is lost, with a cache that is far too small. */
+/* Tests lanes with a cache that is far too small. A session's requests must take effect in order,
+ * every session must get its turn, and no row may be lost. */
 #include "tests/unit/engine/lane/lane_fixture.h"
 
 #include <math.h>
@@ -341,7 +341,7 @@ static void test_requests_with_state_and_without_of_a_row_being_read_are_in_orde
         { SHM_OP_GET, true, 3, 20 },    { SHM_OP_GET, false, 3, 20 }, { SHM_OP_SET, true, 4, 40 },
         { SHM_OP_SET, true, 5, 50 },    { SHM_OP_SET, false, 6, 0 },  { SHM_OP_GET, true, 6, 50 },
     };
-    static const uint32_t begins[] = { 0, 1, 3 }; /* who has the row read; the last has it not */
+    static const uint32_t begins[] = { 0, 1, 3 }; /* has the row read; the last one does not */
     struct lanes_fixture x;
     struct client client;
     uint64_t table;

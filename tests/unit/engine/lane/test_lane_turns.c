@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests that sessions share a lane by cost, that a small request is answered soon whatever others
- * ask for, and that a request costs nothing while it waits for memory. The lane's thread has ended
+/* Tests that sessions share a lane by cost. A small request must be answered soon whatever others
+ * ask for, and a request must cost nothing while it waits for memory. The lane's thread has ended
  * and the test runs the rounds in its place: nothing here depends on time. */
 #include "tests/unit/engine/lane/lane_fixture.h"
 

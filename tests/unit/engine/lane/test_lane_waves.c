@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests that pooled lookups and pushes are done a piece per turn beside a client that asks for
- * little, whole when no other client is there, and with the same result. The lanes' threads have
- * ended and the test runs the rounds in their place: nothing here depends on time. */
+ * little, and whole if there is no such client. The results must be the same. The lanes' threads
+ * have ended and the test runs the rounds in their place: nothing here depends on time. */
 #include "tests/unit/engine/lane/lane_fixture.h"
 
 #include "daemon/engine/lane/lane_impl.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Does every message arrive, once, in the order its sender sent it? */
+/* Tests that every message arrives once, in the order in which its sender sent it. */
 /* clang-format off */
 #include <stdarg.h>
 #include <stddef.h>

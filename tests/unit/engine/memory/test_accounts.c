@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests that one user, with however many sessions, leaves some of everything to others, and that a
- * user who is alone is hardly limited. */
+/* Tests that one user, with however many sessions, leaves some of everything to others. A user
+ * without others is hardly limited. */
 /* clang-format off */
 #include <stdarg.h>
 #include <stddef.h>
@@ -259,8 +259,8 @@ static void *change_amounts(void *context)
     return NULL;
 }
 
-/* Lists a user while lanes take and give back. Nobody else holds anything, so the user may have at
- * least three quarters of the total less the amount in transit. */
+/* Lists a user while lanes take and give back. No other user holds anything, so this one may have
+ * at least three quarters of the total less the amount in transit. */
 static void test_what_a_user_may_have_is_told_while_it_changes(void **state)
 {
     struct accounts *const accounts = make();

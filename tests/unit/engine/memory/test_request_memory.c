@@ -47,7 +47,7 @@ struct held {
     unsigned char mark;
 };
 
-/* Takes and gives back at random. Nobody else may touch a block that is held. */
+/* Takes and gives back at random. No other taker may touch a block that is held. */
 static unsigned play(struct request_memory *memory, uint64_t seed, uint32_t rounds)
 {
     struct held held[SLOTS] = { { 0 } };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests that nobody waits for a group member that is gone, late or far ahead, and that each step is
- * then made whole or not at all. */
+/* Tests that no member waits for one that is gone, late or far ahead, and that each step is then
+ * made whole or not at all. */
 #include "tests/unit/engine/ops/group_fixture.h"
 
 /* The linker puts this in place of the readers' function. */

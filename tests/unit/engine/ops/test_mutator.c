@@ -2,13 +2,13 @@
 /* A client that changes its requests while the server reads them: does the server use what it
  * checked?
  *
- * Another process switches the fields of a request to and fro between right and wrong values as
- * fast as it can, while the request is submitted. It does so with every field, the ids, and a
- * pooled lookup's offsets. The server may serve or refuse each request. None of these may happen:
- * the process dies (sanitizers watch), a table changes, a row appears that no table has, a bag
- * holds another table's rows, or another client's memory changes. Each form in the table of
- * proto/shm_fields.h has a test, and that table names its fields: a new field is covered by being
- * there. EMBTIER_TEST_MUTATIONS sets the number of changes; an argument selects tests. */
+ * While a request is submitted, another process switches its fields to and fro between right and
+ * wrong values, as fast as it can. It does so with every field, the ids, and a pooled lookup's
+ * offsets. The server may serve or refuse each request, but it must not die (sanitizers watch). No
+ * table may change, and no row may appear that no table has. No bag may hold another table's rows,
+ * and no other client's memory may change. Each form in the table of proto/shm_fields.h has a test,
+ * and that table names its fields: a new field is covered by being there. EMBTIER_TEST_MUTATIONS
+ * sets the number of changes; an argument selects tests. */
 #include "tests/unit/engine/ops/forms_fixture.h"
 
 #include <math.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests that a prefetched row stays in the cache until its batch has trained (MTrainS, section
- * 5.7), whatever else is asked for meanwhile, and that all pins come back. */
+ * 5.7), whatever other rows are asked for. All pins must come back. */
 #include "tests/unit/engine/ops/push_fixture.h"
 
 #define AHEAD 600 /* ids in a prefetch: a user may have two, and three lanes room for far more */

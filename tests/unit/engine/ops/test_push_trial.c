@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests that a push is tried on the current row although SSD has an older one: while the row waits
- * in the write queue, or is being written. The linker wraps store_write() to wait. */
+/* Tests that a push is tried on the current row although SSD has an older one. The row waits in the
+ * write queue, or is being written. The linker wraps store_write() to wait. */
 #include "tests/unit/engine/lane/lane_fixture.h"
 
 #define DIM        64

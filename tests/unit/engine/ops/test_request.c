@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests that every request that a client can write gets a clear answer, that a refused one has no
- * effect, and that nobody else notices. */
+ * effect, and that other clients do not notice. */
 #include "tests/unit/engine/lane/lane_fixture.h"
 
 #include "daemon/engine/rows/request.h"

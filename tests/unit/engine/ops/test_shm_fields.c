@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests that every field of every request is used by its operation or refused by name, and that no
- * used field leads out of the client's arena. The test walks the tables of proto/shm_fields.h, so a
- * new operation or field is covered by being there. meson.build builds this without the server's
- * checks of fields; it must then fail. */
+/* Tests that an operation uses each field of its request or refuses it by name, and that no used
+ * field leads out of the client's arena. The test walks the tables of proto/shm_fields.h, so a new
+ * operation or field is covered by being there. Builds that lack a check of the fields
+ * (meson.build) must fail this test. */
 #include "tests/unit/engine/ops/forms_fixture.h"
 
 #define DIM        16

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Do a row's shard and lane follow from the map of buckets? */
+/* Tests that a row's shard and lane follow from the map of buckets. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

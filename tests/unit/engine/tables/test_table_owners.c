@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests that a user leaves table numbers to others, whoever made tables before, also after a
- * restart. */
+/* Tests that a user leaves table numbers to others, also after a restart, and with earlier tables
+ * of any owner or none. */
 #include "tests/unit/engine/lane/lane_fixture.h"
 
 #include "store/catalog.h"

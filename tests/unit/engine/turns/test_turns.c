@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests that flows get equal shares whatever their turns cost, that none is passed over, and that
- * none is paid for time when it wanted nothing. */
+/* Tests that flows get equal shares whatever their turns cost, and that none is passed over. A flow
+ * must not be paid for time when it wanted nothing. */
 /* clang-format off */
 #include <stdarg.h>
 #include <stddef.h>
