@@ -20,7 +20,8 @@
 #define FEW_TABLES 100
 #define SECOND_NS  (UINT64_C(1000) * 1000 * 1000)
 
-/* Upper bound of a round's cost: the last turn may begin when half a turn's cost is left. */
+/* Upper bound of the cost of a round: its last turn begins before half the cost of a turn is
+ * charged. */
 #define ROUND_COST (4 * (uint64_t)LANE_TURN_COST)
 
 static const struct lanes_shape shapes[] = {

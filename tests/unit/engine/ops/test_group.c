@@ -279,8 +279,7 @@ static void test_a_table_is_dropped_while_a_push_waits(void **state)
             lay_rows_out(t, m, 50);
             submission_of(&t->others[m], t->others[m].submitted)->segment_count = 1;
         }
-        if (i == 0) { /* drop only after the push has arrived: otherwise the drop would wait for the
-                         push */
+        if (i == 0) { /* before its push arrives, the drop would wait */
             await_arrival(t, 0);
             must(tables_drop(t->p.p.x.tables, t->p.tables[1].spec.name, NULL, &info, &msg), &msg);
         } else {

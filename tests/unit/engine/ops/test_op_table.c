@@ -70,7 +70,7 @@ static void test_a_row_of_the_table_is_an_operation(void **state)
     }
 }
 
-/* The common code checks the segments, not the operation. */
+/* The common code, not the operation, checks the segments. */
 static void test_it_is_checked_as_others_are(void **state)
 {
     const struct lanes_shape shape = {
