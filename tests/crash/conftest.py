@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What breaks, and what is left then: processes that are killed, power that fails, disks that refuse, bits that
-turn over. Fixtures and daemons are those of the server's tests.
+"""Tests of breakage and of the state it leaves: killed processes, power losses, disks that refuse, flipped bits. Fixtures and
+daemons are those of the server's tests.
 
-Short forms are for every day. EMBTIER_TEST_LONG=1 (tools/check --long) takes the long ones; how many of
-each, the head of each file says, and by which variable that can be told. Every run prints its seed, and EMBTIER_TEST_SEED=… takes it again."""
+By default each test runs in its short form. EMBTIER_TEST_LONG=1 (tools/check --long) runs the long forms. The head of each file
+says how many cases each form has, and which variable sets the number. Every run prints its seed, and EMBTIER_TEST_SEED=… repeats
+it."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ _SERVER = Path(__file__).resolve().parent.parent / "integration/server"
 _spec = importlib.util.spec_from_file_location("server_conftest", _SERVER / "conftest.py")
 _conftest = importlib.util.module_from_spec(_spec)
 sys.modules["server_conftest"] = _conftest
-_spec.loader.exec_module(_conftest)  # which makes `daemons` known too
+_spec.loader.exec_module(_conftest)  # also defines the fixture `daemons`
 
 make_daemon, own_daemon, name, rng = _conftest.make_daemon, _conftest.own_daemon, _conftest.name, _conftest.rng
 random_homes = _conftest.random_homes

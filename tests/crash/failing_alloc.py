@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The test's side of tests/faults/failing_alloc.c: which allocation fails, and what is allocated."""
+"""The test's side of tests/faults/failing_alloc.c: chooses the allocation that fails, and counts allocations."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FILE_BYTES = 4096
 
 
 class Allocations:
-    """Of @daemon's own code, from its next start on."""
+    """Allocations of @daemon's own code, from its next start on."""
 
     def __init__(self, daemon: Daemon) -> None:
         path = daemon.folder / "allocations"
@@ -34,18 +34,18 @@ class Allocations:
         struct.pack_into("<Q", self._words, at, value)
 
     def forget(self) -> None:
-        """Before a start, what a process before it left in the file."""
+        """Before a start: clears the figures that an earlier process left in the file."""
         self._words[:] = bytes(FILE_BYTES)
 
     def fail(self, n: int) -> None:
-        """The @n-th from now on fails, once; 0: none does, but they are counted."""
+        """Makes the @n-th allocation from now on fail, once. With 0 none fails, but they are counted."""
         self._set(FAIL_AT, 0)
         for at in (CALLS, FAILED, FAILED_SITE):
             self._set(at, 0)
         self._set(FAIL_AT, n)
 
     def end(self) -> bool:
-        """None fails any more. Whether one has."""
+        """Lets allocations succeed again. True if one failed."""
         self._set(FAIL_AT, 0)
         return self._get(FAILED) > 0
 
@@ -62,13 +62,14 @@ class Allocations:
         return source_lines([self._get(FAILED_SITE)])[0]
 
     def live_sites(self, ask) -> collections.Counter:
-        """Where what is live was allocated; @ask makes the daemon allocate something."""
+        """The sites of all live allocations, counted; @ask makes the daemon allocate something."""
         self._dump(ask)
         count = min(self._get(SITE_COUNT), (FILE_BYTES - SITES) // 8)
         return collections.Counter(source_lines(struct.unpack_from(f"<{count}Q", self._words, SITES)))
 
     def used_bytes(self, ask) -> int:
-        """What the whole process has allocated, its libraries too; not what the allocator keeps besides."""
+        """The bytes that the whole process has allocated, libraries included; free memory that the allocator keeps is not
+        counted."""
         self._dump(ask)
         return self._get(USED)
 
@@ -80,8 +81,8 @@ class Allocations:
             assert time.monotonic() < deadline
 
     def settled_live(self) -> int:
-        """What of requests before is let go after their answers, as the sessions of clients that have
-        gone: on a machine with other work that takes a while."""
+        """The live allocations, once their number has settled. Memory of earlier requests may be freed after their answers, as
+        that of sessions whose clients have gone. On a busy machine this takes a while."""
         live, since = self.live, time.monotonic()
         while time.monotonic() - since < 0.3:
             time.sleep(0.01)
@@ -90,7 +91,8 @@ class Allocations:
         return live
 
     def await_at_most(self, wanted: int, seconds: float = 30) -> int:
-        """It may be less: what was taken for settled may have been late."""
+        """Waits until at most @wanted are live. Fewer are right too: the number that seemed settled may have been read too
+        early."""
         deadline = time.monotonic() + seconds
         while (live := self.live) > wanted and time.monotonic() < deadline:
             time.sleep(0.001)
@@ -98,7 +100,7 @@ class Allocations:
 
 
 def source_lines(sites) -> list[str]:
-    """Functions and lines, where the program has been built to tell; else offsets."""
+    """Functions and lines if the program has debug information, else offsets."""
     offsets = [hex(max(site, 1) - 1) for site in sites]
     command = ["addr2line", "-f", "-s", "-e", str(EMBTIERD), *offsets]
     try:

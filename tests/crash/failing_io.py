@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Input and output of a server that fail where a test says: the other half of tests/faults/failing_io.c."""
+"""Makes a server's input and output fail where a test says; the other half is tests/faults/failing_io.c."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ SHORT = -1
 _HEAD = struct.Struct("=IIIiIIII")
 _COUNTS = struct.Struct(f"={len(CALLS) * len(KINDS)}Q")
 
-# What can become of a call, and whether also of all after it. What is cut short for ever is a disk only of writes,
-# and what is interrupted for ever is none: callers that are right would call for ever. So EINTR from then on is
-# a thousand calls in a row, and all is well again then.
+# The errors of each call, and whether all later calls fail too. Only writes can be cut short for ever, and no call can be
+# interrupted for ever: a correct caller would never stop retrying. EINTR "from then on" is therefore a thousand calls in a row,
+# after which calls succeed.
 ONCE, ON = False, True
 _EIO = [("EIO", ONCE), ("EIO", ON)]
 _ERRORS = [*_EIO, ("ENOSPC", ONCE), ("ENOSPC", ON), ("EDQUOT", ON)]
@@ -36,7 +36,7 @@ FAULTS = {
     "sync": [*_ERRORS, *_INTERRUPTED],
     "resize": [*_ERRORS, *_INTERRUPTED],
     "allocate": [*_ERRORS, *_INTERRUPTED],
-    # These no disk of today interrupts, but some that are far away: once is enough.
+    # Local disks do not interrupt these calls today, but some remote ones do. Once is enough.
     "rename": [*_ERRORS, ("EINTR", ONCE)],
     "link": [*_ERRORS, ("EINTR", ONCE)],
     "mkdir": [*_ERRORS, ("EINTR", ONCE)],
@@ -49,8 +49,8 @@ FAULTS = {
 
 @dataclass(frozen=True)
 class Fault:
-    """@at: which call of its kind on that kind of file; the first is 1. @on: all after it too, but of EINTR
-    a thousand only, since a right caller tries again until it is not interrupted."""
+    """@at: the number of the call, counted per call and kind of file, from 1. @on: all later calls fail too; with EINTR only a
+    thousand, since a correct caller retries until it is not interrupted."""
 
     call: str
     kind: str
@@ -72,7 +72,7 @@ def faults_of(call: str) -> list[tuple[str, bool]]:
 
 
 class Control:
-    """What is to fail, and what has been counted; shared with the server."""
+    """The fault and the counts, in memory shared with the server."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -87,7 +87,7 @@ class Control:
         self._map[:4] = struct.pack("=I", 1)
 
     def disarm(self) -> int:
-        """How many calls have failed."""
+        """Ends the fault. Returns the number of calls that failed."""
         self._map[:4] = struct.pack("=I", 0)
         return _HEAD.unpack(self._map[: _HEAD.size])[-1]
 
@@ -96,6 +96,6 @@ class Control:
         return _HEAD.unpack(self._map[: _HEAD.size])[-1]
 
     def counts(self) -> dict[tuple[str, str], int]:
-        """So far, of each call and kind of file."""
+        """The calls so far, for each call and kind of file."""
         counts = iter(_COUNTS.unpack(self._map[_HEAD.size :]))
         return {(call, kind): next(counts) for call in CALLS for kind in KINDS}

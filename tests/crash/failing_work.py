@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The requests that go on while a call to the disk fails, and the phases of a server in which it does."""
+"""The requests that run while a call to the disk fails, and the phases of a server in which it fails."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import embtier
 HEAL_S, HEAL_ROUNDS = 25, 20  # at least
 RESTART_S = 60
 
-# name: (dim, optimizer, durability); a row holds one number in all its columns
+# name: (dim, optimizer, durability); all columns of a row hold the same number
 TABLES = {
     "replay": (256, "none", "replay"),
     "pushed": (128, "sgd", "replay"),
@@ -29,8 +29,8 @@ TABLES = {
 ROWS = 3000
 CHUNK = 500
 REFUSALS = (embtier.IoError, embtier.NoSpaceError)
-# Told as what they are, whatever call they befall, and also by what is refused later for their sake. What is cut
-# short (SHORT) is no error by itself.
+# An error is reported as its own class, whichever call it hits, also by later requests that are refused because of it. A call
+# that is cut short (SHORT) is not an error by itself.
 CLASSES = {
     "EIO": embtier.IoError,
     "EINTR": embtier.IoError,
@@ -41,13 +41,13 @@ REASONS = [os.strerror(getattr(errno, name)).lower() for name in CLASSES]
 
 
 class Rows:
-    """The rows of one table: row i has a number from least[i] (acknowledged last) to most[i] (sent last).
-    Refused updates may be there, row by row, at once or later."""
+    """The rows of one table. Row i holds a number from least[i] (last acknowledged) to most[i] (last sent). A refused update may
+    still take effect, row by row, at once or later."""
 
     def __init__(self) -> None:
         self.least = np.zeros(ROWS, dtype=np.int64)
         self.most = np.zeros(ROWS, dtype=np.int64)
-        self.saved = np.zeros(ROWS, dtype=np.int64)  # what a crash goes back to at most
+        self.saved = np.zeros(ROWS, dtype=np.int64)  # a crash goes back to these rows or later ones
 
     def check(self, name, ids, got, crashed=False) -> None:
         assert (got == got[:, :1]).all(), f"{name}: rows torn"
@@ -60,7 +60,7 @@ class Rows:
 
 
 class Work:
-    """The same requests each time, larger than the cache, by one client."""
+    """The same requests each time, from one client, on more rows than the cache holds."""
 
     def __init__(self, daemon, fault: Fault | None = None) -> None:
         self.daemon, self.fault = daemon, fault
@@ -79,7 +79,7 @@ class Work:
             self.save(server)
 
     def attempt(self, what: str, function, *arguments) -> bool:
-        """False if it was refused, for one of the reasons that it may be refused for."""
+        """False if it was refused for one of the permitted reasons."""
         try:
             function(*arguments)
             return True
@@ -89,7 +89,7 @@ class Work:
             return False
 
     def must_tell(self, what: str, error: embtier.Error) -> None:
-        """The error says what has failed, and of which file, or at least why."""
+        """The error must name the file and the failure, or at least the reason."""
         assert str(error), what
         if self.fault and self.fault.error in CLASSES:
             assert isinstance(error, CLASSES[self.fault.error]), f"{what}: of {self.fault}: {error!r}"
@@ -98,7 +98,7 @@ class Work:
             assert is_named, f"{what}: of {self.fault}: {told}"
 
     def update(self, server, name, ids) -> None:
-        """By SET, or, where there is an optimizer, by a push."""
+        """Updates by SET, or by a push if the table has an optimizer."""
         rows = self.rows[name]
         with server.push_batch([(server.open_table(name), CHUNK)]) as batch:
             for part in np.array_split(ids, len(ids) // CHUNK):
@@ -115,7 +115,7 @@ class Work:
                     rows.least[part] = number
 
     def update_all(self) -> None:
-        """Each row anew, which is in no checkpoint then."""
+        """Updates each row, so that no checkpoint has these updates."""
         with self.daemon.connect(timeout=60) as server:
             for name in TABLES:
                 self.update(server, name, np.random.permutation(ROWS))
@@ -145,7 +145,7 @@ class Work:
         self.unsure.remove(name)
 
     def run(self, reads_fail: bool = False) -> None:
-        """Everything, whatever of it is refused."""
+        """Makes all requests, even if some are refused."""
         with self.daemon.connect(timeout=60) as server:
             for turn in range(2):
                 for name in TABLES:
@@ -158,7 +158,7 @@ class Work:
                     self.attempt("drop", self.drop_table, server)
 
     def heals(self) -> bool:
-        """All is taken again, soon: a few rounds may take all the time on a machine with too much to do."""
+        """True if all requests succeed again soon. On an overloaded machine a few rounds may use up all the time."""
         deadline = time.monotonic() + HEAL_S
         with self.daemon.connect(timeout=60) as server:
             for rounds in itertools.count(1):
@@ -170,17 +170,17 @@ class Work:
                     self.attempt("checkpoint", self.save, server),
                     self.attempt("create", self.make_table, server),
                 ]
-                # The shard of what is dropped may be another one, which has not got over it yet.
+                # The dropped table may be on another shard, which may not have recovered yet.
                 if all(tried) and self.attempt("drop", self.drop_table, server):
                     return True
                 if rounds >= HEAL_ROUNDS and time.monotonic() > deadline:
                     return False
                 time.sleep(0.1)
 
-    # ---- Of whole tables ----
+    # ---- Whole tables ----
 
     def restorable(self, server) -> int:
-        """A checkpoint that stays when others are made, and its rows."""
+        """Makes a checkpoint that stays when others are made, and notes its rows."""
         self.put_back = {name: rows.least.copy() for name, rows in self.rows.items()}
         made = server.checkpoint().id
         for rows in self.rows.values():
@@ -193,7 +193,7 @@ class Work:
         assert wrong.size == 0, f"{copy or name}: {wrong.size} rows are wrong, as {wrong[:5]}: {got[wrong[:5], 0]}"
 
     def know(self, server) -> None:
-        """The present rows are the expected ones for all that follows."""
+        """Takes the present rows as the expected ones for all that follows."""
         for name, rows in self.rows.items():
             got = server.open_table(name).get(np.arange(ROWS))[:, 0].astype(np.int64)
             rows.least[:] = rows.most[:] = rows.saved[:] = got
@@ -205,7 +205,7 @@ class Work:
                 self.must_be(server, name, rows.saved if durability == "replay" else rows.least)
 
     def is_put_back(self) -> bool:
-        """That of one row says it of all."""
+        """One row is enough: a restore is whole or has not happened."""
         with self.daemon.connect() as server:
             return server.open_table("sync").get([0])[0, 0] == self.put_back["sync"][0]
 
@@ -216,7 +216,7 @@ class Work:
             self.know(server)
 
     def check(self, crashed: bool = False) -> None:
-        """All rows; @crashed: those of replay tables may be as they were in the newest checkpoint."""
+        """Checks all rows. @crashed: rows of replay tables may be as in the newest checkpoint."""
         with self.daemon.connect() as server:
             for name, (_, _, durability) in TABLES.items():
                 self.read(server, name, crashed and durability == "replay")
@@ -229,7 +229,7 @@ class Work:
                 assert (server.open_table(name).get([7]) == [[1, 2, 3, 4]]).all()
 
 
-# ---- Requests that read or write tables as a whole: what comes before, it, and what must be then ----
+# ---- Requests that read or write whole tables: the preparation, the request, and the check afterwards ----
 
 
 def prepare_none(work, server) -> None:
@@ -246,7 +246,7 @@ def restore(work, server) -> None:
 
 def look_at_copy(work, server) -> None:
     work.must_be(server, "pushed", work.rows["pushed"].saved, "copy")
-    # The fault may have hit the shard's own work beside the request, and the shard may not be well again yet.
+    # The fault may have hit the shard's own work instead of the request, and the shard may not have recovered yet.
     work.attempt("drop of copy", server.drop_table, "copy")
     assert "copy" not in {spec.name for spec in server.tables()}
 
@@ -326,13 +326,13 @@ def run_while_stopping(daemon, control, work, fault) -> tuple[int, str]:
     began, until = time.monotonic(), None
     while daemon.is_running and time.monotonic() < (until or began + 60):
         if until is None and control.failed:
-            until = time.monotonic() + 3  # from then on, since the calls that are to fail may be late ones
+            until = time.monotonic() + 3  # counted from the first failure, since the calls that are to fail may come late
         time.sleep(0.02)
     failed = control.disarm()
     code = daemon._process.wait(90)
     daemon._process = None
     assert code in (0, 1), f"the stop ended with {code}"
-    # It waits for what holds rows. What says that it was clean is written when RocksDB is closed.
+    # The stop waits for every write that holds rows. The mark of a clean stop is written after that, when RocksDB is closed.
     assert code == 0 or fault.kind != "table", daemon.log_lines()[-1]
     daemon.start()
     work.check(crashed=code != 0)
@@ -341,7 +341,7 @@ def run_while_stopping(daemon, control, work, fault) -> tuple[int, str]:
 
 
 def is_ready(daemon, *arguments: str) -> bool:
-    """Or has ended, and said why."""
+    """True when the server is ready; false if it ended and said why."""
     daemon.launch(*arguments)
     deadline = time.monotonic() + RESTART_S
     while daemon.is_running and time.monotonic() < deadline:
@@ -357,12 +357,12 @@ def is_ready(daemon, *arguments: str) -> bool:
 
 
 def must_say(daemon, fault) -> None:
-    """A read that the disk refused is told as that. Of a log it is no torn end, and not to be cut."""
+    """A read that the disk refused is reported as such. In a log it is not a torn end, so the log must not be cut."""
     line = daemon.log_lines()[-1]
     error = log_fields(line)["err"]
     assert "wal_recovery_mode" not in line, line
     if (fault.call, fault.kind) == ("stat", "folder"):
-        # A folder that RocksDB can't look at is none, it says; a data directory is no good configuration.
+        # RocksDB reports a folder that it cannot stat as missing; for a data directory the server reports a bad configuration.
         assert error in ("IO", "CONFIG"), f"of {fault}: {line}"
         return
     if fault.error in CLASSES:
@@ -375,7 +375,7 @@ def run_while_starting(daemon, control, work, fault) -> tuple[int, str]:
     daemon.start()
     work.create()
     work.run()
-    work.update_all()  # so that the start makes a checkpoint of what the stop wrote
+    work.update_all()  # so that the start makes a checkpoint of the rows that the stop wrote
     descriptors = daemon.settled_descriptors()
     daemon.stop()
     control.arm(fault)
@@ -396,8 +396,8 @@ def run_while_starting(daemon, control, work, fault) -> tuple[int, str]:
 
 
 def run_while_recovering(daemon, control, work, fault) -> tuple[int, str]:
-    """A start after a crash. Rows of replay tables are the checkpoint's then, and those of others what
-    was acknowledged, be it at once or when the disk is well again."""
+    """A start after a crash. Replay tables then have the checkpoint's rows, and other tables the acknowledged ones. This holds at
+    once, or as soon as the disk works again."""
     daemon.start()
     work.create()
     work.run()
@@ -411,7 +411,7 @@ def run_while_recovering(daemon, control, work, fault) -> tuple[int, str]:
     if ready:
         work.check_recovered()
         daemon.must_have_closed_all_but(descriptors)
-        daemon.kill()  # nor did it make the disk worse
+        daemon.kill()  # the start must not have damaged the store either
     else:
         must_say(daemon, fault)
     daemon.start()
@@ -421,7 +421,7 @@ def run_while_recovering(daemon, control, work, fault) -> tuple[int, str]:
 
 
 def run_while_put_back(daemon, control, work, fault) -> tuple[int, str]:
-    """A start with --restore, after a crash. One that is refused may be asked for again, or not."""
+    """A start with --restore, after a crash. After a refused one the caller may ask for the restore again, or not."""
     daemon.start()
     work.create()
     work.update_all()
@@ -451,7 +451,7 @@ def run_while_put_back(daemon, control, work, fault) -> tuple[int, str]:
 
 
 def must_be_done(work, phase, server) -> None:
-    """In the end: what has failed may stand for a while in databases that nothing of heals() was written to."""
+    """Retries until the request succeeds. A failure may persist for a while in databases to which heals() wrote nothing."""
 
     def whole() -> None:
         for part in REQUESTS[phase]:
@@ -466,7 +466,7 @@ def must_be_done(work, phase, server) -> None:
 
 
 def run_while_asking(phase):
-    """One request, of those that read or write tables as a whole."""
+    """Makes one request that reads or writes whole tables."""
     prepare, act, look = REQUESTS[phase]
 
     def run(daemon, control, work, fault) -> tuple[int, str]:

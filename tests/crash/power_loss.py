@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a power loss may leave of a folder. tests/faults/unsynced.c writes down what the server changes
-there and what it syncs; after SIGKILL lose_power() takes back a random part of what was not synced:
-
-* Of a file's bytes, each sector of 512 is as it was at its last sync, as it was written since, or
-  zero where there was none; the file's end is anywhere between.
-* Of a folder's entries, changes since its last sync are there up to a random one, and not after it.
-  Folders are independent of each other, and of the files."""
+"""Simulates the state in which a power loss may leave a folder. tests/faults/unsynced.c records the server's changes and syncs
+there. After SIGKILL, lose_power() takes back a random part of the changes that were not synced:
+* Files: each sector of 512 bytes is as it was at the last sync, as written since, or zero where there was nothing. The file ends
+  anywhere between its old and its new end.
+* Folders: the changes of entries since the last sync survive up to a random one; later ones are lost. Folders are independent of
+  each other, and of the files."""
 
 from __future__ import annotations
 
@@ -37,30 +36,30 @@ class Record:
 
 @dataclass(eq=False)
 class Node:
-    """A file or folder, with what has changed in it since it was synced, each with its record's number."""
+    """A file or folder, with its changes since the last sync, each with its record's number."""
 
     is_folder: bool
     inode: int
     entries: dict[str, Node] = field(default_factory=dict)
     changes: list[tuple[int, object]] = field(default_factory=list)
-    path: Path | None = None  # where it lies now
-    content: bytes | None = None  # what it held when it lost its last name
+    path: Path | None = None  # its present place
+    content: bytes | None = None  # its bytes when it lost its last name
 
 
-# What a change makes of names in a folder: name, what it was, what it is.
+# One change of a name in a folder: the name, the node before, the node after.
 Edit = tuple[str, "Node | None", "Node | None"]
 
 
 @dataclass
 class Losses:
-    """What lose_power() has done."""
+    """The losses that lose_power() caused."""
 
     files: int = 0
     entries: int = 0
 
 
 class Disk:
-    """A folder of a server that runs with the fault library. All that is in it now is safe."""
+    """A folder of a server that runs with the fault library. All that is in it at the beginning is safe."""
 
     def __init__(self, folder: Path, journal: Path) -> None:
         self.folder, self.journal = folder, journal
@@ -72,7 +71,7 @@ class Disk:
         return {"EMBTIER_FAULT_FOLDER": str(self.folder), "EMBTIER_FAULT_JOURNAL": str(self.journal)}
 
     def lose_power(self, rng: random.Random) -> Losses:
-        """No process may have it open."""
+        """No process may have the folder open."""
         losses = Losses()
         last = self._replay()
         self._compare(last)
@@ -86,7 +85,7 @@ class Disk:
         self._remember()
         return losses
 
-    # ---- What has happened ----
+    # ---- The journal ----
 
     def _remember(self) -> None:
         (self.journal / "journal").unlink(missing_ok=True)
@@ -130,14 +129,14 @@ class Disk:
             ends = first + path_bytes, first + path_bytes + other_bytes
             at = ends[1] + data_bytes
             if at > len(text):
-                return  # SIGKILL came while it was written
+                return  # SIGKILL came during the write of this record
             yield Record(
                 kind, inode, offset, count, size, text[first : ends[0]].decode(),
                 text[ends[0] : ends[1]].decode(), text[ends[1] : at],
             )  # fmt: skip
 
     def _find(self, path: str) -> tuple[Node, str]:
-        """Its folder, and its name in there."""
+        """The path's folder, and its name in there."""
         *folders, name = Path(path).relative_to(self.folder).parts
         node = self._root
         for folder in folders:
@@ -145,7 +144,7 @@ class Disk:
         return node, name
 
     def _replay(self) -> tuple[Node, int] | None:
-        """Follows the journal. The last change of entries: its folder and number."""
+        """Follows the journal. Returns the last change of entries: its folder and number."""
         records: list[Record] = []
         for record in self._records():
             if record.kind == FAILED:
@@ -193,7 +192,8 @@ class Disk:
         return folder
 
     def _compare(self, last: tuple[Node, int] | None) -> None:
-        """What is there is what the journal says, but for what SIGKILL cut short; where it lies."""
+        """Checks that the folder is as the journal says, except for the change that SIGKILL cut short. Notes each node's
+        place."""
         differences = self._differences(self._root, self.folder)
         if differences and last is not None:
             folder, number = last
@@ -224,7 +224,7 @@ class Disk:
                 found += self._differences(child, path / name)
         return found
 
-    # ---- What is left ----
+    # ---- The state after the loss ----
 
     def _build(self, path: Path, node: Node, made: dict[Node, Path], rng: random.Random, losses: Losses) -> None:
         if node.is_folder:
@@ -266,10 +266,10 @@ def _forget_entries(folder: Node, rng: random.Random) -> int:
 
 
 def _before(content: bytes, changes: list[Record]) -> bytes:
-    """As it was when it was synced last."""
+    """The bytes at the last sync."""
     old = bytearray(content)
     for change in reversed(changes):
-        if len(old) < change.at:  # a change of which SIGKILL came before it was made
+        if len(old) < change.at:  # SIGKILL came after this record, before the change itself
             old.extend(bytes(change.at - len(old)))
         if change.kind == RESIZE:
             old[change.at :] = change.data

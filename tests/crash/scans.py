@@ -35,7 +35,7 @@ class Rows(ctypes.Structure):
 
 
 class Scan:
-    """Of the weights of a table in a checkpoint (0: the newest). To be closed before its server."""
+    """A scan of a table's weights in a checkpoint (0: the newest). Close it before its server."""
 
     def __init__(self, server, name: str, checkpoint: int = 0, all_rows: bool = False) -> None:
         self._connection, self._scan = server._connection, ctypes.c_void_p()
@@ -49,7 +49,7 @@ class Scan:
             self._connection.check(code)
 
     def next(self) -> np.ndarray:
-        """Some rows; none: there are no more."""
+        """Returns some rows; none at the end."""
         rows = Rows()
         with self._connection:
             self._connection.check(lib.embtier_scan_next(self._scan, ctypes.byref(rows)))

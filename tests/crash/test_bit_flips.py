@@ -1,20 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""With one bit of any file of the store flipped, a byte of it changed, a sector of it zeroed, or its end
-cut off: is that found, or harmless, and never a wrong row served?
+"""One flipped bit, changed byte, zeroed sector or cut end, in any file of the store, is found or harmless. The server never
+serves a wrong row.
 
-Stores are made once, by a daemon that was stopped, killed, or killed while it put all back to a checkpoint.
-Each flip gets a copy of its own and a start. Then either the start is refused and says why, or every
-row read is right for its table's durability, or the read of it fails.
+Each store is made once. Its daemon was stopped, killed, or killed while it restored all tables from a checkpoint. Each flip gets
+its own copy and start. Either the server refuses to start and says why, or each row is right for its table's durability, or
+reading it fails.
 
-What cannot be found, since a file that is shorter looks the same after a crash that cut it short:
-
-* The end of the newest log of a shard, cut off or zeroed, or a sector of it that is zero behind the last
-  mark of how far it was synced (store/database/log_marks.h): the last updates of logged tables that were in it are
-  gone, and rows have what was acknowledged before. Damage of any one byte is found there too, also in the
-  last record.
-* The end of the MANIFEST of a database with a log, cut off or zeroed after a crash (a clean stop seals
-  it): whole flushes are gone.
-* The end of an older log, where the crash came before its rows were flushed: those behind it are gone.
+Some damage cannot be found, since a crash may leave a file equally short:
+* The end of a shard's newest log: cut off or zeroed, or with a zero sector behind the last mark of the synced length
+  (store/database/log_marks.h). The last updates of logged tables in it are gone, and rows are as acknowledged before. Damage to a
+  single byte is found there too, also in the last record.
+* The end of the MANIFEST of a database with a log, cut off or zeroed after a crash (a clean stop seals it): whole flushes are
+  gone.
+* The end of an older log, if the crash came before its rows were flushed: the updates behind it are gone.
 """
 
 from __future__ import annotations
@@ -36,12 +34,12 @@ from daemons import LONG, SANITIZED, Daemon
 
 import embtier
 
-# Of each kind.
+# Per kind.
 FLIPS = int(os.environ.get("EMBTIER_TEST_FLIPS", 3 if SANITIZED else 1000 if LONG else 60))
 
 DIM = 16
 ROWS = 4000
-WRITTEN = 3000  # the others have the values they were made with
+WRITTEN = 3000  # the others keep their initial values
 TABLES = {  # name: (optimizer, durability)
     "replay": ("none", "replay"),
     "adagrad": ("adagrad", "replay"),
@@ -61,7 +59,7 @@ SETTINGS = {
 
 
 def values(ids: np.ndarray, version: int) -> np.ndarray:
-    """Of a version of rows: each number says which it is, and of which row."""
+    """The rows of one version: each number encodes the version, the row and the column."""
     return (version * 100_000 + ids * DIM)[:, None] + np.arange(DIM, dtype=np.float32)
 
 
@@ -72,7 +70,7 @@ def write(server, names, ids, version) -> None:
 
 
 def read(server, name, ids) -> np.ndarray:
-    """Weights, and state beside them."""
+    """Weights, with the optimizer's state beside them."""
     return np.hstack(server.open_table(name).get_with_state(ids))
 
 
@@ -81,13 +79,13 @@ def read(server, name, ids) -> np.ndarray:
 
 @dataclass
 class Store:
-    """A daemon's folder as it was left, and what its rows may be."""
+    """The folder that a daemon left, and the rows that it may serve."""
 
     daemon: Daemon
     copy: Path
     specs: list
     wanted: dict[str, np.ndarray]
-    # What rows of logged tables were before that: as acknowledged first, and with nothing.
+    # Earlier rows of logged tables: those acknowledged before, and the initial ones.
     before: dict[str, list[np.ndarray]] = field(default_factory=dict)
     initial: dict[str, np.ndarray] = field(default_factory=dict)
 
@@ -97,11 +95,11 @@ class Store:
 
     def put_back(self) -> None:
         shutil.rmtree(self.rows)
-        shutil.copytree(self.copy, self.rows)  # real copies: table files of a checkpoint have two names
+        shutil.copytree(self.copy, self.rows)  # not links, although a checkpoint's table files have two names
 
 
 def make_rows(daemon) -> Store:
-    """Some of them in table files of several levels, the newest in write buffers and logs."""
+    """Leaves some rows in table files of several levels, and the newest in write buffers and logs."""
     server = daemon.connect(timeout=60)
     for name, (optimizer, durability) in TABLES.items():
         server.create_table(
@@ -143,7 +141,7 @@ def end_so(store: Store, end: str) -> None:
         store.wanted[name] = now[name]
     if end == "restoring":
         order = store.rows / "restore.json"
-        while True:  # until it was killed in time
+        while True:  # until the kill comes in time
             daemon.launch("--restore", "1")
             while not order.exists() and daemon.is_running:
                 pass
@@ -157,7 +155,7 @@ def end_so(store: Store, end: str) -> None:
 
 @pytest.fixture(scope="module")
 def stores(tmp_path_factory):
-    """Made when they are asked for."""
+    """Makes a store when a test asks for it."""
     made: dict[str, Store] = {}
 
     def get(end: str) -> Store:
@@ -179,13 +177,13 @@ def stores(tmp_path_factory):
 
 BLOCK = 32768
 SECTOR = 512
-# A mark in a log begins so. Behind that: the first log that is needed, a log, how many bytes of that were synced.
+# A mark in a log begins with this. Three numbers follow: the first log that is needed, a log, and the synced bytes of that log.
 MARK = b"embtier\x01"
 MARK_HEAD = struct.Struct("<8sQQQ")
 
 
 def records_of(data: bytes) -> list[int]:
-    """Where the records of a log or MANIFEST begin: RocksDB's log format, up to its first zeros."""
+    """The offsets of the records of a log or MANIFEST, in RocksDB's log format, up to the first zeros."""
     found, at = [], 0
     while at + 7 <= len(data):
         if BLOCK - at % BLOCK < 7:
@@ -212,7 +210,7 @@ class Damage:
 
     @property
     def shortens(self) -> bool:
-        """Nothing but zeros is left where it was done."""
+        """True if only zeros are left from the damage to the end."""
         return self.now.rstrip(b"\0") == self.was[: len(self.now.rstrip(b"\0"))]
 
 
@@ -222,7 +220,7 @@ def damage(rng: random.Random, path: Path) -> Damage:
     now = bytearray(was)
     while now == was:
         at = rng.randrange(len(was))
-        if heads and rng.random() < 0.5:  # few bytes of a log, and those that matter most
+        if heads and rng.random() < 0.5:  # record heads are few of a log's bytes, but matter most
             at = rng.choice(heads) + rng.randrange(7)
         elif path.suffix == ".sst" and rng.random() < 0.3:  # its index, properties and footer
             at = rng.randrange(max(0, len(was) - 1024), len(was))
@@ -241,20 +239,20 @@ def damage(rng: random.Random, path: Path) -> Damage:
 
 
 def choose(rng: random.Random, folder: Path, patterns: list[str]) -> Path:
-    """Any kind of file as likely as any other, then the longer ones more often."""
+    """Chooses a kind of file first, each as likely as any other, then a file, longer ones more often."""
     files: list[Path] = []
     while not files:
         files = [path for path in sorted(folder.glob(rng.choice(patterns))) if path.stat().st_size > 0]
     return rng.choices(files, [path.stat().st_size for path in files])[0]
 
 
-# ---- Looking ----
+# ---- Checks ----
 
 REFUSALS = (embtier.CorruptError, embtier.IoError)
 
 
 def check_rows(server, name, ids, allowed) -> int:
-    """How many rows were refused. All others must be as one of @allowed has them."""
+    """Returns the number of refused rows. All others must be as in one of @allowed."""
     try:
         got = read(server, name, ids)
     except REFUSALS as error:
@@ -272,7 +270,7 @@ def check_rows(server, name, ids, allowed) -> int:
 
 
 def limit(store: Store, done: Damage, end: str) -> dict[str, list[np.ndarray]]:
-    """What else rows may be after damage that cannot be found; see above."""
+    """Other permitted rows after damage that cannot be found; see the head of the file."""
     if end != "killed" or done.how not in ("cut", "sector"):
         return {}
     is_log = done.path.suffix == ".log" and "checkpoints" not in done.path.parts
@@ -286,7 +284,7 @@ def limit(store: Store, done: Damage, end: str) -> dict[str, list[np.ndarray]]:
 
 
 def is_behind_marks(store: Store, done: Damage) -> bool:
-    """A zeroed sector looks there like a page that did not reach the disk."""
+    """True if the damage lies behind the marks: there a zeroed sector looks like a page that never reached the disk."""
     number = int(done.path.stem)
     first_wrong = next(i for i, (was, now) in enumerate(zip(done.was, done.now)) if was != now)
     return not any(
@@ -308,7 +306,7 @@ def is_newest_log(store: Store, path: Path) -> bool:
 
 
 def folder_as_left(store: Store, path: Path) -> Path:
-    """The damaged file's folder before a start made others in it."""
+    """The folder of the damaged file, as it was before a start made new files in it."""
     return store.copy / path.parent.relative_to(store.rows)
 
 
@@ -320,7 +318,7 @@ def check(server, store: Store, besides: dict[str, list[np.ndarray]]) -> int:
 
 
 def outcome(store: Store, done: Damage, end: str, ends_well: bool) -> str:
-    """"start refused", "harmless" or how many rows cannot be read."""
+    """"start refused", "harmless" or the number of rows that cannot be read."""
     daemon = store.daemon
     names = (done.path.name, str(done.path.parent))
     lines = len(daemon.log_lines())
@@ -353,7 +351,7 @@ def outcome(store: Store, done: Damage, end: str, ends_well: bool) -> str:
     return f"{refused} rows refused" if refused else "harmless"
 
 
-# Kind: how the store was left, files. "checkpoint" is what a crash goes back to.
+# Kind: how the store was left, and its files. "checkpoint" is the one that a crash goes back to.
 DATABASE = "shard-*/*/"
 KINDS = {
     "sst": ("stopped", [DATABASE + "*.sst"]),
@@ -416,8 +414,8 @@ def test_verify_finds_damage_anywhere_in_a_checkpoint(stores, rng):
 
 @pytest.mark.parametrize("end", ["stopped", "killed"])
 def test_nothing_is_read_from_the_memory_of_a_tier_after_a_restart(stores, rng, end):
-    """A file of a tier of kind "file" (persistent memory) has no name from the beginning, so that there
-    is none to be damaged; and what lies in its folder is let alone."""
+    """The file of a tier of kind "file" (persistent memory) never has a name, so that it cannot be damaged through one. Other
+    files in its folder are left alone."""
     store = stores(end)
     folder = store.daemon.folder / "pmem"
     store.put_back()

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""If an allocation of the server's own code fails, be it the first or the hundredth, is that one
-request refused (or one start), with a word why, and nothing else?
+"""When any allocation of the server's own code fails, first or hundredth, only that request (or start) is refused, and the error
+says why.
 
-One of them fails at a time, all one after another with EMBTIER_TEST_LONG=1, else some. Afterwards the
-same request succeeds, rows are what they were, what is allocated is what was before, and so are open files."""
+One allocation fails at a time: each in turn with EMBTIER_TEST_LONG=1, else a sample. Afterwards the same request succeeds, rows
+are unchanged, and as much memory and as many files are in use as before."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from scans import Scan
 import embtier
 pytestmark = pytest.mark.skipif(SANITIZED, reason="a sanitizer's allocator cannot be failed")
 
-SAMPLED_STARTS = 6  # of each kind, in the short form
+SAMPLED_STARTS = 6  # per kind, in the short form
 SAMPLED_REQUESTS = 5
 SMALL = {
     "data": {"shards_per_directory": 2},
-    "checkpoints": {"interval_seconds": 3600},  # none of its own while requests are made
+    "checkpoints": {"interval_seconds": 3600},  # no periodic checkpoint while requests are made
 }
 ROWS = 400
 IDS = np.arange(ROWS)
@@ -39,7 +39,8 @@ def sample(rng, calls: int, most: int) -> list[int]:
 
 
 def beyond(calls: int) -> Iterator[int]:
-    """Until one runs through: their number varies a little, of checkpoints with that of files."""
+    """Further numbers, until no allocation fails. The number of allocations varies a little, in checkpoints with the number of
+    files."""
     n = calls + 1
     while n < 20 * calls + 100:
         yield n
@@ -55,7 +56,7 @@ class World:
 
     def __init__(self, daemon, allocations) -> None:
         self.daemon, self.allocations = daemon, allocations
-        self.n = 0  # which allocation fails in attempt()
+        self.n = 0  # the allocation that fails in attempt()
         self.calls, self.failed = 0, False
         self.errors: collections.Counter = collections.Counter()
         self.pushes = 0
@@ -77,9 +78,9 @@ class World:
         return self.daemon.connect(arena_bytes=1 << 20)
 
     def attempt(self, act, again=None, server=None):
-        """What @act returns, with the n-th allocation failing; if it fails, what @again returns without:
-        @act if not given. A server that has no memory for its reply closes the connection, that of
-        @server if not ours."""
+        """Returns the result of @act, in which the n-th allocation fails. If @act fails, returns that of @again (default:
+        @act), in which none fails. A server without memory for its reply closes the connection; this is @server's if given,
+        else ours."""
         server, again = server or self.server, again or act
         self.allocations.fail(self.n)
         error, result = None, None
@@ -92,7 +93,7 @@ class World:
             assert self.daemon.is_running, self.daemon.log.read_text()[-3000:]
             try:
                 server.status()
-            except embtier.DisconnectedError:  # which an act that ends well may not have noticed
+            except embtier.DisconnectedError:  # an act that succeeds may not have noticed
                 server.reconnect()
         if not error:
             return result
@@ -102,7 +103,7 @@ class World:
         return again()
 
     def tidy(self, last: int) -> None:
-        """No checkpoints between the first and the one after @last."""
+        """Deletes the checkpoints after the first, up to @last."""
         for info in self.server.checkpoints():
             if self.checkpoint < info.id <= last:
                 self.server.delete_checkpoint(info.id)
@@ -112,7 +113,7 @@ class World:
             for name, rows in self.rows.items():
                 assert (server.open_table(name).get(IDS) == rows).all(), name
             assert (server.open_table("pushed").get(IDS) == -self.pushes).all()
-            # Of a client whose connection ended with the allocation of a progress, the job goes on.
+            # If an allocation for a progress message failed, the client lost its connection, but its job goes on.
             deadline = time.monotonic() + 30
             while (names := {spec.name for spec in server.tables()}) != {"steady", "pushed", "replayed"}:
                 assert time.monotonic() < deadline, names
@@ -139,7 +140,7 @@ def connect(w):
 
 
 def close_until_noticed(w, server):
-    """A session's arena is closed when all else of it has ended, its place in a group too."""
+    """The server closes a session's arena after all else of the session has ended, its place in a group included."""
     server.close()
     deadline = time.monotonic() + 30
     while arena_count(w) > 1 and time.monotonic() < deadline:  # that of w.server
@@ -180,7 +181,7 @@ def create_that_is_there(w):
 
 
 def drop(w):
-    """One that fails has begun: the name is free, the next start removes the rows."""
+    """A failed drop has still begun: the name is free, and the next start removes the rows."""
     w.server.create_table("dropped", 8, ROWS).set(IDS, np.ones((ROWS, 8)))
 
     def drop_unless_gone():
@@ -307,7 +308,7 @@ def join(w):
                 time.sleep(0.001)
 
     w.attempt(lambda: server.join("trainers", 2, 0), join_when_the_lost_session_has_gone, server)
-    close_until_noticed(w, server)  # else the next one's member is there still
+    close_until_noticed(w, server)  # else the next group would still find this member
 
 
 def push_of_a_group(w):
@@ -324,7 +325,7 @@ def push_of_a_group(w):
 
 
 def checkpoint_create(w):
-    w.server.open_table("replayed").set(IDS, w.rows["replayed"])  # so that there is something to save
+    w.server.open_table("replayed").set(IDS, w.rows["replayed"])  # so that the checkpoint has rows to save
     made = w.attempt(lambda: w.server.checkpoint(step=7, metadata={"a": "b"}))
     w.server.verify_checkpoint(made.id)
     w.server.checkpoint()  # the newest cannot be deleted
@@ -359,7 +360,7 @@ def checkpoint_restore(w):
 
 
 def checkpoint_restore_all(w):
-    """Which needs that there are none of their names: so in a checkpoint, and after it."""
+    """Restores all tables. Their names must be free, so the test makes a checkpoint and drops them first."""
     names = ["steady", "pushed", "replayed"]
     made = w.server.checkpoint()
     for name in names:
@@ -384,10 +385,10 @@ def import_rows(w):
     def load_unless_there():
         try:
             load()
-        except embtier.ExistsError:  # what was made to end it waits for the client's next one
+        except embtier.ExistsError:  # a failed import may be ended only with the client's next one
             load("another")
             w.server.drop_table("another")
-            if "imported" not in {spec.name for spec in w.server.tables()}:  # a half of it was, and had yet to go
+            if "imported" not in {spec.name for spec in w.server.tables()}:  # half of it was made, and was still to be removed
                 load()
 
     w.attempt(load, load_unless_there)
@@ -439,7 +440,7 @@ KINDS = [
 def test_a_request_whose_allocation_fails_is_refused_and_harms_nothing(world, rng, kind):
     w = world
     w.n = 0
-    for _ in range(2):  # whatever is made once, is made now
+    for _ in range(2):  # things that are made only once are made now
         kind(w)
         calls = w.calls
     w.check()
@@ -476,7 +477,7 @@ START_ROWS = np.arange(ROWS * 20, dtype=np.float32).reshape(ROWS, 20)
 
 
 def make_data(daemon, how: str) -> list[str]:
-    """Data as a clean stop or a crash leaves it. The arguments of the starts that are to come."""
+    """Makes data as a clean stop or a crash leaves it. Returns the arguments of the later starts."""
     if how == "nothing":
         return []
     daemon.start()
@@ -493,7 +494,7 @@ def make_data(daemon, how: str) -> list[str]:
         if how == "restore":
             server.open_table("async").set(IDS, START_ROWS * 0)
     daemon.kill()
-    if how == "restore_from":  # what is started then is an empty one beside it
+    if how == "restore_from":  # the later starts begin with an empty store beside it
         rows, other = daemon.folder / "rows", daemon.folder / "other"
         rows.rename(other)
         rows.mkdir()
@@ -511,7 +512,7 @@ def check_data(daemon, how: str) -> None:
 
 
 def await_ready_or_end(daemon, seen: int) -> bool:
-    """As the log says it, since a client would be one more that allocates. False: it ended."""
+    """False if the daemon ended. Reads this from the log, since a client would make the server allocate more."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         if not daemon.is_running:
@@ -523,7 +524,7 @@ def await_ready_or_end(daemon, seen: int) -> bool:
 
 
 def end_of(daemon, lines: list[str]) -> str:
-    """Of a start that failed: status 1 and one line that says why."""
+    """The reason of a start that failed: its status must be 1, and one line must say why."""
     daemon.await_end(1)
     errors = [log_fields(line) for line in lines if log_fields(line)["level"] == "error"]
     assert len(errors) == 1 and errors[0]["msg"] == "embtierd ends", lines
@@ -540,7 +541,7 @@ def test_a_start_whose_allocation_fails_says_so_and_the_next_one_works(make_daem
     shutil.copytree(rows, kept)
 
     def start(n: int) -> bool:
-        """Whether the n-th failed (0: none is to)."""
+        """True if the n-th allocation failed (0: none fails)."""
         shutil.rmtree(rows)
         shutil.copytree(kept, rows)
         allocations.forget()
@@ -554,7 +555,7 @@ def test_a_start_whose_allocation_fails_says_so_and_the_next_one_works(make_daem
             reasons.add(end_of(daemon, daemon.log_lines()[seen:]))
             assert allocations.live == 0, f"{n}: {allocations.live} left after {allocations.failed_site}"
             allocations.forget()
-            # What --restore-from makes, it makes once: the log of the next start says so too.
+            # --restore-from makes some things only once: the log of the next start says so too.
             is_made = how == "restore_from" and any(
                 log_fields(line)["msg"] == "table created" for line in daemon.log_lines()[seen:]
             )

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When a call to the disk fails, any of them, once or from then on: are updates refused with the error
-while reads go on, does all heal when the disk does, and is no row ever wrong or lost?
+"""When any call to the disk fails, once or from then on, updates are refused with the error while reads go on. The server
+recovers when the disk does, and no row is ever wrong or lost.
 
-In the long form all kinds of calls fail, each by all errors, at the first, at the last and at other ones of
-a phase, once and from then on (of EINTR a thousand times in a row: a program that takes an interrupted call
-again, as it should, would not end otherwise); in the short form as many as there is time for,
-EMBTIER_TEST_FAULT_SECONDS. EMBTIER_TEST_FAULTS=PATTERN: only those that match; EMBTIER_TEST_FAULT=CASE, as
-failures say it: exactly that one, such as work-write-log-EIO-from-3."""
+The long form makes every kind of call fail with every error: the first, the last and others of a phase, once and from then on.
+With EINTR a thousand calls in a row fail, since a correct program retries an interrupted call and would never end otherwise. The
+short form tries as many as fit into EMBTIER_TEST_FAULT_SECONDS. EMBTIER_TEST_FAULTS=PATTERN: only those that match.
+EMBTIER_TEST_FAULT=CASE: only that one, named as failures name it, such as work-write-log-EIO-from-3."""
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ from failing_work import (
 ONLY = os.environ.get("EMBTIER_TEST_FAULT")
 PATTERN = os.environ.get("EMBTIER_TEST_FAULTS")
 # The long form tries all sites with all faults, which takes hours.
-SECONDS = float(os.environ.get("EMBTIER_TEST_FAULT_SECONDS", 0 if LONG or PATTERN else 25))  # 0: all of them
+SECONDS = float(os.environ.get("EMBTIER_TEST_FAULT_SECONDS", 0 if LONG or PATTERN else 25))  # 0: no limit
 PARTS = 4 if LONG and not (ONLY or PATTERN) else 1  # of all sites, side by side
 
 
@@ -39,7 +38,7 @@ def difference(after, before):
 
 
 def sites(make_daemon) -> dict[str, dict]:
-    """How often each is passed in each of the phases below."""
+    """The number of times that each phase below passes each site."""
     daemon, control = new_daemon(make_daemon)
     counts = {}
 
@@ -83,16 +82,16 @@ def sites(make_daemon) -> dict[str, dict]:
 
 
 def places(rng, count: int) -> list[int]:
-    """Which of @count calls are to fail: one in the short form."""
+    """The numbers of the calls that fail, from 1 to @count; one in the short form."""
     if LONG:
         return sorted({1, (count + 1) // 2, count, rng.randint(1, count)})
     return [rng.choice([1, rng.randint(1, count)])]
 
 
 def all_faults(make_daemon, rng, part: int) -> list[tuple[str, Fault, bool]]:
-    """With each, whether it is bound to happen: of calls as many as half of those that there were once. What is
-    compacted when is a matter of time, and so how many tables and manifests are written, though some are in all the
-    work; so is what RocksDB looks at, and how many files a checkpoint links."""
+    """Each fault, with True if it is bound to happen: its call is in the first half of those that were counted once. Timing
+    decides when compactions run, and so the number of tables and manifests written, though each `work` writes some. It also
+    decides which files RocksDB looks at, and how many files a checkpoint links."""
 
     def is_bound(phase, call, kind, at, count) -> bool:
         if kind == "other" or call in ("link", "list", "stat"):
@@ -133,7 +132,7 @@ def test_whatever_call_fails_updates_are_refused_and_no_row_is_wrong(make_daemon
     for phase, fault, is_bound_to_happen in cases:
         if SECONDS and time.monotonic() - began > SECONDS:
             break
-        np.random.seed(seed)  # the same for a case by itself
+        np.random.seed(seed)  # so that a case run alone does the same
         daemon, control = new_daemon(make_daemon)
         before = time.monotonic()
         try:
@@ -152,14 +151,14 @@ def test_whatever_call_fails_updates_are_refused_and_no_row_is_wrong(make_daemon
             shutil.rmtree(daemon.folder / "rows")
     print(f"{done} of {len(cases)} faults, {happened} happened, {len(failures)} wrong")
     assert not failures, "\n".join(failures)
-    # A few may all be such as are not bound to.
+    # In a short run, all faults may be ones that are not bound to happen.
     assert done < 20 or 10 * happened >= 7 * done, "hardly any fault happened"
 
 
 @pytest.mark.parametrize("error", ["ENOSPC", "EDQUOT", "EIO"])
 def test_rows_whose_only_copy_is_to_leave_the_cache_stay_while_the_disk_takes_none(make_daemon, error):
-    """SETs of more rows than cache, queue and write buffers hold are refused at last; until then and
-    after that all rows that were acknowledged are there, and go to SSD when it takes them again."""
+    """SETs of more rows than cache, queue and write buffers hold are refused in the end. Before and after that, all acknowledged
+    rows are there, and they go to SSD when the disk takes them again."""
     daemon, control = new_daemon(make_daemon)
     daemon.start()
     dim, count = 256, 12_000
@@ -206,7 +205,7 @@ def test_rows_whose_only_copy_is_to_leave_the_cache_stay_while_the_disk_takes_no
 
 
 def test_a_stop_waits_until_the_disk_takes_what_is_in_write_buffers(make_daemon):
-    """Rows that fit into a write buffer have left the cache and its queue, and are nowhere on the disk yet."""
+    """Rows that fit into a write buffer have left the cache and its queue, but are not on disk yet."""
     daemon, control = new_daemon(make_daemon)
     daemon.start()
     with daemon.connect() as server:
@@ -215,7 +214,7 @@ def test_a_stop_waits_until_the_disk_takes_what_is_in_write_buffers(make_daemon)
         server.checkpoint()
         control.arm(Fault("write", "table", "ENOSPC", True, 1))
         table.set(np.arange(1000), np.full((1000, 16), 2))
-    # Two where one is meant, at the same moment: nobody can have read the log between them.
+    # Two signals at the same moment count as one: nobody can have read the log between them.
     for number in (signal.SIGSTOP, signal.SIGTERM, signal.SIGINT, signal.SIGCONT):
         daemon._process.send_signal(number)
     deadline = time.monotonic() + STOP_LIMIT_S
@@ -246,7 +245,7 @@ def test_a_stop_waits_until_the_disk_takes_what_is_in_write_buffers(make_daemon)
 
 @pytest.mark.parametrize("at", [1, 2, 3] if LONG else [2])
 def test_a_log_that_could_not_be_opened_once_does_not_refuse_updates_for_good(make_daemon, at):
-    """RocksDB opens it to write to it, and the server to sync it."""
+    """RocksDB opens the log to write to it, and the server to sync it."""
     daemon, control = new_daemon(make_daemon)
     daemon.start()
     work = Work(daemon)
@@ -264,8 +263,8 @@ def test_a_log_that_could_not_be_opened_once_does_not_refuse_updates_for_good(ma
 
 @pytest.mark.parametrize("error", ["ENOSPC", "EIO"])
 def test_checkpoints_while_no_log_can_be_written_do_not_spoil_the_store(make_daemon, error):
-    """RocksDB notes how long a log is that another has followed: one that has failed is shorter than
-    it thinks, and a start after a crash would take it for damaged."""
+    """RocksDB notes the length of each log that another has followed. A log whose writes failed is shorter than RocksDB notes, so
+    a start after a crash would take it for damaged."""
     daemon, control = new_daemon(make_daemon)
     daemon.start()
     work = Work(daemon)
@@ -292,7 +291,7 @@ READS = [
 
 @pytest.mark.parametrize("fault", READS, ids=str)
 def test_a_read_that_fails_while_a_crash_is_got_over_is_not_taken_for_a_torn_end(make_daemon, fault):
-    """Reads are ours, which look for damage, and then RocksDB's own."""
+    """The first reads are ours, which look for damage; then come RocksDB's own."""
     daemon, control = new_daemon(make_daemon)
     failed, said = run_while_recovering(daemon, control, Work(daemon), fault)
     assert failed and said == "refused"
@@ -302,7 +301,7 @@ def test_a_read_that_fails_while_a_crash_is_got_over_is_not_taken_for_a_torn_end
 @pytest.mark.parametrize("on", [False, True], ids=["once", "from_then_on"])
 @pytest.mark.parametrize("at", [1, 2, 3, 5])
 def test_a_start_that_can_not_list_its_checkpoints_goes_back_to_none_but_the_newest(make_daemon, at, on):
-    """The first call opens their folder, those after it read it: itself, its parent, and three checkpoints."""
+    """The first call opens the checkpoints' folder. Later calls read its entries: itself, its parent, and three checkpoints."""
     daemon, control = new_daemon(make_daemon)
     daemon.start()
     work = Work(daemon)
@@ -331,8 +330,8 @@ def test_a_start_that_can_not_list_its_checkpoints_goes_back_to_none_but_the_new
     daemon.stop()
 
 
-# What did harm once, beyond being refused: it was told as "file exists", as "damaged", as "no checkpoint yet", a full disk as a broken one; nothing was
-# taken again before a restart; the process was aborted.
+# Faults that once did more harm than a refusal. Some were reported as "file exists", "damaged" or "no checkpoint yet", or a full
+# disk as a broken one. After others the server accepted no updates until a restart, or aborted.
 HARMFUL = [
     ("work", Fault("unlink", "json", "EIO", True, 1)),
     ("work", Fault("open", "folder", "ENOSPC", True, 1)),
@@ -342,7 +341,7 @@ HARMFUL = [
     ("start", Fault("stat", "current", "EINTR", False, 3)),
     ("work", Fault("stat", "other", "EIO", True, 1)),
     ("work", Fault("sync", "log", "ENOSPC", True, 1)),
-    # A quota: of each file that RocksDB or the server writes.
+    # A quota, on each file that RocksDB or the server writes.
     ("work", Fault("write", "log", "EDQUOT", True, 1)),
     ("work", Fault("sync", "log", "EDQUOT", True, 1)),
     ("work", Fault("write", "table", "EDQUOT", True, 1)),
@@ -357,6 +356,6 @@ def test_a_fault_that_once_did_harm_does_no_more(make_daemon, phase, fault):
     daemon, control = new_daemon(make_daemon)
     failed, said = RUN[phase](daemon, control, Work(daemon, fault), fault)
     print(said)
-    assert failed or fault.at > 1, "the fault never happened"  # how many calls there are is a matter of time
+    assert failed or fault.at > 1, "the fault never happened"  # the number of calls depends on timing
     if daemon.is_running:
         daemon.stop()

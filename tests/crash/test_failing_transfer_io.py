@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When a call to the disk of a client fails that exports a table or imports one, any of them, once or from
-then on: is that said, is what is at its place whole, and is all well when it is tried again?
+"""When any disk call of a client that exports or imports a table fails, once or from then on, the client says so. Whatever is at
+the export's or table's place is whole, and a second try succeeds.
 
-In the long form all kinds of calls fail by all errors at the first, the last and other ones, in the short one
-some of them. EMBTIER_TEST_FAULT=CASE, as failures say it, such as export-write-other-EIO-from-3: that one."""
+The long form makes every kind of call fail with every error: the first, the last and others. The short form tries some of them.
+EMBTIER_TEST_FAULT=CASE: only that one, named as failures name it, such as export-write-other-EIO-from-3."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from daemons import CLI, FAULTS, LONG, SANITIZED
 from failing_io import Control, Fault, faults_of
 
 ONLY = os.environ.get("EMBTIER_TEST_FAULT")
-MOST = 4 if SANITIZED else 10**6 if LONG else 30  # of each format
+MOST = 4 if SANITIZED else 10**6 if LONG else 30  # per format
 ROWS = 1000
 REASONS = {name: os.strerror(getattr(errno, name)) for name in ("EIO", "ENOSPC", "EDQUOT", "EINTR")}
 
 
 class Client:
-    """Its files are all in a folder of its own."""
+    """A client whose files are all in a folder of its own."""
 
     def __init__(self, daemon, folder, format) -> None:
         self.daemon, self.format = daemon, format
@@ -74,14 +74,14 @@ class Client:
 
 
 def must_say_why(done, fault) -> None:
-    """Whatever else was wrong with what was left of a short transfer."""
+    """The client must end with status 1 and say why. After a short transfer the reason may be another one."""
     assert done.returncode == 1, done
     assert re.match(r"embtier: .+", done.stderr), done
     assert fault.error == "SHORT" or REASONS[fault.error] in done.stderr, done
 
 
 def run_export(client, fault) -> bool:
-    """Whether the fault happened."""
+    """True if the fault happened."""
     client.control.arm(fault)
     done = client.export()
     failed = client.control.disarm()
@@ -89,7 +89,7 @@ def run_export(client, fault) -> bool:
     assert there <= {"rows", "rows.partial"}, there
     if done.returncode != 0:
         must_say_why(done, fault)
-    if client.path.exists():  # all that failed may be the last sync
+    if client.path.exists():  # the only call that failed may be the last sync
         client.check_files()
         shutil.rmtree(client.path)
     else:
@@ -123,7 +123,7 @@ RUN = {"export": run_export, "import": run_import}
 
 
 def sites(client) -> dict[str, dict]:
-    """How often each is passed."""
+    """The number of times that each site is passed."""
     start = client.control.counts()
     assert client.export().returncode == 0
     exported = client.control.counts()

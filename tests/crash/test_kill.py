@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""After SIGKILL at any moment, has every row what its table's durability promises?"""
+"""After SIGKILL at any moment, every row is as its table's durability promises."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ import embtier
 pytestmark = pytest.mark.usefixtures("random_homes")
 
 ROWS = 6000
-# Half of all; the other half is of logged tables, below.
+# For each of the two halves: replay tables here, logged tables below.
 KILLS = int(os.environ.get("EMBTIER_TEST_KILLS", 500 if LONG else 25))
 
-# name: (dim, optimizer); a row holds one number, its version, in all its columns
+# name: (dim, optimizer); all columns of a row hold the same number, its version
 TABLES = {"narrow": (3, "none"), "wide": (300, "none"), "stateful": (40, "adam")}
 
 
 @dataclass
 class Batch:
-    """Of rows that were set at once. Moments are those of one clock."""
+    """Rows that one request set. All moments are of the same clock."""
 
     ids: np.ndarray
     numbers: np.ndarray
@@ -56,7 +56,7 @@ def write_until_it_dies(daemon, name, seed, versions, batches):
 
 
 def rows_of(daemon, name):
-    """Whole ones; the version of each."""
+    """The version of each row. All rows must be whole."""
     with daemon.connect() as server:
         got = server.open_table(name).get(np.arange(ROWS))
     assert (got == got[:, :1]).all(), f"{name}: rows torn: {np.flatnonzero((got != got[:, :1]).any(1))[:9]}"
@@ -71,8 +71,8 @@ def check(daemon, expected):
 
 
 def check_one_instant(daemon, expected, batches):
-    """@expected and the first so many of each table's batches, at one point between all of them. Goes on
-    from there; says how many batches there are."""
+    """Each table must hold @expected and the first batches of its own list, and the cuts must be at one instant for all tables.
+    Updates @expected to these rows. Returns the number of batches per table."""
     there = {}
     for name, rows in expected.items():
         got = rows_of(daemon, name)
@@ -93,7 +93,7 @@ def check_one_instant(daemon, expected, batches):
 
 
 def newest_checkpoint(daemon):
-    """Of those that are complete; 0: there is none."""
+    """The newest complete checkpoint; 0 if there is none."""
     return max(
         (
             int(path.parent.name)
@@ -109,8 +109,8 @@ def checkpoint_gone_back_to(daemon):
 
 
 def test_after_sigkill_under_load_replay_tables_are_as_in_the_newest_checkpoint(make_daemon, rng):
-    """Before there is one: as they were made. A clean stop loses nothing, and no crash goes back to
-    before it. With checkpoints that the server makes meanwhile, all tables are as at one instant."""
+    """Before the first checkpoint, rows have their initial values. A clean stop loses nothing, and no later crash goes back to
+    before it. When the server makes checkpoints meanwhile, all tables are as at one instant."""
     daemon = make_daemon()
     options = random_options(daemon, rng)
     daemon.configure(options)
@@ -171,7 +171,7 @@ def test_after_sigkill_under_load_replay_tables_are_as_in_the_newest_checkpoint(
 
 LOGGED_KILLS = int(os.environ.get("EMBTIER_TEST_KILLS", 6 if SANITIZED else 500 if LONG else 25))
 
-# name: (dim, optimizer, durability); rows as above, of push_* the number of their pushes
+# name: (dim, optimizer, durability); rows as above, but those of push_* hold the number of their pushes
 LOGGED_TABLES = {
     "set_async": (5, "none", "async"),
     "set_sync": (64, "none", "sync"),
@@ -182,7 +182,7 @@ LOGGED_TABLES = {
 
 
 class Oracle:
-    """What has been sent of each row, and what of that was acknowledged."""
+    """For each row, the last number sent and the last acknowledged."""
 
     def __init__(self) -> None:
         self.sent = np.zeros(ROWS, dtype=np.int64)
@@ -220,7 +220,7 @@ def update_until_it_dies(daemon, name, seed, oracle):
 
 
 def check_logged(daemon, name, oracle):
-    """Nothing that was acknowledged is lost, and nothing is there that was not sent. Goes on from there."""
+    """No acknowledged update is lost, and every row holds a number that was sent. Takes the present rows as the new state."""
     with daemon.connect() as server:
         got = server.open_table(name).get(np.arange(ROWS))
     assert (got == got[:, :1]).all(), f"{name}: rows torn: {np.flatnonzero((got != got[:, :1]).any(1))[:9]}"
@@ -265,7 +265,7 @@ def test_after_sigkill_logged_tables_have_all_that_was_acknowledged(make_daemon,
         for thread in threads:
             thread.start()
         time.sleep(rng.uniform(0, 0.4))
-        if kill == LOGGED_KILLS - 1:  # all before may have come too soon
+        if kill == LOGGED_KILLS - 1:  # all earlier kills may have come too soon
             while not is_any_acknowledged(oracles) and any(thread.is_alive() for thread in threads):
                 time.sleep(0.01)
         daemon.kill()
@@ -282,7 +282,7 @@ def test_after_sigkill_logged_tables_have_all_that_was_acknowledged(make_daemon,
 
 
 def test_sigkill_during_start_and_stop_harms_nothing(make_daemon, rng):
-    """What a clean stop has written stays, however often a start, or a stop without news, is killed."""
+    """Rows that a clean stop has written stay, however often a start, or a stop with nothing to write, is killed."""
     daemon = make_daemon()
     daemon.start()
     expected = np.arange(ROWS * 16, dtype=np.float32).reshape(ROWS, 16)
@@ -302,7 +302,7 @@ def test_sigkill_during_start_and_stop_harms_nothing(make_daemon, rng):
     daemon.stop()
 
 
-HALF_ROWS = 50_000_000  # more than are written until the kill, however late that comes
+HALF_ROWS = 50_000_000  # more than can be written until the kill, however late that comes
 
 
 @pytest.mark.parametrize("moment", ["create", "drop"])
@@ -379,8 +379,8 @@ def test_an_eager_table_is_written_whole_and_survives(own_daemon):
 
 
 def test_a_client_behind_the_long_work_of_another_does_not_give_up(own_daemon):
-    """Its timeout is about silence: the server says that it is alive. One user has so many tables filled at
-    a time."""
+    """A client's timeout is about silence: the server says that it is alive. One user may have three tables filled at a time, so
+    the fourth waits."""
     failed = {}
     longs = [f"long{i}" for i in range(3)]
     begun = {name: threading.Event() for name in [*longs, "behind"]}
@@ -396,7 +396,7 @@ def test_a_client_behind_the_long_work_of_another_does_not_give_up(own_daemon):
     for thread in first:
         thread.start()
     assert all(begun[name].wait(60) for name in longs)
-    second = threading.Thread(target=create, args=("behind", 8, 10))  # a sign of each second may be late
+    second = threading.Thread(target=create, args=("behind", 8, 10))  # a sign of life each second may be late
     second.start()
     second.join(12)
     assert second.is_alive(), failed

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Killed before any one of the calls with which it changes the file system: while the server drops, imports
-or puts back tables, makes or deletes a checkpoint, compacts, stops, or starts with all put back, has every
-row what its table's durability promises, and is a table or a checkpoint there wholly or not at all? And
-an export whose client is killed?
+"""A server may be killed before any call that changes the file system: while it drops, imports or restores tables, makes or
+deletes a checkpoint, compacts, stops, or starts with all tables restored. Every row is still as its table's durability promises,
+and a table or checkpoint is there wholly or not at all. The same holds for an export whose client is killed.
 
-A fault library counts the calls (tests/faults/kill_at.c) from when the test says so, and kills. The start
-after that may be killed too. EMBTIER_TEST_KILL=MOMENT:CALL[:CALL_OF_THE_START], as failures say it, takes
-one again; of a call's number the same is done, as far as threads do things in the same order."""
+A fault library (tests/faults/kill_at.c) counts the calls from the moment that the test chooses, and kills. The start after that
+may be killed too. EMBTIER_TEST_KILL=MOMENT:CALL[:CALL_OF_THE_START], as failures name it, repeats one case. The same call number
+means the same state only as far as threads do things in the same order."""
 
 from __future__ import annotations
 
@@ -26,7 +25,7 @@ from daemons import CLI, FAULTS, LONG, SANITIZED, Daemon
 
 import embtier
 
-# Of each moment; the long form takes every call.
+# Per moment; the long form takes every call.
 KILLS = int(os.environ.get("EMBTIER_TEST_KILLS", 2 if SANITIZED else 10_000 if LONG else 6))
 ONLY = os.environ.get("EMBTIER_TEST_KILL", "").split(":")  # [""]: none is named
 
@@ -80,7 +79,7 @@ class Killer:
 
 
 class Store:
-    """A stopped one with two checkpoints: in the first all rows are 1, then 2."""
+    """A stopped store with two checkpoints: all rows are 1 in the first and 2 in the second."""
 
     def __init__(self, folder: Path) -> None:
         self.daemon = Daemon(folder, SETTINGS, lanes=1)
@@ -106,7 +105,7 @@ class Store:
         self.killer.tell(0, 0)
 
     def launch(self, call: int, *arguments: str) -> bool:
-        """A start that is killed before @call, or is ready."""
+        """Starts the server. True when it is ready; false if it was killed before @call."""
         self.killer.tell(1, call)
         self.daemon.launch(*arguments)
         deadline = time.monotonic() + 60
@@ -126,13 +125,13 @@ def store(tmp_path_factory):
     store.daemon.end()
 
 
-# ---- What it is killed in: each says how far it came, and what then must be ----
+# ---- The moments of a kill: each notes how far it came, and checks the store afterwards ----
 
 
 class Moment:
-    """Of a server that serves."""
+    """One kind of work of a running server."""
 
-    checkpoints = {1, 2}  # that must be there afterwards
+    checkpoints = {1, 2}  # must still be there afterwards
 
     def prepare(self, server) -> None:
         pass
@@ -144,10 +143,10 @@ class Moment:
         raise NotImplementedError
 
     def check_stopped(self, store) -> None:
-        """After that, and after the server."""
+        """A further check, after the server has gone."""
 
     def live(self, store, call: int) -> None:
-        """Until it is killed before @call, or is done."""
+        """Runs until the server is killed before @call, or until all is done."""
         store.put_back()
         store.daemon.start()
         with contextlib.suppress(*GONE), store.daemon.connect(timeout=60) as server:
@@ -157,7 +156,7 @@ class Moment:
 
 
 def must_be_saved_or_not(server, is_saved: bool = False) -> None:
-    """Rows that were 2 in a checkpoint and then 3, which another may have taken, or must have."""
+    """Rows were 2 in the last known checkpoint, then 3. A newer checkpoint may have saved the 3s; if @is_saved, it must have."""
     replay = [np.unique(numbers(server, name)).tolist() for name in TABLES if not is_logged(name)]
     assert replay in ([[[3], [3]]] if is_saved else [[[2], [2]], [[3], [3]]]), replay
     for name in filter(is_logged, TABLES):
@@ -165,13 +164,13 @@ def must_be_saved_or_not(server, is_saved: bool = False) -> None:
 
 
 def what_is_in(folder: Path) -> dict[str, tuple[int, int]]:
-    """Every file, its size and when it was changed."""
+    """Each path, its size and its time of change."""
     files = {str(path): path.stat() for path in folder.rglob("*")}
     return {path: (info.st_size, info.st_mtime_ns) for path, info in files.items()}
 
 
 class Drop(Moment):
-    """Of two tables; the updates before it are of no checkpoint."""
+    """Drops two tables; no checkpoint has the updates before it."""
 
     def __init__(self) -> None:
         self.dropped: list[str] = []
@@ -197,7 +196,7 @@ class Drop(Moment):
 
 
 class Restore(Moment):
-    """Of two tables under their names, which others have given up."""
+    """Restores two tables under their own names, which dropped tables have freed."""
 
     def __init__(self) -> None:
         self.is_done = False
@@ -223,7 +222,7 @@ class Restore(Moment):
 
 
 class Compact(Moment):
-    """Rows are written until there have been compactions."""
+    """Writes rows until there have been some compactions."""
 
     def __init__(self) -> None:
         self.sent = self.acknowledged = 2
@@ -246,7 +245,7 @@ class Compact(Moment):
 
 
 class Stop(Moment):
-    """With rows that are nowhere but in the cache."""
+    """Stops with rows that are only in the cache."""
 
     def prepare(self, server) -> None:
         write(server, TABLES, 3)
@@ -260,7 +259,7 @@ class Stop(Moment):
 
 
 class Checkpoint(Moment):
-    """Of rows that are nowhere but in the cache; the oldest of two before it goes."""
+    """Makes a checkpoint of rows that are only in the cache; the older of the two before it is deleted."""
 
     checkpoints = {2}
 
@@ -303,7 +302,7 @@ class Delete(Moment):
 
 
 class Import(Moment):
-    """Of two tables, with rows of others that are nowhere but in the cache."""
+    """Imports two tables, while rows of other tables are only in the cache."""
 
     def __init__(self) -> None:
         self.made: list[str] = []
@@ -318,7 +317,7 @@ class Import(Moment):
             self.made.append(name)
 
     def check(self, server) -> None:
-        must_be_saved_or_not(server, bool(self.made))  # it ends with a checkpoint
+        must_be_saved_or_not(server, bool(self.made))  # an import ends with a checkpoint
         there = {spec.name for spec in server.tables()}
         for name in ("made_replay", "made_async"):
             assert name in there or name not in self.made, f"{name} is gone"
@@ -330,7 +329,7 @@ class Import(Moment):
 
 
 class RestoreStart(Moment):
-    """All tables put back after a crash, since when a table has come and one has gone."""
+    """Restores all tables after a crash; since the checkpoint one table has come and one has gone."""
 
     checkpoints = {1}
 
@@ -360,7 +359,7 @@ class RestoreStart(Moment):
 
 
 class RestoreFrom(Moment):
-    """All tables of another store, in an empty one."""
+    """Restores all tables of another store into an empty one."""
 
     checkpoints: set[int] = set()
 
@@ -398,11 +397,11 @@ MOMENTS = {
 
 
 def count_of(store: Store, moment: Moment, call: int) -> int:
-    """How many calls there were until it was killed before @call, or was done."""
+    """The number of calls until the server was killed before @call, or was done."""
     moment.live(store, call)
     deadline = time.monotonic() + 1
     while store.killer.count < call and store.daemon.is_running and time.monotonic() < deadline:
-        time.sleep(0.01)  # it may come while what was asked for is tidied up
+        time.sleep(0.01)  # the call may come in the clean-up after the request
     count = store.killer.count
     store.daemon.kill()
     store.killer.tell(0, 0)
@@ -417,14 +416,14 @@ def look(store: Store, moment: Moment) -> None:
         for id in ids:
             server.verify_checkpoint(id)
         moment.check(server)
-        write(server, [spec.name for spec in server.tables()], 8)  # it goes on
+        write(server, [spec.name for spec in server.tables()], 8)  # the store can still be used
         server.verify_checkpoint(server.checkpoint().id)
     store.daemon.kill()
     moment.check_stopped(store)
 
 
 def chosen(rng, moment: str, calls: int) -> list[tuple[int, int]]:
-    """Before which calls it is killed, and then the start after it (0: it is not)."""
+    """Pairs: the call before which the server is killed, and that for the start after it (0: it is not killed)."""
     if ONLY[0]:
         return [(int(ONLY[1]), int(ONLY[2]) if len(ONLY) > 2 else 0)]
     every = range(1, calls + 1)
@@ -435,7 +434,7 @@ def chosen(rng, moment: str, calls: int) -> list[tuple[int, int]]:
 def report(moment: str, calls: int, tried: int, killed: int, starts: int, failures: list[str]) -> None:
     print(f"{moment}: {calls} calls, killed before {killed} of {tried} chosen, in {starts} starts after that too")
     assert not failures, "\n".join(failures)
-    assert 3 * killed >= tried, "hardly any kill happened"  # how many calls there are varies, most where cores are few
+    assert 3 * killed >= tried, "hardly any kill happened"  # the number of calls varies, most where cores are few
 
 
 def must_be_chosen(moment: str) -> None:
@@ -457,7 +456,7 @@ def test_killed_before_any_change_of_the_file_system_nothing_that_was_promised_i
                 killed += count >= call
                 if count >= call or ONLY[0]:
                     break
-                call = rng.randint(1, max(1, count))  # how much is written varies: one of those that there were
+                call = rng.randint(1, max(1, count))  # fewer calls than expected: one of those there were
             if again:
                 starts += not store.launch(again)
                 store.daemon.kill()
@@ -475,7 +474,7 @@ def test_killed_before_any_change_of_the_file_system_nothing_that_was_promised_i
 
 
 def export_until_killed(daemon: Daemon, killer: Killer, arguments: list[str], call: int) -> tuple[int, int]:
-    """Its exit status, and how many calls there were."""
+    """The exit status, and the number of calls."""
     environment = {
         **os.environ,
         "LD_PRELOAD": str(FAULTS / "libkill_at.so"),
@@ -515,7 +514,7 @@ def test_an_export_that_is_killed_is_whole_or_not_there_and_can_be_made_again(ma
             assert found == wanted, f"{path}: not what was exported"
 
         def run(call: int) -> bool:
-            """Whether it was killed."""
+            """True if the client was killed."""
             code, _ = export_until_killed(daemon, killer, arguments, call)
             assert code in (-signal.SIGKILL, 0), f"ends with {code}"
             there = {child.name for child in folder.iterdir()}
@@ -528,7 +527,7 @@ def test_an_export_that_is_killed_is_whole_or_not_there_and_can_be_made_again(ma
                 assert export_until_killed(daemon, killer, arguments, 0)[0] == 1, "an export was replaced"
                 check(path)
                 shutil.rmtree(path)
-            elif (unfinished / "table.json").exists():  # as it is when only the name was missing
+            elif (unfinished / "table.json").exists():  # as if only the final name were missing
                 with contextlib.suppress(embtier.CorruptError):
                     check(unfinished)
             assert export_until_killed(daemon, killer, arguments, 0)[0] == 0

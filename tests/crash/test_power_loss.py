@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""After a power loss at any moment, has every row what its table's durability promises? What a disk may
-look like then is made of what the server wrote and what of it it synced (power_loss.py). Meanwhile rows
-are updated, checkpoints made, and tables created, imported, put back from checkpoints, and dropped."""
+"""After a power loss at any moment, every row is as its table's durability promises. power_loss.py makes a possible state of the
+disk from the server's writes and syncs. Meanwhile clients update rows and make checkpoints, and create, import, restore and drop
+tables."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LOSSES = int(os.environ.get("EMBTIER_TEST_LOSSES", 3 if SANITIZED else 200 if LO
 GONE = (embtier.DisconnectedError, embtier.UnreachableError)
 HINT = "wal_recovery_mode=kPointInTimeRecovery"
 
-# name: (dim, optimizer, durability); a row holds one number in all its columns, of push_* of its pushes
+# name: (dim, optimizer, durability); all columns of a row hold the same number, in push_* the number of its pushes
 LOGGED = {
     "set_sync": (64, "none", "sync"),
     "push_sync": (3, "sgd", "sync"),
@@ -35,22 +35,22 @@ LOGGED = {
 }
 REPLAY = {"replay": (64, "none"), "replay_adam": (20, "adam")}
 REPLAY_ROWS = 2000
-IMPORTED = 5  # what all numbers of the file to be imported are
+IMPORTED = 5  # all numbers of the file to be imported
 
 
 class Load:
-    """What is asked of the server until it dies, and what it must remember."""
+    """Makes requests until the server dies, and notes which results the server must remember."""
 
     def __init__(self, daemon, rng) -> None:
         self.daemon, self.rng = daemon, rng
         self.oracles = {name: Oracle() for name in LOGGED}
         self.replay_sent = self.replay_acknowledged = 0
-        self.checkpoint_rows = {0: (0, 0)}  # id: of the least and most that it may have of replay tables
-        self.newest = 0  # of those that were acknowledged
+        self.checkpoint_rows = {0: (0, 0)}  # id: the least and most that its replay tables may hold
+        self.newest = 0  # the newest that was acknowledged
         self.newest_is_ours = False  # else the server may replace it
-        self.tables: set[str] = set()  # that were made and not dropped
-        self.unsure: set[str] = set()  # asked for, or to be dropped
-        self.whole: dict[str, tuple[int, int]] = {}  # what rows of tables that were made with rows may be
+        self.tables: set[str] = set()  # made and not dropped
+        self.unsure: set[str] = set()  # being made or dropped
+        self.whole: dict[str, tuple[int, int]] = {}  # the least and most that rows of tables made with rows may hold
         self.counts = dict.fromkeys(("created", "imported", "put back"), 0)
         self.file = daemon.folder / "import.npy"
         np.save(self.file, np.full((REPLAY_ROWS, 24), IMPORTED, np.float32))
@@ -79,11 +79,11 @@ class Load:
             function(*arguments)
         except (*GONE, embtier.ShutdownError):
             pass
-        except BaseException as error:  # told to the test's thread
+        except BaseException as error:  # passed on to the test's thread
             self.failures.append(error)
 
     def set_replay(self) -> None:
-        """All rows of all replay tables, by one request each time."""
+        """Sets all rows of all replay tables, by one request each time."""
         with self.daemon.connect() as server:
             parts = [(server.open_table(name), REPLAY_ROWS) for name in REPLAY]
             with server.batch(parts) as batch:
@@ -122,27 +122,27 @@ class Load:
                 self.add("imported", server, name)
 
     def put_back_tables(self) -> None:
-        """One replay table, from a checkpoint into the running server, under another name."""
+        """Restores one replay table from a checkpoint into the running server, under another name."""
         with self.daemon.connect() as server:
             while True:
                 name, checkpoint = f"restore_{next(self.names)}", self.newest
                 if not checkpoint:
-                    server.tables()  # which notices the end too
+                    server.tables()  # also notices the end of the server
                 else:
                     self.whole[name] = self.checkpoint_rows[checkpoint]
                     self.unsure.add(name)
-                    with contextlib.suppress(embtier.NotFoundError):  # deleted by those who make others
+                    with contextlib.suppress(embtier.NotFoundError):  # the thread that makes checkpoints may have deleted it
                         server.restore_checkpoint(checkpoint, ["replay"], name)
                         self.add("put back", server, name)
                 time.sleep(0.02)
 
     def add(self, how: str, server, name: str) -> None:
-        """It is there; of its kind an older one goes."""
+        """Notes that @name exists, and drops an older table of its kind."""
         self.counts[how] += 1
         self.tables.add(name)
         self.unsure.remove(name)
         time.sleep(0.05)
-        alike = [one for one in list(self.tables) if one.split("_")[0] == name.split("_")[0]]  # others add to them
+        alike = [one for one in list(self.tables) if one.split("_")[0] == name.split("_")[0]]  # other threads add some
         alike.sort(key=lambda one: int(one.rpartition("_")[2]))
         if len(alike) > 3:
             self.tables.remove(alike[0])
@@ -151,13 +151,13 @@ class Load:
             self.unsure.remove(alike[0])
 
     def await_one(self, how: str) -> None:
-        """They take long amid all the rest, and few would end before the power does."""
+        """Waits for one to end. Beside all other work these take long, and few would end before the power loss."""
         before, deadline = self.counts[how], time.monotonic() + 10
         while self.counts[how] == before and not self.failures and time.monotonic() < deadline:
             time.sleep(0.01)
 
     def await_update(self, threads: list[threading.Thread]) -> None:
-        """By one that is acknowledged when it is synced: before that a power loss may have nothing to take."""
+        """Waits for an update of a sync table, acknowledged when synced. Before that a power loss may have nothing to take."""
         oracles = [oracle for name, oracle in self.oracles.items() if name.endswith("_sync")]
         before, deadline = [oracle.acknowledged.sum() for oracle in oracles], time.monotonic() + 30
         while [oracle.acknowledged.sum() for oracle in oracles] == before:
@@ -165,10 +165,10 @@ class Load:
                 return
             time.sleep(0.01)
 
-    # ---- After it ----
+    # ---- Checks after a loss ----
 
     def check(self, stopped: bool) -> None:
-        """And goes on from there: what a start has read is on disk."""
+        """Checks all tables, and takes the present rows as the new state, since all that a start has read is on disk."""
         assert not self.failures, self.failures
         with self.daemon.connect() as server:
             self.check_tables(server)
@@ -187,7 +187,8 @@ class Load:
         self.unsure.clear()
 
     def check_table(self, server, name: str) -> None:
-        """Also of those that nobody was told of: what has rows from its first moment has all of them."""
+        """Checks tables whose creation was not acknowledged too: a table made with rows has either all of them, or does not
+        exist."""
         if name in self.whole:
             least, most = self.whole[name]
             numbers = np.unique(server.open_table(name).get(np.arange(REPLAY_ROWS)))
@@ -219,7 +220,7 @@ class Load:
         assert len(numbers) == 1, f"rows of several requests: {sorted(numbers)}"
         number = int(numbers.pop())
         least, most = self.checkpoint_rows[self.newest]
-        if max(listed, default=0) > self.newest or stopped:  # made, or being made, and not answered
+        if max(listed, default=0) > self.newest or stopped:  # one may have been made, or be in the making, without an answer
             most = self.replay_sent
         if stopped:
             least = self.replay_acknowledged
@@ -246,7 +247,7 @@ def random_options(daemon, rng) -> dict:
 
 
 def run(daemon, disk, rng, losses: int, syncs: bool = True) -> None:
-    """@syncs: else it is to be found out, for which each loss has to be of something."""
+    """@syncs: false if the server skips syncs, which must be found out; then each loss must have something to take."""
     load = Load(daemon, rng)
     daemon.configure(random_options(daemon, rng))
     daemon.start()
@@ -273,10 +274,10 @@ def run(daemon, disk, rng, losses: int, syncs: bool = True) -> None:
             daemon.configure(random_options(daemon, rng))
             if rng.random() < 0.7:
                 break
-            daemon.launch()  # power goes again while it starts
+            daemon.launch()  # power fails again during the start
             time.sleep(rng.uniform(0, 0.15))
             daemon.kill()
-        daemon.start()  # by itself, whatever pages of the unfinished end of a log are missing
+        daemon.start()  # without help, whatever pages are missing from the unfinished end of a log
         load.check(stopped)
         print(f"loss {loss}: {lost}, stopped={stopped}")
     cut = sum("end of a log was cut off" in line for line in daemon.log_lines())
@@ -288,7 +289,7 @@ def run(daemon, disk, rng, losses: int, syncs: bool = True) -> None:
 
 
 def with_disk(make_daemon, **environment):
-    """Two data directories, the folders of one disk: what is lost of each does not hang on the other."""
+    """Two data directories, folders of one disk: the losses in each are independent."""
     daemon = make_daemon()
     rows = daemon.folder / "rows"
     directories = [rows / "first", rows / "second"]
@@ -305,7 +306,7 @@ def test_a_power_loss_costs_no_more_than_each_tables_durability_says(make_daemon
 
 
 def test_a_server_that_never_synced_its_logs_would_be_found_out(make_daemon, rng):
-    """The test above sees what it is to see: in the rows, in what a checkpoint has of the logs, or at a start."""
+    """The test above detects lost syncs: in the rows, in a checkpoint's copy of the logs, or at a start."""
     said = (
         r"_sync: .* rows|_sync: its rows are gone|/logged/\d+\.log: has \d+ bytes instead"
         r"|/logged/\d+\.log: damaged: its checksum is"
@@ -316,7 +317,7 @@ def test_a_server_that_never_synced_its_logs_would_be_found_out(make_daemon, rng
 
 
 def test_a_log_that_is_damaged_where_it_begins_is_gone_after_a_start_with_the_option(make_daemon):
-    """RocksDB would keep it in use: each checkpoint would fail, and the next start find it again."""
+    """RocksDB would keep the log in use: each checkpoint would fail, and the next start would find the damage again."""
     daemon = make_daemon({"checkpoints": {"interval_seconds": 0}})
     daemon.start()
     ids = np.arange(1000)
@@ -325,7 +326,7 @@ def test_a_log_that_is_damaged_where_it_begins_is_gone_after_a_start_with_the_op
     daemon.kill()
     for log in (daemon.folder / "rows").glob("shard-*/logged/*.log"):
         with log.open("r+b") as file:
-            file.seek(20)  # in the first record, be it of one row, and not in its length
+            file.seek(20)  # in the first record, even if it has one row, and not in its length
             file.write(b"\x55" * 40)
     daemon.launch()
     daemon.await_end(1)
