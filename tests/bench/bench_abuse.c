@@ -1,33 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench_abuse.c: a good client beside a bad one.
+/* bench_abuse.c: the service that a good client gets beside a bad one.
  *
  * abuse-mute            100 connections that say nothing, 100 with half a frame
- * abuse-garbage         connections that speak garbage, one after the other without pause
+ * abuse-garbage         connections that send garbage, one after the other without pause
  * abuse-unread          one that asks for status and tables and never reads
- * abuse-flood           one that keeps 1,024 requests in flight, of one row and of very many; its
- *                       memory has been touched before: the system clears pages on the lane's time
+ * abuse-flood           one with 1,024 requests in flight, of one row and of very many; its
+ *                       memory has been touched before, since the system clears pages on the
+ *                       lane's time
  * abuse-status          one that asks for the status without pause
  * abuse-connects        1,000 connects a second
  * abuse-connects-hello  1,000 connects a second that say hello and get shared memory
  * abuse-segments        20 sessions that ask for 16 rows 65,536 times in each request
  * abuse-segments-100    100 of them
- * abuse-million         one that asks for a million rows in each; the good client asks for 16, and
- *                       for the next 16 when it has got them: it is to keep half of its rate
+ * abuse-million         one that asks for a million rows in each request; the good client asks
+ *                       for 16 rows, one request after the other, and must keep half of its rate
  *
- * Ours is the good client's rate with the abuser at work, the reference the same without, in turn.
- * The good client asks for 4,096 cached rows every millisecond, one request at a time: a demand
- * below its fair share beside one other client (`demand_share` says what part of a lane's rate it
- * is), so nothing is taken from it rightfully. A request counts when its answer comes within 10 ms
- * of when it was due; one that is late delays the next. `p99_us` is the 99th
- * percentile from when a request was due to its answer, `control_p99_us` that of opening a table,
- * every 5 ms on a connection of its own.
+ * Ours is the good client's rate beside the abuser, the reference its rate alone, in turn. The
+ * good client asks for 4,096 cached rows every millisecond, one request at a time. This is less
+ * than its fair share beside one other client, so every loss is the server's fault.
+ * `demand_share` is its part of a lane's rate. A request counts when its answer comes within 10
+ * ms of its due time; a late request delays the next. `p99_us` is the 99th percentile of the
+ * time from due to answered. `control_p99_us` is that of opening a table, every 5 ms on a
+ * connection of its own.
  *
- * Figures called -full-speed, which have no bar, are of a client that always keeps two requests in
- * flight. On two cores lane and client have no core to spare then, and every moment the server
- * spends on the abuser is missing. There is none for the flood, which may have its half of the
- * lane. What abusers compute for themselves is kept out of all figures (abusers.h); what else runs
- * on the machine is not, and shows in the percentiles first: beside the flood the lane has no idle
- * moment, so it waits for a processor like everybody.
+ * The client of figures called -full-speed, which have no bar, always keeps two requests in
+ * flight. On two cores lane and client then have no core to spare, so every moment that the
+ * server spends on the abuser shows. There is none for abusers that may have their half of the
+ * lane, such as the flood. An abuser's own computing is kept out of all figures (abusers.h).
+ * Other work on the machine is not, and shows first in the percentiles: beside the flood the
+ * lane is never idle, so it waits for a processor like everybody.
  *
  * When an abuser has been killed, the server must have freed all it held within a second, or the
  * benchmark ends. */
@@ -44,7 +45,7 @@
 
 #define DIM          64
 #define BATCH_ROWS   4096
-#define BATCHES      64 /* of ids, used round and round */
+#define BATCHES      64 /* batches of ids, used round and round */
 #define LOOP_ROWS    16
 #define IN_FLIGHT    2 /* at full speed */
 #define PERIOD_S     0.001
@@ -53,7 +54,7 @@
 #define FREE_S       1.0
 #define SAMPLES_MAX  (UINT32_C(1) << 20)
 #define TABLE_ROWS   (UINT64_C(256) << 10)
-#define LISTED_COUNT 32 /* tables, so that a list of them is not short */
+#define LISTED_COUNT 32 /* so that the list of tables is not short */
 
 struct samples {
     double *seconds;
@@ -67,15 +68,15 @@ struct abuse {
     enum abuser_kind kind;
     struct embtier_batch *batches[IN_FLIGHT];
     uint64_t *ids;
-    uint32_t next; /* batch of ids */
+    uint32_t next; /* the next batch of ids */
     uint32_t batch_rows;
-    uint32_t in_flight; /* at full speed */
+    uint32_t in_flight; /* requests, at full speed */
     bool full_speed;
-    bool abused; /* now */
+    bool abused; /* in the present turn */
     struct samples answers[2], opens[2];
     _Atomic bool stop_opening;
     double acts, acted_seconds;
-    double full_rate, rate; /* requests a second, nobody else there */
+    double full_rate, rate; /* requests a second with nobody else there */
 };
 
 /* ---- Set-up ---- */
@@ -95,7 +96,7 @@ static void set_up(struct abuse *abuse, enum abuser_kind kind, uint32_t batch_ro
     abuse->in_flight = IN_FLIGHT;
     bench_server_start(&abuse->server, &shape);
     bench_server_tables(&abuse->server, LISTED_COUNT, rows, DIM);
-    abuse->server.table_count = 2; /* what is touched: the good client's and the abuser's */
+    abuse->server.table_count = 2; /* the good client's and the abuser's; others are not touched */
     bench_touch_all(&abuse->server, EMBTIER_GET);
     part = (struct embtier_part){ abuse->server.tables[0], batch_rows };
     for (uint32_t i = 0; i < IN_FLIGHT; i++)
@@ -310,7 +311,7 @@ static void run(const char *name, enum abuser_kind kind, bool shares_lane)
     clear(abuse);
 }
 
-/* The good client in a loop, too. */
+/* Runs the good client in a closed loop, too. */
 static void run_loops(const char *name, enum abuser_kind kind)
 {
     struct abuse *const abuse = bench_alloc(1, sizeof(*abuse));

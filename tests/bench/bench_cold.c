@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench_cold.c: rows that no cache has.
+/* bench_cold.c: reads of rows that no cache has.
  *
  * cold-get: GET of stored rows, uniform, past the page cache.
- * first-touch: the first GET of rows never written, whose ids lie between those of the stored ones;
- * the reference is the GET of stored ones, and nothing may be written to SSD.
+ * first-touch: the first GET of rows never written, with ids between those of the stored ones.
+ * The reference is the GET of stored rows. Nothing may be written to SSD.
  *
- * One table of 8 M ids, dim 128 f32; the even ones are stored, 2 GiB. The cache is as small as can
- * be, and each turn starts the server anew. The reference of cold-get opens the same shards with
- * the same options, and as many threads as the server has readers call
- * rocksdb_batched_multi_get_cf() with the ids of batches as large, by shard and sorted, and copy
- * the rows out. It reads with pread(), as RocksDB does by itself. */
+ * One table of 8 M ids, dim 128 f32; the even ids are stored, 2 GiB. The cache is as small as it
+ * can be, and each turn starts the server anew. The reference of cold-get opens the same shards
+ * with the same options, with one thread for each of the server's readers. Each thread calls
+ * rocksdb_batched_multi_get_cf() with the ids of equally large batches, by shard and sorted, and
+ * copies the rows out. It reads with pread(), RocksDB's default. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,16 +23,16 @@
 #define IN_FLIGHT   4
 #define SHARDS      8
 #define READERS     4
-#define PATIENCE    6  /* turns are so many times as long: they start cold */
-#define CHECK_EVERY 16 /* batches */
+#define PATIENCE    6  /* makes turns longer: they start cold */
+#define CHECK_EVERY 16 /* in batches */
 
 struct cold {
     struct bench_server server;
     struct bench_server_shape shape;
-    uint64_t rows; /* stored; ids 0, 2, 4, … */
+    uint64_t rows; /* stored; their ids are 0, 2, 4, … */
     uint32_t table_id;
     uint64_t random;
-    uint64_t odd; /* 1: ids never written */
+    uint64_t odd; /* 1: takes ids never written */
     struct embtier_batch *batches[IN_FLIGHT];
     uint64_t asked, hits;
     double written_bytes; /* by the server, in turns of first-touch */
@@ -78,7 +78,7 @@ static void set_up(struct cold *cold)
     bench_server_tables(&cold->server, 1, cold->rows * 2, DIM);
     cold->table_id = embtier_table_info(cold->server.tables[0])->table_id;
     store_rows(cold);
-    bench_server_stop(&cold->server); /* everything is flushed */
+    bench_server_stop(&cold->server); /* flushes everything */
     bench_server_again(&cold->server, &cold->shape);
     bench_server_settle(&cold->server);
     bench_server_stop(&cold->server);

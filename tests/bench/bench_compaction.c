@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench_compaction.c: how far compaction pushes lookups down.
+/* bench_compaction.c: how far compaction lowers the rate of lookups.
  *
  * compaction-dip: the lowest rate of GET in any second in which a shard compacts, over the mean
- * rate when all is compacted. 4 M rows of 512 bytes in 8 shards, uniform ids, nothing cached, so
- * every row is a read from the device. All shards are due at the same time, and urgently so: rows
- * were stored, compacted, and then written again until each shard had some 28 files in level 0.
- * Each turn begins with a copy of these shards.
+ * rate when all is compacted. There are 4 M rows of 512 bytes in 8 shards. Ids are uniform and
+ * nothing is cached, so every row is a read from the device. All shards urgently need a
+ * compaction at the same time: rows were stored, compacted, and then written again until each
+ * shard had some 28 files in level 0. Each turn begins with a copy of these shards.
  *
- * The reference is the same server with as many compactions allowed at a time as there are shards,
- * so that RocksDB schedules them by itself: a shard that is due compacts. Both have a background
- * thread for each shard. With fewer threads than shards RocksDB's own pool lets fewer compact at a
- * time: compaction-dip-2-threads, without a bar, has the two that a server has by default. */
+ * The reference is the same server, with as many compactions at a time allowed as there are
+ * shards. RocksDB then schedules them by itself: each shard compacts when it is due. Both have a
+ * background thread for each shard. With fewer threads than shards, RocksDB's own pool limits
+ * the compactions: compaction-dip-2-threads, without a bar, has the default of two. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,16 +19,16 @@
 
 #define DIM           128
 #define ROW_BYTES     (DIM * sizeof(float))
-#define BATCH_ROWS    1024 /* some fifty a second */
+#define BATCH_ROWS    1024 /* some fifty batches a second */
 #define IN_FLIGHT     4
 #define SHARDS        8
 #define READERS       4
-#define THREADS       (SHARDS + SHARDS / 2) /* a fourth of them flushes */
+#define THREADS       (SHARDS + SHARDS / 2) /* a fourth of RocksDB's threads flush */
 #define DRAM_BYTES    (8 * MIB)
 #define MEMTABLE      (64 * MIB)
 #define LEVEL0_FILES  28
 #define FILE_BYTES    (MEMTABLE / SHARDS / 2)
-#define QUIET_SECONDS 4 /* without a compaction: there will be no more */
+#define QUIET_SECONDS 4 /* without a compaction, after which none will follow */
 #define MEAN_SECONDS  15
 #define SECONDS_MAX   300
 #define TURNS_MAX     3
@@ -48,7 +48,7 @@ struct dip {
     struct series last[2]; /* ours, the reference's */
 };
 
-/* ---- The shards all turns begin with ---- */
+/* ---- The shards with which all turns begin ---- */
 
 static struct bench_server_shape shape_of(const char *options, uint32_t threads, uint32_t parallel)
 {
@@ -62,7 +62,7 @@ static struct bench_server_shape shape_of(const char *options, uint32_t threads,
                                         .rocksdb_options = options };
 }
 
-/* @words, run in the server's directory. */
+/* Runs @words in the server's directory. */
 static void shell(const struct dip *dip, const char *words)
 {
     char text[512];
@@ -144,7 +144,7 @@ static double rate_of_second(struct dip *dip)
     return BATCH_ROWS * bench_pipeline(IN_FLIGHT, bench_settings.seconds * 4, begin_get, end, dip);
 }
 
-/* The lowest rate of a second in which a shard compacted. */
+/* Returns the lowest rate of a second in which a shard compacted. */
 static double lowest(struct dip *dip, struct series *series)
 {
     const double began = bench_now();

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench_durability.c: what it costs to lose nothing.
+/* bench_durability.c: the cost of losing nothing.
  *
- * sync: rows a second that are set in a table of durability `sync`, beside RocksDB's own group
- * commit in process: as many threads as we keep requests under way write batches as large to as
- * many databases with WriteOptions.sync, one write for each database. Nothing is in the way of
- * either: no reads, no cache that is too small. A turn ends with everything on disk.
+ * sync: rows a second of SETs into a table of durability `sync`. The reference is RocksDB's own
+ * group commit in process. It has as many threads as we keep requests in flight. They write
+ * equally large batches to as many databases with WriteOptions.sync, one write for each
+ * database. Neither side reads, and neither has too small a cache. A turn ends with everything
+ * on disk.
  *
- * async-cost, sync-cost: the load of `mixed` (mixed_load.h) with an `async`, or `sync`, table
- * beside the same with a `replay` one, each on a server of its own, of which the other idles. */
+ * async-cost, sync-cost: the load of `mixed` (mixed_load.h) on an `async`, or `sync`, table
+ * beside the same load on a `replay` table. Each has a server of its own, and one server idles
+ * while the other works. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +30,7 @@
 struct sync {
     struct bench_server server;
     struct bench_server_shape shape;
-    struct harness twin; /* whose empty shards the reference writes to */
+    struct harness twin; /* the reference writes to its empty shards */
     struct rocksdb_alone alone;
     struct embtier_batch *batches[IN_FLIGHT];
     uint64_t rows;
@@ -95,7 +97,7 @@ static double group_commit(void *context)
     return rate;
 }
 
-/* A store that has been made and closed. */
+/* Makes and closes a store. */
 static void make_twin(struct sync *sync, struct rocksdb_alone_opts *opts)
 {
     static char path[256];

@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench_endurance.c: what a long run of `mixed` (mixed_load.h) costs: bytes to SSD and memory.
+/* bench_endurance.c: the bytes to SSD and the memory that a long run of `mixed` (mixed_load.h)
+ * costs.
  *
- * write-back: bytes that flush and compaction write for each distinct row that was changed, when
- * every second batch that is read is changed and written. The reference writes the others too, as
- * they were, so that every row that leaves the cache is written, clean or not; the rows changed are
- * the same. Files are flushed and compacted seldom, so it is the bytes of all turns together. (When
- * every batch is changed, as in `mixed` itself, no row that leaves is clean, and there is nothing
- * to save.)
+ * write-back: bytes that flush and compaction write for each distinct changed row, when every
+ * second batch that is read is changed and written. The reference writes the other batches too,
+ * unchanged, so that each row is written when it leaves the cache. Both change the same rows.
+ * Flushes and compactions are rare, so the figure has the bytes of all turns together. (When
+ * every batch is changed, as in `mixed` itself, no row that leaves is clean, and there is
+ * nothing to save.)
  *
- * memory: the most resident memory that the daemon has in ten minutes of `mixed`, beside the sum
- * of the budgets in its configuration. What it has touched of the client's arena is in it, too.
+ * memory: the daemon's highest resident memory in ten minutes of `mixed`, beside the sum of the
+ * budgets in its configuration. The pages of the client's arena that the daemon has touched
+ * count, too.
  *
- * accounting: bytes written by all causes in these ten minutes, beside what the system counted. */
+ * accounting: the bytes written in these ten minutes, for all causes, beside the bytes that the
+ * system counted. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +25,7 @@
 #define TURNS               4
 #define RUN_SECONDS         2400 /* times --seconds: ten minutes */
 #define SAMPLES             600
-#define REQUEST_BYTES       (64 * MIB) /* defaults of the configuration */
+#define REQUEST_BYTES       (64 * MIB) /* the configuration's default */
 #define WRITE_QUEUE_BYTES   (64 * MIB)
 #define MEMTABLE_BYTES      (256 * MIB)
 #define MEMORY_OVER_BUDGETS 1.05
@@ -52,9 +55,9 @@ static void go_through(struct mixed_load *load, uint64_t draws)
         (void)mixed_load_run(load, 0.1);
 }
 
-/* One server for each side, so that each has its own levels of files. */
+/* Each side has a server of its own, so that each has its own levels of files. */
 struct write_back {
-    struct mixed_load sides[2]; /* ours; the one that writes all */
+    struct mixed_load sides[2]; /* ours, and the one that writes all */
     double bytes[2], rows[2];   /* of all turns */
 };
 
@@ -98,7 +101,7 @@ static void run_write_back(void)
         x->sides[i].changed_of = 2;
         x->sides[i].writes_all = i == 1;
         x->sides[i].dirty = bench_alloc(x->sides[i].rows / 8 + 1, 1);
-        take_turn(x, i, 2 * draws); /* until the cache and level 0 are as they stay */
+        take_turn(x, i, 2 * draws); /* until the cache and level 0 are in a steady state */
         x->bytes[i] = x->rows[i] = 0;
     }
     for (uint32_t turn = 0; turn < TURNS; turn++)
@@ -131,7 +134,7 @@ struct long_run {
     double times[SAMPLES], resident[SAMPLES], rates[SAMPLES];
 };
 
-/* What the system has counted for the daemon: bytes it caused to be written. */
+/* The bytes written to storage for the daemon, as the system counts them. */
 static double system_written_bytes(const struct mixed_load *load)
 {
     unsigned long long bytes;
@@ -226,7 +229,7 @@ static void run_long(void)
 int main(int argc, char **argv)
 {
     const struct bench_entry entries[] = {
-        { "write-back", run_write_back }, { "memory", run_long }, /* and accounting */
+        { "write-back", run_write_back }, { "memory", run_long }, /* runs accounting too */
     };
 
     return bench_main(argc, argv, entries, ARRAY_LEN(entries));

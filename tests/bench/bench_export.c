@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench_export.c: how quickly a table of a checkpoint is read, and written to files.
+/* bench_export.c: the rates of reading a checkpoint's table, and of writing it to files.
  *
- * scan: rows a second of embtier_scan_next(), in order of ids through a client's memory, beside
- * RocksDB's iterators in this process over the same databases, one after the other, each key and
- * value looked at, none copied: what there is to be had from the files. This is how an export
- * reads, and the figure of which 0.7 is asked.
+ * scan: rows a second of embtier_scan_next(), in order of ids, through a client's memory. The
+ * reference is RocksDB's iterators in this process over the same databases, one after the other.
+ * They look at each key and value and copy none: the most that the files can give. An export
+ * reads like this; this figure has the bar of 0.7.
  *
- * export, export-npy: rows a second of embtier_export(), weights and ids, on the disk in the end,
- * beside the same iterators. Nothing is asked of these: they read as scan does, and write as many
- * bytes again besides, while the reference writes none, so that they say something about the disk.
- */
+ * export, export-npy: rows a second of embtier_export(), weights and ids, until they are on
+ * disk, beside the same iterators. These have no bar. They read as scan does and write as many
+ * bytes again, while the reference writes none, so the figures depend on the disk. */
 #include <rocksdb/c.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,7 +29,7 @@ struct exports {
     rocksdb_readoptions_t *read;
     rocksdb_t *shards[SHARDS];
     bool npy;
-    uint64_t sum; /* so that nothing is left out */
+    uint64_t sum; /* so that the compiler cannot leave out the reads */
 };
 
 static void must(const struct exports *exports, enum embtier_err err)
@@ -39,7 +38,7 @@ static void must(const struct exports *exports, enum embtier_err err)
         bench_die("%s", embtier_message(exports->server.connection));
 }
 
-/* Every row of the only table, past the cache. */
+/* Stores every row of the only table, past the cache. */
 static void load(struct exports *exports)
 {
     struct embtier_table_options options = EMBTIER_TABLE_OPTIONS_INIT;
@@ -190,7 +189,7 @@ static void run(const struct bench_figure *figure, bench_side *side, bool npy)
         .reference_options = "the checkpoint's 8 databases one after the other, 2 MiB ahead"       \
     }
 
-/* The bar is on the reading; see the head of the file. */
+/* Only this figure has a bar; see the head of the file. */
 static void run_scan(void)
 {
     static const struct bench_figure figure = FIGURE("scan", 0.7);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench_hot.c: rows that are all cached, through shared memory.
+/* bench_hot.c: access to rows that are all cached, through shared memory.
  *
  * hot-get         GET, 1 lane, 1 client, two batches in flight
  * hot-get-lanes   the same with 2 lanes
@@ -7,10 +7,10 @@
  * array-get       as hot-get, of tables whose home is an array
  *
  * 26 tables, 8,192 ids a batch, uniform, dim 128 f32, 3.5 GiB of rows. The reference gathers the
- * same ids' rows with memcpy() from one plain array into a buffer (hot-set: scatters), with as many
- * threads as there are lanes, on the same kind of pages; in figures called -tuned, which have no
- * bar, with software prefetch. Both sides' ids are made beforehand; ours copies them into shared
- * memory, which is in its time. */
+ * same ids' rows with memcpy() from one plain array into a buffer (hot-set: scatters them). It
+ * has as many threads as there are lanes, and the same kind of pages. In figures called -tuned,
+ * which have no bar, it also prefetches in software. Both sides' ids are drawn beforehand; ours
+ * copies them into shared memory, which counts in its time. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,11 +19,11 @@
 
 #define TABLES     26
 #define BATCH_ROWS 8192
-#define BATCHES    128 /* of ids, used round and round */
+#define BATCHES    128 /* batches of ids, used round and round */
 #define DIM        128
 #define ROW_BYTES  (DIM * sizeof(float))
 #define IN_FLIGHT  2
-#define THREADS    2  /* at most, of the reference */
+#define THREADS    2  /* of the reference, at most */
 #define AHEAD      12 /* rows that the tuned reference prefetches ahead */
 
 struct hot {
@@ -33,7 +33,7 @@ struct hot {
     uint64_t *ids; /* BATCHES of BATCH_ROWS, by table */
     struct embtier_batch *batches[IN_FLIGHT];
     enum embtier_op op;
-    uint32_t next; /* batch of ids */
+    uint32_t next; /* the next batch of ids */
     uint64_t asked, hits;
 
     char *array; /* the reference's rows */
@@ -42,8 +42,8 @@ struct hot {
     char *buffers[THREADS];
 };
 
-/* The compiler is not to know how long the reference's rows are: of a constant length it makes
- * something slower than the library's memcpy(). */
+/* Hides the reference's row size from the compiler. For a constant size it makes a loop that is
+ * slower than the library's memcpy(). */
 static volatile uint64_t reference_row_bytes = ROW_BYTES;
 
 static void make_ids(struct hot *hot)
@@ -70,11 +70,11 @@ static void set_up(struct hot *hot, uint32_t lanes, enum embtier_op op, enum emb
     hot->rows = row_bytes / ROW_BYTES / TABLES;
     hot->op = op;
     hot->thread_count = lanes;
-    /* 32 bytes of index per row at most, a slab being cut per class, and room to spare: no row is
-     * to leave. */
+    /* Rows must not leave the cache: at most 32 bytes of index per row, slabs are cut per class,
+     * and there is room to spare. */
     shape.dram_bytes = row_bytes + row_bytes / ROW_BYTES * 40 + row_bytes / 10 + lanes * 64 * MIB;
     if (home == EMBTIER_HOME_ARRAY) {
-        /* A spot for each row, and the rest of a slab. */
+        /* A spot for each row, and the unused rest of a slab. */
         shape.array_bytes = row_bytes + row_bytes / ROW_BYTES * 8 + TABLES * 4 * MIB;
         shape.dram_bytes = lanes * 64 * MIB;
     }

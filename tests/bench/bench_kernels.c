@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* bench_kernels.c: training on the CPU, without a server.
  *
- * expand-vs-cast: gradients of a batch's bags made into gradients of its rows, by casting and
- * reducing (kernels/cpu/cast/cast.h, kernels/cpu/reduce/reduce.h), beside what casting is there to
- * replace: gradients expanded to one per pair, pairs sorted, gradients coalesced. Both sides sort
- * with the same sort and add up with the same loops, and must give the same bits; what differs is
- * the expanding. The shapes are RM1's and RM2's of Kwon et al., "Tensor Casting" (HPCA 2021): 10
- * and 40 tables of 80 gathers a bag, here of 64 columns and with batches of 2,048 bags, one table
- * after another. A turn is one batch.
+ * expand-vs-cast: turns the gradients of a batch's bags into gradients of its rows, by casting
+ * and reducing (kernels/cpu/cast/cast.h, kernels/cpu/reduce/reduce.h). The reference is the
+ * method that casting replaces: it expands gradients to one per pair, sorts the pairs, and
+ * coalesces the gradients. Both sides use the same sort and the same loops to add up, and must
+ * give the same bits; only the expanding differs. The shapes are RM1's and RM2's of Kwon et al.,
+ * "Tensor Casting" (HPCA 2021): 10 and 40 tables of 80 gathers a bag. Here they have 64 columns
+ * and batches of 2,048 bags, one table after another. A turn is one batch.
  *
- * expand-vs-cast-bytes, -all-bytes: the bytes of gradients that each side moves, and those of pairs
- * as well, by the formulas at count_gradient_bytes(). */
+ * expand-vs-cast-bytes, -all-bytes: the bytes of gradients that each side moves, and those of
+ * pairs as well, by the formulas at count_gradient_bytes(). */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,17 +39,17 @@ static const struct shape shapes[] = {
 
 struct setting {
     uint32_t bag_count;
-    uint32_t pair_count; /* of a table */
-    float *bags;         /* gradients of bags; tables have the same, which nobody notices */
+    uint32_t pair_count; /* per table */
+    float *bags;         /* gradients of bags; all tables share them, which changes no figure */
     float *expanded;     /* one per pair */
     float *rows;         /* results */
     struct cast_pair *pairs, *scratch;
     uint32_t *starts;
-    /* Of a shape: */
+    /* For the present shape: */
     uint32_t table_count;
-    struct trace trace;  /* ids of all tables, one after another */
-    uint64_t run_count;  /* of all tables */
-    double cast_seconds; /* of all our turns; may be spent before there are gradients */
+    struct trace trace;  /* ids of all tables, one table after another */
+    uint64_t run_count;  /* in all tables */
+    double cast_seconds; /* in all our turns; casting may happen before there are gradients */
     double reduce_seconds;
 };
 
@@ -81,8 +81,8 @@ static void shape_begin(struct setting *s, const struct shape *shape)
     s->cast_seconds = s->reduce_seconds = 0;
 }
 
-/* Pairs of a table, sorted, and their runs. @by_position: what is to be added up lies by position
- * and not by bag. */
+/* Returns a table's pairs, sorted, and their runs. @by_position: the gradients to add up lie by
+ * position and not by bag. */
 static const struct cast_pair *sort_table(struct setting *s, uint32_t table, bool by_position,
                                           uint32_t *ret_run_count)
 {
@@ -136,7 +136,7 @@ static uint32_t expand_and_coalesce(struct setting *s, uint32_t table)
     return run_count;
 }
 
-/* One batch; returns pairs a second. */
+/* Runs one batch; returns pairs a second. */
 static double turn(struct setting *s, uint32_t (*backward)(struct setting *s, uint32_t table))
 {
     const double start = bench_now();
@@ -157,7 +157,7 @@ static double reference(void *context)
     return turn(context, expand_and_coalesce);
 }
 
-/* The last table's results must be the same. */
+/* Ends the program if the two sides' results for the last table differ. */
 static void compare_results(struct setting *s)
 {
     const uint64_t bytes = (uint64_t)cast_and_reduce(s, s->table_count - 1) * DIM * sizeof(float);
@@ -171,13 +171,14 @@ static void compare_results(struct setting *s)
     free(kept);
 }
 
-/* Bytes that are loaded and stored in a batch, whatever cache they are found in. With n pairs, r
- * rows that have a gradient, and gradients of g bytes:
+/* The bytes loaded and stored in a batch, in whatever cache they are found. With n pairs, r rows
+ * that have a gradient, and gradients of g bytes:
  *
- *   gradients  both sides   n g loaded and r g stored, adding up
- *              expanding    n g loaded and n g stored before
- *   pairs      both sides   16 n stored; 32 n for each of the sort's passes of 11 bits; 16 n loaded
- * to look for the bits that differ, to count, to find the runs, to add up */
+ *   gradients  both sides   n g loaded and r g stored, to add up
+ *              expanding    n g loaded and n g stored before that
+ *   pairs      both sides   16 n stored; 32 n for each of the sort's passes of 11 bits;
+ *                           16 n loaded each time to look for differing bits, to count,
+ *                           to find the runs, and to add up */
 struct bytes {
     double ours, reference;
 };
@@ -250,7 +251,7 @@ static void expand_vs_cast(void)
     for (uint32_t i = 0; i < ARRAY_LEN(shapes); i++)
         run_shape(s, &shapes[i]);
     free(s->starts);
-    free(s); /* what bench_pages() gave stays until the end */
+    free(s); /* memory of bench_pages() stays until the end */
 }
 
 int main(int argc, char **argv)

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench_mixed.c: reading and writing more rows than the cache holds (mixed_load.h), in rows/s.
+/* bench_mixed.c: reads and writes of more rows than the cache holds (mixed_load.h), in rows/s.
  *
- * mixed: beside RocksDB alone on a copy of the same shards, with a block cache of the same bytes
- * (and of those for index and filters), as many threads as the server has readers, each doing the
- * same with batches of its own; it compacts as it likes. Both sides go through the same draws, in
- * turns of some seconds each, after a warm-up; both write without a log.
+ * mixed: the reference is RocksDB alone on a copy of the same shards. Its block cache has the
+ * bytes of our cache and of our cache for index and filters. It has as many threads as the
+ * server has readers, each doing the same with batches of its own, and compacts as it likes.
+ * Both sides go through the same draws, in turns of some seconds each, after a warm-up. Both
+ * write without a log.
  *
  * shards: 2, 4, 8 and 16 shards beside 1 (MTrainS, figure 8).
  *
- * two-tier-rate: DRAM with as much of a second tier, a file in memory where there is one, behind
- * it, beside the DRAM only; and the hit rate of both, beside that of one LRU of as many rows. */
+ * two-tier-rate: DRAM and a second tier of the same size behind it (a file in memory where
+ * possible), beside the DRAM alone. The figure also has the hit rate of both, beside that of one
+ * LRU of as many rows. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -28,7 +30,7 @@ static double hit_rate(const struct mixed_load *load)
 
 struct mixed {
     struct mixed_load load;
-    double reads_before; /* rows looked for on SSD when the turns began */
+    double reads_before; /* rows looked up on SSD before the turns */
     char copy[128];      /* the reference's data directory */
     struct rocksdb_alone alone;
 };

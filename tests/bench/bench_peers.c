@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench_peers.c: rows of 512 bytes from our shared memory, and from Redis and memcached over their
- * Unix sockets, all of them in memory.
+/* bench_peers.c: rows of 512 bytes through our shared memory, and from Redis and memcached over
+ * their Unix sockets. All rows are in memory.
  *
  * hot-get-vs-redis       rows/s, batches of 4,096 (MGET)
  * hot-get-vs-memcached   rows/s, batches of 1,000 (get)
  * small-get              microseconds of a batch of 32, one at a time, beside MGET of 32
  *
- * One connection, two batches in flight on both sides (small-get: one). The references' commands
- * are made beforehand, ours copies ids into shared memory in its time; every row is copied once
- * more by the references' client, into a buffer as ours has it in the batch. */
+ * Each side has one connection, with two batches in flight (small-get: one). The references'
+ * commands are made beforehand; ours copies ids into shared memory in its time. The references'
+ * client copies every row once more, into a buffer such as our batch has. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,7 +17,7 @@
 
 #define DIM         128
 #define ROW_BYTES   (DIM * sizeof(float))
-#define BATCHES     128 /* of ids, used round and round */
+#define BATCHES     128 /* batches of ids, used round and round */
 #define IN_FLIGHT   2
 #define LATENCY_MAX 4000000
 
@@ -31,10 +31,10 @@ struct pair {
     struct embtier_batch *batches[IN_FLIGHT];
     const struct peer_command *sent[IN_FLIGHT];
     char *buffer;
-    uint32_t next; /* batch of ids */
+    uint32_t next; /* the next batch of ids */
     uint64_t asked, hits;
 
-    /* Seconds of every request, ours and the reference's. */
+    /* Seconds of every request: ours, the reference's. */
     double *latencies[2];
     uint32_t latency_count[2];
 };

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench_policy.c: hit rates, not speed. What is counted is the same in every run.
+/* bench_policy.c: hit rates, not speed. Every run counts the same.
  *
- * lru: our row cache beside exact LRU of as many rows as it holds.
- * two-tier: the same with two tiers of the same bytes; they hit as one LRU of both would.
- * policy: LFU and S3-FIFO beside LRU, simulated.
+ * lru: our row cache beside exact LRU of as many rows as it holds. two-tier: the same with two
+ * tiers of the same bytes, which should hit as one LRU of both would. policy: LFU and S3-FIFO
+ * beside LRU, simulated.
  *
- * The traces are Zipf's at three exponents and, if the environment's EMBTIER_QUICKSTART_TRACE names
- * a file that quickstart_trace.py wrote, the accesses of tools/quickstart. The cache holds a tenth
- * of the rows. */
+ * The traces are Zipf's at three exponents. If EMBTIER_QUICKSTART_TRACE in the environment names
+ * a file that quickstart_trace.py wrote, the accesses of tools/quickstart are the fourth. The
+ * cache holds a tenth of the rows. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -17,7 +17,7 @@
 #define ROW_BYTES 512
 
 #define TRACES     4
-#define QUICKSTART 3 /* the last one */
+#define QUICKSTART 3 /* the last trace */
 
 struct setting {
     struct trace trace;
@@ -25,7 +25,7 @@ struct setting {
     uint32_t cached;
 };
 
-/* False: there is no such trace. */
+/* False if the trace does not exist. */
 static bool setting_begin(struct setting *setting, uint32_t number)
 {
     static const double exponents[] = { 0.8, 1.05, 1.2 };
@@ -95,7 +95,7 @@ static void two_tier(void)
 
 static const struct policy *const policies[] = { &policy_lru, &policy_lfu, &policy_s3_fifo };
 
-/* Hit rates over the share of the rows that the cache holds. */
+/* Plots hit rates over the share of rows that the cache holds. */
 static void plot_policies(struct setting *setting, json_t *figure)
 {
     static const double percents[] = { 1, 2, 5, 10, 20, 50 };

@@ -4,8 +4,8 @@
  *
  *   bench_row_cache [ROWS_MIB [ROW_BYTES [SECONDS]]]    default 3584 512 3
  *
- * Ids are uniform, one thread, all rows cached in one DRAM tier; both sides copy into the same
- * buffer of 4,096 rows, from memory of the same kind of pages. */
+ * Ids are uniform, and one thread runs. All rows are cached in one DRAM tier. Both sides copy
+ * into the same buffer of 4,096 rows, from memory of the same kind of pages. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,10 +17,10 @@
 #include "tiers/cache/row_cache.h"
 
 #define BATCH     4096
-#define BATCHES   256 /* of ids, used round and round */
-#define TURN_MS   50  /* long enough for steady state, short enough for noise to hit both sides */
+#define BATCHES   256 /* batches of ids, used round and round */
+#define TURN_MS   50  /* long enough for a steady state, short enough for noise to hit both sides */
 #define TURNS_MAX 1000
-#define AHEAD     12 /* rows the gather prefetches ahead; the best on the machines tried */
+#define AHEAD     12 /* rows that the gather prefetches ahead; the best of the machines tried */
 
 struct bench {
     uint64_t row_bytes, row_count;
@@ -56,7 +56,7 @@ static void must(enum embtier_err err, const struct err_msg *msg)
     exit(1);
 }
 
-/* Rows 0 up to row_count, or to what fits. */
+/* Fills the cache with rows from 0 up to row_count, or as many as fit. */
 static void fill_cache(struct bench *b)
 {
     const char *array = arena_base(b->array);

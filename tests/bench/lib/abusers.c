@@ -24,8 +24,8 @@
 #define MUTE_COUNT      100
 #define PASSED_FDS      12
 #define PIPELINED       64
-#define FLOOD_WARM_ACTS 16 /* some of its large requests, so that its memory has been touched */
-#define CONNECTS_PERIOD 1000000 /* ns */
+#define FLOOD_WARM_ACTS 16      /* enough of its large requests that its memory has been touched */
+#define CONNECTS_PERIOD 1000000 /* in ns */
 #define SESSION_FDS     3
 #define LOOP_SLOTS      4
 #define STARTED_NS      (UINT64_C(10) * 1000 * 1000 * 1000)
@@ -43,7 +43,7 @@ static void acted(struct self *self)
 
 /* ---- The socket ---- */
 
-/* The server may be slow to accept, but it does. */
+/* Waits for the accept, which may be slow but comes. */
 static int connect_to(const struct self *self)
 {
     struct sockaddr_un address = { .sun_family = AF_UNIX };
@@ -55,7 +55,7 @@ static int connect_to(const struct self *self)
     return fd;
 }
 
-/* False: the server has closed. */
+/* False if the server has closed the connection. */
 static bool send_all(int fd, const void *bytes, size_t count)
 {
     while (count > 0) {
@@ -97,7 +97,8 @@ static bool send_hello(int fd, uint64_t arena_bytes, uint32_t slot_count)
     return send_request(fd, &request);
 }
 
-/* A frame that asks for the status, @count times in a row; malloced. */
+/* @count frames in a row that ask for the status, or now and then for the list of tables.
+ * Malloced. */
 static uint8_t *status_frames(uint32_t count, size_t *ret_bytes)
 {
     Embtier__Status status = EMBTIER__STATUS__INIT;
@@ -130,7 +131,7 @@ static uint8_t *status_frames(uint32_t count, size_t *ret_bytes)
     return all;
 }
 
-/* One reply and the descriptors with it. */
+/* Receives one reply and its descriptors. */
 static bool receive_hello(int fd, int *ret_fds)
 {
     union {
@@ -184,7 +185,7 @@ static void read_to_the_end(int fd)
     close(fd);
 }
 
-/* ---- What they do ---- */
+/* ---- The abusers ---- */
 
 static void be_mute(struct self *self)
 {
@@ -212,9 +213,9 @@ static void speak_garbage(struct self *self)
 
             memcpy(bytes + i, &word, sizeof(word));
         }
-        if (kind == 1) /* a frame of a random body, after a good hello */
+        if (kind == 1) /* a frame with a random body, after a good hello */
             memcpy(bytes, &count, FRAME_HEADER_BYTES);
-        else if (kind == 2) /* one that announces more than is sent */
+        else if (kind == 2) /* a frame that announces more than is sent */
             memcpy(bytes, &(uint32_t){ count + 100 }, FRAME_HEADER_BYTES);
         if (kind > 0)
             (void)send_hello(fd, 0, 0);
@@ -307,8 +308,8 @@ static void connect_a_lot(struct self *self, bool hello)
     }
 }
 
-/* All of the session's requests are the same two, over the same ids and rows: no client of ours
- * could do that, and the server must not mind. */
+/* All of the session's requests are the same two, over the same ids and rows. None of our
+ * clients could do that, and the server must not mind. */
 static void flood(struct self *self)
 {
     const struct abuser_place *const place = self->place;
@@ -358,13 +359,13 @@ static void flood(struct self *self)
 
 /* ---- Sessions in a closed loop ---- */
 
-/* Segments of the same ids, which go to the same place. */
+/* All segments of a request have the same ids and the same place for the rows. */
 struct loop_shape {
     uint32_t sessions;
     uint32_t segments;
-    uint32_t ids;       /* of a segment */
-    uint32_t in_flight; /* requests of a session */
-    long rest_ns;       /* between looks at the answers; it takes a core from others each time */
+    uint32_t ids;       /* per segment */
+    uint32_t in_flight; /* requests per session */
+    long rest_ns;       /* between looks at the answers, since each look takes a core from others */
 };
 
 struct loop_session {
@@ -406,7 +407,8 @@ static void loop_start(const struct self *self, const struct loop_shape *shape,
         };
 }
 
-/* Takes an answer, if there is one, and submits as many as are to be in flight. */
+/* Takes an answer, if there is one, and submits requests until @in_flight are in flight. True if
+ * there was an answer. */
 static bool loop_go_on(struct loop_session *session, uint32_t in_flight)
 {
     struct shm_completion *const completion =
@@ -450,8 +452,7 @@ static void ask_in_loops(struct self *self, const struct loop_shape *shape)
 static _Noreturn void abuse(enum abuser_kind kind, struct self *self)
 {
     const struct sched_param param = { 0 };
-    const bool is_loop =
-        kind >= ABUSER_SEGMENTS; /* it sleeps, most often, and has to go on in time */
+    const bool is_loop = kind >= ABUSER_SEGMENTS; /* loops mostly sleep, and must go on in time */
 
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 ||
         (!is_loop && sched_setscheduler(0, SCHED_IDLE, &param) != 0))

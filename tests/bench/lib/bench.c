@@ -104,7 +104,7 @@ static const char *better(const struct bench_figure *figure)
     return figure->lower_is_better ? "lower" : "higher";
 }
 
-/* Says what is asked of @ratio, and whether it is so. */
+/* Adds the bar or tolerance to the JSON figure, and whether @ratio meets it. */
 static void judge(const struct bench_figure *figure, double ratio, json_t *json)
 {
     bool met;
@@ -316,7 +316,7 @@ int bench_main(int argc, char **argv, const struct bench_entry *entries, uint32_
         uint32_t e = 0;
 
         if (argv[i][0] == '-') {
-            i++; /* and its number */
+            i++; /* skip its number */
             continue;
         }
         named = true;

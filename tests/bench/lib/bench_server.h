@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench_server.h: the real daemon under a benchmark, its tables, and what its counters say. */
+/* bench_server.h: the real daemon under a benchmark, its tables, and its counters. */
 #ifndef EMBTIER_TESTS_BENCH_LIB_BENCH_SERVER_H
 #define EMBTIER_TESTS_BENCH_LIB_BENCH_SERVER_H
 
@@ -9,20 +9,20 @@
 
 #define BENCH_TABLES_MAX 64
 
-/* What differs between benchmarks; 0 is the default in brackets. */
+/* The settings that differ between benchmarks; 0 means the default in brackets. */
 struct bench_server_shape {
     uint32_t lanes;            /* [1] */
     uint32_t readers_per_lane; /* [2] */
     uint32_t shards;           /* [8] */
     uint64_t dram_bytes;
-    uint64_t array_bytes; /* beside these; tables are arrays then [none] */
+    uint64_t array_bytes; /* beside the other tiers; all tables are arrays then [none] */
     uint64_t pmem_bytes;  /* a second tier, of kind `file`, in /dev/shm if there is one [none] */
     uint64_t write_queue_bytes;
     uint64_t memtable_bytes;
     uint64_t metadata_cache_bytes;
     uint32_t background_threads;        /* [2] */
     uint32_t compaction_parallel;       /* [1] */
-    const char *rocksdb_options;        /* YAML, so quoted [null] */
+    const char *rocksdb_options;        /* YAML, so with its quotes [null] */
     enum embtier_durability durability; /* of tables [replay] */
 };
 
@@ -38,14 +38,14 @@ struct bench_server {
 };
 
 void bench_server_start(struct bench_server *server, const struct bench_server_shape *shape);
-void bench_server_stop(struct bench_server *server); /* cleanly; data stay */
+void bench_server_stop(struct bench_server *server); /* a clean stop; data stay */
 void bench_server_again(struct bench_server *server, const struct bench_server_shape *shape);
 void bench_server_done(struct bench_server *server); /* stops it and removes everything */
 
-/* Makes tables t0, t1, … of @rows rows of @dim f32, first values uniform in [-1, 1). */
+/* Makes tables t0, t1, … of @rows rows of @dim f32, with initial values uniform in [-1, 1). */
 void bench_server_tables(struct bench_server *server, uint32_t count, uint64_t rows, uint32_t dim);
 
-/* @parts may stand for any tables; ends the program on failure. */
+/* @parts may name any tables; ends the program on failure. */
 struct embtier_batch *bench_batch(struct bench_server *server, const struct embtier_part *parts,
                                   uint32_t count);
 void bench_submit(struct embtier_batch *batch, enum embtier_op op);
@@ -55,13 +55,13 @@ void bench_do(struct embtier_batch *batch, enum embtier_op op);
 /* Touches every row of every table once, in order. With @op SET it stores rows of ones. */
 void bench_touch_all(struct bench_server *server, enum embtier_op op);
 
-/* Waits until no shard compacts or has to. */
+/* Waits until no shard compacts or needs to. */
 void bench_server_settle(struct bench_server *server);
 
 /* Processor time that the server has used since its start, in seconds. */
 double bench_server_processor_s(const struct bench_server *server);
 
-/* A metric of `embtier status`; @label NULL: the sum over all labels. */
+/* Returns a metric of `embtier status`; with @label NULL, the sum over all labels. */
 double bench_metric(struct bench_server *server, const char *name, const char *label);
 
 #endif

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #define EXPONENT 1.05
-/* So many that the rows among them are far more than any cache here holds: else a second round
- * would hit all. */
+/* So many that their rows are far more than any cache here holds. With fewer a second round
+ * would hit everywhere. */
 #define DRAWS_PER_ROW 8
 #define SCRAMBLE      UINT64_C(2654435761)
 
@@ -28,7 +28,7 @@ struct trace mixed_trace(void)
 
 static uint64_t row_of(const struct mixed_load *load, uint64_t draw)
 {
-    /* Scrambled, by a prime: neighbours in popularity are no neighbours on disk. */
+    /* Scrambled by a prime, so that neighbours in popularity are not neighbours on disk. */
     return load->trace->draws[draw % load->trace->count] * SCRAMBLE % load->rows;
 }
 
@@ -107,7 +107,7 @@ static void note_dirty(struct mixed_load *load, const uint64_t *ids)
         load->dirty[ids[i] / 8] |= (unsigned char)(1u << ids[i] % 8);
 }
 
-/* Whether the batch just read in @slot is written next. */
+/* True if the batch just read in @slot is written next. */
 static bool goes_back(struct mixed_load *load, uint32_t slot)
 {
     struct embtier_batch *const batch = load->batches[slot];
@@ -147,7 +147,7 @@ static void end(void *context, uint32_t slot)
 double mixed_load_run(struct mixed_load *load, double seconds)
 {
     for (uint32_t i = 0; i < MIXED_IN_FLIGHT; i++)
-        load->is_set[i] = true; /* so it begins with GETs */
+        load->is_set[i] = true; /* so that each slot begins with a GET */
     return MIXED_BATCH_ROWS * bench_pipeline(MIXED_IN_FLIGHT, seconds, begin, end, load);
 }
 
@@ -164,7 +164,7 @@ static double rows_that_left(struct mixed_load *load)
 
 void mixed_load_warm_up(struct mixed_load *load)
 {
-    /* Full, and a good part exchanged. */
+    /* Until the cache is full and a good part of it has been exchanged. */
     do
         (void)mixed_load_turn(load);
     while (rows_that_left(load) < bench_metric(&load->server, "cache_rows", NULL) / 2);

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mixed_load.h: the load of `mixed` and its kin: more rows than the cache holds, read and written.
+/* mixed_load.h: the load of `mixed` and its kin, which reads and writes more rows than the cache
+ * holds.
  *
- * Zipf 1.05 over 8 M rows of 512 bytes, all stored, ids scrambled; a batch of 4,096 is read,
- * changed and written, with four in flight, by one client. DRAM for 15 % of the rows' bytes, if the
- * shape does not say otherwise. Rows a second are rows read plus rows written.
+ * 8 M rows of 512 bytes are all stored; accesses are Zipf 1.05 over them, with scrambled ids.
+ * One client reads batches of 4,096 rows, changes and writes them, with four in flight. DRAM is
+ * for 15 % of the rows' bytes, unless the shape says otherwise. Rows a second are rows read plus
+ * rows written.
  *
- * Thread: one, but for mixed_load_ids(). What cannot be set up ends the program. */
+ * Thread: one, except for mixed_load_ids(). Failures of set-up end the program. */
 #ifndef EMBTIER_TESTS_BENCH_LIB_MIXED_LOAD_H
 #define EMBTIER_TESTS_BENCH_LIB_MIXED_LOAD_H
 
@@ -22,7 +24,7 @@
 #define MIXED_READERS        4
 #define MIXED_METADATA_BYTES (128 * MIB)
 #define MIXED_CACHED_SHARE   0.15
-#define MIXED_PATIENCE       16 /* turns are so many times as long: compaction comes and goes */
+#define MIXED_PATIENCE       16 /* makes turns longer: compaction comes and goes */
 
 struct mixed_load {
     struct bench_server server;
@@ -32,38 +34,38 @@ struct mixed_load {
     uint32_t table_id;
     _Atomic uint64_t next_draw;
     struct embtier_batch *batches[MIXED_IN_FLIGHT];
-    uint64_t turns[MIXED_IN_FLIGHT]; /* batches each slot has begun to read */
-    bool is_set[MIXED_IN_FLIGHT];    /* what is in flight */
+    uint64_t turns[MIXED_IN_FLIGHT]; /* batches that each slot has begun to read */
+    bool is_set[MIXED_IN_FLIGHT];    /* true if a SET is in flight, false if a GET is */
     uint64_t asked, hits;            /* rows of GET */
 
-    /* Set by the caller when nothing is in flight. */
-    uint32_t changed_of;  /* one batch of so many is changed and written [1: every one] */
-    bool writes_all;      /* the others are written too, as they were */
-    unsigned char *dirty; /* bit map of the rows that were changed; NULL: not noted */
+    /* The caller sets these when nothing is in flight. */
+    uint32_t changed_of;  /* one of so many batches is changed and written [1: every one] */
+    bool writes_all;      /* writes the other batches too, unchanged */
+    unsigned char *dirty; /* bit map of the changed rows; NULL: not recorded */
 };
 
 uint64_t mixed_rows(void);
 uint64_t mixed_cached_bytes(void); /* of DRAM */
-/* The draws that every load goes through, in turn, round and round. */
+/* The draws that every load goes through, round and round. */
 struct trace mixed_trace(void);
 
-/* Starts a server of @shape (whose dram_bytes, shards, readers and metadata cache are as above
- * where they are 0), stores all rows, and starts it anew, when compactions are done. */
+/* Starts a server of @shape, stores all rows, and restarts it when compactions are done. Where
+ * the shape's dram_bytes, shards, readers and metadata cache are 0, the values above are taken. */
 void mixed_load_start(struct mixed_load *load, const struct bench_server_shape *shape,
                       const struct trace *trace);
 void mixed_load_pause(struct mixed_load *load); /* stops the server, cleanly */
 void mixed_load_resume(struct mixed_load *load);
 void mixed_load_done(struct mixed_load *load);
 
-/* Goes on for @seconds, and returns rows a second. */
+/* Goes on for @seconds; returns rows a second. */
 double mixed_load_run(struct mixed_load *load, double seconds);
-/* One turn; as many as it takes until the cache is full of what belongs there. */
+/* Run one turn, and as many as it takes until the cache is full of the rows that belong there. */
 double mixed_load_turn(struct mixed_load *load);
 void mixed_load_warm_up(struct mixed_load *load);
 
-/* The next MIXED_BATCH_ROWS ids. Any thread. */
+/* Draws the next MIXED_BATCH_ROWS ids. Any thread. */
 void mixed_load_ids(struct mixed_load *load, uint64_t *ids);
-/* What a trainer does to the rows of a batch, in little. */
+/* Changes the rows of a batch, a little as a trainer does. */
 void mixed_change(void *rows);
 
 #endif

@@ -17,7 +17,7 @@
 #include "tests/bench/lib/bench.h"
 
 #define BUFFER_BYTES (4 * MIB)
-#define KEY_BYTES    24 /* at most, as text */
+#define KEY_BYTES    24 /* of text, at most */
 #define FILL_ROWS    512
 #define START_S      30
 
@@ -127,7 +127,7 @@ static void receive_more(struct peer *peer)
     peer->end += (uint64_t)count;
 }
 
-/* The next @count bytes, all of them there. */
+/* Returns the next @count bytes; waits until all are there. */
 static const char *take(struct peer *peer, uint64_t count)
 {
     const char *bytes;
@@ -139,7 +139,7 @@ static const char *take(struct peer *peer, uint64_t count)
     return bytes;
 }
 
-/* A line without its end. */
+/* Returns a line without its end. */
 static const char *take_line(struct peer *peer, uint64_t *ret_count)
 {
     for (;;) {

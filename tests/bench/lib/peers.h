@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* peers.h: Redis and memcached as references: started on a Unix socket in a directory of their own,
- * filled with rows, asked for batches of them by a client that does as little as possible.
+/* peers.h: Redis and memcached as references. Each is started on a Unix socket in a directory of
+ * its own and filled with rows. A client that does as little as possible asks it for batches.
  *
- * A batch of ids is made into a command beforehand; several may be sent before the first reply is
- * received. Thread: one per peer. What fails ends the program; the process started ends with it. */
+ * A batch of ids is made into a command beforehand; several may be sent before the first reply
+ * is received. Thread: one per peer. A failure ends the program, and the started process with
+ * it. */
 #ifndef EMBTIER_TESTS_BENCH_LIB_PEERS_H
 #define EMBTIER_TESTS_BENCH_LIB_PEERS_H
 
@@ -18,8 +19,8 @@ struct peer {
     int fd;
     uint32_t row_bytes;
     char directory[64];
-    char options[256]; /* what it was started with */
-    char *buffer;      /* what has been received and not used: [first, end) */
+    char options[256]; /* the options it was started with */
+    char *buffer;      /* bytes received and not used yet: [first, end) */
     uint64_t first, end;
 };
 
@@ -29,7 +30,7 @@ struct peer_command {
     uint32_t rows;
 };
 
-/* @memory_bytes: how much memcached may use. */
+/* @memory_bytes: the memory that memcached may use. */
 void peer_start(struct peer *peer, enum peer_kind kind, uint32_t row_bytes, uint64_t memory_bytes);
 void peer_stop(struct peer *peer);
 
@@ -38,7 +39,7 @@ void peer_fill(struct peer *peer, uint64_t rows);
 
 struct peer_command peer_get_command(const struct peer *peer, const uint64_t *ids, uint32_t count);
 void peer_send(struct peer *peer, const struct peer_command *command);
-/* Copies the rows of the oldest command that was sent to @dest; each must be there. */
+/* Copies the rows of the oldest sent command to @dest; each must be there. */
 void peer_receive(struct peer *peer, const struct peer_command *command, char *dest);
 
 #endif

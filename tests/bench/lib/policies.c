@@ -76,8 +76,8 @@ const struct policy policy_lru = { "LRU", lru_make, lru_access, lru_has, lru_end
 struct lfu {
     uint32_t capacity, count;
     uint64_t now;
-    uint32_t *heap;  /* of ids */
-    uint32_t *place; /* in it, + 1; 0: not there */
+    uint32_t *heap;  /* its ids */
+    uint32_t *place; /* in the heap, + 1; 0: not there */
     uint32_t *accesses;
     uint64_t *last;
 };
@@ -106,7 +106,7 @@ static void lfu_put(struct lfu *l, uint32_t at, uint32_t id)
     l->place[id] = at + 1;
 }
 
-/* The id at @at has grown: it goes down. */
+/* Moves the id at @at down, after its count has grown. */
 static void lfu_sink(struct lfu *l, uint32_t at)
 {
     const uint32_t id = l->heap[at];
@@ -179,7 +179,7 @@ const struct policy policy_lfu = { "LFU", lfu_make, lfu_access, lfu_has, lfu_end
 /* ---- S3-FIFO ---- */
 
 struct fifo {
-    uint32_t *ids; /* a ring */
+    uint32_t *ids; /* a ring of ids */
     uint32_t size, first, count;
 };
 
@@ -190,7 +190,7 @@ struct s3 {
     struct fifo small, main, ghosts;
     uint8_t *where;     /* enum s3_where */
     uint8_t *accesses;  /* at most 3 */
-    uint32_t *is_ghost; /* how often it stands in `ghosts` */
+    uint32_t *is_ghost; /* the number of its entries in `ghosts` */
 };
 
 static void fifo_make(struct fifo *fifo, uint32_t size)

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* policies.h: which row leaves a full cache: simulations of policies, one id at a time.
+/* policies.h: simulations of cache policies, one id at a time: each decides which row leaves a
+ * full cache.
  *
- * LRU; LFU (the fewest accesses since it came, of those the one longest ago); S3-FIFO (Yang et al.,
- * "FIFO queues are all you need for cache eviction", SOSP 2023, figure 5: a small queue of a tenth
- * for newcomers, a main one, and a memory of ids that left the small one). Thread: one. */
+ * LRU. LFU: the fewest accesses since the row came; among equals, the one accessed longest ago.
+ * S3-FIFO (Yang et al., "FIFO queues are all you need for cache eviction", SOSP 2023, figure 5):
+ * a small queue of a tenth for newcomers, a main one, and a memory of ids that left the small
+ * one. Thread: one. */
 #ifndef EMBTIER_TESTS_BENCH_LIB_POLICIES_H
 #define EMBTIER_TESTS_BENCH_LIB_POLICIES_H
 
@@ -12,11 +14,11 @@
 
 struct policy {
     const char *name;
-    /* For ids below @ids; @capacity of them fit. */
+    /* Makes a cache for ids below @ids, @capacity of which fit. */
     void *(*make)(uint32_t ids, uint32_t capacity);
-    /* Whether @id was there; it is afterwards. */
+    /* True if @id was there; it is there afterwards. */
     bool (*access)(void *state, uint32_t id);
-    /* Whether @id is there, without touching it. */
+    /* True if @id is there; does not count as an access. */
     bool (*has)(const void *state, uint32_t id);
     void (*end)(void *state);
 };

@@ -48,7 +48,7 @@ void rocksdb_alone_open(struct rocksdb_alone *alone, const struct rocksdb_alone_
     must(config_load(path, budget_beside, &alone->config, &msg), &msg);
     free(alone->config->data.directories[0]);
     alone->config->data.directories[0] = strdup(opts->rows);
-    alone->config->rocksdb.io_uring = SWITCH_OFF; /* as RocksDB is by itself */
+    alone->config->rocksdb.io_uring = SWITCH_OFF; /* RocksDB's own default */
     must(store_identity_open(alone->config, &alone->identity, &msg), &msg);
     must(bucket_map_open(alone->identity, opts->shard_count, &alone->map, &msg), &msg);
     row_hasher_init(&alone->hasher, store_identity_hash_key(alone->identity));
@@ -58,7 +58,7 @@ void rocksdb_alone_open(struct rocksdb_alone *alone, const struct rocksdb_alone_
     rocksdb_options_set_use_direct_io_for_flush_and_compaction(alone->options, 1);
     rocksdb_options_set_disable_auto_compactions(alone->options, 0);
     rocksdb_options_set_max_write_buffer_number(alone->options, DATABASE_WRITE_BUFFERS);
-    if (opts->cache_bytes) { /* which keeps data blocks too */
+    if (opts->cache_bytes) { /* a cache that keeps data blocks too */
         alone->cache = rocksdb_cache_create_lru(opts->cache_bytes);
         rocksdb_table_options_apply(alone->options, alone->cache, alone->config);
     }
@@ -138,7 +138,7 @@ static void get_of_shard(const struct rocksdb_alone *alone, uint32_t shard, cons
 void rocksdb_alone_get(struct rocksdb_alone *alone, const struct rocksdb_alone_batch *batch,
                        char *rows)
 {
-    rocksdb_perfcontext_t *const counts = rocksdb_perfcontext_create(); /* this thread's */
+    rocksdb_perfcontext_t *const counts = rocksdb_perfcontext_create(); /* counts of this thread */
 
     rocksdb_set_perf_level(rocksdb_enable_count);
     rocksdb_perfcontext_reset(counts);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rocksdb_alone.h: the shards of a stopped server, opened by RocksDB in this process: the reference
- * of what our cache and our reads are worth.
+/* rocksdb_alone.h: the shards of a stopped server, opened by RocksDB in this process. They are
+ * the reference that shows the worth of our cache and our reads.
  *
- * Options are the server's, but for what the caller says; reads are RocksDB's own pread(). Thread:
- * any, once open. What fails ends the program. */
+ * Options are the server's, unless the caller says otherwise; reads are RocksDB's own pread().
+ * Thread: any, once open. A failure ends the program. */
 #ifndef EMBTIER_TESTS_BENCH_LIB_ROCKSDB_ALONE_H
 #define EMBTIER_TESTS_BENCH_LIB_ROCKSDB_ALONE_H
 
@@ -35,20 +35,21 @@ struct rocksdb_alone {
     uint32_t shard_count;
     uint32_t table_id;
     uint32_t row_bytes;
-    /* Since the last time somebody cleared them. */
+    /* Since a caller last cleared them. */
     _Atomic uint64_t got_rows;
-    _Atomic uint64_t read_blocks; /* from the device, for them */
+    _Atomic uint64_t read_blocks; /* read from the device for these rows */
 };
 
 struct rocksdb_alone_opts {
-    const struct harness *harness; /* whose configuration is taken */
+    const struct harness *harness; /* gives the configuration */
     const char *rows;              /* the data directory: the harness's, or a copy */
     uint32_t shard_count;
     uint32_t table_id;
-    uint32_t row_bytes;   /* weights; there is no state */
-    uint64_t cache_bytes; /* a block cache for all blocks; 0: as the server's, none for data */
-    bool writes;          /* else it is opened for reading */
-    bool logged;          /* of durability sync: each write is in the log, and that on disk */
+    uint32_t row_bytes;   /* weights only: there is no state */
+    uint64_t cache_bytes; /* a block cache for all blocks; 0: as the server's, which keeps no
+                           * data blocks */
+    bool writes;          /* false: opened for reading only */
+    bool logged;          /* like a sync table: each write is in the log, and the log on disk */
 };
 
 void rocksdb_alone_open(struct rocksdb_alone *alone, const struct rocksdb_alone_opts *opts);
@@ -61,10 +62,10 @@ struct rocksdb_alone_batch {
 };
 void rocksdb_alone_sort(const struct rocksdb_alone *alone, const uint64_t *ids, uint32_t count,
                         struct rocksdb_alone_batch *batch);
-/* Gets all rows, shard by shard, into @rows in the order of @batch. */
+/* Reads all rows, shard by shard, into @rows in the order of @batch. */
 void rocksdb_alone_get(struct rocksdb_alone *alone, const struct rocksdb_alone_batch *batch,
                        char *rows);
-/* Writes them: one write per shard. */
+/* Writes all rows of @batch: one write per shard. */
 void rocksdb_alone_set(const struct rocksdb_alone *alone, const struct rocksdb_alone_batch *batch,
                        const char *rows);
 

@@ -1,24 +1,22 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""What a checkpoint costs those who train and look up meanwhile, and what it is worth after a crash.
+"""The cost of checkpoints for clients that train and look up meanwhile, and their worth after a crash.
 
-checkpoint-stall, checkpoint-update-stall: one server, two clients in processes of their own. One looks
-up 64 ids at a fixed pace, whatever became of the request before, so that one long stall counts for all
-the requests that were due in it; the other pushes gradients of 1,024 rows of the same replay table, and
-waits a little after each, as a trainer does. Latencies (99th percentile) of the time in which checkpoints
-are made, one after another, beside those of a time with none, in turn; between the two nothing is
-measured, while rows become dirty again and compactions end. checkpoint-stall-hits: of the lookups that
-needed nothing from SSD, from when they were sent: without the device, and without those before.
+checkpoint-stall, checkpoint-update-stall: one server, two clients in processes of their own. One looks up 64 ids at a fixed pace,
+even when the request before is late. One long stall thus counts for all the requests that were due in it. The other pushes
+gradients of 1,024 rows of the same replay table, and waits a little after each push, as a trainer does. Each figure compares
+latencies (99th percentile) while checkpoints are made, one after another, with latencies while none is made, in turn. Between the
+turns nothing is measured, while rows become dirty again and compactions end. checkpoint-stall-hits: only the lookups that needed
+nothing from SSD, measured from when they were sent. It leaves out the device and the wait for earlier requests.
 
-checkpoint-recovery: seconds from the start of the process until it serves, after SIGKILL and after a
-clean stop, with the same updates since the newest checkpoint. A clean start makes a checkpoint of them
-first.
+checkpoint-recovery: seconds from the start of the process until it serves, after SIGKILL and after a clean stop, with the same
+updates since the newest checkpoint. After a clean stop the start makes a checkpoint of these updates first.
 
-log-recovery: the same of an async table, whose updates are all still in its log when the server is killed:
-memory for write buffers is so large that none is flushed before. A clean stop has written them to files.
+log-recovery: the same for an async table whose updates are all still in its log when the server is killed. Memory for write
+buffers is so large that none is flushed before. A clean stop has written them to files.
 
-checkpoint-new-bytes: bytes that a checkpoint adds to the one before when 1 % of the rows, spread evenly,
-were updated in between.
+checkpoint-new-bytes: bytes that a checkpoint adds to the one before, when 1 % of the rows, spread evenly, were updated in
+between.
 
 A figure is one JSON object on a line, as tests/bench/lib/bench.h has it."""
 
@@ -46,40 +44,40 @@ from bench_training import BUILD, DIM, GATHERS, LEARNING_RATE, THREADS, ZIPF, Se
 import embtier
 
 ROW_BYTES = DIM * 4 + 4  # with the state of rowwise_adagrad
-ENTRY_BYTES = 32  # of the cache's index, at most
-UPDATED_ROWS = 1024  # in a request
+ENTRY_BYTES = 32  # of the cache's index per row, at most
+UPDATED_ROWS = 1024  # per request
 LOOKED_UP_ROWS = 64
 
-ROWS = 1_000_000  # of the table that is trained
+ROWS = 1_000_000  # of the trained table
 CACHED_SHARE = 0.9
-DIRTIED_SHARE = 0.2  # of the rows, before a turn
-SLABS = 1.15  # times as many bytes as rows and index need: classes and maps share the tier
+DIRTIED_SHARE = 0.2  # of the rows, before each turn
+SLABS = 1.15  # the cache's bytes per byte of rows and index: classes and maps share the tier
 LOOKUP_EVERY_S = 2e-3
-REST_S = 10e-3  # of the trainer, between two pushes
-WARM_UP_TURNS = 2  # long
+REST_S = 10e-3  # the trainer's, between two pushes
+WARM_UP_TURNS = 2  # turns' time, before the first turn
 SETTLE_S = 0.5
 LEAST_TURN_S = 0.2
-SHARE = 0.99  # of the requests are not slower
+SHARE = 0.99  # the percentile of latencies
 
 STORED_BYTES = 1e9  # of the store that is started
 LEAST_STORED_BYTES = 50e6
 STORE_CACHE_BYTES = 16 << 20
 CRASH_UPDATES_SHARE = 0.05  # of the rows, since the checkpoint
 NEW_UPDATES_SHARE = 0.01
-STARTS = 5  # at most: a start takes a while
+STARTS = 5  # at most, since a start takes a while
 
 LOGGED_BYTES = 300e6  # of rows in the log of an async table
 LOGGED_ROW_BYTES = DIM * 4  # without state, which a SET of weights would have to read first
 LEAST_LOGGED_BYTES = 5e6
 LOGGED_SHARDS = 2
-WRITE_BUFFERS_BYTES = 2 << 30  # an eighth for each of the shards' databases of logged tables
+WRITE_BUFFERS_BYTES = 2 << 30  # an eighth of it for each logged database of the shards
 
 
 # ---- The server ----
 
 
 class Daemon:
-    """On a directory on disk ($TMPDIR), with no checkpoints but those that are asked for."""
+    """A server on a directory on disk ($TMPDIR), which makes checkpoints only on request."""
 
     def __init__(self, directory: str, cache_bytes: int, shards: int, memtable_bytes: int) -> None:
         self.socket = f"{directory}/socket"
@@ -100,7 +98,7 @@ class Daemon:
         Path(self.command[-1]).write_text(json.dumps(config))
 
     def start(self) -> float:
-        """Seconds until it serves."""
+        """Returns the seconds until it serves."""
         begin = time.perf_counter()
         with self.log.open("w") as log:
             self.process = subprocess.Popen(self.command, stderr=log)
@@ -122,7 +120,7 @@ class Daemon:
             self.process = None
 
     def logged(self, message: str, number: str) -> float:
-        """A number that a line of this run's log has."""
+        """Returns a number from a line of this run's log."""
         found = re.search(rf'msg="?{message}.*? {number}=(\d+)', self.log.read_text())
         if not found:
             sys.exit(f"bench_checkpoint: the log has no '{message}' with {number}: {self.log.read_text()}")
@@ -136,18 +134,18 @@ def daemon(cache_bytes: int, shards: int = 4, memtable_bytes: int = 128 << 20) -
         try:
             yield made
         finally:
-            made.end(signal.SIGKILL)  # the rows are not needed any more
+            made.end(signal.SIGKILL)  # nobody needs the rows any more
 
 
 def make_table(server: embtier.Server, rows: int) -> embtier.Table:
-    """All of its rows are on SSD."""
+    """Makes a table with all its rows on SSD."""
     return server.create_table(
         "rows", DIM, rows, optimizer="rowwise_adagrad", init=("uniform", -0.1, 0.1), eager=True
     )
 
 
 def set_some(server: embtier.Server, rows: int, share: float, random: np.random.Generator) -> None:
-    """SETs that share of the table's rows, drawn evenly, each once."""
+    """SETs @share of the table's rows, drawn evenly, each once."""
     drawn = random.choice(rows, round(rows * share), replace=False)
     with server.batch([(server.open_table("rows"), UPDATED_ROWS)]) as batch:
         for first in range(0, len(drawn), UPDATED_ROWS):
@@ -162,7 +160,7 @@ def set_some(server: embtier.Server, rows: int, share: float, random: np.random.
 
 
 def lookup(server: embtier.Server, table: embtier.Table) -> tuple[int, Callable[[np.ndarray], int]]:
-    """Ids of a request, and what makes one and says how many of the rows were in the cache."""
+    """Returns the number of ids per request, and a function that makes one and returns how many rows were cached."""
     batch = server.batch([(table, LOOKED_UP_ROWS)])
 
     def request(ids: np.ndarray) -> int:
@@ -186,13 +184,13 @@ def update(server: embtier.Server, table: embtier.Table) -> tuple[int, Callable[
     return UPDATED_ROWS, request
 
 
-COLUMNS = DUE, SENT, ENDED, HIT_ROWS = range(4)  # of what a client has to say of a request
+COLUMNS = DUE, SENT, ENDED, HIT_ROWS = range(4)  # of the figures that a client sends for each request
 
 
 def run_client(pipe: Connection, socket: str, rows: int, make: Callable, seed: int) -> None:
-    """Asked for them, sends of each request since when it was due, was sent and ended, and how many rows
-    hit. None ends it."""
-    pipe.recv()  # the table is there
+    """Makes requests. When asked through @pipe, sends the figures of each request since the last time: when it was due, sent and
+    ended, and how many rows hit. None ends the client."""
+    pipe.recv()  # until the table exists
     setting = Setting("", 1, rows, "zipf", 1 << 14)
     with embtier.connect(socket, arena_bytes=16 << 20, timeout=0) as server:
         count, request = make(server, server.open_table("rows"))
@@ -210,7 +208,7 @@ def run_client(pipe: Connection, socket: str, rows: int, make: Callable, seed: i
                 due = time.perf_counter()
             if (left := due - time.perf_counter()) > 0:
                 time.sleep(left)
-                due = time.perf_counter()  # that the machine wakes us late is no fault of the server
+                due = time.perf_counter()  # a late wake-up by the machine is not the server's fault
             sent = time.perf_counter()
             hit_rows = request(batches[at % len(batches)])
             at += 1
@@ -221,7 +219,7 @@ def run_client(pipe: Connection, socket: str, rows: int, make: Callable, seed: i
 
 class Client:
     def __init__(self, socket: str, rows: int, make: Callable, seed: int) -> None:
-        # Forked: a connection must not be there yet.
+        # Forked, so it must come before any connection.
         context = multiprocessing.get_context("fork")
         self.pipe, theirs = context.Pipe()
         arguments = (theirs, socket, rows, make, seed)
@@ -233,7 +231,7 @@ class Client:
         self.pipe.send("begin")
 
     def seen(self, begin: float, end: float) -> np.ndarray:
-        """[n, COLUMNS]: the requests that were due or under way in that time."""
+        """[n, COLUMNS]: the requests that were due or in flight between @begin and @end."""
         self.pipe.send("seen")
         try:
             all_of_them = self.pipe.recv()
@@ -253,7 +251,7 @@ class Client:
 def report(
     name: str, unit: str, ours: list[float], reference: list[float], bar: float | None = None, **more: object
 ) -> None:
-    """Lower is better."""
+    """Prints one figure, for which lower is better."""
     ratios = np.array(ours) / np.array(reference)
     ratio = float(np.median(ratios))
     figure = {
@@ -281,9 +279,9 @@ def say(text: str) -> None:
 
 @dataclass
 class Latencies:
-    """Milliseconds, of all turns of one side."""
+    """Latencies in milliseconds, of all turns of one side."""
 
-    turns: list[float] = field(default_factory=list)  # the percentile of each
+    turns: list[float] = field(default_factory=list)  # the percentile of each turn
     every: list[np.ndarray] = field(default_factory=list)
 
     def add(self, seen: np.ndarray, since: int) -> None:
@@ -312,7 +310,7 @@ class Stall:
         self.clients = clients
         self.seconds = max(seconds, LEAST_TURN_S)
         self.made: list[embtier.Checkpoint] = []
-        self.dirty_shares: list[float] = []  # of the cached rows, when a turn with checkpoints begins
+        self.dirty_shares: list[float] = []  # of the cached rows, at the beginning of each turn with checkpoints
         self.asked_rows = self.hit_rows = 0  # of lookups
         self.cached_share = 0.0  # of the table's rows
         self.latencies = {(kind, made): Latencies() for kind in self.KINDS for made in (True, False)}
@@ -341,7 +339,7 @@ class Stall:
                 say(f"no {kind} in {end - begin:.3f} s")
 
     def forget(self) -> None:
-        """The first turns do not count."""
+        """Drops the figures of the first turns, which do not count."""
         self.made.clear()
         self.dirty_shares.clear()
         self.asked_rows = self.hit_rows = 0
@@ -412,7 +410,7 @@ def run_stall(names: list[str], turns: int, seconds: float, scale: float) -> Non
             for client in clients.values():
                 client.begin()
             for client in clients.values():
-                client.seen(0, 0)  # it has drawn its ids
+                client.seen(0, 0)  # an answer means that it has drawn its ids
             stall = Stall(server, rows, clients, seconds)
             time.sleep(WARM_UP_TURNS * stall.seconds)
             for turn in range(turns + 1):
@@ -434,7 +432,7 @@ def run_stall(names: list[str], turns: int, seconds: float, scale: float) -> Non
 
 
 class Store:
-    """Almost all of its rows on SSD alone."""
+    """A store with almost all rows on SSD only."""
 
     def __init__(self, process: Daemon, scale: float) -> None:
         self.process = process
@@ -456,7 +454,7 @@ class Store:
         return made.new_bytes, made.bytes
 
     def start_after(self, how: signal.Signals) -> float:
-        """Seconds."""
+        """Updates rows, ends the server by signal @how, and starts it. Returns the seconds of the start."""
         with self.process.connect() as server:
             server.checkpoint(keep=2)
             set_some(server, self.rows, CRASH_UPDATES_SHARE, self.random)

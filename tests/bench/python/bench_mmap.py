@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whole training steps through the server beside PyTorch with its tables in a file mapped into memory.
 
-The steps of bench_steps.py, with prefetch. PyTorch does the same arithmetic on rows of a mapped file: it
-sums bags, adds up the gradients of each row, and applies row-wise Adagrad; the kernel reads pages as they
-are touched, and writes them back as it needs memory. Each side, trainer and server together, is in a
-memory control group of its own with the same limit. Where none can be made there is no figure. The two
-take turns of some steps. A figure is one JSON object on a line, as tests/bench/lib/bench.h has it."""
+The steps are those of bench_steps.py, with prefetch. PyTorch does the same arithmetic on rows of a mapped file: it sums bags,
+adds up the gradients of each row, and applies row-wise Adagrad. The kernel reads pages as they are touched, and writes them back
+when it needs memory. Each side, trainer and server together, is in a memory control group of its own with the same limit. Where
+none can be made there is no figure. The two sides take turns of some steps. A figure is one JSON object on a line, as
+tests/bench/lib/bench.h has it."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ MIB = 1 << 20
 TABLES, ROWS = 10, 2_000_000
 LIMIT = 1280 * MIB  # a quarter of the tables; a trainer takes some 400 MiB of it
 CACHE = 320 * MIB
-READERS = 16  # of a lane: devices want many reads at a time
+READERS = 16  # per lane: devices want many reads at a time
 BAR = 5.0
 WARM_UP_TURNS = 6  # until the caches of both sides have the popular rows
 EPS = 1e-8
 
 
 class Mapped:
-    """PyTorch's side: tables one after another in a file, row after row, and their state in another."""
+    """PyTorch's side: one file with the tables' rows, one table after another, and another file with their state."""
 
     def __init__(self, setting: Setting, folder: str) -> None:
         self.setting = setting
@@ -52,7 +52,7 @@ class Mapped:
 
     @staticmethod
     def map(path: str, count: int) -> torch.Tensor:
-        """Written through, so that no page is a hole; and no page is read that nobody asks for."""
+        """Maps a new file. Writes it through, so that no page is a hole, and turns off read-ahead."""
         with open(path, "w+b") as file:
             for begin in range(0, count, MIB):
                 file.write(np.full(min(MIB, count - begin), 0.05, np.float32).tobytes())
@@ -84,7 +84,7 @@ class Mapped:
             self.weights.index_add_(0, rows, sums / (state.sqrt() + EPS)[:, None], alpha=-LEARNING_RATE)
 
     def turn(self, drawn: Iterator[list[np.ndarray]]) -> float:
-        """Seconds of a step."""
+        """Returns the seconds of a step."""
         batches = [next(drawn) for _ in range(STEPS)]
         begin = time.perf_counter()
         for ids in batches:
@@ -93,7 +93,7 @@ class Mapped:
 
 
 def serve_turns(turn: Callable[[], float]) -> None:
-    """A line of standard input asks for a turn; the answer is its seconds of a step."""
+    """Runs a turn for each line of standard input, and answers with its seconds of a step."""
     print("ready", flush=True)
     for _ in sys.stdin:
         print(turn(), flush=True)
@@ -121,8 +121,8 @@ def run_side(side: str, setting: Setting, folder: str) -> None:
 
 
 class Group:
-    """A control group, whose processes may have @limit bytes of memory, pages of files included. Where the kernel
-    counts swap, it gives them no more."""
+    """A control group whose processes may have @limit bytes of memory, pages of files included. Where the kernel counts swap,
+    they get no swap on top."""
 
     def __init__(self, name: str, limit: int) -> None:
         old, new = Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup")
@@ -148,7 +148,7 @@ class Group:
         (self.folder / "cgroup.procs").write_text(str(os.getpid()))
 
     def end(self) -> None:
-        for _ in range(600):  # its processes are gone, but not at once
+        for _ in range(600):  # its processes are killed, but do not vanish at once
             with contextlib.suppress(OSError):
                 self.folder.rmdir()
                 return
@@ -237,7 +237,7 @@ def main() -> None:
     setting = setting_of(given.scale)
     print(f"bench_mmap: {setting}, {LIMIT // MIB} MiB for each side", file=sys.stderr)
     with tempfile.TemporaryDirectory(prefix="embtier-bench.") as folder, contextlib.ExitStack() as ends:
-        if (kind := file_system(folder)) in ("tmpfs", "ramfs"):  # pages of its files are never written back
+        if (kind := file_system(folder)) in ("tmpfs", "ramfs"):  # pages of files there are never written back
             no_figure(f"{folder} is in memory ({kind}); set TMPDIR to a folder on a disk")
             return
         sides = []

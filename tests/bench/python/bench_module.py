@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A training step of a model by embtier.torch's modules beside the same model with torch.nn.EmbeddingBag, all rows in DRAM.
 
-26 tables of 20,000 rows of 32 numbers, mean of three ids, SGD, 256 samples, and dense layers over the bags: `module` has a module a
-table, `collection` one for all; both push in the backward pass. `-step` has gradients gathered for CombinedOptimizer
-(update="step"). torch has sparse gradients; `torch-dense` has the dense ones that are its default. The sides take turns of some
-steps. A figure is one JSON object on a line, as tests/bench/lib/bench.h has it."""
+26 tables of 20,000 rows of 32 numbers, mean of three ids, SGD, 256 samples, and dense layers over the bags. `module` has a module
+per table, `collection` one for all; both push in the backward pass. `-step` gathers the gradients for CombinedOptimizer
+(update="step"). torch has sparse gradients; `torch-dense` has dense ones, its default. The sides take turns of some steps. A
+figure is one JSON object on a line, as tests/bench/lib/bench.h has it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ import embtier.torch
 
 TABLES, ROWS, DIM, LENGTH = 26, 20_000, 32, 3
 BAGS = 256
-STEPS = 20  # in a turn
+STEPS = 20  # per turn
 
 
 class Model(torch.nn.Module):
@@ -43,7 +43,7 @@ class Model(torch.nn.Module):
 
 class Side:
     def __init__(self, model: Model, rows_apart: bool) -> None:
-        """@rows_apart: torch's, whose sparse gradients a second optimizer steps as ours does."""
+        """@rows_apart: torch's side; a second optimizer steps its sparse gradients as ours does."""
         self.model = model
         optimizer = torch.optim.SGD(model.top.parameters() if rows_apart else model.parameters(), lr=LEARNING_RATE)
         self.optimizers = [optimizer if rows_apart else embtier.torch.CombinedOptimizer(optimizer, model)]
@@ -52,7 +52,7 @@ class Side:
             self.optimizers.append(torch.optim.SGD(model.bags.parameters(), lr=LEARNING_RATE))
 
     def turn(self, batches: list[list[torch.Tensor]]) -> float:
-        """Seconds of a step."""
+        """Returns the seconds of a step."""
         begin = time.perf_counter()
         for ids in batches:
             for one in self.optimizers:
@@ -70,7 +70,7 @@ def sides(connection: embtier.Server, tables: int, rows: int) -> dict[str, Side]
             for i in range(tables)
         ]
         for table in made:
-            table.get(np.arange(rows))  # from SSD to DRAM, where they stay
+            table.get(np.arange(rows))  # brings them from SSD to DRAM, where they stay
         return made
 
     width = tables * DIM

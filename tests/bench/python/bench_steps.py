@@ -1,12 +1,12 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Whole training steps on rows that are ten times the cache, with and without prefetch.
+"""Whole training steps with and without prefetch, on ten times the rows that the cache holds.
 
-Tables as in bench_training.py, ids Zipf (1.05), Adagrad per row, all rows on SSD before. A step looks
-a batch up, waits for the trainer's pass over its dense layers and pushes; with prefetch the rows of the
-next batches are brought in meanwhile. The two take turns of some steps on one server. While steps are timed
-as many batches are asked for as are trained: steps before them fill the pipeline, and steps after them
-empty it. A figure is one JSON object on a line, as tests/bench/lib/bench.h has it."""
+Tables are as in bench_training.py, ids Zipf (1.05), with Adagrad per row, and all rows are on SSD before. A step looks a batch
+up, waits for the trainer's pass over its dense layers, and pushes; with prefetch the rows of the next batches are brought in
+meanwhile. The two take turns of some steps on one server. While steps are timed, as many batches are asked for as are trained:
+steps before them fill the pipeline, and steps after them empty it. A figure is one JSON object on a line, as
+tests/bench/lib/bench.h has it."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from bench_training import DIM, GATHERS, LEARNING_RATE, THREADS, Setting, draw_i
 
 import embtier
 
-AHEAD = 2  # batches
-BAGS = 64  # of a table, in a batch
-STEPS = 6  # in a turn, timed
+AHEAD = 2  # in batches
+BAGS = 64  # per table and batch
+STEPS = 6  # timed ones, per turn
 
 
 class Trainer:
@@ -66,7 +66,7 @@ class Trainer:
         self.batch.push(LEARNING_RATE, self.step, prefetch=prefetch)
 
     def turn(self, looks_ahead: bool, drawn: Iterator[list[np.ndarray]]) -> float:
-        """Seconds of a step."""
+        """Returns the seconds of a step."""
         ahead = AHEAD if looks_ahead else 0
         batches = [next(drawn) for _ in range(ahead + 1 + STEPS + ahead)]
         free = deque(self.prefetches)

@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training in the server beside PyTorch in process: pooled lookups, pushes, and the bytes they move.
 
-The embedding parts of the papers' RM1 (10 tables) and RM2 (40): 80 gathers a bag, 64 numbers a row,
-2,048 bags a table, ids uniform and Zipf (1.05), all rows in DRAM, SGD. Lanes of the server are as many
-as threads of PyTorch, and half of the cores, so that neither side waits for the other's. Where FBGEMM can
-be imported (PyPI's fbgemm-gpu-cpu, with the PyTorch it was made for) its fused table-batched embedding
-bags are a second reference. A figure is one JSON object on a line, as tests/bench/lib/bench.h has it."""
+The model is the embedding part of the papers' RM1 (10 tables) and RM2 (40): 80 gathers a bag, 64 numbers a row, 2,048 bags a
+table, ids uniform and Zipf (1.05), all rows in DRAM, SGD. The server has as many lanes as PyTorch has threads, half of the cores,
+so that neither side waits for the other's. Where FBGEMM can be imported (PyPI's fbgemm-gpu-cpu, with the PyTorch it was made
+for), its fused table-batched embedding bags are a second reference. A figure is one JSON object on a line, as
+tests/bench/lib/bench.h has it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ except ImportError:
 
 GATHERS, DIM, BAGS = 80, 64, 2048
 ZIPF = 1.05
-BATCHES = 3  # different ones, used round and round
+BATCHES = 3  # different batches, used round and round
 THREADS = max(1, (os.cpu_count() or 1) // 2)
 LEARNING_RATE = 0.01
 
@@ -49,13 +49,13 @@ LEARNING_RATE = 0.01
 class Setting:
     model: str
     tables: int
-    rows: int  # of a table: all of them twice, here and there, must fit into the machine's memory
+    rows: int  # per table; the machine's memory must hold all rows twice, on both sides
     draw: str  # "uniform" or "zipf"
     bags: int = BAGS
 
     @property
     def ids(self) -> int:
-        """Of a table, in a batch."""
+        """Number of ids per table and batch."""
         return self.bags * GATHERS
 
 
@@ -80,11 +80,11 @@ def draw_ids(setting: Setting, random: np.random.Generator) -> np.ndarray:
 def server(
     setting: Setting, cache_bytes: int = 0, settings: dict | None = None, arena_bytes: int = 900 << 20, home: str = "cache"
 ) -> Iterator[embtier.Server]:
-    """@cache_bytes: 0: as much as all rows need. @home: of tables; memory of arrays is beside the cache's.
-    @settings: keys of the configuration besides, or instead."""
+    """@cache_bytes: 0 means as much as all rows need. @home: of the tables; arrays' memory is beside the cache's. @settings:
+    further keys of the configuration, or overrides."""
     with tempfile.TemporaryDirectory(prefix="embtier-bench.") as directory:
         os.mkdir(f"{directory}/rows")
-        # As an array a table has 8 bytes more a row, and the rest of a slab.
+        # An array takes 8 more bytes a row, and the unused rest of a slab.
         arrays = setting.tables * ((setting.rows * (DIM * 4 + 8) >> 20) + 4) if home == "array" else 0
         cached = 0 if arrays else int(setting.tables * setting.rows * DIM * 4 * 1.35)
         cache = cache_bytes or cached + (64 << 20)
@@ -111,7 +111,7 @@ def server(
                 with embtier.connect(f"{directory}/socket", arena_bytes=arena_bytes) as connection:
                     yield connection
             finally:
-                process.kill()  # the rows are not needed any more
+                process.kill()  # nobody needs the rows any more
                 process.wait()
 
 
@@ -162,7 +162,7 @@ class Sides:
         )
 
     def copy_rows(self, connection: embtier.Server, table: embtier.Table, to: torch.Tensor) -> None:
-        """Brings them into the cache as well."""
+        """Copies a table's rows to PyTorch, which brings them into the cache as well."""
         for first in range(0, self.setting.rows, 50_000):
             count = min(50_000, self.setting.rows - first)
             with connection.batch([(table, count)]) as batch:
@@ -175,7 +175,7 @@ class Sides:
             self.batch.offsets(i)[:] = self.offsets
 
     def pooled(self, turn: int) -> tuple[float, float]:
-        """Seconds of a forward pass, ours and PyTorch's."""
+        """Returns the seconds of a forward pass, ours and PyTorch's."""
         self.lay_out(turn)
         inputs = [torch.from_numpy(ids) for ids in self.draws[turn % BATCHES]]
         offsets = torch.from_numpy(self.offsets[:-1])
@@ -185,8 +185,8 @@ class Sides:
         return ours, theirs
 
     def push(self, turn: int) -> tuple[float, float]:
-        """Seconds of a backward pass with the optimizer's step; ours at once after the forward pass,
-        so what is left of the casting is in it."""
+        """Returns the seconds of a backward pass with the optimizer's step. Ours comes at once after the forward pass, so it
+        includes the rest of the casting."""
         self.lay_out(turn)
         self.step += 1
         self.batch.lookup(ticket=True)
@@ -208,7 +208,7 @@ class Sides:
         return ours, theirs
 
     def cast(self, turn: int) -> tuple[float, float, float]:
-        """Seconds of a push after the trainer's forward pass, of one when all is cast, and of the casting."""
+        """Returns the seconds of a push after the trainer's forward pass, of a push when all is cast, and of the casting."""
         before = self.casting_seconds()
         after = self.push_after(turn, self.dense)
         casting = self.casting_seconds() - before
@@ -227,7 +227,7 @@ class Sides:
         return seconds(lambda: self.batch.push(LEARNING_RATE, self.step))
 
     def fused(self) -> Fused:
-        """FBGEMM's, with the same rows."""
+        """FBGEMM's module, with the same rows."""
         return Fused([bag.weight.detach() for bag in self.bags])
 
     def pooled_fused(self, turn: int, fused: Fused) -> tuple[float, float]:
@@ -254,8 +254,8 @@ class Sides:
         return loss
 
     def check(self) -> None:
-        """Both have the same rows still, and almost all were hit: 1 in 1,000 left while the index grew, if
-        no lookup before has brought them back."""
+        """Both sides must still have the same rows, and almost all lookups must have hit. 1 in 1,000 rows left while the index
+        grew, unless an earlier lookup has brought it back."""
         self.lay_out(0)
         self.batch.lookup()
         if self.batch.hit_rows < 0.998 * self.setting.ids * len(self.tables):
@@ -307,8 +307,8 @@ def wait_for_casters() -> None:
 
 
 def report_hidden(setting: Setting, turns: list[tuple[float, float, float]]) -> None:
-    """How much of the casting a push does not wait for that comes after the trainer's pass over its dense
-    layers. A push by which all is cast says how long one takes without."""
+    """Reports the part of the casting for which a push does not wait, when it comes after the trainer's pass over its dense
+    layers. A push after all is cast gives the time of a push alone."""
     after, cast, casting = (statistics.median(turn[i] for turn in turns) for i in range(3))
     share = 1 - min(max(after - cast, 0) / casting, 1)
     print(
@@ -335,7 +335,7 @@ def report_hidden(setting: Setting, turns: list[tuple[float, float, float]]) -> 
 
 
 def report_bytes(setting: Setting, sides: Sides) -> None:
-    """What crosses shared memory in a step: ids and distinct rows twice, or ids and bags twice."""
+    """Reports the bytes that cross shared memory in a step: ids and distinct rows twice, or ids and bags twice."""
     distinct = sum(len(np.unique(ids)) for ids in sides.draws[0])
     rows = distinct * 2 * (8 + DIM * 4)
     offsets = (setting.bags + 1) * 4
@@ -361,7 +361,7 @@ def report_bytes(setting: Setting, sides: Sides) -> None:
 
 
 def options(description: str, figures: list[str], turns: int) -> argparse.Namespace:
-    """What tools/bench may give; `names` are all figures if it names none."""
+    """Parses the arguments that tools/bench may give; `names` has all @figures if it names none."""
     parser = argparse.ArgumentParser(description=description.split("\n\n")[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(figures))
     parser.add_argument("--turns", type=int, default=turns)

@@ -1,9 +1,9 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes which rows the training of tools/quickstart looks up, in order, to a file.
+"""Writes to a file which rows the training of tools/quickstart looks up, in order.
 
-Each row of each table has a number, from 0 up in the order of first sight; the file is one number of
-four bytes, little-endian, for each row of each GET. A step asks for each of its rows once.
+Each row of each table has a number, from 0 up in the order in which it is first seen. The file has one number of four bytes,
+little-endian, for each row of each GET. A step asks for each of its rows once.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ sys.path.insert(0, str(ROOT / "examples"))
 
 from online_retail import load  # noqa: E402
 
-SEED, BATCH = 1, 128  # of examples/train_online_retail.py
+SEED, BATCH = 1, 128  # as in examples/train_online_retail.py
 
 
 def accesses() -> np.ndarray:
-    """Numbers of tables and ids, [count, 2]."""
+    """The numbers of tables and ids, [count, 2]."""
     samples = load(ROOT / "tests/data/online-retail.csv.gz", SEED).train
     order = np.random.default_rng(SEED).permutation(len(samples))
     parts = []
