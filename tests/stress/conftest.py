@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What lasts: long lives and tight memory. Fixtures are those of tests/crash, whose helpers are used too.
-EMBTIER_TEST_LONG=1 takes the long forms, ten minutes each."""
+"""Tests of long lives and tight memory. Fixtures are those of tests/crash, whose helpers are used too. EMBTIER_TEST_LONG=1 runs
+the long forms, ten minutes each."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Does a server that runs for long, while clients, tables, checkpoints and scans come and go, stay as it
-was: in memory, descriptors, threads and files?
+"""A server that runs for long, while clients, tables, checkpoints and scans come and go, stays as it was in memory, descriptors,
+threads and files.
 
-It is asked in the same quiet state again and again: nobody is connected, the same tables and one
-checkpoint are there. EMBTIER_TEST_LONG=1: for ten minutes."""
+It is measured again and again in the same quiet state: nobody is connected, and the same tables and one checkpoint are there.
+EMBTIER_TEST_LONG=1: for ten minutes."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ import embtier
 
 ROUNDS = 20 if LONG else 4
 ROUND_S = 27 if LONG else 4
-WARM_UP = 4 if LONG else 1  # rounds in which whatever is made once is made
-# What is in use goes up and down with write buffers and open files, resident memory with what the
-# allocator keeps in its arenas besides; files with compactions that are still to come: each of the
-# sixteen databases has some more or less of them. RocksDB keeps its files open, so their number goes up and
-# down by as many; but hardly any are open that have no name any more, and none more often than at first.
+WARM_UP = 4 if LONG else 1  # rounds in which things that are made only once are made
+# Memory in use varies with write buffers and open files, and resident memory also with the arenas that the allocator keeps. The
+# number of files varies with compactions that are still to come, in each of the sixteen databases. RocksDB keeps its files open,
+# so the number of open files varies with it. Few open files may have lost their names, and none of them may be open more often
+# than at first.
 SLACK = {"used": 8 << 20, "resident": 96 << 20, "files": 400, "nameless": 20, "open_most": 2}
 RING = "anon_inode:[io_uring]"
 ROWS = 5000
 IDS = np.arange(ROWS)
-STEADY = {"replay": "adam", "async": "sgd", "sync": "none"}  # durability: optimizer, and its name
+STEADY = {"replay": "adam", "async": "sgd", "sync": "none"}  # durability, which is also the name: optimizer
 
-# Forks clients that get somewhere and kill themselves. Alone in a process, since the test has threads.
+# Forks clients that get somewhere and kill themselves. It is a process of its own, since the test has threads.
 _MORTALS = """
 import os, random, signal, sys, time, traceback
 sys.path[:0] = sys.argv[1].split(':')
@@ -98,7 +98,7 @@ print(lives)
 
 
 class Churn:
-    """Threads of clients of @daemon until @seconds are over."""
+    """Runs clients of @daemon on threads for @seconds."""
 
     def __init__(self, daemon, rng, seconds: float) -> None:
         self.daemon = daemon
@@ -129,7 +129,7 @@ class Churn:
         try:
             while time.monotonic() < self.end and not self.failures:
                 work(rng)
-        except BaseException as error:  # told to the test's thread
+        except BaseException as error:  # passed on to the test's thread
             self.failures.append(error)
 
     def connect(self, rng):
@@ -165,12 +165,12 @@ class Churn:
         self.done["tables"] += 1
 
     def imports(self, rng) -> None:
-        """Some of a file that is none."""
+        """Imports a file; some files are not tables."""
         path = self.daemon.folder / "rows.npy"
         with self.connect(rng) as server:
             chance = rng.random()
             if chance < 0.3:
-                path = path.with_name("ids.npy")  # of one dimension
+                path = path.with_name("ids.npy")  # it has one dimension only
             try:
                 server.import_table(path, "imported", durability=rng.choice(list(STEADY)), optimizer="adagrad")
             except embtier.MismatchError:
@@ -195,7 +195,7 @@ class Churn:
                 scan = Scan(server, rng.choice(list(STEADY)), made.id)
                 scan.next()
                 if rng.random() < 0.5:
-                    scan.close()  # else it is left to the end of the connection
+                    scan.close()  # else the end of the connection closes it
                 self.done["scans"] += 1
         with self.connect(rng) as server:
             for info in server.checkpoints()[: -rng.randint(1, 3)]:
@@ -211,13 +211,13 @@ def status_of(pid: int) -> dict[str, int]:
     threads = 0
     for task in Path(f"/proc/{pid}/task").iterdir():
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            threads += not (task / "comm").read_text().startswith("iou-wrk")  # the kernel's; come and go
+            threads += not (task / "comm").read_text().startswith("iou-wrk")  # the kernel's threads come and go
     return {"resident": int(fields["RssAnon"].split()[0]) << 10, "threads": threads}
 
 
 def delete_but_one(server) -> None:
-    """A scan that a client left is closed when its session has gone, which takes a moment. One of the server's own
-    may be made behind ours, and delete some too."""
+    """Deletes all checkpoints but one. The server closes a scan that a client left only after its session has gone, which takes a
+    moment. Its own periodic checkpoint may come after ours, and may delete some too."""
     checkpoint_under_load(server)
     deadline = time.monotonic() + 60
     while len(infos := server.checkpoints()) > 1:
@@ -228,7 +228,7 @@ def delete_but_one(server) -> None:
 
 
 def figures(daemon, allocations) -> collections.Counter:
-    """What is to be the same for good: descriptors by their kinds, threads, and what our own code has allocated."""
+    """The figures that must never grow: descriptors by kind, threads, and the live allocations of our own code."""
     threads, live = status_of(daemon.pid)["threads"], allocations.live if allocations else 0
     found = collections.Counter(daemon.descriptors(), threads=threads, live=live)
     found[RING] = max(0, found[RING] - threads)  # each thread may make one, with its first read
@@ -236,8 +236,8 @@ def figures(daemon, allocations) -> collections.Counter:
 
 
 def settled_figures(daemon, allocations, first) -> collections.Counter:
-    """When none is more than in the @first, if in the end: what is let go late, as with the last connection, has
-    not grown. None: they are to be the first, which are the least of some."""
+    """The figures when none is above @first, or when time is up: things that are freed late, as with the last connection, are not
+    growth. @first None: these will be the first figures, so the least of several measurements is taken."""
     found, deadline = figures(daemon, allocations), time.monotonic() + (2 if first is None else 30)
     while (first is None or found - first) and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -274,7 +274,7 @@ def quiet_state(daemon, allocations, first) -> dict:
         "live": settled["live"],
         "files": len(files),
         "nameless": nameless,
-        "open_most": max(collections.Counter(names).values()),  # of one file
+        "open_most": max(collections.Counter(names).values()),  # of the same file
         "figures": settled,
     }
 
@@ -303,7 +303,7 @@ def test_a_long_life_lets_nothing_grow(make_daemon, rng):
     for name, slack in SLACK.items():
         series = [state[name] for state in states]
         grown = statistics.median(series[-third:]) - statistics.median(series[:third])
-        if not (SANITIZED and name == "resident"):  # what is freed is kept for a while, to find its uses
+        if not (SANITIZED and name == "resident"):  # a sanitizer keeps freed memory for a while, to detect its use
             assert grown <= slack, f"{name}: {series}"
     for state in states:
         assert not state["figures"] - states[0]["figures"], [state["figures"] for state in states]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Is a start refused where the memory that it may use is less than what it needs, and does it live on where
-it is exactly that? Limits are those of a control group of the daemon's own; needs root."""
+"""A server refuses to start with less memory than it needs, and lives under load with exactly that. The limit is that of a
+control group of the daemon's own, which needs root."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ NAMED_MIB = sum(BUDGETS_MIB.values()) + TIERS_MIB
 
 
 class Group:
-    """A control group for memory below our own; of version 2, or of 1 where that has memory."""
+    """A control group for memory below our own, of version 2, or of version 1 if that has the memory controller."""
 
     def __init__(self, name: str) -> None:
         lines = Path("/proc/self/cgroup").read_text().splitlines()
@@ -57,7 +57,7 @@ class Group:
 
     def __exit__(self, *_: object) -> None:
         deadline = time.monotonic() + 10
-        while True:  # it is busy for a moment after its process has ended
+        while True:  # the group is busy for a moment after its process has ended
             try:
                 return self.folder.rmdir()
             except OSError:
@@ -80,7 +80,7 @@ class Group:
 
     @property
     def wrapper(self) -> tuple[str, ...]:
-        """Runs a command in it."""
+        """A command prefix that runs a command in the group."""
         return ("/bin/sh", "-c", f'echo $$ > "{self.folder}/cgroup.procs" && exec "$@"', "sh")
 
 
@@ -96,7 +96,7 @@ def group() -> Iterator[Group]:
 
 @pytest.fixture
 def limited(make_daemon, group):
-    """A daemon that is not running yet, whose budgets are NAMED_MIB in all."""
+    """A daemon that is not running yet, whose budgets add up to NAMED_MIB."""
     daemon = make_daemon(
         {
             "lanes": {
@@ -122,12 +122,12 @@ def limited(make_daemon, group):
         {"cache": {"tiers": [{"name": "dram", "kind": "dram", "bytes": f"{TIERS_MIB}MiB"}, daemon.pmem()]}}
     )
     yield daemon
-    if daemon.is_running:  # it ends before its group
+    if daemon.is_running:  # it must end before its group
         daemon.kill()
 
 
 def needed_bytes(daemon, group: Group) -> int:
-    """What it says that it needs, if it may have no more than its budgets."""
+    """The bytes that the daemon says it needs, when limited to its budgets."""
     group.limit(NAMED_MIB * MIB)
     why = daemon.fail_to_start(wrapper=group.wrapper)
     said = re.search(r"all memory together is (\d+)MiB \(", why)
@@ -153,7 +153,7 @@ def test_a_limit_of_a_page_less_than_is_needed_is_refused(limited, group):
 
 
 def connect(daemon, end: float, arena_bytes: int = 32 * MIB) -> embtier.Server:
-    """All arenas together are as large as they may be: the one before has to be gone first."""
+    """Connects. All arenas together may already have their full size, so retries until an earlier one is gone."""
     while True:
         try:
             return daemon.connect(arena_bytes=arena_bytes, timeout=120)
@@ -163,7 +163,7 @@ def connect(daemon, end: float, arena_bytes: int = 32 * MIB) -> embtier.Server:
 
 
 def work(daemon, end: float, seed: int, failures: list) -> None:
-    """All that takes memory: whole arenas, tickets, pushes, rows that are on SSD, tables."""
+    """Does all that takes memory: whole arenas, tickets, pushes, rows that are on SSD, tables."""
     try:
         rng = np.random.default_rng(seed)
         while time.monotonic() < end:
@@ -180,42 +180,42 @@ def work(daemon, end: float, seed: int, failures: list) -> None:
                         batch.set()
                         bags.ids(0)[:] = rng.integers(0, 400_000, count)
                         bags.offsets(0)[:] = np.arange(count + 1)
-                        with contextlib.suppress(embtier.TicketsFullError):  # tickets' memory is for fewer
+                        with contextlib.suppress(embtier.TicketsFullError):  # the tickets' memory is for fewer
                             bags.lookup(ticket=True)
                             bags.gradients(0)[:] = 1
                             bags.push(0.1, 1)
                         if time.monotonic() > end:
                             break
-    except BaseException as error:  # told to the test's thread
+    except BaseException as error:  # passed on to the test's thread
         failures.append(error)
 
 
 class Transfers:
-    """Scans, exports, imports and restores, as many at a time as there is memory for: what finds none tries again."""
+    """Scans, exports, imports and restores, as many at a time as there is memory for; one that finds none tries again."""
 
     def __init__(self, daemon, folder: Path, failures: list) -> None:
         self._daemon, self._folder, self._failures = daemon, folder, failures
-        self.done: collections.Counter = collections.Counter()  # of each kind, and those that were refused
+        self.done: collections.Counter = collections.Counter()  # ended ones of each kind, and refused ones
         with daemon.connect(arena_bytes=32 * MIB) as server:
             table = server.create_table("given", 64, optimizer="adagrad", durability="sync")
             for first in range(0, 40_000, 10_000):
                 table.set(np.arange(first, first + 10_000), np.ones((10_000, 64), np.float32))
             self._checkpoint = server.checkpoint().id
             server.export_table("given", folder / "given", checkpoint=self._checkpoint, state=True)
-        self.end = time.monotonic() + LOAD_S  # after what that took
-        kinds = [self.scan] * 3 + [self.export] + [self.load] * 4 + [self.restore]  # of one user, of each kind four
+        self.end = time.monotonic() + LOAD_S  # counted from here, after all that
+        kinds = [self.scan] * 3 + [self.export] + [self.load] * 4 + [self.restore]  # one user may have four of each kind
         self.threads = [threading.Thread(target=self._go_on, args=(kind, i)) for i, kind in enumerate(kinds)]
 
     def _go_on(self, kind, number: int) -> None:
         try:
-            patience = self.end + 120  # for the first one
+            patience = self.end + 120  # until the first one of a kind has ended
             while time.monotonic() < (self.end if self.done[kind.__name__] else patience):
                 with connect(self._daemon, patience, 2 * MIB) as server:
                     try:
                         kind(server, number)
                         self.done[kind.__name__] += 1
                     except embtier.BusyError as error:
-                        late = "without an update in progress" in str(error)  # on a machine with too much to do
+                        late = "without an update in progress" in str(error)  # on an overloaded machine
                         if not late and "checkpoints.transfer_bytes" not in str(error):
                             raise
                         self.done["late" if late else "refused"] += 1
@@ -223,8 +223,8 @@ class Transfers:
                     except embtier.NotFoundError:
                         if kind != self.scan:
                             raise
-                        self.done["late"] += 1  # the newest was deleted before it was opened
-        except BaseException as error:  # told to the test's thread
+                        self.done["late"] += 1  # the newest checkpoint was deleted before it was opened
+        except BaseException as error:  # passed on to the test's thread
             self._failures.append(error)
 
     def scan(self, server, number: int) -> None:
