@@ -40,18 +40,18 @@ FOLDER_FILES = 25
 README_WORDS = 400
 FUNCTION_LINES = 100
 
-# The checks of what clients write, and the table of the builds that lack one.
+# The checks of clients' input, and the table of the builds that lack one.
 REQUEST_CHECKS = "daemon/engine/sessions/request_checks.h"
 MUTANTS = "tests/unit/engine/ops/meson.build"
 
-# Put together here so that this file does not contain what it looks for.
+# Put together here so that this file does not contain the paths that it looks for.
 MACHINE_PATHS = re.compile(
     r"(?:\.\./)+shared" + r"/|(?<![\w/-])shared" + r"/(?=design|style|data|hooks|issues)"
     r"|(?<![\w.$}-])/(?:work|root|home/\w+|Users)" + r"/(?=[\w.])")
 
 
 def check_cxx(tree):
-    """C++ lives where RocksDB's is."""
+    """C++ lies only in CXX_PLACES."""
     for path in tree.paths:
         if path.endswith(CXX_SUFFIXES) and not path.startswith(CXX_PLACES):
             yield f"{path}:1: C++ outside {', '.join(CXX_PLACES)}"
@@ -112,7 +112,7 @@ def check_links(tree):
 
 
 def check_readmes(tree):
-    """Every folder of the first level, and of the second in daemon/, says in a short README what it is for."""
+    """Every folder of the first level, and of the second in daemon/, states its purpose in a short README."""
     folders = {path.split("/")[0] for path in tree.paths if "/" in path and not path.startswith(".")}
     folders |= {"/".join(path.split("/")[:2]) for path in tree.paths if path.startswith("daemon/") and path.count("/") > 1}
     for folder in sorted(folders):
@@ -133,13 +133,13 @@ def check_machine_paths(tree):
 
 
 def lines_found(tree):
-    """{file of code: its lines} of those that are too long."""
+    """{file: its number of lines}, for code files that are too long."""
     counts = {path: len((tree.text(path) or "").splitlines()) for path in tree.code_files()}
     return {path: count for path, count in counts.items() if count > FILE_LINES}
 
 
 def files_of_folders(tree):
-    """{folder: files that lie in it, and not deeper}."""
+    """{folder: the number of files directly in it}."""
     counts = {}
     for path in tree.paths:
         folder = os.path.dirname(path) or "."
@@ -169,7 +169,7 @@ def largest(counts):
 
 
 def check_sizes(tree):
-    """Folders, files and functions are small, and nothing leads uphill or in a circle. Prints one line of figures."""
+    """Folders, files and functions are small, and no include leads uphill or into a cycle. Prints one line of figures."""
     folders = files_of_folders(tree)
     lines = {path: len((tree.text(path) or "").splitlines()) for path in tree.code_files()}
     most, longest = largest(folders), largest(lines)
@@ -190,7 +190,7 @@ def check_sizes(tree):
 
 
 def check_mutants(tree):
-    """Each check of what clients write has a build without it, whose test must fail, and each such build is of a source file that makes
+    """Each check of clients' input has a build without it, whose test must fail. Each such build is of a source file that makes
     the check."""
     for path in (REQUEST_CHECKS, MUTANTS):
         if path not in tree.paths:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two habits that make English hard to read: a comment that starts with a clause in place of its subject, and a long sentence.
+"""Finds two habits that make English hard to read: comments that start with a clause in place of a subject, and long sentences.
 
-Both are counted for each file. The counts of left.json may only shrink (check_structure.py says how)."""
+Both are counted for each file. The counts in left.json may only shrink (check_structure.py says how)."""
 
 import io
 import re
@@ -12,14 +12,14 @@ from source_tree import check_counts
 SENTENCE_WORDS = 35
 BAD_START = re.compile(r"(Of|What|Who|Whether)\s")
 
-# Strings stand here so that a comment in one is none.
+# Strings come first, so that no comment is found in one.
 _C_TOKENS = re.compile(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|/\*.*?\*/|//[^\n]*', re.DOTALL)
 _LIST_ITEM = re.compile(r"\s*(?:[*+-]|\d+[.)])\s+")
 _SENTENCE_END = re.compile(r"(?<=[.!?])[\"”)*_]*\s+(?=[\"“(*_]*[A-Z0-9])")
 
 
 def c_comments(text):
-    """(line, text) of each comment; lines of // that follow each other are one."""
+    """(line, text) of each comment; consecutive lines of // are one comment."""
     last_line = -1
     for token in _C_TOKENS.finditer(text):
         if token[0][0] != "/":
@@ -33,7 +33,7 @@ def c_comments(text):
 
 
 def hash_comments(text):
-    """(line, text) of each comment of a shell script; whole lines of # that follow each other are one."""
+    """(line, text) of each comment of a shell script; consecutive whole lines of # are one comment."""
     last_line = -1
     for number, line in enumerate(text.splitlines(), 1):
         found = re.match(r"(.*?)(?:^|(?<=\s))#\s+(.*)", line)
@@ -59,7 +59,7 @@ def python_comments(text):
             if token.type not in (tokenize.COMMENT, tokenize.NL):
                 before = token.type
     except (tokenize.TokenError, IndentationError):
-        pass  # what is not Python, other checks find
+        pass  # other checks report files that are not Python
 
 
 def paragraphs(text):
@@ -99,7 +99,7 @@ def comments_of(tree, path):
 
 
 def english_by_file(tree):
-    """{path: findings}, of files that have any."""
+    """{path: findings}, for files that have any."""
     found = {}
     python = [p for p in tree.paths if p.endswith(".py") or re.match(r"#!.*python", (tree.text(p) or "")[:64])]
     for path in [*tree.c_files(), *tree.shell_files(), *python]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which folder may include which, and that no files include each other."""
+"""Rules for includes: which folder may include which, and no file includes itself by way of others."""
 
 import os
 import re
@@ -8,8 +8,8 @@ from source_tree import LEFT
 
 ALL = object()
 
-# Folder: the folders it may include besides itself, each with those inside it. The table of docs/ARCHITECTURE.md. A file belongs to
-# the innermost folder that is named here.
+# Folder: the folders that it may include besides itself, each with its subfolders, as in the table of docs/ARCHITECTURE.md. A
+# file belongs to the innermost folder that is named here.
 _BELOW_DAEMON = {"base", "config", "kernels", "proto", "tiers", "store", "placement"}
 _ENGINE = {name: f"daemon/engine/{name}" for name in ("turns", "mail", "memory", "tables", "sessions", "rows", "ops", "lane")}
 
@@ -27,7 +27,7 @@ LAYERS = {
     "tiers": {"base", "config", "kernels"},
     "store": {"base", "config", "tiers", "kernels"},
     "placement": {"base"},
-    # The headers in which parts of the server say how much memory they take.
+    # The headers in which the parts of the server declare how much memory they take.
     "daemon/budget": {"base", "config", "store", "daemon"},
     "daemon": _BELOW_DAEMON | {"daemon"},  # its own files only wire the folders
     "daemon/control": _BELOW_DAEMON | {"daemon/jobs", "daemon/transport", "daemon/engine"},
@@ -48,7 +48,7 @@ LAYERS = {
     "examples": {"client"},
     "tests": ALL,
 }
-# Names of our own that the installed headers use without a folder.
+# Our headers that the installed ones include without a folder.
 PUBLIC_HEADERS = ("embtier.h", "embtier_err.h", "embtier_types.h")
 
 TOP_FOLDERS = {layer.split("/")[0] for layer in LAYERS}
@@ -62,7 +62,7 @@ def layer_of(path):
 
 
 def included_file(path, name, quoted, tree_paths, paths_of_name):
-    """The path of ours that an #include in @path reaches, or None if it is none of ours."""
+    """The path in the tree that an #include in @path reaches, or None if it reaches no file of ours."""
     if ".." in name.split("/"):
         name = os.path.normpath(os.path.join(os.path.dirname(path), name))
     beside = os.path.join(os.path.dirname(path), name)
@@ -78,7 +78,7 @@ def included_file(path, name, quoted, tree_paths, paths_of_name):
 
 
 def includes_of(tree):
-    """(file, line, the name it includes, the path of ours that this is) of each #include of ours."""
+    """(file, line, included name, its path in the tree) of each #include of a file of ours."""
     tree_paths = set(tree.paths)
     paths_of_name = {os.path.basename(p): p for p in tree.c_files()}
     directive = re.compile(r'\s*#\s*include(?:_next)?\s*(["<])([^">]+)[">]')
@@ -91,11 +91,11 @@ def includes_of(tree):
 
 
 def arrows(tree):
-    """(file, line, the name it includes, the path of ours that this is) of each #include that leads uphill."""
+    """(file, line, included name, its path in the tree) of each #include that leads uphill."""
     for path, number, name, target_path in includes_of(tree):
         layer, target = layer_of(path), layer_of(target_path) or os.path.dirname(target_path)
         allowed = LAYERS.get(layer, ALL)
-        # The public headers name two of base's without a folder, as they lie when installed.
+        # The public headers include two of base's without a folder, as they lie when installed.
         if allowed is ALL or (layer == "examples" and name in PUBLIC_HEADERS):
             continue
         if target != layer and not any(f"{target}/".startswith(f"{one}/") for one in allowed):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The files of a source tree, and the tables of those that may still break a rule (left.json)."""
+"""The files of a source tree, and the tables of files that may still break a rule (left.json)."""
 
 import json
 import os
@@ -9,12 +9,13 @@ import subprocess
 C_SUFFIXES = (".c", ".h", ".cu", ".cuh")
 CXX_SUFFIXES = (".cc", ".cpp", ".cxx", ".c++", ".C", ".hh", ".hpp", ".hxx")
 
-# Tables of files and folders that broke a rule when it came. An entry may shrink or go. `check_structure.py relist` writes them.
+# Tables of files and folders that broke a rule when the rule came. An entry may only shrink or go. `check_structure.py relist`
+# writes them.
 LEFT = "tests/structure/left.json"
 
 
 class Tree:
-    """Files of a source tree, as git knows them (tracked, or new and not ignored), read once."""
+    """The files of a source tree that git knows (tracked, or new and not ignored), each read once."""
 
     def __init__(self, root):
         self.root = os.path.abspath(root)
@@ -61,13 +62,13 @@ class Tree:
         return [p for p in self.paths if p.endswith(C_SUFFIXES + CXX_SUFFIXES + (".py",))]
 
     def left(self, table):
-        """The entries of @table in left.json, {} where there are none."""
+        """The entries of @table in left.json; {} if there are none."""
         return json.loads(self.text(LEFT) or "{}").get(table, {}) if LEFT in self.paths else {}
 
 
 def check_counts(tree, table, found, what):
-    """No count of @found, {path: count}, is larger than that of @table; no entry of @table is without one. @what makes a finding's text of
-    path, count and the count in @table."""
+    """No count in @found, {path: count}, is larger than that in @table, and no entry of @table is without one. @what makes a
+    finding's text from the path, the count and the count in @table."""
     left = tree.left(table)
     for path, count in sorted(found.items()):
         if count > left.get(path, 0):

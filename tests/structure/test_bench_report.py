@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Does a report of tools/bench say of each figure what it was asked for, and whether it is met?"""
+"""A report of tools/bench says for each figure the bar or tolerance, and whether it is met."""
 
 import os
 import sys

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Does tools/check count what happened? A wrong count would hide a failure."""
+"""tools/check counts results correctly; a wrong count would hide a failure."""
 
 import contextlib
 import io
@@ -16,7 +16,7 @@ import check_report  # noqa: E402
 
 
 def counts(status, said="", **reports):
-    """PASSED FAILED SKIPPED, and what is printed, of a step with @reports (name to text)."""
+    """PASSED FAILED SKIPPED, and the printed text, for a step with @reports (name to text)."""
     with tempfile.TemporaryDirectory() as folder:
         paths = []
         for name, text in ({"log": said} | reports).items():

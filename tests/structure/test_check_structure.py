@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Does each check of check_structure.py fail when the rule is broken, and only then?"""
+"""Each check of check_structure.py fails when its rule is broken, and only then."""
 
 import contextlib
 import io
@@ -34,7 +34,7 @@ def findings(check, files):
 
 
 def left_file(left):
-    """The file that lets a tree break rules still, of @left: {table: entries}."""
+    """The left.json that still lets a tree break rules, from @left: {table: entries}."""
     return {check_structure.LEFT: json.dumps(left)} if left else {}
 
 

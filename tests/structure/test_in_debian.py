@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Does tools/in-debian make a chroot once, and tell a failure from a machine that cannot do it? Nothing is made in earnest."""
+"""tools/in-debian makes a chroot once, and tells a failure from a machine that cannot make one. The programs it calls are
+fakes."""
 
 import os
 import subprocess
@@ -10,8 +11,8 @@ import unittest
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
-# $FAKE holds the calls of each program, a line each. A file PROGRAM.status has its exit status. A file `runs` tells
-# debootstrap how many runs there are: it waits, a minute at most, until each has come to flock or to debootstrap.
+# $FAKE holds each program's calls, one per line. A file PROGRAM.status has its exit status. A file `runs` tells debootstrap the
+# number of runs: it waits, for a minute at most, until each has come to flock or to debootstrap.
 RECORD = 'name=${0##*/}; echo "$*" >>"$FAKE/$name.calls"; status=$(cat "$FAKE/$name.status" 2>/dev/null || echo 0)'
 PROGRAMS = {
     "id": "[[ $status != 0 ]] || echo 0",
@@ -74,7 +75,7 @@ class InDebian(unittest.TestCase):
         (call,) = self.calls("debootstrap")
         self.assertIn(f"sid {self.chroot} http", call)
         self.assertEqual("--force-check-gpg" in call, os.path.exists(KEYRING))
-        self.assertEqual(sum("debootstrap" in call for call in self.calls("unshare")), 1)  # in mounts of its own
+        self.assertEqual(sum("debootstrap" in call for call in self.calls("unshare")), 1)  # in its own mount namespace
         self.assertEqual(len(self.calls("chroot")), 2)
         self.assertTrue(self.calls("chroot")[0].endswith(" program a b"))
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Does tools/install-packages install the needed packages, and optional ones only where that works? apt is a fake one."""
+"""tools/install-packages installs the needed packages, and optional ones only where that works. apt is a fake."""
 
 import os
 import subprocess
@@ -133,7 +133,7 @@ class InstallPackages(unittest.TestCase):
 
     def test_lists_are_made_where_there_are_none(self):
         needed, optional = self.packages()
-        self.put("installed", *needed)  # gcc too, which says nothing about lists
+        self.put("installed", *needed)  # gcc too, which does not mean that apt has lists
         os.remove(f"{self.fake}/lists")
         done = self.install("build")
         self.assertEqual(done.returncode, 0, done.stderr)
