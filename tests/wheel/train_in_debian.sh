@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# train_in_debian.sh RELEASE EMBTIERD FOLDER: does the wheel work on a system that has only Python?
+# train_in_debian.sh RELEASE EMBTIERD FOLDER: checks that the wheel works on a system that has only Python.
 #
-# Builds it, installs it in a bare Debian with PyPI's torch and NumPy, and trains through the server EMBTIERD, which runs
-# outside. The Debian stays in FOLDER: torch takes gigabytes. The exit status is 69 where PyPI cannot be reached.
+# Builds it, installs it in a bare Debian with PyPI's torch and NumPy, and trains through the server EMBTIERD, which runs outside.
+# The Debian stays in FOLDER, since torch takes gigabytes. The exit status is 69 if PyPI cannot be reached.
 set -euo pipefail
 
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -12,7 +12,7 @@ inside=$folder/build-debian-$release/tmp
 certificates=/etc/ssl/certs/ca-certificates.crt
 unavailable=69
 
-# The server's paths begin with a short link: a socket's may have 107 bytes, and FOLDER may have more.
+# The server's paths begin with a short link: a socket's path may have at most 107 bytes, and FOLDER may be longer.
 short=$(mktemp -d /tmp/embtier-wheel.XXXXXX)
 server=''
 end() {
@@ -46,13 +46,13 @@ pip() {
 in_debian bash -c '[[ -x /tmp/venv/bin/pip ]] || python3 -m venv --clear /tmp/venv'
 pip install --force-reinstall --no-deps "/tmp/dist/${wheel##*/}"
 if ! pip install "/tmp/dist/${wheel##*/}[torch]"; then
-    # pip has one status for all failures: a small package shows whether it can fetch any.
+    # pip has one exit status for all failures; fetching a small package shows whether PyPI can be reached.
     pip download --no-deps --no-cache-dir --retries 0 --timeout 20 --dest /tmp/asked wheel 2>/dev/null || exit "$unavailable"
     exit 1
 fi
 
 ln -s "$(cd -- "$inside" && pwd)" "$short/in"
-# As tools/quickstart: too small for the model.
+# Sizes as in tools/quickstart, too small for the whole model.
 cat >"$inside/embtierd.yaml" <<YAML
 data: {directories: ["$short/in/rows"], shards_per_directory: 2}
 lanes: {count: 1}
