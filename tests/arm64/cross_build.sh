@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # cross_build.sh: builds for arm64 on another machine, and runs the unit tests under qemu-user.
 #
-# For a Debian of its own (tools/in-debian): libraries of arm64 take the place of the machine's own. Builds in
-# $EMBTIER_BUILD_ROOT/build, where the check reads the reports of the tests.
+# Run it in a Debian of its own (tools/in-debian), since arm64 libraries replace the machine's own. Builds in
+# $EMBTIER_BUILD_ROOT/build, where the check reads the tests' reports.
 set -euo pipefail
 
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -17,8 +17,8 @@ is_known() {
 dpkg --add-architecture arm64
 is_known librocksdb-dev:arm64 || apt-get -qq update
 list=$("$root/tools/install-packages" --list build)
-# Programs are the machine's, libraries arm64's. Only libraries that the build works without, which --list marks with a ?
-# behind the name, may be missing: no test runs here but the unit tests, which need cmocka and no tier in a file.
+# Programs are the machine's own, libraries are arm64's. A library may be missing only if the build works without it; --list marks
+# these with a ? after the name. Only the unit tests run here, and they need cmocka and no tier in a file.
 while read -r name _; do
     library=${name%'?'}
     [[ $library == lib*-dev && $library != libc6-dev ]] || continue
@@ -30,5 +30,5 @@ DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0 install -y --no-in
 [[ -f $build/build.ninja ]] ||
     meson setup -Dwerror=true -Dtests=enabled -Dmutants=false --cross-file "$root/packaging/aarch64.ini" "$build" "$root"
 ninja -C "$build"
-# Under emulation everything takes ten times as long, or longer: the long forms are left to the machine's own processor.
+# Emulation is ten times slower, or worse, so the long forms are left to the machine's own processor.
 EMBTIER_TEST_LONG=0 meson test -C "$build" --no-rebuild --num-processes "$(nproc)" --timeout-multiplier 10 --suite unit --print-errorlogs --logbase unit
