@@ -60,7 +60,7 @@ unsigned harness_count_logged(const struct harness *harness, const char *text)
     return count;
 }
 
-/* Ends the test program: nothing it could find out would mean anything. */
+/* Ends the test program, whose results would mean nothing. */
 PRINTF_LIKE(2, 3) static void die(const struct harness *harness, const char *format, ...)
 {
     va_list args;
@@ -209,7 +209,7 @@ struct embtier *harness_connect(const struct harness *harness)
 
     options.socket_path = harness->socket;
     options.arena_bytes = 16 << 20;
-    options.timeout_ms = 0; /* a busy machine may need any time */
+    options.timeout_ms = 0; /* no timeout, since a busy machine may need any time */
     if (embtier_connect(&options, &server) != EMBTIER_OK)
         die(harness, "cannot connect: %s", embtier_message(NULL));
     return server;

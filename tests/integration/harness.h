@@ -2,8 +2,7 @@
 /* harness.h: the real daemon on a temporary directory, for tests and benchmarks in C.
  *
  * Environment: EMBTIERD and EMBTIER_CLI, the programs (set by meson); EMBTIER_TEST_LANES, the
- * daemon's lanes (default 1). What cannot be set up ends the test program, with the daemon's log.
- */
+ * daemon's lanes (default 1). Failures of set-up end the test program, with the daemon's log. */
 #ifndef EMBTIER_TESTS_INTEGRATION_HARNESS_H
 #define EMBTIER_TESTS_INTEGRATION_HARNESS_H
 
@@ -17,23 +16,23 @@ struct harness {
     pid_t pid; /* 0: not running */
 };
 
-void harness_new(struct harness *harness); /* makes the directory, and in it `rows`, for data */
-/* Another configuration than the usual small one; the data directory is {directory}/rows, the
- * socket harness->socket. */
+void harness_new(struct harness *harness); /* makes the directory, and `rows` in it for data */
+/* Sets a configuration other than the usual small one. The data directory must be
+ * {directory}/rows, and the socket harness->socket. */
 void harness_configure(const struct harness *harness, const char *yaml);
-void harness_start(struct harness *harness); /* and waits until the daemon serves */
-void harness_stop(struct harness *harness);  /* SIGTERM; it must end well */
-void harness_kill(struct harness *harness);  /* SIGKILL */
+void harness_start(struct harness *harness); /* waits until the daemon serves */
+void harness_stop(struct harness *harness);  /* sends SIGTERM; the daemon must end well */
+void harness_kill(struct harness *harness);  /* sends SIGKILL */
 void harness_done(struct harness *harness);  /* kills, and removes the directory */
 
-void harness_show_log(const struct harness *harness); /* its end, on stderr */
+void harness_show_log(const struct harness *harness); /* prints the log's end on stderr */
 unsigned harness_count_logged(const struct harness *harness, const char *text); /* lines with it */
 
-/* A connection with a small arena. */
+/* Connects with a small arena. */
 struct embtier *harness_connect(const struct harness *harness);
 
-/* Runs `embtier @arguments` against the daemon and returns its exit code. What it printed, errors
- * too, is in @ret_output, cut to fit. */
+/* Runs `embtier @arguments` against the daemon and returns its exit code. @ret_output gets its
+ * output and its errors, cut to fit. */
 int harness_cli(const struct harness *harness, const char *arguments, char *ret_output,
                 size_t output_bytes);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Does `embtier` do what its help says, with the exit codes it promises? */
+/* `embtier` behaves as its help says, with the exit codes it promises. */
 #include <regex.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -231,7 +231,7 @@ static void test_long_input_goes_in_several_batches(void **state)
     assert_string_equal(output, "2999=3,2,2,2\n3000=2,2,2,2\n");
 }
 
-/* Of the checkpoint that was just made. */
+/* Returns the id of the checkpoint that was just made. */
 static unsigned long long created_id(void)
 {
     unsigned long long id = 0;
@@ -248,7 +248,7 @@ static int embtier_checkpoint(void **state, const char *what, unsigned long long
     return embtier(state, arguments);
 }
 
-/* Of an extended regular expression that matches within one line. */
+/* @expression is an extended regular expression that must match within one line. */
 static void assert_has_line(const char *expression)
 {
     regex_t compiled;
@@ -390,7 +390,7 @@ static void test_status_shows_and_counts(void **state)
     assert_int_equal(embtier(state, "status --watch 0.1 | head -c 100 >/dev/null"), 0);
 }
 
-/* Each of @commands, with each of @numbers in the place of %s. */
+/* Runs each of @commands, with each of @numbers in the place of %s; each must be refused. */
 static void assert_refused(void **state, const char *const *commands, size_t command_count,
                            const char *const *numbers, size_t number_count)
 {
@@ -562,7 +562,7 @@ static void test_help_is_there_for_every_command(void **state)
         snprintf(arguments, sizeof(arguments), "%s --help", words[i]);
         assert_int_equal(embtier(state, arguments), 0);
         assert_says("Usage: embtier ");
-        assert_says("  embtier "); /* an example */
+        assert_says("  embtier "); /* begins an example */
         assert_null(strstr(output, " \n"));
     }
     assert_int_equal(embtier(state, "--help"), 0);
@@ -605,7 +605,7 @@ static void freeze(const struct harness *harness)
     assert_true(WIFSTOPPED(status));
 }
 
-/* The server does not answer: long work waits for ever, and as long as the user says if he does. */
+/* The server does not answer. Long work waits for ever, or as long as the user's timeout says. */
 static void test_a_timeout_that_was_given_is_kept_by_long_work(void **state)
 {
     static const char *const commands[] = { "export idle /tmp/embtier-idle-export",

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Do the C library and the real daemon keep together what they promise? */
+/* The C library and the real daemon together keep their promises. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -181,7 +181,7 @@ static void test_refusals_say_what_is_wrong(void **state)
                         "row id 10 is out of range: table 'small' has 10 rows (part 0)");
     assert_int_equal(embtier_table_open_as(server, "small", 9, 0, &other), EMBTIER_MISMATCH);
     assert_int_equal(embtier_table_drop(server, "small", NULL, NULL), EMBTIER_OK);
-    assert_int_equal(embtier_get(batch), EMBTIER_NO_TABLE); /* its handle ended with it */
+    assert_int_equal(embtier_get(batch), EMBTIER_NO_TABLE); /* the handle ended with its table */
     assert_non_null(strstr(embtier_message(server), "no such table: 'small'"));
     assert_int_equal(embtier_table_open(server, "small", &other), EMBTIER_NO_TABLE);
     embtier_disconnect(server);
@@ -230,7 +230,7 @@ static void test_a_killed_daemon_is_noticed_and_reconnected_to(void **state)
 
     fill(batch, 7);
     assert_int_equal(embtier_set(batch), EMBTIER_OK);
-    harness_stop(harness); /* all is safe after a clean stop */
+    harness_stop(harness); /* a clean stop loses nothing */
     begin_ns = clock_now_ns(&clock_monotonic);
     assert_int_equal(embtier_get(batch), EMBTIER_DISCONNECTED);
     assert_true(clock_now_ns(&clock_monotonic) - begin_ns < UINT64_C(60000000000));

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Is every row, at any time, what a simple model says, whatever clients do?
+/* Every row is at any time as a simple model says, whatever clients do.
  *
- * A random walk over all that a client can do: tables of all kinds come and go, some under a name
- * that another had; three sessions read and write their rows in batches of several parts, or have
- * bags of them pooled, many requests in flight; they train, with prefetches, tickets and pushes;
- * checkpoints are made, looked at, scanned and restored, tables loaded, groups joined and jobs
- * ended; requests and calls that must be refused; sessions that leave with requests in flight;
- * restarts with other lanes. The cache has a few MiB a lane, in DRAM and a file in the place of
- * persistent memory, and the write queue and the write buffers next to nothing, so rows are in all
- * places, on their way, being read and waited for at the same time. See walk_model.h for what a row
- * must be.
+ * A random walk over all that a client can do. Tables of all kinds come and go, some under a
+ * name that another had. Three sessions read and write their rows in batches of several parts,
+ * or pool bags of them, with many requests in flight. They train, with prefetches, tickets and
+ * pushes. Checkpoints are made, listed, scanned and restored, tables loaded, groups joined and
+ * jobs ended. Some requests and calls must be refused. Sessions leave with requests in flight,
+ * and the server restarts with other lanes. The cache has a few MiB a lane, in DRAM and in a
+ * file that stands for persistent memory. The write queue and the write buffers are tiny. So at
+ * the same time there are rows in all places, on their way, being read and waited for.
+ * walk_model.h says how each row must be.
  *
- * EMBTIER_TEST_STEPS says how many steps (a request is one), EMBTIER_TEST_SEED which; the seed is
- * printed. What the walk does depends on the seed, the lanes (EMBTIER_TEST_LANES) and nothing else;
- * what the server does at the same time also depends on luck. */
+ * EMBTIER_TEST_STEPS is the number of steps (a request is one). EMBTIER_TEST_SEED is their seed,
+ * which every run prints. The walk's decisions depend only on the seed and the lanes
+ * (EMBTIER_TEST_LANES). What the server does meanwhile also depends on luck. */
 #include <inttypes.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -32,18 +32,18 @@
 #include "tests/integration/walk.h"
 
 #define STEPS           100000
-#define STEPS_TO_BE_ALL STEPS /* fewer need not have come to every place */
+#define STEPS_TO_BE_ALL STEPS /* a shorter walk need not come to every place */
 #define PROGRESS_STEPS  100000
 #define LANES_MAX       8
-#define CACHE_MIB       12 /* a lane, at most */
+#define CACHE_MIB       12 /* per lane, at most */
 
-/* Where a row can be when it is asked for: sources of metric lookup_rows, being read, and nowhere,
- * since nothing could leave the cache. */
+/* The places where a request may find a row: sources of metric lookup_rows, a read under way,
+ * and no place in the cache, since nothing could leave it. */
 static const char *const places[WALK_PLACES] = {
     "dram", "pmem", "array", "write_queue", "ssd", "initial", "a read under way", "no place",
 };
 #define SOURCES (WALK_PLACES - 2)
-/* In each tier: with seven arrays of two slabs anywhere in it, there is room for another. */
+/* In each tier. With seven arrays of two slabs anywhere in it, there is room for another one. */
 #define ARRAY_MIB 48
 _Static_assert(WALK_TABLES == 8, "ARRAY_MIB is for so many");
 
@@ -51,7 +51,8 @@ _Static_assert(WALK_TABLES == 8, "ARRAY_MIB is for so many");
 
 static void configure(struct walk *walk, uint32_t lanes)
 {
-    /* The first tier's index takes some; with one slab left there is one length of rows. */
+    /* The index takes part of the first tier. With one slab left, the cache holds rows of one
+     * length only. */
     const uint32_t dram_mib = lanes * (4 + 2 * walk_pick(walk, 1 + walk_pick(walk, 3)));
     const uint32_t pmem_mib = lanes * (2 + 2 * walk_pick(walk, 2));
     const struct harness *const harness = &walk->harness;
@@ -129,7 +130,7 @@ static uint32_t count_tables(const struct walk *walk)
     return count;
 }
 
-/* What the server counts must be what was asked of it. Nothing is in flight. */
+/* Checks that the server counted the walk's requests. Nothing is in flight. */
 static void check_status(struct walk *walk, bool last)
 {
     const struct walk_totals *const totals = &walk->totals;
@@ -142,7 +143,7 @@ static void check_status(struct walk *walk, bool last)
     maybe_got = totals->maybe_rows[EMBTIER_GET] + totals->maybe_rows[EMBTIER_GET_POOLED];
     walk_expect(walk, walk->admin, embtier_status(walk->admin, &status), EMBTIER_OK, "status");
     check_between(walk, "tables", metric(walk, status, "tables", ""),
-                  count_tables(walk) + 1 /* that is trained */, 0);
+                  count_tables(walk) + 1 /* the trained table */, 0);
     check_between(walk, "sessions", metric(walk, status, "sessions", ""), WALK_SESSIONS + 1, 0);
     check_between(walk, "lanes", metric(walk, status, "lanes", ""), walk->lanes_now, 0);
     check_between(walk, "requests", metric(walk, status, "requests", ""), totals->requests,
@@ -185,7 +186,7 @@ static void step_bad_request(struct walk *walk)
     walk_submit(walk, pick_session(walk), true);
 }
 
-/* By all sessions at once, so that they take turns. */
+/* From all sessions at once, so that they take turns. */
 static void step_long_lookups(struct walk *walk)
 {
     for (uint32_t s = 0; s < WALK_SESSIONS; s++)
@@ -202,7 +203,7 @@ static void step_control(struct walk *walk)
     walk_control(walk, pick_session(walk));
 }
 
-/* An answer, not always the oldest. */
+/* Takes an answer, not always the oldest. */
 static void step_answer(struct walk *walk)
 {
     struct walk_session *const session = pick_session(walk);
@@ -218,7 +219,8 @@ static void step_depth(struct walk *walk)
     session->depth = 1 + walk_pick(walk, session->slots);
 }
 
-/* For a while mostly GETs, or mostly SETs; rows longer than there is room, or few. */
+/* Makes requests mostly GETs, or mostly SETs, for a while, and batches of many rows frequent or
+ * rare. */
 static void step_mood(struct walk *walk)
 {
     static const uint32_t set_percents[] = { 10, 45, 45, 90 };
@@ -233,7 +235,7 @@ static void step_drain(struct walk *walk)
     walk_drain(walk, pick_session(walk));
 }
 
-/* The server ends a session when its last request is done, so that no SET comes late. */
+/* The server ends a session only when its last request is done, so that no SET comes late. */
 static void await_sessions(struct walk *walk, uint32_t count)
 {
     const uint64_t begin_ns = clock_now_ns(&clock_monotonic);
@@ -254,7 +256,7 @@ static void await_sessions(struct walk *walk, uint32_t count)
     }
 }
 
-/* Leaves, with requests in flight or without, and comes back as another session. */
+/* Leaves, with or without requests in flight, and comes back as another session. */
 static void step_leave(struct walk *walk)
 {
     struct walk_session *const session = pick_session(walk);
@@ -272,7 +274,7 @@ static void step_leave(struct walk *walk)
     walk_connect(walk, session);
 }
 
-/* While the server is there it does nothing. */
+/* While the server runs, reconnecting does nothing. */
 static void step_reconnect(struct walk *walk)
 {
     struct walk_session *const session = pick_session(walk);
@@ -280,7 +282,7 @@ static void step_reconnect(struct walk *walk)
     walk_expect(walk, session->server, embtier_reconnect(session->server), EMBTIER_OK, "reconnect");
 }
 
-/* Its requests in flight, and a batch that is kept, go on. */
+/* Requests in flight on the handle, and a kept batch, go on. */
 static void step_close(struct walk *walk)
 {
     struct walk_session *const session = pick_session(walk);
@@ -299,7 +301,7 @@ static void step_sweep(struct walk *walk)
 
 /* ---- Tables ---- */
 
-/* Perhaps on another thread, where a test cannot fail. */
+/* May run on another thread, where a test cannot fail. */
 static void see_progress(void *context, uint64_t done, uint64_t total, const char *unit)
 {
     struct walk *const walk = context;
@@ -308,7 +310,8 @@ static void see_progress(void *context, uint64_t done, uint64_t total, const cha
         walk->bad_progress = true;
 }
 
-/* Half of the time just the table that had the name before: its rows must not come back. */
+/* Half of the time makes again the table that had the name before: the old rows must not come
+ * back. */
 static void create(struct walk *walk, uint32_t t)
 {
     static const uint32_t shares[] = { 2, 16, 128 }; /* of the cache */
@@ -356,7 +359,7 @@ static void *drop_main(void *context)
     return NULL;
 }
 
-/* While others go on asking for its rows, until all of it is gone. */
+/* Drops while others go on asking for the table's rows, until all of it is gone. */
 static void drop_beside_requests(struct walk *walk)
 {
     const uint32_t requests = walk_pick(walk, 40);
@@ -391,7 +394,7 @@ static void step_drop(struct walk *walk)
     if (!walk->tables[t] || count_tables(walk) < 3)
         return;
     for (uint32_t s = 0; s < WALK_SESSIONS; s++)
-        walk_handle(walk, &walk->sessions[s], t); /* while it can be opened */
+        walk_handle(walk, &walk->sessions[s], t); /* opened while that is still possible */
     walk->doomed = walk->tables[t];
     if (walk_chance(walk, 50)) {
         drop_beside_requests(walk);
@@ -428,7 +431,7 @@ static void step_list(struct walk *walk)
         walk_drain(walk, &walk->sessions[s]);
     walk_expect(walk, server, embtier_table_list(server, &list), EMBTIER_OK, "list");
     check_between(walk, "listed tables", (double)embtier_table_list_count(list),
-                  count_tables(walk) + 1 /* that is trained */, 0);
+                  count_tables(walk) + 1 /* the trained table */, 0);
     for (size_t i = 0; i < embtier_table_list_count(list); i++) {
         const struct embtier_table_info *const info = embtier_table_list_at(list, i);
         const struct model_table *table;
@@ -455,7 +458,7 @@ static void step_bad_batch(struct walk *walk)
 
 /* ---- Restarts ---- */
 
-/* Without a server everything says so, and the answers that came before count. */
+/* Without a server every call says so, and answers that came before count. */
 static void see_server_gone(struct walk *walk, struct walk_session *session)
 {
     struct embtier_table *table;
@@ -473,7 +476,7 @@ static void see_server_gone(struct walk *walk, struct walk_session *session)
                 "reconnect without a server");
 }
 
-/* A batch that is kept stays where it is, and its rows what they are. */
+/* A kept batch stays at its place, and keeps its rows. */
 static void reconnect(struct walk *walk, struct walk_session *session)
 {
     const struct walk_request *const spare = session->spare;
@@ -487,8 +490,8 @@ static void reconnect(struct walk *walk, struct walk_session *session)
                "a reconnect has moved or changed a batch");
 }
 
-/* The handle of a table that was dropped comes back with the table that has its name now, if it
- * can. */
+/* The handle of a dropped table comes back as that of the table that has its name now, if dim
+ * and dtype fit. */
 static void see_server_back(struct walk *walk, struct walk_session *session)
 {
     if (session->stale) {
@@ -531,14 +534,14 @@ static void step_restart(struct walk *walk)
     const uint32_t choices[] = { 1, 2, walk->lanes, 1 + walk_pick(walk, LANES_MAX) };
 
     check_status(walk, true);
-    for (uint32_t i = walk_pick(walk, 40); i > 0; i--) /* some are in flight when it ends */
+    for (uint32_t i = walk_pick(walk, 40); i > 0; i--) /* some are in flight when the server ends */
         walk_submit(walk, pick_session(walk), false);
     restart(walk, choices[walk_pick(walk, ARRAY_LEN(choices))]);
 }
 
 /* ---- The walk ---- */
 
-/* STEP(what, how often in 100,000 steps). Requests, most of them small, are nearly all. */
+/* STEP(what, how often in 100,000 steps). Nearly all are requests, most of them small. */
 #define STEP_TABLE(STEP)                                                                           \
     STEP(request, 89515)                                                                           \
     STEP(train, 300)                                                                               \
@@ -646,7 +649,7 @@ static void show(const struct walk *walk)
     fputs("\n", stderr);
 }
 
-/* What a client calls an operation of the ring. One that is not here does not compile, or fails. */
+/* A client's name for an operation of the ring. A new operation does not compile, or fails here. */
 static enum embtier_op op_of(struct walk *walk, enum shm_op op)
 {
     switch (op) {
@@ -666,7 +669,7 @@ static enum embtier_op op_of(struct walk *walk, enum shm_op op)
     walk_fail(walk, "operation %d is unknown to the walk", (int)op);
 }
 
-/* All operations that there are were asked for: what comes newly becomes one of the steps. */
+/* The walk must have asked for every operation, so that a new one becomes a step. */
 static void check_operations(struct walk *walk)
 {
     for (uint32_t op = 1; op <= SHM_OP_LAST; op++)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Does a scan give all rows of a table as its checkpoint has them, and does a load make a table
- * whole or not at all? */
+/* A scan gives all rows of a table as its checkpoint has them, and a load makes a table whole or
+ * not at all. */
 #include <limits.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -22,9 +22,9 @@
 #include "tests/integration/harness.h"
 
 #define DIM   5
-#define STEP  7 /* every so manieth row is written */
+#define STEP  7 /* one row in STEP is written */
 #define ROWS  20011
-#define SMALL 4096 /* bytes of a buffer */
+#define SMALL 4096 /* bytes of a small buffer */
 
 static int setup(void **state)
 {
@@ -60,7 +60,7 @@ static struct embtier_table_options options_of(const char *name)
     return options;
 }
 
-/* Column @column of row @id, and behind the weights of its state. */
+/* Column @column of row @id; the columns behind its weights are its state. */
 static float number_of(uint64_t id, uint32_t column)
 {
     return (float)id * 16 + (float)column;
@@ -104,7 +104,7 @@ static struct embtier_table *make_table(struct embtier *server, const char *name
     return table;
 }
 
-/* Whole rows of all ids, as a client gets them. */
+/* Whole rows of all ids, with state, as a client gets them. */
 static float *get_all(struct embtier *server, struct embtier_table *table)
 {
     const struct embtier_part part = { table, ROWS };
@@ -141,7 +141,7 @@ static void test_a_scan_gives_the_written_rows_in_order(void **state)
     const uint64_t checkpoint = make_checkpoint(server);
     struct embtier_scan_rows rows = { 0 };
 
-    write_some(server, table); /* the same once more */
+    write_some(server, table); /* the same rows again */
     for (int with_state = 0; with_state < 2; with_state++) {
         const struct embtier_scan_options options = { .struct_bytes = sizeof(options),
                                                       .with_state = with_state,
@@ -160,9 +160,9 @@ static void test_a_scan_gives_the_written_rows_in_order(void **state)
             calls++;
         } while (rows.count > 0);
         assert_true(next_id >= ROWS && next_id < ROWS + STEP);
-        assert_true(calls > 10); /* the buffer is small */
+        assert_true(calls > 10); /* since the buffer is small */
         assert_int_equal(embtier_scan_next(scan, &rows), EMBTIER_OK);
-        assert_int_equal(rows.count, 0); /* and stays so */
+        assert_int_equal(rows.count, 0); /* the end stays the end */
         embtier_scan_close(scan);
     }
     embtier_disconnect(server);
@@ -242,7 +242,7 @@ static void test_what_a_scan_cannot_do_is_said(void **state)
     }
 }
 
-/* Rows 0, STEP, … of a new table, with state or without. */
+/* Loads rows 0, STEP, … of a new table, with or without state. */
 static enum embtier_err load_some(struct embtier *server, const char *name, int with_state,
                                   enum embtier_durability durability,
                                   struct embtier_load **ret_load)
@@ -268,7 +268,8 @@ static enum embtier_err load_some(struct embtier *server, const char *name, int 
     return EMBTIER_OK;
 }
 
-/* The rows that were loaded, and the others as a table of the same options has them at first. */
+/* Loaded rows are as sent, and the others have the initial values of a table with the same
+ * options. */
 static void check_loaded(struct embtier *server, const char *name, int with_state)
 {
     struct embtier_table_options fresh_options = options_of("fresh");
@@ -281,7 +282,7 @@ static void check_loaded(struct embtier *server, const char *name, int with_stat
     initial = get_all(server, fresh);
     for (uint64_t id = 0; id < ROWS; id++)
         for (uint32_t c = 0; c < 2 * DIM; c++) {
-            const float other = id % STEP ? initial[id * 2 * DIM + c] : 0; /* state too */
+            const float other = id % STEP ? initial[id * 2 * DIM + c] : 0; /* for the state too */
 
             assert_true(got[id * 2 * DIM + c] ==
                         (id % STEP == 0 && (with_state || c < DIM) ? number_of(id, c) : other));
@@ -326,7 +327,7 @@ static void assert_no_table(struct embtier *server, const char *name)
     embtier_table_list_free(list);
 }
 
-/* As a process that ends: its socket is closed, and nothing is said before. */
+/* As a process that ends: closes the socket without a word. */
 static void leave(struct embtier *server)
 {
     assert_int_equal(shutdown(server->socket.fd, SHUT_RDWR), 0);
@@ -357,12 +358,12 @@ static void test_a_load_that_does_not_end_leaves_nothing(void **state)
     struct embtier_load *load = NULL;
     struct embtier_table *table = NULL;
 
-    /* Nobody can use it meanwhile, or take its name. */
+    /* Until the load ends nobody can use the table, or take its name. */
     assert_int_equal(load_some(server, "half", 0, EMBTIER_DURABILITY_ASYNC, &load), EMBTIER_OK);
     other = harness_connect(harness);
     assert_int_equal(embtier_table_open(other, "half", &table), EMBTIER_BUSY);
     assert_int_equal(embtier_table_drop(other, "half", NULL, NULL), EMBTIER_BUSY);
-    make_checkpoint(other); /* and it is in no checkpoint */
+    make_checkpoint(other); /* no checkpoint has it either */
     {
         struct embtier_scan *scan = NULL;
 
@@ -371,7 +372,7 @@ static void test_a_load_that_does_not_end_leaves_nothing(void **state)
     embtier_load_close(load);
     assert_no_table(other, "half");
 
-    /* A client that goes, a server that dies. */
+    /* The same if the client leaves, or the server dies. */
     assert_int_equal(load_some(server, "half", 0, EMBTIER_DURABILITY_REPLAY, &load), EMBTIER_OK);
     embtier_load_close(load);
     goer = harness_connect(harness);
@@ -386,7 +387,7 @@ static void test_a_load_that_does_not_end_leaves_nothing(void **state)
     harness_start(harness);
     assert_int_equal(embtier_reconnect(server), EMBTIER_OK);
     assert_no_table(server, "half");
-    assert_int_equal(embtier_load_rows(load, 1), EMBTIER_DISCONNECTED); /* of another session */
+    assert_int_equal(embtier_load_rows(load, 1), EMBTIER_DISCONNECTED); /* its session is gone */
     embtier_load_close(load);
     table = make_table(server, "half");
     assert_non_null(table);
@@ -419,14 +420,14 @@ static void test_what_a_load_cannot_do_is_said(void **state)
     assert_int_equal(embtier_load_rows(load, 1), EMBTIER_ID_RANGE);
     assert_non_null(strstr(embtier_message(server), "has rows 0 to 20010, not 20011"));
     buffer.ids[0] = 0;
-    assert_int_equal(embtier_load_rows(load, 1), EMBTIER_INVALID); /* it is over */
+    assert_int_equal(embtier_load_rows(load, 1), EMBTIER_INVALID); /* it has ended */
     assert_int_equal(embtier_load_end(load, NULL, NULL), EMBTIER_INVALID);
     embtier_load_close(load);
     assert_no_table(server, "refused");
     embtier_disconnect(server);
 }
 
-/* Calls time out until thaw(): for those that are answered there is no limit. */
+/* Stops the server, so that calls time out until thaw(), which removes the limit again. */
 static void freeze(const struct harness *harness, struct embtier *server)
 {
     int status;
@@ -443,7 +444,8 @@ static void thaw(const struct harness *harness, struct embtier *server)
     assert_int_equal(kill(harness->pid, SIGCONT), 0);
 }
 
-/* A server that is silent for a while answers later: into the buffer, or from it. */
+/* A server that is silent for a while may answer later, and then write into the buffer or read
+ * from it. */
 static void test_what_was_not_answered_keeps_its_buffer_and_ends(void **state)
 {
     struct harness *const harness = *state;
@@ -460,7 +462,7 @@ static void test_what_was_not_answered_keeps_its_buffer_and_ends(void **state)
     make_checkpoint(other);
     embtier_disconnect(other);
 
-    /* Closed while the server may still write. */
+    /* The scan is closed while the server may still write. */
     assert_int_equal(embtier_scan_open(server, "asked", &options, &scan), EMBTIER_OK);
     freeze(harness, server);
     assert_int_equal(embtier_scan_next(scan, &rows), EMBTIER_TIMEOUT);
@@ -468,7 +470,8 @@ static void test_what_was_not_answered_keeps_its_buffer_and_ends(void **state)
     thaw(harness, server);
     assert_int_equal(arena_alloc_free_bytes(server->alloc), free_bytes - SMALL);
 
-    /* Asked again, rows would be missing; closed when the server answers, nothing is. */
+    /* Asking again would skip rows, so it is refused. Closed after the server's answer, the scan
+     * leaves nothing. */
     assert_int_equal(embtier_scan_open(server, "asked", &options, &scan), EMBTIER_OK);
     freeze(harness, server);
     assert_int_equal(embtier_scan_next(scan, &rows), EMBTIER_TIMEOUT);
@@ -477,7 +480,7 @@ static void test_what_was_not_answered_keeps_its_buffer_and_ends(void **state)
     embtier_scan_close(scan);
     assert_int_equal(arena_alloc_free_bytes(server->alloc), free_bytes - SMALL);
 
-    /* Opened without an answer, it does not stay open. */
+    /* A scan opened without an answer does not stay open. */
     freeze(harness, server);
     assert_int_equal(embtier_scan_open(server, "asked", &options, &scan), EMBTIER_TIMEOUT);
     assert_int_equal(embtier_load_open(server, &load_options, 0, SMALL, &load), EMBTIER_TIMEOUT);
@@ -497,8 +500,8 @@ static void test_what_was_not_answered_keeps_its_buffer_and_ends(void **state)
     embtier_disconnect(server);
 }
 
-/* As an export has it: what the server makes of its own meanwhile, here for tables that are loaded,
- * does not push it out before it is read. */
+/* As for an export: the checkpoint must stay until it is read, although loads of tables make the
+ * server's own checkpoints meanwhile. */
 static void test_a_checkpoint_made_to_be_read_is_there_to_be_read(void **state)
 {
     struct embtier *server = harness_connect(*state);
@@ -513,7 +516,7 @@ static void test_a_checkpoint_made_to_be_read_is_there_to_be_read(void **state)
     assert_int_equal(embtier_checkpoint_create(server, &made, NULL, NULL, &list), EMBTIER_OK);
     options.checkpoint = embtier_checkpoint_list_at(list, 0)->id;
     embtier_checkpoint_list_free(list);
-    for (int i = 0; i < 4; i++) { /* more than the server keeps */
+    for (int i = 0; i < 4; i++) { /* more than the server keeps of its own */
         struct embtier_load *load = NULL;
 
         snprintf(name, sizeof(name), "loaded%d", i);
@@ -527,8 +530,7 @@ static void test_a_checkpoint_made_to_be_read_is_there_to_be_read(void **state)
     embtier_disconnect(server);
 }
 
-/* Turns a bit over, of the byte in the middle of the first file of checkpoint 1 whose name has
- * @part. */
+/* Flips a bit in the middle byte of the first file of checkpoint 1 whose name has @part. */
 static void damage(const struct harness *harness, const char *part)
 {
     char command[512], path[256] = { 0 };
@@ -576,7 +578,7 @@ static void test_of_a_damaged_checkpoint_no_wrong_row_comes(void **state)
         err = embtier_scan_next(scan, &rows);
         if (err == EMBTIER_OK)
             check_written(&rows, DIM, &next_id);
-        assert_true(err != EMBTIER_OK || rows.count > 0); /* it does not come to the end */
+        assert_true(err != EMBTIER_OK || rows.count > 0); /* it must not come to the end */
     }
     assert_int_equal(err, EMBTIER_CORRUPT);
     if (scan)
@@ -599,7 +601,7 @@ static void write_text(const char *path, const char *bytes, size_t count)
     assert_int_equal(fclose(file), 0);
 }
 
-/* [1, 2] of f32, zeros. */
+/* Writes zeros of f32, shape [1, 2]. */
 static void write_array(const char *path)
 {
     char bytes[128 + 8] = "\x93NUMPY\x01\x00\x76\x00{'descr': '<f4', 'fortran_order': False, "
@@ -611,8 +613,8 @@ static void write_array(const char *path)
     write_text(path, bytes, sizeof(bytes));
 }
 
-/* A program compiled before there were hyperparameters: behind its options begins a page that
- * cannot be read. */
+/* The caller was compiled before there were hyperparameters: its options end where a page begins
+ * that cannot be read. */
 static void test_of_an_older_caller_s_options_no_more_is_read_than_there_is(void **state)
 {
     const size_t bytes = offsetof(struct embtier_table_options, eps);
@@ -660,7 +662,7 @@ static void test_a_durability_that_is_none_is_refused(void **state)
 
 static void test_one_user_has_no_more_than_his_share_of_loads(void **state)
 {
-    enum { SHARE = 6 }; /* three quarters of 8 */
+    enum { SHARE = 6 }; /* three quarters of the 8 that may load at a time */
     struct embtier *servers[SHARE + 1];
     struct embtier_load *loads[SHARE + 1] = { NULL };
     struct embtier_table_options options;

@@ -35,7 +35,7 @@ void walk_fail(struct walk *walk, const char *format, ...)
             program ? "EMBTIERD=" : "", program ? program : "", program ? " " : "", walk->seed,
             walk->lanes, walk->steps_wanted, program_invocation_name);
     fail_msg("%s", what);
-    abort(); /* not reached, which only cmocka knows */
+    abort(); /* not reached, but only cmocka knows that */
 }
 
 void walk_expect(struct walk *walk, const struct embtier *server, enum embtier_err err,
@@ -145,8 +145,8 @@ struct embtier_table *walk_handle(struct walk *walk, struct walk_session *sessio
 
 /* ---- Making a request ---- */
 
-/* Few rows, many, or very many; never more than some MiB of them in flight. Those of a pooled
- * lookup take no room, and very many are for several waves. */
+/* Picks few rows, many, or very many, but never lets more than some MiB be in flight. Rows of a
+ * pooled lookup take no room there, and very many of them take several waves. */
 static uint32_t pick_count(struct walk *walk, const struct model_table *table, enum embtier_op op,
                            uint32_t part_count)
 {
@@ -239,8 +239,8 @@ static struct walk_request *random_request(struct walk *walk, struct walk_sessio
     return request;
 }
 
-/* The batch of a request that was answered, for another one, with as many ids or fewer: @op, unless
- * it is of the other kind. */
+/* Reuses the batch of an answered request, with at most as many ids. Its operation becomes @op,
+ * except that a batch with bags keeps it, and one without takes GET in place of a pooled lookup. */
 static struct walk_request *reuse_request(struct walk *walk, struct walk_session *session,
                                           enum embtier_op op)
 {
@@ -277,13 +277,13 @@ static void choose_rows(struct walk *walk, const struct walk_session *session,
         enum model_pattern pattern = (enum model_pattern)walk_pick(walk, (uint64_t)MODEL_PATTERNS);
         const int owner =
             request->op == EMBTIER_SET || walk_chance(walk, 50) ? (int)session->number : -1;
-        const uint32_t tail = walk_pick(walk, 2 * count + 1); /* its rows are surely cached */
+        const uint32_t tail = walk_pick(walk, 2 * count + 1); /* these rows are surely cached */
         const uint32_t run = 64u << walk_pick(walk, 7);
         uint64_t *const ids = embtier_batch_ids(request->batch, p);
         uint32_t before = walk_pick(walk, request->tables[p]->row_count);
 
         for (uint32_t i = 0; i < count; i++, row++) {
-            if (i % run == run - 1 && i < tail) /* rows that lie elsewhere */
+            if (i % run == run - 1 && i < tail) /* a jump to rows elsewhere */
                 pattern = (enum model_pattern)walk_pick(walk, (uint64_t)MODEL_PATTERNS);
             if (i == tail && request->op == EMBTIER_GET_POOLED)
                 pattern = MODEL_TOP;
@@ -308,7 +308,7 @@ uint8_t *walk_answer(const struct walk_request *request, uint32_t p, size_t *ret
     return embtier_batch_rows(request->batch, p);
 }
 
-/* What a GET of the row must be if it is submitted now. */
+/* Notes the versions that a GET of the row may see if it is submitted now. */
 static void expect_row(const struct walk_session *session, const struct model_table *table,
                        struct walk_row *row)
 {
@@ -344,7 +344,7 @@ static void expect_rows(struct walk_session *session, struct walk_request *reque
     }
 }
 
-/* Breaks a request, if it can be: true if it will be refused. */
+/* Breaks a request if it can. True if the server will refuse it. */
 static bool spoil(struct walk *walk, struct walk_request *request)
 {
     const uint32_t first = walk_pick(walk, WALK_PARTS);
@@ -369,7 +369,7 @@ static bool spoil(struct walk *walk, struct walk_request *request)
     return false;
 }
 
-/* A part of a table that was dropped, among others. */
+/* A request with parts of a live table and one of a dropped table. */
 static struct walk_request *stale_request(struct walk *walk, struct walk_session *session,
                                           enum embtier_op op)
 {
@@ -383,7 +383,7 @@ static struct walk_request *stale_request(struct walk *walk, struct walk_session
         new_request(walk, session, op, parts, (uint32_t)ARRAY_LEN(parts));
 
     for (uint32_t p = 0; p < ARRAY_LEN(parts); p++) {
-        request->tables[p] = walk->tables[t]; /* ids that this one has */
+        request->tables[p] = walk->tables[t]; /* its ids serve for the dropped table too */
         for (uint32_t i = 0; i < parts[p].count; i++)
             embtier_batch_ids(request->batch, p)[i] = model_id(walk->tables[t], i);
     }
@@ -476,7 +476,8 @@ static void check_rows(struct walk *walk, const struct walk_session *session,
     }
 }
 
-/* Nobody knows which of the request's SETs have happened; requests behind it may see either. */
+/* The answer is lost, so each SET of the request may have taken effect; requests behind it may
+ * see either version. */
 static void lose(struct walk_session *session, const struct walk_request *request)
 {
     const struct walk_row *row = request->rows;
@@ -500,7 +501,7 @@ static bool touches(const struct walk_request *request, const struct model_table
     return false;
 }
 
-/* Asks in one way or another. */
+/* Waits for the answer, in one of several ways. */
 static enum embtier_err await_answer(struct walk *walk, struct embtier_batch *batch)
 {
     const uint32_t way = walk_pick(walk, 8);
@@ -547,7 +548,7 @@ static void check_answer(struct walk *walk, struct walk_session *session,
     if (request->refused) {
         walk_expect(walk, session->server, err, request->err, "a request that must be refused");
         if (request->op == EMBTIER_GET_POOLED && err != EMBTIER_NO_TABLE)
-            walk->totals.maybe_rows[request->op] += count; /* seen when others had been looked up */
+            walk->totals.maybe_rows[request->op] += count; /* may be refused half-way */
         else
             check_untouched(walk, request);
         return;
@@ -623,7 +624,7 @@ static void put_in_flight(struct walk *walk, struct walk_session *session,
     session->flight[session->flight_count++] = request;
 }
 
-/* Submits and waits, whatever else is in flight. */
+/* Submits a request and waits, whatever else is in flight. */
 static void call(struct walk *walk, struct walk_session *session, struct walk_request *request)
 {
     const enum embtier_err err = request->op == EMBTIER_GET   ? embtier_get(request->batch)
@@ -653,7 +654,8 @@ void walk_submit(struct walk *walk, struct walk_session *session, bool bad)
             spoil(walk, request);
     }
     expect_rows(session, request);
-    /* Not while older ones may be refused: this one would know before we do. */
+    /* Not while older requests may be refused: the server would refuse this one before the walk
+     * knows of the drop. */
     if (walk_chance(walk, 3) && !walk->doomed)
         call(walk, session, request);
     else

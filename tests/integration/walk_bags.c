@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pooled lookups of the random walk: bags of one row each, with empty ones between them, and of
- * many rows, some that one wave does not hold.
+/* Pooled lookups of the random walk: bags of one row each, with empty ones between them, and
+ * bags of many rows, some of which take several waves.
  *
- * A bag of one row must be one of the versions that a GET of it might see. A bag of several must be
- * their sum, mean or maximum in the order of the ids, to the bit, if it is known of each which
- * version it must be; else nothing is said. */
+ * A bag of one row must be one of the versions that a GET of it might see. A bag of several rows
+ * is checked only if the version of each row is known. It must then be their sum, mean or
+ * maximum in the order of the ids, to the bit. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -27,7 +27,7 @@ void walk_pick_bags(struct walk *walk, struct embtier_bag_part *part)
     part->weighted = part->mode != EMBTIER_POOL_MAX && walk_chance(walk, 50);
     part->bag_count = 1 + walk_pick(walk, way == 0 ? 4 : part->count + 1);
     if (way == 1)
-        part->bag_count += part->count; /* room for empty ones */
+        part->bag_count += part->count; /* leaves room for empty ones */
     part->bag_count = MIN(part->bag_count, most);
     if (part->count == 0 && walk_chance(walk, 50))
         part->bag_count = 0;
@@ -64,7 +64,7 @@ void walk_spoil_bags(struct walk *walk, struct walk_request *request)
     const uint32_t next = at < bag_count ? offsets[at + 1] : count;
 
     if (at == bag_count && count > 0 && walk_chance(walk, 50))
-        offsets[at] = walk_pick(walk, count); /* ends early, or decreases */
+        offsets[at] = walk_pick(walk, count); /* offsets end early, or decrease */
     else
         offsets[at] = walk_chance(walk, 50) ? next + 1 : UINT32_MAX - walk_pick(walk, 2);
     request->refused = true;
@@ -94,7 +94,8 @@ static bool is_known(const struct bag *bag)
     return true;
 }
 
-/* What the bag must be if its first row has version @first, and the others their oldest. */
+/* Computes the bag for version @first of its first row, and the oldest version of each other
+ * row. */
 static void pool(const struct bag *bag, uint32_t first, float *ret_sums)
 {
     const uint32_t dim = bag->table->spec.dim;
@@ -107,8 +108,8 @@ static void pool(const struct bag *bag, uint32_t first, float *ret_sums)
         ret_sums[c] /= (float)bag->count;
 }
 
-/* The first column that differs, or @dim. Of sums of two NaNs, whose bits come through is the
- * processor's choice. */
+/* Returns the first column that differs, or @dim. In a sum of two NaNs the processor chooses
+ * whose bits remain, so any NaN is right. */
 static uint32_t differs_at(const struct bag *bag, const float *wanted, const float *got)
 {
     const uint32_t dim = bag->table->spec.dim;

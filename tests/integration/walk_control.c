@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Control calls of the random walk, beside all that the other steps have in flight: checkpoints,
- * scans, loads, groups, and lists of jobs and accounts.
+/* Control calls of the random walk, beside the requests of all other steps: checkpoints, scans,
+ * loads, groups, and lists of jobs and accounts.
  *
- * They are about the table that is trained (walk_training.c), whose rows are known to the bit at
- * any time: a checkpoint has those of its moment, for a scan and for a restore. */
+ * They concern the trained table (walk_training.c), whose rows are known to the bit at any time.
+ * A checkpoint has the rows of its moment, for a scan and for a restore. */
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -15,19 +15,19 @@
 #include "tests/integration/walk.h"
 
 #define MADE_TABLE    "walk.made"
-#define KEPT          3 /* checkpoints */
+#define KEPT          3 /* checkpoints, at most */
 #define BUFFER_BYTES  (64 * KIB)
 #define CANCELLED_MIB 16
 
-/* ---- Which requests were sent ---- */
+/* ---- The kinds of requests that were sent ---- */
 
-/* The linker puts this in the place of the library's calls. */
+/* The linker replaces the library's calls by the wrapper of this function. */
 enum embtier_err __real_frame_encode_request(const Embtier__Request *request, uint8_t **ret_bytes,
                                              size_t *ret_count);
 enum embtier_err __wrap_frame_encode_request(const Embtier__Request *request, uint8_t **ret_bytes,
                                              size_t *ret_count);
 
-#define BODIES_MAX 512 /* their numbers in control.proto are below */
+#define BODIES_MAX 512 /* all numbers in control.proto are below */
 static _Atomic uint64_t sent[BODIES_MAX];
 
 enum embtier_err __wrap_frame_encode_request(const Embtier__Request *request, uint8_t **ret_bytes,
@@ -76,7 +76,7 @@ static void make_checkpoint(struct walk *walk)
     embtier_checkpoint_list_free(list);
 }
 
-/* All that there are; the newest is the walk's. */
+/* Checks the list of all checkpoints, the newest of which is the walk's. */
 static void list_checkpoints(struct walk *walk)
 {
     struct embtier_checkpoint_list *list;
@@ -175,7 +175,7 @@ static void scan_checkpoint(struct walk *walk, struct walk_session *session)
     embtier_scan_close(scan);
 }
 
-/* Of rows as those that are trained. */
+/* Loads a table with rows like the trained ones. */
 static void load_table(struct walk *walk, struct walk_session *session, bool gives_up)
 {
     const struct embtier_table_options options = walk_trained_options(MADE_TABLE);
@@ -218,7 +218,7 @@ static void load_table(struct walk *walk, struct walk_session *session, bool giv
 
 #define LEFT_GROUPS_MAX 8
 
-/* A session is a member until it leaves, or ends. */
+/* A session is a member until it leaves the group, or ends. */
 static void join_group(struct walk *walk, struct walk_session *session)
 {
     struct walk_session *const other = &walk->sessions[(session->number + 1) % WALK_SESSIONS];
@@ -251,7 +251,7 @@ struct making {
     _Atomic bool is_over;
 };
 
-/* Long enough to be met, most often. */
+/* Makes a table that takes long enough for the job to be seen, most often. */
 static void *make_main(void *context)
 {
     struct making *const making = context;
@@ -269,7 +269,7 @@ static void *make_main(void *context)
     return NULL;
 }
 
-/* As others see what the admin's connection has under way. */
+/* Cancels, from a session, the job of the admin's connection. */
 static void cancel_job(struct walk *walk, struct walk_session *session)
 {
     struct making making = { .walk = walk };
@@ -322,7 +322,7 @@ static void list_accounts(struct walk *walk)
 
 void walk_control(struct walk *walk, struct walk_session *session)
 {
-    const uint64_t number = walk->controls++; /* each in its turn, so that all come */
+    const uint64_t number = walk->controls++; /* in turn, so that each kind comes */
 
     if (walk->checkpoint == 0 || walk_chance(walk, 15))
         make_checkpoint(walk);

@@ -24,7 +24,8 @@ uint32_t model_pick(uint64_t *random, uint64_t below)
     return (uint32_t)((model_random(random) >> 32) * below >> 32);
 }
 
-/* From 1 to the longest row, each length of digits as often; the ends often enough. */
+/* From 1 to the longest row, with each number of binary digits equally often. The two ends come
+ * often enough. */
 static uint32_t random_dim(uint64_t *random)
 {
     const uint32_t digits = model_pick(random, 16);
@@ -48,7 +49,8 @@ static void random_init(uint64_t *random, struct table_spec *spec)
     spec->seed = model_random(random);
 }
 
-/* The optimizer's: some its defaults, some any number that is allowed, some 0. */
+/* Half of the optimizer's hyperparameters have their defaults, the others one of four values
+ * from the lowest, often 0, to the highest allowed. */
 static void random_hyperparameters(uint64_t *random, struct table_spec *spec)
 {
 #define X(name, field, lowest, highest, standard, text)                                            \
@@ -58,7 +60,7 @@ static void random_hyperparameters(uint64_t *random, struct table_spec *spec)
     EMBTIER_HYPERPARAMETER_TABLE(X)
 #undef X
     if (spec->eps <= 0)
-        spec->eps = 0x1p-149; /* 0 is refused where an optimizer divides by it */
+        spec->eps = 0x1p-149; /* an optimizer that divides by it refuses 0 */
     if (!optimizer_has(spec->optimizer, EMBTIER_EPS))
         spec->eps = EMBTIER_DEFAULT;
     table_spec_fill_defaults(spec);
@@ -66,8 +68,8 @@ static void random_hyperparameters(uint64_t *random, struct table_spec *spec)
     spec->allows_nonfinite = model_pick(random, 2) > 0;
 }
 
-/* An array of so many bytes takes two slabs at most (ARRAY_MIB of test_random_walk.c). A row takes
- * a spot, and is rounded up. */
+/* An array of so many bytes takes at most two slabs (ARRAY_MIB of test_random_walk.c). Each row
+ * takes a spot besides, and is rounded up. */
 #define ARRAY_BYTES     (4 * MIB - 16 * KIB)
 #define ARRAY_ROW_BYTES 24
 
@@ -116,7 +118,7 @@ uint64_t model_id(const struct model_table *table, uint32_t row)
 {
     if (table->spec.rows != EMBTIER_UNBOUNDED)
         return row;
-    return ~(row * UINT64_C(0x9e3779b97f4a7c15)); /* odd: no two rows meet; row 0 is the last id */
+    return ~(row * UINT64_C(0x9e3779b97f4a7c15)); /* odd, so ids differ; row 0 has the last id */
 }
 
 uint32_t model_pick_row(struct model_table *table, uint64_t *random, enum model_pattern pattern,
@@ -151,8 +153,8 @@ static uint64_t mix(uint64_t value)
     return value ^ value >> 31;
 }
 
-/* What stays of any bits in numbers from 1/8 up to 2, and what is put there: all signs and
- * mantissas, four exponents. */
+/* Masks that turn any bits into numbers from 1/8 up to 2, with any sign and mantissa and four
+ * exponents: the bits that stay, and the bits that are set. */
 static const struct moderate {
     uint64_t kept;
     uint64_t put;

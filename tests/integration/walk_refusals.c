@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls and batches that the library or the server must refuse, and that must change nothing. */
+/* Calls and batches of the random walk that the library or the server must refuse, and that must
+ * change nothing. */
 #include "base/macros.h"
 #include "tests/integration/walk.h"
 
@@ -14,9 +15,9 @@ static const struct bad_spec {
     { "walk.bad", EMBTIER_DIM_MAX + 1, EMBTIER_INIT_ZEROS, 0, 0 },
     { "walk/bad", 1, EMBTIER_INIT_ZEROS, 0, 0 },
     { NULL, 1, EMBTIER_INIT_ZEROS, 0, 0 },
-    { "walk.bad", 1, EMBTIER_INIT_UNIFORM, 1, 0 }, /* above high, 0 */
+    { "walk.bad", 1, EMBTIER_INIT_UNIFORM, 1, 0 }, /* low is 1 and high is 0 */
     { "walk.bad", 1, (enum embtier_init)77, 0, 0 },
-    { "walk.bad", 1, EMBTIER_INIT_ZEROS, 0, 1 }, /* unbounded */
+    { "walk.bad", 1, EMBTIER_INIT_ZEROS, 0, 1 }, /* eager, but unbounded */
 };
 
 static void create_badly(struct walk *walk, struct embtier *server)
@@ -34,7 +35,7 @@ static void create_badly(struct walk *walk, struct embtier *server)
                 "create a bad table");
 }
 
-/* A table that is there: the same again, and another. */
+/* Creates an existing table: once more with the same options, and with others. */
 static void create_twice(struct walk *walk, struct embtier *server, const struct model_table *table)
 {
     struct embtier_table_options options = walk_table_options(&table->spec);

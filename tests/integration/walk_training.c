@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Training in the random walk: prefetches, lookups with tickets, pushes by ticket and of rows, and
- * releases, of a table of its own, beside all that the other steps have in flight.
+/* Training in the random walk, on a table of its own: prefetches, lookups with tickets, pushes
+ * by ticket and of rows, and releases, beside the requests of all other steps.
  *
  * The table's optimizer is SGD, its rows begin as zeros, and gradients and rates are small whole
- * numbers, so every sum is exact and a row is known to the bit whatever the order. Each step waits
- * for its answer; the next look at a row must see it. */
+ * numbers. So every sum is exact, and a row is known to the bit in any order of updates. Each
+ * step waits for its answer; the next look at a row must see it. */
 #include <inttypes.h>
 
 #include "base/macros.h"
 #include "tests/integration/walk.h"
 
 #define TRAIN_DIM  5
-#define TRAIN_IDS  24 /* of a request */
+#define TRAIN_IDS  24 /* per request, at most */
 #define TRAIN_BAGS 6
-#define EXACT_MOST 1000000 /* far below 2^24, where f32 has all whole numbers */
+#define EXACT_MOST 1000000 /* far below 2^24, up to which f32 is exact */
 
 struct embtier_table_options walk_trained_options(const char *name)
 {
@@ -59,7 +59,7 @@ static void note(struct walk *walk, struct walk_session *session, enum embtier_o
         walk->totals.rows[EMBTIER_GET_POOLED] += rows;
 }
 
-/* Waits for the answer to a request that is to be served. */
+/* Waits for the answer to a request that must succeed. */
 static void run(struct walk *walk, struct walk_session *session, struct embtier_batch *batch,
                 enum embtier_op op, const struct embtier_push_options *push, uint32_t rows)
 {
@@ -79,7 +79,7 @@ static void choose_ids(struct walk *walk, uint64_t *ids)
         ids[i] = walk_pick(walk, walk_chance(walk, 50) ? 8 : WALK_TRAINED_ROWS);
 }
 
-/* All numbers of row i must be @wanted[i]. */
+/* Checks that all columns of row i are @wanted[i]. */
 static void check(struct walk *walk, struct walk_session *session, struct embtier_table *table,
                   const uint64_t *ids, uint32_t count, const float *wanted)
 {
@@ -100,7 +100,7 @@ static void check(struct walk *walk, struct walk_session *session, struct embtie
     walk_expect(walk, session->server, embtier_batch_free(batch), EMBTIER_OK, "batch_free");
 }
 
-/* A prefetch of @ids, or NULL: there is no room for its pins now. */
+/* Prefetches @ids. Returns NULL if there is no room for the pins now. */
 static struct embtier_batch *prefetch(struct walk *walk, struct walk_session *session,
                                       struct embtier_table *table, const uint64_t *ids)
 {
@@ -135,7 +135,8 @@ static struct embtier_push_options options_of(struct walk *walk, struct embtier_
     return options;
 }
 
-/* A gradient of each of @count bags or ids, the same in all columns; times the rate it is small. */
+/* Chooses a gradient for each of @count bags or ids, the same in all columns; multiplied by the
+ * rate it is small. */
 static void choose_gradients(struct walk *walk, float *gradients, uint32_t count)
 {
     for (uint32_t b = 0; b < count; b++) {
@@ -188,7 +189,7 @@ static void check_sums(struct walk *walk, struct embtier_batch *batch, const uin
     }
 }
 
-/* A lookup with a ticket, which is released, or pushed by. */
+/* Looks rows up with a ticket, which a push or a release then uses. */
 static void use_ticket(struct walk *walk, struct walk_session *session, struct embtier_table *table,
                        const uint64_t *ids, struct embtier_batch *ahead, bool pushes)
 {
@@ -231,7 +232,7 @@ void walk_train(struct walk *walk, struct walk_session *session)
         push_rows(walk, session, table, ids, ahead);
     else
         use_ticket(walk, session, table, ids, ahead, way == 1);
-    if (ahead && way == 2) /* no push took it along */
+    if (ahead && way == 2) /* no push has taken it */
         run(walk, session, ahead, EMBTIER_RELEASE, NULL, 0);
     if (ahead)
         walk_expect(walk, session->server, embtier_batch_free(ahead), EMBTIER_OK, "batch_free");

@@ -59,11 +59,11 @@ socket:
 
 
 class Daemon:
-    """An embtierd of its own. Rows outlive stop() or kill(), and start() serves them again."""
+    """An embtierd of a test's own. Rows outlive stop() or kill(), and start() serves them again."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        # A socket's path may have 107 bytes; pytest's folders are longer.
+        # A socket's path may have at most 107 bytes; pytest's folders are longer.
         self._socket_folder = tempfile.mkdtemp(prefix="embtier-", dir="/tmp")
         self.socket = f"{self._socket_folder}/socket"
         self.log = folder / "log"
@@ -91,7 +91,7 @@ class Daemon:
                 time.sleep(0.02)
 
     def stop(self) -> None:
-        """SIGTERM; the daemon must end well."""
+        """Sends SIGTERM; the daemon must end well."""
         assert self._process is not None
         self._process.send_signal(signal.SIGTERM)
         assert self._process.wait(STOP_LIMIT_S) == 0, self.log.read_text()
@@ -107,13 +107,13 @@ class Daemon:
         self._process.send_signal(number)
 
     def freeze(self) -> None:
-        """SIGSTOP, and returns when no thread runs any more, which is later than when it was sent."""
+        """Sends SIGSTOP. Returns when no thread runs any more, which takes a moment."""
         self.signal(signal.SIGSTOP)
         deadline = time.monotonic() + 60
         while True:
             stats = []
             for path in Path(f"/proc/{self._process.pid}/task").glob("*/stat"):
-                with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a thread that has just ended
+                with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # this thread has just ended
                     stats.append(path.read_text())
             if all(stat.rpartition(")")[2].split()[0] == "T" for stat in stats):
                 return
@@ -140,8 +140,8 @@ class Daemon:
 
 
 def under_load(call: Callable, *arguments, **options):
-    """What makes a checkpoint, with it. Updates under way are waited for, and under a sanitizer on a busy machine that
-    may take too long: there is no checkpoint then, and users try again."""
+    """Makes a call that makes a checkpoint. A checkpoint waits for updates under way; under a sanitizer on a busy machine this
+    may take too long. Then there is no checkpoint, and the call is tried again, as users would."""
     for _ in range(5):
         try:
             return call(*arguments, **options)
@@ -152,7 +152,7 @@ def under_load(call: Callable, *arguments, **options):
 
 @pytest.fixture(scope="module")
 def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    """One for all tests of a file; they use tables of their own."""
+    """One daemon for all tests of a file, which use tables of their own."""
     daemon = Daemon(tmp_path_factory.mktemp("embtierd"))
     daemon.start()
     yield daemon
@@ -161,7 +161,7 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
 
 @pytest.fixture
 def own_daemon(tmp_path: Path) -> Iterator[Daemon]:
-    """For tests that stop it."""
+    """A daemon for tests that stop it."""
     daemon = Daemon(tmp_path)
     daemon.start()
     yield daemon
@@ -190,16 +190,16 @@ def rng() -> random.Random:
 
 @pytest.hookimpl(optionalhook=True, hookwrapper=True)
 def pytest_xdist_newgateway(gateway: Any) -> Iterator[None]:
-    """Has tests run on their worker's main thread, the only one that hears of signals. With -v, pytest-xdist asks a
-    worker for its versions before anything else, and execnet before 2.1 may have the main thread still busy with the
-    answer when the tests come: they then run on a second thread."""
+    """Lets tests run on their worker's main thread, the only one that gets signals. With -v, pytest-xdist first asks a worker for
+    its versions. In execnet before 2.1 the main thread may still be busy with that answer when the tests come. They then run on a
+    second thread."""
     gateway._rinfo = lambda: types.SimpleNamespace(executable=sys.executable, platform=sys.platform, version_info=sys.version_info, cwd=TREE)
     yield
 
 
 @pytest.fixture
 def interrupts() -> Iterator[None]:
-    """As a program in the foreground has them; a shell's background jobs ignore SIGINT."""
+    """Handles SIGINT as a program in the foreground does; a shell's background jobs ignore it."""
     assert threading.current_thread() is threading.main_thread()
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tests of prefetches share: a cache that is too small, and how many of its rows are pinned."""
+"""Shared helpers for tests of prefetches: a cache that is too small, and the number of pinned rows in it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def press(table: embtier.Table, first: int = ROWS // 2) -> None:
 
 
 def all_rows(table: embtier.Table) -> np.ndarray:
-    """As many at a time as the arena has room for."""
+    """Reads all rows, as many at a time as the arena has room for."""
     return np.concatenate([table.get(ids) for ids in np.split(np.arange(ROWS), 8 * LANES)])
 
 
@@ -36,7 +36,7 @@ def pinned_rows(server: embtier.Server) -> int:
 
 
 def await_pinned(server: embtier.Server, rows: int) -> None:
-    """Pins come back some time after what ended them was answered."""
+    """Waits until so many rows are pinned. Pins end some time after the answer to the request that ends them."""
     deadline = time.monotonic() + LIMIT_S
     while (pinned := pinned_rows(server)) != rows:
         assert time.monotonic() < deadline, f"{pinned} rows are pinned"

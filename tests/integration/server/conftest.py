@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fixtures of the server's tests. Every daemon ends with its test, by its process id, also when the
-test fails."""
+"""Fixtures of the server's tests. Every daemon ends with its test, by its process id, even if the test fails."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ from daemons import Daemon, embtier  # noqa: E402
 
 @pytest.fixture
 def make_daemon(tmp_path: Path) -> Iterator[Callable[..., Daemon]]:
-    """Makes daemons that are not running yet, each in a folder of its own unless told."""
+    """Makes daemons that are not running yet, each in a folder of its own unless told otherwise."""
     made: list[Daemon] = []
 
     def make(changes: dict | None = None, folder: Path | None = None, **options) -> Daemon:
@@ -32,14 +31,14 @@ def make_daemon(tmp_path: Path) -> Iterator[Callable[..., Daemon]]:
         return daemon
 
     yield make
-    with contextlib.ExitStack() as stack:  # all of them, also when one says that something is wrong
+    with contextlib.ExitStack() as stack:  # ends all of them, even if the check of one fails
         for daemon in made:
             stack.callback(daemon.end)
 
 
 @pytest.fixture
 def own_daemon(make_daemon: Callable[..., Daemon]) -> Daemon:
-    """Running, with a cache of a few MiB; for tests that stop it or mind what others do."""
+    """A running daemon with a cache of a few MiB, for tests that stop it or that other clients would disturb."""
     daemon = make_daemon()
     daemon.start()
     return daemon
@@ -47,14 +46,14 @@ def own_daemon(make_daemon: Callable[..., Daemon]) -> Daemon:
 
 @pytest.fixture
 def watched_daemon(own_daemon: Daemon) -> Iterator[Daemon]:
-    """After the test, descriptors and sessions are what they were before it, and a client that was
-    connected all the time, asking for rows, was served all the time."""
+    """A daemon with a client that asks for rows all the time, and must always be served. After the test, descriptors and sessions
+    must be as before it."""
     stop = threading.Event()
     failures = []
     with own_daemon.connect() as server:
         table = server.create_table("steady", 8)
         table.set(np.arange(500), np.repeat(np.arange(500)[:, None], 8, axis=1))
-    own_daemon.await_metric("session_arena_bytes", 0)  # that one's memory is freed, which may take long
+    own_daemon.await_metric("session_arena_bytes", 0)  # until the memory of that connection is freed, which may take long
 
     def ask():
         try:
@@ -64,7 +63,7 @@ def watched_daemon(own_daemon: Daemon) -> Iterator[Daemon]:
                 while not stop.is_set():
                     assert (table.get(np.arange(500)) == np.arange(500)[:, None]).all()
                     time.sleep(0.002)
-        except BaseException as error:  # told to the test's thread
+        except BaseException as error:  # passed on to the test's thread
             failures.append(error)
         finally:
             asking.set()
@@ -73,8 +72,8 @@ def watched_daemon(own_daemon: Daemon) -> Iterator[Daemon]:
     thread = threading.Thread(target=ask)
     thread.start()
     asking.wait()
-    own_daemon.await_metric("sessions", 2)  # the thread's, and the one that asks
-    with own_daemon.connect(arena_bytes=0) as server:  # when it is answered, those that have gone are closed
+    own_daemon.await_metric("sessions", 2)  # the thread's, and that of the metric's request
+    with own_daemon.connect(arena_bytes=0) as server:  # when it is answered, all closed sessions are gone
         figures, before = server.status()["metrics"], own_daemon.all_descriptors()
     try:
         yield own_daemon
@@ -90,7 +89,7 @@ def watched_daemon(own_daemon: Daemon) -> Iterator[Daemon]:
 
 @pytest.fixture(scope="module")
 def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    """One for all tests of a file; they use tables of their own. It must end well."""
+    """One daemon for all tests of a file, which use tables of their own. It must end well."""
     daemon = Daemon(tmp_path_factory.mktemp("embtierd"))
     daemon.start()
     yield daemon
@@ -116,14 +115,14 @@ def rng() -> random.Random:
 
 @pytest.fixture
 def random_homes(rng: random.Random, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tables with a number of rows get a home, and an array a tier, at random, as long as there is room. Before the test's
-    daemons: they keep memory for arrays in each tier."""
+    """Gives tables with a number of rows a random home, and arrays a random tier, as long as there is room. Must come before the
+    test's daemons, which keep memory for arrays in each tier."""
     create_table = embtier.Server.create_table
     homes = random.Random(rng.randrange(2**32))
 
     def create(server: embtier.Server, name: str, dim: int, rows: int | None = None, **options):
         if rows is not None and "home" not in options and (tier := homes.choice([None, None, "dram", "pmem"])):
-            # One that is too large, or lacks its tier, is cached.
+            # A table that is too large, or whose tier does not exist, is cached.
             try:
                 return create_table(server, name, dim, rows, home="array", tier=tier, **options)
             except (embtier.NoMemoryError, embtier.TooLargeError):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A request of each kind that proto/control.proto has, with all of its fields, for tests that bend them. Fields are
-encoded as the .proto says; a test compares what is sent here with it, so that a new kind or field is sent too."""
+"""A request of each kind in proto/control.proto, with all of its fields, for tests that bend them. Fields are encoded as the
+.proto says. A test compares these requests with the .proto, so that a new kind or field is sent too."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _messages(text: str) -> dict[str, dict[str, Field]]:
 
 
 MESSAGES = _messages(PROTO.read_text())
-# The kinds of requests: name, and which message. What else a request has beside its id is a flag.
+# The kinds of requests: the name, and the field with its message. Everything else in a request is its id or a flag.
 KINDS = {name: field for name, field in MESSAGES["Request"].items() if field.type in MESSAGES}
 FLAGS = [field.number for name, field in MESSAGES["Request"].items() if name not in ("id", *KINDS)]
 
@@ -59,7 +59,7 @@ ARRAY = {"name": "placed", "rows": 10, "dim": 3, "dtype": 1, "home": 1, "home_ti
 MOMENTUM = {"name": "thrown", "dim": 3, "dtype": 1, "optimizer": 6, "momentum": 0.75}
 RMSPROP = {"name": "half", "dim": 3, "dtype": 2, "optimizer": 4, "alpha": 0.5, "rounds_to_nearest": True}
 
-# In an order in which they find what they are about.
+# In an order in which each finds the objects that it names.
 REQUESTS: list[tuple[str, dict]] = [
     (
         "hello",
@@ -96,7 +96,7 @@ REQUESTS: list[tuple[str, dict]] = [
     ("load_close", {}),
     ("account_list", {"from": 1, "most": 2}),
     ("job_list", {"after": 1, "most": 2}),
-    ("job_cancel", {"id": 1 << 40}),  # none is so far on
+    ("job_cancel", {"id": 1 << 40}),  # no job has come that far
     ("status", {}),
     ("table_drop", {"name": "t"}),
     ("table_drop", {"name": "restored"}),
@@ -114,7 +114,7 @@ def encode(message: str, values: dict) -> bytes:
 
 
 def request(kind: str, values: dict, request_id: int = 1) -> bytes:
-    """A frame."""
+    """A frame with this request."""
     number, message, _ = KINDS[kind]
     head = field(1, request_id) + b"".join(field(flag, True) for flag in FLAGS)
     return frame(head + field(number, encode(message, values)))

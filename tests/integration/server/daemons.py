@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Daemons for the server's tests: the Python client's (../python/conftest.py), with any configuration,
-environment and way to end, and with eyes on its log, its figures and its descriptors."""
+"""Daemons for the server's tests. They extend those of the Python client's tests (../python/conftest.py) by any configuration,
+environment and way to end. They also give access to the log, the figures and the descriptors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 _HERE = Path(__file__).resolve().parent
-HELPERS = str(_HERE)  # for programs that a test starts, and that speak as raw_client does
+HELPERS = str(_HERE)  # for programs that a test starts and that use raw_client
 _spec = importlib.util.spec_from_file_location(
     "python_client_conftest", _HERE.parent / "python/conftest.py"
 )
@@ -32,7 +32,7 @@ TREE, EMBTIERD, LANES = _conftest.TREE, _conftest.EMBTIERD, _conftest.LANES
 under_load = _conftest.under_load
 FAULTS = Path(os.environ.get("EMBTIER_FAULTS", EMBTIERD.parents[1] / "tests/faults"))
 CLI = Path(os.environ.get("EMBTIER_CLI", EMBTIERD.parents[1] / "tools/embtier"))
-LONG = os.environ.get("EMBTIER_TEST_LONG") == "1"  # tools/check --long: for hours
+LONG = os.environ.get("EMBTIER_TEST_LONG") == "1"  # tools/check --long, which runs for hours
 SANITIZED = b"__asan_init" in EMBTIERD.read_bytes() or b"__tsan_init" in EMBTIERD.read_bytes()
 
 _DATABASE_FILE = re.compile(r"/(\d+\.(sst|log)|MANIFEST-\d+|LOG)( \(deleted\))?$")
@@ -47,7 +47,7 @@ _LOG_LINE = re.compile(
 
 
 def merged(base: dict, changes: dict) -> dict:
-    """@base with @changes over it, sections within sections."""
+    """Returns @base with @changes over it, also within sections."""
     result = dict(base)
     for key, value in changes.items():
         both = isinstance(value, dict) and isinstance(result.get(key), dict)
@@ -56,7 +56,8 @@ def merged(base: dict, changes: dict) -> dict:
 
 
 class Daemon(_conftest.Daemon):
-    """As the client's, with @changes to the configuration. JSON is YAML, so that is how it is written."""
+    """The daemon of the Python client's tests, with @changes to its configuration. The configuration is written as JSON, which is
+    YAML too."""
 
     def __init__(self, folder: Path, changes: dict | None = None, lanes: int = LANES) -> None:
         folder.mkdir(exist_ok=True, parents=True)
@@ -71,13 +72,13 @@ class Daemon(_conftest.Daemon):
             },
             "cache": {"tiers": [self.dram(lanes), self.pmem(lanes)]},
             "rocksdb": {"memtable_bytes": "16MiB", "metadata_cache_bytes": "8MiB"},
-            "socket": {"path": self.socket, "max_user_sessions": 1024},  # tests are one user
+            "socket": {"path": self.socket, "max_user_sessions": 1024},  # all tests are one user
         }
         self.environment: dict[str, str] = {}
-        self.options = ["--init"]  # of each start, before its own
+        self.options = ["--init"]  # of each start, before the start's own
         self.configure(changes or {})
 
-    # Beside the cache of each tier, for arrays. A slab is for those of bent requests; see also the fixture random_homes.
+    # In each tier, for arrays, beside the cache. One slab is for the tables of bent requests; see also the fixture random_homes.
     array_mib = 2
 
     @classmethod
@@ -96,7 +97,7 @@ class Daemon(_conftest.Daemon):
         (self.folder / "embtierd.yaml").write_text(json.dumps(self.config, indent=1) + "\n")
 
     def with_fault(self, name: str, **environment: str) -> None:
-        """From the next start on, with a library of tests/faults before all others."""
+        """From the next start on, preloads a library of tests/faults."""
         library = FAULTS / f"lib{name}.so"
         assert library.exists(), f"{library} is not built"
         self.environment |= {"LD_PRELOAD": str(library), **environment}
@@ -115,7 +116,7 @@ class Daemon(_conftest.Daemon):
     def launch(self, *arguments: str, wrapper: tuple[str, ...] = ()) -> None:
         """Starts the process and does not wait for anything."""
         environment = {**os.environ, **self.environment}
-        if SANITIZED:  # fault libraries come before the runtime, which would mind
+        if SANITIZED:  # fault libraries come before the sanitizer's runtime, which would refuse to start
             options = environment.get("ASAN_OPTIONS", "")
             environment["ASAN_OPTIONS"] = f"{options}:verify_asan_link_order=0"
         with self.log.open("ab") as log:
@@ -164,7 +165,7 @@ class Daemon(_conftest.Daemon):
         self.start()
 
     def fail_to_start(self, *arguments: str, wrapper: tuple[str, ...] = ()) -> str:
-        """The last line of the log, in which a start that failed says why; exit status 1."""
+        """The start must fail with exit status 1. Returns the reason in the last line of the log."""
         before = len(self.log_lines())
         self.launch(*arguments, wrapper=wrapper)
         self.await_end(1)
@@ -176,7 +177,7 @@ class Daemon(_conftest.Daemon):
         return fields["why"]
 
     def end(self) -> None:
-        """Whatever it is doing. A sanitizer's findings are in its log, and are a failure."""
+        """Ends the daemon in any state. Sanitizers write findings to its log; each is a failure."""
         if self.is_running:
             self.kill()
         self._process = None
@@ -188,7 +189,7 @@ class Daemon(_conftest.Daemon):
     # ---- Looking at it ----
 
     def log_lines(self) -> list[str]:
-        """Those that are whole: one may just be written."""
+        """The complete lines; the last one may still be incomplete."""
         return self.log.read_text().rpartition("\n")[0].splitlines() if self.log.exists() else []
 
     def logged(self, message: str) -> list[dict[str, str]]:
@@ -206,22 +207,22 @@ class Daemon(_conftest.Daemon):
         return targets
 
     def descriptors(self) -> dict[str, int]:
-        """How many there are of each kind; files of RocksDB, which come and go, are left out."""
+        """The number of descriptors of each kind, without files of the daemon's folder, since RocksDB's come and go."""
         return dict(collections.Counter(
             re.sub(r"\d+", "", target) for target in self._open_files() if not target.startswith(str(self.folder))
         ))  # fmt: skip
 
     def all_descriptors(self) -> dict[str, int]:
-        """These with all files of its folder but those that RocksDB opens and closes as it likes: the tables,
-        logs and manifests of databases, not those of checkpoints, and LOG, with its first line. A ring for reads is made by each thread
-        with its first."""
+        """The same with the files of the daemon's folder, except those that RocksDB opens and closes as it likes: tables, logs
+        and manifests of databases (not of checkpoints), and LOG, which it opens with its first line. Rings are left out, since
+        each thread makes one with its first read."""
         return dict(collections.Counter(
             re.sub(r"\d+", "", target) for target in self._open_files()
             if target != "anon_inode:[io_uring]" and ("/checkpoints/" in target or not _DATABASE_FILE.search(target))
         ))  # fmt: skip
 
     def settled_descriptors(self) -> dict[str, int]:
-        """Of sessions that have gone, too, all is closed then."""
+        """all_descriptors(), once they have settled: descriptors of ended sessions are closed by then."""
         found, since = self.all_descriptors(), time.monotonic()
         while time.monotonic() - since < 0.2:
             time.sleep(0.01)
@@ -230,8 +231,7 @@ class Daemon(_conftest.Daemon):
         return found
 
     def must_have_closed_all_but(self, wanted: dict[str, int], seconds: float = 60) -> None:
-        """In the end no more of any kind than @wanted: sessions of clients that have gone, and work in the
-        background, take a while."""
+        """Waits until no kind has more than in @wanted. Ended sessions of clients, and work in the background, take a while."""
         deadline = time.monotonic() + seconds
         while more := {
             kind: count - wanted.get(kind, 0)
@@ -248,7 +248,7 @@ class Daemon(_conftest.Daemon):
 
 
 def log_fields(line: str) -> dict[str, str]:
-    """A log line taken apart; it must be logfmt with ts, level and msg first."""
+    """The fields of a log line, which must be logfmt with ts, level and msg first."""
     assert _LOG_LINE.fullmatch(line), f"not a log line: {line!r}"
     fields = {}
     for key, value in re.findall(r'([a-z][a-z0-9_]*)=("(?:[^"\\]|\\.)*"|[^ "=]*)', line):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A client that can say anything: frames by hand, shared memory by offset. libembtier refuses much of
-it before it is sent. Layout: proto/shm_layout.h, proto/control.proto."""
+"""A client that can say anything: frames by hand, shared memory by offset. libembtier would refuse much of it before sending.
+Layout: proto/shm_layout.h, proto/control.proto."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def field(number: int, value: int | bytes | str | float) -> bytes:
 
 
 def fields(data: bytes) -> dict[int, list]:
-    """A protobuf message taken apart, not knowing its names."""
+    """The fields of a protobuf message, by number."""
     at, found = 0, {}
 
     def varint() -> int:
@@ -81,7 +81,7 @@ class Completion:
 
 
 class RawClient:
-    """A session. Used as a context manager; leaving it closes the socket."""
+    """A session, to be used as a context manager. Leaving it closes the socket."""
 
     def __init__(self, path: str, arena_bytes: int = 1 << 20, slots: int = 8, hello: bool = True) -> None:
         self.socket = socket.socket(socket.AF_UNIX)
@@ -116,7 +116,7 @@ class RawClient:
         self.socket.sendall(frame(field(1, request_id) + field(body, payload)))
 
     def receive(self) -> dict[int, list]:
-        """The next reply, taken apart. ConnectionError when there is none any more."""
+        """Returns the next reply's fields. Raises ConnectionError at the end."""
         while True:
             if len(self.received) >= 4:
                 (count,) = struct.unpack_from("<I", self.received)
@@ -131,12 +131,12 @@ class RawClient:
             self.received += data
 
     def call(self, body: int, payload: bytes = b"", request_id: int = 1) -> dict[int, list]:
-        """Sends and returns the last reply's fields; {3: …} is an error."""
+        """Sends a request, and returns the last reply's fields; {3: …} is an error."""
         self.send(body, payload, request_id)
         return self.receive_last()
 
     def receive_last(self) -> dict[int, list]:
-        """The last reply to a request, behind those that tell how far it is: a slow machine has some."""
+        """The last reply to a request. On a slow machine progress messages come before it."""
         while True:
             reply = self.receive()
             if reply.get(2):
@@ -175,10 +175,10 @@ class RawClient:
         return self.arena[offset : offset + count]
 
     def set_tail(self, tail: int) -> None:
-        # In one piece: struct.pack_into() may put zeros there first, or go byte by byte, and the lane looks.
+        # In one write: struct.pack_into() may put zeros there first, or go byte by byte, while the lane looks.
         with memoryview(self.arena) as arena, arena[:4] as first, first.cast("I") as word:
             word[0] = tail % 2**32
-        os.write(self.doorbell, struct.pack("<Q", 1))  # whether it is asked for or not
+        os.write(self.doorbell, struct.pack("<Q", 1))  # whether the lane asks for it or not
 
     def submit(
         self,
@@ -209,7 +209,7 @@ class RawClient:
         at = CONTROL_HEAD + 64 * (number % self.slots)
         if struct.unpack_from("@I", self.control, at)[0] != (number + 1) % 2**32:
             return None
-        return Completion(self.control[at : at + 64])  # what it says was there before its sequence
+        return Completion(self.control[at : at + 64])  # read after its sequence, so it is complete
 
     @property
     def closed_why(self) -> int:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tests of stores and their checkpoints share: tables of all kinds with all of their rows, the files of
-data directories, and ways to damage one."""
+"""Shared helpers for tests of stores and their checkpoints: tables of all kinds with all of their rows, the files of data
+directories, and ways to damage one."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def fill(server, seed: int) -> None:
 
 
 def all_rows(server) -> dict[str, np.ndarray]:
-    """Of every table, with the optimizer's state."""
+    """The rows of every table, with the optimizer's state."""
     rows = {}
     for info in server.tables():
         table = server.open_table(info.name)
@@ -57,14 +57,14 @@ def all_rows(server) -> dict[str, np.ndarray]:
 
 
 def check_rows(server, wanted: dict[str, np.ndarray]) -> None:
-    """There are these tables, with these rows and that state, and no others."""
+    """Exactly these tables exist, with these rows and their state."""
     got = all_rows(server)
     assert got.keys() == wanted.keys()
     for name, rows in wanted.items():
         assert got[name].tobytes() == rows.tobytes(), name
 
 
-# Of other tables: each is named for its durability, and all of its rows hold one number
+# Other tables: each has the name of its durability, and all of its rows hold one number.
 MODES = ("replay", "async", "sync")
 
 
@@ -93,12 +93,12 @@ def directories(daemon: Daemon, count: int, shards: int) -> dict:
 
 
 def paths(daemon: Daemon) -> str:
-    """For --restore-from; in another order than the server has them."""
+    """For --restore-from; not in the server's own order."""
     return ",".join(reversed(daemon.config["data"]["directories"]))
 
 
 def folders_of(daemon, *below: str) -> list[Path]:
-    """Those of checkpoints, complete or not, in all data directories; or what lies @below them."""
+    """The folders of checkpoints, complete or not, in all data directories; or the paths @below in them."""
     return [
         path
         for directory in daemon.config["data"]["directories"]
@@ -107,7 +107,7 @@ def folders_of(daemon, *below: str) -> list[Path]:
 
 
 def what_is_there(daemon: Daemon, without: Container[str] = ()) -> dict[str, tuple[int, int]]:
-    """Every file and folder of its data, its size and when it was changed; but for names in @without."""
+    """Every file and folder of the daemon's data, with its size and time of change, except for names in @without."""
     found = {}
     for directory in daemon.config["data"]["directories"]:
         for path in Path(directory).rglob("*"):
@@ -129,7 +129,7 @@ def crc32c(data: bytes) -> int:
 
 
 def rewrite_summed(path: Path, **changes) -> None:
-    """Changes members of a JSON file that has a checksum, and the checksum with them (summed_json.h)."""
+    """Changes members of a JSON file that has a checksum, and the checksum to match (summed_json.h)."""
     members = json.loads(path.read_text()) | changes | {"crc32c": "00000000"}
     text = json.dumps(members, indent=2)
     path.write_text(text.replace("00000000", f"{crc32c(text.encode()):08x}", 1))
@@ -139,7 +139,7 @@ def rewrite_summed(path: Path, **changes) -> None:
 
 
 def settings(daemon, **sections) -> dict:
-    """No checkpoints but those of the test, and a cache so small that rows leave it all the time."""
+    """No checkpoints except the test's, and a cache so small that rows leave it all the time."""
     return {
         "checkpoints": {"interval_seconds": 0},
         "cache": {"tiers": [daemon.dram(LANES, 4)]},
@@ -156,7 +156,7 @@ def checkpoint_under_load(server, **options):
 
 
 def flip(path: Path, at: int | None = None) -> None:
-    """A bit of the byte @at, or of the one in the middle."""
+    """Flips a bit of the byte @at, or of the middle one."""
     data = bytearray(path.read_bytes())
     data[len(data) // 2 if at is None else at] ^= 1
     path.write_bytes(data)
@@ -168,7 +168,7 @@ def cut(path: Path) -> None:
 
 @contextlib.contextmanager
 def damaged(path: Path, how: Callable[[Path], None] | None) -> Iterator[None]:
-    """Without it if @how is None. A table file is the server's own as well, by another name: only the
+    """Damages the file, or removes it if @how is None. The server may use a table file under another name too; only the
     checkpoint's is damaged."""
     aside = Path(f"{path.parent}.{path.name}.aside")  # beside its folder, on the same file system
     path.rename(aside)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What pushes are to make of rows, in NumPy: lookups, gradients of rows and the optimizers'
-published formulas, for rows that have a gradient (the "lazy" form)."""
+"""The results that pushes must have, in NumPy: lookups, gradients of rows, and the optimizers' published formulas, for rows that
+have a gradient (the "lazy" form)."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ BAG_LENGTHS = np.repeat([0, 1, 2, 4, 8], 16)
 
 @dataclass
 class Step:
-    """What one step has for one table. Gradients are multiples of 2^-14, weights of 1/8, and lengths of
-    bags powers of two: so what a row gets is exact in float32, in whatever order it is added up, and
-    never a remainder of numbers that cancel out, which optimizers would blow up."""
+    """One step's input for one table. Gradients are multiples of 2^-14, weights multiples of 1/8, and lengths of bags powers of
+    two. So a row's gradient is exact in float32, in any order of adding up. It is never the remainder of numbers that cancel out,
+    which optimizers would blow up."""
 
     ids: np.ndarray
     offsets: np.ndarray
@@ -37,7 +37,7 @@ class Step:
     def random(cls, rng: np.random.Generator, rows: int, dim: int, all_rows: bool = False) -> Step:
         lengths = rng.permutation(BAG_LENGTHS)
         count = lengths.sum()
-        ids = (rows * rng.random(count) ** 3).astype(np.uint64)  # the first ones often
+        ids = (rows * rng.random(count) ** 3).astype(np.uint64)  # the first ids often
         if all_rows:
             ids[:rows] = np.arange(rows)
         return cls(
@@ -48,8 +48,7 @@ class Step:
         )
 
     def without_ties(self, rows: np.ndarray) -> Step:
-        """For maxima: no gradient where two of all @rows are so close that float32 and float64 might
-        not find the same the greatest."""
+        """For maxima: zeroes gradients where two of @rows are so close that float32 and float64 might find different maxima."""
         for bag, (first, end) in enumerate(zip(self.offsets, self.offsets[1:])):
             greatest = np.sort(rows[np.unique(self.ids[first:end])], axis=0)[-2:]
             if len(greatest) == 2:
@@ -58,7 +57,7 @@ class Step:
 
 
 def batch_for(server: embtier.Server, tables: dict[str, embtier.Table], step: Step) -> embtier.BagBatch:
-    """A part for each of POOLS, in that order, for steps as long as @step."""
+    """A batch with a part for each of POOLS, in that order, for steps as long as @step."""
     return server.bag_batch([
         embtier.Bags(tables[pool], len(step.ids), len(step.offsets) - 1, mode, weighted)
         for pool, (mode, weighted) in POOLS.items()
@@ -66,7 +65,7 @@ def batch_for(server: embtier.Server, tables: dict[str, embtier.Table], step: St
 
 
 def look_up(batch: embtier.BagBatch, steps: list[Step]) -> list[np.ndarray]:
-    """With a ticket; then puts the gradients where they belong."""
+    """Looks up with a ticket, then puts the gradients into the batch."""
     for part, step in enumerate(steps):
         batch.ids(part)[:] = step.ids
         batch.offsets(part)[:] = step.offsets
@@ -83,14 +82,14 @@ def look_up(batch: embtier.BagBatch, steps: list[Step]) -> list[np.ndarray]:
 
 
 def numbers_of(table: embtier.Table, rows: np.ndarray) -> np.ndarray:
-    """Rows as the table has them, in float32."""
+    """Rows of the table's dtype, as float32."""
     if table.dtype == "bf16":
         return (rows.astype(np.uint32) << 16).view(np.float32)
     return rows.astype(np.float32)
 
 
 def nearest(dtype: str, numbers: np.ndarray) -> np.ndarray:
-    """Rounded to what a table of @dtype has, half to even."""
+    """@numbers rounded to the dtype, half to even."""
     if dtype == "f16":
         return numbers.astype(np.float16).astype(numbers.dtype)
     if dtype == "bf16":
@@ -101,7 +100,7 @@ def nearest(dtype: str, numbers: np.ndarray) -> np.ndarray:
 
 
 def places(dtype: str, numbers: np.ndarray) -> np.ndarray:
-    """Of numbers of an f16 or bf16 table among all of them: neighbours differ by one."""
+    """The rank of each number among all numbers of f16 or bf16: neighbours differ by one."""
     if dtype == "f16":
         bits = numbers.astype(np.float16).view(np.uint16).astype(np.int64)
     else:
@@ -115,7 +114,7 @@ def places(dtype: str, numbers: np.ndarray) -> np.ndarray:
 def updated(
     spec: embtier.TableSpec, w: np.ndarray, state: np.ndarray, g: np.ndarray, lr: float, step: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Rows @w with gradients @g, and their state, in the precision they are given in."""
+    """Rows @w after gradients @g, and their state, in the precision of the arguments."""
     if spec.clip_norm:
         norms = np.sqrt(np.sum(np.square(g, dtype=np.float64), axis=1, keepdims=True))
         with np.errstate(divide="ignore"):
@@ -150,7 +149,7 @@ def updated(
 
 
 class Reference:
-    """All rows of a table with their state, as they are now, and then as pushes are to change them."""
+    """All rows of a table with their state, first as they are now, then as pushes must change them."""
 
     def __init__(self, table: embtier.Table, pool: str, real: type = np.float64) -> None:
         rows, state = table.get_with_state(np.arange(table.rows))
@@ -160,7 +159,7 @@ class Reference:
         self.state = state.astype(real)
 
     def look_up(self, step: Step) -> np.ndarray:
-        """The bags; and what push() needs to know of them."""
+        """Returns the bags, and keeps the values that push() needs."""
         lengths = np.diff(step.offsets)
         self.bag_of = np.repeat(np.arange(len(lengths)), lengths)
         self.scales = step.weights if self.weighted else np.ones(len(step.ids))
@@ -181,7 +180,7 @@ class Reference:
         return bags
 
     def push(self, step: Step, lr: float, number: int) -> None:
-        """After look_up()."""
+        """Applies the gradients; look_up() must come first."""
         touched, which = np.unique(step.ids, return_inverse=True)
         gradients = np.zeros((len(touched), self.weights.shape[1]), self.weights.dtype)
         np.add.at(gradients, which, step.gradients[self.bag_of].astype(gradients.dtype) * self.shares)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Does a server get exactly the arguments that Python was given, or none of them?"""
+"""A server gets exactly the arguments that Python was given, or none of them."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_names_with_a_zero_byte_name_nothing(server, name, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-NUMBERS = {  # argument: what it does not take
+NUMBERS = {  # argument: values that it refuses
     "rows": (0, -1, 2**64, 2**64 + 5, 5.0, "5", True, HUGE),
     "dim": (0, -1, 2**32, 2**32 + 2, 2.0, "2", True, None),
     "seed": (-1, 2**64, 2**64 + 5, 1.5, None, True),
@@ -92,7 +92,7 @@ def test_numpy_s_numbers_are_taken_as_python_s(server, name):
 
 def test_tables_are_opened_as_they_were_asked_for(server, name):
     server.create_table(name, 5)
-    for wrong in (0, -1, 2**32, 2**32 + 5, 5.0, True, "5"):  # 0 is any for C
+    for wrong in (0, -1, 2**32, 2**32 + 5, 5.0, True, "5"):  # for C 0 means any dim
         with pytest.raises((TypeError, ValueError)):
             server.open_table(name, dim=wrong)
     with pytest.raises(embtier.MismatchError):
@@ -151,7 +151,7 @@ def test_waits_take_any_time_but_none_that_is_none(daemon, server, name):
             batch.wait(timeout)
         for wrong in (-1, -0.5, math.nan, -math.inf, "1", True, 1j, [1]):
             with pytest.raises((TypeError, ValueError)):
-                batch.get(wrong)  # and it is not begun
+                batch.get(wrong)  # and the batch has not begun
             with pytest.raises((TypeError, ValueError)):
                 batch.wait(wrong)
         batch.get()

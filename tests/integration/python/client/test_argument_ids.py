@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Are ids of every dtype, shape and place in memory taken whole or refused, and never cut? No server is needed."""
+"""Ids of every dtype, shape and place in memory are taken whole or refused, and never cut. No server is needed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CODES = np.typecodes["All"]
 @pytest.mark.parametrize("code", CODES)
 def test_ids_of_every_dtype_of_numpy(code, order):
     dtype = np.dtype(code) if code not in "SUVMm" else np.dtype({"M": "M8[s]", "m": "m8[s]"}.get(code, f"{code}8"))
-    if order != "=":  # which would be a dtype of its own, and not the one that most arrays have
+    if order != "=":  # else this dtype would differ from the native one that most arrays have
         dtype = dtype.newbyteorder(order)
     given = np.array([[1, 2, 3]], dtype) if code not in "V" else np.zeros((1, 3), dtype)
     shapes = [given, given[:, ::2], given.T, np.asfortranarray(given), given[:, :0], np.array(given[0, 0], dtype)]
@@ -60,7 +60,7 @@ def test_ids_of_every_dtype_of_torch(dtype):
     if str(dtype) not in TORCH_INTEGERS:
         with pytest.raises(TypeError, match="row ids"):
             _ids.as_ids(tensor)
-        if "x" not in str(dtype).removeprefix("torch.complex"):  # of qint4x2 and the like no part can be had
+        if "x" not in str(dtype).removeprefix("torch.complex"):  # torch cannot index qint4x2 and the like
             with pytest.raises(TypeError, match="row ids"):
                 _ids.as_ids(list(tensor.reshape(-1)))
         return
@@ -89,7 +89,7 @@ def test_ids_of_tensors_of_other_kinds():
     with pytest.raises(TypeError, match="row ids must be integers, not float32"):
         _ids.as_ids(torch.ones(3, requires_grad=True))
 
-    class Far:  # as of a GPU
+    class Far:  # like one of a GPU
         device, dtype = torch.device("cuda:0"), torch.int64
 
         def detach(self):
@@ -203,7 +203,7 @@ def test_views_of_the_arena_take_nothing_that_they_would_cut():
                     view.fill(value)
         assert not view.any()
     offsets[:] = [0, 2**32 - 1]
-    offsets[:] = np.concatenate([np.cumsum([]), [2**32 - 1], [5]])  # of floats
+    offsets[:] = np.concatenate([np.cumsum([]), [2**32 - 1], [5]])  # NumPy makes floats of this
     assert offsets.tolist() == [2**32 - 1, 5]
     offsets[:] = torch.tensor([3, 4])
     assert offsets.tolist() == [3, 4]
@@ -211,7 +211,7 @@ def test_views_of_the_arena_take_nothing_that_they_would_cut():
     for value in (2, 0.5, [1, 2.5], np.float64(0.25), np.int8(3), tensor, np.array([1, 2], "O")):
         numbers[:] = value
     assert numbers.tolist() == [1, 2]
-    own = numbers > 1  # is no view of the arena any more
+    own = numbers > 1  # no view of the arena any more
     own[0] = True
     mine = ids.astype(np.int64)
     mine[0] = -1

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Is everything that Python gives to C taken whole or refused, and never cut? No server is needed: these tests
-walk all functions and all structs that there are, and times."""
+"""Everything that Python passes to C is taken whole or refused, and never cut. No server is needed. The tests walk all functions
+and structs, and check times."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ RECORDS = {
 
 
 def ctype_of(declared: str) -> type | None:
-    """Of a C type of the header; None: some pointer."""
+    """The ctypes type for a C type of the header; None for a pointer."""
     words = declared.replace("const", "").split()
     if words[:2] == ["char", "*"] and len(words) == 2:
         return ctypes.c_char_p
@@ -63,7 +63,7 @@ def ctype_of(declared: str) -> type | None:
 
 
 def split(declaration: str) -> tuple[str, str]:
-    """Type and name of a parameter or field."""
+    """The type and name of a parameter or field."""
     declaration = " ".join(declaration.split())
     if found := re.fullmatch(r"(.*)\(\*(\w+)\)\((.*)\)", declaration):
         return "(function)", found[2]
@@ -141,7 +141,7 @@ def test_no_function_is_called_without_types():
 
 
 def structures() -> list[type]:
-    """All of the package, whatever they derive from."""
+    """All structures of the package, whatever they derive from."""
     found, waiting = [], [ctypes.Structure, ctypes.Union, ctypes.BigEndianStructure]
     while waiting:
         kind = waiting.pop()
@@ -164,7 +164,7 @@ def test_every_struct_checks_its_fields():
 
 OBJECTS = (object(), [], {}, 1j, np.complex128(1), np.datetime64(1, "s"), np.array([1, 2]), np.ma.masked)
 NO_NUMBERS = (*OBJECTS, None, "1", b"1", True, np.True_, torch.tensor(True))
-WRONG = {  # of a kind of argument: what is of the wrong type, what does not fit
+WRONG = {  # a kind of argument: values of a wrong type, and values that do not fit
     _arguments.Integer: ((*NO_NUMBERS, 1.0, np.float32(1), decimal.Decimal(1)), (HUGE, -HUGE)),
     _arguments.Flag: ((*OBJECTS, None, "no", 1.0, 0.5), (2, -1, HUGE)),
     _arguments.Double: (NO_NUMBERS, (HUGE, decimal.Decimal("1e400"), np.longdouble("1e400"))),
@@ -181,7 +181,7 @@ def kind_of(argument: type) -> type | None:
 
 def wrong_values(argument: type) -> list[tuple[type[Exception], object]]:
     kind = kind_of(argument)
-    if kind is None:  # a pointer, of which there is one type
+    if kind is None:  # a pointer; all pointers have one type
         return [(TypeError, value) for value in (5, 2**64, "x", object(), ctypes.c_int(5))]
     types, values = WRONG[kind]
     found = [(TypeError, value) for value in types] + [(ValueError, value) for value in values]
@@ -194,7 +194,7 @@ def wrong_values(argument: type) -> list[tuple[type[Exception], object]]:
 
 
 def right_values(argument: type) -> list[tuple[object, object]]:
-    """What is given, and what C gets."""
+    """Pairs: the given value, and the one that C gets."""
     if issubclass(argument, _arguments.Integer):
         most = argument.most
         given = [argument.least, 0, most, np.int8(7), np.uint16(7), torch.tensor(7), np.array(7)]
@@ -229,7 +229,7 @@ def test_a_field_takes_a_value_whole_or_not_at_all(record, name, argument):
         if list(record.arguments)[0] == name:
             with pytest.raises(error):
                 record(value)
-            with pytest.raises(RuntimeError, match=error.__name__):  # as ctypes makes one of a tuple
+            with pytest.raises(RuntimeError, match=error.__name__):  # ctypes raises it when it makes one of a tuple
                 (record * 1)((value,))
     for value, wanted in right_values(argument):
         assert getattr(record(**{name: value}), name) == wanted, value
@@ -265,7 +265,7 @@ def test_an_argument_is_taken_whole_or_not_at_all(function, what, argument):
 
 
 def test_the_error_names_the_argument_and_is_no_error_of_ctypes():
-    handle = ctypes.c_void_p(8)  # is not looked at
+    handle = ctypes.c_void_p(8)  # never used
     with pytest.raises(ValueError, match="^name must not hold a zero byte: 'users.x00old'$"):
         _library.lib.embtier_table_drop(handle, "users\0old", _library.ProgressFunction(), None)
     with pytest.raises(ValueError, match=r"^timeout_ms must be from 0 to 2\*\*32 - 1, not 4294967296$"):
@@ -326,7 +326,7 @@ def test_what_is_left_of_a_time_is_rounded_up_too(monkeypatch):
 
 
 def test_a_short_timeout_is_not_for_ever(tmp_path):
-    """0.4 ms were rounded to 0, which is for ever: here nobody ever answers."""
+    """0.4 ms must not be rounded to 0, which means for ever. The server in this test never answers."""
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(tmp_path / "s"))
         listener.listen()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Does the Python client do what it says: tables, batches, views, errors, threads, processes?"""
+"""The Python client keeps its promises about tables, batches, views, errors, threads and processes."""
 
 from __future__ import annotations
 
@@ -570,7 +570,7 @@ def test_a_pending_request_fails_within_a_second_of_the_server_s_death(own_daemo
             server.batch([(batch.table(0), 1)]).get()
         if seconds < 1.5:
             return
-        own_daemon.start()  # again: on a busy machine we may have been away for that second
+        own_daemon.start()  # again, since on a busy machine the client may have slept through that second
     pytest.fail(f"{seconds:.1f} s, and no less in the four tries before")
 
 
@@ -589,7 +589,7 @@ def test_waiting_ends_by_timeout_and_by_ctrl_c_and_the_request_goes_on(own_daemo
         batch.get()
     timer = threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT))
     with pytest.raises(KeyboardInterrupt):
-        timer.start()  # in here, since on a busy machine it may be over before we wait
+        timer.start()  # started in here, since on a busy machine it may end before the wait begins
         batch.wait()
     own_daemon.signal(signal.SIGCONT)
     batch.wait()
@@ -649,7 +649,7 @@ def test_status_names_what_the_server_was_built_with(server):
 
 
 def pooled(rows: np.ndarray, mode: str, weights: np.ndarray | None) -> np.ndarray:
-    """As the server defines it: in the order of the ids, every step rounded to float32."""
+    """The bags as the server defines them: added up in the order of the ids, each step rounded to float32."""
     if len(rows) == 0:
         return np.zeros(rows.shape[1], np.float32)
     if mode == "max":

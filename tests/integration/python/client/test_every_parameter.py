@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Walks all public functions and all of their parameters: is every value that is none refused at once, by a short
-message that names the parameter? A new parameter is walked too; the test fails until GOOD has a value for it."""
+"""Walks all public functions and all of their parameters: every invalid value is refused at once, by a short message that names
+the parameter. A new parameter is walked too; the test fails until GOOD has a value for it."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ import embtier
 import embtier.torch as et
 
 HUGE = 2**40_000  # more digits than Python prints
-MESSAGE_MAX = 1024  # bytes
-RESULTS = {embtier.TableSpec, embtier.Checkpoint, embtier.Exported, embtier.Imported, et.Replaced}  # that no caller makes
-CALLED = {  # a parameter: what messages call it
+MESSAGE_MAX = 1024  # in bytes
+RESULTS = {embtier.TableSpec, embtier.Checkpoint, embtier.Exported, embtier.Imported, et.Replaced}  # callers never make these
+CALLED = {  # a parameter: its name in messages
     "ids": "(row )?ids", "parts": "part", "input": "the ids",
 }  # fmt: skip
 
 
 @dataclass
 class Call:
-    """One that would go well, but for what a test puts in place of one argument."""
+    """A call that would succeed, except that a test replaces one argument."""
 
     name: str
     function: Callable[..., Any]
@@ -45,7 +45,7 @@ class Call:
 
 
 class World:
-    """Objects of all public classes, and arguments that go well with their methods."""
+    """Objects of all public classes, and valid arguments for their methods."""
 
     def __init__(self, daemon: Any, folder: Any) -> None:
         self.server = server = daemon.connect()
@@ -207,7 +207,7 @@ def test_a_message_is_short_whatever_was_given(world, long):
             count += 1
         if world.lookups.ticket:
             world.lookups.release()
-    assert count > 150  # of some 200
+    assert count > 150  # there are some 200
 
 
 # ---- Flags ----
@@ -254,7 +254,7 @@ def test_flags_are_taken_as_numpy_has_them(server, name):
 # ---- Types ----
 
 WRONG_TYPES = (object(), 1j, LongText(), NoText(), LongName(), np.datetime64(1, "s"), Ellipsis)
-NOT_LOOKED_AT = {  # modules give these
+NOT_LOOKED_AT = {  # modules pass these
     ("Optimizer.__init__", "rooms"), ("Table.__init__", "pointer"),
 }  # fmt: skip
 
@@ -266,7 +266,7 @@ def test_a_value_of_a_wrong_type_is_refused_by_name_and_at_once(world):
         called = rf"{CALLED.get(name, name)}|has (no )?\w+\(\)"  # "a BagBatch has bags(), not rows"
         for wrong in WRONG_TYPES:
             if name == "loader" and isinstance(wrong, np.generic):
-                continue  # which have an index
+                continue  # these can be indexed
             with pytest.raises((TypeError, ValueError), match=called) as caught:
                 call(name, wrong)
                 pytest.fail(f"{call.name} takes {type(wrong).__name__[:40]} for {name}")

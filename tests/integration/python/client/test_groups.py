@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Do the members of a group of trainers make steps together: of all their gradients, or of none?"""
+"""The members of a group of trainers make steps together: a step applies all their gradients, or none."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ import embtier
 
 DIM = 7
 ROWS = 50
-LR = 0.5  # a product with it is exact
+LR = 0.5  # products with it are exact
 LIMIT_S = 30
 
 
@@ -35,14 +35,14 @@ class Trainer:
         return self.server.open_table(name)
 
     def rows(self, table: str, ids, gradients) -> embtier.PushBatch:
-        """Ready to be pushed."""
+        """A batch ready to be pushed."""
         batch = self.server.push_batch([(self.table(table), len(ids))])
         batch.ids(0)[:] = ids
         batch.gradients(0)[:] = gradients
         return batch
 
     def bags(self, table: str, ids, offsets, gradients) -> embtier.BagBatch:
-        """Ready to be pushed by its ticket."""
+        """A batch ready to be pushed by its ticket."""
         batch = self.server.bag_batch([embtier.Bags(self.table(table), len(ids), len(offsets) - 1)])
         batch.ids(0)[:] = ids
         batch.offsets(0)[:] = offsets
@@ -78,7 +78,7 @@ def all_rows(table: embtier.Table) -> np.ndarray:
 
 
 def reduced(ids: np.ndarray, gradients: np.ndarray) -> np.ndarray:
-    """What each row gets from one member: float32 [ROWS, DIM], added up in the order of the ids."""
+    """The sum that each row gets from one member: float32 [ROWS, DIM], added up in the order of the ids."""
     total = np.zeros((ROWS, DIM), np.float32)
     for one, gradient in zip(ids, gradients):
         total[one] += gradient
@@ -86,7 +86,7 @@ def reduced(ids: np.ndarray, gradients: np.ndarray) -> np.ndarray:
 
 
 def some_parts(members: int, seed: int, count: int = 120) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Of each member: ids, offsets of bags, and a gradient for each bag."""
+    """For each member: ids, offsets of bags, and a gradient for each bag."""
     random = np.random.default_rng(seed)
     parts = []
     for _ in range(members):
@@ -142,7 +142,7 @@ def test_a_step_is_the_members_sums_added_up_in_their_order(server, trainers, na
 
 
 def test_each_row_is_updated_once_a_step(server, trainers, name):
-    """Adagrad's state has the square of the sum, not the sum of the squares."""
+    """Adagrad's state gets the square of the sum, not the sum of the squares."""
     table = server.create_table(name, 2, 10, optimizer="adagrad")
     batches = [t.submit(t.rows(name, [1, member, 1], [[1, 1], [8, 8], [2, 2]])) for member, t in enumerate(trainers(2))]
     for batch in batches:
@@ -152,7 +152,7 @@ def test_each_row_is_updated_once_a_step(server, trainers, name):
 
 
 def test_members_get_the_gradients_of_their_own_weights(server, trainers, name):
-    """By the rows as they were before the step, whoever changes them in it."""
+    """These gradients come from the rows as they were before the step, although other members change the rows in it."""
     table = make_table(server, name)
     before, some, batches = all_rows(table), trainers(3), []
     parts = some_parts(3, seed=5)
@@ -263,7 +263,7 @@ def test_lookups_of_the_next_step_see_what_all_have_pushed(server, trainers, nam
     assert table.get([3]).item() == 4.5
     rows.set(group=first.group, step=4)
     assert table.get([3]).item() == 7
-    rows.get()  # of none
+    rows.get()  # of no group
 
 
 # ---- Joining ----
@@ -367,7 +367,7 @@ def test_one_member_s_nan_keeps_the_step_from_all(server, trainers, name, late, 
     refuse(some[1 - late], waits, embtier.GroupRefusedError, message, member=late, err="NONFINITE")
     np.testing.assert_array_equal(all_rows(table), before)
     batches[late].gradients(0)[:] = 1
-    for trainer, batch in zip(some, batches):  # by the same tickets
+    for trainer, batch in zip(some, batches):  # with the same tickets
         trainer.submit(batch)
     for trainer, batch in zip(some, batches):
         batch.wait(LIMIT_S)
@@ -427,7 +427,7 @@ def test_a_member_that_goes_breaks_the_group_and_all_join_anew(server, daemon, t
     second.server.close()
     for trainer, batch in zip((first, third), batches):
         refuse(trainer, batch, embtier.GroupBrokenError, f"'{name}' is over: member 1 has gone", member=1)
-    for _ in range(2):  # and so it stays
+    for _ in range(2):  # a second try fails too
         with pytest.raises(embtier.GroupBrokenError, match="member 1 has gone"):
             batches[0].push(LR, 1, group=first.group)
     with pytest.raises(embtier.GroupBrokenError, match="nothing was done"):
@@ -457,7 +457,7 @@ def test_a_member_leaves_and_all_join_anew_on_their_connections(server, trainers
         assert [t.group.step for t in members] == [step, step]
     waiting = first.submit(first.rows(name, [1], np.ones((1, DIM))))
     second.group.leave()
-    second.group.leave()  # is fine
+    second.group.leave()  # a second time does no harm
     refuse(first, waiting, embtier.GroupBrokenError, f"'{name}' is over: member 1 has gone", member=1)
     assert second.group.step == 2
     with pytest.raises(embtier.GroupBrokenError, match="member 1 has gone"):
@@ -521,7 +521,7 @@ def test_a_member_that_does_not_come_in_time_ends_the_group(own_daemon, name):
     if caught.value.member is None:
         assert "the request continues" in str(caught.value)
         refuse(first, batch, TimeoutError, message, member=1)
-    else:  # on a busy machine this process may have been away for all of that second
+    else:  # on a busy machine this process may have slept through that second
         assert caught.value.member == 1 and re.search(message, str(caught.value))
     with pytest.raises(TimeoutError, match=message):
         batch.poll()
@@ -539,7 +539,7 @@ def test_a_member_that_does_not_come_in_time_ends_the_group(own_daemon, name):
                 batch.wait(LIMIT_S)
             return
         except (TimeoutError, embtier.GroupBrokenError):
-            continue  # we were away for a second again, between the two pushes
+            continue  # it slept through a second again, between the two pushes
     pytest.fail("no step in twenty tries")
 
 

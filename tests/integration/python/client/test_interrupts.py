@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ctrl-C between any two bytecodes of a training step, and then the next step, as in a notebook.
 
-A trace function raises KeyboardInterrupt at a bytecode of the package, which is where Python runs the handler of a
-signal at the latest after a call into C. Steps are whole: every row of the batch has had the same number of pushes,
-that is the module's ``steps``, and nothing waits for an answer that nobody asks for."""
+A trace function raises KeyboardInterrupt at a bytecode of the package. Python runs a signal's handler there at the latest after a
+call into C. Steps stay whole: every row of the batch has had the same number of pushes, the module's ``steps``. Nothing waits for
+an answer for which nobody asks."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ PACKAGE = str(Path(embtier.__file__).parent)
 LR = 0.5
 ROWS = 64
 LONG = os.environ.get("EMBTIER_TEST_LONG") == "1"
-INTERRUPTS = 420  # of each kind of step; in the long form one at each bytecode
+INTERRUPTS = 420  # for each kind of step; the long form interrupts at every bytecode
 SIGNALS = 2000 if LONG else 100
 LIMIT_S = 60
 
 pytestmark = [
     pytest.mark.usefixtures("interrupts"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),  # of a __del__
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),  # from a __del__
 ]
 
 
 class Bytecodes:
-    """``with Bytecodes(at):`` raises KeyboardInterrupt at the @at-th bytecode of the package; None: only counts."""
+    """``with Bytecodes(at):`` raises KeyboardInterrupt at the @at-th bytecode of the package. With None it only counts them."""
 
     def __init__(self, at: int | None = None) -> None:
         self.at = at
@@ -63,7 +63,7 @@ class Bytecodes:
         return self._step
 
     def __enter__(self) -> Bytecodes:
-        sys._getframe().f_trace_opcodes = True  # Python 3.12 looks for a frame with it when it is told to trace
+        sys._getframe().f_trace_opcodes = True  # Python 3.12 needs a frame with this when tracing begins
         sys.settrace(self._call)
         return self
 
@@ -85,8 +85,8 @@ def _no_hang() -> Iterator[None]:
 
 
 def interrupt_each(step: Callable[[], None], check: Callable[[int], None]) -> None:
-    """Interrupts @step at bytecodes spread over all that it has, each time another one, and does it once more.
-    @check gets the number of the bytecode."""
+    """Interrupts @step at bytecodes spread over all of it, one at a time, and runs it once more each time. @check gets the number
+    of the bytecode."""
     step()
     with Bytecodes() as whole:
         step()
@@ -102,7 +102,7 @@ def interrupt_each(step: Callable[[], None], check: Callable[[int], None]) -> No
 
 
 def interrupt_by_signals(step: Callable[[], None], check: Callable[[int], None]) -> None:
-    """The same with a SIGINT at any time, of which there is one for each step."""
+    """The same with one SIGINT in each step, at a random time."""
     step()
     begin = time.perf_counter()
     step()
@@ -121,7 +121,7 @@ def interrupt_by_signals(step: Callable[[], None], check: Callable[[int], None])
             step()
             sender.join()
             for _ in range(1000):
-                pass  # here at the latest; a __del__ that it comes in swallows it
+                pass  # here at the latest; if it comes within a __del__, that swallows it
         sender.join()
         step()
         check(i)
@@ -136,7 +136,7 @@ IDS, OFFSETS = torch.tensor([1, 2, 3, 5, 8]), torch.tensor([0, 2])
 
 
 def pushes_of(table: Any) -> int:
-    """How many pushes the rows of IDS have had, each of which is a whole one."""
+    """The number of pushes that the rows of IDS have had. Each push must be whole."""
     rows = table.get(np.arange(ROWS))
     touched = rows[IDS.numpy()] / -LR
     assert np.all(touched == touched[0, 0]), touched
@@ -192,8 +192,8 @@ def test_step_of_a_group_of_two_after_an_interrupted_one(daemon, server, table, 
         interrupt_each(lambda: bag(IDS, OFFSETS).sum().backward(), checker(table, bag))
     finally:
         stop.set()
-        with contextlib.suppress(embtier.GroupBrokenError, embtier.NoGroupError):  # it has gone already
-            bag(IDS, OFFSETS).sum().backward()  # the push that the other waits for, if it does
+        with contextlib.suppress(embtier.GroupBrokenError, embtier.NoGroupError):  # the group has ended already
+            bag(IDS, OFFSETS).sum().backward()  # the push for which the other member may wait
         partner.join(LIMIT_S)
     assert not partner.is_alive() and not failures
 
@@ -204,7 +204,7 @@ def test_step_with_prefetches_after_an_interrupted_one(server, table):
 
     def step() -> None:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of a prefetch that was skipped
+            warnings.simplefilter("ignore")  # about a skipped prefetch
             for i, batch in enumerate(embtier.torch.Prefetcher(loader, bag, lambda batch: batch)):
                 if i == 0:
                     bag(*batch).sum().backward()

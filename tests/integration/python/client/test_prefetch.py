@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Does a prefetch of the Python client keep rows in the server's cache until it is released, or a push that
-names it is done?"""
+"""A prefetch of the Python client keeps rows in the server's cache until it is released, or until a push that names it is
+done."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def prefetched(table: embtier.Table, ids: np.ndarray = IDS) -> embtier.PrefetchB
 
 
 def bags_of(table: embtier.Table) -> embtier.BagBatch:
-    """One bag of all of IDS, looked up."""
+    """A looked-up batch of one bag, with all of IDS."""
     batch = table.server.bag_batch([embtier.Bags(table, COUNT, 1)])
     batch.ids(0)[:] = IDS
     batch.offsets(0)[:] = [0, COUNT]
@@ -47,14 +47,14 @@ def test_prefetched_rows_are_hits_whatever_is_read_meanwhile(server, name):
     table = make_table(server, name)
     table.get(IDS)
     press(table)
-    assert hits(table, IDS) < COUNT // 2  # what is only read does not stay
+    assert hits(table, IDS) < COUNT // 2  # rows that are only read do not stay
     press(table)
     with prefetched(table) as ahead:
         assert ahead.hit_rows < COUNT // 2
         await_pinned(server, COUNT)
         press(table)
         assert hits(table, IDS) == COUNT
-        ahead.ids(0)[:] = 0  # they are the server's now
+        ahead.ids(0)[:] = 0  # the server has its own copy by now
         assert ahead.ticket > 0
         ahead.release()
         assert ahead.ticket == 0
@@ -106,7 +106,7 @@ def test_a_batch_has_its_prefetch_until_it_is_released(daemon, server, name):
                 batch.submit_prefetch()
         finally:
             daemon.signal(signal.SIGCONT)
-        batch.release()  # waits for it
+        batch.release()  # waits for the prefetch
         assert batch.ticket == 0
         batch.prefetch()
         assert batch.ticket not in (0, first)
@@ -118,7 +118,7 @@ def test_a_batch_has_its_prefetch_until_it_is_released(daemon, server, name):
                 wrong()
         assert table.writes == 0
         await_pinned(server, COUNT)
-    await_pinned(server, 0)  # leaving releases
+    await_pinned(server, 0)  # leaving the block released the pins
 
 
 @pytest.mark.parametrize("make", PUSHES.values(), ids=PUSHES)
@@ -208,7 +208,7 @@ def test_a_batch_that_is_dropped_while_its_push_is_in_flight_is_freed_later(serv
         batch.submit_push(0.5, step, prefetch=ahead)
         del ahead
         gc.collect()
-        server.status()  # frees what can be freed
+        server.status()  # lets the client free whatever it can
         batch.wait()
     await_pinned(server, 0)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Does the Python client keep account of tickets, and push the gradients it was given?"""
+"""The Python client keeps track of tickets, and pushes the gradients it was given."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from embtier import _batch, _types
 
 
 def sgd_table(server: embtier.Server, name: str, dim: int = 4, rows: int = 100, **options) -> embtier.Table:
-    """Rows of ones."""
+    """A table with rows of ones."""
     return server.create_table(name, dim, rows, optimizer="sgd", init=("constant", 1), **options)
 
 
@@ -342,7 +342,7 @@ def test_a_row_gets_so_many_gradients_in_one_push(server, name):
             with pytest.raises(embtier.TooLargeError, match=re.escape(message)):
                 batch.push(1, 1)
             assert first_column(table, 1) == [1]
-            batch.release()  # it has its ticket still
+            batch.release()  # it still has its ticket
         else:
             batch.push(1, 1)
     assert first_column(table, 0, 1, 2) == [1, 1 - most * 2.0**-20, 1]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Does the optimizer's state go with its row when asked for, and stay where it is when not?"""
+"""The optimizer's state goes with its row when asked for, and stays as it is when not."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_whole_rows_come_back_and_weights_alone_keep_the_state(server, name, opt
         rows, state = some_rows(table, rng), some_state(table, rng)
         table.set(ids, rows, state)
         assert_found(table, ids, rows, state)
-        others = np.arange(1000, 1000 + COUNT)  # never read
+        others = np.arange(1000, 1000 + COUNT)  # never read before
         table.set(others, rows, state)
         assert_found(table, others, rows, state)
         assert_found(table, ids, rows, state)
@@ -80,7 +80,7 @@ def test_views_are_of_the_shared_rows_also_where_the_state_is_not_aligned(server
         assert (state == (np.arange(30).reshape(5, 6) / 7).astype(np.float32)).all()
         batch.set_count(0, 2)
         assert batch.state(0).shape == (2, 6) and batch.rows(0).shape == (2, 3)
-    assert state[4, 5] == np.float32(29 / 7)  # the view keeps its memory
+    assert state[4, 5] == np.float32(29 / 7)  # the view keeps its memory alive
 
 
 def test_a_batch_of_many_tables_has_the_state_of_each(server, name):
@@ -109,7 +109,7 @@ def test_a_batch_of_many_tables_has_the_state_of_each(server, name):
 
 def test_the_last_of_an_id_wins_with_its_state(server, name):
     table = server.create_table(name, 2, optimizer="adagrad")
-    for _ in range(2):  # not cached, then cached
+    for _ in range(2):  # first not cached, then cached
         table.set([7, 8, 7], [[1, 1], [2, 2], [3, 3]], [[10, 10], [20, 20], [30, 30]])
         assert_found(table, np.array([7, 8]), np.array([[3, 3], [2, 2]]), np.array([[30, 30], [20, 20]]))
 
@@ -204,13 +204,13 @@ def test_more_rows_than_fit_into_the_arena_go_in_pieces(daemon, name):
     with daemon.connect(arena_bytes=1 << 20) as server:
         table = server.create_table(name, 64, 20000, optimizer="adagrad")
         ids, rows = rng.permutation(20000)[:9999], rng.standard_normal((9999, 64)).astype(np.float32)
-        table.set(ids, rows)  # 2.5 MB
+        table.set(ids, rows)  # 2.5 MB, more than the arena has
         np.testing.assert_array_equal(table.get(ids), rows)
         state = rng.random((9999, 64)).astype(np.float32)
         table.set(ids.reshape(3333, 3), rows.reshape(3333, 3, 64) + 1, state.reshape(3333, 3, 64))
         found, found_state = table.get_with_state(ids)
         np.testing.assert_array_equal(found, rows + 1)
         np.testing.assert_array_equal(found_state, state)
-        table.set(np.concatenate([ids, ids]), np.concatenate([rows, -rows]))  # the last of an id wins
+        table.set(np.concatenate([ids, ids]), np.concatenate([rows, -rows]))  # of equal ids the last one wins
         np.testing.assert_array_equal(table.get(ids), -rows)
         assert table.get([]).shape == (0, 64)

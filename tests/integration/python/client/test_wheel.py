@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Does the wheel bring all it needs, the library too? Needs meson-python (Debian: python3-mesonpy)."""
+"""The wheel brings all it needs, the library included. Needs meson-python (Debian: python3-mesonpy)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_wheel_works_away_from_the_tree(daemon, tmp_path):
     sources = {path.name for path in (TREE / "client/python/embtier").iterdir() if path.suffix != ".pyc"}
     assert sources - {"__pycache__"} <= {path.name for path in (folder / "embtier").iterdir()}
     (command,) = folder.glob("embtier-*.data/scripts/embtier")
-    command.chmod(0o755)  # zipfile keeps no modes; pip does
+    command.chmod(0o755)  # zipfile does not keep modes; pip does
     assert subprocess.run([command, "--help"], capture_output=True, check=False).returncode == 0
     path = os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])
     environment = {k: v for k, v in os.environ.items() if k != "EMBTIER_LIBRARY"} | {"PYTHONPATH": path}

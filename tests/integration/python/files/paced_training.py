@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""examples/train_online_retail.py, with its arguments after the first two, which never makes more steps than the
-number in the file MAY, and says in the file AT how many it has made, when it waits for more.
+"""Runs examples/train_online_retail.py with the arguments after the first two, step by step. It never makes more steps than the
+number in the file MAY. When it waits for more, it writes the number of steps made to the file AT.
 
 Usage: paced_training.py MAY AT [OPTION...]
 """
@@ -18,7 +18,7 @@ import train_online_retail as training  # noqa: E402
 
 
 def write(path: Path, steps: int) -> None:
-    """So that a reader finds all of it."""
+    """Replaces the file at once, so that a reader never finds half of it."""
     new = path.with_suffix(".new")
     new.write_text(str(steps))
     os.replace(new, path)

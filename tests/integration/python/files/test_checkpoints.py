@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Are checkpoints made, found again, verified and deleted, and tables restored from them, as the Python client
-says, and wrong requests refused with the reason?"""
+"""Checkpoints are made, listed, verified and deleted, and tables restored from them, as the Python client says. Wrong requests
+are refused with the reason."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def ids(server: embtier.Server) -> list[int]:
 
 
 def create_raw(server: embtier.Server, metadata: bytes) -> None:
-    """With @metadata as it is, which the Python client would not send."""
+    """Sends @metadata as it is, which the Python client would not do."""
     options = CheckpointOptions(struct_bytes=sizeof(CheckpointOptions), metadata=metadata)
     pointer = c_void_p()
     with server._connection as handle:
@@ -45,7 +45,7 @@ def test_structs_are_those_of_the_c_header(struct, mirror):
     assert re.findall(r"(\w+);", body) == [name for name, _ in mirror._fields_]
 
 
-# ---- Making ----
+# ---- Creation ----
 
 
 def test_a_checkpoint_is_what_was_asked_for_and_found_again(server, name):
@@ -107,7 +107,7 @@ def test_a_table_is_in_those_made_while_it_was_there(server, name):
 
 @contextlib.contextmanager
 def updates(daemon: Daemon, name: str) -> Iterator[None]:
-    """Of a table of 20,000 x 8, over a connection of their own; what is read must be what was set."""
+    """Updates a table of 20,000 x 8 over a connection of its own; rows read must be those set."""
     failures = []
     stop = threading.Event()
 
@@ -121,7 +121,7 @@ def updates(daemon: Daemon, name: str) -> Iterator[None]:
                     rows = np.arange(1000) + number % 20 * 1000
                     mine.set(rows, np.full((1000, 8), number, np.float32))
                     assert (mine.get(rows) == number).all()
-        except BaseException as error:  # told to the test's thread
+        except BaseException as error:  # passed on to the test's thread
             failures.append(error)
 
     thread = threading.Thread(target=update)
@@ -145,7 +145,7 @@ def test_requests_go_on_meanwhile(daemon, server, name):
 
 
 def test_progress_is_told(server, name):
-    server.create_table(name, 16, 5000).set(np.arange(5000), np.ones((5000, 16)))  # there are rows to be saved
+    server.create_table(name, 16, 5000).set(np.arange(5000), np.ones((5000, 16)))  # so that the checkpoint has rows to save
     saved: list[tuple[int, int, str]] = []
     verified: list[tuple[int, int, str]] = []
     made = server.checkpoint(progress=lambda *report: saved.append(report))
@@ -187,7 +187,7 @@ def test_keep_deletes_the_oldest_that_users_made(server):
     assert newest in ids(server)
 
 
-# ---- Deleting ----
+# ---- Deletion ----
 
 
 def test_a_deleted_one_is_gone_and_others_are_whole(server, name):
@@ -227,13 +227,13 @@ KINDS = {
 
 
 def ids_of(table: embtier.Table) -> np.ndarray:
-    """Those that :func:`train` changes, and many that it does not."""
+    """Ids that :func:`train` changes, and many that it does not."""
     unbounded = [2**32, 2**64 - 2, 2**64 - 1] if table.rows is None else []
     return np.concatenate([np.arange(1000, dtype=np.uint64), np.array(unbounded, np.uint64)])
 
 
 def train(server: embtier.Server, table: embtier.Table, step: int, ids: np.ndarray = IDS) -> None:
-    """So that rows and state are none that any other step has."""
+    """Gives rows and state numbers that no other step gives."""
     if table.rows is None:
         ids = np.concatenate([ids, np.array([2**32, 2**64 - 1], np.uint64)])
     with server.push_batch([(table, len(ids))]) as batch:
@@ -265,7 +265,7 @@ def test_a_dropped_table_is_restored_with_rows_and_state(server, name, kind):
     train(server, table, 1)
     before, spec = contents(table), table.spec
     checkpoint = server.checkpoint()
-    train(server, table, 2, np.arange(500, dtype=np.uint64))  # rows too that were never touched before
+    train(server, table, 2, np.arange(500, dtype=np.uint64))  # including rows never touched before
     assert contents(table) != before
     server.drop_table(name)
     made = server.restore_checkpoint(checkpoint.id, [name])
@@ -273,7 +273,7 @@ def test_a_dropped_table_is_restored_with_rows_and_state(server, name, kind):
     assert made == [one for one in server.tables() if one.name == name]
     table = server.open_table(name)
     assert contents(table) == before
-    train(server, table, 2)  # goes on as any other
+    train(server, table, 2)  # the table can be used as any other
     assert contents(table) != before
 
 
@@ -291,7 +291,7 @@ def test_restored_under_another_name_it_stands_beside_the_live_one(server, name,
     restored = server.open_table(f"{name}.then")
     assert (contents(restored), contents(table)) == (then, now)
     train(server, restored, 2)
-    assert contents(restored) == contents(table) == now  # the same push, of the same rows and state
+    assert contents(restored) == contents(table) == now  # the same push on the same rows and state
     train(server, table, 3)
     assert contents(restored) == now
     server.drop_table(name)
@@ -507,14 +507,14 @@ def test_metadata_that_is_not_json_is_refused_by_the_server(server, metadata):
     before = ids(server)
     with pytest.raises(embtier.InvalidError, match="(?i)metadata"):
         create_raw(server, metadata)
-    assert ids(server) == before  # and the session goes on
+    assert ids(server) == before  # the session goes on too
 
 
 @pytest.mark.parametrize("metadata", [b'"' + b"x" * 4095 + b'"', b"[\n]", b'"\x7f"'])
 def test_metadata_that_the_protocol_does_not_take_is_refused_by_the_library(server, metadata):
     with pytest.raises(embtier.InvalidError, match="metadata (is 4097 bytes long|holds the control)"):
         create_raw(server, metadata)
-    create_raw(server, b"")  # none
+    create_raw(server, b"")  # no metadata
 
 
 def test_wrong_arguments_are_told_before_anything_is_asked(server):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Does a table come back from its export to the bit, can others read the files, and is an export a whole one
-or none, whatever happens to who makes it?"""
+"""A table comes back from its export to the bit, and other programs can read the files. An export is whole or does not exist,
+whatever happens to the client that makes it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from embtier import _library
 
 KILLS = 60 if LONG else 6
 ROWS = 1000
-IDS = np.concatenate([np.arange(0, 900, 3), [999]]).astype(np.uint64)  # of rows that are trained
+IDS = np.concatenate([np.arange(0, 900, 3), [999]]).astype(np.uint64)  # of trained rows
 ALL_IDS = np.arange(ROWS, dtype=np.uint64)
 EIGHT_BYTES = np.array([2**32, 2**63 - 1, 2**63, 2**64 - 2, 2**64 - 1], np.uint64)
 
@@ -87,7 +87,7 @@ def test_a_table_comes_back_as_it_was(server, name, tmp_path, dtype, format, par
         copied = server.open_table(copy)
         assert as_made(copied.spec) == as_made(table.spec)
         assert contents(copied, ALL_IDS) == (rows, state if with_state else zeros)
-        train(server, copied, 2, IDS)  # goes on as any other
+        train(server, copied, 2, IDS)  # the copy can be used as any other table
         server.drop_table(copy)
 
 
@@ -190,7 +190,7 @@ def test_what_was_imported_outlives_a_crash(own_daemon, tmp_path):
         assert contents(server.open_table("copy"), ALL_IDS) == before
 
 
-# ---- Of which moment ----
+# ---- The moment of an export ----
 
 
 def test_it_is_of_the_checkpoint_asked_for(server, name, tmp_path):
@@ -227,14 +227,14 @@ def test_each_request_is_in_it_wholly_or_not_at_all(daemon, server, name, tmp_pa
                 while not stop.is_set():
                     sent[0] += 1
                     mine.set(np.arange(20000), np.full((20000, 16), sent[0], np.float32))
-        except BaseException as error:  # told to the test's thread
+        except BaseException as error:  # passed on to the test's thread
             failures.append(error)
 
     thread = threading.Thread(target=write)
     thread.start()
     try:
         found, deadline = [], time.monotonic() + 60
-        while sent[0] < 2 and not failures:  # the first is done
+        while sent[0] < 2 and not failures:  # until the first request is done
             assert time.monotonic() < deadline
             time.sleep(0.005)
         for turn in range(4):
@@ -268,7 +268,7 @@ def test_a_table_may_be_dropped_meanwhile(daemon, server, name, tmp_path):
     with daemon.connect() as other:
 
         def drop(_done: int, _total: int, unit: str) -> None:
-            if not dropped and unit == "rows" and any(tmp_path.rglob("*.safetensors*")):  # of its checkpoint
+            if not dropped and unit == "rows" and any(tmp_path.rglob("*.safetensors*")):  # in a checkpoint
                 dropped.append(other.drop_table(name))
 
         server.export_table(table, tmp_path / "export", state=True, file_bytes=2000, progress=drop)
@@ -299,7 +299,7 @@ def test_it_takes_from_the_arena_what_is_left_and_gives_it_back(daemon, server, 
     assert not (tmp_path / "none").exists() and not (tmp_path / "none.partial").exists()
 
 
-# ---- As others read them ----
+# ---- Other readers ----
 
 
 @pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])
@@ -445,7 +445,7 @@ def test_more_files_than_can_be_imported_are_refused(server, name, tmp_path):
 
 
 def test_checkpoints_made_for_exports_do_not_add_up(own_daemon, tmp_path):
-    """Not even where the server makes none of its own, after which it would look."""
+    """This holds even where the server makes no periodic checkpoints, after which it would delete old ones."""
     own_daemon.stop()
     with (own_daemon.folder / "embtierd.yaml").open("a") as config:
         config.write("checkpoints: {interval_seconds: 0}\n")
@@ -461,7 +461,7 @@ def test_checkpoints_made_for_exports_do_not_add_up(own_daemon, tmp_path):
 
 
 def test_no_export_has_the_name_of_an_unfinished_one(server, name, tmp_path):
-    """The next one to `export` would take it for its own leftover."""
+    """A later export to `export` would take such a folder for its own leftover."""
     create(server, name)
     for path in (tmp_path / "export.partial", f"{tmp_path}/export.partial/"):
         with pytest.raises(embtier.InvalidError, match="unfinished"):
@@ -521,7 +521,7 @@ def test_files_need_room_for_their_rows_only_and_one_too_long_is_an_error(daemon
 
 
 def check_whole(server: embtier.Server, path, name: str) -> None:
-    """By an import, which compares every checksum."""
+    """Checks an export by importing it, which compares every checksum."""
     server.import_table(path, f"{name}.check")
     server.drop_table(f"{name}.check")
 
@@ -547,10 +547,10 @@ def test_an_export_that_is_killed_is_whole_or_not_there(daemon, server, name, tm
         if turn >= KILLS and killed > 0:
             break
     deadline = time.monotonic() + 60
-    while server.status()["metrics"]["transfer_bytes"] > 0:  # what was killed may still be put down
+    while server.status()["metrics"]["transfer_bytes"] > 0:  # the server may still be ending the transfers of killed clients
         assert time.monotonic() < deadline
         time.sleep(0.02)
-    cli_json(daemon, *arguments)  # beside whatever they have left
+    cli_json(daemon, *arguments)  # works beside all that they have left
     assert folder_names(tmp_path / "export") == files and not (tmp_path / "export.partial").exists()
     check_whole(server, tmp_path / "export", name)
 
@@ -576,7 +576,7 @@ def test_one_that_dies_with_its_connection_leaves_the_server_as_it_was(daemon, s
     checkpoint = server.checkpoints()[-1].id
     server.checkpoint()
     deadline = time.monotonic() + 60
-    while True:  # nothing reads the dead one's checkpoint any more
+    while True:  # until nothing reads the dead client's checkpoint any more
         try:
             server.delete_checkpoint(checkpoint)
             break
@@ -609,13 +609,13 @@ def test_a_server_that_dies_meanwhile_leaves_nothing(own_daemon: Daemon, tmp_pat
 
 FEW_ROWS = 150_000  # of 64 numbers: 38 MB
 TIMES = 4
-# Of the 115 MB that the larger table has more: what is read ahead has its limit, which small files do not reach.
+# Allowed of the 115 MB by which the larger table exceeds the smaller: reading ahead has a limit, which small files do not reach.
 SLACK_BYTES = 50_000_000
 
 
 def peak_of(process: subprocess.Popen, daemon: Daemon) -> tuple[int, int] | None:
-    """Most bytes of the process, with all that it maps, and most anonymous ones of the daemon until it ends. None: on a
-    busy machine we did not look often enough."""
+    """The largest memory until @process ends: its own, with all that it maps, and the daemon's anonymous memory. None if this
+    process, on a busy machine, looked too seldom."""
     peaks, looked, longest_s = [0, 0], time.monotonic(), 0.0
     while process.poll() is None:
         longest_s, looked = max(longest_s, time.monotonic() - looked), time.monotonic()
@@ -628,7 +628,8 @@ def peak_of(process: subprocess.Popen, daemon: Daemon) -> tuple[int, int] | None
 
 
 def peaks_of_a_table(daemon: Daemon, folder: Path, rows: int, name: str) -> dict[str, tuple[int, int]]:
-    """Of each turn, what its client and the server had at most: all rows there and back, and the rows written."""
+    """For each turn, the largest memory of its client and of the server. The turns export all rows, import them, and export rows
+    that were written."""
     with daemon.connect() as server:
         server.create_table(name, 64, rows, init=("uniform", -1, 1))
     there, written, copy = folder / f"{name}.all", folder / f"{name}.written", f"{name}.copy"
@@ -659,7 +660,7 @@ def peaks_of_a_table(daemon: Daemon, folder: Path, rows: int, name: str) -> dict
 
 
 def test_memory_does_not_grow_with_the_table(own_daemon, tmp_path):
-    with own_daemon.connect() as server:  # has then what it keeps: the buffers of all shards, and what malloc() does
+    with own_daemon.connect() as server:  # the server then has the memory that it keeps: buffers of all shards, and malloc()'s
         server.create_table("warm", 64, FEW_ROWS, init=("uniform", -1, 1))
         server.export_table("warm", tmp_path / "warm", all_rows=True)
         for turn in range(8):
@@ -673,18 +674,18 @@ def test_memory_does_not_grow_with_the_table(own_daemon, tmp_path):
             f"{turn}: client {client >> 20} and {client_of_many >> 20} MiB, "
             f"server {server >> 20} and {server_of_many >> 20} MiB"
         )
-        if not SANITIZED:  # what is freed is kept for a while, to find its uses
+        if not SANITIZED:  # a sanitizer keeps freed memory for a while, to detect its use
             assert 0 < client < 50_000_000 and 0 < client_of_many <= client + SLACK_BYTES / 10, turn
             assert server_of_many <= server + SLACK_BYTES, turn
 
 
-# ---- Folders that are there ----
+# ---- Existing folders ----
 
 INNER = "unfinished.embtier-export"
 
 
 def tree_of(folder: Path) -> dict[str, str | int]:
-    """Of everything in it, the text or the kind."""
+    """For each path in the folder, the file's text or its kind."""
     return {
         str(path.relative_to(folder)): path.read_text() if path.is_file() else path.lstat().st_mode
         for path in sorted(folder.rglob("*"))
@@ -697,7 +698,7 @@ def put(folder: Path, *names: str) -> None:
         (folder / name).write_text("mine")
 
 
-# What stands in `partial`: lines of Python over p, the folder, and i, the one inside.
+# Contents of `partial`: lines of Python over p, the folder, and i, the one inside.
 OTHERS = {
     "names_like_ours": 'put(p, "notes.txt", "model-00001-of-00002.safetensors", "my-12345.ids.npy", "table.json")',
     "only_names_of_ours": 'put(p, "my-00001.safetensors", "table.json")',
@@ -742,7 +743,7 @@ def test_what_an_export_that_was_killed_left_makes_room(server, name, tmp_path, 
 
 
 def test_a_folder_that_cannot_be_read_is_told_before_anything_is_done(daemon, server, name, tmp_path):
-    """Its new name in there would not be safe."""
+    """The export's new name in that folder could not be made safe."""
     create(server, name)
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o300)

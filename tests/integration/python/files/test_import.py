@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Do files of others become tables, and are those that are none refused?"""
+"""Files of other programs become tables, and files that are not tables are refused."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from transfers import next_table_id, refused, safetensors_bytes
 
 import embtier
 
-# ---- Files of others ----
+# ---- Files of other programs ----
 
 
 @pytest.mark.parametrize("dtype", ["<f4", "<f2"])
@@ -26,7 +26,7 @@ def test_a_numpy_file_becomes_a_table(server, name, tmp_path, dtype):
     told = []
     made = server.import_table(tmp_path / "rows.npy", name, progress=lambda *report: told.append(report))
     assert made == embtier.Imported(name, 300, rows.nbytes)
-    assert told[:2] == [(0, 300, "rows"), (300, 300, "rows")]  # so the time it waits is none of it
+    assert told[:2] == [(0, 300, "rows"), (300, 300, "rows")]  # told first, so that the rows' time does not include the wait
     table = server.open_table(name)
     assert (table.rows, table.dim, table.numpy_dtype, table.spec.optimizer) == (300, 7, np.dtype(dtype), "none")
     assert table.get(np.arange(300)).tobytes() == rows.tobytes()
@@ -54,7 +54,7 @@ def test_its_rows_may_have_ids_of_another_file(server, name, tmp_path, id_dtype)
 
 
 def test_a_file_that_another_takes_the_place_of_is_not_mixed_with_it(server, name, tmp_path):
-    """As programs save: beside it, and renamed."""
+    """Another program saves as programs do: it writes a new file beside the old one, and renames it."""
     path, saves = tmp_path / "rows.safetensors", []
     for save in (1, 2):
         state, ids = np.full((100, 4), save, np.float32), np.arange(100) + 1000 * save
@@ -99,7 +99,7 @@ def test_a_safetensors_file_becomes_a_table_with_ids_and_state(server, name, tmp
 
 
 def write_model(folder: Path, tensors: dict[str, np.ndarray], index: str = "model.safetensors.index.json") -> None:
-    """As Hugging Face's libraries write a model in several files: here one for each tensor."""
+    """Writes a model in several files as Hugging Face's libraries do, here with one file for each tensor."""
     folder.mkdir(exist_ok=True)
     files = {}
     for number, (tensor, rows) in enumerate(tensors.items(), 1):
@@ -195,7 +195,7 @@ def test_torch_and_numpy_know_an_imported_model(server, name, tmp_path):
     assert (server.open_table(name).get(np.arange(50)) == weight).all()
 
 
-# ---- Files of others that are none ----
+# ---- Files of other programs that are not tables ----
 
 WRONG_ARRAYS = {
     "float64": (numbers(5, 2, "<f8"), embtier.MismatchError, "dtype F64; a table's is F32, F16 or BF16"),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Does an import make the table that was asked for, where a file could be taken for another, or say why not?"""
+"""An import makes the table that was asked for, even where one file could be taken for another, or says why not."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ IDS = np.arange(0, ROWS, 2, dtype=np.uint64)
 
 @pytest.fixture
 def file(tmp_path):
-    """Ten rows."""
+    """A file of ten rows."""
     np.save(tmp_path / "rows.npy", np.arange(40, dtype=np.float32).reshape(10, 4))
     return tmp_path / "rows.npy"
 
@@ -89,7 +89,7 @@ def test_a_numpy_file_of_an_export_is_none_by_itself(server, name, table, tmp_pa
     first = f"{name}-00001.weight.npy"
     with refused(server, embtier.InvalidError, f"^{first} {reason}, ., or give", f"{name}.2"):
         server.import_table(first, f"{name}.2")
-    if not all_rows:  # who says which ids its rows have may have them
+    if not all_rows:  # a caller that says which ids the rows have may import them
         server.import_table(first, f"{name}.3", ids_path=f"{name}-00001.ids.npy")
         ids = np.load(f"{name}-00001.ids.npy").astype(np.uint64)
         assert (server.open_table(f"{name}.3").get(ids) == table.get(ids)).all()
@@ -109,7 +109,7 @@ def test_a_table_json_of_something_else_is_no_matter(server, name, table, file):
     server.export_table(table, file.parent / "export", format="npy")
     newer = json.loads((file.parent / "export/table.json").read_text())
     manifest.write_text(json.dumps(newer))
-    server.import_table(file, f"{name}.beside")  # it names others
+    server.import_table(file, f"{name}.beside")  # this manifest names other files
     manifest.write_text(json.dumps(newer | {"format_version": 99}))
     with refused(server, embtier.VersionError, "version 99", f"{name}.2"):
         server.import_table(file, f"{name}.2")
@@ -145,7 +145,7 @@ def test_one_with_ids_may_be_named(server, name, table, tmp_path):
 
 
 def test_messages_show_no_control_characters_of_a_file(daemon, server, name, tmp_path):
-    """Those of UTF-8's second page too: 0x9b begins a sequence as ESC [ does."""
+    """Control characters above 0x7f do not show either: 0x9b begins a sequence as ESC [ does."""
     weights = {"weight": ("F32", np.ones((2, 2)))}
     hostile = "\x9b2J\x1b[2J\u0085\x7f\xc9"
     for metadata in ({"embtier.table": hostile}, {"embtier.first_id": hostile}):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Do `embtier export` and `embtier import` as the library does?"""
+"""`embtier export` and `embtier import` do as the library does."""
 
 from __future__ import annotations
 

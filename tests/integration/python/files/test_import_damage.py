@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Does a file or an export that is wrong, whatever is wrong with it, leave the server as it was?"""
+"""A file or an export that is wrong, in any way, leaves the server as it was."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_what_is_no_file_does_not_hold_it_up(server, name, tmp_path):
         server.import_table(tmp_path, name)
 
 
-# ---- Exports that are not what they were ----
+# ---- Exports that were changed ----
 
 
 @pytest.fixture
@@ -108,11 +108,11 @@ def test_a_flipped_bit_is_found_wherever_it_is(server, name, export, rng):
             damaged = bytearray(whole)
             damaged[at] ^= 1 << rng.randrange(8)
             part(export, number).write_bytes(damaged)
-            # An id that is out of range tells itself before the checksum does.
+            # An id that is out of range is found before the checksum differs.
             errors, match = (embtier.CorruptError, embtier.IdRangeError), "checksum differs|negative|has rows 0 to"
             with refused(server, errors, match, f"{name}.2"):
                 server.import_table(export, f"{name}.2")
-        for _ in range(20 if LONG else 3):  # in the header: refused, or no matter
+        for _ in range(20 if LONG else 3):  # in the header a flip is refused, or does not matter
             damaged = bytearray(whole)
             damaged[rng.randrange(data)] ^= 1 << rng.randrange(8)
             part(export, number).write_bytes(damaged)
@@ -189,14 +189,15 @@ def test_shapes_and_dtypes_of_all_parts_are_checked_before_a_table_is_begun(serv
     third.write_bytes(safetensors_bytes(whole | changes))
     assert fails(embtier.MismatchError, match) == []
     assert next_table_id(server, name) == before + 1
-    # Damage that only the bytes show is found later, and has cost an id: so the one above could have been seen.
+    # Only the bytes show this damage, so it is found later, and has taken a table's id. The damage above would have taken one,
+    # too, had a table been begun.
     third.write_bytes(safetensors_bytes(whole))
     assert fails(embtier.CorruptError, "weight is not what was exported") != []
     assert next_table_id(server, name) == before + 3
 
 
 def changed(manifest: dict, change: str) -> None:
-    """In place, as @change says: a line of Python over m, the manifest, and p, its parts."""
+    """Changes @manifest in place. @change is a line of Python over m, the manifest, and p, its parts."""
     exec(change, {"m": manifest, "p": manifest["parts"]})  # noqa: S102  (the lines are below)
 
 
@@ -255,7 +256,7 @@ def test_a_manifest_that_is_cut_or_none_changes_nothing(server, name, export, rn
         file.write_bytes(text)
         with refused(server, embtier.CorruptError, f"^{file}", f"{name}.2"):
             server.import_table(export, f"{name}.2")
-    for _ in range(200 if LONG else 20):  # a byte, whatever comes of it
+    for _ in range(200 if LONG else 20):  # any byte, with any result but a crash
         damaged = bytearray(whole)
         damaged[rng.randrange(len(whole))] = rng.randrange(256)
         file.write_bytes(damaged)

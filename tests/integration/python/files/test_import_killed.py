@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Is an import that is killed a whole table or none?"""
+"""An import that is killed leaves a whole table or none."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ KILLS = 40 if LONG else 5
 
 
 def await_settled(server: embtier.Server, name: str) -> bool:
-    """Is there a table? It has taken back what it began for a client that is gone."""
+    """Waits until the server has taken back a table that a dead client began. True if the table exists."""
     deadline = time.monotonic() + 30
     while (spec := spec_of(server, name)) and spec.state != "live":
         assert time.monotonic() < deadline, spec
@@ -35,9 +35,9 @@ def await_settled(server: embtier.Server, name: str) -> bool:
 
 
 def check_outcome(server: embtier.Server, name: str, wanted: np.ndarray) -> bool:
-    """The table is right, and dropped then, or its name is free. Was there one?"""
+    """The table is right, and is then dropped, or its name is free. True if there was a table."""
     deadline = time.monotonic() + 60
-    while not await_settled(server, name):  # or it is on its way out, or its last step is under way
+    while not await_settled(server, name):  # the table may be on its way out, or the import's last step under way
         with contextlib.suppress(embtier.ExistsError):
             if is_free(server, name):
                 return False
@@ -100,12 +100,12 @@ def test_one_that_dies_at_its_end_does_too(daemon, server, name, tmp_path, calls
 
 
 class Killer:
-    """A progress function that ends the daemon once @share of the rows is there: at once, while the client waits for
-    it, or @delay_s later, while it goes on."""
+    """A progress function that kills the daemon when @share of the rows is there: at once, while the client waits for it, or
+    @delay_s later, while the client goes on."""
 
     def __init__(self, daemon: Daemon, share: float, delay_s: float | None) -> None:
         self.share = share
-        self.reached: float | None = None  # when
+        self.reached: float | None = None  # the time of that moment
         self._timer = threading.Timer(delay_s or 0, daemon.kill)
         self._is_at_once = delay_s is None
 
@@ -162,7 +162,7 @@ def test_a_name_is_taken_while_it_is_imported(daemon, server, name, tmp_path):
     with daemon.connect() as other:
 
         def meanwhile(_done: int, _total: int, unit: str) -> None:
-            if unit != "rows":  # told late: the table may be there by now
+            if unit != "rows":  # reported late: the table may exist by now
                 return
             for call in (
                 lambda: other.open_table(name), lambda: other.create_table(name, 2, 10),

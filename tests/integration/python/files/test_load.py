@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Do rows that a program has, or a Parquet file, become a table, and is there none if something is wrong?"""
+"""A program's rows, or a Parquet file, become a table. If anything is wrong there is no table."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def numbers(count: int, dim: int = DIM, dtype: str = "<f4") -> np.ndarray:
 
 @pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])
 def test_pieces_of_any_size_become_a_table(server, name, dtype):
-    """One of them is larger than the memory that they are put into."""
+    """One piece is larger than the memory that takes it."""
     count = 400_000
     rows = numbers(count, DIM, "<f2" if dtype == "f16" else "<f4")
     if dtype == "bf16":
@@ -80,7 +80,7 @@ def test_what_is_no_piece_makes_no_table(server, name, kind):
 def test_an_error_of_the_caller_s_makes_no_table_and_the_next_call_works(server, name):
     def pieces():
         yield [1], 1
-        assert server.open_table(f"{name}_other").get([1]).any()  # the connection does other things meanwhile
+        assert server.open_table(f"{name}_other").get([1]).any()  # the connection can do other things meanwhile
         raise RuntimeError("theirs")
 
     server.create_table(f"{name}_other", DIM, init=("constant", 1))
@@ -103,7 +103,7 @@ def test_a_connection_closed_meanwhile_makes_no_table(daemon: Daemon, server, na
     with pytest.raises(RuntimeError, match="closed"):
         mine.load_table(name, DIM, pieces())
     deadline = time.monotonic() + 60
-    while not is_free(server, name):  # the server has seen it go
+    while not is_free(server, name):  # until the server has noticed that the client is gone
         assert time.monotonic() < deadline
 
 
@@ -134,7 +134,7 @@ def test_ctrl_c_between_pieces_makes_no_table(server, name):
 
 @pytest.fixture
 def write(tmp_path):
-    """Writes columns, as lists and their types in pyarrow's words, to a file."""
+    """Writes columns, given as lists with their types in pyarrow's words, to a file."""
     arrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
 
@@ -170,7 +170,7 @@ def test_its_columns_are_chosen_by_name(server, name, write):
     vectors = arrow.list_(arrow.float32())
     path = write(a=(list(a), vectors), b=(list(b), vectors), number=(range(90, 100), arrow.uint64()))
     with pytest.warns(UserWarning, match=r"rows are numbered .* columns \['number'\] are not used: name the column of ids with ids_column=") as told:
-        server.import_table(path, name, tensor="b")  # no column is called id: rows 0, 1, ...
+        server.import_table(path, name, tensor="b")  # no column is called id, so these are rows 0, 1, ...
     assert told[0].filename == __file__
     assert server.open_table(name).rows == 10 and (server.open_table(name).get(range(10)) == b).all()
     server.import_table(path, f"{name}_a", tensor="a", ids_column="number", rows=100)

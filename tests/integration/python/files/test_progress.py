@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Does what a progress function raises, and Ctrl-C, come out of the call, and not get lost in the library?"""
+"""An exception of a progress function, or Ctrl-C, comes out of the call and is not lost in the library."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ pytestmark = pytest.mark.usefixtures("interrupts")
 
 
 class Stop(BaseException):
-    """As KeyboardInterrupt is: no Exception."""
+    """Like KeyboardInterrupt, not an Exception."""
 
 
 def calls_of(server: embtier.Server, name: str, folder) -> dict[str, Callable]:
-    """All that take progress, in an order in which they can be made, and what shows that each was done."""
+    """All calls that report progress, in an order in which they can be made."""
     checkpoint = server.checkpoint().id
     return {
         "create": lambda told: server.create_table(name, 64, ROWS, init=("constant", 2), eager=True, progress=told),
@@ -56,7 +56,7 @@ def test_what_a_progress_function_raises_is_raised_when_the_call_is_over(server,
             seen.add(what)
         assert len(told) == (what in seen), what
         assert signal.getsignal(signal.SIGINT) is handler
-    print(seen)  # others may be too quick to tell
+    print(seen)  # calls that end too quickly report nothing
     assert seen >= {"create", "export", "import"}
     made = {spec.name for spec in server.tables()}
     assert made >= {f"{name}.then", f"{name}.copy"} and name not in made, "the calls went on"
@@ -91,13 +91,13 @@ def test_an_interrupt_from_within_is_raised(server, name, tmp_path):
 
 
 def test_an_interrupt_while_the_library_waits_is_raised(daemon, server, name, tmp_path, capsys):
-    """The handler then runs in front of the progress function, not in it."""
+    """The handler then runs before the progress function, not in it."""
     np.save(tmp_path / "rows.npy", np.ones((ROWS, 64), np.float32))
     told: list[float] = []
     before, over = signal.getsignal(signal.SIGINT), threading.Event()
 
     def disturb() -> None:
-        while signal.getsignal(signal.SIGINT) is before:  # until the call has a handler of its own
+        while signal.getsignal(signal.SIGINT) is before:  # until the call has set its own handler
             if over.wait(0.001):
                 return
         time.sleep(0.3)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Does `embtier` show on a terminal how long exports, imports and verifying will take, leave nothing of it there,
-and show nothing of it where there is no terminal? Does it say the truth when it is interrupted?"""
+"""`embtier` shows on a terminal how long exports, imports and verifying will take, and leaves nothing of it there. It shows
+nothing where there is no terminal. After an interrupt it reports the outcome."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import embtier
 
 @pytest.fixture
 def shown(daemon, server, name, tmp_path) -> dict[str, tuple]:
-    """What takes so long that its progress is told: the words of each command, and what it says at its end."""
+    """Calls long enough to report progress: the words of each command, and its output at the end."""
     rows = 100_000
     server.create_table(name, 32, rows, init=("uniform", -1, 1))
     server.export_table(name, tmp_path / "there", all_rows=True)
@@ -44,7 +44,7 @@ def test_a_terminal_shows_how_long_it_will_take_and_nothing_of_it_stays(daemon, 
     assert all(abs(one[1].count("#") - 0.3 * int(one[2])) < 1.2 for one in found), bars
     own = [one for one in found if one[3] == unit]
     assert any(one[4] for one in own), bars
-    # The first of a stage has nothing to go by.
+    # The first report of a stage has no rate yet.
     assert all(one[4] for one in own[1:] if 0 < int(one[2]) < 100), bars
     print(*bars, sep="\n")
     assert screen(seen) == [""]
@@ -59,15 +59,16 @@ def test_what_is_no_terminal_gets_nothing_of_it(daemon, shown, what):
 
 
 def interrupted(daemon, at, *arguments) -> tuple[str, str]:
-    """What the terminal saw, and what is left on it as the last line. The interrupt comes when it shows @at, which on a
-    busy machine may be when all is done and nobody handles it any more."""
+    """The terminal's bytes, and its last line in the end. The interrupt comes when the terminal shows @at. On a busy machine all
+    may be done by then, and no handler be left."""
     code, seen, stdout = run_on_terminal(daemon, *arguments, interrupt_at=at)
     assert code in (0, 130, -signal.SIGINT) and (code != 130 or stdout == "")
     return seen, screen(seen)[-2] if code == 130 else ""
 
 
 def is_given_up(server, name) -> bool:
-    """The server looks now and then whether somebody waits for the table. False: it was whole before; it is dropped."""
+    """The server looks now and then whether anybody still waits for the table. False if the table was whole before; it is then
+    dropped."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         with contextlib.suppress(embtier.ExistsError, embtier.BusyError):

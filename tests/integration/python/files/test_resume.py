@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Does a trainer that goes on from a checkpoint end, bit for bit, as one that nothing happened to?"""
+"""A trainer that resumes from a checkpoint ends, bit for bit, like one that was never disturbed."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ BATCH = 128
 DIM = 16
 PREFIX = "resume."
 ROWS_AT_ONCE = 10_000
-# Of each optimizer with state a table, so that a state that is not put back shows.
+# One table for each optimizer with state, so that a state that is not restored shows.
 OPTIMIZERS = ["adam", "adagrad", "rowwise_adagrad", "rmsprop", "sgd", "momentum", "adamw"]
 
 
 class Training:
-    """The model of the examples, at step :attr:`done`. Dense weights and their optimizer's state go
-    to a file of torch's, whose name the checkpoint has."""
+    """The model of the examples, at step :attr:`done`. Dense weights and their optimizer's state go to a file of torch's, and the
+    checkpoint's metadata has its name."""
 
     def __init__(self, server: embtier.Server, retail: online_retail.Retail, folder: Path) -> None:
         self.server, self.retail, self.folder = server, retail, folder
@@ -84,7 +84,7 @@ class Training:
 
 
 def rows_of(tables: dict[str, embtier.Table], retail: online_retail.Retail) -> dict[str, bytes]:
-    """All of them, of an unbounded table those that occur, with state."""
+    """All rows, with state; of an unbounded table those whose ids occur."""
     return {name: rows_of_one(table, training.occurring_ids(retail, name)) for name, table in tables.items()}
 
 
@@ -129,7 +129,7 @@ def test_after_a_crash_training_goes_on_as_if_nothing_had_happened(daemon: Daemo
         drop_tables(server)
 
 
-# ---- What the program of the examples keeps beside the server ----
+# ---- The examples' own files beside the server ----
 
 
 def test_the_newest_of_the_trainer_is_found_and_files_of_older_ones_go(server, tmp_path):
@@ -146,7 +146,7 @@ def test_the_newest_of_the_trainer_is_found_and_files_of_older_ones_go(server, t
 
 
 def test_a_file_that_a_newer_checkpoint_has_too_stays(own_daemon, tmp_path):
-    """As when the server was put back to the first of them, and made another of that."""
+    """This is so if the server was restored to the first checkpoint, and made another one of that."""
     with own_daemon.connect() as server:
         for step in range(training_checkpoint.KEPT):
             training_checkpoint.save(server, "this", step, {}, {"step": step}, tmp_path)
@@ -162,18 +162,18 @@ def test_a_file_that_a_newer_checkpoint_has_too_stays(own_daemon, tmp_path):
         assert not Path(first.metadata["dense"]).exists()
 
 
-# ---- The program of the examples, as users run it ----
+# ---- The examples' program, as users run it ----
 
 EXAMPLE = TREE / "examples/train_online_retail.py"
 PACED = TREE / "tests/integration/python/files/paced_training.py"
 EXAMPLE_STEPS = 100
-EXAMPLE_EVERY = 20  # steps, a checkpoint
-STEPS_AFTER = 5  # a checkpoint, when more may be made or something is killed
-LIMIT_S = 120  # of a wait
+EXAMPLE_EVERY = 20  # steps per checkpoint
+STEPS_AFTER = 5  # steps after a checkpoint: then more may be made, or something is killed
+LIMIT_S = 120  # for each wait
 
 
 class Example:
-    """The program as a process, whose rows have an optimizer with state: no step before it may."""
+    """The program as a process. Its rows have an optimizer with state, and it makes only the steps that it may."""
 
     def __init__(self, socket: str, folder: Path, *options: str) -> None:
         self.folder = Path(tempfile.mkdtemp(dir=folder))
@@ -194,7 +194,7 @@ class Example:
         paced_training.write(self.folder / "may", steps)
 
     def make(self, steps: int) -> None:
-        """It has made so many steps, with their checkpoints, and makes no more."""
+        """Waits until it has made @steps steps, with their checkpoints; it makes no more."""
         self.may(steps)
         at, deadline = self.folder / "at", time.monotonic() + LIMIT_S
         while not at.exists() or int(at.read_text()) != steps:
@@ -203,7 +203,7 @@ class Example:
             time.sleep(0.003)
 
     def end(self) -> tuple[int, dict]:
-        """Its status, and what it reports, if anything."""
+        """Its exit status, and its report, if any."""
         try:
             report, _ = self.process.communicate(timeout=LIMIT_S)
         finally:
@@ -212,7 +212,7 @@ class Example:
 
 
 def test_the_example_ends_the_same_whatever_was_killed_on_the_way(daemon, own_daemon, retail, tmp_path_factory):
-    """First the trainer, then the server, which goes back to a checkpoint that has no step, then both."""
+    """First the trainer is killed. Then the server, which goes back to a checkpoint without a step. Then both."""
     undisturbed = Example(daemon.socket, tmp_path_factory.mktemp("undisturbed"))
     undisturbed.may(EXAMPLE_STEPS)
     folder = tmp_path_factory.mktemp("disturbed")
@@ -230,7 +230,7 @@ def test_the_example_ends_the_same_whatever_was_killed_on_the_way(daemon, own_da
         server.checkpoint()
     second.may(2 * EXAMPLE_EVERY + 2 * STEPS_AFTER)
     own_daemon.kill()
-    second.may(EXAMPLE_STEPS)  # that is, it meets the server's death
+    second.may(EXAMPLE_STEPS)  # so that it meets the server's death
     assert second.end() == (1, {}), second.said.read_text()
     own_daemon.start()
 
@@ -252,7 +252,7 @@ def test_the_example_ends_the_same_whatever_was_killed_on_the_way(daemon, own_da
     assert report["resumed_step"] == 3 * EXAMPLE_EVERY
     status, expected = undisturbed.end()
     assert status == 0, undisturbed.said.read_text()
-    for number in ("steps", "loss_final", "loss_last", "auc"):  # JSON has all digits of them
+    for number in ("steps", "loss_final", "loss_last", "auc"):  # JSON has all their digits
         assert report[number] == expected[number], number
     with own_daemon.connect() as server, daemon.connect() as other:
         ours, theirs = (

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tests of exports and imports share: tables to compare, files as others write and read them, and
-`embtier` as a process."""
+"""Shared helpers for tests of exports and imports: tables to compare, files as other programs write and read them, and `embtier`
+as a process."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def as_made(spec: embtier.TableSpec, **changes) -> embtier.TableSpec:
 
 
 def train(server: embtier.Server, table: embtier.Table, step: int, ids: np.ndarray) -> None:
-    """So that rows and state are none that any other step has."""
+    """Gives rows and state numbers that no other step gives."""
     with server.push_batch([(table, len(ids))]) as batch:
         batch.ids(0)[:] = ids
         batch.gradients(0)[:] = np.random.default_rng(step).uniform(-1, 1, (len(ids), table.dim))
@@ -57,7 +57,7 @@ def spec_of(server: embtier.Server, name: str) -> embtier.TableSpec | None:
 
 
 def is_free(server: embtier.Server, name: str) -> bool:
-    """Nothing has that name, also where the list does not show it."""
+    """True if the name is free, which the list of tables alone does not show."""
     if spec_of(server, name):
         return False
     server.create_table(name, 2, 10)
@@ -67,7 +67,7 @@ def is_free(server: embtier.Server, name: str) -> bool:
 
 @contextlib.contextmanager
 def refused(server: embtier.Server, error: type[Exception], match: str, name: str) -> Iterator[None]:
-    """What is done in it fails and makes nothing: no table, and @name is as free as it was."""
+    """The block must fail and make nothing: no table, and @name is as free as before."""
     before = server.tables()
     with pytest.raises(error, match=match):
         yield
@@ -76,7 +76,7 @@ def refused(server: embtier.Server, error: type[Exception], match: str, name: st
 
 
 def next_table_id(server: embtier.Server, name: str) -> int:
-    """Ids count up: a table that was begun in between, and taken back, has had one."""
+    """The id of the next table. Ids count up, so a table that was begun in between, and taken back, shows."""
     made = server.create_table(f"{name}.next", 2, 10)
     server.drop_table(made.name)
     return made.spec.table_id
@@ -86,7 +86,7 @@ def next_table_id(server: embtier.Server, name: str) -> int:
 
 
 def safetensors_bytes(tensors: dict[str, tuple[str, np.ndarray]], metadata: dict[str, str] | None = None) -> bytes:
-    """@tensors: name: (dtype's word, numbers)."""
+    """@tensors: name: (word for the dtype, numbers)."""
     header, data = {} if metadata is None else {"__metadata__": metadata}, b""
     for name, (dtype, numbers) in tensors.items():
         raw = np.ascontiguousarray(numbers, DTYPES[dtype]).tobytes()
@@ -117,7 +117,7 @@ def read_safetensors(path: Path) -> dict[str, np.ndarray]:
 
 
 def read_export(folder: Path) -> dict[str, np.ndarray]:
-    """The tensors of all parts, as a program that knows NumPy or safetensors reads them."""
+    """The tensors of all parts, read as a program does that knows NumPy or safetensors."""
     names = sorted(path.name for path in folder.iterdir() if path.name != "table.json")
     parts: dict[str, list[np.ndarray]] = {}
     for name in names:
@@ -159,16 +159,16 @@ def start_cli(daemon: Daemon, *arguments: str | Path) -> subprocess.Popen:
 def run_on_terminal(
     daemon: Daemon, *arguments: str | Path, stream: str = "stderr", interrupt_at: str | None = None
 ) -> tuple[int, str, str]:
-    """Exit status, what a terminal gets that only @stream is, and what comes out of the other one. When the terminal
-    shows @interrupt_at, an interrupt comes, which a shell's background jobs ignore, as their children do if not told
-    otherwise."""
+    """Returns the exit status, the bytes on a terminal that is only @stream, and the other stream's output. When the terminal
+    shows @interrupt_at, an interrupt comes. `env` resets its default, since a shell's background jobs and their children ignore
+    it."""
     words = ["env", "--default-signal=INT", *command(daemon, *arguments)]
     ours, its = pty.openpty()
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, stream: its}
     process = subprocess.Popen(words, stdin=subprocess.DEVNULL, text=True, **streams)
     os.close(its)
     seen = b""
-    with contextlib.suppress(OSError):  # EIO is how a terminal ends
+    with contextlib.suppress(OSError):  # a terminal ends with EIO
         while more := os.read(ours, 65536):
             seen += more
             if interrupt_at is not None and interrupt_at.encode() in seen:
@@ -180,7 +180,7 @@ def run_on_terminal(
 
 
 def screen(seen: str) -> list[str]:
-    """What is left on a terminal that knows no more than embtier needs: CR, LF and how to clear the rest of a line."""
+    """The text left on a terminal that knows only three things: CR, LF and clearing the rest of a line."""
     lines, column = [""], 0
     for word in re.findall(r"\r|\n|\033\[K|[^\r\n\033]+", seen):
         if word == "\r":
@@ -196,8 +196,8 @@ def screen(seen: str) -> list[str]:
 
 
 def moments_of_kills(whole_s: float, count: int, rng: random.Random) -> Iterator[float]:
-    """Seconds: one in each of @count parts of the whole, and then ever sooner ones, since what was measured as the whole
-    may be too long."""
+    """Seconds after which to kill. One lies in each of @count parts of the whole; then come ever earlier ones, since @whole_s may
+    have been measured too long."""
     for part in range(count):
         yield whole_s * (part + rng.random()) / count
     for turn in itertools.count(1):
@@ -205,7 +205,7 @@ def moments_of_kills(whole_s: float, count: int, rng: random.Random) -> Iterator
 
 
 def kill_after(process: subprocess.Popen, seconds: float) -> bool:
-    """SIGKILL. Did it come before the end?"""
+    """Sends SIGKILL after @seconds. True if the process had not ended before."""
     time.sleep(seconds)
     process.kill()
     process.communicate()
@@ -213,8 +213,8 @@ def kill_after(process: subprocess.Popen, seconds: float) -> bool:
 
 
 def memory_bytes(pid: int, kind: str) -> int:
-    """@kind: RssAnon is without memory that is shared, such as an arena, and VmRSS with all of it, as the kernel calls
-    them. 0: the process is gone."""
+    """The process's memory. @kind is the kernel's name: RssAnon is without shared memory, such as an arena; VmRSS is all. 0 if
+    the process is gone."""
     with contextlib.suppress(OSError):
         for line in Path(f"/proc/{pid}/status").read_text().splitlines():
             if line.startswith(f"{kind}:"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Are the samples of examples/ what they say, and does the model learn the same through embtierd?"""
+"""The samples of examples/ are as described, and the model learns the same through embtierd."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_negative_differs_from_its_positive_in_the_item_only(retail):
 
 
 def test_bags_end_before_the_line(retail):
-    """Line after line of an invoice, its bag grows by the item of the line before."""
+    """From line to line of an invoice, its bag grows by the item of the line before."""
     positives = retail.train.take(np.arange(0, 5_000, 5))
     bag, item, customer = (positives.bags[k] for k in ("invoice_items", "item", "customer"))
     seen = 0

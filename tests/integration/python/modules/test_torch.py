@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Are embtier.torch's bags torch.nn.EmbeddingBag, forward and backward, on tables whose optimizer is SGD?"""
+"""embtier.torch's bags behave as torch.nn.EmbeddingBag, forward and backward, on tables whose optimizer is SGD."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def fixed_seed():
 
 
 def twin_of(table: embtier.Table, **options) -> torch.nn.EmbeddingBag:
-    """torch's own, started from the same rows."""
+    """torch's own module, with the same rows at first."""
     bag = torch.nn.EmbeddingBag(table.rows, table.dim, **options)
     with torch.no_grad():
         bag.weight.copy_(torch.from_numpy(table.get(np.arange(table.rows)).astype(np.float32)))
@@ -43,7 +43,7 @@ def sgd_table(
 
 
 def assert_close(ours, theirs) -> None:
-    """But for rounding."""
+    """Equal, except for rounding."""
     ours, theirs = (x.detach().numpy() if isinstance(x, torch.Tensor) else x for x in (ours, theirs))
     np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
 
@@ -69,7 +69,7 @@ CASES = [
     for weighted in (False, True)
     for padding in (False, True)
     for sparse in (False, True)
-    if (mode == "sum" or not weighted) and not (mode == "max" and sparse)  # what torch has
+    if (mode == "sum" or not weighted) and not (mode == "max" and sparse)  # the cases that torch has
 ]
 
 
@@ -115,7 +115,7 @@ def test_narrow_tables_pool_in_f32_and_round_when_stored(server, name, dtype):
         assert torch.equal(after, (weight.detach() - 0.25 * weight.grad).to(kind))
 
 
-# ---- When rows are updated ----
+# ---- The time at which rows are updated ----
 
 
 def test_nothing_is_written_without_a_gradient(server, name):
@@ -334,7 +334,7 @@ def test_bad_inputs_raise_what_they_raise_in_torch(server, name):
 
 
 def test_last_offset_that_leaves_ids_out_is_refused(server, name):
-    """Torch 1 leaves them out, and torch 2 has them in the last bag."""
+    """torch 1 leaves out the ids after the last offset; torch 2 counts them in the last bag."""
     bag = et.EmbeddingBag(sgd_table(server, name), include_last_offset=True, lr=0.01)
     with pytest.raises(ValueError, match="the last offset is the number of ids, 3, not 2"):
         bag(torch.tensor([1, 2, 3]), torch.tensor([0, 2]))
@@ -374,7 +374,7 @@ def test_pass_waits_for_a_stopped_server_for_a_limited_time(own_daemon, name):
         finally:
             own_daemon.signal(signal.SIGCONT)
         bag.timeout = None
-        bag(ids).sum().backward()  # the push before it has been made, late
+        bag(ids).sum().backward()  # the earlier push has been applied, late
         assert bag.steps == 2
         before[[1, 2]] -= 2
         assert_close(table.get(np.arange(ROWS)), before)
@@ -499,7 +499,7 @@ def test_an_optimizer_may_have_the_module_s_parameters(server, name):
     optimizer = torch.optim.Adam(model.parameters())
     model(torch.randint(0, ROWS, (4, 3))).sum().backward()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # test_torch_parameters.py is about them
+        warnings.simplefilter("ignore")  # test_torch_parameters.py tests these warnings
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
     model.to("cpu").half().float().zero_grad()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cases that torch's own tests of its embeddings are about, each with torch's module and with ours: the same results and the
-same rows after a step, or the same kind of refusal, or the difference that docs/torch.md names. The table there is this list."""
+"""The cases that torch's own tests of its embeddings cover, each with torch's module and with ours. Results and the rows after a
+step are the same, or both refuse, or they differ as docs/torch.md says. The table there is this list."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ REFUSALS = (ValueError, TypeError, RuntimeError, IndexError, AssertionError, Not
 
 @dataclass
 class Case:
-    """@inputs: of the forward pass. @made: arguments of the module. @loss: of its result."""
+    """@inputs: of the forward pass. @made: arguments of the module. @loss: computed from its result."""
 
     name: str
     inputs: Callable[[], tuple]
@@ -32,8 +32,8 @@ class Case:
     kind: str = "EmbeddingBag"
     modes: tuple[str, ...] = ("sum", "mean", "max")
     loss: Callable[[torch.Tensor], torch.Tensor] = lambda out: (out * torch.linspace(-1, 2, out.numel()).view(out.shape)).sum()
-    torch_s: str = "a result"  #: or "refused"
-    ours: str = "the same"  #: or the difference
+    torch_s: str = "a result"  # or "refused"
+    ours: str = "the same"  # or the difference
 
 
 def ids_of(*ids: int) -> torch.Tensor:
@@ -100,7 +100,7 @@ def _fixed_seed() -> Iterator[None]:
 
 
 def result_of(make: Callable[[], tuple[Any, Callable[[], torch.Tensor]]], case: Case, mode: str) -> Any:
-    """The output, the gradient of the weights and the rows after a step; or None if it is refused."""
+    """The output, the gradient of the weights and the rows after a step; None if the module refuses."""
     try:
         module, step = make()
         inputs = case.inputs()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""torch.compile has modules in its graph, and what it compiles trains as the module does by itself; other ways to record or
+"""torch.compile takes modules into its graph, and a compiled model trains as the module alone does. Other ways to record or
 transform a model are refused."""
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def test_compiled_model_trains_as_it_does_by_itself(server, name, tables, update
         np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
     for table, rows in zip(tables, after):
         np.testing.assert_allclose(all_rows(table), rows, rtol=1e-5, atol=1e-5)
-    assert by_itself.bag.steps == len(shapes) and model.bag.steps == 2 * len(shapes)  # of the tables
+    assert by_itself.bag.steps == len(shapes) and model.bag.steps == 2 * len(shapes)  # tables count the steps of both models
 
 
 @compiles
@@ -125,7 +125,7 @@ def test_compiled_passes_without_a_backward_pass_give_their_tickets_back(tables)
     bag = et.EmbeddingBag(tables[0], mode="sum", lr=LR)
     compiled = torch.compile(bag, fullgraph=True, backend="aot_eager")
     ids = torch.tensor([[1, 2]])
-    for _ in range(1100):  # more than a session may have
+    for _ in range(1100):  # more tickets than a session may have
         compiled(ids)
     with torch.no_grad():
         torch.testing.assert_close(compiled(ids), bag(ids))

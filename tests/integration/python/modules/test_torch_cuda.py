@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models on a GPU, whose ids and gradients lie there and whose rows are in the server, train as torch's do on it. Skipped where
+"""Models on a GPU, with ids and gradients on the GPU and rows in the server, train as torch's models do there. Skipped where
 torch has no GPU."""
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ def all_rows(table: embtier.Table) -> torch.Tensor:
 
 
 def on_gpu() -> contextlib.AbstractContextManager:
-    """New tensors lie on the GPU (torch 2.0 and newer)."""
+    """Puts new tensors on the GPU (torch 2.0 and newer)."""
     return torch.device("cuda") if hasattr(torch.device, "__enter__") else pytest.skip("this torch has no default device")
 
 
 def twins(server: embtier.Server, name: str, kind: type[nn.Module], **options) -> tuple[nn.Module, nn.Module]:
-    """A model of torch's on the GPU, and the same with stand-ins."""
+    """A model of torch's on the GPU, and the same model with our stand-ins."""
     theirs, ours = kind(), kind()
     ours.load_state_dict(theirs.state_dict())
     et.replace(ours, server, lr=LR, prefix=f"{name}.", optimizer="sgd", min_rows=5, **options)
@@ -101,7 +101,7 @@ def test_scaler_of_torch_s_scales_autocast_s_losses(server, name, fused):
                 scaler.step(one)
                 scaler.update()
         torch.testing.assert_close(*losses, rtol=2e-2, atol=2e-2)
-    assert scalers[0].get_scale() == scalers[1].get_scale() < 2.0**30  # steps were skipped, by both
+    assert scalers[0].get_scale() == scalers[1].get_scale() < 2.0**30  # both skipped some steps
     trained = all_rows(models[0].item.bags["rows"].table)
     torch.testing.assert_close(trained, models[1].item.weight.detach().cpu(), rtol=2e-2, atol=2e-2)
 
@@ -126,7 +126,7 @@ def test_weights_of_samples_get_their_gradients(table, update, device_of_weights
 
 @pytest.mark.parametrize("update", et.UPDATES)
 def test_passes_of_both_devices_train_together(server, name, table, update):
-    """Each device has a thread of its own in a backward pass."""
+    """In a backward pass each device has its own thread."""
     tables = [table, *(server.create_table(f"{name}{i}", DIM, ROWS, optimizer="sgd", init=("normal", 0, 1)) for i in range(5))]
     bags = [et.EmbeddingBag(one, mode="sum", lr=LR, update=update) for one in tables]
     before = [all_rows(one) for one in tables]
@@ -145,7 +145,7 @@ def test_gathered_gradients_lie_where_outputs_do(table):
     bag(torch.tensor([[1, 2], [2, 3]], device="cuda")).sum().backward()
     (rows,) = bag.rows
     assert rows.is_cuda and rows.grad.is_cuda and rows.ids.tolist() == [1, 2, 3]
-    bag(torch.tensor([[1, 2]])).sum().backward()  # another pass, of ids in memory
+    bag(torch.tensor([[1, 2]])).sum().backward()  # another pass, with ids in main memory
     assert rows.grad[:, 0].tolist() == [2, 3, 1]
     norm = torch.nn.utils.clip_grad_norm_(bag.parameters(), 1.0)
     assert float(norm) == pytest.approx((14 * DIM) ** 0.5)
@@ -163,12 +163,12 @@ def test_gathered_gradients_lie_where_outputs_do(table):
 @pytest.mark.parametrize("update", et.UPDATES)
 @pytest.mark.parametrize("kind", [Dlrm, DeepFm])
 def test_compiled_model_has_the_losses_of_torch_s(server, name, kind, update, mode):
-    """"reduce-overhead" records graphs of CUDA's, in which no request may be."""
+    """"reduce-overhead" records CUDA graphs, which cannot hold a request."""
     models = twins(server, name, kind, update=update)
     optimizers = [torch.optim.SGD(model.parameters(), lr=LR) for model in models]
     optimizers[0] = et.CombinedOptimizer(optimizers[0], models[0])
     compiled = torch.compile(models[0], fullgraph=True, mode=mode)
-    warnings.simplefilter("ignore")  # of the compiler's own
+    warnings.simplefilter("ignore")  # the compiler's own warnings
     for _ in range(20):
         with on_gpu():
             ids, dense = torch.randint(1, ROWS, (8, 4)), torch.rand(8, 3)
@@ -235,7 +235,7 @@ def test_nested_ids_on_the_gpu(server, name, table):
 
 @pytest.mark.parametrize("update", et.UPDATES)
 def test_models_with_a_default_device_train(server, name, update):
-    """Made, given ids and trained where new tensors lie on the GPU."""
+    """The model is made, gets ids and trains where new tensors lie on the GPU."""
     with on_gpu():
         ours = et.EmbeddingBag(ROWS, DIM, mode="sum", padding_idx=2, server=server, name=name, lr=LR, optimizer="sgd", update=update)
         theirs = nn.EmbeddingBag.from_pretrained(all_rows(ours.bags["bag"].table).cuda(), freeze=False, mode="sum", padding_idx=2)
@@ -271,7 +271,7 @@ def test_graph_of_cuda_s_with_a_request_in_it_is_refused(table):
     bag = et.EmbeddingBag(table, mode="sum", lr=LR).cuda()
     ids = torch.tensor([[1, 2]], device="cuda")
     bag(ids)
-    warnings.simplefilter("ignore")  # that the graph is empty
+    warnings.simplefilter("ignore")  # torch warns that the graph is empty
     with pytest.raises(RuntimeError, match="a CUDA graph cannot record requests"), torch.no_grad():
         with torch.cuda.graph(torch.cuda.CUDAGraph()):
             bag(ids)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Modules train as they do anywhere where torch makes new tensors on another device or of another dtype, and where a backward pass
-has several threads. test_torch_cuda.py has the tests on a GPU."""
+"""Modules train as usual where torch makes new tensors on another device or of another dtype, and where a backward pass has
+several threads. test_torch_cuda.py has the tests on a GPU."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def passes(modules, ids, offsets, weights) -> torch.Tensor:
 
 
 def train(tables, update: str, call=passes, modules=None) -> tuple[list[float], list[np.ndarray], np.ndarray]:
-    """Losses; rows after; the last gradients of weights."""
+    """Returns the losses, the rows afterwards, and the last gradients of weights."""
     modules = modules or make_modules(tables, update)
     generator = torch.Generator("cpu").manual_seed(7)
     losses = []
@@ -85,7 +85,7 @@ def test_default_device_and_dtype_change_nothing(server, name, update, default, 
     tables = make_tables(server, f"{name}_other")
     _bags._equal_offsets.cache_clear()
     modules = make_modules(tables, update)
-    if default == "meta":  # tensors without numbers: to read one fails
+    if default == "meta":  # tensors without numbers, so that reading one fails
         torch.set_default_device("meta")
     else:
         torch.set_default_dtype(torch.float64)
@@ -111,7 +111,7 @@ def test_model_that_was_made_on_another_device_trains(server, name):
 
 @pytest.mark.parametrize("update", et.UPDATES)
 def test_threads_of_backward_passes_take_turns(server, name, update):
-    """As those of several devices do; here each thread has a graph of its own."""
+    """Backward passes on several devices have a thread each; here each thread has its own graph."""
     tables = make_tables(server, name)
     before = [all_rows(table) for table in tables]
     modules = [et.EmbeddingBag(table, mode="sum", lr=LR, update=update) for table in tables]

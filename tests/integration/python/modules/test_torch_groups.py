@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Do copies of a model, each trained with a part of every batch, train as one whose gradients are added up?"""
+"""Copies of a model, each trained on a part of every batch, train as one model whose gradients are added up."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def all_rows(table: embtier.Table) -> np.ndarray:
 
 @pytest.fixture
 def members(daemon, name) -> Iterator[Callable[..., list[et.EmbeddingBag]]]:
-    """Makes modules of one table, with groups and connections of their own."""
+    """Makes a module per member over one table, each with its own membership and connection."""
     servers: list[embtier.Server] = []
 
     def make(table: str = name, count: int = 2, step: int = 0, **options) -> list[et.EmbeddingBag]:
@@ -65,7 +65,7 @@ def members(daemon, name) -> Iterator[Callable[..., list[et.EmbeddingBag]]]:
 
 
 def together(train: Callable[[int], object], count: int = 2) -> list:
-    """@train of each member, in a thread of its own."""
+    """Runs @train for each member, in a thread of its own."""
     with ThreadPoolExecutor(count) as pool:
         return [one.result(LIMIT_S) for one in [pool.submit(train, member) for member in range(count)]]
 
@@ -79,7 +79,7 @@ def loss_of(out: torch.Tensor) -> torch.Tensor:
 
 
 def reference(table: embtier.Table, steps: int) -> None:
-    """The same by one trainer with all parts: sums of the members added up in their order, and SGD, by hand."""
+    """The same by one trainer with all parts: adds up the members' sums in their order, and applies SGD by hand."""
     bag = et.EmbeddingBag(table, mode="sum", frozen=True)
     for step in range(steps):
         total = np.zeros((ROWS, DIM), np.float32)
@@ -272,7 +272,7 @@ def test_one_member_s_infinity_is_skipped_by_all(server, members, name, update, 
 
 
 class OldScaler:
-    """As far as torch.cuda.amp.GradScaler before torch 2.0 comes to a step()."""
+    """Does as torch.cuda.amp.GradScaler before torch 2.0 does, up to an optimizer's step()."""
 
     def __init__(self, scale: float, optimizer: torch.optim.Optimizer, unscaled: bool) -> None:
         self.scale = scale
@@ -288,7 +288,7 @@ class OldScaler:
 
 @pytest.mark.parametrize("protocol", ["argument", "argument, unscaled", "attribute", "attribute, unscaled"])
 def test_a_scaler_s_skip_of_one_member_is_one_of_all(server, members, name, protocol):
-    """By hand what a GradScaler does with an optimizer that asks for it: this torch's needs a GPU."""
+    """Does by hand as a GradScaler does with an optimizer that asks for it: the scaler of this torch needs a GPU."""
     table = make_table(server, name)
     before, bags = all_rows(table), members(update="step")
     unscaled = protocol.endswith("unscaled")
@@ -312,7 +312,7 @@ def test_a_scaler_s_skip_of_one_member_is_one_of_all(server, members, name, prot
     with pytest.warns(UserWarning, match="skipped a push"):
         together(lambda member: train(member, 1, 1024.0))
     np.testing.assert_array_equal(all_rows(table), before)
-    together(lambda member: train(member, -1, 512.0 * (1 + member)))  # scales may differ
+    together(lambda member: train(member, -1, 512.0 * (1 + member)))  # the members' scales may differ
     assert [(bag.steps, bag.skipped_pushes) for bag in bags] == [(1, 1)] * 2
     np.testing.assert_array_equal(all_rows(table)[1], before[1] - np.float32(2 * LR))
     alone = et.EmbeddingBag(table, update="step", lr=0.01)
@@ -401,7 +401,7 @@ def test_a_member_that_goes_is_told_and_training_goes_on_when_all_have_joined_an
     before = all_rows(table)
     out = bags[0](torch.tensor([[1]])).sum()
     bags[1]._rooms.server.close()
-    bags[1] = None  # with its batches, which keep the session
+    bags[1] = None  # and its batches, which keep the session alive
     gc.collect()
     with pytest.raises(embtier.GroupBrokenError, match="member 1 has gone; nothing was applied"):
         out.backward()
@@ -437,7 +437,7 @@ class Scaler:
 
 @pytest.mark.parametrize("bad", ["dense of both", "rows of one"])
 def test_scaler_s_skip_with_one_optimizer_is_one_of_all_members(server, members, name, bad):
-    """A model of one member must not make a step that the other's does not make."""
+    """One member's model must not make a step that the other's does not make."""
     table = make_table(server, name)
     before, bags = all_rows(table), members(update="step")
     own_tables = [make_table(bags[member].table.server, f"{name}_alone{member}") for member in BOTH]
@@ -467,7 +467,7 @@ def test_scaler_s_skip_with_one_optimizer_is_one_of_all_members(server, members,
     assert [bag.steps for bag in bags] == [0, 0]
     together(lambda member: train(member, False))
     assert [bag.steps for bag in bags] == [1, 1]
-    np.testing.assert_allclose(all_rows(table)[1], before[1] - np.float32(2 * LR), rtol=1e-5)  # of two members, a sum
+    np.testing.assert_allclose(all_rows(table)[1], before[1] - np.float32(2 * LR), rtol=1e-5)  # the sum of two members' gradients
     for member in BOTH:
         torch.testing.assert_close(models[member][2].weight.detach(), dense_before[member] - LR)
 
@@ -496,7 +496,7 @@ def test_clipping_by_one_member_s_gradients_is_told(server, members, name):
 
 
 class Model(torch.nn.Module):
-    """A dense layer over pooled rows, of torch's or of ours."""
+    """A dense layer over pooled rows, with torch's module or with ours."""
 
     def __init__(self, bag: torch.nn.Module) -> None:
         super().__init__()

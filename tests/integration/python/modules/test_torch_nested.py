@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nested tensors of ids: modules give what torch's give for them, and train what these train."""
+"""For nested tensors of ids, modules give and train the same as torch's modules."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_embedding_gives_rows_nested_as_ids_are(make_table, update, dtype, paddi
         outputs = ours(ids), theirs(ids)
         assert outputs[0].shape == outputs[1].shape and outputs[0].layout == torch.jagged
         torch.testing.assert_close(outputs[0].values(), outputs[1].values())
-        (outputs[0] + outputs[1].detach()).values().square().sum().backward()  # the lengths are the same symbol
+        (outputs[0] + outputs[1].detach()).values().square().sum().backward()  # both lengths are the same symbol
         ours.step()
         step(optimizer, (outputs[1] + outputs[1].detach()).values().square().sum())
     torch.testing.assert_close(all_rows(table), theirs.weight.detach(), rtol=1e-5, atol=1e-5)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows as parameters of a model: what torch.optim, clip_grad_norm_, scalers, schedulers and zero_grad() do with them is
-what they do with the weights of torch's own modules, or an error or a warning says that it is not."""
+"""Rows are parameters of a model: torch.optim, clip_grad_norm_, scalers, schedulers and zero_grad() treat them as the weights of
+torch's own modules. Otherwise an error or a warning says so."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ STEPS = 12
 
 @pytest.fixture(autouse=True)
 def _new_process() -> Iterator[None]:
-    """In which nobody was warned, and a warning is an error."""
+    """Starts each test as in a new process, where nothing was warned about yet. Every warning is an error."""
     torch.manual_seed(1)
     torch.set_num_threads(1)
     _optimizer._TOLD_FUNCTIONS.clear()
@@ -54,7 +54,7 @@ def all_rows(table) -> torch.Tensor:
 
 
 class Model(torch.nn.Module):
-    """A dense layer over two tables, of torch's or of ours."""
+    """A dense layer over two tables, with torch's modules or with ours."""
 
     def __init__(self, users: torch.nn.Module, items: torch.nn.Module) -> None:
         super().__init__()
@@ -66,7 +66,7 @@ class Model(torch.nn.Module):
 
 
 def make_models(make_table, **options) -> tuple[Model, Model]:
-    """One of ours, and the same of torch's."""
+    """Our model, and the same one with torch's modules."""
     tables = make_table(), make_table()
     ours = Model(*(et.EmbeddingBag(table, mode="sum", lr=LR, **options) for table in tables))
     twins = [torch.nn.EmbeddingBag.from_pretrained(all_rows(table).clone(), freeze=False, mode="sum") for table in tables]
@@ -156,7 +156,7 @@ def test_optimizer_that_would_train_rows_otherwise_is_told(make_table):
         with pytest.warns(UserWarning, match=f"rows are not trained as .* would: .*{said}") as told:
             et.CombinedOptimizer(make(model.parameters()), model)
         assert len(told) == 1 and told[0].filename == __file__
-        et.CombinedOptimizer(make(model.dense.parameters()), model)  # which is told nothing of rows
+        et.CombinedOptimizer(make(model.dense.parameters()), model)  # this optimizer gets no rows, so no warning
 
 
 @pytest.mark.parametrize(
@@ -228,7 +228,7 @@ def test_gathered_gradients_are_forgotten_with_the_others(make_table, whose):
 
 
 class Scaler:
-    """Does as torch.cuda.amp.GradScaler does: this torch's needs a GPU."""
+    """Does as torch.cuda.amp.GradScaler does, which in this torch needs a GPU."""
 
     def __init__(self) -> None:
         self.scale = 1024.0
@@ -278,7 +278,7 @@ def test_scaler_whose_scale_the_module_does_not_know_is_refused(make_table):
     assert scaler.step(optimizer)
 
 
-# ---- Optimizers of torch's that have rows ----
+# ---- Optimizers of torch's that get rows ----
 
 
 @pytest.mark.parametrize("kind", ["SGD", "Adam", "AdamW", "Adagrad", "RMSprop"])
@@ -342,7 +342,7 @@ def test_steps_that_are_forgotten_are_told(make_table):
 
     backward()
     for _ in range(9):
-        backward(math.inf)  # a scaler begins so
+        backward(math.inf)  # a scaler's first step is often like this
     backward()
     bag.step()
     for _ in range(3):
@@ -385,7 +385,7 @@ def test_gradients_that_were_made_zero_are_no_step(server, name):
     bag.step()
     before = all_rows(table)
     bag(torch.tensor([[1, 3]])).sum().backward()
-    for parameter in bag.parameters():  # as zero_grad() does in torch 1
+    for parameter in bag.parameters():  # zero_grad() in torch 1 does this
         parameter.grad.detach_()
         parameter.grad.zero_()
     bag.step()
@@ -472,7 +472,7 @@ def test_gradient_in_the_place_of_another_is_of_the_same_rows(make_table):
     with pytest.raises(RuntimeError, match="rows that have no gathered gradients"):
         rows.grad = torch.zeros(2, DIM)
     bag(torch.tensor([[7, 8]])).sum().backward()
-    rows.grad = first  # knows its rows
+    rows.grad = first  # a gradient that still has its rows' ids
     bag.step()
     assert table.get([3, 5, 7, 8]).tolist() == [[-4] * DIM] * 2 + [[0] * DIM] * 2
     bag(torch.tensor([[7, 8]])).sum().backward()
@@ -541,7 +541,7 @@ def test_state_is_of_tensors_alone(make_table, tmp_path):
 
 
 def test_state_of_a_table_that_was_made_anew_is_refused(server, name):
-    """All that is said of the two is the same."""
+    """Both tables have the same name and options, so only their identity differs."""
     options = {"dim": DIM, "rows": 50, "optimizer": "adam"}
     state = et.EmbeddingBag(server.create_table(name, **options), lr=LR).state_dict()
     server.drop_table(name)
@@ -578,7 +578,7 @@ def test_state_of_another_step_than_the_rows_is_told(server, name, tmp_path):
 
 @pytest.mark.parametrize("how", ("again", "two tables", "frozen first", "imported"))
 def test_a_module_made_again_goes_on_from_the_step_of_its_tables(server, name, how, tmp_path):
-    """Adam's corrections are those of old moments, and not of new ones."""
+    """Adam corrects its old moments by the table's step, not as if they were new."""
     table, other = (server.create_table(one, DIM, 50, optimizer="adam", eps=1e-3) for one in (name, f"{name}_other"))
     whole = torch.nn.Embedding(50, DIM, _weight=torch.zeros(50, DIM))
     optimizer = torch.optim.Adam(whole.parameters(), lr=LR, eps=1e-3)
@@ -624,7 +624,7 @@ def test_state_is_saved_also_when_the_server_is_gone(own_daemon):
         bag(torch.tensor([[1]])).sum().backward()
         own_daemon.kill()
         states = [bag.state_dict()]
-    states.append(bag.state_dict())  # of a connection that is closed
+    states.append(bag.state_dict())  # the state was saved on a connection that is closed now
     own_daemon.start()
     with own_daemon.connect() as server:
         server.drop_table("one")
@@ -637,11 +637,11 @@ def test_state_is_saved_also_when_the_server_is_gone(own_daemon):
 
 
 def test_state_is_saved_by_any_thread_and_process(server, name):
-    """Which must not use the connection."""
+    """Saving must not use the connection."""
     bag = et.EmbeddingBag(server.create_table(name, DIM, 50, optimizer="adam"), mode="sum", lr=LR)
     bag(torch.tensor([[1]])).sum().backward()
     found = []
-    with bag.bags["bag"].table._connection:  # another call is under way
+    with bag.bags["bag"].table._connection:  # as if another call were under way
         thread = threading.Thread(target=lambda: found.append(bag.state_dict()))
         thread.start()
         thread.join()
@@ -657,7 +657,7 @@ def test_state_is_saved_by_any_thread_and_process(server, name):
 
 
 def test_a_group_goes_back_by_what_was_saved(server, name):
-    """As its text says: it is joined with the step of the state, and rows may be of a later one."""
+    """The warnings say: the group is joined at the state's step, and the table's rows may be of a later one."""
     table = server.create_table(name, DIM, 50, optimizer="adam")
     bag = et.EmbeddingBag(table, mode="sum", lr=LR)
     states = []

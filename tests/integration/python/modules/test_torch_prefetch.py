@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Does embtier.torch.Prefetcher pass a loader's batches on as they are, with their rows at hand, and give all
-pins back?"""
+"""embtier.torch.Prefetcher passes a loader's batches on as they are, with their rows in DRAM, and gives all pins back."""
 
 from __future__ import annotations
 
@@ -28,12 +27,12 @@ def fixed_seed():
 
 
 def loader_of(batches: int = BATCHES, bags: int = BAGS) -> list[dict[str, torch.Tensor]]:
-    """Ids of features "a" and "b" in bags."""
+    """Batches with ids of features "a" and "b" in bags."""
     return [{k: torch.randint(0, ROWS // 2, (bags, LENGTH)) for k in "ab"} for _ in range(batches)]
 
 
 def distinct(batches, features: str = "ab") -> int:
-    """How many rows of a table of each feature's own."""
+    """The number of distinct rows, where each feature has its own table."""
     return sum(len(torch.cat([batch[k].view(-1) for batch in batches]).unique()) for k in features)
 
 
@@ -54,7 +53,7 @@ def train(module, batch) -> float:
 
 @pytest.fixture
 def hit_rows(monkeypatch) -> list[tuple[int, int]]:
-    """Of each lookup: its hits, and its ids."""
+    """For each lookup: its hits, and its ids."""
     seen = []
     real = embtier.BagBatch.lookup
 
@@ -67,7 +66,7 @@ def hit_rows(monkeypatch) -> list[tuple[int, int]]:
     return seen
 
 
-# ---- Batches, and what is learnt from them ----
+# ---- Batches, and training on them ----
 
 
 @pytest.mark.parametrize("ahead", [1, 2, 100])
@@ -96,7 +95,7 @@ def test_losses_and_rows_are_the_same_bits_with_it_and_without(server, name, upd
     for k in ("with", "without"):
         torch.manual_seed(2)
         module, loader = collection_of(server, f"{name}_{k}", update=update), loader_of()
-        loader[3] = loader[2]  # rows that change between their prefetch and their lookup
+        loader[3] = loader[2]  # so that rows change between their prefetch and their lookup
         over = et.Prefetcher(loader, module, given) if k == "with" else loader
         found = []
         for _ in range(2):
@@ -150,7 +149,7 @@ def test_rows_are_hits_under_pressure(server, name, hit_rows):
             for bag in module.bags.values():
                 press(bag.table)
             train(module, batch)
-        later = hit_rows[1:]  # the first is not prefetched
+        later = hit_rows[1:]  # nothing prefetched the first
         if k == "with":
             assert all(hits == ids for hits, ids in later), hit_rows
         else:
@@ -190,7 +189,7 @@ def test_what_no_push_released_goes_with_the_next_batch(server, name, how):
             await_pinned(server, distinct(loader[max(1, i) : i + 2]))
     await_pinned(server, 0)
     for loss in kept:
-        loss.backward()  # its prefetch is gone, its ticket is not
+        loss.backward()  # the prefetch is gone, but the ticket is not
     assert module.steps == (BATCHES if how in ("kept_graph", "step") else 0)
 
 
@@ -268,7 +267,7 @@ def test_batches_that_the_server_has_no_room_for_are_trained_without(server, nam
     seen = []
     with pytest.warns(UserWarning, match="skipped a prefetch: no room in DRAM.*skipped_prefetches") as told:
         for i, batch in enumerate(prefetcher):
-            # What a prefetch without room has pinned on its way is given back before the next one is sent.
+            # A prefetch without room gives back its pins before the next one is sent.
             for one in prefetcher._held:
                 one.look(waits=True)
             await_pinned(server, distinct([b for b in loader[max(1, i) : i + 2] if b is not large]))
@@ -293,7 +292,7 @@ def test_more_prefetches_than_may_be_in_flight_are_skipped(daemon, name):
 
 
 def train_in_time(module, batch) -> float:
-    """Its lookup's own ticket expires too, if on a busy machine its push comes a second later: then again."""
+    """Trains again if the lookup's own ticket expires too: on a busy machine the push may come a second late."""
     while True:
         with contextlib.suppress(embtier.TicketExpiredError):
             return train(module, batch)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs call modules in every order that torch allows: that works as with torch's modules, or an error or a warning says why not."""
+"""Programs may call modules in every order that torch allows. It works as with torch's modules, or an error or a warning says why
+not."""
 
 from __future__ import annotations
 
@@ -92,7 +93,7 @@ def test_module_that_is_called_twice_before_a_backward_pass_warns_once(make_tabl
 @pytest.mark.parametrize("frozen", [False, True])
 def test_forward_mode_is_refused(make_table, frozen):
     bag = et.EmbeddingBag(make_table(), mode="sum", lr=LR, frozen=frozen)
-    warnings.simplefilter("ignore")  # torch's own
+    warnings.simplefilter("ignore")  # torch's own warnings
     with torch.autograd.forward_ad.dual_level():
         weights = torch.autograd.forward_ad.make_dual(torch.ones(4), torch.ones(4))
         with pytest.raises(RuntimeError, match="forward-mode derivatives .* rows that are in embtierd"):
@@ -109,7 +110,8 @@ def test_padding_that_no_int32_can_be_is_not_compared_as_one(server, name):
 
 @pytest.mark.skipif(not _compiled.HAS_OPERATORS, reason="this torch has no custom operators")
 def test_shapes_in_a_graph_follow_from_its_operators_alone(make_table):
-    """torch keeps compiled graphs on disk, by operators and their arguments: another process has other modules."""
+    """torch keeps compiled graphs on disk, found by operators and their arguments. Another process that loads one has other
+    modules."""
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     module = et.EmbeddingBagCollection({"a": et.Bag(make_table(), include_last_offset=True)}, lr=LR)
@@ -128,7 +130,7 @@ def test_time_limit_holds_for_what_is_given_back_too(own_daemon, what):
     with own_daemon.connect() as server:
         bag = et.EmbeddingBag(server.create_table("t", DIM, ROWS, optimizer="sgd"), mode="sum", lr=LR, timeout=60)
         if what == "abandoned":
-            bag(IDS, OFFSETS)  # whose ticket no backward pass uses
+            bag(IDS, OFFSETS)  # no backward pass uses the ticket
             own_daemon.freeze()
             bag.timeout = 0.2
             with pytest.raises(TimeoutError):
@@ -164,7 +166,7 @@ def test_rows_that_went_back_with_the_server_are_told(own_daemon):
         assert bags[0].steps == tables[0].step == 3
         with pytest.warns(UserWarning, match="table 'b' are of step 2"):
             bags[1](IDS, OFFSETS)
-        own_daemon.stop()  # which loses nothing
+        own_daemon.stop()  # a clean stop loses nothing
         own_daemon.start()
         with pytest.raises(embtier.DisconnectedError):
             bags[0](IDS, OFFSETS)
@@ -214,7 +216,8 @@ def test_modules_that_take_turns_to_train_a_table_are_told(make_table):
 
 
 def test_replace_never_takes_a_busy_server_for_a_table_that_is_there(server, name, monkeypatch):
-    """Six imports of a user may be under way: the model's rows wait, and are not replaced by zeros."""
+    """The server may refuse an import because six of the user's are under way. The model's rows then wait, and zeros do not
+    replace them."""
     real, calls = embtier.Server.import_table, []
 
     def busy(self, *arguments, **options):
@@ -412,11 +415,11 @@ def _stored(state) -> io.BytesIO:
     return file
 
 
-# ---- What is no fault is not told ----
+# ---- No warnings without a fault ----
 
 
 def test_optimizer_of_two_models_has_no_weights_of_before(server, name):
-    model, other = replaced(server, name), nn.Linear(DIM, ROWS)  # a weight of the table's shape
+    model, other = replaced(server, name), nn.Linear(DIM, ROWS)  # this weight has the table's shape
     et.CombinedOptimizer(torch.optim.SGD([*model.parameters(), *other.parameters()], lr=LR), model)
 
 
@@ -433,7 +436,7 @@ def test_steps_that_are_skipped_for_the_dense_part_are_not_told(server, name):
     optimizer = et.CombinedOptimizer(torch.optim.SGD(model.parameters(), lr=LR), model)
     for _ in range(4):
         model().backward()
-        model.dense.weight.grad.fill_(float("inf"))  # as where a scaler's loss is too large
+        model.dense.weight.grad.fill_(float("inf"))  # a scaler does this where the loss is too large
         optimizer.zero_grad()
     train(model, optimizer)
     assert model.bag.steps == 1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Modules built as torch's are, and models whose embeddings were replaced: they give and train what torch's do."""
+"""Modules built like torch's, and models whose embeddings were replaced, give and train the same as torch's."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ def all_rows(table: embtier.Table) -> torch.Tensor:
     return torch.from_numpy(table.get(np.arange(table.rows)))
 
 
-# ---- Models, written anew ----
+# ---- Models, written from scratch ----
 
 
 class Towers(nn.Module):
-    """Two towers, whose scores of one another are compared."""
+    """Two towers, whose scores are compared."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ class Towers(nn.Module):
 
 
 class Dlrm(nn.Module):
-    """Bags of several features and their products with each other and with the dense features."""
+    """Bags of several features, and their products with each other and with the dense features."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -107,7 +107,7 @@ class Dcn(nn.Module):
 
 
 class Sequence(nn.Module):
-    """The next of a padded sequence of items."""
+    """Predicts the next item of a padded sequence."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -181,7 +181,7 @@ def test_module_at_two_places_is_replaced_at_both(server, name):
 def test_modules_with_more_than_a_weight_stay(server, name):
     hooked = nn.Embedding(ROWS, DIM)
     hooked.register_forward_hook(lambda *_: None)
-    warnings.simplefilter("ignore")  # weight_norm() is an old one
+    warnings.simplefilter("ignore")  # torch calls weight_norm() deprecated
     model = nn.ModuleDict({
         "norm": nn.utils.weight_norm(nn.Embedding(ROWS, DIM)), "hooked": hooked, "max": nn.EmbeddingBag(ROWS, DIM, mode="max"),
     })  # fmt: skip
@@ -203,7 +203,7 @@ def test_second_run_goes_on_with_the_rows_of_the_first(server, name):
     second = et.replace(copy.deepcopy(model), server, lr=LR, prefix=name, if_not_exists=True)
     assert [one.copied for one in second] == [False, False] and "which already existed: with its rows" in str(second[0])
     assert (all_rows(second[0].table) == 7).all()
-    with pytest.raises(embtier.MismatchError):  # at b, and a is not dropped
+    with pytest.raises(embtier.MismatchError):  # fails at b, and does not drop a
         server.drop_table(f"{name}b")
         server.create_table(f"{name}b", DIM + 1, ROWS)
         et.replace(copy.deepcopy(model), server, lr=LR, prefix=name, if_not_exists=True)
@@ -224,13 +224,13 @@ def test_killed_replacing_leaves_a_whole_table_or_none(daemon, server, name, sec
     environment = os.environ | {"PYTHONPATH": str(TREE / "client/python")}
     one = subprocess.Popen([sys.executable, "-c", KILLED, daemon.socket, name], env=environment, stdout=subprocess.PIPE)
     assert one.stdout.readline() == b"ready\n"
-    time.sleep(seconds)  # somewhere in it
+    time.sleep(seconds)  # somewhere during the replacement
     one.kill()
     one.wait()
     one.stdout.close()
     rows, limit = None, time.monotonic() + 60
     while rows is None and f"{name}0" in {table.name for table in server.tables()}:
-        with contextlib.suppress(embtier.BusyError, embtier.NoTableError):  # it is being made, or taken back
+        with contextlib.suppress(embtier.BusyError, embtier.NoTableError):  # the table is being made, or taken back
             rows = server.open_table(f"{name}0").get(range(0, 300_000, 1000))
         assert time.monotonic() < limit
         time.sleep(0.01)

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Do embtier.torch's modules train as the tables' optimizers, schedules and scalers say, and do they keep
-account of tickets?"""
+"""embtier.torch's modules train as the tables' optimizers, schedules and scalers say, and keep track of their tickets."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ import embtier.torch as et  # noqa: E402
 DIM = 6
 ROWS = 40
 NORMAL = ("normal", 0, 1)
-TICKETS_MAX = 1024  # of a session at a time; the next lookup that wants one is refused
+TICKETS_MAX = 1024  # per session at a time; the next lookup that wants one is refused
 
 
 @pytest.fixture(autouse=True)
@@ -45,7 +44,7 @@ def twin_of(table: embtier.Table, **options) -> torch.nn.EmbeddingBag:
 
 
 def assert_close(ours, theirs) -> None:
-    """But for rounding."""
+    """Equal, except for rounding."""
     ours, theirs = (x.detach().numpy() if isinstance(x, torch.Tensor) else x for x in (ours, theirs))
     np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
 
@@ -60,7 +59,7 @@ def loss_of(out: torch.Tensor) -> torch.Tensor:
 
 @pytest.fixture
 def lookups(monkeypatch) -> list[bool]:
-    """Did each lookup want a ticket?"""
+    """For each lookup, whether it wanted a ticket."""
     seen = []
     real = embtier.BagBatch.lookup
 
@@ -78,7 +77,7 @@ def lookups(monkeypatch) -> list[bool]:
 @pytest.mark.parametrize("scale", (1.0, 1e-6))
 @pytest.mark.parametrize("optimizer", ("sgd", "sparse_adam"))
 def test_lazy_optimizers_are_those_of_torch(server, name, optimizer, scale):
-    """With gradients of some rows in a step, which are as small as eps."""
+    """Only some rows have gradients in a step; with the small @scale these are as small as eps."""
     ours = et.EmbeddingBag(make_table(server, name, optimizer), mode="sum", lr=0.05)
     theirs = twin_of(ours.table, mode="sum", sparse=True)
     make = {"sgd": torch.optim.SGD, "sparse_adam": torch.optim.SparseAdam}[optimizer]
@@ -94,7 +93,7 @@ def test_lazy_optimizers_are_those_of_torch(server, name, optimizer, scale):
 OPTIMIZERS = {
     "sgd": (torch.optim.SGD, {}),
     "adagrad": (torch.optim.Adagrad, {"eps": 1e-6}),
-    "adam": (torch.optim.SparseAdam, {"eps": 1e-12}),  # torch adds it before the correction of bias
+    "adam": (torch.optim.SparseAdam, {"eps": 1e-12}),  # torch adds eps before the correction of bias
 }
 
 
@@ -238,7 +237,7 @@ def test_grad_scale_divides_gradients_of_rows_and_not_of_weights(server, name, u
 
 
 def test_a_scaler_unscales_what_was_gathered_and_skips_the_step_as_it_does_for_torch(server, name):
-    """By hand what torch.cuda.amp.GradScaler does with an optimizer: this torch's needs a GPU."""
+    """Does by hand as torch.cuda.amp.GradScaler does with an optimizer: the scaler of this torch needs a GPU."""
     table = make_table(server, name)
     ours, theirs = et.EmbeddingBag(table, lr=0.5, update="step"), twin_of(table)
     reference = torch.optim.SGD(theirs.parameters(), lr=0.5)
@@ -295,7 +294,7 @@ def test_tickets_of_skipped_pushes_are_given_back(server, name):
 @pytest.mark.parametrize("mode", ["sum", "mean"])
 @pytest.mark.parametrize("how", ["push", "step", "frozen", "grad"])
 def test_gradients_of_weights_are_torch_s(server, name, how, mode, padding):
-    """A weighted mean, which torch has not, is the weighted sum divided by the number of ids."""
+    """torch has no weighted mean. Ours is the weighted sum divided by the number of ids."""
     table = make_table(server, name)
     options = {"update": "step" if how == "step" else "backward", "frozen": how == "frozen"}
     ours = et.EmbeddingBag(table, mode=mode, padding_idx=padding, lr=0.5, **options)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TorchRec's collections and their stand-ins give and train the same. Without the package its tensors are doubles, and the
-collections torch.nn's modules; with EMBTIER_TEST_TORCHREC=real it is an error."""
+"""TorchRec's collections and our stand-ins give and train the same. Without the package, doubles replace its tensors, and
+torch.nn's modules its collections. With EMBTIER_TEST_TORCHREC=real the package must be there."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ try:
     import torchrec
 
     IS_REAL = True
-except Exception:  # it is missing, or a library that it loads does not fit
+except Exception:  # it is missing, or does not fit a library that it loads
     if os.environ.get("EMBTIER_TEST_TORCHREC") == "real":
         raise
     for name in [one for one in sys.modules if one.split(".")[0] == "torchrec"]:
@@ -52,7 +52,8 @@ def features_of(keys: list[str], samples: int, weighted: bool = False):
 
 
 class Twins(torch.nn.Module):
-    """torch.nn's modules of the same rows, as TorchRec's collections use them; keys and rows of a state_dict, too."""
+    """torch.nn's modules with the same rows, used as TorchRec's collections use them, with the same keys and rows in a
+    state_dict."""
 
     def __init__(self, folder: str, configs: list, weights: dict[str, torch.Tensor]) -> None:
         super().__init__()

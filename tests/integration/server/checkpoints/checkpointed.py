@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Looks at checkpoints and at the numbers in rows, for the tests of this folder."""
+"""Helpers for the tests of this folder: checks of checkpoints and of the numbers in rows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def ids_of(server: embtier.Server) -> list[int]:
 
 
 def check_nothing_is_left_over(daemon, server: embtier.Server) -> None:
-    """On disk are those that are listed, each with its record, and nothing else."""
+    """The disk has all listed checkpoints, each with its record, and nothing else."""
     listed = {f"{id:06d}" for id in ids_of(server)}
     for directory in daemon.config["data"]["directories"]:
         shelf = Path(directory) / "checkpoints"

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Is a checkpoint that is damaged, of a newer format or another machine, or none at all refused by everything
-that reads it, with what is wrong, and is nothing changed then: no table, no row, no file?"""
+"""A checkpoint may be damaged, of a newer format, of another machine, or not a checkpoint. Every reader refuses it, names the
+fault, and changes nothing: no table, no row, no file."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from stores import what_is_there as files_of
 
 import embtier
 
-# ---- What is wrong ----
+# ---- Kinds of damage ----
 
 
 def forged(old: str, new: str) -> Callable[[Path], None]:
-    """A record with @new for @old, and with a checksum that is right (checkpoint_record.h)."""
+    """A record with @new for @old, and with a matching checksum (checkpoint_record.h)."""
 
     def forge(path: Path) -> None:
         first, _, rest = path.read_text().partition("\n")
@@ -37,22 +37,22 @@ def forged(old: str, new: str) -> Callable[[Path], None]:
 
 
 def flip_in_a_row(path: Path) -> None:
-    """Rows come first in a table file, and those of the table that was made first."""
+    """Rows come first in a table file, and those of the oldest table before others."""
     flip(path, 100)
 
 
 @dataclass(frozen=True)
 class Bad:
-    """@said by those who read all of it; @said_of_rows, if it is another, by those who read the rows of tables.
-    @file: below the checkpoint's folder in a data directory; the last such one that is not empty."""
+    """@said: the message of readers of the whole checkpoint. @said_of_rows: that of readers of tables' rows, if it differs.
+    @file: a pattern below the checkpoint's folder in a data directory; the last such file that is not empty is damaged."""
 
     said: str
     error: type[Exception] = embtier.CorruptError
     said_of_rows: str | None = None
     file: str | None = "checkpoint.json"
-    how: Callable[[Path], None] | None = None  # none: it goes
+    how: Callable[[Path], None] | None = None  # None: the file is removed
     id: int = 1
-    table: str = "gone"  # has rows in that file, of those that the checkpoint has
+    table: str = "gone"  # a table of the checkpoint with rows in that file
 
     @property
     def is_found_before_the_name(self) -> bool:
@@ -97,7 +97,7 @@ def file_of(daemon: Daemon, bad: Bad) -> Path:
 
 @contextlib.contextmanager
 def spoilt(daemon: Daemon, bad: Bad) -> Iterator[Path | None]:
-    """The file that is damaged, if there is one."""
+    """Damages a file, and gives its path, if there is one to damage."""
     if bad.file is not None:
         path = file_of(daemon, bad)
         with damaged(path, bad.how):
@@ -126,7 +126,7 @@ class Stored:
     rows: dict[str, np.ndarray]
 
     def copy_for(self, daemon: Daemon) -> None:
-        """Second names of one file stay such."""
+        """Copies the store. Files with two names keep both."""
         folders = [Path(directory) for directory in self.changes["data"]["directories"]]
         subprocess.run(["cp", "-a", *folders, daemon.folder], check=True)
         there = [str(daemon.folder / folder.name) for folder in folders]
@@ -147,7 +147,7 @@ def closed(daemon: Daemon, make: Callable[[embtier.Server], None]) -> Stored:
 
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory: pytest.TempPathFactory) -> Stored:
-    """With two checkpoints; the first one, of step 42, has two tables more than there are now."""
+    """A store with two checkpoints. The first one, of step 42, has two tables that no longer exist."""
 
     def make(server: embtier.Server) -> None:
         for name, durability in (("gone", "replay"), ("gone_logged", "async")):
@@ -207,7 +207,7 @@ def test_restore_at_a_start_refuses_it_and_changes_no_file(make_daemon, stored, 
         before = files_of(daemon, without=("LOCK", "LOG", "reserve"))
         check_said(daemon.fail_to_start("--restore", str(bad.id)), bad.said, file)
         assert files_of(daemon, without=("LOCK", "LOG", "reserve")) == before
-        daemon.start()  # which does not need it
+        daemon.start()  # it does not need that checkpoint
         check_serving(daemon, stored.rows)
 
 
@@ -230,7 +230,7 @@ def test_restore_from_another_store_refuses_it_and_changes_neither(make_daemon, 
 
 @pytest.fixture(scope="module")
 def running(stored, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    """One for all; after all of it, and a restart, its rows are what they were."""
+    """One server for all cases; after all of them, and a restart, its rows must be as before."""
     daemon = Daemon(tmp_path_factory.mktemp("running"))
     stored.copy_for(daemon)
     daemon.start()
@@ -260,7 +260,7 @@ def test_restore_under_a_new_name_refuses_it_and_makes_no_table(running, stored,
     with spoilt(running, bad) as file:
         with refused(running, bad.error, words, file) as server:
             server.restore_checkpoint(bad.id, [bad.table], name="then")
-        # The first of these is well, and its rows are read before the damage of the second is found.
+        # The first table is whole, and its rows are read before the damage of the second is found.
         tables = sorted(["gone", "gone_logged"], key=lambda table: table == bad.table)
         with refused(running, bad.error, words, file) as server:
             server.restore_checkpoint(bad.id, tables)
@@ -296,7 +296,7 @@ def test_verify_tells_it_and_the_server_goes_on(running, stored, kind):
 
 
 def test_without_damage_all_of_them_take_it(make_daemon, stored, target):
-    """Else what was refused above proves nothing."""
+    """Without damage all of these must work, or the refusals above prove nothing."""
     old, new = make_daemon(), make_daemon()
     stored.copy_for(old)
     target.copy_for(new)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Is a checkpoint of one point between requests, over all tables and lanes, and do rows go back to
-exactly that after SIGKILL at any moment?"""
+"""A checkpoint is of one point between requests, over all tables and lanes. After SIGKILL at any moment rows go back to exactly
+that point."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ KILLS = int(os.environ.get("EMBTIER_TEST_KILLS", 3 if SANITIZED else 200 if LONG
 # ---- One point between requests ----
 
 WRITERS = 3
-ROWS = 200  # of a writer in each table, 4 KiB each
+ROWS = 200  # of each writer in each table, 4 KiB each
 DIM = 1024
 PUSHED = 400 * LANES
 PUSHED_DIM = 64
-READ = 4000 * LANES  # rows of another table that are looked up: more than the cache has, so that others leave it
+READ = 4000 * LANES  # rows of another table, for lookups: more than the cache holds, so that other rows leave it
 
 
 @dataclass
 class Counters:
-    """How many requests each client has sent, and how many of them were acknowledged."""
+    """The requests that each client has sent, and those that were acknowledged."""
 
     sent: list[int] = field(default_factory=lambda: [0] * (WRITERS + 1))
     acknowledged: list[int] = field(default_factory=lambda: [0] * (WRITERS + 1))
     failures: list[BaseException] = field(default_factory=list)
-    rest: float = 0.0  # of each client between two requests, in seconds
+    rest: float = 0.0  # each client's seconds between two requests
 
 
 def run_until_it_dies(daemon, counters, client) -> None:
-    """Client @client sends one request after another; the last but one pushes, the last one reads."""
+    """Client @client sends one request after another. The last client but one pushes, the last one reads."""
     try:
         with daemon.connect() as server:
             work = set_rows if client < WRITERS else push_rows if client == WRITERS else read_rows
@@ -55,7 +55,7 @@ def run_until_it_dies(daemon, counters, client) -> None:
                 time.sleep(counters.rest)
     except GONE:
         pass
-    except BaseException as error:  # told to the test's thread
+    except BaseException as error:  # passed on to the test's thread
         counters.failures.append(error)
 
 
@@ -97,7 +97,7 @@ def weight_after(steps: int, eps: float) -> float:
 
 
 def numbers_in(server, names) -> list[list[int]]:
-    """Of each of the tables @names, what number each client's rows have. [[replay], [async]]"""
+    """For each table in @names, the number in each client's rows: [[replay], [async]]."""
     found = []
     for name in names:
         table, pushed = server.open_table(name), server.open_table(f"pushed_{name}")
@@ -134,8 +134,8 @@ def test_a_checkpoint_has_each_request_wholly_or_not_at_all(make_daemon):
         while min(counters.acknowledged) < 3 and not counters.failures:
             time.sleep(0.01)
         for _ in range(5):
-            # On a busy machine each update may take so long that there is no moment without one. Then some are cut, which
-            # is told, and clients are to rest for longer than updates take.
+            # On a busy machine updates may take so long that there is no moment without one. The checkpoint then cuts some, and
+            # says so. In this case clients rest for longer between updates.
             for _ in range(7):
                 before = list(counters.acknowledged)
                 checkpoint = checkpoint_under_load(server)
@@ -159,7 +159,7 @@ def test_a_checkpoint_has_each_request_wholly_or_not_at_all(make_daemon):
     daemon.start()
     with daemon.connect() as server:
         check(max(made), numbers_in(server, ["replay"])[0])
-        for client in range(WRITERS):  # the logs have, of the last request, what they have
+        for client in range(WRITERS):  # of the last request, the logs may have a part
             rows = server.open_table("async").get(np.arange(ROWS) + client * ROWS)
             assert (rows >= counters.acknowledged[client]).all(), "acknowledged, and lost"
             assert (rows <= counters.sent[client]).all() and (rows == rows[:, :1]).all()
@@ -183,7 +183,7 @@ MEMBERS = 2
 def step_until_it_dies(daemon, member, done, failures, go, away) -> None:
     """A member of a group: looks rows of two tables up, each in a bag of its own, and pushes by ticket.
 
-    While it is not to `go`, it is `away`: between two steps, the earlier of which is `done`.
+    While `go` is not set it is `away`, between two steps; `done` counts its steps.
     """
     try:
         with daemon.connect() as server:
@@ -205,7 +205,7 @@ def step_until_it_dies(daemon, member, done, failures, go, away) -> None:
                     done[member] += 1
     except (*GONE, embtier.GroupBrokenError):
         pass
-    except BaseException as error:  # told to the test's thread
+    except BaseException as error:  # passed on to the test's thread
         failures.append(error)
 
 
@@ -232,7 +232,7 @@ def test_a_step_of_a_group_is_in_it_wholly_and_one_that_waits_for_a_member_holds
                 wanted = max(done) + 3
                 while min(done) < wanted and not failures:
                     time.sleep(0.005)
-                if turn == 4:  # the first is in a step that the other one does not come to
+                if turn == 4:  # the first member pushes a step, and the second does not come to it
                     go[1].clear()
                     assert away[1].wait(60)
                     time.sleep(0.3)
@@ -260,14 +260,14 @@ def test_a_step_of_a_group_is_in_it_wholly_and_one_that_waits_for_a_member_holds
         daemon.kill()
 
 
-# ---- SIGKILL while they are made ----
+# ---- SIGKILL while checkpoints are made ----
 
 STEPPED_ROWS = 3000
 STEPPED = {"set_narrow": (5, "adam"), "set_wide": (300, "none"), "pushed": (16, "adagrad")}
 
 
 class Stepper:
-    """Changes random rows of some tables, makes a checkpoint, and so on: it knows what is in each."""
+    """Changes random rows of some tables, makes a checkpoint, and so on. It knows the rows of each checkpoint."""
 
     def __init__(self) -> None:
         self.now = {name: np.zeros(STEPPED_ROWS) for name in STEPPED}
@@ -305,14 +305,14 @@ class Stepper:
                     self.at_step[step] = self.copy()
                     checkpoint_under_load(server, step=step, keep=2)
                     self.completed = step
-                    self.change(server, rng)  # of no checkpoint yet
+                    self.change(server, rng)  # these are in no checkpoint yet
         except GONE:
             pass
         except BaseException as error:
             self.failures.append(error)
 
     def check(self, server) -> None:
-        """Goes on from there."""
+        """Checks the rows, and goes on from there."""
         checkpoints = server.checkpoints()
         step = checkpoints[-1].step if checkpoints else 0
         assert self.completed <= step <= self.step, "a complete one is lost"
@@ -351,7 +351,7 @@ def test_after_sigkill_while_checkpoints_are_made_rows_are_those_of_the_newest(m
         thread.start()
         time.sleep(rng.uniform(0, 3.0 if SANITIZED else 1.2))
         while kill == KILLS - 1 and steps == 0 and stepper.completed == before and thread.is_alive():
-            time.sleep(0.01)  # all kills so far came before a checkpoint was whole
+            time.sleep(0.01)  # all kills so far came before a checkpoint was complete
         daemon.kill()
         thread.join()
         assert not stepper.failures, f"kill {kill}"
@@ -386,13 +386,13 @@ def test_a_restore_killed_at_any_moment_is_done_wholly_or_not_at_all(make_daemon
                 server.open_table(name).set(np.arange(2000), np.full((2000, 16), turn + 2))
         daemon.stop()
         daemon.launch("--restore", str(first))
-        time.sleep(rng.uniform(0, 0.6) ** 3)  # soon, more often than not
+        time.sleep(rng.uniform(0, 0.6) ** 3)  # often soon
         daemon.kill()
         daemon.start()
         found = numbers()
         assert found in ([1] * 3, [turn + 2] * 3), turn
         done += found == [1] * 3
-        daemon.kill()  # and it stays so
+        daemon.kill()  # the result must stay
         daemon.start()
         assert numbers() == found
     daemon.stop()
@@ -402,7 +402,7 @@ def test_a_restore_killed_at_any_moment_is_done_wholly_or_not_at_all(make_daemon
 
 
 def test_what_a_crash_without_a_checkpoint_puts_aside_stays(make_daemon):
-    """Also after a second one: what came between the two is worth less."""
+    """The rows put aside first stay even after a second crash: those written between the two are worth less."""
     daemon = make_daemon()
     daemon.configure(settings(daemon))
 
@@ -425,8 +425,8 @@ def test_what_a_crash_without_a_checkpoint_puts_aside_stays(make_daemon):
 
 
 def test_what_a_clean_stop_left_is_safe_before_there_is_a_checkpoint_of_it(make_daemon):
-    """None can be made at the start, here since a file is where its folder should be: then nothing is
-    changed that a crash would take back further than that."""
+    """A start that cannot make a checkpoint, here since a file stands where its folder should be, must change nothing. A later
+    crash would otherwise go back to before the clean stop."""
     daemon = make_daemon()
     daemon.configure(settings(daemon) | {"checkpoints": {"interval_seconds": 0}})
     daemon.start()
@@ -520,7 +520,7 @@ def test_after_a_crash_new_tables_are_there_without_rows_and_dropped_ones_stay_a
         end()
 
 
-# ---- Those that the server makes ----
+# ---- The server's own checkpoints ----
 
 
 def test_the_server_makes_one_now_and_then_if_something_has_changed_and_keeps_some(make_daemon):
@@ -543,12 +543,12 @@ def test_the_server_makes_one_now_and_then_if_something_has_changed_and_keeps_so
         assert newest.automatic
         written, deadline = datetime.now(timezone.utc), time.monotonic() + 60
         written = written.replace(microsecond=written.microsecond // 1000 * 1000)
-        while server.checkpoints()[-1].created < written:  # one that has the last number
+        while server.checkpoints()[-1].created < written:  # until one has the last number
             assert time.monotonic() < deadline
-            write_all(server, number)  # or nothing may have changed since the newest
+            write_all(server, number)  # else nothing might have changed since the newest
             time.sleep(0.1)
         last = []
-        for _ in range(6):  # one may be under way, and one due
+        for _ in range(6):  # one checkpoint may be in the making, and another due
             if ids_of(server) == last:
                 break
             last = ids_of(server)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When files of a checkpoint are damaged, or the disk is full: is that told, and does the server go on?"""
+"""When a checkpoint's files are damaged, or the disk is full, the server says so and goes on."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import embtier
 
 # ---- Damage ----
 
-# Below a checkpoint's folder; the first such file
+# Below a checkpoint's folder; the largest file that matches is taken.
 FILES = {
     "table": "shard-*/replay/*.sst",
     "logged table": "shard-*/logged/*.sst",
@@ -32,17 +32,17 @@ FILES = {
 
 
 def file_of(daemon, id: int, pattern: str) -> Path:
-    """The greatest, as logs may be empty."""
+    """The largest such file, since logs may be empty."""
     folder = Path(daemon.config["data"]["directories"][0]) / f"checkpoints/{id:06d}"
     return max(sorted(folder.glob(pattern)), key=lambda path: path.stat().st_size)
 
 
 def with_files_of_all_kinds(daemon) -> int:
-    """A daemon with a checkpoint that has all of FILES, and an older one; the newer one's id."""
+    """Makes a checkpoint that has all of FILES, and an older one. Returns the newer one's id."""
     with with_tables(daemon) as server:
         write_all(server, 1)
         server.checkpoint()
-    daemon.restart()  # flushes the logged ones too
+    daemon.restart()  # this flushes logged tables too
     with daemon.connect() as server:
         write_all(server, 2)
         newest = server.checkpoint().id
@@ -70,8 +70,8 @@ def test_verify_finds_damage_of_any_file_and_the_server_goes_on(make_daemon):
         assert numbers_of(server) == [4] * 3
 
 
-# Logs and the other files of logged tables are not needed for it; what is in a table file is checked
-# when it is read.
+# A start after a crash needs no logs, and no other files of logged tables. The contents of a table file are checked when they are
+# read.
 REFUSED = {
     "manifest": (flip, cut, None),
     "current": (flip, None),
@@ -91,7 +91,7 @@ def test_after_a_crash_a_damaged_checkpoint_is_refused_and_nothing_else_is_taken
             with damaged(path, how):
                 why = daemon.fail_to_start()
                 assert path.name in why, (kind, how, why)
-    daemon.start()  # it is whole again
+    daemon.start()  # the checkpoint is whole again
     with daemon.connect() as server:
         assert numbers_of(server) == [2, 3, 3]
 
@@ -102,7 +102,7 @@ DISK_MIB = 48 + 80 * LANES
 
 
 def fill(path: Path) -> None:
-    """Takes what is left of its file system, beside what it has of it."""
+    """Fills the file system of @path."""
     with path.open("ab", buffering=0) as file, contextlib.suppress(OSError):
         block = bytes(65536)
         while len(block) > 1:
@@ -113,7 +113,7 @@ def fill(path: Path) -> None:
 
 
 def test_a_full_disk_refuses_a_checkpoint_and_the_server_goes_on(make_daemon):
-    """One that needs more than the reserve."""
+    """The checkpoint needs more than the reserve."""
     daemon = make_daemon()
     disk = daemon.folder / "disk"
     disk.mkdir()
@@ -141,11 +141,11 @@ def test_a_full_disk_refuses_a_checkpoint_and_the_server_goes_on(make_daemon):
                 more.set(np.arange(20_000), np.full((20_000, 64), 1))
             fill(ballast)
             try:
-                server.checkpoint()  # old logs and files may have been deleted meanwhile, which is room for it
+                server.checkpoint()  # this can succeed: old logs and files may have been deleted meanwhile, which gives room
             except embtier.NoSpaceError:
                 refused += 1
                 assert ids_of(server) == ids
-                deadline = time.monotonic() + 60  # for the next
+                deadline = time.monotonic() + 60  # for the next refusal
             assert time.monotonic() < deadline
         assert the_number(table.get(np.arange(3000))) == 2
         ballast.unlink()
@@ -154,7 +154,7 @@ def test_a_full_disk_refuses_a_checkpoint_and_the_server_goes_on(make_daemon):
             try:
                 second = server.checkpoint()
                 break
-            except embtier.NoSpaceError:  # until it has taken the disk back into service
+            except embtier.NoSpaceError:  # until the server uses the disk again
                 assert time.monotonic() < deadline
                 time.sleep(0.1)
         assert ids_of(server)[-1] == second.id

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Is what is told of checkpoints true: to which a crash went back, how long updates paused, how many rows were
-held, what is new in it?"""
+"""The figures of checkpoints are true: the one to which a crash went back, the pause of updates, the held rows, and the new
+bytes."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from daemons import LANES
 from stores import checkpoint_under_load, folders_of, run_cli, settings, with_tables, write_all
 
 DIM = 256  # 1 KiB a row
-PAUSE_S = 0.25  # of updates, at most: of several tries one holds that
+PAUSE_S = 0.25  # the longest pause of updates; one of several tries keeps within it
 
 
 def shown(daemon, id: int) -> tuple[dict, str]:
-    """By `embtier checkpoint show`, as JSON and as text."""
+    """The output of `embtier checkpoint show`, as JSON and as text."""
     done = [run_cli(daemon, "checkpoint", "show", str(id), *more) for more in (("-o", "json"), ())]
     assert all(one.returncode == 0 for one in done), done
     return json.loads(done[0].stdout), done[1].stdout
@@ -53,13 +53,13 @@ def test_after_a_crash_the_log_says_to_which_step_it_went_back_and_how_long_that
         said = daemon.logged(read)[-1]
         assert said["level"] == "info" and int(said["bytes"]) > 3000 * 8 * 4, "both tables' last rows are in logs"
         assert 0 <= int(said["spent_ms"]) <= start_ms
-    daemon.restart()  # which is no crash
+    daemon.restart()  # a clean stop is no crash
     assert len(daemon.logged(back)) == len(daemon.logged(read)) == 2
 
 
 def test_how_long_an_update_under_way_held_the_others_up_is_told(make_daemon):
-    """A read of SSD takes a second longer, and the push that waits for it is under way when the checkpoint begins:
-    there are several tries, and others' updates pause for a short time in each."""
+    """A read from SSD takes a second longer, and a push that waits for it is under way when the checkpoint begins. The server
+    tries several times, and in each try others' updates pause only for a short time."""
     daemon = make_daemon()
     trigger = daemon.folder / "slow"
     daemon.configure(settings(daemon))
@@ -79,7 +79,7 @@ def test_how_long_an_update_under_way_held_the_others_up_is_told(make_daemon):
             ended.append(time.monotonic())
 
     with daemon.connect() as server:
-        for id in range(5, 1000, 100):  # on a busy machine we may be too late: then another one, not read before
+        for id in range(5, 1000, 100):  # on a busy machine the test may be too late; it then takes another row, not read before
             ended.clear()
             thread = threading.Thread(target=push, args=(id,))
             thread.start()
@@ -92,10 +92,10 @@ def test_how_long_an_update_under_way_held_the_others_up_is_told(make_daemon):
             finally:
                 thread.join()
             trigger.unlink()
-            waited = ended[0] - began  # for the push
+            waited = ended[0] - began  # the time for which the checkpoint waited for the push
             print(f"waited {waited:.3f} s, pause {made.pause:.3f} s in {made.tries} tries, spent {spent:.3f} s")
             assert made.pause <= spent
-            cut += made.cut_updates  # so late was a thread
+            cut += made.cut_updates  # a thread came very late
             if 0 < waited / 2 <= spent and made.tries > 1 and made.pause <= PAUSE_S and made.cut_updates == 0:
                 break
         assert 0 < waited / 2 <= spent and made.tries > 1 and made.pause <= PAUSE_S
@@ -120,7 +120,7 @@ def test_how_long_an_update_under_way_held_the_others_up_is_told(make_daemon):
 
 
 def test_a_slow_set_holds_nobody_up_and_is_cut_between_rows(make_daemon):
-    """It waits for rows of SSD that are never read, while others' updates and a checkpoint go on."""
+    """The SET waits for rows on SSD whose reads never end, while others' updates and a checkpoint go on."""
     daemon = make_daemon()
     trigger = daemon.folder / "slow"
     daemon.configure(settings(daemon))
@@ -146,7 +146,7 @@ def test_a_slow_set_holds_nobody_up_and_is_cut_between_rows(make_daemon):
                     now = time.monotonic()
                     gaps.append(now - before)
                     before = now
-        except BaseException as error:  # told to the test's thread
+        except BaseException as error:  # passed on to the test's thread
             failures.append(error)
 
     with daemon.connect() as server, daemon.connect(arena_bytes=4 << 20) as hog:
@@ -188,11 +188,11 @@ def test_a_slow_set_holds_nobody_up_and_is_cut_between_rows(make_daemon):
 
 
 def test_how_often_an_update_found_no_room_meanwhile_is_told(make_daemon):
-    """Rows that are written while it is made, and are more than the cache has, wait for its end."""
+    """Rows written during the checkpoint exceed the cache, so they wait for its end."""
     daemon = make_daemon()
     daemon.configure(settings(daemon))
     daemon.start()
-    rows = 16_000 * LANES  # four times what the cache has
+    rows = 16_000 * LANES  # four times the cache
     stop, failures = threading.Event(), []
     with daemon.connect() as server:
         server.create_table("rows", DIM, rows)
@@ -206,7 +206,7 @@ def test_how_often_an_update_found_no_room_meanwhile_is_told(make_daemon):
                     number += 1
                     for first in range(0, rows, 4000):
                         table.set(np.arange(first, first + 4000), np.full((1, DIM), number))
-        except BaseException as error:  # told to the test's thread
+        except BaseException as error:  # passed on to the test's thread
             failures.append(error)
 
     thread = threading.Thread(target=write)

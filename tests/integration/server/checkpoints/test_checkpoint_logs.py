@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Are the logs of a checkpoint short, which who opens it has to read into memory?"""
+"""The logs of a checkpoint, which every reader of it must load into memory, are short."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_logs_of_a_checkpoint_are_short_whatever_was_logged(make_daemon):
     daemon.start()
     failures: list[BaseException] = []
 
-    def go_on() -> None:  # 5 MiB in all
+    def go_on() -> None:  # sets 5 MiB in all
         try:
             with daemon.connect() as server:
                 table = server.open_table("t")
@@ -50,7 +50,7 @@ def test_logs_of_a_checkpoint_are_short_whatever_was_logged(make_daemon):
                 for _ in range(20):
                     table.set(ids, values(ids))
                     time.sleep(0.02)
-        except BaseException as error:  # told to the test's thread
+        except BaseException as error:  # passed on to the test's thread
             failures.append(error)
 
     with daemon.connect() as server:
@@ -72,7 +72,7 @@ def test_logs_of_a_checkpoint_are_short_whatever_was_logged(make_daemon):
     while log_bytes(daemon) >= 20 * MIB:  # a log is removed some time after its rows were flushed
         assert time.monotonic() < deadline
         time.sleep(0.1)
-    daemon.kill()  # of what was flushed nothing has to be recovered
+    daemon.kill()  # flushed rows need no recovery
     daemon.start()
     with daemon.connect() as server:
         assert (server.open_table("t").get(ids) == ids[:, None] % 1000).all()

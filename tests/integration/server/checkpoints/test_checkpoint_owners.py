@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Has each user checkpoints of its own, as many as it may, that no other user deletes?"""
+"""Each user has checkpoints of its own, as many as it may, and no other user deletes them."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from test_bad_checkpoints import forged
 
 NOBODY = 65534
 ROOT = 0
-SCAN_OPEN, SCAN = 15, 12  # a request, and a reply
+SCAN_OPEN, SCAN = 15, 12  # the numbers of a request and of a reply
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 
 
 @pytest.fixture
 def open_daemon(make_daemon, request) -> Daemon:
-    """One that every user can reach."""
+    """A daemon that every user can reach."""
     changes = {"socket": {"mode": "0666"}, "checkpoints": getattr(request, "param", {})}
     daemon = make_daemon(changes)
     Path(daemon.socket).parent.chmod(0o755)
@@ -70,11 +70,11 @@ def test_one_user_makes_no_more_than_it_may_and_others_still_some(open_daemon):
     assert refused.returncode == 1 and "checkpoints.max_checkpoints" in refused.stderr
     assert ids_of(open_daemon, NOBODY) == made
 
-    open_daemon.stop()  # what there is counts, whoever is connected
+    open_daemon.stop()  # existing checkpoints count, even if their user is not connected
     open_daemon.start()
     assert checkpoint(open_daemon, "create", user=NOBODY).returncode == 1
     assert checkpoint(open_daemon, "create", "--keep", "3", user=NOBODY).returncode == 1
-    last = make(open_daemon, "--keep", "2", user=NOBODY)  # after which there are fewer
+    last = make(open_daemon, "--keep", "2", user=NOBODY)  # --keep deletes more than this one adds
     assert ids_of(open_daemon, NOBODY) == [made[-1], last]
     make(open_daemon)
     assert checkpoint(open_daemon, "delete", str(last), user=NOBODY).returncode == 0
@@ -85,7 +85,7 @@ def test_one_user_makes_no_more_than_it_may_and_others_still_some(open_daemon):
 def test_a_user_whose_old_ones_cannot_be_deleted_does_not_go_on_making(open_daemon):
     made = [make(open_daemon, user=NOBODY) for _ in range(3)]
     with contextlib.ExitStack() as readers:
-        for id in made:  # while it is read it stays
+        for id in made:  # a checkpoint stays while it is read
             reader = readers.enter_context(RawClient(open_daemon.socket, arena_bytes=0))
             assert SCAN in reader.call(SCAN_OPEN, field(1, id) + field(2, "t"))
         over = make(open_daemon, "--keep", "1", user=NOBODY)
@@ -94,8 +94,8 @@ def test_a_user_whose_old_ones_cannot_be_deleted_does_not_go_on_making(open_daem
             refused = checkpoint(open_daemon, "create", "--keep", keep, user=NOBODY)
             assert refused.returncode == 1 and "checkpoints.max_user_checkpoints" in refused.stderr
         assert ids_of(open_daemon, NOBODY) == [*made, over]
-        assert checkpoint(open_daemon, "create").returncode == 0  # others go on
-    # When nobody reads them any more.
+        assert checkpoint(open_daemon, "create").returncode == 0  # other users go on
+    # Until nobody reads that checkpoint any more.
     while checkpoint(open_daemon, "delete", str(made[0]), user=NOBODY).returncode != 0:
         time.sleep(0.02)
     last = make(open_daemon, "--keep", "1", user=NOBODY)
@@ -104,7 +104,7 @@ def test_a_user_whose_old_ones_cannot_be_deleted_does_not_go_on_making(open_daem
 
 def test_a_user_deletes_its_own_only_and_the_servers_user_all(open_daemon):
     roots, nobodys = make(open_daemon), make(open_daemon, user=NOBODY)
-    make(open_daemon)  # the newest cannot be deleted by anybody
+    make(open_daemon)  # nobody can delete the newest
     servers = min(ids(open_daemon) - {roots, nobodys}, default=roots)
     for other in {roots, servers}:
         refused = checkpoint(open_daemon, "delete", str(other), user=NOBODY)

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Does a server make all tables of another one's checkpoint, whatever the shards, directories, lanes and
-tiers of both?"""
+"""A server makes all tables of another store's checkpoint, whatever the shards, directories, lanes and tiers of both."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ from stores import DIM, TABLES, all_rows, check_rows, directories, fill, paths, 
 
 @pytest.fixture
 def old(make_daemon, rng) -> tuple[Daemon, dict]:
-    """A store of two directories of three shards, with a checkpoint, and its rows as of then; stopped."""
+    """A stopped store of two directories with three shards each, with a checkpoint, and the checkpoint's rows."""
     daemon = make_daemon(lanes=1)
     daemon.configure(directories(daemon, 2, 3))
     daemon.start()
@@ -27,7 +26,7 @@ def old(make_daemon, rng) -> tuple[Daemon, dict]:
         fill(server, rng.randrange(2**32))
         wanted = all_rows(server)
         server.checkpoint(step=42)
-        for name in TABLES:  # later than the checkpoint
+        for name in TABLES:  # updates that the checkpoint does not have
             table = server.open_table(name)
             table.set(np.arange(100), np.full((100, DIM), 7, dtype=table.numpy_dtype))
     daemon.kill()
@@ -44,7 +43,7 @@ def test_tables_of_another_store_are_there_to_the_bit(make_daemon, old, shape):
     with new.connect() as server:
         check_rows(server, wanted)
         assert {t.name: t.durability for t in server.tables()} == {n: t[0] for n, t in TABLES.items()}
-    new.kill()  # at once: the tables were safe before anybody was served
+    new.kill()  # at once, since tables must be safe before any client is served
     new.start()
     with new.connect() as server:
         check_rows(server, wanted)
@@ -52,7 +51,7 @@ def test_tables_of_another_store_are_there_to_the_bit(make_daemon, old, shape):
 
 def test_the_newest_is_taken_when_none_is_named_and_the_other_store_stays_as_it_was(make_daemon, old):
     daemon, wanted = old
-    for directory in daemon.config["data"]["directories"]:  # as a copy may be that has only what is asked for
+    for directory in daemon.config["data"]["directories"]:  # a copy may lack all files that are not asked for
         (Path(directory) / "LOCK").unlink()
     before = what_is_there(daemon)
     new = make_daemon()
@@ -71,7 +70,7 @@ def test_the_newest_is_taken_when_none_is_named_and_the_other_store_stays_as_it_
 
 @pytest.mark.parametrize("durability", ["replay", "async", "sync"])
 def test_a_trainers_step_and_metadata_stay_with_its_tables(make_daemon, durability):
-    """Until a user deletes the checkpoint that has them, whether or not the tables need one."""
+    """They stay until a user deletes the checkpoint that has them, whether or not the tables need a checkpoint."""
     metadata = {"dense": "step-5.pt"}
     first, second = make_daemon(), make_daemon({"checkpoints": {"interval_seconds": 0, "keep": 1}})
     first.start()
@@ -89,7 +88,7 @@ def test_a_trainers_step_and_metadata_stay_with_its_tables(make_daemon, durabili
             assert [(c.id, c.automatic, c.step, c.metadata) for c in found] == [(made.id, False, 5, metadata)]
             assert "rows" in server.checkpoint_info(made.id).tables
             server.open_table("more").set([1], np.full((1, 8), number))
-        second.restart()  # which makes a checkpoint
+        second.restart()  # a start makes a checkpoint
     with second.connect() as server:
         server.delete_checkpoint(made.id)
 
@@ -160,13 +159,13 @@ def test_what_is_wrong_is_said_and_nothing_is_made(make_daemon, old):
     assert "there is no checkpoint 99" in why(paths(daemon), "--restore", "99")
     identity = Path(second) / "embtier.json"
     identity.rename(f"{identity}.kept")
-    os.mkfifo(identity)  # which nobody writes to: the start does not wait for that
+    os.mkfifo(identity)  # nobody writes to it, and the start must not wait for that
     assert "not a file that embtier has written" in why(paths(daemon))
     Path(f"{identity}.kept").rename(identity)
     daemon.start()
     assert "in use by process" in why(paths(daemon))
     daemon.stop()
-    for directory in new.config["data"]["directories"]:  # else a start without it would serve no tables
+    for directory in new.config["data"]["directories"]:  # else a later start without the option would serve no tables
         assert not (Path(directory) / "embtier.json").exists()
     new.start()
     with new.connect() as server:
@@ -195,7 +194,7 @@ def test_a_copy_made_as_the_manual_says_while_the_server_runs_is_a_backup(make_d
                 table.set(np.arange(1000), np.full((1000, DIM), step, dtype=table.numpy_dtype))
             server.checkpoint(keep=9)
             daemon.stop()
-            daemon.start()  # which makes one
+            daemon.start()  # a start makes a checkpoint
             server.reconnect()
             if step == 1:
                 server.verify_checkpoint(made.id)
@@ -256,7 +255,7 @@ def test_a_signal_ends_it_and_is_not_forgotten(make_daemon, old, rng):
         new.launch("--restore-from", paths(daemon))
         time.sleep(rng.uniform(0.02, 0.25))
         os.kill(new.pid, signal.SIGTERM)
-        # It served already, or not yet, or had not begun to mind signals.
+        # The server may have been ready, not ready, or not yet handling signals.
         assert new.await_any_end() in (0, 1, -signal.SIGTERM)
         new.start()
         with new.connect() as server:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Does a start with --restore put all tables back to the checkpoint that it names, or change nothing?"""
+"""A start with --restore restores all tables from the checkpoint that it names, or changes nothing."""
 
 from __future__ import annotations
 
@@ -43,17 +43,17 @@ def test_restore_puts_all_tables_back_to_an_older_checkpoint(make_daemon, end):
     check(1, True)
     said = daemon.logged("the requested checkpoint")
     assert said[-1]["checkpoint"] == str(first) and said[-1]["step"] == "77"
-    daemon.kill()  # a crash does not go to the newer one
+    daemon.kill()  # a crash must not go back to the newer checkpoint
     daemon.start()
     check(1, True)
-    with daemon.connect() as server:  # names of tables that are gone are free
+    with daemon.connect() as server:  # names of tables that were removed are free
         table = server.create_table("new", 8, init=("constant", 4))
         assert (table.get([1]) == 4).all()
         server.drop_table("new")
     daemon.restart()
     check(1, True)
     daemon.stop()
-    daemon.start("--restore", str(second))  # and forth again
+    daemon.start("--restore", str(second))  # forward again
     check(2, False)
     with daemon.connect() as server:
         write_all(server, 4)
@@ -63,7 +63,7 @@ def test_restore_puts_all_tables_back_to_an_older_checkpoint(make_daemon, end):
 
 @pytest.mark.parametrize("by", ["user", "server"])
 def test_the_checkpoint_of_what_was_restored_is_as_the_one_it_was_restored_from(make_daemon, by):
-    """A trainer finds its step and what it has told of it there, however many the server makes later."""
+    """A trainer finds its step and metadata in that checkpoint, however many checkpoints the server makes later."""
     metadata = {"dense": "step-5.pt"}
     daemon = make_daemon()
     with with_tables(daemon) as server:
@@ -84,14 +84,14 @@ def test_the_checkpoint_of_what_was_restored_is_as_the_one_it_was_restored_from(
         assert (made.automatic, made.step, made.metadata) == (wanted.automatic, wanted.step, wanted.metadata)
         write_all(server, 4)
     for number in (5, 6):
-        daemon.restart()  # which makes one
+        daemon.restart()  # a start makes a checkpoint
         with daemon.connect() as server:
             write_all(server, number)
             assert (made.id in ids_of(server)) == (by == "user")
 
 
 def test_restore_of_a_damaged_checkpoint_is_refused_and_changes_nothing(make_daemon):
-    """Wherever the damage is: what would have been replaced is still there."""
+    """Wherever the damage is, the data that would have been replaced are still there."""
     daemon = make_daemon()
     with with_tables(daemon) as server:
         write_all(server, 1)
@@ -101,7 +101,7 @@ def test_restore_of_a_damaged_checkpoint_is_refused_and_changes_nothing(make_dae
     files = sorted((daemon.folder / "rows" / "checkpoints" / "000001").rglob("*.sst"))
     for path in (files[0], files[-1]):
         content = path.read_bytes()
-        # Not in place: the file may be one of the database's, too.
+        # Not in place, since the database may use the same file.
         path.unlink()
         path.write_bytes(content[:1000] + bytes([content[1000] ^ 1]) + content[1001:])
         assert path.name in daemon.fail_to_start("--restore", "1")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Does the daemon go on, is everybody else served, and is all of it free a second later, whatever a
-client does? What such a client costs the others' rate is measured by tests/bench/bench_abuse.c."""
+"""Whatever a client does, the daemon goes on, serves everybody else, and has freed everything a second later.
+tests/bench/bench_abuse.c measures the cost in the others' rates."""
 
 from __future__ import annotations
 
@@ -17,14 +17,13 @@ import pytest
 from daemons import HELPERS, SANITIZED
 from raw_client import RawClient, field, frame
 
-WITHIN_S = 60 if SANITIZED else 1  # once at least: on a busy machine any process may be away for that long
-LIMIT_S = 60  # each time
+WITHIN_S = 60 if SANITIZED else 1  # in one round at least, since on a busy machine any process may be delayed for longer
+LIMIT_S = 60  # in every round
 ROUNDS, ROUND_S = 3, 0.3
-# What the allocator keeps; and where rows are written, RocksDB's write buffers, those it is about to
-# flush included.
+# Memory that the allocator keeps. Where rows are written, also RocksDB's write buffers, including those being flushed.
 SLACK_BYTES, WRITTEN_BYTES = 6 << 20, 48 << 20
 
-# Gets somewhere, says so, and goes on until it is killed. With a count, or whatever it comes to.
+# Gets to some point, says so, and goes on until it is killed. Some take a count; others do as many as they can.
 _ABUSER = """
 import array, os, random, signal, socket, struct, sys, time
 sys.path.insert(0, sys.argv[1])
@@ -207,7 +206,7 @@ def connects(hello):
 ABUSERS = {
     "mute": 100,
     "half_a_frame": 100,
-    "descriptors": 20,  # with 48 each: the system has a limit of those that are on their way
+    "descriptors": 20,  # with 48 each; the system limits the descriptors in flight
     "garbage": 0,
     "unread": 20,
     "status": 0,
@@ -223,7 +222,7 @@ ABUSERS = {
 
 @contextlib.contextmanager
 def abuser(daemon, what: str):
-    """At work while the block runs, then dead."""
+    """An abuser at work while the block runs, and dead afterwards."""
     process = subprocess.Popen(
         [sys.executable, "-c", _ABUSER, HELPERS, daemon.socket, what, str(ABUSERS[what])],
         stdout=subprocess.PIPE,
@@ -239,7 +238,7 @@ def abuser(daemon, what: str):
 
 
 def held(daemon) -> dict:
-    """What the daemon holds for its clients; the asking one's connection is in it."""
+    """The resources that the daemon holds for its clients, the connection that asks included."""
     with daemon.connect(arena_bytes=0) as server:
         metrics = server.status()["metrics"]
         with open(f"/proc/{daemon.pid}/maps") as maps:
@@ -253,7 +252,7 @@ def held(daemon) -> dict:
 
 
 def await_held(daemon, wanted: dict) -> float:
-    """Returns how many seconds it took."""
+    """Waits for @wanted; returns the seconds it took."""
     began = time.monotonic()
     while (now := held(daemon)) != wanted:
         assert time.monotonic() < began + LIMIT_S, f"held: {now}, before: {wanted}"
@@ -268,17 +267,17 @@ def anonymous_bytes(daemon) -> int:
 
 @pytest.fixture
 def daemon(watched_daemon):
-    """With a client that asks for rows all the time, and checks them (conftest.py)."""
+    """A daemon with a client that asks for rows all the time, and checks them (conftest.py)."""
     before = watched_daemon.metrics()["session_arena_bytes"]
     with watched_daemon.connect() as server:
         server.create_table("flooded", 8)
         server.open_table("flooded").get(np.arange(100_000))
-    watched_daemon.await_metric("session_arena_bytes", before)  # its memory is freed, which may take long
+    watched_daemon.await_metric("session_arena_bytes", before)  # until the client's memory is freed, which may take long
     return watched_daemon
 
 
 def steady_state(daemon) -> dict:
-    """What is held when nothing changes any more."""
+    """The resources held when nothing changes any more."""
     before = held(daemon)
     while True:
         time.sleep(0.1)
@@ -302,18 +301,18 @@ def test_nothing_of_an_abuser_stays_and_others_get_right_answers(daemon, what):
                 assert server.open_table("steady").dim == 8
                 served += 1
         seconds.append(await_held(daemon, before))
-        if round_ == 0:  # whatever is made once, has been made
+        if round_ == 0:  # by now all that is made only once exists
             anonymous = anonymous_bytes(daemon)
     assert min(seconds) < WITHIN_S, seconds
     if not SANITIZED:
         slack = WRITTEN_BYTES if what in ("flood_of_sets", "flood_of_gets", "unseen_completions") else 0
         assert anonymous_bytes(daemon) < anonymous + SLACK_BYTES + slack
-    if what in ("garbage", "unseen_completions"):  # those who break the protocol are not kept
+    if what in ("garbage", "unseen_completions"):  # the server drops clients that break the protocol
         assert daemon.logged("client dropped")
 
 
 def test_descriptors_that_come_along_are_closed_at_once(daemon):
-    """Else a client could use up the daemon's, and keep what others wait for open."""
+    """Otherwise a client could use up the daemon's descriptors, and keep open a pipe whose end others await."""
     with RawClient(daemon.socket, arena_bytes=0) as client:
         before = steady_state(daemon)
         for _ in range(20):
@@ -323,7 +322,7 @@ def test_descriptors_that_come_along_are_closed_at_once(daemon):
             for _, writer in pipes:
                 os.close(writer)
             assert client.receive_last()[2]
-            for reader, _ in pipes:  # the end is seen when nobody has the other side
+            for reader, _ in pipes:  # a pipe ends only when nobody holds its other side
                 assert select.select([reader], [], [], LIMIT_S)[0] and os.read(reader, 1) == b""
                 os.close(reader)
         await_held(daemon, before)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Is what one client, or one user, has of what is finite left to others, and given back?"""
+"""A client or user leaves part of every finite resource to others, and gives its own part back."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ import embtier
 LIMIT_S = 60
 STEP_BYTES = 8 << 20
 LARGE = 64 << 20
-PROGRESS, TABLE, TABLES, CHECKPOINT, CHECKPOINTS, JOBS = 4, 6, 7, 10, 11, 280  # of a reply
+PROGRESS, TABLE, TABLES, CHECKPOINT, CHECKPOINTS, JOBS = 4, 6, 7, 10, 11, 280  # numbers of fields in a reply
 LOAD_OPEN = 18
-CREATE, LIST_TABLES, LIST_CHECKPOINTS, SHOW, LIST_JOBS = 3, 5, 10, 13, 280  # of a request
+CREATE, LIST_TABLES, LIST_CHECKPOINTS, SHOW, LIST_JOBS = 3, 5, 10, 13, 280  # numbers of requests
 AFTER, MOST, MORE = 260, 261, 260
 PAGE = 128
 
@@ -50,7 +50,7 @@ RawClient(sys.argv[2], arena_bytes=int(sys.argv[3]))
 
 
 class SlowSystem:
-    """A daemon some of whose calls wait (tests/faults/held_calls.c) as long as a file is there."""
+    """A daemon some of whose system calls wait (tests/faults/held_calls.c) while a file exists."""
 
     def __init__(self, daemon: Daemon, folder: Path, **calls: str) -> None:
         self.daemon = daemon
@@ -68,7 +68,7 @@ class SlowSystem:
         return Path(f"{self._trigger}.waits").exists()
 
     def begin(self) -> subprocess.Popen:
-        """A client that asks for much."""
+        """Starts a client that asks for much memory."""
         self.clients.append(
             subprocess.Popen([sys.executable, "-c", _CONNECTS, HELPERS, self.daemon.socket, str(LARGE)])
         )
@@ -97,9 +97,9 @@ def test_memory_that_is_slow_to_come_holds_up_nobody_and_is_given_back(slow_memo
         slow_memory.hold()
         client = slow_memory.begin()
         await_that(slow_memory.is_held)
-        with daemon.connect(arena_bytes=0) as other:  # while that waits
+        with daemon.connect(arena_bytes=0) as other:  # while the call waits
             now = other.status()["metrics"]
-            assert now["session_arena_bytes"] >= had["session_arena_bytes"] + LARGE  # counted from the first
+            assert now["session_arena_bytes"] >= had["session_arena_bytes"] + LARGE  # it counts from the beginning
         assert (table.get([1]) == 1).all()
         client.kill()
         client.wait()
@@ -147,7 +147,7 @@ def test_a_stop_while_memory_comes_slowly_is_a_stop(slow_memory):
     await_that(slow_memory.is_held)
     with ThreadPoolExecutor() as pool:
         stop = pool.submit(daemon.stop)
-        await_that(lambda: not Path(daemon.socket).exists())  # it has begun
+        await_that(lambda: not Path(daemon.socket).exists())  # the stop has begun
         slow_memory.let_go()
         stop.result()
     assert client.wait(LIMIT_S) != 0
@@ -165,7 +165,7 @@ def bytes_of(descriptors: list[int]) -> int:
 
 @pytest.fixture
 def limited_daemon(make_daemon) -> Daemon:
-    """One user's shared memory is for two clients."""
+    """A daemon that has shared memory for two clients of one user."""
     limits = {"max_arena_bytes": KEPT, "max_user_arena_bytes": 2 * KEPT, "max_total_arena_bytes": 4 * KEPT}
     daemon = make_daemon({"socket": limits})
     daemon.start()
@@ -191,7 +191,7 @@ def test_a_client_that_hangs_up_and_keeps_descriptors_keeps_no_memory(limited_da
 
 def test_completions_of_many_slots_count_too(limited_daemon):
     with RawClient(limited_daemon.socket, arena_bytes=KEPT, slots=1024):
-        beyond = 64 * (1024 - 64)  # bytes of completions that a session usually has not
+        beyond = 64 * (1024 - 64)  # bytes of completions beyond those of a usual session
         assert limited_daemon.metrics()["session_arena_bytes"] >= KEPT + beyond
         with RawClient(limited_daemon.socket, hello=False) as other:
             refused = other.call(2, field(1, 1) + field(2, 1) + field(3, KEPT) + field(4, 8))
@@ -202,14 +202,14 @@ def test_completions_of_many_slots_count_too(limited_daemon):
 def test_a_client_that_is_dropped_has_its_answers_until_it_hangs_up_and_they_count(limited_daemon):
     client, me = RawClient(limited_daemon.socket, arena_bytes=KEPT), str(os.geteuid())
     client.write(client.payload, b"its own")
-    client.socket.sendall(bytes(64))  # no frame
+    client.socket.sendall(bytes(64))  # not a frame
     with pytest.raises(ConnectionError):
         while client.receive():
             pass
-    for _ in range(10):  # whenever the lanes let go
+    for _ in range(10):  # whenever the lanes let go of it
         assert users(limited_daemon)[me]["arena_bytes"]["used"] >= KEPT
         assert client.read(client.payload, 7) == b"its own"
-    with RawClient(limited_daemon.socket, arena_bytes=KEPT):  # there is room for two
+    with RawClient(limited_daemon.socket, arena_bytes=KEPT):  # there is room for two clients
         with RawClient(limited_daemon.socket, hello=False) as third:
             refused = third.call(2, field(1, 1) + field(2, 1) + field(3, KEPT) + field(4, 8))
             assert fields(refused[3][0])[1] == [embtier.errors.code_of("BUSY")]
@@ -231,7 +231,7 @@ def test_a_client_over_the_limit_of_sessions_is_told_which(make_daemon, key):
     with contextlib.ExitStack() as kept:
         for _ in range(4):
             kept.enter_context(daemon.connect(arena_bytes=0))
-        for _ in range(20):  # whether it has said hello when it is refused, or not
+        for _ in range(20):  # refused before or after its hello
             with pytest.raises(embtier.BusyError, match=f"socket.{key}"):
                 daemon.connect(arena_bytes=0)
         done = subprocess.run([CLI, "--socket", daemon.socket, "status"], capture_output=True, text=True)
@@ -247,7 +247,7 @@ def test_a_client_over_the_limit_of_sessions_is_told_which(make_daemon, key):
 
 
 def half_closed(daemon: Daemon, *sent_before: bytes, shuts: bool = True) -> RawClient:
-    """It has not received its descriptors, and will say nothing more."""
+    """A client that has not received its descriptors, and will send nothing more."""
     client = RawClient(daemon.socket, hello=False)
     client.send(2, field(1, 1) + field(2, 1) + field(3, KEPT // 4) + field(4, 8))
     await_that(lambda: embtier.__version__.encode() in client.socket.recv(1 << 16, socket.MSG_PEEK))
@@ -260,11 +260,12 @@ def half_closed(daemon: Daemon, *sent_before: bytes, shuts: bool = True) -> RawC
 
 
 def test_descriptors_that_are_not_received_count_until_they_are(limited_daemon):
-    """The system lets the server's user have so many on the way (RLIMIT_NOFILE): others' would not be sent."""
+    """The system limits the descriptors in flight of the server's user (RLIMIT_NOFILE): beyond that, other clients' could not be
+    sent."""
     me = str(os.geteuid())
 
     def sessions() -> int:
-        return users(limited_daemon)[me]["sessions"]["used"] - 1  # the asker's own
+        return users(limited_daemon)[me]["sessions"]["used"] - 1  # without that of the request itself
 
     clients = [half_closed(limited_daemon), half_closed(limited_daemon), half_closed(limited_daemon, bytes(64))]
     limited_daemon.await_metric("session_arena_bytes", 0)
@@ -282,11 +283,11 @@ def test_descriptors_that_are_not_received_count_until_they_are(limited_daemon):
 
 
 def test_a_client_that_sends_its_own_socket_does_not_count_for_ever(limited_daemon):
-    """In a message that the server does not look at any more: then nobody could close it."""
+    """The message comes when the server no longer reads from the client; nobody else could close that socket."""
     me = str(os.geteuid())
     client = half_closed(limited_daemon, shuts=False)
     spec = field(1, "long") + field(2, 10**8) + field(3, 1) + field(4, F32) + field(5, NONE) + field(6, ZEROS)
-    client.send(CREATE, field(1, spec + field(10, 1)))  # while a job is under way nothing is received
+    client.send(CREATE, field(1, spec + field(10, 1)))  # while a job is under way the server receives nothing
     await_that(lambda: spec_state(limited_daemon, "long"))
     socket.send_fds(client.socket, [b"x"], [client.socket.fileno()])
     client.socket.shutdown(socket.SHUT_WR)
@@ -342,7 +343,7 @@ def spec_of(name: str) -> bytes:
 
 
 def is_answered(daemon: Daemon) -> None:
-    """Whatever needs no disk."""
+    """Requests that need no disk are answered."""
     with daemon.connect(arena_bytes=1 << 20, timeout=LIMIT_S) as server:
         assert server.status()["metrics"]["tables"] >= 1
         assert (server.open_table("t").get([1]) == 1).all()
@@ -359,7 +360,7 @@ def is_answered(daemon: Daemon) -> None:
         ("/checkpoint.json", 11, field(1, 1), CHECKPOINT),  # verify
         ("catalog", CREATE, field(1, spec_of("made")), TABLE),
         ("catalog", 6, field(1, "old"), TABLE),  # drop
-        ("checkpoints/", 9, b"", CHECKPOINT),  # make one
+        ("checkpoints/", 9, b"", CHECKPOINT),  # create a checkpoint
     ],
     ids=["list", "show", "verify", "create", "drop", "checkpoint"],
 )
@@ -389,7 +390,7 @@ def test_an_import_of_a_client_that_has_gone_counts_until_it_is_cleaned_up(make_
     daemon, me = make_daemon(), str(os.geteuid())
     slow = SlowSystem(daemon, tmp_path, EMBTIER_FAULT_PATH="catalog")
     daemon.start()
-    with daemon.connect():  # so that its user is known
+    with daemon.connect():  # so that the user stays known
         client = RawClient(daemon.socket)
         assert TABLE in client.call(LOAD_OPEN, field(1, spec_of("imported")))
         slow.hold()
@@ -425,7 +426,7 @@ def many_tables(own_daemon) -> list[str]:
 
 def test_tables_are_listed_in_pages_that_clients_put_together(own_daemon, many_tables):
     with RawClient(own_daemon.socket, arena_bytes=0) as client:
-        whole = fields(client.call(LIST_TABLES)[TABLES][0])  # as one that knows of no pages asks
+        whole = fields(client.call(LIST_TABLES)[TABLES][0])  # asks as a client that does not know pages
         assert len(whole[1]) == PAGE and whole[MORE] == [1]
         pages = pages_of(client, LIST_TABLES, TABLES, lambda info: info[2][0], 20)
         assert [len(page) for page in pages] == [20] * 7 + [8]
@@ -443,7 +444,7 @@ def test_tables_are_listed_in_pages_that_clients_put_together(own_daemon, many_t
 
 
 def test_tables_of_a_checkpoint_are_named_and_restored_however_many(own_daemon, many_tables):
-    long_names = [f"{'n' * 120}{i:03}" for i in range(500)]  # more than a page names
+    long_names = [f"{'n' * 120}{i:03}" for i in range(500)]  # more than a page of names
     with own_daemon.connect() as server:
         for name in long_names:
             server.create_table(name, 4)
@@ -490,7 +491,7 @@ def test_checkpoints_are_listed_in_pages_with_all_of_their_metadata(own_daemon):
 def test_jobs_are_listed_in_pages(own_daemon):
     with own_daemon.connect() as server:
         server.create_table("t", 4)
-    # Of a table that takes minutes to be filled, and others that wait for it since they have its name.
+    # One table takes minutes to be filled; others wait for it, since they have the same name.
     spec = field(1, "huge") + field(2, 10**8) + field(3, 1) + field(4, F32) + field(5, NONE) + field(6, ZEROS)
     clients = [RawClient(own_daemon.socket, arena_bytes=0) for _ in range(12)]
     try:
@@ -507,11 +508,11 @@ def test_jobs_are_listed_in_pages(own_daemon):
             client.close()
 
 
-# ---- What each user has ----
+# ---- The account of each user ----
 
 
 def users(daemon: Daemon) -> dict:
-    """Of `embtier status`."""
+    """The users in `embtier status`."""
     command = [CLI, "--socket", daemon.socket, "-o", "json", "status"]
     return json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)["users"]
 
@@ -528,7 +529,7 @@ def test_status_says_what_each_user_has_and_may_have(make_daemon):
         found = users(daemon)
         assert set(found) == {me}
         mine = found[me]
-        assert mine["sessions"] == {"used": 3, "most": 9}  # with the one that asks
+        assert mine["sessions"] == {"used": 3, "most": 9}  # with that of the status request itself
         assert mine["arena_bytes"]["used"] >= 2 << 20
         assert mine["arena_bytes"]["used"] <= mine["arena_bytes"]["most"]
         assert mine["checkpoints"] == {"used": 1, "most": 6}
@@ -536,7 +537,7 @@ def test_status_says_what_each_user_has_and_may_have(make_daemon):
         text = subprocess.run([CLI, "--socket", daemon.socket, "status"], stdout=subprocess.PIPE, text=True).stdout
         lines = [line.split() for line in text[text.index("\nusers\n") :].splitlines()]
         assert [me, "sessions", "3", "9"] in lines and [me, "checkpoints", "1", "6"] in lines
-        assert not any("imports" in line for line in lines)  # of which there are none
+        assert not any("imports" in line for line in lines)  # there are none
         assert server.users()[int(me)]["checkpoints"] == {"used": 1, "most": 6}
     await_that(lambda: users(daemon)[me]["sessions"]["used"] == 1)
     mine = users(daemon)[me]
@@ -551,7 +552,7 @@ def test_lists_that_are_asked_for_and_not_read_take_no_more_than_the_users_part(
     me = str(os.geteuid())
     with own_daemon.connect() as server:
         server.create_table("t", 4)
-        for _ in range(16):  # a page of lists
+        for _ in range(16):  # so that a list fills a page
             server.checkpoint(metadata="m" * 4000)
         before = server.status()["metrics"]["process_resident_bytes"]
         clients = [RawClient(own_daemon.socket, arena_bytes=0) for _ in range(CONNECTIONS)]
@@ -565,7 +566,7 @@ def test_lists_that_are_asked_for_and_not_read_take_no_more_than_the_users_part(
                     seen.append(users(own_daemon)[me]["answer_bytes"]["used"])
             await_that(lambda: is_settled(own_daemon, me, seen))
             assert 0 < max(seen) <= most
-            with own_daemon.connect(arena_bytes=0) as other:  # is answered all the while
+            with own_daemon.connect(arena_bytes=0) as other:  # must be answered all the while
                 grown = other.status()["metrics"]["process_resident_bytes"] - before
             assert grown < 4 * most or SANITIZED
         finally:
@@ -575,7 +576,7 @@ def test_lists_that_are_asked_for_and_not_read_take_no_more_than_the_users_part(
 
 
 def is_settled(daemon: Daemon, user: str, seen: list[int]) -> bool:
-    """Nothing is under way any more, whether the clients were dropped or not."""
+    """True if nothing changes any more, whether the clients were dropped or not."""
     seen.append(users(daemon)[user]["answer_bytes"]["used"])
     return seen[-1] == seen[-2] and daemon.metrics()["jobs"]["waiting"] == 0
 
@@ -704,11 +705,11 @@ def test_prefetches_of_one_user_leave_room_to_others(make_daemon):
             assert half * 3 // 4 - 64 * row_bytes < int(rows) * row_bytes <= half * 3 // 4
             found = users(daemon)[str(65534)]["pinned_bytes"]
             assert found == {"used": int(rows) * row_bytes, "most": half * 3 // 4}
-            for count in (1, 64):  # the next user's
+            for count in (1, 64):  # another user's prefetches
                 with server.prefetch_batch([(table, count)]) as batch:
                     batch.ids(0)[:] = np.arange(90_000, 90_000 + count)
                     assert batch.prefetch().ticket > 0
-            other.stdin.write("\n")  # gives all back, and may have the refused one at once
+            other.stdin.write("\n")  # the user gives all back, and at once may make the prefetch that was refused
             other.stdin.flush()
             assert int(other.stdout.readline()) > 0
             other.stdin.close()

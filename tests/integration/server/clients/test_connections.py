@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Do clients that are silent, broken, or gone cost the server anything, or disturb another one?"""
+"""Clients that are silent, broken or gone cost the server nothing, and disturb no other client."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def connect(daemon):
 
 
 def is_closed(client) -> bool:
-    """Reads to the end; the server must have closed."""
+    """Reads to the end. Returns only if the server has closed the connection."""
     try:
         while client.recv(65536):
             pass
@@ -94,17 +94,17 @@ def fields_there_are(message: str) -> set[tuple[str, str]]:
 
 
 def test_every_kind_of_request_and_every_field_is_sent():
-    """By the tests below. What is new in control.proto is put into control_requests.py."""
+    """The tests below send them. New kinds and fields of control.proto belong into control_requests.py."""
     assert {kind for kind, _ in REQUESTS} == set(KINDS)
     sent = set().union(*(fields_sent(KINDS[kind].type, values) for kind, values in REQUESTS))
     assert sent == set().union(*(fields_there_are(kind.type) for kind in KINDS.values()))
 
 
-REFUSED = {"job_cancel": "NOT_FOUND", "group_leave": "NO_GROUP"}  # for what they name
+REFUSED = {"job_cancel": "NOT_FOUND", "group_leave": "NO_GROUP"}  # since the named job or group does not exist
 
 
 def test_every_kind_of_request_is_served(daemon):
-    """Else bent ones would not come far."""
+    """Otherwise bent requests would not get far."""
     with RawClient(daemon.socket, hello=False) as client:
         for kind, values in REQUESTS:
             client.socket.sendall(request(kind, values))
@@ -157,7 +157,7 @@ def test_nothing_before_hello_is_answered_but_that(daemon):
             assert fields(reply[3][0])[1] == [PROTOCOL]
         client.hello(0, 0)
         assert 8 in client.call(7)
-        assert 3 in client.call(2, HELLO)  # twice
+        assert 3 in client.call(2, HELLO)  # a second hello
 
 
 def test_versions_that_do_not_meet_are_refused(daemon):
@@ -176,12 +176,12 @@ def test_too_much_memory_or_too_many_slots_are_refused(daemon, arena, slots):
 def test_an_arena_too_small_for_its_slots_grows(daemon):
     with RawClient(daemon.socket, arena_bytes=1, slots=1024) as client:
         assert client.arena_bytes > client.payload
-        for _ in range(1025):  # the last slot's submission lies in it too
+        for _ in range(1025):  # enough to use the last slot, whose submission must lie in the arena too
             assert client.request(GET, [], segments_offset=client.payload).err == 0
 
 
 def test_clients_that_say_nothing_are_let_go(daemon):
-    """Without hello within 10 s, whether they are silent or half a frame has come."""
+    """The server drops them if no hello has come within 10 s, whether they are silent or have sent half a frame."""
     began = time.monotonic()
     clients = [connect(daemon) for _ in range(20)]
     try:
@@ -237,8 +237,7 @@ def test_all_clients_together_get_no_more_memory_than_allowed(make_daemon):
 
 
 def test_clients_that_die_with_requests_in_flight_leave_nothing_behind(daemon):
-    """They are separate processes, and are killed while they keep 8 requests of many missing rows
-    in flight."""
+    """The clients are processes of their own. They are killed while they keep 8 requests for many missing rows in flight."""
     with daemon.connect() as server:
         server.create_table("big", 64)
     program = f"""
@@ -282,12 +281,12 @@ def test_doorbells_rung_without_end_harm_nobody(daemon):
         for _ in range(2000):
             os.write(client.doorbell, struct.pack("<Q", 1))
         try:
-            os.write(client.doorbell, struct.pack("<Q", 2**64 - 3000))  # the eventfd is nearly full now
+            os.write(client.doorbell, struct.pack("<Q", 2**64 - 3000))  # now the eventfd is nearly full
         except BlockingIOError:
             pass
         done = client.request(GET, [(handle, client.payload + 4096, client.payload + 8192, 1)])
         assert done.err == 0
-        # One that swallows what it has rung may wait for itself, until it rings again.
+        # A client that reads its own doorbell may have to wait until it rings again.
         for _ in range(50):
             number = client.submit(GET, [(handle, client.payload + 4096, client.payload + 8192, 1)])
             try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Is all that a client held free again a second after it died, wherever it was just then?"""
+"""All that a client held is free again a second after its death, wherever it was at that moment."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from daemons import HELPERS, SANITIZED, TREE
 import embtier
 
 TIMES = 100
-WITHIN_S = 60 if SANITIZED else 1  # once at least: on a busy machine any process may be away for that long
+WITHIN_S = 60 if SANITIZED else 1  # at least once, since on a busy machine any process may be delayed for longer
 GROWTH_BYTES = 16 << 20
 
-# Forks children that get somewhere and kill themselves. Alone in a process, since the tests have threads.
+# Forks children that get to some point and kill themselves. It is a process of its own, since the tests have threads.
 _DIER = """
 import os, signal, socket, struct, sys
 sys.path.insert(0, sys.argv[1])
@@ -101,7 +101,7 @@ def test_what_the_dead_held_is_free_within_a_second(watched_daemon, point):
     with daemon.connect(arena_bytes=0) as server:
         server.create_table("mortal", 16)
     before = daemon.metrics()
-    die(5)  # whatever is made once, is made now
+    die(5)  # so that all that is made only once exists
     resident = daemon.metrics()["process_resident_bytes"]
     seconds: list[float] = []
     while not seconds or (min(seconds) > WITHIN_S and len(seconds) < 5):
@@ -120,7 +120,8 @@ def test_what_the_dead_held_is_free_within_a_second(watched_daemon, point):
 
 
 def test_long_work_of_the_dead_ends_and_others_go_on(own_daemon):
-    """Minutes of it, on the thread that makes checkpoints too; short rows, for which there is room on the disk."""
+    """The work would take minutes, and holds the thread that makes checkpoints. Its rows are short, so that the disk has room for
+    them."""
     create = (
         "import sys; sys.path.insert(0, sys.argv[1]); import embtier;"
         "embtier.connect(sys.argv[2], timeout=60).create_table("
@@ -159,7 +160,7 @@ time.sleep(600)
 
 
 def arena_blocks(pid: int) -> int:
-    """Of the arena that the process has mapped."""
+    """The allocated blocks of the arena that the process has mapped."""
     for part in Path(f"/proc/{pid}/map_files").iterdir():
         if "embtier-arena" in os.readlink(part):
             return part.stat().st_blocks
@@ -180,10 +181,10 @@ def test_a_client_that_is_killed_while_a_child_of_it_lives_on_is_let_go(make_dae
             client.wait()
             daemon.await_metric("session_arena_bytes", 0)
             daemon.await_metric("groups", 0)
-            os.kill(child, 0)  # it is there still
-            if os.geteuid() == 0:  # who may look at what it has mapped
+            os.kill(child, 0)  # it still runs
+            if os.geteuid() == 0:  # only root may look at its mappings
                 assert arena_blocks(child) == 0
-            with daemon.connect() as server:  # and the name of the group is free
+            with daemon.connect() as server:  # the name of the group is free again
                 server.join("g", 2, 0)
         finally:
             os.kill(child, signal.SIGKILL)

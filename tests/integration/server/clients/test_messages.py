@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Do messages and figures name the limit that is the real one, and ages that can be?"""
+"""Messages and figures name the real limits, and ages that are possible."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def test_a_batch_that_lanes_request_bytes_has_no_room_for_is_told_what_fits(make
             fitting = int(re.search(r"at most (\d+) ids", said)[1])
             times = float(re.search(r"to ([\d.e+]+) times", said)[1])
             assert 1000 < fitting < count
-        with server.batch([(table, fitting)]) as batch:  # and that is true
+        with server.batch([(table, fitting)]) as batch:  # the number must be true
             batch.ids(0)[:] = np.arange(fitting)
             batch.get()
         with server.batch([(table, fitting + 1)]) as batch, pytest.raises(embtier.TooLargeError):
             batch.ids(0)[:] = np.arange(fitting + 1)
             batch.get()
-    daemon.restart({"lanes": {"request_bytes": f"{int(16 * times) + 1}MiB"}})  # in whole MiB
+    daemon.restart({"lanes": {"request_bytes": f"{int(16 * times) + 1}MiB"}})  # rounded up to whole MiB
     with daemon.connect(arena_bytes=32 << 20) as server, server.batch([(server.open_table("t"), 700_000)]) as batch:
         batch.ids(0)[:] = np.arange(700_000)
         batch.get()
@@ -57,7 +57,7 @@ def test_a_batch_over_max_batch_rows_is_told_that(make_daemon):
 
 @pytest.mark.parametrize("name", ["x" * 200, "a\nb", "a\u202eb"], ids=["long", "of two lines", "turned round"])
 def test_a_configuration_that_cannot_be_named_is_not(make_daemon, name, tmp_path):
-    """And keeps no client from connecting."""
+    """It must not keep a client from connecting either."""
     folder = tmp_path / name / name
     folder.mkdir(parents=True)
     daemon = make_daemon({"socket": {"max_batch_rows": 1000}})
@@ -72,7 +72,7 @@ def test_a_configuration_that_cannot_be_named_is_not(make_daemon, name, tmp_path
 
 
 def age_of(daemon) -> float | None:
-    """As C and JSON have it."""
+    """The age, which must be the same in C and in JSON."""
     as_json = json.loads(run_cli(daemon, "-o", "json", "status").stdout)["metrics"].get(AGE)
     age = daemon.metrics().get(AGE)
     assert (age is None) == (as_json is None)
@@ -87,7 +87,7 @@ def test_the_newest_checkpoint_s_age_is_one(make_daemon):
         assert 0 <= age_of(daemon) <= time.monotonic() - began
         made = time.monotonic()
         time.sleep(0.1)
-        assert age_of(daemon) >= time.monotonic() - made - 0.1  # it grows
+        assert age_of(daemon) >= time.monotonic() - made - 0.1  # the age grows
     daemon.stop()
     daemon.start()
     assert 0 <= age_of(daemon) <= time.monotonic() - began + 2
@@ -95,7 +95,7 @@ def test_the_newest_checkpoint_s_age_is_one(make_daemon):
 
 def test_where_there_is_no_checkpoint_its_age_is_no_figure(make_daemon):
     daemon = make_daemon({"checkpoints": {"interval_seconds": 0}})
-    daemon.start()  # with nothing that one would be of
+    daemon.start()  # with nothing to checkpoint
     assert age_of(daemon) is None
     assert AGE not in run_cli(daemon, "status").stdout
 
@@ -111,7 +111,7 @@ def test_a_clock_that_is_put_back_or_forward_makes_no_negative_and_no_huge_age(m
         write_all(server, 1)
         made = server.checkpoint(step=1)
         control.write_text(str(shift))
-        # What has been measured since the start has not become longer or shorter.
+        # The shift of the clock must not change durations since the start.
         assert 0 <= age_of(daemon) <= time.monotonic() - began
         jobs = json.loads(run_cli(daemon, "-o", "json", "jobs").stdout)
         assert all(0 <= job["age_ms"] <= (time.monotonic() - began) * 1e3 for job in jobs)
@@ -138,7 +138,7 @@ def test_a_clock_that_is_put_back_or_forward_makes_no_negative_and_no_huge_age(m
 
 
 def run_rows(daemon, command: str, text: bytes) -> subprocess.CompletedProcess:
-    """With little memory: what has no end is not kept. A sanitizer needs much."""
+    """Runs the command with little memory, since it must not keep endless input. A sanitizer needs more."""
     limit = [] if SANITIZED else ["prlimit", "--as=268435456"]
     return subprocess.run(
         [*limit, CLI, "--socket", daemon.socket, command, "t", "-"], input=text, capture_output=True, timeout=300

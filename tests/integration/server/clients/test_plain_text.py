@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Can text of others (names, metadata, paths, a file, a client's name) harm a terminal or forge a line of the
-log, and is an error as long as what it quotes?"""
+"""Foreign text (names, metadata, paths, a file, a client's name) cannot harm a terminal or forge a line of the log. No error
+message is as long as the text it quotes."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from daemons import CLI, EMBTIERD, log_fields
 from raw_client import RawClient, field
 from stores import run_cli
 
-# A new line, a terminal's sequences in two forms, DEL, the other direction of writing, and what is not seen.
+# A new line, terminal sequences in two forms, DEL, the other direction of writing, and invisible characters.
 HOSTILE = "a\nlevel=error\x1b[2J\x9b2J\x7f\u202e\u2066\u200b\u2028\ufeff\U000e0041z"
 LONG = "x" * 100_000
-MOST_BYTES = 2048  # of an error, usage and all
+MOST_BYTES = 2048  # of an error with its usage
 
 
 def is_plain(text: str) -> bool:
@@ -33,7 +33,7 @@ def check_refused(done: subprocess.CompletedProcess, what: object) -> None:
     assert len(done.stderr.encode()) < MOST_BYTES, (what, len(done.stderr))
 
 
-# Where a command takes text: {} is it.
+# Commands that take text, in place of {}.
 ARGUMENTS = [
     ("{}",), ("table", "{}"), ("table", "show", "{}"), ("table", "drop", "--yes", "{}"), ("table", "list", "{}"),
     ("table", "create", "{}", "--rows", "1", "--dim", "1"),
@@ -119,7 +119,7 @@ def test_metadata_is_data_but_is_escaped_where_it_is_shown(embtierd):
     with embtierd.connect() as server:
         made = server.checkpoint(metadata=[HOSTILE, {HOSTILE: "ä"}])
         raw = json.dumps(["\x9b2J\u202e\ufeff", "ä"], ensure_ascii=False, separators=(",", ":"))
-        with RawClient(embtierd.socket, arena_bytes=0) as client:  # which escapes nothing
+        with RawClient(embtierd.socket, arena_bytes=0) as client:  # the raw client escapes nothing
             assert 3 not in client.call(9, field(2, raw))
         newest = max(server.checkpoints(), key=lambda one: one.id)
         assert newest.metadata == json.loads(raw)
@@ -128,7 +128,7 @@ def test_metadata_is_data_but_is_escaped_where_it_is_shown(embtierd):
         shown = run_cli(embtierd, "checkpoint", "show", str(id))
         assert shown.returncode == 0 and is_plain(shown.stdout), shown.stdout
         (line,) = (line for line in shown.stdout.split("\n") if line.startswith("metadata "))
-        assert json.loads(line.split(None, 1)[1]) == wanted  # it is the same JSON
+        assert json.loads(line.split(None, 1)[1]) == wanted  # still the same JSON
         as_json = run_cli(embtierd, "-o", "json", "checkpoint", "show", str(id))
         assert as_json.stdout.isascii() and is_plain(as_json.stdout), as_json.stdout
         assert json.loads(as_json.stdout)["metadata"] == wanted

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can another user's client do to shared memory, and take from the others?"""
+"""Another user's client can neither harm shared memory nor take other users' resources."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become 
 
 @pytest.fixture
 def open_daemon(make_daemon, request):
-    """One that every user can reach."""
+    """A daemon that every user can reach."""
     daemon = make_daemon({"socket": {"mode": "0666"} | getattr(request, "param", {})})
     Path(daemon.socket).parent.chmod(0o755)
     daemon.start()
@@ -172,7 +172,7 @@ sys.stdin.read()
 
 
 def takes_all(daemon, uid: int, arena_bytes: int) -> subprocess.Popen:
-    """Connects as that user as long as it may, says how often, and keeps all until its input ends."""
+    """Connects as user @uid as often as it may, prints the number, and keeps all until its input ends."""
     command = [sys.executable, "-c", _TAKES_ALL, HELPERS, daemon.socket, str(uid), str(arena_bytes)]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
@@ -183,7 +183,7 @@ def takes_all(daemon, uid: int, arena_bytes: int) -> subprocess.Popen:
     [
         ({"max_sessions": 64, "max_user_sessions": None}, 0, [48, 12, 3]),
         ({"max_total_arena_bytes": "64MiB"}, 1 << 20, [48, 12, 3]),
-        ({"max_sessions": 64, "max_user_sessions": 24}, 0, [24, 24, 16]),  # as the operator says
+        ({"max_sessions": 64, "max_user_sessions": 24}, 0, [24, 24, 16]),  # the operator's choice
     ],
     indirect=["open_daemon"],
     ids=["sessions", "memory", "set"],

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Do servers and clients of different versions get along, or say why not?"""
+"""Servers and clients of different versions work together, or say why not."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_what_later_versions_ask_for_is_refused_and_the_connection_goes_on(own_d
 
 
 class OlderServer(threading.Thread):
-    """One that does not know what users have, and closes the connection if it is asked (@closes)."""
+    """A server that does not know accounts of users. With @closes it closes the connection when asked for them."""
 
     def __init__(self, path: str, closes: bool) -> None:
         super().__init__()
@@ -63,7 +63,7 @@ class OlderServer(threading.Thread):
             id = request[1][0] if 1 in request else 0
             self.asked.append(number)
             answer = field(1, id) + field(2, 1)
-            if number == 5:  # the end of the test
+            if number == 5:  # ends the test
                 return False
             if number == HELLO:
                 answer += field(5, field(1, 1) + field(2, "0.1.0") + field(3, 1) + field(6, 1000))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Does `embtier config check` find what a start refuses, in the same words, and nothing else?"""
+"""`embtier config check` finds the same faults as a start, in the same words, and no others."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def checked(daemon: Daemon) -> subprocess.CompletedProcess:
 
 
 def refusal(daemon: Daemon) -> str:
-    """What a start ends with."""
+    """The last line of the log of a refused start."""
     daemon.launch()
     assert daemon.await_any_end() == 1
     return daemon.log_lines()[-1]
@@ -59,7 +59,7 @@ def unquoted(line: str) -> str:
 
 
 def without_free(text: str) -> str:
-    """What is free on a disk changes from one look to the next."""
+    """The free space of a disk changes from one look to the next, so it is left out."""
     return re.sub(r"has [0-9.]+[KMGT]iB free", "has some free", text)
 
 
@@ -112,7 +112,7 @@ def test_what_a_start_takes_is_found_good(tmp_path):
     assert result.returncode == 0, result
     assert json.loads(result.stdout) == {"ok": True, "complete": True}
     daemon.start()
-    assert checked(daemon).returncode == 0  # also beside the server that has its directories open
+    assert checked(daemon).returncode == 0  # also beside a server that has the directories open
     daemon.stop()
 
 
@@ -126,7 +126,7 @@ def test_what_a_start_takes_is_found_good(tmp_path):
     ids=["assertion", "killed", "cannot be started"],
 )  # fmt: skip
 def test_a_server_that_dies_while_it_looks_is_a_mistake(tmp_path, script, says):
-    """And not as if there were none, with which only the text is looked at."""
+    """It must not look like a missing server, without which only the text is checked."""
     program = shutil.copy(CLI, tmp_path / "embtier")
     alone = subprocess.run([program, "config", "check"], capture_output=True, text=True, timeout=60, check=True)
     assert "there is no embtierd" in alone.stdout

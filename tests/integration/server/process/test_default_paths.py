@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Do users who are not root, and name no paths, talk to their own server only, and keep no data where all can write?"""
+"""Users who are not root and name no paths talk only to their own server, and keep no data where everybody can write."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LIMIT_S = 60
 
 
 class User:
-    """One whom nobody knows, with an own default socket's directory, which does not exist yet."""
+    """A user without an account, whose directory for the default socket does not exist yet."""
 
     def __init__(self, uid: int, scratch: Path) -> None:
         self.uid = uid
@@ -45,7 +45,7 @@ class User:
         )  # fmt: skip
 
     def config(self, **sections) -> Path:
-        """With data of its own, and no path of a socket."""
+        """A configuration with data of its own, but no path of a socket."""
         path = self.home / "embtierd.yaml"
         tiers = [{"kind": "dram", "bytes": f"{4 * LANES}MiB"}]
         config = {"lanes": {"count": LANES, "request_bytes": "16MiB"}, "cache": {"tiers": tiers}, **sections}
@@ -72,7 +72,7 @@ class User:
 
 @pytest.fixture
 def scratch(tmp_path) -> Iterator[Path]:
-    """pytest's folders are for root alone."""
+    """A folder for all users, since pytest's are for root only."""
     path = Path(f"/tmp/embtier-users-{os.getpid()}")
     path.mkdir(mode=0o755)
     yield path
@@ -103,7 +103,7 @@ def other(user, scratch) -> User:
 
 
 class Listener:
-    """What poses as a server, as @uid, on @path; whoever connects is counted."""
+    """Poses as a server, as user @uid, on @path, and counts its connections."""
 
     CODE = """
 import socket, sys
@@ -127,7 +127,7 @@ while True:
         path.chmod(0o777)
 
     def end(self) -> list[str]:
-        """What it was told."""
+        """Ends it, and returns the lines that it printed."""
         self.process.kill()
         said = self.process.communicate()[0]
         return said.splitlines()
@@ -137,7 +137,7 @@ PYTHON = "import sys; sys.path.insert(0, sys.argv[1]); import embtier; embtier.c
 
 
 def clients(user: User, **more: str) -> list[subprocess.CompletedProcess[str]]:
-    """The command line and the Python package."""
+    """The results of the command line and of the Python package."""
     return [
         user.run(CLI, "status", **more),
         user.run("/usr/bin/python3", "-c", PYTHON, TREE / "client/python", **more),
@@ -155,7 +155,7 @@ def test_a_user_s_own_server_is_found_and_served(user):
 
 
 def traps(user: User, other: User) -> dict:
-    """How another user may come first, and what is said of it."""
+    """Ways in which another user can come first, each with the message about it."""
 
     def owned(directory: Path) -> None:
         directory.mkdir()
@@ -190,7 +190,7 @@ def test_a_directory_that_another_user_can_have_made_is_not_used(user, other, tr
     cli, python = clients(user, **more)
     check = user.run(CLI, "config", "check", user.config(), **more)
     start = user.run(EMBTIERD, "--config", user.config(), **more)
-    assert listener.end() == []  # nobody has told it anything
+    assert listener.end() == []  # nobody has sent it anything
     assert cli.returncode == 1 and said in cli.stderr and "EMBTIER_SOCKET" in cli.stderr, cli
     assert python.returncode == 1 and "PermissionError" in python.stderr and said in python.stderr, python
     assert check.returncode == 1 and "socket.path" in check.stderr and str(directory) in check.stderr, check
@@ -202,7 +202,7 @@ def test_a_directory_that_another_user_can_have_made_is_not_used(user, other, tr
 
 
 def test_a_server_of_another_user_in_one_s_own_directory_is_not_used(user, other):
-    """It was made while the directory could be written to."""
+    """The socket was made while the directory was writable for others."""
     user.directory.mkdir()
     user.directory.chmod(0o777)
     listener = Listener(user.socket, other.uid)
@@ -210,7 +210,7 @@ def test_a_server_of_another_user_in_one_s_own_directory_is_not_used(user, other
     os.chown(user.directory, user.uid, user.uid)
     done = clients(user)
     assert all(one.returncode == 1 and f"belongs to user {other.uid}" in one.stderr for one in done), done
-    assert [line for line in listener.end() if line != "got 0"] == []  # connected, but told nothing
+    assert [line for line in listener.end() if line != "got 0"] == []  # clients have connected, but sent nothing
 
 
 def test_a_socket_that_is_named_may_be_anybody_s(user, other):
@@ -233,7 +233,7 @@ def test_where_nobody_listens_that_is_said(user):
 
 
 def test_without_a_home_no_data_are_kept_in_tmp(user):
-    """With one by XDG they are there."""
+    """With a folder named by XDG the data are kept there."""
     before = Path("/tmp/.local").exists()
     config = user.config()
     for home in ("", "relative"):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Descriptors are a budget: does the store keep to its part of a low limit, however many table files it has, and do
-clients to theirs?"""
+"""Descriptors are a budget: under a low limit the store keeps to its part, however many table files it has, and clients keep to
+theirs."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def start(daemon, limit: int) -> None:
 
 
 def table_files(daemon) -> tuple[int, int]:
-    """On disk, and open."""
+    """The number of table files on disk, and of open ones."""
     on_disk = sum(1 for _ in (daemon.folder / "rows").glob("shard-*/*/*.sst"))
     is_open = sum(target.endswith(".sst") and "/checkpoints/" not in target for target in daemon._open_files())
     return on_disk, is_open
 
 
 def add_rows_and_check(daemon, server, table, first: int, count: int) -> None:
-    """@count checkpoints, each of a few rows with higher ids than all before: each adds table files."""
+    """Makes @count checkpoints, each of a few rows with higher ids than all before, so that each adds table files."""
     for number in range(first, first + count):
         ids = np.arange(number * 40, number * 40 + 40)
         table.set(ids, np.full((40, 4), number + 1))
@@ -118,7 +118,7 @@ def test_limit_that_is_too_low_is_refused_with_its_numbers(make_daemon, limit, s
         capture_output=True, text=True, timeout=60,
     )  # fmt: skip
     assert check.returncode != 0 and f"at least {needed} file descriptors" in check.stderr
-    start(daemon, needed)  # and with as many all goes
+    start(daemon, needed)  # with exactly that limit all works
     with daemon.connect() as server:
         server.create_table("rows", 4).set([1], [[1, 2, 3, 4]])
         server.checkpoint()

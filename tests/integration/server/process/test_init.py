@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Does a data directory whose disk is not mounted stay what it is, and does a first start still make a store?"""
+"""A data directory whose disk is not mounted stays as it is, and a first start still makes a store."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stores import rewrite_summed
 
 @pytest.fixture
 def daemon(make_daemon):
-    """With two data directories that are empty yet, and started without --init unless a test says so."""
+    """A daemon with two empty data directories, which starts without --init unless a test says so."""
     daemon = make_daemon()
     daemon.disks = [daemon.folder / "rows", daemon.folder / "more"]
     daemon.disks[1].mkdir()
@@ -22,7 +22,7 @@ def daemon(make_daemon):
 
 
 def unmount(disk):
-    """What is left of it is the empty directory that it was mounted on."""
+    """Leaves the empty directory on which the disk was mounted."""
     away = disk.with_name(disk.name + ".away")
     disk.rename(away)
     disk.mkdir()
@@ -50,7 +50,7 @@ def test_a_new_store_is_made_in_named_directories_only_when_told_to(daemon):
     daemon.start("--init")
     fill(daemon)
     daemon.stop()
-    for arguments in ([], ["--init"]):  # which changes nothing where there is a store
+    for arguments in ([], ["--init"]):  # --init changes nothing where there is a store
         daemon.start(*arguments)
         must_have_rows(daemon)
         daemon.stop()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Does the server outlive what a terminal, a log rotation, a container's log driver and a shell do to a process?"""
+"""The server survives all that a terminal, a log rotation, a container's log driver and a shell do to a process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from daemons import CLI, EMBTIERD, STOP_LIMIT_S, log_fields
 
 STOPS = {signal.SIGTERM, signal.SIGINT, signal.SIGQUIT}
-# The system's own: a process that has such a fault cannot go on, or cannot do anything about it.
+# A process with such a fault cannot go on, and nothing can be done about the system's own signals.
 FAULTS = {
     signal.SIGILL, signal.SIGTRAP, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGSEGV, signal.SIGSYS,
 }  # fmt: skip
@@ -41,7 +41,7 @@ def test_no_signal_but_those_of_faults_ends_the_server_otherwise_than_cleanly(ow
         own_daemon.await_end(0)
         assert own_daemon.logged("the server stops")[-1]["signal"] == number.name
         own_daemon.start()
-        must_serve(own_daemon, "rows")  # as it was: nothing goes back to a checkpoint
+        must_serve(own_daemon, "rows")  # as before the stop: nothing goes back to a checkpoint
     assert not own_daemon.logged("did not end cleanly")
 
 
@@ -70,12 +70,13 @@ def test_signals_during_start_and_stop_change_nothing(make_daemon):
         for number in HARMLESS:
             os.kill(daemon.pid, number)
         assert daemon.is_running, daemon.log.read_text()
-        time.sleep(0.001)  # else a sanitizer, which stops all threads by a signal, never has its turn
+        time.sleep(0.001)  # so that a sanitizer, which stops all threads by a signal, has its turn
     daemon.await_ready()
     with daemon.connect() as server:
         server.open_table("rows").set(np.arange(100), np.full((100, 4), 7.0))
     daemon._process.send_signal(signal.SIGTERM)
-    # None of them is the second signal that gives up. A sanitizer that looks for leaks at the end would never have done so.
+    # None of these is the second signal, which makes the server give up. The loop ends early for a sanitizer, which looks for
+    # leaks at the end and would not get done.
     while daemon._process.poll() is None and not daemon.logged("stopped; all rows are on SSD"):
         for number in HARMLESS:
             daemon._process.send_signal(number)
@@ -99,8 +100,8 @@ def test_a_stop_asked_for_during_start_is_clean(make_daemon):
 
 
 def test_signals_beside_the_one_that_stops_the_server_cost_no_row(make_daemon):
-    """As of a terminal's process group and a wrapper. All wait when the server goes on, which takes one of them
-    for the stop, and finds the others while it has rows to write."""
+    """A terminal's process group or a wrapper may send several signals. All are pending when the server goes on. It takes one for
+    the stop, and finds the others while it has rows to write."""
     daemon = make_daemon({"cache": {"tiers": [make_daemon().dram(mib_per_lane=16)]}})
     daemon.start()
     with daemon.connect() as server:
@@ -124,7 +125,7 @@ def test_signals_beside_the_one_that_stops_the_server_cost_no_row(make_daemon):
 
 
 class Unread:
-    """A pipe for standard error that is full and that nobody reads, until one does."""
+    """A full pipe for standard error, which nobody reads until read()."""
 
     def __init__(self) -> None:
         self._read, self.write = os.pipe()
@@ -136,7 +137,7 @@ class Unread:
             os.set_blocking(self.write, True)
 
     def read(self) -> str:
-        """All up to its end, of which the process that writes must have its own idea."""
+        """Reads to the end, so the writing process must have its own descriptor."""
         os.close(self.write)
         with os.fdopen(self._read, "rb") as pipe:
             return pipe.read().decode().lstrip("x").lstrip("\n")
@@ -160,14 +161,14 @@ def test_a_reader_of_the_log_that_stops_holds_nothing_up(make_daemon):
         for step in range(3):
             table.set(np.arange(100), np.full((100, 4), 7.0))
             server.checkpoint(step=step)
-        # More lines than the buffer takes: each of these is at least one.
+        # More lines than the buffer takes: each connection makes at least one.
         dropped = 0
         while dropped < 100:
             for _ in range(100):
                 daemon.connect(arena_bytes=0).close()
             dropped = server.status()["metrics"]["log_dropped_lines"]
     daemon.stop()
-    assert unread.read() == ""  # nothing fitted, and the process did not wait for it
+    assert unread.read() == ""  # no line fitted, and the process did not wait for the pipe
     daemon.start()
     must_serve(daemon, "rows")
     assert not daemon.logged("did not end cleanly")
@@ -188,7 +189,7 @@ def test_lines_that_were_dropped_are_told_when_the_log_is_read_again(make_daemon
     text += unread.read().encode()
     assert daemon._process.wait(STOP_LIMIT_S) == 0
     daemon._process = None
-    lines = [log_fields(line) for line in text.decode().lstrip("x").splitlines()]  # each is whole
+    lines = [log_fields(line) for line in text.decode().lstrip("x").splitlines()]  # each line is whole
     told = [int(fields["count"]) for fields in lines if "were dropped" in fields["msg"]]
     assert told and sum(told) >= 100
     assert lines[-1]["msg"] == "stopped; all rows are on SSD"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Does a start say that it is ready, or in one line why it is not? Does it leave others alone?"""
+"""A start says that it is ready, or says in one line why it is not, and does not disturb other processes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_log_lines_are_logfmt_with_time_level_and_message(make_daemon):
         server.create_table("logged", 4)
         server.drop_table("logged")
     daemon.stop()
-    lines = [log_fields(line) for line in daemon.log_lines()]  # asserts the form of each
+    lines = [log_fields(line) for line in daemon.log_lines()]  # log_fields() asserts the form of each
     said = [fields["msg"] for fields in lines]
     for expected in ("embtierd starts", "ready", "table created", "table dropped", "client gone"):
         assert expected in said
@@ -41,7 +41,7 @@ def test_readiness_and_stopping_are_told_to_the_service_manager(make_daemon):
         daemon.launch()
         while "READY=1" not in listener.recv(4096).decode().splitlines():
             pass
-        daemon.connect(arena_bytes=0).close()  # ready means that it serves
+        daemon.connect(arena_bytes=0).close()  # ready means that clients are served
         os.kill(daemon.pid, signal.SIGTERM)
         while "STOPPING=1" not in listener.recv(4096).decode().splitlines():
             pass
@@ -57,10 +57,10 @@ def test_a_second_daemon_is_refused_and_does_not_disturb_the_first(make_daemon):
 
         second = make_daemon({"data": {"directories": [f"{first.folder}/rows"]}})
         assert f"{first.folder}/rows" in second.fail_to_start()
-        # Another data directory, but the first one's socket.
+        # Another data directory, but the first daemon's socket.
         third = make_daemon({"socket": {"path": first.socket}})
         assert first.socket in third.fail_to_start()
-        # Both.
+        # The same directory and socket.
         fourth = make_daemon(first.config)
         fourth.fail_to_start()
 
@@ -94,14 +94,14 @@ def test_a_socket_that_is_another_servers_by_now_stays(make_daemon):
     os.unlink(first.socket)
     second = make_daemon({"socket": {"path": first.socket}})
     second.socket = first.socket
-    second.start()  # as nobody can see that the first one listens there
+    second.start()  # nobody can see that the first one listens there
     first.stop()
     with first.connect(arena_bytes=0) as server:
         server.create_table("seconds", 4)
 
 
 def must_be_refused_by_both(daemon) -> None:
-    """By `config check` too, in the same words, and before there is a store."""
+    """`config check` must refuse it too, in the same words, before there is a store."""
     checked = subprocess.run(
         [CLI, "config", "check", daemon.folder / "embtierd.yaml"],
         stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, env={**os.environ, **daemon.environment},
@@ -116,7 +116,7 @@ def must_be_refused_by_both(daemon) -> None:
 @pytest.mark.parametrize("listens", [False, True], ids=["bound", "listens"])
 @pytest.mark.parametrize("kind", [socket.SOCK_STREAM, socket.SOCK_SEQPACKET, socket.SOCK_DGRAM])
 def test_a_socket_that_somebody_has_open_stays(make_daemon, kind, listens, connected):
-    """Of any kind, before its program listens, and when its queue is full."""
+    """The socket may be of any kind, not listening yet, or with a full queue."""
     if kind == socket.SOCK_DGRAM and listens:
         pytest.skip("datagrams need no listening")
     if kind != socket.SOCK_DGRAM and connected and not listens:
@@ -130,15 +130,15 @@ def test_a_socket_that_somebody_has_open_stays(make_daemon, kind, listens, conne
             client.connect(daemon.socket)
             if kind == socket.SOCK_DGRAM:
                 client.bind(f"{daemon.socket}.client")
-                other.connect(f"{daemon.socket}.client")  # it takes nothing from others then
+                other.connect(f"{daemon.socket}.client")  # it then takes no other datagrams
         inode = os.stat(daemon.socket).st_ino
         must_be_refused_by_both(daemon)
         assert os.stat(daemon.socket).st_ino == inode
         if listens and not connected:
             other.setblocking(False)
             with pytest.raises(BlockingIOError):
-                other.accept()  # nobody has knocked
-    daemon.start()  # in the place of the dead one
+                other.accept()  # nobody has connected
+    daemon.start()  # replaces the dead socket
 
 
 @pytest.mark.parametrize("directory", ["/proc", "/sys"])
@@ -148,7 +148,7 @@ def test_a_directory_that_takes_no_sockets_is_refused_before_the_store_is_made(m
 
 
 def test_a_socket_of_the_longest_path_is_served_and_nothing_is_left_beside_it(make_daemon, tmp_path):
-    """107 bytes: no name beside it fits, under which a check could try the directory."""
+    """The path has 107 bytes: no name fits beside it under which a check could try the directory."""
     folder = tmp_path.joinpath("d" * (107 - len(str(tmp_path)) - len("//s")))
     folder.mkdir()
     daemon = make_daemon({"socket": {"path": f"{folder}/s"}})
@@ -206,7 +206,7 @@ def test_a_directory_that_may_not_be_written_is_named(make_daemon):
     if os.geteuid() != 0 or not shutil.which("setpriv"):
         pytest.skip("needs root and setpriv, to be another user")
     with tempfile.TemporaryDirectory(prefix="embtier-", dir="/tmp") as folder:
-        # A folder that another user can reach; only `rows` is not his.
+        # Another user can reach this folder; only `rows` is not that user's.
         os.chmod(folder, 0o755)
         os.mkdir(f"{folder}/rows", 0o755)
         for part in ("socket", "pmem"):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where no thread can be made (RLIMIT_NPROC, the pids of a container), is a start refused, and a request, and does
-everybody else go on? And where files may not grow (`ulimit -f`)?"""
+"""Where no thread can be made (RLIMIT_NPROC, the pids of a container), the server refuses to start, or refuses the request and
+serves everybody else. Where files may not grow (`ulimit -f`), it refuses a request that needs a longer file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from daemons import log_fields
 import embtier
 
 NONE = 2**64 - 1
-UID = 54321  # nobody else's, so that no other process counts
+UID = 54321  # nobody else has it, so no other process counts
 _LIMIT, _THREADS, _MOST, _MADE, _REFUSED = range(5)
 
 
@@ -72,7 +72,7 @@ def test_a_start_is_refused_for_each_number_of_threads_that_is_too_small(make_da
         assert threads[_REFUSED] > 0
         refused += 1
     assert 10 < refused < 100
-    assert (threads[_LIMIT], threads[_REFUSED]) == (refused, 0)  # not even one that is only for speed
+    assert (threads[_LIMIT], threads[_REFUSED]) == (refused, 0)  # not even a thread that only improves speed was refused
     with daemon.connect() as server:
         assert (server.open_table("replay").get(np.arange(5000)) == np.arange(5000)[:, None]).all()
     daemon.stop()
@@ -101,7 +101,7 @@ def test_what_clients_ask_for_makes_no_thread(make_daemon, tmp_path):
 
 
 def test_a_limit_of_the_length_of_files_refuses_what_is_longer(make_daemon):
-    """SIGXFSZ, which the limit sends, would end the server."""
+    """The limit sends SIGXFSZ, which by default would end the server."""
     daemon = make_daemon({"rocksdb": {"memtable_bytes": "4MiB"}})
     most = 8 << 20
     daemon.launch(wrapper=("prlimit", f"--fsize={most}:{most}"))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Does a finite row stay finite, whatever is pushed? A push that would make one NaN or infinite is refused whole, with
-the same place for any number of lanes; without a change to any row; and the next good one is applied."""
+"""A finite row stays finite, whatever is pushed. A push that would make a number NaN or infinite is refused whole, and changes no
+row. The error names the same place for any number of lanes, and the next good push is applied."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import embtier
 
 ROWS, DIM = 600, 4
 OPTIMIZERS = ("sgd", "adagrad", "rowwise_adagrad", "rmsprop", "adam", "momentum", "adamw", "sparse_adam")
-UNDIVIDED = ("sgd", "momentum")  # their gradients, by nothing
+UNDIVIDED = ("sgd", "momentum")  # these divide their gradients by nothing
 LARGEST = {"f32": np.finfo(np.float32).max, "f16": np.float32(65504), "bf16": np.float32(3.3895314e38)}
 
 
@@ -27,7 +27,7 @@ def server(daemon):
 
 
 def bits_of(dtype: str, numbers) -> np.ndarray:
-    """As :meth:`Table.set` takes them; of bf16, numbers that it has."""
+    """Numbers as :meth:`Table.set` takes them. For bf16 they must be exact."""
     numbers = np.asarray(numbers, np.float32)
     return (numbers.view(np.uint32) >> 16).astype(np.uint16) if dtype == "bf16" else numbers
 
@@ -100,7 +100,7 @@ def test_a_square_that_overflows_does_not_end_learning(server, name, optimizer, 
         try:
             push(table, [1, 2, 3], [1, gradient, 1], step=1 + step, lr=0.001)
         except embtier.NonfiniteError:
-            # The others' step is divided by the gradient, whose square saturates.
+            # The other optimizers divide the step by the gradient, whose square saturates.
             assert clip_norm == 0 and (optimizer in UNDIVIDED or (dtype == "f16" and gradient == 3e38))
         assert_finite(table)
     table.set([2], bits_of(dtype, np.zeros((1, DIM))))
@@ -115,8 +115,8 @@ def test_a_square_that_overflows_does_not_end_learning(server, name, optimizer, 
 @pytest.mark.parametrize("rounding", ["nearest", "stochastic"])
 @pytest.mark.parametrize("sign", [1, -1])
 def test_the_greatest_number_is_the_last(server, name, dtype, rounding, sign):
-    """What is rounded to a finite number is applied, what is not is refused. By chance bf16 is not rounded up to
-    infinity, and f16 is rounded to nearest there."""
+    """A result that rounds to a finite number is applied, any other is refused. Stochastic rounding does not take bf16 up to
+    infinity, and there f16 is rounded to nearest."""
     largest = sign * LARGEST[dtype]
     half = {"f32": 2.0**103, "f16": 16, "bf16": 2.0**119}[dtype]
     if dtype == "bf16" and rounding == "stochastic":
@@ -202,7 +202,7 @@ def test_by_ticket_the_bag_is_told_and_the_ticket_stays(server, name):
 
 @pytest.mark.parametrize("order", [1, -1])
 def test_of_many_rows_that_fail_the_lowest_of_the_first_table_is_told(server, name, order):
-    """Lanes find them in whatever order."""
+    """Lanes find them in any order."""
     first, second = (server.create_table(f"{name}_{i}", 32, 20_000, optimizer="sgd") for i in range(2))
     rng = np.random.default_rng(3)
     with server.push_batch([(second, 9000), (first, 9000), (second, 9000)]) as batch:
@@ -225,7 +225,7 @@ def test_of_many_rows_that_fail_the_lowest_of_the_first_table_is_told(server, na
 
 @pytest.fixture(params=["replay", "async"])
 def cold(make_daemon, request):
-    """A table of more rows than the cache holds; the first ones have left it."""
+    """A table of more rows than the cache holds; the first rows have left the cache."""
     daemon = make_daemon({"lanes": {"write_queue_bytes": "1MiB"}, "rocksdb": {"memtable_bytes": "8MiB"}})
     daemon.start()
     rows, dim = 30_000 * LANES, 64
@@ -270,7 +270,7 @@ def test_rows_that_are_not_finite_and_tables_that_allow_it_are_as_before(server,
 
 
 def extreme(rng: np.random.Generator, shape) -> np.ndarray:
-    """Finite numbers of all sizes, the ones at the end often."""
+    """Finite numbers of all sizes, often those at the ends."""
     bits = rng.integers(0, 2**32, shape, np.uint32)
     bits[(bits >> 23) & 0xFF == 0xFF] ^= 1 << 30
     ends = np.array([0, 1, -1, 3.4028235e38, -3.4028235e38, 1e20, -1e20, 65504, -65504, 1e-45, 1e-23, 16, 1e38], "f4")
@@ -315,7 +315,7 @@ def test_no_push_at_random_makes_a_row_anything_but_finite(server, name, optimiz
 
 
 def test_a_row_that_another_session_changes_after_its_trial_saturates(daemon, name):
-    """One of many tries has the SET of a row come between its trial and its update."""
+    """In one of many tries, the SET of a row comes between the row's trial and its update."""
     rows, until = 8000, time.monotonic() + 60
     delays = random.Random(5)
     with daemon.connect() as one, daemon.connect() as other:

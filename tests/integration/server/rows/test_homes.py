@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables whose home is an array: their rows are those of cached tables, to the bit; their memory is that of the tier, and given back;
-and one for which there is no room is refused, with the figures. That no promise breaks, tests of kills, power losses and
-checkpoints show, whose tables have homes at random (the fixture random_homes)."""
+"""Tables whose home is an array have the same rows as cached tables, to the bit. Their memory is the tier's, and is given back.
+An array for which there is no room is refused, with the figures. Tests of kills, power losses and checkpoints check all other
+promises, since their tables have random homes (the fixture random_homes)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HOMES = [("cache", None), ("array", "dram"), ("array", "pmem")]
 
 
 def tiers(daemon, dram: int, pmem: int, lanes: int = LANES) -> dict:
-    """A configuration whose tiers keep so many MiB for arrays, and have little cache."""
+    """A configuration with so many MiB for arrays in each tier, and a small cache."""
     return {
         "cache": {
             "tiers": [
@@ -40,7 +40,7 @@ def make_roomy(make_daemon):
 
 
 def train(server, name, rng, steps=12):
-    """Sets, pushes and pooled lookups that a home must carry out alike."""
+    """Makes SETs, pushes and pooled lookups, which must have the same results with each home."""
     table = server.open_table(name)
     pooled = []
     table.set(np.arange(0, ROWS, 3), rng.standard_normal((len(range(0, ROWS, 3)), DIM)).astype(table.spec.numpy_dtype))
@@ -101,7 +101,7 @@ def test_memory_is_given_back_and_a_table_in_it_has_no_row_of_the_one_before(mak
     free = daemon.metrics()["array_free_bytes"]
     assert free == daemon.metrics()["array_capacity_bytes"] == {"dram": 8 << 20, "pmem": 8 << 20}
     with daemon.connect() as server:
-        for i in range(12):  # together they are more than the tier has
+        for i in range(12):  # together these need more than the tier has
             table = server.create_table("rows", 64, 10_000, home="array", tier="pmem", init=("constant", i))
             assert (table.get(np.arange(10_000)) == i).all()
             table.set(np.arange(10_000), np.full((10_000, 64), 100 + i))
@@ -138,7 +138,7 @@ def test_no_row_of_an_array_leaves_memory_whatever_else_is_read(make_roomy):
         table = server.create_table("rows", 64, 10_000, home="array")
         table.set(np.arange(10_000), np.ones((10_000, 64)))
         others = server.create_table("others", 64)
-        for first in range(0, 60_000 * LANES, 6000):  # more than the cache has
+        for first in range(0, 60_000 * LANES, 6000):  # more than the cache holds
             others.set(np.arange(first, first + 6000), np.zeros((6000, 64)))
         read = daemon.metrics()["store_rows_read"]
         assert (table.get(np.arange(10_000)) == 1).all()
@@ -169,7 +169,7 @@ def test_what_cannot_be_an_array_is_refused_and_nothing_is_left(make_roomy, case
             server.create_table("rows", DIM, **{"rows": 100, "home": "array", **options})
         assert server.tables() == []
         assert daemon.metrics()["array_free_bytes"] == daemon.metrics()["array_capacity_bytes"]
-        server.create_table("rows", DIM, 100, home="array")  # its name is free
+        server.create_table("rows", DIM, 100, home="array")  # the name is free
 
 
 def test_an_array_for_which_others_leave_no_room_is_refused_with_the_figures(make_roomy):
@@ -185,7 +185,7 @@ def test_an_array_for_which_others_leave_no_room_is_refused_with_the_figures(mak
         server.drop_table("third")
         with pytest.raises(MemoryError, match="4MiB are free, the largest piece is 2MiB"):
             server.create_table("sixth", 64, 10_000, home="array", tier="dram")
-    daemon.stop()  # a start joins the pieces
+    daemon.stop()  # a start joins the free pieces
     daemon.start()
     with daemon.connect() as server:
         server.create_table("sixth", 64, 10_000, home="array", tier="dram")
@@ -211,7 +211,7 @@ def test_a_start_without_room_for_an_array_is_refused_and_nothing_is_lost(make_r
     daemon.stop()
     daemon.configure(tiers(daemon, 0, 0))
     assert "tier 'dram', which keeps no memory for arrays" in daemon.fail_to_start()
-    for arrays, tier in (((0, 8), "pmem"), ((8, 8), "dram")):  # another tier will do until the next start
+    for arrays, tier in (((0, 8), "pmem"), ((8, 8), "dram")):  # another tier serves until the next start
         daemon.configure(tiers(daemon, *arrays))
         daemon.start()
         with daemon.connect() as server:
@@ -247,7 +247,7 @@ def test_a_table_restored_under_another_name_is_cached_where_there_is_no_room(ma
     daemon.start()
     with daemon.connect() as server:
         server.create_table("rows", 64, 15_000, home="array").set([1], np.full((1, 64), 7))
-        for name in ("more", "other", "rest"):  # 4 MiB each, with which both tiers are full
+        for name in ("more", "other", "rest"):  # 4 MiB each, which fills both tiers
             server.create_table(name, 64, 15_000, home="array")
         checkpoint = server.checkpoint().id
         server.restore_checkpoint(checkpoint, ["rows"], name="again")
@@ -256,7 +256,7 @@ def test_a_table_restored_under_another_name_is_cached_where_there_is_no_room(ma
 
 
 def test_rows_of_an_array_take_no_pins(make_roomy):
-    """More are prefetched than pins of the cache have room for."""
+    """More rows are prefetched than the cache may pin."""
     daemon = make_roomy()
     daemon.start()
     count = 12_000 * LANES

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Does anybody wait for SSD but who asked for what lies there?
+"""Only requests for rows on SSD wait for SSD.
 
-Every read of an SST file takes 50 ms longer (tests/faults/slow_reads.c). One client's rows are
-cached; its rate is measured in windows alone and beside a client that misses all the time, in turn,
-and the medians are compared. It is the one test of a rate, and other work on the machine is not what
-it asks for: it is tried several times. Where there are more lanes than cores, taking the other's requests
-in costs the first client time of its core; waiting for SSD would cost it nearly all of its rate."""
+Every read of an SST file takes 50 ms longer (tests/faults/slow_reads.c). One client's rows are cached. Its rate is measured in
+windows, alone and beside a client that misses all the time, in turn, and the medians are compared. This is the only test of a
+rate, and other work on the machine disturbs it, so it is tried several times. Where there are more lanes than cores, taking in
+the other client's requests costs the first client time of its core. Waiting for SSD would cost it nearly all of its rate."""
 
 from __future__ import annotations
 
@@ -22,12 +21,12 @@ from raw_client import GET, RawClient
 
 import embtier
 
-HOT, COLD, DIM = 512, 40000 * LANES, 64  # the cold ones are more than fit into the cache
+HOT, COLD, DIM = 512, 40000 * LANES, 64  # the cold rows are more than fit into the cache
 WINDOW_S, WINDOWS, TRIES = 0.25, 5, 12
 KEPT = 0.9 if LANES <= len(os.sched_getaffinity(0)) else 0.6
 
-# In a process of its own, so that Python's lock is not what the other waits for. Reads a line to
-# start or stop, and answers it.
+# A process of its own, so that the other client does not wait for Python's lock. It reads lines that start or stop it, and
+# answers each.
 _MISSER = """
 import select, sys
 import numpy as np
@@ -59,7 +58,7 @@ class Misser:
         )
 
     def tell(self, word: str) -> None:
-        """"go" starts, "stop" returns when nothing is in flight any more."""
+        """"go" starts the client; "stop" returns when nothing is in flight any more."""
         self.process.stdin.write(word + "\n")
         self.process.stdin.flush()
         assert self.process.stdout.readline() == word + "\n"
@@ -73,7 +72,7 @@ class Misser:
 
 @pytest.fixture
 def slow_daemon(make_daemon):
-    """With rows on slow SSD, all of them there and none cached, but for those that a test asks for."""
+    """A daemon with rows on slow SSD. All have been written, and none is cached unless a test asks for it."""
     daemon = make_daemon({"lanes": {"request_bytes": "16MiB"}})
     daemon.trigger = daemon.folder / "slow"
     daemon.with_fault(
@@ -91,7 +90,7 @@ def slow_daemon(make_daemon):
 
 
 def test_the_fault_is_one(slow_daemon):
-    """Else the tests below prove nothing: a read takes 50 ms, a second one of the same row does not."""
+    """Without the fault the tests below prove nothing: a read must take 50 ms, and a second one of the same row must not."""
     slow_daemon.trigger.touch()
     with slow_daemon.connect() as server:
         table = server.open_table("cold")
@@ -107,7 +106,7 @@ def test_the_fault_is_one(slow_daemon):
 
 
 @pytest.mark.parametrize(
-    "in_flight,count,settle_s",  # taking a request in is work, and none of SSD's: it is over then
+    "in_flight,count,settle_s",  # until then the server works to take requests in, which has nothing to do with SSD
     [(2, 200, 0.05), (64, 10000, 0.5)],
     ids=["a_few_misses", "more_than_there_is_memory_for"],
 )
@@ -119,7 +118,7 @@ def test_cached_gets_keep_their_rate_beside_a_client_that_waits_for_ssd(
     try:
         with slow_daemon.connect() as server:
             hot = server.open_table("hot")
-            hot.get(np.arange(HOT))  # from now on cached
+            hot.get(np.arange(HOT))  # cached from now on
             batch = server.batch([(hot, HOT)])
             batch.ids(0)[:] = np.arange(HOT)
 
@@ -139,11 +138,11 @@ def test_cached_gets_keep_their_rate_beside_a_client_that_waits_for_ssd(
                     misser.tell("go")
                     settled = time.monotonic() + settle_s
                     while time.monotonic() < settled:
-                        batch.get()  # or other rows would be cached then, not these
+                        batch.get()  # keeps these rows in the cache
                         time.sleep(0.005)
                     beside.append(rate())
                     await_reading(slow_daemon)
-                    slow_daemon.trigger.unlink()  # so that what is in flight ends soon
+                    slow_daemon.trigger.unlink()  # so that the requests in flight end soon
                     misser.tell("stop")
                     time.sleep(0.05)
                 shares.append(statistics.median(beside) / statistics.median(alone))
@@ -156,7 +155,7 @@ def test_cached_gets_keep_their_rate_beside_a_client_that_waits_for_ssd(
 
 
 class Hog:
-    """Has 64 requests of many missed rows each in flight, over the same memory."""
+    """Keeps 64 requests in flight, each for many missing rows, over the same memory."""
 
     def __init__(self, daemon, count: int) -> None:
         self.client = RawClient(daemon.socket, arena_bytes=(1 << 20) + count * (8 + 4 * DIM), slots=64)
@@ -178,7 +177,7 @@ def await_reading(daemon) -> None:
 
 
 def test_one_client_does_not_get_all_the_memory_for_requests(slow_daemon):
-    """Else one that asks for much would wait until much of what the other asked for has been read."""
+    """Otherwise a large request would wait until many of the other client's rows have been read."""
     slow_daemon.trigger.touch()
     with slow_daemon.connect() as server:
         hot = server.open_table("hot")
@@ -196,7 +195,7 @@ def test_one_client_does_not_get_all_the_memory_for_requests(slow_daemon):
 
 
 def test_what_a_dead_client_waits_for_is_not_read(slow_daemon):
-    """It would be for many seconds."""
+    """Reading it all would take many seconds."""
     before = slow_daemon.metrics()
     slow_daemon.trigger.touch()
     hog = Hog(slow_daemon, 30_000)
@@ -206,19 +205,19 @@ def test_what_a_dead_client_waits_for_is_not_read(slow_daemon):
         slow_daemon.await_metric(name, before[name], 30)
     assert hog.answered() == 0, "it was told that all was done"
     hog.client.close()
-    with slow_daemon.connect() as server:  # and nobody waits for it
+    with slow_daemon.connect() as server:  # other clients need not wait for these reads
         assert (server.open_table("cold").get([5, 6, 7]) == [[5], [6], [7]]).all()
 
 
 def test_a_few_rows_from_ssd_do_not_wait_for_all_that_a_large_batch_waits_for(slow_daemon):
-    """Neither behind its rows, nor in a job that younger ones overtake."""
+    """They wait neither behind the batch's rows, nor in a job that younger ones overtake."""
     slow_daemon.environment["EMBTIER_FAULT_READ_MS"] = "20"
     slow_daemon.restart()
     slow_daemon.trigger.touch()
     with slow_daemon.connect() as bulk, slow_daemon.connect() as other:
-        ids = np.random.default_rng(1).permutation(COLD)  # in order, many would lie in each block read
+        ids = np.random.default_rng(1).permutation(COLD)  # in order, each block read would have many of them
         small = ids[-50:].reshape(5, 10)
-        count = min(COLD - 50, 160_000)  # more would not be taken in at once
+        count = min(COLD - 50, 160_000)  # the server would not take in more at once
         large = bulk.batch([(bulk.open_table("cold"), count)])
         large.ids(0)[:] = ids[:count]
         large.submit_get()
@@ -237,7 +236,7 @@ def test_a_few_rows_from_ssd_do_not_wait_for_all_that_a_large_batch_waits_for(sl
 
 @pytest.mark.skipif(LANES > 2, reason="so many rows are more than its memory for requests holds")
 def test_a_few_rows_from_ssd_find_a_place_beside_a_batch_of_more_rows_than_may_be_read_at_once(slow_daemon):
-    """A lane reads at most 65,536 rows at a time; one session may not have them all."""
+    """A lane reads at most 65,536 rows at a time, and one session may not have them all."""
     count = 80_000 * LANES
     with slow_daemon.connect() as server:
         table = server.create_table("narrow", 4)
@@ -254,7 +253,7 @@ def test_a_few_rows_from_ssd_find_a_place_beside_a_batch_of_more_rows_than_may_b
         while slow_daemon.metrics()["reading_rows"] < 50_000 * LANES:
             assert time.monotonic() < deadline, "the large batch does not wait for SSD"
             time.sleep(0.01)
-        time.sleep(0.5)  # it has all it gets
+        time.sleep(0.5)  # by now it has all that it may have
         assert slow_daemon.metrics()["reading_rows"] < 55_000 * LANES, "nothing is left for others"
         small = np.arange(10)
         assert (other.open_table("cold").get(small) == small[:, None]).all()

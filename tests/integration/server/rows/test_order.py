@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Do requests in flight take effect in order? tests/integration/test_random_walk.c asks for more, at random.
+"""Requests in flight take effect in order. tests/integration/test_random_walk.c tests more of this, at random.
 
-The cache is far smaller than the rows, and pipelines are deep, so that rows are in DRAM, in PMEM, on
-their way to SSD, being read, and waited for, at the same time."""
+The cache is far smaller than the rows, and pipelines are deep. So at the same time there are rows in DRAM, in PMEM, on their way
+to SSD, being read, and waited for."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def tiny(make_daemon):
 @pytest.mark.parametrize("optimizer", ["none", "adam"])
 @pytest.mark.parametrize("fits", [True, False], ids=["cached", "missing"])
 def test_set_and_get_of_the_same_rows_in_one_pipeline_take_effect_in_order(tiny, rng, optimizer, fits):
-    """SET, GET, SET, GET … without waiting: each GET sees the SET before it, whether the rows are
-    cached or have to be read (with an optimizer, for a SET too)."""
+    """SET, GET, SET, GET … without waiting. Each GET sees the SET before it, whether rows are cached or must be read (with an
+    optimizer, for a SET too)."""
     tiny.start()
     count, dim, depth = 400, 64, 32
-    rows = 400 if fits else 40_000 * LANES  # more than fit
+    rows = 400 if fits else 40_000 * LANES  # more than the cache holds
     with tiny.connect(max_in_flight=depth, arena_bytes=64 << 20) as server:
         table = server.create_table("rows", dim, rows, optimizer=optimizer)
         for first in range(0, rows, 400):
@@ -38,7 +38,7 @@ def test_set_and_get_of_the_same_rows_in_one_pipeline_take_effect_in_order(tiny,
             ids = np.array(rng.sample(range(rows), count // 2))
             expected = []
             for i, batch in enumerate(batches):
-                # Each row twice, in another order: of a SET the last one wins.
+                # Each row twice, in another order: within a SET the last one wins.
                 order = np.array(rng.sample(range(count), count))
                 both = np.concatenate([ids, ids])[order]
                 batch.ids(0)[:] = both
@@ -61,10 +61,10 @@ def test_set_and_get_of_the_same_rows_in_one_pipeline_take_effect_in_order(tiny,
 
 @pytest.mark.parametrize("fits", [True, False], ids=["cached", "missing"])
 def test_requests_with_state_and_without_in_one_pipeline_take_effect_in_order(tiny, rng, fits):
-    """As above; every second SET is of weights alone and keeps the state, and so is every second GET."""
+    """As above, but every second SET is of weights alone and keeps the state. Every second GET is of weights alone, too."""
     tiny.start()
     count, dim, depth = 400, 33, 32
-    rows = 400 if fits else 30_000 * LANES  # more than fit
+    rows = 400 if fits else 30_000 * LANES  # more than the cache holds
     with tiny.connect(max_in_flight=depth, arena_bytes=64 << 20) as server:
         table = server.create_table("rows", dim, rows, dtype="f16", optimizer="adagrad")
         states = np.zeros(rows, np.float32)
@@ -86,7 +86,7 @@ def test_requests_with_state_and_without_in_one_pipeline_take_effect_in_order(ti
                     continue
                 new = np.array([rng.randrange(2048) for _ in ids])
                 batch.rows(0)[:] = new[:, None]
-                weights[ids] = new  # of the same id the last one wins, in NumPy too
+                weights[ids] = new  # for equal ids the last one wins, in NumPy too
                 if has_state:
                     batch.state(0)[:] = -new[:, None] / 3
                     states[ids] = -new / 3
@@ -107,8 +107,8 @@ def test_requests_with_state_and_without_in_one_pipeline_take_effect_in_order(ti
 
 
 def test_requests_of_one_session_are_in_order_though_others_wait_for_the_same_rows(tiny):
-    """Two sessions work on the same missing rows; each one's own values come in order, and every GET
-    sees a whole row that some SET wrote."""
+    """Two sessions work on the same missing rows. Each session sees its own values in order, and every GET sees a whole row that
+    some SET wrote."""
     tiny.start()
     dim, count, rounds, rows = 32, 300, 60, 60_000 * LANES
     with tiny.connect() as first, tiny.connect() as second:
@@ -120,7 +120,7 @@ def test_requests_of_one_session_are_in_order_though_others_wait_for_the_same_ro
             own = server.open_table("shared")
             sessions.append((number, server, own, [server.batch([(own, count)]) for _ in range(8)]))
         for round_ in range(rounds):
-            ids = (np.arange(count) * 197 + round_ * 313) % rows  # distinct
+            ids = (np.arange(count) * 197 + round_ * 313) % rows  # all distinct
             for number, _, _, batches in sessions:
                 for i, batch in enumerate(batches):
                     batch.ids(0)[:] = ids
@@ -142,7 +142,7 @@ def test_requests_of_one_session_are_in_order_though_others_wait_for_the_same_ro
 
 
 def test_a_dropped_and_remade_table_has_first_values_again_though_its_rows_were_in_every_place(tiny):
-    """Cached in both tiers, queued, on SSD, being read by another session: none comes back."""
+    """Old rows were cached in both tiers, queued, on SSD, or being read by another session. None comes back."""
     tiny.start()
     with tiny.connect() as server, tiny.connect() as other:
         for round_ in range(5):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Do pushes take effect in order, whatever their shape, and is a bad one refused without a change to
-any row? Is memory for tickets free again, whoever had it?"""
+"""Pushes take effect in order, whatever their shape. A bad push is refused and changes no row. The memory of tickets becomes free
+again, whichever client had them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ROWS, DIM = 1000, 4
 
 
 def sgd_table(server: embtier.Server, name: str, **options) -> embtier.Table:
-    """Rows of zeros: with a learning rate of -1 they are what was pushed, added up."""
+    """Rows of zeros: with a learning rate of -1 they become the sum of the pushed gradients."""
     return server.create_table(name, **{"dim": DIM, "rows": ROWS, "optimizer": "sgd", **options})
 
 
@@ -42,7 +42,7 @@ def bags_of(*parts, lengths=None, mode="sum", weighted=False) -> embtier.BagBatc
 
 
 def gradients_of(table: embtier.Table, ids) -> embtier.PushBatch:
-    """Of ones."""
+    """A batch with gradients of ones."""
     batch = table.server.push_batch([(table, len(ids))])
     batch.ids(0)[:] = ids
     batch.gradients(0)[:] = 1
@@ -77,7 +77,7 @@ def test_two_sessions_push_by_turns_and_each_sees_what_the_other_did(daemon, nam
         pushed = 0
         for turn in range(40):
             one, other = batches if turn % 2 else batches[::-1]
-            for batch in (one, other):  # both tickets are of the same rows
+            for batch in (one, other):  # both tickets have the same rows
                 batch.lookup(ticket=True)
                 assert (batch.bags(0) == pushed * len(ids)).all()
             for batch in (one, other):
@@ -92,8 +92,7 @@ def test_two_sessions_push_by_turns_and_each_sees_what_the_other_did(daemon, nam
 
 @pytest.mark.parametrize("fits", [True, False], ids=["cached", "missing"])
 def test_pushes_lookups_and_gets_in_one_pipeline_take_effect_in_order(make_daemon, rng, fits):
-    """Nothing waits for anything: each sees just the pushes before it, whether the rows are cached or
-    have to be read."""
+    """No request waits for another's answer. Each sees exactly the pushes before it, whether rows are cached or must be read."""
     daemon = make_daemon({"lanes": {"write_queue_bytes": "1MiB"}, "rocksdb": {"memtable_bytes": "8MiB"}})
     daemon.start()
     count, dim = 400, 64
@@ -119,10 +118,10 @@ def test_pushes_lookups_and_gets_in_one_pipeline_take_effect_in_order(make_daemo
             by_rows[0].gradients(0)[:] = 5
             by_rows[1].gradients(0)[:] = 0
             gets[0].submit_get()
-            by_ticket.submit_push(np.sqrt(5), 1)  # state 1 + 4, by whose root the gradient is divided
+            by_ticket.submit_push(np.sqrt(5), 1)  # the state is 1 + 4, and the gradient is divided by its root
             lookups[0].submit_lookup()
             gets[1].submit_get()
-            by_rows[0].submit_push(-np.sqrt(30), 2)  # state 1 + 4 + 25
+            by_rows[0].submit_push(-np.sqrt(30), 2)  # the state is 1 + 4 + 25
             lookups[1].submit_lookup()
             by_rows[1].submit_push(1, 3)
             gets[2].submit_get()
@@ -142,7 +141,7 @@ def test_pushes_lookups_and_gets_in_one_pipeline_take_effect_in_order(make_daemo
 
 
 def test_many_sessions_push_to_the_same_rows_at_once_and_none_is_lost(daemon, name):
-    """Small integers, so that whatever the order the sums are the same."""
+    """Gradients are small integers, so that sums are the same in any order."""
     with contextlib.ExitStack() as stack:
         servers = [stack.enter_context(daemon.connect(arena_bytes=4 << 20)) for _ in range(8)]
         table = sgd_table(servers[0], name)
@@ -156,8 +155,8 @@ def test_many_sessions_push_to_the_same_rows_at_once_and_none_is_lost(daemon, na
 
 
 def test_sessions_short_of_memory_lose_no_push_and_none_has_effect_twice(make_daemon, rng):
-    """Threads that look up bags of any size with a ticket, and then push, release it, let it expire, or
-    are refused: all that was pushed is in the rows, and nothing else."""
+    """Threads look up bags of any size with a ticket. Then they push, release the ticket, let it expire, or are refused. The rows
+    must have all pushes, and nothing else."""
     daemon = make_daemon({"lanes": {"request_bytes": "1MiB", "ticket_bytes": "1MiB", "ticket_seconds": 1}})
     daemon.start()
     rows, turns = 50_000, 10 if SANITIZED else 60
@@ -178,7 +177,7 @@ def test_sessions_short_of_memory_lose_no_push_and_none_has_effect_twice(make_da
                                 batch.lookup(ticket=True)
                         batch.gradients(0)[:] = 1
                         if turn % 8 == 1:
-                            continue  # expires
+                            continue  # the ticket expires
                         if turn % 8 == 2:
                             with contextlib.suppress(embtier.TicketExpiredError):
                                 batch.release()
@@ -189,7 +188,7 @@ def test_sessions_short_of_memory_lose_no_push_and_none_has_effect_twice(make_da
                             batch.push(-1, 1)
                             np.add.at(pushed, ids, 1)
             totals.append(pushed)
-        except BaseException as error:  # told to the test's thread
+        except BaseException as error:  # passed on to the test's thread
             failures.append(error)
 
     with daemon.connect() as server:
@@ -234,7 +233,7 @@ def test_a_bag_of_65_536_ids_gets_what_small_ones_get(server, name, mode):
         batch.push(-1, step + 1)
         wanted = before.copy()
         wanted[np.unique(ids)] += np.float32(2 * share * times)
-        if mode == "max":  # all are equal: the first one wins
+        if mode == "max":  # all are equal, so the first one wins
             wanted[ids[0]] += 2
         assert (table.get(np.arange(2 * count)) == wanted).all()
 
@@ -279,7 +278,7 @@ def test_rows_of_any_length_follow_the_formula(server, name, dim, dtype):
 
 
 def test_300_tables_are_trained_in_one_batch(server, name):
-    """Some of them in several parts; every third part is skipped."""
+    """Some tables have several parts; every third part is skipped."""
     tables = [sgd_table(server, f"{name}_{i}", dim=1 + i % 9, rows=50) for i in range(300)]
     parts = tables + tables[::2]
     batch = bags_of(*((table, [3, 4, 4]) for table in parts), lengths=[1, 2])
@@ -343,7 +342,7 @@ def test_offsets_that_are_no_bags_give_no_ticket(server, name, offsets, wrong):
 
 @pytest.mark.parametrize("at", [0, 20_000, 39_999], ids=["first", "middle", "last"])
 def test_one_id_out_of_range_among_many_refuses_all(server, name, at):
-    """Lookups as well, whose earlier rows have been asked for by then; their memory is free again."""
+    """Lookups are refused too, although their earlier rows have been asked for by then. Their memory is free again."""
     table = sgd_table(server, name, rows=40_000)
     ids = np.arange(40_000)
     ids[at] = 40_000
@@ -456,7 +455,7 @@ def test_a_ticket_is_not_for_maxima_and_sums_of_one_table(server, name):
 
 
 def test_a_ticket_of_another_session_or_a_used_one_is_refused(daemon, server, name):
-    """Said by hand, as libembtier knows whose tickets it has."""
+    """The raw client sends them, since libembtier knows whose tickets it has."""
     table = sgd_table(server, name)
     held = bags_of((table, [1])).lookup(ticket=True)
     with RawClient(daemon.socket) as thief, nothing_changes(table):
@@ -516,7 +515,7 @@ def fill(table: embtier.Table, says: str = "lanes.ticket_bytes") -> list[embtier
 
 
 def fill_again(table: embtier.Table, wanted: int) -> list[embtier.BagBatch]:
-    """The memory of a ticket that was released is free when its caster is done with it, which is some time later."""
+    """Fills the memory again, with retries: a released ticket's memory is free only when its caster is done with it."""
     deadline = time.monotonic() + 60
     while len(batches := fill(table)) < wanted and time.monotonic() < deadline:
         for batch in batches:
@@ -559,7 +558,7 @@ def test_when_the_memory_for_tickets_is_used_up_a_lookup_is_told_so_at_once(make
             says = r"no room for a ticket of \d+ bytes.*lanes\.ticket_bytes"
             with pytest.raises(embtier.TicketsFullError, match=says):
                 bags_of((table, np.arange(TICKET_IDS))).lookup(ticket=True)
-            bags_of((table, np.arange(TICKET_IDS))).lookup()  # one without is fine
+            bags_of((table, np.arange(TICKET_IDS))).lookup()  # a lookup without a ticket needs no room
             huge = gradients_of(table, np.arange(TICKET_IDS).repeat(100))
             with pytest.raises(embtier.TicketsFullError, match=r"no room for a push by rows of \d+ bytes"):
                 huge.push(-1, 1)
@@ -627,7 +626,7 @@ def test_tickets_of_a_killed_client_are_free_again(make_daemon):
             finally:
                 client.send_signal(signal.SIGKILL)
                 client.communicate()
-            daemon.await_metric("sessions", 2)  # this one, and the one that asks
+            daemon.await_metric("sessions", 2)  # this one, and that of the metric's request
             batches = fill_again(table, len(alone))
             assert len(batches) == len(alone)
             for batch in batches:
@@ -652,7 +651,7 @@ sys.stdin.read()
 
 @pytest.mark.parametrize("ending", ["stop", "death"])
 def test_a_push_amid_which_the_server_stops_or_the_client_dies_changes_all_rows_or_none(make_daemon, ending):
-    """Who trains on cannot know which, but never meets half a step."""
+    """A client that trains on cannot know whether the push was applied, but never finds half a step."""
     daemon = make_daemon()
     daemon.start()
     rows = 100_000

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Is a bad request refused with the right error, without having changed anything, and without harm
-to the session or to others?"""
+"""A bad request is refused with the right error, and changes nothing. It harms neither its session nor others."""
 
 from __future__ import annotations
 
@@ -34,7 +33,7 @@ def rows(*values):
 
 @pytest.fixture
 def table(daemon, name):
-    """Its rows 0 to 9 hold their number."""
+    """A table whose rows 0 to 9 hold their number."""
     with daemon.connect() as server:
         table = server.create_table(name, DIM, ROWS)
         table.set(np.arange(10), np.repeat(np.arange(10)[:, None], DIM, axis=1))
@@ -43,7 +42,7 @@ def table(daemon, name):
 
 @pytest.fixture
 def client(daemon, table):
-    """With ids 0, 1 at `ids` and room for rows at `rows`."""
+    """A client with ids 0, 1 at `ids` and room for rows at `rows`."""
     with RawClient(daemon.socket) as client:
         client.table = client.handle(table.name)
         client.ids = client.payload + 8192
@@ -54,7 +53,7 @@ def client(daemon, table):
 
 @pytest.fixture(autouse=True)
 def others_are_served(daemon, table, client):
-    """Whatever a test does: the session that did it, unless it was ended, and another one go on."""
+    """After each test its session, unless it was ended, and another one must still be served."""
     yield
     assert (table.get(np.arange(10)) == np.arange(10)[:, None]).all()
     if client.arena is not None and not client.closed_why:
@@ -103,7 +102,7 @@ def test_an_unknown_table_handle_is_no_table(client, op, wrong):
 
 @pytest.mark.parametrize("bad", [ROWS, 2**32, 2**63, 2**64 - 1])
 def test_a_set_with_one_id_out_of_range_at_its_end_changes_nothing(client, bad):
-    """Also on other lanes, and in segments before the bad one."""
+    """Rows on other lanes, and in segments before the bad one, are unchanged too."""
     client.write(client.ids, ids(*range(10), bad))
     client.write(client.rows, rows(*[-1] * 11))
     first = (client.table, client.ids, client.rows, 10)
@@ -122,7 +121,7 @@ def test_ids_and_rows_past_the_arenas_end_are_refused(client):
         (client.table, client.ids, end - ROW + 2, 1),
         (client.table, client.ids, 2**64 - 2, 1),
         (client.table, client.ids, end, 1),
-        # Before the payload: the head and the submissions.
+        # Before the payload, in the head or the submissions.
         (client.table, 0, client.rows, 1),
         (client.table, client.payload - 8, client.rows, 1),
         (client.table, client.ids, 0, 1),
@@ -184,13 +183,13 @@ def test_100_million_ids_are_too_large(client):
     for count in (100_000_000, 2**32 - 1):
         done = client.request(GET, [(client.table, client.ids, client.rows, count)])
         assert done.err == ERR["TOO_LARGE"] and done.limit < done.value
-    # Together, and so that a sum of 32 bits would be small.
+    # Too many together; a sum of 32 bits would be small.
     done = client.request(GET, [(client.table, client.ids, client.rows, 2**31)] * 2)
     assert (done.err, done.value) == (ERR["TOO_LARGE"], 2**32)
 
 
 def ends(client, why):
-    """The server ends the session and says why."""
+    """The server must end the session and say why."""
     deadline = time.monotonic() + 60
     while not client.closed_why:
         assert time.monotonic() < deadline, "the session goes on"
@@ -208,7 +207,7 @@ def test_a_tail_further_ahead_than_there_are_slots_ends_the_session(client, jump
 
 
 def test_a_slot_used_while_its_request_is_under_way_ends_the_session(make_daemon):
-    """Reads take 5 s, so that the first request surely is under way when its slot is used again."""
+    """Reads take 5 s, so that the first request is surely under way when its slot is used again."""
     daemon = make_daemon()
     trigger = daemon.folder / "slow"
     daemon.with_fault(
@@ -236,8 +235,8 @@ def test_slots_are_used_again_in_turn(client):
 
 
 def test_what_a_client_changes_while_it_is_read_harms_nobody(daemon, table):
-    """Ids, segments and submissions are overwritten all the time while requests run: each is checked
-    and used as one copy, so nothing but a refusal or other rows of the same table can come of it."""
+    """The client overwrites ids, segments and submissions all the time while requests run. The server checks and uses one copy of
+    each, so a request can only be refused, or get other rows of the same table."""
     stop = threading.Event()
     with RawClient(daemon.socket, slots=8) as client:
         handle = client.handle(table.name)
@@ -277,13 +276,12 @@ def test_control_memory_cannot_be_written_or_resized_by_a_client(client):
                 os.ftruncate(fd, size)
 
 
-# ---- Tables that go ----
+# ---- Dropped tables ----
 
 
 def test_a_table_dropped_under_way_ends_its_requests_and_its_name_is_free(daemon, name):
-    """A client floods the table with GET and SET while another drops it: each request ends, well or
-    with the table's end; then the name is another table, with initial rows, and old handles are not
-    its."""
+    """A client floods the table with GET and SET while another drops it. Each request ends, with success or with the table's end.
+    The name is then free for another table with initial rows, and old handles are not valid for it."""
     name += "_dropped"
     with daemon.connect() as server, RawClient(daemon.socket, arena_bytes=4 << 20) as client:
         for round_ in range(4):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Does a table know which it is, and which step its rows are of, whatever happens to the server?"""
+"""A table keeps its identity and the step of its rows, whatever happens to the server."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_step_is_that_of_the_last_push_that_changed_rows(own_daemon):
         tables[0].set([1], 1)
         push(server, tables[:2], 7)
         assert steps(server) == {"replay": 7, "async": 7, "sync": 0}
-        push(server, tables, 3)  # another trainer, which is behind
+        push(server, tables, 3)  # by another trainer, which is behind
         with pytest.raises(embtier.errors.NonfiniteError):
             push(server, tables, 9, np.nan)
         with server.push_batch([(tables[0], 1)]) as batch:
@@ -89,7 +89,7 @@ def test_a_push_that_changes_no_row_of_a_table_is_no_step_of_it(own_daemon):
 
 @pytest.mark.parametrize("rows", (1, 30_000), ids=("one row", "many"))
 def test_a_checkpoint_has_the_step_of_its_rows_while_others_push(own_daemon, rows):
-    """Each push takes 1 from its rows: so they are the step that they are of."""
+    """Each push takes 1 from its rows, so the rows' numbers are their step, negated."""
     options = {"optimizer": "sgd", "init": "zeros"}
     over = threading.Event()
     with own_daemon.connect() as server:
@@ -126,7 +126,7 @@ def test_a_checkpoint_has_the_step_of_its_rows_while_others_push(own_daemon, row
                 found = np.unique(server.open_table(spec.name).get(np.arange(rows)))
                 if checkpoint.cut_updates == 0:
                     assert found.tolist() == [-spec.step]
-                else:  # of the push of that step a part
+                else:  # a part of that step's push is in it
                     assert set(found.tolist()) <= {-spec.step, 1 - spec.step}
 
 
@@ -159,7 +159,7 @@ def test_steps_survive_clean_stops(own_daemon, times):
 
 @pytest.mark.parametrize("many", (False, True), ids=("few", "many"))
 def test_after_a_crash_a_step_is_that_of_the_rows(own_daemon, many):
-    """Also of a catalog that is too large to be written whole with each change."""
+    """This holds also for a catalog that is too large to be written whole with each change."""
     with own_daemon.connect() as server:
         for i in range(80 if many else 0):
             server.create_table(f"other_{i}", 1)
@@ -240,7 +240,7 @@ def test_exports_take_uuid_and_step_along(own_daemon, optimizer, tmp_path):
         for key in ("uuid", "step"):
             del described["table"][key]
         (tmp_path / "one" / "table.json").write_text(json.dumps(described))
-        old = server.open_table(server.import_table(tmp_path / "one", "old").name).spec  # of before there were any
+        old = server.open_table(server.import_table(tmp_path / "one", "old").name).spec  # older than uuids and steps
         assert len(old.uuid) == 32 and old.uuid != table.spec.uuid and old.step == 0
 
 

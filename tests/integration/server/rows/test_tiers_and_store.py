@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Do the tiers and the shards behind a running server do what the figures say?"""
+"""The tiers and the shards behind a running server behave as the figures say."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from daemons import LANES, LONG, SANITIZED
 
 
 def test_rows_are_really_in_the_pmem_tiers_file(make_daemon):
-    """Rows of a pattern, more than fit into DRAM: the mapping of the tier's file holds them,
-    as many as the server says, and lookups are served from there."""
+    """Rows of a pattern, more than fit into DRAM. The mapping of the tier's file holds as many of them as the server says, and
+    lookups are served from there."""
     daemon = make_daemon()
     daemon.start()
     dim, count = 64, 60_000 * LANES
@@ -26,7 +26,7 @@ def test_rows_are_really_in_the_pmem_tiers_file(make_daemon):
         table = server.create_table("rows", dim)
         for first in range(0, count, 6000):
             ids = np.arange(first, first + 6000)
-            # A row is easily found in memory: a magic number, then its id, then both again.
+            # A pattern that is easily found in memory: a magic number, then the id, then both again.
             rows = np.empty((6000, dim), dtype=np.uint32)
             rows[:, 0::2], rows[:, 1::2] = 0x7E57DA7A, ids[:, None]
             table.set(ids, rows.view(np.float32))
@@ -53,7 +53,7 @@ def test_rows_are_really_in_the_pmem_tiers_file(make_daemon):
 
 
 def rows_in_mapping(pid, folder, dim):
-    """What looks like a whole row in the process's mapping of a file under @folder, deleted or not."""
+    """The whole rows in the process's mapping of a file under @folder, deleted or not."""
     found = []
     with open(f"/proc/{pid}/maps") as maps:
         spans = [line.split()[0] for line in maps if folder in line]
@@ -72,7 +72,7 @@ def rows_in_mapping(pid, folder, dim):
 
 
 def test_a_row_is_in_one_tier_only(own_daemon):
-    """The rows of both tiers and the write queue never are more than there are."""
+    """Both tiers and the write queue together never have more rows than exist."""
     with own_daemon.connect() as server:
         table = server.create_table("few", 64)
         table.set(np.arange(4000), np.ones((4000, 64)))
@@ -90,7 +90,7 @@ def test_never_two_shards_compact_at_once_and_their_debt_falls(make_daemon):
             "rocksdb": {
                 "memtable_bytes": f"{4 * LANES}MiB",
                 "background_threads": 4,
-                # Small levels, so that a test's rows are a real server's debt.
+                # Small levels, so that a test's rows make as much compaction debt as a real server's.
                 "options": "target_file_size_base=262144;max_bytes_for_level_base=524288;"
                 "level0_file_num_compaction_trigger=2",
             },
@@ -104,7 +104,7 @@ def test_never_two_shards_compact_at_once_and_their_debt_falls(make_daemon):
         deadline = time.monotonic() + (15 if LONG else 6)
         most, metrics = 0, None
         while time.monotonic() < deadline or (
-            metrics["store_compactions"] <= 4 and time.monotonic() < deadline + 60  # there is to be enough work
+            metrics["store_compactions"] <= 4 and time.monotonic() < deadline + 60  # until there is enough work
         ):
             table.set(rng.integers(0, 200_000, 10_000), rows)
             metrics = server.status()["metrics"]
@@ -122,10 +122,10 @@ def test_never_two_shards_compact_at_once_and_their_debt_falls(make_daemon):
 
 @pytest.mark.skipif(SANITIZED, reason="a sanitizer takes memory of its own")
 def test_resident_memory_stays_where_it_was_when_the_server_was_ready(own_daemon):
-    """Budgets are reserved and touched before it is ready; work adds what RocksDB's own threads and
-    tables need, which is little here: no more than its budgets and a few MiB."""
+    """Budgets are reserved and touched before the server is ready. Work adds the memory of RocksDB's own threads and tables, at
+    most its budgets and a few MiB."""
     before = own_daemon.metrics()["process_resident_bytes"]
-    budgets = (16 + 8) << 20  # memtables and metadata, which RocksDB takes as it goes
+    budgets = (16 + 8) << 20  # memtables and metadata, which RocksDB allocates as it goes
     with own_daemon.connect(arena_bytes=16 << 20) as server:
         table = server.create_table("rows", 256)
         for first in range(0, 60_000, 6000):
@@ -137,7 +137,7 @@ def test_resident_memory_stays_where_it_was_when_the_server_was_ready(own_daemon
 
 
 def of_threads(pid: int, ask: Callable[[int], int]) -> dict[str, set[int]]:
-    """What @ask says of the threads of each name."""
+    """The results of @ask for the threads of each name."""
     found: dict[str, set[int]] = {}
     for task in Path(f"/proc/{pid}/task").iterdir():
         name = (task / "comm").read_text().strip().split("-")[0]
@@ -148,7 +148,7 @@ def of_threads(pid: int, ask: Callable[[int], int]) -> dict[str, set[int]]:
 def test_threads_that_nobody_waits_for_leave_the_cores_to_others(own_daemon):
     with own_daemon.connect() as server:
         server.create_table("rows", 16, 1000).set(np.arange(1000), np.ones((1000, 16)))
-        server.checkpoint()  # which flushes
+        server.checkpoint()  # makes RocksDB flush
     usual = os.getpriority(os.PRIO_PROCESS, 0)
 
     def wrong() -> list[str]:
@@ -160,8 +160,8 @@ def test_threads_that_nobody_waits_for_leave_the_cores_to_others(own_daemon):
         }
         right["lane"] &= nice["lane"] == {usual}
         right["writer"] &= nice["writer"] == {usual}
-        right["worker"] = nice["worker"] == {usual, min(usual + 10, 19)}  # of updates that wait; of scans
-        # where cores are busy, updates would wait for it
+        right["worker"] = nice["worker"] == {usual, min(usual + 10, 19)}  # workers on which updates wait; workers for scans
+        # A lower priority would make updates wait where cores are busy.
         right["rocksdb:high"] = os.SCHED_BATCH in policies["rocksdb:high"] and nice["rocksdb:high"] == {usual}
         return [name for name in right if not right[name]]
 
@@ -169,7 +169,8 @@ def test_threads_that_nobody_waits_for_leave_the_cores_to_others(own_daemon):
 
 
 def await_none(wrong: Callable[[], list[str]]) -> None:
-    """A thread sets what is its own when it first runs, which may be later than the server is ready."""
+    """Waits until all threads are right. A thread sets its own properties when it first runs, which may be after the server is
+    ready."""
     deadline = time.monotonic() + 30
     while names := wrong():
         assert time.monotonic() < deadline, names
@@ -177,7 +178,7 @@ def await_none(wrong: Callable[[], list[str]]) -> None:
 
 
 def turns_ns(pid: int) -> dict[str, set[int]]:
-    """How long a turn the threads of each name have asked for; 0: the system does not say."""
+    """The length of a turn that the threads of each name asked for; 0 if the system does not say."""
     number = {"x86_64": 315, "aarch64": 275}.get(os.uname().machine)
     if number is None:
         pytest.skip("the number of sched_getattr is not known here")
@@ -200,7 +201,7 @@ def test_threads_that_requests_wait_for_ask_for_short_turns(own_daemon):
     def wrong() -> list[str]:
         turns = turns_ns(own_daemon.pid)
         right = {name: max(turns[name]) < usual for name in ("lane", "caster", "writer", "syncer")}
-        right["reader"] = min(turns["reader"]) < usual  # of lanes; not that of scans
+        right["reader"] = min(turns["reader"]) < usual  # the lanes' readers, not that of scans
         return [name for name in right if not right[name]]
 
     await_none(wrong)
@@ -233,7 +234,7 @@ def test_where_cores_are_few_a_checkpoint_leaves_them_to_whoever_asks(make_daemo
         asking.start()
         asked.wait()
         try:
-            for _ in range(20):  # a short one may come between two requests
+            for _ in range(20):  # a short checkpoint may come between two requests
                 table.set(ids, np.ones((len(ids), 64)))
                 server.checkpoint()
                 if daemon.metrics()["checkpoint_yielded_seconds"] > 0:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Do training loops leave the rows that PyTorch and the published formulas say, and the same bytes
-whatever the lanes, the cache and the restarts?"""
+"""Training loops leave the rows that PyTorch and the published formulas give, and the same bytes whatever the lanes, the cache
+and the restarts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OPTIMIZERS = [optimizer for optimizer in _types.OPTIMIZER_NUMBERS if optimizer !
 RATES = {
     "sgd": 1, "adagrad": 0.05, "rowwise_adagrad": 0.05, "rmsprop": 0.002, "adam": 0.01, "momentum": 0.03, "adamw": 0.01, "sparse_adam": 0.01,
 }  # fmt: skip
-# Powers of two, so that the table has them exactly; eps so large that errors of clipping stay small.
+# Powers of two, which the table stores exactly; eps is so large that errors of clipping stay small.
 DECAY_AND_CLIPPING = {
     "weight_decay": 2**-7, "clip_norm": 2**-4, "eps": 2**-10, "alpha": 0.875, "beta1": 0.75, "beta2": 0.9375,
     "momentum": 0.875,
@@ -29,7 +29,7 @@ MAX = list(POOLS).index("max")
 
 
 def make_tables(server, name, optimizer, hyper, rows, **options) -> dict[str, embtier.Table]:
-    """One for each of POOLS, of different rows."""
+    """A table for each of POOLS, with different rows."""
     has = _types.OPTIMIZER_HYPERPARAMETERS[optimizer]
     return {
         pool: server.create_table(
@@ -41,7 +41,7 @@ def make_tables(server, name, optimizer, hyper, rows, **options) -> dict[str, em
 
 
 def rate_of(optimizer: str, step: int) -> float:
-    """A schedule."""
+    """A schedule of learning rates."""
     return RATES[optimizer] * 0.99**step
 
 
@@ -87,14 +87,14 @@ class Torch:
     def push(self, step: Step, lr: float) -> None:
         self.optimizer.zero_grad()
         self.bags.backward(self.torch.from_numpy(step.gradients))
-        if self.spec.clip_norm:  # row by row, which PyTorch has not
+        if self.spec.clip_norm:  # row by row, for which PyTorch has no function
             gradients = self.module.weight.grad
             norms = gradients.norm(dim=1, keepdim=True)
             gradients *= (self.spec.clip_norm / norms).clamp(max=1)
-        if self.spec.optimizer == "sparse_adam":  # which has no decay of its own
+        if self.spec.optimizer == "sparse_adam":  # SparseAdam has no decay of its own
             weight, places = self.module.weight, self.torch.arange(len(self.module.weight))
             gradients = weight.grad + self.spec.weight_decay * weight.detach()
-            weight.grad = self.torch.sparse_coo_tensor(places.unsqueeze(0), gradients)  # those of 0, too
+            weight.grad = self.torch.sparse_coo_tensor(places.unsqueeze(0), gradients)  # rows with gradient 0, too
         self.optimizer.param_groups[0]["lr"] = lr
         self.optimizer.step()
 
@@ -139,7 +139,7 @@ def test_where_every_row_has_a_gradient_rows_are_those_of_pytorch(daemon, name, 
 def test_where_some_rows_have_a_gradient_they_follow_the_formula_and_the_others_stay(
     daemon, name, optimizer, hyper
 ):
-    """State and all. Steps are not counted by the server: Adam corrects by the number pushed."""
+    """The state follows too. The server does not count steps: Adam corrects by the pushed number."""
     rng = np.random.default_rng(2)
     rows = 3000
     with daemon.connect() as server:
@@ -166,7 +166,7 @@ def test_where_some_rows_have_a_gradient_they_follow_the_formula_and_the_others_
 
 
 def test_adam_corrects_its_bias_by_the_step_that_is_pushed(daemon, name):
-    """Also by those at the ends, and by one before the last."""
+    """Steps include the first and the last possible ones, and steps earlier than the previous push's."""
     with daemon.connect() as server:
         table = server.create_table(name, 2, 10, optimizer="adam", init=("uniform", 0.5, 1))
         step = Step(np.array([7]), np.array([0, 1]), np.ones(1), np.array([[0.25, -0.5]]))
@@ -181,7 +181,7 @@ def test_adam_corrects_its_bias_by_the_step_that_is_pushed(daemon, name):
 
 
 def test_a_table_in_parts_of_several_modes_gets_one_update(daemon, name):
-    """Its gradient is what all parts give together."""
+    """Its gradient is the sum over all parts."""
     with daemon.connect() as server:
         table = server.create_table(name, 2, 10, optimizer="adagrad", init=("constant", 1))
         batch = server.bag_batch([
@@ -217,7 +217,7 @@ def test_rows_rounded_to_nearest_are_within_one_unit_of_a_model_that_rounds_each
 ):
     rng = np.random.default_rng(3)
     rows = 500
-    rate = 4 * RATES[optimizer]  # steps that rounding does not swallow
+    rate = 4 * RATES[optimizer]  # steps large enough to survive rounding
     with daemon.connect() as server:
         tables = make_tables(server, name, optimizer, {}, rows, dtype=dtype, rounding="nearest")
         references = [Reference(table, pool, np.float32) for pool, table in tables.items()]
@@ -248,9 +248,8 @@ def push_to_all(table: embtier.Table, gradients: np.ndarray, number: int, lr: fl
 
 @pytest.mark.parametrize("dtype", ["f16", "bf16"])
 def test_stochastic_rounding_is_unbiased(daemon, name, dtype):
-    """Updates far smaller than a unit in the last place take effect on average; to nearest, none does.
-    Six standard deviations: what chance has is less than one in 10^8, and as the seed is given, this is
-    the same with each run."""
+    """Updates far smaller than a unit in the last place take effect on average; with rounding to nearest, none does. The limit is
+    six standard deviations, so chance fails less than once in 10^8. The seed is fixed, so each run gives the same result."""
     rows = 4000 if SANITIZED else 40_000
     unit = 2**-11 if dtype == "f16" else 2**-8  # just below 1
     with daemon.connect() as server:
@@ -259,9 +258,9 @@ def test_stochastic_rounding_is_unbiased(daemon, name, dtype):
             push_to_all(table, np.float32(share * unit), 1)
             found = numbers_of(table, table.get(np.arange(rows)))
             assert set(np.unique(found)) == {1 - unit, 1}
-            moved = (found != 1).sum(axis=0)  # of each column on its own
+            moved = (found != 1).sum(axis=0)  # counted for each column
             assert (abs(moved - share * rows) < 6 * np.sqrt(share * (1 - share) * rows)).all()
-            both = (found != 1).all(axis=1).sum()  # columns know nothing of each other
+            both = (found != 1).all(axis=1).sum()  # columns are rounded independently
             assert abs(both - share**2 * rows) < 6 * np.sqrt(share**2 * (1 - share**2) * rows)
 
         walk, still = (
@@ -274,14 +273,14 @@ def test_stochastic_rounding_is_unbiased(daemon, name, dtype):
             for table in (walk, still):
                 push_to_all(table, np.float32(-unit / 16), number)
         mean = numbers_of(walk, walk.get(np.arange(rows))).astype(np.float64).mean()
-        # A step's variance is at most a quarter of the square of the unit, which above 1 is 2 * unit.
+        # A step's variance is at most a quarter of the squared unit; above 1 the unit is 2 * unit.
         assert abs(mean - (1 + 20 * unit / 16)) < 6 * np.sqrt(20 / (2 * rows)) * unit
         assert (numbers_of(still, still.get(np.arange(rows))) == 1).all()
 
 
 @pytest.mark.parametrize("dtype", ["f16", "bf16"])
 def test_stochastic_rounding_is_the_same_for_the_same_seed_and_another_for_another(daemon, name, dtype):
-    """However the rows are shared out among pushes."""
+    """This holds however the rows are divided among pushes."""
     rows = 2000
     rng = np.random.default_rng(4)
     gradients = rng.standard_normal((rows, 3)).astype(np.float32)
@@ -323,8 +322,8 @@ BYTES_TABLES = [
 
 
 def trained_bytes(daemon, restarts: bool = False, missing: bool = False) -> str:
-    """A hash of all rows and their state after a training whose gradients come of the bags, so that
-    what is different once is different for ever. @missing: rows have to be read from SSD."""
+    """A hash of all rows and their state after a training. Gradients depend on the bags, so a single difference stays for ever.
+    @missing: rows must be read from SSD."""
     rng = np.random.default_rng(5)
     daemon.start()
     server = daemon.connect()
@@ -391,6 +390,6 @@ def test_the_same_training_leaves_the_same_bytes(make_daemon, bytes_of_one_lane,
     daemon = make_daemon(lanes=lanes)
     if cached:
         daemon.configure({"cache": {"tiers": [daemon.dram(1, 128)]}})
-    else:  # the least there may be
+    else:  # the smallest cache allowed
         daemon.configure({"cache": {"tiers": [daemon.dram(lanes, 4)]}})
     assert trained_bytes(daemon, restarts, missing=not cached) == bytes_of_one_lane

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Does the server find rows where the map of buckets on disk says, and refuse a map that is damaged, another
-store's, or not there, as well as a store of an older format, with what is wrong and what to do?"""
+"""The server finds rows where the map of buckets on disk says. It refuses a map that is damaged, missing or another store's, and
+a store of an older format. The message names the fault and the way out."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from stores import cut, directories, flip, rewrite_summed, what_is_there
 
-SHARDS = 8  # of both directories
+SHARDS = 8  # in both directories together
 ROWS = 5000
 DIM = 4
 IDS = np.arange(ROWS)
@@ -21,7 +21,7 @@ IDS = np.arange(ROWS)
 
 @pytest.fixture
 def daemon(make_daemon):
-    """Stopped, with two data directories and a table of rows that were written."""
+    """A stopped daemon with two data directories and a table whose rows were written."""
     daemon = make_daemon()
     daemon.configure(directories(daemon, count=2, shards=SHARDS // 2))
     daemon.start()
@@ -58,7 +58,7 @@ def check_rows(daemon, wanted: np.ndarray) -> None:
 
 
 def refusals(daemon) -> Iterator[str]:
-    """Two starts and a check say why not."""
+    """The reasons that two starts and a check give."""
     yield daemon.fail_to_start()
     yield daemon.fail_to_start("--init")
     daemon.launch("--check")
@@ -81,7 +81,7 @@ def test_rows_are_looked_for_where_the_map_says(daemon):
     made = shards_in(maps_of(daemon)[0])
     turned = [SHARDS - 1 - shard for shard in made]
     write_map(daemon, turned, generation=2)
-    check_rows(daemon, np.full((ROWS, DIM), -1, np.float32))  # none is there
+    check_rows(daemon, np.full((ROWS, DIM), -1, np.float32))  # the new map finds none of them
     daemon.start()
     with daemon.connect() as server:
         server.open_table("rows").set(IDS, rows_of(2))
@@ -121,7 +121,7 @@ def test_without_a_good_copy_nothing_is_started_or_changed(daemon, how):
 
 
 def test_a_checkpoint_is_restored_without_the_map(daemon, make_daemon):
-    """Which is the way out that the message names."""
+    """The message names this way out."""
     daemon.start()
     with daemon.connect() as server:
         server.checkpoint()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Does a start that damage stops say which checkpoint gets over it, and does that?"""
+"""When damage stops a start, the message names the checkpoint that helps, and restoring it works."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ DAMAGE = {
 
 @pytest.fixture
 def store(make_daemon, rng) -> tuple[Daemon, dict]:
-    """With two checkpoints, of which the first one has a step, and the rows of the second; running."""
+    """A running daemon with two checkpoints, the first with a step, and the rows of the second."""
     daemon = make_daemon()
     daemon.configure({"checkpoints": {"interval_seconds": 0}} | directories(daemon, 2, 2))
     daemon.start()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Is every byte that goes to SSD accounted to a cause and a table, and does `embtier endurance` say so?"""
+"""Every byte that goes to SSD is counted for a cause and a table, and `embtier endurance` shows this."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def endurance(daemon, *arguments: str) -> dict:
 
 
 def update(table, rounds: int, rows: int = ROWS) -> None:
-    """Every row, several times over, so that flushes and compactions have something to do."""
+    """Writes every row several times, so that flushes and compactions have something to do."""
     for turn in range(rounds):
         for first in range(0, rows, 8000):
             ids = np.arange(first, first + 8000)
@@ -41,7 +41,7 @@ def update(table, rounds: int, rows: int = ROWS) -> None:
 
 
 def wait_until_quiet(daemon) -> None:
-    """A table file is accounted when it is complete: no flush and no compaction is to be under way."""
+    """Waits until no flush and no compaction is under way: a table file is counted only when it is complete."""
     deadline = time.monotonic() + 120
     before, since = None, time.monotonic()
     while time.monotonic() < since + 3:
@@ -62,7 +62,7 @@ def wait_until_quiet(daemon) -> None:
 def writing_daemon(make_daemon):
     daemon = make_daemon(
         {
-            "cache": {"tiers": [Daemon.dram()]},  # a tier's file on SSD would be written to as well
+            "cache": {"tiers": [Daemon.dram()]},  # a tier's file on SSD would add bytes of its own
             "endurance": {"capacity_bytes": "1GB", "rated_written_bytes": "365GB", "rated_years": 1},
         }
     )
@@ -77,11 +77,11 @@ def test_the_causes_add_up_to_what_the_system_counts(writing_daemon):
     seen = process_written_bytes(writing_daemon)
     written = writing_daemon.metrics()["store_written_bytes"]
     device = os.stat(writing_daemon.config["data"]["directories"][0]).st_dev
-    if seen == 0 or os.major(device) == 0:  # in memory; the name of a socket on disk may be written
+    if seen == 0 or os.major(device) == 0:  # the data are in memory; only the name of a socket on disk may be written
         pytest.skip("this file system does not count what is written to it")
     assert set(written) == {"flush", "compaction", "log", "import", "other"}
     assert written["flush"] > ROWS * DIM * 4 and written["compaction"] > 0 and written["other"] > 0
-    assert written["log"] == 0  # durability `replay`
+    assert written["log"] == 0  # the table's durability is `replay`
     assert sum(written.values()) == pytest.approx(seen, rel=0.02)
 
 

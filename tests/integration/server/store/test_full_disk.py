@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A disk that rows have filled, or others to its last byte: can it be freed with the server's own means, does
-the server stop and start, and is each row that was acknowledged there?"""
+"""A disk that rows, or other programs, have filled to the last byte can be freed with the server's own means. The server stops
+and starts, and each acknowledged row is there."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from stores import paths, run_cli
 import embtier
 
 DIM = 256
-BATCH = 1000  # rows: a mebibyte
+BATCH = 1000  # rows, about a mebibyte
 DISK_MIB = 192 + 64 * LANES
 LIMIT_S = 60
 
@@ -45,7 +45,7 @@ class Disk:
                 "lanes": {"write_queue_bytes": f"{LANES}MiB"},
             }
         )
-        # A process that keeps the file system when the server has gone.
+        # This process keeps the file system when the server has gone.
         self.keeper = subprocess.Popen([*self.wrapper, "sleep", "600"])
         self.inside = Path(f"/proc/{self.keeper.pid}/root{self.path}")
         await_true(self.is_mounted, "it is mounted")
@@ -60,12 +60,12 @@ class Disk:
         self.daemon.await_ready()
 
     def fill(self) -> None:
-        """As another program, to the last byte."""
+        """Fills the disk to the last byte, as another program would."""
         (self.inside / "ballast").write_bytes(b"")
         self.take()
 
     def take(self) -> None:
-        """What is free now, too."""
+        """Takes the present free space, too."""
         with (self.inside / "ballast").open("ab", buffering=0) as file:
             block = bytes(1 << 20)
             while len(block) > 1:
@@ -75,7 +75,7 @@ class Disk:
                     block = block[: len(block) // 2]
 
     def leave(self, wanted: float) -> None:
-        """As another program, about so much free for others."""
+        """Leaves about @wanted bytes free, as another program would."""
         with (self.inside / "ballast").open("wb") as file, contextlib.suppress(OSError):
             info = os.statvfs(self.inside)
             os.posix_fallocate(file.fileno(), 0, max(int(info.f_bavail * info.f_frsize - wanted), 1))
@@ -110,7 +110,8 @@ def rows_of(ids, number: int) -> np.ndarray:
 
 
 def fill_with_rows(table, number: int = 1, count: int = 0) -> int:
-    """Sets new rows, behind the @count that there are, until there is no space for more, a while long. How many are there."""
+    """Sets new rows behind the existing @count, until the server refuses for some time because of space. Returns the number of
+    rows."""
     refused = 0
     while refused < 3:
         ids = np.arange(count, count + BATCH)
@@ -137,7 +138,7 @@ def test_a_full_disk_is_freed_by_a_drop(disk, durability, to_the_last_byte):
         table = server.create_table("rows", DIM, durability=durability)
         server.create_table("small", DIM).set(np.arange(10), rows_of(np.arange(10), 5))
         count = fill_with_rows(table)
-        # A compaction may have taken what was free just then, so that the disk refused rows before the reserve was near.
+        # A compaction may have taken the free space at that moment, so that the disk refused rows before the reserve was near.
         while (status := disk.daemon.metrics())["store_space_refusals"] == 0:
             count = fill_with_rows(table, count=count)
         assert count > DISK_MIB * 1000 / 4, "most of the disk is there for rows"
@@ -222,7 +223,7 @@ def test_a_server_killed_on_a_full_disk_starts_and_serves_what_was_acknowledged(
     disk.daemon.stop()
 
 
-SHARDS = 64  # two databases each
+SHARDS = 64  # with two databases each
 
 
 def reserve_is_full(disk) -> bool:
@@ -232,7 +233,7 @@ def reserve_is_full(disk) -> bool:
 
 @pytest.fixture
 def wide_disk(make_daemon):
-    """The reserve has less than 4 MiB for each database, and more than each needs."""
+    """The reserve has less than 4 MiB for each database, but more than each needs."""
     disk = Disk(make_daemon(lanes=LANES), mib=512, shards=SHARDS, memtable_mib=32)
     yield disk
     disk.end()
@@ -241,7 +242,7 @@ def wide_disk(make_daemon):
 @pytest.mark.parametrize("stopped", [False, True], ids=["killed", "stopped"])
 @pytest.mark.parametrize("durability", ["replay", "sync"])
 def test_many_shards_start_on_a_disk_that_others_have_filled(wide_disk, durability, stopped):
-    """Each database makes some files of its own when it is opened; all of them have room in the reserve."""
+    """Each database makes some files when it is opened; the reserve has room for all of them."""
     disk, ids = wide_disk, np.arange(SHARDS * 100)
     disk.start()
     with disk.daemon.connect(timeout=LIMIT_S) as server:
@@ -264,7 +265,7 @@ def test_many_shards_start_on_a_disk_that_others_have_filled(wide_disk, durabili
 
 
 def test_what_uses_the_reserve_leaves_a_start_its_part(wide_disk):
-    """Others take what is given up for a checkpoint while it is made, and the server dies then."""
+    """While a checkpoint is made, other programs take the space that the server gives up for it; then the server dies."""
     disk, ids = wide_disk, np.arange(SHARDS * 100)
     disk.start()
     with disk.daemon.connect(timeout=LIMIT_S) as server:
@@ -308,7 +309,7 @@ NO_ROOM = r"MiB are needed, and \d+ MiB are free"
 
 
 def set_rows(table, count: int, number: int = 1) -> None:
-    """Compaction takes space for a while, and gives it back."""
+    """Sets rows, with retries while a compaction takes space for a while."""
     for ids in np.array_split(np.arange(count), count // BATCH):
         deadline = time.monotonic() + LIMIT_S
         while True:
@@ -326,7 +327,7 @@ def written_bytes(daemon) -> float:
 
 @pytest.mark.parametrize("durability", ["replay", "async"])
 def test_a_restore_that_does_not_fit_is_refused_before_anything_is_made(disk, durability):
-    """Of two tables the small one has room for a second time; and both have it when others give some back."""
+    """There is room for a second copy of the small table only. When other programs free some space, both fit."""
     disk.start()
     with disk.daemon.connect(timeout=LIMIT_S) as server:
         count = DISK_MIB * 1000 // 8 // BATCH * BATCH
@@ -335,7 +336,7 @@ def test_a_restore_that_does_not_fit_is_refused_before_anything_is_made(disk, du
         made = server.checkpoint().id
 
         def leave_half() -> None:
-            """A compaction that begins takes some, and one that ends gives some back."""
+            """A compaction takes space when it begins, and frees some when it ends."""
             disk.leave(disk.daemon.metrics()["store_reserve_bytes"] + count * DIM * 4 // 2)
 
         def restored(name: str) -> bool:
@@ -353,9 +354,9 @@ def test_a_restore_that_does_not_fit_is_refused_before_anything_is_made(disk, du
                 server.restore_checkpoint(made, ["rows"], name="rows.again")
             except embtier.NoSpaceError as error:
                 assert sorted(one.name for one in server.tables()) == ["rows", "small"]
-                if "of checkpoint" not in str(error):  # a compaction that began has taken it meanwhile
+                if "of checkpoint" not in str(error):  # a new compaction has taken the space meanwhile
                     return None
-                assert durability != "replay" or written_bytes(disk.daemon) == before  # logs may have become long
+                assert durability != "replay" or written_bytes(disk.daemon) == before  # logs may have grown
                 return str(error)
             server.drop_table("rows.again")
             return None
@@ -374,7 +375,7 @@ def test_a_restore_that_does_not_fit_is_refused_before_anything_is_made(disk, du
 
 
 def test_a_restore_is_not_refused_for_what_rows_were_before(disk):
-    """Files have rows several times: the checkpoint is larger than what is restored of it."""
+    """Files have rows several times, so the checkpoint is larger than the tables restored from it."""
     disk.start()
     with disk.daemon.connect(timeout=LIMIT_S) as server:
         table = server.create_table("rows", DIM)
@@ -408,7 +409,7 @@ def test_a_restore_of_another_store_that_does_not_fit_ends_the_start_before_anyt
 def test_an_import_that_does_not_fit_is_refused_before_anything_is_made(disk, make_daemon, tmp_path, kind):
     def weights(count: int) -> Path:
         path = tmp_path / f"{count}.npy"
-        array = np.lib.format.open_memmap(path, "w+", np.float32, (count, DIM))  # sparse: zeros
+        array = np.lib.format.open_memmap(path, "w+", np.float32, (count, DIM))  # a sparse file of zeros
         del array
         return path
 
@@ -433,7 +434,7 @@ def test_an_import_that_does_not_fit_is_refused_before_anything_is_made(disk, ma
         assert f"table 'big', {count} rows" in str(caught.value)
         assert server.tables() == [] and written_bytes(disk.daemon) == before
         server.import_table(weights(BATCH), "little")
-        # A name that is taken is told first.
+        # A name that is taken is reported before missing space.
         with pytest.raises(embtier.ExistsError):
             server.import_table(path, "little", **options)
     disk.daemon.stop()

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Are rows the same bytes after a stop, with other lanes, another cache, another start, whatever the
-table?"""
+"""Rows are the same bytes after a stop, with other lanes, another cache or another start, for every kind of table."""
 
 from __future__ import annotations
 
@@ -49,7 +48,7 @@ def ids_of(table, rng) -> np.ndarray:
 
 
 def some_rows(table, count, rng) -> np.ndarray:
-    """Any bits but signalling NaNs, which NumPy's conversions would change: they are given as bits."""
+    """Any bits except signalling NaNs, which NumPy's conversions would change; bf16 is given as bits."""
     bits = rng.integers(0, 2**16, (count, table.dim), dtype=np.uint16)
     if table.dtype == "bf16":
         return bits
@@ -70,7 +69,7 @@ def get_all(server, ids) -> dict[str, bytes]:
 
 
 def write_some(server, ids, rng) -> None:
-    """Every second of @ids: of these every third the weights alone, and every second with state."""
+    """Writes every second of @ids: of these first every second with state, then every third by weights alone."""
     for name, wanted in ids.items():
         table = server.open_table(name)
         step = max(1, (8 << 20) // (table.dim * 4))
@@ -102,7 +101,7 @@ def test_a_stopped_server_serves_the_same_bytes_again_with_any_lanes_and_cache(m
         ids = {name: ids_of(table, numbers) for name, table in make_tables(server).items()}
         write_some(server, ids, numbers)
         before = get_all(server, ids)
-        last = {name: ids[name] for name in ("f32_1", "bf16_1")}  # the others have gone to SSD already
+        last = {name: ids[name] for name in ("f32_1", "bf16_1")}  # all other rows are on SSD already
         write_some(server, last, numbers)
         before |= get_all(server, last)
         dirty = sum(daemon.metrics()["cache_dirty_rows"].values())
@@ -123,7 +122,7 @@ def test_first_values_are_the_same_whatever_lanes_cache_order_and_start(make_dae
         daemon.start()
         with daemon.connect() as server:
             make_tables(server)
-            for name, wanted in ids.items():  # in another order first
+            for name, wanted in ids.items():  # first in another order
                 table = server.open_table(name)
                 table.get(numbers.permutation(wanted)[: 4000 // table.dim + 1])
             found = get_all(server, ids)
@@ -140,7 +139,7 @@ def test_first_values_are_the_same_whatever_lanes_cache_order_and_start(make_dae
         ids = {name: ids_of(table, numbers) for name, table in make_tables(server).items()}
         for name in TABLES:
             server.drop_table(name)
-        # Table numbers differ from here on; they are no part of a row's first value.
+        # Table numbers differ from here on; a row's initial value must not depend on them.
     one.stop()
     expected = values(one, ids)
     for lanes, mib, shards in ((other_lanes(), 4, 8), (LANES, 40, 3 * LANES)):
@@ -156,7 +155,7 @@ def test_first_values_are_the_same_whatever_lanes_cache_order_and_start(make_dae
 
 
 def test_rows_that_were_never_written_write_nothing_to_ssd(own_daemon):
-    """Also when they are read, and leave the cache, by the ten thousand, and the server stops."""
+    """This holds even if they are read, and leave the cache, by the ten thousand, and the server stops."""
     with own_daemon.connect() as server:
         table = server.create_table("read_only", 64, init=("uniform", 0, 1))
         for first in range(0, 100_000 * LANES, 10_000):
@@ -175,7 +174,7 @@ def test_rows_that_were_never_written_write_nothing_to_ssd(own_daemon):
 
 
 def test_clean_rows_that_leave_the_cache_are_not_written_again(own_daemon):
-    count = 30_000 * LANES  # more than fit
+    count = 30_000 * LANES  # more than the cache holds
     with own_daemon.connect() as server:
         table = server.create_table("once", 64)
         for first in range(0, count, 10_000):
@@ -205,8 +204,8 @@ def test_a_dirty_row_is_written_once_however_often_it_was_set(own_daemon):
 
 @pytest.mark.parametrize("how", ["stopped", "killed", "restore"])
 def test_a_start_that_takes_long_says_how_far_it_is(make_daemon, how):
-    """Every read of a table file takes two seconds longer, so that lines come while one shard is opened,
-    its logs read and flushed, or a file of the checkpoint is verified."""
+    """Every read of a table file takes two seconds longer. So lines come while one shard is opened, while its logs are read and
+    flushed, and while a file of the checkpoint is verified."""
     daemon = make_daemon({"data": {"shards_per_directory": 1}}, lanes=1)
     slow = daemon.folder / "slow"
     daemon.with_fault("slow_reads", EMBTIER_FAULT_TRIGGER=str(slow), EMBTIER_FAULT_READ_MS="2000")
@@ -217,7 +216,7 @@ def test_a_start_that_takes_long_says_how_far_it_is(make_daemon, how):
             server.create_table("others", 64).set(np.arange(1000), np.ones((1000, 64)))
             server.checkpoint()
     daemon.kill() if how == "killed" else daemon.stop()
-    before = len(daemon.logged("opening the store"))  # a slow machine's first start
+    before = len(daemon.logged("opening the store"))  # on a slow machine the first start may have logged some
     slow.touch()
     daemon.start(*(["--restore", "1"] if how == "restore" else []))
     slow.unlink()
@@ -238,8 +237,8 @@ def test_a_start_that_takes_long_says_how_far_it_is(make_daemon, how):
 
 
 def test_a_second_signal_does_not_disturb_a_stop_that_gets_on(own_daemon):
-    """As a service manager's impatient user sends it. Either it is done, with nothing lost, or it says
-    how many rows are."""
+    """An impatient user of a service manager may send it. Either the stop is done, with nothing lost, or the log says how many
+    rows are lost."""
     with own_daemon.connect() as server:
         table = server.create_table("rows", 64)
         table.set(np.arange(10_000), np.ones((10_000, 64)))
@@ -314,8 +313,8 @@ def test_nan_and_inf_are_stored_bit_for_bit(own_daemon, dtype, bits):
 
 
 def test_optimizer_state_has_its_place_on_ssd_and_survives_a_set(own_daemon):
-    """What a row takes on SSD is what its weights and its optimizer's state need, however it was
-    written: in full from the cache, or weights over a row that had to be read."""
+    """A row's bytes on SSD are those of its weights and its optimizer's state. This holds if it was written whole from the cache,
+    or as weights over a row that had to be read."""
     with own_daemon.connect() as server:
         for name in ("none", "adam"):
             server.create_table(name, 8, 1000, optimizer=name).set(np.arange(1000), np.ones((1000, 8)))
@@ -335,7 +334,7 @@ def test_optimizer_state_has_its_place_on_ssd_and_survives_a_set(own_daemon):
 
 
 def stored_value_bytes(daemon, table):
-    """The longest value of all shards; with ldb, as an administrator would look."""
+    """The longest value of all shards, found with ldb as an administrator would."""
     try:
         longest = 0
         for current in daemon.folder.glob("rows/**/CURRENT"):
@@ -343,7 +342,7 @@ def stored_value_bytes(daemon, table):
                 ["ldb", f"--db={current.parent}", "scan", "--value_hex"], capture_output=True, text=True
             ).stdout
             for line in out.splitlines():
-                value = re.split(" : | ==> ", line)[-1]  # the latter from RocksDB 8.7 on
+                value = re.split(" : | ==> ", line)[-1]  # " ==> " from RocksDB 8.7 on
                 if value.startswith("0x") and (table == "adam" or len(value) < 150):
                     longest = max(longest, len(value) // 2 - 1)
         return longest

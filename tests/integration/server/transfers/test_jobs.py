@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Does what takes long hold up others, and does it end when nobody wants it any more?
+"""Long work does not hold up other requests, and ends when nobody wants it any more.
 
-A table of so many rows that it is not filled in the time of a test stands for one that is filled for hours."""
+A table with so many rows that no test lasts until it is filled stands for one that takes hours."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ import embtier
 
 NOBODY = 65534
 LIMIT_S = 60
-MANY_ROWS = 100_000_000  # of one number: minutes
-FILLS, OF_ONE_USER = 4, 3  # tables filled at a time
+MANY_ROWS = 100_000_000  # of one number each; filling them takes minutes
+FILLS, OF_ONE_USER = 4, 3  # tables that are filled at a time
 WAITING_MOST = 128
 BUSY, TIMEOUT = 12, 13
 CHECKPOINT_DELETE = 12
@@ -68,7 +68,7 @@ def cancel(daemon: Daemon, id: int, **options) -> subprocess.CompletedProcess:
 
 @pytest.fixture
 def begin() -> Iterator[Callable[..., subprocess.Popen]]:
-    """Clients that run beside the test, and end with it."""
+    """Starts clients that run beside the test, and end with it."""
     clients: list[subprocess.Popen] = []
 
     def begin(daemon: Daemon, *words: str, **options) -> subprocess.Popen:
@@ -94,7 +94,7 @@ def fill(begin: Callable, daemon: Daemon, name: str, rows: int = MANY_ROWS, **op
 
 @pytest.fixture
 def open_daemon(make_daemon) -> Daemon:
-    """One that every user can reach."""
+    """A daemon that every user can reach."""
     daemon = make_daemon({"socket": {"mode": "0666"}})
     Path(daemon.socket).parent.chmod(0o755)
     daemon.start()
@@ -153,7 +153,7 @@ def test_tables_made_and_dropped_meanwhile_are_in_a_checkpoint_whole_or_not_at_a
                     server.create_table(name, 8, durability=durability).set(ids, np.full((500, 8), i + 1))
                     if i % 3:
                         server.drop_table(name)
-        except BaseException as error:  # told to the test's thread
+        except BaseException as error:  # passed on to the test's thread
             failures.append(error)
 
     threads = [threading.Thread(target=come_and_go, args=(user,)) for user in range(3)]
@@ -180,8 +180,8 @@ def test_tables_made_and_dropped_meanwhile_are_in_a_checkpoint_whole_or_not_at_a
 
 
 def test_a_table_dropped_while_a_checkpoint_writes_its_rows_is_not_half_in_it(own_daemon):
-    """All tables have their rows before the checkpoint is begun: one that is in it has them too. While somebody
-    asks for rows, a checkpoint takes its time on few cores, and so tables are dropped in the middle of it."""
+    """All tables have their rows before the checkpoint begins, so a table that is in it has them too. While a client asks for
+    rows, a checkpoint is slow on few cores, so tables are dropped in the middle of it."""
     ids, names = np.arange(500), [f"t{i}" for i in range(24)]
     seen, over = 0, threading.Event()
 
@@ -220,8 +220,7 @@ def test_a_table_dropped_while_a_checkpoint_writes_its_rows_is_not_half_in_it(ow
 
 @pytest.fixture
 def held_drop(make_daemon, begin) -> Iterator[Daemon]:
-    """A daemon with table `held`, whose drop has begun and waits for a GET that does not end, and table
-    `waiting`."""
+    """A daemon with table `held`, whose drop has begun and waits for a GET that does not end, and table `waiting`."""
     daemon = make_daemon({"cache": {"tiers": [Daemon.dram()]}})
     trigger = daemon.folder / "slow"
     daemon.with_fault(
@@ -275,7 +274,7 @@ def test_a_drop_that_waits_can_be_cancelled_and_one_that_has_begun_cannot(held_d
 
 @pytest.mark.parametrize("name", ["\u202e\x9b2J", "\u202e" * 42, "a/b"], ids=["controls", "long", "slash"])
 def test_a_scan_of_a_name_that_no_table_can_have_is_listed_without_it(make_daemon, name):
-    """It waits for another one, which waits for its checkpoint's files to be opened."""
+    """The scan waits for another one, which waits until its checkpoint's files are opened."""
     daemon = make_daemon({"checkpoints": {"interval_seconds": 0}})
     trigger = daemon.folder / "slow"
     daemon.with_fault("held_calls", EMBTIER_FAULT_TRIGGER=str(trigger), EMBTIER_FAULT_PATH="/checkpoints/")
@@ -303,15 +302,15 @@ def test_a_scan_of_a_name_that_no_table_can_have_is_listed_without_it(make_daemo
 
 @pytest.fixture
 def numbers(tmp_path) -> Path:
-    np.save(tmp_path / "rows.npy", np.zeros((400_000, 16), np.float32))  # some hundred jobs
+    np.save(tmp_path / "rows.npy", np.zeros((400_000, 16), np.float32))  # takes some hundred jobs
     return tmp_path / "rows.npy"
 
 
-TRIES = 50  # a transfer may have ended before anybody has seen it
+TRIES = 50  # a transfer may have ended before the test has seen it
 
 
 def seen(daemon: Daemon, client: subprocess.Popen, kind: str) -> dict | None:
-    """The transfer among the jobs, or None if it ended before."""
+    """The transfer among the jobs, or None if it has ended."""
     deadline = time.monotonic() + LIMIT_S
     while client.poll() is None:
         assert time.monotonic() < deadline
@@ -322,7 +321,7 @@ def seen(daemon: Daemon, client: subprocess.Popen, kind: str) -> dict | None:
 
 
 def forget(daemon: Daemon, client: subprocess.Popen, made: Path | None) -> None:
-    """One that came to its end: so that it can be tried again."""
+    """Removes the result of a finished transfer, so that it can be tried again."""
     client.send_signal(signal.SIGCONT)
     assert client.wait(LIMIT_S) == 0, client.stderr.read()
     if made:
@@ -333,7 +332,7 @@ def forget(daemon: Daemon, client: subprocess.Popen, made: Path | None) -> None:
 
 
 def stopped(daemon: Daemon, begin: Callable, kind: str, *words: str, made: Path | None = None):
-    """A client that sleeps in the middle of a transfer, in whatever step, and the job."""
+    """Starts a transfer and stops its client in the middle of it, in any step. Returns the client and the job."""
     for _ in range(TRIES):
         client = begin(daemon, *words)
         job = seen(daemon, client, kind)
@@ -415,8 +414,8 @@ def test_twenty_jobs_of_one_user_do_not_keep_another_user_waiting(open_daemon, b
 
 @needs_root
 def test_users_take_turns_where_one_job_runs_at_a_time(open_daemon):
-    """Twenty of one user's wait when another user's comes: it is not the last. In one of several tries, as the
-    twenty may be done before it is sent."""
+    """Twenty jobs of one user wait when another user's comes, which must not be the last. One of several tries is enough, since
+    the twenty may be done before it is sent."""
     with open_daemon.connect() as server, contextlib.ExitStack() as stack:
         server.create_table("rows", 8).set(np.arange(50_000), np.ones((50_000, 8)))
         clients = [stack.enter_context(RawClient(open_daemon.socket, arena_bytes=0)) for _ in range(20)]
@@ -428,7 +427,7 @@ def test_users_take_turns_where_one_job_runs_at_a_time(open_daemon):
         for _ in range(20):
             for client in clients:
                 client.send(CHECKPOINT_CREATE, b"")
-            server.status()  # after which they have been taken
+            server.status()  # when this is answered, the server has taken in the requests
             other.send(CHECKPOINT_CREATE, b"")
             ids = [id_of(client) for client in [*clients, other]]
             assert len(set(ids)) == 21
@@ -438,7 +437,7 @@ def test_users_take_turns_where_one_job_runs_at_a_time(open_daemon):
 
 
 def id_of(client: RawClient) -> int:
-    """Of the checkpoint that it has had made."""
+    """The id of the checkpoint that this client asked for."""
     return fields(client.receive_last()[10][0])[1][0]
 
 
@@ -458,12 +457,12 @@ def test_a_user_has_no_more_than_so_many_jobs_waiting(own_daemon):
         error = client.call(CREATE, spec("one.more"))[3][0]
         assert error[1] == BUSY and b"jobs of this user wait" in error, error
         with own_daemon.connect() as server:
-            server.create_table("at.once", 4)  # which is no long job
+            server.create_table("at.once", 4)  # this is not a long job
     await_that(lambda: own_daemon.metrics()["jobs"] == {"waiting": 0, "running": 0})
 
 
 def test_jobs_of_one_name_run_one_after_the_other(own_daemon, begin):
-    """Whoever creates a table that is just created waits for it, as if they had come later."""
+    """A client that creates a table which is just being created waits for it, as if it had come later."""
     client = fill(begin, own_daemon, "same")
     await_that(lambda: state_of(own_daemon, "same") == "running")
     words = ["table", "create", "same", "--rows", "7", "--dim", "4", "--if-not-exists"]
@@ -493,7 +492,7 @@ def test_when_the_servers_checkpoint_is_cancelled_another_one_is_due(make_daemon
         first = server.checkpoint()
         server.checkpoint()
         trigger.touch()
-        other.send(CHECKPOINT_DELETE, field(1, first.id))  # in whose line checkpoints wait
+        other.send(CHECKPOINT_DELETE, field(1, first.id))  # checkpoints wait in the same line
         await_that(Path(f"{trigger}.waits").exists)
         table.set([1], np.ones((1, 4)))
         await_that(waiting)
@@ -528,5 +527,5 @@ def test_a_client_that_says_nothing_does_not_hold_an_import_for_ever(make_daemon
         await_that(is_free)
         error = client.call(LOAD_END)[3][0]
         assert error[1] == TIMEOUT and b"checkpoints.transfer_idle_seconds" in error
-        assert 6 in client.call(LOAD_OPEN, field(1, spec.replace(b"held", b"next")))  # it can begin anew
+        assert 6 in client.call(LOAD_OPEN, field(1, spec.replace(b"held", b"next")))  # the client can begin another load
     assert daemon.logged("its client sent nothing")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Do exports, imports and restores together stay within their memory, and does who is refused hear why?"""
+"""Exports, imports and restores together stay within their memory, and a client that is refused learns why."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from scans import Scan  # noqa: E402
 import embtier  # noqa: E402
 
 MIB = 1 << 20
-LEAST = "66MiB"  # of 8 shards: for one export and not for two
+LEAST = "66MiB"  # for 8 shards: enough for one export, but not for two
 
 
 def fill(server, name: str, rows: int = 1000, dim: int = 16, **options) -> embtier.Table:
@@ -29,7 +29,7 @@ def fill(server, name: str, rows: int = 1000, dim: int = 16, **options) -> embti
 
 @pytest.fixture
 def small(make_daemon):
-    """With memory for one export at a time."""
+    """A daemon with memory for one export at a time."""
     daemon = make_daemon({"checkpoints": {"interval_seconds": 0, "transfer_bytes": LEAST}})
     daemon.start()
     return daemon
@@ -58,7 +58,7 @@ def test_an_export_for_which_there_is_no_memory_waits_for_another(small, tmp_pat
         with pytest.raises(embtier.BusyError, match="the restore needs .*checkpoints.transfer_bytes"):
             other.restore_checkpoint(checkpoint.id, ["t"], name="copy")
         assert [table.name for table in other.tables()] == ["t"]
-        other.import_table(tmp_path / "first", "imported")  # for that there is room
+        other.import_table(tmp_path / "first", "imported")  # an import still has room
         assert daemon.metrics()["transfer_bytes"] == used
         assert len(scan.next()) > 0
         scan.close()

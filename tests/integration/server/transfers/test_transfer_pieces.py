@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""However much a client asks for at a time, does an export give a bounded piece, and does an import take all of it in
-pieces? tests/unit/daemon/jobs/test_worker_pieces.c has the turns of users."""
+"""However much a client asks for at a time, an export gives a bounded piece, and an import takes all of it in pieces.
+tests/unit/daemon/jobs/test_worker_pieces.c tests the turns of users."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from raw_client import RawClient, field, fields
 
 MIB = 1 << 20
-PIECE_BYTES, PIECE_ROWS = 8 * MIB, 65536  # daemon/jobs/transfer/transfer_piece.h
+PIECE_BYTES, PIECE_ROWS = 8 * MIB, 65536  # as in daemon/jobs/transfer/transfer_piece.h
 ARENA = 64 * MIB
 SCAN_OPEN, SCAN_NEXT, SCAN_CLOSE, LOAD_OPEN, LOAD_ROWS, LOAD_END = 15, 16, 17, 18, 19, 20
 F32, SGD = 1, 1
@@ -26,7 +26,8 @@ def quiet(make_daemon):
 
 
 def pieces(client: RawClient, table: str, all_rows: bool) -> Iterator[tuple[int, dict[int, list]]]:
-    """Of a scan of @table that is asked for all that the arena has room for: the number of rows of each, and the rest."""
+    """Scans @table, and always asks for as much as the arena has room for. Yields the number of rows of each piece, and its other
+    fields."""
     assert SCAN in client.call(SCAN_OPEN, field(2, table) + field(4, int(all_rows)))
     while True:
         reply = client.call(SCAN_NEXT, field(1, client.payload) + field(2, ARENA - 2 * MIB))
@@ -40,7 +41,7 @@ def pieces(client: RawClient, table: str, all_rows: bool) -> Iterator[tuple[int,
 def test_an_export_of_all_rows_comes_in_bounded_pieces(quiet):
     dim = 64
     with quiet.connect() as server, RawClient(quiet.socket, ARENA, 8) as client:
-        server.create_table("huge", dim, rows=2**40)  # of which none is written
+        server.create_table("huge", dim, rows=2**40)  # none of its rows is written
         server.checkpoint()
         next_id = 0
         for number, (count, filled) in enumerate(pieces(client, "huge", all_rows=True)):
@@ -70,7 +71,7 @@ def test_an_export_of_short_rows_comes_in_bounded_pieces_and_whole(quiet):
 
 
 def send_rows(client: RawClient, ids: np.ndarray) -> dict[int, list]:
-    """As rows of one number, which is their id's."""
+    """Sends rows of one number, which is their id."""
     rows_at = 8 * len(ids)
     client.write(client.payload, ids.astype(np.uint64).tobytes())
     client.write(client.payload + rows_at, ids.astype(np.float32).tobytes())
@@ -101,7 +102,7 @@ def test_rows_of_an_import_are_all_taken_however_many_pieces_they_are(quiet):
 def test_a_wrong_row_of_a_later_piece_ends_the_import(quiet):
     rows = 3 * PIECE_ROWS
     ids = np.arange(rows)
-    ids[2 * PIECE_ROWS + 5] = rows  # which the table does not have
+    ids[2 * PIECE_ROWS + 5] = rows  # the table has no such row
     with RawClient(quiet.socket, ARENA, 8) as client:
         open_load(client, "wrong", rows)
         assert f"not {rows}".encode() in fields(send_rows(client, ids)[ERROR][0])[2][0]

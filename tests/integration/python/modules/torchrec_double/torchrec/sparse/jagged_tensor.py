@@ -26,7 +26,7 @@ class JaggedTensor:
 
 
 class KeyedJaggedTensor:
-    """Jagged tensors of one number of bags, by key."""
+    """Jagged tensors with equally many bags, by key."""
 
     def __init__(self, keys, values, weights=None, lengths=None) -> None:
         self._keys, self._values, self._weights, self._lengths = list(keys), values, weights, lengths
