@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An export is a folder (export_folder.h): files of rows, and EXPORT_MANIFEST_FILE, which says what
- * they are. One thread asks the server for rows, another writes those that came before. */
+/* An export is a folder (export_folder.h) with files of rows, and EXPORT_MANIFEST_FILE, which
+ * describes them. The caller's thread asks the server for rows; another thread writes those that
+ * came before. */
 #include <pthread.h>
 #include <semaphore.h>
 #include <signal.h>
@@ -15,10 +16,10 @@
 #include "client/lib/table.h"
 
 #define FILE_BYTES (UINT64_C(4) << 30)
-/* Of rows beyond what is expected, that a file has room for. */
+/* Bytes of rows beyond the expected number that a file has room for. */
 #define SLACK_BYTES (64 * MIB)
 
-/* One on its way. */
+/* An export in progress. */
 struct exporting {
     struct embtier *server;
     struct embtier_export_options options;
@@ -30,15 +31,15 @@ struct exporting {
 
     /* The writing thread's, while it runs: */
     uint64_t rows_per_part;
-    struct tensor_writer *writer; /* of the part under way, or NULL */
-    uint64_t part_rows;           /* in it so far */
-    uint64_t bytes;               /* of all files that are complete */
+    struct tensor_writer *writer; /* of the part in progress, or NULL */
+    uint64_t part_rows;           /* rows in it so far */
+    uint64_t bytes;               /* of all complete files */
     enum embtier_err write_err;
     struct err_msg write_msg;
 
-    /* Handed over, from one thread to the other and back: */
-    struct embtier_scan_rows rows; /* 0 of them: they were all */
-    bool given_up;                 /* no more will come, and none of it is of use */
+    /* Handed over from one thread to the other and back: */
+    struct embtier_scan_rows rows; /* 0 rows: there are no more */
+    bool given_up;                 /* no more rows will come, and those written are of no use */
     sem_t filled, written;
 };
 
@@ -75,7 +76,7 @@ static enum tensor_dtype weight_dtype(enum embtier_dtype dtype)
     }
 }
 
-/* Where tensor @column of a row begins in what a scan gives, and what it is. */
+/* Describes tensor @column. @ret_offset is where it begins in a row of the scan. */
 static struct tensor describe(const struct exporting *e, enum export_column column,
                               uint32_t *ret_offset)
 {
@@ -88,7 +89,7 @@ static struct tensor describe(const struct exporting *e, enum export_column colu
         tensor.dtype = TENSOR_F32;
         tensor.columns = table_spec_state_bytes(spec) / (uint32_t)sizeof(float);
     } else if (column == EXPORT_IDS) {
-        /* Most libraries know signed ones better. */
+        /* Most libraries support signed ids better. */
         tensor.dtype =
             spec->rows == EMBTIER_UNBOUNDED || spec->rows > INT64_MAX ? TENSOR_U64 : TENSOR_I64;
         tensor.columns = 0;
@@ -97,7 +98,7 @@ static struct tensor describe(const struct exporting *e, enum export_column colu
     return tensor;
 }
 
-/* What is exported is to be imported again. */
+/* Refuses an export that an import would refuse. */
 static enum embtier_err check_parts(uint64_t parts, struct err_msg *msg)
 {
     if (parts <= EXPORT_PARTS_MAX)
@@ -149,7 +150,7 @@ static enum embtier_err end_part(struct exporting *e)
     return export_manifest_add(&e->manifest, &written, &e->write_msg);
 }
 
-/* @count of @rows from the one numbered @from on, into the part under way. */
+/* Adds @count of @rows, from number @from on, to the part in progress. */
 static enum embtier_err add_rows(struct exporting *e, const struct embtier_scan_rows *rows,
                                  uint32_t from, uint32_t count)
 {
@@ -198,7 +199,7 @@ static enum embtier_err write_last(struct exporting *e)
     return e->writer ? end_part(e) : EMBTIER_OK;
 }
 
-/* Writes some rows while the server fills the other half of the scan's buffer. */
+/* Writes rows while the server fills the other half of the scan's buffer. */
 static void *writing(void *context)
 {
     struct exporting *const e = context;
@@ -215,14 +216,14 @@ static void *writing(void *context)
     return NULL;
 }
 
-/* After what was handed over before is written. NULL: the scan has failed. The other thread ends if
- * either has. */
+/* Hands rows over once the earlier ones are written. @rows NULL: the scan has failed. The other
+ * thread ends if the scan or the writing has failed. */
 static enum embtier_err hand_over(struct exporting *e, const struct embtier_scan_rows *rows)
 {
     enum embtier_err err;
 
     wait_for(&e->written);
-    err = e->write_err; /* which the other thread has again from here on */
+    err = e->write_err; /* the other thread has it again from here on */
     e->given_up = err != EMBTIER_OK || !rows;
     if (!e->given_up)
         e->rows = *rows;
@@ -245,14 +246,14 @@ static enum embtier_err read_rows(struct exporting *e)
         }
         TRY(hand_over(e, &rows));
         done += rows.count;
-        if (e->progress) /* an estimate that was too low is none */
+        if (e->progress) /* an estimate that was exceeded is unknown */
             e->progress(e->progress_context, done, done <= expected ? expected : 0, "rows");
     } while (rows.count > 0);
     return EMBTIER_OK;
 }
 
-/* Without signals: they are for the application's threads, and a limit on files' lengths is an
- * error that way. */
+/* Blocks all signals: they are for the application's threads. A file over the limit of its length
+ * is then an error of the write, not a signal. */
 static int start_writing(struct exporting *e, pthread_t *ret_thread)
 {
     sigset_t all, before;
@@ -289,7 +290,7 @@ static enum embtier_err copy_rows(struct exporting *e)
 
 /* ---- The whole ---- */
 
-/* Before a checkpoint is made for nothing. */
+/* Checks the table before a checkpoint is made in vain. */
 static enum embtier_err check_table(const struct exporting *e, const char *name)
 {
     struct embtier_table *table = NULL;
@@ -303,7 +304,7 @@ static enum embtier_err check_table(const struct exporting *e, const char *name)
     return err;
 }
 
-/* Of a list of one. */
+/* Takes over a list of one checkpoint. */
 static void note_checkpoint(struct exporting *e, struct embtier_checkpoint_list *list)
 {
     const struct embtier_checkpoint *const checkpoint = embtier_checkpoint_list_at(list, 0);
@@ -314,7 +315,7 @@ static void note_checkpoint(struct exporting *e, struct embtier_checkpoint_list 
     embtier_checkpoint_list_free(list);
 }
 
-/* Which one is the newest, the server says when it opens it. */
+/* For the newest checkpoint the server says which one it is, when the scan is opened. */
 static enum embtier_err find_checkpoint(struct exporting *e, const char *table)
 {
     const struct embtier_checkpoint_options made = {
@@ -336,8 +337,9 @@ static enum embtier_err find_checkpoint(struct exporting *e, const char *table)
     return EMBTIER_OK;
 }
 
-/* Rows of one file, and room for as many: how far its tensors lie apart until it ends, so not much
- * more than can be. If more come than were expected, there is one file more. */
+/* Returns the number of rows per file, and the room in it. Until the file ends, its tensors lie
+ * apart by this room, so it is not much more than the rows that can come. If more rows come than
+ * expected, they go into a further file. */
 static uint64_t find_rows_per_part(const struct exporting *e, uint64_t file_bytes, uint64_t each)
 {
     const uint64_t expected = embtier_scan_row_count(e->scan);
@@ -374,7 +376,8 @@ static enum embtier_err open_scan(struct exporting *e, const char *table)
     if (e->manifest.with_state)
         each += table_spec_state_bytes(&e->manifest.spec);
     e->rows_per_part = find_rows_per_part(e, file_bytes, each);
-    /* How many were written is estimated; begin_part() knows. */
+    /* The number of written rows is an estimate, so half of it is checked here; begin_part() checks
+     * the real number. */
     rows = embtier_scan_row_count(e->scan);
     if (!e->manifest.all_rows)
         rows /= 2;
@@ -417,6 +420,6 @@ enum embtier_err embtier_export(struct embtier *server, const char *table, const
                                                    .bytes = e.bytes,
                                                    .parts = e.manifest.part_count };
     clear(&e);
-    server->message = message; /* whatever the end of the scan has met */
+    server->message = message; /* keep it from what the end of the scan has met */
     return err;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* All names are taken relative to the parent's descriptor, so that a parent that is moved meanwhile
- * takes the export along. Between any two calls here there is nothing, or an empty PATH.partial, or
- * one with the inner folder and files of exports: whoever comes next takes each of them over. */
+/* Makes, takes over and removes the folders of exports. All names are relative to the parent's
+ * descriptor, so a parent that is moved meanwhile takes the export along. Between any two calls
+ * here there is nothing, or an empty PATH.partial, or one with the inner folder and files of
+ * exports. The next export can take over each of these. */
 #include "client/files/export_folder.h"
 
 #include <dirent.h>
@@ -25,19 +26,19 @@ struct export_folder {
     char *path;         /* of the export, without slashes at its end */
     char *partial_path; /* for messages */
     char *parent_path;
-    const char *name; /* in the parent; into the paths */
+    const char *name; /* in the parent; points into the paths */
     const char *partial_name;
     int parent;
     int partial; /* locked */
     int inner;
-    bool is_ours; /* there is nothing of others in `partial` */
+    bool is_ours; /* nobody else's files are in `partial` */
     bool has_name;
     bool is_finished;
 };
 
 /* ---- What exports make ---- */
 
-/* NUMBER.safetensors, NUMBER.TENSOR.npy */
+/* True for NUMBER.safetensors and NUMBER.TENSOR.npy. */
 static bool is_part(const char *file)
 {
     const size_t digits = strspn(file, "0123456789");
@@ -56,7 +57,7 @@ static bool is_part(const char *file)
     return false;
 }
 
-/* Of any table. */
+/* True for files of exports of any table. */
 static bool is_file_of_export(const char *file)
 {
     const char *const dash = strrchr(file, '-');
@@ -71,7 +72,7 @@ static bool is_inner(const char *file)
 
 /* ---- Walks ---- */
 
-/* NULL: errno says why. The descriptor stays the caller's. */
+/* Opens a stream of the folder's names. NULL: errno says why. The caller keeps the descriptor. */
 static DIR *open_stream(int folder)
 {
     const int copy = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -82,7 +83,7 @@ static DIR *open_stream(int folder)
     return stream;
 }
 
-/* The next name, or NULL: errno is then 0 at the end. */
+/* Returns the next name. NULL: the end, with errno 0, or an error. */
 static const char *next_name(DIR *stream)
 {
     const struct dirent *entry;
@@ -102,7 +103,8 @@ static enum embtier_err refuse_others(const struct export_folder *f, struct err_
                    f->partial_path);
 }
 
-/* Of a thing in @folder, or with the name "" of @folder. */
+/* Checks that a thing in @folder, or @folder itself if @name is "", has this @type and belongs to
+ * this user. */
 static enum embtier_err check_this_users(const struct export_folder *f, int folder,
                                          const char *name, mode_t type, struct err_msg *msg)
 {
@@ -114,7 +116,7 @@ static enum embtier_err check_this_users(const struct export_folder *f, int fold
                                                                        : refuse_others(f, msg);
 }
 
-/* Nothing but things of this @type whose names are ours, all of this user. */
+/* Checks that the folder has only things of this @type, with our names, all of this user. */
 static enum embtier_err check_names(const struct export_folder *f, int folder, mode_t type,
                                     bool (*is_ours)(const char *), struct err_msg *msg)
 {
@@ -132,7 +134,8 @@ static enum embtier_err check_names(const struct export_folder *f, int folder, m
     return err;
 }
 
-/* Goes on after a failure, and returns the first one's errno, or 0. */
+/* Removes files of exports. It continues after a failure, and returns the first one's errno, or
+ * 0. */
 static int remove_files(int folder)
 {
     DIR *const stream = open_stream(folder);
@@ -155,7 +158,7 @@ static enum embtier_err no_memory(struct err_msg *msg)
     return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
 }
 
-/* "NAME" of "FOLDER/NAME". */
+/* Returns "NAME" of "FOLDER/NAME". */
 static const char *last_name(const char *path)
 {
     const char *const slash = strrchr(path, '/');
@@ -213,7 +216,7 @@ static enum embtier_err refuse_busy(const struct export_folder *f, struct err_ms
     return err_set(msg, EMBTIER_LOCKED, "%s: another export is in progress there", f->partial_path);
 }
 
-/* Another export may have removed its folder between our opening it and the lock. */
+/* Another export may have removed its folder between our open and our lock. */
 static enum embtier_err check_still_there(const struct export_folder *f, int fd,
                                           struct err_msg *msg)
 {
@@ -245,7 +248,7 @@ static enum embtier_err lock_partial(struct export_folder *f, struct err_msg *ms
     return EMBTIER_OK;
 }
 
-/* Nothing is removed before all of it has been looked at. */
+/* Looks at everything before it removes anything. */
 static enum embtier_err take_inner(struct export_folder *f, struct err_msg *msg)
 {
     const int flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW;
@@ -311,7 +314,7 @@ enum embtier_err export_folder_finish(struct export_folder *f, struct err_msg *m
 {
     int rc = renameat2(f->partial, EXPORT_FOLDER_NAME, f->parent, f->name, RENAME_NOREPLACE);
 
-    if (rc != 0 && errno == EINVAL) { /* NFS cannot: what is replaced then is an empty folder */
+    if (rc != 0 && errno == EINVAL) { /* NFS cannot; this replaces an empty folder at most */
         TRY(check_free(f, msg));
         rc = renameat(f->partial, EXPORT_FOLDER_NAME, f->parent, f->name);
     }
@@ -319,7 +322,7 @@ enum embtier_err export_folder_finish(struct export_folder *f, struct err_msg *m
         return err_set_errno(msg, errno, "cannot rename %s to %s", f->partial_path, f->path);
     f->has_name = true;
     unlinkat(f->parent, f->partial_name,
-             AT_REMOVEDIR); /* unless somebody has put something there */
+             AT_REMOVEDIR); /* fails if somebody has put something there */
     TRY(tensor_io_sync(f->parent, f->parent_path, msg));
     f->is_finished = true;
     return EMBTIER_OK;
@@ -344,7 +347,7 @@ void export_folder_free(struct export_folder *f)
     if (!f->is_finished)
         remove_unfinished(f);
     closep(&f->inner);
-    closep(&f->partial); /* others may have it from here on */
+    closep(&f->partial); /* other exports may lock it from here on */
     closep(&f->parent);
     free(f->parent_path);
     free(f->partial_path);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* export_folder.h: where an export is made, so that its path has a whole one or nothing.
+/* export_folder.h: makes an export's folder, so that its path has a whole export or nothing.
  *
- * Files are written to PATH.partial/EXPORT_FOLDER_NAME, which becomes PATH when all of it is on the
- * disk. Whoever makes it has PATH.partial locked; what was left by one that was killed is not, and
- * makes room for the next. A folder of that name is somebody else's, and stays as it is, if there
- * is anything in it that no unfinished export leaves: the inner folder's name is the mark.
+ * Files are written to PATH.partial/EXPORT_FOLDER_NAME, which becomes PATH when all of it is on
+ * disk. The writer holds a lock on PATH.partial. If the writer is killed, the lock ends, and the
+ * next export removes the remains. The inner folder's name marks a PATH.partial as ours. If it
+ * holds anything that no unfinished export leaves, it belongs to somebody else and stays as it is.
  * Thread: the connection's. */
 #ifndef EMBTIER_CLIENT_FILES_EXPORT_FOLDER_H
 #define EMBTIER_CLIENT_FILES_EXPORT_FOLDER_H
@@ -16,16 +16,17 @@
 
 struct export_folder;
 
-/* @path may end in slashes; it is empty, or ends as unfinished exports do: INVALID. EXISTS: there
- * is something at @path, or in PATH.partial that is not ours. LOCKED: another export is under way.
- * Otherwise what the file system says, also of a parent that cannot be read, and so not synced. */
+/* Makes PATH.partial and locks it. @path may end in slashes. INVALID: it is empty, or has the name
+ * of an unfinished export. EXISTS: something is at @path, or PATH.partial holds something that is
+ * not ours. LOCKED: another export is in progress. Else the file system's error, also if the parent
+ * cannot be read, because it could not be synced. */
 MUST_CHECK enum embtier_err export_folder_new(const char *path, struct export_folder **ret_folder,
                                               struct err_msg *msg);
-/* Where its files belong: the folder's, borrowed. */
+/* Returns the descriptor of the folder for the files; borrowed. */
 int export_folder_fd(const struct export_folder *folder);
-/* From here on it is an export; what is in it has been synced before. EXISTS. */
+/* Renames the folder to PATH. The caller has synced its content. EXISTS. */
 MUST_CHECK enum embtier_err export_folder_finish(struct export_folder *folder, struct err_msg *msg);
-/* What is not finished is removed. */
+/* Frees the folder, and removes it unless it is finished. */
 void export_folder_free(struct export_folder *folder);
 DEFINE_CLEANUP(struct export_folder, export_folder_free)
 

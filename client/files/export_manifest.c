@@ -21,11 +21,11 @@
 #define FORMAT_VERSION 1
 #define SUM_CHARS      16
 
-/* What is read. A part has 19 commas and colons and, with the longest names, some 780 bytes;
- * what is said of the table has a hundredth of the rest. */
+/* Limits of a manifest that is read. A part has 19 commas and colons and, with the longest names,
+ * some 780 bytes. The table's description needs a small part of the rest. */
 #define SEPARATORS_MAX (20 * EXPORT_PARTS_MAX + 1000)
 #define BYTES_MAX      (800 * EXPORT_PARTS_MAX + 64 * KIB)
-/* {parts [{tensors {name {file}}}]}, and some for what a newer version may have. */
+/* {parts [{tensors {name {file}}}]}, and some for the additions of a newer version. */
 #define DEPTH_MAX 8
 
 static const char *const format_words[] = {
@@ -208,7 +208,8 @@ static enum embtier_err part_from_json(const char *path, const json_t *json,
     return EMBTIER_OK;
 }
 
-/* Ids of all rows follow each other from 0 to the last; of others all that is known is how many. */
+/* In an export of all rows, ids are consecutive from 0 to the last. For other exports only the
+ * number of rows can be checked. */
 static enum embtier_err check_rows(const char *path, const struct export_manifest *manifest,
                                    struct err_msg *msg)
 {
@@ -287,7 +288,7 @@ static bool read_words(const json_t *root, struct export_manifest *manifest)
            json_to_u64(json_object_get(root, "rows"), &manifest->rows);
 }
 
-/* jansson makes a tree of all of it. */
+/* Checks the size of the text first, because jansson makes a tree of all of it. */
 static enum embtier_err load(const char *path, const char *text, json_t **ret_root,
                              struct err_msg *msg)
 {

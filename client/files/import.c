@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An import looks at every file before it asks the server for a table, and again when its turn
- * comes. Files of others get a manifest of one part, so that there is one way to read them. Another
- * program may put a newer file in the place of one at any time: what comes from one path is read
- * from one opened file, so that it is of one time. Rows go from the files to where the server takes
- * them from; the table is there when the last is (load.h). */
+/* An import checks every file before it asks the server for a table, and again when the file's turn
+ * comes. Files of others get a manifest of one part, so that all are read in one way. Another
+ * program may replace a file at any time. So everything from one path is read through one opened
+ * file, and is of one time. Rows go from the files into the server's buffer; the table exists once
+ * the last row is in (load.h). */
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -25,9 +25,9 @@
 #include "client/lib/load.h"
 #include "client/lib/table.h"
 
-#define AS_EXPORTED (-1) /* a durability: the caller gives none */
+#define AS_EXPORTED (-1) /* a durability: the caller gave none */
 
-/* A tensor of a file that is open. */
+/* A tensor of an open file. */
 struct column {
     char *path; /* NULL: there is no such tensor */
     struct tensor_reader *reader;
@@ -38,19 +38,19 @@ struct column {
     XXH3_state_t *sum;
 };
 
-/* One on its way. */
+/* An import in progress. */
 struct importing {
     struct embtier *server;
     struct embtier_import_options options;
     embtier_progress_fn *progress;
     void *progress_context;
     const char *path;
-    char *indexed; /* the path, if it was found by an index; or NULL */
+    char *indexed; /* the file's path, if an index named it; or NULL */
     bool is_export;
-    struct tensor_reader *file;       /* of others, open from the first look to the end; or NULL */
-    struct export_manifest manifest;  /* its spec is of the table to be made */
-    char weight[TENSOR_NAME_MAX + 1]; /* the tensor's name, in a file of others */
-    struct column columns[EXPORT_COLUMNS]; /* of the part at hand */
+    struct tensor_reader *file;            /* of others, open from first to last; or NULL */
+    struct export_manifest manifest;       /* its spec is that of the new table */
+    char weight[TENSOR_NAME_MAX + 1];      /* the tensor's name, in a file of others */
+    struct column columns[EXPORT_COLUMNS]; /* of the current part */
     struct embtier_load *load;
     uint64_t rows_done;
     uint64_t bytes_done;
@@ -79,13 +79,13 @@ static void close_part(struct importing *in)
     }
 }
 
-/* A .npy file. */
+/* True for a .npy file. */
 static bool is_array(const struct tensor_reader *reader)
 {
     return tensor_reader_count(reader) == 1 && tensor_reader_at(reader, 0)->name[0] == '\0';
 }
 
-/* A tensor by its name; in a .npy file it is the only one, without one. */
+/* Finds a tensor by its name. A .npy file has only one, which is unnamed. */
 static enum embtier_err find_tensor(const struct importing *in, struct column *column,
                                     const char *name)
 {
@@ -106,7 +106,7 @@ static bool is_weight_dtype(const struct importing *in, enum tensor_dtype dtype)
     switch (in->manifest.spec.dtype) {
     case EMBTIER_DTYPE_F16:
         return dtype == TENSOR_F16;
-    case EMBTIER_DTYPE_BF16: /* for which .npy has no word: of an export it is known */
+    case EMBTIER_DTYPE_BF16: /* .npy has no word for it; in an export the table tells */
         return dtype == TENSOR_BF16 || (in->is_export && in->manifest.format == TENSOR_NPY &&
                                         dtype == tensor_dtype_from_numpy("<u2"));
     default:
@@ -114,7 +114,7 @@ static bool is_weight_dtype(const struct importing *in, enum tensor_dtype dtype)
     }
 }
 
-/* "[1000, 64]" */
+/* Room for "[1000, 64]". */
 struct shape_text {
     char text[TENSOR_RANK_MAX * 24];
 };
@@ -163,7 +163,7 @@ static enum embtier_err check_shape(const struct importing *in, enum export_colu
                    column == EXPORT_STATE ? ", the numbers that the optimizer keeps" : "");
 }
 
-/* NULL: the file at @path has not been opened. */
+/* Returns the reader of @path, or NULL if the file is not open. */
 static struct tensor_reader *find_open(const struct importing *in, const char *path)
 {
     if (in->file && strcmp(path, in->path) == 0)
@@ -199,7 +199,7 @@ static enum embtier_err open_column(struct importing *in, const struct export_pa
     return EMBTIER_OK;
 }
 
-/* With a look at all its files. */
+/* Opens and checks all files of a part. */
 static enum embtier_err open_part(struct importing *in, const struct export_part *part)
 {
     for (int c = 0; c < EXPORT_COLUMNS; c++)
@@ -234,7 +234,8 @@ static enum embtier_err read_column(struct importing *in, enum export_column c, 
     return EMBTIER_OK;
 }
 
-/* A negative one would be taken for a large one, of which an unbounded table has a row. */
+/* Refuses negative ids. As unsigned numbers they would be large ids, which an unbounded table
+ * accepts. */
 static enum embtier_err read_ids(struct importing *in, uint64_t first_row, uint32_t rows,
                                  uint64_t *ids)
 {
@@ -265,7 +266,7 @@ static enum embtier_err read_rows(struct importing *in, const struct export_part
     return EMBTIER_OK;
 }
 
-/* Of an export: is everything that was read what was written? */
+/* CORRUPT if the data of an export are not those that were written. */
 static enum embtier_err check_sums(const struct importing *in, const struct export_part *part)
 {
     for (int c = 0; in->is_export && c < EXPORT_COLUMNS; c++)
@@ -330,7 +331,7 @@ static const struct tensor_info *find_named(const struct tensor_reader *reader, 
     return NULL;
 }
 
-/* `weight`, or the only one of two dimensions; the array of a .npy file. */
+/* Finds `weight`, or the only two-dimensional tensor; or the array of a .npy file. */
 static enum embtier_err find_weights(const struct importing *in, const struct tensor_reader *reader,
                                      const struct tensor_info **ret_info)
 {
@@ -412,7 +413,7 @@ static enum embtier_err find_row_count(const struct importing *in,
     return EMBTIER_OK;
 }
 
-/* What the caller says of the table, and what the file does. */
+/* Makes the table's spec from the caller's options and the file. */
 static enum embtier_err make_spec(struct importing *in, const struct tensor_info *weights,
                                   bool has_ids, struct table_spec *ret_spec)
 {
@@ -422,7 +423,7 @@ static enum embtier_err make_spec(struct importing *in, const struct tensor_info
     TRY(read_shape(in, weights, &spec));
     if (in->options.table)
         TRY(table_options_read(in->server, in->options.table, &options));
-    options.name = "import"; /* for the check; it gets its own later on */
+    options.name = "import"; /* for the check; the real name comes later */
     options.dim = spec.dim;
     options.dtype = spec.dtype;
     TRY(find_row_count(in, weights, has_ids, &options.rows));
@@ -435,8 +436,8 @@ static enum embtier_err make_spec(struct importing *in, const struct tensor_info
     return table_options_to_spec(in->server, &options, ret_spec);
 }
 
-/* Of an export's .npy files only the table.json beside them knows what they are. One of a newer
- * version cannot say it. */
+/* Refuses a .npy file of an export: only the table.json beside it describes it. If a newer version
+ * wrote that table.json, it cannot be read, and the import is refused too. */
 static enum embtier_err check_array_alone(const struct importing *in)
 {
     _cleanup_(freep) char *copy = strdup(in->path), *folder_copy = strdup(in->path);
@@ -459,11 +460,11 @@ static enum embtier_err check_array_alone(const struct importing *in)
                                "%s is one file of an export of table '%s': import its folder, %s, "
                                "or give the ids of its rows",
                                in->path, manifest.spec.name, folder);
-    return EMBTIER_OK; /* whatever a table.json beside it is */
+    return EMBTIER_OK; /* any other table.json is no reason to refuse */
 }
 
-/* A file of an export by itself is a table only if its rows have their own ids, and if that is what
- * is meant. */
+/* Checks a file that may be part of an export. By itself it is a table only if its rows have their
+ * own ids, and if the caller means that. */
 static enum embtier_err check_alone(const struct importing *in, const struct tensor_reader *reader,
                                     bool has_ids)
 {
@@ -525,7 +526,7 @@ static enum embtier_err from_file(struct importing *in)
                : no_memory(in);
 }
 
-/* An export, or a model whose index names the file that has the tensor. */
+/* Reads an export, or a model whose index names the file with the tensor. */
 static enum embtier_err from_folder(struct importing *in)
 {
     _cleanup_(freep) char *manifest = path_join(in->path, EXPORT_MANIFEST_FILE);
@@ -571,7 +572,7 @@ static enum embtier_err load_all(struct importing *in)
 
     TRY(load_open_spec(in->server, &in->manifest.spec, with_state, in->manifest.rows, 0,
                        &in->load));
-    tell_rows(in); /* for what follows the wait for the server took no time */
+    tell_rows(in); /* so that the wait for the server does not count in the rate */
     for (uint32_t i = 0; i < in->manifest.part_count; i++) {
         TRY(load_part(in, &in->manifest.parts[i]));
         close_part(in);

@@ -17,7 +17,7 @@ struct json_size json_size_of(const char *text, size_t bytes, uint32_t most_dept
         if (c == '"') {
             in_string = !in_string;
         } else if (in_string) {
-            i += c == '\\'; /* and what it escapes */
+            i += c == '\\'; /* also skips the escaped character */
         } else if (c == '{' || c == '[') {
             depth++;
             size.depth = MAX(size.depth, depth);

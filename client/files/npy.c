@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The parser takes what NumPy writes and what a person would write in its place: the three keys in
- * any order, either kind of quotes, blanks between words. Nothing else of Python. */
+/* The parser accepts what NumPy writes and what a person would write instead: the three keys in any
+ * order, either kind of quotes, and blanks between words. It accepts nothing else of Python. */
 #include "client/files/npy.h"
 #include "base/text/text_escape.h"
 
@@ -16,7 +16,7 @@ struct cursor {
     struct err_msg *msg;
 };
 
-/* The keys of the dict; each is there once. */
+/* The keys of the dict; each must occur once. */
 enum {
     HAS_DESCR = 1,
     HAS_ORDER = 2,
@@ -115,8 +115,8 @@ static bool take_word(struct cursor *c, const char *word)
     return true;
 }
 
-/* Without escapes: no key and no dtype of numbers has any. It is cut short for @ret_text, which
- * still differs from all that is compared with it. */
+/* Takes a string without escapes, which no key and no dtype of numbers has. @ret_text may be cut
+ * short; it still differs from all texts that it is compared with. */
 static enum embtier_err take_string(struct cursor *c, const char *what, struct text_shown *ret_text)
 {
     const char *end;
@@ -193,10 +193,10 @@ static enum embtier_err take_number(struct cursor *c, uint64_t *ret_number)
     return EMBTIER_OK;
 }
 
-/* (), (3,), (3, 4), (3, 4,): (3) is no tuple in Python. */
+/* Takes (), (3,), (3, 4) or (3, 4,). In Python (3) is no tuple. */
 static enum embtier_err take_shape(struct cursor *c, struct tensor_info *info)
 {
-    bool comma = true; /* before what comes next */
+    bool comma = true; /* a comma came before the next number */
 
     if (!take(c, '('))
         return expected(c, "shape");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is parsed is hostile. jansson builds a tree of the whole text: so its size is looked at
- * first (json_size.h). Then each value is checked for what it must be, and the tensors together for
- * covering the data. */
+/* A header that is parsed is hostile. jansson builds a tree of the whole text, so the parser checks
+ * its size first (json_size.h). Then it checks each value, and that the tensors together cover the
+ * data. */
 #include "client/files/safetensors.h"
 
 #include <inttypes.h>
@@ -14,9 +14,9 @@
 
 /* {tensors {its keys [shape]}} */
 #define DEPTH_MAX 3
-/* Commas and colons of the header: a tensor with most dimensions has 16. */
+/* Commas and colons of the header: a tensor of the most dimensions has 16. */
 #define SEPARATORS_MAX (16 * TENSOR_READER_MAX)
-/* Data begin at a multiple of it. */
+/* Data begin at a multiple of this. */
 #define DATA_ALIGN 4096
 
 #define DTYPE_WORD(name, bytes, numpy) " " #name
@@ -34,7 +34,7 @@ static enum embtier_err no_memory(struct err_msg *msg)
     return err_set(msg, EMBTIER_NO_MEMORY, "out of memory for a safetensors header");
 }
 
-/* NULL: out of memory. */
+/* Returns NULL if memory is out. */
 static json_t *entry_json(const struct safetensors_entry *entry, uint64_t rows)
 {
     const json_int_t begin = (json_int_t)entry->begin;
@@ -119,7 +119,7 @@ enum embtier_err safetensors_room(const struct safetensors_entry *entries, uint3
 
     if (count > TENSOR_WRITER_MAX)
         return err_set(msg, EMBTIER_INTERNAL, "%" PRIu32 " tensors", count);
-    /* Numbers of as many digits as there can be. */
+    /* Entries with the most digits that their numbers can have. */
     for (uint32_t i = 0; i < count; i++)
         longest[i] = (struct safetensors_entry){ .tensor = entries[i].tensor, .begin = INT64_MAX };
     TRY(make_text(longest, count, INT64_MAX, NULL, &text, msg));
@@ -192,7 +192,7 @@ static enum embtier_err load(const char *path, const char *header, size_t bytes,
                    error.position, text_show(&shown, error.text));
 }
 
-/* Of one tensor: where it stands, for messages. */
+/* The place of a tensor, for messages. */
 struct where {
     const char *path;
     struct text_shown name;
@@ -309,7 +309,7 @@ static enum embtier_err check_metadata(const char *path, const json_t *json, str
     return EMBTIER_OK;
 }
 
-/* An empty one before the one that begins where it lies. */
+/* An empty tensor comes before another one at the same offset. */
 static int compare_places(const void *a, const void *b)
 {
     const struct tensor_place *const one = a;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tensor_dtype.h: the kinds of numbers that tensors in files are made of.
+/* tensor_dtype.h: the types of numbers in tensor files.
  *
- * Those of safetensors that fill whole bytes; its F4 and F6 kinds do not, and no row of them need
- * begin at a byte. All are little-endian in both formats. */
+ * The table has all of safetensors' types that fill whole bytes. F4 and F6 are left out: their rows
+ * need not begin at a byte. All types are little-endian in both formats. */
 #ifndef EMBTIER_CLIENT_FILES_TENSOR_DTYPE_H
 #define EMBTIER_CLIENT_FILES_TENSOR_DTYPE_H
 
@@ -12,9 +12,9 @@
 #include "base/macros.h"
 
 /* X(name and word of safetensors, bytes of one number, NumPy's word). NumPy knows neither BF16 nor
- * floating point numbers of 8 bits: those are written as unsigned numbers of the same bits. A word
- * that is read stands for the first in this table that has it, so the unsigned numbers come before
- * those that borrow their word: nothing else than what the file says is guessed. */
+ * 8-bit floating point; these are written as unsigned numbers of the same bits. A NumPy word that
+ * is read stands for the first row that has it. So the unsigned types come before those that borrow
+ * their words, and reading never guesses more than the file says. */
 #define TENSOR_DTYPE_TABLE(X)                                                                      \
     X(BOOL, 1, "|b1")                                                                              \
     X(U8, 1, "|u1")                                                                                \
@@ -43,12 +43,12 @@ enum tensor_dtype {
 #undef X
 };
 
-/* 0 for a number that is none of the enum's. */
+/* Returns 0 for a number outside the enum. */
 uint32_t tensor_dtype_bytes(enum tensor_dtype dtype);
-/* "F32", "<f4"; "" likewise. */
+/* Return "F32" and "<f4"; "" for a number outside the enum. */
 const char *tensor_dtype_word(enum tensor_dtype dtype);
 const char *tensor_dtype_numpy(enum tensor_dtype dtype);
-/* TENSOR_DTYPE_NONE: no such word. */
+/* Return TENSOR_DTYPE_NONE if there is no such word. */
 enum tensor_dtype tensor_dtype_from_word(const char *word);
 enum tensor_dtype tensor_dtype_from_numpy(const char *word);
 

@@ -16,7 +16,7 @@
 
 #define SUFFIX ".safetensors.index.json"
 
-/* A tensor takes a comma and a colon; the largest models have some ten thousand. */
+/* A tensor takes a comma and a colon; the largest models have some ten thousand tensors. */
 #define BYTES_MAX      ((uint64_t)(32 * MIB))
 #define SEPARATORS_MAX UINT64_C(1000000)
 #define DEPTH_MAX      8
@@ -40,7 +40,7 @@ static bool is_index(const char *name)
            strcmp(name + bytes - strlen(SUFFIX), SUFFIX) == 0;
 }
 
-/* The path of the folder's index, or NULL. */
+/* Returns the path of the folder's index, or NULL. */
 static enum embtier_err find_index(const char *folder, char **ret_path, struct err_msg *msg)
 {
     _cleanup_(closedirp) DIR *directory = opendir(folder);

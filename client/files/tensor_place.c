@@ -10,7 +10,7 @@ bool tensor_info_count(struct tensor_info *info)
     uint64_t bytes = tensor_dtype_bytes(info->dtype);
 
     info->rows = info->rank > 0 ? info->shape[0] : 1;
-    /* The first dimension first: no rows of any length are no bytes. */
+    /* The first dimension comes first: without rows there are no bytes, however long a row is. */
     for (uint32_t i = 0; i < info->rank; i++)
         if (__builtin_mul_overflow(bytes, info->shape[i], &bytes))
             return false;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tensor_place.h: what the parsers of both formats of tensor_file.h deliver, and share. */
+/* tensor_place.h: the result of parsing a header, and helpers that the parsers of both formats in
+ * tensor_file.h share. */
 #ifndef EMBTIER_CLIENT_FILES_TENSOR_PLACE_H
 #define EMBTIER_CLIENT_FILES_TENSOR_PLACE_H
 
@@ -12,10 +13,10 @@ struct tensor_place {
     uint64_t offset; /* of its data in the file */
 };
 
-/* Whether @name (may be NULL) is that of a file in the folder that names it, and fit to be shown in
- * a message. */
+/* True if @name (may be NULL) names a file in the folder of the file that mentions it, and is fit
+ * to be shown in a message. */
 bool tensor_file_name_is_plain(const char *name);
-/* Computes rows, row_bytes and bytes from dtype and shape. False: more than 64 bits can say. */
+/* Computes rows, row_bytes and bytes from dtype and shape. False: one of them exceeds 64 bits. */
 MUST_CHECK bool tensor_info_count(struct tensor_info *info);
 
 #endif

@@ -14,7 +14,7 @@
 #include "client/files/tensor_io.h"
 
 #define BUFFER_BYTES (1 * MIB)
-/* Begins with it: what np.savez and torch.save make. */
+/* The start of files by np.savez and torch.save. */
 #define ZIP_MAGIC     "PK\x03\x04"
 #define PARQUET_MAGIC "PAR1"
 
@@ -30,7 +30,7 @@ static_assert(NPY_START_BYTES >= SAFETENSORS_START_BYTES + 1, "enough to tell on
 
 /* ---- Opening ---- */
 
-/* Without waiting: opening a FIFO would, for somebody who writes. */
+/* Opens without waiting: opening a FIFO would wait for a writer. */
 static enum embtier_err open_file(struct tensor_reader *r, const char *path, struct err_msg *msg)
 {
     struct stat info;
@@ -50,11 +50,11 @@ static enum embtier_err open_file(struct tensor_reader *r, const char *path, str
     return EMBTIER_OK;
 }
 
-/* @bytes lie within the file. */
+/* The caller has checked that @bytes lie within the file. */
 static enum embtier_err read_header(struct tensor_reader *r, uint64_t at, size_t bytes,
                                     char **ret_header, struct err_msg *msg)
 {
-    _cleanup_(freep) char *header = malloc(bytes + 1); /* there is always something to point to */
+    _cleanup_(freep) char *header = malloc(bytes + 1); /* so that the pointer is never NULL */
 
     if (!header)
         return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", r->path);
@@ -111,8 +111,8 @@ static enum embtier_err check_length(const struct tensor_reader *r, uint64_t byt
     return EMBTIER_OK;
 }
 
-/* What has the first byte of a header is taken for safetensors even if its length is wrong, and the
- * other way round: the message then says what is wrong. */
+/* Takes a file for safetensors if the first byte of the header fits even though the length is
+ * wrong, and the other way round. The message then says which of them is wrong. */
 static enum embtier_err open_format(struct tensor_reader *r, struct err_msg *msg)
 {
     unsigned char start[NPY_START_BYTES] = { 0 };
@@ -187,7 +187,8 @@ const char *tensor_reader_metadata(const struct tensor_reader *r, const char *ke
 
 /* ---- Reading ---- */
 
-/* Rows that lie apart in memory, through the buffer, by as many as it holds. */
+/* Reads rows that lie apart in memory through the buffer, as many at a time as it holds. A row
+ * longer than the buffer is read to its place directly. */
 static enum embtier_err read_apart(struct tensor_reader *r, uint64_t at, uint64_t row_bytes,
                                    uint32_t rows, char *dest, size_t stride, struct err_msg *msg)
 {

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A safetensors file has its tensors one behind the other, but rows come of all of them at a time,
- * and how many there will be is not known. So each tensor gets room for the most rows; what stays
- * empty is a hole in the file, which costs nothing. At the end the later tensors move down, front
- * to back, and the file is cut. Their old places are given back as they are copied: a file never
- * needs more space than its data and one piece.
+/* A safetensors file has its tensors one behind the other, but rows of all tensors come in turn,
+ * and their final number is unknown. So each tensor gets room for the most rows; the unused part is
+ * a hole in the file, which costs nothing. At the end the later tensors move down, front to back,
+ * and the file is cut. Their old places are freed as they are copied. So a file never needs more
+ * space than its data and one buffer.
  *
  * Each tensor begins at a multiple of its number's bytes, so that programs may use the data where
- * they are mapped. Where all rows are multiples of 8 bytes that is so in any order, and the longest
- * rows lie first, so that little has to move; else tensors of wide numbers lie before those of
- * narrower ones. */
+ * they are mapped. If all rows are multiples of 8 bytes, any order of tensors does. Then the
+ * longest rows lie first, so that little has to move. Else tensors of wide numbers lie before those
+ * of narrower ones. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -29,7 +29,7 @@
 struct part {
     struct tensor tensor;
     uint64_t row_bytes;
-    uint64_t rows;   /* so far */
+    uint64_t rows;   /* written so far */
     uint32_t file;   /* index */
     uint64_t offset; /* of its data in the file */
     XXH3_state_t *sum;
@@ -47,10 +47,10 @@ struct tensor_writer {
     uint64_t header_bytes;
     struct part parts[TENSOR_WRITER_MAX]; /* in the caller's order */
     uint32_t part_count;
-    uint8_t order[TENSOR_WRITER_MAX]; /* in which they lie in the file */
+    uint8_t order[TENSOR_WRITER_MAX]; /* of the tensors in the file */
     struct made_file files[TENSOR_WRITER_MAX];
     uint32_t file_count;
-    bool broken; /* something failed: what is in the files is unknown */
+    bool broken; /* after a failure the files' content is unknown */
     bool ended;
     char *buffer;
 };
@@ -95,7 +95,8 @@ static enum embtier_err check_opts(const struct tensor_writer_opts *opts, struct
     return EMBTIER_OK;
 }
 
-/* See the head. As they came where there is no difference. */
+/* Sets the order of the tensors in the file; see the head. Equal ones stay in the caller's
+ * order. */
 static void set_order(struct tensor_writer *w)
 {
     bool any_order = true;
@@ -139,7 +140,7 @@ static enum embtier_err set_parts(struct tensor_writer *w, const struct tensor_w
     return EMBTIER_OK;
 }
 
-/* The headers' own fields for @count parts in the file's order, at their offsets. */
+/* Fills in the headers' entries of all parts, in the file's order, at their offsets. */
 static void fill_entries(const struct tensor_writer *w, struct safetensors_entry *entries)
 {
     for (uint32_t i = 0; i < w->part_count; i++) {
@@ -153,7 +154,7 @@ static void fill_entries(const struct tensor_writer *w, struct safetensors_entry
     }
 }
 
-/* Room for the most rows, for each. */
+/* Gives each part room for the most rows. */
 static enum embtier_err set_offsets(struct tensor_writer *w, struct err_msg *msg)
 {
     uint64_t end = w->header_bytes;
@@ -202,7 +203,7 @@ static enum embtier_err create_file(struct tensor_writer *w, const char *stem, c
                        file->name);
     if (file->fd < 0)
         return err_set_errno(msg, errno, "%s", file->name);
-    w->file_count++; /* from here on it is removed if all goes wrong */
+    w->file_count++; /* from here on tensor_writer_free() removes it */
     return EMBTIER_OK;
 }
 
@@ -246,7 +247,7 @@ void tensor_writer_free(struct tensor_writer *w)
 
 /* ---- Rows ---- */
 
-/* @rows rows that lie one behind the other. */
+/* Appends @rows rows that lie one behind the other. */
 static enum embtier_err append(struct tensor_writer *w, struct part *part, const void *bytes,
                                uint32_t rows, struct err_msg *msg)
 {
@@ -261,7 +262,8 @@ static enum embtier_err append(struct tensor_writer *w, struct part *part, const
     return EMBTIER_OK;
 }
 
-/* Rows that lie apart, gathered in the buffer, as many as it holds; a longer row as it is. */
+/* Gathers rows that lie apart in the buffer, as many at a time as it holds. A row longer than the
+ * buffer is written from its place. */
 static enum embtier_err append_apart(struct tensor_writer *w, struct part *part, const char *first,
                                      size_t stride, uint32_t rows, struct err_msg *msg)
 {
@@ -306,20 +308,20 @@ enum embtier_err tensor_writer_add(struct tensor_writer *w, uint32_t index, cons
 
 /* ---- The end ---- */
 
-/* To a place before, which may reach into the old one: front to back. */
+/* Moves bytes to an earlier place, front to back, because the new place may overlap the old one. */
 static enum embtier_err move_down(struct tensor_writer *w, const struct made_file *file,
                                   uint64_t from, uint64_t to, uint64_t bytes, struct err_msg *msg)
 {
     while (bytes > 0 && from != to) {
         const size_t count = (size_t)MIN(bytes, (uint64_t)BUFFER_BYTES);
-        const uint64_t copied = MAX(from, to + count); /* and not in use again */
+        const uint64_t copied = MAX(from, to + count); /* old bytes before it are moved */
 
         TRY(tensor_io_read(file->fd, file->name, from, w->buffer, count, msg));
         TRY(tensor_io_write(file->fd, file->name, to, w->buffer, count, msg));
         from += count;
         to += count;
         bytes -= count;
-        /* Where the file system cannot, the file takes more space until it is cut. */
+        /* If the file system cannot do this, the file takes more space until it is cut. */
         if (copied < from)
             (void)fallocate(file->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)copied,
                             (off_t)(from - copied));

@@ -12,8 +12,8 @@
  *   embtier_get(batch);
  *   const float *rows = embtier_batch_rows(batch, 0);   // 2 x dim numbers
  *
- * Shapes. A batch has any number of parts. Each part is one table and any number of row ids;
- * several parts may name the same table. Ids are unsigned 64-bit. Rows of a part lie one after
+ * Shapes. A batch has any number of parts. Each part is one table and any number of row ids.
+ * Several parts may name the same table. Ids are unsigned 64-bit. Rows of a part lie one after
  * another, dim numbers of the table's dtype each, in the order of the ids. In a batch with state,
  * each row's weights are followed by its optimizer's state. Ids and rows lie in memory shared with
  * the server: the library copies neither.
@@ -25,9 +25,10 @@
  *
  * Errors. Functions return enum embtier_err (embtier_err.h); embtier_message() has the details of
  * the last failure on a connection. Outputs are untouched on failure. After DISCONNECTED the
- * outcome of a create, drop or delete is unknown: it may have completed, or may still complete. So
- * it is after TIMEOUT, if the server was silent for timeout_ms. The lists of tables and checkpoints
- * show the current state. Statements about failures below are about all other errors.
+ * outcome of a create, drop or delete is unknown: it may have completed, or may still complete. The
+ * same holds after a TIMEOUT for which the server was silent for timeout_ms. The lists of tables
+ * and checkpoints show the current state. Statements about failures below are about all other
+ * errors.
  *
  * Threads. A connection and everything made from it is used by one thread at a time; different
  * connections are independent. Connections do not survive fork(): the child must not use them, not

@@ -25,13 +25,15 @@ struct embtier_checkpoint {
     uint32_t table_count;
     const char *const *tables; /* their names; NULL in a list */
     uint64_t bytes;            /* of its files on SSD */
-    uint64_t new_bytes;        /* of files that it does not share with the one before */
-    uint64_t pause_us;         /* longest time for which no update began */
-    uint64_t held_rows;        /* updates that found no room while its rows were written */
+    uint64_t new_bytes;        /* bytes of files that the checkpoint before does not share */
+    uint64_t pause_us;         /* longest time in which no update could begin */
+    uint64_t held_rows; /* updates that found no room while the checkpoint's rows were written */
     uint64_t spent_ms;
-    uint64_t tries; /* to find a moment without updates; 0: made by an older server, in one try */
-    uint64_t cut_updates; /* updates with some rows in it and some not; each row is whole */
-    uint32_t uid;         /* of the user that asked for it; of the server for its own */
+    uint64_t tries; /* attempts to find a moment without updates; 0: made by an older server, in one
+                       attempt */
+    uint64_t cut_updates; /* updates of which the checkpoint has some rows and lacks others; each
+                             row is whole */
+    uint32_t uid;         /* of the user that asked for it; for the server's own, the server's */
 };
 
 struct embtier_checkpoint_options {
@@ -39,8 +41,8 @@ struct embtier_checkpoint_options {
     int has_step;
     uint64_t step; /* any number by which the trainer finds the checkpoint */
     const char
-        *metadata; /* JSON of at most EMBTIER_METADATA_MAX bytes without line breaks, or NULL */
-    uint32_t keep; /* then delete this user's oldest, except for this number; 0: delete none */
+        *metadata; /* JSON without line breaks, at most EMBTIER_METADATA_MAX bytes, or NULL */
+    uint32_t keep; /* then delete this user's oldest beyond this number; 0: delete none */
     int automatic; /* nonzero: it counts as the server's own, which the server later deletes */
 };
 #define EMBTIER_CHECKPOINT_OPTIONS_INIT                                                            \
@@ -50,40 +52,41 @@ struct embtier_checkpoint_options {
 
 struct embtier_checkpoint_list;
 
-/* Returns when the checkpoint is complete on disk; the server keeps serving all clients. @options
- * may be NULL. The returned list has one entry. On failure there is no new checkpoint (but see
- * Errors in embtier.h). INVALID: the metadata is not JSON. BUSY: the user has as many checkpoints
- * as it may, or updates in progress did not end within a minute. The message then names the
- * session. NO_SPACE, IO, SHUTDOWN. */
+/* Makes a checkpoint, and returns when it is complete on disk. The server keeps serving all
+ * clients. @options may be NULL. The returned list has one entry. On failure there is no new
+ * checkpoint; see Errors in embtier.h for exceptions. INVALID: the metadata is not JSON. BUSY: the
+ * user has as many checkpoints as it may, or updates in progress did not end within a minute; the
+ * message then names the session. NO_SPACE, IO, SHUTDOWN. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
 embtier_checkpoint_create(struct embtier *server, const struct embtier_checkpoint_options *options,
                           embtier_progress_fn *progress, void *progress_context,
                           struct embtier_checkpoint_list **ret_list);
-/* Oldest first. */
+/* Lists all checkpoints, oldest first. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
 embtier_checkpoint_list(struct embtier *server, struct embtier_checkpoint_list **ret_list);
-/* One, with the names of its tables. NOT_FOUND. */
+/* Describes one checkpoint, with the names of its tables. NOT_FOUND. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
 embtier_checkpoint_show(struct embtier *server, uint64_t id,
                         struct embtier_checkpoint_list **ret_list);
-/* Reads every byte of its files and compares checksums. NOT_FOUND; CORRUPT: the message names the
- * file. */
+/* Reads every byte of the checkpoint's files and compares checksums. NOT_FOUND; CORRUPT: the
+ * message names the file. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
 embtier_checkpoint_verify(struct embtier *server, uint64_t id, embtier_progress_fn *progress,
                           void *progress_context);
-/* Restores tables: @tables, @table_count of them (0: all), as new tables with their old names, or
- * one of them as @name (NULL: its old name). Existing tables do not change. EXISTS: one of the
- * names is taken. NOT_FOUND: no such checkpoint. NO_TABLE: the checkpoint has no such table. BUSY:
- * there is no memory for it now. TOO_LARGE: there never is enough. NO_SPACE, at once and with the
- * figures: the rows have no room on the server's disk. CORRUPT, and others. After a failure none is
- * restored (but see Errors in embtier.h). @ret_list has the restored tables; they can be opened
- * only when they are safe from a crash. */
+/* Restores the @table_count tables @tables (0: all) as new tables with their old names. A single
+ * table can be restored as @name (NULL: its old name). Existing tables do not change. EXISTS: one
+ * of the names is taken. NOT_FOUND: no such checkpoint. NO_TABLE: the checkpoint has no such table.
+ * BUSY: there is no memory for it now. TOO_LARGE: there never is enough. NO_SPACE, at once and with
+ * the figures: the rows have no room on the server's disk. CORRUPT, and others. After a failure
+ * none is restored; see Errors in embtier.h for exceptions. @ret_list has the restored tables; they
+ * can be opened only when they are safe from a crash. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
 embtier_checkpoint_restore(struct embtier *server, uint64_t id, const char *const *tables,
                            size_t table_count, const char *name, embtier_progress_fn *progress,
                            void *progress_context, struct embtier_table_list **ret_list);
-/* NOT_FOUND. INVALID: it is the newest, which a crash restores. BUSY: it is being verified.
- * PERMISSION: another user made it, and this user is neither root nor the server's. */
+/* Deletes a checkpoint. NOT_FOUND. INVALID: it is the newest, which a crash restores. BUSY: it
+ * is being verified. PERMISSION: another user made it, and this user is neither root nor the
+ * server's. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_checkpoint_delete(struct embtier *server,
                                                                              uint64_t id);
 EMBTIER_PUBLIC size_t embtier_checkpoint_list_count(const struct embtier_checkpoint_list *list);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* embtier_common.h: what all headers of embtier.h share: handles, errors, progress and sizes of
- * options. */
+/* embtier_common.h: handles, errors, progress and sizes of options, which all headers of embtier.h
+ * share. */
 #ifndef EMBTIER_COMMON_H
 #define EMBTIER_COMMON_H
 
@@ -33,18 +33,19 @@ typedef void embtier_progress_fn(void *context, uint64_t done, uint64_t total, c
 
 /* ---- Options ----
  *
- * Structs of options start with struct_bytes, their size in the version that the program was
- * compiled with, which EMBTIER_..._OPTIONS_INIT sets along with the defaults. They grow at their
- * end only. The library fills in defaults behind an older version's end. It refuses an unknown
- * size, such as a newer version's, with INVALID. */
+ * Structs of options start with struct_bytes: the struct's size in the version that the program was
+ * compiled with. EMBTIER_..._OPTIONS_INIT sets it along with the defaults. The structs grow at
+ * their end only. The library fills in defaults behind an older version's end. It refuses an
+ * unknown size, such as a newer version's, with INVALID. */
 
 /* ---- Errors ---- */
 
 EMBTIER_PUBLIC const char *embtier_err_name(enum embtier_err err); /* "NO_TABLE" */
 EMBTIER_PUBLIC const char *embtier_err_text(enum embtier_err err); /* "no such table" */
-/* One line about the last failed call on @server, until the next one; with NULL, about the last
- * embtier_connect() of this thread. Never NULL. The line is plain text: quoted characters that move
- * a terminal's cursor, are invisible or are not UTF-8 are escaped, and long text is cut. */
+/* Returns one line about the last failed call on @server, valid until the next failure. With NULL,
+ * it is about the last embtier_connect() of this thread. Never NULL. The line is plain text: quoted
+ * characters that move a terminal's cursor, are invisible or are not UTF-8 are escaped, and long
+ * text is cut. */
 EMBTIER_PUBLIC const char *embtier_message(const struct embtier *server);
 EMBTIER_PUBLIC const char *embtier_version(void); /* "0.1.0" */
 

@@ -27,21 +27,23 @@ struct embtier_connect_options {
         sizeof(struct embtier_connect_options), NULL, 64 << 20, 64, 10000, NULL                    \
     }
 
-/* NULL: EMBTIER_CONNECT_OPTIONS_INIT. UNREACHABLE: no server listens. BUSY: no sessions or no
- * shared memory are left, for all or for this user; the message names the key. */
+/* Connects to a server. @options NULL: EMBTIER_CONNECT_OPTIONS_INIT. UNREACHABLE: no server
+ * listens. BUSY: no sessions or no shared memory are left, for all or for this user; the message
+ * names the key. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
 embtier_connect(const struct embtier_connect_options *options, struct embtier **ret_server);
-/* Abandons requests in flight: a SET among them may take effect on all, some or none of its rows.
- * NULL is allowed. */
+/* Ends the session and frees everything made from it. Requests in flight are abandoned: a SET among
+ * them may take effect on all, some or none of its rows. NULL is allowed. */
 EMBTIER_PUBLIC void embtier_disconnect(struct embtier *server);
 /* Makes a new session with the same options after DISCONNECTED; does nothing while the old one is
  * alive. Tables opened before are opened again by name. Batches keep their ids and rows, at the
  * same addresses, and can be submitted again. Requests that were in flight have failed; tickets and
  * memberships of groups are gone. A missing table does not prevent the reconnect: requests to it
  * fail with NO_TABLE. MISMATCH: the server grants less memory than before, or a table has a
- * different dim or dtype, or a different optimizer while a batch holds its state. Close that table,
- * and free its batches. BUSY: both sessions together need more memory than this user may have; the
- * old one counts until then. On failure nothing has changed, and the call can be repeated. */
+ * different dim or dtype, or a different optimizer while a batch holds its state. In the latter
+ * cases close that table, and free its batches. BUSY: both sessions together need more memory than
+ * this user may have; the old one counts until then. On failure nothing has changed, and the call
+ * can be repeated. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_reconnect(struct embtier *server);
 
 #ifdef __cplusplus

@@ -14,9 +14,9 @@ extern "C" {
 
 /* Trainers of one model, each with its own part of every batch (data parallel), are the members of
  * a group. A step of the group is one push of each member. The server reduces each push to one
- * gradient for each of its rows. It adds these up in the order of the members' numbers, and runs
- * the optimizer once for each row. The same pushes give the same bytes, whatever order they arrive
- * in.
+ * gradient for each of its rows. It adds up the members' gradients in the order of their numbers,
+ * and runs the optimizer once for each row. The same pushes give the same bytes, whatever order
+ * they arrive in.
  *
  * The server answers a member's push when the step has been applied, and so after the pushes of all
  * members. Later requests of the connection wait behind it, so a lookup of the next step sees the
@@ -34,9 +34,10 @@ struct embtier_group_options {
         sizeof(struct embtier_group_options), NULL, 0, 0, 0                                        \
     }
 
-/* Does not wait for the others; pushes do. The membership ends with the session, or by
- * embtier_group_leave(). Then the group is broken: pushes of the others fail with GROUP_BROKEN,
- * waiting ones at once. The name is free, so all of them can join again.
+/* Joins a group, and makes it if this is its first member. The call does not wait for the others;
+ * pushes do. The membership ends with the session, or by embtier_group_leave(). Then the group is
+ * broken: pushes of the others fail with GROUP_BROKEN, waiting ones at once. The name is free, so
+ * all of them can join again.
  *
  * INVALID: options not as above, or a connection without an arena. MISMATCH: the group has another
  * size, or is at another step. EXISTS: the number is taken, or this session is already a member.
@@ -45,7 +46,7 @@ struct embtier_group_options {
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
 embtier_group_join(struct embtier *server, const struct embtier_group_options *options,
                    struct embtier_group **ret_group);
-/* Ends the membership, as the end of the session would: it breaks the group. The handle and its
+/* Ends the membership and breaks the group, as the end of the session would. The handle and its
  * step stay. NO_GROUP: the membership has ended with its session. DISCONNECTED, PROTOCOL. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_group_leave(struct embtier_group *group);
 /* Forgets the handle; the session stays a member. NULL is allowed. */
@@ -53,21 +54,21 @@ EMBTIER_PUBLIC void embtier_group_free(struct embtier_group *group);
 EMBTIER_PUBLIC const char *embtier_group_name(const struct embtier_group *group);
 EMBTIER_PUBLIC uint32_t embtier_group_size(const struct embtier_group *group);
 EMBTIER_PUBLIC uint32_t embtier_group_member(const struct embtier_group *group);
-/* The last step that this connection knows to be done. At first it is that of the join, then that
- * of this member's last successful push whose result has been seen. */
+/* Returns the last step that this connection knows to be done: the join's, then that of this
+ * member's last successful push whose result has been seen. */
 EMBTIER_PUBLIC uint64_t embtier_group_step(const struct embtier_group *group);
 
-/* From now on, until the next call, GETs, SETs and pooled lookups of @batch belong to @step of
- * @group; NULL: to none. The server refuses them with GROUP_STEP if this member has not pushed the
- * step before. So they see the rows after all steps before @step, or fail. NO_GROUP. INVALID:
- * @group belongs to another connection, or @step is over 2^53 - 1. BUSY in flight. */
+/* Makes GETs, SETs and pooled lookups of @batch belong to @step of @group, until the next call.
+ * NULL: they belong to no group. The server refuses them with GROUP_STEP if this member has not
+ * pushed the step before. So they see the rows after all steps before @step, or fail. NO_GROUP.
+ * INVALID: @group belongs to another connection, or @step is over 2^53 - 1. BUSY in flight. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
 embtier_batch_set_group(struct embtier_batch *batch, struct embtier_group *group, uint64_t step);
 
-/* The number of the member that caused the batch's last result, for GROUP_REFUSED, GROUP_BROKEN and
- * the TIMEOUT of a push. Else UINT32_MAX. */
+/* Returns the number of the member that caused the batch's last result, for GROUP_REFUSED,
+ * GROUP_BROKEN and the TIMEOUT of a push; else UINT32_MAX. */
 EMBTIER_PUBLIC uint32_t embtier_batch_blamed_member(const struct embtier_batch *batch);
-/* After GROUP_REFUSED: the error for which that member's push was refused. Else OK. */
+/* Returns the error for which that member's push was refused, after GROUP_REFUSED; else OK. */
 EMBTIER_PUBLIC enum embtier_err embtier_batch_blamed_err(const struct embtier_batch *batch);
 
 #ifdef __cplusplus

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* embtier_job.h: jobs, the long work of the server (embtier.h). */
+/* embtier_job.h: jobs, the server's long work (embtier.h). */
 #ifndef EMBTIER_JOB_H
 #define EMBTIER_JOB_H
 
@@ -12,8 +12,8 @@
 extern "C" {
 #endif
 
-/* Long work, such as making all rows of a table, restores, drops, checkpoints, and the steps of
- * exports and imports. A job waits for its turn, or runs. It waits for others of its kind, in which
+/* A piece of long work: making all rows of a table, a restore, drop or checkpoint, or a step of an
+ * export or import. A job runs or waits for its turn. It waits for others of its kind, in which
  * users take turns, and for jobs that make or drop a table of the same name. */
 struct embtier_job {
     uint64_t id;      /* counts up, from the server's start */
@@ -29,7 +29,7 @@ struct embtier_job {
     const char *unit; /* "rows" */
 };
 struct embtier_job_list;
-/* The jobs of all users, oldest first. */
+/* Lists the jobs of all users, oldest first. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
 embtier_job_list(struct embtier *server, struct embtier_job_list **ret_list);
 EMBTIER_PUBLIC size_t embtier_job_list_count(const struct embtier_job_list *list);
@@ -38,10 +38,11 @@ EMBTIER_PUBLIC const struct embtier_job *embtier_job_list_at(const struct embtie
                                                              size_t index);
 EMBTIER_PUBLIC void embtier_job_list_free(struct embtier_job_list *list);
 /* Cancels a job. A waiting one is removed; a running one stops soon and undoes its work, unless it
- * has just ended. *@ret_runs (may be NULL) tells which it was. The client that asked for the job
- * gets CANCELLED. A user can cancel its own jobs; root and the server's user can cancel all.
- * NOT_FOUND; PERMISSION; INVALID: it runs and cannot be stopped, as drops and checkpoints. Imports
- * and exports have one number each from begin to end, and end with the step in progress. */
+ * has just ended. *@ret_runs is nonzero if it ran; @ret_runs may be NULL. The client that asked for
+ * the job gets CANCELLED. A user can cancel its own jobs; root and the server's user can cancel
+ * all. NOT_FOUND; PERMISSION; INVALID: it runs and is of a kind that cannot be stopped, such as a
+ * drop or a checkpoint. An import or export keeps one number from begin to end; a cancelled one
+ * ends with the step in progress. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_job_cancel(struct embtier *server,
                                                                       uint64_t id, int *ret_runs);
 

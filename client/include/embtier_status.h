@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* embtier_status.h: figures of the server, and users' shares of limited resources (embtier.h). */
+/* embtier_status.h: the server's metrics, and users' shares of limited resources (embtier.h). */
 #ifndef EMBTIER_STATUS_H
 #define EMBTIER_STATUS_H
 
@@ -26,8 +26,8 @@ embtier_status(struct embtier *server, struct embtier_status **ret_status);
 EMBTIER_PUBLIC const char *embtier_status_version(const struct embtier_status *status);
 EMBTIER_PUBLIC uint64_t embtier_status_uptime_ms(const struct embtier_status *status);
 /* The libraries that the server was built with: "rocksdb 7.8.3", and the source of its tiers'
- * memory, "memkind", "mmap" (with libhwloc) or "malloc". 0: an older server, which does not report
- * them. */
+ * memory, which is "memkind", "mmap" (with libhwloc) or "malloc". An older server reports none: the
+ * count is 0. */
 EMBTIER_PUBLIC size_t embtier_status_library_count(const struct embtier_status *status);
 EMBTIER_PUBLIC const char *embtier_status_library_at(const struct embtier_status *status,
                                                      size_t index);
@@ -46,8 +46,8 @@ struct embtier_account {
     uint64_t most; /* the user's limit now, which depends on the use of others */
 };
 struct embtier_account_list;
-/* Users with connections, tables or checkpoints, ordered by uid, with all resources of a user
- * together. Borrowed from the list. */
+/* Lists users with connections, tables or checkpoints, ordered by uid. A user's resources stand
+ * together. Strings are borrowed from the list. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
 embtier_account_list(struct embtier *server, struct embtier_account_list **ret_list);
 EMBTIER_PUBLIC size_t embtier_account_list_count(const struct embtier_account_list *list);

@@ -25,12 +25,12 @@ struct embtier_table_options {
     uint64_t seed;
     int eager;         /* nonzero: write every row now */
     int if_not_exists; /* nonzero: succeed if a table of the same options exists */
-    /* Called now and then during a long creation or drop; may be NULL. */
+    /* Called now and then during a long creation; may be NULL. */
     embtier_progress_fn *progress;
     void *progress_context;
-    /* Hyperparameters of the optimizer, see EMBTIER_HYPERPARAMETER_TABLE. EMBTIER_DEFAULT: its
-     * default, or none. A number other than 0 for one that the optimizer does not have is
-     * INVALID. */
+    /* Hyperparameters of the optimizer, see EMBTIER_HYPERPARAMETER_TABLE. EMBTIER_DEFAULT: the
+     * optimizer's default, or none. INVALID: a number other than 0 for one that the optimizer does
+     * not have. */
     double eps;
     double alpha;
     double beta1;
@@ -76,7 +76,7 @@ struct embtier_table_info {
     uint64_t updated_rows; /* counted at each update */
     uint64_t flush_bytes;  /* written to SSD for this table */
     uint64_t compaction_bytes;
-    /* As it was made: */
+    /* As the table was made: */
     double eps; /* this and the next: 0 if the optimizer does not have it */
     double alpha;
     double beta1;
@@ -90,27 +90,28 @@ struct embtier_table_info {
     enum embtier_home home;
     const char *home_tier; /* "": the home is not an array */
     /* Checkpoints, exports and imports preserve these two with the rows: */
-    const char *uuid; /* 32 hex digits, of the created table; a restored or imported copy has the
-                         same; "": none */
-    uint64_t step; /* greatest step of a push that changed rows, as of the time when the table was
-                      opened or listed; 0: no push, or an import without the optimizer's state */
+    const char *uuid; /* 32 hex digits, from the table's creation; a restored or imported copy has
+                         the same; "": none */
+    uint64_t step; /* greatest step of a push that changed rows, as of when the table was opened or
+                      listed; 0: no push, or an import without the optimizer's state */
 };
 
-/* EXISTS, INVALID (with the reason in the message). BUSY: the user may have at most three quarters
- * of the tables that others leave. */
+/* Creates a table. EXISTS. INVALID: the message has the reason. BUSY: the user may have at most
+ * three quarters of the tables that others leave. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
 embtier_table_create(struct embtier *server, const struct embtier_table_options *options,
                      struct embtier_table **ret_table);
-/* NO_TABLE; BUSY: it is still being created. */
+/* Opens a table by name. NO_TABLE; BUSY: it is still being created. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
 embtier_table_open(struct embtier *server, const char *name, struct embtier_table **ret_table);
-/* The same, but MISMATCH unless the table has this @dim (0: any) and @dtype (0: any). */
+/* As embtier_table_open(), but MISMATCH unless the table has this @dim (0: any) and @dtype (0:
+ * any). */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
 embtier_table_open_as(struct embtier *server, const char *name, uint32_t dim, int dtype,
                       struct embtier_table **ret_table);
-/* Returns when all of the table's rows are gone. Requests to it that are in progress end first or
+/* Drops a table, and returns when all its rows are gone. Requests in progress on it end first or
  * fail with DROPPED. If the client disconnects while the drop waits for others, the drop is
- * withdrawn and the table stays; a drop that has begun is finished. */
+ * withdrawn and the table stays. A drop that has begun is finished. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_table_drop(struct embtier *server,
                                                                       const char *name,
                                                                       embtier_progress_fn *progress,

@@ -5,7 +5,7 @@
 #include "client/lib/reply_pages.h"
 
 struct embtier_account_list {
-    struct reply_pages pages; /* words point into them */
+    struct reply_pages pages; /* names point into them */
     size_t count;
     struct embtier_account accounts[];
 };

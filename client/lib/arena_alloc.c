@@ -6,8 +6,8 @@
 
 #include "proto/shm_layout.h"
 
-/* All blocks, free and taken, in order of address, without gaps: giving back only flips a flag and
- * merges, and so needs no memory. */
+/* All blocks, free and taken, in order of address, without gaps. So freeing only flips a flag and
+ * merges, and needs no memory. */
 struct arena_alloc {
     struct arena_block *first;
 };
@@ -44,7 +44,7 @@ void arena_alloc_free(struct arena_alloc *alloc)
     free(alloc);
 }
 
-/* Leaves @bytes to @block and makes a free block of what is over. */
+/* Cuts @block to @bytes and makes a free block of the rest. */
 static enum embtier_err split(struct arena_block *block, uint64_t bytes)
 {
     struct arena_block *rest = calloc(1, sizeof(*rest));

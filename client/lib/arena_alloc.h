@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* arena_alloc.h: hands out pieces of the arena that client and server share.
  *
- * First fit in order of address; neighbours that are free become one again. What is handed out is
- * remembered in private memory: nothing the server, or a wild pointer of the trainer, writes into
- * the arena can confuse it. Batches are few and live long, so a list is enough.
+ * First fit in order of address; free neighbours are merged. The list of pieces is in private
+ * memory, so neither the server nor a wild pointer of the trainer can corrupt it. Batches are few
+ * and live long, so a list is enough.
  *
  * Thread: the connection's. */
 #ifndef EMBTIER_CLIENT_LIB_ARENA_ALLOC_H
@@ -24,18 +24,18 @@ struct arena_block {
     uint32_t is_free;
 };
 
-/* Manages the bytes from @begin to @end of the arena; NO_MEMORY. */
+/* Makes an allocator of the bytes from @begin to @end of the arena; NO_MEMORY. */
 MUST_CHECK enum embtier_err arena_alloc_new(uint64_t begin, uint64_t end,
                                             struct arena_alloc **ret_alloc);
 void arena_alloc_free(struct arena_alloc *alloc); /* and all its blocks */
 
-/* ARENA_FULL, NO_MEMORY. @bytes is rounded up; 0 takes the least there is. */
+/* Takes a piece of @bytes, rounded up; 0 takes the smallest possible one. ARENA_FULL, NO_MEMORY. */
 MUST_CHECK enum embtier_err arena_alloc_take(struct arena_alloc *alloc, uint64_t bytes,
                                              struct arena_block **ret_block);
-/* Cannot fail; NULL is allowed. */
+/* Gives a piece back; cannot fail. NULL is allowed. */
 void arena_alloc_give(struct arena_alloc *alloc, struct arena_block *block);
 
 uint64_t arena_alloc_free_bytes(const struct arena_alloc *alloc);
-uint64_t arena_alloc_largest_bytes(const struct arena_alloc *alloc); /* that one take can get */
+uint64_t arena_alloc_largest_bytes(const struct arena_alloc *alloc); /* in one piece */
 
 #endif

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# check_exports.sh READELF LIBRARY HEADER...: does the library export the functions of its headers, and nothing else?
+# check_exports.sh READELF LIBRARY HEADER...: checks that the library exports the functions of its headers, and nothing else.
 set -eu
 
 readelf=$1
@@ -9,7 +9,7 @@ shift 2
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# Not nm, which knows the libraries of its own processor only. The seventh column is the section of a symbol that is defined.
+# nm would not do: it knows only libraries for its own processor. For a defined symbol the seventh column is its section.
 "$readelf" --dyn-syms --wide "$library" | awk '$5 != "LOCAL" && $7 ~ /^[0-9]+$/ { sub(/@.*/, "", $8); print $8 }' | sort >"$work/exported"
 # A declaration starts with EMBTIER_PUBLIC and ends at its semicolon; the first name before a "(" that follows a
 # type is the function's.

@@ -8,7 +8,7 @@
 
 struct embtier_checkpoint_list {
     struct reply_pages pages; /* names and metadata point into them */
-    const char **names;       /* of the tables of the one that is shown */
+    const char **names;       /* of the tables, in a list made by embtier_checkpoint_show() */
     size_t count;
     struct embtier_checkpoint checkpoints[];
 };
@@ -37,7 +37,7 @@ static struct embtier_checkpoint describe(const Embtier__Checkpoint *wire)
     };
 }
 
-/* For @count checkpoints. Takes the pages over. NULL: out of memory. */
+/* Makes a list with room for @count checkpoints, and takes the pages over. NULL: out of memory. */
 static struct embtier_checkpoint_list *list_new(struct reply_pages *pages, size_t count)
 {
     struct embtier_checkpoint_list *const list =
@@ -50,7 +50,8 @@ static struct embtier_checkpoint_list *list_new(struct reply_pages *pages, size_
     return list;
 }
 
-/* An answer that shows a checkpoint, from some table on; of the one that the first is about. */
+/* Adds an answer with a checkpoint's tables from some table on. It must be about the same
+ * checkpoint as the first answer. */
 static enum embtier_err add_shown(struct embtier *server, struct reply_pages *pages,
                                   Embtier__Reply **reply)
 {
@@ -65,7 +66,7 @@ static enum embtier_err add_shown(struct embtier *server, struct reply_pages *pa
     return EMBTIER_OK;
 }
 
-/* Asks for the names of the tables that the first answer has not told. */
+/* Asks for the names of the tables that the first answer left out. */
 static enum embtier_err read_names(struct embtier *server, struct reply_pages *pages)
 {
     const Embtier__Checkpoint *const first = pages->replies[0]->checkpoint;
@@ -120,8 +121,8 @@ static enum embtier_err list_of_one(struct embtier *server, Embtier__Reply **rep
     return EMBTIER_OK;
 }
 
-/* Checked here too: what the protocol does not allow would cost the session. That it is JSON is
- * the server's to say. */
+/* Metadata that the protocol does not allow would cost the session, so this side checks it too.
+ * Only the server checks that it is JSON. */
 static enum embtier_err check_metadata(struct embtier *server, const char *metadata)
 {
     const size_t bytes = strlen(metadata);
@@ -139,7 +140,7 @@ static enum embtier_err check_metadata(struct embtier *server, const char *metad
     return EMBTIER_OK;
 }
 
-/* Neither does the protocol have a number 0. */
+/* The protocol does not have a number 0 either. */
 static enum embtier_err check_id(struct embtier *server, uint64_t id)
 {
     if (id == 0)
@@ -261,8 +262,8 @@ static int compare_names(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* The tables that a restore has made: those of its answer, and if these are not all, those behind
- * them that have one of the @count names, which are put in order. */
+/* Lists the tables that a restore has made: those in its answer and, if there are more, those on
+ * further pages that have one of the @count names. @names get sorted. */
 static enum embtier_err find_restored(struct embtier *server, Embtier__Reply **reply,
                                       const char **names, size_t count,
                                       struct embtier_table_list **ret_list)
@@ -272,7 +273,7 @@ static enum embtier_err find_restored(struct embtier *server, Embtier__Reply **r
     return table_list_read(server, reply, &(struct table_names){ names, count }, ret_list);
 }
 
-/* @shown: the checkpoint, if all of its tables were to be restored. */
+/* @shown: the checkpoint, if all of its tables were restored; else NULL. */
 static enum embtier_err restored_tables(struct embtier *server,
                                         const Embtier__CheckpointRestore *restore,
                                         const struct embtier_checkpoint_list *shown,
@@ -319,7 +320,8 @@ enum embtier_err embtier_checkpoint_restore(struct embtier *server, uint64_t id,
     restore.tables = (char **)tables;
     request.body_case = EMBTIER__REQUEST__BODY_CHECKPOINT_RESTORE;
     request.checkpoint_restore = &restore;
-    /* Before it can be deleted: the answer may name a part of its tables only. */
+    /* The names are read before another client can delete the checkpoint: the answer may have only
+     * some of them. */
     if (table_count == 0)
         TRY(embtier_checkpoint_show(server, id, &shown));
     TRY(connection_call(server, &request, progress, progress_context, &reply));

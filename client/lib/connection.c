@@ -19,7 +19,7 @@ void connection_end(struct embtier *server, const char *reason)
 
     if (server->over)
         return;
-    snprintf(text.text, sizeof(text.text), "%s", reason); /* may be our own field */
+    snprintf(text.text, sizeof(text.text), "%s", reason); /* may be over_reason */
     server->over_reason = text;
     server->over = true;
     server->fail_requests(server);

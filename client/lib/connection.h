@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* connection.h: a session with the daemon, as the files of this library share it.
  *
- * A connection is `over` from the moment its end is noticed: the socket is closed, requests that
- * had been answered until then keep their answers, the others fail with DISCONNECTED, and so does
- * everything asked of it until embtier_reconnect(). Memory, tables and batches stay.
+ * A connection is `over` once its end is noticed. The socket is closed, and answered requests keep
+ * their answers. Other requests, and all calls until embtier_reconnect(), fail with DISCONNECTED.
+ * Memory, tables and batches stay.
  *
  * Thread: one at a time, the caller's. */
 #ifndef EMBTIER_CLIENT_LIB_CONNECTION_H
@@ -20,7 +20,7 @@
 #include "client/transport/shm/shared_memory.h"
 
 struct embtier {
-    /* As asked for; strings are ours. */
+    /* As the caller asked for; strings are owned. */
     char *socket_path;
     bool socket_is_users; /* the default, in a directory that must be the user's own */
     char *client_name;
@@ -30,19 +30,21 @@ struct embtier {
 
     struct control_socket socket;
     struct shared_memory memory;
-    uint64_t session_number; /* of this connection's, from 1: what was opened in one ends with it */
+    uint64_t session_number; /* counts sessions of this connection, from 1; handles opened in one
+                                end with it */
     bool over;
     struct err_msg over_reason;
-    /* Fails the requests under way when the connection is over: requests_fail(), which uses it. */
+    /* Fails the requests in flight when the connection is over. Points to requests_fail(), which
+     * lies in a higher layer. */
     void (*fail_requests)(struct embtier *server);
     struct err_msg message; /* of the last failed call */
 
     /* Requests: see request.c. */
     struct arena_alloc *alloc;    /* NULL without an arena */
-    struct embtier_batch **slots; /* whose request is under way, or NULL */
+    struct embtier_batch **slots; /* the batch whose request is in flight, or NULL */
     uint32_t tail;                /* requests submitted in this session */
     uint64_t checked_ns;          /* when the server was last seen alive */
-    uint32_t spin_ns;             /* how long waiting spins before it sleeps, now … */
+    uint32_t spin_ns;             /* how long a wait spins before it sleeps: now … */
     uint32_t spin_ns_max;         /* … and at most */
 
     struct embtier_table *tables; /* lists, newest first */
@@ -50,22 +52,22 @@ struct embtier {
     struct embtier_group *groups;
 };
 
-/* A control call. On failure the message is set, and the connection is over if it broke. */
+/* Makes a control call. On failure the message is set; if the connection broke, it is over. */
 MUST_CHECK enum embtier_err connection_call(struct embtier *server, Embtier__Request *request,
                                             embtier_progress_fn *progress, void *progress_context,
                                             Embtier__Reply **ret_reply);
 
-/* Looks whether the server is still there; if not, the connection is over. Never waits. */
+/* Checks whether the server is still there; if not, the connection is over. Never waits. */
 void connection_check(struct embtier *server);
 void connection_end(struct embtier *server, const char *reason);
 
 DEFINE_CLEANUP(struct embtier, embtier_disconnect)
 
-/* DISCONNECTED, with the message. */
+/* Returns DISCONNECTED and sets the message. */
 enum embtier_err connection_is_over(struct embtier *server);
 
-/* "@key in FILE": one of the server's configuration, and its file, or without it where that is not
- * known. In a buffer of the caller's statement: SERVER_KEY(). */
+/* Returns "@key in FILE": a key of the server's configuration and its file, if known. The text lies
+ * in @buffer, which SERVER_KEY() places in the caller's statement. */
 struct server_key_text {
     char text[64 + sizeof(((struct shared_memory *)NULL)->config_file)];
 };
@@ -73,11 +75,11 @@ const char *server_key_text(struct server_key_text *buffer, const struct embtier
                             const char *key);
 #define SERVER_KEY(server, key) server_key_text(&(struct server_key_text){ { 0 } }, (server), (key))
 
-/* Copies a caller's options over the defaults in @options, of @bytes. Their struct_bytes, which
- * come first, are the size of the version that the caller knows, of @least bytes or more. All
+/* Copies a caller's options over the defaults in @options, of @bytes. Their first field,
+ * struct_bytes, is the size of the version that the caller knows: @least bytes or more. All
  * versions are multiples of 8 bytes, so that none ends within a pointer or number. INVALID: @given
- * is NULL, or of a version that is not known here. @what and @init are for the message: "push", and
- * the name of the macro that sets struct_bytes. */
+ * is NULL, or of an unknown version. @what and @init are for the message: "push", and the name of
+ * the macro that sets struct_bytes. */
 enum embtier_err options_read(const void *given, size_t least, void *options, size_t bytes,
                               const char *what, const char *init, struct err_msg *msg);
 

@@ -14,19 +14,19 @@ struct embtier_group {
     struct embtier_group *next;
     struct embtier_group *previous;
     uint64_t handle; /* 0: ended with its session */
-    uint64_t step;   /* the last that is known to be done */
+    uint64_t step;   /* the last one known to be done */
     uint32_t size;
     uint32_t member;
     uint32_t users; /* batches and requests that name it */
-    bool freed;     /* by the user; lives on for its users */
+    bool freed;     /* by the user; the struct lives on for its users */
     char name[EMBTIER_GROUP_NAME_MAX + 1];
 };
 
-/* A batch or request begins, or ends, to name it. NULL is allowed. */
+/* Counts a batch or request that begins, or ceases, to name the group. NULL is allowed. */
 void group_hold(struct embtier_group *group);
 void group_release(struct embtier_group *group);
 
-/* Of a request that is to name @group: INVALID if it is another connection's, NO_GROUP if it ended
+/* Checks a group that a request is about to name. INVALID: another connection's; NO_GROUP: it ended
  * with its session. */
 MUST_CHECK enum embtier_err group_check(const struct embtier *server,
                                         const struct embtier_group *group, struct err_msg *msg);

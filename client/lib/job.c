@@ -5,7 +5,7 @@
 #include "client/lib/reply_pages.h"
 
 struct embtier_job_list {
-    struct reply_pages pages; /* words point into them */
+    struct reply_pages pages; /* strings point into them */
     size_t count;
     struct embtier_job jobs[];
 };
@@ -104,7 +104,7 @@ enum embtier_err embtier_job_cancel(struct embtier *server, uint64_t id, int *re
     Embtier__Request request = EMBTIER__REQUEST__INIT;
     Embtier__JobCancel body = EMBTIER__JOB_CANCEL__INIT;
 
-    if (id == 0) /* which the protocol does not have */
+    if (id == 0) /* the protocol does not have it */
         return err_set(&server->message, EMBTIER_NOT_FOUND,
                        "there is no job 0; jobs are numbered from 1");
     body.id = id;

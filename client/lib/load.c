@@ -10,7 +10,7 @@
 
 #define BUFFER_BYTES (8 * MIB)
 
-/* The buffer: ids, then rows, both aligned. */
+/* The buffer has ids, then rows, both aligned. */
 struct embtier_load {
     struct embtier *server;
     struct arena_block *buffer;
@@ -18,8 +18,8 @@ struct embtier_load {
     uint32_t capacity;
     uint64_t rows_at;
     uint64_t session_number;
-    bool is_open; /* at the server, perhaps */
-    bool is_over; /* but for its close */
+    bool is_open; /* on the server, perhaps */
+    bool is_over; /* only closing is left */
 };
 
 static bool is_of_session(const struct embtier_load *load)
@@ -27,7 +27,7 @@ static bool is_of_session(const struct embtier_load *load)
     return load->session_number == load->server->session_number;
 }
 
-/* What the server still has to say of before, if it does, cannot be told from what comes now. */
+/* After a failure, a late answer of the server could not be told from that to a new call. */
 static enum embtier_err check_goes_on(struct embtier_load *load)
 {
     if (load->is_over && is_of_session(load) && !load->server->over)
@@ -42,7 +42,7 @@ static enum embtier_err call(struct embtier_load *load, Embtier__Request *reques
 {
     _cleanup_(reply_freep) Embtier__Reply *reply = NULL;
 
-    /* The server has given it up, and has perhaps another one of this connection. */
+    /* The server has given the old load up, and may have another one of this connection. */
     if (!is_of_session(load))
         return err_set(&load->server->message, EMBTIER_DISCONNECTED,
                        "the load ended with the connection it was opened over");
@@ -53,8 +53,8 @@ static enum embtier_err call(struct embtier_load *load, Embtier__Request *reques
     return EMBTIER_OK;
 }
 
-/* Tells the server; that the connection is over is as good. The message of what went wrong before
- * stays. False: it may still read the buffer, since it has not said that it does not. */
+/* Tells the server that the load is over. An ended connection does so too. Keeps the message of the
+ * earlier failure. False: the server has not answered, so it may still read the buffer. */
 static bool give_up(struct embtier_load *load)
 {
     const struct err_msg before = load->server->message;
@@ -189,6 +189,6 @@ enum embtier_err embtier_load_end(struct embtier_load *load, embtier_progress_fn
     TRY(check_goes_on(load));
     request.body_case = EMBTIER__REQUEST__BODY_LOAD_END;
     request.load_end = &body;
-    load->is_open = false; /* there is a table, or none */
+    load->is_open = false; /* now the table exists, or the load is gone */
     return call(load, &request, progress, progress_context, EMBTIER__REPLY__BODY_TABLE);
 }

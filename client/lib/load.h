@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* load.h: loads and scans as imports and exports use them: with the whole spec of a table, the
- * version of its initial values included, of which the public header knows nothing. Thread: the
- * connection's. */
+/* load.h: loads and scans for imports and exports. They have a table's whole spec, with the version
+ * of its initial values, which the public header lacks. Thread: the connection's. */
 #ifndef EMBTIER_CLIENT_LIB_LOAD_H
 #define EMBTIER_CLIENT_LIB_LOAD_H
 
@@ -15,7 +14,8 @@
 DEFINE_CLEANUP(struct embtier_load, embtier_load_close)
 DEFINE_CLEANUP(struct embtier_scan, embtier_scan_close)
 
-/* @row_count will come; 0: not known. NO_SPACE: they have no room on the server's disk. */
+/* Opens a load of @row_count rows; 0: unknown. NO_SPACE: the rows have no room on the server's
+ * disk. */
 MUST_CHECK enum embtier_err load_open_spec(struct embtier *server, const struct table_spec *spec,
                                            bool with_state, uint64_t row_count,
                                            uint64_t buffer_bytes, struct embtier_load **ret_load);

@@ -17,16 +17,16 @@ struct embtier_scan {
     uint64_t row_count;
     uint32_t row_bytes;
     bool all_rows;
-    bool is_open;     /* at the server, perhaps */
-    bool is_over;     /* but for its close */
-    bool second_half; /* of the buffer is filled next: what lies in the first stays */
+    bool is_open;     /* on the server, perhaps */
+    bool is_over;     /* only closing is left */
+    bool second_half; /* the buffer's second half is filled next; rows in the first stay */
 };
 
-/* Tells the server; that the connection is over is as good. False: it may still write into the
- * buffer, since it has not said that it does not. */
+/* Tells the server that the scan is over. An ended connection does so too. False: the server has
+ * not answered, so it may still write into the buffer. */
 static bool end_scan(struct embtier_scan *scan)
 {
-    const struct err_msg before = scan->server->message; /* of what went wrong before */
+    const struct err_msg before = scan->server->message; /* the earlier failure's */
     _cleanup_(reply_freep) Embtier__Reply *reply = NULL;
     Embtier__Request request = EMBTIER__REQUEST__INIT;
     Embtier__ScanClose body = EMBTIER__SCAN_CLOSE__INIT;
@@ -39,7 +39,7 @@ static bool end_scan(struct embtier_scan *scan)
     return err != EMBTIER_TIMEOUT;
 }
 
-/* Else the server has ended it, and has perhaps another one of this connection. */
+/* False: the server has ended the scan, and may have another one of this connection. */
 static bool is_of_session(const struct embtier_scan *scan)
 {
     return scan->session_number == scan->server->session_number;
@@ -68,7 +68,7 @@ static enum embtier_err take_buffer(struct embtier_scan *scan, uint64_t wanted)
                        "this connection was made without shared memory");
     if (bytes == 0)
         bytes = MIN(BUFFER_BYTES, arena_alloc_largest_bytes(server->alloc) / 2);
-    bytes = MAX(bytes, UINT64_C(4) * SHM_ALIGN); /* the server says when a row does not fit */
+    bytes = MAX(bytes, UINT64_C(4) * SHM_ALIGN); /* the server refuses a buffer below a row */
     if (arena_alloc_take(server->alloc, bytes, &scan->buffer) != EMBTIER_OK)
         return err_set(&server->message, EMBTIER_ARENA_FULL,
                        "a scan's buffer of %llu bytes does not fit into the arena, which has %llu "
@@ -145,7 +145,7 @@ static uint64_t half_bytes(const struct embtier_scan *scan)
     return scan->buffer->bytes / 2 / SHM_ALIGN * SHM_ALIGN;
 }
 
-/* Whether what the server says lies in the half of the buffer that it was given. */
+/* True if the answer's rows and ids lie in the half of the buffer that the server was given. */
 static bool fits(const struct embtier_scan *scan, const Embtier__ScanRows *filled)
 {
     const uint64_t bytes = half_bytes(scan);
@@ -169,8 +169,7 @@ enum embtier_err embtier_scan_next(struct embtier_scan *scan, struct embtier_sca
     if (!is_of_session(scan))
         return err_set(&server->message, EMBTIER_DISCONNECTED,
                        "the scan ended with the connection it was opened over");
-    if (scan->is_over &&
-        !server->over) /* what the server has answered meanwhile would be missing */
+    if (scan->is_over && !server->over) /* a late answer would be missing */
         return err_set(&server->message, EMBTIER_INVALID,
                        "the scan has failed: it can only be closed");
     body.bytes = half_bytes(scan);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Connecting, connecting anew and disconnecting: what the public header says of them. */
+/* Connects, reconnects and disconnects. */
 #include "client/lib/connection.h"
 
 #include <inttypes.h>
@@ -16,13 +16,14 @@
 #include "client/lib/group.h"
 #include "client/lib/table.h"
 
-/* Longer than most requests that hit the cache take, shorter than a sleep and a wake-up are worth.
+/* Longer than most requests take that hit the cache, and short against the cost of a sleep and a
+ * wake-up.
  */
 #define SPIN_NS_MAX 20000
 
-#define CLIENT_NAME_MAX 128 /* as proto/control_check.c has it */
+#define CLIENT_NAME_MAX 128 /* the same as in proto/control_check.c */
 
-/* A caller without a connection has nowhere else to read why. */
+/* A caller without a connection has no other place to read the reason. */
 static _Thread_local struct err_msg connect_message;
 
 const char *embtier_err_name(enum embtier_err err)
@@ -64,7 +65,7 @@ static enum embtier_err check_hello(const struct embtier *server, const Embtier_
     return EMBTIER_OK;
 }
 
-/* One that is not there, connecting tells. */
+/* A missing directory is no error here: connecting reports it. */
 static enum embtier_err check_directory(const char *socket_path, struct err_msg *msg)
 {
     _cleanup_(freep) char *directory = NULL;
@@ -75,7 +76,7 @@ static enum embtier_err check_directory(const char *socket_path, struct err_msg 
     return err == EMBTIER_NOT_FOUND ? EMBTIER_OK : err;
 }
 
-/* Connects and says hello. On failure both are closed. */
+/* Connects and says hello. On failure socket and memory are closed. */
 static enum embtier_err open_session(const struct embtier *server, uint64_t arena_bytes_max,
                                      struct control_socket *ret_socket,
                                      struct shared_memory *ret_memory, struct err_msg *msg)
@@ -113,7 +114,7 @@ static enum embtier_err open_session(const struct embtier *server, uint64_t aren
     return EMBTIER_OK;
 }
 
-/* Spinning on the only processor keeps the server from answering. */
+/* Returns 0 if there is only one processor: spinning on it would keep the server from answering. */
 static uint32_t spin_ns_max(void)
 {
     cpu_set_t cpus;
@@ -149,7 +150,7 @@ static enum embtier_err read_options(const struct embtier_connect_options *given
     return EMBTIER_OK;
 }
 
-/* The name goes into the server's log. */
+/* Escapes the name, because it goes into the server's log. */
 static char *clean_name(const char *name)
 {
     char *const copy = malloc(CLIENT_NAME_MAX + 1);
@@ -219,7 +220,7 @@ void embtier_disconnect(struct embtier *server)
     free(server);
 }
 
-/* Batches have their places in the old arena: the new one must have the same. */
+/* The new arena must have the old one's shape, because batches keep their places in it. */
 static enum embtier_err check_same_shape(const struct embtier *server,
                                          const struct shared_memory *fresh, struct err_msg *msg)
 {
@@ -233,9 +234,9 @@ static enum embtier_err check_same_shape(const struct embtier *server,
     return EMBTIER_OK;
 }
 
-/* A new session takes the old one's place only when all of it stands; until then, and if it does
- * not, nothing of the old one changes. The new arena comes to lie at the old one's address, with
- * the ids and rows of all batches copied into it before: pointers the user holds stay good. */
+/* The new session replaces the old one only when all of it is ready. On failure nothing of the old
+ * one changes. The new arena is mapped at the old one's address, after the ids and rows of all
+ * batches were copied into it. So pointers that the user holds stay valid. */
 static enum embtier_err adopt_session(struct embtier *server, struct control_socket *sock,
                                       struct shared_memory *fresh, struct err_msg *msg)
 {
@@ -247,12 +248,12 @@ static enum embtier_err adopt_session(struct embtier *server, struct control_soc
         TRY(shared_memory_replace(&server->memory, fresh, msg));
     }
     for (struct embtier_batch *batch = server->batches; batch; batch = batch->next)
-        batch->ticket = 0; /* tickets were the old session's, as memberships */
+        batch->ticket = 0; /* tickets were the old session's, like memberships */
     groups_end(server);
     control_socket_close(&server->socket);
     server->socket = *sock;
     control_socket_init(sock, 0);
-    server->tail = 0; /* the slots are empty since the old session ended */
+    server->tail = 0; /* the slots have been empty since the old session ended */
     server->over = false;
     server->session_number++;
     return EMBTIER_OK;

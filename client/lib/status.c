@@ -3,7 +3,7 @@
 
 #include "client/lib/connection.h"
 
-/* The reply is kept: what is handed out points into it. */
+/* Keeps the reply, because the strings point into it. */
 struct embtier_status {
     Embtier__Reply *reply;
     size_t count;

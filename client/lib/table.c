@@ -14,7 +14,7 @@ void table_describe(const Embtier__TableInfo *wire, struct table_description *re
     struct table_description *description = ret_description;
     const struct table_spec *spec = &description->spec;
 
-    /* Was checked when it was decoded. */
+    /* The spec was checked when it was decoded. */
     if (table_spec_from_wire(wire->spec, &description->spec, NULL))
         memset(&description->spec, 0, sizeof(description->spec));
     snprintf(description->state, sizeof(description->state), "%s", wire->state);
@@ -91,7 +91,7 @@ void table_release(struct embtier_table *table, bool with_state)
     }
 }
 
-/* A handle for the table that @reply describes. */
+/* Makes a handle for the table that @reply describes. */
 static enum embtier_err table_new(struct embtier *server, const Embtier__Reply *reply,
                                   struct embtier_table **ret_table)
 {
@@ -273,7 +273,7 @@ static bool is_among(const struct table_names *names, const Embtier__TableInfo *
                              compare_name) != NULL;
 }
 
-/* The last page that was added. */
+/* Returns the page that was added last. */
 static enum embtier_err last_page(struct embtier *server, const struct reply_pages *pages,
                                   const Embtier__TableListReply **ret_page)
 {
@@ -285,7 +285,7 @@ static enum embtier_err last_page(struct embtier *server, const struct reply_pag
     return EMBTIER_OK;
 }
 
-/* Until there are no more of them. */
+/* Reads pages until there are no more. */
 static enum embtier_err read_pages(struct embtier *server, struct reply_pages *pages,
                                    size_t *ret_count)
 {

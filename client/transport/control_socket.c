@@ -52,7 +52,7 @@ static uint64_t deadline_of(const struct control_socket *sock)
     return clock_now_ns(&clock_monotonic) + sock->timeout_ms * NS_PER_MS;
 }
 
-/* Waits until one of @events or an end of the connection can be seen; TIMEOUT. */
+/* Waits for one of @events or the end of the connection. TIMEOUT. */
 static enum embtier_err wait_for(struct control_socket *sock, short events, uint64_t deadline_ns,
                                  struct err_msg *msg)
 {
@@ -112,7 +112,7 @@ enum embtier_err control_socket_connect(struct control_socket *sock, const char 
             continue;
         if (errno != EAGAIN)
             return unreachable(path, errno, msg);
-        /* The listener's queue is full. Nothing tells when it is not: ask again. */
+        /* The listener's queue is full. There is no event for its end, so ask again. */
         if (clock_now_ns(&clock_monotonic) >= deadline_ns)
             return err_set(msg, EMBTIER_TIMEOUT,
                            "embtierd on %s has not accepted the connection for %u ms", path,
@@ -194,7 +194,7 @@ static enum embtier_err keep_fds(struct control_socket *sock, struct msghdr *mes
                    CONTROL_FDS_MAX);
 }
 
-/* Takes what has arrived. AGAIN when nothing has, DISCONNECTED at the end. */
+/* Receives the bytes that have arrived. AGAIN: none have. DISCONNECTED: the end. */
 static enum embtier_err receive_bytes(struct control_socket *sock, struct err_msg *msg)
 {
     union {
@@ -225,7 +225,7 @@ static enum embtier_err receive_bytes(struct control_socket *sock, struct err_ms
     return EMBTIER_OK;
 }
 
-/* The next reply among the bytes that are here; AGAIN. */
+/* Decodes the next reply among the bytes received so far; AGAIN. */
 static enum embtier_err next_reply(struct control_socket *sock, Embtier__Reply **ret_reply,
                                    struct err_msg *msg)
 {
@@ -255,7 +255,7 @@ static enum embtier_err receive_reply(struct control_socket *sock, uint64_t dead
     }
 }
 
-/* The number may be one of a later version's: it is passed on as it is. */
+/* Returns a reply's error. The number may be from a later version; it is passed on as it is. */
 static enum embtier_err reply_error(const Embtier__Reply *reply, struct err_msg *msg)
 {
     const enum embtier_err err = (enum embtier_err)reply->error->err;
@@ -264,7 +264,7 @@ static enum embtier_err reply_error(const Embtier__Reply *reply, struct err_msg 
                    reply->error->message[0] ? reply->error->message : err_text(err));
 }
 
-/* What the server says unasked: why the session ends. */
+/* True for the message that the server sends unasked when the session ends. */
 static bool is_farewell(const Embtier__Reply *reply)
 {
     return reply->id == 0 && reply->body_case == EMBTIER__REPLY__BODY_ERROR;
@@ -291,7 +291,7 @@ static enum embtier_err expect_reply(struct control_socket *sock, embtier_progre
             return err_set(msg, EMBTIER_PROTOCOL, "the server sent a reply to no request");
         }
         if (reply->id != sock->last_call_id)
-            continue; /* of a call that timed out */
+            continue; /* to a call that timed out */
         if (reply->body_case == EMBTIER__REPLY__BODY_ERROR)
             return reply_error(reply, msg);
         if (reply->last) {
@@ -313,13 +313,14 @@ enum embtier_err control_socket_call(struct control_socket *sock, Embtier__Reque
     size_t count;
 
     if (++sock->last_call_id == 0)
-        sock->last_call_id = 1; /* 0 is for what the server says unasked */
+        sock->last_call_id = 1; /* 0 marks unasked messages of the server */
     request->id = sock->last_call_id;
     err = frame_encode_request(request, &bytes, &count);
     if (err)
         return err_set(msg, err, "cannot send the request: %s", err_text(err));
     err = send_bytes(sock, bytes, count, deadline_of(sock), msg);
-    /* A server that refused us may have said why before it closed: that is read below. */
+    /* A server that refused the session may have said why before it closed. expect_reply() reads
+     * that. */
     if (err && err != EMBTIER_DISCONNECTED) {
         sock->over = true; /* a frame sent in part cannot be taken back */
         return err;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* control_socket.h: the Unix socket to the daemon, and calls over it.
  *
- * Requests are answered in order, so a call sends and then reads replies until the last one to it;
- * replies to calls that were given up earlier are skipped by their id. The socket never blocks and
- * never raises SIGPIPE; every wait is a poll with a deadline.
+ * The server answers requests in order, so a call sends, then reads replies until its last one. It
+ * skips replies to calls given up earlier, by their id. The socket never blocks and never raises
+ * SIGPIPE; every wait is a poll with a deadline.
  *
  * Thread: the connection's. */
 #ifndef EMBTIER_CLIENT_TRANSPORT_CONTROL_SOCKET_H
@@ -21,37 +21,38 @@
 
 struct control_socket {
     int fd;
-    bool over;           /* nothing more can be said or heard */
+    bool over;           /* nothing more can be sent or received */
     uint32_t timeout_ms; /* 0: wait for ever */
     uint32_t last_call_id;
     struct frame_reader reader;
-    int fds[CONTROL_FDS_MAX]; /* that came along; -1: none */
+    int fds[CONTROL_FDS_MAX]; /* received with a reply; -1: none */
     uint32_t fd_count;
 };
 
-/* A socket that is not connected; control_socket_close() is safe on it. */
+/* Makes a socket that is not connected; control_socket_close() is safe on it. */
 void control_socket_init(struct control_socket *sock, uint32_t timeout_ms);
 void control_socket_close(struct control_socket *sock);
 
-/* UNREACHABLE when nobody listens, INVALID when the path is too long, PERMISSION, TIMEOUT. */
+/* Connects to @path. UNREACHABLE: nobody listens. INVALID: the path is too long. PERMISSION,
+ * TIMEOUT. */
 MUST_CHECK enum embtier_err control_socket_connect(struct control_socket *sock, const char *path,
                                                    struct err_msg *msg);
 
-/* PERMISSION: who listens is neither this user nor root. */
+/* PERMISSION: the listener is neither this user nor root. */
 MUST_CHECK enum embtier_err control_socket_check_peer(const struct control_socket *sock,
                                                       const char *path, struct err_msg *msg);
 
 /* Sends @request (its id is set here) and returns the last reply, freed with
  * embtier__reply__free_unpacked(). A reply that is an Error becomes the error and the message. The
- * timeout counts from the last sign of life; after TIMEOUT other calls can be made. Whether the
- * session has ended with the error is in @sock->over. */
+ * timeout counts from the server's last sign of life; after TIMEOUT other calls can be made. If the
+ * error has ended the session, @sock->over is true. */
 MUST_CHECK enum embtier_err control_socket_call(struct control_socket *sock,
                                                 Embtier__Request *request,
                                                 embtier_progress_fn *progress,
                                                 void *progress_context, Embtier__Reply **ret_reply,
                                                 struct err_msg *msg);
 
-/* Whether the other side is still there. OK, or DISCONNECTED with what it said last, if anything.
+/* Checks whether the other side is still there. OK, or DISCONNECTED with its last message, if any.
  * Never waits. */
 MUST_CHECK enum embtier_err control_socket_check(struct control_socket *sock, struct err_msg *msg);
 

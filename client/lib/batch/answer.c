@@ -11,13 +11,13 @@
 #include "config/config.h"
 #include "proto/shm_fields.h"
 
-/* What tickets are called that are about @batch's last request. */
+/* Returns the word for the tickets that @batch's last request is about. */
 static const char *ticket_word(const struct embtier_batch *batch)
 {
     return batch->kind == BATCH_OF_PREFETCH || batch->result.is_of_prefetch ? "prefetch" : "ticket";
 }
 
-/* What the server had no memory for. */
+/* Returns the kind of request for which the server had no memory. */
 static const char *ticket_maker(const struct embtier_batch *batch)
 {
     switch (batch->op) {
@@ -34,7 +34,8 @@ struct table_words {
     char text[EMBTIER_TABLE_NAME_MAX + 10];
 };
 
-/* Of the table with this number, which may be one that only other members have pushed to. */
+/* Names the table with this number. Only other members may have pushed to it, so the batch need not
+ * have it. */
 static const char *name_table(const struct embtier_batch *batch, uint64_t table_id,
                               struct table_words *words)
 {
@@ -45,7 +46,7 @@ static const char *name_table(const struct embtier_batch *batch, uint64_t table_
     return words->text;
 }
 
-/* What the member that ended the group did, by the error that ended it. */
+/* Describes the failure of the member that ended the group, from the error that ended it. */
 static const char *what_broke(uint64_t err)
 {
     switch (err) {
@@ -59,7 +60,7 @@ static const char *what_broke(uint64_t err)
     }
 }
 
-/* What a request is refused for that names a group; their numbers are members or steps. */
+/* Handles errors of requests that name a group; their numbers are members or steps. */
 static enum embtier_err tell_group_error(const struct embtier_batch *batch)
 {
     const struct batch_result *const result = &batch->result;
@@ -137,8 +138,8 @@ static bool is_about_group(const struct embtier_batch *batch)
         return batch->asked_group != NULL;
     case EMBTIER_TOO_LARGE:
         return batch->asked_group && batch->result.limit == SHM_LIMIT_OF_UPDATE;
-    case EMBTIER_NONFINITE: /* of a part: its gradients or weights are not */
-    case EMBTIER_MISMATCH:  /* of a part: its table is not that of the ticket, or not there */
+    case EMBTIER_NONFINITE: /* about a part: its gradients or weights are not finite */
+    case EMBTIER_MISMATCH:  /* about a part: its table is missing, or not the ticket's */
     case EMBTIER_NO_TABLE:
     case EMBTIER_DROPPED:
     case EMBTIER_BUSY:
@@ -157,9 +158,9 @@ static uint64_t count_ids(const struct embtier_batch *batch)
     return count;
 }
 
-/* Over socket.max_batch_rows, which the server has told; or a request that the memory for requests
- * never has room for, which may be far fewer: then the limit is what it has room for, or 0 where
- * that is no number of ids. */
+/* The request is over socket.max_batch_rows, which the server has told the client; or it is too
+ * large for lanes.request_bytes, which may allow far fewer ids. Then the limit is the number of ids
+ * that memory has room for, or 0 if no number of ids says it. */
 static enum embtier_err tell_too_large(const struct embtier_batch *batch)
 {
     const struct batch_result *const result = &batch->result;
@@ -191,8 +192,8 @@ static enum embtier_err tell_too_large(const struct embtier_batch *batch)
         is_of_key ? SERVER_KEY(batch->server, "socket.max_batch_rows") : "", is_of_key ? ")" : "");
 }
 
-/* What an answer's numbers mean depends on its error; see shm_completion. Here those of errors that
- * are about no part. */
+/* The meaning of an answer's numbers depends on its error; see shm_completion. This function
+ * handles errors about no part. */
 static enum embtier_err tell_batch_error(const struct embtier_batch *batch)
 {
     const struct batch_result *const result = &batch->result;
@@ -302,7 +303,7 @@ static enum embtier_err tell_part_error(const struct embtier_batch *batch)
                    result->segment, table);
 }
 
-/* What only a push can be refused for, or for another reason than others. */
+/* Handles errors that only pushes get, or that mean something else for a push. */
 static enum embtier_err tell_push_part_error(const struct embtier_batch *batch)
 {
     const struct batch_result *const result = &batch->result;
@@ -353,7 +354,7 @@ static enum embtier_err tell_push_part_error(const struct embtier_batch *batch)
     }
 }
 
-/* The form of the batch's last request (proto/shm_fields.h). */
+/* Returns the form of the batch's last request (proto/shm_fields.h). */
 static uint32_t form_of(const struct embtier_batch *batch)
 {
     switch (batch->op) {
@@ -374,8 +375,8 @@ static uint32_t form_of(const struct embtier_batch *batch)
     return 0;
 }
 
-/* A field was not 0 that the operation does not use: this library and the server do not agree on
- * which these are, so they are of different versions, or the arena was written to by mistake. */
+/* A field that the operation does not use was not 0. This library and the server disagree about the
+ * fields in use, so their versions differ, or something wrote into the arena by mistake. */
 static enum embtier_err tell_unused_field(const struct embtier_batch *batch)
 {
     const struct batch_result *const result = &batch->result;

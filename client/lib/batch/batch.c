@@ -44,7 +44,7 @@ static enum embtier_err check_parts(const struct embtier_batch *batch)
     return EMBTIER_OK;
 }
 
-/* From one row of a part to the next. */
+/* Distance from one row of a part to the next. */
 static uint32_t row_bytes(const struct embtier_batch *batch, uint32_t part)
 {
     const struct embtier_table_info *const info = &batch->parts[part].table->description.info;
@@ -52,7 +52,7 @@ static uint32_t row_bytes(const struct embtier_batch *batch, uint32_t part)
     return info->weight_bytes + (batch->has_state ? info->state_bytes : 0);
 }
 
-/* Of a part's rows, bags or gradients, as many as there is room for. */
+/* Returns the size of the room for a part's rows, bags or gradients. */
 static uint64_t rows_bytes(const struct embtier_batch *batch, uint32_t part)
 {
     const struct batch_part *const p = &batch->parts[part];
@@ -73,9 +73,9 @@ static uint64_t rows_bytes(const struct embtier_batch *batch, uint32_t part)
 static_assert(sizeof(struct shm_push_segment) == sizeof(struct shm_pool_segment),
               "a batch of bags has room for the segments of both");
 
-/* Gives every part its place, counted from @begin, and returns the end. Ids of all parts lie
- * together: the server reads them in one go. Cannot overflow after check_parts(): fewer than 2^32
- * rows and bags of at most 2^17 bytes. */
+/* Gives every part its place, counted from @begin, and returns the end. The ids of all parts lie
+ * together, so that the server reads them in one go. The sum cannot overflow after check_parts():
+ * there are fewer than 2^32 rows and bags of at most 2^17 bytes. */
 static uint64_t lay_out(struct embtier_batch *batch, uint64_t begin)
 {
     uint64_t at = begin + batch->part_count * (batch->kind == BATCH_OF_ROWS
@@ -142,7 +142,7 @@ static enum embtier_err batch_alloc(struct embtier *server, uint32_t part_count,
     return EMBTIER_OK;
 }
 
-/* The parts are filled in. */
+/* The caller has filled in the parts. */
 static enum embtier_err batch_begin(struct embtier_batch *batch)
 {
     struct embtier *const server = batch->server;

@@ -12,8 +12,8 @@
 enum batch_state {
     BATCH_IDLE,      /* never submitted */
     BATCH_SUBMITTED, /* the server has it */
-    BATCH_ANSWERED,  /* the result is here, but nobody has asked for it */
-    BATCH_TOLD,      /* and the caller knows it */
+    BATCH_ANSWERED,  /* the result is here, but the caller has not asked for it */
+    BATCH_TOLD,      /* the caller has the result */
 };
 
 enum batch_kind {
@@ -23,7 +23,7 @@ enum batch_kind {
     BATCH_OF_PREFETCH,  /* ids alone */
 };
 
-/* What is kept of a completion when its slot is used again. */
+/* The parts of a completion that outlive its slot. */
 struct batch_result {
     enum embtier_err err;
     uint32_t segment;
@@ -32,7 +32,7 @@ struct batch_result {
     uint64_t hit_rows;
     uint64_t ticket;
     uint32_t field;     /* as in struct shm_completion */
-    int is_of_prefetch; /* of a push: the error is about the prefetch that it named */
+    int is_of_prefetch; /* for a push: the error is about the prefetch that it named */
 };
 
 struct batch_part {
@@ -40,7 +40,7 @@ struct batch_part {
     uint32_t count;
     uint32_t count_max;
     uint64_t ids_offset;  /* in the arena */
-    uint64_t rows_offset; /* or of the bags, or gradients */
+    uint64_t rows_offset; /* or the offset of bags or gradients */
 
     /* A batch of bags. */
     enum embtier_pool mode;
@@ -63,13 +63,12 @@ struct embtier_batch {
     uint32_t request;   /* its number, while SUBMITTED */
     struct batch_result result;
     uint64_t hit_rows; /* of the last finished request */
-    uint64_t ticket;   /* 0: none; while a push or release of it is SUBMITTED nobody's to use */
-    struct embtier_batch *prefetch; /* of a push, while SUBMITTED: the batch of the prefetch that it
-                                       releases, or NULL … */
-    struct embtier_batch *lent_to;  /* … and of that one, the push */
-    struct embtier_group *group;    /* whose step lookups and SETs are of, or NULL … */
-    uint64_t group_step;            /* … and which */
-    struct embtier_group *asked_group; /* that the last request named, or NULL … */
+    uint64_t ticket;   /* 0: none; unusable while a push or release of it is SUBMITTED */
+    struct embtier_batch *prefetch; /* while a push is SUBMITTED: the prefetch it releases … */
+    struct embtier_batch *lent_to;  /* … and in that batch, the push; both else NULL */
+    struct embtier_group *group; /* the group to whose step lookups and SETs belong, or NULL … */
+    uint64_t group_step;         /* … and the step */
+    struct embtier_group *asked_group; /* the group that the last request named, or NULL … */
     uint64_t asked_step;               /* … with this step */
     int has_state;                     /* rows are whole */
     uint32_t part_count;
@@ -77,16 +76,15 @@ struct embtier_batch {
 };
 
 const char *batch_table_name(const struct embtier_batch *batch, uint32_t part);
-/* BUSY: the server may still read and write what the batch has. */
+/* BUSY if the server may still read and write the batch's memory. */
 MUST_CHECK enum embtier_err batch_refuse_in_flight(struct embtier_batch *batch);
 void batches_free(struct embtier *server); /* all of them, in whatever state */
 
-/* Requests, see request.c. Keeps the answer if it has come; whether the batch is still SUBMITTED.
- */
+/* Keeps the answer if it has come. True if the batch is still SUBMITTED. See request.c. */
 int request_is_pending(struct embtier_batch *batch);
-/* The same for the push that a prefetch is lent to. */
+/* As request_is_pending(), for the push to which the batch's prefetch is lent. */
 int batch_is_lent(struct embtier_batch *batch);
-/* The connection is over: what has no answer gets one. */
+/* Fails all requests without an answer, because the connection is over. */
 void requests_fail(struct embtier *server);
 
 #endif

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Local reduction of a push by rows, before it is sent: what the server does to it first anyway, by
- * the same kernels in the same order, so that the server ends up with the same bytes. The trainer
- * pays for it, and the server, to which several trainers may push at a time, has less to do.
+/* Local reduction of a push by rows, before it is sent. The server would do the same first, by the
+ * same kernels in the same order, so it ends up with the same bytes. The trainer does the work
+ * instead of the server, to which several trainers may push at a time.
  *
- * An id's gradients are added up over all parts of its table: adding up within each part alone
- * would be another order. So parts are sorted by table first. */
+ * An id's gradients are added up over all parts of its table. A sum within each part first would be
+ * in another order. So parts are first sorted by table. */
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,27 +16,27 @@
 #include "kernels/cpu/reduce/reduce.h"
 
 struct ordered_part {
-    const char *table; /* its name: it may have been opened twice */
+    const char *table; /* by name, because it may have been opened twice */
     uint32_t part;
 };
 
-/* With room for the table with the most ids, and that with the most numbers. */
+/* Arrays have room for the table with the most ids; sums, for the table with the most numbers. */
 struct coalescer {
     struct embtier_batch *batch;
-    struct ordered_part *parts; /* by table, then in their order */
-    struct cast_pair *pairs;    /* bag: which id of the table, over all of its parts … */
-    struct cast_pair *scratch;  /* … position: of which part it is */
-    const float **places;       /* of gradients, by bag */
-    uint32_t *starts;           /* of runs */
+    struct ordered_part *parts; /* by table, then by part number */
+    struct cast_pair *pairs;    /* bag: index of the id in the table, over all its parts … */
+    struct cast_pair *scratch;  /* … position: the part it is from */
+    const float **places;       /* places of gradients, by bag */
+    uint32_t *starts;           /* starts of runs */
     float *sums;
 };
 
-/* Parts of one table: those at parts[begin] up to parts[end]. */
+/* The parts of one table: parts[begin] up to, but not including, parts[end]. */
 struct table_parts {
     uint32_t begin;
     uint32_t end;
     uint32_t dim;
-    uint32_t id_count; /* together; fewer than max_batch_rows */
+    uint32_t id_count; /* over all parts; fewer than max_batch_rows */
 };
 
 static void coalescer_done(struct coalescer *c)
@@ -57,7 +57,8 @@ static int compare_parts(const void *a, const void *b)
     return by_table != 0 ? by_table : (one->part > other->part) - (one->part < other->part);
 }
 
-/* Begins with @table all zeros; false when there are no more. */
+/* Moves @table to the next table; it is all zeros before the first call. False: there are no
+ * more. */
 static bool next_table(const struct coalescer *c, struct table_parts *table)
 {
     const struct embtier_batch *const batch = c->batch;
@@ -119,7 +120,7 @@ static void gather(struct coalescer *c, const struct table_parts *table)
     }
 }
 
-/* Each id goes back to the part that had it first. */
+/* Puts each id back into the part that had it first. */
 static void scatter(struct coalescer *c, const struct table_parts *table,
                     const struct cast_pair *pairs, uint32_t run_count)
 {

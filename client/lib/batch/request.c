@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Requests: a batch goes into the ring, and its answer comes back.
  *
- * Request n uses slot n % slot_count (proto/shm_layout.h). `slots` says which batch is under way in
- * each. Answers come in any order and are kept in their batch as soon as they are seen, by whoever
- * looks: poll and wait for their own, submit for the one whose slot it needs. From then on the slot
- * is free, whether the caller has asked for the result or not.
+ * Request n uses slot n % slot_count (proto/shm_layout.h). `slots` has the batch in flight in each.
+ * Answers come in any order, and are kept in their batch as soon as a call sees them. Poll and wait
+ * look for their own answer, submit for that of the batch whose slot it needs. From then on the
+ * slot is free, even if the caller has not asked for the result.
  *
  * A batch of bags has its ticket from the answer to a lookup that asked for one, to the answer to a
- * push or release of it. An answer that refuses leaves it where it is, as nothing has changed. A
- * batch of a prefetch has that in the same way, and lends it to the push that names it. A group
- * that a request names is held until the batch's next one: its messages are about it.
+ * push or release of it. A refusal leaves the ticket with the batch, as nothing has changed. A
+ * batch of a prefetch has its prefetch in the same way, and lends it to the push that names it. A
+ * group that a request names is held until the batch's next request, because messages mention it.
  *
- * A server can die at any moment. What it had answered by then counts; the rest ends with
- * DISCONNECTED. The order matters: the answers are looked at once more after the end was noticed.
+ * A server can die at any moment. Its answers until then count; other requests end with
+ * DISCONNECTED. The order matters: after noticing the end, the library looks at the answers once
+ * more.
  */
 #include <assert.h>
 #include <float.h>
@@ -31,10 +32,10 @@
 
 #define NS_PER_MS       UINT64_C(1000000)
 #define FOREVER         UINT64_MAX
-#define SLICE_NS        (100 * NS_PER_MS) /* of sleep, between looks at the socket */
-#define CHECK_EVERY_NS  (5 * NS_PER_MS)   /* poll looks at the socket no more often */
+#define SLICE_NS        (100 * NS_PER_MS) /* of sleep, between checks of the socket */
+#define CHECK_EVERY_NS  (5 * NS_PER_MS)   /* poll checks the socket no more often */
 #define SPIN_NS_MIN     500
-#define PAUSES_PER_LOOK 32 /* between looks at the clock */
+#define PAUSES_PER_LOOK 32 /* between readings of the clock */
 
 static const struct shm_completion *completion_of(const struct embtier_batch *batch)
 {
@@ -49,8 +50,9 @@ static int is_about_a_ticket(enum embtier_err err)
     return err == EMBTIER_NO_TICKET || err == EMBTIER_TICKET_USED || err == EMBTIER_TICKET_EXPIRED;
 }
 
-/* Whether what the request took along is where it was. A request that is not refused may have taken
- * it away before it failed; of a ticket and a prefetch, @is_other: the error is about the other. */
+/* True if the batch still has the ticket or prefetch that the request took along. Only a refusal
+ * leaves it there: other failures may come after it was used. @is_other: the error is about the
+ * other of ticket and prefetch. */
 static int is_kept(enum embtier_err err, int is_other)
 {
     switch (err) {
@@ -65,7 +67,7 @@ static int is_kept(enum embtier_err err, int is_other)
     }
 }
 
-/* The ticket or prefetch that the batch has after its last request. */
+/* Returns the ticket or prefetch that the batch has after its last request. */
 static uint64_t ticket_after(const struct embtier_batch *batch, const struct batch_result *result)
 {
     if (result->err == EMBTIER_OK)
@@ -75,7 +77,7 @@ static uint64_t ticket_after(const struct embtier_batch *batch, const struct bat
     return is_kept(result->err, result->is_of_prefetch) ? batch->ticket : 0;
 }
 
-/* The batch whose prefetch the push took along has it back, or not. */
+/* Returns the prefetch that the push took along to its batch, unless the server has used it up. */
 static void settle_prefetch(struct embtier_batch *batch, struct batch_result *result)
 {
     struct embtier_batch *const prefetch = batch->prefetch;
@@ -193,7 +195,7 @@ static double learning_rate_of(const struct embtier_push_options *push, uint32_t
     return push->learning_rates ? push->learning_rates[part] : push->learning_rate;
 }
 
-/* A part that is skipped has no gradients, and those of its weights are zeros. */
+/* A skipped part has no gradients, and the gradients of its weights are zeros. */
 static void fill_push_segments(const struct embtier_batch *batch,
                                const struct embtier_push_options *push)
 {
@@ -224,7 +226,7 @@ static int is_lookup(enum embtier_op op)
     return op == EMBTIER_GET_POOLED || op == EMBTIER_GET_POOLED_TICKET;
 }
 
-/* The group that a request names, or NULL; @push is NULL unless it is one. */
+/* Returns the group that a request names, or NULL. @push is NULL unless the request is a push. */
 static struct embtier_group *group_of(const struct embtier_batch *batch, enum embtier_op op,
                                       const struct embtier_push_options *push)
 {
@@ -233,7 +235,7 @@ static struct embtier_group *group_of(const struct embtier_batch *batch, enum em
     return is_lookup(op) || op == EMBTIER_GET || op == EMBTIER_SET ? batch->group : NULL;
 }
 
-/* Is the batch of the kind that @op is for? */
+/* INVALID unless the batch is of the kind that @op is for. */
 static enum embtier_err check_kind(const struct embtier_batch *batch, enum embtier_op op)
 {
     struct err_msg *const msg = &batch->server->message;
@@ -293,7 +295,7 @@ static enum embtier_err check_ticket(const struct embtier_batch *batch, enum emb
     return EMBTIER_OK;
 }
 
-/* Unless the last request is done, and its result known to the caller. */
+/* BUSY unless the last request is done and the caller knows its result. */
 static enum embtier_err refuse_unfinished(struct embtier_batch *batch)
 {
     if (batch->state == BATCH_SUBMITTED || batch->state == BATCH_ANSWERED)
@@ -305,7 +307,7 @@ static enum embtier_err refuse_unfinished(struct embtier_batch *batch)
     return EMBTIER_OK;
 }
 
-/* Of the batch whose prefetch a push is to release. */
+/* Checks the batch whose prefetch a push is about to release. */
 static enum embtier_err check_prefetch(const struct embtier_batch *batch,
                                        struct embtier_batch *prefetch)
 {
@@ -346,7 +348,7 @@ static enum embtier_err check_submittable(struct embtier_batch *batch, enum embt
                            "no such table: '%s' no longer existed after the reconnect (part %u)",
                            batch_table_name(batch, i), i);
     }
-    /* Known when the batch was made, but another server may have come since. */
+    /* The batch was checked when it was made, but the server may be another since a reconnect. */
     if (id_count > server->memory.max_batch_rows)
         return err_set(&server->message, EMBTIER_TOO_LARGE,
                        "batch of %" PRIu64 " ids is over the server's limit of %u "
@@ -356,7 +358,7 @@ static enum embtier_err check_submittable(struct embtier_batch *batch, enum embt
     return EMBTIER_OK;
 }
 
-/* The batch whose answer must come before the next request can be made, or NULL. */
+/* Returns the batch whose answer must come before the next request can be made, or NULL. */
 static struct embtier_batch *next_slot_holder(struct embtier *server)
 {
     struct embtier_batch *holder = server->slots[server->tail % server->memory.slot_count];
@@ -369,7 +371,8 @@ static_assert((int)EMBTIER_GET == SHM_OP_GET && (int)EMBTIER_SET == SHM_OP_SET &
                   (int)EMBTIER_RELEASE == SHM_OP_RELEASE && SHM_OP_LAST == SHM_OP_PREFETCH,
               "the same numbers");
 
-/* Writes the segments, and returns what goes into the ring. @push is NULL unless it is one. */
+/* Writes the segments, and returns the submission for the ring. @push is NULL unless the request is
+ * a push. */
 static struct shm_submission fill(const struct embtier_batch *batch, enum embtier_op op,
                                   const struct embtier_push_options *push)
 {
@@ -468,7 +471,7 @@ enum embtier_err embtier_submit(struct embtier_batch *batch, enum embtier_op op)
     return submit(batch, op, NULL);
 }
 
-/* Options as this library knows them, and the cheap part of what the server checks again. */
+/* Reads a caller's options, and makes the cheap ones of the checks that the server repeats. */
 static enum embtier_err read_push_options(struct embtier_batch *batch,
                                           const struct embtier_push_options *given,
                                           struct embtier_push_options *ret_options)
@@ -503,8 +506,8 @@ enum embtier_err embtier_submit_push(struct embtier_batch *batch,
     return submit(batch, EMBTIER_PUSH, &options);
 }
 
-/* Most answers come within microseconds. How long it is worth to spin is learnt: an answer while
- * spinning doubles it, having to sleep in the end halves it. */
+/* Most answers come within microseconds. The time to spin is learnt: an answer during the spin
+ * doubles it, and a spin in vain halves it. */
 static int spin(struct embtier_batch *batch)
 {
     struct embtier *server = batch->server;
@@ -526,7 +529,7 @@ static int spin(struct embtier_batch *batch)
     return request_is_pending(batch);
 }
 
-/* Until @batch has an answer, the end of the connection being one; TIMEOUT. */
+/* Waits until @batch has an answer, which the end of the connection also gives it. TIMEOUT. */
 static enum embtier_err wait_for_answer(struct embtier_batch *batch, uint64_t deadline_ns)
 {
     struct embtier *server = batch->server;

@@ -29,7 +29,7 @@ void shared_memory_close(struct shared_memory *memory)
     shared_memory_init(memory);
 }
 
-/* @fd holds @bytes and cannot come to hold less. */
+/* Checks that @fd holds @bytes and cannot shrink. */
 static enum embtier_err check_memfd(int fd, const char *what, uint64_t bytes, struct err_msg *msg)
 {
     const int seals = fcntl(fd, F_GET_SEALS);
@@ -103,7 +103,7 @@ enum embtier_err shared_memory_replace(struct shared_memory *memory, struct shar
 {
     void *const arena = memory->arena;
 
-    /* Takes the place of what was mapped there in one step. */
+    /* Replaces the old mapping in one step. */
     if (mremap(fresh->arena, fresh->arena_bytes, fresh->arena_bytes, MREMAP_MAYMOVE | MREMAP_FIXED,
                arena) == MAP_FAILED)
         return err_set_errno(msg, errno, "cannot map the new arena in place of the old one");
@@ -119,7 +119,7 @@ void shared_memory_ring(const struct shared_memory *memory)
 {
     const uint64_t one = 1;
 
-    /* The counter can only be full when the bell has been ringing already. */
+    /* A write fails only if the counter is full, and then the bell is ringing already. */
     if (write(memory->doorbell, &one, sizeof(one)) < 0)
         return;
 }
@@ -130,6 +130,7 @@ void shared_memory_sleep(const struct shm_completion *completion, uint32_t seen,
     const struct timespec timeout = { .tv_sec = (time_t)(timeout_ns / NS_PER_S),
                                       .tv_nsec = (long)(timeout_ns % NS_PER_S) };
 
-    /* Not FUTEX_PRIVATE: the one who wakes is another process. Waiting needs no right to write. */
+    /* Not FUTEX_PRIVATE, because another process wakes the client. Waiting needs no right to
+     * write. */
     syscall(SYS_futex, &completion->sequence, FUTEX_WAIT, seen, &timeout, NULL, 0);
 }
