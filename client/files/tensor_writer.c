@@ -314,7 +314,7 @@ static enum embtier_err move_down(struct tensor_writer *w, const struct made_fil
 {
     while (bytes > 0 && from != to) {
         const size_t count = (size_t)MIN(bytes, (uint64_t)BUFFER_BYTES);
-        const uint64_t copied = MAX(from, to + count); /* old bytes before it are moved */
+        const uint64_t copied = MAX(from, to + count); /* from here on copied and not reused */
 
         TRY(tensor_io_read(file->fd, file->name, from, w->buffer, count, msg));
         TRY(tensor_io_write(file->fd, file->name, to, w->buffer, count, msg));

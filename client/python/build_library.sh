@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# build_library.sh SOURCE BUILD LIBRARY PROGRAM: builds libembtier and the command line of the tree SOURCE in BUILD, copies
-# them to LIBRARY and PROGRAM.
+# build_library.sh SOURCE BUILD LIBRARY PROGRAM: builds libembtier and the command line of the tree SOURCE in BUILD, and
+# copies them to LIBRARY and PROGRAM.
 set -eu
 
 [ -f "$2/build.ninja" ] || meson setup -Dbuildtype=release -Dtests=disabled -Dcuda=disabled "$2" "$1"

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The types of C's arguments. ctypes cuts a value that does not fit: it makes 5 of 2**64 + 5, and C reads
-"users" where "users\\0old" stands. Each argument of a function and each field of a struct has a type of this
-module, which takes a value whole or refuses it.
+"""The types of C's arguments. ctypes cuts a value that does not fit: it makes 5 of 2**64 + 5, and C reads "users"
+where "users\\0old" stands. So each argument of a function and each field of a struct has a type of this module, which
+takes a value whole or refuses it.
 
-One rule holds for all types. TypeError: the value is of another type, such as a float or a bool for a number
-of rows. ValueError: the type is right and the value does not fit, such as a number out of range, NaN for a
-time, a zero byte in a string, or half of a surrogate pair. The message names the argument and the value.
+One rule holds for all types. TypeError: the value is of another type, such as a float or a bool for a number of rows.
+ValueError: the type is right and the value does not fit, such as a number out of range, NaN for a time, a zero byte in
+a string, or half of a surrogate pair. The message names the argument and the value.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 _SHOWN = 60  # characters of a value in a message
-_REASON = 200  # and of another's message in one
+_REASON = 200  # and of a foreign message in one
 TIMEOUT_MS_MAX = 2**32 - 1
 
 
 def short(text: str, most: int = _SHOWN) -> str:
-    """@text of others for a message: one line of at most @most characters, of which a terminal shows all."""
+    """Returns a foreign @text for a message: one line of at most @most characters, all of which a terminal shows."""
     is_cut = len(text) > most
     text = text[: most - 1] if is_cut else text
     if not text.isprintable():
@@ -35,14 +35,15 @@ def short(text: str, most: int = _SHOWN) -> str:
 
 
 def shown(value: Any) -> str:
-    """@value for a message, never longer than a line. No message has a value of the caller's in another way."""
+    """Returns @value for a message, never longer than a line. All messages show callers' values through this
+    function."""
     if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 128:
         return f"a number of {value.bit_length()} bits"
     try:
         if isinstance(value, np.generic):
-            value = value.item()  # as every NumPy shows it: 2.0 has its own name with it
+            value = value.item()  # every NumPy shows a Python number alike; newer ones add their type's name to 2.0
         if type(value) in (str, bytes, bytearray, list, tuple) and len(value) > _SHOWN:
-            value = value[:_SHOWN]  # the rest of it would be cut off
+            value = value[:_SHOWN]  # the rest would be cut off
         elif isinstance(value, np.ndarray) and value.size > 1000:
             return short(f"an array of {value.dtype} {value.shape}")
         return short(repr(value))
@@ -51,17 +52,17 @@ def shown(value: Any) -> str:
 
 
 def kind_of(value: Any) -> str:
-    """The name of the type of @value, for a message."""
+    """Returns the name of the type of @value, for a message."""
     return short(type(value).__name__)
 
 
 def reason(error: Exception) -> str:
-    """The text of @error, which may have a value in it, for a message."""
+    """Returns the text of @error, which may contain a value, for a message."""
     return short(str(error), _REASON)
 
 
 def _limit(number: int) -> str:
-    """As "2**64 - 1", rather than in 20 digits."""
+    """Returns a text such as "2**64 - 1", rather than 20 digits."""
     power = abs(number).bit_length() - (number < 0)
     if number >= 2**16 and number == 2**power - 1:
         return f"2**{power} - 1"
@@ -69,7 +70,7 @@ def _limit(number: int) -> str:
 
 
 def is_bool(value: Any) -> bool:
-    """Bools of Python, NumPy and torch, all of which have an __index__()."""
+    """True for bools of Python, NumPy and torch, all of which have an __index__()."""
     return isinstance(value, (bool, np.bool_)) or str(getattr(value, "dtype", "")) in ("bool", "torch.bool")
 
 
@@ -117,7 +118,7 @@ def learning_rate(what: str, value: Any) -> float:
 
 
 def flag(what: str, value: Any) -> bool:
-    """Returns @value, a bool or 0 or 1, as a bool. The word "no" is refused; Python takes it for true."""
+    """Returns @value, a bool or 0 or 1, as a bool. It refuses the word "no", which Python takes for true."""
     if isinstance(value, (bool, np.bool_)):
         return bool(value)
     try:
@@ -161,7 +162,7 @@ def path(what: str, value: Any) -> bytes:
 
 
 def several(what: str, values: Any) -> list[Any]:
-    """Returns what a list, a tuple or another iterable has. A text is one value, and a mapping is none of these."""
+    """Returns the values of a list, a tuple or another iterable. A text is one value, and a mapping is refused."""
     if isinstance(values, (str, bytes, bytearray, Mapping)) or not isinstance(values, Iterable):
         raise TypeError(f"{what} must be a list or the like, not {kind_of(values)} {shown(values)}")
     return list(values)
@@ -171,7 +172,7 @@ def several(what: str, values: Any) -> list[Any]:
 
 
 def seconds(what: str, value: Any) -> float:
-    """Returns @value, a time to wait, as a float. None and infinity are for ever; a negative time and NaN are
+    """Returns @value, a time to wait, as a float. None and infinity mean for ever; a negative time and NaN are
     ValueErrors."""
     if value is None:
         return math.inf
@@ -182,14 +183,14 @@ def seconds(what: str, value: Any) -> float:
 
 
 def deadline_of(timeout: float | None) -> float:
-    """Returns when @timeout ends, on the clock of time.monotonic()."""
+    """Returns the time on the clock of time.monotonic() when @timeout ends."""
     if timeout is None:
         return math.inf
     return time.monotonic() + seconds("timeout", timeout)
 
 
 def milliseconds_left(deadline: float, most: int) -> int:
-    """Returns at most @most. Rounds up, so that a wait does not end early."""
+    """Returns the milliseconds until @deadline, at most @most. Rounds up, so that a wait does not end early."""
     if deadline == math.inf:
         return most
     left = deadline - time.monotonic()
@@ -197,8 +198,8 @@ def milliseconds_left(deadline: float, most: int) -> int:
 
 
 def timeout_ms(what: str, value: Any) -> int:
-    """Returns @value in milliseconds, rounded up; 0 is for ever, which None, 0 and infinity mean. ValueError if
-    C cannot count so many."""
+    """Returns @value in milliseconds, rounded up. None, 0 and infinity mean for ever, which is 0. ValueError if C
+    cannot count so many."""
     found = seconds(what, value)
     if math.isinf(found):
         return 0
@@ -213,8 +214,8 @@ def timeout_ms(what: str, value: Any) -> int:
 
 
 class Argument:
-    """@ctype: the type that C gets. check() returns the value for it, or raises an error that names the
-    argument, @what."""
+    """A type of arguments. @ctype is the type that C gets. check() returns the value for it, or raises an error that
+    names the argument, @what."""
 
     ctype: ClassVar[Any]
 
@@ -224,7 +225,7 @@ class Argument:
 
     @classmethod
     def from_param(cls, value: Any) -> Any:
-        """ctypes calls this."""
+        """Called by ctypes."""
         return cls.ctype(cls.check("an argument", value))
 
 
@@ -263,7 +264,7 @@ class Int(Integer):
 
 
 class CheckpointId(U64):
-    """Ids begin with 1. C answers 0 with NOT_FOUND, as it does any other id that does not exist."""
+    """Ids begin with 1. C answers 0 with NOT_FOUND, like any other id that does not exist."""
 
     @classmethod
     def check(cls, what: str, value: Any) -> int:
@@ -280,7 +281,7 @@ class Flag(Argument):
 
 
 class Double(Argument):
-    """C refuses NaN and infinity where they mean nothing, and names the parameter."""
+    """C refuses NaN and infinity where they have no meaning, and names the parameter."""
 
     ctype = ctypes.c_double
 
@@ -318,7 +319,7 @@ class Bytes(Argument):
 
 
 class OptionalText(Text):
-    """None is NULL, in the next two classes too."""
+    """None is NULL, also in the next two classes."""
 
     @classmethod
     def check(cls, what: str, value: Any) -> bytes | None:
@@ -364,7 +365,7 @@ class OptionalHandle(Handle):
 
 
 def chars(length: int) -> type[Argument]:
-    """Returns the type of an array of @length chars, of which the last is a zero byte."""
+    """Returns the type of an array of @length chars, the last of which is a zero byte."""
 
     class Chars(Bytes):
         ctype = ctypes.c_char * length
@@ -412,8 +413,8 @@ class _RecordType(type(ctypes.Structure)):  # type: ignore[misc]
 
 
 class Record(ctypes.Structure, metaclass=_RecordType):
-    """A struct of the library. A class declares its fields as ``arguments`` = [(name, Argument), ...]; each
-    assignment checks the value, and so does the constructor."""
+    """A struct of the library. A class declares its fields as ``arguments`` = [(name, Argument), ...]. Each assignment
+    checks its value, and the constructor does too."""
 
     arguments: ClassVar[Any] = {}
 
@@ -425,8 +426,8 @@ class Record(ctypes.Structure, metaclass=_RecordType):
 
 
 def checked(function: Any, result: Any, arguments: dict[str, type[Argument]]) -> Callable[..., Any]:
-    """Declares the types of @function and returns a function that calls it. ctypes would raise an ArgumentError
-    for a wrong argument; that function raises the error of the argument itself, with its name."""
+    """Declares the types of @function and returns a function that calls it. For a wrong argument ctypes raises an
+    ArgumentError. The returned function raises the argument's own error instead, with its name."""
     function.restype = result
     function.argtypes = list(arguments.values())
     error_of_ctypes = ctypes.ArgumentError
@@ -437,7 +438,7 @@ def checked(function: Any, result: Any, arguments: dict[str, type[Argument]]) ->
         except error_of_ctypes as error:
             for (what, argument), value in zip(arguments.items(), values):
                 argument.check(what, value)
-            if "KeyboardInterrupt" in str(error):  # it came in a from_param(), and ctypes has put its own in its place
+            if "KeyboardInterrupt" in str(error):  # it came in a from_param(), and ctypes replaced it by its own error
                 raise KeyboardInterrupt from None
             raise
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A batch has any number of parts, each one table and any number of ids. Ids and rows lie in memory shared with the
-server."""
+"""Batches. A batch has any number of parts, each with one table and any number of ids. Ids and rows lie in memory
+shared with the server."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ _AGAIN = errors.code_of("AGAIN")
 _BUSY = errors.code_of("BUSY")
 _TIMEOUT = errors.code_of("TIMEOUT")
 _NOBODY = 2**32 - 1
-_SLICE_MS = 100  # how long a wait may keep Ctrl-C waiting
+_SLICE_MS = 100  # longest delay of Ctrl-C during a wait
 _SLOT_WAIT_S = 50e-6
 
 
 class _Memory:
-    """Owns a ``struct embtier_batch *``; freed when the batch and all views of it are gone. It is there before
-    the library makes the batch, so that none is left without an owner."""
+    """Owns a ``struct embtier_batch *``; freed when the batch and all views of it are gone. It exists before the
+    library makes the batch, so that every batch has an owner."""
 
-    pointer = c_void_p()  # should it be interrupted while it is made
+    pointer = c_void_p()  # for an interrupt in __init__()
 
     def __init__(self, connection: Connection, tables: list[Table]) -> None:
         self.connection = connection
@@ -49,7 +49,7 @@ class _Memory:
 
 
 class _Region:
-    """Bytes of a batch as NumPy wants to hear of them; the base of the array that is made of it."""
+    """Bytes of a batch, in the form that NumPy reads; the base of the array made of it."""
 
     def __init__(
         self,
@@ -74,11 +74,11 @@ def _check_part(connection: Connection, table: Table, count: int) -> None:
 
 
 class Batch:
-    """Made by :meth:`Server.batch`. A context manager that frees it.
+    """Made by :meth:`Server.batch`. As a context manager it frees itself.
 
     The caller must not touch ids and rows between submit and completion. Views keep their memory, so they stay valid
-    after :meth:`free`, after the connection is closed and after the server is gone. A batch is used by the thread that
-    uses the connection.
+    after :meth:`free`, after the connection is closed and after the server is gone. Only the thread that uses the
+    connection may use the batch.
     """
 
     def __init__(
@@ -105,8 +105,8 @@ class Batch:
         self._connection = connection
         self._tables = tables
         self._addresses: dict[tuple[Any, int], int] = {}
-        self._group: Group | None = None  # that lookups and SETs name
-        self._pushed_to: Group | None = None  # by the last push
+        self._group: Group | None = None  # the group that lookups and SETs name
+        self._pushed_to: Group | None = None  # the group that the last push named
         with connection as handle:
             connection.check(make(handle, parts, len(tables), byref(memory.pointer)))
             connection.add_batch(memory.pointer)
@@ -136,11 +136,11 @@ class Batch:
 
     @property
     def _pushed_step(self) -> int:
-        """The step of the last request, if that is a push which has been applied and whose result was seen; else 0."""
+        """The step of the last request, if it is an applied push whose result was seen; else 0."""
         return 0 if self._memory is None else lib.embtier_batch_pushed_step(self._memory.pointer)
 
     def _address(self, function: Callable[..., int | None], part: int) -> int:
-        """Returns what @function says of @part. An address never changes, so the library is asked once."""
+        """Returns the result of @function for @part. An address never changes, so the library is asked once."""
         if self._memory is None:
             raise RuntimeError("the batch is freed")
         address = self._addresses.get((function, part))
@@ -163,7 +163,7 @@ class Batch:
         return self._view(address, shape, dtype, stride).view(NumberArray)
 
     def _place(self, part: int) -> int:
-        """Returns @part, counted from the end if it is negative, as one that there is."""
+        """Returns @part as a number from 0; a negative one counts from the end. IndexError if it does not exist."""
         if type(part) is not int:
             part = integer("part", part)
         count = len(self._tables)
@@ -187,7 +187,7 @@ class Batch:
         self._counts[part] = count
 
     def ids(self, part: int) -> IdArray:
-        """The ids of @part: a view, uint64 [count]. An assignment checks them as :meth:`Table.get` does."""
+        """The ids of @part: a view, uint64 [count]. An assignment checks ids as :meth:`Table.get` does."""
         part = self._place(part)
         address = self._address(lib.embtier_batch_ids, part)
         view = self._view(address, (self._counts[part],), np.dtype("<u8"))
@@ -206,10 +206,10 @@ class Batch:
 
     def state(self, part: int) -> np.ndarray:
         """The optimizer's state of the rows of @part, for a batch made with ``state=True``: a view [count, numbers] of
-        float32, whatever the table's dtype. The count of numbers is 0 for an optimizer without state, 1 for
+        float32 for every dtype of the table. The count of numbers is 0 for an optimizer without state, 1 for
         "rowwise_adagrad", dim for "adagrad", "rmsprop" and "momentum", and 2 * dim for the Adams: all first moments,
-        then all second moments. The view is not contiguous, and for f16 and bf16 tables of odd dim not aligned.
-        NumPy supports that; other libraries may need a copy."""
+        then all second moments. The view is not contiguous, and for f16 and bf16 tables of odd dim not aligned. NumPy
+        supports that; other libraries may need a copy."""
         part = self._place(part)
         if not self._has_state:
             raise ValueError("the batch was made without state")
@@ -224,7 +224,7 @@ class Batch:
 
     @property
     def hit_rows(self) -> int:
-        """Rows of the last finished request that were served from the server's cache."""
+        """The number of rows of the last finished request that the server's cache had."""
         return lib.embtier_batch_hit_rows(self._pointer())
 
     def get(
@@ -250,7 +250,7 @@ class Batch:
         return self
 
     def _be_of(self, group: Group | None, step: int | None) -> None:
-        """The next request, if it is no push, names @group."""
+        """Makes the next request, unless it is a push, name @group."""
         if (group is None) != (step is None):
             raise ValueError("group and step must be given together")
         if group is self._group is None:
@@ -268,7 +268,7 @@ class Batch:
         options: PushOptions | None = None,
         group: Group | None = None,
     ) -> None:
-        """First for a free slot, if other batches are in flight; then for the result."""
+        """Waits for a free slot if other batches are in flight, submits, and waits for the result."""
         deadline = deadline_of(timeout)
         while True:
             try:
@@ -321,7 +321,7 @@ class Batch:
     def _submit(
         self, operation: int, options: PushOptions | None = None, group: Group | None = None
     ) -> None:
-        """@options: of a push, else None; @group: that it names."""
+        """@options: the options of a push, else None. @group: the group that it names."""
         connection = self._connection
         with connection:
             written = [table.name for table in self._tables] if operation in (_SET, _PUSH) else []
@@ -338,7 +338,7 @@ class Batch:
             connection.check(code)
 
     def poll(self) -> bool:
-        """True once the request is done, False while it is in flight; raises its error. Never waits."""
+        """True once the request is done, False while it is in flight. Raises the request's error. Never waits."""
         with self._connection:
             return self._result(lib.embtier_poll(self._pointer()))
 
@@ -352,7 +352,7 @@ class Batch:
             left_ms = milliseconds_left(deadline, _SLICE_MS)
             with self._connection:
                 code = lib.embtier_wait(self._pointer(), left_ms)
-                if code == _TIMEOUT:  # of the waiting; or the result of a push of a group
+                if code == _TIMEOUT:  # the wait's; or the result of a group's push
                     code = lib.embtier_poll(self._pointer())
                 if self._result(code):
                     return
@@ -377,7 +377,7 @@ class Batch:
         return True
 
     def _blame(self, error: Any) -> None:
-        """Says in @error which member of a group it is about."""
+        """Adds to @error the member of a group that it is about."""
         member = lib.embtier_batch_blamed_member(self._pointer())
         if member != _NOBODY:
             error.member = member
@@ -411,8 +411,8 @@ class Bags:
 
 
 class BagBatch(Batch):
-    """Made by :meth:`Server.bag_batch`: embedding bags that the server pools, one vector each. It is a :class:`Batch`
-    with bags in place of rows.
+    """Made by :meth:`Server.bag_batch`: embedding bags that the server pools, one vector for each bag. It is a
+    :class:`Batch` with bags in place of rows.
 
     A sum is in the order of the ids, in float32, so the same bags of the same rows give the same bits. A mean is the
     sum divided by the number of ids. A bag without ids is zeros.
@@ -462,7 +462,7 @@ class BagBatch(Batch):
 
     def offsets(self, part: int) -> OffsetArray:
         """A view, uint32 [bag_count + 1]: bag b has the ids from offsets[b] up to offsets[b + 1]. The first is 0, the
-        last is the number of ids. An assignment checks them as in :meth:`ids`."""
+        last is the number of ids. An assignment checks offsets as :meth:`ids` checks ids."""
         part = self._place(part)
         address = self._address(lib.embtier_batch_offsets, part)
         return self._view(address, (self._bag_counts[part] + 1,), np.dtype("<u4")).view(OffsetArray)
@@ -477,7 +477,7 @@ class BagBatch(Batch):
         return self._numbers(address, (self._counts[part],), np.dtype("<f4"))
 
     def bags(self, part: int) -> np.ndarray:
-        """The result: a view, float32 [bag_count, dim], whatever the table's dtype. After a lookup with a ticket it is
+        """The result: a view, float32 [bag_count, dim] for every dtype of the table. After a lookup with a ticket it is
         the same memory as :meth:`gradients`."""
         part = self._place(part)
         address = self._address(lib.embtier_batch_bags, part)
@@ -516,13 +516,13 @@ class BagBatch(Batch):
         return lib.embtier_batch_ticket(self._pointer())
 
     def gradients(self, part: int) -> NumberArray:
-        """The gradients for :meth:`push`: a view, float32 [bag_count, dim], whatever the table's dtype; only real
-        numbers can be assigned. It is the memory of :meth:`bags`, so a lookup overwrites it."""
+        """The gradients for :meth:`push`: a view, float32 [bag_count, dim] for every dtype of the table; only real
+        numbers can be assigned. It is the same memory as :meth:`bags`, so a lookup overwrites it."""
         return self.bags(part).view(NumberArray)
 
     def skip(self, part: int, skipped: bool = True) -> None:
-        """In the next push the gradients of @part count as zeros, whatever :meth:`gradients` holds. A table of which
-        all parts are skipped does not change. Valid until the next lookup. InvalidError without a ticket."""
+        """Makes the gradients of @part count as zeros in the next push, whatever :meth:`gradients` holds. A table does
+        not change if all its parts are skipped. Valid until the next lookup. InvalidError without a ticket."""
         part = self._place(part)
         with self._connection:
             self._connection.check(lib.embtier_batch_set_skipped(self._pointer(), part, skipped))
@@ -538,15 +538,16 @@ class BagBatch(Batch):
         group: Group | None = None,
     ) -> BagBatch:
         """Pushes the gradients by the batch's ticket. The mode and weights of a bag turn its gradient into one for each
-        of its rows; gradients of the same row are added up, and the optimizer of its table runs once for it.
+        of its rows; gradients of the same row are added up, and the table's optimizer runs once for the row.
 
         @lr: learning rate, or one for each part, the same for all parts of a table.
         @step: step of the training, from 1.
         @weight_gradients: :meth:`weights` then holds the gradients of the weights, for all parts that have weights;
         after a failed push its contents are undefined.
         @prefetch: released when the push is done; a refused push does not change it. NoTicketError, TicketUsedError and
-        TicketExpiredError may be about the prefetch: then it has no number any more, this batch still has its ticket,
-        and the push can be made without it. InvalidError if the batch has no prefetch, BusyError if it is in flight.
+        TicketExpiredError may be about the prefetch. Then @prefetch no longer has a number, this batch still has its
+        ticket, and the push can be made without @prefetch. InvalidError if @prefetch has no prefetch, BusyError if it
+        is in flight.
         @group: group of trainers. The push is this member's part of @step, ``group.step + 1`` (GroupStepError for
         another), and is done when all members have pushed it. GroupRefusedError, GroupBrokenError, TimeoutError,
         MismatchError, NoGroupError: see :class:`Group`.
@@ -574,7 +575,7 @@ class BagBatch(Batch):
     def release(self, timeout: float | None = None) -> None:
         """Gives the ticket back when no push will follow. Allowed without a ticket."""
         seconds("timeout", timeout)
-        if self._in_flight or self.ticket:  # which is not known before the request is done
+        if self._in_flight or self.ticket:  # no ticket is known before the request is done
             self._submit_and_wait(_RELEASE, timeout)
 
     def set_count(self, part: int, count: int) -> None:
@@ -589,14 +590,14 @@ class BagBatch(Batch):
 
 class PushBatch(Batch):
     """Made by :meth:`Server.push_batch`: ids, and a gradient for each. It is a :class:`Batch` with gradients in place
-    of rows. An id may occur any number of times: its gradients are added up."""
+    of rows. An id may occur any number of times; its gradients are added up."""
 
     def __init__(self, connection: Connection, parts: Sequence[tuple[Table, int]]) -> None:
         self._make_of_ids(connection, lib.embtier_batch_new_push, parts)
 
     def gradients(self, part: int) -> NumberArray:
-        """The gradients of @part: a view, float32 [count, dim], whatever the table's dtype; only real
-        numbers can be assigned."""
+        """The gradients of @part: a view, float32 [count, dim] for every dtype of the table; only real numbers can be
+        assigned."""
         part = self._place(part)
         address = self._address(lib.embtier_batch_gradients, part)
         return self._numbers(address, (self._counts[part], self._tables[part].dim), np.dtype("<f4"))
@@ -610,7 +611,7 @@ class PushBatch(Batch):
         prefetch: PrefetchBatch | None = None,
         group: Group | None = None,
     ) -> PushBatch:
-        """Pushes the gradients: those of an id are added up, and the optimizer of its table runs once for it.
+        """Pushes the gradients. Those of an id are added up, and the table's optimizer runs once for the row.
 
         @lr: learning rate, or one for each part, the same for all parts of a table.
         @step: step of the training, from 1.
@@ -618,8 +619,8 @@ class PushBatch(Batch):
 
         Raises UnsupportedError (a table without an optimizer), NonfiniteError (for a table without ``allow_nonfinite``:
         a gradient is NaN or infinite, or a finite row would become so, also by a sum that overflows; nothing was
-        applied), InvalidError (lr not finite in float32), TicketsFullError (no memory for it beside the tickets), and
-        the errors of :meth:`Batch.set`."""
+        applied), InvalidError (lr not finite in float32), TicketsFullError (no memory for the push beside the tickets),
+        and the errors of :meth:`Batch.set`."""
         self._submit_and_wait(_PUSH, timeout, self._push_options(lr, step, prefetch, group), group)
         return self
 
@@ -636,9 +637,9 @@ class PushBatch(Batch):
 
     def coalesce(self) -> PushBatch:
         """Adds up the gradients of equal ids, in their order, over all parts of a table. Afterwards each id occurs
-        once, in the part that had it first, ids ascend, and counts are lower. :meth:`set_count` may raise them
-        again. The call is optional: the server does the same to a push with repeated ids, with the same result to
-        the byte. With the call, the trainer does that work. BusyError in flight."""
+        once, in the part that had it first. Ids ascend, and counts are lower. :meth:`set_count` may raise them again.
+        The call is optional: the server does the same to a push with repeated ids, with the same result to the byte.
+        With the call, the trainer does that work. BusyError in flight."""
         with self._connection:
             self._connection.check(lib.embtier_batch_coalesce(self._pointer()))
             self._counts = [lib.embtier_batch_count(self._pointer(), i) for i in range(len(self))]
@@ -661,11 +662,11 @@ class PrefetchBatch(Batch):
             ...
             batch.push(lr=0.01, step=1, prefetch=ahead)  # or ahead.release()
 
-    After :meth:`prefetch` the rows are in the server's first tier, DRAM. They stay there until they are released, or
+    After :meth:`prefetch` the rows are in the server's first tier, DRAM. They stay there until :meth:`release`, or
     until a push that names the batch is done. Any client can read and change them meanwhile. While the batch has a
     prefetch, :meth:`prefetch` and :meth:`set_count` raise InvalidError; its ids may change. The server keeps a prefetch
-    for a limited time, as a ticket; :meth:`Server.reconnect` ends all. As a context manager the batch releases its
-    prefetch and frees itself; :meth:`free` alone leaves the prefetch to expire.
+    for a limited time, like a ticket; :meth:`Server.reconnect` ends all prefetches. As a context manager the batch
+    releases its prefetch and frees itself; :meth:`free` alone leaves the prefetch to expire.
     """
 
     def __init__(self, connection: Connection, parts: Sequence[tuple[Table, int]]) -> None:
@@ -679,17 +680,17 @@ class PrefetchBatch(Batch):
             if self._memory is not None and not self._connection.closed:
                 self.release()
         except errors.Error:
-            pass  # disconnected, expired or with a push in flight: it ends there
+            pass  # disconnected, expired, or a push is in flight: the prefetch ends with that
         finally:
             self._memory = None
 
     def prefetch(self, timeout: float | None = None) -> PrefetchBatch:
-        """Returns when the rows are in DRAM. :attr:`hit_rows` is the number of those that were there before.
+        """Returns when the rows are in DRAM. :attr:`hit_rows` is the number of rows that were there before.
 
         Raises PinsFullError (prefetched rows of all clients together may use half of the first tier, and those of one
-        user three quarters of what other users leave of it), TicketsFullError (no memory for it beside the tickets),
-        IdRangeError, DroppedError, TooLargeError, DisconnectedError, … After an error no row is kept, and the trainer
-        can continue without the prefetch."""
+        user three quarters of what other users leave of it), TicketsFullError (no memory for the prefetch beside the
+        tickets), IdRangeError, DroppedError, TooLargeError, DisconnectedError, … After an error no row is kept, and the
+        trainer can continue without the prefetch."""
         self._submit_and_wait(_PREFETCH, timeout)
         return self
 
@@ -699,7 +700,7 @@ class PrefetchBatch(Batch):
 
     @property
     def ticket(self) -> int:
-        """The number of the batch's prefetch; 0: none. There is none while a request is in flight, also a push that
+        """The number of the batch's prefetch; 0: none. There is none while a request is in flight, such as a push that
         names it."""
         return lib.embtier_batch_ticket(self._pointer())
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checkpoints, as the server describes them."""
+"""Checkpoints as the server describes them."""
 
 from __future__ import annotations
 
@@ -18,22 +18,23 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """All tables of the server at one moment between two requests, with the state of optimizers: see
+    """All tables of the server at one moment between two requests, with the optimizers' state: see
     :meth:`Server.checkpoint`.
 
     @id: counts up.
     @created: time in UTC.
     @automatic: made by the server itself.
-    @step, @metadata: as given by the trainer; None: none.
+    @step, @metadata: as the trainer gave them; None: none.
     @tables: their names; None in a list.
     @table_count: number of tables.
     @bytes: size of its files on SSD.
-    @new_bytes: size of the files that it does not share with the one before.
-    @pause: longest time in seconds for which no update began.
-    @tries: number of such pauses, to find a moment without updates; 0: made by an older server, in one try.
-    @cut_updates: updates of which it has only some rows; each row is whole.
+    @new_bytes: size of the files that it does not share with the checkpoint before.
+    @pause: longest time in seconds in which no update could begin.
+    @tries: number of such pauses, which look for a moment without updates; 0: made by an older server, in one
+    try.
+    @cut_updates: updates of which it has some rows and lacks others; each row is whole.
     @held_rows: updates that found no room while its rows were written, and waited.
-    @spent: seconds it took.
+    @spent: its duration in seconds.
     @uid: uid of the user that asked for it; the server's for its own.
     """
 
@@ -88,7 +89,7 @@ def options_of(step: int | None, metadata: Any, keep: int) -> CheckpointOptions:
 
 
 def names_of(tables: Iterable[str] | None, name: str | None) -> Array:
-    """The names of tables to restore; for C, no names mean all tables."""
+    """Returns the names of tables to restore, for C. No names mean all tables."""
     if isinstance(tables, str):
         raise TypeError(f"tables must be a list of names: [{shown(tables)}]")
     names = [] if tables is None else [text("one of the tables", table) for table in several("tables", tables)]
@@ -102,7 +103,8 @@ def names_of(tables: Iterable[str] | None, name: str | None) -> Array:
 def _write_metadata(metadata: Any) -> bytes | None:
     if metadata is None:
         return None
-    # ASCII; the one control character in it that json.dumps() leaves as it is, the protocol refuses.
+    # The result is ASCII. json.dumps() leaves one control character in it as it is, which the protocol
+    # refuses; it is escaped below.
     try:
         json_text = json.dumps(metadata, separators=(",", ":"), allow_nan=False)
     except TypeError as error:
@@ -113,7 +115,7 @@ def _write_metadata(metadata: Any) -> bytes | None:
 
 
 def _read_metadata(given: bytes | None) -> Any:
-    """Metadata of another client that Python cannot read are returned as their text."""
+    """Returns metadata. If Python cannot parse another client's metadata, returns their text."""
     if given is None:
         return None
     try:

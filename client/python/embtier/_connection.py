@@ -1,18 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one owner of a ``struct embtier *``, and the rules of its use.
+"""The only owner of a ``struct embtier *``, and the rules of its use.
 
-Lifetimes. Batches, and the NumPy views of their ids and rows, point into memory that the library
-unmaps when it disconnects. So a closed connection disconnects once the last of them is gone: a view
-never dangles. What Python's garbage collector finds, it may find on any thread and in the middle of
-another call; so handles to free are queued here and freed by the next call.
+Lifetimes. Batches, and the NumPy views of their ids and rows, point into memory that the library unmaps when it
+disconnects. So a closed connection disconnects once the last of them is gone, and a view never dangles. Python's
+garbage collector may find an object on any thread and in the middle of another call. So handles to be freed are queued
+here, and the next call frees them.
 
-Threads. One thread at a time; a second one gets an error at once instead of waiting. A backward pass of torch has a thread
-for each device that outputs lie on: these take turns.
-Interrupts. Ctrl-C, and the handler of any other signal, may raise an exception between any two
-bytecodes, such as right after a call into the library has returned. So the library owns the state of
-requests, and Python asks it: is a batch in flight, has it a ticket, which step has it pushed. What Python must
-note itself it notes before the call. A connection that an exception has left taken is free for
-the thread that took it.
+Threads. One thread at a time uses a connection; a second one gets an error at once instead of waiting. A backward pass
+of torch has a thread for each device that outputs lie on; these threads take turns.
+Interrupts. Ctrl-C, and the handler of any other signal, may raise an exception between any two bytecodes, such as right
+after a call into the library has returned. So the library owns the state of requests, and Python asks the library
+whether a batch is in flight, has a ticket, or has pushed a step. State of its own Python records before the call. If an
+exception leaves a connection taken, the same thread may still use it.
 Processes. A connection does not survive fork(): the child gets an error, and frees nothing.
 """
 
@@ -40,19 +39,19 @@ class Connection:
     """``with connection as handle:`` takes the connection for one call into the library."""
 
     def __init__(self, handle: c_void_p) -> None:
-        self._handles = [handle]  # popped by whoever disconnects
+        self._handles = [handle]  # popped by the caller that disconnects
         self._handle = handle
-        self._batches: set[int] = set()  # whose memory is in use
+        self._batches: set[int] = set()  # batches whose memory is in use
         self._garbage: deque[tuple[Callable[[Any], Any], c_void_p]] = deque()
-        self._taken: dict[str, tuple[int]] = {}  # "by": the thread of the call under way
+        self._taken: dict[str, tuple[int]] = {}  # "by": the thread of the call in progress
         self._pid = os.getpid()
-        self._getpid = os.getpid  # module globals may be gone at exit
+        self._getpid = os.getpid  # kept because module globals may be gone at exit
         self._disconnect_handle = lib.embtier_disconnect
-        self.turn = threading.RLock()  # of the threads of a backward pass
+        self.turn = threading.RLock()  # for the threads of a backward pass
         self.closed = False
         self.writes: Counter[str] = Counter()  # SETs and pushes submitted, by table
         self.tables: weakref.WeakSet = weakref.WeakSet()
-        self.session = 0  # how many times it was connected to anew
+        self.session = 0  # number of reconnects
         self.pushers: dict[str, weakref.ref] = {}  # by table: the optimizer of embtier.torch that pushed last
 
     def __enter__(self) -> c_void_p:
@@ -63,7 +62,7 @@ class Connection:
                 "the connection is closed, by close() or the end of its with block: embtier.connect() makes a new one"
             )
         mine = (threading.get_ident(),)
-        holder = self._taken.setdefault("by", mine)  # in one bytecode
+        holder = self._taken.setdefault("by", mine)  # in one bytecode, so no interrupt can come between
         if holder is not mine and (holder != mine or _is_within_a_call()):
             raise RuntimeError(
                 "the connection is in use by another call: make one connection per thread, and do not call it from a "
@@ -84,11 +83,11 @@ class Connection:
 
     @property
     def is_open(self) -> bool:
-        """Not closed, and of this process."""
+        """True if the connection is not closed, and belongs to this process."""
         return not self.closed and self._pid == self._getpid()
 
     def close(self) -> None:
-        """No more calls; disconnects, or leaves it to the last batch."""
+        """Allows no more calls. Disconnects at once, or when the last batch is gone."""
         if not self.closed and self._pid == os.getpid():
             with self:
                 self.closed = True
@@ -106,29 +105,29 @@ class Connection:
         self._disconnect_handle(handle)
 
     def add_batch(self, pointer: c_void_p) -> None:
-        """Keeps the connection's memory, though it may be closed, until remove_batch() or let_go()."""
+        """Keeps the connection's memory until remove_batch() or let_go(), even if the connection is closed."""
         assert pointer.value is not None
         self._batches.add(pointer.value)
 
     def remove_batch(self, pointer: c_void_p) -> None:
-        """The batch and all views of it are gone. Any thread, at any time."""
+        """Frees a batch that is gone with all its views. Any thread may call it at any time."""
         if not self.closed:
             self._garbage.append((lib.embtier_batch_free, pointer))
         self.let_go(pointer)
 
     def let_go(self, pointer: c_void_p) -> None:
-        """Nothing of what add_batch() was told of needs the memory any more."""
+        """Ends the effect of add_batch(): nothing needs the memory any more."""
         self._batches.discard(pointer.value or 0)
         if self.closed and not self._batches:
-            self._disconnect()  # no call is under way: close() waited for its turn
+            self._disconnect()  # no call is in progress: close() waited for its turn
 
     def discard(self, free: Callable[[Any], Any], handle: c_void_p) -> None:
-        """Queues a @handle other than a batch for @free. Any thread, at any time."""
+        """Queues a @handle other than a batch for @free. Any thread may call it at any time."""
         self._garbage.append((free, handle))
 
     def _free_garbage(self) -> None:
-        """Frees in order, so that a batch goes before its tables; stops at a batch in flight. A handle
-        leaves the queue first: an interrupt may leave it unfreed, and nothing is freed twice."""
+        """Frees in order, so that a batch goes before its tables; stops at a batch in flight. A handle leaves the queue
+        before it is freed. So an interrupt may leave it unfreed, but nothing is freed twice."""
         while self._garbage:
             free, handle = one = self._garbage.popleft()
             if free is not lib.embtier_batch_free:
@@ -138,8 +137,8 @@ class Connection:
                 return
 
     def check(self, code: int) -> None:
-        """Raises the exception for @code, if it is one, with the library's message about the call
-        just made. Inside the ``with`` of that call."""
+        """Raises the exception for @code, unless it is 0, with the library's message about the call just made. Must be
+        called inside the ``with`` of that call."""
         if code:
             message = lib.embtier_message(self._handle).decode(errors="replace")
             if code == _DISCONNECTED:
@@ -149,12 +148,12 @@ class Connection:
 
 _DISCONNECTED = errors.code_of("DISCONNECTED")
 
-# The code of the functions that the library calls in the middle of a call.
+# The code of functions that the library calls during a call.
 CALLED_BACK: set[CodeType] = set()
 
 
 def _is_within_a_call() -> bool:
-    """Does a function that the library has called run on this thread?"""
+    """True if this thread runs a function that the library has called."""
     frame = sys._getframe(1)
     while frame is not None:
         if frame.f_code in CALLED_BACK:
@@ -164,7 +163,7 @@ def _is_within_a_call() -> bool:
 
 
 def connection_of(value: Any) -> Connection:
-    """Returns @value, with which the package makes its objects."""
+    """Returns @value, which must be a Connection. Only this package makes objects with it."""
     if not isinstance(value, Connection):
         raise TypeError(
             f"connection must be that of a Server, whose methods make this, not {kind_of(value)} {shown(value)}"
@@ -173,13 +172,13 @@ def connection_of(value: Any) -> Connection:
 
 
 class Opened:
-    """The type of tables, for modules that _server.py imports."""
+    """Base class of tables, for modules that _server.py imports."""
 
     _connection: Connection
 
 
 def table_of(what: str, value: Any) -> Any:
-    """Returns @value, a Table."""
+    """Returns @value, which must be a Table."""
     if not isinstance(value, Opened):
         raise TypeError(f"{what} must be an embtier.Table, not {kind_of(value)} {shown(value)}")
     return value

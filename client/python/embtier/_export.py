@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Exports and imports of tables, as the library describes them."""
+"""Exports and imports of tables as the library describes them."""
 
 from __future__ import annotations
 
@@ -78,7 +78,8 @@ def import_options_of(
     ids_path: str | os.PathLike[str] | None,
     rows: int | str | None,
 ) -> ImportOptions:
-    """@table: NULL for C where the caller has said nothing of it."""
+    """Makes C's options. @table: None, and so NULL for C, if the caller gave no options of the
+    table."""
     number = _AS_EXPORTED
     if durability is not None:
         number = _types.number_of("durability", _types.DURABILITY_NUMBERS, durability)

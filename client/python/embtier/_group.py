@@ -24,24 +24,24 @@ class Group:
             batch.push(lr, group.step + 1, group=group)  # returns when all members have pushed it
 
     A step of the group is one push of each member. The server reduces each push to one gradient for each of its rows,
-    adds these up in the order of the members' numbers, and runs the optimizer of the table once for each row. The same
-    pushes give the same bytes, whatever order they arrive in. Lookups after a push see the pushes of all members.
+    adds up the members' gradients in the order of their numbers, and runs the optimizer of the table once for each row.
+    The same pushes give the same bytes in any order of arrival. Lookups after a push see the pushes of all members.
 
     The learning rate of a table must be the same for all members (MismatchError for all); tables may differ. A member
     that has nothing to push in a step pushes a batch without ids. If there are several groups, all members must push to
     them in the same order, or they wait for each other.
 
-    A push that the server refuses, for any reason, is that member's part of the step. Nothing is applied, and the
-    others get GroupRefusedError, with ``member`` and ``err`` (the name of that member's error: "NONFINITE"). Batches
-    keep their tickets, and all push that step again, with the same or other gradients. If only the sum of all members
-    would make a finite row NaN or infinite, all get NonfiniteError. A push that is refused before it is sent
-    (ValueError, InvalidError for a batch that is not ready) does not reach the group: the others wait.
+    A push that the server refuses, for any reason, also counts as that member's part of the step. Nothing is applied,
+    and the others get GroupRefusedError, with ``member`` and ``err`` (the name of that member's error: "NONFINITE").
+    Batches keep their tickets, and all push that step again, with the same or other gradients. If only the sum of all
+    members would make a finite row NaN or infinite, all get NonfiniteError. A push that is refused before it is sent
+    (ValueError, InvalidError for a batch that is not ready) does not reach the group. The others keep waiting.
 
-    The membership ends with :meth:`leave`, or with the session, and so when the connection is closed and the last batch
-    and view of it are gone: see :meth:`Server.close`. If a member is gone, the pushes of the others raise
+    The membership ends with :meth:`leave`, or with the session. The session ends when the connection is closed and its
+    last batch and view are gone: see :meth:`Server.close`. If a member is gone, the pushes of the others raise
     GroupBrokenError with its number as ``member``, waiting ones at once. If a member has not pushed for too long
-    (``lanes.group_seconds`` of the server's configuration), they raise TimeoutError with ``member``. Then all join
-    again, at the step that each has as :attr:`step`. After :meth:`Server.reconnect`, requests that name the group raise
+    (``lanes.group_seconds`` of the server's configuration), they raise TimeoutError with ``member``. Then all must join
+    again, at the step in each member's :attr:`step`. After :meth:`Server.reconnect`, requests that name the group raise
     NoGroupError: join again.
     """
 
@@ -56,9 +56,9 @@ class Group:
         self._connection = connection
         self._pointer = pointer
         self._name, self._size, self._member = name, options.size, options.member
-        self._owner: weakref.ref | None = None  # the module of embtier.torch that steps with it
+        self._owner: weakref.ref | None = None  # the module of embtier.torch whose steps are the group's
         self._step = step
-        self._pushes: weakref.WeakSet = weakref.WeakSet()  # batches; the last results of some were not seen
+        self._pushes: weakref.WeakSet = weakref.WeakSet()  # batches; the last results of some have not been read
 
     def __del__(self) -> None:
         if hasattr(self, "_pointer"):
@@ -88,17 +88,17 @@ class Group:
 
     @property
     def step(self) -> int:
-        """The last step that this connection knows to be done: that of the join, then that of this member's last
-        successful push. It stays when the membership has ended."""
+        """The last step that this connection knows to be done: the join's, then that of this member's last successful
+        push. It stays after the membership has ended."""
         if self._connection.is_open:
             self._pushes = weakref.WeakSet([batch for batch in self._pushes if batch._in_flight])
             self._read_step()
         return self._step
 
     def leave(self) -> None:
-        """Ends the membership, which breaks the group as a lost member does: pushes of the others raise
-        GroupBrokenError at once, and all, including this member, may join again. :attr:`step` stays. Allowed if the
-        group is already broken. NoGroupError: the membership has ended with its session."""
+        """Ends the membership, which breaks the group as a lost member does. Pushes of the others raise
+        GroupBrokenError at once. All members, this one too, may join again. :attr:`step` stays. Allowed if the group is
+        already broken. NoGroupError: the membership has ended with its session."""
         with self._connection:
             self._connection.check(lib.embtier_group_leave(self._pointer))
 

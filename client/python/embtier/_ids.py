@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of row ids and other numbers that go into the shared arena. NumPy cuts them without a word: in an array
-of uint64 -1 becomes 2**64 - 1 and 2.7 becomes 2; a complex number loses its imaginary part."""
+"""Checks row ids and other numbers that go into the shared arena. NumPy alters wrong values silently: in an array of
+uint64 -1 becomes 2**64 - 1 and 2.7 becomes 2, and a complex number loses its imaginary part."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def as_ids(ids: Any) -> np.ndarray:
 
     Takes NumPy arrays of integers of any dtype, or of objects that are integers; torch tensors of integers of any
     dtype, on any device; Python integers and sequences of them. ValueError for a negative id or one over 2**64 - 1.
-    TypeError for any other value, such as a float or a bool, be it 1.0 or True. Both name the first wrong value and
+    TypeError for any other value, such as a float or a bool, even for 1.0 and True. Both name the first wrong value and
     its position.
     """
     if type(ids) is np.ndarray:
@@ -38,8 +38,8 @@ def as_ids(ids: Any) -> np.ndarray:
 
 
 def as_offsets(offsets: Any) -> np.ndarray:
-    """Turns offsets of bags into uint32 in the same way. Whole floats are taken too: NumPy's cumsum() of an empty
-    list has floats."""
+    """Turns offsets of bags into uint32 as :func:`as_ids` does. It also takes whole floats, because NumPy's cumsum() of
+    an empty list has floats."""
     if type(offsets) is not np.ndarray:
         offsets = _to_array("offsets", offsets)
     if offsets.dtype.kind == "f":
@@ -72,7 +72,7 @@ def _integers(what: str, values: Any, dtype: np.dtype, most: int) -> np.ndarray:
 
 
 def _first(values: np.ndarray) -> str:
-    """Shows the dtype of @values, and the first of them."""
+    """Shows the dtype of @values and the first of them."""
     return short(str(values.dtype)) + (f" such as {shown(values.reshape(-1)[0])}" if values.size else "")
 
 
@@ -115,7 +115,7 @@ def _from_objects(what: str, objects: np.ndarray, dtype: np.dtype, most: int) ->
 
 
 def _to_array(what: str, values: Any) -> np.ndarray:
-    """@values as a plain array, of objects if they are Python's."""
+    """Returns @values as a plain array, which has dtype object if the values are Python's."""
     if isinstance(values, np.ma.MaskedArray):
         raise TypeError(f"{what} are a masked array, which has no values where it is masked: give the unmasked ones")
     if isinstance(values, (np.ndarray, np.generic)):
@@ -134,19 +134,21 @@ def _to_array(what: str, values: Any) -> np.ndarray:
         return one.reshape(())
     try:
         return np.array(values, dtype=object)
-    except (TypeError, ValueError, RuntimeError) as error:  # tensors that NumPy cannot read, unlike shapes
+    except (TypeError, ValueError, RuntimeError) as error:  # tensors that NumPy cannot read, values of different shapes
         raise TypeError(f"{what} are a {kind_of(values)} that cannot be read: {reason(error)}") from error
 
 
 def _is_text(value: Any) -> bool:
-    """Bytes, of which NumPy would make a number each, unless they are seen as such: memoryview.cast("q")."""
+    """True for bytes, which NumPy would turn into a number each. A memoryview that was cast to numbers is no text:
+    memoryview.cast("q")."""
     if isinstance(value, memoryview):
         return isinstance(value.obj, (bytes, bytearray)) and value.format in ("B", "b", "c")
     return isinstance(value, bytearray)
 
 
 def _refuse_within(what: str, values: Any) -> None:
-    """NumPy would leave out the masks of arrays in a list, and make numbers of bytes."""
+    """Refuses values in a list that NumPy would misread: it drops the masks of masked arrays, and makes numbers of
+    bytes."""
     for value in values:
         if isinstance(value, np.ma.MaskedArray):
             _to_array(what, value)
@@ -157,7 +159,7 @@ def _refuse_within(what: str, values: Any) -> None:
 
 
 def _from_tensor(what: str, tensor: Any) -> np.ndarray:
-    """Reads a torch tensor, or another object with a numpy()."""
+    """Reads a torch tensor, or another object with a numpy() method."""
     if "sparse" in str(getattr(tensor, "layout", "")):
         raise TypeError(f"{what} are a sparse tensor; .to_dense() has its numbers")
     for attribute, text in _UNREADABLE.items():
@@ -168,7 +170,7 @@ def _from_tensor(what: str, tensor: Any) -> np.ndarray:
             tensor = tensor.detach()
         if getattr(getattr(tensor, "device", None), "type", "cpu") != "cpu":
             tensor = tensor.cpu()
-        if str(getattr(tensor, "dtype", "")) == "torch.bfloat16":  # NumPy has none; float32 has all of its numbers
+        if str(getattr(tensor, "dtype", "")) == "torch.bfloat16":  # NumPy has no bfloat16; float32 has all of its numbers
             tensor = tensor.float()
         array = tensor.numpy()
     except (TypeError, RuntimeError, NotImplementedError) as error:
@@ -179,8 +181,8 @@ def _from_tensor(what: str, tensor: Any) -> np.ndarray:
 
 
 def as_numbers(what: str, values: Any) -> np.ndarray:
-    """Turns real numbers of any type and shape into an array, which keeps a dtype of NumPy's. TypeError for values
-    that NumPy would convert: bools, texts, times, None, complex numbers."""
+    """Turns real numbers of any type and shape into an array. It keeps a NumPy dtype. TypeError for values that NumPy
+    would convert: bools, texts, times, None, complex numbers."""
     if type(values) is float or type(values) is int:
         return np.asarray(number(what, values))
     if type(values) is not np.ndarray:
@@ -200,7 +202,7 @@ def _numbers_from_objects(what: str, objects: np.ndarray) -> np.ndarray:
         if kinds <= {int, float}:
             return objects.astype(np.float64)
     except OverflowError:
-        pass  # the place is told below
+        pass  # the loop below reports the place
     numbers = np.empty(objects.shape, np.float64)
     flat = numbers.reshape(-1)
     for position, value in enumerate(objects.reshape(-1)):
@@ -217,8 +219,8 @@ def _numbers_from_objects(what: str, objects: np.ndarray) -> np.ndarray:
 
 
 def as_dtype(what: str, values: Any, dtype: np.dtype) -> np.ndarray:
-    """The same as an array of @dtype, rounded to nearest; copies only if it must. ValueError for a finite number that
-    is too large for it, with its place; infinity and NaN stay what they are."""
+    """Turns real numbers into an array of @dtype, rounded to nearest; copies only if it must. ValueError for a finite
+    number that is too large for @dtype, with its place. Infinity and NaN do not change."""
     given = as_numbers(what, values)
     if given.dtype == dtype:
         return given
@@ -242,11 +244,11 @@ class IdArray(np.ndarray):
     """The ids of a batch in the shared arena: a uint64 array into which only ids can be assigned.
 
     ``ids[...] = values`` checks @values as :func:`as_ids` does, and so does ``ids.fill(value)``. ``np.copyto`` and
-    ufuncs with ``out=`` go around the check, as they do for any array.
+    ufuncs with ``out=`` bypass the check, as for any subclass of ndarray.
     """
 
     def __setitem__(self, key: Any, values: Any) -> None:
-        if self.dtype is _U64 or self.dtype == _U64:  # else it was computed from ids, and is the caller's
+        if self.dtype is _U64 or self.dtype == _U64:  # other dtypes: the array was computed from ids and is the caller's
             values = as_ids(values)
         super().__setitem__(key, values)
 
@@ -255,7 +257,7 @@ class IdArray(np.ndarray):
 
 
 class OffsetArray(np.ndarray):
-    """The offsets of a part's bags: a uint32 array that is checked as :class:`IdArray` is."""
+    """The offsets of a part's bags: a uint32 array with checks like those of :class:`IdArray`."""
 
     def __setitem__(self, key: Any, values: Any) -> None:
         if self.dtype is _U32 or self.dtype == _U32:
@@ -267,9 +269,9 @@ class OffsetArray(np.ndarray):
 
 
 class NumberArray(np.ndarray):
-    """Rows, state, gradients, or weights of ids: an array of float32 or float16 into which only real numbers
-    can be assigned that fit, which are rounded. Tensors of any device and any real dtype are taken too. The
-    bits of bfloat16 are not looked at."""
+    """Rows, state, gradients, or weights of ids: an array of float32 or float16. An assignment takes only real numbers
+    that fit, and rounds them. It also takes tensors of any device and any real dtype. The bits of bfloat16 are not
+    checked."""
 
     def __setitem__(self, key: Any, values: Any) -> None:
         if self.dtype is _F32 or self.dtype in (_F32, _F16):
@@ -281,7 +283,7 @@ class NumberArray(np.ndarray):
 
 
 def as_rows(dtype: str, rows: Any) -> np.ndarray:
-    """Rows for a table of @dtype, as numbers of its dtype, or as the bits of bfloat16."""
+    """Turns rows for a table of @dtype into numbers of its dtype, or into the bits of bfloat16."""
     if dtype == "bf16" and str(getattr(rows, "dtype", "")) == "torch.bfloat16":
         rows = rows.detach().cpu().view(sys.modules["torch"].int16).numpy().view(np.uint16)
     rows = as_numbers("rows", rows)

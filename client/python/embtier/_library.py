@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""libembtier through ctypes: where it is found, and the structs and prototypes of embtier.h. _arguments.py checks
+"""Finds and loads libembtier with ctypes, and declares the structs and prototypes of embtier.h. _arguments.py checks
 each field and argument. No other module calls C.
 
-Searched in this order: the file named by ``EMBTIER_LIBRARY``; beside this package, where a wheel
-has it; the build folders ``build*/client`` of the source tree this package lies in; the system's
-library path.
+The library is searched in this order: the file that ``EMBTIER_LIBRARY`` names; beside this package, where a wheel has
+it; the build folders ``build*/client`` of the source tree that has this package; the system's library path.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ class TableOptions(Record):
         ("if_not_exists", Flag),
         ("progress", Progress),
         ("progress_context", OptionalHandle),
-        *((name, Double) for name in HYPERPARAMETERS if name != "momentum"),  # which came later
+        *((name, Double) for name in HYPERPARAMETERS if name != "momentum"),  # momentum came later
         ("rounds_to_nearest", Flag),
         ("allows_nonfinite", Flag),
         ("durability", Int),
@@ -84,7 +83,7 @@ class TableInfo(Record):
         ("updated_rows", U64),
         ("flush_bytes", U64),
         ("compaction_bytes", U64),
-        *((name, Double) for name in HYPERPARAMETERS if name != "momentum"),  # which came later
+        *((name, Double) for name in HYPERPARAMETERS if name != "momentum"),  # momentum came later
         ("rounds_to_nearest", Flag),
         ("allows_nonfinite", Flag),
         ("durability", Int),
@@ -237,13 +236,13 @@ class LoadBuffer(Record):
     ]
 
 
-_NEW = pointer(POINTER(c_void_p))  # where C puts a handle
+_NEW = pointer(POINTER(c_void_p))  # where C writes a handle
 _PROGRESS = {"progress": Progress, "progress_context": OptionalHandle}
 _BATCH, _LIST = {"batch": Handle}, {"list": Handle}
 _PART = _BATCH | {"part": U32}
 _PARTS = {"server": Handle, "parts": pointer(POINTER(Part)), "part_count": U32, "ret_batch": _NEW}
 
-# name: (result, arguments), these as embtier.h has them
+# name: (result, arguments), in the order of embtier.h
 FUNCTIONS: dict[str, tuple[Any, dict[str, type[Argument]]]] = {
     "embtier_err_name": (c_char_p, {"err": Int}),
     "embtier_err_text": (c_char_p, {"err": Int}),
@@ -368,7 +367,7 @@ def _candidates() -> list[str]:
 
 
 def load() -> ctypes.CDLL:
-    """Loads the library and declares its functions. ImportError says where it was looked for."""
+    """Loads the library and declares its functions. ImportError names the places that it looked in."""
     failures = []
     for candidate in _candidates():
         try:

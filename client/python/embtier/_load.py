@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""New tables of rows that the caller has, some at a time, and of Parquet files."""
+"""New tables, made of rows that the caller gives in pieces, or of Parquet files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _CAST = "; convert other numbers first, with table.cast() of pyarrow or array.as
 
 
 class _Room:
-    """The memory that rows of a load are put into, shared with the server."""
+    """The memory, shared with the server, for rows of a load."""
 
     def __init__(self, pointer: c_void_p, dtype: str, dim: int, with_state: bool) -> None:
         buffer = lib.embtier_load_buffer(pointer)
@@ -46,7 +46,7 @@ class _Room:
         self._state = np.ndarray((self.capacity, numbers), _STATE_DTYPE, memory, weight_bytes, strides)
 
     def fill(self, piece: Any) -> Iterator[int]:
-        """Puts a @piece into it, as many rows at a time as it has room for, and gives how many these are."""
+        """Puts a @piece into the memory, as many rows at a time as fit, and yields the number of rows each time."""
         wanted = "(ids, rows, state)" if self._with_state else "(ids, rows)"
         if not isinstance(piece, (tuple, list)) or len(piece) != (3 if self._with_state else 2):
             raise TypeError(f"one of the pieces must be {wanted}, not {kind_of(piece)} {shown(piece)}")
@@ -64,7 +64,7 @@ class _Room:
 def load(
     connection: Connection, options: TableOptions, pieces: Iterable[Any], with_state: bool, progress: Progress | None
 ) -> tuple[int, int]:
-    """Makes the table of @options of @pieces. Returns how many rows they had, and bytes."""
+    """Makes the table of @options from @pieces. Returns the number of their rows and bytes."""
     if not isinstance(pieces, Iterable):
         raise TypeError(f"pieces must give (ids, rows) one after the other, not {kind_of(pieces)} {shown(pieces)}")
     pointer, taken = c_void_p(), 0
@@ -85,7 +85,7 @@ def load(
         if pointer.value is not None:
             if connection.is_open:
                 connection.discard(lib.embtier_load_close, pointer)
-                with contextlib.suppress(RuntimeError), connection:  # or the next call closes it
+                with contextlib.suppress(RuntimeError), connection:  # else the next call closes it
                     pass
             connection.let_go(pointer)
 
@@ -96,9 +96,9 @@ _ROWS_AT_ONCE = 65536
 
 
 def is_parquet(path: Any) -> bool:
-    """By its first bytes."""
+    """True if the file's first bytes are those of Parquet."""
     try:
-        file = os.open(os.fspath(path), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a FIFO does not hold it up
+        file = os.open(os.fspath(path), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a FIFO does not block this open
     except (OSError, TypeError, ValueError):
         return False
     try:
@@ -110,7 +110,7 @@ def is_parquet(path: Any) -> bool:
 
 
 class Parquet:
-    """A Parquet file: a column of vectors of one length, and maybe one of ids. ImportError without pyarrow."""
+    """A Parquet file with a column of vectors of one length, and perhaps one of ids. ImportError without pyarrow."""
 
     def __init__(self, path: Any, column: str | None, ids_column: str | None) -> None:
         try:
@@ -155,7 +155,7 @@ class Parquet:
         return short(", ".join(f"{name} ({kind})" for name, kind in self._fields.items()), 300)
 
     def _tell_of_other_ids(self) -> None:
-        """Warns of columns that may have been meant: without ids rows are numbered in their order."""
+        """Warns of integer columns that may have been meant as ids: without ids, rows are numbered in their order."""
         integers = [one for one, kind in self._fields.items() if self._types.is_integer(kind)]
         if self.ids_column is None and integers:
             warnings.warn(
@@ -173,7 +173,7 @@ class Parquet:
         raise ValueError(f"{self._path}: column {self.column!r} has no vector, so their length is unknown")
 
     def _vectors(self, column: Any, first: int) -> np.ndarray:
-        """[rows, dim], of a batch that begins with row @first."""
+        """Returns an array [rows, dim]. The batch begins with row @first."""
         numbers = column.flatten()
         lengths = column.value_lengths().to_numpy(zero_copy_only=False) if hasattr(column, "value_lengths") else None
         wrong = column.null_count or numbers.null_count or len(numbers) != len(column) * self.dim

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Progress functions, called by the library in the middle of a call that goes on whatever they raise.
+"""Progress functions. The library calls them in the middle of a call, which continues even if they raise.
 
-What C calls cannot pass an exception on: ctypes prints it and goes on. So it is kept here until the call
-has returned. And Python runs the handler of a signal when it next runs Python, which in a long call is in
-front of the progress function's first line, where nothing can catch what the handler raises: so SIGINT's,
-which raises KeyboardInterrupt, waits for the call's return too, as it does in a call without progress.
+An exception cannot pass through C: ctypes prints it and continues. So it is kept here until the call has returned.
+Python runs the handler of a signal when it next runs Python code. In a long call this is before the progress
+function's first line, where nothing can catch an exception of the handler. So the handler of SIGINT, which raises
+KeyboardInterrupt, is also deferred until the call returns, as in a call without progress.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ Progress = Callable[[int, int, str], None]
 
 
 class Reports:
-    """``with Reports(progress) as reports:`` around one call into the library, which gets
-    ``reports.function``; raises at its end what @progress raised first. @progress: None: none is told."""
+    """``with Reports(progress) as reports:`` is used around one call into the library, which gets
+    ``reports.function``. At its end it raises the first exception of @progress. @progress may be None: then
+    nothing is reported."""
 
     def __init__(self, progress: Progress | None) -> None:
         if progress is not None and not callable(progress):
@@ -38,7 +39,7 @@ class Reports:
     def __enter__(self) -> Reports:
         if self._progress is not None and threading.current_thread() is threading.main_thread():
             handler = signal.getsignal(signal.SIGINT)
-            if callable(handler):  # it is Python's
+            if callable(handler):  # else the handler is not Python's
                 self._handler = handler
                 signal.signal(signal.SIGINT, self._defer)
         return self
@@ -46,7 +47,7 @@ class Reports:
     def __exit__(self, _type: type | None, _error: BaseException | None, _traceback: TracebackType | None) -> None:
         if self._handler is not None:
             signal.signal(signal.SIGINT, self._handler)
-        self.function = None  # which holds this
+        self.function = None  # it refers to this object
         try:
             if self._error is not None:
                 raise self._error

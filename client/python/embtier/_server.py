@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Connections, tables and checkpoints."""
+"""Connections to a server, and tables."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def connect(
 ) -> Server:
     """Connects to embtierd.
 
-    @socket: its path; None: ``$EMBTIER_SOCKET``, else the server's default.
+    @socket: path of the server's socket; None: ``$EMBTIER_SOCKET``, else the server's default.
     @arena_bytes: memory shared with the server, for the ids and rows of all batches; 0: none, and no batches.
     @max_in_flight: largest number of requests in flight, 1 to 1024.
     @timeout: seconds for connecting and for control messages, rounded up to whole milliseconds; None, 0 or infinity:
@@ -60,8 +60,8 @@ def connect(
 class Server:
     """A connection to embtierd, made by :func:`connect`; a context manager that closes it.
 
-    Threads: one at a time (a second one gets a RuntimeError). Connections are independent, so make one per thread. A
-    connection does not survive fork(): the child's calls raise RuntimeError.
+    Threads: only one at a time may use a connection; a second one gets a RuntimeError. Connections are independent, so
+    make one per thread. A connection does not survive fork(): the child's calls raise RuntimeError.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -74,7 +74,7 @@ class Server:
         self.close()
 
     def close(self) -> None:
-        """Ends the use of the connection. The session itself ends when the last view of its memory is gone; requests in
+        """Ends the use of the connection. The session itself ends when the last view of its memory is gone. Requests in
         flight are then abandoned. Closing twice is allowed."""
         self._connection.close()
 
@@ -94,7 +94,7 @@ class Server:
             connection.check(lib.embtier_reconnect(handle))
             for table in connection.tables:
                 table._read_spec()
-                connection.writes[table.name] += 1  # nothing read before is known to be current
+                connection.writes[table.name] += 1  # rows that were read before may not be current
 
     # ---- Tables ----
 
@@ -132,7 +132,7 @@ class Server:
         "rowwise_adagrad", "rmsprop", "adam", "adamw", "sparse_adam" or "momentum" (SGD with momentum).
         @init: "zeros", ("constant", value), ("uniform", low, high) or ("normal", mean, stddev).
         @eager: write every row now, instead of when it is first updated.
-        @if_not_exists: succeed if a table of the same description exists.
+        @if_not_exists: succeed if a table with the same description exists.
         @progress: called with (done, total, unit) now and then; it must not call the connection. If it raises, the call
         raises the same when it ends.
         @eps, @alpha, @beta1, @beta2, @momentum, @weight_decay, @clip_norm: hyperparameters of the optimizer; None: its
@@ -140,14 +140,14 @@ class Server:
         @rounding: rounding of updated f16 and bf16 weights: "stochastic" or "nearest".
         @allow_nonfinite: accept gradients with NaN or infinity, and updates that make a row NaN or infinite; else such
         a push is refused as a whole.
-        @durability: what an acknowledged update survives: "replay": a clean stop of the server, "async": the death of
-        its process, "sync": loss of power.
+        @durability: the failures that an acknowledged update survives. "replay": a clean stop of the server, "async":
+        the death of its process, "sync": loss of power.
         @home: place of the rows in memory: "cache": the row cache; "array": memory that the server's configuration
         keeps for arrays, in which each row has its own place. An array needs @rows.
         @tier: the tier whose memory an array takes; None: the fastest tier with room.
 
-        Raises ExistsError, MismatchError, InvalidError. For an array also TooLargeError: the tier keeps less memory;
-        NoMemoryError: other tables have it.
+        Raises ExistsError, MismatchError, InvalidError. For an array also TooLargeError: the tier keeps less memory for
+        arrays; NoMemoryError: other tables use it.
         """
         options = _specs.table_options(
             name, dim, rows, dtype, optimizer, init, seed, rounding, allow_nonfinite, durability, home, tier,
@@ -168,7 +168,7 @@ class Server:
     def open_table(self, name: str, dim: int | None = None, dtype: str | None = None) -> Table:
         """Opens a table. NoTableError; MismatchError unless it has this @dim and @dtype, if given."""
         number = 0 if dtype is None else _types.number_of("dtype", _types.DTYPE_NUMBERS, dtype)
-        dim = 0 if dim is None else _arguments.integer("dim", dim, 1, 2**32 - 1)  # C's 0 is any
+        dim = 0 if dim is None else _arguments.integer("dim", dim, 1, 2**32 - 1)  # 0 means any in C
         pointer = c_void_p()
         with self._connection as handle:
             code = lib.embtier_table_open_as(handle, name, dim, number, byref(pointer))
@@ -183,7 +183,7 @@ class Server:
             self._connection.check(code)
 
     def tables(self) -> list[TableSpec]:
-        """All tables of the server."""
+        """Lists all tables of the server."""
         pointer = c_void_p()
         with self._connection as handle:
             self._connection.check(lib.embtier_table_list(handle, byref(pointer)))
@@ -198,22 +198,22 @@ class Server:
         keep: int = 0,
         progress: Progress | None = None,
     ) -> Checkpoint:
-        """Saves all tables at one moment between two requests, with the state of optimizers, and returns when the
+        """Saves all tables at one moment between two requests, with the optimizers' state, and returns when the
         checkpoint is complete on disk. The server keeps serving all clients. After a crash, tables of durability
         "replay" have the rows of the newest checkpoint.
 
         @step: any number from 0 to 2**64 - 1 by which the trainer finds the checkpoint.
         @metadata: any argument of json.dumps(), at most 4,096 bytes of JSON in ASCII; read back as json.loads() returns
         it. None: none.
-        @keep: then delete the oldest checkpoints that this user made, except for this number; 0: delete none.
+        @keep: then delete this user's oldest checkpoints beyond this number; 0: delete none.
         @progress: called with (done, total, unit) now and then; it must not call the connection. If it raises, the call
         raises the same when it ends.
 
         After an error there is no new checkpoint: TypeError or ValueError for @metadata that is not JSON, InvalidError
         if it is too long, NoSpaceError, IoError, ShutdownError; TimeoutError if updates in progress did not end;
-        BusyError if the user has as many as it may. After a DisconnectedError, or a TimeoutError because the server was
-        silent for the connection's timeout, the outcome is unknown: the checkpoint may be complete, or may still
-        complete. :meth:`checkpoints` shows it.
+        BusyError if the user has as many checkpoints as it may. After a DisconnectedError, or a TimeoutError because
+        the server was silent for the connection's timeout, the outcome is unknown: the checkpoint may be complete, or
+        may still complete. :meth:`checkpoints` shows the current state.
         """
         options = _checkpoint.options_of(step, metadata, keep)
         pointer = c_void_p()
@@ -223,14 +223,14 @@ class Server:
             return _checkpoints(pointer)[0]
 
     def checkpoints(self) -> list[Checkpoint]:
-        """All checkpoints of the server, oldest first, without the names of their tables."""
+        """Lists all checkpoints of the server, oldest first, without the names of their tables."""
         pointer = c_void_p()
         with self._connection as handle:
             self._connection.check(lib.embtier_checkpoint_list(handle, byref(pointer)))
             return _checkpoints(pointer)
 
     def checkpoint_info(self, id: int) -> Checkpoint:
-        """One checkpoint, with the names of its tables. NotFoundError."""
+        """Describes one checkpoint, with the names of its tables. NotFoundError."""
         pointer = c_void_p()
         with self._connection as handle:
             self._connection.check(lib.embtier_checkpoint_show(handle, id, byref(pointer)))
@@ -253,20 +253,20 @@ class Server:
         name: str | None = None,
         progress: Progress | None = None,
     ) -> list[TableSpec]:
-        """Restores tables from a checkpoint, with the state of optimizers, as new tables, and returns them. The server
-        keeps serving requests to other tables; existing tables do not change.
+        """Restores tables from a checkpoint as new tables, with the optimizers' state, and returns their descriptions.
+        The server keeps serving requests to other tables; existing tables do not change.
 
         @tables: their names; None: all of the checkpoint.
         @name: name of the restored table, if @tables names one; None: its old name.
         @progress: called with (done, total, unit) now and then; it must not call the connection. If it raises, the call
         raises the same when it ends.
 
-        After an error no table is restored: tables can be opened when all are complete, and safe from a crash.
+        After an error no table is restored: tables can be opened only when all are complete and safe from a crash.
         ExistsError: a name is taken. NoTableError: the checkpoint has no such table. NotFoundError: there is no such
         checkpoint. InvalidError: a table is named twice, or a name is invalid. BusyError: there is no memory for it
-        now. TooLargeError: there never is enough. NoSpaceError, IoError, CorruptError. After a DisconnectedError, or a
-        TimeoutError because the server was silent for the connection's timeout, the outcome is unknown: the tables may
-        exist, or may still appear. :meth:`tables` shows it.
+        now. TooLargeError: memory will never suffice. NoSpaceError, IoError, CorruptError. After a DisconnectedError,
+        or a TimeoutError because the server was silent for the connection's timeout, the outcome is unknown: the tables
+        may exist, or may still appear. :meth:`tables` shows the current state.
         """
         names = _checkpoint.names_of(tables, name)
         pointer = c_void_p()
@@ -297,17 +297,17 @@ class Server:
         file_bytes: int | None = None,
         progress: Progress | None = None,
     ) -> Exported:
-        """Writes a table to the folder @path, which it makes, and returns when that is complete on disk. The server
-        keeps serving all clients. The folder has files of the tensors ``weight``, [rows, dim] of the table's dtype,
-        with @state ``state``, [rows, state_numbers] of float32, and, unless all rows are exported, ``ids``, [rows],
-        ordered by id. Its table.json describes the table, for :meth:`import_table`.
+        """Writes a table to the folder @path, which it makes, and returns when the folder is complete on disk. The
+        server keeps serving all clients. The folder has files of the tensor ``weight``, [rows, dim] in the table's
+        dtype. With @state they also have ``state``, [rows, state_numbers] in float32. Unless all rows are exported,
+        they have ``ids``, [rows], ordered by id. Its table.json describes the table, for :meth:`import_table`.
 
         @table: the table, or its name.
         @checkpoint: the id of the checkpoint to read, or "newest"; None: a new checkpoint of the current rows.
-        @state: export the optimizer's state too.
+        @state: also export the optimizer's state.
         @all_rows: also export rows that were never written, with their initial values; not for an unbounded table.
         @format: "safetensors", or "npy": one NumPy file for each tensor, bf16 weights as uint16 bits.
-        @file_bytes: largest size of a file, roughly; None: 4 GiB.
+        @file_bytes: rough limit of a file's size; None: 4 GiB.
         @progress: called with (done, total, unit) now and then; it must not call the connection. If it raises, the call
         raises the same when it ends. A total of 0 is unknown.
 
@@ -317,7 +317,7 @@ class Server:
         is no such checkpoint. InvalidError: all rows of an unbounded table; @path is empty or ends in .partial;
         @file_bytes are so small that each tensor would need more than 16,384 files. BusyError: the server has eight
         exports in progress, or six of this user (three quarters of what others leave), or no memory for one more.
-        TooLargeError: there never is enough (checkpoints.transfer_bytes). ArenaFullError, NoSpaceError, IoError,
+        TooLargeError: memory will never suffice (checkpoints.transfer_bytes). ArenaFullError, NoSpaceError, IoError,
         CorruptError, and the errors of :meth:`checkpoint`. An export that is killed leaves PATH.partial; the next
         export to @path starts afresh there.
         """
@@ -366,19 +366,20 @@ class Server:
         safetensors, bfloat16; state is [rows, state_numbers] of float32; ids are [rows] of int64 or uint64, in any
         order. If an id occurs again, its last row counts.
         @name: name of the table; None: the export's name. A file that is not an export needs one.
-        @state: False: leave out state in the files; it begins as zeros.
+        @state: False: ignore state in the files; it begins as zeros.
         @durability: None: the export's; for other files the default of :meth:`create_table`.
-        @home, @tier: as in :meth:`create_table`. A home belongs to a server: an export's is not taken over.
+        @home, @tier: as in :meth:`create_table`. An import ignores an export's home, because homes belong to a server.
 
-        The other arguments are for files that are not an export, which describes its own table:
+        The other arguments are for files that are not an export; an export describes its own table:
         @tensor: the tensor of a safetensors file that holds the weights; None: ``weight``, or the only two-dimensional
         one.
         @ids_path: a .npy file of the rows' ids; None: the file's tensor ``ids``; without either they are rows 0, 1, and
         so on.
         @ids_column: for a Parquet file, which needs pyarrow: the column of ids; None: ``id``, or rows 0, 1, and so on.
-        @tensor is then the column of the vectors, lists of float32 or float16 of one length; None: the only one.
-        @rows: a number, or "unbounded"; None: as many as the file has, or with ids unbounded.
-        @optimizer and the rest: as in :meth:`create_table`; None: its default.
+        @tensor then names the column of the vectors, which are lists of float32 or float16 of one length; None: the
+        only such column.
+        @rows: a number, or "unbounded"; None: as many as the file has, or unbounded if it has ids. @optimizer and the
+        rest: as in :meth:`create_table`; None: its default.
         @progress: called with (done, total, unit) now and then; it must not call the connection. If it raises, the call
         raises the same when it ends.
 
@@ -387,9 +388,10 @@ class Server:
         TooLargeError, CorruptError (an export's file was changed): a mistake in the files, with the reason in the
         message. InvalidError also for one file of an export whose rows would get the ids of others. IdRangeError: an id
         is negative or not below @rows, or the file has more rows. BusyError: the server has eight imports in progress,
-        or six of this user (three quarters of what others leave), or no memory for one more. TooLargeError: there never
-        is enough. ArenaFullError, NoSpaceError, IoError. After a DisconnectedError or a TimeoutError behind the last
-        row the outcome is unknown: the table may exist, or may still appear. :meth:`tables` shows it.
+        or six of this user (three quarters of what others leave), or no memory for one more. TooLargeError: memory will
+        never suffice. ArenaFullError, NoSpaceError, IoError. After a DisconnectedError or a TimeoutError behind the
+        last row the outcome is unknown: the table may exist, or may still appear. :meth:`tables` shows the current
+        state.
         """
         words = {
             "optimizer": optimizer, "init": init, "seed": seed, "rounding": rounding,
@@ -422,7 +424,7 @@ class Server:
         if isinstance(rows, str) and rows != "unbounded":
             raise ValueError(f"rows must be a number, 'unbounded' or None, not {_arguments.shown(rows)}")
         count = None if rows == "unbounded" or (rows is None and file.ids_column) else file.rows if rows is None else rows
-        Reports(progress)  # is it a function?
+        Reports(progress)  # TypeError unless it is a function
         return self.load_table(name, file.dim, file.pieces(progress), count, dtype=file.dtype, progress=progress, **words)
 
     def load_table(
@@ -451,30 +453,29 @@ class Server:
         tier: str | None = None,
         progress: Progress | None = None,
     ) -> Imported:
-        """Makes a table from rows of the caller, and returns when it is complete and safe from a crash;
-        :meth:`open_table` then opens it. The server keeps serving requests to other tables, also over this
-        connection.
+        """Makes a table from the caller's rows, and returns when it is complete and safe from a crash;
+        :meth:`open_table` then opens it. The server keeps serving requests to other tables, also over this connection.
 
         @pieces: yields (ids, rows) of any size, as :meth:`Table.set` takes them; with @state (ids, rows, state). If an
         id occurs again, its last row counts; missing rows have their first values.
         @state: rows have their optimizer's state, [n, state_numbers] of float32.
 
-        The other arguments are those of :meth:`create_table`; @progress covers only the end, which may take long. If
-        @pieces or anything else fails there is no table. Errors as for :meth:`import_table`."""
+        The other arguments are those of :meth:`create_table`; @progress covers only the end of the load, which may take
+        long. If @pieces or anything else fails, there is no table. Errors as for :meth:`import_table`."""
         options = _specs.table_options(
             name, dim, rows, dtype, optimizer, init, seed, rounding, allow_nonfinite, durability, home, tier,
             eps=eps, alpha=alpha, beta1=beta1, beta2=beta2, momentum=momentum, weight_decay=weight_decay,
             clip_norm=clip_norm,
         )  # fmt: skip
-        Reports(progress)  # is it a function?
+        Reports(progress)  # TypeError unless it is a function
         taken, size = _load.load(self._connection, options, pieces, _arguments.flag("state", state), progress)
         return Imported(name, taken, size)
 
     # ---- Requests ----
 
     def batch(self, parts: Sequence[tuple[Table, int]], *, state: bool = False) -> Batch:
-        """Takes room for ``[(table, count of ids), …]`` from the shared arena; several parts may name the same table.
-        ArenaFullError if there is no room, TooLargeError if the server accepts fewer ids in one request.
+        """Makes a batch, with room in the shared arena for ``[(table, count of ids), …]``. Several parts may name the
+        same table. ArenaFullError if there is no room, TooLargeError if the server accepts fewer ids in one request.
 
         @state: rows have their optimizer's state: see :meth:`Batch.state`."""
         return Batch(self._connection, parts, state)
@@ -500,13 +501,13 @@ class Server:
         @member: number of this member, from 0.
         @step: the last step that is done, the same for all members; 0: none.
 
-        Does not wait for the others: pushes do. InvalidError. MismatchError: the group has another size, or is at
-        another step. ExistsError: the number is taken, or this session is already a member. GroupFullError: the group
-        has all its members. TooLargeError: this session has joined too many groups."""
+        The call does not wait for the others; pushes do. InvalidError. MismatchError: the group has another size, or is
+        at another step. ExistsError: the number is taken, or this session is already a member. GroupFullError: the
+        group has all its members. TooLargeError: this session has joined too many groups."""
         return Group(self._connection, name, size, member, step)
 
     def status(self) -> dict[str, Any]:
-        """The figures of the server::
+        """Returns the server's metrics::
 
             {"version": "0.1.0", "uptime_ms": 1234, "libraries": ["rocksdb 7.8.3", "memkind"],
              "metrics": {name: value, name with a label: {label value: value}}}
@@ -536,7 +537,7 @@ class Server:
                 lib.embtier_status_free(pointer)
 
     def users(self) -> dict[int, dict[str, dict[str, int]]]:
-        """How much of each limited resource each user has, and how much it may have now::
+        """Returns how much of each limited resource each user has, and how much it may have now::
 
             {1000: {"sessions": {"used": 2, "most": 768}, "arena_bytes": {"used": 134217728, "most": 3221225472}, ...}}
         """
@@ -586,7 +587,7 @@ class Table(Opened):
 
     @property
     def rows(self) -> int | None:
-        """None: unbounded."""
+        """The number of rows; None: unbounded."""
         return self.spec.rows
 
     @property
@@ -610,8 +611,8 @@ class Table(Opened):
 
     @property
     def step(self) -> int:
-        """The greatest step of a push that changed rows, as the server has it now; 0: there was none, or an import left
-        out the optimizer's state. Asks the server. After a crash it is the step of the remaining rows."""
+        """The greatest step of a push that changed rows, which the server is asked for. 0: there was none, or an import
+        left out the optimizer's state. After a crash it is the step of the remaining rows."""
         spec = self.server.open_table(self.name).spec
         if spec.uuid != self.spec.uuid:
             raise errors.make(errors.code_of(
@@ -621,7 +622,7 @@ class Table(Opened):
 
     @property
     def server(self) -> Server:
-        """The connection that opened it."""
+        """A Server for the connection that opened the table."""
         return Server(self._connection)
 
     @property
@@ -631,8 +632,8 @@ class Table(Opened):
         return self._connection.writes[self.name]
 
     def get(self, ids: Any) -> np.ndarray:
-        """Copies rows out: ids of any shape S give [*S, dim]. Makes one request if it fits into the arena and the
-        server's limit of ids (``socket.max_batch_rows``), else several."""
+        """Returns copies of rows: ids of any shape S give [*S, dim]. Makes one request if it fits into the arena and
+        the server's limit of ids (``socket.max_batch_rows``), else several."""
         ids = as_ids(ids)
         flat, rows = ids.reshape(-1), np.empty((ids.size, self.dim), self.numpy_dtype)
 
@@ -662,14 +663,14 @@ class Table(Opened):
 
     def set(self, ids: Any, rows: Any, state: Any = None) -> None:
         """Stores rows: ids of shape S, rows [*S, dim] or an array that broadcasts to it. Makes one request if it fits,
-        as for :meth:`get`, else several, one after another; if one of them fails, those before it are stored.
+        as for :meth:`get`, else several, one after another. If one of them fails, those before it are stored.
 
         @state: the optimizer's state, [*S, state_numbers] or an array that broadcasts to it, rounded to float32; None:
-        it does not change.
+        the state does not change.
 
         Rows for f32 and f16 tables are numbers, rounded to the table's dtype. Rows for a bf16 table are a
-        torch.bfloat16 tensor, or uint16 with the bits of bfloat16; others are a TypeError. NaN and infinity are stored
-        as given. A finite number that does not fit is a ValueError, and nothing is stored.
+        torch.bfloat16 tensor, or uint16 with the bits of bfloat16; other types are a TypeError. NaN and infinity are
+        stored as given. A finite number that does not fit is a ValueError, and nothing is stored.
         """
         ids = as_ids(ids)
         rows = np.broadcast_to(as_rows(self.dtype, rows), (*ids.shape, self.dim))
@@ -697,7 +698,7 @@ class Table(Opened):
 
 
 def _in_pieces(count: int, do: Callable[[int, int], None]) -> None:
-    """Calls @do for the ranges of [0, @count), one after another, that are as long as there is room for."""
+    """Calls @do for consecutive ranges of [0, @count), each as long as there is room for."""
     begin, size = 0, count
     while True:
         try:

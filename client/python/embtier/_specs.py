@@ -25,7 +25,7 @@ def table_options(
     tier: str | None = None,
     **hyperparameters: float | None,
 ) -> TableOptions:
-    """Checked as far as C would not see what is wrong: numbers that have a meaning of their own there."""
+    """Makes C's options. It checks only what C cannot detect: numbers that have a special meaning there."""
     if rows is not None and _arguments.integer("rows", rows) < 1:
         raise ValueError(f"rows must be at least 1, or None for unbounded, not {_arguments.shown(rows)}")
     init_number, first, second = _types.split_init(init)

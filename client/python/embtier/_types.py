@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The words a table is described with; numbers as in embtier_types.h (a test compares them)."""
+"""The words that describe a table. Their numbers are those of embtier_types.h; a test compares them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OPTIMIZER_NUMBERS = {
     "none": 0, "sgd": 1, "adagrad": 2, "rowwise_adagrad": 3, "rmsprop": 4, "adam": 5, "momentum": 6, "adamw": 7,
     "sparse_adam": 8,
 }  # fmt: skip
-# In the order of the C structs' fields; names of create_table()'s arguments and TableSpec's fields.
+# In the order of the C structs' fields. These are names of create_table()'s arguments and of TableSpec's fields.
 HYPERPARAMETERS = ("eps", "alpha", "beta1", "beta2", "momentum", "weight_decay", "clip_norm")
 OPTIMIZER_HYPERPARAMETERS = {
     "none": (),
@@ -37,7 +37,7 @@ POOL_NUMBERS = {"sum": 1, "mean": 2, "max": 3}
 INIT_NUMBERS = {"zeros": 0, "constant": 1, "uniform": 2, "normal": 3}
 INIT_PARAMETERS = {"zeros": 0, "constant": 1, "uniform": 2, "normal": 2}
 
-# NumPy has no bfloat16: such rows are seen as their bits.
+# NumPy has no bfloat16, so arrays have such rows as bits.
 NUMPY_DTYPES: dict[str, np.dtype] = {"f32": np.dtype("<f4"), "f16": np.dtype("<f2"), "bf16": np.dtype("<u2")}
 
 UNBOUNDED = 0
@@ -51,7 +51,7 @@ class TableSpec:
     @state: "creating", "live" or "dropping".
     @home, @tier: as in :meth:`Server.create_table`; @tier is None if the home is not an array.
     @state_numbers: number of state values that the optimizer keeps for a row.
-    @uuid: distinguishes the rows from those of other created tables; checkpoints, exports and imports preserve it, so
+    @uuid: tells the table's rows from those of other created tables. Checkpoints, exports and imports preserve it, so
     copies have the same.
     @step: see :attr:`Table.step`, as of the time when the table was opened or listed.
 
@@ -109,8 +109,8 @@ def number_of(what: str, numbers: dict[str, int], word: str) -> int:
 
 
 def split_init(init: str | tuple) -> tuple[int, float, float]:
-    """Takes ``"zeros"``, ``("constant", value)``, ``("uniform", low, high)`` or ``("normal", mean,
-    stddev)`` apart."""
+    """Splits ``"zeros"``, ``("constant", value)``, ``("uniform", low, high)`` or ``("normal", mean, stddev)`` into a
+    number and two parameters."""
     if not isinstance(init, (str, tuple, list)) or not init:
         raise TypeError(f"init must be a word, or a tuple of one and numbers, not {kind_of(init)} {shown(init)}")
     word, *parameters = (init,) if isinstance(init, str) else init

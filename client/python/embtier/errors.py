@@ -2,8 +2,8 @@
 """Exceptions, one class per error of embtier_err.h, made from the library's own table.
 
 ``NO_TABLE`` is :class:`NoTableError`, and so on; all derive from :class:`Error`. Those with a counterpart in Python
-derive from that too: :class:`IdRangeError` is an IndexError. An error that another member of a group of trainers caused
-has its number as ``member``.
+also derive from the counterpart: :class:`IdRangeError` is an IndexError. An error that another member of a group of
+trainers caused has that member's number as ``member``.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _ALSO = {
     "PERMISSION": builtins.PermissionError,
 }
 
-# Further attributes of some errors, if they are known: see :class:`embtier.Group`.
+# Further attributes of some errors, None if unknown: see :class:`embtier.Group`.
 _BESIDES: dict[str, dict[str, int | str | None]] = {
     "TIMEOUT": {"member": None},
     "GROUP_REFUSED": {"member": None, "err": None},
@@ -69,18 +69,18 @@ for _class in _CLASSES.values():
 
 
 def code_of(name: str) -> int:
-    """The number of an error by its name in embtier_err.h."""
+    """Returns the number of an error by its name in embtier_err.h."""
     return next(code for code, found in _CLASSES.items() if found.name == name)
 
 
 def name_of(code: int) -> str:
-    """The name of an error in embtier_err.h by its number."""
+    """Returns the name of an error in embtier_err.h by its number."""
     return lib.embtier_err_name(code).decode()
 
 
 @contextlib.contextmanager
 def hint(name: str, text: str) -> Iterator[None]:
-    """Adds @text, which says what to do, to the message of an error that is called @name."""
+    """Adds @text, which says what to do, to the message of an error named @name."""
     try:
         yield
     except Error as error:
@@ -90,7 +90,7 @@ def hint(name: str, text: str) -> Iterator[None]:
 
 
 def make(code: int, message: str) -> Error:
-    """The exception for @code; a newer library's unknown one is a plain Error."""
+    """Returns the exception for @code. A newer library's unknown code gives a plain Error."""
     error = _CLASSES.get(code, Error)(message)
     error.code = code
     return error

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bags, and the ids that a forward pass is given for them."""
+"""Bags, and the ids for them in a forward pass."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MODES = tuple(POOL_NUMBERS)
 
 @dataclass
 class Bag:
-    """How one feature pools rows of a table; the fields are torch.nn.EmbeddingBag's."""
+    """Describes how one feature pools rows of a table. The fields are those of torch.nn.EmbeddingBag."""
 
     table: Table
     mode: str = "mean"
@@ -51,29 +51,29 @@ class Bag:
 
 @dataclass
 class Given:
-    """Ids of one feature in bags, as the server takes them: without padding, in the memory of the processor."""
+    """Ids of one feature in bags, in the form that the server takes: without padding, in the processor's memory."""
 
     feature: str
     bag: Bag
     ids: torch.Tensor  # int64 [count], the bits of uint64
     offsets: torch.Tensor  # int64 [bags + 1]
     weights: torch.Tensor | None  # float32 [count]
-    kept: torch.Tensor | None  # bool: which of the caller's ids these are; None: all
+    kept: torch.Tensor | None  # bool: the caller's ids that were kept; None: all
     device: torch.device  # of the caller's ids
-    caller_weights: torch.Tensor | None  # as they came
+    caller_weights: torch.Tensor | None  # as the caller gave them
 
     def __post_init__(self) -> None:
         self.sizes = self.ids.shape[0], self.offsets.shape[0] - 1
 
     def of_ids(self, gradient: torch.Tensor) -> torch.Tensor:
-        """@gradient [bags, dim] laid out by id, [count, dim], before weights."""
+        """Returns @gradient [bags, dim] laid out by id, [count, dim], before weights."""
         counts = self.offsets.diff().to(gradient.device)
         if self.bag.mode == "mean":
             gradient = gradient / counts.clamp(min=1).unsqueeze(1)
         return gradient.repeat_interleave(counts, dim=0)
 
     def weight_gradient(self, values: torch.Tensor) -> torch.Tensor:
-        """@values, one for each of the ids, in the shape of the caller's weights; padding has 0."""
+        """Returns @values, one for each id, in the shape of the caller's weights. Padding has 0."""
         assert self.caller_weights is not None
         if self.kept is None:
             return values.view(self.caller_weights.shape).to(self.caller_weights)
@@ -106,7 +106,7 @@ def given_of(feature: str, bag: Bag, one: Input) -> Given:
     kept = None
     if bag.padding_idx is not None:
         kept = ids != (bag.padding_idx + 2**63) % 2**64 - 2**63
-    if end < ids.shape[0]:  # as in torch, which does not look at what is behind the last bag
+    if end < ids.shape[0]:  # as in torch, which ignores ids behind the last bag
         kept = torch.ones(len(ids), dtype=torch.bool, device="cpu") if kept is None else kept
         kept[end:] = False
     if kept is not None:
@@ -130,30 +130,31 @@ def _check_tensor(what: str, tensor: Any) -> None:
 
 
 def _f32_weights(weights: torch.Tensor) -> torch.Tensor:
-    """A copy: the caller may change the original before the backward pass."""
+    """Returns a copy, because the caller may change the original before the backward pass."""
     if weights.dtype == torch.float64:
         return torch.from_numpy(as_dtype("per_sample_weights", weights, np.dtype("<f4")))
     return weights.to("cpu", torch.float32, copy=True)
 
 
 def _signed_ids(bag: Bag, ids: torch.Tensor) -> torch.Tensor:
-    """A copy: the caller may change the original before the backward pass."""
+    """Returns a copy, because the caller may change the original before the backward pass."""
     if ids.dtype not in (torch.int32, torch.int64):
         raise TypeError(f"row ids must be int32 or int64, not {ids.dtype}")
     flat = ids.detach().reshape(-1).to("cpu", torch.int64, copy=True)
     if not bag.unsigned_ids and flat.numel() and int(flat.min()) < 0:
-        as_ids(flat)  # says which
+        as_ids(flat)  # raises an error that names the id
     return flat
 
 
 @lru_cache(maxsize=64)
 def _equal_offsets(count: int, length: int, is_inference: bool) -> torch.Tensor:
-    """Nobody writes to it. Tensors of inference_mode() do not come outside of it."""
+    """Returns a shared tensor that nobody may write. @is_inference keeps tensors of inference_mode() within that
+    mode."""
     return torch.arange(count + 1, dtype=torch.int64, device="cpu") * length
 
 
 def _offsets(bag: Bag, ids: torch.Tensor, offsets: torch.Tensor | None) -> tuple[torch.Tensor, int]:
-    """With the last one, which is also the second result."""
+    """Returns all offsets, with the last one, and the last one."""
     if ids.dim() == 2:
         if offsets is not None:
             raise ValueError("ids of two dimensions are bags of one length: they take no offsets")

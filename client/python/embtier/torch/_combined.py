@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One optimizer for a model whose rows are in embtierd and whose other parameters are in this process."""
+"""One optimizer for a model with rows in embtierd and other parameters in this process."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class CombinedOptimizer(torch.optim.Optimizer):
 
     Schedulers, GradScaler, clip_grad_norm_(model.parameters()) and zero_grad() then reach the whole model, as with an
     optimizer over torch's weights; rows have gradients with ``update="step"`` only. ``param_groups`` are those of
-    @optimizer, without the modules' :class:`Rows`, followed by one for each module, whose "lr" is the module's. A
-    scheduler made over this optimizer scales each group's own. Other settings of a group of @optimizer, such as
-    weight_decay, do not apply to rows: their table has its own. A warning names differing settings if @optimizer had
+    @optimizer, without the modules' :class:`Rows`, followed by one for each module with the module's "lr". A scheduler
+    made over this optimizer scales each group's own "lr". Other settings of a group of @optimizer, such as
+    weight_decay, do not apply to rows, whose table has its own. A warning names differing settings if @optimizer had
     the rows. LBFGS is refused (TypeError). Modules with ``update="backward"`` make their step in the backward pass,
     with this learning rate.
 
@@ -55,7 +55,7 @@ class CombinedOptimizer(torch.optim.Optimizer):
             )
         self.optimizer = optimizer
         self._of_rows = [module.optimizer for module in modules]
-        self._first = 0  # of the optimizer's groups: those from the beginning, which come before the rows'
+        self._first = 0  # number of the optimizer's groups that come before the rows' groups
         _tell_of_old_weights(optimizer)
         differences = [text for module in modules for text in _differences(optimizer, module)]
         if differences:
@@ -67,19 +67,21 @@ class CombinedOptimizer(torch.optim.Optimizer):
                 if isinstance(one, Rows):
                     optimizer.state.pop(one, None)  # torch's Adagrad makes it early
             group["params"] = [one for one in group["params"] if not isinstance(one, Rows)]
-        # Groups of rows alone stay in @optimizer, as schedulers over it count its groups, and are not among param_groups.
+        # Groups that had only rows stay in @optimizer, because schedulers over it count its groups. They are left out
+        # of param_groups.
         empty = {i for i, group in enumerate(optimizer.param_groups) if not group["params"]}
         self._left_out = empty if len(empty) < len(optimizer.param_groups) else empty - {0}
         self._first = len(optimizer.param_groups) - len(self._left_out)
         self._told_of_scheduler = False
         self._look_for_scheduler()
         super().__init__([torch.nn.Parameter(torch.empty(0))], dict(optimizer.defaults))
-        for one in self._of_rows:  # which schedulers cycle with the learning rate; rows have none
+        for one in self._of_rows:  # schedulers cycle these with the learning rate; rows have none
             one.param_groups[0].update({key: optimizer.defaults[key] for key in ("momentum", "betas") if key in optimizer.defaults})
         self._is_made = True
 
     def _look_for_scheduler(self) -> None:
-        """A scheduler counts the steps of its optimizer, whose step() it puts a mark on."""
+        """Warns if a scheduler was made over @optimizer alone. A scheduler wraps the step() of its optimizer to count
+        the calls, which leaves a mark on it."""
         step = self.optimizer.step
         if not any(rows.requires_grad for one in self._of_rows for rows in one.rows):
             return
@@ -94,7 +96,7 @@ class CombinedOptimizer(torch.optim.Optimizer):
     def param_groups(self) -> list[dict[str, Any]]:  # type: ignore[override]
         own = [group for i, group in enumerate(self.optimizer.param_groups) if i not in self._left_out]
         of_rows = [group for one in self._of_rows for group in one.param_groups]
-        return [*own[: self._first], *of_rows, *own[self._first :]]  # the places of groups stay, which schedulers rely on
+        return [*own[: self._first], *of_rows, *own[self._first :]]  # groups keep their places, on which schedulers rely
 
     @param_groups.setter
     def param_groups(self, groups: list[dict[str, Any]]) -> None:
@@ -109,12 +111,12 @@ class CombinedOptimizer(torch.optim.Optimizer):
         self._keep("state", state)
 
     def _keep(self, what: str, value: Any) -> None:
-        """The base class assigns its own when it is made."""
+        """Refuses assignments. The base class makes some while it is constructed; these have no effect."""
         if self._is_made:
             raise TypeError(f"{what} are those of the optimizers that were combined, not {kind_of(value)} {shown(value)}")
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Adds parameters that are here to @optimizer; rows have their groups already."""
+        """Adds parameters of this process to @optimizer; rows already have their groups."""
         if not isinstance(param_group, dict):
             raise TypeError(f"param_group must be a dict, not {kind_of(param_group)} {shown(param_group)}")
         if not self._is_made:
@@ -127,12 +129,12 @@ class CombinedOptimizer(torch.optim.Optimizer):
 
     @property
     def _step_supports_amp_scaling(self) -> bool:
-        """As the modules' own: the other members of a group wait for the push."""
+        """Like that of the modules' optimizers: the other members of a group wait for the push."""
         return any(one._step_supports_amp_scaling for one in self._of_rows)
 
     def step(self, closure: Callable[[], Any] | None = None, **scaling: Any) -> Any:
-        """One step of all parameters. With a group of trainers a GradScaler also calls it for gradients that are not
-        finite: then no member steps anything. If a group refuses the rows' step for one member's gradients, the
+        """Makes one step of all parameters. With a group of trainers a GradScaler also calls it for gradients that are
+        not finite; then no member steps anything. If a group refuses the rows' step for one member's gradients, the
         other parameters do not change either."""
         self._look_for_scheduler()
         loss = loss_of(closure)
@@ -152,7 +154,7 @@ class CombinedOptimizer(torch.optim.Optimizer):
     def zero_grad(self, set_to_none: bool = True) -> None:
         flag("set_to_none", set_to_none)
         if any(one.has_gathered() for one in self._of_rows) and not self._is_finite():
-            for one in self._of_rows:  # a scaler has skipped the step for them: nothing was forgotten
+            for one in self._of_rows:  # a scaler has skipped the step for them, so this is no mistake of the program
                 one.clear()
         self.optimizer.zero_grad(set_to_none=set_to_none)
         for one in self._of_rows:
@@ -185,7 +187,7 @@ class CombinedOptimizer(torch.optim.Optimizer):
 
 
 def _tell_of_old_weights(optimizer: torch.optim.Optimizer) -> None:
-    """Warns if @optimizer has weights that replace() has put tables in the place of."""
+    """Warns if @optimizer has weights that replace() has replaced by tables."""
     for one in (one for group in optimizer.param_groups for one in group["params"]):
         table = replaced_by(one)
         if table is not None:
@@ -196,7 +198,7 @@ def _tell_of_old_weights(optimizer: torch.optim.Optimizer) -> None:
 
 
 def _hyperparameters(group: dict[str, Any]) -> dict[str, float]:
-    """Those that tables have, too, of a @group of torch's optimizers."""
+    """Returns the hyperparameters of a @group of torch's optimizers that tables have too."""
     beta1, beta2 = group.get("betas", (None, None))
     given = {key: group.get(key) for key in ("eps", "alpha", "momentum", "weight_decay")} | {"beta1": beta1, "beta2": beta2}
     given["weight_decay"] = group.get("weight_decay", 0)
@@ -204,7 +206,8 @@ def _hyperparameters(group: dict[str, Any]) -> dict[str, float]:
 
 
 def _differences(optimizer: torch.optim.Optimizer, module: EmbeddingBagCollection) -> list[str]:
-    """Between what @optimizer is told to do with the module's rows, if it has them, and what is done."""
+    """Returns the differences between @optimizer's settings for the module's rows, if it has them, and those of the
+    tables."""
     found = []
     for rows in module.rows:
         group = next((one for one in optimizer.param_groups if any(rows is have for have in one["params"])), None)

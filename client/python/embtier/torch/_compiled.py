@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pooled lookup as an operator of torch's, so that torch.compile has a module in its graph; and what cannot have one.
+"""The pooled lookup as an operator of torch, so that torch.compile has a module in its graph. Other transforms are
+refused.
 
-``embtier::lookup`` pools, and gives a token before its outputs; ``embtier::push`` is its backward pass. Both are opaque to the
-compiler, which knows their shapes from a fake implementation. The token is a tensor whose memory owns the ticket, so that a graph
-that no backward pass goes through gives it back. torch 2.4 or newer; before, the graph breaks at a module."""
+``embtier::lookup`` pools, and returns a token before its outputs; ``embtier::push`` is its backward pass. Both are
+opaque to the compiler, which knows their shapes from a fake implementation. The token is a tensor whose memory owns the
+ticket. So a graph without a backward pass gives the ticket back. This needs torch 2.4 or newer; in older versions the
+graph breaks at a module."""
 
 from __future__ import annotations
 
@@ -29,14 +31,15 @@ _numbers = itertools.count(1)
 
 
 class _Pass:
-    """A forward pass: what its backward pass needs."""
+    """A forward pass, with the data that its backward pass needs."""
 
     def __init__(self, module: EmbeddingBagCollection, given: list[Given], ticket: Ticket | None) -> None:
         self.module, self.given, self.ticket = module, given, ticket
 
 
 class _Token:
-    """The base of an array that a tensor is made of: it lives as long as the tensor's memory, and the pass as long as it."""
+    """The base of an array that a tensor is made of. It lives as long as the tensor's memory, and keeps the pass
+    alive."""
 
     def __init__(self, one: _Pass) -> None:
         self._pass = one
@@ -49,7 +52,7 @@ class _Token:
 
 
 def number_of(module: EmbeddingBagCollection) -> int:
-    """By which an operator finds @module."""
+    """Returns the number by which an operator finds @module."""
     number = next(_numbers)
     _modules[number] = module
     return number
@@ -60,7 +63,7 @@ def is_compiling() -> bool:
 
 
 def refuse_transforms() -> None:
-    """RuntimeError where a pass would be recorded, or made by something else than a call."""
+    """RuntimeError where a pass would be recorded, or would be run by something other than a call."""
     if torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
         raise RuntimeError(
             "a CUDA graph cannot record requests, and rows are in embtierd: record the rest of the model without "
@@ -81,7 +84,8 @@ def refuse_transforms() -> None:
 
 
 def refuse_export() -> None:
-    """torch 2.7 and newer tell. Not by is_exporting(), which says so of torch.compile too in 2.11."""
+    """RuntimeError under torch.export, where torch 2.7 and newer set a flag. is_exporting() does not do: in 2.11 it is
+    also true under torch.compile."""
     if getattr(torch.compiler, "_is_exporting_flag", False):
         raise RuntimeError(
             "torch.export does not support rows that are in embtierd: export the model without this module"
@@ -89,9 +93,9 @@ def refuse_export() -> None:
 
 
 def forward(module: EmbeddingBagCollection, inputs: Mapping[str, Input]) -> dict[str, torch.Tensor]:
-    """As the module's, in a graph."""
+    """Does the work of the module's forward() in a graph."""
     places, dims, ends, ids, offsets, weights = [], [], [], [], [], []
-    weighted = [-1]  # never empty: torch takes an empty list for one of tensors
+    weighted = [-1]  # never empty, because torch takes an empty list for one of tensors
     for feature, one in inputs.items():
         given = (one, None, None) if isinstance(one, torch.Tensor) else (*one, None, None)
         place = module._features[feature]
@@ -115,7 +119,7 @@ def _inputs(
     module: EmbeddingBagCollection, places: list[int], weighted: list[int],
     ids: list[torch.Tensor], offsets: list[torch.Tensor], weights: list[torch.Tensor],
 ) -> dict[str, Input]:  # fmt: skip
-    """Ids of two dimensions have no offsets."""
+    """Rebuilds the module's inputs from the operator's lists. Ids of two dimensions have no offsets."""
     names = list(module.bags)
     left = iter(offsets)
     found: dict[str, Input] = {}
@@ -127,13 +131,13 @@ def _inputs(
 
 
 if HAS_OPERATORS:
-    # A CUDA graph, which mode="reduce-overhead" records, has no requests in it. Before torch had the tag, operators with a tensor in
-    # memory, as both have, were left out of such graphs anyway.
+    # A CUDA graph, which mode="reduce-overhead" records, cannot contain requests. Before torch had the tag, operators
+    # with a tensor in CPU memory, like these two, were left out of such graphs anyway.
     _UNRECORDED = {"tags": [torch.Tag.cudagraph_unsafe]} if hasattr(torch.Tag, "cudagraph_unsafe") else {}
 
     @torch.compiler.assume_constant_result
     def _call_number() -> int:
-        """Another one for each call that is traced: the compiler would make one of two that are the same."""
+        """Returns a different number for each call that is traced. The compiler would merge two identical calls."""
         return next(_numbers)
 
     @torch.library.custom_op(
@@ -144,8 +148,9 @@ if HAS_OPERATORS:
         "Tensor[] offsets, Tensor[] weights) -> Tensor[]",
     )
     def lookup(anchor, module, call, trains, places, dims, ends, weighted, ids, offsets, weights):  # type: ignore[no-untyped-def]
-        """@dims: of the outputs; @ends: how many of the offsets begin no bag. Both are for the fake alone, and say what a graph depends
-        on: torch keeps graphs on disk by their operators' arguments."""
+        """@dims: dims of the outputs. @ends: number of offsets that begin no bag. Both are only for the fake
+        implementation. They are arguments because a graph depends on them, and torch caches graphs on disk by their
+        operators' arguments."""
         one = _modules[module]
         given = one._given(_inputs(one, places, weighted, ids, offsets, weights))
         trains = trains and one._is_trained()
@@ -170,8 +175,9 @@ if HAS_OPERATORS:
         schema="(Tensor token, int[] places, Tensor[] gradients, int[] weighted, Tensor[] weights) -> Tensor[]",
     )
     def push(token, places, gradients, weighted, weights):  # type: ignore[no-untyped-def]
-        """@gradients: of the outputs at @places. @weighted: outputs whose @weights want a gradient. The first result is the
-        anchor's gradient; of no elements, it could be left out, and the push with it."""
+        """@gradients: gradients of the outputs at @places. @weighted: outputs whose @weights want a gradient. The first
+        result is the anchor's gradient. It has an element, because torch could leave out an empty one, and the push
+        with it."""
         one = _passes[int(token.item())]
         of_outputs: list[torch.Tensor | None] = [None] * len(one.given)
         for place, gradient in zip(places, gradients):

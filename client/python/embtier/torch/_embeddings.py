@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stand-ins for the modules of torch.nn that have one table, with the same arguments and attributes."""
+"""Stand-ins for torch.nn's modules of one table, with the same arguments and attributes."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from ._nested import flat_ids, is_jagged, like
 
 _DTYPES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"}
 TORCH_DTYPES = {word: dtype for dtype, word in _DTYPES.items()}
-_PIECE_BYTES = 16 << 20  # of weights that are made here and set
+_PIECE_BYTES = 16 << 20  # of weights that are drawn here and set at a time
 
 
 class _OneTable(EmbeddingBagCollection):
-    """The common part of both."""
+    """The common part of both modules."""
 
     max_norm = None
     norm_type = 2.0
@@ -37,7 +37,7 @@ class _OneTable(EmbeddingBagCollection):
     sparse = False
 
     def __init__(self, made: tuple[Table, bool], bags: Callable[[Table], dict[str, Bag]], **options: Any) -> None:
-        """A table that was made for the module goes with it if that cannot be made."""
+        """Takes over a table and whether it is new. If the module cannot be made, a new table is dropped."""
         table, is_new = made
         try:
             super().__init__(bags(table), **options)
@@ -45,7 +45,7 @@ class _OneTable(EmbeddingBagCollection):
             if is_new:
                 table.server.drop_table(table.name)
             raise
-        self.has_new_table = is_new  #: made with the module, not found
+        self.has_new_table = is_new  #: the table was made with the module, not found
 
     @property
     def table(self) -> Table:
@@ -53,7 +53,7 @@ class _OneTable(EmbeddingBagCollection):
 
     @property
     def num_embeddings(self) -> int | None:
-        """None: the table is unbounded."""
+        """The number of rows; None: the table is unbounded."""
         return self.table.rows
 
     @property
@@ -65,7 +65,7 @@ class _OneTable(EmbeddingBagCollection):
         return next(iter(self.bags.values())).padding_idx
 
     def reset_parameters(self) -> None:
-        """Draws all rows again from the normal distribution, as torch does, and sets that of padding_idx to 0."""
+        """Draws all rows again from the normal distribution, as torch does, and sets the row of padding_idx to 0."""
         rows = self.table.rows
         if rows is None:
             raise TypeError(f"table {self.table.name!r} is unbounded: its init draws each row when it is first used")
@@ -82,7 +82,7 @@ def set_to_zero(table: Table, row: int) -> None:
 
 
 def _refuse(max_norm: Any, norm_type: Any, scale_grad_by_freq: Any, sparse: Any, device: Any) -> None:
-    """Refuses arguments that torch's modules take and ours do not. Gradients are sparse in any case."""
+    """Refuses arguments of torch's modules that ours do not support. Gradients are always sparse."""
     if device is not None and not isinstance(device, (str, int, torch.device)):
         raise TypeError(f"device must be a torch.device or None, not {kind_of(device)} {shown(device)}")
     number("norm_type", norm_type)
@@ -101,8 +101,8 @@ def _refuse(max_norm: Any, norm_type: Any, scale_grad_by_freq: Any, sparse: Any,
 def new_table(
     num_embeddings: int | Table, given: dict[str, Any], weight: Any, padding_idx: Any, frozen: Any
 ) -> tuple[Table, bool]:
-    """The one given as @num_embeddings, or one made of what is @given: the other arguments, None where they are not. True: it
-    is a new one."""
+    """Returns the table given as @num_embeddings, or a new one made from the other arguments, @given, which are None if
+    omitted. The second result is true for a new one."""
     given = {key: value for key, value in given.items() if value is not None}
     if isinstance(num_embeddings, Table):
         if weight is not None or given:
@@ -137,12 +137,12 @@ def new_table(
     deadline = time.monotonic() + TIMEOUT_S
     with contextlib.ExitStack() as stack:
         import_it = None if weight is None else stack.enter_context(_import_of(server, name, rows, dim, weight, dict(given)))
-        while True:  # another trainer may make the table just now, and may fail
+        while True:  # another trainer may be making the table, and may fail
             try:
                 if may_be_there:
                     found = _opened(server, name, dim, rows, {**init, **given})
                     if found is not None:
-                        return found, False  # with its rows
+                        return found, False  # with the rows it has
                 if import_it is not None:
                     return import_it(), True
                 table = server.create_table(name, dim, rows, **{**init, **given})
@@ -161,7 +161,7 @@ def new_table(
 
 
 def _opened(server: Server, name: str, dim: int, rows: int, given: dict[str, Any]) -> Table | None:
-    """A table that is there, if it is as @given; None: there is none. BusyError: it is still being made."""
+    """Returns an existing table if it is as @given; None: there is none. BusyError: it is still being made."""
     try:
         server.open_table(name)
     except errors.NoTableError:  # type: ignore[attr-defined]
@@ -173,13 +173,14 @@ def _opened(server: Server, name: str, dim: int, rows: int, given: dict[str, Any
 def _import_of(
     server: Server, name: str, rows: int, dim: int, weight: torch.Tensor, options: dict[str, Any]
 ) -> Iterator[Callable[[], Table]]:  # fmt: skip
-    """A function that imports @weight from a file, written once, so that there is a table with all of it or none, whatever happens."""
+    """Gives a function that imports @weight from a file, which is written once. So there is a table with all of it or
+    none in any case."""
     if not isinstance(weight, torch.Tensor):
         raise TypeError(f"_weight must be a torch.Tensor, not {kind_of(weight)} {shown(weight)}")
     if tuple(weight.shape) != (rows, dim):
         raise ValueError(f"_weight must be of shape {(rows, dim)}, not {tuple(weight.shape)}")
     dtype = options.pop("dtype")
-    options.pop("eager", None)  # all rows are written
+    options.pop("eager", None)  # an import writes all rows
     told = weight.detach().to("cpu")
     stored = told.to(TORCH_DTYPES[dtype]).contiguous()
     if not torch.equal(stored.isfinite(), told.isfinite()):
@@ -202,7 +203,7 @@ def _import_of(
 
 
 def _pretrained(embeddings: Any, freeze: Any, options: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of a module of @embeddings."""
+    """Returns the arguments of a module made of @embeddings."""
     if not isinstance(embeddings, torch.Tensor):
         raise TypeError(f"embeddings must be a torch.Tensor, not {kind_of(embeddings)} {shown(embeddings)}")
     if embeddings.dim() != 2 or not embeddings.is_floating_point():
@@ -216,11 +217,11 @@ def _pretrained(embeddings: Any, freeze: Any, options: dict[str, Any]) -> dict[s
 class EmbeddingBag(_OneTable):
     """torch.nn.EmbeddingBag with its rows in a table.
 
-    The first argument may be an existing :class:`Table`, without embedding_dim. Otherwise a table is made from @server,
+    The first argument may be an existing :class:`Table`, without embedding_dim. Otherwise a table is made with @server,
     @name, and further options of :meth:`Server.create_table`. Its optimizer is "sgd", or "none" if the module is
     @frozen; its init is ("normal", 0, 1) as in torch, and the row of padding_idx is 0. With ``if_not_exists=True`` an
-    existing table of this name and description is used with its rows. @dtype is the dtype of the rows, torch's or
-    "f16"; results are float32. @device has no effect: results are on the device of the ids. max_norm and
+    existing table of this name and description is used with its rows. @dtype is the dtype of the rows, torch's or a
+    word such as "f16"; results are float32. @device has no effect: results are on the device of the ids. max_norm and
     scale_grad_by_freq are refused (ValueError); sparse has no effect. Further arguments:
     :class:`EmbeddingBagCollection`.
     """
@@ -261,8 +262,8 @@ class EmbeddingBag(_OneTable):
 
     @classmethod
     def from_pretrained(cls, embeddings: torch.Tensor, freeze: bool = True, **options: Any) -> EmbeddingBag:
-        """A module with a new table of the rows @embeddings, [rows, dim], and of their dtype. Needs server= and name=, and
-        lr= unless it is frozen."""
+        """Returns a module with a new table that has the rows @embeddings, [rows, dim], and their dtype. Needs server=
+        and name=, and lr= unless it is frozen."""
         return cls(**_pretrained(embeddings, freeze, options))
 
     @property
@@ -279,7 +280,7 @@ class EmbeddingBag(_OneTable):
         offsets: torch.Tensor | None = None,
         per_sample_weights: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        """As torch.nn.EmbeddingBag.forward: float32 [bags, dim]."""
+        """Does the work of torch.nn.EmbeddingBag.forward: returns float32 [bags, dim]."""
         return super().forward({"bag": (input, offsets, per_sample_weights)})["bag"]
 
     def _ids_of(self, inputs: Input) -> tuple[list[str], list[Table], list[torch.Tensor]]:  # type: ignore[override]
@@ -324,7 +325,7 @@ class Embedding(_OneTable):
             lr=lr, update=update, frozen=frozen, group=group, reduce=reduce, timeout=timeout,
         )  # fmt: skip
         self._padding_idx = self.bags["rows"].padding_idx
-        self.bags["rows"].padding_idx = None  # a bag leaves it out
+        self.bags["rows"].padding_idx = None  # a bag would leave the row out
 
     @property
     def padding_idx(self) -> int | None:
@@ -339,13 +340,14 @@ class Embedding(_OneTable):
         return cls(**_pretrained(embeddings, freeze, options))
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
-        """As torch.nn.Embedding.forward: float32 [*, dim] for ids of any shape, nested tensors of the layout torch.jagged too."""
+        """Does the work of torch.nn.Embedding.forward: returns float32 [*, dim] for ids of any shape, also for nested
+        tensors of the layout torch.jagged."""
         if not isinstance(input, torch.Tensor):
             raise TypeError(f"the ids must be a torch.Tensor, not {kind_of(input)} {shown(input)}")
         ids = flat_ids(input)
         rows = super().forward({"rows": ids.reshape(-1, 1)})["rows"]
         if self._padding_idx is not None:
-            padding = (self._padding_idx + 2**63) % 2**64 - 2**63  # as ids have it: the bits of an unsigned one
+            padding = (self._padding_idx + 2**63) % 2**64 - 2**63  # as in ids: the bits of an unsigned number
             rows = torch.where(ids.reshape(-1, 1).to(torch.int64) == padding, rows.detach(), rows)
         rows = rows.view(*ids.shape, self.embedding_dim)
         return like(input, rows) if is_jagged(input) else rows

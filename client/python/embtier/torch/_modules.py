@@ -31,15 +31,16 @@ TIMEOUT_S = 120.0
 
 
 def rows(batch: Batch, part: int) -> torch.Tensor:
-    """The rows, without state, of @part as a tensor [count, dim] of the table's dtype, bfloat16 too, in the shared
-    arena: no copy, and good as long as the NumPy view is."""
+    """Returns the rows of @part, without state, as a tensor [count, dim] of the table's dtype, also bfloat16. It is not
+    a copy but memory of the shared arena, and valid as long as the NumPy view."""
     if not isinstance(batch, Batch):
         raise TypeError(f"batch must be an embtier.Batch, not {kind_of(batch)} {shown(batch)}")
     return as_tensor(batch.table(part), batch.rows(part))
 
 
 def as_tensor(table: Table, rows: np.ndarray) -> torch.Tensor:
-    """@rows of @table, as :meth:`Table.get` gives them, as a tensor of the table's dtype, without a copy: NumPy has bfloat16 as bits."""
+    """Returns @rows of @table, a result of :meth:`Table.get`, as a tensor of the table's dtype, without a copy. NumPy
+    has bfloat16 as bits."""
     table_of("table", table)
     if table.dtype == "bf16":
         return torch.from_numpy(rows.view(np.int16)).view(torch.bfloat16)
@@ -47,8 +48,8 @@ def as_tensor(table: Table, rows: np.ndarray) -> torch.Tensor:
 
 
 class _PooledLookup(torch.autograd.Function):
-    """Pooled bags go out of it in forward, one tensor per feature; their gradients come back in
-    backward, all at once. Other arguments, for autograd alone: the module's rows, and weights of samples."""
+    """forward() returns pooled bags, one tensor per feature. backward() gets their gradients, all at once. The other
+    arguments are only for autograd: the module's rows, and weights of samples."""
 
     @staticmethod
     def forward(
@@ -61,7 +62,7 @@ class _PooledLookup(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor | None) -> Any:
-        if torch.is_grad_enabled():  # create_graph=True
+        if torch.is_grad_enabled():  # true with create_graph=True
             return _PooledLookup._backward_once(ctx, *gradients)
         return _PooledLookup._backward(ctx, *gradients)
 
@@ -69,7 +70,7 @@ class _PooledLookup(torch.autograd.Function):
     def _backward(ctx: Any, *gradients: torch.Tensor | None) -> Any:
         count = len(ctx.module._rows)
         wanted = [needed and g is not None for needed, g in zip(ctx.needs_input_grad[3 + count :], gradients)]
-        trains = any(  # not if they were frozen since the forward pass
+        trains = any(  # false if they were frozen since the forward pass
             needed and _is_wanted(function)
             for needed, (function, _) in zip(ctx.needs_input_grad[3 : 3 + count], ctx.next_functions)
         )
@@ -82,10 +83,10 @@ class _PooledLookup(torch.autograd.Function):
 
 
 def _is_wanted(rows: Any) -> bool:
-    """Does this backward pass go on to the @rows? Not if it is torch.autograd.grad() for weights."""
+    """True if this backward pass reaches the @rows. torch.autograd.grad() for weights does not."""
     try:
         return torch._C._will_engine_execute_node(rows)
-    except AttributeError:  # not in this torch
+    except AttributeError:  # this torch does not have it
         return True
     except RuntimeError:
         raise RuntimeError(
@@ -115,7 +116,7 @@ _NO_WEIGHT = (
 
 
 def _compare(feature: str, saved: dict[str, Any], ours: dict[str, Any]) -> None:
-    """The description of a feature in a state_dict() with that of the module."""
+    """Compares the description of a feature in a state_dict() with that of the module."""
     for key, value in saved.items():
         if key not in ("note", "steps", "uuid", "table_step") and value != ours.get(key):
             raise ValueError(f"{shown(feature)} was saved with {shown(key)} {shown(value)}, here it is {shown(ours.get(key))}")
@@ -140,12 +141,12 @@ class EmbeddingBagCollection(torch.nn.Module):
     @bags: a :class:`Bag` for each name of a feature, or a Table for a Bag with the defaults. All tables belong to one
     connection; a table may be in several bags.
     @lr: learning rate; only a frozen module needs none.
-    @update: "backward" or "step", see the text of embtier.torch.
+    @update: "backward" or "step"; see the text of embtier.torch.
     @frozen: like requires_grad_(False); tables need no optimizer.
-    @group: group of trainers, one for each module: see "Groups of trainers" in the text of embtier.torch.
+    @group: group of trainers, one for each module; see "Groups of trainers" in the text of embtier.torch.
     @reduce: "mean" averages the gradients of the group's members, "sum" adds them up; without a group it has no effect.
-    @timeout: seconds for which a pass waits for the server, then TimeoutError; None: for ever. A push of a group waits
-    for the other members as long as the server does.
+    @timeout: seconds that a pass waits for the server before it raises TimeoutError; None: for ever. A push of a group
+    waits for the other members as long as the server does.
     """
 
     def __init__(
@@ -186,10 +187,10 @@ class EmbeddingBagCollection(torch.nn.Module):
         self._features = {feature: i for i, feature in enumerate(self.bags)}
         self._dims = [bag.table.dim for bag in self.bags.values()]
         self._ends = [int(bag.include_last_offset) for bag in self.bags.values()]
-        self._pass = -1  # the backward pass that pushed last, by torch's number
-        # Ties a pass into a compiled graph; in a list, it is no parameter of the module.
+        self._pass = -1  # the last backward pass that pushed, by torch's number
+        # Ties a pass into a compiled graph. It is in a list, so that it is no parameter of the module.
         self._anchor = [torch.nn.Parameter(torch.zeros(1, dtype=torch.float32, device="cpu"))]
-        self._ahead: Ahead | None = None  # for the next forward pass that takes a ticket
+        self._ahead: Ahead | None = None  # for the next forward pass with a ticket
 
     def _check_trainable(self) -> None:
         for feature, bag in self.bags.items():
@@ -211,13 +212,14 @@ class EmbeddingBagCollection(torch.nn.Module):
         self._trainable = True
 
     def forward(self, inputs: Mapping[str, Input]) -> dict[str, torch.Tensor]:
-        """Pools. @inputs: for any of the features, ids, or (ids, offsets), or (ids, offsets,
-        per_sample_weights), as torch.nn.EmbeddingBag takes them: ids [bags, length] with no offsets
-        (or None), or [total] with offsets [bags] ([bags + 1] if include_last_offset). Returns
-        float32 [bags, dim] for each, on the device of its ids. One pooled lookup; none if there are no
-        ids at all. TicketsFullError if the server has no memory for one more ticket.
+        """Pools bags. @inputs: for any of the features, ids, or (ids, offsets), or (ids, offsets, per_sample_weights),
+        as torch.nn.EmbeddingBag takes them: ids [bags, length] with no offsets (or None), or [total] with offsets
+        [bags] ([bags + 1] if include_last_offset). Returns float32 [bags, dim] for each, on the device of its ids.
+        Makes one pooled lookup, or none if there are no ids at all. TicketsFullError if the server has no memory for
+        one more ticket.
 
-        Ids may be a nested tensor [bags, lengths] of the layout torch.jagged, with no offsets; per_sample_weights are then one, too."""
+        Ids may be a nested tensor [bags, lengths] of the layout torch.jagged, with no offsets. per_sample_weights are
+        then nested too."""
         inputs = self._flat(inputs)
         if _compiled.is_compiling():
             _compiled.refuse_export()
@@ -236,7 +238,7 @@ class EmbeddingBagCollection(torch.nn.Module):
         return dict(zip(inputs, outputs))
 
     def _lookup(self, given: list[Given], wants_ticket: bool) -> tuple[list[torch.Tensor], Ticket | None]:
-        """Copies of the bags; and the ticket, if it is wanted and there was an id."""
+        """Returns copies of the bags, and the ticket if it was wanted and there was an id."""
         if not any(one.sizes[0] for one in given):
             empty = [torch.zeros(one.sizes[1], one.bag.table.dim, dtype=torch.float32, device=one.device) for one in given]
             return empty, None
@@ -268,13 +270,13 @@ class EmbeddingBagCollection(torch.nn.Module):
         return [given_of(k, self.bags[k], one) for k, one in inputs.items()]
 
     def _flat(self, inputs: Mapping[str, Input]) -> Mapping[str, Input]:
-        """@inputs with values and offsets in place of nested tensors."""
+        """Returns @inputs with values and offsets in place of nested tensors."""
         if not isinstance(inputs, Mapping):
             return inputs
         return {k: bags_of(self.bags[k], one) if k in self.bags else one for k, one in inputs.items()}
 
     def _ids_of(self, inputs: Mapping[str, Input]) -> tuple[list[str], list[Table], list[torch.Tensor]]:
-        """The features that forward() would look rows up for, their tables, and ids: int64 [count] each."""
+        """Returns the features whose rows forward() would look up, their tables, and their ids, int64 [count] each."""
         given = [one for one in self._given(self._flat(inputs)) if one.sizes[0]]
         return [one.feature for one in given], [one.bag.table for one in given], [one.ids for one in given]
 
@@ -286,7 +288,7 @@ class EmbeddingBagCollection(torch.nn.Module):
         wanted: list[bool],
         trains: bool,
     ) -> list[torch.Tensor | None]:
-        """Updates rows if it @trains; returns the gradients of weights, where @wanted."""
+        """Updates rows if @trains. Returns the gradients of weights where @wanted."""
         if trains and self.update == "backward" and ticket is not None:
             self._tell_of_second_push()
         if trains and ticket is not None:
@@ -305,8 +307,8 @@ class EmbeddingBagCollection(torch.nn.Module):
         return found
 
     def _tell_of_second_push(self) -> None:
-        """Warns, once, if this backward pass has pushed before: torch makes one step of all calls of a module."""
-        number_of = getattr(torch._C, "_current_graph_task_id", None)  # torch 2
+        """Warns once if this backward pass has pushed before, because torch makes one step of all calls of a module."""
+        number_of = getattr(torch._C, "_current_graph_task_id", None)  # torch 2 has it
         before, self._pass = self._pass, number_of() if number_of is not None else -1
         if self._pass >= 0 and before == self._pass and not self._told_of_second_push:
             self._told_of_second_push = True
@@ -356,7 +358,7 @@ class EmbeddingBagCollection(torch.nn.Module):
 
     @property
     def grad_scale(self) -> float | Callable[[], float]:
-        """Gradients are divided on arrival by this number, or by the result of this function; may be assigned."""
+        """Gradients are divided on arrival by this number, or by this function's result. May be assigned."""
         return self.optimizer.scale
 
     @grad_scale.setter
@@ -383,7 +385,7 @@ class EmbeddingBagCollection(torch.nn.Module):
     def _weight_gradients(
         self, given: list[Given], gradients: Sequence[torch.Tensor | None], wanted: list[bool]
     ) -> list[torch.Tensor | None]:
-        """From rows, by one GET for all."""
+        """Computes the gradients of weights from rows, which one GET reads for all features."""
         found: list[torch.Tensor | None] = [None] * len(given)
         chosen = [i for i in range(len(given)) if wanted[i]]
         if not chosen:
@@ -404,7 +406,7 @@ class EmbeddingBagCollection(torch.nn.Module):
 
     @property
     def lr(self) -> float:
-        """Learning rate; may be assigned at any time."""
+        """The learning rate; may be assigned at any time."""
         return self.optimizer.lr
 
     @lr.setter
@@ -413,8 +415,8 @@ class EmbeddingBagCollection(torch.nn.Module):
 
     @property
     def steps(self) -> int:
-        """The step of the tables: a module starts with the greatest of its tables, and counts its own; with a group it
-        is the group's. May be assigned."""
+        """The step of the tables. A module starts with the greatest step of its tables, and counts its own steps. With
+        a group it is the group's step. May be assigned."""
         return self.optimizer.steps
 
     @steps.setter
@@ -423,7 +425,7 @@ class EmbeddingBagCollection(torch.nn.Module):
 
     @property
     def group(self) -> Group | None:
-        """The group of trainers that this module steps with; may be assigned, such as one that was joined again, with
+        """The group of trainers that this module steps with. May be assigned, for example after joining again with
         ``step=module.steps``."""
         return self.optimizer.group
 
@@ -433,7 +435,7 @@ class EmbeddingBagCollection(torch.nn.Module):
 
     @property
     def timeout(self) -> float | None:
-        """Seconds for which a pass waits for the server; may be assigned. None: for ever."""
+        """Seconds that a pass waits for the server; None: for ever. May be assigned."""
         return self.optimizer.timeout
 
     @timeout.setter
@@ -455,8 +457,8 @@ class EmbeddingBagCollection(torch.nn.Module):
         self.optimizer.zero_grad(set_to_none)
 
     def _table_steps(self) -> dict[str, int | None]:
-        """By the names of the tables; None for all: they cannot be told, which must not keep the rest of a model from being
-        saved. The server is asked until it does not answer once."""
+        """Returns steps by the tables' names, or None for all if they are unknown. That must not prevent saving the
+        rest of a model. After the first failure the server is not asked again."""
         unknown = dict.fromkeys(self._rows)
         if not self._rooms.server._connection.is_open or not self.optimizer.settle():
             return unknown
@@ -487,15 +489,15 @@ class EmbeddingBagCollection(torch.nn.Module):
     def _load_from_state_dict(
         self, state_dict: Any, prefix: str, metadata: Any, strict: bool, missing: list, unexpected: list, errors: list
     ) -> None:  # fmt: skip
-        if f"{prefix}weight" in state_dict:  # with strict=False, too: nothing would load it
+        if f"{prefix}weight" in state_dict:  # also with strict=False, because nothing would load it
             errors.append(
                 f'"{prefix}weight" has the rows of a module of torch: load it before replace(), or write it with table.set()'
             )
         super()._load_from_state_dict(state_dict, prefix, metadata, strict, missing, unexpected, errors)
 
     def get_extra_state(self) -> torch.Tensor:
-        """The part of state_dict(): the description of the tables and the steps, as the bytes of a JSON text, uint8. A
-        tensor, since safetensors and others save nothing else."""
+        """Returns the module's part of state_dict(): the description of the tables and the steps, as the bytes of a
+        JSON text, uint8. It is a tensor because safetensors and others save nothing else."""
         return torch.frombuffer(bytearray(json.dumps(self._description()).encode()), dtype=torch.uint8)
 
     def set_extra_state(self, state: torch.Tensor) -> None:
@@ -515,7 +517,7 @@ class EmbeddingBagCollection(torch.nn.Module):
         for feature, saved in saved_features.items():
             _compare(feature, saved, ours[feature])
         steps = max(integer("steps", saved.get("steps", 0), 0, STEP_MAX) for saved in saved_features.values())
-        if self.group is None:  # a step is made once
+        if self.group is None:  # a group's step is made only once
             steps = max(steps, *(one["table_step"] or 0 for one in ours.values()))
         self.steps = steps
 

@@ -18,14 +18,14 @@ def is_jagged(tensor: Any) -> bool:
 
 
 def values_of(what: str, tensor: torch.Tensor) -> torch.Tensor:
-    """All numbers of a jagged @tensor, [total, ...], one after the other. A gradient goes back through them."""
+    """Returns all numbers of a jagged @tensor, [total, ...], one after another. Gradients go back through them."""
     if not tensor.is_contiguous():
         raise ValueError(f"{what} must be contiguous: a nested tensor of narrow() or transpose() is made so by contiguous()")
     return tensor.values()
 
 
 def flat_ids(ids: torch.Tensor) -> torch.Tensor:
-    """A jagged tensor's values, or @ids as they are."""
+    """Returns the values of a jagged tensor, or other @ids unchanged."""
     if is_jagged(ids):
         return values_of("the ids", ids)
     refuse_nested("the ids", ids)
@@ -33,7 +33,7 @@ def flat_ids(ids: torch.Tensor) -> torch.Tensor:
 
 
 def bags_of(bag: Bag, one: Input) -> Input:
-    """@one of a module's inputs, with a jagged tensor of ids, [bags, lengths], as values and offsets."""
+    """Returns @one of a module's inputs. A jagged tensor of ids, [bags, lengths], becomes values and offsets."""
     given = one if isinstance(one, (tuple, list)) else (one,)
     if not any(map(is_jagged, given)):
         return one
@@ -53,5 +53,5 @@ def bags_of(bag: Bag, one: Input) -> Input:
 
 
 def like(tensor: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-    """@rows, [total, ..., dim], nested as @tensor is, so that the two can be added."""
+    """Returns @rows, [total, ..., dim], nested like @tensor, so that the two can be added."""
     return torch.nested.nested_tensor_from_jagged(rows, offsets=tensor.offsets())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Steps of the tables' optimizers, as torch sees them."""
+"""Steps of the tables' optimizers in the form that torch expects."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ _TOLD_FUNCTIONS: set[tuple[str, bool]] = set()
 
 
 def _self_of(frame: FrameType) -> Any:
-    """The object whose method @frame is a call of, or None."""
+    """Returns the object on which the method of @frame was called, or None."""
     if frame.f_code.co_varnames[:1] != ("self",):
         return None
     found = frame.f_locals
     method_of = found.get("self")
     if sys.version_info < (3, 13):
-        found.clear()  # a copy that the frame keeps: it would keep the locals alive, and tickets with them
+        found.clear()  # this copy stays in the frame, and would keep the locals and their tickets alive
     return method_of
 
 
@@ -61,10 +61,11 @@ def _without_comprehensions(frame: FrameType) -> FrameType:
 
 
 def _user_of(frame: FrameType) -> tuple[FrameType, str]:
-    """The frame of the code that has called torch's code, to which @frame belongs; and the function of torch's that it called."""
+    """Returns the frame of the user's code that called torch's code, to which @frame belongs, and the name of torch's
+    function."""
     function = frame.f_code.co_name
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(("torch.", "embtier.")):
-        if not frame.f_code.co_name.startswith("_"):  # else a decorator's
+        if not frame.f_code.co_name.startswith("_"):  # else a decorator's function
             function = frame.f_code.co_name
         frame = frame.f_back
     return _without_comprehensions(frame), function
@@ -74,7 +75,8 @@ _ALTERNATIONS_TOLD = 2
 
 
 def _is_in_step(frame: FrameType | None, optimizer: torch.optim.Optimizer) -> bool:
-    """Is @frame, of a method of @optimizer, below its step()? Other methods, such as one that logs norms, only read."""
+    """True if @frame, of a method of @optimizer, is below the optimizer's step(). Other methods, such as one that logs
+    norms, only read."""
     while frame is not None:
         if frame.f_code.co_name == "step" and _self_of(frame) is optimizer:
             return True
@@ -83,7 +85,7 @@ def _is_in_step(frame: FrameType | None, optimizer: torch.optim.Optimizer) -> bo
 
 
 def loss_of(closure: Callable[[], Any] | None) -> Any:
-    """The result of a step's @closure, which makes the passes, or None."""
+    """Returns the result of a step's @closure, which makes the passes; None without a closure."""
     if closure is None:
         return None
     if not callable(closure):
@@ -93,9 +95,9 @@ def loss_of(closure: Callable[[], Any] | None) -> Any:
 
 
 def unscale(optimizer: torch.optim.Optimizer, scaler: Any) -> bool:
-    """Does what a GradScaler leaves to the step() of an optimizer that _step_supports_amp_scaling. Before torch 2.0 it
-    gives itself as an argument, from then on its scale as an attribute, unless unscale_() has been called.
-    Returns False if it has found gradients that are not finite."""
+    """Unscales gradients, which a GradScaler leaves to the step() of an optimizer that _step_supports_amp_scaling.
+    Before torch 2.0 the scaler passes itself as an argument. Newer ones set their scale as an attribute, unless
+    unscale_() has been called. Returns False if the scaler has found gradients that are not finite."""
     if scaler is not None:
         state = scaler._per_optimizer_states[id(optimizer)]
         if state["stage"].value == 0:
@@ -111,7 +113,7 @@ def unscale(optimizer: torch.optim.Optimizer, scaler: Any) -> bool:
 
 
 class Optimizer(torch.optim.Optimizer):
-    """The tables' optimizers of a module, as schedulers and gradient scalers see them; each module makes its own, see
+    """The optimizers of a module's tables, as schedulers and gradient scalers see them. Each module makes its own; see
     the text of embtier.torch. It has one group, with "lr"; its parameters are the module's :class:`Rows`."""
 
     def __init__(
@@ -128,13 +130,13 @@ class Optimizer(torch.optim.Optimizer):
         self._rooms = rooms
         self.gathers = flag("gathers", gathers)  # update="step": step() makes the steps
         self._averages = flag("averages", averages)  # gradients of the members of a group
-        self._steps = self._steps_found = integer("steps", steps, 0, STEP_MAX)  # found: that the tables were at
-        self._pushing: BagBatch | PushBatch | None = None  # of the push that was not noted yet
+        self._steps = self._steps_found = integer("steps", steps, 0, STEP_MAX)  # _steps_found: the tables' step at the start
+        self._pushing: BagBatch | PushBatch | None = None  # the batch of a push that was not counted yet
         self._session = rooms.server._connection.session
-        self._table_step = self._steps  # of the tables, as far as it is known: of that session
+        self._table_step = self._steps  # the tables' last known step in that session
         self._has_pushed = False
-        self._alternations = 0  # with other modules
-        self.timeout: float | None = None  # seconds for a push without a group, whose end others may delay
+        self._alternations = 0  # between this module and others
+        self.timeout: float | None = None  # seconds for a push without a group; in a group other members may delay its end
         self.scale: float | Callable[[], float] = 1.0  # of the loss; a GradScaler assigns a grad_scale of its own
         self._group: Group | None = None
         self.skipped_pushes = 0
@@ -146,7 +148,7 @@ class Optimizer(torch.optim.Optimizer):
 
     @property
     def steps(self) -> int:
-        """The number of steps; with a group, that of all its members together."""
+        """The number of steps; with a group, the number of the group's steps."""
         self._note_push()
         return self._steps if self._group is None else self._group.step
 
@@ -163,7 +165,7 @@ class Optimizer(torch.optim.Optimizer):
 
     @property
     def divisor(self) -> int:
-        """The divisor of this member's gradients, before they are added to those of the group's others."""
+        """Divides this member's gradients before they are added to those of the group's other members."""
         return self._group.size if self._group is not None and self._averages else 1
 
     @property
@@ -200,13 +202,13 @@ class Optimizer(torch.optim.Optimizer):
 
     @property
     def _step_supports_amp_scaling(self) -> bool:
-        """Asks a GradScaler to call step() even if a gradient is not finite: the other members of a group
-        wait for the push, whose refusal tells them."""
+        """True asks a GradScaler to call step() even if a gradient is not finite. The other members of a group wait for
+        the push, and its refusal informs them."""
         return self._group is not None
 
     def _tell_reader(self, rows: Rows, frame: FrameType) -> None:
-        """Says what it cannot have to the code of @frame, which asks for the gradient of @rows: RuntimeError, or a
-        warning, one for each optimizer and function."""
+        """Tells the code of @frame, which asks for the gradient of @rows, that there is none, or only this member's
+        part. Raises RuntimeError, or warns once for each optimizer and function."""
         frame = _without_comprehensions(frame)
         method_of = _self_of(frame)
         if frame.f_code.co_name in ("zero_grad", "_apply") or method_of is self or not rows.requires_grad:
@@ -246,8 +248,9 @@ class Optimizer(torch.optim.Optimizer):
         return loss
 
     def refuse_step(self) -> None:
-        """This member's part of a step that a GradScaler skips: a push that the server refuses, which tells the others. A
-        table made with allow_nonfinite would take it, so where all are such the part is nothing."""
+        """Makes this member's part of a step that a GradScaler skips: a push that the server refuses, which informs
+        the others. A table made with allow_nonfinite would accept it, so if all tables are such, the part is an
+        empty push."""
         for rows in self._rows.values():
             rows.clear()
             if not rows.table.spec.allow_nonfinite:
@@ -266,12 +269,12 @@ class Optimizer(torch.optim.Optimizer):
         self.push(batch)
 
     def push_nothing(self) -> None:
-        """This member's part of a step to which it has no gradients."""
+        """Makes this member's part of a step for which it has no gradients."""
         self.push(self._rooms.made(lambda: self._rooms.server.push_batch([])))
 
     def push(self, batch: BagBatch | PushBatch, ahead: Ahead | None = None, **options: Any) -> bool:
-        """One step, which releases what @ahead has. False if the server refused it for numbers that are
-        not finite, be they another member's of the group."""
+        """Makes one step, which releases the prefetch of @ahead. False if the server refused it for numbers that are
+        not finite, of this member or another one of the group."""
         if not isinstance(batch, (BagBatch, PushBatch)):
             raise TypeError(f"batch must be a BagBatch or a PushBatch, not {kind_of(batch)} {shown(batch)}")
         if ahead is not None and not isinstance(ahead, Ahead):
@@ -296,13 +299,14 @@ class Optimizer(torch.optim.Optimizer):
         return True
 
     def look_at_session(self) -> None:
-        """After Server.reconnect(): have the rows gone back, as they do when a server crashes? Warns, and goes on from their step."""
+        """Checks after Server.reconnect() if the rows have gone back to an earlier step, as after a server's crash. If
+        so, warns and continues from their step."""
         session = self._rooms.server._connection.session
         if session == self._session or self._group is not None:
             return
         steps = []
         for rows in self._rows.values():
-            with contextlib.suppress(errors.NoTableError):  # type: ignore[attr-defined]  # which a pass over it tells
+            with contextlib.suppress(errors.NoTableError):  # a pass over the table reports it
                 steps.append(rows.table.step)
         self._session = session
         step, known = max(steps, default=self._table_step), self._table_step
@@ -315,11 +319,11 @@ class Optimizer(torch.optim.Optimizer):
                 "again when the state that was saved with that checkpoint is loaded (docs/torch.md)"
             )
             self._steps = step
-        elif step > known:  # others' pushes, or one of this module's whose answer was lost
+        elif step > known:  # pushes of others, or one of this module whose answer was lost
             self._steps = max(self._steps, step)
 
     def _tell_of_others(self) -> None:
-        """Warns, once, if other modules of this process and this one take turns to train a table."""
+        """Warns once if this module and others of this process take turns to train a table."""
         if self._group is not None:
             return
         pushers = self._rooms.server._connection.pushers
@@ -336,27 +340,27 @@ class Optimizer(torch.optim.Optimizer):
             pushers[name] = weakref.ref(self)
 
     def _note_push(self) -> None:
-        """Counts the step of the last push, if that has been applied. Any number of times."""
+        """Counts the step of the last push if it has been applied. Further calls have no effect."""
         if self._pushing is not None and not self._pushing._in_flight:
             self._steps = max(self._steps, self._pushing._pushed_step)
             self._table_step = max(self._table_step, self._pushing._pushed_step)
             self._pushing = None
 
     def wait_for_push(self) -> None:
-        """Waits for a push that an interrupt has left under way: it is a step, though nobody has seen its end. Other
-        requests must not use its batch before."""
+        """Waits for a push that an interrupt has left in flight. It is a step, though nobody has seen its end. Other
+        requests must not use its batch before it ends."""
         if self._pushing is not None and self._pushing._in_flight:
             try:
                 self._pushing.wait(self.timeout if self._group is None else None)
             except errors.Error:
                 if self._pushing._in_flight:
                     raise
-                # It is no step; the next push is told if no other can be.
+                # It is no step. If no other step can be made either, the next push reports it.
         self._note_push()
 
     def settle(self) -> bool:
-        """Is it known which step the rows are at? A push that an interrupt has left under way is waited for, but for a group's,
-        whose other members may be away."""
+        """True if the step of the rows is known. Waits for a push that an interrupt has left in flight, unless it is a
+        group's, whose other members may be away."""
         pushing = self._pushing
         if pushing is not None and pushing._in_flight and self._group is not None:
             return False
@@ -374,12 +378,12 @@ class Optimizer(torch.optim.Optimizer):
         return any(rows.gathered() is not None for rows in self._rows.values())
 
     def clear(self) -> None:
-        """Gives gathered gradients up, as no fault of the program."""
+        """Forgets gathered gradients in a way that does not count as a mistake of the program."""
         for rows in self._rows.values():
             rows.clear()
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Forgets what was gathered."""
+        """Forgets gathered gradients."""
         flag("set_to_none", set_to_none)
         for rows in self._rows.values():
             rows.grad = None

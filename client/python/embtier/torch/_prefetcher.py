@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of the sample batches to come, brought into the server's DRAM while the trainer computes."""
+"""Brings the rows of coming sample batches into the server's DRAM while the trainer computes."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from .._server import Server, Table
     from ._modules import EmbeddingBagCollection
 
-# The server is asked for more than it has room for, or than may be under way; or it is gone, which the
-# next lookup tells.
+# The server has no room, or too many requests are in flight; or the server is gone, which the next lookup reports.
 _NO_ROOM = (
     errors.PinsFullError,  # type: ignore[attr-defined]
     errors.TicketsFullError,  # type: ignore[attr-defined]
@@ -38,7 +37,7 @@ _GONE = (
 
 
 class IdRoom:
-    """A PrefetchBatch that serves one sample batch after the other; kept by the module's rooms."""
+    """A PrefetchBatch that serves one sample batch after another. The module's rooms keep it."""
 
     def __init__(self, server: Server, key: tuple, parts: Sequence[tuple[Table, int]]) -> None:
         self.key = key
@@ -47,7 +46,7 @@ class IdRoom:
         self.batch: PrefetchBatch = server.prefetch_batch(parts)
 
     def fill(self, ids: Sequence[torch.Tensor]) -> None:
-        sizes, self._sizes = self._sizes, None  # not known before the end, should this be interrupted
+        sizes, self._sizes = self._sizes, None  # unknown until the end, in case of an interrupt
         for i, one in enumerate(ids):
             if sizes is None or sizes[i] != len(one):
                 self.batch.set_count(i, len(one))
@@ -56,16 +55,16 @@ class IdRoom:
 
 
 class Ahead:
-    """The prefetch for one module of one sample batch, from when it is asked for until it is released."""
+    """The prefetch of one sample batch for one module, from its request until its release."""
 
     def __init__(self, module: EmbeddingBagCollection, room: IdRoom) -> None:
         self.module = module
-        self.error: errors.Error | None = None  # what the server refused it for
+        self.error: errors.Error | None = None  # the error with which the server refused it
         self._room: IdRoom | None = room
-        self._is_known = False  # what came of it
+        self._is_known = False  # its outcome
 
     def look(self, waits: bool) -> PrefetchBatch | None:
-        """The batch that has the prefetch. None: there is none, or, if this does not wait, not yet."""
+        """Returns the batch that has the prefetch. None: there is none; or, unless @waits, there is none yet."""
         if self._room is None:
             return None
         batch = self._room.batch
@@ -74,15 +73,15 @@ class Ahead:
                 batch.wait(self.module.timeout)
             self._is_known = self._is_known or batch.poll()
         except errors.TimeoutError:  # type: ignore[attr-defined]
-            raise  # nothing has come of it
+            raise  # the outcome is still unknown
         except errors.Error as error:
             self._is_known = True
             self.error = error
         return batch if batch.ticket else None
 
     def release(self) -> None:
-        """Never raises: what cannot be released now is released with the module's next request, or
-        expires. Any number of times."""
+        """Releases the prefetch; never raises. A prefetch that cannot be released now is released with the module's
+        next request, or expires. Further calls have no effect."""
         room, self._room = self._room, None
         if room is None:
             return
@@ -94,7 +93,7 @@ class Ahead:
             return
         except errors.Error:
             return  # disconnected, or expired
-        except RuntimeError:  # the connection is closed, or another call is under way
+        except RuntimeError:  # the connection is closed, or another call is in progress
             rooms.abandon(room)
             return
         rooms.give(room)
@@ -103,8 +102,8 @@ class Ahead:
 def push_with(
     ahead: Ahead | None, batch: Any, *arguments: Any, group: Group | None = None, **options: Any
 ) -> None:
-    """Pushes @batch, and releases what @ahead has."""
-    if group is not None:  # which a prefetch that has expired would cost its step
+    """Pushes @batch, and releases the prefetch of @ahead."""
+    if group is not None:  # an expired prefetch would cost the group its step, so the push does not name it
         batch.push(*arguments, group=group, **options)
         if ahead is not None:
             ahead.release()
@@ -120,14 +119,14 @@ def push_with(
 
 class Prefetcher:
     """Iterates over the sample batches of a data loader, and asks the server to bring the rows of the next ones into
-    DRAM, where they stay until each batch has been trained with::
+    DRAM. They stay there until the batch has been trained with::
 
         ahead = embtier.torch.Prefetcher(loader, collection, lambda batch: batch.features, ahead=2)
         for batch in ahead:
             loss_of(collection(batch.features), batch).backward()
 
-    @loader: any iterable of sample batches; each is passed on unchanged, in its order, and read @ahead batches early.
-    An exception of the loader is raised in its turn.
+    @loader: any iterable of sample batches. Each is passed on unchanged, in order, and read @ahead batches early. An
+    exception of the loader is raised in its turn.
     @module: an :class:`EmbeddingBag`, an :class:`EmbeddingBagCollection`, or a list of them.
     @inputs: a function of a sample batch that returns the inputs of the module's forward pass: for a collection a
     mapping of features to ids, (ids, offsets) or (ids, offsets, per_sample_weights); for an EmbeddingBag one of these;
@@ -135,11 +134,11 @@ class Prefetcher:
     @ahead: number of sample batches that the server prefetches, at least 1. Rows of up to @ahead + 1 of them are pinned
     at a time.
 
-    When the iterator yields a sample batch, the module gets its prefetch. The next forward pass that takes a ticket
-    (gradients are enabled, the module is not frozen, ``update="backward"``) takes it into its graph, and the push of
-    its backward pass releases it. Otherwise, after a batch without a push or with ``update="step"``, it is released
+    When the iterator yields a sample batch, the module gets the batch's prefetch. The next forward pass with a ticket
+    (gradients are enabled, the module is not frozen, ``update="backward"``) takes the prefetch into its graph. The push
+    of its backward pass releases it. Otherwise, after a batch without a push or with ``update="step"``, it is released
     when the next sample batch is requested. All prefetches are released when the iteration ends, also by an exception
-    in the loop, when the iterator is closed, and by :meth:`release`.
+    in the loop. They are also released when the iterator is closed, and by :meth:`release`.
 
     If the server has no room for a prefetch (PinsFullError, TicketsFullError; ArenaFullError; BusyError: too many
     requests in flight; DisconnectedError), the sample batch is trained without it. ``skipped_prefetches`` counts it,
@@ -147,11 +146,11 @@ class Prefetcher:
     batch's turn comes or has passed. If a prefetch expires before its push, the push is made without it.
 
     Limits. A module has one iteration at a time. A prefetch changes no numbers, so a wrong @inputs makes training slow,
-    not wrong. If several forward passes of a module use one sample batch, the first takes the prefetch. Prefetching is
-    worth it if rows are read from SSD or slower memory, and the next batches' distinct rows fit into half of the first
+    not wrong. If several forward passes of a module use one sample batch, the first takes the prefetch. Prefetching
+    pays if rows are read from SSD or slower memory, and the next batches' distinct rows fit into half of the first
     tier. Each prefetch is one more request in flight.
 
-    Threads: the connection serves one at a time. The iterator only starts requests, and checks them later.
+    Threads: the connection serves one thread at a time. The iterator only starts requests, and checks them later.
     """
 
     def __init__(
@@ -212,7 +211,7 @@ class Prefetcher:
             self.release()
 
     def release(self) -> None:
-        """Releases all prefetches of this object, also of sample batches to come. Never raises."""
+        """Releases all prefetches of this object, also those of sample batches to come. Never raises."""
         for module in self._modules:
             module._ahead = None
         held, self._held = self._held, []
@@ -270,7 +269,7 @@ class Prefetcher:
                 self._held.remove(one)
 
     def _look(self, one: Ahead, waits: bool) -> None:
-        """Has it been refused?"""
+        """Handles an error with which the server refused the prefetch."""
         one.look(waits)
         error, one.error = one.error, None
         if isinstance(error, _NO_ROOM):

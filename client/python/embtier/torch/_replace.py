@@ -29,14 +29,14 @@ _HOOKS_OF_WEIGHTS = ("_backward_hooks", "_post_accumulate_grad_hooks")
 
 @dataclass
 class Replaced:
-    """The result of :func:`replace` for one module of torch."""
+    """The result of :func:`replace` for one of torch's modules."""
 
-    path: str  #: of the module in the model, "features.users"
+    path: str  #: path of the module in the model, "features.users"
     row_count: int
     dim: int
     table: Table | None  #: None: the module stays
-    reason: str  #: why it does, or ""
-    copied: bool  #: False: the table was there, and has the rows it had
+    reason: str  #: reason why it stays, or ""
+    copied: bool  #: False: the table already existed and keeps its rows
 
     def __str__(self) -> str:
         if self.table is None:
@@ -57,14 +57,14 @@ def replace(
     **options: Any,
 ) -> list[Replaced]:
     """Replaces each torch.nn.EmbeddingBag and torch.nn.Embedding of @model that has @min_rows rows or more with an
-    :class:`EmbeddingBag` or an :class:`Embedding`, and copies its rows to a new table, named @prefix and the
+    :class:`EmbeddingBag` or an :class:`Embedding`. Copies its rows to a new table, whose name is @prefix and the
     module's path. Returns one result for each; ``print(*replaced, sep="\\n")`` shows them.
 
     The model trains as before with ``CombinedOptimizer(torch.optim.SGD(model.parameters(), lr), model)``, made
     afterwards. The optimizer of the tables, ``optimizer=`` of @options, must be the same ("sgd" by default). @lr and
     @update are those of the new modules. @options are further arguments of the modules and of
-    :meth:`Server.create_table`. ``group=`` is a function of a path and the step of the table, because each module has
-    its own group: ``lambda path, step: server.join(path, size=world, member=rank, step=step)``. If a group cannot be
+    :meth:`Server.create_table`. ``group=`` is a function of a path and the table's step, because each module has its
+    own group: ``lambda path, step: server.join(path, size=world, member=rank, step=step)``. If a group cannot be
     joined, the module leaves those it has joined.
 
     These modules are not replaced: those whose weight is shared with another, those with max_norm, scale_grad_by_freq,
@@ -93,7 +93,7 @@ def replace(
             if not reason and update == "step" and getattr(module, "mode", "") == "max":
                 reason = 'mode "max", which is trained with update="backward" only'
             table, copied = None, False
-            if not reason and id(module) in made:  # at another path, too
+            if not reason and id(module) in made:  # the module is also at another path
                 stand_ins[path] = made[id(module)]
             elif not reason:
                 stand_ins[path] = made[id(module)] = _stand_in(module, server, prefix + path, {"lr": lr, "update": update, **options})
@@ -119,7 +119,7 @@ def replace(
 
 
 def _join(join: Any, names: dict[int, str], made: dict[int, Any], server: Server) -> None:
-    """Gives each module its group, at the step of its table; all or none."""
+    """Gives each module its group, at the step of its table. All modules get one, or none."""
     joined = []
     try:
         for number, one in made.items():
@@ -134,7 +134,7 @@ def _join(join: Any, names: dict[int, str], made: dict[int, Any], server: Server
 
 
 def _drop(server: Server, made: dict[int, Any]) -> None:
-    """The tables that were made for them."""
+    """Drops the tables that were made for the modules."""
     for one in made.values():
         if one.has_new_table:
             server.drop_table(one.table.name)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batches that serve one pass of a module after the other, and the tickets of those that a graph holds."""
+"""Batches that serve one pass of a module after another, and the tickets of those that a graph holds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ._prefetcher import Ahead, IdRoom
 
 
 class Room:
-    """A BagBatch, and tensors of all of its memory: it serves one forward pass after the other."""
+    """A BagBatch, and tensors of all its memory. It serves one forward pass after another."""
 
     def __init__(self, server: Server, key: tuple, parts: list[Bags]) -> None:
         self.key = key
@@ -29,7 +29,8 @@ class Room:
         self.make_tensors()
 
     def make_tensors(self) -> None:
-        """Makes tensors of the batch's memory. Those made under inference_mode() cannot be written outside of it."""
+        """Makes tensors of the batch's memory. Tensors made under inference_mode() cannot be written outside of
+        it."""
         batch, places = self.batch, range(len(self._weighted))
         self.ids = [torch.from_numpy(batch.ids(i).view(np.ndarray).view(np.int64)) for i in places]
         self.offsets = [torch.from_numpy(batch.offsets(i).view(np.int32)) for i in places]
@@ -39,7 +40,7 @@ class Room:
         ]
 
     def fill(self, given: Sequence[Given]) -> None:
-        sizes, self.sizes = self.sizes, None  # not known before the end, should this be interrupted
+        sizes, self.sizes = self.sizes, None  # unknown until the end, in case of an interrupt
         if self.bags[-1].is_inference() and not torch.is_inference_mode_enabled():
             self.make_tensors()
         for i, one in enumerate(given):
@@ -54,17 +55,17 @@ class Room:
 
 
 class Rooms:
-    """The batches of one module. One that has a ticket is with its graph, and comes back after its
-    push, or is abandoned."""
+    """The batches of one module. A batch with a ticket belongs to its graph. It comes back after its push, or is
+    abandoned."""
 
     def __init__(self, server: Server) -> None:
         self.server = server
-        self.timeout: float | None = None  # seconds for what is given back
+        self.timeout: float | None = None  # seconds for releasing an abandoned batch
         self._free: dict[tuple, list[Any]] = {}  # of Room, and of IdRoom
         self._abandoned: deque[Room | IdRoom] = deque()
 
     def take(self, given: Sequence[Given]) -> Room:
-        """One with room for @given. First gives the tickets of abandoned ones back."""
+        """Returns a batch with room for @given. Releases the tickets of abandoned batches first."""
         self._release_abandoned()
         key = tuple((one.feature, one.weights is not None) for one in given)
         sizes = [one.sizes for one in given]
@@ -84,7 +85,7 @@ class Rooms:
         return Room(self.server, key, _parts(given, sizes))
 
     def take_ids(self, features: list[str], tables: list[Table], ids: list[torch.Tensor]) -> IdRoom:
-        """One with room for @ids of each of the @features."""
+        """Returns a batch with room for the @ids of each of the @features."""
         key = ("ahead", *features)
         free = self._free.get(key)
         if free:
@@ -95,33 +96,33 @@ class Rooms:
         return self.made(lambda: IdRoom(self.server, key, parts))
 
     def give(self, room: Room | IdRoom) -> None:
-        """Takes back one without a ticket and not in flight."""
+        """Takes back a batch without a ticket that is not in flight."""
         self._free.setdefault(room.key, []).append(room)
 
     def abandon(self, room: Room | IdRoom) -> None:
-        """Takes back one that may have a ticket or be in flight. Any thread, at any time."""
+        """Takes back a batch that may have a ticket or be in flight. Any thread may call it at any time."""
         self._abandoned.append(room)
 
     def _release_abandoned(self) -> None:
         for _ in range(len(self._abandoned)):
             try:
                 room = self._abandoned.popleft()
-            except IndexError:  # another thread is here, too
+            except IndexError:  # another thread releases them too
                 return
             try:
                 room.batch.release(self.timeout)
             except errors.BusyError:  # type: ignore[attr-defined]
-                self._abandoned.append(room)  # in flight: the next time
+                self._abandoned.append(room)  # in flight: it is retried the next time
             except errors.TimeoutError:  # type: ignore[attr-defined]
                 self._abandoned.append(room)
                 raise
             except errors.Error:
-                pass  # disconnected: it is freed, and its ticket expires
+                pass  # disconnected: the batch is freed, and its ticket expires
             else:
                 self.give(room)
 
     def made(self, make: Callable[[], Any]) -> Any:
-        """The batch that @make makes, in the room of free ones if it must be."""
+        """Returns the batch that @make makes. If the arena is full, it first frees the free batches."""
         self._release_abandoned()
         try:
             return make()
@@ -137,13 +138,13 @@ def _parts(given: Sequence[Given], sizes: Sequence[tuple[int, int]]) -> list[Bag
 
 
 def _rounded(count: int) -> int:
-    """Up, by at most a quarter: the next batch is seldom of the same size."""
+    """Rounds up, by at most a quarter, because the next batch seldom has the same size."""
     step = 1 << max(0, count.bit_length() - 3)
     return -(-count // step) * step
 
 
 class Ticket:
-    """A batch with a ticket, as the graph of a forward pass holds it; and the prefetch of its rows."""
+    """A batch with a ticket, held by the graph of a forward pass; and the prefetch of its rows."""
 
     was_pushed = False
 

@@ -18,13 +18,13 @@ from .._server import Table
 if TYPE_CHECKING:
     from ._optimizer import Optimizer
 
-_GRADIENT_OF = "_embtier_ids"  # attribute of a gradient that was gathered
+_GRADIENT_OF = "_embtier_ids"  # attribute of a gathered gradient: the ids of its rows
 _DISCARDS_TOLD = 3
 _ADDS_TOLD = 100
 
 
 def warn_user(text: str, frame: FrameType | None = None) -> None:
-    """Warns of the line that has called torch's code or ours, to which @frame belongs, or the caller."""
+    """Warns with the place of the line that called torch's code or ours, starting from @frame, or from the caller."""
     frame = frame or sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(("torch.", "embtier.")):
         frame = frame.f_back
@@ -32,8 +32,8 @@ def warn_user(text: str, frame: FrameType | None = None) -> None:
 
 
 class Rows(torch.nn.Parameter):
-    """Stands for the rows of @table among the parameters of a module. It is float32 [0], because the weights are in the
-    server.
+    """Stands for the rows of @table among the parameters of a module. It is float32 [0], because the server has the
+    weights.
 
     :attr:`grad` is the gradient that torch.optim and clip_grad_norm_ read: the gradients gathered with
     ``update="step"``, float32 [distinct rows, dim], on the device of the outputs; :attr:`ids` has their rows. It is a
@@ -41,17 +41,17 @@ class Rows(torch.nn.Parameter):
 
     Only the table's optimizer changes rows. Code that would change them here, such as the step() of a torch.optim
     optimizer, gets a RuntimeError. With ``update="backward"`` there is never a gradient, because backward has pushed
-    it. Code that asks for one is warned that it does not train the rows, once for each optimizer and each function.
-    Therefore the property looks at its caller; zero_grad() may ask without a warning. In a group of trainers the
-    gradient is this member's part."""
+    it. Code that asks for one is warned that it does not train the rows, once for each optimizer and each function. So
+    the property looks at its caller; zero_grad() may ask without a warning. In a group of trainers the gradient is this
+    member's part."""
 
     table: Table
-    ids: torch.Tensor | None  # int64 [distinct rows], of the gradient; None without
+    ids: torch.Tensor | None  # int64 [distinct rows] of the gradient; None without a gradient
 
     def __new__(cls, table: Table, requires_grad: bool) -> Rows:
         table_of("table", table)
         data = torch.empty(0, dtype=torch.float32)
-        if data.is_meta:  # by default; to_empty() would not get it from there
+        if data.is_meta:  # meta is the default device; to_empty() could not move data from there
             data = torch.empty(0, dtype=torch.float32, device="cpu")
         return super().__new__(cls, data, flag("requires_grad", requires_grad))
 
@@ -59,10 +59,10 @@ class Rows(torch.nn.Parameter):
         self.table = table
         self.ids = None
         self._gradient: torch.Tensor | None = None
-        self._was_zero = False  # when it came
-        self._optimizer: weakref.ref[Optimizer] | None = None  # that it belongs to
-        self._discards = 0  # of gradients, one after the other without a step
-        self._adds = 0  # of backward passes, since the last step
+        self._was_zero = False  # when it was assigned or gathered
+        self._optimizer: weakref.ref[Optimizer] | None = None  # the optimizer that has these rows
+        self._discards = 0  # gradients forgotten in a row without a step
+        self._adds = 0  # backward passes since the last step
 
     def __repr__(self, *_: object, **__: object) -> str:
         return f"<embtier.torch.Rows of {self.table!r}>"
@@ -76,7 +76,8 @@ class Rows(torch.nn.Parameter):
 
     @grad.setter
     def grad(self, gradient: torch.Tensor | None) -> None:
-        """None forgets. Another gradient is of the same rows as the one before, unless it was gathered itself."""
+        """None forgets the gradient. A new gradient is for the same rows as the one before, unless it was gathered
+        itself."""
         if gradient is None:
             self._discard()
             return
@@ -92,7 +93,7 @@ class Rows(torch.nn.Parameter):
         self._discard()
 
     def add_gradients(self, ids: torch.Tensor, gradient: torch.Tensor) -> None:
-        """Adds gradients, [count, dim], of rows, int64 [count], to those gathered."""
+        """Adds gradients, [count, dim], of the rows @ids, int64 [count], to the gathered ones."""
         for what, tensor in (("ids", ids), ("gradient", gradient)):
             if not isinstance(tensor, torch.Tensor):
                 raise TypeError(f"{what} must be a torch.Tensor, not {kind_of(tensor)} {shown(tensor)}")
@@ -112,18 +113,20 @@ class Rows(torch.nn.Parameter):
         self.ids, self._gradient, self._was_zero = distinct, added, not added.any()
 
     def gathered(self) -> tuple[torch.Tensor, torch.Tensor] | None:
-        """Ids and gradients, for a step. Not those that zero_grad(set_to_none=False) has made zero."""
+        """Returns ids and gradients for a step, or None. Gradients that zero_grad(set_to_none=False) has made zero do
+        not count."""
         if self._gradient is None or self.ids is None or (not self._was_zero and not self._gradient.any()):
             return None
         return self.ids, self._gradient
 
     def clear(self) -> None:
-        """After a step."""
+        """Forgets the gradient after a step."""
         self.ids = self._gradient = None
         self._discards = self._adds = 0
 
     def _discard(self) -> None:
-        """Without a step; a scaler does so with gradients that are not finite."""
+        """Forgets the gradient without a step. A scaler does so with gradients that are not finite, which is no
+        mistake."""
         gradient = self._gradient
         if gradient is None or not gradient.isfinite().all():
             self.ids = self._gradient = None
@@ -159,15 +162,15 @@ class Rows(torch.nn.Parameter):
 
     @classmethod
     def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        changed = args[0] if args else (kwargs or {}).get("tensor")  # of torch.nn.init
-        if isinstance(changed, (list, tuple)):  # torch._foreach_add_() and the like
+        changed = args[0] if args else (kwargs or {}).get("tensor")  # functions of torch.nn.init
+        if isinstance(changed, (list, tuple)):  # torch._foreach_add_() and similar
             changed = next((one for one in changed if isinstance(one, Rows)), None)
         if isinstance(changed, Rows) and _changes(function):
             raise RuntimeError(
                 f"the rows of table {changed.table.name!r} are in the server, and cannot be written here: init= of "
                 "the table draws them, table.set() writes them, and the table's optimizer trains them"
             )
-        # Not by a with statement: an interrupt between its parts would leave it in force.
+        # No with statement: an interrupt between its parts would leave it in force.
         return torch._C._disabled_torch_function_impl(function, types, args, kwargs or {})
 
 
@@ -176,17 +179,17 @@ def _changes(function: Any) -> bool:
     return name.endswith("_") and not name.endswith("__") and name not in ("requires_grad_", "share_memory_")
 
 
-_replaced: dict[int, tuple[weakref.ref[torch.Tensor], str]] = {}  # by id(): weights that tables took the place of, and their names
+_replaced: dict[int, tuple[weakref.ref[torch.Tensor], str]] = {}  # by id(): weights that tables replace, and their names
 
 
 def note_replaced(weight: torch.Tensor, table: str) -> None:
-    """replace() has put @table in the place of @weight."""
+    """Records that replace() has put @table in place of @weight."""
     number = id(weight)
     _replaced[number] = (weakref.ref(weight, lambda _: _replaced.pop(number, None)), table)
 
 
 def replaced_by(weight: torch.Tensor) -> str | None:
-    """The table that is in the place of @weight."""
+    """Returns the table that replace() has put in place of @weight, or None."""
     of, table = _replaced.get(id(weight), (lambda: None, ""))
     return table if of() is weight else None
 
@@ -199,10 +202,11 @@ def not_here(rows: Rows) -> str:
 
 
 class RowsList(torch.nn.ParameterList):
-    """The rows of a module. Its state_dict() has no entries: there are no weights here."""
+    """The rows of a module. Its state_dict() has no entries, because the weights are in the server."""
 
     def _apply(self, function: Any, *_: Any, **__: Any) -> RowsList:
-        """Conversions leave the parameters what they are, and move their empty data, but not to the device meta."""
+        """Conversions do not replace the parameters. They move the parameters' empty data, except to the device
+        meta."""
         for rows in self:
             moved = function(rows.data)
             if not moved.is_meta:

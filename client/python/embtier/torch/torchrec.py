@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stand-ins for TorchRec's collections: made from its configurations, they take its KeyedJaggedTensor and give its results.
+"""Stand-ins for TorchRec's collections. They are made from its configurations, take its KeyedJaggedTensor, and return
+its results.
 
     tables = [EmbeddingBagConfig(name="items", num_embeddings=1_000_000, embedding_dim=64, feature_names=["item", "history"])]
     bags = embtier.torch.torchrec.EmbeddingBagCollection(tables, server=server, lr=0.1, optimizer="adagrad")
     pooled = bags(features)     # a KeyedTensor, as torchrec.EmbeddingBagCollection gives it
 
-One request a pass, as :class:`embtier.torch.EmbeddingBagCollection` makes it, which says how rows are trained. TorchRec is
-imported when a collection is called, for the classes of its results."""
+A pass makes one request, as in :class:`embtier.torch.EmbeddingBagCollection`, which describes how rows are trained.
+TorchRec is imported when a collection is called, for the classes of its results."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ __all__ = ["EmbeddingBagCollection", "EmbeddingCollection"]
 
 
 def _word_of(what: str, words: dict[str, str], value: Any) -> str:
-    """@value is a member of one of TorchRec's enumerations, whose values are texts."""
+    """Returns the word for @value, a member of one of TorchRec's enumerations, whose values are texts."""
     word = str(getattr(value, "value", value)).upper()
     if word not in words:
         raise ValueError(f"{what} must be one of {', '.join(words)}, not {shown(value)}")
@@ -38,10 +39,10 @@ def _word_of(what: str, words: dict[str, str], value: Any) -> str:
 
 
 class _Keyed(_Collection):
-    """The common part of both. A feature of one table gives its name to its output; one of several tables gives
-    "feature@table" for each."""
+    """The common part of both collections. A feature of one table gives its name to its output. A feature of several
+    tables gives "feature@table" for each."""
 
-    _weights_are_in: str  # the folder of a state_dict that has weights
+    _weights_are_in: str  # the folder of weights in a state_dict
 
     def __init__(
         self, tables: Sequence[Any], server: Server, prefix: str, options: dict[str, Any], modes: list[str], weighted: bool
@@ -73,11 +74,11 @@ class _Keyed(_Collection):
                 server.drop_table(table.name)
             raise
         self._configs = list(tables)
-        self._keys = keys  # (of an output, of an input)
+        self._keys = keys  # (key of the output, key of the input)
         self._is_weighted = weighted
 
     def _inputs(self, features: Any) -> dict[str, Input]:
-        """By the key of an output."""
+        """Returns inputs by the key of their output."""
         try:
             jagged = {key: features[feature] for key, feature in self._keys}
         except (TypeError, KeyError, IndexError, ValueError) as error:
@@ -94,7 +95,8 @@ class _Keyed(_Collection):
         return super()._ids_of(self._inputs(inputs))
 
     def load_weights(self, state_dict: dict[str, torch.Tensor], prefix: str = "") -> None:
-        """Writes the rows that the state_dict() of one of TorchRec's collections has, under @prefix, to the tables."""
+        """Writes rows to the tables. @state_dict is that of one of TorchRec's collections, which has them under
+        @prefix."""
         tables = self._tables_by_key(prefix)
         for key in tables:
             if key not in state_dict:
@@ -106,11 +108,12 @@ class _Keyed(_Collection):
             table.set(range(table.rows), torch.as_tensor(state_dict[key]).detach().to("cpu", TORCH_DTYPES[table.dtype]))
 
     def weights(self, prefix: str = "") -> dict[str, torch.Tensor]:
-        """The rows of all tables, [rows, dim] each, with the keys that TorchRec's collection has in its state_dict()."""
+        """Returns the rows of all tables, [rows, dim] each, with the keys of TorchRec's collection in its
+        state_dict()."""
         return {key: as_tensor(table, table.get(range(table.rows))) for key, table in self._tables_by_key(prefix).items()}
 
     def _tables_by_key(self, prefix: str) -> dict[str, Table]:
-        """In the order of the configurations, which is that of the rows."""
+        """Returns the tables in the order of the configurations, which is also that of the rows."""
         keys = [f"{prefix}{self._weights_are_in}.{config.name}.weight" for config in self._configs]
         return dict(zip(keys, [rows.table for rows in self.rows]))
 
@@ -135,7 +138,8 @@ class EmbeddingBagCollection(_Keyed):
         super().__init__(tables, server, prefix, options, modes, flag("is_weighted", is_weighted))
 
     def forward(self, features: Any) -> Any:  # type: ignore[override]
-        """A KeyedTensor, float32 [samples, sum of dims], with a key for each feature of each table in their order."""
+        """Returns a KeyedTensor, float32 [samples, sum of dims], with a key for each feature of each table in their
+        order."""
         pooled = super().forward(self._inputs(features))
         jagged = importlib.import_module("torchrec.sparse.jagged_tensor")
         return jagged.KeyedTensor(
@@ -168,11 +172,11 @@ class EmbeddingCollection(_Keyed):
         self._need_indices = flag("need_indices", need_indices)
 
     def _input(self, one: Any) -> Input:
-        ids = one.values()  # a bag for each
+        ids = one.values()  # each id is a bag
         return ids, torch.arange(ids.shape[0] + 1, device=ids.device), None
 
     def forward(self, features: Any) -> dict[str, Any]:  # type: ignore[override]
-        """By feature: a JaggedTensor whose values are the rows, float32 [ids, dim]."""
+        """Returns, by feature, a JaggedTensor whose values are the rows, float32 [ids, dim]."""
         rows = super().forward(self._inputs(features))
         jagged = importlib.import_module("torchrec.sparse.jagged_tensor")
         of_feature = dict(self._keys)
