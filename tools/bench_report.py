@@ -57,7 +57,7 @@ def without_plots(figure: dict) -> dict:
 
 
 def machine() -> dict[str, str]:
-    """What figures depend on, in words."""
+    """Describes the parts of the machine that figures depend on."""
     cpu = next(
         (line.split(":", 1)[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), "?"
     )
@@ -77,7 +77,7 @@ def write_plot(path: Path, plot: dict) -> None:
     import matplotlib
 
     matplotlib.use("svg")
-    matplotlib.rcParams["svg.hashsalt"] = "embtier"  # the same plot is the same file
+    matplotlib.rcParams["svg.hashsalt"] = "embtier"  # the same plot gives the same file
     from matplotlib import pyplot
 
     figure, axes = pyplot.subplots(figsize=(6, 3.5))
@@ -105,7 +105,7 @@ def write_plots(folder: Path, figures: list[dict]) -> list[Path]:
 
 
 def table(figures: list[dict]) -> str:
-    """As docs/performance.md has it."""
+    """Returns the table in the form of docs/performance.md."""
     lines = [f"* {key}: {value}" for key, value in machine().items()]
     lines += ["", "| figure | ours | the reference's | ratio (quartiles, n) | asked | hits | reference |"]
     lines += ["|---|---|---|---|---|---|---|"]

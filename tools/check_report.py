@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Counts what a step of tools/check found, and prints its failures in full.
+"""Counts the results of a step of tools/check, and prints its failures in full.
 
     check_report.py STATUS LOG [REPORT...]    one step: its exit status, its output, its test reports
 
 Prints the failures on standard error and `PASSED FAILED SKIPPED` on standard output. A step without
-reports is one check. A report is meson's testlog.json (its junit file takes a timeout for a pass) or
+reports is one check. A report is meson's testlog.json (meson's junit file counts a timeout as a pass) or
 a junit file of pytest. A program of cmocka tests counts as its tests. A report without tests is a
 failure: nothing was proved.
 """
@@ -25,7 +25,7 @@ CMOCKA_RESULTS = {"OK": PASSED, "FAILED": FAILED, "SKIPPED": SKIPPED}
 
 
 def program_results(name, result, details):
-    """The tests of a program, told from what cmocka prints; else the program as one."""
+    """Returns the tests of a program by the output of cmocka; else the program as one test."""
     found = {test: CMOCKA_RESULTS[word] for word, test in CMOCKA_LINE.findall(details)}
     if not found:
         return [(name, result, details)]
@@ -33,27 +33,28 @@ def program_results(name, result, details):
     failures = [test for test, outcome in found.items() if outcome == FAILED]
     if result == FAILED and not failures:
         failures = ["ended badly"]  # a crash, a timeout, a sanitizer's report
-    # What the program said stands once, whichever of its tests failed.
+    # The program's output is printed once, even if several of its tests failed.
     return results + [(f"{name}: {test}", FAILED, details if test == failures[-1] else "")
                       for test in failures]
 
 
 def meson_results(path):
-    """(name, result, details) of each test in a testlog.json: one JSON object a line."""
+    """Yields (name, result, details) of each test in a testlog.json, which has one JSON object a
+    line."""
     with open(path, encoding="utf-8", errors="replace") as file:
         for test in map(json.loads, filter(str.strip, file)):
             result = MESON_RESULTS.get(test["result"], FAILED)
             said = "\n".join(test.get(stream) or "" for stream in ("stdout", "stderr"))
             status = test.get("returncode")
             details = f"{test['result']}, exit status {status}\n{said}"
-            if test["result"] in ("EXPECTEDFAIL", "UNEXPECTEDPASS"):  # that it fails is one test
+            if test["result"] in ("EXPECTEDFAIL", "UNEXPECTEDPASS"):  # its failure is one test
                 yield (test["name"], result, details)
             else:
                 yield from program_results(test["name"], result, details)
 
 
 def junit_results(path):
-    """(name, result, details) of each test case in a junit file."""
+    """Yields (name, result, details) of each test case in a junit file."""
     for case in xml.etree.ElementTree.parse(path).iter("testcase"):
         bad = [child for child in case if child.tag in ("failure", "error")]
         streams = [child.text or "" for child in case if child.tag in ("system-out", "system-err")]
@@ -64,7 +65,7 @@ def junit_results(path):
 
 
 def step_results(status, log, reports):
-    """(name, result, details) of everything the step checked."""
+    """Returns (name, result, details) of everything that the step checked."""
     with open(log, encoding="utf-8", errors="replace") as file:
         said = file.read()
     if not reports:

@@ -16,7 +16,7 @@
 #include "tools/cli/progress_bar.h"
 #include "tools/cli/text_table.h"
 
-/* All that is JSON: also a number or a string alone, also \u0000 in a string. */
+/* Everything that is JSON, also a number or a string alone, and \u0000 in a string. */
 #define METADATA_FLAGS (JSON_DECODE_ANY | JSON_ALLOW_NUL)
 
 DEFINE_CLEANUP(struct embtier_checkpoint_list, embtier_checkpoint_list_free)
@@ -26,8 +26,8 @@ enum { OPTION_STEP = 256, OPTION_METADATA, OPTION_KEEP, OPTION_AS };
 
 /* ---- Arguments ---- */
 
-/* @text with no blanks but those in strings: numbers stay as they were written. Valid JSON, freed
- * by the caller. */
+/* Returns a copy of @text, which is valid JSON, with no blanks outside of strings. Numbers stay as
+ * they were written. The caller frees it. */
 static char *without_blanks(const char *text)
 {
     char *const compact = malloc(strlen(text) + 1);
@@ -49,7 +49,7 @@ static char *without_blanks(const char *text)
     return compact;
 }
 
-/* -1, or the exit code of a mistake. */
+/* Returns -1, or the exit code of a mistake. */
 static int parse_metadata(const struct cli *cli, const char *text, char **metadata)
 {
     json_error_t error;
@@ -69,7 +69,7 @@ static int parse_metadata(const struct cli *cli, const char *text, char **metada
     return -1;
 }
 
-/* -1, or the exit code of a mistake. */
+/* Returns -1, or the exit code of a mistake. */
 static int create_option(const struct cli *cli, int option,
                          struct embtier_checkpoint_options *options, char **metadata)
 {
@@ -95,7 +95,7 @@ static int create_option(const struct cli *cli, int option,
     }
 }
 
-/* -1, or an exit code. @metadata is freed by the caller. */
+/* Returns -1, or an exit code. The caller frees @metadata. */
 static int parse_create(struct cli *cli, int argc, char **argv,
                         struct embtier_checkpoint_options *options, char **metadata)
 {
@@ -121,7 +121,7 @@ static int parse_create(struct cli *cli, int argc, char **argv,
     return -1;
 }
 
-/* -1, or the exit code of a mistake. */
+/* Returns -1, or the exit code of a mistake. */
 static int parse_id(const struct cli *cli, const char *text, uint64_t *ret_id)
 {
     if (!number_parse_u64(text, ret_id) || *ret_id == 0)
@@ -130,7 +130,7 @@ static int parse_id(const struct cli *cli, const char *text, uint64_t *ret_id)
     return -1;
 }
 
-/* A command whose only argument is ID. -1, or an exit code. */
+/* Parses a command whose only argument is ID. Returns -1, or an exit code. */
 static int parse_only_id(struct cli *cli, int argc, char **argv, uint64_t *ret_id)
 {
     const int exit_code = cli_arguments(cli, argc, argv, 1, 1);
@@ -138,7 +138,8 @@ static int parse_only_id(struct cli *cli, int argc, char **argv, uint64_t *ret_i
     return exit_code >= 0 ? exit_code : parse_id(cli, argv[optind], ret_id);
 }
 
-/* -1, or an exit code. The names of tables begin at optind. *@ret_name is NULL without --as. */
+/* Returns -1, or an exit code. The names of tables begin at optind. *@ret_name is NULL without
+ * --as. */
 static int parse_restore(struct cli *cli, int argc, char **argv, uint64_t *ret_id,
                          const char **ret_name)
 {
@@ -168,7 +169,7 @@ static int parse_restore(struct cli *cli, int argc, char **argv, uint64_t *ret_i
 
 /* ---- What is printed ---- */
 
-/* As the server's log has times: "2026-11-23T08:16:09Z". */
+/* Formats a time like the server's log: "2026-11-23T08:16:09Z". */
 static const char *time_text(struct number_text *buffer, uint64_t since_1970_ms)
 {
     const time_t seconds = (time_t)(since_1970_ms / 1000);
@@ -180,7 +181,7 @@ static const char *time_text(struct number_text *buffer, uint64_t since_1970_ms)
     return buffer->text;
 }
 
-/* "1.25 ms": pauses are short. */
+/* Formats "1.25 ms", because pauses are short. */
 static const char *pause_text(struct number_text *buffer, uint64_t pause_us)
 {
     if (pause_us < 1000000)
@@ -212,7 +213,7 @@ static json_t *metadata_to_json(const struct embtier_checkpoint *checkpoint)
     if (!checkpoint->metadata)
         return json_null();
     value = json_loads(checkpoint->metadata, METADATA_FLAGS, NULL);
-    return value ? value : json_string(checkpoint->metadata); /* numbers too large for us */
+    return value ? value : json_string(checkpoint->metadata); /* numbers beyond jansson's */
 }
 
 static bool tables_to_json(const struct embtier_checkpoint *checkpoint, json_t *value)
@@ -444,7 +445,7 @@ int command_checkpoint_restore(struct cli *cli, int argc, char **argv)
     return err ? cli_fail_server(cli, err) : cli_print_tables(cli, list);
 }
 
-/* Whether the user, who is there to be asked, wants it. */
+/* Asks the user. True: the answer is yes. */
 static bool confirm_delete(struct cli *cli, uint64_t id, enum embtier_err *ret_err)
 {
     _cleanup_(embtier_checkpoint_list_freep) struct embtier_checkpoint_list *list = NULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cli.h: what the commands of `embtier` share: the table they stand in, options that all of
- * them know, the connection, and how a failure ends. */
+/* cli.h: the parts that all commands of `embtier` share: their table, common options, the
+ * connection, and the handling of failures. */
 #ifndef EMBTIER_TOOLS_CLI_CLI_H
 #define EMBTIER_TOOLS_CLI_CLI_H
 
@@ -23,7 +23,7 @@ struct cli {
     const char *socket_path; /* NULL: the default */
     bool json;
     uint32_t timeout_ms;
-    bool has_timeout;       /* the user has said so */
+    bool has_timeout;       /* the user gave --timeout */
     struct embtier *server; /* after cli_connect() */
 };
 
@@ -34,10 +34,10 @@ struct command {
     const char *help;                                   /* options, lines; may be "" */
     const char *examples;                               /* lines */
     int (*run)(struct cli *cli, int argc, char **argv); /* returns an exit code */
-    void (*more_help)(FILE *out); /* prints what is made from tables, behind @help; may be NULL */
+    void (*more_help)(FILE *out); /* prints help made from tables, behind @help; may be NULL */
 };
 
-/* Ends with one whose words are NULL. */
+/* The last one has NULL as its words. */
 extern const struct command commands[];
 
 int command_status(struct cli *cli, int argc, char **argv);
@@ -62,7 +62,7 @@ int command_set(struct cli *cli, int argc, char **argv);
 int command_config_check(struct cli *cli, int argc, char **argv);
 int command_config_keys(struct cli *cli, int argc, char **argv);
 
-/* The options every command knows, to stand at the end of its own. */
+/* The options of every command, to be put at the end of its own. */
 #define CLI_LONG_OPTIONS                                                                           \
     { "socket", required_argument, NULL, 's' }, { "output", required_argument, NULL, 'o' },        \
         { "timeout", required_argument, NULL, 't' }, { "help", no_argument, NULL, 'h' },           \
@@ -73,40 +73,41 @@ int command_config_keys(struct cli *cli, int argc, char **argv);
 
 enum { CLI_OPTIONS_END = -1, CLI_OPTIONS_EXIT = -2 };
 
-/* The next option of the command's own, which are all of @options, those below UCHAR_MAX also as a
- * letter; CLI_OPTIONS_END, or CLI_OPTIONS_EXIT: then *ret_exit is the
- * exit code (--help, a mistake). */
+/* Returns the command's next option. @options has all of its options; those below UCHAR_MAX are
+ * also letters. CLI_OPTIONS_END: there are no more. CLI_OPTIONS_EXIT: the program must end with
+ * *ret_exit (after --help, or a mistake). */
 int cli_next_option(struct cli *cli, int argc, char **argv, const struct option *options,
                     int *ret_exit);
-/* A command without options of its own, with @min to @max arguments. -1: go on, they begin at
- * optind; else the exit code. */
+/* Parses a command without options of its own, with @min to @max arguments. -1: continue; the
+ * arguments begin at optind. Else the exit code. */
 int cli_arguments(struct cli *cli, int argc, char **argv, int min, int max);
 
-/* A command whose only option is --@name SECONDS (or -@letter), 0.1 to 86400, without arguments.
- * -1: go on, *@ret_seconds stays as it was without the option; else the exit code. */
+/* Parses a command without arguments whose only option is --@name SECONDS (or -@letter), 0.1 to
+ * 86400. -1: continue; without the option *@ret_seconds does not change. Else the exit code. */
 int cli_seconds_option(struct cli *cli, int argc, char **argv, const char *name, char letter,
                        double *ret_seconds);
 
-/* A command whose only option is --yes (-y), with one argument that is called @what. -1: go on, it
- * stands at optind and *@ret_yes stays as it was without the option; else the exit code. */
+/* Parses a command whose only option is --yes (-y), with one argument, which messages call @what.
+ * -1: continue; the argument is at optind, and without the option *@ret_yes does not change. Else
+ * the exit code. */
 int cli_yes_option(struct cli *cli, int argc, char **argv, const char *what, bool *ret_yes);
-/* Of a question that was just asked. */
+/* Reads the answer to a question that was just asked. */
 bool cli_answer_is_yes(void);
 
-/* "embtier: …" on standard error; the exit code. */
+/* Print "embtier: …" on standard error and return the exit code. */
 int cli_usage(const struct cli *cli, const char *format, ...) PRINTF_LIKE(2, 3);
 int cli_fail(enum embtier_err err, const char *message);
-int cli_fail_server(const struct cli *cli, enum embtier_err err); /* the message is the server's */
+int cli_fail_server(const struct cli *cli, enum embtier_err err); /* with the server's message */
 
-/* 0, or the exit code. */
+/* Connects. Returns 0 or the exit code. */
 int cli_connect(struct cli *cli, uint64_t arena_bytes);
-/* The same for long work, which the user sees going on and can interrupt: without a timeout, unless
- * there is --timeout. */
+/* As cli_connect(), for long work that shows its progress and can be interrupted: no timeout,
+ * unless --timeout is given. */
 int cli_connect_patiently(struct cli *cli, uint64_t arena_bytes);
 
-/* What is said of tables that are being made or dropped when the user goes. The server does without
- * him what it has begun, but for rows that it makes itself: then it looks whether he is there, up
- * to the last of them. */
+/* Messages for a user who interrupts the creation or drop of a table. The server finishes work that
+ * it has begun, even without the client. The exception are rows that it makes itself: it checks up
+ * to the last of them that the client is still there. */
 #define CLI_GOES_ON                                                                                \
     "what the server has begun it finishes, and one that has not begun is not done: see "          \
     "`embtier jobs` and `embtier table list`"
@@ -114,19 +115,20 @@ int cli_connect_patiently(struct cli *cli, uint64_t arena_bytes);
     "the server gives it up and makes no table, unless all rows were just written: see "           \
     "`embtier table list`"
 
-/* As `embtier table list` does. Returns an exit code. */
+/* Prints tables as `embtier table list` does. Returns an exit code. */
 int cli_print_tables(const struct cli *cli, const struct embtier_table_list *list);
 
-/* A string; of what is not UTF-8, such as some paths, the escaped text. */
+/* Makes a string. Text that is not UTF-8, such as some paths, is escaped. */
 struct json_t *cli_json_text(const char *text);
-/* An integer if it is one, null if it is infinite or none. */
+/* Makes an integer if @value is one, and null if it is infinite or NaN. */
 struct json_t *cli_json_number(double value);
-/* JSON has no unsigned 64-bit numbers: what is too large for a signed one is a string. */
+/* Makes an integer, or a string if @value is too large for a signed one: JSON has no unsigned
+ * 64-bit numbers. */
 struct json_t *cli_json_u64(uint64_t value);
 #define JSON_DOUBLE_DIGITS 17
-/* Writes @value and a newline, with @flags of jansson: ASCII, without control characters. */
+/* Writes @value and a newline, with jansson's @flags, as ASCII without control characters. */
 MUST_CHECK bool cli_write_json(const struct json_t *value, size_t flags);
-/* Prints @value and frees it; real numbers with @digits. Returns an exit code. */
+/* Prints @value and frees it. Real numbers have @digits. Returns an exit code. */
 int cli_print_json(struct json_t *value, int digits);
 
 #endif

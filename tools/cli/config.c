@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* embtier config …: embtierd's configuration.
+/* embtier config …: checks embtierd's configuration, and lists its keys.
  *
- * Only embtierd knows what a start would refuse: RocksDB's options, the data directories. So it is
- * asked (`embtierd --check`), the one that is beside this program. Where there is none, what can be
- * told from the text and from the machine is checked here, and that is said. */
+ * Only embtierd knows all that a start would refuse, such as RocksDB's options and the data
+ * directories. So this program asks the embtierd beside it (`embtierd --check`). If there is none,
+ * it checks the text against the machine, and says that this is all. */
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
@@ -22,7 +22,8 @@
 #include "daemon/budget/budget.h"
 #include "tools/cli/cli.h"
 
-/* Beside this program, as installed, and in a build folder. */
+/* Looks for embtierd beside this program, in the places of an installation and of a build
+ * folder. */
 static bool find_server(char path[PATH_MAX])
 {
     static const char *const places[] = { "embtierd", "../sbin/embtierd", "../daemon/embtierd" };
@@ -46,7 +47,7 @@ static bool find_server(char path[PATH_MAX])
     return false;
 }
 
-/* The line that embtierd ends with, without its name. */
+/* Returns the line that embtierd ended with, without embtierd's name. */
 static const char *line_of(char *text)
 {
     static const char name[] = "embtierd: ";
@@ -66,12 +67,12 @@ static void read_all(int fd, char *text, size_t bytes)
         else if (errno != EINTR)
             break;
         if (used == bytes - 1)
-            used = bytes / 2; /* what is left is not shown */
+            used = bytes / 2; /* the rest is not shown */
     }
     text[used] = '\0';
 }
 
-/* Returns 0, or what errno says. */
+/* Returns 0 or an errno. */
 static int start(const char *server, const char *path, int error_fd, pid_t *ret_pid)
 {
     const char *const arguments[] = { server, "--check", path ? "--config" : NULL, path, NULL };
@@ -88,7 +89,7 @@ static int start(const char *server, const char *path, int error_fd, pid_t *ret_
     return rc;
 }
 
-/* Runs it to its end. The error says why it could not be. */
+/* Runs embtierd to its end. An error means that this was impossible, and says why. */
 static enum embtier_err run_server(const char *server, const char *path, char *said,
                                    size_t said_bytes, int *ret_status, struct err_msg *msg)
 {
@@ -112,7 +113,8 @@ static enum embtier_err run_server(const char *server, const char *path, char *s
     return EMBTIER_OK;
 }
 
-/* A start would end the same way, with the mistake or with the error that hides it. */
+/* Returns the mistake that embtierd found. A start would end in the same way, with the mistake or
+ * with an error that hides it. */
 static enum embtier_err ask_server(const char *server, const char *path, struct err_msg *msg)
 {
     char said[sizeof(msg->text) * 2];

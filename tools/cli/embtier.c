@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* embtier: looks at an embedding server and changes its tables, from the command line. */
+/* embtier: inspects an embedding server and changes its tables, from the command line. */
 #include "tools/cli/cli.h"
 
 #include <inttypes.h>
@@ -19,7 +19,7 @@
 #include "tools/cli/number.h"
 
 #define TIMEOUT_MS_DEFAULT  10000
-#define TIMEOUT_SECONDS_MAX 4000000 /* as milliseconds they fit the library's 32 bits */
+#define TIMEOUT_SECONDS_MAX 4000000 /* in milliseconds they fit into the library's 32 bits */
 
 /* clang-format off: tables read better in columns */
 const struct command commands[] = {
@@ -348,7 +348,8 @@ json_t *cli_json_text(const char *text)
     return escaped ? json_string(escaped) : NULL;
 }
 
-/* JSON_ENSURE_ASCII leaves only DEL of what is no plain text, and that in strings. */
+/* JSON_ENSURE_ASCII leaves one character that is no plain text: DEL, which occurs only in
+ * strings. */
 static int write_json(const char *text, size_t bytes, void *file)
 {
     while (bytes > 0) {
@@ -380,7 +381,8 @@ int cli_print_json(struct json_t *value, int digits)
     return written ? EXIT_DONE : cli_fail(EMBTIER_IO, "cannot write the output");
 }
 
-/* 1 when @option was one of all commands; *ret_exit is then set if it ends the program. */
+/* Returns 1 if @option is common to all commands. *ret_exit is set if the option ends the
+ * program. */
 static int common_option(struct cli *cli, int option, int *ret_exit)
 {
     double seconds;
@@ -400,7 +402,7 @@ static int common_option(struct cli *cli, int option, int *ret_exit)
                                   TEXT_SHOWN(optarg), TIMEOUT_SECONDS_MAX);
             return 1;
         }
-        cli->timeout_ms = (uint32_t)ceil(seconds * 1000); /* 0 is never */
+        cli->timeout_ms = (uint32_t)ceil(seconds * 1000); /* 0 means never */
         cli->has_timeout = true;
         return 1;
     case 'h':
@@ -429,7 +431,7 @@ static int refuse_option(const struct cli *cli, const struct err_msg *mistake)
     return try_help(cli);
 }
 
-/* The letters of @options, as option_next() takes them, behind @how: no others are known. */
+/* Writes @how and the letters of @options for option_next(). Other letters are unknown. */
 static void short_options(struct short_options *letters, const char *how,
                           const struct option *options)
 {
@@ -523,7 +525,7 @@ int cli_arguments(struct cli *cli, int argc, char **argv, int min, int max)
     return -1;
 }
 
-/* The command whose words stand at the front of @argv; *ret_words of them. */
+/* Finds the command whose words begin @argv, and their number. */
 static const struct command *find_command(int argc, char **argv, int *ret_words)
 {
     for (const struct command *command = commands; command->words; command++) {
@@ -541,7 +543,7 @@ static const struct command *find_command(int argc, char **argv, int *ret_words)
     return NULL;
 }
 
-/* "embtier table": which words may follow. */
+/* Handles words such as "embtier table": lists those that may follow. */
 static int refuse_words(const struct cli *cli, int argc, char **argv)
 {
     const size_t bytes = strlen(argv[0]);
@@ -560,7 +562,8 @@ static int refuse_words(const struct cli *cli, int argc, char **argv)
     return cli_usage(cli, "'%s' is not a command", TEXT_SHOWN(argv[0]));
 }
 
-/* Scripts go by the exit code: what could not be printed was not done. */
+/* Flushes the output. Scripts rely on the exit code, so output that could not be written is a
+ * failure. */
 static int print_rest(int exit_code)
 {
     if (standard_fds_flush() == 0 || exit_code != EXIT_DONE)
@@ -579,7 +582,7 @@ int main(int argc, char **argv)
     int option;
 
     if (standard_fds_open() != 0)
-        return EXIT_FAILURE; /* there is nothing to say it on */
+        return EXIT_FAILURE; /* no descriptor is left for a message */
     short_options(&letters, "+", options);
     while ((option = option_next(argc, argv, letters.text, options, &mistake)) != -1) {
         if (!common_option(&cli, option, &exit_code))
@@ -596,7 +599,7 @@ int main(int argc, char **argv)
     cli.command = find_command(argc, argv, &words);
     if (!cli.command)
         return refuse_words(&cli, argc, argv);
-    optind = 0; /* begin anew */
+    optind = 0; /* makes getopt_long() begin anew */
     exit_code = cli.command->run(&cli, argc - words + 1, argv + words - 1);
     embtier_disconnect(cli.server);
     return print_rest(exit_code);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* embtier endurance: how many bytes go to SSD, for which tables, and how long the drives last at
- * that rate.
+/* embtier endurance: shows how many bytes go to SSD, for which tables, and how long the drives
+ * last at that rate.
  *
- * Everything is counted by the server since it started; with --interval it is asked twice, and what
- * came in between is taken. Flushes and compactions come in bursts, so an interval is to hold many
+ * The server counts everything since its start. With --interval this program asks twice and
+ * takes the difference. Flushes and compactions come in bursts, so an interval should span many
  * of them. */
 #include <jansson.h>
 #include <math.h>
@@ -22,7 +22,7 @@
 #define YEAR_DAYS   365.0
 #define INTERVAL_MS 200 /* between two steps of the progress bar */
 
-/* What the server says at one time. */
+/* The server's counts at one time. */
 struct sample {
     struct embtier_status *status;
     struct embtier_table_list *tables;
@@ -43,16 +43,16 @@ struct cause {
 
 struct report {
     double uptime_s;
-    double seconds; /* that everything below was counted in */
+    double seconds; /* time in which everything below was counted */
     struct writes *tables;
     size_t table_count;
-    struct writes dropped; /* tables that are gone */
+    struct writes dropped; /* of tables that are gone */
     struct writes all;
     struct cause causes[CAUSES_MAX];
     size_t cause_count;
     double bytes; /* of all causes */
     double capacity_bytes;
-    double rated_bytes; /* 0: not known */
+    double rated_bytes; /* 0: unknown */
     double rated_years;
 };
 
@@ -67,7 +67,7 @@ static void sample_free(struct sample *sample)
 static enum embtier_err sample_take(struct cli *cli, struct sample *ret_sample)
 {
     struct sample sample = { 0 };
-    /* The status last: no table then has more than all of them together. */
+    /* The status comes last, so that no table has more than all tables together. */
     enum embtier_err err = embtier_table_list(cli->server, &sample.tables);
 
     if (err == EMBTIER_OK)
@@ -119,7 +119,7 @@ static void writes_add(struct writes *sum, const struct writes *writes, double s
     sum->compaction_bytes += sign * writes->compaction_bytes;
 }
 
-/* @before may be empty: since the start. */
+/* @before may be empty; then everything since the start counts. */
 static bool report_make(const struct sample *before, const struct sample *now,
                         struct report *ret_report)
 {
@@ -176,7 +176,7 @@ static double written_bytes(const struct writes *writes)
     return writes->flush_bytes + writes->compaction_bytes;
 }
 
-/* NAN: nothing to divide by. */
+/* NAN: the divisor is 0. */
 static double ratio(double a, double b)
 {
     return b > 0 ? a / b : (double)NAN;
@@ -199,7 +199,7 @@ static double rated_drive_writes_a_day(const struct report *report)
                                    : (double)NAN;
 }
 
-/* How long the rated bytes last from the first day. */
+/* Time that the rated bytes last, from the first day. */
 static double years(const struct report *report)
 {
     return report->rated_bytes > 0 ? ratio(report->rated_bytes, bytes_a_day(report) * YEAR_DAYS)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* embtier jobs …: list what takes long, and cancel it. */
+/* embtier jobs …: lists long work and cancels it. */
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -33,7 +33,7 @@ static json_t *list_to_json(const struct embtier_job_list *list)
     return array;
 }
 
-/* "12% of 1,000 rows", or what there is of that. */
+/* Adds "12% of 1,000 rows", or "-" if the total is unknown. */
 static bool add_progress(struct text_table *text, const struct embtier_job *job)
 {
     struct number_text total;

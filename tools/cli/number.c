@@ -81,7 +81,7 @@ bool number_parse_u64(const char *text, uint64_t *ret_value)
     return true;
 }
 
-/* strtod() alone would take blanks, words and 0x. @digits: what follows a sign. */
+/* strtod() alone would accept blanks, words and 0x. @digits: the text behind a sign. */
 static bool begins_decimal(const char *digits)
 {
     return isdigit((unsigned char)digits[digits[0] == '.']) && digits[1] != 'x' && digits[1] != 'X';
@@ -111,7 +111,7 @@ bool number_is_double(const char *text, double *ret_value)
     return number_parse_double(text, ret_value, &end) && *end == '\0';
 }
 
-/* IEEE 754 interchange formats differ in two widths only. */
+/* IEEE 754 interchange formats differ only in two widths. */
 struct float_format {
     int bytes;
     int exponent_bits;
@@ -204,7 +204,7 @@ double number_max(enum embtier_dtype dtype)
     return ldexp(2.0 - ldexp(1.0, -format.mantissa_bits), (1 << (format.exponent_bits - 1)) - 1);
 }
 
-/* "nan", "-inf": as get prints them. */
+/* Parses "nan" or "-inf", in the form that `embtier get` prints. */
 static bool parse_word(const char *text, double *ret_value, char **ret_end)
 {
     const char *const word = text + (text[0] == '-' || text[0] == '+');

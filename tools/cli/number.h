@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* number.h: numbers as people read and write them, and the numbers in a row. */
+/* number.h: numbers in the form that people read and write, and the numbers of a row. */
 #ifndef EMBTIER_TOOLS_CLI_NUMBER_H
 #define EMBTIER_TOOLS_CLI_NUMBER_H
 
@@ -13,33 +13,35 @@ struct number_text {
     char text[48];
 };
 
-/* "12,345", "1.5 GiB", "3.25": each in the caller's buffer, which is also returned. */
+/* Write "12,345", "1.5 GiB" or "3.25" into the caller's buffer and return it. */
 const char *number_count(struct number_text *buffer, double value);
 const char *number_bytes(struct number_text *buffer, double bytes);
 const char *number_duration(struct number_text *buffer, double seconds); /* "1h02m", "45s" */
 
-/* A decimal number without sign, blanks or anything behind it. */
+/* Parses a decimal number without sign or blanks, and with nothing behind it. */
 MUST_CHECK bool number_parse_u64(const char *text, uint64_t *ret_value);
-/* The decimal number that @text begins with, such as -0.5 or 1e-3, up to *@ret_end: no blanks, no
- * words such as nan, and none that a double cannot tell from 0 or from infinity. */
+/* Parses the decimal number that @text begins with, such as -0.5 or 1e-3, up to *@ret_end. False:
+ * there is none, it begins with blanks or is a word such as nan, or a double would turn it into 0
+ * or infinity. */
 MUST_CHECK bool number_parse_double(const char *text, double *ret_value, const char **ret_end);
-/* The same with nothing behind it. */
+/* As number_parse_double(), with nothing behind the number. */
 MUST_CHECK bool number_is_double(const char *text, double *ret_value);
 
-/* One number of a row, exact in every bit of f32, f16 and bf16. */
+/* Decodes one number of a row, exact in every bit of f32, f16 and bf16. */
 double number_decode(enum embtier_dtype dtype, const void *bytes);
-/* Rounds to nearest, ties to even, as the server does it. False: a finite number is too large for
- * the dtype, and nothing is written. Infinity and NaN stay what they are. */
+/* Encodes one number of a row, rounded to nearest, ties to even, like the server. False: a finite
+ * number is too large for the dtype, and nothing is written. Infinity and NaN are kept. */
 MUST_CHECK bool number_encode(enum embtier_dtype dtype, double value, void *ret_bytes);
-/* The number that @text begins with, and what is behind it: decimal, as number_parse_double(), or
- * nan or inf. False: there is none. A finite number beyond f64 becomes the greatest there, and one
- * that is not 0 and too small the least. */
+/* Parses the number that @text begins with, and returns the text behind it. The number is
+ * decimal, as for number_parse_double(), or nan or inf. False: there is none. A finite number
+ * beyond f64 becomes the greatest f64. A number that is not 0 but too small for f64 becomes the
+ * smallest one. */
 MUST_CHECK bool number_parse_f64(const char *text, double *ret_value, char **ret_end);
-/* The least number above 0, a subnormal. */
+/* Returns the smallest number above 0, a subnormal. */
 double number_min(enum embtier_dtype dtype);
-/* The greatest finite number. */
+/* Returns the greatest finite number. */
 double number_max(enum embtier_dtype dtype);
-/* Decimal digits that bring a number of this dtype back to the bit. */
+/* Returns the number of decimal digits that preserve every bit of a number of this dtype. */
 int number_digits(enum embtier_dtype dtype);
 
 #endif

@@ -16,8 +16,8 @@
 
 static const char *volatile interrupted; /* for the handler */
 
-/* Only what a signal handler may do. The default action would leave the bar half drawn and the
- * user in doubt. */
+/* Does only what a signal handler may. The default action would leave a half-drawn bar, and the
+ * user would not know what becomes of the work. */
 static void on_interrupt(int signal_number)
 {
     static const char before[] = "\nembtier: interrupted; ";
@@ -53,7 +53,7 @@ static void begin_stage(struct progress_bar *bar, uint64_t done, const char *uni
     bar->begin_done = done;
 }
 
-/* "[####    ]  50%  " */
+/* Shows "[####    ]  50%  ". */
 static void show_part(uint64_t done, uint64_t total)
 {
     const double part = MIN((double)done / (double)total, 1.0);
@@ -79,7 +79,7 @@ void progress_bar_update(void *context, uint64_t done, uint64_t total, const cha
     struct progress_bar *bar = context;
     struct number_text count;
 
-    if (bar->unit[0] == '\0' && done > 0) /* the first, which has gone on since the bar began */
+    if (bar->unit[0] == '\0' && done > 0) /* the first stage, which has run since the bar began */
         snprintf(bar->unit, sizeof(bar->unit), "%s", unit);
     else if (strncmp(bar->unit, unit, sizeof(bar->unit) - 1) != 0 || done < bar->done)
         begin_stage(bar, done, unit);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* embtier get, embtier set: rows by hand, in batches that fit a small arena. */
+/* embtier get, embtier set: read and write rows by hand, in batches that fit into a small arena. */
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
@@ -16,12 +16,12 @@
 #define ARENA_BYTES    (UINT64_C(4) << 20)
 #define BATCH_BYTES    (UINT64_C(2) << 20)
 #define BATCH_ROWS_MAX 1024
-/* A row's numbers are some hundred thousand bytes at most, with all digits of each. */
+/* A row's numbers take at most some hundred thousand bytes with all their digits. */
 #define WORD_BYTES_MAX (16 << 20)
 
 enum { OPTION_STATE = 256 };
 
-/* What the command line or standard input asks for. */
+/* The rows that the command line or standard input names. */
 struct row_set {
     const struct embtier_table_info *info;
     bool with_state;
@@ -82,13 +82,13 @@ static uint32_t state_numbers(const struct row_set *rows)
     return rows->with_state ? rows->info->state_bytes / (uint32_t)sizeof(float) : 0;
 }
 
-/* False: finite and too large, or not 0 and would be 0. */
+/* False: the number is finite and too large, or is not 0 and would become 0. */
 static bool encode(enum embtier_dtype dtype, double value, uint8_t *out)
 {
     return number_encode(dtype, value, out) && (value == 0 || number_decode(dtype, out) != 0);
 }
 
-/* "0.5,-1": @count numbers from *@at on, up to @end. */
+/* Parses @count numbers from *@at on, such as "0.5,-1", up to @end. */
 static int parse_numbers(const struct cli *cli, const char *row, const char *what, char **at,
                          uint32_t count, char end, enum embtier_dtype dtype, uint8_t *out)
 {
@@ -120,7 +120,7 @@ static int parse_numbers(const struct cli *cli, const char *row, const char *wha
     return 0;
 }
 
-/* "7=0.5,-1", with state "7=0.5,-1:0.25,0". */
+/* Adds a row "7=0.5,-1", or with state "7=0.5,-1:0.25,0". */
 static int add_row(const struct cli *cli, struct row_set *rows, char *text)
 {
     const uint32_t states = state_numbers(rows);
@@ -186,7 +186,7 @@ static bool is_separator(int c)
     return c == ' ' || c == '\t' || c == '\r' || c == '\n';
 }
 
-/* The next word of standard input; of none *@ret_found is false. */
+/* Reads the next word of standard input. If there is none, *@ret_found is false. */
 static int read_word(const struct cli *cli, struct word *word, bool *ret_found)
 {
     int c = getc_unlocked(stdin);
@@ -242,7 +242,7 @@ static int read_rows(const struct cli *cli, struct row_set *rows, char **words, 
     return 0;
 }
 
-/* A batch of at most @wanted rows, as many as the server takes. */
+/* Makes a batch of as many rows as the arena, the server and @rows allow. */
 static enum embtier_err new_batch(const struct cli *cli, struct embtier_table *table,
                                   const struct row_set *rows, struct embtier_batch **ret_batch,
                                   uint32_t *ret_count)
@@ -266,7 +266,7 @@ static enum embtier_err new_batch(const struct cli *cli, struct embtier_table *t
 typedef int batch_fn(const struct cli *cli, const struct row_set *rows, size_t first,
                      struct embtier_batch *batch, uint32_t count, void *context);
 
-/* Calls @run for one batch after another until all rows had their turn. */
+/* Calls @run for one batch after another, until all rows are done. */
 static int run_batches(const struct cli *cli, struct embtier_table *table,
                        const struct row_set *rows, batch_fn *run, void *context)
 {
@@ -393,7 +393,7 @@ static int set_batch(const struct cli *cli, const struct row_set *rows, size_t f
     return exit_code;
 }
 
-/* Connects and opens the table that the first argument names. 0, or the exit code. */
+/* Connects and opens the table named by the first argument. Returns 0 or the exit code. */
 static int open_table(struct cli *cli, const char *name, struct embtier_table **ret_table)
 {
     enum embtier_err err;
@@ -405,7 +405,7 @@ static int open_table(struct cli *cli, const char *name, struct embtier_table **
     return err ? cli_fail_server(cli, err) : 0;
 }
 
-/* --state, then a table and ids or rows. -1: go on; else the exit code. */
+/* Parses --state, then a table and ids or rows. Returns -1 to continue, or the exit code. */
 static int row_arguments(struct cli *cli, int argc, char **argv, bool *ret_with_state)
 {
     static const struct option options[] = { { "state", no_argument, NULL, OPTION_STATE },

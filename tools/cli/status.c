@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* embtier status: every figure the server shows, without knowing any of them beforehand.
+/* embtier status: shows all metrics of the server, without knowing them beforehand.
  *
- * Figures of one area share the first word of their names (cache_…, store_…) and stand together,
- * those that share it with none as the server's;
- * those with a label stand in a table with a column for each of its values. What is known: names
- * with _bytes are bytes, and cache_hit_rows with cache_miss_rows make hit rates. */
+ * Metrics of one area share the first word of their names (cache_…, store_…) and are shown
+ * together. Metrics that share it with no other are shown as the server's. Metrics with a label are
+ * shown in a table with a column for each of its values. The program knows only this: names with
+ * _bytes are bytes, and cache_hit_rows and cache_miss_rows give hit rates. */
 #include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
@@ -24,7 +24,8 @@
 
 DEFINE_CLEANUP(struct embtier_account_list, embtier_account_list_free)
 
-/* What all names of a figure's area begin with; a figure that would stand alone is the server's. */
+/* The first word of all names in a metric's area. A metric that would be alone belongs to the area
+ * "server". */
 struct area {
     char name[32];
 };
@@ -52,7 +53,7 @@ static bool same_area(const struct embtier_status *status, const struct embtier_
     return strcmp(area_of(status, a).name, area_of(status, b).name) == 0;
 }
 
-/* The figure with this name, label value and place in an earlier status, or NULL. */
+/* Finds the metric with this name and label value in an earlier status, or returns NULL. */
 static const struct embtier_metric *find(const struct embtier_status *status, const char *name,
                                          const char *label_value)
 {
@@ -75,7 +76,8 @@ static double sum(const struct embtier_status *status, const char *name)
     return total;
 }
 
-/* Rows that a tier served of all that were looked for; NAN when there were none. */
+/* Returns the share of rows that a tier served, of all that were looked up. NAN: there were
+ * none. */
 static double hit_rate(const struct embtier_status *status, double hits)
 {
     const double all = sum(status, "cache_hit_rows") + sum(status, "cache_miss_rows");
@@ -105,7 +107,7 @@ static bool add_to_json(json_t *metrics, json_t *rates, const struct embtier_sta
     return json_object_set_new(by_label, metric->label_value, cli_json_number(metric->value)) == 0;
 }
 
-/* {"1000": {"sessions": {"used": 2, "most": 768}, …}, …} */
+/* Makes {"1000": {"sessions": {"used": 2, "most": 768}, …}, …}. */
 static json_t *accounts_to_json(const struct embtier_account_list *accounts)
 {
     json_t *users = json_object();
@@ -163,8 +165,8 @@ static json_t *status_to_json(const struct embtier_status *status,
 struct view {
     const struct embtier_status *now;
     const struct embtier_status *before;         /* NULL the first time */
-    const struct embtier_account_list *accounts; /* NULL: the server is older, and has none */
-    double seconds;                              /* between the two */
+    const struct embtier_account_list *accounts; /* NULL: an older server, which has none */
+    double seconds;                              /* between @before and @now */
 };
 
 static bool add_value(struct text_table *text, const struct view *view,
@@ -191,7 +193,7 @@ static bool add_value(struct text_table *text, const struct view *view,
     return text_table_add(text, "%s (+%s/s)", value.text, rate.text);
 }
 
-/* Figures of @first's area that have no label: two columns. */
+/* Prints the metrics of @first's area that have no label, in two columns. */
 static bool print_plain(const struct view *view, const struct embtier_metric *first)
 {
     _cleanup_(text_table_freep) struct text_table *text = text_table_new("lr");
@@ -210,7 +212,7 @@ static bool print_plain(const struct view *view, const struct embtier_metric *fi
     return true;
 }
 
-/* The values of @first's label in its area, in order of appearance. */
+/* Returns the values of the label of @first in its area, in order of appearance. */
 static size_t label_values(const struct view *view, const struct embtier_metric *first,
                            const char *values[COLUMNS_MAX])
 {
@@ -252,7 +254,8 @@ static bool add_labelled_row(struct text_table *text, const struct view *view, c
     return ok;
 }
 
-/* A figure of several labels comes once for each: the first of them stands for all. */
+/* A metric with several label values occurs once for each. True for the first of them, which stands
+ * for all. */
 static bool is_first_of_name(const struct embtier_status *status, size_t index)
 {
     for (size_t i = 0; i < index; i++)
@@ -261,7 +264,7 @@ static bool is_first_of_name(const struct embtier_status *status, size_t index)
     return true;
 }
 
-/* Figures of @first's area and label: a column for each value. */
+/* Prints the metrics of @first's area and label, with a column for each value. */
 static bool print_labelled(const struct view *view, const struct embtier_metric *first)
 {
     char sides[COLUMNS_MAX + 2] = "l";
@@ -288,7 +291,7 @@ static bool print_labelled(const struct view *view, const struct embtier_metric 
     return ok;
 }
 
-/* Whether no earlier figure is of the same area and, unless @any_label, label. */
+/* True if no earlier metric has the same area and, unless @any_label, the same label. */
 static bool is_first(const struct embtier_status *status, size_t index, bool any_label)
 {
     const struct embtier_metric *metric = embtier_status_at(status, index);
@@ -318,7 +321,7 @@ static bool print_area(const struct view *view, const struct embtier_metric *are
     return true;
 }
 
-/* Things that users have some of. */
+/* Prints the resources that users use. */
 static bool print_users(const struct embtier_account_list *accounts)
 {
     _cleanup_(text_table_freep) struct text_table *text = text_table_new("rlrr");
@@ -370,7 +373,7 @@ static int print_text(const struct view *view)
     return print_users(view->accounts) ? EXIT_DONE : cli_fail(EMBTIER_NO_MEMORY, "");
 }
 
-/* One line each time, for whoever reads a stream. */
+/* Prints one line each time, for programs that read a stream. */
 static int print_json_line(const struct view *view)
 {
     json_t *value = status_to_json(view->now, view->accounts);
@@ -384,8 +387,8 @@ static int print_json_line(const struct view *view)
                                           : cli_fail(EMBTIER_IO, "cannot write the output");
 }
 
-/* What each user has is a newer question than the rest of the status: a server that does not know
- * it is not asked again, and the rest is told. Older ones close the connection after it. */
+/* Older servers do not know the request for users' accounts, and close the connection after it.
+ * Such a server is not asked again, and the rest of the status is shown. */
 static enum embtier_err get_status(struct cli *cli, bool *has_accounts,
                                    struct embtier_status **ret_status,
                                    struct embtier_account_list **ret_accounts)
@@ -416,7 +419,7 @@ static int watch(struct cli *cli, double seconds)
         _cleanup_(embtier_account_list_freep) struct embtier_account_list *accounts = NULL;
         struct embtier_status *now;
         struct view view = { .before = before };
-        /* Nothing, unless it closed the connection. */
+        /* Does nothing unless the server closed the connection. */
         enum embtier_err err = has_accounts ? EMBTIER_OK : embtier_reconnect(cli->server);
 
         if (err == EMBTIER_OK)
@@ -427,7 +430,7 @@ static int watch(struct cli *cli, double seconds)
         }
         view.now = now;
         view.accounts = accounts;
-        if (before) /* 0, which is no rates, if the server was restarted meanwhile */
+        if (before) /* 0, and so no rates, if the server was restarted meanwhile */
             view.seconds = (double)clock_since(embtier_status_uptime_ms(now),
                                                embtier_status_uptime_ms(before)) /
                            1000;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* embtier table …: make, list, describe and drop tables. */
+/* embtier table …: creates, lists, describes and drops tables. */
 #include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
@@ -18,7 +18,7 @@
 
 /* ---- table create ---- */
 
-/* -1, or an exit code. */
+/* Returns -1, or an exit code. */
 static int parse_create(struct cli *cli, int argc, char **argv, struct table_arguments *arguments)
 {
     struct table_option_name names[HYPERPARAMETER_COUNT];
@@ -282,7 +282,7 @@ int command_table_show(struct cli *cli, int argc, char **argv)
     return err ? cli_fail_server(cli, err) : print_table(cli, embtier_table_info(table));
 }
 
-/* Whether the user, if there is one to be asked, wants it. */
+/* Asks the user. True: the answer is yes. */
 static bool confirm_drop(struct cli *cli, const char *name, enum embtier_err *ret_err)
 {
     struct embtier_table *table;

@@ -9,7 +9,7 @@
 #include "base/text/text_escape.h"
 #include "tools/cli/number.h"
 
-/* "uniform:-0.1,0.1" and such. NULL, or what is wrong with it. */
+/* Parses "uniform:-0.1,0.1" and similar. Returns NULL, or what is wrong. */
 static const char *parse_init(const char *text, struct embtier_table_options *options)
 {
     const size_t word_bytes = strcspn(text, ":");
@@ -78,7 +78,7 @@ void help_table_create(FILE *out)
 #undef X
 }
 
-/* -1, or the exit code of a mistake. */
+/* Returns -1, or the exit code of a mistake. */
 static int hyperparameter_option(const struct cli *cli, int hyperparameter,
                                  struct embtier_table_options *options)
 {

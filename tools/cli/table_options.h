@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* table_options.h: what a table is to be, on the command line: of `embtier table create`, and of
- * imports of files that do not say it. */
+/* table_options.h: options that describe a new table, for `embtier table create` and for imports of
+ * files that do not describe it. */
 #ifndef EMBTIER_TOOLS_CLI_TABLE_OPTIONS_H
 #define EMBTIER_TOOLS_CLI_TABLE_OPTIONS_H
 
@@ -23,27 +23,27 @@ enum {
     TABLE_OPTION_DURABILITY,
     TABLE_OPTION_HOME,
     TABLE_OPTION_TIER,
-    TABLE_OPTION_HYPERPARAMETER, /* and on, one for each */
+    TABLE_OPTION_HYPERPARAMETER, /* and up, one for each hyperparameter */
 };
 
 struct table_arguments {
     struct embtier_table_options options; /* begins as EMBTIER_TABLE_OPTIONS_INIT */
     bool has_rows;
     bool has_durability;
-    uint32_t given; /* options, other than the durability and the home */
+    uint32_t given; /* number of options, without the durability and the home */
 };
 #define TABLE_ARGUMENTS_INIT                                                                       \
     {                                                                                              \
         .options = EMBTIER_TABLE_OPTIONS_INIT                                                      \
     }
 
-/* "weight-decay", of a hyperparameter. */
+/* Room for a hyperparameter's option, such as "weight-decay". */
 struct table_option_name {
     char text[32];
 };
 const char *table_option_name(struct table_option_name *buffer, int hyperparameter);
 
-/* Those that do not say what a row looks like; @names: one table_option_name for each
+/* The options that do not determine a row's layout. @names: one table_option_name for each
  * hyperparameter. */
 #define TABLE_LONG_OPTIONS(names)                                                                  \
     { "rows", required_argument, NULL, 'r' },                                                      \
@@ -60,7 +60,8 @@ const char *table_option_name(struct table_option_name *buffer, int hyperparamet
     { table_option_name(&names[EMBTIER_##id], EMBTIER_##id), required_argument, NULL,              \
       TABLE_OPTION_HYPERPARAMETER + EMBTIER_##id },
 
-/* Takes one of them, or of those of `embtier table create`. -1, or the exit code of a mistake. */
+/* Takes one of these options, or one of `embtier table create` only. Returns -1, or the exit code
+ * of a mistake. */
 int table_option(const struct cli *cli, int option, struct table_arguments *arguments);
 
 #endif

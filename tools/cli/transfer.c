@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* embtier export, embtier import: tables to files and back. */
+/* embtier export, embtier import: write tables to files and read them back. */
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@
 #include "tools/cli/progress_bar.h"
 #include "tools/cli/table_options.h"
 
-/* Of which a scan or a load takes half; as large as most servers allow. */
+/* As large as most servers allow; a scan or a load takes half of it. */
 #define ARENA_BYTES (16 * MIB)
 
 enum {
@@ -31,7 +31,7 @@ enum {
 
 /* ---- export ---- */
 
-/* -1, or the exit code of a mistake. */
+/* Returns -1, or the exit code of a mistake. */
 static int export_option(const struct cli *cli, int option, struct embtier_export_options *options)
 {
     switch (option) {
@@ -65,7 +65,7 @@ static int export_option(const struct cli *cli, int option, struct embtier_expor
     }
 }
 
-/* -1, or an exit code. TABLE and PATH stand at optind. */
+/* Returns -1, or an exit code. TABLE and PATH are at optind. */
 static int parse_export(struct cli *cli, int argc, char **argv,
                         struct embtier_export_options *options)
 {
@@ -143,7 +143,7 @@ struct import_arguments {
     struct table_arguments table;
 };
 
-/* -1, or an exit code. PATH stands at optind. */
+/* Returns -1, or an exit code. PATH is at optind. */
 static int parse_import(struct cli *cli, int argc, char **argv, struct import_arguments *arguments)
 {
     struct table_option_name names[HYPERPARAMETER_COUNT];
@@ -203,7 +203,7 @@ static int print_imported(const struct cli *cli, const char *path,
     return EXIT_DONE;
 }
 
-/* A server that has all rows needs nobody for the rest. */
+/* Changes the message of an interrupt: a server that has all rows needs no client for the rest. */
 static void import_progress(void *context, uint64_t done, uint64_t total, const char *unit)
 {
     if (done >= total)
