@@ -36,7 +36,7 @@ struct export_folder {
     bool is_finished;
 };
 
-/* ---- What exports make ---- */
+/* ---- Files of exports ---- */
 
 /* True for NUMBER.safetensors and NUMBER.TENSOR.npy. */
 static bool is_part(const char *file)

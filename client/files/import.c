@@ -106,7 +106,7 @@ static bool is_weight_dtype(const struct importing *in, enum tensor_dtype dtype)
     switch (in->manifest.spec.dtype) {
     case EMBTIER_DTYPE_F16:
         return dtype == TENSOR_F16;
-    case EMBTIER_DTYPE_BF16: /* .npy has no word for it; in an export the table tells */
+    case EMBTIER_DTYPE_BF16: /* .npy has no word for it; an export's table tells the dtype */
         return dtype == TENSOR_BF16 || (in->is_export && in->manifest.format == TENSOR_NPY &&
                                         dtype == tensor_dtype_from_numpy("<u2"));
     default:
@@ -300,7 +300,7 @@ static enum embtier_err load_part(struct importing *in, const struct export_part
     return check_sums(in, part);
 }
 
-/* ---- What it is ---- */
+/* ---- Kinds of files ---- */
 
 static enum embtier_err from_export(struct importing *in)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The parser accepts what NumPy writes and what a person would write instead: the three keys in any
- * order, either kind of quotes, and blanks between words. It accepts nothing else of Python. */
+/* The parser accepts the headers that NumPy and people write: the three keys in any order, either
+ * kind of quotes, and blanks between words. It accepts nothing else of Python. */
 #include "client/files/npy.h"
 #include "base/text/text_escape.h"
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* npy.h: headers of NumPy's .npy files, made and parsed.
  *
- * A file is the magic, a version of two bytes, the header's length (two bytes in version 1.0, four
- * in later ones), the header, and the array's data. The header is a Python dict in ASCII or UTF-8:
+ * A file is the magic, a version of two bytes, the header's length, the header, and the array's
+ * data. The length has two bytes in version 1.0, four in later ones. The header is a Python dict in
+ * ASCII or UTF-8:
  *     {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }
  * The format: NumPy's documentation, numpy.lib.format. */
 #ifndef EMBTIER_CLIENT_FILES_NPY_H

@@ -14,7 +14,7 @@
 /* X(name and word of safetensors, bytes of one number, NumPy's word). NumPy knows neither BF16 nor
  * 8-bit floating point; these are written as unsigned numbers of the same bits. A NumPy word that
  * is read stands for the first row that has it. So the unsigned types come before those that borrow
- * their words, and reading never guesses more than the file says. */
+ * their words, and reading never guesses beyond the file's content. */
 #define TENSOR_DTYPE_TABLE(X)                                                                      \
     X(BOOL, 1, "|b1")                                                                              \
     X(U8, 1, "|u1")                                                                                \

@@ -51,10 +51,10 @@ struct tensor_writer_opts {
     enum tensor_format format;
     const struct tensor *tensors; /* with different names */
     uint32_t tensor_count;        /* 1 to TENSOR_WRITER_MAX */
-    /* Upper bound of the rows, at least 1. A safetensors file leaves room for this many rows of a
-     * tensor, and the next tensor is first written behind that, in a file with holes. An estimate
-     * far too high costs no space, but more copying at the end. It is an error if it exceeds the
-     * file system's limit for a file. */
+    /* Upper bound of the rows, at least 1. A safetensors file leaves room for this many rows of
+     * each tensor. The next tensor is first written behind that room, in a file with holes. An
+     * estimate far too high costs no space, but more copying at the end. It is an error if it
+     * exceeds the file system's limit for a file. */
     uint64_t most_rows;
 };
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tensor_index.h: a model in several safetensors files, with an index that says which file has a
- * tensor. Hugging Face's libraries write it: NAME.safetensors.index.json, whose `weight_map` maps
- * the name of each tensor to that of a file. The content of an index is hostile until it is checked
- * here. */
+/* tensor_index.h: a model in several safetensors files, with an index that maps tensors to files.
+ * Hugging Face's libraries write it: NAME.safetensors.index.json, whose `weight_map` maps the name
+ * of each tensor to that of a file. The content of an index is hostile until it is checked here. */
 #ifndef EMBTIER_CLIENT_FILES_TENSOR_INDEX_H
 #define EMBTIER_CLIENT_FILES_TENSOR_INDEX_H
 

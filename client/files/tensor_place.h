@@ -13,8 +13,8 @@ struct tensor_place {
     uint64_t offset; /* of its data in the file */
 };
 
-/* True if @name (may be NULL) names a file in the folder of the file that mentions it, and is fit
- * to be shown in a message. */
+/* True if @name is fit for messages and names a file in the folder of the file that mentions it.
+ * @name may be NULL. */
 bool tensor_file_name_is_plain(const char *name);
 /* Computes rows, row_bytes and bytes from dtype and shape. False: one of them exceeds 64 bits. */
 MUST_CHECK bool tensor_info_count(struct tensor_info *info);

@@ -167,7 +167,7 @@ void tensor_reader_free(struct tensor_reader *r)
     free(r);
 }
 
-/* ---- What there is ---- */
+/* ---- Content ---- */
 
 uint32_t tensor_reader_count(const struct tensor_reader *r)
 {

@@ -55,8 +55,8 @@ struct embtier_checkpoint_list;
 /* Makes a checkpoint, and returns when it is complete on disk. The server keeps serving all
  * clients. @options may be NULL. The returned list has one entry. On failure there is no new
  * checkpoint; see Errors in embtier.h for exceptions. INVALID: the metadata is not JSON. BUSY: the
- * user has as many checkpoints as it may, or updates in progress did not end within a minute; the
- * message then names the session. NO_SPACE, IO, SHUTDOWN. */
+ * user has as many checkpoints as it may, or updates in progress did not end within a minute (the
+ * message names the session). NO_SPACE, IO, SHUTDOWN. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
 embtier_checkpoint_create(struct embtier *server, const struct embtier_checkpoint_options *options,
                           embtier_progress_fn *progress, void *progress_context,

@@ -39,11 +39,10 @@ EMBTIER_PUBLIC void embtier_disconnect(struct embtier *server);
  * alive. Tables opened before are opened again by name. Batches keep their ids and rows, at the
  * same addresses, and can be submitted again. Requests that were in flight have failed; tickets and
  * memberships of groups are gone. A missing table does not prevent the reconnect: requests to it
- * fail with NO_TABLE. MISMATCH: the server grants less memory than before, or a table has a
- * different dim or dtype, or a different optimizer while a batch holds its state. In the latter
- * cases close that table, and free its batches. BUSY: both sessions together need more memory than
- * this user may have; the old one counts until then. On failure nothing has changed, and the call
- * can be repeated. */
+ * fail with NO_TABLE. MISMATCH: the server grants less memory than before. Or a table has a
+ * different dim or dtype, or a different optimizer while a batch holds its state; close that table
+ * and free its batches. BUSY: both sessions together need more memory than this user may have; the
+ * old one counts until then. On failure nothing has changed, and the call can be repeated. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_reconnect(struct embtier *server);
 
 #ifdef __cplusplus

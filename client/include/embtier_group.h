@@ -15,8 +15,8 @@ extern "C" {
 /* Trainers of one model, each with its own part of every batch (data parallel), are the members of
  * a group. A step of the group is one push of each member. The server reduces each push to one
  * gradient for each of its rows. It adds up the members' gradients in the order of their numbers,
- * and runs the optimizer once for each row. The same pushes give the same bytes, whatever order
- * they arrive in.
+ * and runs the optimizer once for each row. The same pushes give the same bytes in any order of
+ * arrival.
  *
  * The server answers a member's push when the step has been applied, and so after the pushes of all
  * members. Later requests of the connection wait behind it, so a lookup of the next step sees the
@@ -54,7 +54,7 @@ EMBTIER_PUBLIC void embtier_group_free(struct embtier_group *group);
 EMBTIER_PUBLIC const char *embtier_group_name(const struct embtier_group *group);
 EMBTIER_PUBLIC uint32_t embtier_group_size(const struct embtier_group *group);
 EMBTIER_PUBLIC uint32_t embtier_group_member(const struct embtier_group *group);
-/* Returns the last step that this connection knows to be done: the join's, then that of this
+/* Returns the last step that this connection knows to be done. It is the join's, then that of this
  * member's last successful push whose result has been seen. */
 EMBTIER_PUBLIC uint64_t embtier_group_step(const struct embtier_group *group);
 

@@ -78,7 +78,7 @@ struct embtier_push_options {
  * embtier_batch_free(). NO_TICKET, TICKET_USED and TICKET_EXPIRED may be about the prefetch. Then
  * the push has changed nothing, the batch has its ticket, and @prefetch no longer has a prefetch.
  *
- * @group: a group of which this connection is a member. The push is this member's part of @step,
+ * @group: a group that has this connection as a member. The push is this member's part of @step,
  * which must be the group's last step + 1, else GROUP_STEP. The server answers when all members
  * have pushed that step. NONFINITE for all members: only their sum makes a row infinite or NaN.
  * Batches keep their tickets, and all push that step again. A table's learning rate must be the

@@ -46,8 +46,8 @@ struct embtier_account {
     uint64_t most; /* the user's limit now, which depends on the use of others */
 };
 struct embtier_account_list;
-/* Lists users with connections, tables or checkpoints, ordered by uid. A user's resources stand
- * together. Strings are borrowed from the list. */
+/* Lists users with connections, tables or checkpoints, ordered by uid. A user's resources are
+ * listed together. Strings are borrowed from the list. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
 embtier_account_list(struct embtier *server, struct embtier_account_list **ret_list);
 EMBTIER_PUBLIC size_t embtier_account_list_count(const struct embtier_account_list *list);

@@ -92,8 +92,8 @@ struct embtier_table_info {
     /* Checkpoints, exports and imports preserve these two with the rows: */
     const char *uuid; /* 32 hex digits, from the table's creation; a restored or imported copy has
                          the same; "": none */
-    uint64_t step; /* greatest step of a push that changed rows, as of when the table was opened or
-                      listed; 0: no push, or an import without the optimizer's state */
+    uint64_t step; /* greatest step of a push that changed rows, as of the opening or listing of the
+                      table; 0: no push, or an import without the optimizer's state */
 };
 
 /* Creates a table. EXISTS. INVALID: the message has the reason. BUSY: the user may have at most

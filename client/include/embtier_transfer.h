@@ -41,7 +41,7 @@ struct embtier_scan_rows {
 
 /* Opens a scan; a connection has at most one. The checkpoint cannot be deleted while it is open.
  * NOT_FOUND: no such checkpoint. NO_TABLE: it has no such table. INVALID: all rows of an unbounded
- * table. BUSY: this connection already has a scan, or there is no memory for one more; or the
+ * table. BUSY: this connection already has a scan, or there is no memory for one more. Or the
  * server has eight open, or six of this user (three quarters of what others leave). TOO_LARGE:
  * memory will never suffice (checkpoints.transfer_bytes). ARENA_FULL, CORRUPT. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
@@ -76,7 +76,7 @@ struct embtier_load_buffer {
 /* Begins a load. @with_state nonzero: rows have their optimizer's state, else it begins as zeros.
  * @buffer_bytes come from the arena; 0: 8 MiB, or half of the free bytes if that is less. EXISTS,
  * INVALID, ARENA_FULL. BUSY: this connection already has a load, or there is no memory for one
- * more; or the server has eight open, or six of this user (three quarters of what others leave).
+ * more. Or the server has eight open, or six of this user (three quarters of what others leave).
  * TOO_LARGE: memory will never suffice. VERSION: missing rows would have initial values that the
  * server does not know. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
@@ -132,7 +132,7 @@ struct embtier_exported {
  * EXISTS: @path exists, or PATH.partial does. The folder is made in PATH.partial; one that an
  * unfinished export of this user left is no error. LOCKED: another export is making it. INVALID:
  * @path is empty or ends in .partial, or file_bytes are so small that each tensor would need more
- * than 16,384 files. BUSY: there is no memory for one more export; or the server has eight in
+ * than 16,384 files. BUSY: there is no memory for one more export. Or the server has eight in
  * progress, or six of this user (three quarters of what others leave). Also the errors of
  * embtier_scan_open() and embtier_checkpoint_create(); NO_SPACE, IO. @progress counts rows; a total
  * of 0 is unknown. */

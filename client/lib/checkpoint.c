@@ -262,8 +262,8 @@ static int compare_names(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Lists the tables that a restore has made: those in its answer and, if there are more, those on
- * further pages that have one of the @count names. @names get sorted. */
+/* Lists the tables that a restore has made: those in its answer and, if it has further pages, those
+ * with one of the @count names. @names get sorted. */
 static enum embtier_err find_restored(struct embtier *server, Embtier__Reply **reply,
                                       const char **names, size_t count,
                                       struct embtier_table_list **ret_list)

@@ -160,7 +160,7 @@ static uint64_t count_ids(const struct embtier_batch *batch)
 
 /* The request is over socket.max_batch_rows, which the server has told the client; or it is too
  * large for lanes.request_bytes, which may allow far fewer ids. Then the limit is the number of ids
- * that memory has room for, or 0 if no number of ids says it. */
+ * that memory has room for, or 0 if the limit is no number of ids. */
 static enum embtier_err tell_too_large(const struct embtier_batch *batch)
 {
     const struct batch_result *const result = &batch->result;

@@ -78,7 +78,7 @@ struct embtier_batch {
 const char *batch_table_name(const struct embtier_batch *batch, uint32_t part);
 /* BUSY if the server may still read and write the batch's memory. */
 MUST_CHECK enum embtier_err batch_refuse_in_flight(struct embtier_batch *batch);
-void batches_free(struct embtier *server); /* all of them, in whatever state */
+void batches_free(struct embtier *server); /* all of them, in any state */
 
 /* Keeps the answer if it has come. True if the batch is still SUBMITTED. See request.c. */
 int request_is_pending(struct embtier_batch *batch);

@@ -6,10 +6,11 @@
  * look for their own answer, submit for that of the batch whose slot it needs. From then on the
  * slot is free, even if the caller has not asked for the result.
  *
- * A batch of bags has its ticket from the answer to a lookup that asked for one, to the answer to a
- * push or release of it. A refusal leaves the ticket with the batch, as nothing has changed. A
- * batch of a prefetch has its prefetch in the same way, and lends it to the push that names it. A
- * group that a request names is held until the batch's next request, because messages mention it.
+ * A batch of bags gets its ticket with the answer to a lookup that asked for one. It has the ticket
+ * until the answer to a push or release of it. A refusal leaves the ticket with the batch, as
+ * nothing has changed. A batch of a prefetch has its prefetch in the same way, and lends it to the
+ * push that names it. A group that a request names is held until the batch's next request, because
+ * messages mention it.
  *
  * A server can die at any moment. Its answers until then count; other requests end with
  * DISCONNECTED. The order matters: after noticing the end, the library looks at the answers once

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The types of C's arguments. ctypes cuts a value that does not fit: it makes 5 of 2**64 + 5, and C reads "users"
-where "users\\0old" stands. So each argument of a function and each field of a struct has a type of this module, which
-takes a value whole or refuses it.
+"""The types of C's arguments. ctypes cuts a value that does not fit: it makes 5 of 2**64 + 5, and C reads "users" for
+"users\\0old". So each argument of a function and each field of a struct has a type of this module, which takes a value
+whole or refuses it.
 
 One rule holds for all types. TypeError: the value is of another type, such as a float or a bool for a number of rows.
 ValueError: the type is right and the value does not fit, such as a number out of range, NaN for a time, a zero byte in

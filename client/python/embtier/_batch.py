@@ -207,9 +207,9 @@ class Batch:
     def state(self, part: int) -> np.ndarray:
         """The optimizer's state of the rows of @part, for a batch made with ``state=True``: a view [count, numbers] of
         float32 for every dtype of the table. The count of numbers is 0 for an optimizer without state, 1 for
-        "rowwise_adagrad", dim for "adagrad", "rmsprop" and "momentum", and 2 * dim for the Adams: all first moments,
-        then all second moments. The view is not contiguous, and for f16 and bf16 tables of odd dim not aligned. NumPy
-        supports that; other libraries may need a copy."""
+        "rowwise_adagrad", and dim for "adagrad", "rmsprop" and "momentum". It is 2 * dim for the Adams: all first
+        moments, then all second moments. The view is not contiguous, and for f16 and bf16 tables of odd dim not
+        aligned. NumPy supports that; other libraries may need a copy."""
         part = self._place(part)
         if not self._has_state:
             raise ValueError("the batch was made without state")
@@ -538,7 +538,7 @@ class BagBatch(Batch):
         group: Group | None = None,
     ) -> BagBatch:
         """Pushes the gradients by the batch's ticket. The mode and weights of a bag turn its gradient into one for each
-        of its rows; gradients of the same row are added up, and the table's optimizer runs once for the row.
+        of its rows. Gradients of the same row are added up, and the table's optimizer runs once for the row.
 
         @lr: learning rate, or one for each part, the same for all parts of a table.
         @step: step of the training, from 1.

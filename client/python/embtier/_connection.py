@@ -8,9 +8,9 @@ here, and the next call frees them.
 
 Threads. One thread at a time uses a connection; a second one gets an error at once instead of waiting. A backward pass
 of torch has a thread for each device that outputs lie on; these threads take turns.
-Interrupts. Ctrl-C, and the handler of any other signal, may raise an exception between any two bytecodes, such as right
-after a call into the library has returned. So the library owns the state of requests, and Python asks the library
-whether a batch is in flight, has a ticket, or has pushed a step. State of its own Python records before the call. If an
+Interrupts. The handler of a signal, such as that of Ctrl-C, may raise an exception between any two bytecodes: for
+example, right after a call into the library has returned. So the library owns the state of requests. Python asks it
+whether a batch is in flight, has a ticket, or has pushed a step. Python records state of its own before the call. If an
 exception leaves a connection taken, the same thread may still use it.
 Processes. A connection does not survive fork(): the child gets an error, and frees nothing.
 """
@@ -116,7 +116,7 @@ class Connection:
         self.let_go(pointer)
 
     def let_go(self, pointer: c_void_p) -> None:
-        """Ends the effect of add_batch(): nothing needs the memory any more."""
+        """Ends the effect of add_batch(): nothing needs the memory."""
         self._batches.discard(pointer.value or 0)
         if self.closed and not self._batches:
             self._disconnect()  # no call is in progress: close() waited for its turn

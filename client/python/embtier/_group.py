@@ -23,8 +23,8 @@ class Group:
             ...
             batch.push(lr, group.step + 1, group=group)  # returns when all members have pushed it
 
-    A step of the group is one push of each member. The server reduces each push to one gradient for each of its rows,
-    adds up the members' gradients in the order of their numbers, and runs the optimizer of the table once for each row.
+    A step of the group is one push of each member. The server reduces each push to one gradient for each of its rows.
+    It adds up the members' gradients in the order of their numbers, and runs the table's optimizer once for each row.
     The same pushes give the same bytes in any order of arrival. Lookups after a push see the pushes of all members.
 
     The learning rate of a table must be the same for all members (MismatchError for all); tables may differ. A member

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks row ids and other numbers that go into the shared arena. NumPy alters wrong values silently: in an array of
-uint64 -1 becomes 2**64 - 1 and 2.7 becomes 2, and a complex number loses its imaginary part."""
+uint64 -1 becomes 2**64 - 1 and 2.7 becomes 2. A complex number loses its imaginary part."""
 
 from __future__ import annotations
 

@@ -361,9 +361,9 @@ class Server:
         """Makes a table from files and returns when it is complete and safe from a crash; :meth:`open_table` then opens
         it. The server keeps serving requests to other tables.
 
-        @path: a folder that :meth:`export_table` made, a safetensors or a .npy file, or a folder of safetensors files
-        with an index, as Hugging Face's libraries write it. Its weights are [rows, dim] of float32, float16 or, in
-        safetensors, bfloat16; state is [rows, state_numbers] of float32; ids are [rows] of int64 or uint64, in any
+        @path: a folder that :meth:`export_table` made, a safetensors or .npy file, or a folder of safetensors files
+        with an index like that of Hugging Face's libraries. Weights are [rows, dim] of float32, float16 or, in
+        safetensors, bfloat16. State is [rows, state_numbers] of float32. Ids are [rows] of int64 or uint64, in any
         order. If an id occurs again, its last row counts.
         @name: name of the table; None: the export's name. A file that is not an export needs one.
         @state: False: ignore state in the files; it begins as zeros.

@@ -219,7 +219,7 @@ class EmbeddingBag(_OneTable):
 
     The first argument may be an existing :class:`Table`, without embedding_dim. Otherwise a table is made with @server,
     @name, and further options of :meth:`Server.create_table`. Its optimizer is "sgd", or "none" if the module is
-    @frozen; its init is ("normal", 0, 1) as in torch, and the row of padding_idx is 0. With ``if_not_exists=True`` an
+    @frozen. Its init is ("normal", 0, 1) as in torch, and the row of padding_idx is 0. With ``if_not_exists=True`` an
     existing table of this name and description is used with its rows. @dtype is the dtype of the rows, torch's or a
     word such as "f16"; results are float32. @device has no effect: results are on the device of the ids. max_norm and
     scale_grad_by_freq are refused (ValueError); sparse has no effect. Further arguments:

@@ -128,9 +128,10 @@ class Prefetcher:
     @loader: any iterable of sample batches. Each is passed on unchanged, in order, and read @ahead batches early. An
     exception of the loader is raised in its turn.
     @module: an :class:`EmbeddingBag`, an :class:`EmbeddingBagCollection`, or a list of them.
-    @inputs: a function of a sample batch that returns the inputs of the module's forward pass: for a collection a
-    mapping of features to ids, (ids, offsets) or (ids, offsets, per_sample_weights); for an EmbeddingBag one of these;
-    for a list of modules a list. It may run before earlier batches have been trained with. Ids of padding are left out.
+    @inputs: a function of a sample batch that returns the inputs of the module's forward pass. For a collection they
+    are a mapping of features to ids, (ids, offsets) or (ids, offsets, per_sample_weights). For an EmbeddingBag they are
+    one of these; for a list of modules a list. It may run before earlier batches have been trained with. Ids of padding
+    are left out.
     @ahead: number of sample batches that the server prefetches, at least 1. Rows of up to @ahead + 1 of them are pinned
     at a time.
 

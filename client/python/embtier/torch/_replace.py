@@ -65,11 +65,12 @@ def replace(
     @update are those of the new modules. @options are further arguments of the modules and of
     :meth:`Server.create_table`. ``group=`` is a function of a path and the table's step, because each module has its
     own group: ``lambda path, step: server.join(path, size=world, member=rank, step=step)``. If a group cannot be
-    joined, the module leaves those it has joined.
+    joined, replace() leaves those it has joined.
 
-    These modules are not replaced: those whose weight is shared with another, those with max_norm, scale_grad_by_freq,
-    or a dtype that no table has, those of classes derived from torch's, and the model itself. If a module cannot be
-    replaced for another reason, the model does not change, the new tables are dropped, and the error is raised.
+    Some modules are not replaced: the model itself, modules of classes derived from torch's, and modules that share
+    their weight with another. Modules with hooks, max_norm, scale_grad_by_freq, or a dtype that no table has are not
+    replaced either. If a module cannot be replaced for another reason, the model does not change, the new tables are
+    dropped, and the error is raised.
 
     A second run finds the tables of the first (ExistsError). With ``if_not_exists=True`` it uses them with their
     trained rows, and copies nothing.

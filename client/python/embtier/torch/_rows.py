@@ -35,8 +35,8 @@ class Rows(torch.nn.Parameter):
     """Stands for the rows of @table among the parameters of a module. It is float32 [0], because the server has the
     weights.
 
-    :attr:`grad` is the gradient that torch.optim and clip_grad_norm_ read: the gradients gathered with
-    ``update="step"``, float32 [distinct rows, dim], on the device of the outputs; :attr:`ids` has their rows. It is a
+    :attr:`grad` is the gradient that torch.optim and clip_grad_norm_ read. It has the gradients gathered with
+    ``update="step"``, float32 [distinct rows, dim], on the device of the outputs. :attr:`ids` has their rows. It is a
     Python property, so that the shape of the parameter, which DistributedDataParallel relies on, never changes.
 
     Only the table's optimizer changes rows. Code that would change them here, such as the step() of a torch.optim
