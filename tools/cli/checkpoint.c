@@ -167,7 +167,7 @@ static int parse_restore(struct cli *cli, int argc, char **argv, uint64_t *ret_i
     return -1;
 }
 
-/* ---- What is printed ---- */
+/* ---- Output ---- */
 
 /* Formats a time like the server's log: "2026-11-23T08:16:09Z". */
 static const char *time_text(struct number_text *buffer, uint64_t since_1970_ms)

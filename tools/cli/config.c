@@ -3,7 +3,7 @@
  *
  * Only embtierd knows all that a start would refuse, such as RocksDB's options and the data
  * directories. So this program asks the embtierd beside it (`embtierd --check`). If there is none,
- * it checks the text against the machine, and says that this is all. */
+ * it checks only the text against the machine, and reports that. */
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>

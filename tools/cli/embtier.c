@@ -599,7 +599,7 @@ int main(int argc, char **argv)
     cli.command = find_command(argc, argv, &words);
     if (!cli.command)
         return refuse_words(&cli, argc, argv);
-    optind = 0; /* makes getopt_long() begin anew */
+    optind = 0; /* restarts getopt_long() */
     exit_code = cli.command->run(&cli, argc - words + 1, argv + words - 1);
     embtier_disconnect(cli.server);
     return print_rest(exit_code);

@@ -169,7 +169,7 @@ static bool report_make(const struct sample *before, const struct sample *now,
     return true;
 }
 
-/* ---- What follows ---- */
+/* ---- Derived figures ---- */
 
 static double written_bytes(const struct writes *writes)
 {

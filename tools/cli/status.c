@@ -254,8 +254,8 @@ static bool add_labelled_row(struct text_table *text, const struct view *view, c
     return ok;
 }
 
-/* A metric with several label values occurs once for each. True for the first of them, which stands
- * for all. */
+/* A metric with several label values occurs once for each. True for the first of them, which
+ * represents all. */
 static bool is_first_of_name(const struct embtier_status *status, size_t index)
 {
     for (size_t i = 0; i < index; i++)
