@@ -337,8 +337,8 @@ static enum embtier_err find_checkpoint(struct exporting *e, const char *table)
     return EMBTIER_OK;
 }
 
-/* Returns the number of rows per file, and the room in it. Until the file ends, its tensors lie
- * apart by this room, so it is not much more than the rows that can come. If more rows come than
+/* Returns the number of rows that a file has room for. Until the file ends, its tensors lie apart
+ * by this room, so it is not much more than the rows that can come. If more rows come than
  * expected, they go into a further file. */
 static uint64_t find_rows_per_part(const struct exporting *e, uint64_t file_bytes, uint64_t each)
 {

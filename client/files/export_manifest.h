@@ -17,9 +17,9 @@
 /* Minimum number of digits of a part's number in file names: TABLE-00001.safetensors */
 #define EXPORT_PART_DIGITS 5
 
-/* The tensors of a part, in this order; those that an export does not have are left out. X(id,
- * name): `weight` [rows, dim] in the table's dtype; `state` [rows, numbers of state in a row] in
- * f32, as a row keeps it (EMBTIER_OPTIMIZER_TABLE); `ids` [rows]. */
+/* The tensors of a part, in this order; those that an export does not have are left out.
+ * X(id, name): `weight` [rows, dim] in the table's dtype; `state` [rows, numbers of state in a row]
+ * in f32, as a row keeps it (EMBTIER_OPTIMIZER_TABLE); `ids` [rows]. */
 #define EXPORT_COLUMN_TABLE(X)                                                                     \
     X(WEIGHT, "weight")                                                                            \
     X(STATE, "state")                                                                              \

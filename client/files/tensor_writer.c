@@ -6,9 +6,9 @@
  * space than its data and one buffer.
  *
  * Each tensor begins at a multiple of its number's bytes, so that programs may use the data where
- * they are mapped. If all rows are multiples of 8 bytes, any order of tensors does. Then the
- * longest rows lie first, so that little has to move. Else tensors of wide numbers lie before those
- * of narrower ones. */
+ * they are mapped. If all rows are multiples of 8 bytes, this holds in any order of tensors. Then
+ * the longest rows lie first, so that little has to move. Else tensors of wide numbers lie before
+ * those of narrower ones. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

@@ -378,8 +378,8 @@ class Server:
         @ids_column: for a Parquet file, which needs pyarrow: the column of ids; None: ``id``, or rows 0, 1, and so on.
         @tensor then names the column of the vectors, which are lists of float32 or float16 of one length; None: the
         only such column.
-        @rows: a number, or "unbounded"; None: as many as the file has, or unbounded if it has ids. @optimizer and the
-        rest: as in :meth:`create_table`; None: its default.
+        @rows: a number, or "unbounded"; None: as many as the file has, or unbounded if it has ids.
+        @optimizer and the rest: as in :meth:`create_table`; None: its default.
         @progress: called with (done, total, unit) now and then; it must not call the connection. If it raises, the call
         raises the same when it ends.
 
