@@ -56,8 +56,8 @@ EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
 embtier_batch_set_bags(struct embtier_batch *batch, uint32_t part, uint32_t count,
                        uint32_t bag_count);
 /* Return shared memory, as for ids and rows, or NULL in a batch that has none. Offsets are
- * bag_count + 1 numbers: bag b has the ids from offsets[b] up to, but not including, offsets[b +
- * 1]. The first is 0 and the last is the number of ids. */
+ * bag_count + 1 numbers: bag b has the ids from offsets[b] up to, but not including, offsets[b+1].
+ * The first is 0 and the last is the number of ids. */
 EMBTIER_PUBLIC uint32_t *embtier_batch_offsets(struct embtier_batch *batch, uint32_t part);
 EMBTIER_PUBLIC float *embtier_batch_weights(struct embtier_batch *batch, uint32_t part);
 /* Returns bag_count x dim numbers, f32 for every dtype of the table. A lookup writes its result
@@ -72,8 +72,8 @@ EMBTIER_PUBLIC uint32_t embtier_batch_bag_count(const struct embtier_batch *batc
  * embtier_batch_set_bags() are INVALID. A lookup in flight has no ticket before embtier_poll() or
  * embtier_wait() has its result.
  *
- * A ticket expires after a limited time, or when its batch is freed. Tickets end with their
- * connection at the latest.
+ * A ticket expires after a limited time, also if its batch has been freed by then. Tickets end with
+ * their connection at the latest.
  *
  * For a batch made by embtier_batch_new_prefetch() this is the prefetch's number, and all of the
  * above applies to it. */

@@ -76,10 +76,10 @@ embtier_checkpoint_verify(struct embtier *server, uint64_t id, embtier_progress_
 /* Restores the @table_count tables @tables (0: all) as new tables with their old names. A single
  * table can be restored as @name (NULL: its old name). Existing tables do not change. EXISTS: one
  * of the names is taken. NOT_FOUND: no such checkpoint. NO_TABLE: the checkpoint has no such table.
- * BUSY: there is no memory for it now. TOO_LARGE: there never is enough. NO_SPACE, at once and with
- * the figures: the rows have no room on the server's disk. CORRUPT, and others. After a failure
- * none is restored; see Errors in embtier.h for exceptions. @ret_list has the restored tables; they
- * can be opened only when they are safe from a crash. */
+ * BUSY: there is no memory for it now. TOO_LARGE: memory will never suffice. NO_SPACE, at once and
+ * with the figures: the rows have no room on the server's disk. CORRUPT, and others. After a
+ * failure none is restored; see Errors in embtier.h for exceptions. @ret_list has the restored
+ * tables; they can be opened only when they are safe from a crash. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
 embtier_checkpoint_restore(struct embtier *server, uint64_t id, const char *const *tables,
                            size_t table_count, const char *name, embtier_progress_fn *progress,

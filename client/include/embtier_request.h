@@ -80,16 +80,16 @@ struct embtier_push_options {
  *
  * @group: a group that has this connection as a member. The push is this member's part of @step,
  * which must be the group's last step + 1, else GROUP_STEP. The server answers when all members
- * have pushed that step. NONFINITE for all members: only their sum makes a row infinite or NaN.
- * Batches keep their tickets, and all push that step again. A table's learning rate must be the
- * same for all members, else MISMATCH for all; tables may differ. A push that the server refuses,
- * for any reason, also counts as that member's part of the step. Nothing is then applied, and the
- * pushes of the others fail with GROUP_REFUSED (see embtier_batch_blamed_member()). Batches keep
- * their tickets, and all push that step again. A push that this library refuses, because options
- * are wrong or the batch is not ready, does not reach the group. The others keep waiting.
- * GROUP_BROKEN: a member is gone. TIMEOUT: a member has not pushed in time (lanes.group_seconds of
- * the server's configuration), which also breaks the group. NO_GROUP: the membership ended with its
- * session, before embtier_reconnect(); join again. */
+ * have pushed that step. NONFINITE for all members: only the sum of their gradients makes a row
+ * infinite or NaN. Batches keep their tickets, and all push that step again. A table's learning
+ * rate must be the same for all members, else MISMATCH for all; tables may differ. A push that the
+ * server refuses, for any reason, also counts as that member's part of the step. Nothing is then
+ * applied, and the pushes of the others fail with GROUP_REFUSED (see
+ * embtier_batch_blamed_member()). Batches keep their tickets, and all push that step again. A push
+ * that this library refuses, because options are wrong or the batch is not ready, does not reach
+ * the group. The others keep waiting. GROUP_BROKEN: a member is gone. TIMEOUT: a member has not
+ * pushed in time (lanes.group_seconds of the server's configuration), which also breaks the group.
+ * NO_GROUP: the membership ended with its session, before embtier_reconnect(); join again. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
 embtier_push(struct embtier_batch *batch, const struct embtier_push_options *options);
 /* Gives the batch's ticket or prefetch back when no push will follow. OK if the batch has none. */

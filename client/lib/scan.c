@@ -169,7 +169,7 @@ enum embtier_err embtier_scan_next(struct embtier_scan *scan, struct embtier_sca
     if (!is_of_session(scan))
         return err_set(&server->message, EMBTIER_DISCONNECTED,
                        "the scan ended with the connection it was opened over");
-    if (scan->is_over && !server->over) /* a late answer would be missing */
+    if (scan->is_over && !server->over) /* rows of a late answer would be missing */
         return err_set(&server->message, EMBTIER_INVALID,
                        "the scan has failed: it can only be closed");
     body.bytes = half_bytes(scan);

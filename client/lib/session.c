@@ -16,9 +16,7 @@
 #include "client/lib/group.h"
 #include "client/lib/table.h"
 
-/* Longer than most requests take that hit the cache, and short against the cost of a sleep and a
- * wake-up.
- */
+/* Longer than most requests that hit the cache, and too short for a sleep and a wake-up to pay. */
 #define SPIN_NS_MAX 20000
 
 #define CLIENT_NAME_MAX 128 /* the same as in proto/control_check.c */

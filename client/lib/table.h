@@ -51,8 +51,9 @@ struct table_names {
     const char **names; /* in strcmp() order */
     size_t count;
 };
-/* Makes a list from @first, which it takes over, and from the server's further pages, if any.
- * @names, if not NULL, selects the tables. PROTOCOL: a reply describes no tables. */
+/* Makes a list of the tables in @first, which it takes over, and of those on the server's further
+ * pages, if any. @names, if not NULL, selects tables of the further pages. PROTOCOL: a reply
+ * describes no tables. */
 MUST_CHECK enum embtier_err table_list_read(struct embtier *server, Embtier__Reply **first,
                                             const struct table_names *names,
                                             struct embtier_table_list **ret_list);

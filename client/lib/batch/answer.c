@@ -34,8 +34,8 @@ struct table_words {
     char text[EMBTIER_TABLE_NAME_MAX + 10];
 };
 
-/* Names the table with this number. Only other members may have pushed to it, so the batch need not
- * have it. */
+/* Names the table with this number. Perhaps only other members have pushed to it, so the batch need
+ * not have it. */
 static const char *name_table(const struct embtier_batch *batch, uint64_t table_id,
                               struct table_words *words)
 {

@@ -306,7 +306,7 @@ class Optimizer(torch.optim.Optimizer):
             return
         steps = []
         for rows in self._rows.values():
-            with contextlib.suppress(errors.NoTableError):  # a pass over the table reports it
+            with contextlib.suppress(errors.NoTableError):  # type: ignore[attr-defined]  # a pass over the table reports it
                 steps.append(rows.table.step)
         self._session = session
         step, known = max(steps, default=self._table_step), self._table_step

@@ -130,8 +130,8 @@ class Prefetcher:
     @module: an :class:`EmbeddingBag`, an :class:`EmbeddingBagCollection`, or a list of them.
     @inputs: a function of a sample batch that returns the inputs of the module's forward pass. For a collection they
     are a mapping of features to ids, (ids, offsets) or (ids, offsets, per_sample_weights). For an EmbeddingBag they are
-    one of these; for a list of modules a list. It may run before earlier batches have been trained with. Ids of padding
-    are left out.
+    one of these; for a list of modules a list. The function may run before earlier batches have been trained with. Ids
+    of padding are left out.
     @ahead: number of sample batches that the server prefetches, at least 1. Rows of up to @ahead + 1 of them are pinned
     at a time.
 
