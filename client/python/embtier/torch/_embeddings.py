@@ -115,6 +115,8 @@ def new_table(
             f"num_embeddings must be a count of rows, or an embtier.Table, not {kind_of(num_embeddings)} {shown(num_embeddings)}"
         )
     rows = integer("num_embeddings", num_embeddings, 1)
+    if padding_idx is not None:
+        padding_idx = integer("padding_idx", padding_idx)
     missing = [one for one in ("embedding_dim", "server", "name") if one not in given]
     if missing:
         raise ValueError(
@@ -151,7 +153,7 @@ def new_table(
                 if not may_be_there or time.monotonic() > deadline:
                     raise
             time.sleep(0.02)
-    if padding_idx is not None and -rows <= integer("padding_idx", padding_idx) < rows:
+    if padding_idx is not None and -rows <= padding_idx < rows:
         try:
             set_to_zero(table, padding_idx % rows)
         except BaseException:

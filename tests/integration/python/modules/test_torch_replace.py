@@ -330,6 +330,8 @@ def test_arguments_that_fit_no_table_are_refused_and_leave_none(server, name):
             (((ROWS, DIM), {**here, "dtype": torch.float64}), ValueError, "dtype must be one of"),
             (((ROWS, DIM), {**here, "_weight": torch.zeros(2, DIM)}), ValueError, "_weight must be of shape"),
             (((ROWS, DIM), {**here, "padding_idx": ROWS}), ValueError, "padding_idx"),
+            (((ROWS, DIM), {**here, "padding_idx": 1.5}), TypeError, "padding_idx must be"),
+            (((ROWS, DIM), {**here, "padding_idx": "1"}), TypeError, "padding_idx must be"),
             (((ROWS, DIM), {**here, "lr": None}), ValueError, "lr is missing"),
             (((ROWS, DIM), {**here, "lr": -1}), ValueError, "lr must be"),
             (((ROWS, DIM), {**here, "optimiser": 1}), TypeError, "unexpected arguments: optimiser"),
