@@ -41,14 +41,12 @@ uint64_t gate_try_rest_ns(uint32_t number)
     return MIN(rest_ns, GATE_REST_MOST_NS);
 }
 
-/* Finds a session for whose update the gates wait. */
+/* Finds a session for whose update the gates wait. There is none if the last one ended just now. */
 static void find_holder(struct gate_search *search)
 {
-    struct lane_holder holder = { 0 };
-
-    for (uint32_t i = 0; i < search->lane_count && !holder.found; i++)
-        if (lane_gate_holder(search->lanes[i], &holder))
-            search->holder = holder;
+    search->holder = (struct lane_holder){ 0 };
+    for (uint32_t i = 0; i < search->lane_count && !search->holder.found; i++)
+        (void)!lane_gate_holder(search->lanes[i], &search->holder);
 }
 
 static enum embtier_err stopped(struct err_msg *msg)
@@ -125,6 +123,25 @@ static void sleep_ns(uint64_t ns)
               NULL);
 }
 
+static enum embtier_err no_moment(const struct gate_search *search, uint64_t seconds,
+                                  struct err_msg *msg)
+{
+    const struct lane_holder *const holder = &search->holder;
+
+    (void)err_set(msg, EMBTIER_BUSY,
+                  "no checkpoint: %" PRIu64 " tries in %" PRIu64
+                  " s found no moment without an update in progress",
+                  (uint64_t)search->tries, seconds);
+    if (holder->found)
+        err_append(msg,
+                   "; session %" PRIu64 " (pid %d, uid %u) had one in the last try: wait for it, "
+                   "or end that process, then try again",
+                   holder->session, (int)holder->pid, (unsigned)holder->uid);
+    else
+        err_append(msg, ": try again when there are fewer");
+    return EMBTIER_BUSY;
+}
+
 enum embtier_err gate_rest(struct gate_search *search, struct err_msg *msg)
 {
     const uint64_t began_ns = clock_now_ns(&clock_monotonic);
@@ -135,14 +152,7 @@ enum embtier_err gate_rest(struct gate_search *search, struct err_msg *msg)
 
     if (!search->is_late && began_ns - search->began_ns >= GATE_SEARCH_NS) {
         gate_open(search, false);
-        return err_set(msg, EMBTIER_BUSY,
-                       "no checkpoint: %" PRIu64 " tries in %" PRIu64
-                       " s found no moment without an update in progress; session %" PRIu64
-                       " (pid %d, uid %u) had one in the last try: wait for it, or end that "
-                       "process, then try again",
-                       (uint64_t)search->tries, (began_ns - search->began_ns) / NS_PER_SECOND,
-                       search->holder.session, (int)search->holder.pid,
-                       (unsigned)search->holder.uid);
+        return no_moment(search, (began_ns - search->began_ns) / NS_PER_SECOND, msg);
     }
     while (spent_ns < rest_ns) {
         if (atomic_load(search->stopping)) {

@@ -49,7 +49,7 @@ struct gate_search {
     uint32_t lane_count;
     const _Atomic bool *stopping;
     sem_t drained;
-    struct lane_holder holder; /* the session whose update the last failed try waited for */
+    struct lane_holder holder; /* a session whose update the last failed try waited for, if found */
     uint64_t began_ns;
     uint64_t closed_ns;  /* when the gates closed, in this try */
     uint64_t longest_ns; /* the longest time that they were closed, of all tries */

@@ -2,7 +2,8 @@
 /* Tests that updates go on while a checkpoint looks for its moment and one update does not end.
  * After some tries a large update is cut, and in the end a small one too. The test holds reads of
  * SSD (the linker wraps store_read()). That holds every SET that needs the state of an uncached
- * row. */
+ * row. The linker also wraps lane_gate_holder(), so that an update can seem to end just before the
+ * lane is asked for it. */
 #include "tests/unit/engine/lane/lane_fixture.h"
 
 #include "daemon/engine/lane/checkpoint_gate.h"
@@ -13,6 +14,7 @@
 
 static _Atomic bool hold;
 static _Atomic bool stopping;
+static bool has_just_ended;
 
 enum embtier_err __real_store_read(struct store *store, uint32_t shard, struct store_row *rows,
                                    uint32_t count, struct err_msg *msg);
@@ -25,6 +27,14 @@ enum embtier_err __wrap_store_read(struct store *store, uint32_t shard, struct s
     while (atomic_load(&hold))
         usleep(100);
     return __real_store_read(store, shard, rows, count, msg);
+}
+
+bool __real_lane_gate_holder(struct lane *lane, struct lane_holder *ret_holder);
+bool __wrap_lane_gate_holder(struct lane *lane, struct lane_holder *ret_holder);
+
+bool __wrap_lane_gate_holder(struct lane *lane, struct lane_holder *ret_holder)
+{
+    return !has_just_ended && __real_lane_gate_holder(lane, ret_holder);
 }
 
 struct gate_test {
@@ -144,6 +154,29 @@ static void test_updates_go_on_after_each_try_in_vain(void **state)
     end_slowly(&t, number);
     find(&t, &cut);
     assert_int_equal(cut, 0);
+    stop(&t);
+}
+
+/* The session of an earlier try has nothing to do with the last one. */
+static void test_no_session_is_blamed_if_the_last_tries_update_has_just_ended(void **state)
+{
+    struct err_msg msg = { { 0 } };
+    struct gate_test t;
+    uint32_t number, cut;
+
+    start(&t, *state, 1);
+    number = set_slowly(&t.slow, t.with_state, 0, 3);
+    await_reads(&t);
+    assert_int_equal(try_once(&t, &cut), EMBTIER_AGAIN);
+    has_just_ended = true;
+    assert_int_equal(try_once(&t, &cut), EMBTIER_AGAIN);
+    has_just_ended = false;
+    t.search.began_ns -= GATE_SEARCH_NS;
+    assert_int_equal(gate_rest(&t.search, &msg), EMBTIER_BUSY);
+    assert_non_null(strstr(msg.text, "no checkpoint: 2 tries in "));
+    assert_null(strstr(msg.text, "session"));
+    end_slowly(&t, number);
+    find(&t, &cut);
     stop(&t);
 }
 
@@ -302,6 +335,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
 #define T(test) cmocka_unit_test_setup_teardown(test, fixture_setup, fixture_teardown)
         T(test_updates_go_on_after_each_try_in_vain),
+        T(test_no_session_is_blamed_if_the_last_tries_update_has_just_ended),
         T(test_a_small_update_is_cut_in_the_end),
         T(test_updates_are_begun_a_few_at_a_time),
         T(test_small_ones_are_so_while_large_ones_are_cut),
