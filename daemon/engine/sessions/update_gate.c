@@ -92,7 +92,6 @@ void update_end(struct update_gate *gate, struct session *session, enum update_k
 {
     assert(session->updates[kind] > 0 && gate->updates[kind] > 0);
     session->updates[kind]--;
-    assert(gate->updates[kind] > 0);
     gate->updates[kind]--;
     if (count_all(session->updates) == 0)
         updating_remove(gate, session);
