@@ -275,10 +275,12 @@ static enum embtier_err copy_rows(struct exporting *e)
     sem_init(&e->filled, 0, 0);
     sem_init(&e->written, 0, 1);
     rc = start_writing(e, &thread);
-    if (rc != 0)
-        return err_set_errno(msg_of(e), rc, "thread");
-    err = read_rows(e);
-    pthread_join(thread, NULL);
+    if (rc == 0) {
+        err = read_rows(e);
+        pthread_join(thread, NULL);
+    } else {
+        err = err_set_errno(msg_of(e), rc, "thread");
+    }
     sem_destroy(&e->filled);
     sem_destroy(&e->written);
     if (e->write_err != EMBTIER_OK) {
