@@ -441,7 +441,8 @@ static void test_records_of_others_are_refused(void **state)
     }
 }
 
-/* Flips the lowest bit of every seventh byte, and cuts the record short at each of them. */
+/* Flips a bit of every seventh byte, each bit in turn, and cuts the record short at each of these
+ * bytes. */
 static void test_a_damaged_record_is_found_out(void **state)
 {
     struct store_fixture *const f = *state;
@@ -457,7 +458,7 @@ static void test_a_damaged_record_is_found_out(void **state)
         struct checkpoint_record *record = NULL;
         char *const damaged = strdup(text);
 
-        damaged[i] ^= (char)(1 << i % 7); /* a zero byte ends the text there */
+        damaged[i] ^= (char)(1 << i / 7 % 8); /* a zero byte ends the text there */
         must(durable_file_write(folder, CHECKPOINT_RECORD_FILE, damaged, &msg), &msg);
         assert_int_equal(checkpoint_read(store_shelf(f->store), 1, &record, &msg), EMBTIER_CORRUPT);
         memcpy(damaged, text, bytes);
