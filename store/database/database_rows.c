@@ -12,6 +12,8 @@
 enum embtier_err stored_row_check(const char *path, const struct store_row *row, const char *value,
                                   size_t value_bytes, struct err_msg *msg)
 {
+    static const struct stored_row_head first = { .version = STORED_ROW_VERSION };
+    const size_t before_lengths = offsetof(struct stored_row_head, weight_bytes_le);
     struct stored_row_head head;
 
     if (value_bytes < sizeof(head))
@@ -19,10 +21,12 @@ enum embtier_err stored_row_check(const char *path, const struct store_row *row,
                        "%s: table %" PRIu32 " row %" PRIu64 ": stored in %zu bytes", path,
                        row->table_id, row->id, value_bytes);
     memcpy(&head, value, sizeof(head));
-    if (head.version != STORED_ROW_VERSION)
+    if (memcmp(&head, &first, before_lengths) != 0)
         return err_set(msg, EMBTIER_CORRUPT,
-                       "%s: table %" PRIu32 " row %" PRIu64 ": stored in format %u", path,
-                       row->table_id, row->id, head.version);
+                       "%s: table %" PRIu32 " row %" PRIu64
+                       ": stored in format %u, with reserved bytes %02x%02x%02x",
+                       path, row->table_id, row->id, head.version, head.reserved[0],
+                       head.reserved[1], head.reserved[2]);
     if (le32toh(head.weight_bytes_le) != row->weight_bytes ||
         le32toh(head.state_bytes_le) != row->state_bytes ||
         value_bytes != sizeof(head) + (size_t)row->weight_bytes + row->state_bytes)

@@ -2,6 +2,7 @@
 /* Tests that a store gives back what was written, and says clearly what it refuses. */
 #include <sys/wait.h>
 
+#include "store/database/database.h"
 #include "store/database/row_format.h"
 #include "store/files/summed_json.h"
 #include "tests/unit/store/store_fixture.h"
@@ -63,6 +64,26 @@ static void test_row_of_other_lengths_is_corrupt_and_its_neighbours_are_not(void
     assert_false(rows[1].found);
     assert_int_equal(rows[2].err, EMBTIER_OK);
     assert_true(rows[0].found && rows[2].found);
+}
+
+/* Reserved bytes that are not zero are of a later format, or damage. */
+static void test_row_of_another_format_is_corrupt(void **state)
+{
+    struct store_row row = { .table_id = 1, .id = 2, .weight_bytes = 4, .state_bytes = 0 };
+    const unsigned char value[16] = { STORED_ROW_VERSION, 0, 0, 0, 4 };
+    struct err_msg msg;
+
+    (void)state;
+    must(stored_row_check("db", &row, (const char *)value, sizeof(value), &msg), &msg);
+    for (uint32_t i = 0; i < 4; i++) {
+        unsigned char other[sizeof(value)];
+
+        memcpy(other, value, sizeof(value));
+        other[i] ^= 0x80;
+        assert_int_equal(stored_row_check("db", &row, (const char *)other, sizeof(other), &msg),
+                         EMBTIER_CORRUPT);
+        assert_non_null(strstr(msg.text, "db: table 1 row 2: stored in format "));
+    }
 }
 
 static void test_a_demand_of_any_size_is_told_in_full(void **state)
@@ -485,6 +506,7 @@ int main(void)
         STORE_TEST(test_rows_come_back_as_written_even_after_reopening),
         STORE_TEST(test_rows_never_written_are_absent_and_no_error),
         STORE_TEST(test_row_of_other_lengths_is_corrupt_and_its_neighbours_are_not),
+        cmocka_unit_test(test_row_of_another_format_is_corrupt),
         STORE_TEST(test_a_demand_of_any_size_is_told_in_full),
         STORE_TEST(test_longest_row_is_stored),
         STORE_TEST(test_store_refuses_other_number_of_shards),
