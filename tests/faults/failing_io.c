@@ -189,13 +189,21 @@ static bool is_to_fail(uint32_t nth)
     return control->on && (control->error != EINTR || nth - control->at < INTERRUPTIONS);
 }
 
+static bool is_in_folder(const char *path)
+{
+    const char *const folder = getenv("EMBTIER_FAULT_FOLDER");
+    const size_t length = folder ? strlen(folder) : 0;
+
+    return length > 0 && strncmp(path, folder, length) == 0 &&
+           (path[length] == '/' || path[length] == '\0');
+}
+
 /* True if a call must fail; *@ret_error says how. */
 static bool judge(enum call call, const char *path, int *ret_error)
 {
-    const char *const folder = getenv("EMBTIER_FAULT_FOLDER");
     enum kind kind;
 
-    if (!folder || strncmp(path, folder, strlen(folder)) != 0)
+    if (!is_in_folder(path))
         return false;
     pthread_once(&once, map_control);
     kind = kind_of(path);
