@@ -128,7 +128,8 @@ EMBTIER_PUBLIC uint32_t embtier_batch_row_bytes(const struct embtier_batch *batc
  * of odd dim: use memcpy() there. NULL in a batch made without state, and for a table whose
  * optimizer has none. */
 EMBTIER_PUBLIC void *embtier_batch_state(struct embtier_batch *batch, uint32_t part);
-/* Returns how many rows of the last finished request the server's cache had. */
+/* Returns how many rows of the last finished request were served from memory, without a read from
+ * SSD. */
 EMBTIER_PUBLIC uint64_t embtier_batch_hit_rows(const struct embtier_batch *batch);
 
 #ifdef __cplusplus

@@ -224,7 +224,7 @@ class Batch:
 
     @property
     def hit_rows(self) -> int:
-        """The number of rows of the last finished request that the server's cache had."""
+        """The number of rows of the last finished request that were served from memory, without a read from SSD."""
         return lib.embtier_batch_hit_rows(self._pointer())
 
     def get(
