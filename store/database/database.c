@@ -39,8 +39,8 @@ struct log_count {
     uint64_t newest;
 };
 
-/* A database that was open has at least one log. RocksDB notices a missing log only if it is not
- * the newest. */
+/* A database that was open has at least one log. RocksDB notices a missing log only if it was
+ * synced and is not the newest. */
 static enum embtier_err count_logs(const char *path, struct log_count *ret_count,
                                    struct err_msg *msg)
 {

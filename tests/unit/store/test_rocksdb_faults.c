@@ -332,8 +332,22 @@ static void delete_log(struct subject *s)
         _exit(2);
 }
 
+/* Has RocksDB write down which logs were synced. */
+static void track_logs(struct subject *s)
+{
+    rocksdb_options_t *const options = rocksdb_options_create();
+
+    rocksdb_get_options_from_string(s->options, "track_and_verify_wals_in_manifest=true", options,
+                                    &s->error);
+    must_work(s);
+    rocksdb_options_destroy(s->options);
+    s->options = options;
+    rocksdb_writeoptions_set_sync(s->logged, 1);
+}
+
 static bool deleted_log_is_not_noticed(struct subject *s)
 {
+    track_logs(s);
     rocksdb_options_set_wal_recovery_mode(s->options, 1); /* absolute consistency */
     subject_open(s);
     must_work(s);
