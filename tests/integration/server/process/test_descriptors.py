@@ -37,7 +37,7 @@ def table_files(daemon) -> tuple[int, int]:
     return on_disk, is_open
 
 
-def add_rows_and_check(daemon, server, table, first: int, count: int) -> None:
+def make_checkpoints(daemon, server, table, first: int, count: int) -> None:
     """Makes @count checkpoints, each of a few rows with higher ids than all before, so that each adds table files."""
     for number in range(first, first + count):
         ids = np.arange(number * 40, number * 40 + 40)
@@ -56,9 +56,9 @@ def test_checkpoints_without_end_of_ever_higher_ids_take_no_more_descriptors(
     start(daemon, limit)
     with daemon.connect() as server:
         table = server.create_table("rows", 4)
-        add_rows_and_check(daemon, server, table, 0, CHECKPOINTS // 2)
+        make_checkpoints(daemon, server, table, 0, CHECKPOINTS // 2)
         half = len(daemon._open_files())
-        add_rows_and_check(daemon, server, table, CHECKPOINTS // 2, CHECKPOINTS // 2)
+        make_checkpoints(daemon, server, table, CHECKPOINTS // 2, CHECKPOINTS // 2)
         on_disk, is_open = table_files(daemon)
         assert on_disk > is_open, "all files are open: none was to be closed"
         assert len(daemon._open_files()) <= half + 2 * shards * 20, "what a database may have open is not the limit"
@@ -92,7 +92,7 @@ def test_sessions_end_where_the_stores_descriptors_begin(make_daemon):
             while len(sessions) < 1024:
                 sessions.append(embtier.connect(daemon.socket, arena_bytes=1 << 20, timeout=60))
         assert len(sessions) == most - 1
-        add_rows_and_check(daemon, first, table, 0, CHECKPOINTS // 5)
+        make_checkpoints(daemon, first, table, 0, CHECKPOINTS // 5)
         first.export_table("rows", daemon.folder / "rows.npy")
         assert (table.get(np.arange(40)) == 1).all()
         for session in sessions:
