@@ -21,7 +21,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -30,6 +29,7 @@
 #include "base/macros.h"
 #include "proto/shm_layout.h"
 #include "tests/integration/walk.h"
+#include "tests/seed.h"
 
 #define STEPS           100000
 #define STEPS_TO_BE_ALL STEPS /* a shorter walk need not come to every place */
@@ -598,16 +598,9 @@ static uint64_t number_from(const char *name, uint64_t otherwise)
     return text ? strtoull(text, NULL, 0) : otherwise;
 }
 
-static uint64_t random_seed(void)
-{
-    uint32_t seed;
-
-    return getrandom(&seed, sizeof(seed), 0) == (ssize_t)sizeof(seed) ? seed : 1;
-}
-
 static void begin(struct walk *walk)
 {
-    walk->seed = number_from("EMBTIER_TEST_SEED", random_seed());
+    walk->seed = seed_given(seed_random());
     walk->steps_wanted = number_from("EMBTIER_TEST_STEPS", STEPS);
     walk->lanes = (uint32_t)MIN(number_from("EMBTIER_TEST_LANES", 1), (uint64_t)LANES_MAX);
     walk->random = walk->seed * UINT64_C(0x9e3779b97f4a7c15) | 1;

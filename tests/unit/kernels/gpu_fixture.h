@@ -63,7 +63,7 @@ static inline struct gpu_test *begin(void **state, const char *test)
         print_message("no GPU here\n");
         skip();
     }
-    t->random = fixture_seed(test);
+    t->random = seed_of_test(test, SEED_USUAL);
     assert_int_equal(gpu_stream_new(&t->stream), EMBTIER_OK);
     return t;
 }

@@ -22,21 +22,12 @@
 #include "base/spec/table_spec.h"
 #include "kernels/cpu/cast/dtype.h"
 #include "kernels/cpu/isa.h"
+#include "tests/seed.h"
 
 /* All instruction sets of this processor. */
 #define FOR_EACH_ISA(isa)                                                                          \
     for (enum kernels_isa isa = 0; isa < KERNELS_ISA_COUNT; isa++)                                 \
         if (kernels_isa_is_there(isa))
-
-/* Returns and prints a test's seed. EMBTIER_TEST_SEED replays a run. */
-static inline uint64_t fixture_seed(const char *test)
-{
-    const char *const text = getenv("EMBTIER_TEST_SEED");
-    const uint64_t seed = text ? strtoull(text, NULL, 0) : UINT64_C(0x5eed0001);
-
-    print_message("%s: seed %#" PRIx64 "\n", test, seed);
-    return seed;
-}
 
 /* xorshift64*: the same on every machine. */
 static inline uint64_t fixture_random(uint64_t *state)

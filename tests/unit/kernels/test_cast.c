@@ -104,7 +104,7 @@ static void test_pairs_are_sorted_by_row_and_then_by_position(void **state)
                                          "far bits", "equal",     "sorted",     "reversed" };
     static const uint32_t counts[] = { 2,    3,    31,   32,   33,   100,   255,   256,
                                        1023, 1024, 1025, 2000, 8192, 20000, 163840 };
-    uint64_t random = fixture_seed(__func__);
+    uint64_t random = seed_of_test(__func__, SEED_USUAL);
 
     (void)state;
     for (uint32_t c = 0; c < ARRAY_LEN(counts); c++) {
@@ -124,7 +124,7 @@ static void test_every_bit_of_an_id_counts(void **state)
 {
     enum { COUNT = 64 * 40 };
     struct pairs pairs = make_pairs(COUNT);
-    uint64_t random = fixture_seed(__func__);
+    uint64_t random = seed_of_test(__func__, SEED_USUAL);
 
     (void)state;
     for (uint32_t mask = 0; mask < 64; mask++) {

@@ -136,7 +136,7 @@ static void check_one(uint32_t n, uint64_t *random, uint32_t *proven, uint32_t *
 
 static void test_what_is_proven_is_so_and_a_trial_finds_the_rest(void **state)
 {
-    uint64_t random = fixture_seed(__func__);
+    uint64_t random = seed_of_test(__func__, SEED_USUAL);
     uint32_t proven = 0, failed = 0;
 
     (void)state;
@@ -189,7 +189,7 @@ static void update_by(const struct table *table, double rate, float gradient)
 
 static void test_a_row_learns_on_after_a_gradient_whose_square_overflows(void **state)
 {
-    uint64_t random = fixture_seed(__func__);
+    uint64_t random = seed_of_test(__func__, SEED_USUAL);
 
     (void)state;
     for (uint32_t optimizer = 2; optimizer <= LAST_OPTIMIZER; optimizer++) {
@@ -209,7 +209,7 @@ static void test_a_row_learns_on_after_a_gradient_whose_square_overflows(void **
 
 static void test_no_gradient_makes_no_step_though_eps_is_0(void **state)
 {
-    uint64_t random = fixture_seed(__func__);
+    uint64_t random = seed_of_test(__func__, SEED_USUAL);
 
     (void)state;
     for (uint32_t n = 0; n < 2 * (OPTIMIZER_COUNT - 1); n++) {
@@ -229,7 +229,7 @@ static void test_no_gradient_makes_no_step_though_eps_is_0(void **state)
 
 static void test_where_nan_and_infinity_are_allowed_they_are_computed_with(void **state)
 {
-    uint64_t random = fixture_seed(__func__);
+    uint64_t random = seed_of_test(__func__, SEED_USUAL);
     struct table_spec spec = spec_of(EMBTIER_OPTIMIZER_ADAGRAD, EMBTIER_DTYPE_F32, DIM, 0, 0);
     struct table table;
 

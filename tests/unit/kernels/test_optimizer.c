@@ -146,7 +146,7 @@ static void update_some(const struct table *table, struct model_row *model, uint
 static void test_a_hundred_steps_are_those_of_the_lazy_form(void **state)
 {
     static const uint32_t dims[] = { 1, 3, 64, 200 };
-    uint64_t random = fixture_seed(__func__);
+    uint64_t random = seed_of_test(__func__, SEED_USUAL);
 
     (void)state;
     for (uint32_t n = 0; n < ARRAY_LEN(dims) * 5 * 4; n++) {
@@ -299,7 +299,7 @@ static void test_constants_stay_finite(void **state)
 
 static void test_rows_without_a_gradient_stay(void **state)
 {
-    uint64_t random = fixture_seed(__func__);
+    uint64_t random = seed_of_test(__func__, SEED_USUAL);
 
     (void)state;
     for (uint32_t n = 0; n < 5 * 3; n++) {
@@ -322,7 +322,7 @@ static void test_rows_without_a_gradient_stay(void **state)
 static void test_all_instruction_sets_give_the_same_bits(void **state)
 {
     static const uint32_t dims[] = { 1, 2, 7, 8, 15, 16, 17, 63, 64, 65, 100, 128, 200, 8192 };
-    uint64_t random = fixture_seed(__func__);
+    uint64_t random = seed_of_test(__func__, SEED_USUAL);
 
     (void)state;
     for (uint32_t n = 0; n < ARRAY_LEN(dims) * 5 * 3 * 4; n++) {
@@ -455,7 +455,7 @@ static void check_on_the_way(enum kernels_isa isa, const struct table *table,
 static void test_gradients_made_on_the_way_are_those_made_before(void **state)
 {
     static const uint32_t dims[] = { 1, 7, 16, 17, 64, 100, 8192 };
-    uint64_t random = fixture_seed(__func__);
+    uint64_t random = seed_of_test(__func__, SEED_USUAL);
 
     (void)state;
     for (uint32_t n = 0; n < ARRAY_LEN(dims) * 5 * 3 * 8; n++) {

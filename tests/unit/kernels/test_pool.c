@@ -224,7 +224,7 @@ static void check_bags(enum embtier_dtype dtype, uint32_t dim, const struct bags
 
 static void test_bags_are_their_rows_added_up_in_order(void **state)
 {
-    uint64_t random = fixture_seed(__func__);
+    uint64_t random = seed_of_test(__func__, SEED_USUAL);
 
     (void)state;
     for (uint32_t n = 0; n < ARRAY_LEN(dims) * 3; n++) {
@@ -246,7 +246,7 @@ static void test_bags_are_their_rows_added_up_in_order(void **state)
 static void test_one_huge_bag(void **state)
 {
     static const uint32_t some_dims[] = { 1, 64, 200 };
-    uint64_t random = fixture_seed(__func__);
+    uint64_t random = seed_of_test(__func__, SEED_USUAL);
 
     (void)state;
     for (uint32_t n = 0; n < ARRAY_LEN(some_dims) * 3; n++) {
@@ -410,7 +410,7 @@ static void test_a_mean_is_the_sum_divided_by_the_count(void **state)
 {
     enum { DIM = 37, BAGS = 5 };
     const uint32_t counts[BAGS] = { 3, 0, 1, 7, 16777217 };
-    uint64_t random = fixture_seed(__func__);
+    uint64_t random = seed_of_test(__func__, SEED_USUAL);
     float bags[BAGS * DIM], expected[BAGS * DIM];
 
     (void)state;
@@ -683,7 +683,7 @@ static void check_searches(uint32_t id_count, uint32_t of, uint64_t *random)
 
 static void test_rows_that_are_searched_for_are_added_up_like_given_ones(void **state)
 {
-    uint64_t random = fixture_seed(__func__);
+    uint64_t random = seed_of_test(__func__, SEED_USUAL);
 
     (void)state;
     check_searches(1, 0, &random);
@@ -692,7 +692,7 @@ static void test_rows_that_are_searched_for_are_added_up_like_given_ones(void **
 
 static void test_rows_at_their_own_places_are_found_without_words(void **state)
 {
-    uint64_t random = fixture_seed(__func__);
+    uint64_t random = seed_of_test(__func__, SEED_USUAL);
 
     (void)state;
     for (uint32_t n = 0; n < ARRAY_LEN(searched_dims) * 3; n++)
@@ -701,7 +701,7 @@ static void test_rows_at_their_own_places_are_found_without_words(void **state)
 
 static void test_rows_that_are_not_there_are_counted(void **state)
 {
-    uint64_t random = fixture_seed(__func__);
+    uint64_t random = seed_of_test(__func__, SEED_USUAL);
 
     (void)state;
     check_searches(1, 1, &random); /* the row is absent */
@@ -710,7 +710,7 @@ static void test_rows_that_are_not_there_are_counted(void **state)
 
 static void test_of_a_table_without_slots_all_rows_are_missed(void **state)
 {
-    uint64_t random = fixture_seed(__func__);
+    uint64_t random = seed_of_test(__func__, SEED_USUAL);
 
     (void)state;
     for (uint32_t n = 0; n < ARRAY_LEN(searched_dims) * 3; n++) {

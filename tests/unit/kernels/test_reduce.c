@@ -251,7 +251,7 @@ static void test_casting_and_reducing_is_expanding_and_coalescing(void **state)
 {
     static const char *const names[] = { "random", "one huge bag", "one row", "distinct rows" };
     static const uint32_t dims[] = { 1, 3, 16, 63, 64, 65, 200 };
-    uint64_t random = fixture_seed(__func__);
+    uint64_t random = seed_of_test(__func__, SEED_USUAL);
 
     (void)state;
     for (uint32_t n = 0; n < ARRAY_LEN(dims) * 5; n++) {
@@ -300,7 +300,7 @@ static void check_finite(enum kernels_isa isa, uint64_t count, uint64_t *random)
 static void test_one_number_that_is_not_finite_is_found_anywhere(void **state)
 {
     static const uint64_t counts[] = { 1, 2, 15, 16, 17, 100, 4095, 4096, 4097, 10000 };
-    uint64_t random = fixture_seed(__func__);
+    uint64_t random = seed_of_test(__func__, SEED_USUAL);
 
     (void)state;
     assert_true(reduce_all_finite(NULL, 0));
@@ -373,7 +373,7 @@ static void check_weight_gradients(enum embtier_dtype dtype, uint32_t dim, uint6
 static void test_a_weights_gradient_is_the_scalar_product_in_its_order(void **state)
 {
     static const uint32_t dims[] = { 1, 3, 4, 15, 16, 17, 23, 40, 63, 64, 65, 200, 8192 };
-    uint64_t random = fixture_seed(__func__);
+    uint64_t random = seed_of_test(__func__, SEED_USUAL);
 
     (void)state;
     for (uint32_t n = 0; n < ARRAY_LEN(dims) * 3; n++)

@@ -95,7 +95,7 @@ static void check_step(const struct table *table, uint64_t step, uint64_t *rando
 static void test_each_step_is_f32s_rounded(void **state)
 {
     static const uint32_t dims[] = { 1, 3, 8, 63, 64, 65, 200, 8192 };
-    uint64_t random = fixture_seed(__func__);
+    uint64_t random = seed_of_test(__func__, SEED_USUAL);
 
     (void)state;
     for (uint32_t n = 0; n < ARRAY_LEN(dims) * 5 * 4; n++) {
@@ -173,7 +173,7 @@ static void test_numbers_of_the_dtype_stay_whatever_the_random_bits(void **state
 /* A number that rounding to nearest keeps finite must stay finite; bf16 keeps all of f32's. */
 static void test_no_finite_number_becomes_infinite(void **state)
 {
-    uint64_t random = fixture_seed(__func__);
+    uint64_t random = seed_of_test(__func__, SEED_USUAL);
 
     (void)state;
     for (uint32_t n = 0; n < 1000000; n++) {
@@ -240,7 +240,7 @@ static double mean_weight(const struct table *table)
 /* The gradient is a 20th of the last digit. Rounding to nearest then never changes anything. */
 static void test_many_small_steps_add_up_without_bias(void **state)
 {
-    uint64_t random = fixture_seed(__func__);
+    uint64_t random = seed_of_test(__func__, SEED_USUAL);
 
     (void)state;
     for (uint32_t d = 0; d < 2; d++) {
@@ -280,7 +280,7 @@ static void test_random_bits_are_of_seed_row_column_and_step_alone(void **state)
 {
     static const uint64_t steps[] = { 7, 8, 7 + (UINT64_C(1) << 32), 7 + (UINT64_C(1) << 52) };
     static const uint64_t seeds[] = { 1, 2, UINT64_C(1) << 32, 0 };
-    uint64_t random = fixture_seed(__func__);
+    uint64_t random = seed_of_test(__func__, SEED_USUAL);
 
     (void)state;
     for (uint32_t d = 0; d < 2; d++) {
@@ -314,7 +314,7 @@ static void test_random_bits_are_of_seed_row_column_and_step_alone(void **state)
 /* Neighbouring columns, rows and steps are independent. */
 static void test_random_bits_of_columns_and_rows_are_independent(void **state)
 {
-    uint64_t random = fixture_seed(__func__);
+    uint64_t random = seed_of_test(__func__, SEED_USUAL);
     struct table table = constant_table(EMBTIER_DTYPE_BF16, false, 1.5f, &random);
     uint32_t columns = 0, far_columns = 0, rows = 0;
 

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include <cmocka.h>
 
@@ -14,6 +13,7 @@
 #include "proto/frame.h"
 #include "proto/shm_layout.h"
 #include "proto/table_spec_wire.h"
+#include "tests/seed.h"
 
 struct bytes {
     uint8_t *data;
@@ -541,18 +541,6 @@ static void test_status_comes_back_as_it_was_sent(void **state)
     free(bytes.data);
 }
 
-static unsigned random_seed(void)
-{
-    const char *given = getenv("EMBTIER_TEST_SEED");
-    unsigned seed = 1;
-
-    if (given)
-        return (unsigned)strtoul(given, NULL, 0);
-    if (getrandom(&seed, sizeof(seed), 0) != (ssize_t)sizeof(seed))
-        seed = 1;
-    return seed;
-}
-
 /* Anything that decodes without an error must keep the checks' promises in every field of every
  * message. */
 static void check_strings(const ProtobufCMessage *message)
@@ -675,11 +663,10 @@ static uint32_t put_example(uint8_t *out, unsigned *seed)
 
 static void test_random_bytes_and_flipped_bytes_do_no_harm(void **state)
 {
-    unsigned seed = random_seed();
+    unsigned seed = (unsigned)seed_of_test(__func__, seed_random());
     uint8_t data[EXAMPLE_BYTES];
 
     (void)state;
-    print_message("EMBTIER_TEST_SEED=%u\n", seed);
     for (int round = 0; round < 100000; round++) {
         uint32_t count = (uint32_t)rand_r(&seed) % 256;
 

@@ -6,6 +6,7 @@
 #include "store/bucket_map.h"
 #include "store/files/summed_json.h"
 #include "store/store_identity.h"
+#include "tests/seed.h"
 #include "tests/unit/store/store_fixture.h"
 
 #define SHARDS  4 /* in the fixture's two directories */
@@ -159,9 +160,8 @@ static void test_any_map_is_read_as_it_was_written(void **state)
 {
     struct store_fixture *f = *state;
     struct bucket_map *const map = test_malloc(sizeof(*map));
-    uint64_t seed = now_ns() | 1;
+    uint64_t seed = seed_of_test(__func__, seed_random()) | 1;
 
-    print_message("seed %" PRIu64 "\n", seed);
     for (int round = 0; round < 6; round++) {
         f->config.data.directory_count = 1;
         f->config.data.shards_per_directory = 1 + (uint32_t)(random_next(&seed) % 20);
@@ -252,11 +252,10 @@ static void test_a_byte_that_changed_anywhere_is_found(void **state)
 {
     struct store_fixture *f = *state;
     struct text *const damaged = test_malloc(sizeof(*damaged));
-    uint64_t seed = now_ns() | 1;
+    uint64_t seed = seed_of_test(__func__, seed_random()) | 1;
     struct text *whole;
     size_t head;
 
-    print_message("seed %" PRIu64 "\n", seed);
     make_store(f, 1);
     whole = file_read(f, 0);
     head = (size_t)(strstr(whole->at, "\"shards\"") - whole->at);

@@ -11,10 +11,10 @@
 /* clang-format on */
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/macros.h"
 #include "base/row_spot.h"
+#include "tests/seed.h"
 #include "tiers/arena/arena.h"
 #include "tiers/array/row_arrays.h"
 
@@ -94,8 +94,7 @@ static void model_open(struct model *m)
     struct err_msg msg = { { 0 } };
 
     memset(m, 0, sizeof(*m));
-    m->seed = (uint64_t)time(NULL) | 1;
-    print_message("seed %llu\n", (unsigned long long)m->seed);
+    m->seed = seed_of_test("arrays", seed_random()) | 1;
     for (uint32_t l = 0; l < LANES; l++) {
         m->lanes[l] = (struct lane){ .m = m, .number = l };
         assert_int_equal(row_arrays_new(&(struct row_arrays_opts){ .hash = hash,

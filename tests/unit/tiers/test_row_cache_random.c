@@ -7,6 +7,7 @@
  * nor lose a dirty or pinned row. In an epoch it hands over only rows that were dirty when it
  * began, as they were then. EMBTIER_TEST_SEED replays a run. */
 #include "base/row_spot.h"
+#include "tests/seed.h"
 #include "tests/unit/tiers/row_cache_fixture.h"
 
 #define TABLES     4 /* per shape */
@@ -482,9 +483,7 @@ static void end_epoch(struct model *m)
 
 static uint64_t first_seed(void)
 {
-    const char *text = getenv("EMBTIER_TEST_SEED");
-
-    return text ? strtoull(text, NULL, 0) : UINT64_C(0x5eed0001);
+    return seed_given(SEED_USUAL);
 }
 
 /* Returns how often the index became smaller. */

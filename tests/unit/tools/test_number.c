@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "kernels/cpu/cast/dtype.h"
+#include "tests/seed.h"
 #include "tools/cli/number.h"
 
 static void test_every_half_decodes_as_the_server_decodes_it(void **state)
@@ -42,10 +43,9 @@ static void check_half(enum embtier_dtype dtype, float value, uint16_t expected)
 
 static void test_numbers_are_rounded_as_the_server_rounds_them(void **state)
 {
-    unsigned seed = 1;
+    unsigned seed = (unsigned)seed_of_test(__func__, SEED_USUAL);
 
     (void)state;
-    print_message("seed %u\n", seed);
     for (int i = 0; i < 2000000; i++) {
         const uint32_t bits = (uint32_t)rand_r(&seed) << 16 ^ (uint32_t)rand_r(&seed);
         const float value = f32_from_bits(i < 1000000 ? bits : bits & 0xfffff000);

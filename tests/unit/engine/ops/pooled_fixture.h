@@ -7,6 +7,7 @@
 #include "tests/unit/engine/lane/lane_fixture.h"
 
 #include "daemon/engine/ops/pooled/pooled.h"
+#include "tests/seed.h"
 
 #define DIM        64
 #define ROWS       40000 /* more than the cache holds */
@@ -69,11 +70,10 @@ static inline void pooling_start(struct pooling *p, struct store_fixture *f,
     lanes_start(&p->x, f, shape);
     p->table = fixture_table(&p->x, "t", ROWS, DIM, EMBTIER_OPTIMIZER_NONE);
     p->client = client_attach(&p->x, SLOT_BYTES);
-    p->seed = now_ns();
+    p->seed = seed_of_test("pooled lookups", seed_random());
     p->bags = calloc(2, sizeof(*p->bags));
     assert_non_null(p->bags);
-    print_message("seed %llu, %u lanes%s\n", (unsigned long long)p->seed, shape->lane_count,
-                  shape->map_slabs > 0 ? ", maps" : "");
+    print_message("%u lanes%s\n", shape->lane_count, shape->map_slabs > 0 ? ", maps" : "");
 }
 
 static inline void pooling_stop(struct pooling *p)
