@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -23,6 +24,19 @@
 #include "kernels/cpu/cast/dtype.h"
 #include "kernels/cpu/isa.h"
 #include "tests/seed.h"
+
+/* Optimizers are numbered without gaps: EMBTIER_OPTIMIZER_NONE is 0. */
+enum {
+#define X(name, ...) OPTIMIZER_PLACE_##name,
+    EMBTIER_OPTIMIZER_TABLE(X)
+#undef X
+        OPTIMIZERS_AND_NONE
+};
+#define X(name, number, ...) static_assert(OPTIMIZER_PLACE_##name == (number), "no gaps");
+EMBTIER_OPTIMIZER_TABLE(X)
+#undef X
+#define OPTIMIZER_COUNT ((uint32_t)OPTIMIZERS_AND_NONE - 1)
+#define LAST_OPTIMIZER  ((enum embtier_optimizer)OPTIMIZER_COUNT)
 
 /* All instruction sets of this processor. */
 #define FOR_EACH_ISA(isa)                                                                          \

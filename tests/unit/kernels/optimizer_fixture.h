@@ -13,10 +13,6 @@
 #define GUARD_BYTES 64
 #define GUARD       0xa5
 
-/* Optimizers are numbered from EMBTIER_OPTIMIZER_SGD on. */
-#define LAST_OPTIMIZER  EMBTIER_OPTIMIZER_SPARSE_ADAM
-#define OPTIMIZER_COUNT ((uint32_t)LAST_OPTIMIZER)
-
 /* Makes a table's spec with the optimizer's usual constants. */
 static inline struct table_spec spec_of(enum embtier_optimizer optimizer, enum embtier_dtype dtype,
                                         uint32_t dim, double clip_norm, double weight_decay)

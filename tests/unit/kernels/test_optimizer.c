@@ -99,7 +99,11 @@ static void free_model(const struct table *table, struct model_row *model)
 static void assert_near(const struct table *table, const char *what, uint32_t row, uint32_t column,
                         double got, double expected)
 {
-    if (!(fabs(got - expected) <= 1e-7 + 1e-5 * fabs(expected)))
+    /* A velocity is a sum of about ten gradients, which may cancel out: what is left has the
+     * rounding errors of the gradients. */
+    const bool is_sum = table->spec.optimizer == EMBTIER_OPTIMIZER_MOMENTUM;
+
+    if (!(fabs(got - expected) <= (is_sum ? 2e-6 : 1e-7) + 1e-5 * fabs(expected)))
         fail_msg("%s, dim %u, clip %g, decay %g: %s of row %u, column %u: %.9g, expected %.9g",
                  optimizer_word((int)table->spec.optimizer), table->spec.dim, table->spec.clip_norm,
                  table->spec.weight_decay, what, row, column, got, expected);
@@ -149,9 +153,10 @@ static void test_a_hundred_steps_are_those_of_the_lazy_form(void **state)
     uint64_t random = seed_of_test(__func__, SEED_USUAL);
 
     (void)state;
-    for (uint32_t n = 0; n < ARRAY_LEN(dims) * 5 * 4; n++) {
-        struct table_spec spec = spec_of(1 + n % 5, EMBTIER_DTYPE_F32, dims[n / 20],
-                                         n / 5 % 2 ? 0.5 : 0, n / 10 % 2 ? 0.01 : 0);
+    for (uint32_t n = 0; n < ARRAY_LEN(dims) * OPTIMIZER_COUNT * 4; n++) {
+        const uint32_t rest = n / OPTIMIZER_COUNT;
+        struct table_spec spec = spec_of(1 + n % OPTIMIZER_COUNT, EMBTIER_DTYPE_F32, dims[rest / 4],
+                                         rest % 2 ? 0.5 : 0, rest / 2 % 2 ? 0.01 : 0);
         struct table table = make_table(&spec, 10, &random);
         struct model_row *model;
 
@@ -302,8 +307,9 @@ static void test_rows_without_a_gradient_stay(void **state)
     uint64_t random = seed_of_test(__func__, SEED_USUAL);
 
     (void)state;
-    for (uint32_t n = 0; n < 5 * 3; n++) {
-        struct table_spec spec = spec_of(1 + n % 5, 1 + n / 5, 65, 0.5, 0.1);
+    for (uint32_t n = 0; n < OPTIMIZER_COUNT * 3; n++) {
+        struct table_spec spec =
+            spec_of(1 + n % OPTIMIZER_COUNT, 1 + n / OPTIMIZER_COUNT, 65, 0.5, 0.1);
         struct table table = make_table(&spec, 5, &random);
         struct table before = copy_table(&table);
         float gradients[2 * 65];
@@ -325,9 +331,10 @@ static void test_all_instruction_sets_give_the_same_bits(void **state)
     uint64_t random = seed_of_test(__func__, SEED_USUAL);
 
     (void)state;
-    for (uint32_t n = 0; n < ARRAY_LEN(dims) * 5 * 3 * 4; n++) {
-        struct table_spec spec =
-            spec_of(1 + n % 5, 1 + n / 5 % 3, dims[n / 60], n / 15 % 2, n / 30 % 2 * 0.01);
+    for (uint32_t n = 0; n < ARRAY_LEN(dims) * OPTIMIZER_COUNT * 3 * 4; n++) {
+        const uint32_t rest = n / OPTIMIZER_COUNT;
+        struct table_spec spec = spec_of(1 + n % OPTIMIZER_COUNT, 1 + rest % 3, dims[rest / 12],
+                                         rest / 3 % 2, rest / 6 % 2 * 0.01);
         struct table table = make_table(&spec, 5, &random);
         const uint32_t chosen[] = { 4, 0, 2, 1 };
         const size_t gradient_count = (size_t)ARRAY_LEN(chosen) * spec.dim;
@@ -335,7 +342,7 @@ static void test_all_instruction_sets_give_the_same_bits(void **state)
         float *const copy = fixture_alloc(gradient_count, sizeof(float));
         struct table expected;
 
-        table.spec.rounds_to_nearest = n % 2;
+        table.spec.rounds_to_nearest = (rest + rest / 12) % 2;
         for (size_t i = 0; i < gradient_count; i++)
             gradients[i] = fixture_float(&random);
         expected = copy_table(&table);
@@ -458,9 +465,10 @@ static void test_gradients_made_on_the_way_are_those_made_before(void **state)
     uint64_t random = seed_of_test(__func__, SEED_USUAL);
 
     (void)state;
-    for (uint32_t n = 0; n < ARRAY_LEN(dims) * 5 * 3 * 8; n++) {
-        struct table_spec spec =
-            spec_of(1 + n / 8 % 5, 1 + n / 40 % 3, dims[n / 120], n % 3 * 0.5, n % 5 * 0.01);
+    for (uint32_t n = 0; n < ARRAY_LEN(dims) * OPTIMIZER_COUNT * 3 * 8; n++) {
+        const uint32_t rest = n / (8 * OPTIMIZER_COUNT);
+        struct table_spec spec = spec_of(1 + n / 8 % OPTIMIZER_COUNT, 1 + rest % 3, dims[rest / 3],
+                                         n % 3 * 0.5, n % 5 * 0.01);
         struct casted casted = make_casted(spec.dim, &random);
         struct table table;
         float *const gradients = fixture_alloc((size_t)RUNS * spec.dim, sizeof(float));

@@ -98,11 +98,13 @@ static void test_each_step_is_f32s_rounded(void **state)
     uint64_t random = seed_of_test(__func__, SEED_USUAL);
 
     (void)state;
-    for (uint32_t n = 0; n < ARRAY_LEN(dims) * 5 * 4; n++) {
-        struct table_spec spec = spec_of(1 + n % 5, halves[n / 5 % 2], dims[n / 20], 0, 0.001);
+    for (uint32_t n = 0; n < ARRAY_LEN(dims) * OPTIMIZER_COUNT * 4; n++) {
+        const uint32_t rest = n / OPTIMIZER_COUNT;
+        struct table_spec spec =
+            spec_of(1 + n % OPTIMIZER_COUNT, halves[rest % 2], dims[rest / 4], 0, 0.001);
         struct table table = make_table(&spec, 3, &random);
 
-        table.spec.rounds_to_nearest = n / 10 % 2;
+        table.spec.rounds_to_nearest = rest / 2 % 2;
         for (uint64_t step = 1; step < 5; step++)
             check_step(&table, step + (step == 4 ? UINT64_C(1) << 45 : 0), &random);
         free_table(&table);
