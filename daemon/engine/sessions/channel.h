@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* channel.h: the channel that a transport gives a session. It is all that the engine sees of a
- * client.
+/* channel.h: the channel that a transport gives a session. The engine takes and answers requests
+ * through it alone.
  *
  * A channel is a region of bytes, a ring of submissions, and functions that complete a request,
  * listen for submissions, and hang up. The client may write region and ring at any time. A
