@@ -3,10 +3,10 @@
  *
  * A lane has one home of each kind: the cache over SSD (home_cache.c), and the arrays of whole
  * tables (home_array.c). Each holds the lane's share of the rows of all tables of its kind. The
- * functions are those of row_cache.h, which documents each; the rest of the engine calls no other.
- * A row that is not in its home is in the write queue, being read, or on SSD, whatever the home. To
- * add a kind, add one file, and a line where a lane makes its homes (lane_life.c). Thread: the
- * lane. */
+ * functions are those of row_cache.h, which documents each. Rows are host memory, and pointers to
+ * them are followed by lanes and kernels. A row that is not in its home is in the write queue,
+ * being read, or on SSD, whatever the home. docs/internals/homes.md lists the places that ask for a
+ * table's home, and the files to change for a new one. Thread: the lane. */
 #ifndef EMBTIER_DAEMON_ENGINE_ROWS_HOME_H
 #define EMBTIER_DAEMON_ENGINE_ROWS_HOME_H
 
