@@ -8,8 +8,8 @@ from source_tree import LEFT
 
 ALL = object()
 
-# Folder: the folders that it may include besides itself, each with its subfolders, as in the table of docs/ARCHITECTURE.md. A
-# file belongs to the innermost folder that is named here.
+# Folder: the folders that it may include besides itself, each with its subfolders. The table of
+# docs/ARCHITECTURE.md is an outline of this one. A file belongs to the innermost folder that is named here.
 _BELOW_DAEMON = {"base", "config", "kernels", "proto", "tiers", "store", "placement"}
 _ENGINE = {name: f"daemon/engine/{name}" for name in ("turns", "mail", "memory", "tables", "sessions", "rows", "ops", "lane")}
 
