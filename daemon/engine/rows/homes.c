@@ -55,6 +55,7 @@ bool rows_end_epoch(struct rows *rows)
 
 bool rows_forget_epoch(struct rows *rows, struct rows_cursor *cursor, uint32_t step)
 {
+    assert(!rows->in_epoch);
     for (; cursor->home < HOME_KINDS; cursor->home++, cursor->at = 0) {
         const struct home *const home = &rows->homes[cursor->home];
 

@@ -78,14 +78,16 @@ struct miss *miss_table_add(struct miss_table *misses, struct table *table, uint
 
     if (misses->held[flow] >= (uint64_t)(misses->capacity - misses->count) * MISS_HELD_PER_FREE)
         return NULL; /* also when none is free */
+    assert(link > 0 && misses->count < misses->capacity);
     miss = &misses->entries[link - 1];
     misses->free = miss->next;
+    miss_set_state(miss, MISS_PENDING);
     *miss = (struct miss){
         .hash = hash,
         .id = id,
         .table = table,
         .next_in_bucket = *bucket,
-        .state = MISS_PENDING,
+        .state = miss->state,
         .flow = flow,
     };
     *bucket = link;
@@ -102,8 +104,7 @@ void miss_table_remove(struct miss_table *misses, struct miss *miss)
     while (*at != link)
         at = &misses->entries[*at - 1].next_in_bucket;
     *at = miss->next_in_bucket;
-    assert(miss->state != MISS_FREE);
-    miss->state = MISS_FREE;
+    miss_set_state(miss, MISS_FREE);
     miss->next = misses->free;
     misses->free = link;
     assert(misses->count > 0);
@@ -146,6 +147,7 @@ struct miss *miss_list_first(struct miss_table *misses, const struct miss_list *
 
 void miss_list_pop(struct miss_table *misses, struct miss_list *list)
 {
+    assert(list->first > 0);
     list->first = misses->entries[list->first - 1].next;
     if (!list->first)
         list->last = 0;

@@ -11,6 +11,7 @@
 #ifndef EMBTIER_DAEMON_ENGINE_ROWS_MISS_TABLE_H
 #define EMBTIER_DAEMON_ENGINE_ROWS_MISS_TABLE_H
 
+#include <assert.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -40,6 +41,28 @@ struct miss {
     enum miss_state state;
     uint32_t flow; /* flow of the session that added it */
 };
+
+/* Sets the state. Any that is not free may become free. */
+static inline void miss_set_state(struct miss *miss, enum miss_state to)
+{
+    const enum miss_state from = miss->state;
+
+    switch (to) {
+    case MISS_FREE:
+        assert(from != MISS_FREE);
+        break;
+    case MISS_PENDING:
+        assert(from == MISS_FREE || from == MISS_READING || from == MISS_PARKED);
+        break;
+    case MISS_READING:
+        assert(from == MISS_PENDING);
+        break;
+    case MISS_PARKED:
+        assert(from == MISS_READING);
+        break;
+    }
+    miss->state = to;
+}
 
 /* A list of misses, oldest first; a miss is in at most one list. All zeros: empty. */
 struct miss_list {

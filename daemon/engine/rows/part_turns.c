@@ -233,6 +233,7 @@ void rows_add_part(struct rows *rows, struct part *part)
 {
     struct session_lane *const session = &part->request->session->lanes[rows->lane];
 
+    assert(part->waiting == 0 && !part->retry_first);
     part->next = NULL;
     if (session->last)
         session->last->next = part;
@@ -263,7 +264,10 @@ void rows_turn(struct rows *rows, struct session_lane *session)
 
     while (goes_on) {
         struct part *const part = session->first;
-        const enum turn turn = part_turn(rows, part, session, &left);
+        enum turn turn;
+
+        assert(!session->is_blocked && part);
+        turn = part_turn(rows, part, session, &left);
 
         if (turn == TURN_BLOCKED)
             block(rows, session);

@@ -102,8 +102,8 @@ void read_order_pop(struct read_order *order, uint32_t shard)
     const uint32_t link = reads->first;
     struct flow *const flow = &reads->flows[link - 1];
 
+    assert(link > 0 && order->count > 0);
     miss_list_pop(order->misses, &flow->rows);
-    assert(order->count > 0);
     order->count--;
     reads->first = flow->next;
     if (!reads->first)

@@ -120,6 +120,7 @@ static void *reader_main(void *context)
         while (!(job = claim_ready(pool)))
             continue;
         job_run(pool, job);
+        assert(atomic_load_explicit(&job->state, memory_order_relaxed) == READ_JOB_RUNNING);
         atomic_store_explicit(&job->state, READ_JOB_DONE, memory_order_release);
         mailbox_send(pool->lane, &job->message);
     }

@@ -295,6 +295,7 @@ void request_discard(const struct request_rules *rules, struct request *request)
 
 void request_free(const struct request_rules *rules, struct request *request)
 {
+    assert(atomic_load_explicit(&request->parts_left, memory_order_relaxed) == 0);
     request_memory_give(rules->memory, request);
 }
 

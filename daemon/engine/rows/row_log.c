@@ -13,6 +13,8 @@
  * that they have changed stay in the queue, and are written when the store takes them again. */
 #include "daemon/engine/rows/rows.h"
 
+#include <assert.h>
+
 enum embtier_err rows_log_room(const struct rows *rows, const struct table *table,
                                uint32_t *ret_count)
 {
@@ -50,6 +52,7 @@ bool rows_log_holds(struct rows *rows, struct part *part)
     /* The mark is later than need be if others have put rows behind the part's own, but it keeps
      * the list in order. */
     rows_log_note(rows, part);
+    assert(!rows->logging || rows->last_logging->log_mark <= part->log_mark);
     part->next = NULL;
     if (rows->logging)
         rows->last_logging->next = part;
@@ -66,6 +69,7 @@ void rows_log_on_written(struct rows *rows)
     while (rows->logging) {
         struct part *const part = rows->logging;
 
+        assert(part->log_mark > 0);
         if (!write_queue_passed(rows->write_queue, part->log_mark)) {
             if (err == EMBTIER_OK)
                 return;

@@ -50,6 +50,7 @@ static void waiter_append(struct rows *rows, struct miss *miss, struct row_ref *
 
 static void ref_wait(struct rows *rows, struct part *part, struct row_ref *ref, struct miss *miss)
 {
+    assert(miss->state != MISS_FREE);
     ref->hash = (uint64_t)(uintptr_t)part;
     waiter_append(rows, miss, ref);
     part->waiting++;
@@ -71,8 +72,7 @@ static uint64_t miss_session(const struct rows *rows, const struct miss *miss)
 /* Has a row read for the refs that wait for it. */
 static void miss_read(struct rows *rows, struct miss *miss)
 {
-    assert(miss->state != MISS_FREE && miss->first_waiter);
-    miss->state = MISS_PENDING;
+    assert(miss->first_waiter);
     read_order_add(rows->read_order, row_routes_shard(rows->rules->routes, miss->hash),
                    miss_session(rows, miss), miss);
 }
@@ -97,6 +97,13 @@ enum outcome rows_read(struct rows *rows, struct part *part, struct table *table
     ref_wait(rows, part, ref, miss);
     miss_read(rows, miss);
     return OUTCOME_DONE;
+}
+
+/* Has a row read again. */
+static void miss_read_again(struct rows *rows, struct miss *miss)
+{
+    miss_set_state(miss, MISS_PENDING);
+    miss_read(rows, miss);
 }
 
 /* ---- Rows that have been read ---- */
@@ -252,8 +259,8 @@ static uint32_t fill_job(struct rows *rows, uint32_t shard, struct read_job *job
         if (bytes > READ_JOB_BYTES)
             break;
         read_order_pop(rows->read_order, shard);
-        assert(miss->state == MISS_PENDING && miss->first_waiter);
-        miss->state = MISS_READING;
+        assert(miss->first_waiter);
+        miss_set_state(miss, MISS_READING);
         batch[count++] = miss;
     }
     qsort(batch, count, sizeof(batch[0]), compare_misses);
@@ -345,11 +352,10 @@ static void end_miss(struct rows *rows, struct miss *miss, const struct store_ro
     if (!answer_waiters(rows, miss, row, err)) {
         miss_table_remove(rows->misses, miss);
     } else if (err == EMBTIER_AGAIN) {
-        assert(miss->state == MISS_READING);
-        miss->state = MISS_PARKED;
+        miss_set_state(miss, MISS_PARKED);
         miss_list_append(rows->misses, &rows->parked, miss);
     } else {
-        miss_read(rows, miss);
+        miss_read_again(rows, miss);
     }
 }
 
@@ -370,6 +376,7 @@ static void insert_run(struct rows *rows, struct table *table, struct insert_run
         }
         end_miss(rows, run->misses[i], run->rows[i], err);
     }
+    assert(next_refused == refused);
     memset(run->dirty, 0, sizeof(run->dirty));
     run->count = 0;
 }
@@ -387,6 +394,7 @@ static void log_read_error(struct rows *rows, const struct read_job *job, enum e
 
 void rows_on_read_done(struct rows *rows, struct read_job *job)
 {
+    assert(atomic_load_explicit(&job->state, memory_order_relaxed) == READ_JOB_DONE);
     job->message.next = NULL;
     if (rows->read_done)
         rows->last_read_done->next = &job->message;
@@ -410,6 +418,7 @@ static void serve_rows(struct rows *rows, struct read_job *job)
         struct miss *const miss = miss_table_at(rows->misses, job->owners[i]);
         bool changed;
 
+        assert(miss->state == MISS_READING && miss->first_waiter);
         work += LANE_COST_MISS;
         if (row->err != EMBTIER_OK) {
             log_read_error(rows, job, row->err);
@@ -467,7 +476,7 @@ static void unpark(struct rows *rows, uint64_t count)
     for (; count > 0 && (miss = miss_list_first(rows->misses, &rows->parked)); count--) {
         assert(miss->state == MISS_PARKED);
         miss_list_pop(rows->misses, &rows->parked);
-        miss_read(rows, miss);
+        miss_read_again(rows, miss);
     }
 }
 

@@ -148,6 +148,7 @@ static void tell_lane(struct write_queue *queue)
 /* Tells the lane that all rows before @position are written and, where needed, synced. */
 static void publish(struct write_queue *queue, uint64_t position)
 {
+    assert(position > atomic_load_explicit(&queue->written, memory_order_relaxed));
     atomic_store_explicit(&queue->written, position, memory_order_release);
     tell_lane(queue);
 }
@@ -274,6 +275,7 @@ static bool leave_to_syncer(struct write_queue *queue, const uint32_t *shards, u
     bool leaves, waits;
 
     pthread_mutex_lock(&unsynced->lock);
+    assert(end > unsynced->end);
     waits = unsynced->end == 0 && !unsynced->is_syncing;
     leaves = count > 0 || !waits;
     for (uint32_t i = 0; i < count; i++)
@@ -311,6 +313,7 @@ static uint64_t batch_collect(struct write_queue *queue, struct write_batch *bat
                 .bytes = entry + 1,
             };
         }
+        assert(entry->bytes > 0);
         position += entry->bytes;
     }
     return position;
