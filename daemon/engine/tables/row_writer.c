@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/engine/tables/row_writer.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -131,6 +132,7 @@ enum embtier_err row_writer_add(struct row_writer *writer, uint64_t id, const vo
     const uint64_t at = (uint64_t)shard * writer->batch_rows + writer->counts[shard];
     uint8_t *const copy = writer->bytes + at * table->row_bytes;
 
+    assert(writer->counts[shard] < writer->batch_rows);
     if (bytes)
         memcpy(copy, bytes, table->row_bytes);
     writer->rows[at] = (struct store_row){

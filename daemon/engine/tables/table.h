@@ -8,6 +8,7 @@
 #ifndef EMBTIER_DAEMON_ENGINE_TABLES_TABLE_H
 #define EMBTIER_DAEMON_ENGINE_TABLES_TABLE_H
 
+#include <assert.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -83,7 +84,9 @@ static inline void table_note_step(struct table *table, uint64_t step)
 
 static inline void table_leave(struct table *table)
 {
-    atomic_fetch_sub_explicit(&table->users, 1, memory_order_release);
+    const uint64_t users = atomic_fetch_sub_explicit(&table->users, 1, memory_order_release);
+
+    assert(users > 0);
 }
 
 #endif

@@ -2,6 +2,7 @@
 /* table_structs.c: the table structs in use, in order of table id, and their names. */
 #include "daemon/engine/tables/tables_impl.h"
 
+#include <assert.h>
 #include <search.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -105,6 +106,7 @@ bool tables_fill_struct(struct tables *tables, struct table *table, uint32_t tab
                         struct row_array *array)
 {
     uint32_t place;
+    bool is_used;
 
     table->spec = *spec;
     if (!tsearch(table, &tables->names, compare_names))
@@ -121,8 +123,9 @@ bool tables_fill_struct(struct tables *tables, struct table *table, uint32_t tab
     atomic_store(&table->updated_rows, 0);
     atomic_store(&table->rows_initialised, 0);
     atomic_store(&table->table_id, table_id);
-    atomic_store(&table->state, TABLE_CREATING);
-    (void)tables_find_used(tables, table_id, &place); /* the id is not in use yet */
+    table_set_state(table, TABLE_CREATING);
+    is_used = tables_find_used(tables, table_id, &place);
+    assert(!is_used && tables->used_count < tables->used_capacity);
     memmove(&tables->used[place + 1], &tables->used[place],
             (tables->used_count - place) * sizeof(*tables->used));
     tables->used[place] = (struct struct_ref){ table_id, table->index };
@@ -144,7 +147,7 @@ void tables_free_struct(struct tables *tables, struct table *table)
     account_close(TAKE(table->account));
     table_arrays_give(tables->arrays, TAKE(table->array));
     tables->first_free = MIN(tables->first_free, (uint32_t)table->index);
-    atomic_store(&table->state, TABLE_FREE);
+    table_set_state(table, TABLE_FREE);
 }
 
 struct table *tables_find_struct(struct tables *tables, uint32_t table_id)

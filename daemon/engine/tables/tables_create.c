@@ -277,7 +277,7 @@ static enum embtier_err create_finish(struct tables *tables, struct table *table
     tables_lock_catalog(tables);
     err = catalog_set_state(tables->catalog, atomic_load(&table->table_id), CATALOG_LIVE, msg);
     if (err == EMBTIER_OK)
-        atomic_store(&table->state, TABLE_LIVE);
+        table_set_state(table, TABLE_LIVE);
     tables_unlock_catalog(tables);
     return err;
 }
@@ -288,7 +288,7 @@ static void undo(struct tables *tables, struct table *table)
     struct err_msg msg = { { 0 } };
 
     tables_give_name_away(tables, table);
-    atomic_store(&table->state, TABLE_DROPPING);
+    table_set_state(table, TABLE_DROPPING);
     if (atomic_load(&tables->stopping))
         return;
     /* The name is given back first, whatever becomes of the rows. If that fails, the next creation
@@ -446,7 +446,7 @@ enum embtier_err tables_publish(struct tables *tables, struct table_info *infos,
 
         if (!table) /* cannot happen: the tables are being made */
             continue;
-        atomic_store(&table->state, TABLE_LIVE);
+        table_set_state(table, TABLE_LIVE);
         infos[i] = tables_info_of(table);
     }
     tables_unlock_catalog(tables);

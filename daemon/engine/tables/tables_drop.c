@@ -116,7 +116,7 @@ static enum embtier_err drop_begin(struct tables *tables, const char *name,
         return err_set(msg, EMBTIER_INTERNAL, "table '%s' is in the catalog but not loaded", name);
     TRY(catalog_set_state(tables->catalog, table_id, CATALOG_DROPPING, msg));
     tables_give_name_away(tables, table);
-    atomic_store(&table->state, TABLE_DROPPING);
+    table_set_state(table, TABLE_DROPPING);
     *ret_table = table;
     return EMBTIER_OK;
 }

@@ -5,6 +5,7 @@
 #ifndef EMBTIER_DAEMON_ENGINE_TABLES_TABLES_IMPL_H
 #define EMBTIER_DAEMON_ENGINE_TABLES_TABLES_IMPL_H
 
+#include <assert.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -56,6 +57,29 @@ struct tables {
     /* Made on demand, never freed before the end: see table.h. */
     _Atomic(struct table *) chunks[CHUNKS_MAX];
 };
+
+/* Sets the state. A creation that has failed drops the table, and may do so again if the first
+ * drop has failed. */
+static inline void table_set_state(struct table *table, enum table_state to)
+{
+    const uint32_t from = atomic_load(&table->state);
+
+    switch (to) {
+    case TABLE_FREE:
+        assert(from == TABLE_DROPPING);
+        break;
+    case TABLE_CREATING:
+        assert(from == TABLE_FREE);
+        break;
+    case TABLE_LIVE:
+        assert(from == TABLE_CREATING);
+        break;
+    case TABLE_DROPPING:
+        assert(from != TABLE_FREE);
+        break;
+    }
+    atomic_store(&table->state, (uint32_t)to);
+}
 
 /* ---- tables.c ---- */
 

@@ -36,7 +36,7 @@ static enum embtier_err load_table(struct tables *tables, const struct catalog_t
                      : tables_no_struct(tables, msg);
     }
     TRY(tables_add_to_lanes(tables, table, msg));
-    atomic_store(&table->state, TABLE_LIVE);
+    table_set_state(table, TABLE_LIVE);
     return EMBTIER_OK;
 }
 
