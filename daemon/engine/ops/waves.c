@@ -53,6 +53,8 @@ static void *remove_block(struct waves *waves, uint32_t i)
     const uint32_t last = --waves->count;
     void *const block = waves->blocks[i];
 
+    assert(i <= last && last >= waves->own);
+
     waves->blocks[i] = waves->blocks[last];
     waves->busy |= (waves->busy >> last & 1) << i;
     waves->busy &= ~(UINT32_C(1) << last);
@@ -65,6 +67,7 @@ void waves_end(struct waves *waves, struct request_memory *memory, void *block, 
 
     assert(waves->busy >> i & 1);
     waves->busy &= ~(UINT32_C(1) << i);
+    assert(waves->under_way > 0);
     waves->under_way--;
     if (!more && i >= waves->own)
         request_memory_give(memory, remove_block(waves, i));

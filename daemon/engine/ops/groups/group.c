@@ -71,6 +71,7 @@ void groups_free(struct groups *groups)
 {
     if (!groups)
         return;
+    assert(!groups->first && groups->stats.groups == 0);
     pthread_mutex_destroy(&groups->lock);
     free(groups);
 }
@@ -96,6 +97,7 @@ void groups_take_news(struct groups *groups, struct group_news *ret_news)
 static void send_back(struct push *push, const struct refusal *refusal, bool is_applied,
                       uint64_t hit_rows)
 {
+    assert(push->stage == PUSH_ARRIVED);
     account_give(push->ticket->session->account, ACCOUNT_GROUP_BYTES, push->block_bytes);
     push->refusal = *refusal;
     push->hit_rows = hit_rows;
@@ -180,6 +182,7 @@ static void count_arrival(struct groups *groups, struct group *group)
 {
     const struct group_member *why;
 
+    assert(!group->applying && group->arrived < group->size);
     if (group->arrived++ == 0)
         group->since_ns = clock_now_ns(groups->clock);
     while (group->arrived == group->size) {
@@ -259,6 +262,7 @@ enum embtier_err group_arrive(struct group_member *member, struct push *push,
     } else if (!may_wait(account, push->block_bytes, ret_refusal)) {
         err = EMBTIER_BUSY;
     } else {
+        assert(push->stage == PUSH_ARRIVED && !member->push);
         account_add(account, ACCOUNT_GROUP_BYTES, push->block_bytes);
         member->push = push;
         if (member->refused == 0)
@@ -294,6 +298,7 @@ void group_end_step(struct group_member *leader, const struct refusal *refusal, 
     struct group *const group = leader->group;
 
     pthread_mutex_lock(&groups->lock);
+    assert(group->applying && leader->push);
     if (refusal->err == EMBTIER_OK) {
         atomic_fetch_add_explicit(&group->step, 1, memory_order_release);
         groups->stats.steps++;
@@ -493,6 +498,7 @@ static void add_member(struct session *session, struct group *group, struct grou
 {
     struct group_member *before = session->groups;
 
+    assert(!group->members[member->number] && group->joined < group->size);
     group->members[member->number] = member;
     group->joined++;
     group->member_count++;
@@ -586,6 +592,8 @@ void groups_forget(struct session *session)
         next = member->next;
         pthread_mutex_lock(&groups->lock);
         account_give(session->account, ACCOUNT_GROUP_MEMBERS, 1);
+        assert(atomic_load_explicit(&group->broken, memory_order_relaxed) && !member->push);
+        assert(group->member_count > 0);
         is_last = --group->member_count == 0;
         group->members[member->number] = NULL;
         pthread_mutex_unlock(&groups->lock);

@@ -2,6 +2,8 @@
 /* Pushes that are parts of a group's step, on their home lanes. See group.h. */
 #include "daemon/engine/ops/groups/group_turns.h"
 
+#include <assert.h>
+
 #include "daemon/engine/ops/groups/group.h"
 #include "daemon/engine/ops/push/push_trial.h"
 #include "daemon/engine/ops/tickets/tickets.h"
@@ -50,6 +52,7 @@ void step_lead(struct op_lane *lane, struct push *push)
 {
     struct refusal refusal = { .segment = UINT32_MAX };
 
+    assert(push->stage == PUSH_ARRIVED && !push->joint);
     if (push_join(&lane->rules, push, &refusal) == EMBTIER_OK) {
         tickets_cast(lane, push->joint, push->joint->segment_count);
         if (push->joint->casts_left == 0)
@@ -63,6 +66,7 @@ void step_lead(struct op_lane *lane, struct push *push)
 
 void step_done(struct op_lane *lane, struct push *push)
 {
+    assert(push->stage == PUSH_ARRIVED);
     if (push->is_applied)
         push_set_stage(push, PUSH_UPDATING);
     push->is_taken = true;

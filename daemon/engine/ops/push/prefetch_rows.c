@@ -3,6 +3,8 @@
  * push.h. */
 #include "daemon/engine/ops/push/prefetch_rows.h"
 
+#include <assert.h>
+
 #include "daemon/engine/ops/push/push.h"
 #include "daemon/engine/tables/row_routes.h"
 #include "daemon/engine/tables/tables.h"
@@ -99,6 +101,7 @@ const struct row_op row_op_pin = {
 
 void pins_give_back(struct op_lane *lane, struct ticket_lane *part)
 {
+    assert(part->message.kind == MESSAGE_UNPIN && part->group == 0 && part->run == 0);
     part->next = NULL;
     if (lane->unpinning)
         lane->last_unpinning->next = part;
@@ -150,6 +153,7 @@ bool pins_turn(struct op_lane *lane)
     }
     schedule_charge(lane->schedule, schedule_side_of(lane->schedule, part->ticket->session),
                     rows * LANE_COST_ROW);
+    assert(part->group <= part->ticket->group_count);
     if (part->group == part->ticket->group_count) {
         lane->unpinning = part->next;
         part->message.kind = MESSAGE_UNPINNED;

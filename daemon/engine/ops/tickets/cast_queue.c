@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/engine/ops/tickets/cast_queue.h"
 
+#include <assert.h>
+
 #include "base/macros.h"
 #include "daemon/engine/ops/tickets/ticket.h"
 
@@ -12,6 +14,7 @@ void cast_queue_init(struct cast_queue *queue)
 
 void cast_queue_destroy(struct cast_queue *queue)
 {
+    assert(turns_is_empty(&queue->turns));
     pthread_mutex_destroy(&queue->lock);
 }
 
@@ -31,10 +34,14 @@ void cast_queue_put(struct cast_queue *queue, struct cast_line *line, struct tic
 struct ticket_group *cast_queue_take(struct cast_queue *queue)
 {
     struct ticket_group *group;
+    struct turn_flow *flow;
     struct cast_line *line;
 
     pthread_mutex_lock(&queue->lock);
-    line = CONTAINER_OF(turns_begin(&queue->turns), struct cast_line, flow);
+    flow = turns_begin(&queue->turns);
+    assert(flow); /* the caller has counted it */
+    line = CONTAINER_OF(flow, struct cast_line, flow);
+    assert(line->first);
     group = CONTAINER_OF(line->first, struct ticket_group, message);
     line->first = line->first->next;
     turns_charge(&queue->turns, &line->flow, group->id_count);

@@ -254,6 +254,8 @@ enum embtier_err ticket_new(const struct request_rules *rules, struct session *s
 
 void ticket_free(const struct request_rules *rules, struct ticket *ticket)
 {
+    assert(!ticket->is_issued);
+    assert(ticket->casts_left == 0 && ticket->lanes_left == 0);
     ticket_unpinned(rules, ticket);
     ticket_memory_give(rules->ticket_memory, ticket);
 }
@@ -263,6 +265,7 @@ enum embtier_err ticket_pin(const struct request_rules *rules, struct ticket *ti
 {
     uint64_t part = 0;
 
+    assert(ticket->pinned_bytes == 0);
     if (!ticket_memory_pin(rules->ticket_memory, &ticket->session->ticket_share, bytes, &part))
         return refuse(ret_refusal, EMBTIER_PINS_FULL, UINT32_MAX, bytes, part);
     ticket->pinned_bytes = bytes;
@@ -407,8 +410,10 @@ enum embtier_err ticket_issue(struct ticket *ticket, uint64_t now_ns)
 
 void ticket_take(struct ticket *ticket)
 {
-    slot_of(ticket->session, (uint32_t)ticket->number)->ticket = NULL;
-    assert(ticket->is_issued);
+    struct ticket_slot *const slot = slot_of(ticket->session, (uint32_t)ticket->number);
+
+    assert(ticket->is_issued && slot->ticket == ticket);
+    slot->ticket = NULL;
     ticket->is_issued = false;
 }
 

@@ -14,6 +14,7 @@ static void send_to_caster(struct op_lane *lane, struct ticket *ticket, struct t
     const uint32_t number = (uint32_t)(group - ticket->groups) + ticket->session->last_ticket;
     const uint32_t to = (lane->index + number) % lane->lane_count;
 
+    assert(!ticket->is_ended);
     ticket->casts_left++;
     session_hold(ticket->session);
     caster_send(lane->casters[to], &ticket->session->lanes[to].casts, group);
@@ -72,6 +73,7 @@ static void list_add(struct op_lane *lane, struct ticket *ticket)
     struct ticket *older = lane->newest_ticket;
     struct ticket *newer = NULL;
 
+    assert(ticket->is_issued && !ticket->is_lent);
     for (; older && older->issued_ns > ticket->issued_ns; older = older->older)
         newer = older;
     ticket->older = older;
@@ -88,6 +90,7 @@ static void list_add(struct op_lane *lane, struct ticket *ticket)
 
 static void list_remove(struct op_lane *lane, struct ticket *ticket)
 {
+    assert(ticket->is_issued && !ticket->is_lent);
     if (ticket->older)
         ticket->older->newer = ticket->newer;
     else
@@ -114,7 +117,7 @@ void tickets_take(struct op_lane *lane, struct ticket *ticket)
 void tickets_lend(struct op_lane *lane, struct ticket *ticket)
 {
     list_remove(lane, ticket);
-    assert(ticket->is_issued && !ticket->is_lent && !ticket->is_ended);
+    assert(!ticket->is_ended);
     ticket->is_lent = true;
 }
 
