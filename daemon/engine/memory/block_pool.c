@@ -67,6 +67,7 @@ static void set_bytes(struct block_pool *pool, struct pool_block *block, uint64_
 {
     struct pool_block *behind;
 
+    assert(bytes >= sizeof(*block) && bytes <= pool->bytes);
     block->bytes = bytes;
     behind = block_behind(pool, block);
     if (behind)
@@ -147,6 +148,7 @@ void block_pool_give(struct block_pool *pool, void *place)
 
     assert(block_pool_holds(pool, place) && !block->is_free);
     assert(pool->taken_bytes >= block->bytes);
+    assert(!behind || behind->before_bytes == block->bytes);
     pool->taken_bytes -= block->bytes;
     if (behind && behind->is_free) {
         bin_remove(pool, behind);
@@ -156,6 +158,7 @@ void block_pool_give(struct block_pool *pool, void *place)
         struct pool_block *const before =
             (struct pool_block *)((uint8_t *)block - block->before_bytes);
 
+        assert(before->bytes == block->before_bytes);
         if (before->is_free) {
             bin_remove(pool, before);
             set_bytes(pool, before, before->bytes + block->bytes);

@@ -70,6 +70,10 @@ void request_memory_free(struct request_memory *memory)
 {
     if (!memory)
         return;
+    for (uint32_t part = 0; part < REQUEST_MEMORY_PARTS; part++) {
+        assert(memory->parts[part].blocks.taken_bytes == 0);
+        assert(turns_is_empty(&memory->parts[part].line));
+    }
     reserved_free(memory->base, memory->bytes);
     pthread_mutex_destroy(&memory->lock);
     free(memory);
@@ -145,6 +149,7 @@ static void serve_line(struct request_memory *memory, uint32_t part, uint32_t fr
             return; /* it gets memory of its own part only */
         if (!has_share && !block_pool_has(&memory->parts[from].blocks, share->wanted_bytes))
             return;
+        assert(!share->granted);
         (void)turns_next(line);
         if (!has_share) /* else it waits for its own requests to end */
             share->granted = take_of(memory, share, from, share->wanted_bytes);
@@ -277,6 +282,7 @@ void request_memory_give(struct request_memory *memory, void *place)
 void request_memory_heard(struct request_memory *memory, struct request_memory_share *share)
 {
     pthread_mutex_lock(&memory->lock);
+    assert(share->is_told);
     share->is_told = false;
     pthread_mutex_unlock(&memory->lock);
 }

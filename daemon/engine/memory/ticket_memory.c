@@ -44,6 +44,7 @@ void ticket_memory_free(struct ticket_memory *memory)
 {
     if (!memory)
         return;
+    assert(memory->pool.taken_bytes == 0);
     reserved_free(memory->base, memory->bytes);
     pthread_mutex_destroy(&memory->lock);
     free(memory);
@@ -56,6 +57,7 @@ static bool has_room(const struct ticket_share *share, uint64_t bytes)
     const uint64_t part = account_part(share->account, ACCOUNT_TICKET_BYTES);
     const uint64_t others = users - share->bytes;
 
+    assert(share->bytes <= users);
     if (account_ask(share->account, ACCOUNT_TICKET_BYTES, bytes) != ACCOUNT_TAKEN)
         return false;
     return users == 0 || share->bytes + bytes <= (part - MIN(part, others)) / 4 * 3;
