@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/engine/lane/checkpoint_gate.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <time.h>
@@ -62,6 +63,7 @@ enum embtier_err gate_close(struct gate_search *search, struct err_msg *msg)
 
     if (atomic_load(search->stopping))
         return stopped(msg);
+    assert(!search->is_closed);
     sem_init(&search->drained, 0, 0);
     search->is_closed = true;
     search->is_late = false;

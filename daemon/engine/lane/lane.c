@@ -251,7 +251,9 @@ void lane_settle(struct op_lane *ops, struct session *session)
     request_memory_leave(lane->ops.rules.memory, &session->memory_share);
     if (session->memory_share.is_told) /* memory_message is on its way */
         return;
+    assert(!session->taking.op && !session->stalled);
     remove_work(lane, session, SESSION_BEGIN);
+    assert(session->lanes[lane->opts.index].work == 0);
     for (struct session **at = &lane->schedule.polled; *at; at = &(*at)->next_polled) {
         if (*at == session) {
             *at = session->next_polled;

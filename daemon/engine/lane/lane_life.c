@@ -231,6 +231,7 @@ void lane_free(struct lane *lane)
     if (!lane)
         return;
     lane_stop(lane);
+    assert(!lane->schedule.polled && lane->schedule.polled_count == 0);
     caster_free(lane->caster);
     read_pool_free(lane->rows.readers);
     write_queue_free(lane->rows.write_queue);

@@ -63,6 +63,7 @@ void schedule_remove_work(struct schedule *schedule, struct session_lane *side,
     side->work &= (uint8_t)~work;
     if (side->work != 0)
         return;
+    assert(turns_has(&side->flow));
     turns_remove(&schedule->turns, &side->flow);
     if (side->flow.due - side->began_due < LANE_TURN_COST_LONG)
         schedule->sparse_ns = schedule->now_ns;

@@ -33,6 +33,10 @@ enum embtier_err session_new(uint64_t id, const struct channel *channel, uint32_
 
 void session_free(struct session *session)
 {
+    if (!session)
+        return;
+    assert(session->in_flight == 0 && session->unpinning == 0);
+    assert(!session->groups && !session->memory_share.granted);
     free(session);
 }
 

@@ -95,6 +95,7 @@ void update_end(struct update_gate *gate, struct session *session, enum update_k
     gate->updates[kind]--;
     if (count_all(session->updates) == 0)
         updating_remove(gate, session);
+    assert((count_all(gate->updates) == 0) == (gate->updating == NULL));
     gate->most_thinned = MIN(gate->most_thinned, count_thinned(gate) + FEW_UPDATES);
     tell_if_drained(gate);
     if (gate_thins(gate, UPDATE_SMALL))
@@ -103,6 +104,7 @@ void update_end(struct update_gate *gate, struct session *session, enum update_k
 
 void update_hold(struct update_gate *gate, struct session *session)
 {
+    assert(!gate->held || gate->last_held != session);
     session->next_held = NULL;
     if (gate->held)
         gate->last_held->next_held = session;
