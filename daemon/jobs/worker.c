@@ -56,6 +56,26 @@ struct worker {
     struct line_thread threads[LINE_COUNT][LINE_THREADS_MAX];
 };
 
+/* Locked. */
+static void set_state(struct job *job, enum job_state to)
+{
+    switch (to) {
+    case JOB_WAITING: /* also for its user's next turn */
+        assert(job->state == JOB_NEW || job->state == JOB_RUNNING);
+        break;
+    case JOB_RUNNING:
+        assert(job->state == JOB_WAITING);
+        break;
+    case JOB_ENDED:
+        assert(job->state == JOB_WAITING || job->state == JOB_RUNNING);
+        break;
+    case JOB_NEW:
+        assert(!"a job begins so");
+        break;
+    }
+    job->state = to;
+}
+
 /* ---- Choosing the next job. Locked ---- */
 
 static void unlink_job(struct worker *worker, struct job *job)
@@ -186,7 +206,7 @@ static void run(struct worker *worker, struct job *job)
 static void wait_again(struct worker *worker, struct job *job)
 {
     job->round = round_of(worker, job);
-    job->state = JOB_WAITING;
+    set_state(job, JOB_WAITING);
     link_waiting(worker, job);
     pthread_cond_broadcast(&worker->wake[job->kind->line]);
 }
@@ -212,8 +232,7 @@ static void *line_main(void *context)
         }
         unlink_job(worker, job);
         link_running(worker, job);
-        assert(job->state == JOB_WAITING);
-        job->state = JOB_RUNNING;
+        set_state(job, JOB_RUNNING);
         if (!job->has_begun && !job->is_step)
             job->since_ns = clock_now_ns(&clock_monotonic);
         job->has_begun = true;
@@ -226,8 +245,7 @@ static void *line_main(void *context)
             wait_again(worker, job);
             continue;
         }
-        assert(job->state == JOB_RUNNING);
-        job->state = JOB_ENDED;
+        set_state(job, JOB_ENDED);
         wake_all(worker); /* other jobs may have waited for it */
         worker->send(worker->owner, &job->done_message);
     }
@@ -288,6 +306,7 @@ void worker_free(struct worker *worker)
         for (uint32_t i = 0; i < lines[l].threads; i++)
             if (worker->threads[l][i].is_there)
                 pthread_join(worker->threads[l][i].thread, NULL);
+    assert(!worker->running);
     for (uint32_t l = 0; l < LINE_COUNT; l++)
         pthread_cond_destroy(&worker->wake[l]);
     pthread_mutex_destroy(&worker->lock);
@@ -325,7 +344,7 @@ enum embtier_err worker_submit(struct worker *worker, struct job *job, struct er
         if (!job->is_step)
             job->id = ++worker->last_id;
         job->round = round_of(worker, job);
-        job->state = JOB_WAITING;
+        set_state(job, JOB_WAITING);
         if (!job->is_step)
             job->since_ns = clock_now_ns(&clock_monotonic);
         link_waiting(worker, job);
@@ -348,7 +367,7 @@ static bool give_up(struct worker *worker, struct job *job, enum embtier_err why
         return false;
     }
     unlink_job(worker, job);
-    job->state = JOB_ENDED;
+    set_state(job, JOB_ENDED);
     job->err =
         err_set(&job->msg, why, "%s before it had begun",
                 why == EMBTIER_CANCELLED ? "cancelled (`embtier jobs cancel`)" : err_text(why));

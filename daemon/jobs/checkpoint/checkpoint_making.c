@@ -2,6 +2,7 @@
 #include "daemon/jobs/checkpoint/checkpoint_making.h"
 #include "daemon/engine/tables/progress.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -142,6 +143,7 @@ static enum embtier_err take_moment(struct checkpoint_making *making, struct gat
         TRY(capture_logs(making, search, msg));
     for (uint32_t i = 0; i < c->lane_count; i++)
         lane_begin_epoch(c->lanes[i]);
+    assert(!making->in_epoch && !making->has_old);
     making->in_epoch = making->has_old = true;
     return EMBTIER_OK;
 }
@@ -257,6 +259,7 @@ static enum embtier_err save_old_rows(struct checkpoint_making *making, struct e
     const uint64_t began_ns = clock_now_ns(&clock_monotonic);
     uint64_t saved = 0;
 
+    assert(making->in_epoch && making->has_old);
     checkpoint_pace_begin(&making->pace);
     while (!step.done) {
         uint64_t rest_ns;
@@ -290,6 +293,7 @@ static enum embtier_err end_epoch(struct checkpoint_making *making, struct err_m
     const struct checkpoints_opts *const c = making->opts;
     bool complete = true;
 
+    assert(making->in_epoch);
     for (uint32_t i = 0; i < c->lane_count; i++)
         complete &= lane_end_epoch(c->lanes[i]);
     making->in_epoch = false;

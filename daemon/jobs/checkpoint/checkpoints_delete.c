@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Deletes checkpoints: one that a client names, or the oldest ones after a new one is made. */
+#include <assert.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -25,6 +26,7 @@ static enum embtier_err begin_deleting(struct checkpoints *c, uint64_t id, struc
                        " is the newest, which a crash restores: make another one first",
                        id);
     pthread_mutex_lock(&c->lock);
+    assert(c->is_changing && c->deleting_id == 0);
     for (uint32_t i = 0; i < c->use_count; i++)
         uses += c->used_ids[i] == id;
     if (uses == 0)
@@ -37,9 +39,10 @@ static enum embtier_err begin_deleting(struct checkpoints *c, uint64_t id, struc
                          id);
 }
 
-static void end_deleting(struct checkpoints *c)
+static void end_deleting(struct checkpoints *c, uint64_t id)
 {
     pthread_mutex_lock(&c->lock);
+    assert(c->deleting_id == id);
     c->deleting_id = 0;
     pthread_mutex_unlock(&c->lock);
 }
@@ -65,7 +68,7 @@ static enum embtier_err delete_one(struct checkpoints *c, uint64_t id,
     store_use_reserve(c->opts.store);
     err = checkpoint_delete(store_shelf(c->opts.store), id, msg);
     store_end_reserve(c->opts.store);
-    end_deleting(c);
+    end_deleting(c, id);
     if (err == EMBTIER_OK || !is_there(c, id))
         checkpoint_owners_remove(c->owners, id);
     TRY(err);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Makes checkpoints: for clients, at the start, and when the server's own are due. */
+#include <assert.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <pthread.h>
@@ -61,6 +62,7 @@ static void note_end(struct checkpoints *c, const struct checkpoint_info *info, 
                      uint64_t updated_bytes)
 {
     pthread_mutex_lock(&c->lock);
+    assert(c->stats.is_making);
     c->stats.is_making = false;
     c->stats.failed += info == NULL;
     c->tried_ns = clock_now_ns(&clock_monotonic);
@@ -78,6 +80,7 @@ static void note_end(struct checkpoints *c, const struct checkpoint_info *info, 
 static void note_begin(struct checkpoints *c)
 {
     pthread_mutex_lock(&c->lock);
+    assert(c->is_changing && !c->stats.is_making);
     c->stats.is_making = true;
     pthread_mutex_unlock(&c->lock);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/jobs/checkpoint/checkpoints_state.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -47,6 +48,7 @@ void checkpoints_free(struct checkpoints *checkpoints)
 {
     if (!checkpoints)
         return;
+    assert(!checkpoints->is_changing && checkpoints->use_count == 0);
     pthread_cond_destroy(&checkpoints->changed);
     pthread_mutex_destroy(&checkpoints->lock);
     checkpoint_owners_free(checkpoints->owners);
@@ -86,6 +88,7 @@ enum embtier_err checkpoints_begin_change(struct checkpoints *c,
 void checkpoints_end_change(struct checkpoints *c)
 {
     pthread_mutex_lock(&c->lock);
+    assert(c->is_changing);
     c->is_changing = false;
     pthread_cond_broadcast(&c->changed);
     pthread_mutex_unlock(&c->lock);
@@ -135,8 +138,9 @@ void checkpoints_end_use(struct checkpoints *c, uint64_t id)
     uint32_t i = 0;
 
     pthread_mutex_lock(&c->lock);
-    while (c->used_ids[i] != id)
+    while (i < c->use_count && c->used_ids[i] != id)
         i++;
+    assert(i < c->use_count);
     c->used_ids[i] = c->used_ids[--c->use_count];
     pthread_mutex_unlock(&c->lock);
 }
