@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/transport/shm/session_maker.h"
 
+#include <assert.h>
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -61,6 +62,7 @@ static bool make_some(struct session_order *order, bool stopping)
         order->err = stopping ? EMBTIER_SHUTDOWN : EMBTIER_DISCONNECTED;
         return true;
     }
+    assert(!order->session);
     order->err = EMBTIER_OK;
     if (!order->channel)
         order->err = shm_channel_prepare(order->arena_bytes, order->slot_count,
@@ -196,6 +198,7 @@ void session_maker_free(struct session_maker *maker)
     pthread_mutex_unlock(&maker->lock);
     for (uint32_t i = 0; i < maker->thread_count; i++)
         pthread_join(maker->threads[i], NULL);
+    assert(!maker->orders && !maker->freed_first);
     pthread_cond_destroy(&maker->wake_freer);
     pthread_cond_destroy(&maker->wake_maker);
     pthread_mutex_destroy(&maker->lock);

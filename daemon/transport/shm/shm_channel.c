@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/transport/shm/shm_channel.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -204,6 +205,7 @@ enum embtier_err shm_channel_reserve(struct shm_channel *shm, uint64_t bytes, st
     const uint64_t more = MIN(bytes, shm->arena_bytes - shm->reserved_bytes);
     void *memory;
 
+    assert(!shm->arena && shm->reserved_bytes < shm->arena_bytes);
     TRY(memfd_reserve(shm->arena_fd, shm->reserved_bytes, more, msg));
     shm->reserved_bytes += more;
     if (shm->reserved_bytes < shm->arena_bytes)
