@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/control/connection.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <linux/sockios.h>
 #include <stdlib.h>
@@ -80,6 +81,7 @@ static enum embtier_err count_reader(struct connection *connection, struct err_m
     const size_t more = room - connection->reader_room; /* it only grows */
     const enum account_answer answer = account_ask(connection->account, ACCOUNT_ANSWER_BYTES, more);
 
+    assert(room >= connection->reader_room);
     if (answer != ACCOUNT_TAKEN)
         return account_refuse(connection->account, ACCOUNT_ANSWER_BYTES, more, answer,
                               "requests must be short", msg);
@@ -115,6 +117,8 @@ void connection_free(struct connection *connection)
 {
     if (!connection)
         return;
+    assert(!connection->session && !connection->making && !connection->job);
+    assert(!connection->counts_scan && !connection->counts_load);
     closep(&connection->fd);
     closep(&connection->lent_fd);
     closep(&connection->unread_fd);

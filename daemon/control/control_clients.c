@@ -111,6 +111,7 @@ static void shut_socket(struct control *control, struct connection *connection, 
         shut(control, fd);
         return;
     }
+    assert(connection->unread_fd < 0);
     connection->unread_fd = TAKE_FD(*fd);
     connection_shut_down(connection->unread_fd);
     if (control_may_warn(control))
@@ -146,12 +147,14 @@ static bool lend_arena(struct control *control, struct connection *connection)
     if (!connection->session || shutdown(connection->fd, SHUT_WR) != 0 ||
         epoll_ctl(control->epoll_fd, EPOLL_CTL_MOD, connection->fd, &event) != 0)
         return false;
+    assert(connection->lent_fd < 0);
     connection->lent_fd = TAKE_FD(connection->fd);
     return true;
 }
 
 void control_end_lending(struct control *control, struct connection *connection)
 {
+    assert(connection->lent_fd >= 0 && connection->session);
     shut_socket(control, connection, &connection->lent_fd);
     shut(control, &connection->process_fd);
     if (connection->session_is_gone)

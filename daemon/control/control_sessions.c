@@ -133,6 +133,7 @@ static enum embtier_err order_session(struct control *control, struct connection
     order->lane_count = control->parts->lane_count;
     account_add(connection->account, ACCOUNT_ARENA_BYTES,
                 shm_channel_counted_bytes(order->arena_bytes, order->slot_count));
+    assert(!connection->making && !connection->session);
     connection->making = order;
     control_watch(control, connection);
     session_maker_make(control->maker, order);
@@ -184,6 +185,7 @@ void control_session_made(struct control *control, struct session_order *order)
     struct connection *const connection = order->owner;
     struct session *const session = TAKE(order->session);
 
+    assert(connection->making == order && !connection->session);
     connection->making = NULL;
     if (order->err == EMBTIER_OK && connection->fd >= 0) {
         attach(control, connection, session);
@@ -233,6 +235,7 @@ void control_session_gone(struct control *control, struct session *session)
         c = c->next;
     if (!c)
         return;
+    assert(c->session_detached);
     groups_forget(session);
     c->session_is_gone = c->lent_fd >= 0 || (c->job && c->job->kind->uses_arena);
     if (c->session_is_gone)

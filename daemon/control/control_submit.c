@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Makes jobs from clients' requests, and the server's own jobs; submits and answers them. Only its
  * kind knows how a job works (job.h). */
+#include <assert.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -82,6 +83,7 @@ void control_submit_job(struct control *control, struct connection *connection, 
     if (connection) {
         job->uid = connection->peer_uid;
         job->pid = connection->peer_pid;
+        assert(!connection->job);
         connection->job = job;
         if (job->kind->uses_arena)
             TSAN_ACQUIRE(connection->session->channel.tail);
@@ -159,6 +161,7 @@ void control_job_done(struct control *control, struct job *job)
         job_free(job);
         return;
     }
+    assert(connection->job == job);
     if (job->kind->uses_arena)
         TSAN_RELEASE(connection->session->channel.tail);
     if (connection->fd >= 0)

@@ -28,6 +28,7 @@ static enum embtier_err count_one(const struct control *control, struct account 
     const bool loads = row == ACCOUNT_LOADS;
     const uint32_t most = loads ? CONTROL_LOADS_MAX : control_scans_most(control->parts->config);
 
+    assert(!*counts);
     if (account_take(account, row, 1) != ACCOUNT_TAKEN)
         return err_set(msg, EMBTIER_BUSY,
                        "%" PRIu64 " tables are being %s, %" PRIu64
