@@ -252,6 +252,7 @@ static void catalog_apply(struct catalog *catalog, const struct change *change)
     struct tables tables = { catalog->tables, catalog->count, catalog->next_table_id };
     uint32_t index;
 
+    assert(change->kind != CHANGE_ADD || catalog->count < catalog->capacity);
     for (uint32_t i = 0; i < change->count; i++)
         if ((change->kind == CHANGE_REMOVE || change->state == CATALOG_DROPPING) &&
             find_index(catalog->tables, catalog->count, change->table_ids[i], &index))

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "store/catalog_journal.h"
 
+#include <assert.h>
 #include <dirent.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -63,6 +64,7 @@ enum embtier_err catalog_journal_add(const char *directory, struct catalog_journ
     enum embtier_err err;
     bool cut;
 
+    assert(journal->line_count > 0 && !journal->is_unsure);
     TRY(make_line(directory, name.text, journal->line_count, "change", change, &line, msg));
     err = durable_file_append(directory, name.text, journal->bytes, line, &cut, msg);
     if (err != EMBTIER_OK) {

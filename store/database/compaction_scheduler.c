@@ -78,6 +78,22 @@ struct compaction_scheduler {
     uint32_t waiting;    /* callers of compaction_scheduler_hold() without a slot */
 };
 
+static void set_state(struct entry *entry, enum slot_state to)
+{
+    switch (to) {
+    case SLOT_OFF:
+        assert(entry->state == SLOT_DRAINING);
+        break;
+    case SLOT_ON:
+        assert(entry->state == SLOT_OFF && entry->off.at_ns == 0);
+        break;
+    case SLOT_DRAINING: /* from OFF: it compacts without permission */
+        assert(entry->state != SLOT_DRAINING);
+        break;
+    }
+    entry->state = to;
+}
+
 static void retry_later(struct retry *retry, uint64_t now_ns)
 {
     retry->wait_ns =
@@ -171,7 +187,7 @@ static void entry_turn_off(struct entry *entry, uint64_t now_ns)
     else
         retry_later(&entry->off, now_ns);
     if (entry->state == SLOT_ON)
-        entry->state = SLOT_DRAINING;
+        set_state(entry, SLOT_DRAINING);
 }
 
 static bool entry_is_stuck(struct entry *entry, uint64_t now_ns)
@@ -198,7 +214,7 @@ static void round_turn_off_owed(struct compaction_scheduler *scheduler, uint64_t
         database_poll_debt(entry->database, &entry->debt);
         if (entry->state == SLOT_OFF && entry->debt.running > 0) {
             slot_seize(scheduler);
-            entry->state = SLOT_DRAINING;
+            set_state(entry, SLOT_DRAINING);
         }
     }
 }
@@ -232,7 +248,7 @@ static void round_take_back(struct compaction_scheduler *scheduler, uint64_t now
             }
         }
         if (entry->state == SLOT_DRAINING && entry->debt.running == 0) {
-            entry->state = SLOT_OFF;
+            set_state(entry, SLOT_OFF);
             slot_give(scheduler);
         }
     }
@@ -263,7 +279,7 @@ static void round_give_out(struct compaction_scheduler *scheduler, uint64_t now_
 
     while ((entry = round_pick(scheduler, now_ns)) && slot_take(scheduler)) {
         entry->idle_since_ns = 0;
-        entry->state = SLOT_ON;
+        set_state(entry, SLOT_ON);
         if (!entry_set_compacting(entry, true, now_ns)) {
             /* It may be on all the same, so the way back to OFF goes through DRAINING. */
             entry->sits_out_until_ns = now_ns + SIT_OUT_NS;
@@ -434,6 +450,7 @@ void compaction_scheduler_free(struct compaction_scheduler *scheduler)
         pthread_mutex_unlock(&scheduler->mutex);
         join_thread(scheduler);
     }
+    assert(scheduler->waiting == 0);
     pthread_cond_destroy(&scheduler->changed);
     pthread_mutex_destroy(&scheduler->mutex);
     free(scheduler->entries);

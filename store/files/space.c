@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "store/files/space.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -409,6 +410,7 @@ bool space_use(struct space *space)
     bool is_given_up = false;
 
     pthread_mutex_lock(&space->lock);
+    assert(space->users > 0);
     space->is_used = true;
     for (uint32_t i = 0; i < space->directory_count; i++) {
         release(&space->directories[i], false);
@@ -425,7 +427,8 @@ bool space_end_use(struct space *space)
     bool is_last;
 
     pthread_mutex_lock(&space->lock);
-    space->users -= space->users > 0;
+    assert(space->users > 0);
+    space->users--;
     is_last = space->users == 0;
     space->is_used = space->is_used && !is_last;
     look(space);
