@@ -232,6 +232,7 @@ void row_arrays_remove_table(struct row_arrays *arrays, uint16_t table)
 
 static void count_dirty(struct arrays_table *table, uint64_t id)
 {
+    assert(table->block_dirty[id / BLOCK_ROWS] < BLOCK_ROWS);
     table->dirty_rows++;
     table->block_dirty[id / BLOCK_ROWS]++;
 }
@@ -425,6 +426,7 @@ void row_arrays_insert(struct row_arrays *arrays, uint16_t number, const struct 
         memcpy(row_of(array, id), rows[i], array->row_bytes);
         array->spots[id].slot_and_1 = (uint32_t)(id * (array->stride >> array->shift)) + 1;
         set_dirty(array, id, is_dirty ? arrays->epoch : 0);
+        assert(table->rows < array->rows);
         table->rows++;
         if (is_dirty)
             count_dirty(table, id);
@@ -568,6 +570,7 @@ static bool forget_row(struct row_arrays *arrays, struct arrays_table *table, ui
 
 bool row_arrays_forget_epoch(struct row_arrays *arrays, uint64_t *cursor, uint32_t step)
 {
+    assert(!arrays->in_epoch);
     return scan(arrays, cursor, step, forget_row, NULL);
 }
 

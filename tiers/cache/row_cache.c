@@ -591,6 +591,7 @@ void row_cache_pin(struct row_cache *c, uint16_t table, const struct row_ref *re
 {
     struct request request = { .table = table, .refs = refs, .count = count, .found = ret_pinned };
 
+    assert(c->tables[table].state == TABLE_IN_USE);
     memset(ret_pinned, 0, div_round_up(count, 64) * sizeof(*ret_pinned));
     row_upkeep(c, count);
     run(c, &request, USE_PIN);
@@ -601,6 +602,7 @@ enum row_pin row_cache_pin_one(struct row_cache *c, uint16_t table, const struct
 {
     struct row_place place;
 
+    assert(c->tables[table].state == TABLE_IN_USE);
     place.way = row_index_find(&c->index, table, ref->hash, ref->id, &place.set);
     if (place.way == ROW_WAY_NONE)
         return ROW_NOT_CACHED;

@@ -67,6 +67,7 @@ bool row_cache_forget_epoch(struct row_cache *c, uint64_t *cursor, uint32_t step
 {
     uint32_t s = row_growth_scan_set(c, *cursor);
 
+    assert(!c->in_epoch);
     for (; step > 0 && row_index_next_set(&c->index, &s); step--, s++) {
         struct row_set *const set = &c->index.sets[s];
 

@@ -162,6 +162,7 @@ static void move_entry(struct row_cache *c, struct row_place from, struct row_pl
     struct slab_pool *pool = &c->pools[row_cache_tier_of(c, entry->slot)];
     const uint16_t age = (uint16_t)(c->now - from.set->stamps[from.way]);
 
+    assert(from.set->tags[from.way] != 0 && to.set->tags[to.way] == 0);
     *place_entry(to) = *entry;
     to.set->tags[to.way] = from.set->tags[from.way];
     /* The sweep of stamps (row_upkeep.c) may already have passed the target set. */

@@ -56,6 +56,7 @@ static void add_away(struct row_set *set, uint32_t count)
 void row_index_fill(struct row_index *index, struct row_set *set, uint32_t way, uint16_t table,
                     uint64_t hash, uint64_t id, uint32_t slot, uint16_t stamp, bool second)
 {
+    assert(set->tags[way] == 0);
     set->tags[way] = row_index_tag(hash);
     set->stamps[way] = stamp;
     set->entries[way] = (struct row_entry){
@@ -67,6 +68,7 @@ void row_index_fill(struct row_index *index, struct row_set *set, uint32_t way, 
 
 void row_index_clear(struct row_index *index, struct row_set *set, uint32_t way, uint64_t hash)
 {
+    assert(set->tags[way] != 0);
     set->tags[way] = 0;
     set->dirty &= (uint16_t) ~(1u << way);
     set->pinned &= (uint16_t) ~(1u << way);
@@ -81,6 +83,7 @@ void row_index_clear(struct row_index *index, struct row_set *set, uint32_t way,
 
 void row_index_start_resize(struct row_index *index, uint32_t set_count)
 {
+    assert(!row_index_is_resizing(index) && set_count != index->set_count);
     index->has_resized = true;
     index->is_shrinking = set_count < index->set_count;
     if (index->is_shrinking) {
@@ -122,6 +125,7 @@ uint32_t row_index_prepare_set(struct row_index *index)
     const uint32_t highest = row_index_new_set(index, lowest_hash(set + 1, count) - 1);
     uint16_t away;
 
+    assert(row_index_is_resizing(index));
     if (!index->is_shrinking)
         zero_from(index, MAX(lowest, index->set_count));
     /* Finding each row's target set would need a lookup, so all heirs inherit the whole count. If

@@ -66,6 +66,7 @@ uint16_t row_maps_add(struct row_maps *maps, uint64_t rows)
 
 void row_maps_remove(struct row_maps *maps, uint16_t number)
 {
+    assert(maps->maps[number].page_count > 0);
     mark_pages(maps, &maps->maps[number], 0);
     assert(maps->used_pages >= maps->maps[number].page_count);
     maps->used_pages -= maps->maps[number].page_count;

@@ -22,10 +22,12 @@ void row_moves_account(struct row_cache *c, uint32_t tier, uint32_t row_bytes, b
 {
     struct row_cache_tier_stats *stats = &c->stats.tiers[tier];
 
+    assert(sign > 0 || (stats->rows > 0 && stats->used_bytes >= row_bytes));
     stats->rows += (uint64_t)(int64_t)sign;
     stats->used_bytes += (uint64_t)((int64_t)sign * row_bytes);
     if (!dirty)
         return;
+    assert(sign > 0 || (stats->dirty_rows > 0 && stats->dirty_bytes >= row_bytes));
     stats->dirty_rows += (uint64_t)(int64_t)sign;
     stats->dirty_bytes += (uint64_t)((int64_t)sign * row_bytes);
 }
@@ -89,6 +91,7 @@ void row_moves_forget(struct row_cache *c, struct row_place place)
     table->rows--;
     c->departures++;
     if (entry->pins != 0) { /* its table is being purged */
+        assert(c->stats.pinned_rows > 0);
         c->stats.pinned_rows--;
         assert(c->stats.pinned_bytes >= table->row_bytes);
         c->stats.pinned_bytes -= table->row_bytes;

@@ -149,6 +149,7 @@ static void pop_free_slot(struct slab_pool *pool, uint32_t slab)
     struct slab *s = &pool->slabs[slab];
     uint32_t next = slab_pool_owners(pool, slab)[s->free_slot];
 
+    assert(s->free_slot != SLOT_NONE);
     s->free_slot = next == SLOT_FREE_LAST ? SLOT_NONE : next & ~SLOT_FREE;
     s->used_slots++;
     if (s->free_slot == SLOT_NONE && s->state == SLAB_USED)
@@ -179,6 +180,7 @@ void slab_pool_free_slot(struct slab_pool *pool, uint32_t slot)
     uint32_t index = slab_pool_slot_index(pool, slot);
     struct slab *s = &pool->slabs[slab];
 
+    assert(s->state == SLAB_USED || s->state == SLAB_DRAINING);
     slab_pool_owners(pool, slab)[index] =
         s->free_slot == SLOT_NONE ? SLOT_FREE_LAST : SLOT_FREE | s->free_slot;
     if (s->free_slot == SLOT_NONE && s->state == SLAB_USED)
@@ -205,6 +207,7 @@ void slab_pool_release_if_empty(struct slab_pool *pool, uint32_t slot)
 
 void slab_pool_drain(struct slab_pool *pool, uint32_t slab, uint32_t heir)
 {
+    assert(pool->slabs[slab].state == SLAB_USED && pool->draining == SLAB_NONE);
     unassign_slab(pool, slab);
     pool->slabs[slab].state = SLAB_DRAINING;
     pool->slabs[slab].heir = (uint8_t)heir;
@@ -217,6 +220,7 @@ void slab_pool_finish_drain(struct slab_pool *pool)
     uint32_t slab = pool->draining;
     uint32_t heir = pool->slabs[slab].heir;
 
+    assert(pool->slabs[slab].state == SLAB_DRAINING && pool->slabs[slab].used_slots == 0);
     pool->draining = SLAB_NONE;
     if (heir == SLAB_HEIR_INDEX) {
         pool->slabs[slab].state = SLAB_INDEX;
@@ -230,12 +234,14 @@ void slab_pool_finish_drain(struct slab_pool *pool)
 
 void slab_pool_take_away(struct slab_pool *pool, uint32_t slab)
 {
+    assert(pool->slabs[slab].state == SLAB_FREE);
     remove_free_slab(pool, slab);
     pool->slabs[slab].state = SLAB_INDEX;
 }
 
 void slab_pool_give_back(struct slab_pool *pool, uint32_t slab)
 {
+    assert(pool->slabs[slab].state == SLAB_INDEX);
     add_free_slab(pool, slab);
 }
 
