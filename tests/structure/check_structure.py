@@ -5,26 +5,19 @@
     check_structure.py CHECK [ROOT]     one of the checks below; exit status 1 if it finds something
     check_structure.py list-c [ROOT]    the tree's C and C++ files, for clang-format and clang-tidy
     check_structure.py list-shell [ROOT]
-    check_structure.py list-english [ROOT]       each comment and sentence that the check `english` counts
-    check_structure.py relist [--grow] [ROOT]    writes the tables of left.json anew
 
 A finding is one line, FILE:LINE: what is wrong and what is allowed. test_check_structure.py proves
 on small made-up trees that each check fails when it should.
-
-Files and folders that broke a rule when the rule came stand in left.json, each with its count: lines, files, findings. A count may
-shrink, never grow, and an entry that is no longer needed is an error. After a merge, `relist` sets each to the present count. It
-refuses larger counts and new entries unless --grow is given, which is right where a file was renamed.
 """
 
 import ast
-import json
 import os
 import re
 import sys
 
-from english import check_english, english_counts, english_findings
-from layers import arrows_found, check_cycles, check_includes, cycles_found, is_within
-from source_tree import CXX_SUFFIXES, LEFT, Tree, check_counts
+from english import check_english
+from layers import arrows_found, check_cycles, check_includes, cycles_found
+from source_tree import CXX_SUFFIXES, Tree
 
 # The only C++: calls that RocksDB's C API lacks.
 CXX_PLACES = ("store/rocksdb/ext/",)
@@ -38,7 +31,7 @@ LICENCE_LINE = "SPDX-License-Identifier: Apache-2.0"
 FILE_LINES = 800
 FOLDER_FILES = 25
 README_WORDS = 400
-FUNCTION_LINES = 100
+FUNCTION_LINES = 82
 
 # The checks of clients' input, and the table of the builds that lack one.
 REQUEST_CHECKS = "daemon/engine/sessions/request_checks.h"
@@ -132,12 +125,6 @@ def check_machine_paths(tree):
                 yield f"{path}:{number}: names a path of one machine: {line.strip()[:100]}"
 
 
-def lines_found(tree):
-    """{file: its number of lines}, for code files that are too long."""
-    counts = {path: len((tree.text(path) or "").splitlines()) for path in tree.code_files()}
-    return {path: count for path, count in counts.items() if count > FILE_LINES}
-
-
 def files_of_folders(tree):
     """{folder: the number of files directly in it}."""
     counts = {}
@@ -145,10 +132,6 @@ def files_of_folders(tree):
         folder = os.path.dirname(path) or "."
         counts[folder] = counts.get(folder, 0) + 1
     return counts
-
-
-def folders_found(tree):
-    return {folder: count for folder, count in files_of_folders(tree).items() if count > FOLDER_FILES}
 
 
 def functions(tree):
@@ -178,10 +161,12 @@ def check_sizes(tree):
     print(f"{len(folders)} folders, the largest {most[1]} with {most[0]} files; {len(lines)} files of code, the longest {longest[1]} with "
           f"{longest[0]} lines; the longest function {long_function[1]} with {long_function[0]} lines; {uphill} arrows uphill; "
           f"{len(cycles_found(tree))} include cycles")
-    yield from check_counts(tree, "folders", folders_found(tree), lambda path, count, left:
-                            f"{path}:1: {count} files lie in this folder; at most {max(left, FOLDER_FILES)}")
-    yield from check_counts(tree, "sizes", lines_found(tree), lambda path, count, left:
-                            f"{path}:1: {count} lines; at most {max(left, FILE_LINES)}")
+    for path, count in sorted(folders.items()):
+        if count > FOLDER_FILES:
+            yield f"{path}:1: {count} files lie in this folder; at most {FOLDER_FILES}"
+    for path, count in sorted(lines.items()):
+        if count > FILE_LINES:
+            yield f"{path}:1: {count} lines; at most {FILE_LINES}"
     for path, begin, count in functions(tree):
         if count > FUNCTION_LINES:
             yield f"{path}:{begin}: a function of {count} lines; at most {FUNCTION_LINES}"
@@ -227,58 +212,16 @@ CHECKS = {
     "mutants": check_mutants,
     "english": check_english,
 }
-LISTS = {"list-c": Tree.c_files, "list-shell": Tree.shell_files, "list-english": english_findings}
-LEFT_TABLES = {
-    "arrows": arrows_found,
-    "cycles": cycles_found,
-    "english": english_counts,
-    "folders": folders_found,
-    "sizes": lines_found,
-}
-
-
-def growth(table, now, before):
-    """Lines for each entry of @now that @before lacks, or has with a smaller count."""
-    for key, value in sorted(now.items()):
-        if table == "cycles":
-            if not is_within(value, before):
-                yield f"{table}: {', '.join(value)}"
-        elif table == "arrows":
-            yield from (f"{table}: {key} -> {target}" for target in value if target not in before.get(key, ()))
-        elif value > before.get(key, 0):
-            yield f"{table}: {key}: {value}, was {before.get(key, 0)}"
-
-
-def relist(tree, may_grow):
-    """Writes left.json anew. Returns the exit status: 1 where it would grow and may not."""
-    now = {table: dict(sorted(found(tree).items())) for table, found in LEFT_TABLES.items()}
-    grown = [line for table, found in now.items() for line in growth(table, found, tree.left(table))]
-    if grown and not may_grow:
-        print("\n".join([*grown, f"{LEFT}: not written: these would grow (relist --grow lets them)"]))
-        return 1
-    with open(os.path.join(tree.root, LEFT), "w", encoding="utf-8") as file:
-        json.dump(now, file, indent=1)
-        file.write("\n")
-    print(f"{LEFT}: " + ", ".join(f"{len(found)} {table}" for table, found in now.items()))
-    return 0
+LISTS = {"list-c": Tree.c_files, "list-shell": Tree.shell_files}
 
 
 def main(arguments):
-    names = [*CHECKS, *LISTS, "relist"]
-    may_grow = arguments[:1] == ["relist"] and "--grow" in arguments
-    arguments = [one for one in arguments if not (may_grow and one == "--grow")]
+    names = [*CHECKS, *LISTS]
     if not 1 <= len(arguments) <= 2 or arguments[0] not in names:
-        print(f"usage: check_structure.py {'|'.join(names)} [--grow] [ROOT]", file=sys.stderr)
+        print(f"usage: check_structure.py {'|'.join(names)} [ROOT]", file=sys.stderr)
         return 2
     default_root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
     tree = Tree(arguments[1] if len(arguments) == 2 else default_root)
-    try:
-        tree.left("sizes")
-    except json.JSONDecodeError as error:
-        print(f"{LEFT}:{error.lineno}: no JSON; after a merge with conflicts, take one side of the file whole, then relist")
-        return 1
-    if arguments[0] == "relist":
-        return relist(tree, may_grow)
     if arguments[0] in LISTS:
         print("\n".join(LISTS[arguments[0]](tree)))
         return 0

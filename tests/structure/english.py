@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds two habits that make English hard to read: comments that start with a clause in place of a subject, and long sentences.
-
-Both are counted for each file. The counts in left.json may only shrink (check_structure.py says how)."""
+"""Finds habits that make text hard to read: comments that start with a clause in place of a subject, long sentences of docs, and long
+subjects of commits."""
 
 import io
 import re
 import tokenize
 
-from source_tree import check_counts
-
 SENTENCE_WORDS = 35
+SUBJECT_CHARACTERS = 72
+FIRST_COMMIT = "52eb50a"  # the last one before this rule
 BAD_START = re.compile(r"(Of|What|Who|Whether)\s")
 
 # Strings come first, so that no comment is found in one.
@@ -98,36 +97,31 @@ def comments_of(tree, path):
     return c_comments(text) if path in tree.c_files() else hash_comments(text)
 
 
-def english_by_file(tree):
-    """{path: findings}, for files that have any."""
-    found = {}
+def text_findings(tree):
+    """Findings in comments and in sentences."""
     python = [p for p in tree.paths if p.endswith(".py") or re.match(r"#!.*python", (tree.text(p) or "")[:64])]
-    for path in [*tree.c_files(), *tree.shell_files(), *python]:
+    for path in sorted([*tree.c_files(), *tree.shell_files(), *python]):
         for line, text in comments_of(tree, path):
             if BAD_START.match(text):
-                found.setdefault(path, []).append(
-                    f"{path}:{line}: a comment starts with '{text.split()[0]}'; start with its subject: {text.splitlines()[0][:80]}")
+                yield (f"{path}:{line}: a comment starts with '{text.split()[0]}'; start with its subject: "
+                       f"{text.splitlines()[0][:80]}")
     for path in tree.paths:
         if path.endswith(".md") and (path.startswith("docs/") or path.split("/")[-1] == "README.md"):
             for line, text in sentences(tree.text(path) or ""):
                 words = len(re.findall(r"\S*\w\S*", text))
                 if words > SENTENCE_WORDS:
-                    found.setdefault(path, []).append(
-                        f"{path}:{line}: a sentence of {words} words; at most {SENTENCE_WORDS}: {text[:80]}")
-    return found
+                    yield f"{path}:{line}: a sentence of {words} words; at most {SENTENCE_WORDS}: {text[:80]}"
 
 
-def english_findings(tree):
-    return [finding for _, findings in sorted(english_by_file(tree).items()) for finding in findings]
-
-
-def english_counts(tree):
-    return {path: len(findings) for path, findings in english_by_file(tree).items()}
+def long_subjects(commits):
+    """Findings in @commits, lines of a commit's name and its subject."""
+    for line in commits:
+        commit, subject = line.split(" ", 1)
+        if len(subject) > SUBJECT_CHARACTERS:
+            yield f"commit {commit}: a subject of {len(subject)} characters; at most {SUBJECT_CHARACTERS}: {subject}"
 
 
 def check_english(tree):
-    """Comments start with their subject, and sentences are short."""
-    found = english_by_file(tree)
-    counts = {path: len(findings) for path, findings in found.items()}
-    yield from check_counts(tree, "english", counts, lambda path, count, left:
-                            "\n".join([*found[path], f"{path}:1: {count} of these; at most {left}"]))
+    """Comments start with their subject; sentences and subjects of commits are short."""
+    yield from text_findings(tree)
+    yield from long_subjects(tree.commits_since(FIRST_COMMIT))

@@ -4,8 +4,6 @@
 import os
 import re
 
-from source_tree import LEFT
-
 ALL = object()
 
 # Folder: the folders that it may include besides itself, each with its subfolders. The table of
@@ -103,7 +101,7 @@ def arrows(tree):
 
 
 def arrows_found(tree):
-    """Arrows uphill as left.json has them: {file: [the files that it includes]}."""
+    """Includes that lead uphill: {file: [the files that it includes]}."""
     found = {}
     for path, _, _, target in arrows(tree):
         found.setdefault(path, set()).add(target)
@@ -115,17 +113,11 @@ def check_includes(tree):
     for path in tree.c_files():
         if layer_of(path) is None:
             yield f"{path}:1: this folder has no place in the layers; one of: {', '.join(LAYERS)}"
-    left = tree.left("arrows")
     for path, number, name, target in arrows(tree):
-        if target not in left.get(path, ()):
-            layer = layer_of(path)
-            below = ", ".join(sorted(LAYERS[layer])) or "nothing of ours"
-            target_layer = layer_of(target) or os.path.dirname(target)
-            yield f"{path}:{number}: {layer}/ includes {target_layer}/ ({name}); it may include {below}"
-    found = arrows_found(tree)
-    for path, targets in sorted(left.items()):
-        for target in sorted(set(targets) - set(found.get(path, ()))):
-            yield f"{LEFT}:1: arrows: {path} no longer includes {target}; run check_structure.py relist"
+        layer = layer_of(path)
+        below = ", ".join(sorted(LAYERS[layer])) or "nothing of ours"
+        target_layer = layer_of(target) or os.path.dirname(target)
+        yield f"{path}:{number}: {layer}/ includes {target_layer}/ ({name}); it may include {below}"
 
 
 def cycles(graph):
@@ -154,8 +146,8 @@ def cycles(graph):
 
 
 def cycles_found(tree):
-    """The cycles of includes as left.json has them: {the first of its files: all of them}. A header and its implementation count as one
-    file, and so do x_impl and x_loops."""
+    """Cycles of includes: {the first of its files: all of them}. A header and its implementation count as one file, and so do x_impl
+    and x_loops."""
     graph = {}
     for path, _, _, target in includes_of(tree):
         one, other = (re.sub("_(impl|loops)$", "", os.path.splitext(p)[0]) for p in (path, target))
@@ -165,17 +157,7 @@ def cycles_found(tree):
     return {min(cycle): sorted(cycle) for cycle in cycles(graph)}
 
 
-def is_within(cycle, left):
-    """True if the files of @cycle already included each other in one of the cycles @left."""
-    return any(set(cycle) <= set(one) for one in left.values())
-
-
 def check_cycles(tree):
     """No file includes itself by way of others."""
-    found, left = cycles_found(tree), tree.left("cycles")
-    for first, cycle in sorted(found.items()):
-        if not is_within(cycle, left):
-            yield f"{first}.h:1: these include each other: {', '.join(cycle)}"
-    for cycle in left.values():
-        if not any(len(set(cycle) & set(one)) > 1 for one in found.values()):
-            yield f"{LEFT}:1: cycles: {', '.join(cycle)} no longer include each other; run check_structure.py relist"
+    for first, cycle in sorted(cycles_found(tree).items()):
+        yield f"{first}.h:1: these include each other: {', '.join(cycle)}"

@@ -1,17 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The files of a source tree, and the tables of files that may still break a rule (left.json)."""
+"""The files of a source tree."""
 
-import json
 import os
 import re
 import subprocess
 
 C_SUFFIXES = (".c", ".h", ".cu", ".cuh")
 CXX_SUFFIXES = (".cc", ".cpp", ".cxx", ".c++", ".C", ".hh", ".hpp", ".hxx")
-
-# Tables of files and folders that broke a rule when the rule came. An entry may only shrink or go. `check_structure.py relist`
-# writes them.
-LEFT = "tests/structure/left.json"
 
 
 class Tree:
@@ -25,7 +20,7 @@ class Tree:
     def _list(self):
         command = ["git", "-c", "safe.directory=*", "-C", self.root, "ls-files", "-z", "--cached",
                    "--others", "--exclude-standard"]
-        if os.path.exists(os.path.join(self.root, ".git")):
+        if self.has_history():
             done = subprocess.run(command, capture_output=True, check=False)
             if done.returncode == 0:
                 return {p.decode() for p in done.stdout.split(b"\0") if p}
@@ -35,6 +30,18 @@ class Tree:
                           if not d.startswith(("build", ".")) and d != "__pycache__" or d == ".ci"]
             found |= {os.path.relpath(os.path.join(folder, n), self.root) for n in names}
         return found
+
+    def commits_since(self, commit):
+        """Lines of an abbreviated name and a subject, of the commits after @commit that are no merges. There are none in a tree without
+        that commit: an export, or a shallow clone."""
+        if not self.has_history():
+            return []
+        command = ["git", "-c", "safe.directory=*", "-C", self.root, "log", "--no-merges", "--format=%h %s", f"{commit}.."]
+        done = subprocess.run(command, capture_output=True, text=True)
+        return done.stdout.splitlines() if done.returncode == 0 else []
+
+    def has_history(self):
+        return os.path.exists(os.path.join(self.root, ".git"))
 
     def text(self, path):
         """The file's text, or None if it is not text."""
@@ -60,18 +67,3 @@ class Tree:
 
     def code_files(self):
         return [p for p in self.paths if p.endswith(C_SUFFIXES + CXX_SUFFIXES + (".py",))]
-
-    def left(self, table):
-        """The entries of @table in left.json; {} if there are none."""
-        return json.loads(self.text(LEFT) or "{}").get(table, {}) if LEFT in self.paths else {}
-
-
-def check_counts(tree, table, found, what):
-    """No count in @found, {path: count}, is larger than that in @table, and no entry of @table is without one. @what makes a
-    finding's text from the path, the count and the count in @table."""
-    left = tree.left(table)
-    for path, count in sorted(found.items()):
-        if count > left.get(path, 0):
-            yield what(path, count, left.get(path, 0))
-    for path in sorted(set(left) - set(found)):
-        yield f"{LEFT}:1: {table}: {path} needs no entry any more; run check_structure.py relist"

@@ -4,12 +4,13 @@
 
 import contextlib
 import io
-import json
 import os
+import subprocess
 import tempfile
 import unittest
 
 import check_structure
+import english
 import layers
 
 SPDX = "/* SPDX-License-Identifier: Apache-2.0 */\n"
@@ -31,11 +32,6 @@ def findings(check, files):
     """The findings of @check in a tree of @files (path to text)."""
     with tree_of(files) as root, contextlib.redirect_stdout(io.StringIO()):
         return list(check_structure.CHECKS[check](check_structure.Tree(root)))
-
-
-def left_file(left):
-    """The left.json that still lets a tree break rules, from @left: {table: entries}."""
-    return {check_structure.LEFT: json.dumps(left)} if left else {}
 
 
 class Includes(unittest.TestCase):
@@ -89,21 +85,13 @@ class Includes(unittest.TestCase):
             self.assertEqual(len(self.included(f"daemon/{folder}/x.c", f'#include "daemon/{target}/y.h"')), 1, f"{folder} includes {target}")
         self.assertEqual(self.included("daemon/server.c", '#include "daemon/control/y.h"'), [])
 
-    def test_arrow_uphill_that_is_left_may_go_and_no_other_come(self):
-        left = left_file({"arrows": {"tiers/x.c": ["store/store.h"]}})
-        self.assertEqual(self.included("tiers/x.c", '#include "store/store.h"', **left), [])
-        self.assertEqual(len(self.included("tiers/x.c", '#include "store/store.h"\n#include "store/y.h"', **left)), 1)
-        self.assertEqual(self.included("tiers/x.c", "", **left), [
-            "tests/structure/left.json:1: arrows: tiers/x.c no longer includes store/store.h; run check_structure.py relist"])
-
-
 class Cycles(unittest.TestCase):
-    def found(self, *edges, left=None):
+    def found(self, *edges):
         files = {}
         for path, target in edges:
             files[path] = files.get(path, SPDX) + f'#include "{target}"\n'
             files.setdefault(target, SPDX)
-        return findings("cycles", files | left_file(left))
+        return findings("cycles", files)
 
     def test_header_and_its_implementation_are_one_file(self):
         self.assertEqual(self.found(("store/one.c", "store/one.h"), ("store/two.c", "store/one.h")), [])
@@ -115,17 +103,6 @@ class Cycles(unittest.TestCase):
 
     def test_tests_may(self):
         self.assertEqual(self.found(("tests/unit/a.h", "tests/unit/b.h"), ("tests/unit/b.h", "tests/unit/a.h")), [])
-
-    def test_cycle_that_is_left_may_shrink_and_end_and_not_grow(self):
-        edges = ("store/one.c", "store/two.h"), ("store/two.c", "store/one.h")
-        grown = ("store/two.c", "store/three.h"), ("store/three.c", "store/one.h")
-        left = {"cycles": {"store/one": ["store/one", "store/two"]}}
-        self.assertEqual(self.found(*edges, left=left), [])
-        self.assertEqual(len(self.found(*edges, *grown, left=left)), 1)
-        self.assertEqual(self.found(*edges, left={"cycles": {"store/one": ["store/one", "store/three", "store/two"]}}), [])
-        self.assertEqual(self.found(edges[0], left=left), [
-            "tests/structure/left.json:1: cycles: store/one, store/two no longer include each other; run check_structure.py relist"])
-
 
 class Readmes(unittest.TestCase):
     def test_each_folder_has_a_short_one(self):
@@ -181,7 +158,7 @@ class Sizes(unittest.TestCase):
         self.assertEqual(findings("sizes", {"base/x.c": "\n" * 800, "base/y.md": "\n" * 900}), [])
         self.assertEqual(findings("sizes", {"base/x.py": "\n" * 801}), ["base/x.py:1: 801 lines; at most 800"])
         function = "int f(void)\n{\n" + "    x();\n" * 200 + "}\n"
-        self.assertEqual(findings("sizes", {"base/x.c": function}), ["base/x.c:2: a function of 201 lines; at most 100"])
+        self.assertEqual(findings("sizes", {"base/x.c": function}), ["base/x.c:2: a function of 201 lines; at most 82"])
 
     def test_full_folders_are_found(self):
         files = {f"base/{number}.c": "" for number in range(25)}
@@ -191,15 +168,6 @@ class Sizes(unittest.TestCase):
     def test_arrow_uphill_and_cycle_are_found(self):
         files = {"tiers/x.h": '#include "store/y.h"\n', "store/y.h": '#include "tiers/x.h"\n'}
         self.assertEqual(len(findings("sizes", files)), 2)
-
-    def test_entry_that_is_left_may_shrink_and_not_grow(self):
-        def found(lines, left):
-            return findings("sizes", {"base/x.c": "\n" * lines} | left_file({"sizes": {"base/x.c": left}}))
-
-        self.assertEqual(found(900, 900), [])
-        self.assertEqual(found(899, 900), [])
-        self.assertEqual(found(901, 900), ["base/x.c:1: 901 lines; at most 900"])
-        self.assertEqual(found(800, 900), ["tests/structure/left.json:1: sizes: base/x.c needs no entry any more; run check_structure.py relist"])
 
     def test_figures_are_printed_in_one_line(self):
         said = io.StringIO()
@@ -261,45 +229,23 @@ class English(unittest.TestCase):
         text = "# Head\n\nShort one.\nAnother\none. Long " + "word\n" * 40
         self.assertTrue(findings("english", {"docs/x.md": text})[0].startswith("docs/x.md:5: a sentence of 41 words; at most 35: Long word"))
 
-    def test_count_that_is_left_may_shrink_and_not_grow(self):
-        def found(count, left):
-            return findings("english", {"base/x.c": "/* What */ int x;\n" * count} | left_file({"english": {"base/x.c": left}}))
+    def test_long_subjects_of_commits_are_found(self):
+        self.assertEqual(list(english.long_subjects([f"abc base: {'x' * 66}"])), [])
+        self.assertEqual(list(english.long_subjects([f"abc base: {'x' * 67}"])), [
+            f"commit abc: a subject of 73 characters; at most 72: base: {'x' * 67}"])
 
-        self.assertEqual(found(2, 2), [])
-        self.assertEqual(found(1, 2), [])
-        self.assertEqual(len(found(3, 2)), 1)
-        self.assertEqual(len(found(0, 2)), 1)
+    def test_only_commits_since_the_rule_are_asked(self):
+        with tree_of({"base/README.md": ""}) as root:
+            def git(*arguments):
+                names = ("-c", "user.name=x", "-c", "user.email=x@example.org")
+                return subprocess.run(["git", *names, "-C", root, *arguments], check=True, capture_output=True, text=True).stdout.strip()
 
-
-class Relist(unittest.TestCase):
-    def relisted(self, files, left, *options):
-        """The exit status of relist, and the tables afterwards."""
-        with tree_of(files | left_file(left)) as root, contextlib.redirect_stdout(io.StringIO()):
-            status = check_structure.main(["relist", *options, root])
-            tree = check_structure.Tree(root)
-            return status, {table: tree.left(table) for table in check_structure.LEFT_TABLES if tree.left(table)}
-
-    def test_tables_shrink(self):
-        files = {"base/x.c": "\n" * 850, "tiers/a.c": '#include "store/store.h"\n'}
-        left = {"sizes": {"base/x.c": 900, "base/gone.c": 900}, "arrows": {"tiers/a.c": ["store/other.h", "store/store.h"]},
-                "english": {"base/x.c": 3}, "folders": {"base": 30}, "cycles": {"base/a": ["base/a", "base/b"]}}
-        self.assertEqual(self.relisted(files, left), (0, {"sizes": {"base/x.c": 850}, "arrows": {"tiers/a.c": ["store/store.h"]}}))
-
-    def test_conflict_of_a_merge_is_told(self):
-        said = io.StringIO()
-        with tree_of({check_structure.LEFT: '{\n<<<<<<< HEAD\n "sizes": {}\n'}) as root, contextlib.redirect_stdout(said):
-            self.assertEqual(check_structure.main(["relist", "--grow", root]), 1)
-        self.assertIn("tests/structure/left.json:2: no JSON", said.getvalue())
-
-    def test_nothing_is_written_that_grows_unless_it_may(self):
-        cycle = {"base/a.c": '#include "base/b.h"\n', "base/b.c": '#include "base/a.h"\n'}
-        full = {f"base/{number}.md": "" for number in range(26)}
-        for files, now in (({"base/x.c": "\n" * 850}, {"sizes": {"base/x.c": 850}}), (full, {"folders": {"base": 26}}),
-                           ({"base/x.c": "/* What */"}, {"english": {"base/x.c": 1}}), (cycle, {"cycles": {"base/a": ["base/a", "base/b"]}}),
-                           ({"tiers/a.c": '#include "store/store.h"\n'}, {"arrows": {"tiers/a.c": ["store/store.h"]}})):
-            left = {"sizes": {"base/gone.c": 900}}
-            self.assertEqual(self.relisted(files | left_file(left), left), (1, left))
-            self.assertEqual(self.relisted(files | left_file(left), left, "--grow"), (0, now))
+            git("init", "-q")
+            git("commit", "-q", "--allow-empty", "-m", "first: " + "x" * 90)
+            first = git("rev-parse", "HEAD")
+            git("commit", "-q", "--allow-empty", "-m", "second: one\n\n" + "x" * 90)
+            self.assertEqual([line.split(" ", 1)[1] for line in check_structure.Tree(root).commits_since(first)], ["second: one"])
+            self.assertEqual(check_structure.Tree(root).commits_since("0" * 40), [])
 
 
 if __name__ == "__main__":
