@@ -192,85 +192,80 @@ static enum embtier_err missing(struct err_msg *msg, const char *what)
     return err_set(msg, EMBTIER_PROTOCOL, "%s is missing", what);
 }
 
+static enum embtier_err need(bool has, const char *what, struct err_msg *msg)
+{
+    return has ? EMBTIER_OK : missing(msg, what);
+}
+
+static enum embtier_err check_hello(const Embtier__Hello *hello, struct err_msg *msg)
+{
+    if (!hello)
+        return missing(msg, "Request.hello");
+    if (hello->protocol_min == 0 || hello->protocol_min > hello->protocol_max)
+        return err_set(msg, EMBTIER_PROTOCOL, "Hello: protocols %u to %u are not a range",
+                       hello->protocol_min, hello->protocol_max);
+    return EMBTIER_OK;
+}
+
+static enum embtier_err check_scan_next(const Embtier__ScanNext *next, struct err_msg *msg)
+{
+    if (!next || next->bytes == 0)
+        return missing(msg, "ScanNext.bytes");
+    if (next->offset % SHM_ALIGN != 0)
+        return err_set(msg, EMBTIER_PROTOCOL, "ScanNext.offset is not a multiple of %d", SHM_ALIGN);
+    return EMBTIER_OK;
+}
+
+static enum embtier_err check_restore(const Embtier__CheckpointRestore *restore,
+                                      struct err_msg *msg)
+{
+    if (!restore || restore->id == 0)
+        return missing(msg, "CheckpointRestore.id");
+    if (restore->name[0] != '\0' && restore->n_tables != 1)
+        return err_set(msg, EMBTIER_PROTOCOL, "CheckpointRestore.name is for one table, not %zu",
+                       restore->n_tables);
+    return EMBTIER_OK;
+}
+
 enum embtier_err control_check_request(const Embtier__Request *request, struct err_msg *msg)
 {
-    switch (request->body_case) {
+    const Embtier__Request *r = request;
+
+    switch (r->body_case) {
     case EMBTIER__REQUEST__BODY_HELLO:
-        if (!request->hello)
-            return missing(msg, "Request.hello");
-        if (request->hello->protocol_min == 0 ||
-            request->hello->protocol_min > request->hello->protocol_max)
-            return err_set(msg, EMBTIER_PROTOCOL, "Hello: protocols %u to %u are not a range",
-                           request->hello->protocol_min, request->hello->protocol_max);
-        return EMBTIER_OK;
+        return check_hello(r->hello, msg);
     case EMBTIER__REQUEST__BODY_TABLE_CREATE:
-        if (!request->table_create || !request->table_create->spec)
-            return missing(msg, "TableCreate.spec");
-        return EMBTIER_OK;
+        return need(r->table_create && r->table_create->spec, "TableCreate.spec", msg);
     case EMBTIER__REQUEST__BODY_TABLE_OPEN:
-        if (!request->table_open || request->table_open->name[0] == '\0')
-            return missing(msg, "TableOpen.name");
-        return EMBTIER_OK;
+        return need(r->table_open && r->table_open->name[0] != '\0', "TableOpen.name", msg);
     case EMBTIER__REQUEST__BODY_TABLE_DROP:
-        if (!request->table_drop || request->table_drop->name[0] == '\0')
-            return missing(msg, "TableDrop.name");
-        return EMBTIER_OK;
+        return need(r->table_drop && r->table_drop->name[0] != '\0', "TableDrop.name", msg);
     case EMBTIER__REQUEST__BODY_GROUP_JOIN:
-        if (!request->group_join || request->group_join->name[0] == '\0')
-            return missing(msg, "GroupJoin.name");
-        return EMBTIER_OK;
+        return need(r->group_join && r->group_join->name[0] != '\0', "GroupJoin.name", msg);
     case EMBTIER__REQUEST__BODY_GROUP_LEAVE:
-        if (!request->group_leave || request->group_leave->handle == 0)
-            return missing(msg, "GroupLeave.handle");
-        return EMBTIER_OK;
+        return need(r->group_leave && r->group_leave->handle != 0, "GroupLeave.handle", msg);
     case EMBTIER__REQUEST__BODY_CHECKPOINT_CREATE:
-        if (!request->checkpoint_create)
-            return missing(msg, "Request.checkpoint_create");
-        return EMBTIER_OK;
+        return need(r->checkpoint_create, "Request.checkpoint_create", msg);
     case EMBTIER__REQUEST__BODY_CHECKPOINT_SHOW:
-        if (!request->checkpoint_show || request->checkpoint_show->id == 0)
-            return missing(msg, "CheckpointShow.id");
-        return EMBTIER_OK;
+        return need(r->checkpoint_show && r->checkpoint_show->id != 0, "CheckpointShow.id", msg);
     case EMBTIER__REQUEST__BODY_SCAN_OPEN:
-        if (!request->scan_open || request->scan_open->table[0] == '\0')
-            return missing(msg, "ScanOpen.table");
-        return EMBTIER_OK;
+        return need(r->scan_open && r->scan_open->table[0] != '\0', "ScanOpen.table", msg);
     case EMBTIER__REQUEST__BODY_SCAN_NEXT:
-        if (!request->scan_next || request->scan_next->bytes == 0)
-            return missing(msg, "ScanNext.bytes");
-        if (request->scan_next->offset % SHM_ALIGN != 0)
-            return err_set(msg, EMBTIER_PROTOCOL, "ScanNext.offset is not a multiple of %d",
-                           SHM_ALIGN);
-        return EMBTIER_OK;
+        return check_scan_next(r->scan_next, msg);
     case EMBTIER__REQUEST__BODY_CHECKPOINT_RESTORE:
-        if (!request->checkpoint_restore || request->checkpoint_restore->id == 0)
-            return missing(msg, "CheckpointRestore.id");
-        if (request->checkpoint_restore->name[0] != '\0' &&
-            request->checkpoint_restore->n_tables != 1)
-            return err_set(msg, EMBTIER_PROTOCOL,
-                           "CheckpointRestore.name is for one table, not %zu",
-                           request->checkpoint_restore->n_tables);
-        return EMBTIER_OK;
+        return check_restore(r->checkpoint_restore, msg);
     case EMBTIER__REQUEST__BODY_CHECKPOINT_VERIFY:
-        if (!request->checkpoint_verify || request->checkpoint_verify->id == 0)
-            return missing(msg, "CheckpointVerify.id");
-        return EMBTIER_OK;
+        return need(r->checkpoint_verify && r->checkpoint_verify->id != 0, "CheckpointVerify.id",
+                    msg);
     case EMBTIER__REQUEST__BODY_CHECKPOINT_DELETE:
-        if (!request->checkpoint_delete || request->checkpoint_delete->id == 0)
-            return missing(msg, "CheckpointDelete.id");
-        return EMBTIER_OK;
+        return need(r->checkpoint_delete && r->checkpoint_delete->id != 0, "CheckpointDelete.id",
+                    msg);
     case EMBTIER__REQUEST__BODY_JOB_CANCEL:
-        if (!request->job_cancel || request->job_cancel->id == 0)
-            return missing(msg, "JobCancel.id");
-        return EMBTIER_OK;
+        return need(r->job_cancel && r->job_cancel->id != 0, "JobCancel.id", msg);
     case EMBTIER__REQUEST__BODY_LOAD_OPEN:
-        if (!request->load_open || !request->load_open->spec)
-            return missing(msg, "LoadOpen.spec");
-        return EMBTIER_OK;
+        return need(r->load_open && r->load_open->spec, "LoadOpen.spec", msg);
     case EMBTIER__REQUEST__BODY_LOAD_ROWS:
-        if (!request->load_rows || request->load_rows->rows == 0)
-            return missing(msg, "LoadRows.rows");
-        return EMBTIER_OK;
+        return need(r->load_rows && r->load_rows->rows != 0, "LoadRows.rows", msg);
     case EMBTIER__REQUEST__BODY_TABLE_LIST:
     case EMBTIER__REQUEST__BODY_CHECKPOINT_LIST:
     case EMBTIER__REQUEST__BODY_LOAD_END:
@@ -282,9 +277,9 @@ enum embtier_err control_check_request(const Embtier__Request *request, struct e
         return EMBTIER_OK;
     default:
         /* A request of a later version is recognised as such, and gets an answer. */
-        if (request->base.n_unknown_fields > 0)
+        if (r->base.n_unknown_fields > 0)
             return EMBTIER_OK;
-        return err_set(msg, EMBTIER_PROTOCOL, "request %u has no known body", request->id);
+        return err_set(msg, EMBTIER_PROTOCOL, "request %u has no known body", r->id);
     }
 }
 
