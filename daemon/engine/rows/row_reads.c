@@ -51,14 +51,14 @@ static void waiter_append(struct rows *rows, struct miss *miss, struct row_ref *
 static void ref_wait(struct rows *rows, struct part *part, struct row_ref *ref, struct miss *miss)
 {
     assert(miss->state != MISS_FREE);
-    ref->hash = (uint64_t)(uintptr_t)part;
+    ref->owner = part;
     waiter_append(rows, miss, ref);
     part->waiting++;
 }
 
 static struct part *ref_part(const struct row_ref *ref)
 {
-    return (struct part *)(uintptr_t)ref->hash;
+    return ref->owner;
 }
 
 /* ---- Reads ---- */
