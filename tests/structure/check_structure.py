@@ -174,9 +174,13 @@ def check_sizes(tree):
     yield from check_cycles(tree)
 
 
+def checks_made(tree, path):
+    """The names of the checks that a source file makes."""
+    return set(re.findall(r"\bIS_(?:BAD|COPIED)\(\s*(\w+)", (tree.text(path) if path in tree.paths else None) or ""))
+
+
 def check_mutants(tree):
-    """Each check of clients' input has a build without it, whose test must fail. Each such build is of a source file that makes
-    the check."""
+    """Each check of clients' input, in each source file that makes it, has a build without it, whose test must fail."""
     for path in (REQUEST_CHECKS, MUTANTS):
         if path not in tree.paths:
             yield f"{path}:1: missing; the checks and their mutants are compared"
@@ -186,18 +190,16 @@ def check_mutants(tree):
     if not checks or not table:
         yield f"{MUTANTS}:1: no table 'mutants', or no checks in {REQUEST_CHECKS}"
         return
-    built = set()
-    for source, tests in ast.literal_eval(table[1]).items():
-        path = f"daemon/engine/{source}.c"
-        made = set(re.findall(r"\bIS_(?:BAD|COPIED)\(\s*(\w+)", (tree.text(path) if path in tree.paths else None) or ""))
-        for name in sorted({name for names in tests.values() for name in names}):
-            built.add(name)
-            if name not in checks:
-                yield f"{MUTANTS}:1: {name} is no check of {REQUEST_CHECKS}"
-            elif name not in made:
-                yield f"{MUTANTS}:1: {path} makes no check {name}"
-    for name in sorted(checks - built):
-        yield f"{REQUEST_CHECKS}:1: {name} has no mutant in {MUTANTS}"
+    built = {(f"daemon/engine/{source}.c", name) for source, tests in ast.literal_eval(table[1]).items() for names in tests.values()
+             for name in names}
+    made = {(path, name) for path in tree.paths if path.startswith("daemon/engine/") and path.endswith(".c")
+            for name in checks_made(tree, path)}
+    for path, name in sorted(built - made):
+        yield f"{MUTANTS}:1: {path} makes no check {name}" if name in checks else f"{MUTANTS}:1: {name} is no check of {REQUEST_CHECKS}"
+    for path, name in sorted(made - built):
+        yield f"{path}:1: the check {name} has no mutant in {MUTANTS}"
+    for name in sorted(checks - {name for _, name in built | made}):
+        yield f"{REQUEST_CHECKS}:1: no file makes the check {name}"
 
 
 CHECKS = {

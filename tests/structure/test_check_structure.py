@@ -178,20 +178,28 @@ class Sizes(unittest.TestCase):
 
 
 class Mutants(unittest.TestCase):
-    def found(self, checks, table, source):
+    def found(self, checks, table, source, others={}):
         rows = " ".join(f"X({check})" for check in checks)
         return findings("mutants", {check_structure.REQUEST_CHECKS: f"#define REQUEST_CHECKS(X) {rows}\n", "daemon/engine/rows/request.c": source,
-                                    check_structure.MUTANTS: f"mutants = {{\n  'rows/request': {{'test_request': {table}}},\n}}\n"})
+                                    check_structure.MUTANTS: f"mutants = {{\n  'rows/request': {{'test_request': {table}}},\n}}\n"} | others)
 
     def test_each_check_has_one(self):
         source = "IS_BAD(CHECK_OP, x) IS_COPIED(COPY_IDS) IS_BAD(\n    CHECK_ID, y)"
         self.assertEqual(self.found(["CHECK_OP", "COPY_IDS", "CHECK_ID"], ["CHECK_OP", "COPY_IDS", "CHECK_ID"], source), [])
-        self.assertEqual(self.found(["CHECK_OP", "CHECK_ID"], ["CHECK_OP"], source), [
-            "daemon/engine/sessions/request_checks.h:1: CHECK_ID has no mutant in tests/unit/engine/ops/meson.build"])
+        self.assertEqual(self.found(["CHECK_OP", "COPY_IDS", "CHECK_ID"], ["CHECK_OP", "COPY_IDS"], source), [
+            "daemon/engine/rows/request.c:1: the check CHECK_ID has no mutant in tests/unit/engine/ops/meson.build"])
+
+    def test_each_file_that_makes_a_check_has_one(self):
+        found = self.found(["CHECK_OP"], ["CHECK_OP"], "IS_BAD(CHECK_OP, x)", {"daemon/engine/rows/other.c": "IS_BAD(CHECK_OP, x)"})
+        self.assertEqual(found, ["daemon/engine/rows/other.c:1: the check CHECK_OP has no mutant in tests/unit/engine/ops/meson.build"])
 
     def test_none_is_of_a_check_that_is_not_made(self):
-        self.assertEqual(len(self.found(["CHECK_OP"], ["CHECK_OP"], "IS_BAD(CHECK_ID, x)")), 1)
-        self.assertEqual(len(self.found(["CHECK_OP"], ["CHECK_OP", "CHECK_ID"], "IS_BAD(CHECK_OP, x)")), 1)
+        self.assertEqual(self.found(["CHECK_OP"], ["CHECK_OP"], ""), [
+            "tests/unit/engine/ops/meson.build:1: daemon/engine/rows/request.c makes no check CHECK_OP"])
+        self.assertEqual(self.found(["CHECK_OP"], ["CHECK_OP", "CHECK_ID"], "IS_BAD(CHECK_OP, x)"), [
+            "tests/unit/engine/ops/meson.build:1: CHECK_ID is no check of daemon/engine/sessions/request_checks.h"])
+        self.assertEqual(self.found(["CHECK_OP", "CHECK_ID"], ["CHECK_OP"], "IS_BAD(CHECK_OP, x)"), [
+            "daemon/engine/sessions/request_checks.h:1: no file makes the check CHECK_ID"])
 
     def test_missing_tables_are_found(self):
         self.assertEqual(len(findings("mutants", {"base/x.c": ""})), 1)

@@ -24,6 +24,7 @@
     X(COPY_SUBMISSION)                                                                             \
     X(COPY_SEGMENTS)                                                                               \
     X(COPY_IDS)                                                                                    \
+    X(CHECK_POOL_FLAGS)                                                                            \
     X(CHECK_POOL_SEGMENT_COUNT)                                                                    \
     X(CHECK_POOL_SEGMENTS_IN_ARENA)                                                                \
     X(CHECK_POOL_SEGMENT_FIELDS)                                                                   \

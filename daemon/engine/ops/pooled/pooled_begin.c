@@ -38,7 +38,7 @@ static enum embtier_err copy_segments(const struct request_rules *rules,
 {
     const struct shm_pool_segment *const scratch = (const void *)rules->scratch;
 
-    if (IS_BAD(CHECK_FLAGS, (submission->flags & ~(uint32_t)SHM_FLAG_TICKET) != 0))
+    if (IS_BAD(CHECK_POOL_FLAGS, (submission->flags & ~(uint32_t)SHM_FLAG_TICKET) != 0))
         return refuse(refusal, EMBTIER_UNSUPPORTED, UINT32_MAX, submission->flags, SHM_FLAG_TICKET);
     if (IS_BAD(CHECK_POOL_SEGMENT_COUNT, submission->segment_count > SHM_POOL_SEGMENTS_MAX))
         return refuse(refusal, EMBTIER_TOO_LARGE, UINT32_MAX, submission->segment_count,
