@@ -34,7 +34,7 @@ def test_a_wheel_works_away_from_the_tree(daemon, tmp_path):
     folder = tmp_path / "unpacked"
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(folder)
-    sources = {path.name for path in (TREE / "client/python/embtier").iterdir() if path.suffix != ".pyc"}
+    sources = {path.name for path in (TREE / "client/python/embtier").iterdir() if path.suffix not in (".md", ".pyc")}
     assert sources - {"__pycache__"} <= {path.name for path in (folder / "embtier").iterdir()}
     (command,) = folder.glob("embtier-*.data/scripts/embtier")
     command.chmod(0o755)  # zipfile does not keep modes; pip does
