@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of the source tree itself: include directions and cycles, licence lines, links, sizes, mutants, English.
+"""Checks of the source tree itself: include directions and cycles, licence lines, links, READMEs, sizes, mutants, English.
 
     check_structure.py CHECK [ROOT]     one of the checks below; exit status 1 if it finds something
     check_structure.py list-c [ROOT]    the tree's C and C++ files, for clang-format and clang-tidy
@@ -17,7 +17,7 @@ import sys
 
 from english import check_english
 from layers import arrows_found, check_cycles, check_includes, cycles_found
-from source_tree import CXX_SUFFIXES, Tree
+from source_tree import C_SUFFIXES, CXX_SUFFIXES, Tree
 
 # The only C++: calls that RocksDB's C API lacks.
 CXX_PLACES = ("store/rocksdb/ext/",)
@@ -31,6 +31,8 @@ LICENCE_LINE = "SPDX-License-Identifier: Apache-2.0"
 FILE_LINES = 800
 FOLDER_FILES = 25
 README_WORDS = 400
+CODE_SUFFIXES = C_SUFFIXES + CXX_SUFFIXES + (".py", ".sh")
+CODE_SPAN = re.compile(r"`([^`\n]+)`")
 FUNCTION_LINES = 82
 
 # The checks of clients' input, and the table of the builds that lack one.
@@ -104,16 +106,57 @@ def check_links(tree):
                     yield f"{path}:{number}: link to {target}: no such heading"
 
 
+def files_of_code(tree):
+    """{folder: the paths of its files of code}. An __init__.py stands for its folder, and is not among them."""
+    files = {}
+    for path in tree.paths:
+        is_script = (tree.text(path) or "").startswith("#!")
+        if (is_script or path.endswith(CODE_SUFFIXES)) and not path.startswith(".") and not path.endswith("/__init__.py"):
+            files.setdefault(os.path.dirname(path), []).append(path)
+    return files
+
+
+def is_named(path, readme):
+    """True if a code span of the text @readme has the name of the file @path, with any suffix and with or without its folder."""
+    folder, name = os.path.split(path)
+    stem = re.escape(os.path.splitext(name)[0])
+    pattern = rf"(?<![\w/-])(?:{re.escape(folder)}/)?{stem}(?![\w/-])"
+    return any(re.search(pattern, code) for code in CODE_SPAN.findall(readme))
+
+
+def names_of_table(readme):
+    """(line, name) of each file in the first column of the tables of the text @readme; `x.[ch]` and `x.{c,h}` are two files each."""
+    for number, line in enumerate(readme.splitlines(), 1):
+        for code in CODE_SPAN.findall(line.split("|")[1]) if line.startswith("|") else ():
+            found = re.fullmatch(r"([\w/.-]+)\.(?:\[(\w+)\]|\{([\w,]+)\}|(\w+))", code)
+            for suffix in (found[2] or (found[3] or found[4]).split(",")) if found else ():
+                yield number, f"{found[1]}.{suffix}"
+
+
 def check_readmes(tree):
-    """Every folder of the first level, and of the second in daemon/, states its purpose in a short README."""
+    """Every folder of the first level, of the second in daemon/, and with two or more files of code has a README.md. It is short, its
+    tables name files that exist, and it names each file of code in its folder, and in those below that have none."""
+    texts = {os.path.dirname(path): tree.text(path) or "" for path in tree.paths if path.endswith("/README.md")}
+    files = files_of_code(tree)
     folders = {path.split("/")[0] for path in tree.paths if "/" in path and not path.startswith(".")}
     folders |= {"/".join(path.split("/")[:2]) for path in tree.paths if path.startswith("daemon/") and path.count("/") > 1}
-    for folder in sorted(folders):
-        text = tree.text(f"{folder}/README.md") if f"{folder}/README.md" in tree.paths else None
-        if text is None:
-            yield f"{folder}/README.md:1: missing"
-        elif len(text.split()) > README_WORDS:
+    folders |= {folder for folder, paths in files.items() if folder and len(paths) > 1}
+    missing, tree_paths = folders - set(texts), set(tree.paths)
+    for folder in sorted(missing):
+        yield f"{folder}/README.md:1: missing"
+    for folder, text in texts.items():
+        if len(text.split()) > README_WORDS:
             yield f"{folder}/README.md:1: {len(text.split())} words; at most {README_WORDS}"
+        for number, name in names_of_table(text):
+            if f"{folder}/{name}" not in tree_paths:
+                yield f"{folder}/README.md:{number}: {name} does not exist"
+    for folder, paths in files.items():
+        nearest = folder
+        while nearest and nearest not in texts:
+            nearest = os.path.dirname(nearest)
+        for path in (os.path.relpath(p, nearest) for p in paths if nearest and folder not in missing):
+            if not is_named(path, texts[nearest]):
+                yield f"{nearest}/README.md:1: does not name {path}"
 
 
 def check_machine_paths(tree):
@@ -126,9 +169,9 @@ def check_machine_paths(tree):
 
 
 def files_of_folders(tree):
-    """{folder: the number of files directly in it}."""
+    """{folder: the number of files directly in it, besides its README.md}."""
     counts = {}
-    for path in tree.paths:
+    for path in (p for p in tree.paths if os.path.basename(p) != "README.md"):
         folder = os.path.dirname(path) or "."
         counts[folder] = counts.get(folder, 0) + 1
     return counts

@@ -106,10 +106,36 @@ class Cycles(unittest.TestCase):
 
 class Readmes(unittest.TestCase):
     def test_each_folder_has_a_short_one(self):
-        files = {"store/a.c": "", "store/README.md": "# store/", "daemon/README.md": "x", "daemon/jobs/a.c": "", "README.md": "x " * 500}
+        files = {"store/a.c": "", "store/README.md": "`a.c`", "daemon/README.md": "x", "daemon/jobs/a.c": "", "README.md": "x " * 500}
         self.assertEqual(findings("readmes", files), ["daemon/jobs/README.md:1: missing"])
         self.assertEqual(len(findings("readmes", {"store/README.md": "word " * 401})), 1)
-        self.assertEqual(findings("readmes", {"store/README.md": "word " * 400, ".ci/run": "", "client/README.md": ""}), [])
+        self.assertEqual(findings("readmes", {"store/README.md": "word " * 400, ".ci/run": "#!/bin/sh", "client/README.md": ""}), [])
+        self.assertEqual(len(findings("readmes", {"store/README.md": "", "store/data/README.md": "word " * 401})), 1)
+
+    def test_two_files_of_code_need_one(self):
+        for one, other in (("a.c", "a.h"), ("a.py", "b.sh"), ("a.cu", "b.cuh"), ("a.cc", "b.hh"), ("a", "b.c")):
+            files = {f"store/x/y/{one}": "#!/bin/sh", "store/README.md": "`a`"}
+            self.assertEqual(findings("readmes", files), [], one)
+            self.assertEqual(findings("readmes", files | {f"store/x/y/{other}": ""}), ["store/x/y/README.md:1: missing"], other)
+        for other in ("__init__.py", "meson.build", "x.txt", "README.md"):
+            self.assertEqual(findings("readmes", {"store/README.md": "`a.c`", "store/x/a.c": "", f"store/x/{other}": "`a.c`"}), [], other)
+
+    def test_each_file_of_code_is_named(self):
+        for text in ("`a_b.c`", "`a_b.[ch]`", "`a_b.{c,h}`", "`a_b`", "code `c.c`, `a_b.h`"):
+            self.assertEqual(findings("readmes", {"store/README.md": text, "store/a_b.c": ""}), [], text)
+        for text in ("a_b.c", "`a_bc.c`", "`x_a_b.c`", "`a_b/`", "`x-a_b.c`", "`x/a_b.c`", "`a`, `b`"):
+            self.assertEqual(findings("readmes", {"store/README.md": text, "store/a_b.c": ""}), ["store/README.md:1: does not name a_b.c"], text)
+        for text, found in (("`a.c`", []), ("`x/y/a.c`", []), ("`y/a.c`", 1), ("`z/a.c`", 1), ("", 1)):
+            self.assertEqual(findings("readmes", {"store/README.md": text, "store/x/y/a.c": ""}),
+                             found and ["store/README.md:1: does not name x/y/a.c"], text)
+
+    def test_files_of_tables_exist(self):
+        files = {"store/a.c": "", "store/a.h": "", "store/b.cc": "", "store/b.hh": "", "store/x/c.py": "", "store/d.proto": ""}
+        table = "| file | contents |\n|---|---|\n| `a.[ch]`, `b.{cc,hh}`, `*_c.c` | `none.c` |\n| `x/c.py`, `d.proto`, `x/`, `a b.c` | |\n"
+        self.assertEqual(findings("readmes", files | {"store/README.md": table + "\n`none.c` is gone"}), [])
+        for path, line in (("a.h", 3), ("b.hh", 3), ("d.proto", 4)):
+            less = {name: text for name, text in files.items() if name != f"store/{path}"}
+            self.assertEqual(findings("readmes", less | {"store/README.md": table}), [f"store/README.md:{line}: {path} does not exist"])
 
 
 class Others(unittest.TestCase):
@@ -163,7 +189,8 @@ class Sizes(unittest.TestCase):
     def test_full_folders_are_found(self):
         files = {f"base/{number}.c": "" for number in range(25)}
         self.assertEqual(findings("sizes", files | {"base/deeper/x.c": ""}), [])
-        self.assertEqual(findings("sizes", files | {"base/README.md": ""}), ["base:1: 26 files lie in this folder; at most 25"])
+        self.assertEqual(findings("sizes", files | {"base/README.md": ""}), [])
+        self.assertEqual(findings("sizes", files | {"base/meson.build": ""}), ["base:1: 26 files lie in this folder; at most 25"])
 
     def test_arrow_uphill_and_cycle_are_found(self):
         files = {"tiers/x.h": '#include "store/y.h"\n', "store/y.h": '#include "tiers/x.h"\n'}
