@@ -34,8 +34,9 @@ def test_a_wheel_works_away_from_the_tree(daemon, tmp_path):
     folder = tmp_path / "unpacked"
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(folder)
-    sources = {path.name for path in (TREE / "client/python/embtier").iterdir() if path.suffix not in (".md", ".pyc")}
-    assert sources - {"__pycache__"} <= {path.name for path in (folder / "embtier").iterdir()}
+    package = TREE / "client/python/embtier"
+    sources = {path.relative_to(package) for path in package.rglob("*") if path.is_file() and path.suffix not in (".md", ".pyc")}
+    assert sources <= {path.relative_to(folder / "embtier") for path in (folder / "embtier").rglob("*")}
     (command,) = folder.glob("embtier-*.data/scripts/embtier")
     command.chmod(0o755)  # zipfile does not keep modes; pip does
     assert subprocess.run([command, "--help"], capture_output=True, check=False).returncode == 0
