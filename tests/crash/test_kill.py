@@ -420,7 +420,7 @@ def test_a_stop_during_an_eager_creation_ends_soon_and_drops_the_half_made_table
     begun = threading.Event()
     thread = threading.Thread(target=create)
     thread.start()
-    assert begun.wait(30)
+    assert begun.wait(60), failed
     began = time.monotonic()
     own_daemon.stop()
     assert time.monotonic() - began < 90

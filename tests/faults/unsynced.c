@@ -2,7 +2,7 @@
 /* unsynced: preloaded into embtierd. It records what a power loss could undo below the folder
  * EMBTIER_FAULT_FOLDER: syncs, and changes of files and folders with the former content. The
  * journal lies in the folder EMBTIER_FAULT_JOURNAL and is read after SIGKILL
- * (tests/integration/server/power_loss.py), so the dying process need do nothing.
+ * (tests/crash/power_loss.py), so the dying process need do nothing.
  *
  * One lock is held over a change and its record. The journal therefore has the true order, and no
  * sync covers a change that was made after the sync began. A record is one write() of its own,
