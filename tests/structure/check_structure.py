@@ -36,6 +36,8 @@ CODE_SPAN = re.compile(r"`([^`\n]+)`")
 FUNCTION_LINES = 82
 
 # The checks of clients' input, and the table of the builds that lack one.
+STEPS = "tools/check"
+CONTRIBUTING = "CONTRIBUTING.md"
 REQUEST_CHECKS = "daemon/engine/sessions/request_checks.h"
 MUTANTS = "tests/unit/engine/ops/meson.build"
 
@@ -245,6 +247,21 @@ def check_mutants(tree):
         yield f"{REQUEST_CHECKS}:1: no file makes the check {name}"
 
 
+def check_steps(tree):
+    """CONTRIBUTING.md has each step of the full check in its table."""
+    rows = re.findall(r"^    '([\w-]+) *\| (quick|full|long) ", tree.text(STEPS) or "", re.MULTILINE) if STEPS in tree.paths else []
+    steps = {name for name, when in rows if when != "long"} - {"packages"}
+    table = re.search(r"^\| step \|.*\n((?:\|.*\n?)*)", tree.text(CONTRIBUTING) or "", re.MULTILINE) if CONTRIBUTING in tree.paths else None
+    if not steps or not table:
+        yield f"{CONTRIBUTING}:1: no table of steps, or {STEPS} has none"
+        return
+    told = {name.strip() for row in table[1].splitlines()[1:] for name in row.split("|")[1].split(",")}
+    for name in sorted(steps - told):
+        yield f"{CONTRIBUTING}:1: the step {name} of {STEPS} is missing in the table"
+    for name in sorted(told - steps):
+        yield f"{CONTRIBUTING}:1: {STEPS} has no step {name}"
+
+
 CHECKS = {
     "includes": check_includes,
     "cycles": check_cycles,
@@ -255,6 +272,7 @@ CHECKS = {
     "machine-paths": check_machine_paths,
     "sizes": check_sizes,
     "mutants": check_mutants,
+    "steps": check_steps,
     "english": check_english,
 }
 LISTS = {"list-c": Tree.c_files, "list-shell": Tree.shell_files}

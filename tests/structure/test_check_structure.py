@@ -233,6 +233,21 @@ class Mutants(unittest.TestCase):
         self.assertEqual(len(self.found([], [], "")), 1)
 
 
+class Steps(unittest.TestCase):
+    def found(self, *told):
+        steps = "STEPS=(\n    'packages | quick | 1 | x | y'\n    'build    | quick | 1 | x | y'\n    'unit-a | full | 1 | x | y'\n    'arm | long | 0 | x | y'\n)\n"
+        table = "| step | seconds |\n|---|---|\n" + "".join(f"| {names} | 1 |\n" for names in told)
+        return findings("steps", {check_structure.STEPS: steps, check_structure.CONTRIBUTING: f"# A page\n\n{table}\nMore.\n"})
+
+    def test_table_has_each_step_and_no_other(self):
+        self.assertEqual(self.found("build, unit-a"), [])
+        self.assertEqual(self.found("build"), ["CONTRIBUTING.md:1: the step unit-a of tools/check is missing in the table"])
+        self.assertEqual(self.found("build", "unit-a, unit-b"), ["CONTRIBUTING.md:1: tools/check has no step unit-b"])
+
+    def test_missing_table_is_found(self):
+        self.assertEqual(len(findings("steps", {check_structure.STEPS: "", check_structure.CONTRIBUTING: "# A page"})), 1)
+
+
 class English(unittest.TestCase):
     def test_comment_starts_with_its_subject(self):
         for path, text in (("x.c", "/* {} is read */\n"), ("x.c", "int x; // {} is read\n"), ("x.c", "/*\n * {} is read */"),
