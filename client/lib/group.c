@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "client/lib/group.h"
 
-#include <assert.h>
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -33,7 +32,6 @@ void group_release(struct embtier_group *group)
 {
     if (!group)
         return;
-    assert(group->users > 0);
     group->users--;
     group_drop(group);
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "client/lib/table.h"
 
-#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -84,7 +83,6 @@ void table_hold(struct embtier_table *table, bool with_state)
 
 void table_release(struct embtier_table *table, bool with_state)
 {
-    assert(table->batch_parts > 0 && table->state_parts >= with_state);
     table->batch_parts--;
     table->state_parts -= with_state;
     if (table->closed && table->batch_parts == 0) {

@@ -96,8 +96,6 @@ static void settle(struct embtier_batch *batch, struct batch_result result)
 {
     struct embtier *server = batch->server;
 
-    assert(batch->state == BATCH_SUBMITTED);
-    assert(server->slots[batch->request % server->memory.slot_count] == batch);
     settle_prefetch(batch, &result);
     batch->result = result;
     batch->state = BATCH_ANSWERED;
@@ -144,7 +142,6 @@ void requests_fail(struct embtier *server)
 
 static enum embtier_err tell(struct embtier_batch *batch)
 {
-    assert(batch->state == BATCH_ANSWERED || batch->state == BATCH_TOLD);
     batch->state = BATCH_TOLD;
     return answer_tell(batch);
 }
@@ -426,7 +423,6 @@ static void publish(struct embtier_batch *batch, enum embtier_op op,
     struct shm_arena_head *head = server->memory.arena;
     const uint32_t slot = server->tail % server->memory.slot_count;
 
-    assert(!server->slots[slot] && (batch->state == BATCH_IDLE || batch->state == BATCH_TOLD));
     for (uint32_t i = 0; i < batch->part_count && is_lookup(op); i++)
         batch->parts[i].skipped = 0;
     shm_submissions(head)[slot] = fill(batch, op, push);
