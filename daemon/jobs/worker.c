@@ -70,7 +70,7 @@ static void set_state(struct job *job, enum job_state to)
         assert(job->state == JOB_WAITING || job->state == JOB_RUNNING);
         break;
     case JOB_NEW:
-        assert(!"a job begins so");
+        assert(!"a submitted job never returns to JOB_NEW");
         break;
     }
     job->state = to;

@@ -13,7 +13,7 @@
  *
  * EMBTIER_TEST_STEPS is the number of steps (a request is one). EMBTIER_TEST_SEED is their seed,
  * which every run prints. The walk's decisions depend only on the seed and the lanes
- * (EMBTIER_TEST_LANES). What the server does meanwhile also depends on luck. */
+ * (EMBTIER_TEST_LANES). The timing of the server differs in each run. */
 #include <inttypes.h>
 #include <pthread.h>
 #include <setjmp.h>

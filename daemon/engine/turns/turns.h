@@ -18,8 +18,8 @@
  * endless row of new flows, each of which starts at the present time, cannot keep another flow
  * waiting for ever.
  *
- * A flow may state the cost of its next turn. Then its place is where that turn ends. Of two flows
- * that begin at the same place, the one that asks for less goes first. So a flow that asks for
+ * A flow may state the cost of its next turn. Then its place is where that turn ends. If two
+ * flows begin at the same place, the one that asks for less goes first. So a flow that asks for
  * little does not wait for all that ask for much.
  *
  * The heap is a pairing heap, embedded in the flows. A flow that is alone costs a few instructions,

@@ -273,7 +273,7 @@ def test_requests_in_flight_at_a_stop_end_and_the_rest_is_told(own_daemon):
         ended = []
         for batch in batches:
             try:
-                batch.wait(5)
+                batch.wait(60)
                 ended.append(True)
             except (embtier.DisconnectedError, embtier.ShutdownError):
                 ended.append(False)
