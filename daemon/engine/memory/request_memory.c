@@ -215,7 +215,8 @@ static bool reserve(struct request_memory *memory, struct request_memory_share *
     if (share->granted)
         return true;
     if (!turns_has(&share->flows[part])) {
-        const bool was_first_perhaps = is_in_line(share); /* its small one has since ended */
+        /* It may have been first, as its small block has since ended. Then the next is served. */
+        const bool was_in_line = is_in_line(share);
 
         leave_line(memory, share);
         share->wanted_bytes = bytes;
@@ -223,7 +224,7 @@ static bool reserve(struct request_memory *memory, struct request_memory_share *
         share->granted = take_spare(memory, share, part, bytes, use);
         if (!share->granted && is_small)
             share->granted = take_spare(memory, share, REQUEST_MEMORY_MAIN, bytes, use);
-        if (share->granted && !was_first_perhaps)
+        if (share->granted && !was_in_line)
             return true;
         if (!share->granted)
             turns_add(&memory->parts[part].line, &share->flows[part], bytes);
