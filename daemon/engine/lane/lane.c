@@ -73,20 +73,20 @@ static void go_on_taking(struct lane *lane, struct session *session, uint64_t *l
     const struct taking taking = session->taking;
 
     switch (taking.op->turn(&lane->ops, taking.what, left)) {
-    case TAKE_TURN_MORE:
+    case OP_TURN_MORE:
         add_work(lane, session, SESSION_TAKE);
         return;
-    case TAKE_TURN_STALLED:
+    case OP_TURN_STALLED:
         assert(!session->stalled);
         session->stalled = true;
         break;
-    case TAKE_TURN_HELD:
+    case OP_TURN_HELD:
         update_hold(&lane->gate, session);
         break;
-    case TAKE_TURN_TAKEN:
+    case OP_TURN_ISSUED:
         session->taking = (struct taking){ .op = NULL };
         break;
-    case TAKE_TURN_DONE:
+    case OP_TURN_COMPLETE:
         session->taking = (struct taking){ .op = NULL };
         taking.op->end(&lane->ops, taking.what);
         break;

@@ -55,12 +55,12 @@ static inline bool op_is_over(const struct session *session)
            atomic_load_explicit(&session->gone, memory_order_relaxed);
 }
 
-enum take_turn {
-    TAKE_TURN_MORE,    /* some is left to be taken */
-    TAKE_TURN_STALLED, /* the same, and it waits until something else is done: schedule_unstall() */
-    TAKE_TURN_HELD,    /* the same, and it waits until the gate lets it begin */
-    TAKE_TURN_TAKEN,   /* nothing is left; something is under way, or all is over */
-    TAKE_TURN_DONE,    /* nothing is left or under way: end() is next */
+enum op_turn {
+    OP_TURN_MORE,     /* some is left to be taken */
+    OP_TURN_STALLED,  /* the same, and it waits until something else is done: schedule_unstall() */
+    OP_TURN_HELD,     /* the same, and it waits until the gate lets it begin */
+    OP_TURN_ISSUED,   /* nothing is left; the request ends by itself, or has ended */
+    OP_TURN_COMPLETE, /* nothing is left or under way: end() is next */
 };
 
 struct op {
@@ -85,7 +85,7 @@ struct op {
     /* Takes some of the request for a cost of about *@left (cost.h), and leaves in *@left the cost
      * it did not need. It runs within the turn in which the request begins, or in a turn of its
      * own. If the session is over, it gives up everything that has changed nothing. */
-    enum take_turn (*turn)(struct op_lane *lane, void *what, uint64_t *left);
+    enum op_turn (*turn)(struct op_lane *lane, void *what, uint64_t *left);
     /* Answers the request and frees it. */
     void (*end)(struct op_lane *lane, void *what);
     /* Called when all parts of one of its requests (request->op) are done. */

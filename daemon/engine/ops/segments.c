@@ -176,7 +176,7 @@ static uint64_t taken_cost(const struct request *request)
 }
 
 /* Takes more ids of a request. Starts it with the last id, or answers it if it is refused. */
-enum take_turn segments_turn(struct op_lane *lane, void *what, uint64_t *left)
+enum op_turn segments_turn(struct op_lane *lane, void *what, uint64_t *left)
 {
     struct request *const request = what;
     const uint64_t most = *left;
@@ -190,15 +190,15 @@ enum take_turn segments_turn(struct op_lane *lane, void *what, uint64_t *left)
     if (session->broken || session->detaching) {
         request_discard(&lane->rules, request);
         session_release(session);
-        return TAKE_TURN_TAKEN;
+        return OP_TURN_ISSUED;
     }
     if (request_changes(request) && !update_may_begin(lane->gate, session, kind_of(request)))
-        return TAKE_TURN_HELD;
+        return OP_TURN_HELD;
     *left -= MIN(*left, request->id_count);
     err = request_take(&lane->rules, request, MIN(most, lane->take_ids), &refusal);
     schedule_charge(lane->schedule, side, taken_cost(request) - cost_before);
     if (err == EMBTIER_AGAIN)
-        return TAKE_TURN_MORE;
+        return OP_TURN_MORE;
     if (err == EMBTIER_OK) {
         if (request_changes(request))
             update_begin(lane->gate, session, kind_of(request));
@@ -208,7 +208,7 @@ enum take_turn segments_turn(struct op_lane *lane, void *what, uint64_t *left)
         session_release(session);
         request_answer(session, number, &refusal, 0, 0);
     }
-    return TAKE_TURN_TAKEN;
+    return OP_TURN_ISSUED;
 }
 
 void segments_done(struct op_lane *lane, struct request *request)

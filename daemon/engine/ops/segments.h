@@ -12,7 +12,7 @@
 MUST_CHECK enum embtier_err segments_begin(struct op_lane *lane, struct session *session,
                                            uint32_t number, const struct shm_submission *submission,
                                            struct taking *ret_taking, struct refusal *refusal);
-enum take_turn segments_turn(struct op_lane *lane, void *what, uint64_t *left);
+enum op_turn segments_turn(struct op_lane *lane, void *what, uint64_t *left);
 void segments_done(struct op_lane *lane, struct request *request);
 
 #endif

@@ -188,7 +188,7 @@ static uint64_t take_wave(struct op_lane *lane, struct pooled *pooled, struct wa
     return cost;
 }
 
-static enum take_turn take_turn(struct op_lane *lane, void *what, uint64_t *left)
+static enum op_turn take_turn(struct op_lane *lane, void *what, uint64_t *left)
 {
     struct pooled *const pooled = what;
     const uint64_t most = *left;
@@ -199,7 +199,7 @@ static enum take_turn take_turn(struct op_lane *lane, void *what, uint64_t *left
         give_up(pooled);
     if (!is_alone && pooled->is_cached && !pooled->is_taken) {
         if (pooled->waves.under_way > 0) /* it seems that nothing has to be read meanwhile */
-            return TAKE_TURN_STALLED;
+            return OP_TURN_STALLED;
         pooled->is_hot = true;
     }
     do {
@@ -209,13 +209,13 @@ static enum take_turn take_turn(struct op_lane *lane, void *what, uint64_t *left
             break;
         wave = pooled_free_wave(&lane->rules, pooled);
         if (!wave)
-            return TAKE_TURN_STALLED;
+            return OP_TURN_STALLED;
         cost += take_wave(lane, pooled, wave, is_alone ? UINT64_MAX : most);
         /* The rest may be too little for a bag, which is not cut if it is searched. */
     } while (pooled->is_hot && cost < (is_alone ? most : most / 2));
     if (!pooled->is_taken)
-        return TAKE_TURN_MORE;
-    return pooled->waves.under_way > 0 ? TAKE_TURN_TAKEN : TAKE_TURN_DONE;
+        return OP_TURN_MORE;
+    return pooled->waves.under_way > 0 ? OP_TURN_ISSUED : OP_TURN_COMPLETE;
 }
 
 /* Gives the waves that are ready, and need not wait, to lanes to be added up. */

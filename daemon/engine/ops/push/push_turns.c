@@ -90,12 +90,12 @@ static struct session_lane *side_of(const struct op_lane *lane, const struct pus
 
 /* Has the push look again until something else has changed. It pays for a whole turn, so that
  * others have theirs meanwhile. */
-static enum take_turn look_again(struct op_lane *lane, const struct push *push)
+static enum op_turn look_again(struct op_lane *lane, const struct push *push)
 {
     struct session_lane *const side = side_of(lane, push);
 
     schedule_charge(lane->schedule, side, schedule_turn_cost(lane->schedule, side));
-    return TAKE_TURN_MORE;
+    return OP_TURN_MORE;
 }
 
 /* Counts the rows that a prefetch is to pin. If it finds no room, it waits for the pins that its
@@ -169,7 +169,7 @@ static uint32_t wave_rows(const struct op_lane *lane, const struct push *push)
     return most < LANE_TURN_COST_ALONE ? (uint32_t)most / COST_WAVE_ROW : UINT32_MAX;
 }
 
-static enum take_turn take_turn(struct op_lane *lane, void *what, uint64_t *left)
+static enum op_turn take_turn(struct op_lane *lane, void *what, uint64_t *left)
 {
     struct push *const push = what;
     struct push_wave *wave;
@@ -179,24 +179,24 @@ static enum take_turn take_turn(struct op_lane *lane, void *what, uint64_t *left
     if (op_is_over(push->session))
         give_up(push);
     if (!push->is_taken && push->stage < PUSH_TRYING && !prepare_turn(lane, push))
-        return push->is_taken                ? TAKE_TURN_DONE
-               : push->stage >= PUSH_CASTING ? TAKE_TURN_STALLED
-                                             : TAKE_TURN_MORE;
+        return push->is_taken                ? OP_TURN_COMPLETE
+               : push->stage >= PUSH_CASTING ? OP_TURN_STALLED
+                                             : OP_TURN_MORE;
     if (!push->is_taken && push->stage == PUSH_TRYING && trial_goes_on(push) && push->is_tried)
-        return TAKE_TURN_STALLED;
+        return OP_TURN_STALLED;
     begins =
         !push->is_taken && !push->is_prefetch && !push->is_update && push->stage == PUSH_UPDATING;
     if (begins)
         push->kind = push_kind(push);
     if (begins && !update_may_begin(lane->gate, push->session, push->kind))
-        return TAKE_TURN_HELD;
+        return OP_TURN_HELD;
     if (!push->is_taken) {
         wave = push_free_wave(&lane->rules, push);
         if (!wave) /* without a wave it stands in line; or it looks again until other requests of
                       the session are done, which all end by themselves */
             return push->waves.under_way > 0 ||
                            request_memory_waits(lane->rules.memory, &push->session->memory_share)
-                       ? TAKE_TURN_STALLED
+                       ? OP_TURN_STALLED
                        : look_again(lane, push);
         if (begins) { /* not before it has its memory: the gate waits for its end */
             update_begin(lane->gate, push->session, push->kind);
@@ -211,10 +211,10 @@ static enum take_turn take_turn(struct op_lane *lane, void *what, uint64_t *left
         rows_start(lane->rows, &wave->request);
     }
     if (!push->is_taken)
-        return TAKE_TURN_MORE;
+        return OP_TURN_MORE;
     if (push->waves.under_way == 0)
-        return TAKE_TURN_DONE;
-    return push->joint ? TAKE_TURN_STALLED : TAKE_TURN_TAKEN; /* the next may need the step */
+        return OP_TURN_COMPLETE;
+    return push->joint ? OP_TURN_STALLED : OP_TURN_ISSUED; /* the next may need the step */
 }
 
 static void updated(struct op_lane *lane, struct request *request)
