@@ -28,9 +28,9 @@ struct yaml_doc;
 enum config_switch { SWITCH_AUTO, SWITCH_ON, SWITCH_OFF };
 
 struct config;
-struct config_beside;
-typedef void config_beside_fn(const struct config *config, uint32_t lane_count,
-                              struct config_beside *ret_beside);
+struct config_unbudgeted;
+typedef void config_unbudgeted_fn(const struct config *config, uint32_t lane_count,
+                                  struct config_unbudgeted *ret_unbudgeted);
 
 struct config {
     char *source;         /* the file it was read from; NULL: defaults only */
@@ -117,9 +117,9 @@ struct config {
         bool has_fewer_sessions;
     } descriptors;
 
-    /* Tells how much memory the parts of the server take beside the budgets, with @lane_count lanes
-     * (config_memory.h). */
-    config_beside_fn *beside;
+    /* Returns the memory that the server's parts take with @lane_count lanes, in addition to the
+     * budgets (config_memory.h). */
+    config_unbudgeted_fn *unbudgeted;
 };
 
 /* Requests get at least this much memory, even if lanes.request_bytes is smaller. */

@@ -17,9 +17,10 @@
 /* Logs are kept while a checkpoint is made with small write buffers; up to eleven per shard were
  * seen. One part in LOGS_PART of the rest is for them. */
 #define LOGS_PART 8
-/* A compacting shard needs these beside its open table files: all of level 0, and outputs. */
+/* A compacting shard needs these in addition to its open table files: all of level 0, and outputs.
+ */
 #define COMPACTION_DESCRIPTORS (CONFIG_COMPACTION_INPUTS + 2)
-/* A database of a checkpoint needs these beside its table files while it is read. */
+/* A database of a checkpoint that is read needs these in addition to its table files. */
 #define READ_DATABASE_DESCRIPTORS 2
 
 /* RocksDB keeps at least this many open. */

@@ -167,7 +167,7 @@ static uint64_t default_memory(const struct config *config)
 {
     const uint32_t lanes = config->lanes.count > 0 ? config->lanes.count : default_lanes(config);
     const uint64_t all = config->machine.memory_bytes;
-    const uint64_t left = all - MIN(all, config_memory_beside(config, lanes));
+    const uint64_t left = all - MIN(all, config_memory_fixed(config, lanes));
 
     return MAX(MIN(all / 4, left / 2), MIB);
 }
@@ -346,7 +346,7 @@ static enum embtier_err check_together(const struct config *config, struct err_m
 
 /* Takes ownership of @doc. */
 static enum embtier_err config_from(struct yaml_doc *doc, const char *source,
-                                    const struct machine *machine, config_beside_fn *beside,
+                                    const struct machine *machine, config_unbudgeted_fn *unbudgeted,
                                     struct config **ret_config, struct err_msg *msg)
 {
     _cleanup_(config_freep) struct config *config = calloc(1, sizeof(*config));
@@ -357,7 +357,7 @@ static enum embtier_err config_from(struct yaml_doc *doc, const char *source,
     }
     config->doc = doc;
     config->machine = *machine;
-    config->beside = beside;
+    config->unbudgeted = unbudgeted;
     if (source) {
         config->source = strdup(source);
         if (!config->source)
@@ -371,31 +371,31 @@ static enum embtier_err config_from(struct yaml_doc *doc, const char *source,
 }
 
 enum embtier_err config_parse(const char *source, const char *text, size_t text_bytes,
-                              const struct machine *machine, config_beside_fn *beside,
+                              const struct machine *machine, config_unbudgeted_fn *unbudgeted,
                               struct config **ret_config, struct err_msg *msg)
 {
     struct yaml_doc *doc = NULL;
 
     TRY(yaml_doc_parse(source, text, text_bytes, &config_schema, &doc, msg));
-    return config_from(doc, source, machine, beside, ret_config, msg);
+    return config_from(doc, source, machine, unbudgeted, ret_config, msg);
 }
 
 enum embtier_err config_load_on(const char *path, const struct machine *machine,
-                                config_beside_fn *beside, struct config **ret_config,
+                                config_unbudgeted_fn *unbudgeted, struct config **ret_config,
                                 struct err_msg *msg)
 {
     struct yaml_doc *doc = NULL;
 
     if (path)
         TRY(yaml_doc_load(path, &config_schema, &doc, msg));
-    return config_from(doc, path, machine, beside, ret_config, msg);
+    return config_from(doc, path, machine, unbudgeted, ret_config, msg);
 }
 
-enum embtier_err config_load(const char *path, config_beside_fn *beside, struct config **ret_config,
-                             struct err_msg *msg)
+enum embtier_err config_load(const char *path, config_unbudgeted_fn *unbudgeted,
+                             struct config **ret_config, struct err_msg *msg)
 {
     struct machine machine;
 
     machine_read(&machine);
-    return config_load_on(path, &machine, beside, ret_config, msg);
+    return config_load_on(path, &machine, unbudgeted, ret_config, msg);
 }

@@ -9,17 +9,18 @@
 #include "config/config.h"
 
 /* Reads @path, or takes the defaults if @path is NULL. Checks everything that the text alone shows:
- * keys, types, ranges, names, sums against the machine's memory, lanes against shards. @beside goes
- * into struct config; the server passes budget_beside(). */
-MUST_CHECK enum embtier_err config_load(const char *path, config_beside_fn *beside,
+ * keys, types, ranges, names, sums against the machine's memory, lanes against shards. @unbudgeted
+ * goes into struct config; the server passes budget_unbudgeted(). */
+MUST_CHECK enum embtier_err config_load(const char *path, config_unbudgeted_fn *unbudgeted,
                                         struct config **ret_config, struct err_msg *msg);
 /* The same for a machine that the caller describes; config_load() takes the machine it runs on. */
 MUST_CHECK enum embtier_err config_load_on(const char *path, const struct machine *machine,
-                                           config_beside_fn *beside, struct config **ret_config,
-                                           struct err_msg *msg);
+                                           config_unbudgeted_fn *unbudgeted,
+                                           struct config **ret_config, struct err_msg *msg);
 /* The same for a text in memory; messages name it @source. */
 MUST_CHECK enum embtier_err config_parse(const char *source, const char *text, size_t text_bytes,
-                                         const struct machine *machine, config_beside_fn *beside,
+                                         const struct machine *machine,
+                                         config_unbudgeted_fn *unbudgeted,
                                          struct config **ret_config, struct err_msg *msg);
 /* Checks the things that the text names. Directories and NUMA nodes exist; directories are
  * writable; tier paths lie on a file system with room for the tier. The socket's directory must be

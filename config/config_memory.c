@@ -21,17 +21,17 @@ static uint32_t shard_count(const struct config *config)
     return config->data.directory_count * config->data.shards_per_directory;
 }
 
-static struct config_beside beside_of(const struct config *config, uint32_t lane_count)
+static struct config_unbudgeted unbudgeted_of(const struct config *config, uint32_t lane_count)
 {
-    struct config_beside beside;
+    struct config_unbudgeted unbudgeted;
 
-    config->beside(config, lane_count, &beside);
-    return beside;
+    config->unbudgeted(config, lane_count, &unbudgeted);
+    return unbudgeted;
 }
 
 static uint64_t transfer_least(const struct config *config)
 {
-    return beside_of(config, MAX(config->lanes.count, 1u)).transfer_least_bytes;
+    return unbudgeted_of(config, MAX(config->lanes.count, 1u)).transfer_least_bytes;
 }
 
 uint64_t config_transfer_default(const struct config *config)
@@ -51,12 +51,12 @@ enum embtier_err config_transfer_check(const struct config *config, struct err_m
                             BYTES_TEXT(transfer_least(config)));
 }
 
-uint64_t config_memory_beside(const struct config *config, uint32_t lane_count)
+uint64_t config_memory_fixed(const struct config *config, uint32_t lane_count)
 {
     return config->lanes.request_bytes + config->lanes.ticket_bytes +
            config->lanes.write_queue_bytes + config->rocksdb.memtable_bytes +
            config->rocksdb.metadata_cache_bytes + config->checkpoints.transfer_bytes +
-           beside_of(config, lane_count).bytes;
+           unbudgeted_of(config, lane_count).bytes;
 }
 
 enum embtier_err config_memory_check(const struct config *config,
@@ -72,10 +72,10 @@ enum embtier_err config_memory_check(const struct config *config,
         { "socket.max_total_arena_bytes", config->socket.max_total_arena_bytes },
         { "checkpoints.transfer_bytes", config->checkpoints.transfer_bytes },
     };
-    const struct config_beside beside = beside_of(config, config->lanes.count);
+    const struct config_unbudgeted unbudgeted = unbudgeted_of(config, config->lanes.count);
     const struct part *largest = parts;
     uint64_t tier_bytes = 0;
-    uint64_t sum = beside.bytes;
+    uint64_t sum = unbudgeted.bytes;
     uint32_t count = 7;
 
     for (uint32_t t = 0; t < config->cache.tier_count; t++) {
@@ -104,9 +104,10 @@ enum embtier_err config_memory_check(const struct config *config,
         BYTES_TEXT(config->lanes.ticket_bytes), BYTES_TEXT(config->lanes.write_queue_bytes),
         BYTES_TEXT(config->rocksdb.memtable_bytes + config->rocksdb.metadata_cache_bytes),
         BYTES_TEXT(config->socket.max_total_arena_bytes),
-        BYTES_TEXT(config->checkpoints.transfer_bytes), beside.lanes, BYTES_TEXT(beside.lane_bytes),
-        beside.databases, BYTES_TEXT(beside.database_bytes), BYTES_TEXT(beside.compaction_bytes),
-        BYTES_TEXT(beside.session_bytes), BYTES_TEXT(beside.rest_bytes),
+        BYTES_TEXT(config->checkpoints.transfer_bytes), unbudgeted.lanes,
+        BYTES_TEXT(unbudgeted.lane_bytes), unbudgeted.databases,
+        BYTES_TEXT(unbudgeted.database_bytes), BYTES_TEXT(unbudgeted.compaction_bytes),
+        BYTES_TEXT(unbudgeted.session_bytes), BYTES_TEXT(unbudgeted.rest_bytes),
         BYTES_TEXT(config->machine.memory_bytes));
 }
 
@@ -133,7 +134,7 @@ enum embtier_err config_memory_check_start(const struct config *config,
         { "lanes.ticket_bytes", config->lanes.ticket_bytes },
         { "lanes.write_queue_bytes", config->lanes.write_queue_bytes },
         { "lanes.count",
-          config->lanes.count * beside_of(config, config->lanes.count).lane_reserved_bytes },
+          config->lanes.count * unbudgeted_of(config, config->lanes.count).lane_reserved_bytes },
     };
     const struct part *largest = parts;
     const uint64_t available = config->machine.available_bytes;

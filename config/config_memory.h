@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* config_memory.h: checks that all memory the server will take fits the machine. That is the
- * budgets of a configuration, and the memory beside them, which config->beside tells. Only for use
- * inside config/. */
+ * budgets of a configuration plus config->unbudgeted(). Only for use inside config/. */
 #ifndef EMBTIER_CONFIG_CONFIG_MEMORY_H
 #define EMBTIER_CONFIG_CONFIG_MEMORY_H
 
@@ -9,8 +8,8 @@
 
 #include "config/config.h"
 
-/* Memory that the parts of the server take beside the budgets. */
-struct config_beside {
+/* Memory that the parts of the server take in addition to the budgets. */
+struct config_unbudgeted {
     uint32_t lanes;
     uint64_t lane_reserved_bytes; /* per lane, from the start on */
     uint64_t lane_bytes;          /* per lane, including the reserved bytes */
@@ -34,11 +33,11 @@ MUST_CHECK enum embtier_err config_transfer_check(const struct config *config, s
 
 /* Returns the sum without tiers and shared arenas, with @lane_count lanes. Their defaults depend on
  * it. */
-uint64_t config_memory_beside(const struct config *config, uint32_t lane_count);
+uint64_t config_memory_fixed(const struct config *config, uint32_t lane_count);
 
 /* EMBTIER_CONFIG if the budgets exceed the machine's memory: tiers in memory, queues, buffers,
- * shared arenas, and what lanes, sessions and RocksDB take beside these. The message gives all of
- * them and the machine's memory; its key is the largest budget. */
+ * shared arenas, and the unbudgeted memory. The message gives all of them and the machine's memory;
+ * its key is the largest budget. */
 MUST_CHECK enum embtier_err config_memory_check(const struct config *config,
                                                 bool (*is_memory)(const struct tier_spec *tier),
                                                 struct err_msg *msg);

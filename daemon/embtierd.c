@@ -208,7 +208,7 @@ static enum embtier_err serve(const struct arguments *arguments, struct err_msg 
     enum embtier_err stop_err;
     struct err_msg stop_msg = { { 0 } };
 
-    TRY(config_load(arguments->config_path, budget_beside, &config, msg));
+    TRY(config_load(arguments->config_path, budget_unbudgeted, &config, msg));
     if (arguments->may_init)
         config->data.must_exist = false;
     log_set_level(arguments->has_level ? arguments->level : config->log.level);
@@ -228,7 +228,7 @@ static int check(const struct arguments *arguments)
 {
     _cleanup_(config_freep) struct config *config = NULL;
     struct err_msg msg = { { 0 } };
-    enum embtier_err err = config_load(arguments->config_path, budget_beside, &config, &msg);
+    enum embtier_err err = config_load(arguments->config_path, budget_unbudgeted, &config, &msg);
 
     if (err == EMBTIER_OK) {
         config->data.must_exist = false; /* the store may be made later */

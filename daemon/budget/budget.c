@@ -10,13 +10,13 @@
 #define PROGRAM_BYTES (16 * MIB)
 
 /* Each part is a whole number of MiB. */
-void budget_beside(const struct config *config, uint32_t lane_count,
-                   struct config_beside *ret_beside)
+void budget_unbudgeted(const struct config *config, uint32_t lane_count,
+                       struct config_unbudgeted *ret_unbudgeted)
 {
     const uint32_t shards = config->data.directory_count * config->data.shards_per_directory;
     const uint64_t lane_bytes = engine_lane_reserved_bytes(config, lane_count);
     const uint64_t request_bytes = MAX(config->lanes.request_bytes, CONFIG_REQUEST_BYTES_LEAST);
-    struct config_beside beside = {
+    struct config_unbudgeted unbudgeted = {
         .lanes = lane_count,
         .lane_reserved_bytes = align_up(lane_bytes, MIB),
         .lane_bytes = align_up(lane_bytes + engine_lane_heap_bytes(config), MIB),
@@ -29,7 +29,9 @@ void budget_beside(const struct config *config, uint32_t lane_count,
         .transfer_least_bytes = align_up(store_scan_with_logs_reserved_bytes(shards), MIB),
     };
 
-    beside.bytes = beside.lanes * beside.lane_bytes + beside.databases * beside.database_bytes +
-                   beside.compaction_bytes + beside.session_bytes + beside.rest_bytes;
-    *ret_beside = beside;
+    unbudgeted.bytes = unbudgeted.lanes * unbudgeted.lane_bytes +
+                       unbudgeted.databases * unbudgeted.database_bytes +
+                       unbudgeted.compaction_bytes + unbudgeted.session_bytes +
+                       unbudgeted.rest_bytes;
+    *ret_unbudgeted = unbudgeted;
 }

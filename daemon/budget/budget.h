@@ -6,8 +6,8 @@
 
 #include "config/config_memory.h"
 
-/* A config_beside_fn, for config_load(). */
-void budget_beside(const struct config *config, uint32_t lane_count,
-                   struct config_beside *ret_beside);
+/* A config_unbudgeted_fn, for config_load(). */
+void budget_unbudgeted(const struct config *config, uint32_t lane_count,
+                       struct config_unbudgeted *ret_unbudgeted);
 
 #endif

@@ -141,7 +141,7 @@ static enum embtier_err check_here(const char *path, struct err_msg *msg)
 {
     _cleanup_(config_freep) struct config *config = NULL;
 
-    TRY(config_load(path, budget_beside, &config, msg));
+    TRY(config_load(path, budget_unbudgeted, &config, msg));
     return config_check_machine(config, msg);
 }
 

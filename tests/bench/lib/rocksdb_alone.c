@@ -45,7 +45,7 @@ void rocksdb_alone_open(struct rocksdb_alone *alone, const struct rocksdb_alone_
                                      .table_id = opts->table_id,
                                      .row_bytes = opts->row_bytes };
     snprintf(path, sizeof(path), "%s/embtierd.yaml", opts->harness->directory);
-    must(config_load(path, budget_beside, &alone->config, &msg), &msg);
+    must(config_load(path, budget_unbudgeted, &alone->config, &msg), &msg);
     free(alone->config->data.directories[0]);
     alone->config->data.directories[0] = strdup(opts->rows);
     alone->config->rocksdb.io_uring = SWITCH_OFF; /* RocksDB's own default */

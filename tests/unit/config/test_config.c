@@ -26,7 +26,7 @@ static enum embtier_err parse_on(const char *text, const struct machine *machine
                                  struct config **ret_config, struct err_msg *msg)
 {
     msg->text[0] = '\0';
-    return config_parse("e.yaml", text, strlen(text), machine, budget_beside, ret_config, msg);
+    return config_parse("e.yaml", text, strlen(text), machine, budget_unbudgeted, ret_config, msg);
 }
 
 static struct config *parsed_on(const char *text, const struct machine *machine)
@@ -129,7 +129,8 @@ static void test_no_file_is_the_defaults(void **state)
     _cleanup_(config_freep) struct config *config = NULL;
 
     (void)state;
-    assert_int_equal(config_load_on(NULL, &big_machine, budget_beside, &config, NULL), EMBTIER_OK);
+    assert_int_equal(config_load_on(NULL, &big_machine, budget_unbudgeted, &config, NULL),
+                     EMBTIER_OK);
     assert_defaults(config);
     assert_null(config->source);
 }
@@ -171,7 +172,7 @@ static void test_the_machine_this_runs_on_takes_the_defaults(void **state)
     struct err_msg msg = { { 0 } };
 
     (void)state;
-    if (config_load(NULL, budget_beside, &config, &msg) != EMBTIER_OK)
+    if (config_load(NULL, budget_unbudgeted, &config, &msg) != EMBTIER_OK)
         fail_msg("%s", msg.text);
     assert_in_range(config->machine.core_count, 1, 1 << 20);
     assert_in_range(config->machine.memory_bytes, 16 * MIB, UINT64_C(1) << 50);
@@ -377,20 +378,20 @@ static void test_nul_and_huge_files_are_refused(void **state)
 
     (void)state;
     assert_int_equal(config_parse("e.yaml", with_nul, sizeof(with_nul) - 1, &big_machine,
-                                  budget_beside, &config, &msg),
+                                  budget_unbudgeted, &config, &msg),
                      EMBTIER_CONFIG);
     assert_string_equal(msg.text, "e.yaml:2: not valid YAML: a NUL character; allowed: text");
     assert_non_null(huge);
     memset(huge, '#', YAML_DOC_BYTES_MAX + 1);
     assert_int_equal(config_parse("e.yaml", huge, YAML_DOC_BYTES_MAX + 1, &big_machine,
-                                  budget_beside, &config, &msg),
+                                  budget_unbudgeted, &config, &msg),
                      EMBTIER_CONFIG);
     assert_string_equal(msg.text,
                         "e.yaml:1: the file is too large; allowed: at most 1048576 bytes");
     /* Deep nesting must end the walk, not the stack. */
     memset(huge, '[', YAML_DOC_BYTES_MAX);
-    assert_int_equal(config_parse("e.yaml", huge, YAML_DOC_BYTES_MAX, &big_machine, budget_beside,
-                                  &config, &msg),
+    assert_int_equal(config_parse("e.yaml", huge, YAML_DOC_BYTES_MAX, &big_machine,
+                                  budget_unbudgeted, &config, &msg),
                      EMBTIER_CONFIG);
     free(huge);
     assert_null(config);
@@ -535,7 +536,7 @@ static uint64_t sum_mib_of(const char *text)
     uint64_t bytes;
 
     assert_int_equal(
-        config_parse("e.yaml", text, strlen(text), &small, budget_beside, &config, &msg),
+        config_parse("e.yaml", text, strlen(text), &small, budget_unbudgeted, &config, &msg),
         EMBTIER_CONFIG);
     at = strstr(msg.text, words);
     assert_non_null(at);
@@ -565,8 +566,8 @@ static void test_memory_that_no_budget_names_is_counted(void **state)
     config_free(parsed_on(BUDGETS(1, 2, 8, 64, 2), &machine));
     machine.memory_bytes--;
     assert_int_equal(config_parse("e.yaml", BUDGETS(1, 2, 8, 64, 2),
-                                  strlen(BUDGETS(1, 2, 8, 64, 2)), &machine, budget_beside, &config,
-                                  &msg),
+                                  strlen(BUDGETS(1, 2, 8, 64, 2)), &machine, budget_unbudgeted,
+                                  &config, &msg),
                      EMBTIER_CONFIG);
     assert_non_null(strstr(msg.text, "beside these lanes 1 of "));
     assert_non_null(strstr(msg.text, ", databases 16 of "));
@@ -618,8 +619,9 @@ static void test_a_long_file_name_leaves_the_message_whole(void **state)
     (void)state;
     memset(name, 'd', sizeof(name));
     strcpy(name + sizeof(name) - 8, "/e.yaml");
-    assert_int_equal(config_parse(name, "lanes: 1", 8, &big_machine, budget_beside, &config, &msg),
-                     EMBTIER_CONFIG);
+    assert_int_equal(
+        config_parse(name, "lanes: 1", 8, &big_machine, budget_unbudgeted, &config, &msg),
+        EMBTIER_CONFIG);
     assert_non_null(
         strstr(msg.text, "/e.yaml:1: lanes: is a single value, where a mapping of keys is needed; "
                          "allowed: count, readers_per_lane, request_bytes, write_queue_bytes, "
@@ -726,7 +728,7 @@ static void test_sample_file_shows_every_default(void **state)
     const char *path = SOURCE_ROOT "/docs/embtierd.yaml";
 
     (void)state;
-    if (config_load_on(path, &big_machine, budget_beside, &config, &msg) != EMBTIER_OK)
+    if (config_load_on(path, &big_machine, budget_unbudgeted, &config, &msg) != EMBTIER_OK)
         fail_msg("%s", msg.text);
     config->data.is_default = config->socket.is_default = true; /* the sample names them */
     assert_defaults(config);
@@ -752,11 +754,11 @@ static void test_a_file_that_cannot_be_read_is_named(void **state)
     struct err_msg msg;
 
     (void)state;
-    assert_int_equal(config_load("/nonexistent/e.yaml", budget_beside, &config, &msg),
+    assert_int_equal(config_load("/nonexistent/e.yaml", budget_unbudgeted, &config, &msg),
                      EMBTIER_NOT_FOUND);
     assert_string_equal(msg.text,
                         "/nonexistent/e.yaml: cannot be opened: No such file or directory");
-    assert_int_equal(config_load("/", budget_beside, &config, &msg), EMBTIER_IO);
+    assert_int_equal(config_load("/", budget_unbudgeted, &config, &msg), EMBTIER_IO);
     assert_string_equal(msg.text, "/: cannot be read: Is a directory");
     assert_null(config);
 }

@@ -20,7 +20,8 @@ static enum embtier_err plan(uint64_t limit, const char *text, struct config **r
                                      .core_count = 16,
                                      .descriptor_limit = limit };
 
-    return config_parse("test.yaml", text, strlen(text), &machine, budget_beside, ret_config, msg);
+    return config_parse("test.yaml", text, strlen(text), &machine, budget_unbudgeted, ret_config,
+                        msg);
 }
 
 /* Returns the most descriptors that the store, exports and sessions may use. */

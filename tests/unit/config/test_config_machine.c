@@ -63,7 +63,7 @@ static enum embtier_err check(const char *directory, const char *format, struct 
         }
     }
     msg->text[0] = '\0';
-    if (config_parse("e.yaml", text, used, &machine, budget_beside, &config, msg) != EMBTIER_OK)
+    if (config_parse("e.yaml", text, used, &machine, budget_unbudgeted, &config, msg) != EMBTIER_OK)
         fail_msg("%s", msg->text);
     TRY(config_check_machine(config, msg));
     return config_check_available(config, msg);

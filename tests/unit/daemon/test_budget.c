@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests that the memory the server takes beside its budgets counts each part as often as it
+/* Tests that the memory the server takes in addition to its budgets counts each part as often as it
  * exists. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -31,48 +31,50 @@ static struct config some_config(void)
     return config;
 }
 
-static struct config_beside beside_of(const struct config *config, uint32_t lane_count)
+static struct config_unbudgeted unbudgeted_of(const struct config *config, uint32_t lane_count)
 {
-    struct config_beside beside;
+    struct config_unbudgeted unbudgeted;
 
-    budget_beside(config, lane_count, &beside);
-    return beside;
+    budget_unbudgeted(config, lane_count, &unbudgeted);
+    return unbudgeted;
 }
 
 /* The figures were worked out by hand from the sizes in the modules' headers. */
 static void test_parts_are_what_modules_say(void **state)
 {
     const struct config config = some_config();
-    const struct config_beside beside = beside_of(&config, 2);
+    const struct config_unbudgeted unbudgeted = unbudgeted_of(&config, 2);
 
     (void)state;
     /* On the lane: 6,528 KiB, 8 shards of 1 KiB, 128 KiB, 32 MiB / 32, 2^20 pairs of 16 bytes, 2
      * readers of 560 KiB. That is 24.7 MiB. On the heap: 2 * 3 MiB and 6 MiB. */
-    assert_int_equal(beside.lane_reserved_bytes, 25 * MIB);
-    assert_int_equal(beside.lane_bytes, 37 * MIB);
-    assert_int_equal(beside.databases, 16);
-    assert_int_equal(beside.database_bytes, 512 * KIB);
+    assert_int_equal(unbudgeted.lane_reserved_bytes, 25 * MIB);
+    assert_int_equal(unbudgeted.lane_bytes, 37 * MIB);
+    assert_int_equal(unbudgeted.databases, 16);
+    assert_int_equal(unbudgeted.database_bytes, 512 * KIB);
     /* 4 threads; 2 shards compact 40 files. */
-    assert_int_equal(beside.compaction_bytes, 4 * 2 * MIB + 2 * 40 * 2 * MIB);
-    assert_int_equal(beside.session_bytes, 36 * MIB);
-    assert_int_equal(beside.rest_bytes, 16 * MIB + 16 * MIB + 24 * MIB);
-    assert_int_equal(beside.transfer_least_bytes, 32 * MIB + 8 * 256 * KIB + 2 * 16 * MIB);
+    assert_int_equal(unbudgeted.compaction_bytes, 4 * 2 * MIB + 2 * 40 * 2 * MIB);
+    assert_int_equal(unbudgeted.session_bytes, 36 * MIB);
+    assert_int_equal(unbudgeted.rest_bytes, 16 * MIB + 16 * MIB + 24 * MIB);
+    assert_int_equal(unbudgeted.transfer_least_bytes, 32 * MIB + 8 * 256 * KIB + 2 * 16 * MIB);
 }
 
 static void test_sum_counts_lanes_and_databases_each(void **state)
 {
     const struct config config = some_config();
-    const struct config_beside beside = beside_of(&config, 2);
+    const struct config_unbudgeted unbudgeted = unbudgeted_of(&config, 2);
 
     (void)state;
-    assert_int_equal(beside.lanes, 2);
-    assert_int_equal(beside.bytes, 2 * 37 * MIB + 16 * 512 * KIB + 168 * MIB + 36 * MIB + 56 * MIB);
+    assert_int_equal(unbudgeted.lanes, 2);
+    assert_int_equal(unbudgeted.bytes,
+                     2 * 37 * MIB + 16 * 512 * KIB + 168 * MIB + 36 * MIB + 56 * MIB);
 }
 
 static void test_more_lanes_share_the_ring_but_not_the_rest(void **state)
 {
     const struct config config = some_config();
-    const struct config_beside two = beside_of(&config, 2), eight = beside_of(&config, 8);
+    const struct config_unbudgeted two = unbudgeted_of(&config, 2),
+                                   eight = unbudgeted_of(&config, 8);
 
     (void)state;
     assert_true(eight.lane_bytes <= two.lane_bytes);
@@ -83,22 +85,23 @@ static void test_more_lanes_share_the_ring_but_not_the_rest(void **state)
 static void test_requests_count_their_least(void **state)
 {
     struct config config = some_config();
-    const uint64_t before = beside_of(&config, 2).rest_bytes;
+    const uint64_t before = unbudgeted_of(&config, 2).rest_bytes;
 
     (void)state;
     config.lanes.request_bytes = MIB;
-    assert_int_equal(beside_of(&config, 2).rest_bytes - before, CONFIG_REQUEST_BYTES_LEAST - MIB);
+    assert_int_equal(unbudgeted_of(&config, 2).rest_bytes - before,
+                     CONFIG_REQUEST_BYTES_LEAST - MIB);
 }
 
 static void test_many_shards_count_in_all_that_has_shards(void **state)
 {
     struct config config = some_config();
-    const struct config_beside few = beside_of(&config, 2);
-    struct config_beside many;
+    const struct config_unbudgeted few = unbudgeted_of(&config, 2);
+    struct config_unbudgeted many;
 
     (void)state;
     config.data.shards_per_directory = 512;
-    many = beside_of(&config, 2);
+    many = unbudgeted_of(&config, 2);
     assert_int_equal(many.databases, 2048);
     assert_int_equal(many.lane_reserved_bytes, few.lane_reserved_bytes + MIB);
     assert_int_equal(many.transfer_least_bytes - few.transfer_least_bytes,

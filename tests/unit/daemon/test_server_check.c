@@ -34,7 +34,7 @@ static enum embtier_err check_with(uint64_t available_bytes, struct err_msg *msg
              "lanes:\n  count: 1\n  request_bytes: 20GiB\ncache: {tiers: [{bytes: 64MiB}]}\n",
              directory, directory);
     assert_int_equal(
-        config_parse("e.yaml", text, strlen(text), &machine, budget_beside, &config, msg),
+        config_parse("e.yaml", text, strlen(text), &machine, budget_unbudgeted, &config, msg),
         EMBTIER_OK);
     config->data.must_exist = false;
     err = server_check(config, msg);
