@@ -97,9 +97,9 @@ enum embtier_err config_memory_check(const struct config *config,
     return yaml_doc_mistake(
         config->doc, largest->key, msg,
         "all memory together is %s (tiers %s, requests %s, tickets %s, write queue %s, RocksDB "
-        "%s, shared arenas %s, exports and imports %s; beside these lanes %u of %s, databases %u "
-        "of %s, compaction %s, "
-        "sessions %s, the rest %s), the machine has %s; allowed: at most that",
+        "%s, shared arenas %s, exports and imports %s; plus lanes %u x %s, databases %u x %s, "
+        "compaction %s, sessions %s, the rest %s); allowed: at most the machine's %s: lower %s "
+        "or another budget",
         BYTES_TEXT(sum), BYTES_TEXT(tier_bytes), BYTES_TEXT(config->lanes.request_bytes),
         BYTES_TEXT(config->lanes.ticket_bytes), BYTES_TEXT(config->lanes.write_queue_bytes),
         BYTES_TEXT(config->rocksdb.memtable_bytes + config->rocksdb.metadata_cache_bytes),
@@ -108,7 +108,7 @@ enum embtier_err config_memory_check(const struct config *config,
         BYTES_TEXT(unbudgeted.lane_bytes), unbudgeted.databases,
         BYTES_TEXT(unbudgeted.database_bytes), BYTES_TEXT(unbudgeted.compaction_bytes),
         BYTES_TEXT(unbudgeted.session_bytes), BYTES_TEXT(unbudgeted.rest_bytes),
-        BYTES_TEXT(config->machine.memory_bytes));
+        BYTES_TEXT(config->machine.memory_bytes), largest->key);
 }
 
 /* Huge pages are set aside; the available memory does not include them. */
@@ -149,9 +149,9 @@ enum embtier_err config_memory_check_start(const struct config *config,
         return EMBTIER_OK;
     return yaml_doc_mistake(
         config->doc, largest->key, msg,
-        "a start reserves %s (tiers %s, requests %s, tickets %s, write queue %s, lanes %s), %s is "
-        "available now; allowed: at most that, beside other programs' memory",
+        "a start reserves %s (tiers %s, requests %s, tickets %s, write queue %s, lanes %s); "
+        "allowed: at most the %s available now: lower %s, or end other programs",
         BYTES_TEXT(sum), BYTES_TEXT(parts[0].bytes), BYTES_TEXT(parts[1].bytes),
         BYTES_TEXT(parts[2].bytes), BYTES_TEXT(parts[3].bytes), BYTES_TEXT(parts[4].bytes),
-        BYTES_TEXT(available));
+        BYTES_TEXT(available), largest->key);
 }

@@ -136,7 +136,7 @@ def needed_bytes(daemon, group: Group) -> int:
         assert part in why
     for part in ("lanes", "databases", "compaction", "sessions", "the rest"):
         assert part in why
-    assert f"the machine has {NAMED_MIB}MiB" in why, why
+    assert f"at most the machine's {NAMED_MIB}MiB" in why, why
     assert group.kills == 0
     return int(said[1]) * MIB
 

@@ -505,12 +505,13 @@ static void test_small_cache_means_fewer_lanes(void **state)
 static void test_more_memory_than_the_machine_has_says_both_numbers(void **state)
 {
     (void)state;
-    assert_mistake("cache:\n  tiers:\n  - name: big\n    bytes: 1000TiB\n",
-                   "e.yaml:4: cache.tiers[0].bytes: all memory together is 1000.00TiB (tiers "
-                   "1000TiB, requests 64MiB, tickets 64MiB, write queue 64MiB, RocksDB 256MiB, "
-                   "shared arenas 4GiB, exports and imports 256MiB; beside these lanes 4 of 44MiB, "
-                   "databases 8 of 512KiB, compaction 84MiB, sessions 36MiB, the rest 56MiB), the "
-                   "machine has 64GiB; allowed: at most that");
+    assert_mistake(
+        "cache:\n  tiers:\n  - name: big\n    bytes: 1000TiB\n",
+        "e.yaml:4: cache.tiers[0].bytes: all memory together is 1000.00TiB (tiers "
+        "1000TiB, requests 64MiB, tickets 64MiB, write queue 64MiB, RocksDB 256MiB, "
+        "shared arenas 4GiB, exports and imports 256MiB; plus lanes 4 x 44MiB, "
+        "databases 8 x 512KiB, compaction 84MiB, sessions 36MiB, the rest 56MiB); "
+        "allowed: at most the machine's 64GiB: lower cache.tiers[0].bytes or another budget");
     assert_mistake("\nsocket:\n  max_total_arena_bytes: 80GiB\n",
                    "e.yaml:3: socket.max_total_arena_bytes: all memory together is 82.04GiB...");
     assert_mistake("cache: {tiers: [{bytes: 30GiB}, {kind: dax_kmem, bytes: 31GiB}]}",
@@ -569,8 +570,8 @@ static void test_memory_that_no_budget_names_is_counted(void **state)
                                   strlen(BUDGETS(1, 2, 8, 64, 2)), &machine, budget_unbudgeted,
                                   &config, &msg),
                      EMBTIER_CONFIG);
-    assert_non_null(strstr(msg.text, "beside these lanes 1 of "));
-    assert_non_null(strstr(msg.text, ", databases 16 of "));
+    assert_non_null(strstr(msg.text, "; plus lanes 1 x "));
+    assert_non_null(strstr(msg.text, ", databases 16 x "));
     assert_int_equal(sum_mib_of("lanes: {request_bytes: 1MiB}"),
                      sum_mib_of("lanes: {request_bytes: 16MiB}"));
     assert_in_range(sum_mib_of(BUDGETS(2, 2, 8, 64, 2)), sum_mib + 20, sum_mib + 60);

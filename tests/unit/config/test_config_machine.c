@@ -180,7 +180,7 @@ static void test_tier_on_tmpfs_counts_as_memory(void **state)
                  "socket: {max_total_arena_bytes: 3GiB}\n"
                  "cache:\n  tiers:\n  - {bytes: 4136MiB}\n"
                  "  - {kind: file, bytes: 40MiB, path: /dev/shm}\n",
-                 "e.yaml:5: cache.tiers[0].bytes: all memory together", "the machine has 8GiB");
+                 "e.yaml:5: cache.tiers[0].bytes: all memory together", "the machine's 8GiB");
 }
 
 static void test_numa_node_and_huge_pages_must_be_there(void **state)
@@ -244,7 +244,7 @@ static void test_the_key_that_takes_most_is_named(void **state)
     assert_found(
         *state, START("", "", "4GiB", "32MiB", "64MiB"),
         "e.yaml:4: lanes.request_bytes: a start reserves 4308MiB (tiers 64MiB, requests 4GiB",
-        "3GiB is available now");
+        "the 3GiB available now");
     available_bytes = 0;
 }
 

@@ -50,7 +50,7 @@ static void test_memory_that_is_not_available_is_refused(void **state)
     assert_int_equal(check_with(20 * GIB, &msg), EMBTIER_CONFIG);
     if (!strstr(msg.text, "e.yaml:6: lanes.request_bytes: a start reserves "))
         fail_msg("%s", msg.text);
-    assert_non_null(strstr(msg.text, "20GiB is available now"));
+    assert_non_null(strstr(msg.text, "20GiB available now"));
     if (check_with(22 * GIB, &msg) != EMBTIER_OK)
         fail_msg("%s", msg.text);
 }
