@@ -127,8 +127,8 @@ void connection_free(struct connection *connection)
     if (connection->counts_session)
         account_give(connection->account, ACCOUNT_SESSIONS, 1);
     account_close(connection->account);
-    job_free(connection->scan_last); /* they have no transfer yet */
-    job_free(connection->load_last);
+    job_free(connection->scan_final_job); /* they have no transfer yet */
+    job_free(connection->load_final_job);
     free(connection);
 }
 

@@ -76,7 +76,8 @@ struct connection {
     enum embtier_err closed_why; /* once it is closed */
     struct scan *scan;           /* the open one; NULL while a job has it, as is load */
     struct load *load;
-    struct job *scan_last, *load_last; /* will end them; made before them, as that must not fail */
+    struct job *scan_final_job; /* ends the scan; made before it, so that the end needs no memory */
+    struct job *load_final_job; /* likewise */
     struct transfer scanning, loading;
     uint64_t heard_ns; /* when the client last sent something, or its last job ended */
     struct job *job;   /* under way; no request is read before it is answered */

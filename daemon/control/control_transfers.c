@@ -41,8 +41,8 @@ static enum embtier_err count_one(const struct control *control, struct account 
     return EMBTIER_OK;
 }
 
-/* Gives back the count of a scan or load that neither the connection nor a job has any more. */
-static void count_again(struct connection *connection)
+/* Gives back the counts of transfers that neither the connection nor a job has any more. */
+static void give_back_counts(struct connection *connection)
 {
     if (connection->counts_scan && !connection->scan) {
         account_give(connection->account, ACCOUNT_SCANS, 1);
@@ -54,18 +54,18 @@ static void count_again(struct connection *connection)
     }
 }
 
-static struct job *last_of_scan(struct connection *connection)
+static struct job *final_job_of_scan(struct connection *connection)
 {
-    struct job *const job = TAKE(connection->scan_last);
+    struct job *const job = TAKE(connection->scan_final_job);
 
     scan_job_close(job, TAKE(connection->scan));
     return job;
 }
 
 /* Returns the job that publishes the table, or abandons it. */
-static struct job *last_of_load(struct connection *connection, bool publishes)
+static struct job *final_job_of_load(struct connection *connection, bool publishes)
 {
-    struct job *const job = TAKE(connection->load_last);
+    struct job *const job = TAKE(connection->load_final_job);
 
     (publishes ? load_job_end : load_job_close)(job, TAKE(connection->load));
     return job;
@@ -84,33 +84,33 @@ static struct account *pass_count(struct control *control, const struct connecti
 }
 
 static void submit_close(struct control *control, const struct connection *connection,
-                         struct job *last)
+                         struct job *final)
 {
-    last->uid = connection->peer_uid;
-    last->pid = connection->peer_pid;
-    control_submit_job(control, NULL, 0, last);
+    final->uid = connection->peer_uid;
+    final->pid = connection->peer_pid;
+    control_submit_job(control, NULL, 0, final);
 }
 
 static void close_scan(struct control *control, struct connection *connection)
 {
-    struct job *last;
+    struct job *final;
 
-    if (!connection->scan || !connection->scan_last)
+    if (!connection->scan || !connection->scan_final_job)
         return;
-    last = last_of_scan(connection);
-    scan_job_count(last, pass_count(control, connection, &connection->counts_scan));
-    submit_close(control, connection, last);
+    final = final_job_of_scan(connection);
+    scan_job_count(final, pass_count(control, connection, &connection->counts_scan));
+    submit_close(control, connection, final);
 }
 
 static void close_load(struct control *control, struct connection *connection)
 {
-    struct job *last;
+    struct job *final;
 
-    if (!connection->load || !connection->load_last)
+    if (!connection->load || !connection->load_final_job)
         return;
-    last = last_of_load(connection, false);
-    load_job_count(last, pass_count(control, connection, &connection->counts_load));
-    submit_close(control, connection, last);
+    final = final_job_of_load(connection, false);
+    load_job_count(final, pass_count(control, connection, &connection->counts_load));
+    submit_close(control, connection, final);
 }
 
 /* A transfer that comes back from a withdrawn job is closed when that job is over. */
@@ -119,7 +119,7 @@ void control_close_transfers(struct control *control, struct connection *connect
     close_scan(control, connection);
     close_load(control, connection);
     if (!connection->job)
-        count_again(connection);
+        give_back_counts(connection);
 }
 
 void control_close_cancelled(struct control *control, struct connection *connection)
@@ -129,7 +129,7 @@ void control_close_cancelled(struct control *control, struct connection *connect
     if (connection->loading.ended == EMBTIER_CANCELLED)
         close_load(control, connection);
     if (!connection->job)
-        count_again(connection);
+        give_back_counts(connection);
 }
 
 /* Submits the first job of a transfer, whose number becomes the transfer's. */
@@ -186,15 +186,15 @@ static enum embtier_err has_none(const struct control *control, enum embtier_err
                    what, control->parts->config->checkpoints.transfer_idle_seconds);
 }
 
-/* Keeps a last job that was withdrawn, so that it can end the transfer another time. */
+/* Keeps a final job that was withdrawn, so that it can end the transfer another time. */
 void control_job_over(struct connection *connection, struct job *job)
 {
-    if (connection->load && !connection->load_last) {
+    if (connection->load && !connection->load_final_job) {
         load_job_reset(job);
-        connection->load_last = job;
-    } else if (connection->scan && !connection->scan_last) {
+        connection->load_final_job = job;
+    } else if (connection->scan && !connection->scan_final_job) {
         scan_job_reset(job);
-        connection->scan_last = job;
+        connection->scan_final_job = job;
     } else {
         job_free(job);
     }
@@ -209,7 +209,7 @@ void control_transfer_done(struct connection *connection, struct job *job)
         connection->scan = scan;
     if (load)
         connection->load = load;
-    count_again(connection);
+    give_back_counts(connection);
 }
 
 /* Checks that the bytes lie in the client's part of the arena. */
@@ -239,11 +239,11 @@ static void refuse_memory(struct control *control, struct connection *connection
 
 /* ---- Scans ---- */
 
-static bool has_scan_last(struct connection *connection)
+static bool ensure_scan_final_job(struct connection *connection)
 {
-    if (!connection->scan_last)
-        connection->scan_last = scan_job_last();
-    return connection->scan_last != NULL;
+    if (!connection->scan_final_job)
+        connection->scan_final_job = scan_job_final();
+    return connection->scan_final_job != NULL;
 }
 
 static void handle_scan_open(struct control *control, struct connection *connection, uint32_t id,
@@ -258,9 +258,10 @@ static void handle_scan_open(struct control *control, struct connection *connect
     struct job *job;
 
     if (!connection->scan)
-        err = has_scan_last(connection) ? count_one(control, connection->account, ACCOUNT_SCANS,
-                                                    &connection->counts_scan, &msg)
-                                        : err_set(&msg, EMBTIER_NO_MEMORY, "out of memory");
+        err = ensure_scan_final_job(connection)
+                  ? count_one(control, connection->account, ACCOUNT_SCANS, &connection->counts_scan,
+                              &msg)
+                  : err_set(&msg, EMBTIER_NO_MEMORY, "out of memory");
     if (err != EMBTIER_OK) {
         control_reply_error(control, connection, id, err, &msg);
         return;
@@ -269,7 +270,7 @@ static void handle_scan_open(struct control *control, struct connection *connect
     job = scan_job_open(&order);
     if (!job) {
         refuse_memory(control, connection, id);
-        count_again(connection);
+        give_back_counts(connection);
         return;
     }
     connection->scanning = (struct transfer){ .job_id = 0 };
@@ -304,18 +305,18 @@ static void handle_scan_close(struct control *control, struct connection *connec
     const struct control_client client = control_client(control, connection, id);
 
     if (connection->scan)
-        submit_step(control, connection, id, last_of_scan(connection), &connection->scanning);
+        submit_step(control, connection, id, final_job_of_scan(connection), &connection->scanning);
     else /* closed already */
         answer_scan_over(&client.client);
 }
 
 /* ---- Loads ---- */
 
-static bool has_load_last(struct connection *connection)
+static bool ensure_load_final_job(struct connection *connection)
 {
-    if (!connection->load_last)
-        connection->load_last = load_job_last();
-    return connection->load_last != NULL;
+    if (!connection->load_final_job)
+        connection->load_final_job = load_job_final();
+    return connection->load_final_job != NULL;
 }
 
 static void handle_load_open(struct control *control, struct connection *connection, uint32_t id,
@@ -330,7 +331,7 @@ static void handle_load_open(struct control *control, struct connection *connect
 
     if (err == EMBTIER_OK && connection->load)
         err = err_set(&msg, EMBTIER_BUSY, "this connection already has a load open");
-    if (err == EMBTIER_OK && !has_load_last(connection))
+    if (err == EMBTIER_OK && !ensure_load_final_job(connection))
         err = err_set(&msg, EMBTIER_NO_MEMORY, "out of memory");
     if (err == EMBTIER_OK)
         err =
@@ -342,7 +343,7 @@ static void handle_load_open(struct control *control, struct connection *connect
     job = load_job_open(&order);
     if (!job) {
         refuse_memory(control, connection, id);
-        count_again(connection);
+        give_back_counts(connection);
         return;
     }
     connection->loading = (struct transfer){ .rows = order.row_count };
@@ -396,14 +397,14 @@ static void handle_load_rows(struct control *control, struct connection *connect
 }
 
 /* Ends the load: publishes the table, or abandons it. */
-static void handle_load_last(struct control *control, struct connection *connection, uint32_t id,
-                             bool publishes)
+static void handle_load_end(struct control *control, struct connection *connection, uint32_t id,
+                            bool publishes)
 {
     const struct control_client client = control_client(control, connection, id);
     struct err_msg msg = { { 0 } };
 
     if (connection->load)
-        submit_step(control, connection, id, last_of_load(connection, publishes),
+        submit_step(control, connection, id, final_job_of_load(connection, publishes),
                     &connection->loading);
     else if (!publishes) /* closed already */
         answer_load_over(&client.client);
@@ -434,10 +435,10 @@ void control_handle_transfer(struct control *control, struct connection *connect
         handle_load_rows(control, connection, request->id, request->load_rows);
         break;
     case EMBTIER__REQUEST__BODY_LOAD_END:
-        handle_load_last(control, connection, request->id, true);
+        handle_load_end(control, connection, request->id, true);
         break;
     default:
-        handle_load_last(control, connection, request->id, false);
+        handle_load_end(control, connection, request->id, false);
         break;
     }
 }

@@ -193,17 +193,17 @@ struct job *load_job_rows(struct load *load, const struct load_batch *batch, uin
     return &rows->job;
 }
 
-struct job *load_job_last(void)
+struct job *load_job_final(void)
 {
-    struct load_job *const last = calloc(1, sizeof(*last));
+    struct load_job *const final = calloc(1, sizeof(*final));
 
-    if (!last)
+    if (!final)
         return NULL;
-    last->job.kind = &load_close_job;
-    return &last->job;
+    final->job.kind = &load_close_job;
+    return &final->job;
 }
 
-static void set_last(struct job *job, const struct job_kind *kind, struct load *load)
+static void set_final(struct job *job, const struct job_kind *kind, struct load *load)
 {
     job->kind = kind;
     of(job)->load = load;
@@ -212,12 +212,12 @@ static void set_last(struct job *job, const struct job_kind *kind, struct load *
 
 void load_job_end(struct job *job, struct load *load)
 {
-    set_last(job, &load_end_job, load);
+    set_final(job, &load_end_job, load);
 }
 
 void load_job_close(struct job *job, struct load *load)
 {
-    set_last(job, &load_close_job, load);
+    set_final(job, &load_close_job, load);
 }
 
 void load_job_reset(struct job *job)

@@ -26,10 +26,11 @@ struct job *load_job_open(const struct load_order *order);
 /* Makes a job that adds @batch, in as many turns as it needs. @total: the rows that will come, for
  * the list of jobs. */
 struct job *load_job_rows(struct load *load, const struct load_batch *batch, uint64_t total);
-/* Makes a job that will end or close a load. It is made before there is a load, so that neither can
- * fail for lack of memory. */
-struct job *load_job_last(void);
-/* Makes such a job publish @load, or close it, or as new after it was withdrawn. */
+/* Makes the final job of a load. It is made before the load, so that an end cannot fail for lack of
+ * memory. */
+struct job *load_job_final(void);
+/* Makes the final job publish or close @load. load_job_reset() prepares a withdrawn one for
+ * reuse. */
 void load_job_end(struct job *job, struct load *load);
 void load_job_close(struct job *job, struct load *load);
 void load_job_reset(struct job *job);

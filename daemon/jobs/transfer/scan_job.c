@@ -164,14 +164,14 @@ struct job *scan_job_next(struct scan *scan, void *dest, uint64_t bytes)
     return &next->job;
 }
 
-struct job *scan_job_last(void)
+struct job *scan_job_final(void)
 {
-    struct scan_job *const last = calloc(1, sizeof(*last));
+    struct scan_job *const final = calloc(1, sizeof(*final));
 
-    if (!last)
+    if (!final)
         return NULL;
-    last->job.kind = &scan_close_job;
-    return &last->job;
+    final->job.kind = &scan_close_job;
+    return &final->job;
 }
 
 void scan_job_close(struct job *job, struct scan *scan)

@@ -25,10 +25,10 @@ extern const struct job_kind scan_open_job, scan_next_job, scan_close_job;
 struct job *scan_job_open(const struct scan_order *order);
 /* Makes a job that fills @bytes at @dest. */
 struct job *scan_job_next(struct scan *scan, void *dest, uint64_t bytes);
-/* Makes a job that will close a scan. It is made before there is a scan, so that closing cannot
- * fail for lack of memory. */
-struct job *scan_job_last(void);
-/* Makes such a job close @scan, or as new after it was withdrawn. */
+/* Makes the final job of a scan. It is made before the scan, so that a close cannot fail for lack
+ * of memory. */
+struct job *scan_job_final(void);
+/* Makes the final job close @scan. scan_job_reset() prepares a withdrawn one for reuse. */
 void scan_job_close(struct job *job, struct scan *scan);
 void scan_job_reset(struct job *job);
 /* Counts the scan in @account until the job is freed, which closes @account. */
