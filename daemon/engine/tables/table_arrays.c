@@ -69,9 +69,7 @@ static enum embtier_err no_such_tier(const struct table_arrays *arrays,
 {
     struct tiers_text names = { { 0 } };
 
-    return err_set(msg, EMBTIER_INVALID,
-                   "table '%s' is to be an array in tier '%s', which does not exist: choose one of "
-                   "this server's: %s",
+    return err_set(msg, EMBTIER_INVALID, "table '%s': there is no tier '%s': choose from %s",
                    spec->name, spec->home_tier, tiers_text(&names, arrays));
 }
 
@@ -79,8 +77,8 @@ static enum embtier_err no_array_memory(const struct table_spec *spec, struct er
 {
     if (spec->home_tier[0] != '\0')
         return err_set(msg, EMBTIER_INVALID,
-                       "table '%s' cannot be an array in tier '%s', which keeps no memory for "
-                       "arrays: set the tier's array_bytes in the server's configuration, choose "
+                       "table '%s' cannot be an array, as tier '%s' keeps no memory for arrays: "
+                       "set the tier's array_bytes in the server's configuration, choose "
                        "another tier, or home cache",
                        spec->name, spec->home_tier);
     return err_set(msg, EMBTIER_INVALID,

@@ -128,7 +128,7 @@ def random_homes(rng: random.Random, monkeypatch: pytest.MonkeyPatch) -> None:
             except (embtier.NoMemoryError, embtier.TooLargeError):
                 pass
             except embtier.InvalidError as error:
-                assert f"tier '{tier}', which does not exist" in str(error)
+                assert f"there is no tier '{tier}'" in str(error)
         return create_table(server, name, dim, rows, **options)
 
     monkeypatch.setattr(embtier.Server, "create_table", create)
