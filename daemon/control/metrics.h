@@ -21,8 +21,8 @@ struct server_parts;
     METRIC(request_rows, COUNTER, "Rows asked for, by operation", "op")                            \
     METRIC(lookup_rows, COUNTER, "Rows of GET, by the source that served them", "source")          \
     METRIC(expired_tickets, COUNTER, "Lookups whose push did not arrive in time", "")              \
-    METRIC(casting_seconds, COUNTER,                                                               \
-           "Time that threads beside the lanes spent sorting gradients' rows", "")                 \
+    METRIC(casting_seconds, COUNTER, "Seconds that caster threads spent sorting gradients by row", \
+           "")                                                                                     \
     METRIC(groups, GAUGE, "Groups of trainers", "")                                                \
     METRIC(group_steps, COUNTER, "Steps of groups, by how they ended", "end")                      \
     METRIC(failed_rows, COUNTER, "Rows that could not be read", "")                                \
