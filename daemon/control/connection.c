@@ -64,7 +64,7 @@ enum embtier_err connection_new(int fd, struct accounts *accounts,
     if (account_take(connection->account, ACCOUNT_SESSIONS, 1) != ACCOUNT_TAKEN)
         return EMBTIER_BUSY;
     connection->counts_session = true;
-    /* The buffer is small, because bytes that the system keeps count for nobody. */
+    /* Bytes in the kernel's buffer are charged to no account, so the buffer is small. */
     (void)!setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &(int){ CONNECTION_SOCKET_BYTES }, sizeof(int));
     connection->process_fd = open_process(fd, peer.pid);
     connection->fd = fd;

@@ -53,7 +53,7 @@ struct lane_opts {
     uint32_t arena_count;
     uint32_t arena_first_slab[TIERS_MAX];
     uint32_t arena_slab_count[TIERS_MAX];
-    uint32_t map_slabs; /* so many of the first arena's slabs are for maps */
+    uint32_t map_slabs; /* slabs of the first arena reserved for maps */
     uint32_t reader_count;
     uint64_t write_queue_bytes;
     uint32_t max_batch_rows;

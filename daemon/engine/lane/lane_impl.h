@@ -48,7 +48,7 @@ struct lane {
     struct mailbox mailbox;
 };
 
-/* Does all there is to do now, once. False: there was nothing. */
+/* Runs one round of the loop. False: there was nothing to do. */
 bool lane_round(struct lane *lane);
 /* The lane's thread. */
 void *lane_main(void *lane);

@@ -115,8 +115,8 @@ static void *reader_main(void *context)
             continue;
         if (atomic_load(&pool->stopping))
             return NULL;
-        /* The semaphore says that there is a ready job, if not where this thread has just
-         * looked. */
+        /* A post promises a ready job, perhaps in a slot that this scan has passed. So scan
+         * again. */
         while (!(job = claim_ready(pool)))
             continue;
         job_run(pool, job);

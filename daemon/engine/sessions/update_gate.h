@@ -44,7 +44,7 @@ struct update_gate {
     enum gate_mode mode;       /* also limits updates between the tries of a search */
     /* Updates under way, of sessions whose home this is. */
     uint32_t updates[UPDATE_KINDS];
-    uint32_t most_thinned;    /* of the kinds that `mode` thins, so many may be under way */
+    uint32_t most_thinned;    /* limit on updates under way, for kinds that `mode` thins */
     struct session *updating; /* sessions with updates under way, for longest first */
     struct session *last_updating;
     struct session *held; /* sessions with an update that may not begin, in order of arrival */

@@ -11,10 +11,10 @@
 /* Rows of an import, a restore or an eager table that wait to be written (row_writer.c). */
 #define ROW_WRITER_BYTES     (16 * MIB)
 #define ROW_WRITER_ROWS      8192
-#define ROW_WRITER_ROW_BYTES 64         /* for each row, in addition to its own */
-#define ROW_WRITER_PARTS     8          /* at least so many parts, written one by one … */
-#define ROW_WRITER_COPIES    3          /* … with so many more copies of each meanwhile */
-#define ROW_WRITER_FILLS     4          /* eager tables made side by side, which share the memory */
+#define ROW_WRITER_ROW_BYTES 64 /* for each row, in addition to its own */
+#define ROW_WRITER_PARTS     8  /* the rows are in at least this many parts, written one by one */
+#define ROW_WRITER_COPIES    3  /* copies of a part in memory while it is written */
+#define ROW_WRITER_FILLS     4  /* eager tables made side by side, which share the memory */
 #define ROW_WRITER_MOST      (24 * MIB) /* or a row for each shard, copy and table, if more */
 
 /* Returns the memory for eager tables that are made at the same time. Their longest row is in f32,

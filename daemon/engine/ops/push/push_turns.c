@@ -88,8 +88,7 @@ static struct session_lane *side_of(const struct op_lane *lane, const struct pus
     return schedule_side_of(lane->schedule, push->session);
 }
 
-/* Has the push look again until something else has changed. It pays for a whole turn, so that
- * others have theirs meanwhile. */
+/* Has the push poll. It pays for a whole turn, so that other sessions have theirs meanwhile. */
 static enum op_turn look_again(struct op_lane *lane, const struct push *push)
 {
     struct session_lane *const side = side_of(lane, push);
@@ -160,7 +159,7 @@ static bool trial_goes_on(struct push *push)
     return false;
 }
 
-/* Returns how many rows its next wave may have: beside other sessions, those that one turn can
+/* Returns the limit on rows of its next wave. While other sessions ask, that is what one turn can
  * take. */
 static uint32_t wave_rows(const struct op_lane *lane, const struct push *push)
 {
@@ -192,8 +191,8 @@ static enum op_turn take_turn(struct op_lane *lane, void *what, uint64_t *left)
         return OP_TURN_HELD;
     if (!push->is_taken) {
         wave = push_free_wave(&lane->rules, push);
-        if (!wave) /* without a wave it stands in line; or it looks again until other requests of
-                      the session are done, which all end by themselves */
+        if (!wave) /* the push queues for memory, or polls until the session's other requests end:
+                      each of them ends by itself */
             return push->waves.under_way > 0 ||
                            request_memory_waits(lane->rules.memory, &push->session->memory_share)
                        ? OP_TURN_STALLED
