@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Waits until all threads are made, or one could not be. */
+/* Waits until all threads exist or one failed to start. */
 static void *wait_for_all(void *gate)
 {
     pthread_mutex_lock(gate);

@@ -422,6 +422,6 @@ enum embtier_err embtier_export(struct embtier *server, const char *table, const
                                                    .bytes = e.bytes,
                                                    .parts = e.manifest.part_count };
     clear(&e);
-    server->message = message; /* keep it from what the end of the scan has met */
+    server->message = message; /* closing the scan must not overwrite it */
     return err;
 }

@@ -3,8 +3,8 @@
  *
  * Files are written to PATH.partial/EXPORT_FOLDER_NAME, which becomes PATH when all of it is on
  * disk. The writer holds a lock on PATH.partial. If the writer is killed, the lock ends, and the
- * next export removes the remains. The inner folder's name marks a PATH.partial as ours. If it
- * holds anything that no unfinished export leaves, it belongs to somebody else and stays as it is.
+ * next export removes the remains. The inner folder's name marks a PATH.partial as ours. One that
+ * holds anything an unfinished export cannot have left is not ours, and stays as it is.
  * Thread: the connection's. */
 #ifndef EMBTIER_CLIENT_FILES_EXPORT_FOLDER_H
 #define EMBTIER_CLIENT_FILES_EXPORT_FOLDER_H

@@ -107,7 +107,7 @@ static uint32_t old_count(const struct row_index *index)
     return index->is_shrinking ? index->large_count : index->set_count;
 }
 
-/* Sets that never held a row are memory of any content. */
+/* Sets that never held a row are uninitialised memory. */
 static void zero_from(struct row_index *index, uint32_t from)
 {
     if (from >= index->zeroed_from)

@@ -59,8 +59,8 @@ def test_what_is_no_terminal_gets_nothing_of_it(daemon, shown, what):
 
 
 def interrupted(daemon, at, *arguments) -> tuple[str, str]:
-    """The terminal's bytes, and its last line in the end. The interrupt comes when the terminal shows @at. On a busy machine all
-    may be done by then, and no handler be left."""
+    """The terminal's bytes, and its last line in the end. The interrupt comes when the terminal shows @at. On a busy machine the
+    command may have ended and removed its handler by then."""
     code, seen, stdout = run_on_terminal(daemon, *arguments, interrupt_at=at)
     assert code in (0, 130, -signal.SIGINT) and (code != 130 or stdout == "")
     return seen, screen(seen)[-2] if code == 130 else ""
