@@ -24,8 +24,8 @@ struct survey {
     struct bucket_map *newest; /* NULL: none is whole */
     uint32_t newest_directory;
     struct copy {
-        uint64_t generation; /* 0: missing or damaged … */
-        struct err_msg why;  /* … and why */
+        uint64_t generation; /* 0: missing or damaged */
+        struct err_msg why;  /* the reason, if it is 0 */
     } copies[CONFIG_DIRECTORIES_MAX];
 };
 

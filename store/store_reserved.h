@@ -14,8 +14,8 @@
  * readers a lane. Together the values are a tenth to a half more than was seen. Many files are
  * compacted at a time only if level 0 is full, which is when lanes are busy. */
 #define HEAP_DATABASE_BYTES (512 * KIB)
-#define HEAP_THREAD_BYTES   (2 * MIB) /* of each of RocksDB's background threads, and … */
-#define HEAP_INPUT_BYTES    (2 * MIB) /* … of each file that is compacted: read ahead */
+#define HEAP_THREAD_BYTES   (2 * MIB) /* of each of RocksDB's background threads */
+#define HEAP_INPUT_BYTES    (2 * MIB) /* of each file that is compacted: read ahead */
 
 /* Memory on the heap of one scan of a checkpoint (store/checkpoint/table_scan.c), beside the part
  * that follows from the length of rows. Four scans at once added 6 to 93 MiB each to RssAnon. The

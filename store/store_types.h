@@ -41,21 +41,21 @@ struct store_stats {
     uint64_t row_bytes_written;  /* handed to RocksDB, keys and heads included */
     uint64_t stored_bytes;       /* live SST files */
     uint64_t capacity_bytes;     /* of the file systems of the data directories */
-    uint64_t reserve_bytes;      /* for work that frees space: as it should be, … */
-    uint64_t reserve_held_bytes; /* … and as it is */
+    uint64_t reserve_bytes;      /* for work that frees space, as it should be */
+    uint64_t reserve_held_bytes; /* the same, as it is */
     uint64_t room_bytes;         /* free for rows until updates are refused */
     uint64_t space_refusals;
     uint64_t memtable_bytes;
     uint64_t metadata_cache_bytes;
     uint64_t metadata_hits;   /* index and filter blocks found in the cache */
-    uint64_t metadata_misses; /* … read from SSD */
+    uint64_t metadata_misses; /* such blocks read from SSD */
     uint64_t pending_compaction_bytes;
     uint64_t compactions_run;
     uint32_t shards_compacting;
     uint32_t shards_compacting_peak;
     uint32_t shards_unclean; /* without a clean last close: a crash, power loss, a failed stop */
-    uint64_t recovered_log_bytes; /* of logs, when the store was opened after an unclean close … */
-    uint64_t log_recovery_ns;     /* … and the time it took */
+    uint64_t recovered_log_bytes; /* read from logs at the open after an unclean close */
+    uint64_t log_recovery_ns;     /* the time that took */
     bool io_uring;
     bool direct_io; /* in all directories; false if one cannot, or if the config says so */
 };

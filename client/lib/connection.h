@@ -44,8 +44,8 @@ struct embtier {
     struct embtier_batch **slots; /* the batch whose request is in flight, or NULL */
     uint32_t tail;                /* requests submitted in this session */
     uint64_t checked_ns;          /* when the server was last seen alive */
-    uint32_t spin_ns;             /* how long a wait spins before it sleeps: now … */
-    uint32_t spin_ns_max;         /* … and at most */
+    uint32_t spin_ns;             /* how long a wait now spins before it sleeps */
+    uint32_t spin_ns_max;         /* the limit on spin_ns */
 
     struct embtier_table *tables; /* lists, newest first */
     struct embtier_batch *batches;

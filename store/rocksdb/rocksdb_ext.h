@@ -201,8 +201,8 @@ uint32_t rocksdb_ext_sum_end(struct rocksdb_ext_sum *sum);
 struct rocksdb_ext_files;
 struct rocksdb_ext_file {
     const char *name;     /* in the database's directory */
-    const char *contents; /* contents the file must get, or NULL: those on disk, … */
-    uint64_t bytes;       /* … up to this length */
+    const char *contents; /* contents the file must get; NULL: those on disk */
+    uint64_t bytes;       /* length of the contents */
     bool is_table;        /* true: the file never changes, so a second name is as good as a copy */
     bool has_sum;
     uint32_t sum; /* as rocksdb_ext_sum_end() */

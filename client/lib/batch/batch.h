@@ -64,12 +64,12 @@ struct embtier_batch {
     struct batch_result result;
     uint64_t hit_rows; /* of the last finished request */
     uint64_t ticket;   /* 0: none; unusable while a push or release of it is SUBMITTED */
-    struct embtier_batch *prefetch; /* while a push is SUBMITTED: the prefetch it releases … */
-    struct embtier_batch *lent_to;  /* … and in that batch, the push; both else NULL */
-    struct embtier_group *group; /* the group to whose step lookups and SETs belong, or NULL … */
-    uint64_t group_step;         /* … and the step */
-    struct embtier_group *asked_group; /* the group that the last request named, or NULL … */
-    uint64_t asked_step;               /* … with this step */
+    struct embtier_batch *prefetch; /* released by the push that is SUBMITTED; else NULL */
+    struct embtier_batch *lent_to;  /* the SUBMITTED push that releases this prefetch; else NULL */
+    struct embtier_group *group;    /* the group to whose step lookups and SETs belong, or NULL */
+    uint64_t group_step;            /* the step in `group` */
+    struct embtier_group *asked_group; /* the group that the last request named, or NULL */
+    uint64_t asked_step;               /* the step that it named */
     int has_state;                     /* rows are whole */
     uint32_t part_count;
     struct batch_part parts[];

@@ -24,10 +24,10 @@ struct ordered_part {
 struct coalescer {
     struct embtier_batch *batch;
     struct ordered_part *parts; /* by table, then by part number */
-    struct cast_pair *pairs;    /* bag: index of the id in the table, over all its parts … */
-    struct cast_pair *scratch;  /* … position: the part it is from */
-    const float **places;       /* places of gradients, by bag */
-    uint32_t *starts;           /* starts of runs */
+    struct cast_pair *pairs;   /* bag: index of the id among all of the table; position: its part */
+    struct cast_pair *scratch; /* likewise */
+    const float **places;      /* places of gradients, by bag */
+    uint32_t *starts;          /* starts of runs */
     float *sums;
 };
 

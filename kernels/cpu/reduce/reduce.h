@@ -21,8 +21,8 @@
 
 struct reduce_batch {
     uint32_t dim;
-    const float *bags;              /* gradients; bag b at bags + b * dim, or … */
-    const float *const *bag_places; /* … at bag_places[b], if that is not NULL */
+    const float *bags;              /* gradients; bag b at bags + b * dim, without bag_places */
+    const float *const *bag_places; /* bag b at bag_places[b]; or NULL */
     uint32_t bag_count;             /* number of all bags; if large, they are prefetched */
     const struct cast_pair *pairs;  /* sorted */
     const float *scales;            /* by pair->position, or NULL: 1 */

@@ -31,8 +31,8 @@ struct group {
     uint32_t arrived;      /* parts of this round that have arrived, refused ones too */
     uint64_t since_ns;     /* when the first of these arrived */
     bool applying;
-    uint32_t broken_by;          /* number of the member that broke it … */
-    enum embtier_err broken_why; /* … and why */
+    uint32_t broken_by;          /* number of the member that broke it */
+    enum embtier_err broken_why; /* why it broke */
     _Atomic uint64_t step;
     _Atomic bool broken;
     struct group_member *members[]; /* size; NULL: not joined, or freed, in a broken group */

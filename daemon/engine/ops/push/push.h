@@ -14,7 +14,7 @@
  *   PUSH_NUMBERS gradients are searched for numbers that are not finite
  *   PUSH_CASTING until the casters are done, most often before the push comes
  *   PUSH_SETTLING in a group, until everything that the session sent before is done
- *   PUSH_ARRIVED in a group (group.h), until the others have come and the step is applied …
+ *   PUSH_ARRIVED in a group (group.h), until the others have come and the step is applied
  *   PUSH_TRYING  waves that change nothing, for tables whose rows may not stay finite
  *                (push_trial.h); mostly there are none
  *   PUSH_UPDATING waves; in a group, the leader's waves, which cover all members' runs

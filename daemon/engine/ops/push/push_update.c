@@ -288,8 +288,8 @@ static void take_share(const struct ticket_group *of, uint32_t s, const struct f
 
 /* Memory for rows' gradients, and for the copy of a row. */
 struct room {
-    float *sums; /* of rows … */
-    float *more; /* … and, in a step, those that a member adds */
+    float *sums; /* of rows */
+    float *more; /* in a step: those that a member adds */
     void *copy;
     uint32_t rows_max;
 };

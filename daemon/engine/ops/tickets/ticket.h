@@ -51,8 +51,8 @@ struct ticket_segment {
     enum embtier_pool mode;
     uint32_t id_count;
     uint32_t bag_count;
-    uint32_t first_position; /* place in the group of its first id … */
-    uint32_t first_bag;      /* … and bag */
+    uint32_t first_position; /* place in the group of its first id */
+    uint32_t first_bag;      /* place in the group of its first bag */
     bool has_nonfinite;      /* one of the samples' weights is NaN or infinite */
     float greatest_weight; /* greatest finite weight, in magnitude; 1 for samples without weights */
 };
@@ -100,13 +100,13 @@ struct ticket {
     uint32_t segments_taken;
     uint32_t casts_left;    /* groups that are with a caster */
     uint32_t lanes_left;    /* lanes that are unpinning rows */
-    bool is_issued;         /* in the session's slot, and in the lane's list unless it is … */
-    bool is_lent;           /* … with a push */
+    bool is_issued;         /* in the session's slot, and in the lane's list unless it is lent */
+    bool is_lent;           /* a push has it */
     bool has_pins;          /* only of a prefetch: its lanes may have pinned some of its rows */
     bool is_ended;          /* freed as soon as no caster and no lane has any of it */
-    bool answers;           /* when its pins are gone, answers a refused prefetch, … */
-    uint32_t request;       /* … this request, … */
-    struct refusal refusal; /* … with this */
+    bool answers;           /* when its pins are gone, it answers a refused prefetch */
+    uint32_t request;       /* the number of that prefetch */
+    struct refusal refusal; /* its answer */
     uint64_t pinned_bytes;  /* of a prefetch's rows, counted in the user's account */
     struct ticket_segment *segments;
     struct ticket_group *groups;
