@@ -10,7 +10,7 @@
 
 #include "base/macros.h"
 
-/* So many blocks of the fitting bin are tried before a larger one is cut. */
+/* Blocks of the fitting bin that are tried before a larger one is cut. */
 #define BIN_LOOKS 8
 
 /* The head in front of each block that is handed out. */

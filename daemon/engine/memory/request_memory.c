@@ -2,8 +2,8 @@
 /* An eighth of the memory is for small requests. A session that has no request there finds room for
  * a small one, however large and slow others' requests are.
  *
- * Each part has its own line. A small request stands in the line of the small part, and takes
- * memory of the other part if nobody stands in line there. Memory that is given back is handed on
+ * Each part has its own line. A small request queues for the small part, and takes memory of the
+ * other part if no session queues there. Memory that is given back is handed on
  * to the first in line, as long as there is room for that one. So a request costs its lane nothing
  * while it waits. A session that has been told of its memory has it, even if others ask meanwhile.
  *
@@ -100,7 +100,7 @@ static bool has_its_share(const struct request_memory *memory,
            held + block_pool_cost(bytes) > main->bytes - main->taken_bytes;
 }
 
-/* Takes memory of a part, even if others stand in line there. NULL: no room. */
+/* Takes memory of a part, even if other sessions queue for it. NULL: no room. */
 static void *take_of(struct request_memory *memory, struct request_memory_share *share,
                      uint32_t part, uint64_t bytes)
 {
@@ -186,7 +186,7 @@ static void leave(struct request_memory *memory, struct request_memory_share *sh
         give(memory, TAKE(share->granted));
 }
 
-/* Takes memory that nobody stands in line for. */
+/* Takes memory that no session queues for. */
 static void *take_spare(struct request_memory *memory, struct request_memory_share *share,
                         uint32_t part, uint64_t bytes, enum request_memory_use use)
 {

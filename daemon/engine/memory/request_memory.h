@@ -8,7 +8,7 @@
  * The memory is shared out fairly. One part is for small requests, one of each session at a time.
  * So there is room for these, however large and slow others' requests are. In the rest, a session
  * that holds some may have at most as much as is left for others. A session that finds no room
- * stands in line, and does not ask again: memory that is given back goes at once to the first in
+ * queues, and does not ask again: memory that is given back goes at once to the first in
  * line, which is told. The line is in the order of turns.h, by bytes. So a session that asks for
  * little passes those that have got much. A large request has its turn however many sessions ask
  * for less: once it is first, no session is given any memory before there is room for it.
@@ -43,12 +43,12 @@ enum request_memory_use {
 struct request_memory_share {
     uint64_t held_bytes[REQUEST_MEMORY_PARTS];
     struct turn_flow flows[REQUEST_MEMORY_PARTS];
-    uint64_t wanted_bytes; /* that it stands in line for, or has been granted */
+    uint64_t wanted_bytes; /* that it queues for, or has been granted */
     enum request_memory_use wanted_use;
     void *granted; /* a block that is kept for its next request_memory_take() */
     bool is_told;  /* it was told of the grant, and has not heard that yet */
     /* Tells the session that it has been granted its memory, or has to ask again. Called under the
-     * memory's lock, by the thread that gave memory back. NULL: nobody is told. */
+     * memory's lock, by the thread that gave memory back. NULL: no session is told. */
     void (*wake)(struct request_memory_share *share);
 };
 
@@ -57,8 +57,8 @@ MUST_CHECK enum embtier_err request_memory_new(uint64_t bytes, struct request_me
 void request_memory_free(struct request_memory *memory);
 DEFINE_CLEANUP(struct request_memory, request_memory_free)
 
-/* True if @bytes are kept for the session's next request_memory_take(). False if the session stands
- * in line and will be told. Also false if it has its share: then it must ask again when it has
+/* True if @bytes are kept for the session's next request_memory_take(). False if the session queues
+ * and will be told. Also false if it has its share: then it must ask again when it has
  * given something back. It keeps an earlier place in line or grant that was for the same bytes and
  * use. */
 MUST_CHECK bool request_memory_reserve(struct request_memory *memory,
@@ -67,14 +67,14 @@ MUST_CHECK bool request_memory_reserve(struct request_memory *memory,
 /* The same, and takes the block, which is aligned to a cache line. NULL: not now. */
 void *request_memory_take(struct request_memory *memory, struct request_memory_share *share,
                           uint64_t bytes, enum request_memory_use use);
-/* Takes memory that nobody stands in line for. NULL: there is none, and the session does not stand
- * in line for it. */
+/* Takes memory that no session queues for. NULL: there is none, and the session does not queue for
+ * it. */
 void *request_memory_take_spare(struct request_memory *memory, struct request_memory_share *share,
                                 uint64_t bytes);
 void request_memory_give(struct request_memory *memory, void *block);
 /* Notes that the session has heard of its grant. */
 void request_memory_heard(struct request_memory *memory, struct request_memory_share *share);
-/* True if the session stands in line, and so will be told. */
+/* True if the session queues, and so will be told. */
 bool request_memory_waits(struct request_memory *memory, const struct request_memory_share *share);
 /* Leaves the line and gives back a granted block, since the session no longer asks. It is told
  * nothing afterwards, but may have been told before (`is_told`). */

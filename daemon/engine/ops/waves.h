@@ -3,7 +3,7 @@
  * its rows.
  *
  * A request that goes on by itself has one block of its own, inside the request's block. So it
- * never waits for memory. It takes more blocks while no other session stands in line for memory.
+ * never waits for memory. It takes more blocks while no other session queues for memory.
  * When no more waves are to come, each block except its own is given back as its wave ends.
  *
  *   idle -- waves_begin() --> under way -- waves_end() --> idle, or given back
@@ -44,8 +44,8 @@ static inline void *waves_idle(const struct waves *waves)
 }
 
 /* Returns one more block of @bytes. NULL: not now. A request that has a block takes only memory
- * that no other session stands in line for. A request that has none stands in line itself. It leads
- * a group, whose members all wait for it. */
+ * that no other session queues for. A request that has none queues itself. It leads a group, whose
+ * members all wait for it. */
 void *waves_take(struct waves *waves, const struct request_rules *rules, struct session *session,
                  uint64_t bytes);
 void waves_begin(struct waves *waves, const void *block);

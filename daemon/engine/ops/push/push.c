@@ -343,7 +343,7 @@ void push_free(const struct request_rules *rules, struct push *push)
 {
     if (push->has_tables)
         push_leave_tables(push);
-    if (push->waves.count == 0) /* it may stand in line for one */
+    if (push->waves.count == 0) /* it may queue for one */
         request_memory_forget(rules, push->session);
     waves_give(&push->waves, rules->memory);
     if (push->refusal.err != EMBTIER_DISCONNECTED && !push->is_answered)

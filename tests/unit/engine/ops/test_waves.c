@@ -162,8 +162,8 @@ static void test_an_idle_block_stays_idle_when_it_moves(void **state)
     assert_int_equal(held(f), 0);
 }
 
-/* The request does not take memory that another session stands in line for. A request without any
- * block stands in line itself. */
+/* The request does not take memory that another session queues for. A request without any block
+ * queues itself. */
 static void test_a_request_with_a_block_leaves_memory_to_others(void **state)
 {
     struct fixture *const f = *state;
