@@ -45,7 +45,7 @@ static const char *const places[WALK_PLACES] = {
 #define SOURCES (WALK_PLACES - 2)
 /* In each tier. With seven arrays of two slabs anywhere in it, there is room for another one. */
 #define ARRAY_MIB 48
-_Static_assert(WALK_TABLES == 8, "ARRAY_MIB is for so many");
+_Static_assert(WALK_TABLES == 8, "ARRAY_MIB is for eight tables");
 
 /* ---- The server ---- */
 

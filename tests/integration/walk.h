@@ -59,7 +59,7 @@ struct walk_session {
     uint32_t depth;             /* the number of requests that the walk keeps in flight */
     struct walk_request *spare; /* an answered request, whose batch is kept for another one */
     bool has_joined;            /* it is in a group */
-    uint32_t left_groups;       /* a session may leave only so many groups */
+    uint32_t left_groups;       /* a session may leave only a few groups */
 };
 
 /* The walk's counts of the figures that the server counts, since it started. */

@@ -198,8 +198,8 @@ def milliseconds_left(deadline: float, most: int) -> int:
 
 
 def timeout_ms(what: str, value: Any) -> int:
-    """Returns @value in milliseconds, rounded up. None, 0 and infinity mean for ever, which is 0. ValueError if C
-    cannot count so many."""
+    """Returns @value in milliseconds, rounded up. None, 0 and infinity mean for ever, which is 0. ValueError if
+    the number does not fit in C."""
     found = seconds(what, value)
     if math.isinf(found):
         return 0

@@ -31,7 +31,7 @@
 #define SESSION_POLL_NS (UINT64_C(200) * 1000)
 /* A lane that always has work listens to doorbells this often. */
 #define DOORBELL_NS (UINT64_C(100) * 1000)
-/* So many requests of one session are begun in one turn. */
+/* The limit on requests of one session that are begun in one turn. */
 #define REQUESTS_PER_TURN 4
 /* ---- Sessions and requests ---- */
 
@@ -444,7 +444,7 @@ static bool take_turns(struct lane *lane)
 }
 
 /* A round in which nothing comes, or a small request, takes little more time than reading the
- * clock, for which the next request would wait. So only one in so many of these rounds reads it. */
+ * clock, for which the next request would wait. So one round in ROUNDS_PER_CLOCK reads it. */
 #define ROUNDS_PER_CLOCK 8
 
 static void read_clock(struct lane *lane)

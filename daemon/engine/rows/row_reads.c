@@ -465,8 +465,8 @@ bool rows_serve_read(struct rows *rows)
     return true;
 }
 
-/* Has up to @count parked rows read again, since there may be room for so many; or all, when no
- * more room will come. */
+/* Has up to @count parked rows read again, since there may be room for them; or all, when no more
+ * room will come. */
 static void unpark(struct rows *rows, uint64_t count)
 {
     struct miss *miss;

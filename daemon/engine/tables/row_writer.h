@@ -18,7 +18,7 @@ struct row_writer;
 struct store;
 struct table;
 
-/* Returns how much memory a writer takes at most, for rows of so many bytes. */
+/* Returns how much memory a writer takes at most. */
 uint64_t row_writer_bytes(uint32_t shard_count, uint64_t row_bytes);
 
 struct row_writer_opts {

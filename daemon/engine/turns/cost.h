@@ -19,7 +19,7 @@
 #define LANE_COST_ROW   4   /* to look it up, without its bytes */
 #define LANE_COST_MISS  20  /* each time that a missing row is handled */
 #define LANE_COST_PAIR  4   /* to cast it together with a few others */
-#define LANE_COST_BYTES 128 /* so many bytes, moved or computed with, cost 1 */
+#define LANE_COST_BYTES 128 /* the bytes, moved or computed with, that cost 1 */
 /* The same for cold rows: neither the row nor its destination is in any core's cache. A cold row
  * counts as at least LANE_COLD_ROW_BYTES. GETs and SETs are cold if their session has lately asked
  * for more than LANE_CACHED_BYTES a lane. (On a 2.2 GHz core a row of 256 bytes takes 37 cycles if

@@ -48,7 +48,7 @@ struct turns {
     uint64_t rest;   /* cost that has not moved `now` yet */
 };
 
-#define TURNS_SHARERS 1024 /* virtual time moves as if at most so many flows shared it */
+#define TURNS_SHARERS 1024 /* virtual time moves as if no more flows shared it */
 
 /* Moves a flow up to those that want a turn now: it earns nothing while it wants none. */
 static inline void turns_catch_up(const struct turns *turns, struct turn_flow *flow)

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #define EXPONENT 1.05
-/* So many that their rows are far more than any cache here holds. With fewer a second round
- * would hit everywhere. */
+/* The rows drawn are far more than any cache here holds. With fewer draws a second round would hit
+ * everywhere. */
 #define DRAWS_PER_ROW 8
 #define SCRAMBLE      UINT64_C(2654435761)
 

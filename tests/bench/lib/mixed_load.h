@@ -39,7 +39,7 @@ struct mixed_load {
     uint64_t asked, hits;            /* rows of GET */
 
     /* The caller sets these when nothing is in flight. */
-    uint32_t changed_of;  /* one of so many batches is changed and written [1: every one] */
+    uint32_t changed_of;  /* one batch in this many is changed and written [1: every one] */
     bool writes_all;      /* writes the other batches too, unchanged */
     unsigned char *dirty; /* bit map of the changed rows; NULL: not recorded */
 };

@@ -36,7 +36,7 @@ def pinned_rows(server: embtier.Server) -> int:
 
 
 def await_pinned(server: embtier.Server, rows: int) -> None:
-    """Waits until so many rows are pinned. Pins end some time after the answer to the request that ends them."""
+    """Waits until @rows are pinned. Pins end some time after the answer to the request that ends them."""
     deadline = time.monotonic() + LIMIT_S
     while (pinned := pinned_rows(server)) != rows:
         assert time.monotonic() < deadline, f"{pinned} rows are pinned"

@@ -16,7 +16,7 @@ HOMES = [("cache", None), ("array", "dram"), ("array", "pmem")]
 
 
 def tiers(daemon, dram: int, pmem: int, lanes: int = LANES) -> dict:
-    """A configuration with so many MiB for arrays in each tier, and a small cache."""
+    """A configuration with memory for arrays in each tier, and a small cache."""
     return {
         "cache": {
             "tiers": [

@@ -234,7 +234,7 @@ def test_a_few_rows_from_ssd_do_not_wait_for_all_that_a_large_batch_waits_for(sl
         large.wait()
 
 
-@pytest.mark.skipif(LANES > 2, reason="so many rows are more than its memory for requests holds")
+@pytest.mark.skipif(LANES > 2, reason="the batch does not fit into the memory for requests")
 def test_a_few_rows_from_ssd_find_a_place_beside_a_batch_of_more_rows_than_may_be_read_at_once(slow_daemon):
     """A lane reads at most 65,536 rows at a time, and one session may not have them all."""
     count = 80_000 * LANES
