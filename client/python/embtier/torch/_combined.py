@@ -45,7 +45,7 @@ class CombinedOptimizer(torch.optim.Optimizer):
             raise TypeError(f"model must be a torch.nn.Module, not {kind_of(model)} {shown(model)}")
         if isinstance(optimizer, (CombinedOptimizer, Optimizer, torch.optim.LBFGS)):
             raise TypeError(
-                f"optimizer cannot be a {kind_of(optimizer)}: its step() runs once, beside the tables' optimizers"
+                f"optimizer cannot be a {kind_of(optimizer)}: its step() must run once, with the tables' optimizers"
             )
         modules = [one for one in model.modules() if isinstance(one, EmbeddingBagCollection)]
         if not modules:
