@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Trains a DLRM on the Online Retail sample with its embedding rows in embtierd, and beside it the
+"""Trains a DLRM on the Online Retail sample with its embedding rows in embtierd, and next to it the
 same model with torch.nn.EmbeddingBag, from the same rows and by the same batches.
 
 It makes one pass over the training samples, because more passes overfit. It prints the loss during training,
@@ -162,7 +162,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--mlp-lr", type=float, default=1e-3, help="learning rate of the MLPs, Adam (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="seed of all random numbers (default: %(default)s)")
     parser.add_argument("--steps", type=int, help="number of steps (default: one pass)")
-    parser.add_argument("--alone", action="store_true", help="do not train with torch.nn.EmbeddingBag beside it")
+    parser.add_argument("--alone", action="store_true", help="do not train with torch.nn.EmbeddingBag too")
     parser.add_argument(
         "--checkpoint-every", type=int, metavar="STEPS", help="make a checkpoint after this number of steps, again and again"
     )

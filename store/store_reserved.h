@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* store_reserved.h: memory that RocksDB and the readers of checkpoints take beside the budgets, for
- * the sum of all memory (daemon/budget/budget.h). */
+/* store_reserved.h: memory that RocksDB and the readers of checkpoints take in addition to the
+ * budgets, for the sum of all memory (daemon/budget/budget.h). */
 #ifndef EMBTIER_STORE_STORE_RESERVED_H
 #define EMBTIER_STORE_STORE_RESERVED_H
 
@@ -17,7 +17,7 @@
 #define HEAP_THREAD_BYTES   (2 * MIB) /* of each of RocksDB's background threads */
 #define HEAP_INPUT_BYTES    (2 * MIB) /* of each file that is compacted: read ahead */
 
-/* Memory on the heap of one scan of a checkpoint (store/checkpoint/table_scan.c), beside the part
+/* Memory on the heap of one scan of a checkpoint (store/checkpoint/table_scan.c), without the part
  * that follows from the length of rows. Four scans at once added 6 to 93 MiB each to RssAnon. The
  * scans had 1 to 512 shards, up to 36 files in each, rows of 4 to 65,536 bytes, logs of 0 to 50
  * MiB. The values are a fifth to a half more than that where files are read, and up to twice as

@@ -8,9 +8,9 @@
 #include "base/clock.h"
 #include "store/store_impl.h"
 
-/* Bytes of a stored row beside its own: key, head, and its part of filters and indexes. */
+/* Bytes of a stored row in addition to its own: key, head, and its part of filters and indexes. */
 #define STORED_ROW_MORE_BYTES 48
-/* Bytes that may change in memory, beside cache and queues, before the free space is read again. */
+/* Bytes outside cache and queues that may change before the free space is read again. */
 #define CHANGE_BYTES (256 * MIB)
 
 enum embtier_err store_open_space(struct store *store, const struct config *config,

@@ -101,7 +101,7 @@ EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_release(struct embtie
  * embtier_batch_ticket() is the prefetch's number. While the batch has a prefetch,
  * embtier_prefetch() and embtier_batch_set_count() are INVALID; its ids may change.
  *
- * PINS_FULL: the rows do not fit beside those of other prefetches. All clients together may use
+ * PINS_FULL: the rows do not fit with those of other prefetches. All clients together may use
  * half of the first tier, and one user three quarters of what other users leave of that. A row
  * counts in each prefetch that has it. TICKETS_FULL: the server has no memory for it until other
  * prefetches or tickets end. Also ID_RANGE, DROPPED, TOO_LARGE. The trainer can continue without

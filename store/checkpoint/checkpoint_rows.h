@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* checkpoint_rows.h: reads the rows of one table in one database of a checkpoint, in order of ids.
- * It opens the database for reading beside the one in use, and reads its log, if any, into memory.
- * Thread: one. */
+ * It opens the database for reading while another is in use, and reads its log, if any, into
+ * memory. Thread: one. */
 #ifndef EMBTIER_STORE_CHECKPOINT_CHECKPOINT_ROWS_H
 #define EMBTIER_STORE_CHECKPOINT_CHECKPOINT_ROWS_H
 

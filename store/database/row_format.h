@@ -4,7 +4,7 @@
  * Key: table id, then row id, both big-endian, so that RocksDB's bytewise order is the order of
  * (table, row). Value: struct stored_row_head, then weights, then optimizer state. The lengths in
  * the head make a row readable without the catalog. The format never changes without a new version
- * number. store.h says how the steps of tables are stored beside the rows. */
+ * number. store.h says how the steps of tables are stored next to the rows. */
 #ifndef EMBTIER_STORE_DATABASE_ROW_FORMAT_H
 #define EMBTIER_STORE_DATABASE_ROW_FORMAT_H
 

@@ -20,7 +20,7 @@
 #include "base/paths.h"
 
 #define LOOK_NS 50000000L
-/* For catalogs, copies of logs and compaction, beside the flush of all write buffers. */
+/* For catalogs, copies of logs and compaction, in addition to the flush of all write buffers. */
 #define RESERVE_MORE (32 * MIB)
 #define RESERVE_PART 16 /* at most this part of a file system */
 /* Bytes to open a database: a MANIFEST with its blocks allocated ahead, options, an info log,
@@ -29,7 +29,7 @@
 #define OPEN_PART  4 /* at most this part of a file system, for all databases */
 /* The first piece of a log; every second database has one. */
 #define LOG_BYTES ((uint64_t)(512 * KIB))
-/* Bytes that stay free beside those for rows, for manifests and RocksDB's logs. */
+/* Bytes that stay free in addition to those for rows: for manifests and RocksDB's logs. */
 #define FLOOR_BYTES (16 * MIB)
 #define FLOOR_PART  32
 #define PROBE_BYTES ((uint64_t)MIB)

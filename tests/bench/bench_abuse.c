@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench_abuse.c: the service that a good client gets beside a bad one.
+/* bench_abuse.c: the service that a good client gets while a bad one abuses.
  *
  * abuse-mute            100 connections that say nothing, 100 with half a frame
  * abuse-garbage         connections that send garbage, one after the other without pause
@@ -15,9 +15,9 @@
  * abuse-million         one that asks for a million rows in each request; the good client asks
  *                       for 16 rows, one request after the other, and must keep half of its rate
  *
- * Ours is the good client's rate beside the abuser, the reference its rate alone, in turn. The
+ * Ours is the good client's rate with the abuser, the reference its rate alone, in turn. The
  * good client asks for 4,096 cached rows every millisecond, one request at a time. This is less
- * than its fair share beside one other client, so every loss is the server's fault.
+ * than its fair share with one other client, so every loss is the server's fault.
  * `demand_share` is its part of a lane's rate. A request counts when its answer comes within 10
  * ms of its due time; a late request delays the next. `p99_us` is the 99th percentile of the
  * time from due to answered. `control_p99_us` is that of opening a table, every 5 ms on a
@@ -27,8 +27,8 @@
  * flight. On two cores lane and client then have no core to spare, so every moment that the
  * server spends on the abuser shows. There is none for abusers that may have their half of the
  * lane, such as the flood. An abuser's own computing is kept out of all figures (abusers.h).
- * Other work on the machine is not, and shows first in the percentiles: beside the flood the
- * lane is never idle, so it waits for a processor like everybody.
+ * Other work on the machine is not, and shows first in the percentiles: during the flood the
+ * lane is never idle, so it waits for a processor like any thread.
  *
  * When an abuser has been killed, the server must have freed all it held within a second, or the
  * benchmark ends. */

@@ -8,8 +8,8 @@
  * on disk.
  *
  * async-cost, sync-cost: the load of `mixed` (mixed_load.h) on an `async`, or `sync`, table
- * beside the same load on a `replay` table. Each has a server of its own, and one server idles
- * while the other works. */
+ * compared with the same load on a `replay` table. Each has a server of its own, and one server
+ * idles while the other works. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -9,11 +9,11 @@
  * every batch is changed, as in `mixed` itself, no row that leaves is clean, and there is
  * nothing to save.)
  *
- * memory: the daemon's highest resident memory in ten minutes of `mixed`, beside the sum of the
+ * memory: the daemon's highest resident memory in ten minutes of `mixed`, next to the sum of the
  * budgets in its configuration. The pages of the client's arena that the daemon has touched
  * count, too.
  *
- * accounting: the bytes written in these ten minutes, for all causes, beside the bytes that the
+ * accounting: the bytes written in these ten minutes, for all causes, next to the bytes that the
  * system counted. */
 #include <stdio.h>
 #include <stdlib.h>

@@ -7,8 +7,8 @@
  * reads like this; this figure has the bar of 0.7.
  *
  * export, export-npy: rows a second of embtier_export(), weights and ids, until they are on
- * disk, beside the same iterators. These have no bar. They read as scan does and write as many
- * bytes again, while the reference writes none, so the figures depend on the disk. */
+ * disk, compared with the same iterators. These have no bar. They read as scan does and write as
+ * many bytes again, while the reference writes none, so the figures depend on the disk. */
 #include <rocksdb/c.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -7,11 +7,11 @@
  * Both sides go through the same draws, in turns of some seconds each, after a warm-up. Both
  * write without a log.
  *
- * shards: 2, 4, 8 and 16 shards beside 1 (MTrainS, figure 8).
+ * shards: 2, 4, 8 and 16 shards compared with 1 (MTrainS, figure 8).
  *
  * two-tier-rate: DRAM and a second tier of the same size behind it (a file in memory where
- * possible), beside the DRAM alone. The figure also has the hit rate of both, beside that of one
- * LRU of as many rows. */
+ * possible), compared with the DRAM alone. The figure also has the hit rate of both, next to that
+ * of one LRU of as many rows. */
 #include <stdio.h>
 #include <stdlib.h>
 

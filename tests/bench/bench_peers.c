@@ -4,7 +4,7 @@
  *
  * hot-get-vs-redis       rows/s, batches of 4,096 (MGET)
  * hot-get-vs-memcached   rows/s, batches of 1,000 (get)
- * small-get              microseconds of a batch of 32, one at a time, beside MGET of 32
+ * small-get              microseconds of a batch of 32, one at a time, compared with MGET of 32
  *
  * Each side has one connection, with two batches in flight (small-get: one). The references'
  * commands are made beforehand; ours copies ids into shared memory in its time. The references'

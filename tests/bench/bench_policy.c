@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* bench_policy.c: hit rates, not speed. Every run counts the same.
  *
- * lru: our row cache beside exact LRU of as many rows as it holds. two-tier: the same with two
- * tiers of the same bytes, which should hit as one LRU of both would. policy: LFU and S3-FIFO
- * beside LRU, simulated.
+ * lru: our row cache compared with exact LRU of as many rows as it holds. two-tier: the same with
+ * two tiers of the same bytes, which should hit as one LRU of both would. policy: LFU and S3-FIFO
+ * compared with LRU, simulated.
  *
  * The traces are Zipf's at three exponents. If EMBTIER_QUICKSTART_TRACE in the environment names
  * a file that quickstart_trace.py wrote, the accesses of tools/quickstart are the fourth. The

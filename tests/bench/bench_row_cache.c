@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench_row_cache.c: rows per second of row_cache_get(), beside a plain gather with prefetching
- * from an array, in turn in the same run.
+/* bench_row_cache.c: rows per second of row_cache_get(), compared with a plain gather with
+ * prefetching from an array, in turn in the same run.
  *
  *   bench_row_cache [ROWS_MIB [ROW_BYTES [SECONDS]]]    default 3584 512 3
  *

@@ -151,7 +151,7 @@ class Load:
             self.unsure.remove(alike[0])
 
     def await_one(self, how: str) -> None:
-        """Waits for one to end. Beside all other work these take long, and few would end before the power loss."""
+        """Waits for one to end. With all other work these take long, and few would end before the power loss."""
         before, deadline = self.counts[how], time.monotonic() + 10
         while self.counts[how] == before and not self.failures and time.monotonic() < deadline:
             time.sleep(0.01)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Control calls of the random walk, beside the requests of all other steps: checkpoints, scans,
+/* Control calls of the random walk, along with the requests of all other steps: checkpoints, scans,
  * loads, groups, and lists of jobs and accounts.
  *
  * They concern the trained table (walk_training.c), whose rows are known to the bit at any time.

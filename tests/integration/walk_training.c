@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Training in the random walk, on a table of its own: prefetches, lookups with tickets, pushes
- * by ticket and of rows, and releases, beside the requests of all other steps.
+ * by ticket and of rows, and releases, along with the requests of all other steps.
  *
  * The table's optimizer is SGD, its rows begin as zeros, and gradients and rates are small whole
  * numbers. So every sum is exact, and a row is known to the bit in any order of updates. Each

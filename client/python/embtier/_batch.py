@@ -619,7 +619,7 @@ class PushBatch(Batch):
 
         Raises UnsupportedError (a table without an optimizer), NonfiniteError (for a table without ``allow_nonfinite``:
         a gradient is NaN or infinite, or a finite row would become so, also by a sum that overflows; nothing was
-        applied), InvalidError (lr not finite in float32), TicketsFullError (no memory for the push beside the tickets),
+        applied), InvalidError (lr not finite in float32), TicketsFullError (the tickets leave no memory for the push),
         and the errors of :meth:`Batch.set`."""
         self._submit_and_wait(_PUSH, timeout, self._push_options(lr, step, prefetch, group), group)
         return self
@@ -688,8 +688,8 @@ class PrefetchBatch(Batch):
         """Returns when the rows are in DRAM. :attr:`hit_rows` is the number of rows that were there before.
 
         Raises PinsFullError (prefetched rows of all clients together may use half of the first tier, and those of one
-        user three quarters of what other users leave of it), TicketsFullError (no memory for the prefetch beside the
-        tickets), IdRangeError, DroppedError, TooLargeError, DisconnectedError, … After an error no row is kept, and the
+        user three quarters of what other users leave of it), TicketsFullError (the tickets leave no memory for the
+        prefetch), IdRangeError, DroppedError, TooLargeError, DisconnectedError, … After an error no row is kept, and the
         trainer can continue without the prefetch."""
         self._submit_and_wait(_PREFETCH, timeout)
         return self

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* checkpoint_restore.h: makes a checkpoint's tables again, row by row, beside tables that are in
+/* checkpoint_restore.h: makes a checkpoint's tables again, row by row, while other tables are in
  * use. The server may have other lanes, shards and directories now. Thread: the job's. */
 #ifndef EMBTIER_DAEMON_JOBS_RESTORE_CHECKPOINT_RESTORE_H
 #define EMBTIER_DAEMON_JOBS_RESTORE_CHECKPOINT_RESTORE_H

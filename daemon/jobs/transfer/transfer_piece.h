@@ -3,7 +3,7 @@
  *
  * All clients share the threads that do it, and a client chooses how long its request is. So a turn
  * is bounded in bytes and, because short rows cost more than their bytes, in rows. A turn takes 10
- * to 50 ms, beside which the change to the next turn costs nothing. */
+ * to 50 ms; the change to the next turn costs little in comparison. */
 #ifndef EMBTIER_DAEMON_JOBS_TRANSFER_TRANSFER_PIECE_H
 #define EMBTIER_DAEMON_JOBS_TRANSFER_TRANSFER_PIECE_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* session_maker.h: makes and frees the shared memory of sessions beside the control thread. The
+/* session_maker.h: makes and frees the shared memory of sessions off the control thread. The
  * system takes some tenths of a second to reserve or free a GiB.
  *
  * One thread makes, in steps of SESSION_STEP_BYTES. After each step another user's session has its

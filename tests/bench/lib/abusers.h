@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* abusers.h: clients that behave as no good client does, each in a process of its own.
  *
- * They run under SCHED_IDLE, so an abuser gets only processor time that nobody else wants. Its
- * own computing is not the server's fault; the figures beside it should show only the work that
- * it makes for the server. On a machine with cores to spare this changes nothing. Abusers in a
+ * They run under SCHED_IDLE, so an abuser gets only processor time that no other process wants. Its
+ * own computing is not the server's fault; the figures should show only the work that it
+ * makes for the server. On a machine with cores to spare this changes nothing. Abusers in a
  * closed loop do not run under SCHED_IDLE: they sleep until they have their answers.
  *
  * Thread: one. Failures of set-up end the program. */

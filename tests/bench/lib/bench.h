@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench.h: shared parts of the benchmarks: figures measured beside a reference, in turn, in one
+/* bench.h: shared parts of the benchmarks: figures measured against a reference, in turn, in one
  * run.
  *
  * A figure is one JSON object on a line of standard output (tools/bench makes a table of them).

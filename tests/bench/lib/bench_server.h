@@ -15,7 +15,7 @@ struct bench_server_shape {
     uint32_t readers_per_lane; /* [2] */
     uint32_t shards;           /* [8] */
     uint64_t dram_bytes;
-    uint64_t array_bytes; /* beside the other tiers; all tables are arrays then [none] */
+    uint64_t array_bytes; /* in addition to the other tiers; all tables are arrays then [none] */
     uint64_t pmem_bytes;  /* a second tier, of kind `file`, in /dev/shm if there is one [none] */
     uint64_t write_queue_bytes;
     uint64_t memtable_bytes;

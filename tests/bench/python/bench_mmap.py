@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Whole training steps through the server beside PyTorch with its tables in a file mapped into memory.
+"""Whole training steps through the server, compared with PyTorch with its tables in a file mapped into memory.
 
 The steps are those of bench_steps.py, with prefetch. PyTorch does the same arithmetic on rows of a mapped file: it sums bags,
 adds up the gradients of each row, and applies row-wise Adagrad. The kernel reads pages as they are touched, and writes them back

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""A training step of a model by embtier.torch's modules beside the same model with torch.nn.EmbeddingBag, all rows in DRAM.
+"""A training step of a model by embtier.torch's modules, against the same model with torch.nn.EmbeddingBag, all rows in DRAM.
 
 26 tables of 20,000 rows of 32 numbers, mean of three ids, SGD, 256 samples, and dense layers over the bags. `module` has a module
 per table, `collection` one for all; both push in the backward pass. `-step` gathers the gradients for CombinedOptimizer

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Training in the server beside PyTorch in process: pooled lookups, pushes, and the bytes they move.
+"""Training in the server, compared with PyTorch in process: pooled lookups, pushes, and the bytes they move.
 
 The model is the embedding part of the papers' RM1 (10 tables) and RM2 (40): 80 gathers a bag, 64 numbers a row, 2,048 bags a
 table, ids uniform and Zipf (1.05), all rows in DRAM, SGD. The server has as many lanes as PyTorch has threads, half of the cores,
@@ -80,8 +80,8 @@ def draw_ids(setting: Setting, random: np.random.Generator) -> np.ndarray:
 def server(
     setting: Setting, cache_bytes: int = 0, settings: dict | None = None, arena_bytes: int = 900 << 20, home: str = "cache"
 ) -> Iterator[embtier.Server]:
-    """@cache_bytes: 0 means as much as all rows need. @home: of the tables; arrays' memory is beside the cache's. @settings:
-    further keys of the configuration, or overrides."""
+    """@cache_bytes: 0 means as much as all rows need. @home: of the tables; arrays' memory comes on top of the cache's.
+    @settings: further keys of the configuration, or overrides."""
     with tempfile.TemporaryDirectory(prefix="embtier-bench.") as directory:
         os.mkdir(f"{directory}/rows")
         # An array takes 8 more bytes a row, and the unused rest of a slab.

@@ -78,7 +78,7 @@ class Daemon(_conftest.Daemon):
         self.options = ["--init"]  # of each start, before the start's own
         self.configure(changes or {})
 
-    # In each tier, for arrays, beside the cache. One slab is for the tables of bent requests; see also the fixture random_homes.
+    # In each tier, for arrays, not for the cache. One slab is for the tables of bent requests; see also the fixture random_homes.
     array_mib = 2
 
     @classmethod

@@ -423,7 +423,7 @@ static void test_the_index_shrinks_when_longer_rows_come(void **state)
     add_table(&f, T, 256);
     for (uint32_t round = 0; round < 2; round++) {
         insert_many(&f, 1, 0, 6000000, 4, round > 0);
-        /* About half of the tier: 25 bytes per row beside 20 for its slot. */
+        /* About half of the tier: 25 bytes per row plus 20 for its slot. */
         assert_true(fixture_stats(&f).index_bytes > cache_bytes * 45 / 100);
         fixture_validate(&f);
         for (uint64_t id = 0; id < 1000000; id += 100000) {

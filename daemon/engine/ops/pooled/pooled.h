@@ -6,7 +6,7 @@
  * bounded. Its rows could be more than all memory. A wave is a run of the lookup's ids, cut
  * anywhere, also within a bag. Its rows are found or read, and then added up in the order of the
  * ids. Waves that share a bag are added up in their order, so neither lanes nor waves show in the
- * result. Beside other sessions a wave is no larger than may be taken in a turn. It is added up in
+ * result. While other sessions ask, a wave is no larger than a turn. It is added up in
  * as many turns as that needs.
  *
  * Rows are added up in one of two places. With one lane, if all rows of a wave are cached, they are

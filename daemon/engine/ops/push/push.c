@@ -13,7 +13,7 @@
 #include "kernels/cpu/reduce/reduce.h"
 #include "proto/shm_fields.h"
 
-/* The gradients of bags whose segment has none, beside others of the same table that have some. */
+/* The gradients of bags whose segment has none, while other segments of the table have some. */
 static const float zeros[EMBTIER_DIM_MAX];
 
 _Static_assert(SHM_POOL_SEGMENTS_MAX * sizeof(struct shm_push_segment) <=

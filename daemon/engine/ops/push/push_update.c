@@ -13,7 +13,7 @@
 #include "kernels/cpu/optimizer/finite.h"
 #include "kernels/cpu/reduce/reduce.h"
 
-/* The gradients of bags whose segment has none, beside others of the same table that have some. */
+/* The gradients of bags whose segment has none, while other segments of the table have some. */
 static const float zeros[EMBTIER_DIM_MAX];
 
 _Static_assert(EMBTIER_DIM_MAX * sizeof(float) <= ROWS_GRADIENT_BYTES / 4,

@@ -550,7 +550,7 @@ def test_an_export_that_is_killed_is_whole_or_not_there(daemon, server, name, tm
     while server.status()["metrics"]["transfer_bytes"] > 0:  # the server may still be ending the transfers of killed clients
         assert time.monotonic() < deadline
         time.sleep(0.02)
-    cli_json(daemon, *arguments)  # works beside all that they have left
+    cli_json(daemon, *arguments)  # works with all that they have left
     assert folder_names(tmp_path / "export") == files and not (tmp_path / "export.partial").exists()
     check_whole(server, tmp_path / "export", name)
 

@@ -492,7 +492,7 @@ def test_clipping_by_one_member_s_gradients_is_told(server, members, name):
         torch.nn.utils.clip_grad_norm_(bags[0].parameters(), 1.0)
 
 
-# ---- Beside DistributedDataParallel ----
+# ---- With DistributedDataParallel ----
 
 
 class Model(torch.nn.Module):

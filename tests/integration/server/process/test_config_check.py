@@ -112,7 +112,7 @@ def test_what_a_start_takes_is_found_good(tmp_path):
     assert result.returncode == 0, result
     assert json.loads(result.stdout) == {"ok": True, "complete": True}
     daemon.start()
-    assert checked(daemon).returncode == 0  # also beside a server that has the directories open
+    assert checked(daemon).returncode == 0  # also while a server runs that has the directories open
     daemon.stop()
 
 

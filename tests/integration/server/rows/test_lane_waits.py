@@ -2,7 +2,7 @@
 """Only requests for rows on SSD wait for SSD.
 
 Every read of an SST file takes 50 ms longer (tests/faults/slow_reads.c). One client's rows are cached. Its rate is measured in
-windows, alone and beside a client that misses all the time, in turn, and the medians are compared. This is the only test of a
+windows, alone and with a client that misses all the time, in turn, and the medians are compared. This is the only test of a
 rate, and other work on the machine disturbs it, so it is tried several times. Where there are more lanes than cores, taking in
 the other client's requests costs the first client time of its core. Waiting for SSD would cost it nearly all of its rate."""
 
@@ -146,7 +146,7 @@ def test_cached_gets_keep_their_rate_beside_a_client_that_waits_for_ssd(
                     misser.tell("stop")
                     time.sleep(0.05)
                 shares.append(statistics.median(beside) / statistics.median(alone))
-                print(f"{statistics.median(alone):.0f} batches/s alone, {shares[-1]:.0%} beside")
+                print(f"{statistics.median(alone):.0f} batches/s alone, {shares[-1]:.0%} shared")
                 if shares[-1] >= KEPT:
                     return
     finally:

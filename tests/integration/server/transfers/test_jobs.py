@@ -68,7 +68,7 @@ def cancel(daemon: Daemon, id: int, **options) -> subprocess.CompletedProcess:
 
 @pytest.fixture
 def begin() -> Iterator[Callable[..., subprocess.Popen]]:
-    """Starts clients that run beside the test, and end with it."""
+    """Starts clients that run during the test, and end with it."""
     clients: list[subprocess.Popen] = []
 
     def begin(daemon: Daemon, *words: str, **options) -> subprocess.Popen:

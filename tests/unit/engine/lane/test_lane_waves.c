@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests that pooled lookups and pushes are done a piece per turn beside a client that asks for
+/* Tests that pooled lookups and pushes are done a piece per turn while a client asks for
  * little, and whole if there is no such client. The results must be the same. The lanes' threads
  * have ended and the test runs the rounds in their place: nothing here depends on time. */
 #include "tests/unit/engine/lane/lane_fixture.h"
@@ -97,7 +97,7 @@ static void ask_small(struct rounds *r)
     (void)client_submit(small, SHM_OP_GET, r->table, SMALL_IDS);
 }
 
-/* Runs a round beside the small client. The round may cost @times as much as usual. */
+/* Runs a round with the small client. The round may cost @times as much as usual. */
 static void go_round_beside(struct rounds *r, uint32_t times)
 {
     ask_small(r);
