@@ -470,7 +470,7 @@ enum embtier_err space_check(struct space *space, uint64_t bytes, const char *wh
         return EMBTIER_OK;
     return err_set(msg, EMBTIER_NO_SPACE,
                    "%s: %" PRIu64 " MiB are needed, and %" PRIu64
-                   " MiB are free in the data directories beside the reserve and unwritten rows: "
+                   " MiB are free in the data directories, without the reserve and unwritten rows: "
                    "drop tables, delete checkpoints, or free space",
                    what, div_round_up(bytes, MIB), (uint64_t)MAX(spare, (int64_t)0) / MIB);
 }
