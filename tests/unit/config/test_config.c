@@ -536,9 +536,7 @@ static uint64_t sum_mib_of(const char *text)
     char number[32];
     uint64_t bytes;
 
-    assert_int_equal(
-        config_parse("e.yaml", text, strlen(text), &small, budget_unbudgeted, &config, &msg),
-        EMBTIER_CONFIG);
+    assert_int_equal(parse_on(text, &small, &config, &msg), EMBTIER_CONFIG);
     at = strstr(msg.text, words);
     assert_non_null(at);
     at += strlen(words);
@@ -566,10 +564,7 @@ static void test_memory_that_no_budget_names_is_counted(void **state)
     (void)state;
     config_free(parsed_on(BUDGETS(1, 2, 8, 64, 2), &machine));
     machine.memory_bytes--;
-    assert_int_equal(config_parse("e.yaml", BUDGETS(1, 2, 8, 64, 2),
-                                  strlen(BUDGETS(1, 2, 8, 64, 2)), &machine, budget_unbudgeted,
-                                  &config, &msg),
-                     EMBTIER_CONFIG);
+    assert_int_equal(parse_on(BUDGETS(1, 2, 8, 64, 2), &machine, &config, &msg), EMBTIER_CONFIG);
     assert_non_null(strstr(msg.text, "; plus lanes 1 x "));
     assert_non_null(strstr(msg.text, ", databases 16 x "));
     assert_int_equal(sum_mib_of("lanes: {request_bytes: 1MiB}"),
