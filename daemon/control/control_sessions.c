@@ -161,12 +161,12 @@ void control_handle_hello(struct control *control, struct connection *connection
 
 /* Opens the account for the channel, because the connection may go before the memory does. */
 static void release(struct control *control, struct connection *connection,
-                    struct shm_channel *channel, bool is_nobodys)
+                    struct shm_channel *channel, bool is_abandoned)
 {
     channel->account = account_open(control->parts->accounts, connection->peer_uid);
     assert(channel->account == connection->account); /* it is open, so no memory is needed */
     control->releasing_count++;
-    session_maker_release(control->maker, channel, is_nobodys);
+    session_maker_release(control->maker, channel, is_abandoned);
 }
 
 static void attach(struct control *control, struct connection *connection, struct session *session)
@@ -218,10 +218,10 @@ void control_tell_making(struct control *control, struct connection *connection)
 
 /* ---- Freeing ---- */
 
-/* True if nobody may read the arena any more. Its pages are then freed even if somebody kept its
- * descriptor or mapping, because they count for no user any more. But a client that the server's
- * stop ends has its answers there, and no other server counts them. */
-static bool is_nobodys(const struct connection *connection)
+/* True if no client may read the arena any more. Its pages are then freed even if a process kept
+ * its descriptor or mapping, because they count for no user any more. But a client that the
+ * server's stop ends has its answers there, and no other server counts them. */
+static bool is_abandoned(const struct connection *connection)
 {
     return connection->process_ended || connection->closed_why != EMBTIER_SHUTDOWN;
 }
@@ -243,7 +243,7 @@ void control_session_gone(struct control *control, struct session *session)
     c->session = NULL;
     channel = channel_of(session);
     session_free(session);
-    release(control, c, channel, is_nobodys(c));
+    release(control, c, channel, is_abandoned(c));
     control->sweep = true;
 }
 

@@ -139,7 +139,7 @@ static void *freer_main(void *context)
         if (!maker->freed_first)
             maker->freed_end = &maker->freed_first;
         pthread_mutex_unlock(&maker->lock);
-        shm_channel_release(channel, channel->is_nobodys);
+        shm_channel_release(channel, channel->is_abandoned);
         maker->send(maker->owner, &channel->freed_message);
         pthread_mutex_lock(&maker->lock);
     }
@@ -148,9 +148,9 @@ static void *freer_main(void *context)
 }
 
 void session_maker_release(struct session_maker *maker, struct shm_channel *channel,
-                           bool is_nobodys)
+                           bool is_abandoned)
 {
-    channel->is_nobodys = is_nobodys;
+    channel->is_abandoned = is_abandoned;
     channel->next_freed = NULL;
     pthread_mutex_lock(&maker->lock);
     *maker->freed_end = channel;

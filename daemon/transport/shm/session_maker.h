@@ -3,8 +3,8 @@
  * system takes some tenths of a second to reserve or free a GiB.
  *
  * One thread makes, in steps of SESSION_STEP_BYTES. After each step another user's session has its
- * turn, so that a GiB holds up nobody's MiB, however many such sessions one user asks for. One
- * thread frees.
+ * turn, so that a GiB holds up no other user's MiB, however many such sessions one user asks for.
+ * One thread frees.
  *
  * Thread: the control thread, which is told through @send. */
 #ifndef EMBTIER_DAEMON_TRANSPORT_SHM_SESSION_MAKER_H
@@ -60,13 +60,13 @@ DEFINE_CLEANUP(struct session_maker, session_maker_free)
 
 /* Borrows @order until MESSAGE_SESSION_MADE. */
 void session_maker_make(struct session_maker *maker, struct session_order *order);
-/* Gives up an order that nobody wants any more. It ends with the error DISCONNECTED. */
+/* Gives up an order that no client wants any more. It ends with the error DISCONNECTED. */
 void session_maker_give_up(struct session_order *order);
 /* Gives the memory of a channel without a session back to the system. Borrows the channel until
- * MESSAGE_CHANNEL_FREED; after that shm_channel_free() is quick. @is_nobodys: no client reads the
- * memory any more, so it is freed even if somebody has it mapped. Else it is freed once the client,
- * which may still read answers there, lets go of it too. */
+ * MESSAGE_CHANNEL_FREED; after that shm_channel_free() is quick. @is_abandoned: no client reads the
+ * memory any more, so it is freed even if a process has it mapped. Else it is freed once the
+ * client, which may still read answers there, lets go of it too. */
 void session_maker_release(struct session_maker *maker, struct shm_channel *channel,
-                           bool is_nobodys);
+                           bool is_abandoned);
 
 #endif

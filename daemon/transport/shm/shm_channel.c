@@ -228,7 +228,7 @@ enum embtier_err shm_channel_new(uint64_t arena_bytes, uint32_t slot_count, uint
     return EMBTIER_OK;
 }
 
-void shm_channel_release(struct shm_channel *shm, bool is_nobodys)
+void shm_channel_release(struct shm_channel *shm, bool is_abandoned)
 {
     void *const control = TAKE(shm->control);
     void *const arena = TAKE(shm->arena);
@@ -239,7 +239,7 @@ void shm_channel_release(struct shm_channel *shm, bool is_nobodys)
         munmap(arena, shm->arena_bytes);
     /* The client may keep the descriptor, or a child of it the mapping, and live on. Control's seal
      * against writing by others forbids this call too, so its few pages stay. */
-    if (is_nobodys && shm->arena_fd >= 0)
+    if (is_abandoned && shm->arena_fd >= 0)
         (void)!fallocate(shm->arena_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
                          (off_t)shm->arena_bytes);
     closep(&shm->control_fd);

@@ -32,7 +32,7 @@ struct shm_channel {
     /* session_maker.c's, while the memory is given back. */
     struct message freed_message; /* MESSAGE_CHANNEL_FREED */
     struct shm_channel *next_freed;
-    bool is_nobodys;
+    bool is_abandoned;
     struct account *account; /* the owner's, in which the bytes count meanwhile */
 };
 
@@ -58,9 +58,9 @@ MUST_CHECK enum embtier_err shm_channel_reserve(struct shm_channel *channel, uin
 MUST_CHECK enum embtier_err shm_channel_new(uint64_t arena_bytes, uint32_t slot_count,
                                             uint32_t max_batch_rows,
                                             struct shm_channel **ret_channel, struct err_msg *msg);
-/* Unmaps and closes the shared memory. @is_nobodys: frees the arena's bytes too, even if others
+/* Unmaps and closes the shared memory. @is_abandoned: frees the arena's bytes too, even if others
  * have it mapped; they read zeros from then on. */
-void shm_channel_release(struct shm_channel *channel, bool is_nobodys);
+void shm_channel_release(struct shm_channel *channel, bool is_abandoned);
 /* Frees the channel with its shared memory. */
 void shm_channel_free(struct shm_channel *channel);
 DEFINE_CLEANUP(struct shm_channel, shm_channel_free)

@@ -188,10 +188,10 @@ static void test_what_waits_at_the_end_is_told_and_what_is_freed_is(void **state
 
 static void test_memory_of_a_client_that_has_ended_is_freed_whoever_maps_it(void **state)
 {
-    static const bool is_nobodys[] = { true, false };
+    static const bool is_abandoned[] = { true, false };
 
     (void)state;
-    for (uint32_t i = 0; i < ARRAY_LEN(is_nobodys); i++) {
+    for (uint32_t i = 0; i < ARRAY_LEN(is_abandoned); i++) {
         struct told told;
         struct session_maker *const maker = make(&told);
         struct session_order one = order(ONE, MIB);
@@ -204,10 +204,10 @@ static void test_memory_of_a_client_that_has_ended_is_freed_whoever_maps_it(void
         seen = mmap(NULL, MIB, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
         assert_ptr_not_equal(seen, MAP_FAILED);
         seen[MIB / 2] = 7; /* stands for an answer */
-        session_maker_release(maker, one.channel, is_nobodys[i]);
+        session_maker_release(maker, one.channel, is_abandoned[i]);
         await(&told, 2);
-        assert_int_equal(blocks_of(fd), is_nobodys[i] ? 0 : MIB);
-        if (!is_nobodys[i])
+        assert_int_equal(blocks_of(fd), is_abandoned[i] ? 0 : MIB);
+        if (!is_abandoned[i])
             assert_int_equal(seen[MIB / 2], 7);
         munmap(seen, MIB);
         close(fd);
