@@ -13,7 +13,7 @@
 struct config;
 struct server;
 
-/* Restores that are done before anybody is served. */
+/* Restores that are done before any client is served. */
 struct server_restore {
     uint64_t id;        /* all tables are put back to this checkpoint; 0: to none */
     char **directories; /* if any, of another store: tables are made as in its checkpoint `id`, 0:

@@ -194,7 +194,7 @@ MUST_CHECK enum embtier_err store_sync_all_logs(struct store *store, struct err_
 MUST_CHECK enum embtier_err store_flush(struct store *store, uint32_t shard, struct err_msg *msg);
 
 /* Removes all rows of a table from all shards: range delete, flush, compaction of the range.
- * @logged: the table is logged. Blocks; calls @progress(context, done, total) per shard. Nobody
+ * @logged: the table is logged. Blocks; calls @progress(context, done, total) per shard. No thread
  * reads or writes the table meanwhile. Ends with SHUTDOWN between two shards if *@give_up is true
  * (@give_up may be NULL), and with TIMEOUT if other shards compact without end. After any error,
  * rows of the table may be left, and the caller may call again. */

@@ -245,7 +245,7 @@ static enum embtier_err directory_open(struct directory *directory, bool is_othe
     if (record.state == STATE_ABSENT)
         TRY(directory_check_empty(directory->path, msg));
     TRY(directory_lock(directory, is_other, msg));
-    /* Again, now that nobody else can change it. */
+    /* Again, now that no other server can change it. */
     return record_read(directory->path, &directory->record, msg);
 }
 

@@ -31,7 +31,7 @@ struct export_folder {
     int parent;
     int partial; /* locked */
     int inner;
-    bool is_ours; /* nobody else's files are in `partial` */
+    bool is_ours; /* `partial` holds only files of exports */
     bool has_name;
     bool is_finished;
 };
@@ -322,7 +322,7 @@ enum embtier_err export_folder_finish(struct export_folder *f, struct err_msg *m
         return err_set_errno(msg, errno, "cannot rename %s to %s", f->partial_path, f->path);
     f->has_name = true;
     unlinkat(f->parent, f->partial_name,
-             AT_REMOVEDIR); /* fails if somebody has put something there */
+             AT_REMOVEDIR); /* fails if another program has put something there */
     TRY(tensor_io_sync(f->parent, f->parent_path, msg));
     f->is_finished = true;
     return EMBTIER_OK;

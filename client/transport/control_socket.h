@@ -33,7 +33,7 @@ struct control_socket {
 void control_socket_init(struct control_socket *sock, uint32_t timeout_ms);
 void control_socket_close(struct control_socket *sock);
 
-/* Connects to @path. UNREACHABLE: nobody listens. INVALID: the path is too long. PERMISSION,
+/* Connects to @path. UNREACHABLE: no server listens. INVALID: the path is too long. PERMISSION,
  * TIMEOUT. */
 MUST_CHECK enum embtier_err control_socket_connect(struct control_socket *sock, const char *path,
                                                    struct err_msg *msg);

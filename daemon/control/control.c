@@ -314,7 +314,7 @@ enum embtier_err control_new(const struct server_parts *parts, struct control **
     return EMBTIER_OK;
 }
 
-/* Frees mail that came when nobody listened any more: the server's own jobs, and
+/* Frees mail that came when no thread took it any more: the server's own jobs, and
  * memory of sessions. */
 static void free_rest(struct control *control)
 {

@@ -138,7 +138,7 @@ static void submit_first(struct control *control, struct connection *connection,
 {
     transfer->since_ns = clock_now_ns(&clock_monotonic);
     control_submit_job(control, connection, id, job);
-    transfer->job_id = job->id; /* this thread frees the job, and nobody changes its id */
+    transfer->job_id = job->id; /* this thread frees the job, and no other changes its id */
 }
 
 static void submit_step(struct control *control, struct connection *connection, uint32_t id,

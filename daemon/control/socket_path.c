@@ -71,7 +71,7 @@ static enum embtier_err look(const char *path, bool may_live, bool *ret_is_there
     return may_live ? EMBTIER_OK : must_be_dead(path, msg);
 }
 
-/* Makes a socket, because only that tells: nobody can make one in /proc and /sys, whatever the
+/* Makes a socket, because only that tells: no user can make one in /proc and /sys, whatever the
  * directory's mode says. Its name is its own, and it names the directory by descriptor, because the
  * path may be as long as a path can be. */
 static enum embtier_err try_directory(const char *path, struct err_msg *msg)

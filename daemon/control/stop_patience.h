@@ -4,7 +4,7 @@
  * Shells and service managers send two signals where one is meant: to a process and to its group,
  * or SIGINT and SIGTERM. So a stop is never given up while the disk takes rows. It may be given up
  * when the disk refuses them, or has taken none for long. The log must have said so before, because
- * until then nobody can have meant it. Thread: the one that stops. */
+ * until then no user can have meant it. Thread: the one that stops. */
 #ifndef EMBTIER_DAEMON_CONTROL_STOP_PATIENCE_H
 #define EMBTIER_DAEMON_CONTROL_STOP_PATIENCE_H
 

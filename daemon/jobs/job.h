@@ -48,7 +48,7 @@ struct job_kind {
     const char *word; /* "table drop" */
     enum job_line line;
     bool stays;      /* is never withdrawn, because it gives back a user's resources */
-    bool stops;      /* can stop between two steps when nobody wants it any more */
+    bool stops;      /* can stop between two steps when no client wants it any more */
     bool uses_arena; /* uses its owner's arena, which must stay until the job is done */
 
     /* Returns the name of the @i-th table that the job makes or drops; NULL: there are no more.
@@ -87,7 +87,7 @@ struct job {
     pid_t pid;
     bool is_step; /* a step of a transfer: its id, age and progress are the transfer's, not the
                      worker's */
-    void *owner;  /* the connection; NULL: the server's own job, which answers nobody */
+    void *owner;  /* the connection; NULL: the server's own job, which has no answer */
     uint32_t request_id;
     struct job_progress moved; /* of a step: by the transfer's earlier steps */
 

@@ -50,8 +50,9 @@ MUST_CHECK enum embtier_err worker_submit(struct worker *worker, struct job *job
  * must have been submitted. */
 struct job_progress job_progress(struct job *job);
 
-/* Gives up a job that nobody wants any more. @why: DISCONNECTED (its client has gone) or CANCELLED.
- * A waiting job ends with that error. A running one stops soon if its kind can, else it goes on. */
+/* Gives up a job that no client wants any more. @why: DISCONNECTED (its client has gone) or
+ * CANCELLED. A waiting job ends with that error. A running one stops soon if its kind can, else it
+ * goes on. */
 void worker_give_up(struct worker *worker, struct job *job, enum embtier_err why);
 /* Gives up the job with this id as CANCELLED, if it is @uid's or @may_all is set. NOT_FOUND;
  * PERMISSION; INVALID: its kind cannot be cancelled any more. @ret_waited: it has done nothing. */

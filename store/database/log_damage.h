@@ -18,7 +18,7 @@
 #include "base/err.h"
 #include "store/database/log_marks.h"
 
-/* Returns CORRUPT if the file is damaged in this way; the message names it. Any thread; nobody
+/* Returns CORRUPT if the file is damaged in this way; the message names it. Any thread; no thread
  * writes the file meanwhile. */
 MUST_CHECK enum embtier_err log_damage_find(const char *path, struct err_msg *msg);
 

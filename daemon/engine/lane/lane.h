@@ -90,9 +90,9 @@ struct lane_call {
 void lane_call(struct lane *lane, void (*fn)(struct lane *lane, void *argument), void *argument);
 
 MUST_CHECK enum embtier_err lane_add_table(struct lane *lane, const struct table *table);
-/* Forgets all rows of a table that nobody uses any more, cached and queued. Returns when that is
- * done, or SHUTDOWN when *@give_up has become true. Returns the store's error when it has taken no
- * writes for some seconds: then the queued rows stay, and so must the table's struct. */
+/* Forgets all rows of a table that no request uses any more, cached and queued. Returns when that
+ * is done, or SHUTDOWN when *@give_up has become true. Returns the store's error when it has taken
+ * no writes for some seconds: then the queued rows stay, and so must the table's struct. */
 MUST_CHECK enum embtier_err lane_purge_table(struct lane *lane, const struct table *table,
                                              const _Atomic bool *give_up);
 

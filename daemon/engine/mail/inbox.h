@@ -3,7 +3,7 @@
  *
  * The inbox is a stack. A producer pushes with one compare-and-swap. The owner takes the whole
  * stack with one exchange and reverses it, so messages of one producer arrive in the order they
- * were sent. Nobody ever waits. Messages are embedded in their subjects (a part, a read job, a
+ * were sent. No thread ever waits. Messages are embedded in their subjects (a part, a read job, a
  * call), so nothing is allocated.
  *
  * The owner sees all bytes of a message (release on push, acquire on take). */

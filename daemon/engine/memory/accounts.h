@@ -55,7 +55,7 @@ struct accounts;
 
 /* The total of each row is 0 at first. */
 MUST_CHECK enum embtier_err accounts_new(struct accounts **ret_accounts, struct err_msg *msg);
-/* Also frees accounts that are still open; nobody uses them any more. */
+/* Also frees accounts that are still open; no thread uses them any more. */
 void accounts_free(struct accounts *accounts);
 DEFINE_CLEANUP(struct accounts, accounts_free)
 

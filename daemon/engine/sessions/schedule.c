@@ -9,7 +9,7 @@
  * soon, whatever others ask for.
  *
  * While there are sessions that ask for little at a time, a turn is short, so that the next one
- * comes soon. It is longer if all ask for much, and long if nobody else is there. In addition,
+ * comes soon. It is longer if all ask for much, and long if a session is alone. In addition,
  * turns vary in length. Otherwise sessions that ask for the same would march in step, and one that
  * asks for little would wait for all of them each time.
  *

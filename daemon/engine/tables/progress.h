@@ -14,7 +14,8 @@ struct progress_sink {
     void *context;
     const _Atomic uint32_t *stop; /* may be NULL; enum embtier_err: why the work must end */
 };
-/* OK if the work is to go on. Else DISCONNECTED (nobody wants it any more), CANCELLED or SHUTDOWN.
+/* OK if the work is to go on. Else DISCONNECTED (no client wants it any more), CANCELLED or
+ * SHUTDOWN.
  * @sink may be NULL. */
 MUST_CHECK enum embtier_err progress_look(const struct progress_sink *sink, struct err_msg *msg);
 /* The same; if the work is to go on, reports to @sink. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* row_writer.h: writes many rows of a table that nobody uses yet straight to the store: first
+/* row_writer.h: writes many rows of a table that is not in use yet straight to the store: first
  * values of an eager table, or rows of a checkpoint. Rows are dealt out by shard, and a shard's
  * rows are written when there are enough of them. Thread: one that may wait for SSD. */
 #ifndef EMBTIER_DAEMON_ENGINE_TABLES_ROW_WRITER_H

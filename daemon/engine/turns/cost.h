@@ -33,7 +33,7 @@
  * client whose request arrives during another's turn keeps half of its rate. */
 #define LANE_TURN_COST 192
 /* A round of turns that costs more than this is long: the lane reads the clock after it. On a lane
- * that nobody shares, a round costs about half of this. A request that costs more to begin is
+ * with one session, a round costs about half of this. A request that costs more to begin is
  * dear. */
 #define LANE_ROUND_COST 512
 /* The cost of a turn while no session asks for as little as a short turn. Short turns make the lane

@@ -4,7 +4,7 @@
  * In an instant between two updates (lane_epoch.c) the logged databases are captured and every lane
  * begins an epoch. Updates then go on while the rows that were dirty in that instant are written.
  * When the last of them is flushed, the other databases are captured too, and the epoch is over.
- * Names, copies and the record are made after that, while nobody waits
+ * Names, copies and the record are made after that, while no request waits
  * (store/checkpoint/checkpoint.h).
  *
  * Tables may be made and dropped meanwhile. The checkpoint has those that were live in that instant

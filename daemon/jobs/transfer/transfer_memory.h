@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* transfer_memory.h: counts the memory that exports, imports and restores may have together
  * (checkpoints.transfer_bytes). Each one counts the most that it can need before it takes any, and
- * is refused if that does not fit. Nobody waits here, because the threads that serve all of them
- * would wait too. Nothing is reserved. Thread: any. */
+ * is refused if that does not fit. No transfer waits here, because the threads that serve all of
+ * them would wait too. Nothing is reserved. Thread: any. */
 #ifndef EMBTIER_DAEMON_JOBS_TRANSFER_TRANSFER_MEMORY_H
 #define EMBTIER_DAEMON_JOBS_TRANSFER_TRANSFER_MEMORY_H
 

@@ -32,7 +32,7 @@ class Ring
   private:
     Ring();
 
-    // Makes a ring in which a finished request interrupts nobody: the thread waits for all
+    // Makes a ring in which a finished request interrupts no thread: the caller waits for all
     // requests, and looks then. Kernels before 6.1, or 5.19, have no such rings.
     bool Init();
 

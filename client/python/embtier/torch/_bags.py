@@ -148,7 +148,7 @@ def _signed_ids(bag: Bag, ids: torch.Tensor) -> torch.Tensor:
 
 @lru_cache(maxsize=64)
 def _equal_offsets(count: int, length: int, is_inference: bool) -> torch.Tensor:
-    """Returns a shared tensor that nobody may write. @is_inference keeps tensors of inference_mode() within that
+    """Returns a shared tensor that no code may write. @is_inference keeps tensors of inference_mode() within that
     mode."""
     return torch.arange(count + 1, dtype=torch.int64, device="cpu") * length
 

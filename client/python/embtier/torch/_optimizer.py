@@ -347,7 +347,7 @@ class Optimizer(torch.optim.Optimizer):
             self._pushing = None
 
     def wait_for_push(self) -> None:
-        """Waits for a push that an interrupt has left in flight. It is a step, though nobody has seen its end. Other
+        """Waits for a push that an interrupt has left in flight. It is a step, though no caller has seen its end. Other
         requests must not use its batch before it ends."""
         if self._pushing is not None and self._pushing._in_flight:
             try:

@@ -19,7 +19,7 @@ void tickets_take(struct op_lane *lane, struct ticket *ticket);
 void tickets_lend(struct op_lane *lane, struct ticket *ticket);
 /* Ends the loan of a ticket that the push has not used: the client has it as before. */
 void tickets_give_back(struct op_lane *lane, struct ticket *ticket);
-/* Ends a ticket that nobody needs any more. */
+/* Ends a ticket that no request needs any more. */
 void tickets_end(struct op_lane *lane, struct ticket *ticket);
 /* On MESSAGE_UNPINNED. */
 void tickets_on_unpinned(struct op_lane *lane, struct ticket_lane *part);
