@@ -76,7 +76,7 @@ struct abuse {
     struct samples answers[2], opens[2];
     _Atomic bool stop_opening;
     double acts, acted_seconds;
-    double full_rate, rate; /* requests a second with nobody else there */
+    double full_rate, rate; /* requests a second of a client alone */
 };
 
 /* ---- Set-up ---- */

@@ -214,7 +214,7 @@ def test_a_stop_waits_until_the_disk_takes_what_is_in_write_buffers(make_daemon)
         server.checkpoint()
         control.arm(Fault("write", "table", "ENOSPC", True, 1))
         table.set(np.arange(1000), np.full((1000, 16), 2))
-    # Two signals at the same moment count as one: nobody can have read the log between them.
+    # Two signals at the same moment count as one: no user can have read the log between them.
     for number in (signal.SIGSTOP, signal.SIGTERM, signal.SIGINT, signal.SIGCONT):
         daemon._process.send_signal(number)
     deadline = time.monotonic() + STOP_LIMIT_S

@@ -314,7 +314,7 @@ static int allocate(int fd, int mode, off_t at, off_t bytes)
     if ((mode & FALLOC_FL_KEEP_SIZE) || !is_ours(fd, &info) || at + bytes <= info.st_size)
         return NEXT(fallocate_fn, "fallocate")(fd, mode, at, bytes);
     if (mode != 0)
-        abort(); /* nobody uses these modes yet */
+        abort(); /* no caller uses these modes yet */
     begin();
     if (fstat(fd, &info) != 0)
         abort();

@@ -358,7 +358,7 @@ static void test_a_load_that_does_not_end_leaves_nothing(void **state)
     struct embtier_load *load = NULL;
     struct embtier_table *table = NULL;
 
-    /* Until the load ends nobody can use the table, or take its name. */
+    /* Until the load ends no client can use the table, or take its name. */
     assert_int_equal(load_some(server, "half", 0, EMBTIER_DURABILITY_ASYNC, &load), EMBTIER_OK);
     other = harness_connect(harness);
     assert_int_equal(embtier_table_open(other, "half", &table), EMBTIER_BUSY);

@@ -2,7 +2,7 @@
 """A server that runs for long, while clients, tables, checkpoints and scans come and go, stays as it was in memory, descriptors,
 threads and files.
 
-It is measured again and again in the same quiet state: nobody is connected, and the same tables and one checkpoint are there.
+It is measured again and again in the same quiet state: no client is connected, and the same tables and checkpoint exist.
 EMBTIER_TEST_LONG=1: for ten minutes."""
 
 from __future__ import annotations

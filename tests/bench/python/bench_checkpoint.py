@@ -134,7 +134,7 @@ def daemon(cache_bytes: int, shards: int = 4, memtable_bytes: int = 128 << 20) -
         try:
             yield made
         finally:
-            made.end(signal.SIGKILL)  # nobody needs the rows any more
+            made.end(signal.SIGKILL)  # no client needs the rows any more
 
 
 def make_table(server: embtier.Server, rows: int) -> embtier.Table:

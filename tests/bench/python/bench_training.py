@@ -111,7 +111,7 @@ def server(
                 with embtier.connect(f"{directory}/socket", arena_bytes=arena_bytes) as connection:
                     yield connection
             finally:
-                process.kill()  # nobody needs the rows any more
+                process.kill()  # no client needs the rows any more
                 process.wait()
 
 

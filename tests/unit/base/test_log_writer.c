@@ -193,7 +193,7 @@ static void test_a_reader_that_has_gone_ends_nothing(void **state)
     signal(SIGPIPE, SIG_IGN); /* as in the daemon */
     close(piped->read_end);
     piped->read_end = -1;
-    log_info("nobody hears", "%s", "");
+    log_info("no process hears", "%s", "");
     while (log_dropped_lines() == before)
         usleep(1000);
     dup2(unwritable, STDERR_FILENO); /* EBADF; closing it would race with the thread */

@@ -249,7 +249,7 @@ static void answer_join(struct client *client, uint32_t id, const Embtier__Group
 
     if (server->join_err) {
         reply_error(client, id, (enum embtier_err)server->join_err,
-                    "the fake server lets nobody in");
+                    "the fake server lets no client in");
         return;
     }
     server->join_size = join->size;

@@ -83,7 +83,7 @@ struct fake_server {
 
 /* Ends the test if it cannot start. */
 void fake_server_start(struct fake_server *server);
-/* Also closes the socket: nobody listens afterwards. */
+/* Also closes the socket: no server listens afterwards. */
 void fake_server_stop(struct fake_server *server);
 
 #endif

@@ -17,7 +17,7 @@
 
 /* ---- Connecting ---- */
 
-static void test_nobody_listening_is_said_with_the_path(void **state)
+static void test_a_missing_server_is_reported_with_the_path(void **state)
 {
     struct embtier_connect_options options = EMBTIER_CONNECT_OPTIONS_INIT;
     struct embtier *server = NULL;
@@ -332,7 +332,7 @@ static void test_a_timed_out_call_does_not_spoil_the_next(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_nobody_listening_is_said_with_the_path),
+        cmocka_unit_test(test_a_missing_server_is_reported_with_the_path),
         cmocka_unit_test(test_a_stale_socket_is_unreachable_too),
         cmocka_unit_test(test_wrong_options_are_refused_with_a_reason),
         cmocka_unit_test_setup_teardown(test_a_server_that_lies_about_its_memory_is_refused,

@@ -157,7 +157,7 @@ static void test_mistakes_in_joining_are_told_without_asking_the_server(void **s
     bad = options_of("a", 2, 1, 0);
     fixture->fake.join_err = EMBTIER_GROUP_FULL;
     assert_told(fixture, embtier_group_join(fixture->server, &bad, &group), EMBTIER_GROUP_FULL,
-                "the fake server lets nobody in");
+                "the fake server lets no client in");
     assert_null(group);
     fixture->fake.join_err = 0;
     name[EMBTIER_GROUP_NAME_MAX] = '\0';

@@ -155,7 +155,7 @@ static void test_releasing_what_is_not_there_asks_nothing_of_the_server(void **s
     assert_int_equal(fixture->fake.taken, 0);
 }
 
-static void test_a_ticket_is_nobody_s_while_a_request_is_in_flight(void **state)
+static void test_a_ticket_is_unusable_while_a_request_is_in_flight(void **state)
 {
     struct fixture *fixture = *state;
     struct embtier_batch *batch = new_bags(fixture);
@@ -581,7 +581,7 @@ static void test_a_push_takes_the_prefetch_along_that_it_names(void **state)
     assert_int_equal(fixture->fake.submission.prefetch, 0);
 }
 
-static void test_a_prefetch_is_nobody_s_while_its_push_is_in_flight(void **state)
+static void test_a_prefetch_is_unusable_while_its_push_is_in_flight(void **state)
 {
     struct fixture *fixture = *state;
     struct embtier_batch *batch = new_push(fixture), *other = new_push(fixture);
@@ -746,7 +746,7 @@ int main(void)
         WITH_SERVER(test_a_batch_tells_the_step_of_its_last_push),
         WITH_SERVER(test_a_batch_that_has_a_ticket_stays_as_it_was_looked_up),
         WITH_SERVER(test_releasing_what_is_not_there_asks_nothing_of_the_server),
-        WITH_SERVER(test_a_ticket_is_nobody_s_while_a_request_is_in_flight),
+        WITH_SERVER(test_a_ticket_is_unusable_while_a_request_is_in_flight),
         WITH_SERVER(test_a_refused_push_leaves_the_batch_its_ticket_and_a_failed_one_does_not),
         WITH_SERVER(test_a_lookup_that_is_refused_gives_no_ticket),
         WITH_SERVER(test_tickets_end_with_their_session),
@@ -760,7 +760,7 @@ int main(void)
         WITH_SERVER(test_a_refused_lookup_is_told_for_what_it_is),
         WITH_SERVER(test_a_prefetch_sends_ids_and_is_there_until_it_is_released),
         WITH_SERVER(test_a_push_takes_the_prefetch_along_that_it_names),
-        WITH_SERVER(test_a_prefetch_is_nobody_s_while_its_push_is_in_flight),
+        WITH_SERVER(test_a_prefetch_is_unusable_while_its_push_is_in_flight),
         WITH_SERVER(test_a_refused_push_leaves_the_prefetch_where_it_was),
         WITH_SERVER(test_prefetches_end_with_their_session),
         WITH_SERVER(test_mistakes_with_prefetches_are_told_without_asking_the_server),

@@ -57,7 +57,7 @@ enum embtier_err __wrap_embtier_scan_open(struct embtier *server, const char *ta
     (void)server;
     (void)table;
     (void)options;
-    *ret_scan = (struct embtier_scan *)&spec; /* nobody looks inside */
+    *ret_scan = (struct embtier_scan *)&spec; /* no code looks inside */
     return EMBTIER_OK;
 }
 

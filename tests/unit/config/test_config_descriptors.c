@@ -73,7 +73,7 @@ static void test_parts_never_come_to_more_than_the_limit(void **state)
                 check_plan(limit, shards, MIN(shards, 8u), sessions[i]);
 }
 
-static void test_sessions_are_fewer_only_where_nobody_says_and_descriptors_are_few(void **state)
+static void test_sessions_are_fewer_only_by_default_and_with_few_descriptors(void **state)
 {
     static const struct {
         uint64_t limit;
@@ -111,7 +111,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_parts_never_come_to_more_than_the_limit),
-        cmocka_unit_test(test_sessions_are_fewer_only_where_nobody_says_and_descriptors_are_few),
+        cmocka_unit_test(test_sessions_are_fewer_only_by_default_and_with_few_descriptors),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -154,7 +154,7 @@ static void test_ring_whose_work_is_deferred(void **state)
     check_ring(*state, 0, DEFERRED);
 }
 
-static void test_ring_whose_work_interrupts_nobody(void **state)
+static void test_ring_whose_work_interrupts_no_thread(void **state)
 {
     check_ring(*state, DEFERRED, COOPERATIVE);
 }
@@ -184,7 +184,7 @@ int main(void)
 {
     struct CMUnitTest tests[] = {
         STORE_TEST(test_ring_whose_work_is_deferred),
-        STORE_TEST(test_ring_whose_work_interrupts_nobody),
+        STORE_TEST(test_ring_whose_work_interrupts_no_thread),
         STORE_TEST(test_ring_without_flags),
         STORE_TEST(test_no_ring),
     };

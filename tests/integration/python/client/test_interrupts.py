@@ -3,7 +3,7 @@
 
 A trace function raises KeyboardInterrupt at a bytecode of the package. Python runs a signal's handler there at the latest after a
 call into C. Steps stay whole: every row of the batch has had the same number of pushes, the module's ``steps``. Nothing waits for
-an answer for which nobody asks."""
+an answer for which no caller asks."""
 
 from __future__ import annotations
 

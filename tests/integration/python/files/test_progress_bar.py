@@ -85,7 +85,7 @@ GIVEN_UP = "embtier: interrupted; the server gives it up and makes no table, "
 TURNS = 20  # until the interrupt comes at the right time
 
 
-def test_rows_that_are_made_for_nobody_are_given_up(daemon, server, name):
+def test_rows_that_no_client_wants_any_more_are_given_up(daemon, server, name):
     for _ in range(TURNS):
         _, said = interrupted(daemon, "creating [", "table", "create", name, "-r", "20000000", "-d", "2", "--eager")
         assert said == "" or said.startswith(GIVEN_UP)

@@ -119,7 +119,7 @@ def test_how_long_an_update_under_way_held_the_others_up_is_told(make_daemon):
     assert (as_json["tries"], as_json["cut_updates"]) == (made.tries, 0)
 
 
-def test_a_slow_set_holds_nobody_up_and_is_cut_between_rows(make_daemon):
+def test_a_slow_set_holds_no_client_up_and_is_cut_between_rows(make_daemon):
     """The SET waits for rows on SSD whose reads never end, while others' updates and a checkpoint go on."""
     daemon = make_daemon()
     trigger = daemon.folder / "slow"

@@ -95,7 +95,7 @@ def test_a_user_whose_old_ones_cannot_be_deleted_does_not_go_on_making(open_daem
             assert refused.returncode == 1 and "checkpoints.max_user_checkpoints" in refused.stderr
         assert ids_of(open_daemon, NOBODY) == [*made, over]
         assert checkpoint(open_daemon, "create").returncode == 0  # other users go on
-    # Until nobody reads that checkpoint any more.
+    # Until no job reads that checkpoint any more.
     while checkpoint(open_daemon, "delete", str(made[0]), user=NOBODY).returncode != 0:
         time.sleep(0.02)
     last = make(open_daemon, "--keep", "1", user=NOBODY)
@@ -104,7 +104,7 @@ def test_a_user_whose_old_ones_cannot_be_deleted_does_not_go_on_making(open_daem
 
 def test_a_user_deletes_its_own_only_and_the_servers_user_all(open_daemon):
     roots, nobodys = make(open_daemon), make(open_daemon, user=NOBODY)
-    make(open_daemon)  # nobody can delete the newest
+    make(open_daemon)  # no user can delete the newest
     servers = min(ids(open_daemon) - {roots, nobodys}, default=roots)
     for other in {roots, servers}:
         refused = checkpoint(open_daemon, "delete", str(other), user=NOBODY)

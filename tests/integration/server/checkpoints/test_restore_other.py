@@ -159,7 +159,7 @@ def test_what_is_wrong_is_said_and_nothing_is_made(make_daemon, old):
     assert "there is no checkpoint 99" in why(paths(daemon), "--restore", "99")
     identity = Path(second) / "embtier.json"
     identity.rename(f"{identity}.kept")
-    os.mkfifo(identity)  # nobody writes to it, and the start must not wait for that
+    os.mkfifo(identity)  # no process writes to it, and the start must not wait for that
     assert "not a file that embtier has written" in why(paths(daemon))
     Path(f"{identity}.kept").rename(identity)
     daemon.start()

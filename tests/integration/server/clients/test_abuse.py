@@ -322,13 +322,13 @@ def test_descriptors_that_come_along_are_closed_at_once(daemon):
             for _, writer in pipes:
                 os.close(writer)
             assert client.receive_last()[2]
-            for reader, _ in pipes:  # a pipe ends only when nobody holds its other side
+            for reader, _ in pipes:  # a pipe ends only when no process holds its other side
                 assert select.select([reader], [], [], LIMIT_S)[0] and os.read(reader, 1) == b""
                 os.close(reader)
         await_held(daemon, before)
 
 
-def test_replies_nobody_reads_take_little_memory_and_end_the_connection(daemon):
+def test_unread_replies_take_little_memory_and_end_the_connection(daemon):
     before = steady_state(daemon)["sessions"]
     anonymous = anonymous_bytes(daemon)
     began = time.monotonic()

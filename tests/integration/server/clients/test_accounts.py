@@ -87,7 +87,7 @@ def slow_memory(make_daemon, tmp_path) -> Iterator[SlowSystem]:
         client.wait()
 
 
-def test_memory_that_is_slow_to_come_holds_up_nobody_and_is_given_back(slow_memory):
+def test_memory_that_is_slow_to_come_holds_up_no_client_and_is_given_back(slow_memory):
     daemon = slow_memory.daemon
     with daemon.connect(arena_bytes=1 << 20) as server:
         table = server.create_table("t", 4)
@@ -283,7 +283,7 @@ def test_descriptors_that_are_not_received_count_until_they_are(limited_daemon):
 
 
 def test_a_client_that_sends_its_own_socket_does_not_count_for_ever(limited_daemon):
-    """The message comes when the server no longer reads from the client; nobody else could close that socket."""
+    """The message comes when the server no longer reads from the client; no other process could close that socket."""
     me = str(os.geteuid())
     client = half_closed(limited_daemon, shuts=False)
     spec = field(1, "long") + field(2, 10**8) + field(3, 1) + field(4, F32) + field(5, NONE) + field(6, ZEROS)

@@ -129,7 +129,7 @@ def bend(data: bytearray, rng) -> None:
             break
 
 
-def test_random_bytes_and_bent_frames_harm_nobody(daemon, rng):
+def test_random_bytes_and_bent_frames_harm_no_client(daemon, rng):
     hello, *others = (request(kind, values, number) for number, (kind, values) in enumerate(REQUESTS))
     for _ in range(2000 if LONG else 300):
         chosen = sorted(rng.sample(range(len(others)), rng.randint(0, 5)))
@@ -273,7 +273,7 @@ while True:
                 client.stdout.close()
 
 
-def test_doorbells_rung_without_end_harm_nobody(daemon):
+def test_doorbells_rung_without_end_harm_no_client(daemon):
     with RawClient(daemon.socket) as client:
         handle = client.handle("steady")
         client.write(client.payload + 4096, struct.pack("<Q", 7))

@@ -190,7 +190,7 @@ def test_a_directory_that_another_user_can_have_made_is_not_used(user, other, tr
     cli, python = clients(user, **more)
     check = user.run(CLI, "config", "check", user.config(), **more)
     start = user.run(EMBTIERD, "--config", user.config(), **more)
-    assert listener.end() == []  # nobody has sent it anything
+    assert listener.end() == []  # no client has sent it anything
     assert cli.returncode == 1 and said in cli.stderr and "EMBTIER_SOCKET" in cli.stderr, cli
     assert python.returncode == 1 and "PermissionError" in python.stderr and said in python.stderr, python
     assert check.returncode == 1 and "socket.path" in check.stderr and str(directory) in check.stderr, check
@@ -224,7 +224,7 @@ def test_a_socket_that_is_named_may_be_anybody_s(user, other):
     assert not user.directory.exists()
 
 
-def test_where_nobody_listens_that_is_said(user):
+def test_a_missing_server_is_reported(user):
     for directory in (None, user.directory):
         if directory:
             directory.mkdir()

@@ -125,7 +125,7 @@ def test_signals_beside_the_one_that_stops_the_server_cost_no_row(make_daemon):
 
 
 class Unread:
-    """A full pipe for standard error, which nobody reads until read()."""
+    """A full pipe for standard error, which no process reads until read()."""
 
     def __init__(self) -> None:
         self._read, self.write = os.pipe()

@@ -94,7 +94,7 @@ def test_a_socket_that_is_another_servers_by_now_stays(make_daemon):
     os.unlink(first.socket)
     second = make_daemon({"socket": {"path": first.socket}})
     second.socket = first.socket
-    second.start()  # nobody can see that the first one listens there
+    second.start()  # no server can see that the first one listens there
     first.stop()
     with first.connect(arena_bytes=0) as server:
         server.create_table("seconds", 4)
@@ -120,7 +120,7 @@ def test_a_socket_that_somebody_has_open_stays(make_daemon, kind, listens, conne
     if kind == socket.SOCK_DGRAM and listens:
         pytest.skip("datagrams need no listening")
     if kind != socket.SOCK_DGRAM and connected and not listens:
-        pytest.skip("nobody can connect")
+        pytest.skip("no client can connect")
     daemon = make_daemon()
     with socket.socket(socket.AF_UNIX, kind) as other, socket.socket(socket.AF_UNIX, kind) as client:
         other.bind(daemon.socket)
@@ -137,7 +137,7 @@ def test_a_socket_that_somebody_has_open_stays(make_daemon, kind, listens, conne
         if listens and not connected:
             other.setblocking(False)
             with pytest.raises(BlockingIOError):
-                other.accept()  # nobody has connected
+                other.accept()  # no client has connected
     daemon.start()  # replaces the dead socket
 
 

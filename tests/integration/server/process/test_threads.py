@@ -16,7 +16,7 @@ from daemons import log_fields
 import embtier
 
 NONE = 2**64 - 1
-UID = 54321  # nobody else has it, so no other process counts
+UID = 54321  # no other user has it, so no other process counts
 _LIMIT, _THREADS, _MOST, _MADE, _REFUSED = range(5)
 
 

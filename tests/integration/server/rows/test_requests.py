@@ -234,7 +234,7 @@ def test_slots_are_used_again_in_turn(client):
         assert client.request(GET, [(client.table, client.ids, client.rows, 2)]).err == 0
 
 
-def test_what_a_client_changes_while_it_is_read_harms_nobody(daemon, table):
+def test_changes_by_a_client_during_a_read_harm_no_other(daemon, table):
     """The client overwrites ids, segments and submissions all the time while requests run. The server checks and uses one copy of
     each, so a request can only be refused, or get other rows of the same table."""
     stop = threading.Event()

@@ -145,7 +145,7 @@ def of_threads(pid: int, ask: Callable[[int], int]) -> dict[str, set[int]]:
     return found
 
 
-def test_threads_that_nobody_waits_for_leave_the_cores_to_others(own_daemon):
+def test_threads_that_no_client_waits_for_leave_the_cores_to_others(own_daemon):
     with own_daemon.connect() as server:
         server.create_table("rows", 16, 1000).set(np.arange(1000), np.ones((1000, 16)))
         server.checkpoint()  # makes RocksDB flush
@@ -229,7 +229,7 @@ def test_where_cores_are_few_a_checkpoint_leaves_them_to_whoever_asks(make_daemo
         table = server.create_table("rows", 64)
         table.set(ids, np.ones((len(ids), 64)))
         server.checkpoint()
-        assert daemon.metrics()["checkpoint_yielded_seconds"] == 0, "nobody has asked for anything"
+        assert daemon.metrics()["checkpoint_yielded_seconds"] == 0, "no client has asked for anything"
         asking = threading.Thread(target=ask)
         asking.start()
         asked.wait()

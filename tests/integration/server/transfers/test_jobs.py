@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Long work does not hold up other requests, and ends when nobody wants it any more.
+"""Long work does not hold up other requests, and ends when no client wants it any more.
 
 A table with so many rows that no test lasts until it is filled stands for one that takes hours."""
 
@@ -101,7 +101,7 @@ def open_daemon(make_daemon) -> Daemon:
     return daemon
 
 
-def test_what_is_filled_for_hours_holds_up_nobody_and_can_be_cancelled(own_daemon, begin):
+def test_a_fill_of_hours_holds_up_no_client_and_can_be_cancelled(own_daemon, begin):
     client = fill(begin, own_daemon, "huge")
     await_that(lambda: state_of(own_daemon, "huge") == "running")
     with own_daemon.connect() as server:
@@ -388,7 +388,7 @@ def test_an_export_is_one_job_that_can_be_cancelled(own_daemon, begin, numbers, 
 
 
 @needs_root
-def test_nobody_cancels_another_users_import(open_daemon, begin, numbers):
+def test_no_user_cancels_another_users_import(open_daemon, begin, numbers):
     client, job = stopped(open_daemon, begin, "import", "import", str(numbers), "--as", "t")
     done = cancel(open_daemon, job["id"], user=65534, group=65534, extra_groups=[])
     assert done.returncode == 1 and "another user" in done.stderr, done

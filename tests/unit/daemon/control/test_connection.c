@@ -77,7 +77,7 @@ static enum embtier_err answer(struct connection *connection, struct err_msg *ms
     return connection_reply(connection, &reply, NULL, 0, msg);
 }
 
-static void test_answers_that_nobody_reads_end_at_the_users_part(void **state)
+static void test_unread_answers_end_at_the_users_part(void **state)
 {
     struct accounts *const accounts = make_accounts();
     struct account *const account = account_open(accounts, geteuid());
@@ -187,7 +187,7 @@ static void test_requests_that_do_not_end_are_the_users_too(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_answers_that_nobody_reads_end_at_the_users_part),
+        cmocka_unit_test(test_unread_answers_end_at_the_users_part),
         cmocka_unit_test(test_what_is_read_is_given_back),
         cmocka_unit_test(test_requests_that_do_not_end_are_the_users_too),
     };

@@ -59,7 +59,7 @@ static void test_it_hurries_where_there_are_cores(void **state)
     }
 }
 
-static void test_it_hurries_while_nobody_asks(void **state)
+static void test_it_hurries_while_no_client_asks(void **state)
 {
     struct checkpoint_pace pace = pace_of(true);
     struct lane_saved saved = { .idle = true, .requests = 1000 }; /* earlier ones */
@@ -152,7 +152,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_it_hurries_where_there_are_cores),
-        cmocka_unit_test(test_it_hurries_while_nobody_asks),
+        cmocka_unit_test(test_it_hurries_while_no_client_asks),
         cmocka_unit_test(
             test_others_have_five_sixths_of_the_time_and_it_waits_for_what_it_handed_over),
         cmocka_unit_test(test_steps_that_wait_for_the_disk_grow_and_others_shrink_again),

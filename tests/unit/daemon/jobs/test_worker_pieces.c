@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests that long imports share their threads with others, and end when nobody wants them. The load
- * is a stub that decides when a piece ends and whether more follows. */
+/* Tests that long imports share their threads with others, and end when no client wants them. The
+ * load is a stub that decides when a piece ends and whether more follows. */
 /* clang-format off */
 #include <stdarg.h>
 #include <stddef.h>
@@ -185,7 +185,7 @@ static void test_imports_of_one_user_take_turns(void **state)
     finish(first, EMBTIER_OK);
 }
 
-static void test_an_import_that_nobody_wants_ends_with_its_piece(void **state)
+static void test_an_import_that_no_client_wants_ends_with_its_piece(void **state)
 {
     struct worker *const worker = *state;
     struct load *const load = submit(worker, ALICE, true, false);
@@ -244,7 +244,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         WORKER_TEST(test_long_imports_let_another_user_pass),
         WORKER_TEST(test_imports_of_one_user_take_turns),
-        WORKER_TEST(test_an_import_that_nobody_wants_ends_with_its_piece),
+        WORKER_TEST(test_an_import_that_no_client_wants_ends_with_its_piece),
         WORKER_TEST(test_one_that_waits_between_its_pieces_is_told_of_its_end),
         WORKER_TEST(test_one_that_has_begun_can_be_cancelled),
     };

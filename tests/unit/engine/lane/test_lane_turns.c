@@ -432,7 +432,7 @@ static void assert_row_is(const struct client *client, uint32_t number, float va
 
 /* Requests that wait for one row are served a few at a time, in order, including those that come
  * meanwhile. */
-static void test_a_row_that_many_wait_for_holds_nobody_up(void **state)
+static void test_a_row_that_many_wait_for_holds_no_session_up(void **state)
 {
     struct rounds r;
     struct client client, other;
@@ -664,7 +664,7 @@ int main(void)
         T(test_a_small_request_is_answered_soon_whatever_others_ask),
         T(test_a_small_request_waits_for_one_dear_refusal_at_most),
         T(test_a_session_that_was_idle_is_not_paid_for_it),
-        T(test_a_row_that_many_wait_for_holds_nobody_up),
+        T(test_a_row_that_many_wait_for_holds_no_session_up),
         T(test_a_push_pays_for_the_look_whether_rows_stay_finite),
         T(test_a_request_is_not_looked_at_again_while_it_waits_for_memory),
         T(test_a_request_that_changes_while_it_waits_is_begun_as_it_is_then),

@@ -308,7 +308,7 @@ static void test_a_lookup_with_rows_to_be_read_goes_on_with_those_that_are_cache
     rounds_stop(&r);
 }
 
-static void test_a_lookup_is_made_in_long_turns_beside_nobody(void **state)
+static void test_a_lookup_alone_is_made_in_long_turns(void **state)
 {
     for (uint32_t i = 0; i < 2; i++) {
         struct lookup lookup;
@@ -457,7 +457,7 @@ int main(void)
 #define T(test) cmocka_unit_test_setup_teardown(test, fixture_setup, fixture_teardown)
         T(test_a_lookup_is_made_some_a_turn_beside_one_that_asks_for_little),
         T(test_a_lookup_with_rows_to_be_read_goes_on_with_those_that_are_cached),
-        T(test_a_lookup_is_made_in_long_turns_beside_nobody),
+        T(test_a_lookup_alone_is_made_in_long_turns),
         T(test_many_small_groups_that_are_complete_at_once_are_not_cast_in_one_turn),
         T(test_a_push_is_taken_some_a_turn_beside_one_that_asks_for_little),
 #undef T

@@ -439,7 +439,7 @@ static void test_many_small_requests_wait_for_each_other(void **state)
     request_memory_free(memory);
 }
 
-static void test_who_leaves_the_line_keeps_nobody_out(void **state)
+static void test_a_session_that_leaves_the_line_keeps_no_other_out(void **state)
 {
     struct short_memory x;
     struct request_memory_share other = { .wake = count_told };
@@ -463,7 +463,7 @@ static void test_who_leaves_the_line_keeps_nobody_out(void **state)
     clear(&x);
 }
 
-static void test_spare_memory_is_what_nobody_waits_for(void **state)
+static void test_spare_memory_is_memory_that_no_session_waits_for(void **state)
 {
     struct short_memory x;
     struct request_memory_share other = { 0 };
@@ -531,7 +531,7 @@ static void test_a_leader_gets_its_first_wave_past_its_share(void **state)
 
 /* The second small request stands first in the line for the main part until the first is done. Then
  * it moves to the part for small ones, and the next in line is served. */
-static void test_who_changes_lines_keeps_nobody_out(void **state)
+static void test_a_session_that_changes_lines_keeps_no_other_out(void **state)
 {
     struct request_memory *memory = memory_new();
     struct request_memory_share large = { 0 }, twice = { 0 }, other = { .wake = count_told };
@@ -574,11 +574,11 @@ int main(void)
         cmocka_unit_test(test_small_requests_are_served_though_a_large_one_holds_or_wants_all),
         cmocka_unit_test(test_the_second_small_request_follows_the_first),
         cmocka_unit_test(test_many_small_requests_wait_for_each_other),
-        cmocka_unit_test(test_who_leaves_the_line_keeps_nobody_out),
-        cmocka_unit_test(test_spare_memory_is_what_nobody_waits_for),
+        cmocka_unit_test(test_a_session_that_leaves_the_line_keeps_no_other_out),
+        cmocka_unit_test(test_spare_memory_is_memory_that_no_session_waits_for),
         cmocka_unit_test(test_pushes_that_wait_take_none_of_the_part_for_small_ones),
         cmocka_unit_test(test_a_leader_gets_its_first_wave_past_its_share),
-        cmocka_unit_test(test_who_changes_lines_keeps_nobody_out),
+        cmocka_unit_test(test_a_session_that_changes_lines_keeps_no_other_out),
     };
 
     return cmocka_run_group_tests_name("request memory", tests, NULL, NULL);

@@ -204,7 +204,7 @@ static void test_a_member_that_does_not_come_in_time_breaks_the_group(void **sta
     end(t);
 }
 
-static void test_nobody_waits_when_the_server_stops(void **state)
+static void test_no_member_waits_when_the_server_stops(void **state)
 {
     struct shm_submission first;
     struct training *const t = begin(state, &first);
@@ -226,7 +226,7 @@ int main(void)
         T(test_a_member_that_leaves_keeps_its_session_and_joins_anew),
         T(test_a_member_that_goes_while_it_waits),
         T(test_a_member_that_does_not_come_in_time_breaks_the_group),
-        T(test_nobody_waits_when_the_server_stops),
+        T(test_no_member_waits_when_the_server_stops),
 #undef T
     };
 

@@ -225,8 +225,8 @@ static uint64_t cached_rows(struct mutator *m)
     return rows;
 }
 
-/* True if the form's requests need helper requests between them, from a slot that nobody
- * mutates. */
+/* True if the form's requests need helper requests between them, from a slot that it does not
+ * mutate. */
 static bool needs_helpers(const struct mutator *m)
 {
     return form_takes_ticket(m->aim.form) || FORM_IS(m->aim.form, PREFETCH);

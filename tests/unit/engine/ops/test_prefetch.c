@@ -169,7 +169,7 @@ static void test_pins_of_the_dead_the_late_and_the_greedy_come_back(void **state
             assert_true(now_ns() < until);
             assert_int_equal(prefetch(&t, 0, AHEAD)->err, EMBTIER_OK);
         } while (pinned_rows(&t) != TABLES * AHEAD);
-        await_pinned(&t, 0); /* nobody released them in time */
+        await_pinned(&t, 0); /* the client did not release them in time */
         done = prefetch(&t, 0, TABLE_ROWS);
         assert_int_equal(done->err, EMBTIER_PINS_FULL);
         assert_int_equal(done->ticket, 0);

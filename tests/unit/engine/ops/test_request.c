@@ -248,7 +248,7 @@ static void test_requests_without_ids_succeed(void **state)
 }
 
 /* A GET's rows may overlap its ids or its segments: this harms only its client. */
-static void test_what_overlaps_in_the_arena_harms_nobody(void **state)
+static void test_overlaps_in_the_arena_harm_no_session(void **state)
 {
     struct hostile h;
 
@@ -331,7 +331,7 @@ static void scribble(void *context)
 
 /* Another process scribbles, as a client's would. Only GETs: a SET would rightly store the
  * scribbles. */
-static void test_arena_that_changes_all_the_time_harms_nobody(void **state)
+static void test_arena_that_changes_all_the_time_harms_no_session(void **state)
 {
     struct hostile h;
     pid_t child;
@@ -432,11 +432,11 @@ int main(void)
         T(test_counts_that_overflow_are_refused),
         T(test_one_wrong_segment_refuses_the_whole_request),
         T(test_requests_without_ids_succeed),
-        T(test_what_overlaps_in_the_arena_harms_nobody),
+        T(test_overlaps_in_the_arena_harm_no_session),
         T(test_more_submitted_than_there_are_slots_ends_the_session),
         T(test_tail_that_goes_back_ends_the_session),
         T(test_doorbell_can_be_abused_without_harm),
-        T(test_arena_that_changes_all_the_time_harms_nobody),
+        T(test_arena_that_changes_all_the_time_harms_no_session),
         T(test_a_request_does_not_overtake_a_large_one_that_is_being_taken_in),
         T(test_a_large_request_that_is_half_taken_in_goes_with_its_client),
         cmocka_unit_test(test_segment_of_a_ref_is_found_with_empty_segments_between),

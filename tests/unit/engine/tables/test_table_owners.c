@@ -125,7 +125,7 @@ static void test_tables_of_a_catalog_without_owners_are_served(void **state)
     lanes_stop(&x);
 }
 
-static void test_a_refused_table_counts_for_nobody(void **state)
+static void test_a_refused_table_counts_for_no_user(void **state)
 {
     struct lanes_fixture x;
 
@@ -144,7 +144,7 @@ int main(void)
         T(test_a_user_leaves_tables_to_others),
         T(test_tables_are_their_makers_after_a_start),
         T(test_tables_of_a_catalog_without_owners_are_served),
-        T(test_a_refused_table_counts_for_nobody),
+        T(test_a_refused_table_counts_for_no_user),
 #undef T
     };
 

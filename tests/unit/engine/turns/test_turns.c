@@ -149,7 +149,7 @@ static void test_who_asks_for_little_and_says_so_is_before_the_others(void **sta
 }
 
 /* Each new flow begins at the current virtual time, and never returns. */
-static void test_new_ones_without_end_keep_nobody_waiting_for_ever(void **state)
+static void test_new_flows_without_end_keep_no_flow_waiting_for_ever(void **state)
 {
     struct turns turns = { 0 };
     struct turn_flow large = { 0 };
@@ -203,7 +203,7 @@ static void test_what_is_charged_between_turns_counts(void **state)
     assert_true(x.served[0] <= x.served[1] + 200 && x.served[1] <= x.served[0] + 200);
 }
 
-static void test_all_are_even_when_nobody_is_left(void **state)
+static void test_all_are_even_when_no_flow_is_left(void **state)
 {
     struct shared x = { .costs = { 100, 100 } };
 
@@ -271,10 +271,10 @@ int main(void)
         cmocka_unit_test(test_beside_one_other_who_asks_for_little_waits_for_one_turn),
         cmocka_unit_test(test_who_asks_for_little_waits_for_as_little),
         cmocka_unit_test(test_who_asks_for_little_and_says_so_is_before_the_others),
-        cmocka_unit_test(test_new_ones_without_end_keep_nobody_waiting_for_ever),
+        cmocka_unit_test(test_new_flows_without_end_keep_no_flow_waiting_for_ever),
         cmocka_unit_test(test_who_wanted_nothing_is_not_paid_for_that),
         cmocka_unit_test(test_what_is_charged_between_turns_counts),
-        cmocka_unit_test(test_all_are_even_when_nobody_is_left),
+        cmocka_unit_test(test_all_are_even_when_no_flow_is_left),
         cmocka_unit_test(test_it_is_always_the_one_furthest_behind),
     };
 
