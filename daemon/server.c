@@ -150,7 +150,7 @@ static uint64_t pinned_bytes(const struct config *config)
     return (uint64_t)slabs[0] * ARENA_SLAB_BYTES / ROW_CACHE_PINNED_PART * config->lanes.count;
 }
 
-/* Polling pays where each lane has a core of its own and one is left for the client. */
+/* Polling pays where each lane has its own core and one is left for the client. */
 static uint64_t spin_ns(uint32_t lane_count, uint32_t core_count)
 {
     if (2 * lane_count <= core_count)

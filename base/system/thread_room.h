@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* thread_room.h: checks that this process may start a number of threads.
  *
- * RocksDB ends the process if it cannot start a thread of its own, so the server checks before it
+ * RocksDB ends the process if it cannot start a thread, so the server checks before it
  * starts. */
 #ifndef EMBTIER_BASE_SYSTEM_THREAD_ROOM_H
 #define EMBTIER_BASE_SYSTEM_THREAD_ROOM_H

@@ -33,7 +33,7 @@
  * Threads. A connection and everything made from it is used by one thread at a time; different
  * connections are independent. Connections do not survive fork(): the child must not use them, not
  * even to disconnect, and makes its own. A progress function must not call back into its
- * connection. The library has one thread of its own, during an export; it blocks all signals, so an
+ * connection. The library runs one thread, during an export; it blocks all signals, so an
  * application's handlers do not run on it.
  *
  * Lifetimes. Tables, batches and groups end with their connection at the latest;

@@ -123,8 +123,8 @@ void control_job_progress(struct control *control, struct job *job)
         control_tell_progress(control, job->owner);
 }
 
-/* Logs that one of the server's own checkpoints was not made; no other job of its own can fail. One
- * that was cancelled, or never began, is due again after another interval. */
+/* Logs that one of the server's own checkpoints was not made; no other job of the server can fail.
+ * One that was cancelled, or never began, is due again after another interval. */
 static void tell_no_checkpoint(struct control *control, const struct job *job)
 {
     if (job->err == EMBTIER_CANCELLED)

@@ -45,7 +45,7 @@ static void print_text(const char *text)
     }
 }
 
-/* @text with its `code` in the font of literals: the macro .Ql takes a line of its own. */
+/* @text with its `code` in the font of literals: the macro .Ql takes a whole line. */
 static void print_sentence(const char *text)
 {
     for (const char *tick = strchr(text, '`'); tick != NULL; tick = strchr(text, '`')) {

@@ -61,7 +61,7 @@ enum embtier_err database_flush(struct database *database, struct err_msg *msg)
 }
 
 /* Waits for running flushes, so that one more gives no reason to refuse writes
- * (database_is_behind()). RocksDB would not wait, as it has no limit of its own
+ * (database_is_behind()). RocksDB would not wait, as it has no such limit
  * (WRITE_BUFFERS_NO_LIMIT). */
 static enum embtier_err await_flushes(struct database *database, const _Atomic bool *give_up,
                                       struct err_msg *msg)

@@ -31,7 +31,7 @@ static const struct {
     { "Compaction too large", EMBTIER_NO_SPACE },
 };
 
-/* RocksDB has a kind of its own for few system errors. It reports others as "IO error: While ...:
+/* RocksDB has its own kind for few system errors. It reports others as "IO error: While ...:
  * FILE: TEXT", with the system's text. */
 static const int error_ends[] = { ENOSPC, EDQUOT, EFBIG };
 

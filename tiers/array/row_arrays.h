@@ -8,7 +8,7 @@
  * on SSD. Dirty rows are handed over for writing like those of the row cache (row_cache.h),
  * whose functions these mirror.
  *
- * Layout: struct row_spot[rows], then the rows, each on a granule of its own.
+ * Layout: struct row_spot[rows], then the rows, each on its own granule.
  *
  * The spot of row n leads to place n, or nowhere, so loops that follow spots (kernels/cpu/pool)
  * work on arrays too. Thread: the owning lane, except row_array_new(). The caller owns the

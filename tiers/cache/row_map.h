@@ -8,9 +8,9 @@
  * Its rows are also in the index. The map tells the same as the index in fewer steps, and all code
  * that changes the index keeps it exact.
  *
- * The map also has two facts of its own. It has the row's last use, because a hit through the map
- * leaves the index alone; row_cache_stamp() in row_cache_impl.h takes the newer of the two. And it
- * tells that the row is dirty already.
+ * The map also keeps two facts itself. It has the row's last use, because a hit through
+ * the map leaves the index alone; row_cache_stamp() in row_cache_impl.h takes the newer of the two.
+ * And it tells that the row is dirty already.
  *
  * A word of zeros is a row that is not cached. A removed table leaves its map in this state, so
  * maps are cleared only at the start.

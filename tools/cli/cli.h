@@ -62,7 +62,7 @@ int command_set(struct cli *cli, int argc, char **argv);
 int command_config_check(struct cli *cli, int argc, char **argv);
 int command_config_keys(struct cli *cli, int argc, char **argv);
 
-/* The options of every command, to be put at the end of its own. */
+/* The options of every command, to be put after its own options. */
 #define CLI_LONG_OPTIONS                                                                           \
     { "socket", required_argument, NULL, 's' }, { "output", required_argument, NULL, 'o' },        \
         { "timeout", required_argument, NULL, 't' }, { "help", no_argument, NULL, 'h' },           \
@@ -78,7 +78,7 @@ enum { CLI_OPTIONS_END = -1, CLI_OPTIONS_EXIT = -2 };
  * *ret_exit (after --help, or a mistake). */
 int cli_next_option(struct cli *cli, int argc, char **argv, const struct option *options,
                     int *ret_exit);
-/* Parses a command without options of its own, with @min to @max arguments. -1: continue; the
+/* Parses a command without own options, with @min to @max arguments. -1: continue; the
  * arguments begin at optind. Else the exit code. */
 int cli_arguments(struct cli *cli, int argc, char **argv, int min, int max);
 

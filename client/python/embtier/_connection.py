@@ -10,7 +10,7 @@ Threads. One thread at a time uses a connection; a second one gets an error at o
 of torch has a thread for each device that outputs lie on; these threads take turns.
 Interrupts. The handler of a signal, such as that of Ctrl-C, may raise an exception between any two bytecodes: for
 example, right after a call into the library has returned. So the library owns the state of requests. Python asks it
-whether a batch is in flight, has a ticket, or has pushed a step. Python records state of its own before the call. If an
+whether a batch is in flight, has a ticket, or has pushed a step. Python records its own state before the call. If an
 exception leaves a connection taken, the same thread may still use it.
 Processes. A connection does not survive fork(): the child gets an error, and frees nothing.
 """

@@ -146,7 +146,7 @@ static void serve_line(struct request_memory *memory, uint32_t part, uint32_t fr
                                has_its_share(memory, share, share->wanted_bytes, share->wanted_use);
 
         if (has_share && part != from)
-            return; /* it gets memory of its own part only */
+            return; /* it gets memory of that part only */
         if (!has_share && !block_pool_has(&memory->parts[from].blocks, share->wanted_bytes))
             return;
         assert(!share->granted);

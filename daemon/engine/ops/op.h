@@ -65,7 +65,7 @@ enum op_turn {
 
 struct op {
     const char *name; /* in capitals */
-    bool has_turns;   /* taken in turns of its own only; the next request waits for that */
+    bool has_turns;   /* taken in separate turns only; the next request waits for that */
 
     /* Returns the form of the submission (proto/shm_fields.h), which says which fields it may
      * use. */

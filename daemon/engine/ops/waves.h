@@ -2,7 +2,7 @@
 /* waves.h: the waves of one pooled lookup or push. Each is a block of request memory for a piece of
  * its rows.
  *
- * A request that goes on by itself has one block of its own, inside the request's block. So it
+ * A request that goes on by itself always has one block, inside the request's block. So it
  * never waits for memory. It takes more blocks while no other session queues for memory.
  * When no more waves are to come, each block except its own is given back as its wave ends.
  *

@@ -45,8 +45,8 @@ struct request_segment {
     uint32_t row_bytes; /* of a row in `rows`: weights, or weights and state */
 };
 
-/* One lane's share of a request. The lane owns it from MESSAGE_PART until it is done. It lies on
- * cache lines of its own. */
+/* One lane's share of a request. The lane owns it from MESSAGE_PART until it is done. It shares
+ * no cache line. */
 struct part {
     _Alignas(CACHE_LINE) struct message message;
     struct part *next; /* in the session's queue on this lane */

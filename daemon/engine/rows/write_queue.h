@@ -6,7 +6,7 @@
  * thread takes them from the front in order, many at a time, and gives them to the store. It then
  * tells the lane, which frees them. Until then the lane finds and reads them here, so a row that
  * leaves the cache can always be found. One writer and one order mean that the later of two
- * versions of a row is written later. A thread of its own, the syncer, syncs the logs of `sync`
+ * versions of a row is written later. A separate thread, the syncer, syncs the logs of `sync`
  * tables while the writer writes the next rows. Rows that come together during one sync are synced
  * by the next.
  *

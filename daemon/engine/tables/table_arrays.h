@@ -33,7 +33,7 @@ DEFINE_CLEANUP(struct table_arrays, table_arrays_free)
 MUST_CHECK enum embtier_err table_arrays_take(struct table_arrays *arrays, struct table_spec *spec,
                                               struct row_array **ret_array, struct err_msg *msg);
 /* The same. But if the table's own tier does not exist or has no room, any tier with room is taken
- * and put into @spec. The error is that of its own tier. */
+ * and put into @spec. The error is that of the named tier. */
 MUST_CHECK enum embtier_err table_arrays_take_anywhere(struct table_arrays *arrays,
                                                        struct table_spec *spec,
                                                        struct row_array **ret_array,

@@ -150,7 +150,7 @@ struct push {
     bool is_tried;    /* nothing is left to be tried */
     bool is_taken;    /* nothing is left to be taken, or will be */
 
-    struct waves waves; /* in a group, none of its own */
+    struct waves waves; /* none while in a group */
     uint32_t wave_rows; /* the size of its waves */
     uint32_t wave_slices;
     uint64_t hit_rows;
@@ -189,7 +189,7 @@ void push_leave_tables(struct push *push);
 MUST_CHECK enum embtier_err push_join(const struct request_rules *rules, struct push *leader,
                                       struct refusal *ret_refusal);
 /* Returns LARGE if the push has more rows than a wave: a checkpoint may then cut it. A group's step
- * has a kind of its own. */
+ * is a separate kind. */
 enum update_kind push_kind(const struct push *push);
 /* Notes its step in its tables, with its first wave. */
 void push_note_steps(const struct push *push);

@@ -6,7 +6,7 @@
  * Segments of one table are a group: their rows get one gradient each, whatever segments they are
  * in. The home lane writes pairs down as it takes the lookup's ids. When the last pair of a group
  * is there, a caster (caster.h) sorts it; if they are few, the lane does so itself. A push without
- * a ticket makes one of its own, with a bag for each id.
+ * a ticket makes one itself, with a bag for each id.
  *
  *   struct ticket | segments[] | order[] | groups[] | lanes[] | of each group: pairs[] |
  *   bag_places[] | starts[] | scales[] | offsets[] | winners[] | pinned[] | scratch[]
