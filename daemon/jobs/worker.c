@@ -203,7 +203,7 @@ static void run(struct worker *worker, struct job *job)
 }
 
 /* Locked. Queues the job behind its user's other jobs and behind each other user's next job. */
-static void wait_again(struct worker *worker, struct job *job)
+static void requeue(struct worker *worker, struct job *job)
 {
     job->round = round_of(worker, job);
     set_state(job, JOB_WAITING);
@@ -242,7 +242,7 @@ static void *line_main(void *context)
         pthread_mutex_lock(&worker->lock);
         unlink_job(worker, job);
         if (has_more(job)) {
-            wait_again(worker, job);
+            requeue(worker, job);
             continue;
         }
         set_state(job, JOB_ENDED);

@@ -60,12 +60,12 @@ static void set_root(struct turns *turns, struct turn_flow *root)
 }
 
 /* The flow's key is set. Its links are NULL, as in every flow that wants no turn. */
-void turns_add_beside(struct turns *turns, struct turn_flow *flow)
+void turns_heap_add(struct turns *turns, struct turn_flow *flow)
 {
     set_root(turns, meld(turns->root, flow));
 }
 
-void turns_remove_beside(struct turns *turns, struct turn_flow *flow)
+void turns_heap_remove(struct turns *turns, struct turn_flow *flow)
 {
     struct turn_flow *const below = meld_all(flow->child);
 

@@ -85,8 +85,8 @@ static inline bool turns_is_empty(const struct turns *turns)
 }
 
 /* Parts of the functions below, for a heap of several flows. */
-void turns_add_beside(struct turns *turns, struct turn_flow *flow);
-void turns_remove_beside(struct turns *turns, struct turn_flow *flow);
+void turns_heap_add(struct turns *turns, struct turn_flow *flow);
+void turns_heap_remove(struct turns *turns, struct turn_flow *flow);
 struct turn_flow *turns_first_of_several(struct turns *turns);
 
 /* Makes @flow wait for a turn. @cost is the turn's expected cost, or 0 if that is not known. Does
@@ -98,7 +98,7 @@ static inline void turns_add(struct turns *turns, struct turn_flow *flow, uint64
     turns_catch_up(turns, flow);
     flow->key = flow->due + cost;
     if (turns->root)
-        turns_add_beside(turns, flow);
+        turns_heap_add(turns, flow);
     else
         turns->root = flow->previous = flow;
 }
@@ -111,7 +111,7 @@ static inline void turns_remove(struct turns *turns, struct turn_flow *flow)
     if (turns_is_only(turns, flow))
         turns->root = flow->previous = NULL;
     else
-        turns_remove_beside(turns, flow);
+        turns_heap_remove(turns, flow);
 }
 
 /* Returns the flow whose turn it is, or NULL if none wants one. */

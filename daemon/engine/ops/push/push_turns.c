@@ -89,7 +89,7 @@ static struct session_lane *side_of(const struct op_lane *lane, const struct pus
 }
 
 /* Has the push poll. It pays for a whole turn, so that other sessions have theirs meanwhile. */
-static enum op_turn look_again(struct op_lane *lane, const struct push *push)
+static enum op_turn poll_later(struct op_lane *lane, const struct push *push)
 {
     struct session_lane *const side = side_of(lane, push);
 
@@ -196,7 +196,7 @@ static enum op_turn take_turn(struct op_lane *lane, void *what, uint64_t *left)
             return push->waves.under_way > 0 ||
                            request_memory_waits(lane->rules.memory, &push->session->memory_share)
                        ? OP_TURN_STALLED
-                       : look_again(lane, push);
+                       : poll_later(lane, push);
         if (begins) { /* not before it has its memory: the gate waits for its end */
             update_begin(lane->gate, push->session, push->kind);
             push->is_update = true;
