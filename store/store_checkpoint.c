@@ -78,10 +78,10 @@ static enum embtier_err was_closed(const struct store *store, bool *ret_closed, 
     return EMBTIER_OK;
 }
 
-/* Makes the replacements of all databases of a kind, beside them. */
-static enum embtier_err make_beside(const struct store *store,
-                                    const struct checkpoint_record *record, bool logged,
-                                    struct err_msg *msg)
+/* Makes the replacements of all databases of a kind, next to these. */
+static enum embtier_err make_replacements(const struct store *store,
+                                          const struct checkpoint_record *record, bool logged,
+                                          struct err_msg *msg)
 {
     for (uint32_t s = 0; s < store->shard_count; s++) {
         _cleanup_(freep) char *path = store_database_path_of(store, s, logged);
@@ -89,18 +89,18 @@ static enum embtier_err make_beside(const struct store *store,
         if (!path)
             return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
         open_progress_set(store->progress, "files", s, store->shard_count);
-        TRY(checkpoint_make_beside(&store->shelf, record, s, logged, path, msg));
+        TRY(checkpoint_make_replacement(&store->shelf, record, s, logged, path, msg));
     }
     return EMBTIER_OK;
 }
 
-static void forget_beside(const struct store *store, bool logged)
+static void remove_replacements(const struct store *store, bool logged)
 {
     for (uint32_t s = 0; s < store->shard_count; s++) {
         _cleanup_(freep) char *path = store_database_path_of(store, s, logged);
 
         if (path)
-            checkpoint_forget_beside(path);
+            checkpoint_remove_replacement(path);
     }
 }
 
@@ -199,18 +199,19 @@ static enum embtier_err make_shard_folders(const struct store *store, struct err
 }
 
 /* Makes all replacements, or none. */
-static enum embtier_err make_all_beside(const struct store *store,
-                                        const struct checkpoint_record *record, struct err_msg *msg)
+static enum embtier_err make_all_replacements(const struct store *store,
+                                              const struct checkpoint_record *record,
+                                              struct err_msg *msg)
 {
     enum embtier_err err = make_shard_folders(store, msg);
 
     if (err == EMBTIER_OK)
-        err = make_beside(store, record, false, msg);
+        err = make_replacements(store, record, false, msg);
     if (err == EMBTIER_OK)
-        err = make_beside(store, record, true, msg);
+        err = make_replacements(store, record, true, msg);
     if (err != EMBTIER_OK) {
-        forget_beside(store, false);
-        forget_beside(store, true);
+        remove_replacements(store, false);
+        remove_replacements(store, true);
     }
     return err;
 }
@@ -232,7 +233,7 @@ static enum embtier_err put_back_all(struct store *store, uint64_t id, bool aske
     TRY(checkpoint_catalog(&store->shelf, record, &then, msg));
     if (asked)
         TRY(checkpoint_verify(&store->shelf, record, verified, store->progress, NULL, msg));
-    TRY(make_all_beside(store, record, msg));
+    TRY(make_all_replacements(store, record, msg));
     TRY(write_down(store, id, msg));
     TRY(store_remove_closed_file(store, msg));
     note_recovery(store, record, false);
@@ -261,11 +262,12 @@ static enum embtier_err go_back_in_catalog(const struct store *store,
     return catalog_go_back(catalog, then, msg);
 }
 
-static enum embtier_err go_back_beside(const struct store *store,
-                                       struct checkpoint_record **ret_record, struct err_msg *msg)
+static enum embtier_err make_newest_replacements(const struct store *store,
+                                                 struct checkpoint_record **ret_record,
+                                                 struct err_msg *msg)
 {
     TRY(checkpoint_read_newest(&store->shelf, ret_record, msg));
-    return *ret_record ? make_beside(store, *ret_record, false, msg) : EMBTIER_OK;
+    return *ret_record ? make_replacements(store, *ret_record, false, msg) : EMBTIER_OK;
 }
 
 static enum embtier_err put_back_after_crash(struct store *store, struct err_msg *msg)
@@ -277,7 +279,7 @@ static enum embtier_err put_back_after_crash(struct store *store, struct err_msg
     TRY(was_closed(store, &closed, msg));
     if (closed) /* by a process that died before it wrote the file, or that did not know of it */
         return atomic_load(&store->closed_file) ? EMBTIER_OK : store_write_closed_file(store, msg);
-    err = go_back_beside(store, &record, msg);
+    err = make_newest_replacements(store, &record, msg);
     if (err != EMBTIER_OK)
         checkpoint_advise_after_crash(msg);
     TRY(err);
@@ -305,8 +307,8 @@ enum embtier_err store_put_back(struct store *store, uint64_t restore_id, struct
     else
         TRY(wanted_id(store, &id, msg));
     /* These are left from a start that was cut short. */
-    forget_beside(store, false);
-    forget_beside(store, true);
+    remove_replacements(store, false);
+    remove_replacements(store, true);
     TRY(id ? put_back_all(store, id, restore_id != 0, msg) : put_back_after_crash(store, msg));
     store->recovery.spent_ns = clock_now_ns(&clock_monotonic) - began_ns;
     if (checkpoint_sweep(&store->shelf, &why) != EMBTIER_OK)

@@ -21,7 +21,7 @@
 #define IDENTITY_FILE "embtier.json"
 #define LOCK_FILE     "LOCK"
 
-static const char identity_file_beside[] = IDENTITY_FILE DURABLE_FILE_SUFFIX;
+static const char identity_file_temporary[] = IDENTITY_FILE DURABLE_FILE_SUFFIX;
 
 enum state { STATE_ABSENT, STATE_MAKING, STATE_READY };
 
@@ -174,7 +174,7 @@ bool store_identity_is_in_use(const char *directory)
  * not strew our files among others. */
 static enum embtier_err directory_check_empty(const char *path, struct err_msg *msg)
 {
-    static const char *const ours[] = { "lost+found", LOCK_FILE, identity_file_beside };
+    static const char *const ours[] = { "lost+found", LOCK_FILE, identity_file_temporary };
     DIR *dir = opendir(path);
     enum embtier_err err = EMBTIER_OK;
     const struct dirent *entry;

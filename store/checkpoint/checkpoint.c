@@ -445,31 +445,31 @@ static enum embtier_err fill_folder(const struct checkpoint_shelf *shelf,
     return directory_sync(to, msg);
 }
 
-static char *beside_of(const char *path)
+static char *replacement_path(const char *path)
 {
-    char *beside = NULL;
+    char *replacement = NULL;
 
-    return asprintf(&beside, "%s" NEW_SUFFIX, path) < 0 ? NULL : beside;
+    return asprintf(&replacement, "%s" NEW_SUFFIX, path) < 0 ? NULL : replacement;
 }
 
-enum embtier_err checkpoint_make_beside(const struct checkpoint_shelf *shelf,
-                                        const struct checkpoint_record *record, uint32_t shard,
-                                        bool logged, const char *path, struct err_msg *msg)
+enum embtier_err checkpoint_make_replacement(const struct checkpoint_shelf *shelf,
+                                             const struct checkpoint_record *record, uint32_t shard,
+                                             bool logged, const char *path, struct err_msg *msg)
 {
-    _cleanup_(freep) char *beside = beside_of(path);
+    _cleanup_(freep) char *replacement = replacement_path(path);
 
-    if (!beside)
+    if (!replacement)
         return no_memory(msg);
-    TRY(folder_remove(beside, msg));
-    return fill_folder(shelf, record, shard, logged, beside, msg);
+    TRY(folder_remove(replacement, msg));
+    return fill_folder(shelf, record, shard, logged, replacement, msg);
 }
 
-void checkpoint_forget_beside(const char *path)
+void checkpoint_remove_replacement(const char *path)
 {
-    _cleanup_(freep) char *beside = beside_of(path);
+    _cleanup_(freep) char *replacement = replacement_path(path);
 
-    if (beside && folder_remove(beside, NULL) != EMBTIER_OK)
-        return; /* checkpoint_make_beside() removes it first */
+    if (replacement && folder_remove(replacement, NULL) != EMBTIER_OK)
+        return; /* checkpoint_make_replacement() removes it first */
 }
 
 /* Keeps the old rows aside. Nothing else has them, though their ages are mixed, and a person may
@@ -495,17 +495,17 @@ static enum embtier_err put_away(const char *path, struct err_msg *msg)
 
 enum embtier_err checkpoint_take_place(const char *path, bool emptied, struct err_msg *msg)
 {
-    _cleanup_(freep) char *beside = beside_of(path);
+    _cleanup_(freep) char *replacement = replacement_path(path);
     _cleanup_(freep) char *parent = strndup(path, (size_t)(strrchr(path, '/') - path));
 
-    if (!beside || !parent)
+    if (!replacement || !parent)
         return no_memory(msg);
     TRY(database_seal_remove(path, msg)); /* from here on, a crash counts as one */
     if (emptied)
         TRY(put_away(path, msg));
     else
         TRY(folder_remove(path, msg));
-    if (!emptied && rename(beside, path) != 0)
+    if (!emptied && rename(replacement, path) != 0)
         return err_set_errno(msg, errno, "%s", path);
     return directory_sync(parent, msg);
 }

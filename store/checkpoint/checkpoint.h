@@ -65,13 +65,13 @@ MUST_CHECK enum embtier_err checkpoint_delete(const struct checkpoint_shelf *she
 
 /* Puts back a database that is closed and lies at @path, or should, in two steps. After a crash in
  * between both are repeated, even if parts of the database are gone. This step makes the
- * replacement beside the database, as @record has it, and finds missing and damaged files. It
+ * replacement next to the database, as @record has it, and finds missing and damaged files. It
  * checks table files only for their lengths. */
-MUST_CHECK enum embtier_err checkpoint_make_beside(const struct checkpoint_shelf *shelf,
-                                                   const struct checkpoint_record *record,
-                                                   uint32_t shard, bool logged, const char *path,
-                                                   struct err_msg *msg);
-void checkpoint_forget_beside(const char *path);
+MUST_CHECK enum embtier_err checkpoint_make_replacement(const struct checkpoint_shelf *shelf,
+                                                        const struct checkpoint_record *record,
+                                                        uint32_t shard, bool logged,
+                                                        const char *path, struct err_msg *msg);
+void checkpoint_remove_replacement(const char *path);
 /* Does the second step: moves the replacement to its place. If @emptied, nothing takes the place:
  * database_open() makes a new database, and the old one lies beside it as NAME.lost. */
 MUST_CHECK enum embtier_err checkpoint_take_place(const char *path, bool emptied,

@@ -307,7 +307,7 @@ static void entry_try_resume(struct entry *entry, uint64_t now_ns)
  * then. If that compaction fails, RocksDB does not count again. The files left out would wait for
  * the next new file, and a database that takes no more writes gets none. A change of options makes
  * RocksDB count. */
-static void entry_count_again(struct entry *entry, uint64_t now_ns)
+static void entry_recount(struct entry *entry, uint64_t now_ns)
 {
     if (!entry->has_failed || entry->state != SLOT_OFF || entry->debt.running > 0 ||
         entry->resume.at_ns != 0)
@@ -324,7 +324,7 @@ static void scheduler_round(struct compaction_scheduler *scheduler)
     for (uint32_t i = 0; i < scheduler->count; i++) {
         entry_try_resume(&scheduler->entries[i], now_ns);
         database_poll_debt(scheduler->entries[i].database, &scheduler->entries[i].debt);
-        entry_count_again(&scheduler->entries[i], now_ns);
+        entry_recount(&scheduler->entries[i], now_ns);
     }
     round_turn_off_owed(scheduler, now_ns);
     round_take_back(scheduler, now_ns);

@@ -48,10 +48,10 @@ static enum embtier_err write_all(int fd, const char *path, const char *text, st
     return EMBTIER_OK;
 }
 
-/* Puts @beside in the place of @path, or leaves both as they were. A caller that gets an error
+/* Puts @temporary in the place of @path, or leaves both as they were. A caller that gets an error
  * relies on the old contents, and so must the next start. @old keeps these until the new file is
  * certain to stay. */
-static enum embtier_err replace(const char *directory, const char *path, const char *beside,
+static enum embtier_err replace(const char *directory, const char *path, const char *temporary,
                                 const char *old, struct err_msg *msg)
 {
     enum embtier_err err;
@@ -64,7 +64,7 @@ static enum embtier_err replace(const char *directory, const char *path, const c
     if (!had_one && !had_none && errno != EPERM && errno != EOPNOTSUPP &&
         errno != ENOSYS) /* file systems without hard links */
         return err_set_errno(msg, errno, "%s", old);
-    if (rename(beside, path) != 0) {
+    if (rename(temporary, path) != 0) {
         err = err_set_errno(msg, errno, "%s", path);
         unlink(old);
         return err;
@@ -88,22 +88,22 @@ enum embtier_err durable_file_write(const char *directory, const char *name, con
                                     struct err_msg *msg)
 {
     _cleanup_(freep) char *path = path_join(directory, name);
-    _cleanup_(freep) char *beside = NULL;
+    _cleanup_(freep) char *temporary = NULL;
     _cleanup_(freep) char *old = NULL;
     _cleanup_(closep) int fd = -1;
     enum embtier_err err;
 
-    if (!path || asprintf(&beside, "%s%s", path, DURABLE_FILE_SUFFIX) < 0 ||
+    if (!path || asprintf(&temporary, "%s%s", path, DURABLE_FILE_SUFFIX) < 0 ||
         asprintf(&old, "%s%s", path, DURABLE_FILE_OLD_SUFFIX) < 0)
         return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", name);
-    fd = open(beside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     if (fd < 0)
-        return err_set_errno(msg, errno, "%s", beside);
-    err = write_all(fd, beside, text, msg);
+        return err_set_errno(msg, errno, "%s", temporary);
+    err = write_all(fd, temporary, text, msg);
     if (err == EMBTIER_OK)
-        err = replace(directory, path, beside, old, msg);
+        err = replace(directory, path, temporary, old, msg);
     if (err != EMBTIER_OK)
-        unlink(beside);
+        unlink(temporary);
     return err;
 }
 
