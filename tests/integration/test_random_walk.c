@@ -360,7 +360,7 @@ static void *drop_main(void *context)
 }
 
 /* Drops while others go on asking for the table's rows, until all of it is gone. */
-static void drop_beside_requests(struct walk *walk)
+static void drop_during_requests(struct walk *walk)
 {
     const uint32_t requests = walk_pick(walk, 40);
     pthread_t thread;
@@ -397,7 +397,7 @@ static void step_drop(struct walk *walk)
         walk_handle(walk, &walk->sessions[s], t); /* opened while that is still possible */
     walk->doomed = walk->tables[t];
     if (walk_chance(walk, 50)) {
-        drop_beside_requests(walk);
+        drop_during_requests(walk);
         walk_expect(walk, walk->admin, walk->drop_err, EMBTIER_OK, "drop");
     } else {
         walk_expect(

@@ -98,7 +98,7 @@ static void ask_small(struct rounds *r)
 }
 
 /* Runs a round with the small client. The round may cost @times as much as usual. */
-static void go_round_beside(struct rounds *r, uint32_t times)
+static void go_shared_round(struct rounds *r, uint32_t times)
 {
     ask_small(r);
     go_round(r);
@@ -138,7 +138,7 @@ static void attach_small(struct rounds *r)
 {
     r->small = client_attach(&r->x, SMALL_SLOT);
     for (uint32_t i = 0; i < 10; i++) /* a lane notices a small session only after its request */
-        go_round_beside(r, 1);
+        go_shared_round(r, 1);
 }
 
 static void detach(struct rounds *r, struct client *client)
@@ -262,7 +262,7 @@ static void assert_looked_up(const struct rounds *r, const struct lookup *lookup
                 assert_true(bags_of(r, lookup, s)[b * DIM + c] == expected(lookup, s, b, c));
 }
 
-static void test_a_lookup_is_made_some_a_turn_beside_one_that_asks_for_little(void **state)
+static void test_a_lookup_is_made_in_pieces_while_another_asks_for_little(void **state)
 {
     for (uint32_t i = 0; i < ARRAY_LEN(shapes); i++) {
         uint64_t before = 0;
@@ -276,7 +276,7 @@ static void test_a_lookup_is_made_some_a_turn_beside_one_that_asks_for_little(vo
         for (; !client_is_done(&r.large, r.large.submitted - 1); rounds++) {
             uint64_t rows;
 
-            go_round_beside(&r, 1);
+            go_shared_round(&r, 1);
             rows = added_up(&r, &lookup);
             assert_in_range(rows, before, before + LANE_TURN_COST);
             before = rows;
@@ -299,7 +299,7 @@ static void test_a_lookup_with_rows_to_be_read_goes_on_with_those_that_are_cache
     lookup = lookup_lay_out(&r);
     lookup.segments[0].table = r.cold;
     while (!client_is_done(&r.large, r.large.submitted - 1))
-        go_round_beside(&r, 1 + LANE_COST_MISS / LANE_COST_ROW);
+        go_shared_round(&r, 1 + LANE_COST_MISS / LANE_COST_ROW);
     for (uint32_t b = 0; b < lookup.bag_count; b++) /* each of its rows is 0.5 */
         assert_true(bags_of(&r, &lookup, 0)[b * DIM] ==
                     (float)(lookup.offsets[b + 1] - lookup.offsets[b]) / 2);
@@ -392,7 +392,7 @@ static void test_many_small_groups_that_are_complete_at_once_are_not_cast_in_one
     attach_small(&r);
     look_up_tables(&r, tables);
     while (!client_is_done(&r.large, r.large.submitted - 1))
-        go_round_beside(&r, 1 + LANE_COST_MISS / LANE_COST_ROW);
+        go_shared_round(&r, 1 + LANE_COST_MISS / LANE_COST_ROW);
     assert_int_equal(client_wait(&r.large, r.large.submitted - 1)->err, EMBTIER_OK);
     rounds_stop(&r);
 }
@@ -426,7 +426,7 @@ static void push_rows(struct rounds *r)
     client_publish(client);
 }
 
-static void test_a_push_is_taken_some_a_turn_beside_one_that_asks_for_little(void **state)
+static void test_a_push_is_taken_in_pieces_while_another_asks_for_little(void **state)
 {
     for (uint32_t i = 0; i < ARRAY_LEN(shapes); i++) {
         struct rounds r;
@@ -436,14 +436,14 @@ static void test_a_push_is_taken_some_a_turn_beside_one_that_asks_for_little(voi
         attach_small(&r);
         push_rows(&r);
         while (!client_is_done(&r.large, r.large.submitted - 1))
-            go_round_beside(&r, 1);
+            go_shared_round(&r, 1);
         assert_int_equal(client_wait(&r.large, r.large.submitted - 1)->err, EMBTIER_OK);
         for (uint32_t id = 0; id < ROWS; id++)
             client_ids(&r.large, r.large.submitted)[id] = id;
         rows = (const float *)client_rows(&r.large, r.large.submitted, ROWS);
         (void)client_submit(&r.large, SHM_OP_GET, r.table, ROWS);
         while (!client_is_done(&r.large, r.large.submitted - 1))
-            go_round_beside(&r, 1);
+            go_shared_round(&r, 1);
         for (uint32_t id = 0; id < ROWS; id++)
             for (uint32_t c = 0; c < DIM; c++)
                 assert_true(rows[id * DIM + c] == number_of(id, c) - 2);
@@ -455,11 +455,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define T(test) cmocka_unit_test_setup_teardown(test, fixture_setup, fixture_teardown)
-        T(test_a_lookup_is_made_some_a_turn_beside_one_that_asks_for_little),
+        T(test_a_lookup_is_made_in_pieces_while_another_asks_for_little),
         T(test_a_lookup_with_rows_to_be_read_goes_on_with_those_that_are_cached),
         T(test_a_lookup_alone_is_made_in_long_turns),
         T(test_many_small_groups_that_are_complete_at_once_are_not_cast_in_one_turn),
-        T(test_a_push_is_taken_some_a_turn_beside_one_that_asks_for_little),
+        T(test_a_push_is_taken_in_pieces_while_another_asks_for_little),
 #undef T
     };
 

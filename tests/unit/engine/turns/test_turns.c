@@ -89,7 +89,7 @@ static void test_many_get_the_same_whatever_their_turns_cost(void **state)
     assert_true(least > 0 && most - least <= 2 * x.costs[FLOWS - 1]);
 }
 
-static void test_beside_one_other_who_asks_for_little_waits_for_one_turn(void **state)
+static void test_a_flow_that_asks_for_little_waits_for_one_turn_of_another(void **state)
 {
     struct shared x = { .costs = { 1, 2000 } };
 
@@ -268,7 +268,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_two_get_half_of_the_cost_each),
         cmocka_unit_test(test_many_get_the_same_whatever_their_turns_cost),
-        cmocka_unit_test(test_beside_one_other_who_asks_for_little_waits_for_one_turn),
+        cmocka_unit_test(test_a_flow_that_asks_for_little_waits_for_one_turn_of_another),
         cmocka_unit_test(test_who_asks_for_little_waits_for_as_little),
         cmocka_unit_test(test_who_asks_for_little_and_says_so_is_before_the_others),
         cmocka_unit_test(test_new_flows_without_end_keep_no_flow_waiting_for_ever),
