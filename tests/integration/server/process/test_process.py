@@ -99,7 +99,7 @@ def test_a_stop_asked_for_during_start_is_clean(make_daemon):
         daemon.await_end(0)
 
 
-def test_signals_beside_the_one_that_stops_the_server_cost_no_row(make_daemon):
+def test_signals_after_the_one_that_stops_the_server_cost_no_row(make_daemon):
     """A terminal's process group or a wrapper may send several signals. All are pending when the server goes on. It takes one for
     the stop, and finds the others while it has rows to write."""
     daemon = make_daemon({"cache": {"tiers": [make_daemon().dram(mib_per_lane=16)]}})

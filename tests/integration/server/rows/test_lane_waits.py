@@ -111,7 +111,7 @@ def test_the_fault_is_one(slow_daemon):
     ids=["a_few_misses", "more_than_there_is_memory_for"],
 )
 @pytest.mark.skipif(SANITIZED, reason="a sanitized daemon has no rate to speak of")
-def test_cached_gets_keep_their_rate_beside_a_client_that_waits_for_ssd(
+def test_cached_gets_keep_their_rate_while_a_client_waits_for_ssd(
     slow_daemon, in_flight, count, settle_s
 ):
     misser = Misser(slow_daemon, in_flight, count)
@@ -235,7 +235,7 @@ def test_a_few_rows_from_ssd_do_not_wait_for_all_that_a_large_batch_waits_for(sl
 
 
 @pytest.mark.skipif(LANES > 2, reason="the batch does not fit into the memory for requests")
-def test_a_few_rows_from_ssd_find_a_place_beside_a_batch_of_more_rows_than_may_be_read_at_once(slow_daemon):
+def test_a_few_rows_from_ssd_find_a_place_despite_a_batch_of_more_rows_than_may_be_read_at_once(slow_daemon):
     """A lane reads at most 65,536 rows at a time, and one session may not have them all."""
     count = 80_000 * LANES
     with slow_daemon.connect() as server:
