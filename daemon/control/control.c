@@ -224,18 +224,18 @@ enum embtier_err control_run(struct control *control, int signal_fd, struct err_
         bool mail = false;
 
         for (int i = 0; i < count; i++) {
-            void *const who = events[i].data.ptr;
+            void *const tag = events[i].data.ptr;
 
-            if (who == &control->listen_fd)
+            if (tag == &control->listen_fd)
                 control_on_listen_event(control);
-            else if (who == &control->mail_fd)
+            else if (tag == &control->mail_fd)
                 mail = true;
-            else if (who == &control->signal_mark)
+            else if (tag == &control->signal_mark)
                 control->stop_wanted |= take_stop(control, signal_fd);
-            else if (control_is_process_mark(who))
-                control_process_owner(who)->process_ended = control->has_ended = true;
+            else if (control_is_process_mark(tag))
+                control_process_owner(tag)->process_ended = control->has_ended = true;
             else
-                control_on_client_event(control, who, events[i].events);
+                control_on_client_event(control, tag, events[i].events);
         }
         control_serve_ready(control);
         if (control->has_ended)

@@ -206,9 +206,9 @@ struct connection *control_process_owner(void *mark)
     return CONTAINER_OF(mark, struct connection, process_ended);
 }
 
-bool control_is_process_mark(const void *who)
+bool control_is_process_mark(const void *tag)
 {
-    return (uintptr_t)who % _Alignof(struct connection) != 0;
+    return (uintptr_t)tag % _Alignof(struct connection) != 0;
 }
 
 void control_watch_process(struct control *control, struct connection *connection)

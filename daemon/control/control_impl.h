@@ -91,9 +91,8 @@ void control_end_unread(struct control *control, struct connection *connection);
 /* Watches the client's process. When that ends, the client loses all that it had, even if a child
  * that it forked keeps the socket open. */
 void control_watch_process(struct control *control, struct connection *connection);
-/* True if an event is about a process: @who then has an odd address in place of the connection's.
- */
-bool control_is_process_mark(const void *who);
+/* True if @tag is an event of a process: these have an odd address in place of the connection's. */
+bool control_is_process_mark(const void *tag);
 struct connection *control_process_owner(void *mark);
 /* Drops clients whose processes have ended. Requests that they sent before are served first; all
  * have been received by now. */
