@@ -18,7 +18,7 @@ struct embtier_load {
     uint32_t capacity;
     uint64_t rows_at;
     uint64_t session_number;
-    bool is_open; /* on the server, perhaps */
+    bool is_open; /* the server may have it open */
     bool is_over; /* only closing is left */
 };
 

@@ -17,7 +17,7 @@ struct embtier_scan {
     uint64_t row_count;
     uint32_t row_bytes;
     bool all_rows;
-    bool is_open;     /* on the server, perhaps */
+    bool is_open;     /* the server may have it open */
     bool is_over;     /* only closing is left */
     bool second_half; /* the buffer's second half is filled next; rows in the first stay */
 };

@@ -57,7 +57,7 @@ struct lane_opts {
     uint32_t reader_count;
     uint64_t write_queue_bytes;
     uint32_t max_batch_rows;
-    uint64_t take_ids; /* ids taken in in one turn of a session, at most */
+    uint64_t take_ids; /* limit on ids taken in one turn of a session */
     uint64_t spin_ns;  /* how long an idle lane polls before it sleeps */
     const struct clock *clock;
 };

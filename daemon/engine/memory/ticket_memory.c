@@ -71,7 +71,7 @@ void *ticket_memory_take(struct ticket_memory *memory, struct ticket_share *shar
     if (has_room(share, block_pool_cost(bytes)))
         place = block_pool_take(&memory->pool, bytes, share);
     if (place) {
-        const uint64_t taken = block_pool_block_bytes(place); /* perhaps a little more */
+        const uint64_t taken = block_pool_block_bytes(place); /* may be a little more */
 
         share->bytes += taken;
         account_add(share->account, ACCOUNT_TICKET_BYTES, taken);

@@ -55,7 +55,7 @@ void rows_log(struct rows *rows, struct part *part, struct table *table, const s
 {
     for (uint32_t i = 0; i < count; i++) {
         if (changed[i] && !rows_log_row(rows, table, refs[i].hash, refs[i].id, changed[i])) {
-            assert(!"there was room");
+            assert(!"rows_change_room() found room");
             request_fail(part->request, EMBTIER_BUSY, UINT32_MAX, refs[i].id);
         }
         rows_log_note(rows, part);

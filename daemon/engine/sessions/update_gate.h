@@ -45,7 +45,7 @@ struct update_gate {
     /* Updates under way, of sessions whose home this is. */
     uint32_t updates[UPDATE_KINDS];
     uint32_t most_thinned;    /* limit on updates under way, for kinds that `mode` thins */
-    struct session *updating; /* sessions with updates under way, for longest first */
+    struct session *updating; /* sessions with updates under way, the longest first */
     struct session *last_updating;
     struct session *held; /* sessions with an update that may not begin, in order of arrival */
     struct session *last_held;
@@ -60,7 +60,7 @@ void update_begin(struct update_gate *gate, struct session *session, enum update
 void update_end(struct update_gate *gate, struct session *session, enum update_kind kind);
 /* Makes the session's update wait for the gate. It takes no turns meanwhile. */
 void update_hold(struct update_gate *gate, struct session *session);
-/* Lets held updates try again: perhaps they may begin now. */
+/* Lets held updates try again, as they may be allowed now. */
 void update_release_held(struct update_gate *gate);
 
 /* Closes the gate: no update is begun from now on. Posts @drained once, when no update is under way
