@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cpu.h: code that depends on the processor, besides the kernels. Thread: any. */
+/* cpu.h: code that depends on the processor, except the kernels. Thread: any. */
 #ifndef EMBTIER_BASE_CPU_H
 #define EMBTIER_BASE_CPU_H
 

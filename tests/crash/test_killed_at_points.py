@@ -519,7 +519,7 @@ def test_an_export_that_is_killed_is_whole_or_not_there_and_can_be_made_again(ma
             assert code in (-signal.SIGKILL, 0), f"ends with {code}"
             there = {child.name for child in folder.iterdir()}
             assert there <= {"rows", "rows.partial"}, there
-            assert len(there) < 2 or not any(partial.iterdir()), "it has its name, and something is left besides"
+            assert len(there) < 2 or not any(partial.iterdir()), "it has its name, and something else is left"
             assert code != 0 or there == {"rows"}, there
             unfinished = partial / "unfinished.embtier-export"
             if path.exists():

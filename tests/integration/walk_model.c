@@ -69,7 +69,7 @@ static void random_hyperparameters(uint64_t *random, struct table_spec *spec)
 }
 
 /* An array of ARRAY_BYTES takes at most two slabs (ARRAY_MIB of test_random_walk.c). Each row
- * takes a spot besides, and is rounded up. */
+ * also takes a spot, and is rounded up. */
 #define ARRAY_BYTES     (4 * MIB - 16 * KIB)
 #define ARRAY_ROW_BYTES 24
 
