@@ -281,7 +281,7 @@ static void test_mistakes_with_groups_are_told_without_asking_the_server(void **
     assert_int_equal(fixture->fake.submission.group, 0);
 }
 
-static void test_a_refusal_is_told_with_who_it_is_about(void **state)
+static void test_a_refusal_names_the_member_it_is_about(void **state)
 {
     struct fixture *fixture = *state;
     struct embtier_group *group = join(fixture, "g", 4);
@@ -522,7 +522,7 @@ int main(void)
         WITH_SERVER(test_a_group_that_is_freed_lives_on_for_its_batches),
         WITH_SERVER(test_requests_name_the_group_they_are_told_to),
         WITH_SERVER(test_mistakes_with_groups_are_told_without_asking_the_server),
-        WITH_SERVER(test_a_refusal_is_told_with_who_it_is_about),
+        WITH_SERVER(test_a_refusal_names_the_member_it_is_about),
         WITH_SERVER(test_a_lookup_ahead_of_its_step_is_told_so),
         WITH_SERVER(test_a_push_that_waited_too_long_is_done_and_a_wait_is_not),
         WITH_SERVER(test_each_id_stands_once_after_coalescing_with_the_sum_of_its_gradients),

@@ -411,7 +411,7 @@ static struct compaction_scheduler *scheduler_without_shards(uint32_t hold_patie
     return scheduler;
 }
 
-static void test_who_gets_no_slot_hears_so_after_a_while(void **state)
+static void test_a_hold_without_a_slot_times_out(void **state)
 {
     struct compaction_scheduler *scheduler = scheduler_without_shards(300);
     struct err_msg msg = { { 0 } };
@@ -557,7 +557,7 @@ int main(void)
         COMPACTION_TEST(test_tables_that_come_and_go_leave_no_files),
         COMPACTION_TEST(test_drop_and_automatic_compactions_take_turns),
         COMPACTION_TEST(test_drop_goes_on_where_the_disk_is_not_full),
-        cmocka_unit_test(test_who_gets_no_slot_hears_so_after_a_while),
+        cmocka_unit_test(test_a_hold_without_a_slot_times_out),
         cmocka_unit_test(test_a_stop_ends_the_wait_for_a_slot),
         COMPACTION_TEST(test_reads_cache_metadata_and_not_data),
         COMPACTION_TEST(test_metadata_cache_that_is_too_small_stays_small),

@@ -300,7 +300,7 @@ static void as_being_made(struct store_fixture *f, unsigned index)
     json_decref(root);
 }
 
-static void test_second_process_is_told_who_has_the_store(void **state)
+static void test_second_process_is_told_which_one_has_the_store(void **state)
 {
     struct store_fixture *f = *state;
     char expected[64];
@@ -521,7 +521,7 @@ int main(void)
         STORE_TEST(test_store_refuses_older_format_and_leaves_it_alone),
         STORE_TEST(test_store_refuses_damaged_identity),
         STORE_TEST(test_store_refuses_identity_with_another_text),
-        STORE_TEST(test_second_process_is_told_who_has_the_store),
+        STORE_TEST(test_second_process_is_told_which_one_has_the_store),
         STORE_TEST(test_half_made_store_is_completed),
         STORE_TEST(test_mistake_in_rocksdb_options_is_named),
         STORE_TEST(test_rocksdb_options_are_taken),

@@ -114,7 +114,7 @@ def test_memory_that_is_slow_to_come_holds_up_no_client_and_is_given_back(slow_m
             assert again.arena_bytes >= LARGE
 
 
-def test_who_waits_for_memory_hears_of_it(slow_memory):
+def test_a_client_that_waits_for_memory_is_told(slow_memory):
     slow_memory.hold()
     client = RawClient(slow_memory.daemon.socket, hello=False)
     heard = threading.Event()

@@ -207,7 +207,7 @@ def test_threads_that_requests_wait_for_ask_for_short_turns(own_daemon):
     await_none(wrong)
 
 
-def test_where_cores_are_few_a_checkpoint_leaves_them_to_whoever_asks(make_daemon):
+def test_where_cores_are_few_a_checkpoint_leaves_them_to_clients_that_ask(make_daemon):
     daemon = make_daemon()
     cores = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(cores)})

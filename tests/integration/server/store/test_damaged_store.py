@@ -81,7 +81,7 @@ def test_a_checkpoint_that_cannot_be_read_is_not_advised(store):
     assert "--restore" not in daemon.fail_to_start()
 
 
-def test_who_asks_for_one_that_is_not_there_hears_which_are(make_daemon):
+def test_a_start_from_a_missing_checkpoint_is_told_which_there_are(make_daemon):
     daemon, other = make_daemon(), make_daemon()
     rows = daemon.config["data"]["directories"][0]
     assert f"there is no checkpoint 77: the store in {rows} is new" in daemon.fail_to_start("--restore", "77")

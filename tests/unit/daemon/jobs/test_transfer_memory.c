@@ -47,7 +47,7 @@ static struct transfer_memory *memory_new(uint64_t bytes)
     return memory;
 }
 
-static void test_who_does_not_fit_is_told_how_much_there_is(void **state)
+static void test_a_transfer_that_does_not_fit_is_told_how_much_there_is(void **state)
 {
     _cleanup_(transfer_memory_freep) struct transfer_memory *memory = memory_new(100 * MIB);
     struct transfer_share first = { 0 }, second = { 0 };
@@ -94,7 +94,7 @@ static void test_what_never_fits_is_not_told_to_try_again(void **state)
     assert_int_equal(transfer_memory_used(memory), 0);
 }
 
-static void test_a_user_who_has_something_leaves_a_quarter_to_others(void **state)
+static void test_a_user_that_has_something_leaves_a_quarter_to_others(void **state)
 {
     _cleanup_(transfer_memory_freep) struct transfer_memory *memory = memory_new(100 * MIB);
     struct transfer_share shares[4] = { { 0 } };
@@ -217,9 +217,9 @@ static void test_a_scan_takes_what_its_logs_hold(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_who_does_not_fit_is_told_how_much_there_is),
+        cmocka_unit_test(test_a_transfer_that_does_not_fit_is_told_how_much_there_is),
         cmocka_unit_test(test_what_never_fits_is_not_told_to_try_again),
-        cmocka_unit_test(test_a_user_who_has_something_leaves_a_quarter_to_others),
+        cmocka_unit_test(test_a_user_that_has_something_leaves_a_quarter_to_others),
         cmocka_unit_test(test_threads_together_have_no_more_either),
         cmocka_unit_test(test_rows_that_wait_are_as_many_as_the_configuration_counts),
         cmocka_unit_test(test_a_scan_takes_what_its_logs_hold),

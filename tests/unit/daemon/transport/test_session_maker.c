@@ -186,7 +186,7 @@ static void test_what_waits_at_the_end_is_told_and_what_is_freed_is(void **state
     free_both(&waits);
 }
 
-static void test_memory_of_a_client_that_has_ended_is_freed_whoever_maps_it(void **state)
+static void test_memory_of_a_client_that_has_ended_is_freed_even_if_mapped(void **state)
 {
     static const bool is_abandoned[] = { true, false };
 
@@ -237,7 +237,7 @@ int main(void)
         cmocka_unit_test(test_users_take_turns_and_large_ones_wait_for_small_ones),
         cmocka_unit_test(test_one_that_is_given_up_is_made_no_further),
         cmocka_unit_test(test_what_waits_at_the_end_is_told_and_what_is_freed_is),
-        cmocka_unit_test(test_memory_of_a_client_that_has_ended_is_freed_whoever_maps_it),
+        cmocka_unit_test(test_memory_of_a_client_that_has_ended_is_freed_even_if_mapped),
         cmocka_unit_test(test_memory_that_cannot_be_had_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

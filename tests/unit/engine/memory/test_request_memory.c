@@ -277,7 +277,7 @@ static void test_a_large_request_gets_its_turn_though_small_ones_never_end(void 
 }
 /* A session owns its memory when it is told, and need not ask again before. Others may ask as often
  * as they like. */
-static void test_who_waits_is_told_once_and_has_its_memory_then(void **state)
+static void test_a_session_that_waits_is_told_once_and_has_its_memory_then(void **state)
 {
     struct short_memory x;
     struct request_memory_share other = { 0 };
@@ -309,7 +309,7 @@ static void test_who_waits_is_told_once_and_has_its_memory_then(void **state)
     clear(&x);
 }
 
-static void test_who_asks_for_something_else_gives_back_what_it_was_granted(void **state)
+static void test_a_session_that_asks_for_something_else_gives_back_its_grant(void **state)
 {
     struct short_memory x;
 
@@ -568,8 +568,8 @@ int main(void)
         cmocka_unit_test(test_lanes_share_the_memory),
         cmocka_unit_test(test_one_session_gets_half_and_another_half_of_the_rest),
         cmocka_unit_test(test_a_large_request_gets_its_turn_though_small_ones_never_end),
-        cmocka_unit_test(test_who_waits_is_told_once_and_has_its_memory_then),
-        cmocka_unit_test(test_who_asks_for_something_else_gives_back_what_it_was_granted),
+        cmocka_unit_test(test_a_session_that_waits_is_told_once_and_has_its_memory_then),
+        cmocka_unit_test(test_a_session_that_asks_for_something_else_gives_back_its_grant),
         cmocka_unit_test(test_the_line_is_in_the_order_of_what_each_has_got),
         cmocka_unit_test(test_small_requests_are_served_though_a_large_one_holds_or_wants_all),
         cmocka_unit_test(test_the_second_small_request_follows_the_first),

@@ -135,7 +135,7 @@ static void test_refusals_are_rounds(void **state)
     end(t);
 }
 
-static void test_members_who_disagree_are_refused(void **state)
+static void test_members_that_disagree_are_refused(void **state)
 {
     struct shm_submission first;
     struct training *const t = begin(state, &first);
@@ -318,7 +318,7 @@ int main(void)
         T(test_a_push_that_is_refused_is_refused_to_all),
         T(test_a_step_that_would_ruin_a_row_is_refused_to_all_and_not_made),
         T(test_refusals_are_rounds),
-        T(test_members_who_disagree_are_refused),
+        T(test_members_that_disagree_are_refused),
         T(test_a_lookup_of_the_next_step_waits_for_this_one),
         T(test_a_group_is_its_members_only),
         T(test_empty_pushes),

@@ -106,7 +106,7 @@ static void test_a_flow_that_asks_for_little_waits_for_one_turn_of_another(void 
 
 /* The flow's turns cost a tenth of the others', and it asks again one turn after each. It then
  * waits for a tenth of the others, not for all. */
-static void test_who_asks_for_little_waits_for_as_little(void **state)
+static void test_a_flow_that_asks_for_little_waits_for_as_little(void **state)
 {
     struct shared x = { .at_random = true, .random = 4711 };
     uint32_t turns = 0;
@@ -129,7 +129,7 @@ static void test_who_asks_for_little_waits_for_as_little(void **state)
 }
 
 /* The result is the same if all others march in step, provided each flow announces its cost. */
-static void test_who_asks_for_little_and_says_so_is_before_the_others(void **state)
+static void test_a_flow_that_states_a_small_cost_is_before_the_others(void **state)
 {
     struct shared x = { .costs = { 0 } };
     uint32_t own = 0;
@@ -171,7 +171,7 @@ static void test_new_flows_without_end_keep_no_flow_waiting_for_ever(void **stat
     assert_true(passed > 10000);
 }
 
-static void test_who_wanted_nothing_is_not_paid_for_that(void **state)
+static void test_a_flow_that_wanted_nothing_is_not_paid_for_that(void **state)
 {
     struct shared x = { .costs = { 100, 100 } };
 
@@ -269,10 +269,10 @@ int main(void)
         cmocka_unit_test(test_two_get_half_of_the_cost_each),
         cmocka_unit_test(test_many_get_the_same_whatever_their_turns_cost),
         cmocka_unit_test(test_a_flow_that_asks_for_little_waits_for_one_turn_of_another),
-        cmocka_unit_test(test_who_asks_for_little_waits_for_as_little),
-        cmocka_unit_test(test_who_asks_for_little_and_says_so_is_before_the_others),
+        cmocka_unit_test(test_a_flow_that_asks_for_little_waits_for_as_little),
+        cmocka_unit_test(test_a_flow_that_states_a_small_cost_is_before_the_others),
         cmocka_unit_test(test_new_flows_without_end_keep_no_flow_waiting_for_ever),
-        cmocka_unit_test(test_who_wanted_nothing_is_not_paid_for_that),
+        cmocka_unit_test(test_a_flow_that_wanted_nothing_is_not_paid_for_that),
         cmocka_unit_test(test_what_is_charged_between_turns_counts),
         cmocka_unit_test(test_all_are_even_when_no_flow_is_left),
         cmocka_unit_test(test_it_is_always_the_one_furthest_behind),
