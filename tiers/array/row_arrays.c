@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/counter.h"
 #include "base/macros.h"
 #include "base/row_spot.h"
 #include "tiers/arena/arena.h"
@@ -50,9 +51,7 @@ struct row_arrays {
     uint16_t epoch;   /* mark for the spots of rows that become dirty now: 1 or 2 */
     bool in_epoch;
     bool save_failed;
-    uint64_t hits;
-    uint64_t get_hits;
-    uint64_t misses;
+    struct row_arrays_stats stats; /* counters (base/counter.h), which any thread reads */
 };
 
 /* ---- A table's array ---- */
@@ -218,30 +217,44 @@ enum embtier_err row_arrays_add_table(struct row_arrays *arrays, uint16_t table,
         (struct arrays_table){ .array = array, .block_dirty = block_dirty, .number = table };
     arrays->table_count = MAX(arrays->table_count, place + 1);
     arrays->places[table] = place + 1;
+    counter_add(&arrays->stats.tables, 1);
     return EMBTIER_OK;
 }
 
 void row_arrays_remove_table(struct row_arrays *arrays, uint16_t table)
 {
+    struct row_arrays_stats *const stats = &arrays->stats;
+    struct arrays_table *gone;
+
     if (!row_arrays_has(arrays, table))
         return;
-    free(table_at(arrays, table)->block_dirty);
-    *table_at(arrays, table) = (struct arrays_table){ .array = NULL };
+    gone = table_at(arrays, table);
+    counter_sub(&stats->tables, 1);
+    counter_sub(&stats->rows, gone->rows);
+    counter_sub(&stats->bytes, gone->rows * gone->array->row_bytes);
+    counter_sub(&stats->dirty_rows, gone->dirty_rows);
+    counter_sub(&stats->dirty_bytes, gone->dirty_rows * gone->array->row_bytes);
+    free(gone->block_dirty);
+    *gone = (struct arrays_table){ .array = NULL };
     arrays->places[table] = 0;
 }
 
-static void count_dirty(struct arrays_table *table, uint64_t id)
+static void count_dirty(struct row_arrays *arrays, struct arrays_table *table, uint64_t id)
 {
     assert(table->block_dirty[id / BLOCK_ROWS] < BLOCK_ROWS);
     table->dirty_rows++;
     table->block_dirty[id / BLOCK_ROWS]++;
+    counter_add(&arrays->stats.dirty_rows, 1);
+    counter_add(&arrays->stats.dirty_bytes, table->array->row_bytes);
 }
 
-static void count_clean(struct arrays_table *table, uint64_t id)
+static void count_clean(struct row_arrays *arrays, struct arrays_table *table, uint64_t id)
 {
     assert(table->dirty_rows > 0 && table->block_dirty[id / BLOCK_ROWS] > 0);
     table->dirty_rows--;
     table->block_dirty[id / BLOCK_ROWS]--;
+    counter_sub(&arrays->stats.dirty_rows, 1);
+    counter_sub(&arrays->stats.dirty_bytes, table->array->row_bytes);
 }
 
 static bool hand_over(struct row_arrays *arrays, struct arrays_table *table, uint64_t hash,
@@ -253,7 +266,7 @@ static bool hand_over(struct row_arrays *arrays, struct arrays_table *table, uin
                             array->row_bytes))
         return false;
     set_dirty(array, id, 0);
-    count_clean(table, id);
+    count_clean(arrays, table, id);
     return true;
 }
 
@@ -268,7 +281,7 @@ static void make_dirty(struct row_arrays *arrays, struct arrays_table *table,
     if (dirty != 0 && arrays->in_epoch && !hand_over(arrays, table, ref->hash, ref->id))
         arrays->save_failed = true;
     if (dirty_of(table->array, ref->id) == 0)
-        count_dirty(table, ref->id);
+        count_dirty(arrays, table, ref->id);
     set_dirty(table->array, ref->id, arrays->epoch);
 }
 
@@ -319,8 +332,8 @@ run(struct row_arrays *arrays, struct arrays_table *table, const struct copying 
         else
             ret_missed[missed++] = i - ahead;
     }
-    arrays->hits += count - missed;
-    arrays->misses += missed;
+    counter_add(&arrays->stats.hits, count - missed);
+    counter_add(&arrays->stats.misses, missed);
     return missed;
 }
 
@@ -349,7 +362,7 @@ uint32_t row_arrays_get(struct row_arrays *arrays, uint16_t number, const struct
     };
     const uint32_t missed = run(arrays, table_at(arrays, number), &copying, copy_out, ret_missed);
 
-    arrays->get_hits += count - missed;
+    counter_add(&arrays->stats.get_hits, count - missed);
     return missed;
 }
 
@@ -394,8 +407,8 @@ static uint32_t find_to_change(struct row_arrays *arrays, uint16_t number,
             before(arrays, table, &refs[i]);
         missed += !ret_rows[i];
     }
-    arrays->hits += count - missed;
-    arrays->misses += missed;
+    counter_add(&arrays->stats.hits, count - missed);
+    counter_add(&arrays->stats.misses, missed);
     return missed;
 }
 
@@ -416,6 +429,7 @@ void row_arrays_insert(struct row_arrays *arrays, uint16_t number, const struct 
 {
     struct arrays_table *const table = table_at(arrays, number);
     struct row_array *const array = table->array;
+    uint64_t added = 0;
 
     for (uint32_t i = 0; i < count; i++) {
         const uint64_t id = refs[i].id;
@@ -428,15 +442,18 @@ void row_arrays_insert(struct row_arrays *arrays, uint16_t number, const struct 
         set_dirty(array, id, is_dirty ? arrays->epoch : 0);
         assert(table->rows < array->rows);
         table->rows++;
+        added++;
         if (is_dirty)
-            count_dirty(table, id);
+            count_dirty(arrays, table, id);
     }
+    counter_add(&arrays->stats.rows, added);
+    counter_add(&arrays->stats.bytes, added * array->row_bytes);
 }
 
 void row_arrays_used(struct row_arrays *arrays, uint32_t count)
 {
-    arrays->hits += count;
-    arrays->get_hits += count;
+    counter_add(&arrays->stats.hits, count);
+    counter_add(&arrays->stats.get_hits, count);
 }
 
 bool row_arrays_spots(const struct row_arrays *arrays, uint16_t number, struct row_spots *ret_spots)
@@ -574,22 +591,10 @@ bool row_arrays_forget_epoch(struct row_arrays *arrays, uint64_t *cursor, uint32
     return scan(arrays, cursor, step, forget_row, NULL);
 }
 
+_Static_assert(sizeof(struct row_arrays_stats) % sizeof(uint64_t) == 0, "all of it are counters");
+
 void row_arrays_stats(const struct row_arrays *arrays, struct row_arrays_stats *ret_stats)
 {
-    *ret_stats = (struct row_arrays_stats){
-        .hits = arrays->hits,
-        .get_hits = arrays->get_hits,
-        .misses = arrays->misses,
-    };
-    for (uint32_t t = 0; t < arrays->table_count; t++) {
-        const struct arrays_table *const table = &arrays->tables[t];
-
-        if (!table->array)
-            continue;
-        ret_stats->tables++;
-        ret_stats->rows += table->rows;
-        ret_stats->bytes += table->rows * table->array->row_bytes;
-        ret_stats->dirty_rows += table->dirty_rows;
-        ret_stats->dirty_bytes += table->dirty_rows * table->array->row_bytes;
-    }
+    counter_get_all((const uint64_t *)&arrays->stats, (uint64_t *)ret_stats,
+                    sizeof(*ret_stats) / sizeof(uint64_t));
 }

@@ -11,8 +11,8 @@
  * Layout: struct row_spot[rows], then the rows, each on its own granule.
  *
  * The spot of row n leads to place n, or nowhere, so loops that follow spots (kernels/cpu/pool)
- * work on arrays too. Thread: the owning lane, except row_array_new(). The caller owns the
- * memory. */
+ * work on arrays too. Thread: the owning lane, except row_array_new() and row_arrays_stats(). The
+ * caller owns the memory. */
 #ifndef EMBTIER_TIERS_ARRAY_ROW_ARRAYS_H
 #define EMBTIER_TIERS_ARRAY_ROW_ARRAYS_H
 
@@ -43,6 +43,7 @@ struct row_arrays_opts {
     void *context;
 };
 
+/* All members are counters (base/counter.h). */
 struct row_arrays_stats {
     uint64_t tables;
     uint64_t rows; /* present in the arrays */
@@ -97,6 +98,7 @@ void row_arrays_begin_epoch(struct row_arrays *arrays);
 MUST_CHECK bool row_arrays_end_epoch(struct row_arrays *arrays);
 MUST_CHECK bool row_arrays_forget_epoch(struct row_arrays *arrays, uint64_t *cursor, uint32_t step);
 
+/* Any thread: reads counters that the lane writes. */
 void row_arrays_stats(const struct row_arrays *arrays, struct row_arrays_stats *ret_stats);
 
 #endif

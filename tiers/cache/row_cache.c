@@ -70,7 +70,8 @@ struct request {
     uint64_t *found;   /* gets bits, or */
     const void **rows; /* gets places */
     uint32_t missed_count;
-    uint64_t departures; /* of the cache, when the request began */
+    uint32_t hits[TIERS_MAX]; /* rows found in each tier */
+    uint64_t departures;      /* of the cache, when the request began */
 };
 
 static inline __attribute__((always_inline)) void
@@ -149,17 +150,14 @@ static inline __attribute__((always_inline)) void touch(struct row_cache *c, str
 }
 
 /* Copies a cached row, after moving it to tier 0 if possible. */
-static inline __attribute__((always_inline)) void copy_hit(struct row_cache *c,
-                                                           const struct request *request,
-                                                           struct row_place place,
-                                                           uint32_t position)
+static inline __attribute__((always_inline)) void
+copy_hit(struct row_cache *c, struct request *request, struct row_place place, uint32_t position)
 {
     struct row_entry *entry = place_entry(place);
     uint32_t tier;
     uint8_t *row = (uint8_t *)row_cache_address(c, entry->slot, &tier);
 
-    c->stats.tiers[tier].hits++;
-    c->stats.tiers[tier].get_hits += request->use == USE_GET;
+    request->hits[tier]++;
     touch(c, place);
     if (UNLIKELY(tier) && row_moves_promote(c, place))
         row = (uint8_t *)row_cache_address(c, entry->slot, &tier);
@@ -191,8 +189,8 @@ static bool pin(struct row_cache *c, struct row_place place)
     if (entry->pins++ == 0) {
         if (!WITHOUT_PINS)
             place.set->pinned |= (uint16_t)(1u << place.way);
-        c->stats.pinned_rows++;
-        c->stats.pinned_bytes += bytes;
+        counter_add(&c->stats.pinned_rows, 1);
+        counter_add(&c->stats.pinned_bytes, bytes);
     }
     return true;
 }
@@ -205,10 +203,8 @@ static void unpin(struct row_cache *c, struct row_place place)
         return;
     if (--entry->pins == 0) {
         place.set->pinned &= (uint16_t) ~(1u << place.way);
-        assert(c->stats.pinned_rows > 0);
-        c->stats.pinned_rows--;
-        assert(c->stats.pinned_bytes >= c->tables[entry->table].row_bytes);
-        c->stats.pinned_bytes -= c->tables[entry->table].row_bytes;
+        counter_sub(&c->stats.pinned_rows, 1);
+        counter_sub(&c->stats.pinned_bytes, c->tables[entry->table].row_bytes);
     }
 }
 
@@ -229,7 +225,7 @@ use_row(struct row_cache *c, struct request *request, uint32_t at, struct row_pl
         request->rows[at] = row_cache_address(c, place_entry(place)->slot, &tier);
         if (request->use == USE_CHANGE)
             row_cache_mark_dirty(c, place, tier);
-        c->stats.tiers[tier].hits += request->use != USE_FIND;
+        request->hits[tier] += request->use != USE_FIND;
     } else if (request->use == USE_PIN) {
         if (pin(c, place))
             request->found[at / 64] |= UINT64_C(1) << at % 64;
@@ -367,10 +363,7 @@ run_mapped(struct row_cache *c, struct request *request, struct row_spot *spots,
             }
         }
     }
-    if (request->use != USE_FIND)
-        c->stats.tiers[0].hits += hits;
-    if (request->use == USE_GET)
-        c->stats.tiers[0].get_hits += hits;
+    request->hits[0] += hits;
 }
 
 /* Runs all refs through the pipeline. @use is a constant wherever this is inlined. */
@@ -406,6 +399,17 @@ static inline __attribute__((always_inline)) void run(struct row_cache *c, struc
     }
 }
 
+/* Counts the hits and misses of a request that has run. */
+static void count_use(struct row_cache *c, const struct request *request)
+{
+    for (uint32_t tier = 0; tier < c->tier_count; tier++) {
+        counter_add(&c->stats.tiers[tier].hits, request->hits[tier]);
+        if (request->use == USE_GET)
+            counter_add(&c->stats.tiers[tier].get_hits, request->hits[tier]);
+    }
+    counter_add(&c->stats.misses, request->missed_count);
+}
+
 uint32_t row_cache_get(struct row_cache *c, uint16_t table, const struct row_ref *refs,
                        uint32_t count, void *dest, uint64_t stride, uint32_t bytes,
                        uint32_t *ret_missed)
@@ -424,7 +428,7 @@ uint32_t row_cache_get(struct row_cache *c, uint16_t table, const struct row_ref
     row_upkeep(c, count);
     run(c, &request, USE_GET);
     row_upkeep_end(c);
-    c->stats.misses += request.missed_count;
+    count_use(c, &request);
     return request.missed_count;
 }
 
@@ -449,7 +453,7 @@ uint32_t row_cache_change(struct row_cache *c, uint16_t table, const struct row_
 
     assert(c->tables[table].state == TABLE_IN_USE);
     run(c, &request, USE_CHANGE);
-    c->stats.misses += request.missed_count;
+    count_use(c, &request);
     return request.missed_count;
 }
 
@@ -462,7 +466,7 @@ uint32_t row_cache_change_through(struct row_cache *c, uint16_t table, const str
 
     assert(c->tables[table].state == TABLE_IN_USE);
     run(c, &request, USE_CHANGE_THROUGH);
-    c->stats.misses += request.missed_count;
+    count_use(c, &request);
     return request.missed_count;
 }
 
@@ -506,6 +510,12 @@ static uint32_t count_first_tier(const struct row_cache *c, const void *const *r
     return in_first;
 }
 
+static void count_hits_of_get(struct row_cache *c, uint32_t tier, uint32_t count)
+{
+    counter_add(&c->stats.tiers[tier].hits, count);
+    counter_add(&c->stats.tiers[tier].get_hits, count);
+}
+
 void row_cache_used(struct row_cache *c, uint16_t table, const struct row_ref *refs, uint32_t count,
                     const void *const *rows)
 {
@@ -513,15 +523,13 @@ void row_cache_used(struct row_cache *c, uint16_t table, const struct row_ref *r
     const uint32_t in_first = count_first_tier(c, rows, count, &absent);
 
     row_upkeep(c, count); /* may move rows; the places are used only to tell their tier */
-    c->stats.tiers[0].hits += in_first;
-    c->stats.tiers[0].get_hits += in_first;
+    count_hits_of_get(c, 0, in_first);
     for (uint32_t i = 0; i < count && in_first < count; i++) {
         const uint32_t tier = tier_at(c, rows[i]);
 
         if (LIKELY(tier == 0))
             continue;
-        c->stats.tiers[tier].hits++;
-        c->stats.tiers[tier].get_hits++;
+        count_hits_of_get(c, tier, 1);
         move_up(c, table, &refs[i]);
     }
     row_upkeep_end(c);
@@ -546,8 +554,7 @@ bool row_cache_spots(const struct row_cache *c, uint16_t table, struct row_spots
 void row_cache_used_spots(struct row_cache *c, uint32_t count)
 {
     row_upkeep(c, count);
-    c->stats.tiers[0].hits += count;
-    c->stats.tiers[0].get_hits += count;
+    count_hits_of_get(c, 0, count);
     row_upkeep_end(c);
 }
 
@@ -582,7 +589,7 @@ uint32_t row_cache_set(struct row_cache *c, uint16_t table, const struct row_ref
     row_upkeep(c, count);
     run(c, &request, USE_SET);
     row_upkeep_end(c);
-    c->stats.misses += request.missed_count;
+    count_use(c, &request);
     return request.missed_count;
 }
 

@@ -17,10 +17,10 @@
  * told. The index is as large as the cached rows need, at most half of tier 0. It grows as rows
  * come, and shrinks when longer rows replace them.
  *
- * Thread: the owning lane only. Memory: all of it, including index and slot tables, lies inside the
- * arenas; nothing is allocated, not even by row_cache_new(). In tier 0, 1.1 MiB per lane hold the
- * table numbers and one row in transit. Metadata in a full cache: at most 32 bytes per cached row
- * (25 in the index, 4 with the slot), and the slabs for maps. */
+ * Thread: the owning lane only, but row_cache_stats(). Memory: all of it, including index and slot
+ * tables, lies inside the arenas; nothing is allocated, not even by row_cache_new(). In tier 0, 1.1
+ * MiB per lane hold the table numbers and one row in transit. Metadata in a full cache: at most 32
+ * bytes per cached row (25 in the index, 4 with the slot), and the slabs for maps. */
 #ifndef EMBTIER_TIERS_CACHE_ROW_CACHE_H
 #define EMBTIER_TIERS_CACHE_ROW_CACHE_H
 
@@ -73,6 +73,7 @@ struct row_cache_opts {
     void *context;
 };
 
+/* All members are counters (base/counter.h). */
 struct row_cache_tier_stats {
     uint64_t capacity_bytes; /* slabs; for tier 0, slabs and index */
     uint64_t used_bytes;     /* of rows, not rounded */
@@ -211,10 +212,12 @@ MUST_CHECK bool row_cache_end_epoch(struct row_cache *cache);
  * the next epoch begins. @cursor is as above. */
 MUST_CHECK bool row_cache_forget_epoch(struct row_cache *cache, uint64_t *cursor, uint32_t step);
 
+/* Any thread: reads counters that the lane writes. */
 void row_cache_stats(const struct row_cache *cache, struct row_cache_stats *ret_stats);
 
 /* Walks everything and checks its consistency: each row in one tier, entries and slots in
- * agreement, counts right. For tests and debug builds; slow. Returns NULL, or the fault. */
+ * agreement, counts right. For tests and debug builds; slow. Returns NULL, or the fault. On the
+ * lane's thread, or while the lane rests: the counts must be those of the rows that it walks. */
 const char *row_cache_validate(const struct row_cache *cache);
 
 #endif

@@ -23,10 +23,8 @@ static bool write_back_set(struct row_cache *c, struct row_set *set, uint32_t mo
         if (spot)
             spot->dirty = 0;
         stats = &c->stats.tiers[row_cache_tier_of(c, entry->slot)];
-        assert(stats->dirty_rows > 0);
-        stats->dirty_rows--;
-        assert(stats->dirty_bytes >= c->tables[entry->table].row_bytes);
-        stats->dirty_bytes -= c->tables[entry->table].row_bytes;
+        counter_sub(&stats->dirty_rows, 1);
+        counter_sub(&stats->dirty_bytes, c->tables[entry->table].row_bytes);
         ++*count;
     }
     return true;

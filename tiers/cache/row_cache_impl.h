@@ -8,6 +8,7 @@
 #ifndef EMBTIER_TIERS_CACHE_ROW_CACHE_IMPL_H
 #define EMBTIER_TIERS_CACHE_ROW_CACHE_IMPL_H
 
+#include "base/counter.h"
 #include "tiers/arena/arena.h"
 #include "tiers/cache/row_cache.h"
 #include "tiers/cache/row_index.h"
@@ -68,7 +69,7 @@ struct row_cache {
     uint32_t inserts_since; /* since the last check of the index's size */
     uint32_t look_after;    /* check the size after this many */
 
-    struct row_cache_stats stats;
+    struct row_cache_stats stats; /* counters (base/counter.h), which any thread reads */
 };
 
 /* A row in the index. */
@@ -179,8 +180,8 @@ static inline void row_cache_mark_dirty(struct row_cache *c, struct row_place pl
         c->save_failed |= !row_cache_hand_over(c, entry);
     } else {
         place.set->dirty |= (uint16_t)(1u << place.way);
-        c->stats.tiers[tier].dirty_rows++;
-        c->stats.tiers[tier].dirty_bytes += c->tables[entry->table].row_bytes;
+        counter_add(&c->stats.tiers[tier].dirty_rows, 1);
+        counter_add(&c->stats.tiers[tier].dirty_bytes, c->tables[entry->table].row_bytes);
     }
     entry->flags = (uint8_t)((entry->flags & ~ROW_ENTRY_EPOCH) | c->epoch);
     spot = row_cache_spot(c, entry);

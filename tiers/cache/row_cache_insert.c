@@ -77,7 +77,7 @@ uint32_t row_cache_insert(struct row_cache *c, uint16_t table, const struct row_
             ret_refused[refused++] = i;
     }
     c->inserts_since += count;
-    c->stats.not_cached += refused;
+    counter_add(&c->stats.not_cached, refused);
     row_upkeep_end(c);
     return refused;
 }

@@ -175,7 +175,7 @@ enum embtier_err row_cache_add_table(struct row_cache *c, uint16_t table_number,
         .state = TABLE_IN_USE,
         .map = rows <= most_mapped_rows(c) ? row_maps_add(&c->maps, rows) : ROW_MAP_NONE,
     };
-    c->stats.map_bytes = row_maps_bytes(&c->maps);
+    counter_set(&c->stats.map_bytes, row_maps_bytes(&c->maps));
     return EMBTIER_OK;
 }
 
@@ -351,14 +351,17 @@ bool row_cache_purge_table(struct row_cache *c, uint16_t table_number, uint32_t 
     c->purging--;
     if (table->map != ROW_MAP_NONE) {
         row_maps_remove(&c->maps, table->map);
-        c->stats.map_bytes = row_maps_bytes(&c->maps);
+        counter_set(&c->stats.map_bytes, row_maps_bytes(&c->maps));
     }
     withdraw_wish(c, table->length_class);
     *table = (struct cached_table){ 0 };
     return true;
 }
 
+_Static_assert(sizeof(struct row_cache_stats) % sizeof(uint64_t) == 0, "all of it are counters");
+
 void row_cache_stats(const struct row_cache *c, struct row_cache_stats *ret_stats)
 {
-    *ret_stats = c->stats;
+    counter_get_all((const uint64_t *)&c->stats, (uint64_t *)ret_stats,
+                    sizeof(*ret_stats) / sizeof(uint64_t));
 }

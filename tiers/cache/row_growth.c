@@ -283,7 +283,7 @@ static void move_sets(struct row_cache *c, uint32_t steps)
             return;
     if (shrinks && !row_index_is_resizing(&c->index))
         give_slabs_back(c);
-    c->stats.index_bytes = c->index.large_count * sizeof(struct row_set);
+    counter_set(&c->stats.index_bytes, c->index.large_count * sizeof(struct row_set));
 }
 
 void row_growth_step(struct row_cache *c, uint32_t steps)

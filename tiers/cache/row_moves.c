@@ -18,18 +18,24 @@
 /* The number of victims that may refuse to go before there is no room. */
 #define TRIES_MAX 4
 
+static void count(uint64_t *counter, uint64_t n, int sign)
+{
+    if (sign > 0)
+        counter_add(counter, n);
+    else
+        counter_sub(counter, n);
+}
+
 void row_moves_account(struct row_cache *c, uint32_t tier, uint32_t row_bytes, bool dirty, int sign)
 {
     struct row_cache_tier_stats *stats = &c->stats.tiers[tier];
 
-    assert(sign > 0 || (stats->rows > 0 && stats->used_bytes >= row_bytes));
-    stats->rows += (uint64_t)(int64_t)sign;
-    stats->used_bytes += (uint64_t)((int64_t)sign * row_bytes);
+    count(&stats->rows, 1, sign);
+    count(&stats->used_bytes, row_bytes, sign);
     if (!dirty)
         return;
-    assert(sign > 0 || (stats->dirty_rows > 0 && stats->dirty_bytes >= row_bytes));
-    stats->dirty_rows += (uint64_t)(int64_t)sign;
-    stats->dirty_bytes += (uint64_t)((int64_t)sign * row_bytes);
+    count(&stats->dirty_rows, 1, sign);
+    count(&stats->dirty_bytes, row_bytes, sign);
 }
 
 static bool is_dirty(struct row_place place)
@@ -91,10 +97,8 @@ void row_moves_forget(struct row_cache *c, struct row_place place)
     table->rows--;
     c->departures++;
     if (entry->pins != 0) { /* its table is being purged */
-        assert(c->stats.pinned_rows > 0);
-        c->stats.pinned_rows--;
-        assert(c->stats.pinned_bytes >= table->row_bytes);
-        c->stats.pinned_bytes -= table->row_bytes;
+        counter_sub(&c->stats.pinned_rows, 1);
+        counter_sub(&c->stats.pinned_bytes, table->row_bytes);
     }
     slab_pool_free_slot(&c->pools[tier], entry->slot);
     row_index_clear(&c->index, place.set, place.way, hash);
@@ -116,9 +120,9 @@ static bool let_go(struct row_cache *c, struct row_place place)
             c->evict_refused = true;
             return false;
         }
-        c->stats.tiers[tier].evicted_dirty++;
+        counter_add(&c->stats.tiers[tier].evicted_dirty, 1);
     } else {
-        c->stats.tiers[tier].evicted_clean++;
+        counter_add(&c->stats.tiers[tier].evicted_clean, 1);
     }
     row_moves_forget(c, place);
     return true;
@@ -134,7 +138,7 @@ bool row_moves_push_down(struct row_cache *c, struct row_place place)
         slot = row_moves_make_slot(c, tier + 1, c->tables[entry->table].length_class);
         if (slot != SLOT_NONE) {
             row_moves_move(c, place, slot);
-            c->stats.tiers[tier].demotions++;
+            counter_add(&c->stats.tiers[tier].demotions, 1);
             return true;
         }
     }
@@ -247,7 +251,7 @@ bool row_moves_promote(struct row_cache *c, struct row_place place)
         row_moves_account(c, 0, table->row_bytes, is_dirty(place), 1);
     }
     slab_pool_release_if_empty(pool, old_slot);
-    c->stats.tiers[tier].promotions++;
+    counter_add(&c->stats.tiers[tier].promotions, 1);
     return true;
 }
 

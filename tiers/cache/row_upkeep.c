@@ -84,7 +84,7 @@ static void drain(struct row_cache *c, uint32_t tier, uint64_t slots)
     }
     if (slab->used_slots)
         return;
-    c->stats.slab_moves++;
+    counter_add(&c->stats.slab_moves, 1);
     slab_pool_finish_drain(pool);
 }
 
