@@ -333,7 +333,6 @@ run(struct row_arrays *arrays, struct arrays_table *table, const struct copying 
             ret_missed[missed++] = i - ahead;
     }
     counter_add(&arrays->stats.hits, count - missed);
-    counter_add(&arrays->stats.misses, missed);
     return missed;
 }
 
@@ -408,7 +407,6 @@ static uint32_t find_to_change(struct row_arrays *arrays, uint16_t number,
         missed += !ret_rows[i];
     }
     counter_add(&arrays->stats.hits, count - missed);
-    counter_add(&arrays->stats.misses, missed);
     return missed;
 }
 

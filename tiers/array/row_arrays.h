@@ -52,7 +52,6 @@ struct row_arrays_stats {
     uint64_t dirty_bytes;
     uint64_t hits;
     uint64_t get_hits;
-    uint64_t misses;
 };
 
 MUST_CHECK enum embtier_err row_arrays_new(const struct row_arrays_opts *opts,

@@ -12,6 +12,7 @@
 #include <semaphore.h>
 #include <sys/epoll.h>
 
+#include "base/counter.h"
 #include "base/cpu.h"
 #include "base/log/log.h"
 #include "base/system/thread_class.h"
@@ -127,7 +128,7 @@ static bool session_begin(struct lane *lane, struct session *session, uint64_t *
     err = op_begin(&lane->ops, session, number, &taking, &refusal);
     cost = LANE_COST_REQUEST + (uint64_t)taking.segment_count * LANE_COST_SEGMENT;
     schedule_charge(&lane->schedule, &session->lanes[lane->opts.index], cost);
-    lane->segments += taking.segment_count;
+    counter_add(&lane->segments, taking.segment_count);
     session->begin_cost = MAX(cost, session->begin_cost / 2);
     *left -= MIN(*left, cost);
     if (err == EMBTIER_AGAIN) {
@@ -135,7 +136,7 @@ static bool session_begin(struct lane *lane, struct session *session, uint64_t *
         return false;
     }
     session->consumed++;
-    lane->requests++;
+    counter_add(&lane->requests, 1);
     if (err != EMBTIER_OK || !taking.what) {
         request_answer(session, number, &refusal, 0, 0);
         *left = 0; /* that may have cost much to find out */

@@ -150,14 +150,12 @@ static void call_stats(struct lane *lane, void *argument)
         .failed_rows = counts->failed_rows,
         .abandoned_rows = counts->abandoned_rows,
         .shared_reads = counts->shared_reads,
+        .missed_rows = counts->missed_rows,
     };
     stats->casting_ns = caster_busy_ns(lane->caster);
     stats->reading_rows = miss_table_count(lane->rows.misses);
-    for (uint32_t h = 0; h < HOME_KINDS; h++) {
+    for (uint32_t h = 0; h < HOME_KINDS; h++)
         stats->homes[h] = rows_home_stats(&lane->rows, (enum home_kind)h);
-        stats->missed_rows += stats->homes[h].misses;
-    }
-    stats->missed_rows -= counts->second_looks;
     row_cache_stats(lane->rows.homes[HOME_CACHE].rows, &stats->cache);
     write_queue_stats(lane->rows.write_queue, &stats->write_queue);
 }

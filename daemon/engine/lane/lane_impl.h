@@ -41,7 +41,7 @@ struct lane {
     bool has_thread;
     bool stopping;
 
-    /* Counters; only the lane writes. */
+    /* Counters (base/counter.h), which any thread reads. */
     uint64_t requests;
     uint64_t segments;
 

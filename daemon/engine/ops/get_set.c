@@ -16,14 +16,14 @@ static enum outcome get_missed(struct rows *rows, struct part *part, uint32_t se
     const void *queued;
 
     if (rows_join_read(rows, part, table, ref)) {
-        rows->counts.shared_reads++;
+        counter_add(&rows->counts.shared_reads, 1);
         return OUTCOME_DONE;
     }
     queued = write_queue_find(rows->write_queue, table->index, ref->hash, ref->id);
     if (!queued)
         return rows_read(rows, part, table, ref);
     memcpy(to->rows + (uint64_t)ref->position * to->row_bytes, queued, to->row_bytes);
-    rows->counts.queued_get_rows++;
+    counter_add(&rows->counts.queued_get_rows, 1);
     part->hit_rows++;
     return OUTCOME_DONE;
 }
@@ -39,7 +39,6 @@ static enum outcome get_retried(struct rows *rows, struct part *part, uint32_t s
         part->hit_rows++;
         return OUTCOME_DONE;
     }
-    rows->counts.second_looks++;
     return get_missed(rows, part, segment, ref);
 }
 
@@ -47,10 +46,12 @@ static uint32_t get_chunk(struct rows *rows, struct part *part, const struct row
                           uint32_t count)
 {
     const struct request_segment *const to = &part->request->segments[part->segment];
+    const uint32_t missed = home_get(rows, to->table, refs, count, to->rows, to->row_bytes,
+                                     to->row_bytes, rows->chunk_missed);
 
-    rows->counts.get_rows += count;
-    return home_get(rows, to->table, refs, count, to->rows, to->row_bytes, to->row_bytes,
-                    rows->chunk_missed);
+    counter_add(&rows->counts.get_rows, count);
+    counter_add(&rows->counts.missed_rows, missed);
+    return missed;
 }
 
 static uint8_t *row_at(const struct request_segment *segment, const struct row_ref *ref)
@@ -74,8 +75,7 @@ static void get_placed(struct rows *rows, struct part *part, uint32_t index,
     (void)part;
     (void)index;
     (void)row;
-    rows->counts.stored_get_rows += was_stored;
-    rows->counts.initial_get_rows += !was_stored;
+    counter_add(was_stored ? &rows->counts.stored_get_rows : &rows->counts.initial_get_rows, 1);
 }
 
 const struct row_op row_op_get = {
@@ -117,7 +117,6 @@ static enum outcome set_missed(struct rows *rows, struct part *part, uint32_t se
                       : home_set(rows, table, ref, 1, from->rows, from->row_bytes, from->row_bytes,
                                  &missed) == 0)
         return OUTCOME_DONE;
-    rows->counts.second_looks++;
     if (rows_join_read(rows, part, table, ref))
         return OUTCOME_DONE;
     /* The client may change its rows while they are copied. It then stores a mixture, which is its
@@ -163,10 +162,14 @@ static uint32_t set_chunk(struct rows *rows, struct part *part, const struct row
 {
     const struct request_segment *const from = &part->request->segments[part->segment];
 
-    rows->counts.set_rows += count;
-    return from->table->logged ? set_logged(rows, part, refs, count)
-                               : home_set(rows, from->table, refs, count, from->rows,
-                                          from->row_bytes, from->row_bytes, rows->chunk_missed);
+    const uint32_t missed = from->table->logged
+                                ? set_logged(rows, part, refs, count)
+                                : home_set(rows, from->table, refs, count, from->rows,
+                                           from->row_bytes, from->row_bytes, rows->chunk_missed);
+
+    counter_add(&rows->counts.set_rows, count);
+    counter_add(&rows->counts.missed_rows, missed);
+    return missed;
 }
 
 static uint64_t set_read(struct rows *rows, const struct part *part, uint32_t segment,

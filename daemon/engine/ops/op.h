@@ -41,7 +41,7 @@ struct op_lane {
     struct ticket_lane *last_unpinning;
     struct ticket *oldest_ticket; /* list of the tickets that wait for their push */
     struct ticket *newest_ticket;
-    uint64_t expired_tickets;
+    uint64_t expired_tickets; /* a counter (base/counter.h) */
 
     /* The caller calls this whenever a session's in_flight has become less. A push of a group may
      * have waited for that. The session may be freed when nothing of it is under way any more. */

@@ -6,7 +6,7 @@
  * functions are those of row_cache.h, which documents each. Rows are host memory, and pointers to
  * them are followed by lanes and kernels. A row that is not in its home is in the write queue,
  * being read, or on SSD, whatever the home. docs/internals/homes.md lists the places that ask for a
- * table's home, and the files to change for a new one. Thread: the lane. */
+ * table's home, and the files to change for a new one. Thread: the lane, but stats(). */
 #ifndef EMBTIER_DAEMON_ENGINE_ROWS_HOME_H
 #define EMBTIER_DAEMON_ENGINE_ROWS_HOME_H
 
@@ -33,7 +33,6 @@ struct home_stats {
     uint64_t dirty_bytes;
     uint64_t hits;     /* rows read or written in place */
     uint64_t get_hits; /* the hits that only read */
-    uint64_t misses;
 };
 
 struct home_ops {
@@ -76,7 +75,7 @@ struct home_ops {
     bool (*end_epoch)(void *home);
     bool (*forget_epoch)(void *home, uint64_t *cursor, uint32_t step);
 
-    /* Describing. */
+    /* Describing. Any thread: reads counters (base/counter.h) that the lane writes. */
     void (*stats)(const void *home, struct home_stats *ret_stats);
 };
 

@@ -144,7 +144,6 @@ static void array_stats(const void *home, struct home_stats *ret_stats)
         .dirty_bytes = stats.dirty_bytes,
         .hits = stats.hits,
         .get_hits = stats.get_hits,
-        .misses = stats.misses,
     };
 }
 

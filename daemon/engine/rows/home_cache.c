@@ -111,10 +111,9 @@ static bool cache_forget_epoch(void *home, uint64_t *cursor, uint32_t step)
 static void cache_stats(const void *home, struct home_stats *ret_stats)
 {
     struct row_cache_stats cache;
-    struct home_stats sum;
+    struct home_stats sum = { 0 };
 
     row_cache_stats(home, &cache);
-    sum = (struct home_stats){ .misses = cache.misses };
     for (uint32_t t = 0; t < TIERS_MAX; t++) {
         sum.rows += cache.tiers[t].rows;
         sum.bytes += cache.tiers[t].used_bytes;

@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "base/counter.h"
 #include "daemon/engine/memory/reserved.h"
 
 struct miss_table {
@@ -11,8 +12,8 @@ struct miss_table {
     uint32_t *buckets; /* index + 1 */
     uint32_t bucket_mask;
     uint32_t capacity;
-    uint32_t free; /* index + 1 */
-    uint32_t count;
+    uint32_t free;  /* index + 1 */
+    uint64_t count; /* a counter */
     uint32_t held[MISS_FLOWS];
 };
 
@@ -76,7 +77,7 @@ struct miss *miss_table_add(struct miss_table *misses, struct table *table, uint
     const uint32_t link = misses->free;
     struct miss *miss;
 
-    if (misses->held[flow] >= (uint64_t)(misses->capacity - misses->count) * MISS_HELD_PER_FREE)
+    if (misses->held[flow] >= (misses->capacity - misses->count) * MISS_HELD_PER_FREE)
         return NULL; /* also when none is free */
     assert(link > 0 && misses->count < misses->capacity);
     miss = &misses->entries[link - 1];
@@ -91,7 +92,7 @@ struct miss *miss_table_add(struct miss_table *misses, struct table *table, uint
         .flow = flow,
     };
     *bucket = link;
-    misses->count++;
+    counter_add(&misses->count, 1);
     misses->held[flow]++;
     return miss;
 }
@@ -107,8 +108,7 @@ void miss_table_remove(struct miss_table *misses, struct miss *miss)
     miss_set_state(miss, MISS_FREE);
     miss->next = misses->free;
     misses->free = link;
-    assert(misses->count > 0);
-    misses->count--;
+    counter_sub(&misses->count, 1);
     assert(misses->held[miss->flow] > 0);
     misses->held[miss->flow]--;
 }
@@ -125,7 +125,7 @@ struct miss *miss_table_at(struct miss_table *misses, uint32_t index)
 
 uint32_t miss_table_count(const struct miss_table *misses)
 {
-    return misses->count;
+    return (uint32_t)counter_get(&misses->count);
 }
 
 void miss_list_append(struct miss_table *misses, struct miss_list *list, struct miss *miss)

@@ -7,7 +7,8 @@
  * Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory packet switches", 1998.
  * So one session alone may have most entries. But however many it wants, or cannot release while
  * its SETs wait for a disk, others still find some. The refs that wait for a row are chained
- * through their `link` in request memory, oldest first. Thread: the lane. */
+ * through their `link` in request memory, oldest first. Thread: the lane, but miss_table_count().
+ */
 #ifndef EMBTIER_DAEMON_ENGINE_ROWS_MISS_TABLE_H
 #define EMBTIER_DAEMON_ENGINE_ROWS_MISS_TABLE_H
 
@@ -86,6 +87,7 @@ void miss_table_remove(struct miss_table *misses, struct miss *miss);
 
 uint32_t miss_table_index(const struct miss_table *misses, const struct miss *miss);
 struct miss *miss_table_at(struct miss_table *misses, uint32_t index);
+/* Any thread. */
 uint32_t miss_table_count(const struct miss_table *misses);
 
 void miss_list_append(struct miss_table *misses, struct miss_list *list, struct miss *miss);

@@ -62,14 +62,14 @@ void rows_start(struct rows *rows, struct request *request)
 void rows_part_abandon(struct rows *rows, struct part *part, uint64_t count)
 {
     request_fail(part->request, EMBTIER_DISCONNECTED, UINT32_MAX, 0);
-    rows->counts.abandoned_rows += count;
+    counter_add(&rows->counts.abandoned_rows, count);
 }
 
 void rows_ref_fail(struct rows *rows, struct part *part, uint32_t segment, uint64_t id,
                    enum embtier_err err)
 {
     request_fail(part->request, err, segment, id);
-    rows->counts.failed_rows++;
+    counter_add(&rows->counts.failed_rows, 1);
 }
 
 /* Returns DONE if a row may be changed now, RETRY if later, REFUSED if not. */
@@ -171,7 +171,7 @@ static uint32_t rows_to_change(struct rows *rows, struct part *part, uint32_t co
     if (err == EMBTIER_OK)
         return MIN(count, room);
     request_fail(part->request, err, part->segment, part->refs[part->next_ref].id);
-    rows->counts.failed_rows += end - part->next_ref;
+    counter_add(&rows->counts.failed_rows, end - part->next_ref);
     part->next_ref = end;
     return 0;
 }

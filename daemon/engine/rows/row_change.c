@@ -31,7 +31,7 @@ static bool place_dirty(struct rows *rows, struct table *table, uint64_t hash, u
     if (home_insert(rows, table, &ref, 1, bytes, &dirty, &refused) == 0)
         return true;
     if (rows->in_epoch) { /* the row is newer than those that the queue may take */
-        rows->counts.held_rows++;
+        counter_add(&rows->counts.held_rows, 1);
         return false;
     }
     return write_queue_put(rows->write_queue, table, hash, id, row);
@@ -70,7 +70,7 @@ enum embtier_err rows_change_room(struct rows *rows, const struct table *table, 
     if (!rows->in_epoch)
         return EMBTIER_OK;
     *ret_count = write_queue_room(rows->write_queue, table); /* each may be an old row */
-    rows->counts.held_rows += *ret_count == 0;
+    counter_add(&rows->counts.held_rows, *ret_count == 0);
     return EMBTIER_OK;
 }
 

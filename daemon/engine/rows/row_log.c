@@ -29,7 +29,7 @@ bool rows_log_row(struct rows *rows, struct table *table, uint64_t hash, uint64_
 {
     if (!write_queue_put(rows->write_queue, table, hash, id, row))
         return false;
-    rows->counts.logged_rows++;
+    counter_add(&rows->counts.logged_rows, 1);
     return true;
 }
 

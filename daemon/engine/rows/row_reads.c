@@ -326,7 +326,7 @@ static enum embtier_err place_refused(struct rows *rows, const struct miss *miss
     if (!dirty && !(rows->in_epoch && waits_for_pin(rows, miss)))
         return EMBTIER_OK;
     if (rows->in_epoch) {
-        rows->counts.held_rows++;
+        counter_add(&rows->counts.held_rows, 1);
         return EMBTIER_AGAIN;
     }
     if (write_queue_put(rows->write_queue, miss->table, miss->hash, miss->id, bytes))

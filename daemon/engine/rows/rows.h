@@ -8,7 +8,7 @@
  *   row_log.c      tables whose updates are logged
  *   homes.c        all homes together: saving, epochs, counts
  *
- * Thread: the lane. */
+ * Thread: the lane, unless a function says otherwise. */
 #ifndef EMBTIER_DAEMON_ENGINE_ROWS_ROWS_H
 #define EMBTIER_DAEMON_ENGINE_ROWS_ROWS_H
 
@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 #include "base/clock.h"
+#include "base/counter.h"
 #include "daemon/engine/mail/mailbox.h"
 #include "daemon/engine/rows/home.h"
 #include "daemon/engine/rows/miss_table.h"
@@ -30,7 +31,7 @@
 #define ROWS_CHUNK      512   /* rows per call of the cache */
 #define ROWS_MISSES_MAX 65536 /* distinct rows being read */
 
-/* Counters that only the lane writes. */
+/* Counters (base/counter.h) that the lane writes and any thread reads. */
 struct row_counts {
     uint64_t get_rows; /* looked up */
     uint64_t set_rows;
@@ -45,7 +46,7 @@ struct row_counts {
     uint64_t failed_rows;
     uint64_t abandoned_rows; /* not looked up, or not to the end, because their client was gone */
     uint64_t shared_reads;   /* lookups that joined a read under way */
-    uint64_t second_looks;   /* cache misses that had been counted before */
+    uint64_t missed_rows;    /* that their home did not have; each counts once */
 };
 
 struct rows {
@@ -297,6 +298,7 @@ uint32_t rows_write_back(struct rows *rows, struct rows_cursor *cursor, uint32_t
 void rows_begin_epoch(struct rows *rows);
 MUST_CHECK bool rows_end_epoch(struct rows *rows);
 MUST_CHECK bool rows_forget_epoch(struct rows *rows, struct rows_cursor *cursor, uint32_t step);
+/* Any thread. */
 struct home_stats rows_home_stats(const struct rows *rows, enum home_kind kind);
 
 #endif

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/counter.h"
 #include "base/log/log.h"
 #include "base/row_hash.h"
 #include "base/system/thread_class.h"
@@ -89,11 +90,11 @@ struct write_queue {
     /* The lane writes these. Positions count bytes since the beginning and never wrap. */
     _Alignas(CACHE_LINE) uint64_t head; /* the oldest entry not freed */
     _Atomic uint64_t tail;
-    _Atomic uint64_t rows;
+    uint64_t rows; /* a counter */
 
     /* The writer and the syncer write these. */
     _Alignas(CACHE_LINE) _Atomic uint64_t written; /* rows before this are in RocksDB, and synced */
-    _Atomic uint64_t rows_written;
+    uint64_t rows_written;                         /* a counter, of the writer */
     _Atomic uint64_t retries;
 
     /* All three threads write these, seldom. */
@@ -362,7 +363,7 @@ static bool batch_write(struct write_queue *queue, struct write_batch *batch)
         }
         if (!carry_out(&queue->writer, &(struct task){ &shard, batch->sorted, end - first }))
             return false;
-        atomic_fetch_add_explicit(&queue->rows_written, end - first, memory_order_relaxed);
+        counter_add(&queue->rows_written, end - first);
         if (synced)
             batch->to_sync[batch->sync_count++] = shard;
     }
@@ -542,7 +543,7 @@ bool write_queue_put(struct write_queue *queue, struct table *table, uint64_t ha
     assert(position + bytes - queue->head <= queue->ring_bytes);
     memcpy(entry + 1, row, table->row_bytes);
     *bucket = position + 1;
-    atomic_fetch_add_explicit(&queue->rows, 1, memory_order_relaxed);
+    counter_add(&queue->rows, 1);
     atomic_store(&queue->tail, position + bytes); /* seq_cst: stored before the idle flag is read */
     if (atomic_load(&queue->writer_idle) && atomic_exchange(&queue->writer_idle, false))
         sem_post(&queue->writer.wake);
@@ -611,8 +612,8 @@ uint64_t write_queue_reap(struct write_queue *queue)
         rows += entry->table != NULL;
         queue->head += entry->bytes;
     }
-    assert(queue->head == written && atomic_load(&queue->rows) >= rows);
-    atomic_fetch_sub_explicit(&queue->rows, rows, memory_order_relaxed);
+    assert(queue->head == written);
+    counter_sub(&queue->rows, rows);
     return rows;
 }
 
@@ -638,10 +639,10 @@ void write_queue_stats(const struct write_queue *queue, struct write_queue_stats
     const uint64_t tail = atomic_load_explicit(&queue->tail, memory_order_relaxed);
 
     *ret_stats = (struct write_queue_stats){
-        .rows = atomic_load_explicit(&queue->rows, memory_order_relaxed),
+        .rows = counter_get(&queue->rows),
         .bytes = tail > written ? tail - written : 0,
         .capacity_bytes = queue->ring_bytes,
-        .rows_written = atomic_load_explicit(&queue->rows_written, memory_order_relaxed),
+        .rows_written = counter_get(&queue->rows_written),
         .retries = atomic_load_explicit(&queue->retries, memory_order_relaxed),
         .err = (uint32_t)write_queue_failure(queue),
     };

@@ -49,7 +49,7 @@ static bool may_add_up(const struct op_lane *lane, const struct pooled *pooled,
 
 static void count_hits(struct op_lane *lane, struct pooled *pooled, const struct slice *slice)
 {
-    lane->rows->counts.get_rows += slice->id_count;
+    counter_add(&lane->rows->counts.get_rows, slice->id_count);
     pooled->hit_rows += slice->id_count;
 }
 

@@ -27,7 +27,7 @@ static uint32_t prefetch_chunk(struct rows *rows, struct part *part, const struc
     uint64_t pinned[ROWS_CHUNK / 64];
     uint32_t missed = 0;
 
-    rows->counts.prefetched_rows += count;
+    counter_add(&rows->counts.prefetched_rows, count);
     home_pin(rows, table, refs, count, pinned);
     for (uint32_t i = 0; i < count; i++) {
         if (pinned[i / 64] >> i % 64 & 1)
@@ -64,7 +64,7 @@ static enum outcome prefetch_missed(struct rows *rows, struct part *part, uint32
     const enum row_pin pin = prefetch_row(rows, part, segment, ref, queued);
 
     if (pin == ROW_NOT_PINNED && rows->in_epoch) { /* there may be room after the epoch */
-        rows->counts.held_rows++;
+        counter_add(&rows->counts.held_rows, 1);
         return OUTCOME_RETRY;
     }
     if (pin == ROW_NOT_PINNED) {
@@ -75,7 +75,7 @@ static enum outcome prefetch_missed(struct rows *rows, struct part *part, uint32
         return OUTCOME_DONE;
     if (!rows_join_read(rows, part, table, ref))
         return rows_read(rows, part, table, ref);
-    rows->counts.shared_reads++;
+    counter_add(&rows->counts.shared_reads, 1);
     return OUTCOME_DONE;
 }
 

@@ -23,7 +23,8 @@ static uint32_t push_chunk(struct rows *rows, struct part *part, const struct ro
     struct table *const table = request->segments[part->segment].table;
     const uint32_t missed_count = rows_change(rows, table, refs, count, rows->chunk_rows);
 
-    rows->counts.pushed_rows += count;
+    counter_add(&rows->counts.pushed_rows, count);
+    counter_add(&rows->counts.missed_rows, missed_count);
     push_update(request, part->segment, refs, rows->chunk_rows, count, rows->gradients);
     if (table->logged)
         rows_log(rows, part, table, refs, rows->chunk_rows, count);
@@ -109,7 +110,6 @@ static enum outcome push_missed(struct rows *rows, struct part *part, uint32_t s
         home_changed(rows, table, ref, 1, &row);
         return OUTCOME_DONE;
     }
-    rows->counts.second_looks++;
     if (rows_join_read(rows, part, table, ref))
         return OUTCOME_DONE;
     queued = write_queue_find(rows->write_queue, table->index, ref->hash, ref->id);

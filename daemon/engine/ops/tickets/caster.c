@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/counter.h"
 #include "base/system/thread_class.h"
 #include "daemon/engine/mail/mailbox.h"
 #include "daemon/engine/memory/reserved.h"
@@ -22,7 +23,7 @@ struct caster {
     pthread_t thread;
     bool has_thread;
     _Atomic bool stopping;
-    _Atomic uint64_t busy_ns;
+    uint64_t busy_ns; /* a counter */
 };
 
 static void *caster_main(void *context)
@@ -41,8 +42,7 @@ static void *caster_main(void *context)
         group = cast_queue_take(&caster->queue);
         begin_ns = clock_now_ns(&clock_monotonic);
         ticket_cast(group, caster->scratch);
-        atomic_fetch_add_explicit(&caster->busy_ns, clock_now_ns(&clock_monotonic) - begin_ns,
-                                  memory_order_relaxed);
+        counter_add(&caster->busy_ns, clock_now_ns(&clock_monotonic) - begin_ns);
         mailbox_send(group->ticket->home, &group->message);
     }
 }
@@ -98,5 +98,5 @@ void caster_send(struct caster *caster, struct cast_line *line, struct ticket_gr
 
 uint64_t caster_busy_ns(const struct caster *caster)
 {
-    return atomic_load_explicit(&caster->busy_ns, memory_order_relaxed);
+    return counter_get(&caster->busy_ns);
 }

@@ -3,6 +3,7 @@
 
 #include <assert.h>
 
+#include "base/counter.h"
 #include "daemon/engine/ops/push/push.h"
 #include "daemon/engine/ops/tickets/caster.h"
 #include "daemon/engine/turns/cost.h"
@@ -182,7 +183,7 @@ uint64_t tickets_expire(struct op_lane *lane)
             return end_ns;
         ticket->session->tickets[(uint32_t)ticket->number % TICKETS_MAX].expired =
             (uint32_t)ticket->number;
-        lane->expired_tickets++;
+        counter_add(&lane->expired_tickets, 1);
         tickets_take(lane, ticket);
         tickets_end(lane, ticket);
     }
