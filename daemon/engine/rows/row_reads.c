@@ -182,10 +182,20 @@ static bool answer_waiters(struct rows *rows, struct miss *miss, const struct st
     return miss->first_waiter != 0;
 }
 
+/* Takes a miss out of the table, with the chain of its waiters, none of whom stays. It comes before
+ * their answers: whoever has one must not find the row counted among those being read. */
+static struct miss miss_take(struct rows *rows, struct miss *miss)
+{
+    const struct miss taken = *miss;
+
+    miss_table_remove(rows->misses, miss);
+    return taken;
+}
+
 /* Fails the refs that wait for a row that cannot be read. */
 static void fail_waiters(struct rows *rows, struct miss *miss, const struct store_row *row)
 {
-    uint32_t link = miss->first_waiter;
+    uint32_t link = miss_take(rows, miss).first_waiter;
 
     while (link) {
         const struct row_ref *const ref = waiter_at(rows, link);
@@ -224,7 +234,7 @@ static bool miss_is_abandoned(const struct rows *rows, const struct miss *miss)
 /* Forgets a row whose waiters all belong to clients that are gone. */
 static void miss_abandon(struct rows *rows, struct miss *miss)
 {
-    uint32_t link = miss->first_waiter;
+    uint32_t link = miss_take(rows, miss).first_waiter;
 
     while (link) {
         const struct row_ref *const ref = waiter_at(rows, link);
@@ -234,7 +244,6 @@ static void miss_abandon(struct rows *rows, struct miss *miss)
         rows_part_abandon(rows, part, 1);
         waiter_done(rows, part);
     }
-    miss_table_remove(rows->misses, miss);
 }
 
 /* Moves the next rows of a shard into @job, as many as fit, sorted for RocksDB. Returns how many
@@ -349,7 +358,13 @@ static enum embtier_err place_read(struct rows *rows, struct table *table, const
 static void end_miss(struct rows *rows, struct miss *miss, const struct store_row *row,
                      enum embtier_err err)
 {
-    if (!answer_waiters(rows, miss, row, err)) {
+    if (err == EMBTIER_OK) {
+        struct miss taken = miss_take(rows, miss);
+        const bool stays = answer_waiters(rows, &taken, row, err);
+
+        assert(!stays);
+        (void)stays;
+    } else if (!answer_waiters(rows, miss, row, err)) {
         miss_table_remove(rows->misses, miss);
     } else if (err == EMBTIER_AGAIN) {
         miss_set_state(miss, MISS_PARKED);
@@ -423,7 +438,6 @@ static void serve_rows(struct rows *rows, struct read_job *job)
         if (row->err != EMBTIER_OK) {
             log_read_error(rows, job, row->err);
             fail_waiters(rows, miss, row);
-            miss_table_remove(rows->misses, miss);
         } else if (!apply_waiters(rows, job, miss, row, &work, most)) {
             break;
         } else {
