@@ -151,11 +151,12 @@ static void on_tick(struct control *control)
         struct lane_pulse one;
 
         lane_pulse(control->parts->lanes[i], &one);
-        all.pressure |= one.pressure;
+        all.reader_waits += one.reader_waits;
         all.unwritten_rows += one.unwritten_rows;
         all.unwritten_bytes += one.unwritten_bytes;
     }
-    store_set_busy(control->parts->store, all.pressure);
+    store_set_busy(control->parts->store, all.reader_waits != control->reader_waits);
+    control->reader_waits = all.reader_waits;
     store_report_unwritten(control->parts->store, all.unwritten_rows, all.unwritten_bytes);
     if (!control->stopping && checkpoints_due(control->parts->checkpoints, now_ns))
         control_checkpoint(control);

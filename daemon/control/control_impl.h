@@ -59,6 +59,7 @@ struct control {
     uint32_t connection_count;
     uint32_t releasing_count; /* sessions whose memory is being freed: they have descriptors */
     uint64_t last_number;
+    uint64_t reader_waits;  /* of all lanes, at the last tick (struct lane_pulse) */
     uint32_t warnings;      /* about clients, since the last tick */
     uint32_t warnings_kept; /* those not logged */
 };

@@ -146,6 +146,14 @@ MUST_CHECK struct lane_saved lane_save_step(struct lane *lane, struct lane_savin
 MUST_CHECK bool lane_end_epoch(struct lane *lane);
 void lane_forget_epoch(struct lane *lane);
 
+/* ---- Counters; any thread, at any time between lane_new() and lane_stop() ---- */
+
+/* These two read what the lane has counted (base/counter.h). They do not wait for the lane, wake it
+ * or take anything from it, however busy it is. The lane counts work before it publishes the end of
+ * that work: a part's rows before it counts the part as done, and so all rows of a request before
+ * its completion. So a client that asks after its answer finds its rows counted. Figures of work
+ * that goes on may belong to different moments. */
+
 struct lane_stats {
     uint64_t requests; /* taken from sessions whose home this is */
     uint64_t segments; /* of these, copied and checked, each time */
@@ -170,16 +178,16 @@ struct lane_stats {
     struct row_cache_stats cache; /* more about the home `cache` */
     struct write_queue_stats write_queue;
 };
-void lane_stats(struct lane *lane, struct lane_stats *ret_stats);
+void lane_stats(const struct lane *lane, struct lane_stats *ret_stats);
 
-/* The control thread asks a lane for this ten times a second. */
+/* The control thread reads this of each lane once a second. */
 struct lane_pulse {
-    /* Since the last call, rows had to wait because every reader was at work: this lane waits for
-     * SSD. Compaction is put off meanwhile (store_set_busy). */
-    bool pressure;
+    /* How often, so far, rows had to wait because every reader was at work. If that has become
+     * more, the lane waits for SSD. Compaction is put off meanwhile (store_set_busy()). */
+    uint64_t reader_waits;
     uint64_t unwritten_rows; /* that have changed and are not in the store's write buffers */
     uint64_t unwritten_bytes;
 };
-void lane_pulse(struct lane *lane, struct lane_pulse *ret_pulse);
+void lane_pulse(const struct lane *lane, struct lane_pulse *ret_pulse);
 
 #endif

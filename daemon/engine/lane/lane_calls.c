@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls from other threads, which a lane serves between its turns. */
+/* Other threads call a lane, which serves calls between its turns. They read its counters
+ * themselves. */
 #include <errno.h>
 #include <time.h>
 
+#include "base/counter.h"
 #include "daemon/engine/lane/lane_impl.h"
 #include "daemon/engine/ops/tickets/caster.h"
 #include "daemon/engine/tables/tables.h"
@@ -129,61 +131,52 @@ bool lane_write_back_step(struct lane *lane, struct rows_cursor *cursor)
     return step.done;
 }
 
-static void call_stats(struct lane *lane, void *argument)
+/* ---- Counters, read on the caller's thread ---- */
+
+void lane_stats(const struct lane *lane, struct lane_stats *ret_stats)
 {
-    struct lane_stats *const stats = argument;
     const struct row_counts *const counts = &lane->rows.counts;
 
-    *stats = (struct lane_stats){
-        .requests = lane->requests,
-        .segments = lane->segments,
-        .expired_tickets = lane->ops.expired_tickets,
-        .get_rows = counts->get_rows,
-        .set_rows = counts->set_rows,
-        .pushed_rows = counts->pushed_rows,
-        .logged_rows = counts->logged_rows,
-        .held_rows = counts->held_rows,
-        .prefetched_rows = counts->prefetched_rows,
-        .queued_get_rows = counts->queued_get_rows,
-        .stored_get_rows = counts->stored_get_rows,
-        .initial_get_rows = counts->initial_get_rows,
-        .failed_rows = counts->failed_rows,
-        .abandoned_rows = counts->abandoned_rows,
-        .shared_reads = counts->shared_reads,
-        .missed_rows = counts->missed_rows,
+    *ret_stats = (struct lane_stats){
+        .requests = counter_get(&lane->requests),
+        .segments = counter_get(&lane->segments),
+        .expired_tickets = counter_get(&lane->ops.expired_tickets),
+        .get_rows = counter_get(&counts->get_rows),
+        .set_rows = counter_get(&counts->set_rows),
+        .pushed_rows = counter_get(&counts->pushed_rows),
+        .logged_rows = counter_get(&counts->logged_rows),
+        .held_rows = counter_get(&counts->held_rows),
+        .prefetched_rows = counter_get(&counts->prefetched_rows),
+        .queued_get_rows = counter_get(&counts->queued_get_rows),
+        .stored_get_rows = counter_get(&counts->stored_get_rows),
+        .initial_get_rows = counter_get(&counts->initial_get_rows),
+        .failed_rows = counter_get(&counts->failed_rows),
+        .abandoned_rows = counter_get(&counts->abandoned_rows),
+        .shared_reads = counter_get(&counts->shared_reads),
+        .missed_rows = counter_get(&counts->missed_rows),
+        .casting_ns = caster_busy_ns(lane->caster),
+        .reading_rows = miss_table_count(lane->rows.misses),
     };
-    stats->casting_ns = caster_busy_ns(lane->caster);
-    stats->reading_rows = miss_table_count(lane->rows.misses);
     for (uint32_t h = 0; h < HOME_KINDS; h++)
-        stats->homes[h] = rows_home_stats(&lane->rows, (enum home_kind)h);
-    row_cache_stats(lane->rows.homes[HOME_CACHE].rows, &stats->cache);
-    write_queue_stats(lane->rows.write_queue, &stats->write_queue);
+        ret_stats->homes[h] = rows_home_stats(&lane->rows, (enum home_kind)h);
+    row_cache_stats(lane->rows.homes[HOME_CACHE].rows, &ret_stats->cache);
+    write_queue_stats(lane->rows.write_queue, &ret_stats->write_queue);
 }
 
-void lane_stats(struct lane *lane, struct lane_stats *ret_stats)
+void lane_pulse(const struct lane *lane, struct lane_pulse *ret_pulse)
 {
-    lane_call(lane, call_stats, ret_stats);
-}
-
-static void call_pulse(struct lane *lane, void *argument)
-{
-    struct lane_pulse *const pulse = argument;
     struct write_queue_stats queue;
 
-    pulse->pressure = lane->rows.pressure;
-    lane->rows.pressure = false;
-    write_queue_stats(lane->rows.write_queue, &queue);
-    pulse->unwritten_rows = queue.rows;
-    pulse->unwritten_bytes = queue.bytes;
+    *ret_pulse =
+        (struct lane_pulse){ .reader_waits = counter_get(&lane->rows.counts.reader_waits) };
     for (uint32_t h = 0; h < HOME_KINDS; h++) {
         const struct home_stats stats = rows_home_stats(&lane->rows, (enum home_kind)h);
 
-        pulse->unwritten_rows += stats.dirty_rows;
-        pulse->unwritten_bytes += stats.dirty_bytes;
+        ret_pulse->unwritten_rows += stats.dirty_rows;
+        ret_pulse->unwritten_bytes += stats.dirty_bytes;
     }
-}
-
-void lane_pulse(struct lane *lane, struct lane_pulse *ret_pulse)
-{
-    lane_call(lane, call_pulse, ret_pulse);
+    /* Read last, because rows go from their home to the queue. */
+    write_queue_stats(lane->rows.write_queue, &queue);
+    ret_pulse->unwritten_rows += queue.rows;
+    ret_pulse->unwritten_bytes += queue.bytes;
 }

@@ -288,7 +288,7 @@ bool rows_dispatch_reads(struct rows *rows)
         uint32_t abandoned;
 
         if (!job) {
-            rows->pressure = true;
+            counter_add(&rows->counts.reader_waits, 1);
             return false;
         }
         abandoned = fill_job(rows, read_order_next_shard(rows->read_order), job);

@@ -47,6 +47,7 @@ struct row_counts {
     uint64_t abandoned_rows; /* not looked up, or not to the end, because their client was gone */
     uint64_t shared_reads;   /* lookups that joined a read under way */
     uint64_t missed_rows;    /* that their home did not have; each counts once */
+    uint64_t reader_waits;   /* times that rows had to wait because every reader was busy */
 };
 
 struct rows {
@@ -63,7 +64,6 @@ struct rows {
     uint8_t *request_base;
 
     bool in_epoch; /* a checkpoint is being made, of the rows at its instant */
-    bool pressure; /* rows had to wait because every reader was busy */
     struct session_lane
         *blocked; /* sessions waiting for a free miss entry or for room in the write queue */
     struct session_lane *last_blocked;

@@ -245,15 +245,64 @@ static void check_counters(struct lanes_fixture *x)
                      hits + stats.queued_get_rows + stats.stored_get_rows + stats.initial_get_rows);
 }
 
+/* Reads the counters of lanes at work, as a scrape of the metrics does. */
+struct watcher {
+    struct lanes_fixture *x;
+    _Atomic bool stop;
+};
+
+static void assert_none_fell(const struct lane_stats *before, const struct lane_stats *now)
+{
+    assert_true(now->requests >= before->requests && now->segments >= before->segments);
+    assert_true(now->get_rows >= before->get_rows && now->set_rows >= before->set_rows);
+    assert_true(now->missed_rows >= before->missed_rows);
+    assert_true(now->queued_get_rows >= before->queued_get_rows);
+    assert_true(now->stored_get_rows >= before->stored_get_rows);
+    assert_true(now->initial_get_rows >= before->initial_get_rows);
+    assert_true(now->shared_reads >= before->shared_reads);
+    assert_true(now->write_queue.rows_written >= before->write_queue.rows_written);
+    for (uint32_t h = 0; h < HOME_KINDS; h++)
+        assert_true(now->homes[h].hits >= before->homes[h].hits);
+    for (uint32_t t = 0; t < TIERS_MAX; t++) {
+        assert_true(now->cache.tiers[t].demotions >= before->cache.tiers[t].demotions);
+        assert_true(now->cache.tiers[t].promotions >= before->cache.tiers[t].promotions);
+        assert_true(now->cache.tiers[t].evicted_dirty >= before->cache.tiers[t].evicted_dirty);
+    }
+}
+
+static void *watch_main(void *context)
+{
+    struct watcher *const watcher = context;
+    struct lane_stats seen[LANES_MOST] = { 0 };
+    struct lane_pulse pulses[LANES_MOST] = { 0 };
+
+    while (!atomic_load(&watcher->stop)) {
+        for (uint32_t i = 0; i < watcher->x->lane_count; i++) {
+            const struct lane_stats before = seen[i];
+            const uint64_t waits = pulses[i].reader_waits;
+
+            lane_stats(watcher->x->lanes[i], &seen[i]);
+            lane_pulse(watcher->x->lanes[i], &pulses[i]);
+            assert_none_fell(&before, &seen[i]);
+            assert_true(pulses[i].reader_waits >= waits);
+        }
+        usleep(200);
+    }
+    return NULL;
+}
+
 static void test_sessions_agree_with_a_model_and_no_row_is_lost(void **state)
 {
     struct lanes_fixture x;
+    struct watcher watcher = { .x = &x };
+    pthread_t watcher_thread;
     struct model *models[MODEL_SESSIONS];
     pthread_t threads[MODEL_SESSIONS];
 
     lanes_start(&x, *state, &small);
     for (uint32_t i = 0; i < MODEL_SESSIONS; i++)
         models[i] = model_new(&x, i + 1);
+    assert_int_equal(pthread_create(&watcher_thread, NULL, watch_main, &watcher), 0);
     for (uint32_t i = 0; i < MODEL_SESSIONS; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, model_play, models[i]), 0);
     for (uint32_t i = 0; i < MODEL_SESSIONS; i++)
@@ -262,6 +311,8 @@ static void test_sessions_agree_with_a_model_and_no_row_is_lost(void **state)
         model_check_all(models[i]);
         client_detach(&models[i]->client);
     }
+    atomic_store(&watcher.stop, true);
+    pthread_join(watcher_thread, NULL);
     check_counters(&x);
     lanes_write_back(&x);
     lanes_stop(&x);
