@@ -239,22 +239,31 @@ void row_arrays_remove_table(struct row_arrays *arrays, uint16_t table)
     arrays->places[table] = 0;
 }
 
-static void count_dirty(struct row_arrays *arrays, struct arrays_table *table, uint64_t id)
+static void count_dirty(struct arrays_table *table, uint64_t id)
 {
     assert(table->block_dirty[id / BLOCK_ROWS] < BLOCK_ROWS);
     table->dirty_rows++;
     table->block_dirty[id / BLOCK_ROWS]++;
-    counter_add(&arrays->stats.dirty_rows, 1);
-    counter_add(&arrays->stats.dirty_bytes, table->array->row_bytes);
 }
 
-static void count_clean(struct row_arrays *arrays, struct arrays_table *table, uint64_t id)
+static void count_clean(struct arrays_table *table, uint64_t id)
 {
     assert(table->dirty_rows > 0 && table->block_dirty[id / BLOCK_ROWS] > 0);
     table->dirty_rows--;
     table->block_dirty[id / BLOCK_ROWS]--;
-    counter_sub(&arrays->stats.dirty_rows, 1);
-    counter_sub(&arrays->stats.dirty_bytes, table->array->row_bytes);
+}
+
+/* Called at the end of a call that may have made rows dirty or clean. @before: the table's dirty
+ * rows at its beginning. */
+static void count_change(struct row_arrays *arrays, const struct arrays_table *table,
+                         uint64_t before)
+{
+    const uint64_t more = table->dirty_rows - before; /* below zero if they have become fewer */
+
+    if (more == 0)
+        return;
+    counter_add(&arrays->stats.dirty_rows, more);
+    counter_add(&arrays->stats.dirty_bytes, more * table->array->row_bytes);
 }
 
 static bool hand_over(struct row_arrays *arrays, struct arrays_table *table, uint64_t hash,
@@ -266,7 +275,7 @@ static bool hand_over(struct row_arrays *arrays, struct arrays_table *table, uin
                             array->row_bytes))
         return false;
     set_dirty(array, id, 0);
-    count_clean(arrays, table, id);
+    count_clean(table, id);
     return true;
 }
 
@@ -281,7 +290,7 @@ static void make_dirty(struct row_arrays *arrays, struct arrays_table *table,
     if (dirty != 0 && arrays->in_epoch && !hand_over(arrays, table, ref->hash, ref->id))
         arrays->save_failed = true;
     if (dirty_of(table->array, ref->id) == 0)
-        count_dirty(arrays, table, ref->id);
+        count_dirty(table, ref->id);
     set_dirty(table->array, ref->id, arrays->epoch);
 }
 
@@ -369,11 +378,15 @@ uint32_t row_arrays_set(struct row_arrays *arrays, uint16_t number, const struct
                         uint32_t count, const void *src, uint64_t stride, uint32_t bytes,
                         uint32_t *ret_missed)
 {
+    struct arrays_table *const table = table_at(arrays, number);
     const struct copying copying = {
         .refs = refs, .count = count, .src = src, .stride = stride, .bytes = bytes
     };
+    const uint64_t dirty = table->dirty_rows;
+    const uint32_t missed = run(arrays, table, &copying, copy_in, ret_missed);
 
-    return run(arrays, table_at(arrays, number), &copying, copy_in, ret_missed);
+    count_change(arrays, table, dirty);
+    return missed;
 }
 
 uint32_t row_arrays_find(struct row_arrays *arrays, uint16_t number, const struct row_ref *refs,
@@ -396,6 +409,7 @@ static uint32_t find_to_change(struct row_arrays *arrays, uint16_t number,
                                               const struct row_ref *ref))
 {
     struct arrays_table *const table = table_at(arrays, number);
+    const uint64_t dirty = table->dirty_rows;
     uint32_t missed = 0;
 
     for (uint32_t i = 0; i < count; i++) {
@@ -406,6 +420,7 @@ static uint32_t find_to_change(struct row_arrays *arrays, uint16_t number,
             before(arrays, table, &refs[i]);
         missed += !ret_rows[i];
     }
+    count_change(arrays, table, dirty);
     counter_add(&arrays->stats.hits, count - missed);
     return missed;
 }
@@ -427,6 +442,7 @@ void row_arrays_insert(struct row_arrays *arrays, uint16_t number, const struct 
 {
     struct arrays_table *const table = table_at(arrays, number);
     struct row_array *const array = table->array;
+    const uint64_t dirty_before = table->dirty_rows;
     uint64_t added = 0;
 
     for (uint32_t i = 0; i < count; i++) {
@@ -442,8 +458,9 @@ void row_arrays_insert(struct row_arrays *arrays, uint16_t number, const struct 
         table->rows++;
         added++;
         if (is_dirty)
-            count_dirty(arrays, table, id);
+            count_dirty(table, id);
     }
+    count_change(arrays, table, dirty_before);
     counter_add(&arrays->stats.rows, added);
     counter_add(&arrays->stats.bytes, added * array->row_bytes);
 }
@@ -522,8 +539,14 @@ static bool scan(struct row_arrays *arrays, uint64_t *cursor, uint64_t budget, r
 
     for (; t < arrays->table_count; t++, id = 0) {
         struct arrays_table *const table = &arrays->tables[t];
+        const uint64_t dirty = table->dirty_rows;
+        bool is_over;
 
-        if (table->array && !scan_table(arrays, table, &id, &budget, visit, context))
+        if (!table->array)
+            continue;
+        is_over = scan_table(arrays, table, &id, &budget, visit, context);
+        count_change(arrays, table, dirty);
+        if (!is_over)
             break;
     }
     *cursor = cursor_of(t, id);

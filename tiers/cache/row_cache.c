@@ -70,8 +70,8 @@ struct request {
     uint64_t *found;   /* gets bits, or */
     const void **rows; /* gets places */
     uint32_t missed_count;
-    uint32_t hits[TIERS_MAX]; /* rows found in each tier */
-    uint64_t departures;      /* of the cache, when the request began */
+    uint32_t hits;       /* in tier 0 */
+    uint64_t departures; /* of the cache, when the request began */
 };
 
 static inline __attribute__((always_inline)) void
@@ -149,6 +149,19 @@ static inline __attribute__((always_inline)) void touch(struct row_cache *c, str
         place.set->stamps[place.way] = c->now;
 }
 
+/* Hits in tier 0 are added up, and counted when the request has run. */
+static inline __attribute__((always_inline)) void count_hit(struct row_cache *c,
+                                                            struct request *request, uint32_t tier)
+{
+    if (LIKELY(!tier)) {
+        request->hits++;
+        return;
+    }
+    counter_add(&c->stats.tiers[tier].hits, 1);
+    if (request->use == USE_GET)
+        counter_add(&c->stats.tiers[tier].get_hits, 1);
+}
+
 /* Copies a cached row, after moving it to tier 0 if possible. */
 static inline __attribute__((always_inline)) void
 copy_hit(struct row_cache *c, struct request *request, struct row_place place, uint32_t position)
@@ -157,7 +170,7 @@ copy_hit(struct row_cache *c, struct request *request, struct row_place place, u
     uint32_t tier;
     uint8_t *row = (uint8_t *)row_cache_address(c, entry->slot, &tier);
 
-    request->hits[tier]++;
+    count_hit(c, request, tier);
     touch(c, place);
     if (UNLIKELY(tier) && row_moves_promote(c, place))
         row = (uint8_t *)row_cache_address(c, entry->slot, &tier);
@@ -225,7 +238,8 @@ use_row(struct row_cache *c, struct request *request, uint32_t at, struct row_pl
         request->rows[at] = row_cache_address(c, place_entry(place)->slot, &tier);
         if (request->use == USE_CHANGE)
             row_cache_mark_dirty(c, place, tier);
-        request->hits[tier] += request->use != USE_FIND;
+        if (request->use != USE_FIND)
+            count_hit(c, request, tier);
     } else if (request->use == USE_PIN) {
         if (pin(c, place))
             request->found[at / 64] |= UINT64_C(1) << at % 64;
@@ -363,7 +377,7 @@ run_mapped(struct row_cache *c, struct request *request, struct row_spot *spots,
             }
         }
     }
-    request->hits[0] += hits;
+    request->hits += hits;
 }
 
 /* Runs all refs through the pipeline. @use is a constant wherever this is inlined. */
@@ -400,13 +414,12 @@ static inline __attribute__((always_inline)) void run(struct row_cache *c, struc
 }
 
 /* Counts the hits and misses of a request that has run. */
-static void count_use(struct row_cache *c, const struct request *request)
+static inline __attribute__((always_inline)) void
+count_use(struct row_cache *c, const struct request *request, bool gets)
 {
-    for (uint32_t tier = 0; tier < c->tier_count; tier++) {
-        counter_add(&c->stats.tiers[tier].hits, request->hits[tier]);
-        if (request->use == USE_GET)
-            counter_add(&c->stats.tiers[tier].get_hits, request->hits[tier]);
-    }
+    counter_add(&c->stats.tiers[0].hits, request->hits);
+    if (gets)
+        counter_add(&c->stats.tiers[0].get_hits, request->hits);
     counter_add(&c->stats.misses, request->missed_count);
 }
 
@@ -428,7 +441,7 @@ uint32_t row_cache_get(struct row_cache *c, uint16_t table, const struct row_ref
     row_upkeep(c, count);
     run(c, &request, USE_GET);
     row_upkeep_end(c);
-    count_use(c, &request);
+    count_use(c, &request, true);
     return request.missed_count;
 }
 
@@ -453,7 +466,7 @@ uint32_t row_cache_change(struct row_cache *c, uint16_t table, const struct row_
 
     assert(c->tables[table].state == TABLE_IN_USE);
     run(c, &request, USE_CHANGE);
-    count_use(c, &request);
+    count_use(c, &request, false);
     return request.missed_count;
 }
 
@@ -466,7 +479,7 @@ uint32_t row_cache_change_through(struct row_cache *c, uint16_t table, const str
 
     assert(c->tables[table].state == TABLE_IN_USE);
     run(c, &request, USE_CHANGE_THROUGH);
-    count_use(c, &request);
+    count_use(c, &request, false);
     return request.missed_count;
 }
 
@@ -589,7 +602,7 @@ uint32_t row_cache_set(struct row_cache *c, uint16_t table, const struct row_ref
     row_upkeep(c, count);
     run(c, &request, USE_SET);
     row_upkeep_end(c);
-    count_use(c, &request);
+    count_use(c, &request, false);
     return request.missed_count;
 }
 
