@@ -9,7 +9,7 @@
 #include "base/spec/table_spec.h"
 #include "base/text/text_escape.h"
 #include "proto/control_limits.h"
-#include "proto/shm_layout.h"
+#include "proto/shm_ring.h"
 #include "proto/table_spec_wire.h"
 
 #define WIRE_DEPTH_MAX 8 /* the deepest message has 4 levels */

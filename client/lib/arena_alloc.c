@@ -4,7 +4,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#include "proto/shm_layout.h"
+#include "proto/shm_ring.h"
 
 /* All blocks, free and taken, in order of address, without gaps. So freeing only flips a flag and
  * merges, and needs no memory. */

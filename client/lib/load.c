@@ -5,7 +5,7 @@
 
 #include "client/lib/connection.h"
 #include "client/lib/table.h"
-#include "proto/shm_layout.h"
+#include "proto/shm_ring.h"
 #include "proto/table_spec_wire.h"
 
 #define BUFFER_BYTES (8 * MIB)

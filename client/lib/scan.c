@@ -4,7 +4,7 @@
 #include "client/lib/connection.h"
 #include "client/lib/load.h"
 #include "client/lib/table.h"
-#include "proto/shm_layout.h"
+#include "proto/shm_ring.h"
 
 #define BUFFER_BYTES (16 * MIB)
 

@@ -27,7 +27,7 @@
 
 #include "base/clock.h"
 #include "base/macros.h"
-#include "proto/shm_layout.h"
+#include "proto/shm_ring.h"
 #include "tests/integration/walk.h"
 #include "tests/seed.h"
 

@@ -9,7 +9,7 @@
 #include "client/lib/group.h"
 #include "client/lib/table.h"
 #include "config/config.h"
-#include "proto/shm_fields.h"
+#include "proto/op_fields.h"
 
 /* Returns the word for the tickets that @batch's last request is about. */
 static const char *ticket_word(const struct embtier_batch *batch)
@@ -354,7 +354,7 @@ static enum embtier_err tell_push_part_error(const struct embtier_batch *batch)
     }
 }
 
-/* Returns the form of the batch's last request (proto/shm_fields.h). */
+/* Returns the form of the batch's last request (proto/op_fields.h). */
 static uint32_t form_of(const struct embtier_batch *batch)
 {
     switch (batch->op) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Requests: a batch goes into the ring, and its answer comes back.
  *
- * Request n uses slot n % slot_count (proto/shm_layout.h). `slots` has the batch in flight in each.
+ * Request n uses slot n % slot_count (proto/shm_ring.h). `slots` has the batch in flight in each.
  * Answers come in any order, and are kept in their batch as soon as a call sees them. Poll and wait
  * look for their own answer, submit for that of the batch whose slot it needs. From then on the
  * slot is free, even if the caller has not asked for the result.

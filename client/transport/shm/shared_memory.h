@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* shared_memory.h: the client's mappings of a session's memory (proto/shm_layout.h).
+/* shared_memory.h: the client's mappings of a session's memory (proto/shm_ring.h).
  *
  * The client checks size and seals of the server's descriptors before it touches their memory.
  * Memory that could shrink later would raise SIGBUS in the trainer. */
@@ -11,7 +11,7 @@
 #include "base/err.h"
 #include "proto/control.pb-c.h"
 #include "proto/frame.h"
-#include "proto/shm_layout.h"
+#include "proto/shm_ring.h"
 
 struct shared_memory {
     const struct shm_control *control; /* NULL: the session has control messages only */

@@ -5,7 +5,7 @@
 #include "daemon/engine/ops/get_set.h"
 #include "daemon/engine/ops/op_table.h"
 #include "daemon/engine/ops/segments.h"
-#include "proto/shm_fields.h"
+#include "proto/op_fields.h"
 
 /* Serves a ref whose row is not cached. */
 static enum outcome get_missed(struct rows *rows, struct part *part, uint32_t segment,

@@ -67,7 +67,7 @@ struct op {
     const char *name; /* in capitals */
     bool has_turns;   /* taken in separate turns only; the next request waits for that */
 
-    /* Returns the form of the submission (proto/shm_fields.h), which says which fields it may
+    /* Returns the form of the submission (proto/op_fields.h), which says which fields it may
      * use. */
     uint32_t (*form)(const struct shm_submission *submission);
     /* For requests of plain segments (segments.h): the work on their rows. place_bytes() returns

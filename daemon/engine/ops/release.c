@@ -5,7 +5,7 @@
 #include "daemon/engine/ops/tickets/ticket.h"
 #include "daemon/engine/ops/tickets/tickets.h"
 #include "daemon/engine/sessions/client_bytes.h"
-#include "proto/shm_fields.h"
+#include "proto/op_fields.h"
 
 static enum embtier_err begin(struct op_lane *lane, struct session *session, uint32_t number,
                               const struct shm_submission *submission, struct taking *ret_taking,

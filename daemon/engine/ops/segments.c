@@ -8,7 +8,7 @@
 #include "daemon/engine/sessions/client_bytes.h"
 #include "daemon/engine/tables/table.h"
 #include "daemon/engine/turns/cost.h"
-#include "proto/shm_fields.h"
+#include "proto/op_fields.h"
 
 /* ---- Beginning ---- */
 

@@ -19,7 +19,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
-#include "proto/shm_layout.h"
+#include "proto/shm_ring.h"
 
 struct channel;
 

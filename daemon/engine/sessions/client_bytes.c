@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/engine/sessions/client_bytes.h"
 
-#include "proto/shm_fields.h"
+#include "proto/op_fields.h"
 
 enum embtier_err refuse_unused(uint32_t form, uint32_t segment, const void *place,
                                struct refusal *refusal)

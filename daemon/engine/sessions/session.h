@@ -24,7 +24,7 @@
 #include "daemon/engine/sessions/cast_line.h"
 #include "daemon/engine/sessions/channel.h"
 #include "daemon/engine/turns/turns.h"
-#include "proto/shm_layout.h"
+#include "proto/shm_ring.h"
 
 struct account;
 struct group_member;

@@ -10,7 +10,7 @@
 #include "daemon/jobs/transfer/transfer_memory.h"
 #include "daemon/jobs/transfer/transfer_piece.h"
 #include "kernels/cpu/init/init_rows.h"
-#include "proto/shm_layout.h"
+#include "proto/shm_ring.h"
 #include "store/catalog.h"
 #include "store/checkpoint/checkpoint.h"
 #include "store/checkpoint/table_scan.h"

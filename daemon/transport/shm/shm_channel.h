@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* shm_channel.h: a channel (channel.h) in memory that the daemon and one client share. The client
- * is sent two memfds and an event descriptor. proto/shm_layout.h defines the layout.
+ * is sent two memfds and an event descriptor. proto/shm_ring.h defines the layout.
  *
  * Memory is made in two steps, because a gigabyte takes a while: first all except the arena's
  * pages, then those, some at a time. Thread: one at a time; channel functions as channel.h says. */

@@ -18,7 +18,7 @@
 
 #include "proto/control.pb-c.h"
 #include "proto/frame.h"
-#include "proto/shm_layout.h"
+#include "proto/shm_ring.h"
 #include "tests/bench/lib/bench.h"
 
 #define MUTE_COUNT      100

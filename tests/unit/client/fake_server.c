@@ -21,7 +21,7 @@
 #include "base/macros.h"
 #include "proto/control.pb-c.h"
 #include "proto/frame.h"
-#include "proto/shm_layout.h"
+#include "proto/shm_ring.h"
 #include "proto/table_spec_wire.h"
 
 #define MAX_BATCH_ROWS 1000

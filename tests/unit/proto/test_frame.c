@@ -11,7 +11,7 @@
 
 #include "proto/control.pb-c.h"
 #include "proto/frame.h"
-#include "proto/shm_layout.h"
+#include "proto/shm_ring.h"
 #include "proto/table_spec_wire.h"
 #include "tests/seed.h"
 

@@ -12,7 +12,7 @@
 #include "daemon/engine/sessions/client_bytes.h"
 #include "daemon/engine/tables/table.h"
 #include "daemon/engine/turns/cost.h"
-#include "proto/shm_fields.h"
+#include "proto/op_fields.h"
 
 _Static_assert(SHM_POOL_SEGMENTS_MAX * sizeof(struct shm_pool_segment) <=
                    SHM_SEGMENTS_MAX * sizeof(struct shm_segment),

@@ -13,7 +13,7 @@
 #include "daemon/engine/ops/tickets/tickets.h"
 #include "daemon/engine/sessions/client_bytes.h"
 #include "daemon/engine/turns/cost.h"
-#include "proto/shm_fields.h"
+#include "proto/op_fields.h"
 
 static struct wave *wave_of(struct request *request)
 {

@@ -11,7 +11,7 @@
 #include "daemon/engine/tables/table.h"
 #include "daemon/engine/turns/cost.h"
 #include "kernels/cpu/reduce/reduce.h"
-#include "proto/shm_fields.h"
+#include "proto/op_fields.h"
 
 /* The gradients of bags whose segment has none, while other segments of the table have some. */
 static const float zeros[EMBTIER_DIM_MAX];

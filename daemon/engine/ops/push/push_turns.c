@@ -13,7 +13,7 @@
 #include "daemon/engine/ops/push/push_trial.h"
 #include "daemon/engine/ops/tickets/tickets.h"
 #include "daemon/engine/turns/cost.h"
-#include "proto/shm_fields.h"
+#include "proto/op_fields.h"
 
 /* The cost of putting down a row of a wave, and dealing it out. */
 #define COST_WAVE_ROW (2 * LANE_COST_ID)

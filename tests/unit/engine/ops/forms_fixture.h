@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* forms_fixture.h: lays out a valid request of each form (proto/shm_fields.h), for tests that spoil
+/* forms_fixture.h: lays out a valid request of each form (proto/op_fields.h), for tests that spoil
  * it. A form that this file does not know fails them. Each test program includes it once. */
 #ifndef EMBTIER_TESTS_UNIT_ENGINE_OPS_FORMS_FIXTURE_H
 #define EMBTIER_TESTS_UNIT_ENGINE_OPS_FORMS_FIXTURE_H
 
 #include "tests/unit/engine/lane/lane_fixture.h"
 
-#include "proto/shm_fields.h"
+#include "proto/op_fields.h"
 
 /* Shape of a request: each segment asks for this many ids of a table in this many bags. */
 struct form_shape {

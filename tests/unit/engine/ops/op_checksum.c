@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "daemon/engine/ops/segments.h"
-#include "proto/shm_fields.h"
+#include "proto/op_fields.h"
 
 static void checksum(const struct part *part, uint32_t segment, const struct row_ref *ref,
                      const void *row)

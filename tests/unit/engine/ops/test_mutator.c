@@ -6,7 +6,7 @@
  * wrong values, as fast as it can. It does so with every field, the ids, and a pooled lookup's
  * offsets. The server may serve or refuse each request, but it must not die (sanitizers watch). No
  * table may change, and no row may appear that no table has. No bag may hold another table's rows,
- * and no other client's memory may change. Each form in the table of proto/shm_fields.h has a test,
+ * and no other client's memory may change. Each form in the table of proto/op_fields.h has a test,
  * and that table names its fields: a new field is covered by being there. EMBTIER_TEST_MUTATIONS
  * sets the number of changes; an argument selects tests. */
 #include "tests/unit/engine/ops/forms_fixture.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* shm_fields.h: which operation uses which field of a submission and of a segment.
+/* op_fields.h: which operation uses which field of a submission and of a segment.
  *
  * A field that an operation does not use must be 0, or the request is refused. So stray bytes from
  * a client cannot gain a meaning, now or when a later version uses the field.
@@ -7,14 +7,14 @@
  * The tables here are the only list of these fields. The server's check is made from them, and so
  * is the test that walks all fields of all operations. A new operation or field in the tables is
  * checked and tested; one missing from them does not compile. */
-#ifndef EMBTIER_PROTO_SHM_FIELDS_H
-#define EMBTIER_PROTO_SHM_FIELDS_H
+#ifndef EMBTIER_PROTO_OP_FIELDS_H
+#define EMBTIER_PROTO_OP_FIELDS_H
 
 #include <stdbool.h>
 #include <string.h>
 
 #include "base/embtier_err.h"
-#include "proto/shm_layout.h"
+#include "proto/shm_ring.h"
 
 /* FORM(name, bit, operation, struct of its segments, description). A push has two forms, because
  * the meaning of its segments depends on a ticket. */

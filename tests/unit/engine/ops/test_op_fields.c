@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests that an operation uses each field of its request or refuses it by name, and that no used
- * field leads out of the client's arena. The test walks the tables of proto/shm_fields.h, so a new
+ * field leads out of the client's arena. The test walks the tables of proto/op_fields.h, so a new
  * operation or field is covered by being there. Builds that lack a check of the fields
  * (meson.build) must fail this test. */
 #include "tests/unit/engine/ops/forms_fixture.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "proto/shm_fields.h"
+#include "proto/op_fields.h"
 
 #include "base/macros.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* shm_layout.h: the layout of the memory that the daemon and one client share.
+/* shm_ring.h: the layout of the memory that the daemon and one client share.
  *
  * Each session has two memfds, which the daemon makes, sizes and seals:
  *
@@ -22,8 +22,8 @@
  * offsets of bags are the only words that the daemon reads while the client can change them. It
  * checks each after every read, and waits on none. It computes with numbers of rows, weights and
  * bags as they are. It checks once that gradients are finite, against mistakes, not malice. */
-#ifndef EMBTIER_PROTO_SHM_LAYOUT_H
-#define EMBTIER_PROTO_SHM_LAYOUT_H
+#ifndef EMBTIER_PROTO_SHM_RING_H
+#define EMBTIER_PROTO_SHM_RING_H
 
 #include <assert.h>
 #include <stdatomic.h>
@@ -65,7 +65,7 @@ enum {
 };
 
 /* A field that an operation does not use is 0, here and in segments, or the request is refused.
- * proto/shm_fields.h has the table of used fields. */
+ * proto/op_fields.h has the table of used fields. */
 struct shm_submission {
     uint32_t op;
     uint32_t flags; /* only SHM_FLAG_*; others are refused */

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "base/macros.h"
-#include "proto/shm_layout.h"
+#include "proto/shm_ring.h"
 
 #define SLOTS    4
 #define REQUESTS 50000
