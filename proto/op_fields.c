@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "proto/op_fields.h"
 
+#include <stddef.h>
+
 #include "base/macros.h"
 
 /* The fields add up to the whole struct: no field is missing, and there is no padding between

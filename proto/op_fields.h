@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "base/embtier_err.h"
-#include "proto/shm_ring.h"
+#include "proto/ops.h"
 
 /* FORM(name, bit, operation, struct of its segments, description). A push has two forms, because
  * the meaning of its segments depends on a ticket. */

@@ -16,7 +16,6 @@
 #include "daemon/jobs/transfer/load_job.h"
 #include "daemon/jobs/transfer/scan_job.h"
 #include "proto/frame.h"
-#include "proto/shm_ring.h"
 #include "proto/table_spec_wire.h"
 
 /* ---- A connection's transfers ---- */

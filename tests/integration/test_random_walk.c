@@ -27,7 +27,7 @@
 
 #include "base/clock.h"
 #include "base/macros.h"
-#include "proto/shm_ring.h"
+#include "proto/ops.h"
 #include "tests/integration/walk.h"
 #include "tests/seed.h"
 

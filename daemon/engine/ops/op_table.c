@@ -4,7 +4,7 @@
 #include <stddef.h>
 
 #include "base/macros.h"
-#include "proto/shm_ring.h"
+#include "proto/ops.h"
 
 /* To add an operation, add its row. Tests build a copy of this file with one more. */
 #ifdef OP_OF_TESTS

@@ -21,7 +21,7 @@
 #include "base/row_hash.h"
 #include "daemon/engine/mail/inbox.h"
 #include "daemon/engine/sessions/session.h"
-#include "proto/shm_ring.h"
+#include "proto/ops.h"
 #include "tiers/cache/row_cache.h"
 
 struct cast_pair;

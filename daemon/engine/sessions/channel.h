@@ -19,7 +19,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
-#include "proto/shm_ring.h"
+#include "proto/ops.h"
 
 struct channel;
 

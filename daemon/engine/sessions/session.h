@@ -24,7 +24,7 @@
 #include "daemon/engine/sessions/cast_line.h"
 #include "daemon/engine/sessions/channel.h"
 #include "daemon/engine/turns/turns.h"
-#include "proto/shm_ring.h"
+#include "proto/ops.h"
 
 struct account;
 struct group_member;

@@ -13,6 +13,7 @@
 #include "base/err.h"
 #include "daemon/engine/mail/inbox.h"
 #include "daemon/engine/sessions/channel.h"
+#include "proto/shm_ring.h"
 
 struct account;
 

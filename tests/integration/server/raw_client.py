@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A client that can say anything: frames by hand, shared memory by offset. libembtier would refuse much of it before sending.
-Layout: proto/shm_ring.h, proto/control.proto."""
+Layout: proto/ops.h, proto/shm_ring.h, proto/control.proto."""
 
 from __future__ import annotations
 

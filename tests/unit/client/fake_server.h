@@ -24,7 +24,7 @@
 #include <stdint.h>
 
 #include "base/embtier_err.h"
-#include "proto/shm_ring.h"
+#include "proto/ops.h"
 
 #define FAKE_TICKET     700
 #define FAKE_WEIGHT     42.0f

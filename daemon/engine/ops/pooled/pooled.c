@@ -14,7 +14,6 @@
 #include "daemon/engine/tables/tables.h"
 #include "daemon/engine/turns/cost.h"
 #include "kernels/cpu/pool/pool.h"
-#include "proto/op_fields.h"
 
 _Static_assert(offsetof(struct wave, request) == 0, "a wave begins with its request");
 
