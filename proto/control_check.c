@@ -318,9 +318,9 @@ static enum embtier_err check_hello_reply(const Embtier__HelloReply *hello, stru
         return missing(msg, "Reply.hello");
     if (hello->protocol == 0)
         return missing(msg, "HelloReply.protocol");
-    if (hello->arena_bytes > 0 && (hello->slot_count == 0 || hello->slot_count > SHM_SLOTS_MAX))
+    if (hello->arena_bytes > 0 && (hello->slot_count == 0 || hello->slot_count > OP_SLOTS_MAX))
         return err_set(msg, EMBTIER_PROTOCOL, "HelloReply.slot_count is %u, allowed: 1 to %d",
-                       hello->slot_count, SHM_SLOTS_MAX);
+                       hello->slot_count, OP_SLOTS_MAX);
     return EMBTIER_OK;
 }
 

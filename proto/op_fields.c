@@ -8,56 +8,56 @@
 /* The fields add up to the whole struct: no field is missing, and there is no padding between
  * them. */
 #define FIELD_BYTES(field, uses, err) +sizeof(((struct PLACE *)0)->field)
-#define PLACE                         shm_submission
-static_assert(0 SHM_SUBMISSION_FIELDS(FIELD_BYTES) == sizeof(struct PLACE), "all fields");
+#define PLACE                         op_submission
+static_assert(0 OP_SUBMISSION_FIELDS(FIELD_BYTES) == sizeof(struct PLACE), "all fields");
 #undef PLACE
-#define PLACE shm_segment
-static_assert(0 SHM_SEGMENT_FIELDS(FIELD_BYTES) == sizeof(struct PLACE), "all fields");
+#define PLACE op_segment
+static_assert(0 OP_SEGMENT_FIELDS(FIELD_BYTES) == sizeof(struct PLACE), "all fields");
 #undef PLACE
-#define PLACE shm_pool_segment
-static_assert(0 SHM_POOL_SEGMENT_FIELDS(FIELD_BYTES) == sizeof(struct PLACE), "all fields");
+#define PLACE op_pool_segment
+static_assert(0 OP_POOL_SEGMENT_FIELDS(FIELD_BYTES) == sizeof(struct PLACE), "all fields");
 #undef PLACE
-#define PLACE shm_push_segment
-static_assert(0 SHM_PUSH_SEGMENT_FIELDS(FIELD_BYTES) == sizeof(struct PLACE), "all fields");
+#define PLACE op_push_segment
+static_assert(0 OP_PUSH_SEGMENT_FIELDS(FIELD_BYTES) == sizeof(struct PLACE), "all fields");
 #undef PLACE
 
 #define FIELD(field, uses, err)                                                                    \
     { #field, offsetof(struct PLACE, field), sizeof(((struct PLACE *)0)->field), uses,             \
       EMBTIER_##err },
-#define PLACE shm_submission
-static const struct shm_field submission_fields[] = { SHM_SUBMISSION_FIELDS(FIELD) };
+#define PLACE op_submission
+static const struct op_field submission_fields[] = { OP_SUBMISSION_FIELDS(FIELD) };
 #undef PLACE
-#define PLACE shm_segment
-static const struct shm_field segment_fields[] = { SHM_SEGMENT_FIELDS(FIELD) };
+#define PLACE op_segment
+static const struct op_field segment_fields[] = { OP_SEGMENT_FIELDS(FIELD) };
 #undef PLACE
-#define PLACE shm_pool_segment
-static const struct shm_field pool_segment_fields[] = { SHM_POOL_SEGMENT_FIELDS(FIELD) };
+#define PLACE op_pool_segment
+static const struct op_field pool_segment_fields[] = { OP_POOL_SEGMENT_FIELDS(FIELD) };
 #undef PLACE
-#define PLACE shm_push_segment
-static const struct shm_field push_segment_fields[] = { SHM_PUSH_SEGMENT_FIELDS(FIELD) };
+#define PLACE op_push_segment
+static const struct op_field push_segment_fields[] = { OP_PUSH_SEGMENT_FIELDS(FIELD) };
 #undef PLACE
 
 enum segment_kind { SEGMENT, POOL_SEGMENT, PUSH_SEGMENT, NO_SEGMENT };
 
 static const struct {
-    const struct shm_field *fields;
+    const struct op_field *fields;
     uint32_t count;
     uint32_t bytes;
 } segments[] = {
-    [SEGMENT] = { segment_fields, ARRAY_LEN(segment_fields), sizeof(struct shm_segment) },
+    [SEGMENT] = { segment_fields, ARRAY_LEN(segment_fields), sizeof(struct op_segment) },
     [POOL_SEGMENT] = { pool_segment_fields, ARRAY_LEN(pool_segment_fields),
-                       sizeof(struct shm_pool_segment) },
+                       sizeof(struct op_pool_segment) },
     [PUSH_SEGMENT] = { push_segment_fields, ARRAY_LEN(push_segment_fields),
-                       sizeof(struct shm_push_segment) },
+                       sizeof(struct op_push_segment) },
     [NO_SEGMENT] = { NULL, 0, 0 },
 };
 
-const char *shm_form_words(uint32_t form)
+const char *op_form_words(uint32_t form)
 {
 #define FORM(name, bit, op, kind, words)                                                           \
-    if (form & SHM_FORM_##name)                                                                    \
+    if (form & OP_FORM_##name)                                                                     \
         return words;
-    SHM_FORMS(FORM)
+    OP_FORMS(FORM)
 #undef FORM
     return "a request";
 }
@@ -65,32 +65,32 @@ const char *shm_form_words(uint32_t form)
 static enum segment_kind kind_of(uint32_t form)
 {
 #define FORM(name, bit, op, kind, words)                                                           \
-    if (form & SHM_FORM_##name)                                                                    \
+    if (form & OP_FORM_##name)                                                                     \
         return kind;
-    SHM_FORMS(FORM)
+    OP_FORMS(FORM)
 #undef FORM
     return NO_SEGMENT;
 }
 
-const struct shm_field *shm_submission_fields(uint32_t *ret_count)
+const struct op_field *op_submission_fields(uint32_t *ret_count)
 {
     *ret_count = ARRAY_LEN(submission_fields);
     return submission_fields;
 }
 
-const struct shm_field *shm_segment_fields(uint32_t form, uint32_t *ret_count)
+const struct op_field *op_segment_fields(uint32_t form, uint32_t *ret_count)
 {
     *ret_count = segments[kind_of(form)].count;
     return segments[kind_of(form)].fields;
 }
 
-uint32_t shm_segment_bytes(uint32_t form)
+uint32_t op_segment_bytes(uint32_t form)
 {
     return segments[kind_of(form)].bytes;
 }
 
-const struct shm_field *shm_find_unused(const struct shm_field *fields, uint32_t count,
-                                        const void *place, uint32_t form, uint64_t *ret_bits)
+const struct op_field *op_find_unused(const struct op_field *fields, uint32_t count,
+                                      const void *place, uint32_t form, uint64_t *ret_bits)
 {
     for (uint32_t i = 0; i < count; i++) {
         uint64_t bits = 0; /* of the field; little-endian, as on all processors that we know of */

@@ -21,16 +21,16 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#define SHM_SLOTS_MAX         1024 /* requests of a session under way */
-#define SHM_SLOTS_DEFAULT     64
-#define SHM_SEGMENTS_MAX      65536 /* tables in one request; a repeated table counts again */
-#define SHM_POOL_SEGMENTS_MAX 32768 /* the same in a pooled lookup or a push */
-#define SHM_ID_ALIGN          8     /* offsets of ids and segments are multiples of this … */
-#define SHM_ROW_ALIGN         2     /* … of rows, of this … */
-#define SHM_NUMBER_ALIGN      4     /* … and of bags, weights and offsets of bags, of this */
+#define OP_SLOTS_MAX         1024 /* requests of a session under way */
+#define OP_SLOTS_DEFAULT     64
+#define OP_SEGMENTS_MAX      65536 /* tables in one request; a repeated table counts again */
+#define OP_POOL_SEGMENTS_MAX 32768 /* the same in a pooled lookup or a push */
+#define OP_ID_ALIGN          8     /* offsets of ids and segments are multiples of this … */
+#define OP_ROW_ALIGN         2     /* … of rows, of this … */
+#define OP_NUMBER_ALIGN      4     /* … and of bags, weights and offsets of bags, of this */
 
 /* OP(name, number): all operations. */
-#define SHM_OPS(OP)                                                                                \
+#define OP_NUMBERS(OP)                                                                             \
     OP(GET, 1)      /* weights of rows, from the server to the segment's rows */                   \
     OP(SET, 2)      /* weights of rows, from the segment's rows to the server */                   \
     OP(POOL, 3)     /* rows of bags, pooled, from the server to the segment's bags */              \
@@ -38,28 +38,28 @@
     OP(RELEASE, 5)  /* gives up a ticket that is no longer needed; no segments */                  \
     OP(PREFETCH, 6) /* brings the rows of ids into DRAM and pins them; gives a ticket */
 
-enum shm_op {
-#define OP(name, number) SHM_OP_##name = number,
-    SHM_OPS(OP)
+enum op_number {
+#define OP(name, number) OP_##name = number,
+    OP_NUMBERS(OP)
 #undef OP
 };
-#define SHM_OP_COUNT_ONE(name, number) +1
-#define SHM_OP_LAST                    (0 SHM_OPS(SHM_OP_COUNT_ONE)) /* numbers have no gaps */
+#define OP_COUNT_ONE(name, number) +1
+#define OP_LAST                    (0 OP_NUMBERS(OP_COUNT_ONE)) /* numbers have no gaps */
 
 /* Flags of a submission. */
 enum {
-    SHM_FLAG_STATE = 1,  /* GET and SET: rows of all segments are whole, weights and state */
-    SHM_FLAG_TICKET = 2, /* POOL: the completion has a ticket, for a push */
+    OP_FLAG_STATE = 1,  /* GET and SET: rows of all segments are whole, weights and state */
+    OP_FLAG_TICKET = 2, /* POOL: the completion has a ticket, for a push */
 };
 
 /* A field that an operation does not use is 0, here and in segments, or the request is refused.
  * proto/op_fields.h has the table of used fields. */
-struct shm_submission {
+struct op_submission {
     uint32_t op;
-    uint32_t flags; /* only SHM_FLAG_*; others are refused */
+    uint32_t flags; /* only OP_FLAG_*; others are refused */
     uint32_t segment_count;
     uint32_t reserved;        /* 0 */
-    uint64_t segments_offset; /* of struct shm_segment, shm_pool_segment or shm_push_segment
+    uint64_t segments_offset; /* of struct op_segment, op_pool_segment or op_push_segment
                                  [segment_count]; RELEASE: 0 */
     uint64_t step;     /* PUSH: the optimizers' step, from 1; GET, SET and POOL with a group: the
                           group's step that they belong to, or 0; others: 0 */
@@ -70,25 +70,25 @@ struct shm_submission {
                           GET, SET and POOL: of the group that `step` refers to; others: 0 */
     uint64_t unused;   /* 0 */
 };
-static_assert(sizeof(struct shm_submission) == 64, "one cache line");
+static_assert(sizeof(struct op_submission) == 64, "one cache line");
 
 /* One table's part of a request. Rows lie one after another, weight_bytes each, or weight_bytes +
- * state_bytes with SHM_FLAG_STATE (TableInfo has both). The state, f32 numbers, directly follows
+ * state_bytes with OP_FLAG_STATE (TableInfo has both). The state, f32 numbers, directly follows
  * the weights. So after an odd number of f16 weights it is aligned only to 2 bytes.
  *
  * The flag belongs to the submission, not to the segment, so a batch has one layout. The daemon
  * takes the row length from one word that it copied before it reads any segment. */
-struct shm_segment {
+struct op_segment {
     uint64_t table; /* handle, from TableInfo */
     uint64_t ids_offset;
     uint64_t rows_offset;
     uint32_t id_count;
     uint32_t flags; /* 0 */
 };
-static_assert(sizeof(struct shm_segment) == 32, "wire layout");
+static_assert(sizeof(struct op_segment) == 32, "wire layout");
 
 /* One table's part of a pooled lookup. Bag b has the ids from offsets[b] up to offsets[b + 1]. */
-struct shm_pool_segment {
+struct op_pool_segment {
     uint64_t table;
     uint64_t ids_offset;
     uint64_t bags_offset;    /* f32[bag_count][dim], one bag after another */
@@ -100,12 +100,12 @@ struct shm_pool_segment {
     uint32_t flags;  /* 0 */
     uint64_t unused; /* 0 */
 };
-static_assert(sizeof(struct shm_pool_segment) == 64, "wire layout");
+static_assert(sizeof(struct op_pool_segment) == 64, "wire layout");
 
 /* One table's part of a push, or of a prefetch, which sets only table, ids and count. A push by
  * ticket has as many segments as the lookup, for the same tables, with a gradient for each bag. A
  * push without a ticket has a gradient for each id. The gradients of a repeated id are added up. */
-struct shm_push_segment {
+struct op_push_segment {
     uint64_t table;
     uint64_t ids_offset;       /* by ticket: 0 */
     uint64_t gradients_offset; /* f32[count][dim]; 0, only by ticket: all gradients are zero */
@@ -118,15 +118,15 @@ struct shm_push_segment {
     uint32_t reserved; /* 0 */
     uint64_t unused;   /* 0 */
 };
-static_assert(sizeof(struct shm_push_segment) == 64, "wire layout");
+static_assert(sizeof(struct op_push_segment) == 64, "wire layout");
 
 /* A `limit` with this value changes an error's meaning. NONFINITE: gradients and weights are
  * finite, but the update would make a row NaN or infinite. TOO_LARGE: a row gets more gradients
  * than can be added up for one row, from all members of a group together. */
-#define SHM_LIMIT_OF_UPDATE UINT64_MAX
+#define OP_LIMIT_OF_UPDATE UINT64_MAX
 
 /* The answer to a request. */
-struct shm_completion {
+struct op_completion {
     _Atomic uint32_t sequence; /* n + 1 when request n is done; in shared memory a futex */
     uint32_t err;              /* enum embtier_err */
     uint32_t segment;          /* the segment the error is about, or UINT32_MAX */
@@ -135,9 +135,9 @@ struct shm_completion {
     uint64_t value;    /* the wrong row id, offset, count, bag … */
     uint64_t limit;    /* the limit that `value` was compared with */
     uint64_t hit_rows; /* rows served from memory, without a read from SSD */
-    uint64_t ticket;   /* POOL with SHM_FLAG_TICKET, and PREFETCH */
+    uint64_t ticket;   /* POOL with OP_FLAG_TICKET, and PREFETCH */
     uint64_t unused[2];
 };
-static_assert(sizeof(struct shm_completion) == 64, "one cache line");
+static_assert(sizeof(struct op_completion) == 64, "one cache line");
 
 #endif

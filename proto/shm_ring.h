@@ -4,8 +4,8 @@
  * Each session has two memfds, which the daemon makes, sizes and seals:
  *
  * - control: written by the daemon, mapped read-only by the client (F_SEAL_FUTURE_WRITE). It is
- *   struct shm_control, then `slot_count` struct shm_completion.
- * - arena: written by both. It is struct shm_arena_head, then `slot_count` struct shm_submission.
+ *   struct shm_control, then `slot_count` struct op_completion.
+ * - arena: written by both. It is struct shm_arena_head, then `slot_count` struct op_submission.
  *   From shm_arena_payload_offset() on, the bytes belong to the client: segments, ids and rows, in
  *   any places it likes (ops.h). Their offsets count from the start of the arena.
  *
@@ -57,22 +57,22 @@ static_assert(sizeof(struct shm_arena_head) == 128, "two cache lines");
 
 static inline uint64_t shm_control_bytes(uint32_t slot_count)
 {
-    return sizeof(struct shm_control) + (uint64_t)slot_count * sizeof(struct shm_completion);
+    return sizeof(struct shm_control) + (uint64_t)slot_count * sizeof(struct op_completion);
 }
 
 static inline uint64_t shm_arena_payload_offset(uint32_t slot_count)
 {
-    return sizeof(struct shm_arena_head) + (uint64_t)slot_count * sizeof(struct shm_submission);
+    return sizeof(struct shm_arena_head) + (uint64_t)slot_count * sizeof(struct op_submission);
 }
 
-static inline struct shm_completion *shm_completions(struct shm_control *control)
+static inline struct op_completion *shm_completions(struct shm_control *control)
 {
-    return (struct shm_completion *)(control + 1);
+    return (struct op_completion *)(control + 1);
 }
 
-static inline struct shm_submission *shm_submissions(struct shm_arena_head *head)
+static inline struct op_submission *shm_submissions(struct shm_arena_head *head)
 {
-    return (struct shm_submission *)(head + 1);
+    return (struct op_submission *)(head + 1);
 }
 
 /* Ordering of the words above. Each function is for one side only. */
@@ -106,13 +106,13 @@ static inline uint32_t shm_lane_is_asleep(const struct shm_control *control)
 
 /* Daemon: makes the completion and the rows visible before the sequence. The caller reads
  * client_waiting next. */
-static inline void shm_publish_completion(struct shm_completion *completion, uint32_t sequence)
+static inline void shm_publish_completion(struct op_completion *completion, uint32_t sequence)
 {
     atomic_store_explicit(&completion->sequence, sequence, memory_order_release);
     atomic_thread_fence(memory_order_seq_cst); /* pairs with the fence in shm_client_waits() */
 }
 
-static inline uint32_t shm_read_sequence(const struct shm_completion *completion)
+static inline uint32_t shm_read_sequence(const struct op_completion *completion)
 {
     return atomic_load_explicit(&completion->sequence, memory_order_acquire);
 }

@@ -131,9 +131,9 @@ static enum embtier_err read_options(const struct embtier_connect_options *given
     if (given)
         TRY(options_read(given, offsetof(struct embtier_connect_options, client_name), &options,
                          sizeof(options), "connect", "EMBTIER_CONNECT_OPTIONS_INIT", msg));
-    if (options.max_in_flight < 1 || options.max_in_flight > SHM_SLOTS_MAX)
+    if (options.max_in_flight < 1 || options.max_in_flight > OP_SLOTS_MAX)
         return err_set(msg, EMBTIER_INVALID, "max_in_flight is %u, allowed: 1 to %d",
-                       options.max_in_flight, SHM_SLOTS_MAX);
+                       options.max_in_flight, OP_SLOTS_MAX);
     if (options.arena_bytes > 0 &&
         options.arena_bytes <= shm_arena_payload_offset(options.max_in_flight))
         return err_set(msg, EMBTIER_INVALID,

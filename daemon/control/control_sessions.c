@@ -23,7 +23,7 @@
 
 static uint32_t slot_count_of(const Embtier__Hello *hello)
 {
-    return hello->slot_count ? hello->slot_count : SHM_SLOTS_DEFAULT;
+    return hello->slot_count ? hello->slot_count : OP_SLOTS_DEFAULT;
 }
 
 /* All sessions have such channels today. */
@@ -49,9 +49,9 @@ static enum embtier_err check_hello(const struct control *control,
                        PROTOCOL_VERSION, hello->protocol_min, hello->protocol_max);
     if (hello->arena_bytes == 0)
         return EMBTIER_OK;
-    if (hello->slot_count > SHM_SLOTS_MAX)
+    if (hello->slot_count > OP_SLOTS_MAX)
         return err_set(msg, EMBTIER_TOO_LARGE, "%" PRIu32 " requests in flight, allowed: 1 to %d",
-                       hello->slot_count, SHM_SLOTS_MAX);
+                       hello->slot_count, OP_SLOTS_MAX);
     if (hello->arena_bytes > config->socket.max_arena_bytes)
         return err_set(msg, EMBTIER_TOO_LARGE,
                        "an arena of %" PRIu64 " bytes is over socket.max_arena_bytes %" PRIu64,

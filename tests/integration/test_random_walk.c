@@ -643,20 +643,20 @@ static void show(const struct walk *walk)
 }
 
 /* A client's name for an operation of the ring. A new operation does not compile, or fails here. */
-static enum embtier_op op_of(struct walk *walk, enum shm_op op)
+static enum embtier_op op_of(struct walk *walk, enum op_number op)
 {
     switch (op) {
-    case SHM_OP_GET:
+    case OP_GET:
         return EMBTIER_GET;
-    case SHM_OP_SET:
+    case OP_SET:
         return EMBTIER_SET;
-    case SHM_OP_POOL:
+    case OP_POOL:
         return EMBTIER_GET_POOLED;
-    case SHM_OP_PUSH:
+    case OP_PUSH:
         return EMBTIER_PUSH;
-    case SHM_OP_RELEASE:
+    case OP_RELEASE:
         return EMBTIER_RELEASE;
-    case SHM_OP_PREFETCH:
+    case OP_PREFETCH:
         return EMBTIER_PREFETCH;
     }
     walk_fail(walk, "operation %d is unknown to the walk", (int)op);
@@ -665,8 +665,8 @@ static enum embtier_op op_of(struct walk *walk, enum shm_op op)
 /* The walk must have asked for every operation, so that a new one becomes a step. */
 static void check_operations(struct walk *walk)
 {
-    for (uint32_t op = 1; op <= SHM_OP_LAST; op++)
-        WALK_CHECK(walk, walk->op_counts[op_of(walk, (enum shm_op)op)] > 0,
+    for (uint32_t op = 1; op <= OP_LAST; op++)
+        WALK_CHECK(walk, walk->op_counts[op_of(walk, (enum op_number)op)] > 0,
                    "the walk never asked for operation %u", op);
     WALK_CHECK(walk, walk->op_counts[EMBTIER_GET_POOLED_TICKET] > 0,
                "the walk never asked for a ticket");

@@ -137,7 +137,7 @@ static bool is_about_group(const struct embtier_batch *batch)
     case EMBTIER_TIMEOUT:
         return batch->asked_group != NULL;
     case EMBTIER_TOO_LARGE:
-        return batch->asked_group && batch->result.limit == SHM_LIMIT_OF_UPDATE;
+        return batch->asked_group && batch->result.limit == OP_LIMIT_OF_UPDATE;
     case EMBTIER_NONFINITE: /* about a part: its gradients or weights are not finite */
     case EMBTIER_MISMATCH:  /* about a part: its table is missing, or not the ticket's */
     case EMBTIER_NO_TABLE:
@@ -192,7 +192,7 @@ static enum embtier_err tell_too_large(const struct embtier_batch *batch)
         is_of_key ? SERVER_KEY(batch->server, "socket.max_batch_rows") : "", is_of_key ? ")" : "");
 }
 
-/* The meaning of an answer's numbers depends on its error; see shm_completion. This function
+/* The meaning of an answer's numbers depends on its error; see op_completion. This function
  * handles errors about no part. */
 static enum embtier_err tell_batch_error(const struct embtier_batch *batch)
 {
@@ -317,7 +317,7 @@ static enum embtier_err tell_push_part_error(const struct embtier_batch *batch)
                        " is needed (part %u, table '%s')",
                        result->value, result->limit, result->segment, table);
     case EMBTIER_NONFINITE:
-        if (result->limit == SHM_LIMIT_OF_UPDATE)
+        if (result->limit == OP_LIMIT_OF_UPDATE)
             return err_set(
                 msg, result->err,
                 "table '%s' refuses updates that make a row NaN or infinite, as that of %s %" PRIu64
@@ -359,18 +359,18 @@ static uint32_t form_of(const struct embtier_batch *batch)
 {
     switch (batch->op) {
     case EMBTIER_GET:
-        return SHM_FORM_GET;
+        return OP_FORM_GET;
     case EMBTIER_SET:
-        return SHM_FORM_SET;
+        return OP_FORM_SET;
     case EMBTIER_GET_POOLED:
     case EMBTIER_GET_POOLED_TICKET:
-        return SHM_FORM_POOL;
+        return OP_FORM_POOL;
     case EMBTIER_PUSH:
-        return batch->kind == BATCH_OF_BAGS ? SHM_FORM_PUSH_BAGS : SHM_FORM_PUSH_ROWS;
+        return batch->kind == BATCH_OF_BAGS ? OP_FORM_PUSH_BAGS : OP_FORM_PUSH_ROWS;
     case EMBTIER_RELEASE:
-        return SHM_FORM_RELEASE;
+        return OP_FORM_RELEASE;
     case EMBTIER_PREFETCH:
-        return SHM_FORM_PREFETCH;
+        return OP_FORM_PREFETCH;
     }
     return 0;
 }
@@ -383,11 +383,11 @@ static enum embtier_err tell_unused_field(const struct embtier_batch *batch)
     const bool is_of_part = result->segment < batch->part_count;
     const uint32_t form = form_of(batch);
     const char *name = "unknown";
-    const struct shm_field *fields;
+    const struct op_field *fields;
     uint32_t count;
     char where[32] = "";
 
-    fields = is_of_part ? shm_segment_fields(form, &count) : shm_submission_fields(&count);
+    fields = is_of_part ? op_segment_fields(form, &count) : op_submission_fields(&count);
     for (uint32_t i = 0; i < count; i++)
         if (fields[i].offset + 1 == result->field)
             name = fields[i].name;
@@ -397,7 +397,7 @@ static enum embtier_err tell_unused_field(const struct embtier_batch *batch)
                    "%s does not use the field '%s', which must be 0 and is %" PRIu64
                    "%s: something else wrote into the shared arena, or this library and the "
                    "server are of different versions",
-                   shm_form_words(form), name, result->value, where);
+                   op_form_words(form), name, result->value, where);
 }
 
 enum embtier_err answer_tell(const struct embtier_batch *batch)

@@ -70,7 +70,7 @@ static uint64_t rows_bytes(const struct embtier_batch *batch, uint32_t part)
     }
 }
 
-static_assert(sizeof(struct shm_push_segment) == sizeof(struct shm_pool_segment),
+static_assert(sizeof(struct op_push_segment) == sizeof(struct op_pool_segment),
               "a batch of bags has room for the segments of both");
 
 /* Gives every part its place, counted from @begin, and returns the end. The ids of all parts lie
@@ -78,9 +78,9 @@ static_assert(sizeof(struct shm_push_segment) == sizeof(struct shm_pool_segment)
  * there are fewer than 2^32 rows and bags of at most 2^17 bytes. */
 static uint64_t lay_out(struct embtier_batch *batch, uint64_t begin)
 {
-    uint64_t at = begin + batch->part_count * (batch->kind == BATCH_OF_ROWS
-                                                   ? sizeof(struct shm_segment)
-                                                   : sizeof(struct shm_push_segment));
+    uint64_t at =
+        begin + batch->part_count * (batch->kind == BATCH_OF_ROWS ? sizeof(struct op_segment)
+                                                                  : sizeof(struct op_push_segment));
 
     for (uint32_t i = 0; i < batch->part_count; i++) {
         batch->parts[i].ids_offset = at;
@@ -165,7 +165,7 @@ static enum embtier_err new_batch(struct embtier *server, enum batch_kind kind, 
     _cleanup_(freep) struct embtier_batch *batch = NULL;
 
     TRY(batch_alloc(server, part_count,
-                    kind == BATCH_OF_ROWS ? SHM_SEGMENTS_MAX : SHM_POOL_SEGMENTS_MAX, &batch));
+                    kind == BATCH_OF_ROWS ? OP_SEGMENTS_MAX : OP_POOL_SEGMENTS_MAX, &batch));
     batch->kind = kind;
     batch->has_state = has_state;
     for (uint32_t i = 0; i < part_count; i++)
@@ -209,7 +209,7 @@ enum embtier_err embtier_batch_new_bags(struct embtier *server,
 {
     _cleanup_(freep) struct embtier_batch *batch = NULL;
 
-    TRY(batch_alloc(server, part_count, SHM_POOL_SEGMENTS_MAX, &batch));
+    TRY(batch_alloc(server, part_count, OP_POOL_SEGMENTS_MAX, &batch));
     batch->kind = BATCH_OF_BAGS;
     for (uint32_t i = 0; i < part_count; i++) {
         const struct embtier_bag_part *const part = &parts[i];

@@ -31,7 +31,7 @@ struct batch_result {
     uint64_t limit;
     uint64_t hit_rows;
     uint64_t ticket;
-    uint32_t field;     /* as in struct shm_completion */
+    uint32_t field;     /* as in struct op_completion */
     int is_of_prefetch; /* for a push: the error is about the prefetch that it named */
 };
 

@@ -38,11 +38,11 @@
 #define SPIN_NS_MIN     500
 #define PAUSES_PER_LOOK 32 /* between readings of the clock */
 
-static const struct shm_completion *completion_of(const struct embtier_batch *batch)
+static const struct op_completion *completion_of(const struct embtier_batch *batch)
 {
     const struct shared_memory *memory = &batch->server->memory;
 
-    return (const struct shm_completion *)(memory->control + 1) +
+    return (const struct op_completion *)(memory->control + 1) +
            batch->request % memory->slot_count;
 }
 
@@ -109,7 +109,7 @@ static void settle(struct embtier_batch *batch, struct batch_result result)
 
 int request_is_pending(struct embtier_batch *batch)
 {
-    const struct shm_completion *completion;
+    const struct op_completion *completion;
 
     if (batch->state != BATCH_SUBMITTED)
         return 0;
@@ -148,47 +148,47 @@ static enum embtier_err tell(struct embtier_batch *batch)
 
 static void fill_pool_segments(const struct embtier_batch *batch)
 {
-    struct shm_pool_segment *const segments =
+    struct op_pool_segment *const segments =
         (void *)((char *)batch->server->memory.arena + batch->block->offset);
 
     for (uint32_t i = 0; i < batch->part_count; i++) {
         const struct batch_part *const part = &batch->parts[i];
 
-        segments[i] = (struct shm_pool_segment){ .table = part->table->handle,
-                                                 .ids_offset = part->ids_offset,
-                                                 .bags_offset = part->rows_offset,
-                                                 .offsets_offset = part->offsets_offset,
-                                                 .weights_offset = part->weights_offset,
-                                                 .id_count = part->count,
-                                                 .bag_count = part->bag_count,
-                                                 .mode = part->mode };
+        segments[i] = (struct op_pool_segment){ .table = part->table->handle,
+                                                .ids_offset = part->ids_offset,
+                                                .bags_offset = part->rows_offset,
+                                                .offsets_offset = part->offsets_offset,
+                                                .weights_offset = part->weights_offset,
+                                                .id_count = part->count,
+                                                .bag_count = part->bag_count,
+                                                .mode = part->mode };
     }
 }
 
 static void fill_segments(const struct embtier_batch *batch)
 {
-    struct shm_segment *segments =
+    struct op_segment *segments =
         (void *)((char *)batch->server->memory.arena + batch->block->offset);
 
     for (uint32_t i = 0; i < batch->part_count; i++) {
         const struct batch_part *part = &batch->parts[i];
 
-        segments[i] = (struct shm_segment){ .table = part->table->handle,
-                                            .ids_offset = part->ids_offset,
-                                            .rows_offset = part->rows_offset,
-                                            .id_count = part->count };
+        segments[i] = (struct op_segment){ .table = part->table->handle,
+                                           .ids_offset = part->ids_offset,
+                                           .rows_offset = part->rows_offset,
+                                           .id_count = part->count };
     }
 }
 
 static void fill_prefetch_segments(const struct embtier_batch *batch)
 {
-    struct shm_push_segment *const segments =
+    struct op_push_segment *const segments =
         (void *)((char *)batch->server->memory.arena + batch->block->offset);
 
     for (uint32_t i = 0; i < batch->part_count; i++)
-        segments[i] = (struct shm_push_segment){ .table = batch->parts[i].table->handle,
-                                                 .ids_offset = batch->parts[i].ids_offset,
-                                                 .count = batch->parts[i].count };
+        segments[i] = (struct op_push_segment){ .table = batch->parts[i].table->handle,
+                                                .ids_offset = batch->parts[i].ids_offset,
+                                                .count = batch->parts[i].count };
 }
 
 static double learning_rate_of(const struct embtier_push_options *push, uint32_t part)
@@ -201,7 +201,7 @@ static void fill_push_segments(const struct embtier_batch *batch,
                                const struct embtier_push_options *push)
 {
     char *const arena = (char *)batch->server->memory.arena;
-    struct shm_push_segment *const segments = (void *)(arena + batch->block->offset);
+    struct op_push_segment *const segments = (void *)(arena + batch->block->offset);
     const int by_ticket = batch->kind == BATCH_OF_BAGS;
 
     for (uint32_t i = 0; i < batch->part_count; i++) {
@@ -210,7 +210,7 @@ static void fill_push_segments(const struct embtier_batch *batch,
 
         if (part->skipped && weights_offset != 0)
             memset(arena + weights_offset, 0, part->count * sizeof(float));
-        segments[i] = (struct shm_push_segment){
+        segments[i] = (struct op_push_segment){
             .table = part->table->handle,
             .ids_offset = by_ticket ? 0 : part->ids_offset,
             .gradients_offset = part->skipped ? 0 : part->rows_offset,
@@ -367,27 +367,27 @@ static struct embtier_batch *next_slot_holder(struct embtier *server)
     return holder && request_is_pending(holder) ? holder : NULL;
 }
 
-static_assert((int)EMBTIER_GET == SHM_OP_GET && (int)EMBTIER_SET == SHM_OP_SET &&
-                  (int)EMBTIER_GET_POOLED == SHM_OP_POOL && (int)EMBTIER_PUSH == SHM_OP_PUSH &&
-                  (int)EMBTIER_RELEASE == SHM_OP_RELEASE && SHM_OP_LAST == SHM_OP_PREFETCH,
+static_assert((int)EMBTIER_GET == OP_GET && (int)EMBTIER_SET == OP_SET &&
+                  (int)EMBTIER_GET_POOLED == OP_POOL && (int)EMBTIER_PUSH == OP_PUSH &&
+                  (int)EMBTIER_RELEASE == OP_RELEASE && OP_LAST == OP_PREFETCH,
               "the same numbers");
 
 /* Writes the segments, and returns the submission for the ring. @push is NULL unless the request is
  * a push. */
-static struct shm_submission fill(const struct embtier_batch *batch, enum embtier_op op,
-                                  const struct embtier_push_options *push)
+static struct op_submission fill(const struct embtier_batch *batch, enum embtier_op op,
+                                 const struct embtier_push_options *push)
 {
     const struct embtier_group *const group = group_of(batch, op, push);
-    struct shm_submission submission = { .op = (uint32_t)op,
-                                         .segment_count = batch->part_count,
-                                         .segments_offset = batch->block->offset,
-                                         .step = group ? batch->group_step : 0,
-                                         .group = group ? group->handle : 0 };
+    struct op_submission submission = { .op = (uint32_t)op,
+                                        .segment_count = batch->part_count,
+                                        .segments_offset = batch->block->offset,
+                                        .step = group ? batch->group_step : 0,
+                                        .group = group ? group->handle : 0 };
 
     switch (op) {
     case EMBTIER_GET_POOLED_TICKET:
-        submission.op = SHM_OP_POOL;
-        submission.flags = SHM_FLAG_TICKET;
+        submission.op = OP_POOL;
+        submission.flags = OP_FLAG_TICKET;
         fill_pool_segments(batch);
         break;
     case EMBTIER_GET_POOLED:
@@ -400,7 +400,7 @@ static struct shm_submission fill(const struct embtier_batch *batch, enum embtie
         fill_push_segments(batch, push);
         break;
     case EMBTIER_PREFETCH:
-        submission.op = SHM_OP_PREFETCH;
+        submission.op = OP_PREFETCH;
         fill_prefetch_segments(batch);
         break;
     case EMBTIER_RELEASE:
@@ -409,7 +409,7 @@ static struct shm_submission fill(const struct embtier_batch *batch, enum embtie
         submission.segments_offset = 0;
         break;
     default:
-        submission.flags = batch->has_state ? SHM_FLAG_STATE : 0;
+        submission.flags = batch->has_state ? OP_FLAG_STATE : 0;
         fill_segments(batch);
     }
     return submission;
@@ -541,7 +541,7 @@ static enum embtier_err wait_for_answer(struct embtier_batch *batch, uint64_t de
         return EMBTIER_OK;
     shm_client_waits(head, 1);
     for (;;) {
-        const struct shm_completion *completion = completion_of(batch);
+        const struct op_completion *completion = completion_of(batch);
         const uint32_t seen = shm_read_sequence(completion);
         const uint64_t now_ns = clock_now_ns(&clock_monotonic);
 

@@ -124,8 +124,7 @@ void shared_memory_ring(const struct shared_memory *memory)
         return;
 }
 
-void shared_memory_sleep(const struct shm_completion *completion, uint32_t seen,
-                         uint64_t timeout_ns)
+void shared_memory_sleep(const struct op_completion *completion, uint32_t seen, uint64_t timeout_ns)
 {
     const struct timespec timeout = { .tv_sec = (time_t)(timeout_ns / NS_PER_S),
                                       .tv_nsec = (long)(timeout_ns % NS_PER_S) };

@@ -43,7 +43,7 @@ MUST_CHECK enum embtier_err shared_memory_replace(struct shared_memory *memory,
 void shared_memory_ring(const struct shared_memory *memory); /* the doorbell */
 
 /* Sleeps while a completion's sequence is @seen, at most @timeout_ns. May return early. */
-void shared_memory_sleep(const struct shm_completion *completion, uint32_t seen,
+void shared_memory_sleep(const struct op_completion *completion, uint32_t seen,
                          uint64_t timeout_ns);
 
 #endif

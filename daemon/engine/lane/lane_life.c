@@ -23,10 +23,10 @@
 
 #define TABLE_MARKS_BYTES ((ROW_CACHE_TABLES_MAX + 1) * sizeof(uint32_t))
 /* TABLE_MARKS_BYTES counts twice below: row_arrays.c has as many words. */
-#define SEGMENT_TABLES_BYTES (SHM_POOL_SEGMENTS_MAX * sizeof(struct table *))
+#define SEGMENT_TABLES_BYTES (OP_POOL_SEGMENTS_MAX * sizeof(struct table *))
 
 _Static_assert((sizeof(struct miss) + sizeof(uint32_t)) * ROWS_MISSES_MAX +
-                       SHM_SEGMENTS_MAX * sizeof(struct shm_segment) + SEGMENT_TABLES_BYTES +
+                       OP_SEGMENTS_MAX * sizeof(struct op_segment) + SEGMENT_TABLES_BYTES +
                        2 * TABLE_MARKS_BYTES + READ_JOB_BYTES + ROWS_GRADIENT_BYTES +
                        sizeof(struct lane) +
                        CONFIG_LANES_MAX * (sizeof(struct mailbox *) + sizeof(struct caster *)) <=
@@ -163,7 +163,7 @@ enum embtier_err lane_new(const struct lane_opts *opts, struct lane **ret_lane, 
         .routes = opts->routes,
         .lane_count = opts->lane_count,
         .max_batch_rows = opts->max_batch_rows,
-        .scratch = reserved_new(SHM_SEGMENTS_MAX * sizeof(struct shm_segment)),
+        .scratch = reserved_new(OP_SEGMENTS_MAX * sizeof(struct op_segment)),
         .segment_tables = reserved_new(SEGMENT_TABLES_BYTES),
         .table_marks = reserved_new(TABLE_MARKS_BYTES),
     };
@@ -241,7 +241,7 @@ void lane_free(struct lane *lane)
     miss_table_free(lane->rows.misses);
     closep(&lane->epoll_fd);
     mailbox_destroy(&lane->mailbox);
-    reserved_free(lane->ops.rules.scratch, SHM_SEGMENTS_MAX * sizeof(struct shm_segment));
+    reserved_free(lane->ops.rules.scratch, OP_SEGMENTS_MAX * sizeof(struct op_segment));
     reserved_free(lane->ops.rules.segment_tables, SEGMENT_TABLES_BYTES);
     reserved_free(lane->ops.rules.table_marks, TABLE_MARKS_BYTES);
     reserved_free(lane->rows.gradients, ROWS_GRADIENT_BYTES);

@@ -9,11 +9,11 @@
 static enum embtier_err begin(struct op_lane *lane, struct session *session, uint32_t number,
                               struct taking *ret_taking, struct refusal *ret_refusal)
 {
-    struct shm_submission submission;
+    struct op_submission submission;
     const struct op *op;
 
     copy_once(&submission, channel_submission(&session->channel, number), sizeof(submission));
-    ret_taking->segment_count = MIN(submission.segment_count, (uint32_t)SHM_SEGMENTS_MAX);
+    ret_taking->segment_count = MIN(submission.segment_count, (uint32_t)OP_SEGMENTS_MAX);
     op = op_of(submission.op);
     if (IS_BAD(CHECK_OP, !op))
         return refuse(ret_refusal, EMBTIER_INVALID, UINT32_MAX, submission.op, op_last());

@@ -191,7 +191,7 @@ static const struct row_op row_op_set = {
 
 const struct op op_get = {
     .name = "GET",
-    .form = shm_form_of,
+    .form = op_form_of,
     .row_op = &row_op_get,
     .begin = segments_begin,
     .turn = segments_turn,
@@ -200,7 +200,7 @@ const struct op op_get = {
 
 const struct op op_set = {
     .name = "SET",
-    .form = shm_form_of,
+    .form = op_form_of,
     .row_op = &row_op_set,
     .begin = segments_begin,
     .turn = segments_turn,

@@ -69,7 +69,7 @@ struct op {
 
     /* Returns the form of the submission (proto/op_fields.h), which says which fields it may
      * use. */
-    uint32_t (*form)(const struct shm_submission *submission);
+    uint32_t (*form)(const struct op_submission *submission);
     /* For requests of plain segments (segments.h): the work on their rows. place_bytes() returns
      * the bytes in the region for each id; NULL: a row, of weights or whole. */
     const struct row_op *row_op;
@@ -80,7 +80,7 @@ struct op {
      * changed. It is called once more when memory_share is told, or when one of the session's
      * requests is done. Any other error: the request is refused, and *@ret_refusal says why. */
     enum embtier_err (*begin)(struct op_lane *lane, struct session *session, uint32_t number,
-                              const struct shm_submission *submission, struct taking *ret_taking,
+                              const struct op_submission *submission, struct taking *ret_taking,
                               struct refusal *ret_refusal);
     /* Takes some of the request for a cost of about *@left (cost.h), and leaves in *@left the cost
      * it did not need. It runs within the turn in which the request begins, or in a turn of its

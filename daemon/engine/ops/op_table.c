@@ -9,19 +9,19 @@
 /* To add an operation, add its row. Tests build a copy of this file with one more. */
 #ifdef OP_OF_TESTS
 extern const struct op OP_OF_TESTS;
-#define ROW_OF_TESTS [SHM_OP_LAST + 1] = &OP_OF_TESTS,
+#define ROW_OF_TESTS [OP_LAST + 1] = &OP_OF_TESTS,
 #else
 #define ROW_OF_TESTS
 #endif
 
 /* clang-format off */
 static const struct op *const ops[] = {
-    [SHM_OP_GET] = &op_get,
-    [SHM_OP_SET] = &op_set,
-    [SHM_OP_POOL] = &op_pool,
-    [SHM_OP_PUSH] = &op_push,
-    [SHM_OP_RELEASE] = &op_release,
-    [SHM_OP_PREFETCH] = &op_prefetch,
+    [OP_GET] = &op_get,
+    [OP_SET] = &op_set,
+    [OP_POOL] = &op_pool,
+    [OP_PUSH] = &op_push,
+    [OP_RELEASE] = &op_release,
+    [OP_PREFETCH] = &op_prefetch,
     ROW_OF_TESTS
 };
 /* clang-format on */

@@ -8,7 +8,7 @@
 #include "proto/op_fields.h"
 
 static enum embtier_err begin(struct op_lane *lane, struct session *session, uint32_t number,
-                              const struct shm_submission *submission, struct taking *ret_taking,
+                              const struct op_submission *submission, struct taking *ret_taking,
                               struct refusal *refusal)
 {
     struct ticket *ticket = NULL;
@@ -18,7 +18,7 @@ static enum embtier_err begin(struct op_lane *lane, struct session *session, uin
     if (err != EMBTIER_OK)
         return refuse(refusal, err, UINT32_MAX, submission->ticket,
                       lane->rules.ticket_ns / 1000000);
-    TRY(check_fields(submission, shm_form_of(submission), refusal));
+    TRY(check_fields(submission, op_form_of(submission), refusal));
     tickets_take(lane, ticket);
     tickets_end(lane, ticket);
     ret_taking->what = NULL;
@@ -27,6 +27,6 @@ static enum embtier_err begin(struct op_lane *lane, struct session *session, uin
 
 const struct op op_release = {
     .name = "RELEASE",
-    .form = shm_form_of,
+    .form = op_form_of,
     .begin = begin,
 };

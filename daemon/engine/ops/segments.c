@@ -15,25 +15,25 @@
 /* Checks the submission, copies and checks the segments; the tables are not entered yet. */
 static enum embtier_err copy_segments(const struct request_rules *rules,
                                       const struct session *session, uint32_t number,
-                                      struct shm_submission *submission, uint32_t form,
+                                      struct op_submission *submission, uint32_t form,
                                       uint64_t *ret_ids, struct refusal *refusal)
 {
     uint64_t ids = 0;
 
-    if (IS_BAD(CHECK_FLAGS, (submission->flags & ~(uint32_t)SHM_FLAG_STATE) != 0))
-        return refuse(refusal, EMBTIER_UNSUPPORTED, UINT32_MAX, submission->flags, SHM_FLAG_STATE);
-    if (IS_BAD(CHECK_SEGMENT_COUNT, submission->segment_count > SHM_SEGMENTS_MAX))
+    if (IS_BAD(CHECK_FLAGS, (submission->flags & ~(uint32_t)OP_FLAG_STATE) != 0))
+        return refuse(refusal, EMBTIER_UNSUPPORTED, UINT32_MAX, submission->flags, OP_FLAG_STATE);
+    if (IS_BAD(CHECK_SEGMENT_COUNT, submission->segment_count > OP_SEGMENTS_MAX))
         return refuse(refusal, EMBTIER_TOO_LARGE, UINT32_MAX, submission->segment_count,
-                      SHM_SEGMENTS_MAX);
+                      OP_SEGMENTS_MAX);
     if (IS_BAD(CHECK_SEGMENTS_IN_ARENA,
                !in_region(session, submission->segments_offset,
-                          submission->segment_count * sizeof(struct shm_segment), SHM_ID_ALIGN)))
+                          submission->segment_count * sizeof(struct op_segment), OP_ID_ALIGN)))
         return refuse(refusal, EMBTIER_OFFSET_RANGE, UINT32_MAX, submission->segments_offset,
                       session->channel.region_bytes);
     copy_once(rules->scratch, session->channel.region + submission->segments_offset,
-              submission->segment_count * sizeof(struct shm_segment));
+              submission->segment_count * sizeof(struct op_segment));
     for (uint32_t s = 0; s < submission->segment_count; s++) {
-        if (IS_BAD(CHECK_SEGMENT_FIELDS, !shm_segment_is_clean(&rules->scratch[s], form)))
+        if (IS_BAD(CHECK_SEGMENT_FIELDS, !op_segment_is_clean(&rules->scratch[s], form)))
             return refuse_unused(form, s, &rules->scratch[s], refusal);
         ids += rules->scratch[s].id_count;
     }
@@ -47,7 +47,7 @@ static enum embtier_err copy_segments(const struct request_rules *rules,
 
 /* Takes a block for the request and lays the request out there. */
 static enum embtier_err request_new(const struct request_rules *rules, struct session *session,
-                                    uint32_t number, const struct shm_submission *submission,
+                                    uint32_t number, const struct op_submission *submission,
                                     uint64_t id_count, struct request **ret_request,
                                     struct refusal *refusal)
 {
@@ -87,15 +87,15 @@ static void note_bytes(const struct request_rules *rules, struct request *reques
 
 /* Enters the segments' tables and checks where ids and rows lie. */
 static enum embtier_err check_segments(const struct request_rules *rules, struct request *request,
-                                       const struct shm_submission *submission,
+                                       const struct op_submission *submission,
                                        struct refusal *refusal)
 {
     const struct session *const session = request->session;
     const struct op *const op = request->op;
-    const bool with_state = submission->flags & SHM_FLAG_STATE;
+    const bool with_state = submission->flags & OP_FLAG_STATE;
 
     for (uint32_t s = 0; s < request->segment_count; s++) {
-        const struct shm_segment *const wire = &rules->scratch[s];
+        const struct op_segment *const wire = &rules->scratch[s];
         struct request_segment *const segment = &request->segments[s];
         const uint64_t id_bytes = (uint64_t)wire->id_count * sizeof(uint64_t);
         enum embtier_err err;
@@ -109,7 +109,7 @@ static enum embtier_err check_segments(const struct request_rules *rules, struct
         if (err != EMBTIER_OK)
             return refuse(refusal, err, s, 0, 0);
         if (IS_BAD(CHECK_IDS_IN_ARENA,
-                   !in_region(session, wire->ids_offset, id_bytes, SHM_ID_ALIGN)))
+                   !in_region(session, wire->ids_offset, id_bytes, OP_ID_ALIGN)))
             return refuse(refusal, EMBTIER_OFFSET_RANGE, s, wire->ids_offset,
                           session->channel.region_bytes);
         segment->row_bytes = op->place_bytes ? op->place_bytes(segment->table, with_state)
@@ -117,15 +117,15 @@ static enum embtier_err check_segments(const struct request_rules *rules, struct
                                              : segment->table->weight_bytes;
         if (IS_BAD(CHECK_ROWS_IN_ARENA,
                    !in_region(session, wire->rows_offset,
-                              (uint64_t)wire->id_count * segment->row_bytes, SHM_ROW_ALIGN)))
+                              (uint64_t)wire->id_count * segment->row_bytes, OP_ROW_ALIGN)))
             return refuse(refusal, EMBTIER_OFFSET_RANGE, s, wire->rows_offset,
                           session->channel.region_bytes);
         if (!IS_COPIED(COPY_SEGMENTS))
-            copy_again(&rules->scratch[s],
-                       (const struct shm_segment *)(session->channel.region +
-                                                    submission->segments_offset) +
-                           s,
-                       sizeof(*wire));
+            copy_again(
+                &rules->scratch[s],
+                (const struct op_segment *)(session->channel.region + submission->segments_offset) +
+                    s,
+                sizeof(*wire));
         segment->ids_offset = wire->ids_offset;
         segment->id_count = wire->id_count;
         segment->rows = session->channel.region + wire->rows_offset;
@@ -134,12 +134,12 @@ static enum embtier_err check_segments(const struct request_rules *rules, struct
 }
 
 enum embtier_err segments_begin(struct op_lane *lane, struct session *session, uint32_t number,
-                                const struct shm_submission *submission, struct taking *ret_taking,
+                                const struct op_submission *submission, struct taking *ret_taking,
                                 struct refusal *refusal)
 {
     const struct request_rules *const rules = &lane->rules;
     const uint32_t form = ret_taking->op->form(submission);
-    struct shm_submission copy = *submission;
+    struct op_submission copy = *submission;
     struct group_member *member;
     struct request *request;
     uint64_t id_count = 0;

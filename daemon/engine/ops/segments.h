@@ -10,7 +10,7 @@
 
 /* As the members of struct op; op->row_op has the work on the rows. */
 MUST_CHECK enum embtier_err segments_begin(struct op_lane *lane, struct session *session,
-                                           uint32_t number, const struct shm_submission *submission,
+                                           uint32_t number, const struct op_submission *submission,
                                            struct taking *ret_taking, struct refusal *refusal);
 enum op_turn segments_turn(struct op_lane *lane, void *what, uint64_t *left);
 void segments_done(struct op_lane *lane, struct request *request);

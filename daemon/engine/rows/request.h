@@ -101,8 +101,8 @@ struct request_rules {
     const struct row_routes *routes;
     uint32_t lane_count;
     uint32_t max_batch_rows;
-    struct shm_segment *scratch;   /* SHM_SEGMENTS_MAX */
-    struct table **segment_tables; /* SHM_POOL_SEGMENTS_MAX, for the request that begins */
+    struct op_segment *scratch;    /* OP_SEGMENTS_MAX */
+    struct table **segment_tables; /* OP_POOL_SEGMENTS_MAX, for the request that begins */
     uint32_t *table_marks; /* by table index, all 0 between uses: scratch words for code that needs
                               one per table */
 };

@@ -29,7 +29,7 @@ struct refusal {
     uint32_t segment; /* or UINT32_MAX */
     uint64_t value;
     uint64_t limit;
-    uint32_t field; /* as in struct shm_completion */
+    uint32_t field; /* as in struct op_completion */
 };
 
 /* How a request ended. */
@@ -58,10 +58,10 @@ struct channel {
     uint8_t *region;
     uint64_t region_bytes;
     uint64_t payload;             /* the client's bytes begin at this offset; not 0 */
-    uint32_t slot_count;          /* at most SHM_SLOTS_MAX */
+    uint32_t slot_count;          /* at most OP_SLOTS_MAX */
     int doorbell_fd;              /* an event descriptor, watched edge-triggered and never read */
     const _Atomic uint32_t *tail; /* requests submitted so far; written by the client */
-    const struct shm_submission *submissions; /* request n is at [n % slot_count] */
+    const struct op_submission *submissions; /* request n is at [n % slot_count] */
     const struct channel_ops *ops;
     void *transport; /* the functions' own data */
 };
@@ -72,8 +72,8 @@ static inline uint32_t channel_read_tail(const struct channel *channel)
     return atomic_load_explicit(channel->tail, memory_order_acquire);
 }
 
-static inline const struct shm_submission *channel_submission(const struct channel *channel,
-                                                              uint32_t number)
+static inline const struct op_submission *channel_submission(const struct channel *channel,
+                                                             uint32_t number)
 {
     return &channel->submissions[number % channel->slot_count];
 }

@@ -41,12 +41,12 @@ static inline enum embtier_err refuse(struct refusal *refusal, enum embtier_err 
 }
 
 /* Refuses a request of @form because its submission at @place is not clean
- * (shm_submission_is_clean() and so on); or because its segment number @segment, which is at
+ * (op_submission_is_clean() and so on); or because its segment number @segment, which is at
  * @place, is not. */
 MUST_CHECK enum embtier_err refuse_unused(uint32_t form, uint32_t segment, const void *place,
                                           struct refusal *refusal);
 /* Refuses a submission that uses a field that @form does not have. */
-MUST_CHECK enum embtier_err check_fields(const struct shm_submission *submission, uint32_t form,
+MUST_CHECK enum embtier_err check_fields(const struct op_submission *submission, uint32_t form,
                                          struct refusal *refusal);
 
 #endif

@@ -40,7 +40,7 @@ void schedule_add_work(struct schedule *schedule, struct session_lane *side, enu
     side->work |= (uint8_t)work;
 }
 
-/* A request is begun in one piece, of up to SHM_SEGMENTS_MAX segments, and may be refused after
+/* A request is begun in one piece, of up to OP_SEGMENTS_MAX segments, and may be refused after
  * all. Sessions with such requests would march in step, and one that asks for little would wait for
  * all of them. So the turn is placed by where it ends, assuming that it is as dear as the last
  * ones. */

@@ -14,7 +14,7 @@ enum embtier_err session_new(uint64_t id, const struct channel *channel, uint32_
 
     assert(channel->payload > 0 && channel->payload <= channel->region_bytes);
     assert(lane_count > 0 && channel->ops && channel->tail && channel->submissions);
-    assert(channel->slot_count > 0 && channel->slot_count <= SHM_SLOTS_MAX);
+    assert(channel->slot_count > 0 && channel->slot_count <= OP_SLOTS_MAX);
     if (!session)
         return err_set(msg, EMBTIER_NO_MEMORY, "session: out of memory");
     memset(session, 0, bytes);

@@ -132,7 +132,7 @@ struct session {
 
     /* Any lane. Set while the slot's request is under way. On cache lines of their own, so that
      * other lanes' stores do not take the home lane's fields from its cache. */
-    _Alignas(CACHE_LINE) _Atomic uint8_t slot_busy[SHM_SLOTS_MAX];
+    _Alignas(CACHE_LINE) _Atomic uint8_t slot_busy[OP_SLOTS_MAX];
 
     /* The home lane sends these messages to the control thread through send(): one when it has let
      * go, one when the client breaks the protocol. broken_why is a constant. */

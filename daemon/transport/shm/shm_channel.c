@@ -81,19 +81,19 @@ uint64_t shm_channel_counted_bytes(uint64_t wanted_bytes, uint32_t slot_count)
     const uint64_t control_bytes = control_bytes_of(slot_count);
 
     return shm_channel_arena_bytes(wanted_bytes, slot_count) + control_bytes -
-           MIN(control_bytes, control_bytes_of(SHM_SLOTS_DEFAULT));
+           MIN(control_bytes, control_bytes_of(OP_SLOTS_DEFAULT));
 }
 
 _Static_assert(sizeof(struct session) + CONFIG_LANES_MAX * sizeof(struct session_lane) +
                        sizeof(struct shm_channel) + sizeof(struct shm_control) +
-                       SHM_SLOTS_DEFAULT * sizeof(struct shm_completion) <=
+                       OP_SLOTS_DEFAULT * sizeof(struct op_completion) <=
                    SESSION_BYTES,
                "the configuration counts it");
 
 /* ---- The channel's functions ---- */
 
 /* Wakes a client that sleeps on @completion. */
-static void wake_client(const struct shm_channel *shm, struct shm_completion *completion)
+static void wake_client(const struct shm_channel *shm, struct op_completion *completion)
 {
     if (shm_client_is_waiting(shm->arena))
         syscall(SYS_futex, &completion->sequence, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
@@ -102,7 +102,7 @@ static void wake_client(const struct shm_channel *shm, struct shm_completion *co
 static void complete(const struct channel *channel, uint32_t number, const struct answer *answer)
 {
     const struct shm_channel *const shm = channel->transport;
-    struct shm_completion *const completion = &shm->completions[number % channel->slot_count];
+    struct op_completion *const completion = &shm->completions[number % channel->slot_count];
 
     completion->err = (uint32_t)answer->refusal.err;
     completion->segment = answer->refusal.segment;

@@ -20,7 +20,7 @@ struct account;
 struct shm_channel {
     struct channel channel; /* set once all is reserved */
     struct shm_control *control;
-    struct shm_completion *completions;
+    struct op_completion *completions;
     struct shm_arena_head *arena;
     uint64_t arena_bytes;
     uint64_t reserved_bytes; /* of the arena: all, once it is made */

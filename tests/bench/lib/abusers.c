@@ -313,8 +313,8 @@ static void connect_a_lot(struct self *self, bool hello)
 static void flood(struct self *self)
 {
     const struct abuser_place *const place = self->place;
-    const uint64_t payload = align_up(shm_arena_payload_offset(SHM_SLOTS_MAX), SHM_ALIGN);
-    const uint64_t ids_at = payload + 2 * sizeof(struct shm_segment);
+    const uint64_t payload = align_up(shm_arena_payload_offset(OP_SLOTS_MAX), SHM_ALIGN);
+    const uint64_t ids_at = payload + 2 * sizeof(struct op_segment);
     const uint64_t rows_at = align_up(ids_at + place->huge_rows * sizeof(uint64_t), SHM_ALIGN);
     const uint64_t arena_bytes =
         align_up(rows_at + (uint64_t)place->huge_rows * place->row_bytes, 4096);
@@ -322,35 +322,35 @@ static void flood(struct self *self)
     int fds[SESSION_FDS];
     struct shm_control *control;
     struct shm_arena_head *head;
-    struct shm_segment *segments;
+    struct op_segment *segments;
 
-    if (!send_hello(fd, arena_bytes, SHM_SLOTS_MAX) || !receive_hello(fd, fds))
+    if (!send_hello(fd, arena_bytes, OP_SLOTS_MAX) || !receive_hello(fd, fds))
         bench_die("abuser: no session");
-    control = mmap(NULL, shm_control_bytes(SHM_SLOTS_MAX), PROT_READ, MAP_SHARED, fds[0], 0);
+    control = mmap(NULL, shm_control_bytes(OP_SLOTS_MAX), PROT_READ, MAP_SHARED, fds[0], 0);
     head = mmap(NULL, arena_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fds[1], 0);
     if (control == MAP_FAILED || head == MAP_FAILED)
         bench_die("abuser: no memory");
-    segments = (struct shm_segment *)((uint8_t *)head + payload);
+    segments = (struct op_segment *)((uint8_t *)head + payload);
     for (uint32_t i = 0; i < 2; i++)
-        segments[i] = (struct shm_segment){ .table = place->table,
-                                            .ids_offset = ids_at,
-                                            .rows_offset = rows_at,
-                                            .id_count = i ? place->huge_rows : 1 };
+        segments[i] = (struct op_segment){ .table = place->table,
+                                           .ids_offset = ids_at,
+                                           .rows_offset = rows_at,
+                                           .id_count = i ? place->huge_rows : 1 };
     for (uint32_t i = 0; i < place->huge_rows; i++)
         ((uint64_t *)((uint8_t *)head + ids_at))[i] = i;
-    for (uint32_t i = 0; i < SHM_SLOTS_MAX; i++)
-        shm_submissions(head)[i] = (struct shm_submission){
-            .op = i % 8 < 6 ? SHM_OP_GET : SHM_OP_SET,
+    for (uint32_t i = 0; i < OP_SLOTS_MAX; i++)
+        shm_submissions(head)[i] = (struct op_submission){
+            .op = i % 8 < 6 ? OP_GET : OP_SET,
             .segment_count = 1,
-            .segments_offset = payload + i % 2 * sizeof(struct shm_segment),
+            .segments_offset = payload + i % 2 * sizeof(struct op_segment),
         };
     for (uint32_t done = 0;;) {
-        shm_publish_tail(head, done + SHM_SLOTS_MAX);
+        shm_publish_tail(head, done + OP_SLOTS_MAX);
         if (shm_lane_is_asleep(control) && write(fds[2], &(uint64_t){ 1 }, sizeof(uint64_t)) < 0)
             bench_die("abuser: doorbell: %s", strerror(errno));
         if (atomic_load(&control->closed))
             bench_die("abuser: the session was ended");
-        while (shm_read_sequence(&shm_completions(control)[done % SHM_SLOTS_MAX]) == done + 1) {
+        while (shm_read_sequence(&shm_completions(control)[done % OP_SLOTS_MAX]) == done + 1) {
             done++;
             acted(self);
         }
@@ -380,11 +380,11 @@ static void loop_start(const struct self *self, const struct loop_shape *shape,
 {
     const struct abuser_place *const place = self->place;
     const uint64_t payload = align_up(shm_arena_payload_offset(LOOP_SLOTS), SHM_ALIGN);
-    const uint64_t ids_at = payload + shape->segments * sizeof(struct shm_segment);
+    const uint64_t ids_at = payload + shape->segments * sizeof(struct op_segment);
     const uint64_t rows_at = align_up(ids_at + shape->ids * sizeof(uint64_t), SHM_ALIGN);
     const uint64_t arena_bytes = align_up(rows_at + (uint64_t)shape->ids * place->row_bytes, 4096);
     const int fd = connect_to(self);
-    struct shm_segment *segments;
+    struct op_segment *segments;
 
     if (!send_hello(fd, arena_bytes, LOOP_SLOTS) || !receive_hello(fd, session->fds))
         bench_die("abuser: no session");
@@ -393,17 +393,17 @@ static void loop_start(const struct self *self, const struct loop_shape *shape,
     session->head = mmap(NULL, arena_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, session->fds[1], 0);
     if (session->control == MAP_FAILED || session->head == MAP_FAILED)
         bench_die("abuser: no memory");
-    segments = (struct shm_segment *)((uint8_t *)session->head + payload);
+    segments = (struct op_segment *)((uint8_t *)session->head + payload);
     for (uint32_t i = 0; i < shape->segments; i++)
-        segments[i] = (struct shm_segment){ .table = place->table,
-                                            .ids_offset = ids_at,
-                                            .rows_offset = rows_at,
-                                            .id_count = shape->ids };
+        segments[i] = (struct op_segment){ .table = place->table,
+                                           .ids_offset = ids_at,
+                                           .rows_offset = rows_at,
+                                           .id_count = shape->ids };
     for (uint32_t i = 0; i < shape->ids; i++)
         ((uint64_t *)((uint8_t *)session->head + ids_at))[i] = i % place->huge_rows;
     for (uint32_t i = 0; i < LOOP_SLOTS; i++)
-        shm_submissions(session->head)[i] = (struct shm_submission){
-            .op = SHM_OP_GET, .segment_count = shape->segments, .segments_offset = payload
+        shm_submissions(session->head)[i] = (struct op_submission){
+            .op = OP_GET, .segment_count = shape->segments, .segments_offset = payload
         };
 }
 
@@ -411,7 +411,7 @@ static void loop_start(const struct self *self, const struct loop_shape *shape,
  * there was an answer. */
 static bool loop_go_on(struct loop_session *session, uint32_t in_flight)
 {
-    struct shm_completion *const completion =
+    struct op_completion *const completion =
         &shm_completions(session->control)[session->answered % LOOP_SLOTS];
     const bool is_answered = session->answered < session->submitted &&
                              shm_read_sequence(completion) == session->answered + 1;
@@ -478,10 +478,10 @@ static _Noreturn void abuse(enum abuser_kind kind, struct self *self)
         connect_a_lot(self, kind == ABUSER_CONNECTS_HELLO);
         break;
     case ABUSER_SEGMENTS:
-        ask_in_loops(self, &(struct loop_shape){ 20, SHM_SEGMENTS_MAX, 16, 1, 20000 });
+        ask_in_loops(self, &(struct loop_shape){ 20, OP_SEGMENTS_MAX, 16, 1, 20000 });
         break;
     case ABUSER_SEGMENTS_100:
-        ask_in_loops(self, &(struct loop_shape){ 100, SHM_SEGMENTS_MAX, 16, 1, 20000 });
+        ask_in_loops(self, &(struct loop_shape){ 100, OP_SEGMENTS_MAX, 16, 1, 20000 });
         break;
     case ABUSER_MILLION:
         ask_in_loops(self, &(struct loop_shape){ 1, 16, 62500, 2, 1000000 });

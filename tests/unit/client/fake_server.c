@@ -480,10 +480,10 @@ static bool read_control(struct client *client)
     return true;
 }
 
-static uint64_t serve_rows(struct client *client, const struct shm_submission *submission)
+static uint64_t serve_rows(struct client *client, const struct op_submission *submission)
 {
     char *base = (char *)client->arena;
-    const struct shm_segment *segments = (void *)(base + submission->segments_offset);
+    const struct op_segment *segments = (void *)(base + submission->segments_offset);
     uint64_t rows = 0;
 
     for (uint32_t s = 0; s < submission->segment_count; s++) {
@@ -492,20 +492,20 @@ static uint64_t serve_rows(struct client *client, const struct shm_submission *s
         const struct table_spec spec = spec_of(client->server, is_words);
         const size_t row_bytes =
             table_spec_weight_bytes(&spec) +
-            (submission->flags & SHM_FLAG_STATE ? table_spec_state_bytes(&spec) : 0);
+            (submission->flags & OP_FLAG_STATE ? table_spec_state_bytes(&spec) : 0);
 
         for (uint32_t i = 0; i < segments[s].id_count; i++, rows++)
-            if (submission->op == SHM_OP_GET)
+            if (submission->op == OP_GET)
                 memset(base + segments[s].rows_offset + i * row_bytes, (int)(ids[i] & 0xff),
                        row_bytes);
     }
     return rows;
 }
 
-static uint64_t serve_pool(struct client *client, const struct shm_submission *submission)
+static uint64_t serve_pool(struct client *client, const struct op_submission *submission)
 {
     char *base = (char *)client->arena;
-    const struct shm_pool_segment *segments = (void *)(base + submission->segments_offset);
+    const struct op_pool_segment *segments = (void *)(base + submission->segments_offset);
     uint64_t rows = 0;
 
     for (uint32_t s = 0; s < submission->segment_count; s++) {
@@ -520,11 +520,11 @@ static uint64_t serve_pool(struct client *client, const struct shm_submission *s
     return rows;
 }
 
-static void serve_push(struct client *client, const struct shm_submission *submission)
+static void serve_push(struct client *client, const struct op_submission *submission)
 {
     struct fake_server *server = client->server;
     char *base = (char *)client->arena;
-    const struct shm_push_segment *segments = (void *)(base + submission->segments_offset);
+    const struct op_push_segment *segments = (void *)(base + submission->segments_offset);
 
     for (uint32_t s = 0; s < MIN(submission->segment_count, FAKE_SEGMENTS); s++) {
         const uint64_t *ids = (void *)(base + segments[s].ids_offset);
@@ -539,16 +539,16 @@ static void serve_push(struct client *client, const struct shm_submission *submi
     }
 }
 
-static uint64_t serve_request(struct client *client, const struct shm_submission *submission)
+static uint64_t serve_request(struct client *client, const struct op_submission *submission)
 {
     switch (submission->op) {
-    case SHM_OP_POOL:
+    case OP_POOL:
         return serve_pool(client, submission);
-    case SHM_OP_PUSH:
-    case SHM_OP_PREFETCH:
+    case OP_PUSH:
+    case OP_PREFETCH:
         serve_push(client, submission);
         return 0;
-    case SHM_OP_RELEASE:
+    case OP_RELEASE:
         return 0;
     default:
         return serve_rows(client, submission);
@@ -557,9 +557,9 @@ static uint64_t serve_request(struct client *client, const struct shm_submission
 
 static void answer_request(struct client *client, uint32_t number)
 {
-    struct shm_completion *completion =
+    struct op_completion *completion =
         &shm_completions(client->control)[number % client->slot_count];
-    const struct shm_submission submission =
+    const struct op_submission submission =
         shm_submissions(client->arena)[number % client->slot_count];
     struct fake_server *server = client->server;
 
@@ -570,7 +570,7 @@ static void answer_request(struct client *client, uint32_t number)
     completion->limit = server->err_limit;
     completion->hit_rows = server->err ? 0 : serve_request(client, &submission);
     completion->ticket =
-        !server->err && (submission.flags & SHM_FLAG_TICKET || submission.op == SHM_OP_PREFETCH)
+        !server->err && (submission.flags & OP_FLAG_TICKET || submission.op == OP_PREFETCH)
             ? FAKE_TICKET + number
             : 0;
     shm_publish_completion(completion, number + 1);

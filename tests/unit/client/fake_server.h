@@ -70,8 +70,8 @@ struct fake_server {
     atomic_uint deleted;     /* checkpoints deleted */
     atomic_uint restores;    /* restores asked for */
     /* The last answered request; valid until the next one. */
-    struct shm_submission submission;
-    struct shm_push_segment pushed[FAKE_SEGMENTS];
+    struct op_submission submission;
+    struct op_push_segment pushed[FAKE_SEGMENTS];
     uint64_t pushed_ids[FAKE_SEGMENTS];    /* first id; 0: none */
     float pushed_gradients[FAKE_SEGMENTS]; /* first number; 0: none */
 

@@ -225,17 +225,17 @@ static void test_requests_name_the_group_they_are_told_to(void **state)
     struct embtier_group *group = join(fixture, "g", 6);
     struct embtier_batch *rows = new_rows(fixture), *bags = new_bags(fixture);
     struct embtier_batch *pushed = new_push(fixture);
-    const struct shm_submission *sent = &fixture->fake.submission;
+    const struct op_submission *sent = &fixture->fake.submission;
 
     assert_int_equal(embtier_batch_set_group(rows, group, 7), EMBTIER_OK);
     assert_int_equal(embtier_batch_set_group(bags, group, 7), EMBTIER_OK);
     for (int again = 0; again < 2; again++) {
         assert_int_equal(embtier_get(rows), EMBTIER_OK);
-        assert_true(sent->group == FAKE_GROUP && sent->step == 7 && sent->op == SHM_OP_GET);
+        assert_true(sent->group == FAKE_GROUP && sent->step == 7 && sent->op == OP_GET);
         assert_int_equal(embtier_set(rows), EMBTIER_OK);
-        assert_true(sent->group == FAKE_GROUP && sent->step == 7 && sent->op == SHM_OP_SET);
+        assert_true(sent->group == FAKE_GROUP && sent->step == 7 && sent->op == OP_SET);
         assert_int_equal(embtier_get_pooled(bags), EMBTIER_OK);
-        assert_true(sent->group == FAKE_GROUP && sent->step == 7 && sent->op == SHM_OP_POOL);
+        assert_true(sent->group == FAKE_GROUP && sent->step == 7 && sent->op == OP_POOL);
         assert_int_equal(embtier_get_pooled_ticket(bags), EMBTIER_OK);
         assert_true(sent->group == FAKE_GROUP && sent->step == 7);
         assert_int_equal(embtier_release(bags), EMBTIER_OK);
@@ -243,9 +243,9 @@ static void test_requests_name_the_group_they_are_told_to(void **state)
     }
     assert_int_equal(embtier_get_pooled_ticket(bags), EMBTIER_OK);
     assert_int_equal(push(bags, NULL, 9), EMBTIER_OK); /* without the group */
-    assert_true(sent->group == 0 && sent->step == 9 && sent->op == SHM_OP_PUSH);
+    assert_true(sent->group == 0 && sent->step == 9 && sent->op == OP_PUSH);
     assert_int_equal(push(pushed, group, 7), EMBTIER_OK);
-    assert_true(sent->group == FAKE_GROUP && sent->step == 7 && sent->op == SHM_OP_PUSH);
+    assert_true(sent->group == FAKE_GROUP && sent->step == 7 && sent->op == OP_PUSH);
     assert_int_equal(embtier_batch_set_group(rows, NULL, 5), EMBTIER_OK);
     assert_int_equal(embtier_get(rows), EMBTIER_OK);
     assert_true(sent->group == 0 && sent->step == 0);

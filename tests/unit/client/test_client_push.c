@@ -91,8 +91,8 @@ static void test_a_ticket_is_there_from_its_lookup_to_its_push(void **state)
     assert_int_equal(fixture->fake.submission.flags, 0);
     assert_int_equal(embtier_batch_ticket(batch), 0);
     assert_int_equal(embtier_get_pooled_ticket(batch), EMBTIER_OK);
-    assert_int_equal(fixture->fake.submission.op, SHM_OP_POOL);
-    assert_int_equal(fixture->fake.submission.flags, SHM_FLAG_TICKET);
+    assert_int_equal(fixture->fake.submission.op, OP_POOL);
+    assert_int_equal(fixture->fake.submission.flags, OP_FLAG_TICKET);
     assert_int_equal(embtier_batch_ticket(batch), FAKE_TICKET + 1);
     assert_int_equal(push(batch), EMBTIER_OK);
     assert_int_equal(fixture->fake.submission.ticket, FAKE_TICKET + 1);
@@ -135,7 +135,7 @@ static void test_a_batch_that_has_a_ticket_stays_as_it_was_looked_up(void **stat
                    "a ticket for the bags it looked up");
     assert_int_equal(fixture->fake.taken, taken);
     assert_int_equal(embtier_release(batch), EMBTIER_OK);
-    assert_int_equal(fixture->fake.submission.op, SHM_OP_RELEASE);
+    assert_int_equal(fixture->fake.submission.op, OP_RELEASE);
     assert_int_equal(fixture->fake.submission.ticket, FAKE_TICKET);
     assert_int_equal(fixture->fake.submission.segment_count, 0);
     assert_int_equal(embtier_batch_ticket(batch), 0);
@@ -244,7 +244,7 @@ static void test_a_push_by_ticket_has_gradients_where_the_bags_were(void **state
 {
     struct fixture *fixture = *state;
     struct embtier_batch *batch = new_bags_with_ticket(fixture);
-    const struct shm_push_segment *pushed = fixture->fake.pushed;
+    const struct op_push_segment *pushed = fixture->fake.pushed;
     const struct embtier_push_options options = at_step(STEP_MAX);
 
     assert_true(embtier_batch_bags(batch, 0)[7] == 2);
@@ -253,7 +253,7 @@ static void test_a_push_by_ticket_has_gradients_where_the_bags_were(void **state
         embtier_batch_gradients(batch, p)[0] = 0.25f + (float)p;
     }
     assert_int_equal(embtier_push(batch, &options), EMBTIER_OK);
-    assert_int_equal(fixture->fake.submission.op, SHM_OP_PUSH);
+    assert_int_equal(fixture->fake.submission.op, OP_PUSH);
     assert_int_equal(fixture->fake.submission.flags, 0);
     assert_int_equal(fixture->fake.submission.step, STEP_MAX);
     assert_int_equal(fixture->fake.submission.segment_count, 2);
@@ -273,7 +273,7 @@ static void test_a_skipped_part_has_no_gradients_until_the_next_lookup(void **st
 {
     struct fixture *fixture = *state;
     struct embtier_batch *batch = new_bags(fixture);
-    const struct shm_push_segment *pushed = fixture->fake.pushed;
+    const struct op_push_segment *pushed = fixture->fake.pushed;
 
     assert_refused(fixture, embtier_batch_set_skipped(batch, 0, 1), "has no ticket");
     assert_int_equal(embtier_get_pooled_ticket(batch), EMBTIER_OK);
@@ -316,7 +316,7 @@ static void test_a_push_by_rows_has_ids_and_a_gradient_for_each(void **state)
 {
     struct fixture *fixture = *state;
     struct embtier_batch *batch = new_push(fixture);
-    const struct shm_push_segment *pushed = fixture->fake.pushed;
+    const struct op_push_segment *pushed = fixture->fake.pushed;
     const double rates[] = { 0.25, -3 };
     struct embtier_push_options options = at_step(7);
 
@@ -336,7 +336,7 @@ static void test_a_push_by_rows_has_ids_and_a_gradient_for_each(void **state)
     options.learning_rates = rates;
     assert_int_equal(embtier_batch_set_count(batch, 0, 2), EMBTIER_OK);
     assert_int_equal(embtier_push(batch, &options), EMBTIER_OK);
-    assert_int_equal(fixture->fake.submission.op, SHM_OP_PUSH);
+    assert_int_equal(fixture->fake.submission.op, OP_PUSH);
     assert_int_equal(fixture->fake.submission.ticket, 0);
     assert_int_equal(fixture->fake.submission.step, 7);
     for (uint32_t p = 0; p < 2; p++) {
@@ -526,7 +526,7 @@ static void test_a_prefetch_sends_ids_and_is_there_until_it_is_released(void **s
 {
     struct fixture *fixture = *state;
     struct embtier_batch *batch = new_prefetch(fixture);
-    const struct shm_push_segment *sent = fixture->fake.pushed;
+    const struct op_push_segment *sent = fixture->fake.pushed;
 
     assert_null(embtier_batch_rows(batch, 0));
     assert_null(embtier_batch_bags(batch, 0));
@@ -537,7 +537,7 @@ static void test_a_prefetch_sends_ids_and_is_there_until_it_is_released(void **s
     assert_int_equal(embtier_batch_set_count(batch, 0, 1), EMBTIER_OK);
     assert_int_equal(embtier_prefetch(batch), EMBTIER_OK);
     assert_int_equal(embtier_batch_ticket(batch), FAKE_TICKET);
-    assert_int_equal(fixture->fake.submission.op, SHM_OP_PREFETCH);
+    assert_int_equal(fixture->fake.submission.op, OP_PREFETCH);
     assert_int_equal(fixture->fake.submission.flags, 0);
     assert_int_equal(fixture->fake.submission.segment_count, 2);
     for (uint32_t p = 0; p < 2; p++) {
@@ -551,7 +551,7 @@ static void test_a_prefetch_sends_ids_and_is_there_until_it_is_released(void **s
     assert_refused(fixture, embtier_submit(batch, EMBTIER_PREFETCH), "release it first");
     assert_refused(fixture, embtier_batch_set_count(batch, 0, 3), "release it first");
     assert_int_equal(embtier_release(batch), EMBTIER_OK);
-    assert_int_equal(fixture->fake.submission.op, SHM_OP_RELEASE);
+    assert_int_equal(fixture->fake.submission.op, OP_RELEASE);
     assert_int_equal(fixture->fake.submission.ticket, FAKE_TICKET);
     assert_int_equal(embtier_batch_ticket(batch), 0);
     assert_int_equal(embtier_release(batch), EMBTIER_OK);

@@ -18,7 +18,7 @@
 
 static void test_slots_lie_on_cache_lines_of_their_own(void **state)
 {
-    const uint32_t slot_counts[] = { 1, 3, SHM_SLOTS_DEFAULT, SHM_SLOTS_MAX };
+    const uint32_t slot_counts[] = { 1, 3, OP_SLOTS_DEFAULT, OP_SLOTS_MAX };
 
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(slot_counts); i++) {

@@ -227,7 +227,7 @@ static bool may_wait(const struct account *account, uint64_t bytes, struct refus
     return false;
 }
 
-enum embtier_err group_check(const struct session *session, const struct shm_submission *submission,
+enum embtier_err group_check(const struct session *session, const struct op_submission *submission,
                              bool is_push, struct group_member **ret_member,
                              struct refusal *refusal)
 {
@@ -281,7 +281,7 @@ void group_refuse(struct group_member *member, enum embtier_err err)
         member->last = err;
         if (member->refused++ == 0)
             count_arrival(member->groups, group);
-        if (member->refused > SHM_SLOTS_MAX) /* no member is so far ahead of the others */
+        if (member->refused > OP_SLOTS_MAX) /* no member is so far ahead of the others */
             break_group(member->groups, group,
                         &(struct refusal){ .err = EMBTIER_GROUP_BROKEN,
                                            .segment = UINT32_MAX,

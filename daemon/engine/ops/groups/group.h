@@ -128,7 +128,7 @@ uint64_t group_step(const struct group_member *member);
  * push is for the next step; other requests are for that or an earlier one. *@ret_member is set if
  * there is one. */
 MUST_CHECK enum embtier_err group_check(const struct session *session,
-                                        const struct shm_submission *submission, bool is_push,
+                                        const struct op_submission *submission, bool is_push,
                                         struct group_member **ret_member, struct refusal *refusal);
 /* Hands a push that is ready to the group, which owns it from now on. GROUP_BROKEN, BUSY (too much
  * waits already): the group does not take it. *@ret_refusal is written only then, and may be the

@@ -143,7 +143,7 @@ struct pooled {
 
 /* Begins a lookup for begin() of struct op; same contract. */
 MUST_CHECK enum embtier_err pooled_begin(const struct request_rules *rules, struct session *session,
-                                         uint32_t number, const struct shm_submission *submission,
+                                         uint32_t number, const struct op_submission *submission,
                                          struct pooled **ret_pooled, struct refusal *ret_refusal);
 /* Returns a free wave, or NULL if there is none now. */
 struct wave *pooled_free_wave(const struct request_rules *rules, struct pooled *pooled);

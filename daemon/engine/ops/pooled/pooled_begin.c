@@ -14,8 +14,8 @@
 #include "daemon/engine/turns/cost.h"
 #include "proto/op_fields.h"
 
-_Static_assert(SHM_POOL_SEGMENTS_MAX * sizeof(struct shm_pool_segment) <=
-                   SHM_SEGMENTS_MAX * sizeof(struct shm_segment),
+_Static_assert(OP_POOL_SEGMENTS_MAX * sizeof(struct op_pool_segment) <=
+                   OP_SEGMENTS_MAX * sizeof(struct op_segment),
                "the lane's scratch memory holds them");
 _Static_assert(EMBTIER_DIM_MAX * sizeof(float) <= WAVE_BYTES &&
                    EMBTIER_DIM_MAX * sizeof(float) <= WAVE_BAG_BYTES,
@@ -33,29 +33,28 @@ struct sums {
 /* Checks the submission, copies the segments, and checks everything that needs no table. */
 static enum embtier_err copy_segments(const struct request_rules *rules,
                                       const struct session *session,
-                                      const struct shm_submission *submission, struct sums *sums,
+                                      const struct op_submission *submission, struct sums *sums,
                                       struct refusal *refusal)
 {
-    const struct shm_pool_segment *const scratch = (const void *)rules->scratch;
+    const struct op_pool_segment *const scratch = (const void *)rules->scratch;
 
-    if (IS_BAD(CHECK_POOL_FLAGS, (submission->flags & ~(uint32_t)SHM_FLAG_TICKET) != 0))
-        return refuse(refusal, EMBTIER_UNSUPPORTED, UINT32_MAX, submission->flags, SHM_FLAG_TICKET);
-    if (IS_BAD(CHECK_POOL_SEGMENT_COUNT, submission->segment_count > SHM_POOL_SEGMENTS_MAX))
+    if (IS_BAD(CHECK_POOL_FLAGS, (submission->flags & ~(uint32_t)OP_FLAG_TICKET) != 0))
+        return refuse(refusal, EMBTIER_UNSUPPORTED, UINT32_MAX, submission->flags, OP_FLAG_TICKET);
+    if (IS_BAD(CHECK_POOL_SEGMENT_COUNT, submission->segment_count > OP_POOL_SEGMENTS_MAX))
         return refuse(refusal, EMBTIER_TOO_LARGE, UINT32_MAX, submission->segment_count,
-                      SHM_POOL_SEGMENTS_MAX);
+                      OP_POOL_SEGMENTS_MAX);
     if (IS_BAD(CHECK_POOL_SEGMENTS_IN_ARENA,
                !in_region(session, submission->segments_offset,
-                          submission->segment_count * sizeof(struct shm_pool_segment),
-                          SHM_ID_ALIGN)))
+                          submission->segment_count * sizeof(struct op_pool_segment), OP_ID_ALIGN)))
         return refuse(refusal, EMBTIER_OFFSET_RANGE, UINT32_MAX, submission->segments_offset,
                       session->channel.region_bytes);
     copy_once(rules->scratch, session->channel.region + submission->segments_offset,
-              submission->segment_count * sizeof(struct shm_pool_segment));
+              submission->segment_count * sizeof(struct op_pool_segment));
     for (uint32_t s = 0; s < submission->segment_count; s++) {
-        const struct shm_pool_segment *const wire = &scratch[s];
+        const struct op_pool_segment *const wire = &scratch[s];
 
-        if (IS_BAD(CHECK_POOL_SEGMENT_FIELDS, !shm_pool_segment_is_clean(wire, SHM_FORM_POOL)))
-            return refuse_unused(SHM_FORM_POOL, s, wire, refusal);
+        if (IS_BAD(CHECK_POOL_SEGMENT_FIELDS, !op_pool_segment_is_clean(wire, OP_FORM_POOL)))
+            return refuse_unused(OP_FORM_POOL, s, wire, refusal);
         if (IS_BAD(CHECK_POOL_MODE, wire->mode < EMBTIER_POOL_SUM || wire->mode > EMBTIER_POOL_MAX))
             return refuse(refusal, EMBTIER_INVALID, s, wire->mode, EMBTIER_POOL_MAX);
         if (IS_BAD(CHECK_POOL_WEIGHTS_OF_MAX,
@@ -76,7 +75,7 @@ static enum embtier_err enter_segment(const struct request_rules *rules,
                                       const struct session *session, uint64_t segments_offset,
                                       uint32_t s, struct refusal *refusal)
 {
-    struct shm_pool_segment *const wire = (struct shm_pool_segment *)rules->scratch + s;
+    struct op_pool_segment *const wire = (struct op_pool_segment *)rules->scratch + s;
     const uint64_t count = wire->id_count;
     struct table *const table = segment_table_enter(rules, s, wire->table, refusal);
     uint64_t bags_bytes;
@@ -86,21 +85,21 @@ static enum embtier_err enter_segment(const struct request_rules *rules,
         return refusal->err;
     bags_bytes = (uint64_t)wire->bag_count * table->spec.dim * sizeof(float);
     if (IS_BAD(CHECK_POOL_IDS_IN_ARENA,
-               !in_region(session, wire->ids_offset, count * sizeof(uint64_t), SHM_ID_ALIGN)))
+               !in_region(session, wire->ids_offset, count * sizeof(uint64_t), OP_ID_ALIGN)))
         return refuse(refusal, EMBTIER_OFFSET_RANGE, s, wire->ids_offset,
                       session->channel.region_bytes);
     if (IS_BAD(CHECK_POOL_BAGS_IN_ARENA,
-               !in_region(session, wire->bags_offset, bags_bytes, SHM_NUMBER_ALIGN)))
+               !in_region(session, wire->bags_offset, bags_bytes, OP_NUMBER_ALIGN)))
         return refuse(refusal, EMBTIER_OFFSET_RANGE, s, wire->bags_offset,
                       session->channel.region_bytes);
     if (IS_BAD(CHECK_POOL_OFFSETS_IN_ARENA,
                !in_region(session, wire->offsets_offset,
-                          ((uint64_t)wire->bag_count + 1) * sizeof(uint32_t), SHM_NUMBER_ALIGN)))
+                          ((uint64_t)wire->bag_count + 1) * sizeof(uint32_t), OP_NUMBER_ALIGN)))
         return refuse(refusal, EMBTIER_OFFSET_RANGE, s, wire->offsets_offset,
                       session->channel.region_bytes);
     if (IS_BAD(CHECK_POOL_WEIGHTS_IN_ARENA,
                wire->weights_offset != 0 && !in_region(session, wire->weights_offset,
-                                                       count * sizeof(float), SHM_NUMBER_ALIGN)))
+                                                       count * sizeof(float), OP_NUMBER_ALIGN)))
         return refuse(refusal, EMBTIER_OFFSET_RANGE, s, wire->weights_offset,
                       session->channel.region_bytes);
     if (!IS_COPIED(COPY_POOL_SEGMENTS))
@@ -112,10 +111,10 @@ static enum embtier_err enter_segment(const struct request_rules *rules,
 /* Enters all segments. On failure, leaves those entered again. */
 static enum embtier_err enter_segments(const struct request_rules *rules,
                                        const struct session *session,
-                                       const struct shm_submission *submission, struct sums *sums,
+                                       const struct op_submission *submission, struct sums *sums,
                                        struct refusal *refusal)
 {
-    const struct shm_pool_segment *const scratch = (const void *)rules->scratch;
+    const struct op_pool_segment *const scratch = (const void *)rules->scratch;
     enum embtier_err err;
 
     for (uint32_t s = 0; s < submission->segment_count; s++) {
@@ -152,7 +151,7 @@ static enum embtier_err pooled_new(const struct request_rules *rules, struct ses
                                    uint32_t segment_count, const struct sums *sums,
                                    struct pooled **ret_pooled, struct refusal *refusal)
 {
-    const struct shm_pool_segment *const scratch = (const void *)rules->scratch;
+    const struct op_pool_segment *const scratch = (const void *)rules->scratch;
     const struct wave_shape shape = shape_of(segment_count, sums);
     const uint64_t wave_at = first_wave_place(segment_count);
     const uint64_t bytes = wave_at + wave_bytes(rules, &shape);
@@ -190,8 +189,8 @@ static enum embtier_err pooled_new(const struct request_rules *rules, struct ses
 static struct ticket_part ticket_part_of(const void *context, uint32_t s)
 {
     const struct request_rules *const rules = context;
-    const struct shm_pool_segment *const segment =
-        (const struct shm_pool_segment *)rules->scratch + s;
+    const struct op_pool_segment *const segment =
+        (const struct op_pool_segment *)rules->scratch + s;
 
     return (struct ticket_part){ .table = rules->segment_tables[s],
                                  .mode = (enum embtier_pool)segment->mode,
@@ -201,7 +200,7 @@ static struct ticket_part ticket_part_of(const void *context, uint32_t s)
 }
 
 enum embtier_err pooled_begin(const struct request_rules *rules, struct session *session,
-                              uint32_t number, const struct shm_submission *submission,
+                              uint32_t number, const struct op_submission *submission,
                               struct pooled **ret_pooled, struct refusal *ret_refusal)
 {
     struct sums sums = { 0 };
@@ -210,7 +209,7 @@ enum embtier_err pooled_begin(const struct request_rules *rules, struct session 
 
     TRY(copy_segments(rules, session, submission, &sums, ret_refusal));
     TRY(enter_segments(rules, session, submission, &sums, ret_refusal));
-    if (submission->flags & SHM_FLAG_TICKET)
+    if (submission->flags & OP_FLAG_TICKET)
         err = ticket_new(rules, session, TICKET_OF_BAGS, submission->segment_count, ticket_part_of,
                          rules, &ticket, ret_refusal);
     if (err == EMBTIER_OK)

@@ -300,13 +300,13 @@ void pooled_on_added_up(struct op_lane *lane, struct request *request)
 }
 
 static enum embtier_err begin(struct op_lane *lane, struct session *session, uint32_t number,
-                              const struct shm_submission *submission, struct taking *ret_taking,
+                              const struct op_submission *submission, struct taking *ret_taking,
                               struct refusal *refusal)
 {
     struct group_member *member;
     struct pooled *pooled;
 
-    TRY(check_fields(submission, shm_form_of(submission), refusal));
+    TRY(check_fields(submission, op_form_of(submission), refusal));
     TRY(group_check(session, submission, false, &member, refusal));
     TRY(pooled_begin(&lane->rules, session, number, submission, &pooled, refusal));
     ret_taking->what = pooled;
@@ -316,7 +316,7 @@ static enum embtier_err begin(struct op_lane *lane, struct session *session, uin
 const struct op op_pool = {
     .name = "POOL",
     .has_turns = true,
-    .form = shm_form_of,
+    .form = op_form_of,
     .begin = begin,
     .turn = take_turn,
     .end = end,

@@ -16,8 +16,8 @@
 /* The gradients of bags whose segment has none, while other segments of the table have some. */
 static const float zeros[EMBTIER_DIM_MAX];
 
-_Static_assert(SHM_POOL_SEGMENTS_MAX * sizeof(struct shm_push_segment) <=
-                   SHM_SEGMENTS_MAX * sizeof(struct shm_segment),
+_Static_assert(OP_POOL_SEGMENTS_MAX * sizeof(struct op_push_segment) <=
+                   OP_SEGMENTS_MAX * sizeof(struct op_segment),
                "the lane's scratch memory holds them");
 
 _Static_assert(offsetof(struct push_wave, request) == 0, "a wave begins with its request");
@@ -28,13 +28,13 @@ _Static_assert(offsetof(struct push_wave, request) == 0, "a wave begins with its
 struct beginning {
     const struct request_rules *rules;
     struct session *session;
-    const struct shm_submission *submission;
+    const struct op_submission *submission;
     struct group_member *member;
     struct ticket *ticket;
     struct ticket *prefetch;
-    struct shm_push_segment *segments; /* copies */
-    uint32_t entered;                  /* segments whose entry in rules->segment_tables is filled */
-    bool has_ticket;                   /* else the push makes one */
+    struct op_push_segment *segments; /* copies */
+    uint32_t entered;                 /* segments whose entry in rules->segment_tables is filled */
+    bool has_ticket;                  /* else the push makes one */
     bool is_prefetch;
     struct refusal *refusal;
 };
@@ -56,21 +56,20 @@ static enum embtier_err find_ticket(const struct beginning *b, uint64_t number, 
 
 static enum embtier_err check_submission(struct beginning *b)
 {
-    const struct shm_submission *const submission = b->submission;
+    const struct op_submission *const submission = b->submission;
 
-    if (IS_BAD(CHECK_PUSH_FIELDS, !shm_submission_is_clean(submission, shm_form_of(submission))))
-        return refuse_unused(shm_form_of(submission), UINT32_MAX, submission, b->refusal);
+    if (IS_BAD(CHECK_PUSH_FIELDS, !op_submission_is_clean(submission, op_form_of(submission))))
+        return refuse_unused(op_form_of(submission), UINT32_MAX, submission, b->refusal);
     if (IS_BAD(CHECK_PUSH_STEP,
                !b->is_prefetch && (submission->step == 0 || submission->step > OPTIMIZER_STEP_MAX)))
         return refuse(b->refusal, EMBTIER_INVALID, UINT32_MAX, submission->step,
                       OPTIMIZER_STEP_MAX);
-    if (IS_BAD(CHECK_PUSH_SEGMENT_COUNT, submission->segment_count > SHM_POOL_SEGMENTS_MAX))
+    if (IS_BAD(CHECK_PUSH_SEGMENT_COUNT, submission->segment_count > OP_POOL_SEGMENTS_MAX))
         return refuse(b->refusal, EMBTIER_TOO_LARGE, UINT32_MAX, submission->segment_count,
-                      SHM_POOL_SEGMENTS_MAX);
+                      OP_POOL_SEGMENTS_MAX);
     if (IS_BAD(CHECK_PUSH_SEGMENTS_IN_ARENA,
                !in_region(b->session, submission->segments_offset,
-                          submission->segment_count * sizeof(struct shm_push_segment),
-                          SHM_ID_ALIGN)))
+                          submission->segment_count * sizeof(struct op_push_segment), OP_ID_ALIGN)))
         return refuse(b->refusal, EMBTIER_OFFSET_RANGE, UINT32_MAX, submission->segments_offset,
                       b->session->channel.region_bytes);
     if (!b->is_prefetch && submission->prefetch != 0)
@@ -86,16 +85,16 @@ static enum embtier_err check_submission(struct beginning *b)
 
 static enum embtier_err copy_segments(struct beginning *b)
 {
-    const uint32_t form = shm_form_of(b->submission);
+    const uint32_t form = op_form_of(b->submission);
     const uint32_t count = b->submission->segment_count;
     uint64_t sum = 0;
 
     copy_once(b->segments, b->session->channel.region + b->submission->segments_offset,
               count * sizeof(*b->segments));
     for (uint32_t s = 0; s < count; s++) {
-        const struct shm_push_segment *const wire = &b->segments[s];
+        const struct op_push_segment *const wire = &b->segments[s];
 
-        if (IS_BAD(CHECK_PUSH_SEGMENT_FIELDS, !shm_push_segment_is_clean(wire, form)))
+        if (IS_BAD(CHECK_PUSH_SEGMENT_FIELDS, !op_push_segment_is_clean(wire, form)))
             return refuse_unused(form, s, wire, b->refusal);
         sum += wire->count;
     }
@@ -112,7 +111,7 @@ static enum embtier_err copy_segments(struct beginning *b)
 /* Checks the segment against the ticket's. */
 static enum embtier_err check_against_ticket(const struct beginning *b, uint32_t s)
 {
-    const struct shm_push_segment *const wire = &b->segments[s];
+    const struct op_push_segment *const wire = &b->segments[s];
     const struct ticket_segment *const segment = &b->ticket->segments[s];
     const struct ticket_group *const group = &b->ticket->groups[segment->group];
 
@@ -126,7 +125,7 @@ static enum embtier_err check_against_ticket(const struct beginning *b, uint32_t
         return refuse(b->refusal, EMBTIER_UNSUPPORTED, s, segment->mode, 0);
     if (IS_BAD(CHECK_PUSH_WEIGHTS_IN_ARENA,
                !in_region(b->session, wire->weights_offset,
-                          (uint64_t)segment->id_count * sizeof(float), SHM_NUMBER_ALIGN)))
+                          (uint64_t)segment->id_count * sizeof(float), OP_NUMBER_ALIGN)))
         return refuse(b->refusal, EMBTIER_OFFSET_RANGE, s, wire->weights_offset,
                       b->session->channel.region_bytes);
     return EMBTIER_OK;
@@ -134,11 +133,11 @@ static enum embtier_err check_against_ticket(const struct beginning *b, uint32_t
 
 static enum embtier_err check_ids(const struct beginning *b, uint32_t s)
 {
-    const struct shm_push_segment *const wire = &b->segments[s];
+    const struct op_push_segment *const wire = &b->segments[s];
 
     if (IS_BAD(CHECK_PUSH_IDS_IN_ARENA,
                !in_region(b->session, wire->ids_offset, (uint64_t)wire->count * sizeof(uint64_t),
-                          SHM_ID_ALIGN)))
+                          OP_ID_ALIGN)))
         return refuse(b->refusal, EMBTIER_OFFSET_RANGE, s, wire->ids_offset,
                       b->session->channel.region_bytes);
     return EMBTIER_OK;
@@ -146,7 +145,7 @@ static enum embtier_err check_ids(const struct beginning *b, uint32_t s)
 
 static enum embtier_err enter_segment(struct beginning *b, uint32_t s)
 {
-    struct shm_push_segment *const wire = &b->segments[s];
+    struct op_push_segment *const wire = &b->segments[s];
     struct table *const table = segment_table_enter(b->rules, s, wire->table, b->refusal);
     enum embtier_err err;
 
@@ -167,7 +166,7 @@ static enum embtier_err enter_segment(struct beginning *b, uint32_t s)
     if (IS_BAD(CHECK_PUSH_GRADIENTS_IN_ARENA,
                !(b->has_ticket && wire->gradients_offset == 0) &&
                    !in_region(b->session, wire->gradients_offset,
-                              (uint64_t)wire->count * wire->dim * sizeof(float), SHM_NUMBER_ALIGN)))
+                              (uint64_t)wire->count * wire->dim * sizeof(float), OP_NUMBER_ALIGN)))
         return refuse(b->refusal, EMBTIER_OFFSET_RANGE, s, wire->gradients_offset,
                       b->session->channel.region_bytes);
     TRY(b->has_ticket ? check_against_ticket(b, s) : check_ids(b, s));
@@ -220,7 +219,7 @@ static uint64_t wave_bytes(const struct request_rules *rules, uint32_t slices, u
 static enum embtier_err fill_in(const struct beginning *b, struct push *push)
 {
     for (uint32_t s = 0; s < push->segment_count; s++) {
-        const struct shm_push_segment *const wire = &b->segments[s];
+        const struct op_push_segment *const wire = &b->segments[s];
         struct table *const table = b->rules->segment_tables[s];
         struct push_group *const group = &push->groups[push->ticket->segments[s].group];
         uint8_t *const arena = b->session->channel.region;
@@ -302,7 +301,7 @@ static enum embtier_err push_new(const struct beginning *b, struct push **ret_pu
 }
 
 enum embtier_err push_begin(const struct request_rules *rules, struct session *session,
-                            uint32_t number, const struct shm_submission *submission,
+                            uint32_t number, const struct op_submission *submission,
                             bool is_prefetch, struct group_member *member, struct push **ret_push,
                             struct refusal *ret_refusal)
 {
@@ -310,7 +309,7 @@ enum embtier_err push_begin(const struct request_rules *rules, struct session *s
                            .session = session,
                            .submission = submission,
                            .member = member,
-                           .segments = (struct shm_push_segment *)rules->scratch,
+                           .segments = (struct op_push_segment *)rules->scratch,
                            .has_ticket = !is_prefetch && submission->ticket != 0,
                            .is_prefetch = is_prefetch,
                            .refusal = ret_refusal };
@@ -506,7 +505,7 @@ static enum embtier_err refuse_run(const struct push *push, uint32_t g, uint32_t
 
     if (push->joint)
         return refuse(refusal, EMBTIER_TOO_LARGE, UINT32_MAX,
-                      push_group_of(push, g)->table->table_id, SHM_LIMIT_OF_UPDATE);
+                      push_group_of(push, g)->table->table_id, OP_LIMIT_OF_UPDATE);
     return refuse(
         refusal, EMBTIER_TOO_LARGE, ticket_segment_of(group, group->pairs[group->starts[run]].bag),
         push_run_pairs(push_runs(push), group, run, 1), PUSH_ROW_NUMBERS_MAX / group->dim);

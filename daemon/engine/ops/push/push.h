@@ -162,7 +162,7 @@ struct push {
 /* Begins a push for begin() of struct op; same contract. @member: the member whose part of a step
  * it is, or NULL. A push that is refused, here or for its numbers, leaves its ticket as it was. */
 MUST_CHECK enum embtier_err push_begin(const struct request_rules *rules, struct session *session,
-                                       uint32_t number, const struct shm_submission *submission,
+                                       uint32_t number, const struct op_submission *submission,
                                        bool is_prefetch, struct group_member *member,
                                        struct push **ret_push, struct refusal *ret_refusal);
 /* PUSH_IDS: takes ids for a cost of about *@cost (cost.h), and leaves in it the cost that it did

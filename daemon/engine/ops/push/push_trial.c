@@ -108,7 +108,7 @@ static enum embtier_err refuse_failed(const struct push *push, struct refusal *r
                       push_group_of(push, g)->table->table_id, pair->row);
     segment = ticket_segment_of(group, pair->bag);
     return refuse(refusal, EMBTIER_NONFINITE, segment,
-                  pair->bag - push->ticket->segments[segment].first_bag, SHM_LIMIT_OF_UPDATE);
+                  pair->bag - push->ticket->segments[segment].first_bag, OP_LIMIT_OF_UPDATE);
 }
 
 enum embtier_err push_trial_end(struct push *push, struct refusal *ret_refusal)

@@ -238,7 +238,7 @@ static void updated(struct op_lane *lane, struct request *request)
 /* ---- Beginning ---- */
 
 static enum embtier_err begin_either(struct op_lane *lane, struct session *session, uint32_t number,
-                                     const struct shm_submission *submission,
+                                     const struct op_submission *submission,
                                      struct group_member *member, struct taking *ret_taking,
                                      struct refusal *refusal)
 {
@@ -255,7 +255,7 @@ static enum embtier_err begin_either(struct op_lane *lane, struct session *sessi
 }
 
 static enum embtier_err begin_push(struct op_lane *lane, struct session *session, uint32_t number,
-                                   const struct shm_submission *submission,
+                                   const struct op_submission *submission,
                                    struct taking *ret_taking, struct refusal *refusal)
 {
     struct group_member *member = NULL;
@@ -269,7 +269,7 @@ static enum embtier_err begin_push(struct op_lane *lane, struct session *session
 }
 
 static enum embtier_err begin_prefetch(struct op_lane *lane, struct session *session,
-                                       uint32_t number, const struct shm_submission *submission,
+                                       uint32_t number, const struct op_submission *submission,
                                        struct taking *ret_taking, struct refusal *refusal)
 {
     return begin_either(lane, session, number, submission, NULL, ret_taking, refusal);
@@ -278,7 +278,7 @@ static enum embtier_err begin_prefetch(struct op_lane *lane, struct session *ses
 const struct op op_push = {
     .name = "PUSH",
     .has_turns = true,
-    .form = shm_form_of,
+    .form = op_form_of,
     .begin = begin_push,
     .turn = take_turn,
     .end = end,
@@ -288,7 +288,7 @@ const struct op op_push = {
 const struct op op_prefetch = {
     .name = "PREFETCH",
     .has_turns = true,
-    .form = shm_form_of,
+    .form = op_form_of,
     .begin = begin_prefetch,
     .turn = take_turn,
     .end = end,

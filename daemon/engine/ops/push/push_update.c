@@ -37,7 +37,7 @@ const struct push_group *push_group_of(const struct push *push, uint32_t group)
                  : &push->groups[group];
 }
 
-#define SOURCES_MAX (SHM_SEGMENTS_MAX * sizeof(struct shm_segment) / sizeof(struct ticket_source))
+#define SOURCES_MAX (OP_SEGMENTS_MAX * sizeof(struct op_segment) / sizeof(struct ticket_source))
 
 /* Collects the groups of all members that have gradients. */
 static enum embtier_err collect_sources(const struct push *leader, struct ticket_source *sources,

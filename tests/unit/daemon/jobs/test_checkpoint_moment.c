@@ -57,7 +57,7 @@ static void submit_set(float value)
         client_ids(&client, number)[i] = i;
     for (uint32_t i = 0; i < IDS * DIM; i++)
         rows[i] = value;
-    (void)client_submit(&client, SHM_OP_SET, table, IDS);
+    (void)client_submit(&client, OP_SET, table, IDS);
 }
 
 /* Does the same, and waits for the answer. */

@@ -64,18 +64,18 @@ static void test_arena_cannot_be_resized(void **state)
 static void test_more_slots_than_usual_count(void **state)
 {
     const uint64_t more =
-        (SHM_SLOTS_MAX - SHM_SLOTS_DEFAULT) * (uint64_t)sizeof(struct shm_completion);
+        (OP_SLOTS_MAX - OP_SLOTS_DEFAULT) * (uint64_t)sizeof(struct op_completion);
 
     (void)state;
     assert_int_equal(shm_channel_counted_bytes(MIB, 1), MIB);
-    assert_int_equal(shm_channel_counted_bytes(MIB, SHM_SLOTS_DEFAULT), MIB);
-    assert_int_equal(shm_channel_counted_bytes(MIB, SHM_SLOTS_MAX), MIB + more);
+    assert_int_equal(shm_channel_counted_bytes(MIB, OP_SLOTS_DEFAULT), MIB);
+    assert_int_equal(shm_channel_counted_bytes(MIB, OP_SLOTS_MAX), MIB + more);
 }
 
 static void test_submissions_lie_in_the_smallest_arena(void **state)
 {
     (void)state;
-    for (uint32_t slots = 1; slots <= SHM_SLOTS_MAX; slots *= 4) {
+    for (uint32_t slots = 1; slots <= OP_SLOTS_MAX; slots *= 4) {
         struct shm_channel *shm = make(1, slots);
         struct stat status;
 
@@ -83,7 +83,7 @@ static void test_submissions_lie_in_the_smallest_arena(void **state)
         assert_int_equal(fstat(shm->arena_fd, &status), 0);
         assert_int_equal(status.st_size, shm->arena_bytes);
         assert_int_equal(shm->control->arena_bytes, shm->arena_bytes);
-        memset(&shm_submissions(shm->arena)[slots - 1], 1, sizeof(struct shm_submission));
+        memset(&shm_submissions(shm->arena)[slots - 1], 1, sizeof(struct op_submission));
         shm_channel_free(shm);
     }
 }

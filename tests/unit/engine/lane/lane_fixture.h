@@ -270,8 +270,8 @@ struct client {
     struct session *session;
     struct shm_channel *shm;       /* NULL if the channel is a buffer */
     struct buffer_channel *buffer; /* set if shm is NULL */
-    struct shm_submission *submissions;
-    struct shm_completion *completions;
+    struct op_submission *submissions;
+    struct op_completion *completions;
     uint32_t submitted;
     uint64_t slot_bytes; /* each slot's part of the region: one segment, its ids and rows */
 };
@@ -324,7 +324,7 @@ static inline uint8_t *client_region(const struct client *client)
     return client->session->channel.region;
 }
 
-static inline struct shm_submission *client_submission(const struct client *client, uint32_t number)
+static inline struct op_submission *client_submission(const struct client *client, uint32_t number)
 {
     return &client->submissions[number % FIXTURE_SLOTS];
 }
@@ -391,10 +391,10 @@ static inline void client_detach(struct client *client)
     client_free(client);
 }
 
-static inline struct shm_segment *client_segment(const struct client *client, uint32_t number)
+static inline struct op_segment *client_segment(const struct client *client, uint32_t number)
 {
-    return (struct shm_segment *)(client_region(client) + client->session->channel.payload +
-                                  number % FIXTURE_SLOTS * client->slot_bytes);
+    return (struct op_segment *)(client_region(client) + client->session->channel.payload +
+                                 number % FIXTURE_SLOTS * client->slot_bytes);
 }
 
 static inline uint64_t *client_ids(const struct client *client, uint32_t number)
@@ -425,25 +425,24 @@ static inline void client_publish(struct client *client)
 
 /* Fills in the submission. The ids, and a SET's rows, already lie at client_ids() and client_rows()
  * of request @number. */
-static inline void client_fill(struct client *client, uint32_t number, enum shm_op op,
+static inline void client_fill(struct client *client, uint32_t number, enum op_number op,
                                uint32_t flags, uint64_t table, uint32_t count)
 {
-    struct shm_segment *const segment = client_segment(client, number);
+    struct op_segment *const segment = client_segment(client, number);
 
-    *segment =
-        (struct shm_segment){ .table = table,
-                              .ids_offset = client_offset(client, client_ids(client, number)),
-                              .rows_offset =
-                                  client_offset(client, client_rows(client, number, count)),
-                              .id_count = count };
+    *segment = (struct op_segment){ .table = table,
+                                    .ids_offset = client_offset(client, client_ids(client, number)),
+                                    .rows_offset =
+                                        client_offset(client, client_rows(client, number, count)),
+                                    .id_count = count };
     *client_submission(client, number) =
-        (struct shm_submission){ .op = op,
-                                 .flags = flags,
-                                 .segment_count = 1,
-                                 .segments_offset = client_offset(client, segment) };
+        (struct op_submission){ .op = op,
+                                .flags = flags,
+                                .segment_count = 1,
+                                .segments_offset = client_offset(client, segment) };
 }
 
-static inline uint32_t client_submit_flags(struct client *client, enum shm_op op, uint32_t flags,
+static inline uint32_t client_submit_flags(struct client *client, enum op_number op, uint32_t flags,
                                            uint64_t table, uint32_t count)
 {
     const uint32_t number = client->submitted;
@@ -453,7 +452,7 @@ static inline uint32_t client_submit_flags(struct client *client, enum shm_op op
     return number;
 }
 
-static inline uint32_t client_submit(struct client *client, enum shm_op op, uint64_t table,
+static inline uint32_t client_submit(struct client *client, enum op_number op, uint64_t table,
                                      uint32_t count)
 {
     return client_submit_flags(client, op, 0, table, count);
@@ -464,7 +463,7 @@ static inline bool client_is_done(const struct client *client, uint32_t number)
     return shm_read_sequence(&client->completions[number % FIXTURE_SLOTS]) == number + 1;
 }
 
-static inline const struct shm_completion *client_wait(const struct client *client, uint32_t number)
+static inline const struct op_completion *client_wait(const struct client *client, uint32_t number)
 {
     const uint64_t until = now_ns() + FIXTURE_WAIT_NS;
     unsigned looks = 0;
@@ -487,17 +486,17 @@ static inline enum embtier_err client_set_one(struct client *client, uint64_t ta
     *client_ids(client, client->submitted) = id;
     for (uint32_t i = 0; i < dim; i++)
         row[i] = value;
-    return (enum embtier_err)client_wait(client, client_submit(client, SHM_OP_SET, table, 1))->err;
+    return (enum embtier_err)client_wait(client, client_submit(client, OP_SET, table, 1))->err;
 }
 
 static inline enum embtier_err client_get_one(struct client *client, uint64_t table, uint64_t id,
                                               float *ret_value)
 {
     const uint32_t number = client->submitted;
-    const struct shm_completion *done;
+    const struct op_completion *done;
 
     *client_ids(client, number) = id;
-    done = client_wait(client, client_submit(client, SHM_OP_GET, table, 1));
+    done = client_wait(client, client_submit(client, OP_GET, table, 1));
     *ret_value = *(float *)client_rows(client, number, 1);
     return (enum embtier_err)done->err;
 }

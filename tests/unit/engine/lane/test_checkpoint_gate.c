@@ -81,7 +81,7 @@ static uint32_t set_slowly(struct client *client, uint64_t table, uint64_t first
         client_ids(client, number)[i] = first_id + i;
     for (uint32_t i = 0; i < count * DIM; i++)
         rows[i] = 2;
-    return client_submit(client, SHM_OP_SET, table, count);
+    return client_submit(client, OP_SET, table, count);
 }
 
 static void await_reads(struct gate_test *t)

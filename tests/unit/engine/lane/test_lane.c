@@ -34,7 +34,7 @@ static const struct {
 struct expected {
     uint32_t table;
     uint32_t count;
-    enum shm_op op;
+    enum op_number op;
     bool with_state;
     float values[400];
     float states[400];
@@ -71,12 +71,12 @@ static void model_check(struct model *model, uint32_t number)
     const struct expected *const expected = &model->expected[number % FIXTURE_SLOTS];
     const uint32_t dim = model_tables[expected->table].dim;
     const uint32_t numbers = model_numbers(expected);
-    const struct shm_completion *const done = client_wait(&model->client, number);
+    const struct op_completion *const done = client_wait(&model->client, number);
     const float *const rows = (float *)client_rows(&model->client, number, expected->count);
     const uint64_t *const ids = client_ids(&model->client, number);
 
     assert_int_equal(done->err, EMBTIER_OK);
-    if (expected->op != SHM_OP_GET)
+    if (expected->op != OP_GET)
         return;
     for (uint32_t i = 0; i < expected->count; i++) {
         const uint32_t columns[] = { 0, dim - 1, dim, numbers - 1 }; /* the last two are state */
@@ -100,7 +100,7 @@ static void model_row(struct model *model, struct expected *expected, float *row
     const uint32_t t = expected->table;
     const uint32_t numbers = model_numbers(expected);
 
-    if (expected->op == SHM_OP_GET) {
+    if (expected->op == OP_GET) {
         expected->values[i] = model->values[t][row];
         expected->states[i] = model->states[t][row];
         for (uint32_t j = 0; j < numbers; j++)
@@ -117,7 +117,7 @@ static void model_row(struct model *model, struct expected *expected, float *row
 
 static void model_send(struct model *model, const struct expected *expected)
 {
-    client_submit_flags(&model->client, expected->op, expected->with_state ? SHM_FLAG_STATE : 0,
+    client_submit_flags(&model->client, expected->op, expected->with_state ? OP_FLAG_STATE : 0,
                         model->handles[expected->table], expected->count);
 }
 
@@ -134,7 +134,7 @@ static void model_submit(struct model *model)
     expected->with_state = next_random(&model->random) % 2;
     expected->count =
         1 + (uint32_t)(next_random(&model->random) % model_tables[t].batch[expected->with_state]);
-    expected->op = next_random(&model->random) % 2 ? SHM_OP_GET : SHM_OP_SET;
+    expected->op = next_random(&model->random) % 2 ? OP_GET : OP_SET;
     rows = (float *)client_rows(&model->client, number, expected->count);
     for (uint32_t i = 0; i < expected->count; i++) {
         const uint64_t range =
@@ -210,7 +210,7 @@ static void model_check_all(struct model *model)
             float *rows;
 
             expected->table = t;
-            expected->op = SHM_OP_GET;
+            expected->op = OP_GET;
             expected->with_state = true;
             expected->count = MIN(batch, model_tables[t].rows - first);
             rows = (float *)client_rows(&model->client, number, expected->count);
@@ -335,7 +335,7 @@ static void test_sessions_agree_with_a_model_and_no_row_is_lost(void **state)
 /* One request in a pipeline, for one row: each weight is @weight, each number of the state is
  * @state. */
 struct step {
-    enum shm_op op;
+    enum op_number op;
     bool with_state;
     float weight;
     float state;
@@ -355,11 +355,10 @@ static void submit_steps(struct client *client, const struct step *steps, uint32
 
         *client_ids(client, number) = id;
         for (uint32_t j = 0; j <= 2 * STATE_DIM; j++)
-            step_row(client, number)[j] = steps[i].op == SHM_OP_GET ? NAN
-                                          : j < STATE_DIM           ? steps[i].weight
-                                                                    : steps[i].state;
-        client_fill(client, number, steps[i].op, steps[i].with_state ? SHM_FLAG_STATE : 0, table,
-                    1);
+            step_row(client, number)[j] = steps[i].op == OP_GET ? NAN
+                                          : j < STATE_DIM       ? steps[i].weight
+                                                                : steps[i].state;
+        client_fill(client, number, steps[i].op, steps[i].with_state ? OP_FLAG_STATE : 0, table, 1);
     }
     client->submitted += count - 1;
     client_publish(client);
@@ -372,7 +371,7 @@ static void check_steps(struct client *client, const struct step *steps, uint32_
         const float *const row = step_row(client, number);
 
         assert_int_equal(client_wait(client, number)->err, EMBTIER_OK);
-        if (steps[i].op == SHM_OP_SET)
+        if (steps[i].op == OP_SET)
             continue;
         assert_true(row[0] == steps[i].weight && row[STATE_DIM - 1] == steps[i].weight);
         if (steps[i].with_state)
@@ -387,10 +386,10 @@ static void check_steps(struct client *client, const struct step *steps, uint32_
 static void test_requests_with_state_and_without_of_a_row_being_read_are_in_order(void **state)
 {
     static const struct step steps[] = {
-        { SHM_OP_GET, false, 0.5f, 0 }, { SHM_OP_SET, false, 1, 0 },  { SHM_OP_GET, true, 1, 0 },
-        { SHM_OP_SET, true, 2, 20 },    { SHM_OP_GET, true, 2, 20 },  { SHM_OP_SET, false, 3, 0 },
-        { SHM_OP_GET, true, 3, 20 },    { SHM_OP_GET, false, 3, 20 }, { SHM_OP_SET, true, 4, 40 },
-        { SHM_OP_SET, true, 5, 50 },    { SHM_OP_SET, false, 6, 0 },  { SHM_OP_GET, true, 6, 50 },
+        { OP_GET, false, 0.5f, 0 }, { OP_SET, false, 1, 0 },  { OP_GET, true, 1, 0 },
+        { OP_SET, true, 2, 20 },    { OP_GET, true, 2, 20 },  { OP_SET, false, 3, 0 },
+        { OP_GET, true, 3, 20 },    { OP_GET, false, 3, 20 }, { OP_SET, true, 4, 40 },
+        { OP_SET, true, 5, 50 },    { OP_SET, false, 6, 0 },  { OP_GET, true, 6, 50 },
     };
     static const uint32_t begins[] = { 0, 1, 3 }; /* has the row read; the last one does not */
     struct lanes_fixture x;
@@ -413,8 +412,8 @@ static void test_requests_with_state_and_without_of_a_row_being_read_are_in_orde
 
 static void test_a_set_of_whole_rows_reads_none(void **state)
 {
-    const struct step with = { SHM_OP_SET, true, 1, 10 }, without = { SHM_OP_SET, false, 2, 0 };
-    const struct step found[] = { { SHM_OP_GET, true, 1, 10 }, { SHM_OP_GET, true, 2, 0 } };
+    const struct step with = { OP_SET, true, 1, 10 }, without = { OP_SET, false, 2, 0 };
+    const struct step found[] = { { OP_GET, true, 1, 10 }, { OP_GET, true, 2, 0 } };
     struct lanes_fixture x;
     struct client client;
     uint64_t table;
@@ -462,7 +461,7 @@ static void *hammer_main(void *context)
             client_wait(client, client->submitted - FIXTURE_SLOTS);
         for (uint32_t i = 0; i < count; i++)
             client_ids(client, client->submitted)[i] = id++ % hammer->rows;
-        client_submit(client, SHM_OP_GET, hammer->table, count);
+        client_submit(client, OP_GET, hammer->table, count);
     }
     for (uint32_t i = client->submitted - FIXTURE_SLOTS; i < client->submitted; i++)
         client_wait(client, i);
@@ -527,7 +526,7 @@ static void test_large_batches_that_miss_do_not_starve_another_session(void **st
         assert_true(now_ns() < until);
         for (uint32_t i = 0; i < count; i++)
             client_ids(&large, large.submitted)[i] = id++;
-        number = client_submit(&large, SHM_OP_GET, table, count);
+        number = client_submit(&large, OP_GET, table, count);
         for (served = 0; !client_is_done(&large, number); served++)
             assert_int_equal(client_get_one(&other, table, other_id++, &value), EMBTIER_OK);
     } while (served <= 1);
@@ -555,7 +554,7 @@ static void test_requests_wait_for_memory_and_all_are_answered(void **state)
         for (uint32_t c = 0; c < 2; c++) {
             for (uint32_t i = 0; i < count; i++)
                 client_ids(&clients[c], n)[i] = i % 1000;
-            client_submit(&clients[c], SHM_OP_GET, table, count);
+            client_submit(&clients[c], OP_GET, table, count);
         }
     }
     for (uint32_t n = 0; n < FIXTURE_SLOTS; n++)

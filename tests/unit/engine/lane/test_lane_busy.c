@@ -52,7 +52,7 @@ static uint64_t writer_id(const struct writer *writer, uint32_t number)
 
 static uint32_t set_flags(const struct writer *writer, uint32_t number)
 {
-    return writer->with_state && number % 2 ? SHM_FLAG_STATE : 0;
+    return writer->with_state && number % 2 ? OP_FLAG_STATE : 0;
 }
 
 static void writer_submit(struct writer *writer, uint64_t table)
@@ -63,7 +63,7 @@ static void writer_submit(struct writer *writer, uint64_t table)
     *client_ids(client, client->submitted) = writer_id(writer, client->submitted);
     for (uint32_t i = 0; i <= DIM; i++) /* one number of state */
         row[i] = (float)(client->submitted + 1);
-    client_submit_flags(client, SHM_OP_SET, set_flags(writer, client->submitted), table, 1);
+    client_submit_flags(client, OP_SET, set_flags(writer, client->submitted), table, 1);
 }
 
 /* Checks that an acknowledged SET left its row. */
@@ -75,7 +75,7 @@ static void check_row(struct client *reader, uint64_t table, const struct writer
     const float value = (float)(number + 1);
 
     *client_ids(reader, request) = writer_id(writer, number);
-    client_submit_flags(reader, SHM_OP_GET, SHM_FLAG_STATE, table, 1);
+    client_submit_flags(reader, OP_GET, OP_FLAG_STATE, table, 1);
     assert_int_equal(client_wait(reader, request)->err, EMBTIER_OK);
     assert_true(row[0] == value && row[DIM - 1] == value);
     if (writer->with_state)

@@ -148,21 +148,20 @@ static struct asker asker_of(struct rounds *r, uint32_t count, uint32_t slots)
 static void fill_segments(struct asker *asker, uint32_t number)
 {
     struct client *const client = &asker->client;
-    struct shm_segment *const segments = client_segment(client, number);
+    struct op_segment *const segments = client_segment(client, number);
     uint64_t *const ids = (uint64_t *)(segments + asker->segments);
 
     for (uint32_t i = 0; i < asker->count; i++)
         ids[i] = i;
     for (uint32_t s = 0; s < asker->segments; s++)
-        segments[s] =
-            (struct shm_segment){ .table = asker->table,
-                                  .ids_offset = client_offset(client, ids),
-                                  .rows_offset = client_offset(client, ids + asker->count),
-                                  .id_count = asker->count };
+        segments[s] = (struct op_segment){ .table = asker->table,
+                                           .ids_offset = client_offset(client, ids),
+                                           .rows_offset = client_offset(client, ids + asker->count),
+                                           .id_count = asker->count };
     *client_submission(client, number) =
-        (struct shm_submission){ .op = SHM_OP_GET,
-                                 .segment_count = asker->segments,
-                                 .segments_offset = client_offset(client, segments) };
+        (struct op_submission){ .op = OP_GET,
+                                .segment_count = asker->segments,
+                                .segments_offset = client_offset(client, segments) };
 }
 
 static void ask(struct asker *asker)
@@ -175,7 +174,7 @@ static void ask(struct asker *asker)
     } else {
         for (uint32_t i = 0; i < asker->count; i++)
             client_ids(client, number)[i] = i % ROWS;
-        client_fill(client, number, SHM_OP_GET, 0, asker->table, asker->count);
+        client_fill(client, number, OP_GET, 0, asker->table, asker->count);
     }
     client_publish(client);
 }
@@ -398,22 +397,22 @@ static void test_a_session_that_was_idle_is_not_paid_for_it(void **state)
     }
 
 /* Asks for row 0 of the cold table many times. All answers lie at one place. */
-static uint32_t ask_for_one_row(struct rounds *r, struct client *client, enum shm_op op,
+static uint32_t ask_for_one_row(struct rounds *r, struct client *client, enum op_number op,
                                 uint32_t segments, float value)
 {
     const uint32_t number = client->submitted;
-    struct shm_segment *const at = client_segment(client, number);
+    struct op_segment *const at = client_segment(client, number);
     uint64_t *const id = (uint64_t *)(at + MANY);
 
     *id = 0;
     for (uint32_t c = 0; c < WIDE_DIM; c++)
         ((float *)(id + 1))[c] = value;
     for (uint32_t s = 0; s < segments; s++)
-        at[s] = (struct shm_segment){ .table = r->cold,
-                                      .ids_offset = client_offset(client, id),
-                                      .rows_offset = client_offset(client, id + 1),
-                                      .id_count = 1 };
-    *client_submission(client, number) = (struct shm_submission){
+        at[s] = (struct op_segment){ .table = r->cold,
+                                     .ids_offset = client_offset(client, id),
+                                     .rows_offset = client_offset(client, id + 1),
+                                     .id_count = 1 };
+    *client_submission(client, number) = (struct op_submission){
         .op = op, .segment_count = segments, .segments_offset = client_offset(client, at)
     };
     client_publish(client);
@@ -444,9 +443,9 @@ static void test_a_row_that_many_wait_for_holds_no_session_up(void **state)
     client = attach(&r, ONE_BYTES);
     other = attach(&r, ONE_BYTES);
     atomic_store(&reads_wait, true);
-    ask_for_one_row(&r, &client, SHM_OP_GET, MANY, 0);
-    ask_for_one_row(&r, &client, SHM_OP_SET, MANY, 7);
-    ask_for_one_row(&r, &client, SHM_OP_GET, MANY, 0);
+    ask_for_one_row(&r, &client, OP_GET, MANY, 0);
+    ask_for_one_row(&r, &client, OP_SET, MANY, 7);
+    ask_for_one_row(&r, &client, OP_GET, MANY, 0);
     GO_ROUND_UNTIL(&r, r.lane->rows.counts.shared_reads == 2 * MANY - 1); /* all waiting GETs */
     charged = client.session->lanes[0].flow.due;
     atomic_store(&reads_wait, false);
@@ -454,7 +453,7 @@ static void test_a_row_that_many_wait_for_holds_no_session_up(void **state)
     for (; !client_is_done(&client, 0); rounds++) {
         charged = client.session->lanes[0].flow.due;
         if (rounds == 20)
-            late = ask_for_one_row(&r, &other, SHM_OP_GET, MANY, 0);
+            late = ask_for_one_row(&r, &other, OP_GET, MANY, 0);
         (void)lane_round(r.lane);
         assert_true(client.session->lanes[0].flow.due - charged < 2 * LANE_TURN_COST_LONG);
     }
@@ -464,7 +463,7 @@ static void test_a_row_that_many_wait_for_holds_no_session_up(void **state)
     assert_row_is(&client, 1, 7);
     assert_row_is(&client, 2, 7);
     assert_row_is(&other, late, 7);
-    late = ask_for_one_row(&r, &other, SHM_OP_GET, 1, 0);
+    late = ask_for_one_row(&r, &other, OP_GET, 1, 0);
     GO_ROUND_UNTIL(&r, client_is_done(&other, late));
     assert_row_is(&other, late, 7);
     detach(&r, &client);
@@ -476,7 +475,7 @@ static void test_a_row_that_many_wait_for_holds_no_session_up(void **state)
 static void push_rows(struct client *client, uint64_t table, float gradient)
 {
     const uint32_t number = client->submitted;
-    struct shm_push_segment *const segment = (void *)client_segment(client, number);
+    struct op_push_segment *const segment = (void *)client_segment(client, number);
     uint64_t *const ids = (uint64_t *)(segment + 1);
     float *const gradients = (float *)(ids + ROWS);
 
@@ -484,17 +483,17 @@ static void push_rows(struct client *client, uint64_t table, float gradient)
         ids[i] = i;
     for (uint32_t i = 0; i < ROWS * DIM; i++)
         gradients[i] = gradient;
-    *segment = (struct shm_push_segment){ .table = table,
-                                          .ids_offset = client_offset(client, ids),
-                                          .gradients_offset = client_offset(client, gradients),
-                                          .learning_rate = 1,
-                                          .count = ROWS,
-                                          .dim = DIM };
+    *segment = (struct op_push_segment){ .table = table,
+                                         .ids_offset = client_offset(client, ids),
+                                         .gradients_offset = client_offset(client, gradients),
+                                         .learning_rate = 1,
+                                         .count = ROWS,
+                                         .dim = DIM };
     *client_submission(client, number) =
-        (struct shm_submission){ .op = SHM_OP_PUSH,
-                                 .segment_count = 1,
-                                 .segments_offset = client_offset(client, segment),
-                                 .step = 1 };
+        (struct op_submission){ .op = OP_PUSH,
+                                .segment_count = 1,
+                                .segments_offset = client_offset(client, segment),
+                                .step = 1 };
     client_publish(client);
     assert_int_equal(client_wait(client, number)->err, EMBTIER_OK);
 }
@@ -585,8 +584,8 @@ static void test_a_request_that_changes_while_it_waits_is_begun_as_it_is_then(vo
         struct asker asker = {
             .client = attach(&r, MANY_BYTES), .table = r.table, .count = SMALL_IDS, .segments = MANY
         };
-        struct shm_segment *const segments = client_segment(&asker.client, 0);
-        const struct shm_completion *done;
+        struct op_segment *const segments = client_segment(&asker.client, 0);
+        const struct op_completion *done;
 
         all = request_memory_take(r.x.memory, &share, request_memory_largest(r.x.memory),
                                   REQUEST_MEMORY_ENDS);

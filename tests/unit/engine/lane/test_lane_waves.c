@@ -70,7 +70,7 @@ static void set_rows(struct client *client, uint64_t table)
             for (uint32_t c = 0; c < DIM; c++)
                 rows[i * DIM + c] = number_of(first + i, c);
         }
-        assert_int_equal(client_wait(client, client_submit(client, SHM_OP_SET, table, 1000))->err,
+        assert_int_equal(client_wait(client, client_submit(client, OP_SET, table, 1000))->err,
                          EMBTIER_OK);
     }
 }
@@ -94,7 +94,7 @@ static void ask_small(struct rounds *r)
     }
     for (uint32_t i = 0; i < SMALL_IDS; i++)
         client_ids(small, small->submitted)[i] = i;
-    (void)client_submit(small, SHM_OP_GET, r->table, SMALL_IDS);
+    (void)client_submit(small, OP_GET, r->table, SMALL_IDS);
 }
 
 /* Runs a round with the small client. The round may cost @times as much as usual. */
@@ -167,7 +167,7 @@ static void rounds_stop(struct rounds *r)
 /* ---- Pooled lookups ---- */
 
 struct lookup {
-    struct shm_pool_segment *segments;
+    struct op_pool_segment *segments;
     uint64_t *ids;
     uint32_t *offsets;
     float *weights;
@@ -185,8 +185,8 @@ static struct lookup lookup_lay_out(struct rounds *r)
     static const uint32_t sizes[] = { 40, 0, 1, 5000, 100, 3, 700, 0, 2, 9000 };
     struct client *const client = &r->large;
     const uint32_t number = client->submitted;
-    struct shm_pool_segment *const segments =
-        (struct shm_pool_segment *)client_segment(client, number);
+    struct op_pool_segment *const segments =
+        (struct op_pool_segment *)client_segment(client, number);
     struct lookup lookup = { .segments = segments, .ids = (uint64_t *)(segments + SEGMENTS) };
     float *bags;
 
@@ -205,7 +205,7 @@ static struct lookup lookup_lay_out(struct rounds *r)
     }
     memset(bags, 0, sizeof(float) * SEGMENTS * BAGS_MOST * DIM);
     for (uint32_t s = 0; s < SEGMENTS; s++)
-        segments[s] = (struct shm_pool_segment){
+        segments[s] = (struct op_pool_segment){
             .table = r->table,
             .ids_offset = client_offset(client, lookup.ids),
             .bags_offset = client_offset(client, bags + (size_t)s * BAGS_MOST * DIM),
@@ -217,10 +217,9 @@ static struct lookup lookup_lay_out(struct rounds *r)
                     : s == 1 ? EMBTIER_POOL_MEAN
                              : EMBTIER_POOL_MAX,
         };
-    *client_submission(client, number) =
-        (struct shm_submission){ .op = SHM_OP_POOL,
-                                 .segment_count = SEGMENTS,
-                                 .segments_offset = client_offset(client, segments) };
+    *client_submission(client, number) = (struct op_submission){
+        .op = OP_POOL, .segment_count = SEGMENTS, .segments_offset = client_offset(client, segments)
+    };
     client_publish(client);
     return lookup;
 }
@@ -333,8 +332,8 @@ static void look_up_tables(struct rounds *r, const uint64_t *tables)
 {
     struct client *const client = &r->large;
     const uint32_t number = client->submitted;
-    struct shm_pool_segment *const segments =
-        (struct shm_pool_segment *)client_segment(client, number);
+    struct op_pool_segment *const segments =
+        (struct op_pool_segment *)client_segment(client, number);
     uint64_t *const ids = (uint64_t *)(segments + 2 * FEW_TABLES);
     uint32_t *const offsets = (uint32_t *)(ids + CASTER_FEW_PAIRS);
     float *const bags = (float *)(offsets + 4);
@@ -347,7 +346,7 @@ static void look_up_tables(struct rounds *r, const uint64_t *tables)
     for (uint32_t s = 0; s < 2 * FEW_TABLES; s++) {
         const uint32_t is_last = s >= FEW_TABLES;
 
-        segments[s] = (struct shm_pool_segment){
+        segments[s] = (struct op_pool_segment){
             .table = tables[s % FEW_TABLES],
             .ids_offset = client_offset(client, ids),
             .bags_offset = client_offset(client, bags + (size_t)s * DIM),
@@ -358,10 +357,10 @@ static void look_up_tables(struct rounds *r, const uint64_t *tables)
         };
     }
     *client_submission(client, number) =
-        (struct shm_submission){ .op = SHM_OP_POOL,
-                                 .flags = SHM_FLAG_TICKET,
-                                 .segment_count = 2 * FEW_TABLES,
-                                 .segments_offset = client_offset(client, segments) };
+        (struct op_submission){ .op = OP_POOL,
+                                .flags = OP_FLAG_TICKET,
+                                .segment_count = 2 * FEW_TABLES,
+                                .segments_offset = client_offset(client, segments) };
     client_publish(client);
 }
 
@@ -403,8 +402,8 @@ static void push_rows(struct rounds *r)
 {
     struct client *const client = &r->large;
     const uint32_t number = client->submitted;
-    struct shm_push_segment *const segment =
-        (struct shm_push_segment *)client_segment(client, number);
+    struct op_push_segment *const segment =
+        (struct op_push_segment *)client_segment(client, number);
     uint64_t *const ids = (uint64_t *)(segment + 1);
     float *const gradients = (float *)(ids + PUSHED_IDS);
 
@@ -412,17 +411,17 @@ static void push_rows(struct rounds *r)
         ids[i] = i;
     for (uint32_t i = 0; i < PUSHED_IDS * DIM; i++)
         gradients[i] = 2;
-    *segment = (struct shm_push_segment){ .table = r->table,
-                                          .ids_offset = client_offset(client, ids),
-                                          .gradients_offset = client_offset(client, gradients),
-                                          .learning_rate = 1,
-                                          .count = PUSHED_IDS,
-                                          .dim = DIM };
+    *segment = (struct op_push_segment){ .table = r->table,
+                                         .ids_offset = client_offset(client, ids),
+                                         .gradients_offset = client_offset(client, gradients),
+                                         .learning_rate = 1,
+                                         .count = PUSHED_IDS,
+                                         .dim = DIM };
     *client_submission(client, number) =
-        (struct shm_submission){ .op = SHM_OP_PUSH,
-                                 .segment_count = 1,
-                                 .step = 1,
-                                 .segments_offset = client_offset(client, segment) };
+        (struct op_submission){ .op = OP_PUSH,
+                                .segment_count = 1,
+                                .step = 1,
+                                .segments_offset = client_offset(client, segment) };
     client_publish(client);
 }
 
@@ -441,7 +440,7 @@ static void test_a_push_is_taken_in_pieces_while_another_asks_for_little(void **
         for (uint32_t id = 0; id < ROWS; id++)
             client_ids(&r.large, r.large.submitted)[id] = id;
         rows = (const float *)client_rows(&r.large, r.large.submitted, ROWS);
-        (void)client_submit(&r.large, SHM_OP_GET, r.table, ROWS);
+        (void)client_submit(&r.large, OP_GET, r.table, ROWS);
         while (!client_is_done(&r.large, r.large.submitted - 1))
             go_shared_round(&r, 1);
         for (uint32_t id = 0; id < ROWS; id++)

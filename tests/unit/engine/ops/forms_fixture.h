@@ -26,7 +26,7 @@ struct form_place {
     float *weights; /* weights of the samples, all ones */
 };
 
-#define FORM_IS(form, name) (((form) & (uint32_t)SHM_FORM_##name) != 0)
+#define FORM_IS(form, name) (((form) & (uint32_t)OP_FORM_##name) != 0)
 
 static inline uint32_t form_bag_end(const struct form_shape *shape, uint32_t bag)
 {
@@ -63,58 +63,56 @@ static inline void form_write_segment(const struct client *client, uint32_t form
     const uint64_t weights = client_offset(client, place->weights);
 
     if (FORM_IS(form, GET) || FORM_IS(form, SET))
-        *(struct shm_segment *)segment = (struct shm_segment){
+        *(struct op_segment *)segment = (struct op_segment){
             .table = shape->table, .ids_offset = ids, .rows_offset = numbers, .id_count = shape->ids
         };
     else if (FORM_IS(form, POOL))
-        *(struct shm_pool_segment *)segment =
-            (struct shm_pool_segment){ .table = shape->table,
-                                       .ids_offset = ids,
-                                       .bags_offset = numbers,
-                                       .offsets_offset = client_offset(client, place->offsets),
-                                       .weights_offset = weights,
-                                       .id_count = shape->ids,
-                                       .bag_count = shape->bags,
-                                       .mode = EMBTIER_POOL_SUM };
+        *(struct op_pool_segment *)segment =
+            (struct op_pool_segment){ .table = shape->table,
+                                      .ids_offset = ids,
+                                      .bags_offset = numbers,
+                                      .offsets_offset = client_offset(client, place->offsets),
+                                      .weights_offset = weights,
+                                      .id_count = shape->ids,
+                                      .bag_count = shape->bags,
+                                      .mode = EMBTIER_POOL_SUM };
     else if (FORM_IS(form, PUSH_BAGS))
-        *(struct shm_push_segment *)segment =
-            (struct shm_push_segment){ .table = shape->table,
-                                       .gradients_offset = numbers,
-                                       .weights_offset = weights,
-                                       .count = shape->bags,
-                                       .dim = shape->dim };
+        *(struct op_push_segment *)segment = (struct op_push_segment){ .table = shape->table,
+                                                                       .gradients_offset = numbers,
+                                                                       .weights_offset = weights,
+                                                                       .count = shape->bags,
+                                                                       .dim = shape->dim };
     else if (FORM_IS(form, PUSH_ROWS))
-        *(struct shm_push_segment *)segment =
-            (struct shm_push_segment){ .table = shape->table,
-                                       .ids_offset = ids,
-                                       .gradients_offset = numbers,
-                                       .count = shape->ids,
-                                       .dim = shape->dim };
+        *(struct op_push_segment *)segment = (struct op_push_segment){ .table = shape->table,
+                                                                       .ids_offset = ids,
+                                                                       .gradients_offset = numbers,
+                                                                       .count = shape->ids,
+                                                                       .dim = shape->dim };
     else if (FORM_IS(form, PREFETCH))
-        *(struct shm_push_segment *)segment = (struct shm_push_segment){ .table = shape->table,
-                                                                         .ids_offset = ids,
-                                                                         .count = shape->ids };
+        *(struct op_push_segment *)segment = (struct op_push_segment){ .table = shape->table,
+                                                                       .ids_offset = ids,
+                                                                       .count = shape->ids };
     else
         fail_msg("form %#x: forms_fixture.h has no segment of it", form);
 }
 
 /* Lays out a request of @form at @at, with its segments' parts in @ret_places. Returns its
  * submission. @ticket: for forms that take one. Pushes change nothing: their rate is 0. */
-static inline struct shm_submission form_lay_out(const struct client *client, uint32_t form,
-                                                 const struct form_shape *shape, uint64_t ticket,
-                                                 void *at, struct form_place *ret_places)
+static inline struct op_submission form_lay_out(const struct client *client, uint32_t form,
+                                                const struct form_shape *shape, uint64_t ticket,
+                                                void *at, struct form_place *ret_places)
 {
-    const uint32_t bytes = shm_segment_bytes(form);
-    struct shm_submission submission = { .ticket = ticket };
+    const uint32_t bytes = op_segment_bytes(form);
+    struct op_submission submission = { .ticket = ticket };
     uint8_t *behind = (uint8_t *)at + (size_t)shape->segments * bytes;
     bool known = false;
 
 #define FORM(name, bit, op_name, kind, words)                                                      \
     if (FORM_IS(form, name)) {                                                                     \
-        submission.op = SHM_OP_##op_name;                                                          \
+        submission.op = OP_##op_name;                                                              \
         known = true;                                                                              \
     }
-    SHM_FORMS(FORM)
+    OP_FORMS(FORM)
 #undef FORM
     if (!known)
         fail_msg("form %#x is none", form);
@@ -133,8 +131,8 @@ static inline struct shm_submission form_lay_out(const struct client *client, ui
 }
 
 /* Submits @submission and waits for its answer. */
-static inline const struct shm_completion *form_submit(struct client *client,
-                                                       const struct shm_submission *submission)
+static inline const struct op_completion *form_submit(struct client *client,
+                                                      const struct op_submission *submission)
 {
     const uint32_t number = client->submitted;
 
@@ -153,10 +151,10 @@ static inline bool form_takes_ticket(uint32_t form)
 static inline uint64_t form_look_up(struct client *client, const struct form_shape *shape, void *at)
 {
     struct form_place places[2];
-    struct shm_submission lookup = form_lay_out(client, SHM_FORM_POOL, shape, 0, at, places);
-    const struct shm_completion *done;
+    struct op_submission lookup = form_lay_out(client, OP_FORM_POOL, shape, 0, at, places);
+    const struct op_completion *done;
 
-    lookup.flags = SHM_FLAG_TICKET;
+    lookup.flags = OP_FLAG_TICKET;
     done = form_submit(client, &lookup);
     assert_int_equal(done->err, EMBTIER_OK);
     assert_int_not_equal(done->ticket, 0);
@@ -165,7 +163,7 @@ static inline uint64_t form_look_up(struct client *client, const struct form_sha
 
 static inline void form_release(struct client *client, uint64_t ticket)
 {
-    const struct shm_submission release = { .op = SHM_OP_RELEASE, .ticket = ticket };
+    const struct op_submission release = { .op = OP_RELEASE, .ticket = ticket };
 
     assert_int_equal(form_submit(client, &release)->err, EMBTIER_OK);
 }

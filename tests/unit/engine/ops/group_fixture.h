@@ -95,24 +95,24 @@ static inline void leave(struct training *t, uint32_t m)
 
 /* ---- Pushes ---- */
 
-static inline struct shm_submission *submission_of(const struct client *client, uint32_t number)
+static inline struct op_submission *submission_of(const struct client *client, uint32_t number)
 {
     return client_submission(client, number);
 }
 
 /* Lays out member @m's next push of rows, of ids below @rows, and returns its segments. */
-static inline struct shm_push_segment *lay_rows_out(struct training *t, uint32_t m, uint32_t rows)
+static inline struct op_push_segment *lay_rows_out(struct training *t, uint32_t m, uint32_t rows)
 {
     struct client *const client = member_client(t, m);
-    struct shm_push_segment *const segments = (void *)client_segment(client, client->submitted);
+    struct op_push_segment *const segments = (void *)client_segment(client, client->submitted);
     uint8_t *place = (uint8_t *)(segments + TABLES);
 
     for (uint32_t n = 0; n < TABLES; n++) {
-        segments[n] = (struct shm_push_segment){ .table = t->p.tables[n].handle,
-                                                 .ids_offset = client_offset(client, place),
-                                                 .learning_rate = 0.01,
-                                                 .count = ROW_IDS,
-                                                 .dim = DIM };
+        segments[n] = (struct op_push_segment){ .table = t->p.tables[n].handle,
+                                                .ids_offset = client_offset(client, place),
+                                                .learning_rate = 0.01,
+                                                .count = ROW_IDS,
+                                                .dim = DIM };
         for (uint32_t i = 0; i < ROW_IDS; i++)
             t->ids[m][n][i] = below(&t->p, 3) ? below(&t->p, rows) : below(&t->p, 7);
         memcpy(place, t->ids[m][n], sizeof(t->ids[m][n]));
@@ -124,11 +124,11 @@ static inline struct shm_push_segment *lay_rows_out(struct training *t, uint32_t
         place += sizeof(t->gradients[m][n]);
     }
     *submission_of(client, client->submitted) =
-        (struct shm_submission){ .op = SHM_OP_PUSH,
-                                 .segment_count = TABLES,
-                                 .segments_offset = client_offset(client, segments),
-                                 .step = t->p.step,
-                                 .group = t->handles[m] };
+        (struct op_submission){ .op = OP_PUSH,
+                                .segment_count = TABLES,
+                                .segments_offset = client_offset(client, segments),
+                                .step = t->p.step,
+                                .group = t->handles[m] };
     return segments;
 }
 
@@ -140,7 +140,7 @@ static inline uint32_t send(struct training *t, uint32_t m)
     return client->submitted - 1;
 }
 
-static inline const struct shm_completion *answer(struct training *t, uint32_t m, uint32_t number)
+static inline const struct op_completion *answer(struct training *t, uint32_t m, uint32_t number)
 {
     return client_wait(member_client(t, m), number);
 }
@@ -195,12 +195,12 @@ static inline void push_all(struct training *t, enum embtier_err err)
 }
 
 /* Lays out member 0's push of bags for step @t->p.step + 1, and makes that the current step. */
-static inline struct shm_push_segment *lay_bags_push_out(struct training *t, uint32_t rows,
-                                                         uint32_t bag_count)
+static inline struct op_push_segment *lay_bags_push_out(struct training *t, uint32_t rows,
+                                                        uint32_t bag_count)
 {
-    struct shm_pool_segment *segments, looked_up[SEGMENTS];
+    struct op_pool_segment *segments, looked_up[SEGMENTS];
     uint64_t ticket;
-    struct shm_push_segment *push;
+    struct op_push_segment *push;
 
     for (uint32_t s = 0; s < SEGMENTS; s++)
         make_bags(&t->p, &t->p.p.bags[s], s, below(&t->p, 3) == 0, rows, bag_count);
@@ -299,7 +299,7 @@ static inline void take_step(struct training *t, uint32_t rows, uint32_t bag_cou
     step_to_shadows(t);
 }
 
-static inline void again(struct training *t, const struct shm_submission *first)
+static inline void again(struct training *t, const struct op_submission *first)
 {
     *submission_of(&t->p.p.client, t->p.p.client.submitted) = *first;
     for (uint32_t m = 1; m < MEMBERS; m++)
@@ -309,7 +309,7 @@ static inline void again(struct training *t, const struct shm_submission *first)
 }
 
 static inline struct training *begin_with(void **state, const struct lanes_shape *shape,
-                                          struct shm_submission *ret_first)
+                                          struct op_submission *ret_first)
 {
     struct training *const t = calloc(1, sizeof(*t));
 
@@ -321,7 +321,7 @@ static inline struct training *begin_with(void **state, const struct lanes_shape
     return t;
 }
 
-static inline struct training *begin(void **state, struct shm_submission *ret_first)
+static inline struct training *begin(void **state, struct op_submission *ret_first)
 {
     return begin_with(state, &shapes[1], ret_first);
 }

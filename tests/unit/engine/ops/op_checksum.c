@@ -63,10 +63,10 @@ static const struct row_op row_op_checksum = {
 };
 
 /* The operation uses the fields of a GET. */
-static uint32_t form(const struct shm_submission *submission)
+static uint32_t form(const struct op_submission *submission)
 {
     (void)submission;
-    return SHM_FORM_GET;
+    return OP_FORM_GET;
 }
 
 static uint32_t place_bytes(const struct table *table, bool with_state)

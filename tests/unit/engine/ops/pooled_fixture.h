@@ -84,21 +84,21 @@ static inline void pooling_stop(struct pooling *p)
 }
 
 /* Copies @count of @bags into the next request's slot, as the segments of one lookup. */
-static inline struct shm_pool_segment *lay_bags_out(struct pooling *p, const struct bags *bags,
-                                                    uint32_t count)
+static inline struct op_pool_segment *lay_bags_out(struct pooling *p, const struct bags *bags,
+                                                   uint32_t count)
 {
     const uint32_t number = p->client.submitted;
-    struct shm_pool_segment *const segments =
-        (struct shm_pool_segment *)client_segment(&p->client, number);
+    struct op_pool_segment *const segments =
+        (struct op_pool_segment *)client_segment(&p->client, number);
     uint8_t *at = (uint8_t *)(segments + count);
 
     for (uint32_t s = 0; s < count; s++) {
         const struct bags *const b = &bags[s];
 
-        segments[s] = (struct shm_pool_segment){ .table = b->table ? b->table : p->table,
-                                                 .id_count = b->id_count,
-                                                 .bag_count = b->bag_count,
-                                                 .mode = b->mode };
+        segments[s] = (struct op_pool_segment){ .table = b->table ? b->table : p->table,
+                                                .id_count = b->id_count,
+                                                .bag_count = b->bag_count,
+                                                .mode = b->mode };
         segments[s].ids_offset = client_offset(&p->client, at);
         memcpy(at, b->ids, b->id_count * sizeof(b->ids[0]));
         at += b->id_count * sizeof(b->ids[0]);
@@ -116,15 +116,15 @@ static inline struct shm_pool_segment *lay_bags_out(struct pooling *p, const str
         at = (uint8_t *)align_up((uintptr_t)at, 8);
     }
     assert_true(at <= (uint8_t *)segments + SLOT_BYTES);
-    *client_submission(&p->client, number) = (struct shm_submission){
-        .op = SHM_OP_POOL,
+    *client_submission(&p->client, number) = (struct op_submission){
+        .op = OP_POOL,
         .segment_count = count,
         .segments_offset = client_offset(&p->client, segments),
     };
     return segments;
 }
 
-static inline const float *bags_at(const struct pooling *p, const struct shm_pool_segment *segment)
+static inline const float *bags_at(const struct pooling *p, const struct op_pool_segment *segment)
 {
     return (const float *)(client_region(&p->client) + segment->bags_offset);
 }

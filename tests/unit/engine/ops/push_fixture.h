@@ -196,9 +196,9 @@ static inline void add_gradient(const struct pushing *t, const struct bags *b,
 
 static inline void assert_weight_gradient(const struct pushing *t, const struct bags *b,
                                           const struct pair *pair, const float *row,
-                                          const struct shm_pool_segment *segments)
+                                          const struct op_pool_segment *segments)
 {
-    const struct shm_pool_segment *const segment = &segments[pair->segment];
+    const struct op_pool_segment *const segment = &segments[pair->segment];
     const float *const got = (const float *)(client_region(&t->p.client) + segment->weights_offset);
     const float *const gradient = t->gradients[pair->segment] + (size_t)pair->bag * DIM;
     const void *const rows[] = { row };
@@ -215,7 +215,7 @@ static inline void assert_weight_gradient(const struct pushing *t, const struct 
 
 /* Updates the shadows. With @segments, also checks the weight gradients that the push returned. */
 static inline void push_to_shadows(struct pushing *t, const struct bags *bags,
-                                   const struct shm_pool_segment *segments, double learning_rate)
+                                   const struct op_pool_segment *segments, double learning_rate)
 {
     struct pair *const pairs = calloc(SEGMENTS * IDS_MOST, sizeof(*pairs));
 
@@ -257,7 +257,7 @@ static inline void assert_rows(struct pushing *t)
 
             for (uint32_t i = 0; i < BATCH; i++)
                 client_ids(&t->p.client, number)[i] = first + i;
-            client_submit_flags(&t->p.client, SHM_OP_GET, SHM_FLAG_STATE, shadow->handle, BATCH);
+            client_submit_flags(&t->p.client, OP_GET, OP_FLAG_STATE, shadow->handle, BATCH);
             assert_int_equal(client_wait(&t->p.client, number)->err, EMBTIER_OK);
             rows = (const float *)client_rows(&t->p.client, number, BATCH);
             for (uint32_t i = 0; i < BATCH * shadow->numbers; i++) {
@@ -294,7 +294,7 @@ static inline void make_bags(struct pushing *t, struct bags *b, uint32_t table, 
     }
 }
 
-static inline struct shm_submission *next_submission(struct pushing *t)
+static inline struct op_submission *next_submission(struct pushing *t)
 {
     struct client *const client = &t->p.client;
 
@@ -303,12 +303,12 @@ static inline struct shm_submission *next_submission(struct pushing *t)
 
 /* Looks up @bags. Sets *@ret_segments to their place. Returns the ticket. */
 static uint64_t look_up(struct pushing *t, const struct bags *bags,
-                        struct shm_pool_segment **ret_segments)
+                        struct op_pool_segment **ret_segments)
 {
-    const struct shm_completion *done;
+    const struct op_completion *done;
 
     *ret_segments = lay_bags_out(&t->p, bags, SEGMENTS);
-    next_submission(t)->flags = SHM_FLAG_TICKET;
+    next_submission(t)->flags = OP_FLAG_TICKET;
     done = client_wait(&t->p.client, submit(&t->p));
     assert_int_equal(done->err, EMBTIER_OK);
     assert_int_not_equal(done->ticket, 0);
@@ -319,12 +319,12 @@ static uint64_t look_up(struct pushing *t, const struct bags *bags,
 
 /* Lays out the push for a lookup with segments @looked_up. Gradients replace the bags, and weight
  * gradients will replace the weights. Submits nothing. */
-static inline struct shm_push_segment *lay_push_out(struct pushing *t, const struct bags *bags,
-                                                    const struct shm_pool_segment *looked_up,
-                                                    uint64_t ticket)
+static inline struct op_push_segment *lay_push_out(struct pushing *t, const struct bags *bags,
+                                                   const struct op_pool_segment *looked_up,
+                                                   uint64_t ticket)
 {
     struct client *const client = &t->p.client;
-    struct shm_push_segment *const segments = (void *)client_segment(client, client->submitted);
+    struct op_push_segment *const segments = (void *)client_segment(client, client->submitted);
 
     for (uint32_t s = 0; s < SEGMENTS; s++) {
         const uint32_t count = bags[s].bag_count * DIM;
@@ -332,39 +332,39 @@ static inline struct shm_push_segment *lay_push_out(struct pushing *t, const str
 
         for (uint32_t i = 0; i < count; i++)
             at[i] = t->gradients[s][i] = some_float(t);
-        segments[s] = (struct shm_push_segment){ .table = bags[s].table,
-                                                 .gradients_offset = looked_up[s].bags_offset,
-                                                 .weights_offset = looked_up[s].weights_offset,
-                                                 .learning_rate = 0.01,
-                                                 .count = bags[s].bag_count,
-                                                 .dim = DIM };
+        segments[s] = (struct op_push_segment){ .table = bags[s].table,
+                                                .gradients_offset = looked_up[s].bags_offset,
+                                                .weights_offset = looked_up[s].weights_offset,
+                                                .learning_rate = 0.01,
+                                                .count = bags[s].bag_count,
+                                                .dim = DIM };
     }
     *next_submission(t) =
-        (struct shm_submission){ .op = SHM_OP_PUSH,
-                                 .segment_count = SEGMENTS,
-                                 .segments_offset = client_offset(client, segments),
-                                 .step = ++t->step,
-                                 .ticket = ticket };
+        (struct op_submission){ .op = OP_PUSH,
+                                .segment_count = SEGMENTS,
+                                .segments_offset = client_offset(client, segments),
+                                .step = ++t->step,
+                                .ticket = ticket };
     return segments;
 }
 
-static inline const struct shm_completion *submit_and_wait(struct pushing *t)
+static inline const struct op_completion *submit_and_wait(struct pushing *t)
 {
     return client_wait(&t->p.client, submit(&t->p));
 }
 
 static inline void assert_push_ends_with(struct pushing *t, enum embtier_err err, uint32_t segment)
 {
-    const struct shm_completion *const done = submit_and_wait(t);
+    const struct op_completion *const done = submit_and_wait(t);
 
     assert_int_equal(done->err, err);
     assert_int_equal(done->segment, segment);
 }
 
 /* Makes a lookup of a few rows, and lays out the push for it. */
-static inline struct shm_push_segment *good_push(struct pushing *t)
+static inline struct op_push_segment *good_push(struct pushing *t)
 {
-    struct shm_pool_segment *segments, looked_up[SEGMENTS];
+    struct op_pool_segment *segments, looked_up[SEGMENTS];
     uint64_t ticket;
 
     for (uint32_t s = 0; s < SEGMENTS; s++) {
@@ -387,15 +387,15 @@ static inline struct shm_push_segment *good_push(struct pushing *t)
     return lay_push_out(t, t->p.bags, looked_up, ticket);
 }
 
-static inline float *gradient_at(const struct pushing *t, const struct shm_push_segment *segment)
+static inline float *gradient_at(const struct pushing *t, const struct op_push_segment *segment)
 {
     return (float *)(client_region(&t->p.client) + segment->gradients_offset);
 }
 
 /* Lays out the same push without a ticket: ids of rows, and as many gradients. */
-static inline struct shm_push_segment *good_rows(struct pushing *t)
+static inline struct op_push_segment *good_rows(struct pushing *t)
 {
-    struct shm_push_segment *const segments = good_push(t);
+    struct op_push_segment *const segments = good_push(t);
 
     for (uint32_t s = 0; s < SEGMENTS; s++) {
         segments[s].ids_offset = client_offset(&t->p.client, segments + SEGMENTS + s);

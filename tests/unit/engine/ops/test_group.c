@@ -10,7 +10,7 @@ static void assert_refused_to_all(struct training *t, uint32_t m, enum embtier_e
                                   const uint32_t *numbers)
 {
     for (uint32_t i = 0; i < MEMBERS; i++) {
-        const struct shm_completion *const done = answer(t, i, numbers[i]);
+        const struct op_completion *const done = answer(t, i, numbers[i]);
 
         assert_int_equal(done->err, i == m ? why : EMBTIER_GROUP_REFUSED);
         if (i == m)
@@ -41,12 +41,12 @@ static void test_a_step_is_the_sum_of_its_members_reduced_one_by_one(void **stat
 
 static void test_a_push_that_is_refused_is_refused_to_all(void **state)
 {
-    struct shm_submission first;
+    struct op_submission first;
     struct training *const t = begin(state, &first);
     uint32_t numbers[MEMBERS] = { 0 };
 
     for (uint32_t at = 0; at < 2; at++) { /* before the others' pushes, then after them */
-        struct shm_push_segment *segments;
+        struct op_push_segment *segments;
 
         if (at > 0)
             *submission_of(&t->p.p.client, t->p.p.client.submitted) = first;
@@ -71,7 +71,7 @@ static void test_a_push_that_is_refused_is_refused_to_all(void **state)
 /* Each member's gradients for the row are finite, but their sum is not. */
 static void test_a_step_that_would_ruin_a_row_is_refused_to_all_and_not_made(void **state)
 {
-    struct shm_submission first;
+    struct op_submission first;
     struct training *const t = begin(state, &first);
     const struct shadow *const shadow = &t->p.tables[1];
     uint32_t numbers[MEMBERS] = { 0 };
@@ -79,7 +79,7 @@ static void test_a_step_that_would_ruin_a_row_is_refused_to_all_and_not_made(voi
     for (uint32_t i = 0; i < 2; i++) {
         *submission_of(&t->p.p.client, t->p.p.client.submitted) = first;
         for (uint32_t m = 1; m < MEMBERS; m++) {
-            const struct shm_push_segment *const segment = &lay_rows_out(t, m, 50)[1];
+            const struct op_push_segment *const segment = &lay_rows_out(t, m, 50)[1];
             uint8_t *const arena = client_region(&t->others[m]);
 
             *(uint64_t *)(arena + segment->ids_offset) = 49;
@@ -88,7 +88,7 @@ static void test_a_step_that_would_ruin_a_row_is_refused_to_all_and_not_made(voi
         for (uint32_t m = 0; m < MEMBERS; m++)
             numbers[m] = send(t, m);
         for (uint32_t m = 0; m < MEMBERS; m++) {
-            const struct shm_completion *const done = answer(t, m, numbers[m]);
+            const struct op_completion *const done = answer(t, m, numbers[m]);
 
             assert_int_equal(done->err, EMBTIER_NONFINITE);
             assert_int_equal(done->segment, UINT32_MAX);
@@ -105,7 +105,7 @@ static void test_a_step_that_would_ruin_a_row_is_refused_to_all_and_not_made(voi
  * as a round. */
 static void test_refusals_are_rounds(void **state)
 {
-    struct shm_submission first;
+    struct op_submission first;
     struct training *const t = begin(state, &first);
     uint32_t numbers[MEMBERS] = { 0 };
 
@@ -137,7 +137,7 @@ static void test_refusals_are_rounds(void **state)
 
 static void test_members_that_disagree_are_refused(void **state)
 {
-    struct shm_submission first;
+    struct op_submission first;
     struct training *const t = begin(state, &first);
     uint32_t numbers[MEMBERS] = { 0 };
 
@@ -165,7 +165,7 @@ static void test_members_that_disagree_are_refused(void **state)
 /* A request behind a push waits for the step, and sees its result. */
 static void test_a_lookup_of_the_next_step_waits_for_this_one(void **state)
 {
-    struct shm_submission first;
+    struct op_submission first;
     struct training *const t = begin(state, &first);
     struct client *const client = &t->others[1];
     const struct shadow *const shadow = &t->p.tables[1];
@@ -174,7 +174,7 @@ static void test_a_lookup_of_the_next_step_waits_for_this_one(void **state)
     lay_rows_out(t, 1, 50);
     numbers[1] = send(t, 1);
     *client_ids(client, client->submitted) = t->ids[1][1][0];
-    client_fill(client, client->submitted, SHM_OP_GET, 0, shadow->handle, 1);
+    client_fill(client, client->submitted, OP_GET, 0, shadow->handle, 1);
     submission_of(client, client->submitted)->group = t->handles[1];
     submission_of(client, client->submitted)->step = t->p.step + 1;
     get = send(t, 1);
@@ -191,7 +191,7 @@ static void test_a_lookup_of_the_next_step_waits_for_this_one(void **state)
                         DIM * sizeof(float));
     /* A lookup for a step whose push has not been sent would wait for ever, so it is refused. */
     *client_ids(client, client->submitted) = 1;
-    client_fill(client, client->submitted, SHM_OP_GET, 0, shadow->handle, 1);
+    client_fill(client, client->submitted, OP_GET, 0, shadow->handle, 1);
     submission_of(client, client->submitted)->group = t->handles[1];
     submission_of(client, client->submitted)->step = t->p.step + 2;
     get = send(t, 1);
@@ -202,7 +202,7 @@ static void test_a_lookup_of_the_next_step_waits_for_this_one(void **state)
 
 static void test_a_group_is_its_members_only(void **state)
 {
-    struct shm_submission first;
+    struct op_submission first;
     struct training *const t = begin(state, &first);
     struct client guest = client_attach(&t->p.p.x, 4096);
     const struct client *const client = &t->others[1];
@@ -240,14 +240,14 @@ static void test_a_group_is_its_members_only(void **state)
 /* First all members push nothing, then a step follows as usual. */
 static void test_empty_pushes(void **state)
 {
-    struct shm_submission first;
+    struct op_submission first;
     struct training *const t = begin(state, &first);
 
     for (uint32_t m = 0; m < MEMBERS; m++) {
         const struct client *const client = member_client(t, m);
 
-        *submission_of(client, client->submitted) = (struct shm_submission){
-            .op = SHM_OP_PUSH,
+        *submission_of(client, client->submitted) = (struct op_submission){
+            .op = OP_PUSH,
             .segments_offset = client_offset(client, client_segment(client, client->submitted)),
             .step = t->p.step,
             .group = t->handles[m]
@@ -263,7 +263,7 @@ static void test_empty_pushes(void **state)
 /* A waiting push does not keep a table from being dropped. The step is then refused. */
 static void test_a_table_is_dropped_while_a_push_waits(void **state)
 {
-    struct shm_submission first;
+    struct op_submission first;
     struct training *const t = begin(state, &first);
     struct err_msg msg = { { 0 } };
     struct table_info info;

@@ -41,14 +41,14 @@ static void die(struct training *t, const struct session *session)
 static void test_a_leader_that_dies_while_rows_are_tried(void **state)
 {
     for (uint32_t fails = 0; fails < 2; fails++) {
-        struct shm_submission first;
+        struct op_submission first;
         struct training *const t = begin_with(state, &shapes[fails ? 1 : 3], &first);
         struct client *const leader = &t->p.p.client;
         const uint64_t slot_bytes = leader->slot_bytes;
         uint32_t numbers[MEMBERS] = { 0 };
 
         for (uint32_t m = 1; m < MEMBERS; m++) {
-            const struct shm_push_segment *const segment = &lay_rows_out(t, m, 50)[1];
+            const struct op_push_segment *const segment = &lay_rows_out(t, m, 50)[1];
             uint8_t *const arena = client_region(&t->others[m]);
             const float gradient = fails ? 3e38f : 1e38f;
 
@@ -84,11 +84,11 @@ static void test_a_leader_that_dies_while_rows_are_tried(void **state)
 /* The group gives up a member that is refused without end while the others do not come. */
 static void test_a_member_far_ahead_of_the_others_breaks_the_group(void **state)
 {
-    struct shm_submission first;
+    struct op_submission first;
     struct training *const t = begin(state, &first);
     const uint32_t waiting = send(t, 0);
 
-    for (uint32_t i = 0; i < SHM_SLOTS_MAX; i++) {
+    for (uint32_t i = 0; i < OP_SLOTS_MAX; i++) {
         lay_rows_out(t, 2, 50)->dim = DIM + 1;
         assert_int_equal(answer(t, 2, send(t, 2))->err, EMBTIER_SHAPE);
     }
@@ -102,7 +102,7 @@ static void test_a_member_far_ahead_of_the_others_breaks_the_group(void **state)
 
 static void test_a_member_that_goes_breaks_the_group(void **state)
 {
-    struct shm_submission first;
+    struct op_submission first;
     struct training *const t = begin(state, &first);
     uint32_t numbers[MEMBERS] = { 0 };
 
@@ -128,7 +128,7 @@ static void test_a_member_that_goes_breaks_the_group(void **state)
 
 static void test_a_member_that_leaves_keeps_its_session_and_joins_anew(void **state)
 {
-    struct shm_submission first;
+    struct op_submission first;
     struct training *const t = begin(state, &first);
     const struct session *const session = member_client(t, 1)->session;
     struct err_msg msg = { { 0 } };
@@ -162,7 +162,7 @@ static void test_a_member_that_leaves_keeps_its_session_and_joins_anew(void **st
 /* The member that goes has sent a push, which is not kept. Then the leader pushes, too late. */
 static void test_a_member_that_goes_while_it_waits(void **state)
 {
-    struct shm_submission first;
+    struct op_submission first;
     struct training *const t = begin(state, &first);
     uint32_t numbers[MEMBERS] = { 0 };
 
@@ -180,7 +180,7 @@ static void test_a_member_that_goes_while_it_waits(void **state)
 
 static void test_a_member_that_does_not_come_in_time_breaks_the_group(void **state)
 {
-    struct shm_submission first;
+    struct op_submission first;
     struct training *const t = begin(state, &first);
     uint32_t numbers[MEMBERS] = { 0 };
 
@@ -206,7 +206,7 @@ static void test_a_member_that_does_not_come_in_time_breaks_the_group(void **sta
 
 static void test_no_member_waits_when_the_server_stops(void **state)
 {
-    struct shm_submission first;
+    struct op_submission first;
     struct training *const t = begin(state, &first);
     const uint32_t number = send(t, 0);
 

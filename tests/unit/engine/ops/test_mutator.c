@@ -114,10 +114,10 @@ static const struct {
     const char *name;
     uint64_t bad[4];
 } bads[] = {
-    { "op", { 0, 77, UINT32_MAX, SHM_OP_GET } },
+    { "op", { 0, 77, UINT32_MAX, OP_GET } },
     /* The state flag changes the length of rows. */
-    { "flags", { SHM_FLAG_STATE, UINT32_MAX, 3, 4 } },
-    { "segment_count", { UINT32_MAX, SHM_SEGMENTS_MAX, 70000, 3000 } },
+    { "flags", { OP_FLAG_STATE, UINT32_MAX, 3, 4 } },
+    { "segment_count", { UINT32_MAX, OP_SEGMENTS_MAX, 70000, 3000 } },
     { "step", { 0, UINT64_MAX, UINT64_C(1) << 60, 0 } },
     { "table", { 0, UINT64_MAX, UINT64_C(77) << 32, UINT32_MAX } },
     { "id_count", { UINT32_MAX, 100000, 2000000, 50000 } },
@@ -141,7 +141,7 @@ static const uint64_t *bads_of(const char *name)
     return length > 7 && strcmp(name + length - 7, "_offset") == 0 ? bad_offsets : bad_words;
 }
 
-static void add_fields(struct mutator *m, const struct shm_field *fields, uint32_t count,
+static void add_fields(struct mutator *m, const struct op_field *fields, uint32_t count,
                        void *place)
 {
     for (uint32_t i = 0; i < count; i++) {
@@ -150,10 +150,10 @@ static void add_fields(struct mutator *m, const struct shm_field *fields, uint32
 
         if (strcmp(fields[i].name, "ticket") == 0)
             m->ticket_field = added;
-        if (strcmp(fields[i].name, "op") == 0 && atomic_load(&added->good) == SHM_OP_GET)
-            added->bad[3] = SHM_OP_POOL;
+        if (strcmp(fields[i].name, "op") == 0 && atomic_load(&added->good) == OP_GET)
+            added->bad[3] = OP_POOL;
         /* A GET's right value asks for whole rows, because shorter rows would put less at stake. */
-        if (strcmp(fields[i].name, "flags") == 0 && atomic_load(&added->good) == SHM_FLAG_STATE)
+        if (strcmp(fields[i].name, "flags") == 0 && atomic_load(&added->good) == OP_FLAG_STATE)
             added->bad[0] = 0;
     }
 }
@@ -161,24 +161,24 @@ static void add_fields(struct mutator *m, const struct shm_field *fields, uint32
 /* Makes the one request in slot 0, and lists all that can be wrong with it. */
 static void make_request(struct mutator *m)
 {
-    struct shm_submission *const submission = client_submission(&m->bad, 0);
+    struct op_submission *const submission = client_submission(&m->bad, 0);
     void *const segment = client_segment(&m->bad, 0);
-    const struct shm_field *fields;
+    const struct op_field *fields;
     uint32_t count;
 
     *submission = form_lay_out(&m->bad, m->aim.form, &m->shape, 0, segment, &m->place);
     if (FORM_IS(m->aim.form, GET))
-        submission->flags = SHM_FLAG_STATE;
-    fields = shm_submission_fields(&count);
+        submission->flags = OP_FLAG_STATE;
+    fields = op_submission_fields(&count);
     add_fields(m, fields, count, submission);
-    fields = shm_segment_fields(m->aim.form, &count);
+    fields = op_segment_fields(m->aim.form, &count);
     add_fields(m, fields, count, segment);
     assert_true(m->field_count <= FIELDS);
     for (uint32_t b = 0; FORM_IS(m->aim.form, POOL) && b <= BAGS; b++)
         add_field(m, &m->place.offsets[b], 4,
                   (uint64_t[]){ UINT32_MAX, COUNT + 1, (b + 2) * COUNT / BAGS, b > 1 ? b - 1 : 1 });
     m->header_fields = m->field_count;
-    for (uint32_t i = 0; shm_segment_bytes(m->aim.form) > 0 && i < COUNT; i++)
+    for (uint32_t i = 0; op_segment_bytes(m->aim.form) > 0 && i < COUNT; i++)
         add_field(m, &m->place.ids[i], 8,
                   (uint64_t[]){ m->shape.rows + i, UINT64_MAX, UINT64_C(1) << 40, m->shape.rows });
 }
@@ -245,8 +245,8 @@ static void submit_helper(struct mutator *m)
         form_release(&m->bad, m->left_one);
         m->left_one = 0;
     } else {
-        const struct shm_submission nothing = { .op = SHM_OP_GET,
-                                                .segments_offset = client_offset(&m->bad, at) };
+        const struct op_submission nothing = { .op = OP_GET,
+                                               .segments_offset = client_offset(&m->bad, at) };
 
         assert_int_equal(form_submit(&m->bad, &nothing)->err, EMBTIER_OK);
     }
@@ -277,12 +277,12 @@ static void check_answer(const struct mutator *m)
 /* All slots use the same segment and ids. Slot 0's submission is mutated too. */
 static void fill_slot(struct mutator *m, uint32_t number)
 {
-    const struct shm_submission submission = {
+    const struct op_submission submission = {
         .op = (uint32_t)atomic_load(&m->fields[0].good),
         .step = FORM_IS(m->aim.form, PUSH_BAGS) || FORM_IS(m->aim.form, PUSH_ROWS) ? 1 : 0,
         .ticket = m->ticket,
-        .segment_count = shm_segment_bytes(m->aim.form) > 0 ? 1 : 0,
-        .segments_offset = shm_segment_bytes(m->aim.form) > 0
+        .segment_count = op_segment_bytes(m->aim.form) > 0 ? 1 : 0,
+        .segments_offset = op_segment_bytes(m->aim.form) > 0
                                ? client_offset(&m->bad, client_segment(&m->bad, 0))
                                : 0,
     };
@@ -298,7 +298,7 @@ static void fill_slot(struct mutator *m, uint32_t number)
 static bool submit_one(struct mutator *m)
 {
     const uint32_t number = m->bad.submitted;
-    const struct shm_completion *done;
+    const struct op_completion *done;
 
     fill_slot(m, number);
     clear_answer(m);
@@ -330,7 +330,7 @@ static void submit_until_enough(struct mutator *m)
         if (i % 1024 == 0)
             assert_int_equal(cached_rows(m), 2 * m->aim.rows);
     }
-    printf("%s: %u served, %u refused\n", shm_form_words(m->aim.form), served, refused);
+    printf("%s: %u served, %u refused\n", op_form_words(m->aim.form), served, refused);
     assert_true(served > 0);
     assert_true(refused > 0);
 }
@@ -404,12 +404,12 @@ static void mutate_requests(struct store_fixture *f, const struct lanes_shape *s
 #define FORM(name, ...)                                                                            \
     static void test_what_changes_behind_a_check_of_##name##_is_not_used(void **state)             \
     {                                                                                              \
-        const struct aim aim = aim_of(SHM_FORM_##name);                                            \
+        const struct aim aim = aim_of(OP_FORM_##name);                                             \
                                                                                                    \
         for (uint32_t s = 0; s < aim.shapes; s++)                                                  \
             mutate_requests(*state, &shapes[s], &aim);                                             \
     }
-SHM_FORMS(FORM)
+OP_FORMS(FORM)
 #undef FORM
 
 int main(int argc, char **argv)
@@ -418,7 +418,7 @@ int main(int argc, char **argv)
 #define FORM(name, ...)                                                                            \
     cmocka_unit_test_setup_teardown(test_what_changes_behind_a_check_of_##name##_is_not_used,      \
                                     fixture_setup, fixture_teardown),
-        SHM_FORMS(FORM)
+        OP_FORMS(FORM)
 #undef FORM
     };
 

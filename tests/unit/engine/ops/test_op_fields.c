@@ -16,8 +16,8 @@ static const struct lanes_shape shapes[] = {
 };
 
 static const uint32_t forms[] = {
-#define FORM(name, ...) SHM_FORM_##name,
-    SHM_FORMS(FORM)
+#define FORM(name, ...) OP_FORM_##name,
+    OP_FORMS(FORM)
 #undef FORM
 };
 
@@ -63,9 +63,9 @@ static void walk_look(struct walk *w)
         while (w->good.submitted % FIXTURE_SLOTS == FIXTURE_SLOTS - 1)
             assert_int_equal(
                 form_submit(&w->good,
-                            &(struct shm_submission){ .op = SHM_OP_GET,
-                                                      .segments_offset = client_offset(
-                                                          &w->good, client_segment(&w->good, 0)) })
+                            &(struct op_submission){ .op = OP_GET,
+                                                     .segments_offset = client_offset(
+                                                         &w->good, client_segment(&w->good, 0)) })
                     ->err,
                 EMBTIER_OK);
         assert_int_equal(client_get_one(&w->good, w->other, id, &value), EMBTIER_OK);
@@ -81,7 +81,7 @@ static void walk_stop(struct walk *w)
 }
 
 /* Makes a valid request of the form, with its segments. */
-static struct shm_submission good_request(struct walk *w, uint8_t **ret_segments)
+static struct op_submission good_request(struct walk *w, uint8_t **ret_segments)
 {
     struct form_place places[2];
     void *at;
@@ -94,14 +94,14 @@ static struct shm_submission good_request(struct walk *w, uint8_t **ret_segments
 }
 
 /* Submits the request. Releases the ticket that it leaves, and forgets the one it used. */
-static struct shm_completion submit_it(struct walk *w, const struct shm_submission *submission)
+static struct op_completion submit_it(struct walk *w, const struct op_submission *submission)
 {
-    const struct shm_completion *const done = form_submit(&w->bad, submission);
-    const struct shm_completion answer = { .err = done->err,
-                                           .segment = done->segment,
-                                           .field = done->field,
-                                           .value = done->value,
-                                           .ticket = done->ticket };
+    const struct op_completion *const done = form_submit(&w->bad, submission);
+    const struct op_completion answer = { .err = done->err,
+                                          .segment = done->segment,
+                                          .field = done->field,
+                                          .value = done->value,
+                                          .ticket = done->ticket };
 
     if (answer.err == EMBTIER_OK && form_takes_ticket(w->form))
         w->ticket = 0;
@@ -113,11 +113,11 @@ static struct shm_completion submit_it(struct walk *w, const struct shm_submissi
 static void assert_good_request_is_served(struct walk *w)
 {
     uint8_t *segments;
-    const struct shm_submission submission = good_request(w, &segments);
-    const struct shm_completion done = submit_it(w, &submission);
+    const struct op_submission submission = good_request(w, &segments);
+    const struct op_completion done = submit_it(w, &submission);
 
     if (done.err != EMBTIER_OK)
-        fail_msg("%s is refused: %s, field at %u", shm_form_words(w->form),
+        fail_msg("%s is refused: %s, field at %u", op_form_words(w->form),
                  err_name((enum embtier_err)done.err), done.field);
 }
 
@@ -143,10 +143,10 @@ static bool is_refusal(uint32_t err)
     }
 }
 
-static void check_answer(const struct walk *w, const struct shm_field *field, uint32_t segment,
-                         uint64_t value, const struct shm_completion *done)
+static void check_answer(const struct walk *w, const struct op_field *field, uint32_t segment,
+                         uint64_t value, const struct op_completion *done)
 {
-    const char *const form = shm_form_words(w->form);
+    const char *const form = op_form_words(w->form);
 
     if (field->uses & w->form) {
         /* A too large segment count makes the server take the bytes behind the segments for more
@@ -167,16 +167,16 @@ static void check_answer(const struct walk *w, const struct shm_field *field, ui
 }
 
 /* Sets one field, of segment @segment or of the submission, to one value. */
-static void try_field(struct walk *w, const struct shm_field *field, uint32_t segment,
+static void try_field(struct walk *w, const struct op_field *field, uint32_t segment,
                       uint64_t value)
 {
     uint8_t *segments;
-    struct shm_submission submission = good_request(w, &segments);
+    struct op_submission submission = good_request(w, &segments);
     uint8_t *const place =
         (segment == UINT32_MAX ? (uint8_t *)&submission
-                               : segments + (size_t)segment * shm_segment_bytes(w->form)) +
+                               : segments + (size_t)segment * op_segment_bytes(w->form)) +
         field->offset;
-    struct shm_completion done;
+    struct op_completion done;
     uint64_t had = 0;
 
     memcpy(&had, place, field->bytes);
@@ -185,10 +185,10 @@ static void try_field(struct walk *w, const struct shm_field *field, uint32_t se
     if (value == had)
         return;
     memcpy(place, &value, field->bytes);
-    if (segment == UINT32_MAX && !strcmp(field->name, "op") && shm_form_of(&submission) != 0)
+    if (segment == UINT32_MAX && !strcmp(field->name, "op") && op_form_of(&submission) != 0)
         return; /* another form, which is tested in its turn */
     if (segment == UINT32_MAX && !strcmp(field->name, "ticket") &&
-        shm_form_of(&submission) != w->form)
+        op_form_of(&submission) != w->form)
         return; /* likewise */
     done = submit_it(w, &submission);
     if (segment == UINT32_MAX && !strcmp(field->name, "group") && done.err == EMBTIER_NO_GROUP)
@@ -196,7 +196,7 @@ static void try_field(struct walk *w, const struct shm_field *field, uint32_t se
     check_answer(w, field, segment, value, &done);
 }
 
-static void try_fields(struct walk *w, const struct shm_field *fields, uint32_t count,
+static void try_fields(struct walk *w, const struct op_field *fields, uint32_t count,
                        uint32_t segment)
 {
     const uint64_t end = w->bad.session->channel.region_bytes;
@@ -226,15 +226,15 @@ static void test_fields_that_an_operation_does_not_use_are_refused_by_name(void 
 
         walk_start(&w, *state, &shapes[s]);
         for (size_t i = 0; i < ARRAY_LEN(forms); i++) {
-            const struct shm_field *fields;
+            const struct op_field *fields;
             uint32_t count;
 
             w.form = forms[i];
             w.ticket = 0;
             assert_good_request_is_served(&w);
-            fields = shm_submission_fields(&count);
+            fields = op_submission_fields(&count);
             try_fields(&w, fields, count, UINT32_MAX);
-            fields = shm_segment_fields(w.form, &count);
+            fields = op_segment_fields(w.form, &count);
             for (uint32_t segment = 0; segment < w.shape.segments; segment++)
                 try_fields(&w, fields, count, segment);
             assert_good_request_is_served(&w);
@@ -252,12 +252,12 @@ static void test_a_prefetch_of_gradients_is_refused_wherever_they_are(void **sta
     struct walk w;
 
     walk_start(&w, *state, &shapes[0]);
-    w.form = SHM_FORM_PREFETCH;
+    w.form = OP_FORM_PREFETCH;
     for (uint32_t i = 0; i < 64; i++) {
         uint8_t *segments;
-        const struct shm_submission submission = good_request(&w, &segments);
-        struct shm_push_segment *const second = (struct shm_push_segment *)segments + 1;
-        struct shm_completion done;
+        const struct op_submission submission = good_request(&w, &segments);
+        struct op_push_segment *const second = (struct op_push_segment *)segments + 1;
+        struct op_completion done;
 
         second->gradients_offset = UINT64_C(1) << i;
         second->dim = i % 2 ? DIM : 0;
@@ -265,7 +265,7 @@ static void test_a_prefetch_of_gradients_is_refused_wherever_they_are(void **sta
         done = submit_it(&w, &submission);
         assert_int_equal(done.err, EMBTIER_INVALID);
         assert_int_equal(done.segment, 1);
-        assert_int_equal(done.field, 1 + offsetof(struct shm_push_segment, gradients_offset));
+        assert_int_equal(done.field, 1 + offsetof(struct op_push_segment, gradients_offset));
     }
     assert_good_request_is_served(&w);
     walk_stop(&w);
@@ -277,15 +277,15 @@ static void test_every_operation_has_a_form(void **state)
     uint32_t met = 0;
 
     (void)state;
-    for (uint32_t op = 1; op <= SHM_OP_LAST; op++) {
-        const struct shm_submission by_ticket = { .op = op, .ticket = 1 }, without = { .op = op };
+    for (uint32_t op = 1; op <= OP_LAST; op++) {
+        const struct op_submission by_ticket = { .op = op, .ticket = 1 }, without = { .op = op };
 
-        assert_int_not_equal(shm_form_of(&by_ticket), 0);
-        assert_int_not_equal(shm_form_of(&without), 0);
-        met |= shm_form_of(&by_ticket) | shm_form_of(&without);
+        assert_int_not_equal(op_form_of(&by_ticket), 0);
+        assert_int_not_equal(op_form_of(&without), 0);
+        met |= op_form_of(&by_ticket) | op_form_of(&without);
     }
-    assert_int_equal(shm_form_of(&(struct shm_submission){ .op = 0 }), 0);
-    assert_int_equal(shm_form_of(&(struct shm_submission){ .op = SHM_OP_LAST + 1 }), 0);
+    assert_int_equal(op_form_of(&(struct op_submission){ .op = 0 }), 0);
+    assert_int_equal(op_form_of(&(struct op_submission){ .op = OP_LAST + 1 }), 0);
     for (size_t i = 0; i < ARRAY_LEN(forms); i++) {
         assert_true(met & forms[i]);
         met &= ~forms[i];

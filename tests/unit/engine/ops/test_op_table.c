@@ -7,7 +7,7 @@
 #include "daemon/engine/ops/op_table.h"
 #include "tests/unit/engine/ops/op_checksum.h"
 
-#define CHECKSUM (SHM_OP_LAST + 1)
+#define CHECKSUM (OP_LAST + 1)
 #define DIM      16
 #define ROWS     20000 /* more than the cache holds */
 #define COUNT    5000
@@ -44,7 +44,7 @@ static void test_a_row_of_the_table_is_an_operation(void **state)
                     rows[i * DIM + d] = (float)(first + i) + (float)d / DIM;
             }
             assert_int_equal(
-                client_wait(&client, client_submit(&client, SHM_OP_SET, table, COUNT))->err,
+                client_wait(&client, client_submit(&client, OP_SET, table, COUNT))->err,
                 EMBTIER_OK);
         }
         for (uint64_t step = 1; step < 8; step++) {
@@ -53,7 +53,7 @@ static void test_a_row_of_the_table_is_an_operation(void **state)
             for (uint32_t i = 0; i < COUNT; i++)
                 client_ids(&client, number)[i] = i * step * 7 % ROWS;
             assert_int_equal(
-                client_wait(&client, client_submit(&client, (enum shm_op)CHECKSUM, table, COUNT))
+                client_wait(&client, client_submit(&client, (enum op_number)CHECKSUM, table, COUNT))
                     ->err,
                 EMBTIER_OK);
             for (uint32_t i = 0; i < COUNT; i++) {
@@ -86,14 +86,14 @@ static void test_it_is_checked_as_others_are(void **state)
     client = client_attach(&x, SLOT);
     number = client.submitted;
     *client_ids(&client, number) = 10;
-    number = client_submit(&client, (enum shm_op)CHECKSUM, table, 1);
+    number = client_submit(&client, (enum op_number)CHECKSUM, table, 1);
     assert_int_equal(client_wait(&client, number)->err, EMBTIER_ID_RANGE);
     number = client.submitted;
-    client_fill(&client, number, (enum shm_op)CHECKSUM, 0, table, 1);
+    client_fill(&client, number, (enum op_number)CHECKSUM, 0, table, 1);
     client_segment(&client, number)->rows_offset = client.session->channel.region_bytes;
     client_publish(&client);
     assert_int_equal(client_wait(&client, number)->err, EMBTIER_OFFSET_RANGE);
-    number = client_submit(&client, (enum shm_op)(CHECKSUM + 1), table, 1);
+    number = client_submit(&client, (enum op_number)(CHECKSUM + 1), table, 1);
     assert_int_equal(client_wait(&client, number)->err, EMBTIER_INVALID);
     assert_int_equal(client_wait(&client, number)->limit, CHECKSUM);
     client_detach(&client);

@@ -40,7 +40,7 @@ static void set_rows(struct pooling *p, uint64_t table)
         /* The rows lie right behind the ids. */
         memmove(client_rows(&p->client, number, count), rows, (size_t)count * DIM * sizeof(float));
         assert_int_equal(
-            client_wait(&p->client, client_submit(&p->client, SHM_OP_SET, table, count))->err,
+            client_wait(&p->client, client_submit(&p->client, OP_SET, table, count))->err,
             EMBTIER_OK);
     }
 }
@@ -112,8 +112,8 @@ static void test_bags_are_pooled_in_the_order_of_their_ids(void **state)
         for (uint32_t i = 0; i < 40; i++) {
             /* With few rows, all are cached. With many, most are on SSD. */
             const uint64_t rows = i % 2 ? ROWS : 500;
-            const struct shm_pool_segment *segments;
-            const struct shm_completion *done;
+            const struct op_pool_segment *segments;
+            const struct op_completion *done;
 
             make_bags(&p, &p.bags[0], rows, i % 4 ? 1 + i * 10 : BAGS_MOST);
             make_bags(&p, &p.bags[1], rows, i % 5);
@@ -148,7 +148,7 @@ static void test_waves_that_share_a_bag_are_added_up_in_their_order(void **state
         p.bags[1].offsets[1] = IDS_MOST;
         for (uint32_t round = 0; round < rounds_of(100); round++) {
             struct bags *const b = &p.bags[0];
-            const struct shm_pool_segment *segments;
+            const struct op_pool_segment *segments;
             uint32_t others;
 
             *b = (struct bags){ .mode = (enum embtier_pool)(EMBTIER_POOL_SUM + round % 3),
@@ -182,13 +182,13 @@ static void test_a_lookup_sees_what_its_session_has_set_before(void **state)
         for (uint32_t round = 1; round <= 200; round++) {
             const uint64_t id = next_random(&p.seed) % ROWS;
             const uint32_t set = p.client.submitted;
-            const struct shm_pool_segment *segments;
+            const struct op_pool_segment *segments;
             uint32_t get;
 
             client_ids(&p.client, set)[0] = id;
             for (uint32_t c = 0; c < DIM; c++)
                 ((float *)client_rows(&p.client, set, 1))[c] = (float)round;
-            client_submit(&p.client, SHM_OP_SET, p.table, 1);
+            client_submit(&p.client, OP_SET, p.table, 1);
             p.bags[0] = (struct bags){ .mode = EMBTIER_POOL_SUM, .id_count = 2, .bag_count = 1 };
             p.bags[0].ids[0] = p.bags[0].ids[1] = id;
             p.bags[0].offsets[1] = 2;
@@ -213,7 +213,7 @@ static void set_some(struct pooling *p, struct client *writer, uint32_t *done, u
         *client_ids(writer, set) = next_random(&p->seed) % rows;
         for (uint32_t c = 0; c < DIM; c++)
             ((float *)client_rows(writer, set, 1))[c] = (float)set;
-        client_submit(writer, SHM_OP_SET, p->table, 1);
+        client_submit(writer, OP_SET, p->table, 1);
     }
 }
 
@@ -239,7 +239,7 @@ static void test_rows_that_change_meanwhile_are_whole(void **state)
             p.bags[0].offsets[i + 1] = i + 1;
         }
         for (uint32_t round = 0; round < rounds_of(500); round++) {
-            const struct shm_pool_segment *const segments = lay_bags_out(&p, p.bags, 1);
+            const struct op_pool_segment *const segments = lay_bags_out(&p, p.bags, 1);
             uint32_t number;
 
             set_some(&p, &writer, &done, HOT);
@@ -285,7 +285,7 @@ static void test_many_lookups_in_flight_and_a_client_that_leaves(void **state)
         }
         /* All memory has come back: otherwise so many lookups would not be served. */
         for (uint32_t i = 0; i < 20; i++) {
-            const struct shm_pool_segment *const segments = lay_bags_out(&p, p.bags, 1);
+            const struct op_pool_segment *const segments = lay_bags_out(&p, p.bags, 1);
 
             assert_int_equal(client_wait(&p.client, submit(&p))->err, EMBTIER_OK);
             assert_pooled(&p.bags[0], bags_at(&p, segments));

@@ -6,13 +6,13 @@
 
 static void assert_refused(struct pooling *p, enum embtier_err err, uint32_t segment)
 {
-    const struct shm_completion *const done = client_wait(&p->client, submit(p));
+    const struct op_completion *const done = client_wait(&p->client, submit(p));
 
     assert_int_equal(done->err, err);
     assert_int_equal(done->segment, segment);
 }
 
-static struct shm_pool_segment *good_bags(struct pooling *p)
+static struct op_pool_segment *good_bags(struct pooling *p)
 {
     p->bags[0] = (struct bags){ .mode = EMBTIER_POOL_SUM, .id_count = 4, .bag_count = 2 };
     p->bags[0].ids[0] = 1;
@@ -22,7 +22,7 @@ static struct shm_pool_segment *good_bags(struct pooling *p)
     return lay_bags_out(p, p->bags, 2);
 }
 
-static struct shm_submission *submission(const struct pooling *p)
+static struct op_submission *submission(const struct pooling *p)
 {
     return client_submission(&p->client, p->client.submitted);
 }
@@ -38,10 +38,10 @@ static void test_what_is_out_of_place_is_refused(void **state)
     submission(&p)->flags = 1;
     assert_refused(&p, EMBTIER_UNSUPPORTED, UINT32_MAX);
     good_bags(&p);
-    submission(&p)->segment_count = SHM_POOL_SEGMENTS_MAX + 1;
+    submission(&p)->segment_count = OP_POOL_SEGMENTS_MAX + 1;
     assert_refused(&p, EMBTIER_TOO_LARGE, UINT32_MAX);
     good_bags(&p);
-    submission(&p)->segments_offset = end - sizeof(struct shm_pool_segment);
+    submission(&p)->segments_offset = end - sizeof(struct op_pool_segment);
     assert_refused(&p, EMBTIER_OFFSET_RANGE, UINT32_MAX);
     good_bags(&p)[1].flags = 1;
     assert_refused(&p, EMBTIER_UNSUPPORTED, 1);
@@ -139,7 +139,7 @@ static void test_nothing_at_all_is_answered(void **state)
 {
     for (size_t s = 0; s < ARRAY_LEN(shapes); s++) {
         struct pooling p;
-        const struct shm_pool_segment *segments;
+        const struct op_pool_segment *segments;
 
         pooling_start(&p, *state, &shapes[s]);
         lay_bags_out(&p, p.bags, 0);

@@ -33,29 +33,29 @@ static void await_pinned(struct pushing *t, uint64_t rows)
 }
 
 /* Prefetches @count ids of each table from @first on, each twice. */
-static const struct shm_completion *prefetch(struct pushing *t, uint64_t first, uint32_t count)
+static const struct op_completion *prefetch(struct pushing *t, uint64_t first, uint32_t count)
 {
     struct client *const client = &t->p.client;
-    struct shm_push_segment *const segments = (void *)client_segment(client, client->submitted);
+    struct op_push_segment *const segments = (void *)client_segment(client, client->submitted);
     uint64_t *ids = (uint64_t *)(segments + TABLES);
 
     for (uint32_t n = 0; n < TABLES; n++) {
-        segments[n] = (struct shm_push_segment){ .table = t->tables[n].handle,
-                                                 .ids_offset = client_offset(client, ids),
-                                                 .count = 2 * count };
+        segments[n] = (struct op_push_segment){ .table = t->tables[n].handle,
+                                                .ids_offset = client_offset(client, ids),
+                                                .count = 2 * count };
         for (uint32_t i = 0; i < 2 * count; i++)
             *ids++ = first + i % count;
     }
     *next_submission(t) =
-        (struct shm_submission){ .op = SHM_OP_PREFETCH,
-                                 .segment_count = TABLES,
-                                 .segments_offset = client_offset(client, segments) };
+        (struct op_submission){ .op = OP_PREFETCH,
+                                .segment_count = TABLES,
+                                .segments_offset = client_offset(client, segments) };
     return submit_and_wait(t);
 }
 
 static void release(struct pushing *t, uint64_t ticket)
 {
-    *next_submission(t) = (struct shm_submission){ .op = SHM_OP_RELEASE, .ticket = ticket };
+    *next_submission(t) = (struct op_submission){ .op = OP_RELEASE, .ticket = ticket };
     assert_int_equal(submit_and_wait(t)->err, EMBTIER_OK);
 }
 
@@ -63,11 +63,11 @@ static void release(struct pushing *t, uint64_t ticket)
 static uint64_t look_at(struct pushing *t, uint64_t table, uint64_t first, uint32_t count)
 {
     const uint32_t number = t->p.client.submitted;
-    const struct shm_completion *done;
+    const struct op_completion *done;
 
     for (uint32_t i = 0; i < count; i++)
         client_ids(&t->p.client, number)[i] = first + i;
-    client_submit(&t->p.client, SHM_OP_GET, table, count);
+    client_submit(&t->p.client, OP_GET, table, count);
     done = client_wait(&t->p.client, number);
     assert_int_equal(done->err, EMBTIER_OK);
     return done->hit_rows;
@@ -128,7 +128,7 @@ static void test_a_push_releases_the_prefetch_it_names(void **state)
 
         pushing_start(&t, *state, &shapes[s]);
         for (uint32_t round = 0; round < rounds_of(20); round++) {
-            struct shm_pool_segment looked_up[SEGMENTS], *segments;
+            struct op_pool_segment looked_up[SEGMENTS], *segments;
             const uint64_t ahead = prefetch(&t, 0, 500)->ticket;
             uint64_t ticket;
 
@@ -142,7 +142,7 @@ static void test_a_push_releases_the_prefetch_it_names(void **state)
             assert_push_ends_with(&t, EMBTIER_OK, UINT32_MAX);
             push_to_shadows(&t, t.p.bags, looked_up, 0.01);
             await_pinned(&t, 0);
-            *next_submission(&t) = (struct shm_submission){ .op = SHM_OP_RELEASE, .ticket = ahead };
+            *next_submission(&t) = (struct op_submission){ .op = OP_RELEASE, .ticket = ahead };
             assert_push_ends_with(&t, EMBTIER_TICKET_USED, UINT32_MAX);
         }
         assert_rows(&t);
@@ -154,7 +154,7 @@ static void test_pins_of_the_dead_the_late_and_the_greedy_come_back(void **state
 {
     for (size_t s = 0; s < ARRAY_LEN(shapes); s++) {
         struct lanes_shape shape = shapes[s];
-        const struct shm_completion *done;
+        const struct op_completion *done;
         struct pushing t;
         uint64_t until;
 
@@ -184,7 +184,7 @@ static void test_pins_of_the_dead_the_late_and_the_greedy_come_back(void **state
 /* Prefetches different rows until refused. Returns how many rows of each table were granted. */
 static uint32_t prefetch_all(struct pushing *t, uint32_t chunk, uint64_t *tickets, uint32_t *ret_n)
 {
-    const struct shm_completion *done;
+    const struct op_completion *done;
 
     for (*ret_n = 0;; ++*ret_n) {
         assert_in_range(*ret_n, 0, TABLE_ROWS / chunk - 1); /* must be refused before */
@@ -205,7 +205,7 @@ static void test_a_user_s_prefetches_leave_room_to_others(void **state)
 
     for (size_t s = 0; s < ARRAY_LEN(shapes); s++) {
         static uint64_t tickets[TABLE_ROWS / CHUNK];
-        const struct shm_completion *done;
+        const struct op_completion *done;
         struct pushing t;
         struct client one, other;
         struct account *account;
@@ -242,8 +242,7 @@ static void test_a_user_s_prefetches_leave_room_to_others(void **state)
             const uint64_t ticket = prefetch(&t, 0, rows)->ticket;
 
             assert_true(ticket != 0);
-            *next_submission(&t) =
-                (struct shm_submission){ .op = SHM_OP_RELEASE, .ticket = ticket };
+            *next_submission(&t) = (struct op_submission){ .op = OP_RELEASE, .ticket = ticket };
             client_publish(&t.p.client);
             done = prefetch(&t, rows, CHUNK);
             assert_int_equal(done->err, EMBTIER_OK);

@@ -8,7 +8,7 @@
 static void push_rows(struct pushing *t, struct bags *bags)
 {
     struct client *const client = &t->p.client;
-    struct shm_push_segment *const segments = (void *)client_segment(client, client->submitted);
+    struct op_push_segment *const segments = (void *)client_segment(client, client->submitted);
     uint8_t *at = (uint8_t *)(segments + SEGMENTS);
 
     for (uint32_t s = 0; s < SEGMENTS; s++) {
@@ -18,7 +18,7 @@ static void push_rows(struct pushing *t, struct bags *bags)
         b->mode = EMBTIER_POOL_SUM;
         b->weighted = false;
         b->id_count = b->bag_count = below(t, BAGS_MOST);
-        segments[s] = (struct shm_push_segment){
+        segments[s] = (struct op_push_segment){
             .table = b->table, .learning_rate = 0.02, .count = b->id_count, .dim = DIM
         };
         for (uint32_t i = 0; i < b->id_count; i++) {
@@ -35,10 +35,10 @@ static void push_rows(struct pushing *t, struct bags *bags)
         at += (size_t)b->id_count * DIM * sizeof(float);
     }
     *next_submission(t) =
-        (struct shm_submission){ .op = SHM_OP_PUSH,
-                                 .segment_count = SEGMENTS,
-                                 .segments_offset = client_offset(client, segments),
-                                 .step = ++t->step };
+        (struct op_submission){ .op = OP_PUSH,
+                                .segment_count = SEGMENTS,
+                                .segments_offset = client_offset(client, segments),
+                                .step = ++t->step };
     assert_int_equal(submit_and_wait(t)->err, EMBTIER_OK);
     push_to_shadows(t, bags, NULL, 0.02);
 }
@@ -54,7 +54,7 @@ static void test_pushes_change_each_row_once_as_its_optimizer_says(void **state)
         for (uint32_t round = 0; round < rounds_of(40); round++) {
             const bool is_max = round % 3 == 0;
             const uint32_t other = round / 2 % 2; /* both segments in one table, or in two */
-            struct shm_pool_segment looked_up[SEGMENTS], *segments;
+            struct op_pool_segment looked_up[SEGMENTS], *segments;
             uint64_t ticket;
 
             make_bags(&t, &t.p.bags[0], 0, is_max, round % 4 ? TABLE_ROWS : 500, 1 + round * 20);
@@ -85,7 +85,7 @@ static void test_pushes_and_what_comes_after_them_are_in_order(void **state)
         bags = calloc(AT_ONCE * SEGMENTS, sizeof(*bags));
         assert_non_null(bags);
         for (uint32_t round = 0; round < 10; round++) {
-            struct shm_pool_segment *segments[AT_ONCE], looked_up[SEGMENTS];
+            struct op_pool_segment *segments[AT_ONCE], looked_up[SEGMENTS];
             uint64_t tickets[AT_ONCE];
 
             for (uint32_t i = 0; i < AT_ONCE; i++) {
@@ -102,7 +102,7 @@ static void test_pushes_and_what_comes_after_them_are_in_order(void **state)
                 lay_push_out(&t, bags + i * SEGMENTS, looked_up, tickets[i]);
                 client_publish(&t.p.client);
                 client_ids(&t.p.client, get)[0] = id;
-                client_submit_flags(&t.p.client, SHM_OP_GET, SHM_FLAG_STATE, shadow->handle, 1);
+                client_submit_flags(&t.p.client, OP_GET, OP_FLAG_STATE, shadow->handle, 1);
                 push_to_shadows(&t, bags + i * SEGMENTS, NULL, 0.01);
                 assert_int_equal(client_wait(&t.p.client, get)->err, EMBTIER_OK);
                 assert_memory_equal(client_rows(&t.p.client, get, 1), row_of(shadow, id),

@@ -13,7 +13,7 @@ static void assert_gradient_is_refused(struct pushing *t, uint32_t segment, uint
 
     assert_push_ends_with(t, EMBTIER_NONFINITE, segment);
     assert_int_equal(client_wait(&t->p.client, number)->value, row);
-    assert_true(client_wait(&t->p.client, number)->limit != SHM_LIMIT_OF_UPDATE);
+    assert_true(client_wait(&t->p.client, number)->limit != OP_LIMIT_OF_UPDATE);
 }
 
 static void test_what_is_out_of_place_is_refused_and_changes_nothing(void **state)
@@ -33,10 +33,10 @@ static void test_what_is_out_of_place_is_refused_and_changes_nothing(void **stat
     next_submission(&t)->step = OPTIMIZER_STEP_MAX + 1;
     assert_push_ends_with(&t, EMBTIER_INVALID, UINT32_MAX);
     good_rows(&t);
-    next_submission(&t)->segment_count = SHM_POOL_SEGMENTS_MAX + 1;
+    next_submission(&t)->segment_count = OP_POOL_SEGMENTS_MAX + 1;
     assert_push_ends_with(&t, EMBTIER_TOO_LARGE, UINT32_MAX);
     good_push(&t);
-    next_submission(&t)->segments_offset = end - sizeof(struct shm_push_segment);
+    next_submission(&t)->segments_offset = end - sizeof(struct op_push_segment);
     assert_push_ends_with(&t, EMBTIER_OFFSET_RANGE, UINT32_MAX);
     good_push(&t);
     next_submission(&t)->segment_count = 1;
@@ -72,8 +72,8 @@ static void test_what_is_out_of_place_is_refused_and_changes_nothing(void **stat
     good_rows(&t)[1].gradients_offset = 0;
     assert_push_ends_with(&t, EMBTIER_OFFSET_RANGE, 1);
     good_rows(&t)[1].table = t.tables[0].handle;
-    ((struct shm_push_segment *)client_segment(&t.p.client, t.p.client.submitted))[1]
-        .learning_rate = 1;
+    ((struct op_push_segment *)client_segment(&t.p.client, t.p.client.submitted))[1].learning_rate =
+        1;
     assert_push_ends_with(&t, EMBTIER_INVALID, 1);
     ((uint64_t *)(good_rows(&t) + SEGMENTS + 1))[1] = TABLE_ROWS;
     assert_push_ends_with(&t, EMBTIER_ID_RANGE, 1);
@@ -104,13 +104,13 @@ static void test_a_push_that_would_ruin_a_row_changes_none(void **state)
 
         pushing_start(&t, *state, &shapes[n]);
         for (uint32_t s = 0; s < SEGMENTS; s++) {
-            struct shm_push_segment *const segments = good_rows(&t);
+            struct op_push_segment *const segments = good_rows(&t);
             const uint32_t number = t.p.client.submitted;
 
             gradient_at(&t, &segments[s])[1] = gradient_at(&t, &segments[s])[DIM + 1] = 3e38f;
             assert_push_ends_with(&t, EMBTIER_NONFINITE, s);
             assert_int_equal(client_wait(&t.p.client, number)->value, 0);
-            assert_true(client_wait(&t.p.client, number)->limit == SHM_LIMIT_OF_UPDATE);
+            assert_true(client_wait(&t.p.client, number)->limit == OP_LIMIT_OF_UPDATE);
             assert_rows(&t);
         }
         good_push(&t);
@@ -123,7 +123,7 @@ static void test_a_push_that_would_ruin_a_row_changes_none(void **state)
 
 static void release(struct pushing *t, uint64_t ticket)
 {
-    *next_submission(t) = (struct shm_submission){ .op = SHM_OP_RELEASE, .ticket = ticket };
+    *next_submission(t) = (struct op_submission){ .op = OP_RELEASE, .ticket = ticket };
 }
 
 static void test_a_ticket_is_good_once_and_for_its_client(void **state)
@@ -185,7 +185,7 @@ static void test_a_ticket_expires(void **state)
 static void test_tickets_have_a_budget(void **state)
 {
     struct pushing t;
-    const struct shm_completion *done;
+    const struct op_completion *done;
     uint32_t tickets = 0;
 
     pushing_start(&t, *state, &shapes[0]);
@@ -201,7 +201,7 @@ static void test_tickets_have_a_budget(void **state)
                 t.p.bags[s].offsets[1] = IDS_MOST;
             }
             lay_bags_out(&t.p, t.p.bags, SEGMENTS);
-            next_submission(&t)->flags = SHM_FLAG_TICKET;
+            next_submission(&t)->flags = OP_FLAG_TICKET;
             done = submit_and_wait(&t);
             if (done->err != EMBTIER_OK)
                 break;

@@ -56,7 +56,7 @@ static void ask_for_others(struct queued *t)
         for (uint32_t i = 0; i < BATCH; i++)
             client_ids(&t->client, number)[i] = id + i;
         assert_int_equal(
-            client_wait(&t->client, client_submit(&t->client, SHM_OP_GET, t->others, BATCH))->err,
+            client_wait(&t->client, client_submit(&t->client, OP_GET, t->others, BATCH))->err,
             EMBTIER_OK);
     }
 }
@@ -83,28 +83,28 @@ static uint64_t find_queued(struct queued *t, float value)
     }
 }
 
-static const struct shm_completion *push_one(struct queued *t, uint64_t id, float gradient)
+static const struct op_completion *push_one(struct queued *t, uint64_t id, float gradient)
 {
     struct client *const client = &t->client;
     const uint32_t number = client->submitted;
-    struct shm_push_segment *const segment = (void *)client_segment(client, number);
+    struct op_push_segment *const segment = (void *)client_segment(client, number);
     uint64_t *const at = (uint64_t *)(segment + 1);
     float *const gradients = (float *)(at + 1);
 
     *at = id;
     for (uint32_t c = 0; c < DIM; c++)
         gradients[c] = gradient;
-    *segment = (struct shm_push_segment){ .table = t->table,
-                                          .ids_offset = client_offset(client, at),
-                                          .gradients_offset = client_offset(client, gradients),
-                                          .learning_rate = 1,
-                                          .count = 1,
-                                          .dim = DIM };
+    *segment = (struct op_push_segment){ .table = t->table,
+                                         .ids_offset = client_offset(client, at),
+                                         .gradients_offset = client_offset(client, gradients),
+                                         .learning_rate = 1,
+                                         .count = 1,
+                                         .dim = DIM };
     *client_submission(client, number) =
-        (struct shm_submission){ .op = SHM_OP_PUSH,
-                                 .segment_count = 1,
-                                 .segments_offset = client_offset(client, segment),
-                                 .step = 1 };
+        (struct op_submission){ .op = OP_PUSH,
+                                .segment_count = 1,
+                                .segments_offset = client_offset(client, segment),
+                                .step = 1 };
     client_publish(client);
     return client_wait(client, number);
 }
@@ -113,7 +113,7 @@ static const struct shm_completion *push_one(struct queued *t, uint64_t id, floa
 static void test_a_row_in_the_write_queue_is_tried_as_it_is_there(void **state)
 {
     const float large = 3e38f, gradient = 1e38f;
-    const struct shm_completion *done;
+    const struct op_completion *done;
     struct queued t;
     uint64_t id;
 
@@ -133,7 +133,7 @@ static void test_a_row_in_the_write_queue_is_tried_as_it_is_there(void **state)
     assert_int_equal(done->err, EMBTIER_NONFINITE);
     assert_int_equal(done->segment, 0);
     assert_int_equal(done->value, 0);
-    assert_true(done->limit == SHM_LIMIT_OF_UPDATE);
+    assert_true(done->limit == OP_LIMIT_OF_UPDATE);
     assert_true(is_queued(&t, id, large)); /* the trial did not move it */
     assert_int_equal(push_one(&t, id, gradient)->err, EMBTIER_OK);
     assert_true(get_row(&t, id) == large - gradient);

@@ -28,8 +28,8 @@ struct hostile {
     struct client good;
     uint64_t table;
     uint32_t number; /* of the request being made */
-    struct shm_submission *submission;
-    struct shm_segment *segment;
+    struct op_submission *submission;
+    struct op_segment *segment;
 };
 
 static void hostile_start(struct hostile *h, struct store_fixture *f)
@@ -69,14 +69,14 @@ static void make(struct hostile *h, uint32_t count)
     for (uint32_t i = 0; i < count; i++)
         client_ids(&h->bad, h->number)[i] = i;
     memset(client_rows(&h->bad, h->number, count), 1, (size_t)count * DIM * 4);
-    *h->segment = (struct shm_segment){
+    *h->segment = (struct op_segment){
         .table = h->table,
         .ids_offset = client_offset(&h->bad, client_ids(&h->bad, h->number)),
         .rows_offset = client_offset(&h->bad, client_rows(&h->bad, h->number, count)),
         .id_count = count,
     };
-    *h->submission = (struct shm_submission){
-        .op = SHM_OP_SET,
+    *h->submission = (struct op_submission){
+        .op = OP_SET,
         .segment_count = 1,
         .segments_offset = client_offset(&h->bad, h->segment),
     };
@@ -84,7 +84,7 @@ static void make(struct hostile *h, uint32_t count)
 
 static void expect(struct hostile *h, enum embtier_err err, uint32_t segment)
 {
-    const struct shm_completion *done;
+    const struct op_completion *done;
 
     client_publish(&h->bad);
     done = client_wait(&h->bad, h->number);
@@ -103,10 +103,10 @@ static void test_spoiled_submissions_are_refused(void **state)
         h.submission->op = i ? UINT32_MAX : 0;
         expect(&h, EMBTIER_INVALID, UINT32_MAX);
         /* The refusal names the operation, not a field that no operation uses. */
-        assert_int_equal(client_wait(&h.bad, h.number)->limit, SHM_OP_LAST);
+        assert_int_equal(client_wait(&h.bad, h.number)->limit, OP_LAST);
     }
     make(&h, 10);
-    h.submission->flags = SHM_FLAG_STATE << 1;
+    h.submission->flags = OP_FLAG_STATE << 1;
     expect(&h, EMBTIER_UNSUPPORTED, UINT32_MAX);
     make(&h, 10);
     h.submission->flags = UINT32_MAX;
@@ -115,7 +115,7 @@ static void test_spoiled_submissions_are_refused(void **state)
     h.submission->segment_count = UINT32_MAX;
     expect(&h, EMBTIER_TOO_LARGE, UINT32_MAX);
     make(&h, 10);
-    h.submission->segment_count = SHM_SEGMENTS_MAX; /* more than fit in the arena */
+    h.submission->segment_count = OP_SEGMENTS_MAX; /* more than fit in the arena */
     expect(&h, EMBTIER_OFFSET_RANGE, UINT32_MAX);
     hostile_stop(&h);
 }
@@ -162,8 +162,8 @@ static void test_whole_rows_that_end_outside_the_arena_are_refused(void **state)
     h.table = fixture_table(&h.x, "state", ROWS, DIM, EMBTIER_OPTIMIZER_ADAM);
     for (uint32_t over = 0; over <= 10 * DIM * 8; over += 2) {
         make(&h, 10);
-        h.submission->op = over % 4 ? SHM_OP_GET : SHM_OP_SET;
-        h.submission->flags = SHM_FLAG_STATE;
+        h.submission->op = over % 4 ? OP_GET : OP_SET;
+        h.submission->flags = OP_FLAG_STATE;
         h.segment->rows_offset = h.bad.session->channel.region_bytes - 10 * row_bytes + over;
         if (over == 0)
             expect(&h, EMBTIER_OK, 0);
@@ -191,7 +191,7 @@ static void test_counts_that_overflow_are_refused(void **state)
     expect(&h, EMBTIER_OFFSET_RANGE, 0);
     make(&h, 10); /* the sum of the counts overflows 32 bits */
     for (uint32_t i = 0; i < segments; i++)
-        h.segment[i] = (struct shm_segment){ .table = h.table, .id_count = UINT32_MAX - i % 2 };
+        h.segment[i] = (struct op_segment){ .table = h.table, .id_count = UINT32_MAX - i % 2 };
     h.submission->segment_count = segments;
     expect(&h, EMBTIER_TOO_LARGE, UINT32_MAX);
     hostile_stop(&h);
@@ -202,7 +202,7 @@ static void test_one_wrong_segment_refuses_the_whole_request(void **state)
 {
     struct hostile h;
     const struct {
-        struct shm_segment segment;
+        struct op_segment segment;
         enum embtier_err err;
     } wrong[] = {
         { { .table = 0, .id_count = 1 }, EMBTIER_NO_TABLE },
@@ -219,12 +219,12 @@ static void test_one_wrong_segment_refuses_the_whole_request(void **state)
 
         make(&h, 10);
         behind = (uint8_t *)h.segment + 8192;
-        ((struct shm_segment *)behind)[0] = *h.segment;
-        ((struct shm_segment *)behind)[1] = wrong[i].segment;
+        ((struct op_segment *)behind)[0] = *h.segment;
+        ((struct op_segment *)behind)[1] = wrong[i].segment;
         if (!wrong[i].segment.table)
-            ((struct shm_segment *)behind)[1].table = i == 0 ? 0 : h.table;
-        ((struct shm_segment *)behind)[1].ids_offset = client_offset(&h.bad, behind + 4096);
-        ((struct shm_segment *)behind)[1].rows_offset = client_offset(&h.bad, behind + 8192);
+            ((struct op_segment *)behind)[1].table = i == 0 ? 0 : h.table;
+        ((struct op_segment *)behind)[1].ids_offset = client_offset(&h.bad, behind + 4096);
+        ((struct op_segment *)behind)[1].rows_offset = client_offset(&h.bad, behind + 8192);
         *(uint64_t *)(behind + 4096) = ROWS; /* the first id out of range */
         h.submission->segments_offset = client_offset(&h.bad, behind);
         h.submission->segment_count = 2;
@@ -255,11 +255,11 @@ static void test_overlaps_in_the_arena_harm_no_session(void **state)
     hostile_start(&h, *state);
     for (uint32_t i = 0; i < 200; i++) {
         make(&h, 100);
-        h.submission->op = SHM_OP_GET;
+        h.submission->op = OP_GET;
         h.segment[0].rows_offset = h.segment[0].ids_offset;
         expect(&h, EMBTIER_OK, 0);
         make(&h, 100);
-        h.submission->op = SHM_OP_GET;
+        h.submission->op = OP_GET;
         h.segment[0].rows_offset = h.submission->segments_offset;
         expect(&h, EMBTIER_OK, 0);
     }
@@ -340,7 +340,7 @@ static void test_arena_that_changes_all_the_time_harms_no_session(void **state)
     child = other_process(scribble, &h);
     for (uint32_t i = 0; i < 3000; i++) {
         make(&h, 50);
-        h.submission->op = SHM_OP_GET;
+        h.submission->op = OP_GET;
         client_publish(&h.bad);
         client_wait(&h.bad, h.number);
     }
@@ -349,7 +349,7 @@ static void test_arena_that_changes_all_the_time_harms_no_session(void **state)
 }
 
 /* Submits so many rows that taking in their ids, three at a time, takes long. */
-static uint32_t submit_many(struct client *client, enum shm_op op, uint64_t table)
+static uint32_t submit_many(struct client *client, enum op_number op, uint64_t table)
 {
     for (uint32_t i = 0; i < MANY; i++)
         client_ids(client, client->submitted)[i] = i % ROWS;
@@ -369,10 +369,10 @@ static void test_a_request_does_not_overtake_a_large_one_that_is_being_taken_in(
     large = client_attach(&h.x, MANY_SLOT_BYTES);
     for (uint64_t id = 0; id < ROWS; id += 50) {
         assert_int_equal(client_set_one(&h.good, table, id, DIM, 7), EMBTIER_OK);
-        submit_many(&large, SHM_OP_SET, table);
+        submit_many(&large, OP_SET, table);
         client_ids(&large, large.submitted)[0] = id;
         *(float *)client_rows(&large, large.submitted, 1) = 7;
-        next = client_submit(&large, SHM_OP_GET, table, 1);
+        next = client_submit(&large, OP_GET, table, 1);
         assert_int_equal(client_wait(&large, next)->err, EMBTIER_OK);
         assert_true(*(float *)client_rows(&large, next, 1) == 0);
     }
@@ -391,7 +391,7 @@ static void test_a_large_request_that_is_half_taken_in_goes_with_its_client(void
     hostile_start(&h, *state);
     for (uint32_t i = 0; i < 100 && half_taken < 5; i++) {
         struct client large = client_attach(&h.x, MANY_SLOT_BYTES);
-        const uint32_t many = submit_many(&large, SHM_OP_GET, h.table);
+        const uint32_t many = submit_many(&large, OP_GET, h.table);
         float value;
 
         assert_int_equal(client_get_one(&h.good, h.table, 1, &value), EMBTIER_OK);

@@ -18,8 +18,8 @@
 struct buffer_channel {
     struct channel channel;
     uint8_t *region;
-    struct shm_submission *submissions;
-    struct shm_completion *completions;
+    struct op_submission *submissions;
+    struct op_completion *completions;
     _Atomic uint32_t tail;
     _Atomic uint32_t must_ring;
     _Atomic uint32_t closed; /* enum embtier_err */
@@ -29,7 +29,7 @@ static inline void buffer_channel_complete(const struct channel *channel, uint32
                                            const struct answer *answer)
 {
     const struct buffer_channel *const buffer = channel->transport;
-    struct shm_completion *const completion = &buffer->completions[number % channel->slot_count];
+    struct op_completion *const completion = &buffer->completions[number % channel->slot_count];
 
     completion->err = (uint32_t)answer->refusal.err;
     completion->segment = answer->refusal.segment;
