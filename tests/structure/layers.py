@@ -46,6 +46,10 @@ LAYERS = {
     "examples": {"client"},
     "tests": ALL,
 }
+# Folder: headers that it and its subfolders may not include, although they may include others beside them.
+HEADERS_KEPT_OUT = {
+    "daemon/engine": {"proto/shm_ring.h"},  # the engine sees a channel, whatever the transport
+}
 # Our headers that the installed ones include without a folder.
 PUBLIC_HEADERS = ("embtier.h", "embtier_err.h", "embtier_types.h")
 
@@ -88,6 +92,14 @@ def includes_of(tree):
                 yield path, number, found[2], target
 
 
+def check_kept_out(tree):
+    """No folder includes a header that is kept out of it."""
+    for path, number, _, target in includes_of(tree):
+        for folder, headers in HEADERS_KEPT_OUT.items():
+            if target in headers and path.startswith(f"{folder}/"):
+                yield f"{path}:{number}: {folder}/ may not include {target}, although it may include others of its folder"
+
+
 def arrows(tree):
     """(file, line, included name, its path in the tree) of each #include that leads uphill."""
     for path, number, name, target_path in includes_of(tree):
@@ -118,6 +130,7 @@ def check_includes(tree):
         below = ", ".join(sorted(LAYERS[layer])) or "nothing of ours"
         target_layer = layer_of(target) or os.path.dirname(target)
         yield f"{path}:{number}: {layer}/ includes {target_layer}/ ({name}); it may include {below}"
+    yield from check_kept_out(tree)
 
 
 def cycles(graph):

@@ -75,6 +75,14 @@ class Includes(unittest.TestCase):
         self.assertEqual(len(self.included("extra/x.c", "")), 1)
         self.assertEqual(len(self.included("x.c", "")), 1)
 
+    def test_the_engine_knows_no_shared_memory(self):
+        line = '#include "proto/shm_ring.h"'
+        for folder in ("daemon/engine", "daemon/engine/sessions"):
+            found = self.included(f"{folder}/x.c", line, **{"proto/shm_ring.h": SPDX})
+            self.assertEqual(found, [f"{folder}/x.c:2: daemon/engine/ may not include proto/shm_ring.h, although it may include others of its folder"])
+        for folder in ("daemon/transport/shm", "daemon/jobs", "client/transport/shm", "tests/unit/engine/ops"):
+            self.assertEqual(self.included(f"{folder}/x.c", line, **{"proto/shm_ring.h": SPDX}), [], folder)
+        self.assertEqual(self.included("daemon/engine/x.c", '#include "proto/ops.h"', **{"proto/ops.h": SPDX}), [])
 
     def test_inside_the_daemon_control_is_above_jobs_and_the_engine_below(self):
         for folder, target in (("control", "jobs"), ("jobs", "engine/ops"), ("transport/shm", "engine/sessions"), ("engine/lane", "engine/ops"),
@@ -84,6 +92,7 @@ class Includes(unittest.TestCase):
         for folder, target in (("jobs", "transport"), ("engine/memory", "engine/tables"), ("engine", "jobs"), ("control", "")):
             self.assertEqual(len(self.included(f"daemon/{folder}/x.c", f'#include "daemon/{target}/y.h"')), 1, f"{folder} includes {target}")
         self.assertEqual(self.included("daemon/server.c", '#include "daemon/control/y.h"'), [])
+
 
 class Cycles(unittest.TestCase):
     def found(self, *edges):
