@@ -64,6 +64,7 @@ struct home_ops {
                        const void *const *rows, const uint64_t *dirty, uint32_t *ret_refused);
 
     /* Staying. */
+    bool takes_pins; /* rows stay only while pinned, so pins count in the user's account */
     void (*pin)(void *home, uint16_t table, const struct row_ref *refs, uint32_t count,
                 uint64_t *ret_pinned);
     enum row_pin (*pin_one)(void *home, uint16_t table, const struct row_ref *ref);

@@ -160,6 +160,7 @@ const struct home_ops home_array_ops = {
     .change_through = array_change_through,
     .changed = array_changed,
     .insert = array_insert,
+    .takes_pins = false,
     .pin = array_pin,
     .pin_one = array_pin_one,
     .unpin = array_unpin,

@@ -138,6 +138,7 @@ const struct home_ops home_cache_ops = {
     .change_through = cache_change_through,
     .changed = cache_changed,
     .insert = cache_insert,
+    .takes_pins = true,
     .pin = cache_pin,
     .pin_one = cache_pin_one,
     .unpin = cache_unpin,

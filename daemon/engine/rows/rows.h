@@ -256,6 +256,11 @@ static inline uint32_t home_insert(const struct rows *rows, const struct table *
     return home->ops->insert(home->rows, table->index, refs, count, places, dirty, ret_refused);
 }
 
+static inline bool home_takes_pins(const struct rows *rows, const struct table *table)
+{
+    return rows_home(rows, table)->ops->takes_pins;
+}
+
 static inline void home_pin(const struct rows *rows, const struct table *table,
                             const struct row_ref *refs, uint32_t count, uint64_t *ret_pinned)
 {

@@ -454,13 +454,13 @@ enum embtier_err push_check_numbers(struct push *push, uint64_t *cost, struct re
 
 /* ---- Waves ---- */
 
-enum embtier_err push_pin(const struct request_rules *rules, struct push *push,
-                          struct refusal *ret_refusal)
+enum embtier_err push_pin(const struct request_rules *rules, const struct rows *rows,
+                          struct push *push, struct refusal *ret_refusal)
 {
     uint64_t bytes = 0;
 
     for (uint32_t g = 0; g < push->ticket->group_count; g++)
-        if (push->groups[g].table->spec.home == EMBTIER_HOME_CACHE) /* rows of arrays stay */
+        if (home_takes_pins(rows, push->groups[g].table))
             bytes += (uint64_t)push->ticket->groups[g].run_count * push->groups[g].table->row_bytes;
     return ticket_pin(rules, push->ticket, bytes, ret_refusal);
 }

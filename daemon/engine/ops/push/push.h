@@ -172,9 +172,10 @@ MUST_CHECK enum embtier_err push_take_ids(struct push *push, uint64_t *cost,
 /* PUSH_NUMBERS: searches some gradients, with the same contract. */
 MUST_CHECK enum embtier_err push_check_numbers(struct push *push, uint64_t *cost,
                                                struct refusal *ret_refusal);
-/* Counts the rows of a prefetch, each once, when all is cast. PINS_FULL: its user has too many. */
-MUST_CHECK enum embtier_err push_pin(const struct request_rules *rules, struct push *push,
-                                     struct refusal *ret_refusal);
+/* Counts the rows of a prefetch that their homes pin, each once, when all is cast. PINS_FULL: its
+ * user has too many. */
+MUST_CHECK enum embtier_err push_pin(const struct request_rules *rules, const struct rows *rows,
+                                     struct push *push, struct refusal *ret_refusal);
 /* Prepares the first wave when all is cast. Returns the cost. */
 uint64_t push_prepare(struct push *push);
 /* Checks the push's runs when they are known; of a leader, the step's. TOO_LARGE: a row gets more

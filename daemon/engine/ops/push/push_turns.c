@@ -103,7 +103,7 @@ static bool may_pin(struct op_lane *lane, struct push *push)
 {
     struct refusal refusal;
 
-    if (!push->is_prefetch || push_pin(&lane->rules, push, &refusal) == EMBTIER_OK)
+    if (!push->is_prefetch || push_pin(&lane->rules, lane->rows, push, &refusal) == EMBTIER_OK)
         return true;
     push->is_taken = push->session->unpinning == 0;
     if (push->is_taken)
