@@ -78,10 +78,12 @@ static enum embtier_err count_reader(struct connection *connection, struct err_m
 {
     const size_t room =
         connection->reader.capacity - MIN(connection->reader.capacity, (size_t)FRAME_READER_BYTES);
-    const size_t more = room - connection->reader_room; /* it only grows */
-    const enum account_answer answer = account_ask(connection->account, ACCOUNT_ANSWER_BYTES, more);
+    enum account_answer answer;
+    size_t more;
 
-    assert(room >= connection->reader_room);
+    assert(room >= connection->reader_room); /* it only grows */
+    more = room - connection->reader_room;
+    answer = account_ask(connection->account, ACCOUNT_ANSWER_BYTES, more);
     if (answer != ACCOUNT_TAKEN)
         return account_refuse(connection->account, ACCOUNT_ANSWER_BYTES, more, answer,
                               "requests must be short", msg);

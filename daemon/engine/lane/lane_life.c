@@ -193,6 +193,7 @@ enum embtier_err lane_start(struct lane *lane, struct err_msg *msg)
     char name[16];
     int rc;
 
+    assert(!lane->has_thread);
     for (uint32_t i = 0; i < lane->opts.lane_count; i++) {
         lane->mailboxes[i] = &lane->opts.lanes[i]->mailbox;
         lane->casters[i] = lane->opts.lanes[i]->caster;
@@ -200,12 +201,10 @@ enum embtier_err lane_start(struct lane *lane, struct err_msg *msg)
     lane->rows.mailboxes = lane->ops.mailboxes = lane->mailboxes;
     lane->ops.casters = lane->casters;
     rc = pthread_create(&lane->thread, NULL, lane_main, lane);
-
     if (rc != 0)
         return err_set_errno(msg, rc, "lane %u: thread", lane->opts.index);
     snprintf(name, sizeof(name), "lane-%u", lane->opts.index);
     pthread_setname_np(lane->thread, name);
-    assert(!lane->has_thread);
     lane->has_thread = true;
     return EMBTIER_OK;
 }

@@ -50,11 +50,11 @@ void waves_begin(struct waves *waves, const void *block)
 /* Removes block @i; the last block takes its place. */
 static void *remove_block(struct waves *waves, uint32_t i)
 {
-    const uint32_t last = --waves->count;
+    const uint32_t last = waves->count - 1;
     void *const block = waves->blocks[i];
 
     assert(i <= last && last >= waves->own);
-
+    waves->count = last;
     waves->blocks[i] = waves->blocks[last];
     waves->busy |= (waves->busy >> last & 1) << i;
     waves->busy &= ~(UINT32_C(1) << last);

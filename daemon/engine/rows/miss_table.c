@@ -82,7 +82,6 @@ struct miss *miss_table_add(struct miss_table *misses, struct table *table, uint
     assert(link > 0 && misses->count < misses->capacity);
     miss = &misses->entries[link - 1];
     misses->free = miss->next;
-    miss_set_state(miss, MISS_PENDING);
     *miss = (struct miss){
         .hash = hash,
         .id = id,
@@ -91,6 +90,7 @@ struct miss *miss_table_add(struct miss_table *misses, struct table *table, uint
         .state = miss->state,
         .flow = flow,
     };
+    miss_set_state(miss, MISS_PENDING);
     *bucket = link;
     counter_add(&misses->count, 1);
     misses->held[flow]++;
@@ -102,6 +102,7 @@ void miss_table_remove(struct miss_table *misses, struct miss *miss)
     const uint32_t link = miss_table_index(misses, miss) + 1;
     uint32_t *at = bucket_of(misses, miss->hash);
 
+    assert(misses->held[miss->flow] > 0);
     while (*at != link)
         at = &misses->entries[*at - 1].next_in_bucket;
     *at = miss->next_in_bucket;
@@ -109,7 +110,6 @@ void miss_table_remove(struct miss_table *misses, struct miss *miss)
     miss->next = misses->free;
     misses->free = link;
     counter_sub(&misses->count, 1);
-    assert(misses->held[miss->flow] > 0);
     misses->held[miss->flow]--;
 }
 

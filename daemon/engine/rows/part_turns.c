@@ -140,6 +140,7 @@ static uint32_t part_chunk(struct rows *rows, struct part *part, uint32_t count)
     struct row_ref *const refs = part->refs + part->next_ref;
     const uint32_t missed = op->chunk(rows, part, refs, count);
 
+    assert(missed <= count && count <= ROWS_CHUNK);
     if (op->changes)
         atomic_fetch_add_explicit(&table->updated_rows, count, memory_order_relaxed);
     part->hit_rows += count - missed;
@@ -151,7 +152,6 @@ static uint32_t part_chunk(struct rows *rows, struct part *part, uint32_t count)
         if (part->retry_first || ref_missed(rows, part, part->segment, ref, false) == OUTCOME_RETRY)
             part_retry_later(part, (uint32_t)(ref - part->refs));
     }
-    assert(missed <= count && count <= ROWS_CHUNK);
     part->next_ref += count;
     assert(part->next_ref <= part->starts[part->segment + 1]);
     return missed;

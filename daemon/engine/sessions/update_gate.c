@@ -81,9 +81,9 @@ static void updating_remove(struct update_gate *gate, struct session *session)
 
 void update_begin(struct update_gate *gate, struct session *session, enum update_kind kind)
 {
+    assert(kind < UPDATE_KINDS && update_may_begin(gate, session, kind));
     if (count_all(session->updates) == 0)
         updating_add(gate, session);
-    assert(kind < UPDATE_KINDS && update_may_begin(gate, session, kind));
     session->updates[kind]++;
     gate->updates[kind]++;
 }

@@ -134,6 +134,7 @@ static enum embtier_err take_moment(struct checkpoint_making *making, struct gat
 {
     const struct checkpoints_opts *const c = making->opts;
 
+    assert(!making->in_epoch && !making->has_old);
     /* Count before the logs are captured: an update that ends meanwhile is partly in them. */
     making->info.cut_updates = 0;
     for (uint32_t i = 0; i < c->lane_count; i++)
@@ -143,7 +144,6 @@ static enum embtier_err take_moment(struct checkpoint_making *making, struct gat
         TRY(capture_logs(making, search, msg));
     for (uint32_t i = 0; i < c->lane_count; i++)
         lane_begin_epoch(c->lanes[i]);
-    assert(!making->in_epoch && !making->has_old);
     making->in_epoch = making->has_old = true;
     return EMBTIER_OK;
 }
