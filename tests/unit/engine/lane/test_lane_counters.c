@@ -159,7 +159,7 @@ static struct counted count_all(const struct lanes_fixture *x)
 }
 
 /* Sends a request for @count rows from @first on, and waits for its answer. */
-static void ask(struct client *client, enum shm_op op, uint64_t table, uint64_t first,
+static void ask(struct client *client, enum op_number op, uint64_t table, uint64_t first,
                 uint32_t count)
 {
     const uint32_t number = client->submitted;
@@ -187,15 +187,15 @@ static void test_who_has_an_answer_finds_its_rows_counted(void **state)
         /* New rows are read, others set without a read, then all are found. */
         const uint64_t first = (uint64_t)round * 2 * batch;
         const struct {
-            enum shm_op op;
+            enum op_number op;
             uint64_t first;
             uint32_t count, missed;
-        } requests[] = { { SHM_OP_GET, first, batch, batch },
-                         { SHM_OP_SET, first + batch, batch, batch },
-                         { SHM_OP_GET, first, 2 * batch, 0 } };
+        } requests[] = { { OP_GET, first, batch, batch },
+                         { OP_SET, first + batch, batch, batch },
+                         { OP_GET, first, 2 * batch, 0 } };
 
         for (uint32_t i = 0; i < ARRAY_LEN(requests); i++) {
-            const bool gets = requests[i].op == SHM_OP_GET;
+            const bool gets = requests[i].op == OP_GET;
             struct counted found;
 
             ask(&client, requests[i].op, table, requests[i].first, requests[i].count);
@@ -243,13 +243,13 @@ static void test_rows_that_wait_for_a_reader_are_noticed(void **state)
     lanes_start(&x, *state, &shape);
     table = fixture_table(&x, "t", ROWS, DIM, EMBTIER_OPTIMIZER_NONE);
     client = client_attach(&x, SLOT_BYTES);
-    ask(&client, SHM_OP_GET, table, 0, 1);
+    ask(&client, OP_GET, table, 0, 1);
     assert_int_equal(reader_waits(&x), 0); /* a reader was free */
     atomic_store(&hold, true);
     number = client.submitted;
     for (uint32_t i = 0; i < MANY; i++)
         client_ids(&client, number)[i] = 1 + i;
-    client_submit(&client, SHM_OP_GET, table, MANY);
+    client_submit(&client, OP_GET, table, MANY);
     while (reader_waits(&x) == 0) {
         assert_true(now_ns() < until);
         fixture_pause(&looks);
@@ -257,7 +257,7 @@ static void test_rows_that_wait_for_a_reader_are_noticed(void **state)
     atomic_store(&hold, false);
     assert_int_equal(client_wait(&client, number)->err, EMBTIER_OK);
     waits = reader_waits(&x);
-    ask(&client, SHM_OP_GET, table, 0, MANY); /* all are cached */
+    ask(&client, OP_GET, table, 0, MANY); /* all are cached */
     assert_int_equal(reader_waits(&x), waits);
     client_detach(&client);
     lanes_stop(&x);
