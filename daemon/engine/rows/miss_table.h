@@ -43,25 +43,25 @@ struct miss {
     uint32_t flow; /* flow of the session that added it */
 };
 
-/* Sets the state. Any that is not free may become free. */
-static inline void miss_set_state(struct miss *miss, enum miss_state to)
+/* True if a miss in state @from may change to state @to. Any that is not free may become free. */
+static inline bool miss_may_become(enum miss_state from, enum miss_state to)
 {
-    const enum miss_state from = miss->state;
-
     switch (to) {
     case MISS_FREE:
-        assert(from != MISS_FREE);
-        break;
+        return from != MISS_FREE;
     case MISS_PENDING:
-        assert(from == MISS_FREE || from == MISS_READING || from == MISS_PARKED);
-        break;
+        return from == MISS_FREE || from == MISS_READING || from == MISS_PARKED;
     case MISS_READING:
-        assert(from == MISS_PENDING);
-        break;
+        return from == MISS_PENDING;
     case MISS_PARKED:
-        assert(from == MISS_READING);
-        break;
+        return from == MISS_READING;
     }
+    return false;
+}
+
+static inline void miss_set_state(struct miss *miss, enum miss_state to)
+{
+    assert(miss_may_become(miss->state, to));
     miss->state = to;
 }
 

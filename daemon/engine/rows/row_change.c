@@ -55,8 +55,7 @@ void rows_log(struct rows *rows, struct part *part, struct table *table, const s
 {
     for (uint32_t i = 0; i < count; i++) {
         if (changed[i]) {
-            const bool is_logged =
-                rows_log_row(rows, table, refs[i].hash, refs[i].id, changed[i]);
+            const bool is_logged = rows_log_row(rows, table, refs[i].hash, refs[i].id, changed[i]);
 
             assert(is_logged); /* rows_change_room() found room */
             (void)is_logged;

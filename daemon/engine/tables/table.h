@@ -87,6 +87,7 @@ static inline void table_leave(struct table *table)
     const uint64_t users = atomic_fetch_sub_explicit(&table->users, 1, memory_order_release);
 
     assert(users > 0);
+    (void)users;
 }
 
 #endif

@@ -126,6 +126,7 @@ bool tables_fill_struct(struct tables *tables, struct table *table, uint32_t tab
     table_set_state(table, TABLE_CREATING);
     is_used = tables_find_used(tables, table_id, &place);
     assert(!is_used && tables->used_count < tables->used_capacity);
+    (void)is_used;
     memmove(&tables->used[place + 1], &tables->used[place],
             (tables->used_count - place) * sizeof(*tables->used));
     tables->used[place] = (struct struct_ref){ table_id, table->index };

@@ -58,26 +58,26 @@ struct tables {
     _Atomic(struct table *) chunks[CHUNKS_MAX];
 };
 
-/* Sets the state. A creation that has failed drops the table, and may do so again if the first
- * drop has failed. */
-static inline void table_set_state(struct table *table, enum table_state to)
+/* True if a table in state @from may change to state @to. A creation that has failed drops the
+ * table, and may do so again if the first drop has failed. */
+static inline bool table_may_become(uint32_t from, enum table_state to)
 {
-    const uint32_t from = atomic_load(&table->state);
-
     switch (to) {
     case TABLE_FREE:
-        assert(from == TABLE_DROPPING);
-        break;
+        return from == TABLE_DROPPING;
     case TABLE_CREATING:
-        assert(from == TABLE_FREE);
-        break;
+        return from == TABLE_FREE;
     case TABLE_LIVE:
-        assert(from == TABLE_CREATING);
-        break;
+        return from == TABLE_CREATING;
     case TABLE_DROPPING:
-        assert(from != TABLE_FREE);
-        break;
+        return from != TABLE_FREE;
     }
+    return false;
+}
+
+static inline void table_set_state(struct table *table, enum table_state to)
+{
+    assert(table_may_become(atomic_load(&table->state), to));
     atomic_store(&table->state, (uint32_t)to);
 }
 
