@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests that a lane's counters can be read while the lane is busy, and that they contain all that
- * was done for a request once it is answered. The test holds reads of SSD (the linker wraps store_read()). */
+ * was done for a request once it is answered. The test holds reads of SSD (the linker wraps
+ * store_read()). */
 #include "tests/unit/engine/lane/lane_fixture.h"
 
 #include "daemon/engine/rows/read_pool.h"
