@@ -249,7 +249,7 @@ def check_mutants(tree):
 
 def check_steps(tree):
     """CONTRIBUTING.md has each step of the full check in its table."""
-    rows = re.findall(r"^    '([\w-]+) *\| (quick|full|long) ", tree.text(STEPS) or "", re.MULTILINE) if STEPS in tree.paths else []
+    rows = re.findall(r"^    '([\w-]+) *\| (always|quick|full|long) ", tree.text(STEPS) or "", re.MULTILINE) if STEPS in tree.paths else []
     steps = {name for name, when in rows if when != "long"} - {"packages"}
     table = re.search(r"^\| step \|.*\n((?:\|.*\n?)*)", tree.text(CONTRIBUTING) or "", re.MULTILINE) if CONTRIBUTING in tree.paths else None
     if not steps or not table:
