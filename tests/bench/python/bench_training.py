@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TextIO
 
 import numpy as np
 import torch
@@ -76,6 +77,18 @@ def draw_ids(setting: Setting, random: np.random.Generator) -> np.ndarray:
     return np.random.default_rng(7).permutation(setting.rows)[ranks]
 
 
+def connect(process: subprocess.Popen, log: TextIO, socket: str, arena_bytes: int) -> embtier.Server:
+    """Waits until the server takes clients: its socket's file is there a moment before."""
+    while True:
+        try:
+            return embtier.connect(socket, arena_bytes=arena_bytes)
+        except embtier.UnreachableError:
+            if process.poll() is not None:
+                log.seek(0)
+                sys.exit(f"bench_training: embtierd ended: {log.read()}")
+            time.sleep(0.05)
+
+
 @contextmanager
 def server(
     setting: Setting, cache_bytes: int = 0, settings: dict | None = None, arena_bytes: int = 900 << 20, home: str = "cache"
@@ -103,12 +116,7 @@ def server(
         with open(f"{directory}/log", "w+") as log:
             process = subprocess.Popen([daemon, "--init", "--config", f"{directory}/embtierd.yaml"], stderr=log)
             try:
-                while not os.path.exists(f"{directory}/socket"):
-                    if process.poll() is not None:
-                        log.seek(0)
-                        sys.exit(f"bench_training: embtierd ended: {log.read()}")
-                    time.sleep(0.05)
-                with embtier.connect(f"{directory}/socket", arena_bytes=arena_bytes) as connection:
+                with connect(process, log, f"{directory}/socket", arena_bytes) as connection:
                     yield connection
             finally:
                 process.kill()  # no client needs the rows any more
