@@ -244,7 +244,7 @@ class Mutants(unittest.TestCase):
 
 class Steps(unittest.TestCase):
     def found(self, *told):
-        steps = "STEPS=(\n    'packages | always | 1 | x | y'\n    'build    | quick | 1 | x | y'\n    'unit-a | full | 1 | x | y'\n    'arm | long | 0 | x | y'\n)\n"
+        steps = "STEPS=(\n    'packages | always | 1 | x | y'\n    'build    | always | 1 | x | y'\n    'unit-a | full | 1 | x | y'\n    'arm | long | 0 | x | y'\n)\n"
         table = "| step | seconds |\n|---|---|\n" + "".join(f"| {names} | 1 |\n" for names in told)
         return findings("steps", {check_structure.STEPS: steps, check_structure.CONTRIBUTING: f"# A page\n\n{table}\nMore.\n"})
 
