@@ -6,7 +6,7 @@
  * plain store, without a locked instruction. Other threads read it by counter_get().
  *
  * A reader sees each counter whole. The counters of one struct may belong to different moments, so
- * a sum of two that change together may be off by what is under way.
+ * a sum of two that change together may be off by all that changed while they were read.
  *
  * Order. All accesses are relaxed, and publish nothing themselves. So a thread counts work first,
  * and publishes the work's end afterwards, by a store with release or a message. A thread that has
@@ -30,7 +30,7 @@ static inline void counter_set(uint64_t *counter, uint64_t value)
     __atomic_store_n(counter, value, __ATOMIC_RELAXED);
 }
 
-/* Not an atomic addition, since nobody else writes. */
+/* Not an atomic addition, since no other thread writes. */
 static inline void counter_add(uint64_t *counter, uint64_t more)
 {
     counter_set(counter, *counter + more);

@@ -280,7 +280,7 @@ static void move_sets(struct row_cache *c, uint32_t steps)
     c->shrink_steps += shrinks;
     while (steps-- && row_index_is_resizing(&c->index))
         if (!move_a_set(c))
-            return;
+            break;
     if (shrinks && !row_index_is_resizing(&c->index))
         give_slabs_back(c);
     counter_set(&c->stats.index_bytes, c->index.large_count * sizeof(struct row_set));

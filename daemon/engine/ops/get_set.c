@@ -46,10 +46,11 @@ static uint32_t get_chunk(struct rows *rows, struct part *part, const struct row
                           uint32_t count)
 {
     const struct request_segment *const to = &part->request->segments[part->segment];
-    const uint32_t missed = home_get(rows, to->table, refs, count, to->rows, to->row_bytes,
-                                     to->row_bytes, rows->chunk_missed);
+    uint32_t missed;
 
     counter_add(&rows->counts.get_rows, count);
+    missed = home_get(rows, to->table, refs, count, to->rows, to->row_bytes, to->row_bytes,
+                      rows->chunk_missed);
     counter_add(&rows->counts.missed_rows, missed);
     return missed;
 }

@@ -182,8 +182,9 @@ static bool answer_waiters(struct rows *rows, struct miss *miss, const struct st
     return miss->first_waiter != 0;
 }
 
-/* Takes a miss out of the table, with the chain of its waiters, none of whom stays. It comes before
- * their answers: whoever has one must not find the row counted among those being read. */
+/* Takes a miss out of the table, with the chain of its waiters, none of which stays. It comes
+ * before their answers, so that a client that has one finds no row of its own counted as being
+ * read. */
 static struct miss miss_take(struct rows *rows, struct miss *miss)
 {
     const struct miss taken = *miss;

@@ -89,7 +89,7 @@ static bool has_looked(struct holding *holding)
     return true;
 }
 
-static void test_a_lane_that_is_held_keeps_nobody_waiting_for_its_counters(void **state)
+static void test_the_counters_of_a_held_lane_can_be_read(void **state)
 {
     const struct lanes_shape shape = shape_of(1);
     struct lanes_fixture x;
@@ -172,7 +172,7 @@ static void ask(struct client *client, enum op_number op, uint64_t table, uint64
 }
 
 /* The counters are read right after each answer, while lanes still run the ends of their turns. */
-static void test_who_has_an_answer_finds_its_rows_counted(void **state)
+static void test_a_client_that_has_an_answer_finds_its_rows_counted(void **state)
 {
     const struct lanes_shape shape = shape_of(3);
     const uint32_t batch = 40, rounds = 300;
@@ -268,8 +268,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define T(test) cmocka_unit_test_setup_teardown(test, fixture_setup, fixture_teardown)
-        T(test_a_lane_that_is_held_keeps_nobody_waiting_for_its_counters),
-        T(test_who_has_an_answer_finds_its_rows_counted),
+        T(test_the_counters_of_a_held_lane_can_be_read),
+        T(test_a_client_that_has_an_answer_finds_its_rows_counted),
         T(test_rows_that_wait_for_a_reader_are_noticed),
 #undef T
     };
