@@ -253,8 +253,11 @@ static inline struct lane_stats fixture_stats(struct lanes_fixture *x)
         sum.expired_tickets += stats.expired_tickets;
         sum.shared_reads += stats.shared_reads;
         sum.missed_rows += stats.missed_rows;
-        for (uint32_t h = 0; h < HOME_KINDS; h++)
+        sum.reading_rows += stats.reading_rows;
+        for (uint32_t h = 0; h < HOME_KINDS; h++) {
             sum.homes[h].get_hits += stats.homes[h].get_hits;
+            sum.homes[h].rows += stats.homes[h].rows;
+        }
         sum.write_queue.rows += stats.write_queue.rows;
         sum.write_queue.rows_written += stats.write_queue.rows_written;
     }

@@ -82,7 +82,7 @@ static bool has_looked(struct holding *holding)
     struct timespec until;
 
     clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += 10;
+    until.tv_sec += FIXTURE_WAIT_NS / 1000000000;
     while (sem_clockwait(&holding->looked, CLOCK_MONOTONIC, &until) != 0)
         if (errno != EINTR)
             return false;
@@ -129,33 +129,22 @@ static void test_the_counters_of_a_held_lane_can_be_read(void **state)
 
 /* ---- After an answer ---- */
 
-/* The counts of all lanes together. */
-struct counted {
-    uint64_t requests, get_rows, set_rows, missed_rows;
-    uint64_t served; /* rows of GETs, by the places that served them */
-    uint64_t rows;   /* in memory */
-    uint64_t reading_rows;
-};
-
-static struct counted count_all(const struct lanes_fixture *x)
+/* Rows of GETs, by the places that served them. */
+static uint64_t served_rows(const struct lane_stats *stats)
 {
-    struct counted sum = { 0 };
+    uint64_t sum = stats->queued_get_rows + stats->stored_get_rows + stats->initial_get_rows;
 
-    for (uint32_t i = 0; i < x->lane_count; i++) {
-        struct lane_stats stats;
+    for (uint32_t h = 0; h < HOME_KINDS; h++)
+        sum += stats->homes[h].get_hits;
+    return sum;
+}
 
-        lane_stats(x->lanes[i], &stats);
-        sum.requests += stats.requests;
-        sum.get_rows += stats.get_rows;
-        sum.set_rows += stats.set_rows;
-        sum.missed_rows += stats.missed_rows;
-        sum.served += stats.queued_get_rows + stats.stored_get_rows + stats.initial_get_rows;
-        sum.reading_rows += stats.reading_rows;
-        for (uint32_t h = 0; h < HOME_KINDS; h++) {
-            sum.served += stats.homes[h].get_hits;
-            sum.rows += stats.homes[h].rows;
-        }
-    }
+static uint64_t rows_in_memory(const struct lane_stats *stats)
+{
+    uint64_t sum = 0;
+
+    for (uint32_t h = 0; h < HOME_KINDS; h++)
+        sum += stats->homes[h].rows;
     return sum;
 }
 
@@ -176,7 +165,7 @@ static void test_a_client_that_has_an_answer_finds_its_rows_counted(void **state
 {
     const struct lanes_shape shape = shape_of(3);
     const uint32_t batch = 40, rounds = 300;
-    struct counted wanted = { 0 };
+    uint64_t gets = 0, sets = 0, missed = 0;
     struct lanes_fixture x;
     struct client client;
     uint64_t table;
@@ -196,23 +185,19 @@ static void test_a_client_that_has_an_answer_finds_its_rows_counted(void **state
                          { OP_GET, first, 2 * batch, 0 } };
 
         for (uint32_t i = 0; i < ARRAY_LEN(requests); i++) {
-            const bool gets = requests[i].op == OP_GET;
-            struct counted found;
+            const bool is_get = requests[i].op == OP_GET;
+            struct lane_stats found;
 
             ask(&client, requests[i].op, table, requests[i].first, requests[i].count);
-            found = count_all(&x);
-            wanted.requests++;
-            wanted.get_rows += gets ? requests[i].count : 0;
-            wanted.served += gets ? requests[i].count : 0;
-            wanted.set_rows += gets ? 0 : requests[i].count;
-            wanted.missed_rows += requests[i].missed;
-            wanted.rows += requests[i].missed;
-            assert_int_equal(found.requests, wanted.requests);
-            assert_int_equal(found.get_rows, wanted.get_rows);
-            assert_int_equal(found.served, wanted.served);
-            assert_int_equal(found.set_rows, wanted.set_rows);
-            assert_int_equal(found.missed_rows, wanted.missed_rows);
-            assert_int_equal(found.rows, wanted.rows);
+            found = fixture_stats(&x);
+            *(is_get ? &gets : &sets) += requests[i].count;
+            missed += requests[i].missed;
+            assert_int_equal(found.requests, round * ARRAY_LEN(requests) + i + 1);
+            assert_int_equal(found.get_rows, gets);
+            assert_int_equal(served_rows(&found), gets);
+            assert_int_equal(found.set_rows, sets);
+            assert_int_equal(found.missed_rows, missed);
+            assert_int_equal(rows_in_memory(&found), missed);
             assert_int_equal(found.reading_rows, 0);
         }
     }
