@@ -485,6 +485,18 @@ static void end_epoch(struct model *m)
             ;
 }
 
+/* The random operations of a short run may have forgotten each of its epochs. */
+static void save_epoch(struct model *m)
+{
+    if (!m->in_epoch)
+        begin_epoch(m);
+    m->refuse_percent = 0;
+    do
+        do_write_back(m);
+    while (m->write_back_cursor != 0);
+    end_epoch(m);
+}
+
 static uint64_t first_seed(void)
 {
     return seed_given(SEED_USUAL);
@@ -548,6 +560,7 @@ static uint32_t run_model(const struct shape *shape, uint64_t seed, uint32_t tie
         if (round % 100 == 0)
             fixture_validate(&m->f);
     }
+    save_epoch(m);
     fixture_validate(&m->f);
     assert_true(m->epochs_saved > 0);
     printf("  %u epochs saved, %u not, %u rows, %u handed over, %u refused, %u slab moves, "
