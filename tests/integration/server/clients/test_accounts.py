@@ -624,7 +624,7 @@ sys.stdin.read()
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_groups_that_never_fill_leave_others_their_steps(make_daemon):
-    daemon = make_daemon({"socket": {"mode": "0666"}})
+    daemon = make_daemon({"socket": {"mode": "0666"}, "lanes": {"ticket_bytes": "64MiB"}})
     Path(daemon.socket).parent.chmod(0o755)
     daemon.start()
     python = str(Path(embtier.__file__).parents[1])

@@ -159,7 +159,7 @@ def test_sessions_short_of_memory_lose_no_push_and_none_has_effect_twice(make_da
     must have all pushes, and nothing else."""
     daemon = make_daemon({"lanes": {"request_bytes": "1MiB", "ticket_bytes": "1MiB", "ticket_seconds": 1}})
     daemon.start()
-    rows, turns = 50_000, 10 if SANITIZED else 60
+    rows, turns = 50_000, 10 if SANITIZED else 30
     totals, failures = [], []
 
     def train(seed: int) -> None:
@@ -654,11 +654,11 @@ def test_a_push_amid_which_the_server_stops_or_the_client_dies_changes_all_rows_
     """A client that trains on cannot know whether the push was applied, but never finds half a step."""
     daemon = make_daemon()
     daemon.start()
-    rows = 100_000
+    rows, rounds = 100_000, 3 if SANITIZED else 6
     with daemon.connect() as server:
-        for i in range(6):
+        for i in range(rounds):
             sgd_table(server, f"t{i}", rows=rows, dim=32)
-    for i in range(6):
+    for i in range(rounds):
         client = subprocess.Popen(
             [sys.executable, "-c", _PUSHER, str(TREE / "client/python"), daemon.socket, f"t{i}"],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE,

@@ -14,14 +14,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from daemons import LANES
+from daemons import LANES, SANITIZED
 from stores import paths, run_cli
 
 import embtier
 
 DIM = 256
 BATCH = 1000  # rows, about a mebibyte
-DISK_MIB = 192 + 64 * LANES
+DISK_MIB = (96 if SANITIZED else 192) + 64 * LANES
 LIMIT_S = 60
 
 

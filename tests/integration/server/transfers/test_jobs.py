@@ -196,7 +196,7 @@ def test_a_table_dropped_while_a_checkpoint_writes_its_rows_is_not_half_in_it(ow
         server, other = (stack.enter_context(own_daemon.connect()) for _ in range(2))
         stack.callback(lambda: over.set() or (asking.ident and asking.join()))
         dirty = server.create_table("dirty", 8)
-        for round_ in range(1 if SANITIZED else 3):
+        for round_ in range(1 if SANITIZED else 2):
             dirty.set(np.arange(100_000), np.full((100_000, 8), round_))
             if not asking.ident:
                 asking.start()

@@ -52,11 +52,11 @@ static const struct lanes_shape shapes[] = {
       .write_queue_bytes = 1 * MIB },
 };
 
-/* Returns how many rounds a random test makes. Under the thread sanitizer each round takes some ten
+/* Returns how many rounds a random test makes. Under a sanitizer each round takes three to ten
  * times as long. */
 static inline uint32_t rounds_of(uint32_t usual)
 {
-#ifdef __SANITIZE_THREAD__
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
     return (usual + 3) / 4;
 #else
     return usual;
