@@ -19,6 +19,8 @@
 #include "store/files/durable_file.h"
 #include "store/files/file_tree.h"
 
+#define FILES_PER_OPENING_THREAD 8
+
 /* RocksDB would take a database without CURRENT for a new one, or for none. */
 static enum embtier_err database_check_there(const char *path, bool *ret_sealed,
                                              struct err_msg *msg)
@@ -179,6 +181,23 @@ static enum embtier_err database_check(struct database *database, const struct d
     return err;
 }
 
+/* RocksDB starts all its threads that open files, even for few files or none. Each shard has two
+ * databases, so a start would make hundreds of threads that have no work. */
+static int opening_threads(const struct database_opts *opts)
+{
+    const int threads_max = rocksdb_options_get_max_file_opening_threads(opts->setup->options);
+    DIR *const folder = opts->make ? NULL : opendir(opts->path);
+    int threads = 1, files = 0;
+
+    if (folder) {
+        while (readdir(folder))
+            files++; /* few of them are not tables */
+        closedir(folder);
+    }
+    threads += files / FILES_PER_OPENING_THREAD;
+    return MIN(threads, threads_max);
+}
+
 enum embtier_err database_open(const struct database_opts *opts, struct database **ret_database,
                                struct err_msg *msg)
 {
@@ -201,6 +220,7 @@ enum embtier_err database_open(const struct database_opts *opts, struct database
     database->watch = rocksdb_ext_watch_new(opts->activity, options, opts->path);
     rocksdb_ext_log_to(options, opts->path);
     rocksdb_options_set_create_if_missing(options, opts->make);
+    rocksdb_options_set_max_file_opening_threads(options, opening_threads(opts));
     rocksdb_options_set_use_direct_reads(options, opts->direct_io);
     rocksdb_options_set_use_direct_io_for_flush_and_compaction(options, opts->direct_io);
     family_options[0] = options;
