@@ -22,7 +22,7 @@ static void assert_refused_to_all(struct training *t, uint32_t m, enum embtier_e
 
 static void test_a_step_is_the_sum_of_its_members_reduced_one_by_one(void **state)
 {
-    for (size_t s = 0; s < ARRAY_LEN(shapes); s++) {
+    for (size_t s = SHAPES_FIRST; s < ARRAY_LEN(shapes); s += SHAPES_STEP) {
         struct training *const t = calloc(1, sizeof(*t));
         struct group_stats stats;
 

@@ -99,7 +99,7 @@ static void make_bags(struct pooling *p, struct bags *b, uint64_t rows, uint32_t
 
 static void test_bags_are_pooled_in_the_order_of_their_ids(void **state)
 {
-    for (size_t s = 0; s < ARRAY_LEN(shapes); s++) {
+    for (size_t s = SHAPES_FIRST; s < ARRAY_LEN(shapes); s += SHAPES_STEP) {
         struct pooling p;
         uint64_t unbounded; /* never has a map */
 
@@ -136,7 +136,7 @@ static void test_bags_are_pooled_in_the_order_of_their_ids(void **state)
  * wave has been looked up when the next is taken. */
 static void test_waves_that_share_a_bag_are_added_up_in_their_order(void **state)
 {
-    for (size_t s = 0; s < ARRAY_LEN(shapes); s++) {
+    for (size_t s = SHAPES_FIRST; s < ARRAY_LEN(shapes); s += SHAPES_STEP) {
         enum { HOT = 100, IDS = 2 * WAVE_IDS + 500 };
         struct pooling p, other;
 
@@ -174,7 +174,7 @@ static void test_waves_that_share_a_bag_are_added_up_in_their_order(void **state
 
 static void test_a_lookup_sees_what_its_session_has_set_before(void **state)
 {
-    for (size_t s = 0; s < ARRAY_LEN(shapes); s++) {
+    for (size_t s = SHAPES_FIRST; s < ARRAY_LEN(shapes); s += SHAPES_STEP) {
         struct pooling p;
 
         pooling_start(&p, *state, &shapes[s]);
@@ -221,7 +221,7 @@ static void set_some(struct pooling *p, struct client *writer, uint32_t *done, u
  * still be one of its values. */
 static void test_rows_that_change_meanwhile_are_whole(void **state)
 {
-    for (size_t s = 0; s < ARRAY_LEN(shapes); s++) {
+    for (size_t s = SHAPES_FIRST; s < ARRAY_LEN(shapes); s += SHAPES_STEP) {
         enum { HOT = 64, BAGS = 2000 };
         struct pooling p;
         struct client writer;
@@ -261,7 +261,7 @@ static void test_rows_that_change_meanwhile_are_whole(void **state)
 
 static void test_many_lookups_in_flight_and_a_client_that_leaves(void **state)
 {
-    for (size_t s = 0; s < ARRAY_LEN(shapes); s++) {
+    for (size_t s = SHAPES_FIRST; s < ARRAY_LEN(shapes); s += SHAPES_STEP) {
         struct pooling p;
 
         pooling_start(&p, *state, &shapes[s]);

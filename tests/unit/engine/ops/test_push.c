@@ -47,7 +47,7 @@ static void push_rows(struct pushing *t, struct bags *bags)
 
 static void test_pushes_change_each_row_once_as_its_optimizer_says(void **state)
 {
-    for (size_t s = 0; s < ARRAY_LEN(shapes); s++) {
+    for (size_t s = SHAPES_FIRST; s < ARRAY_LEN(shapes); s += SHAPES_STEP) {
         struct pushing t;
 
         pushing_start(&t, *state, &shapes[s]);
@@ -76,7 +76,7 @@ static void test_pushes_change_each_row_once_as_its_optimizer_says(void **state)
  * a push sees its effect. */
 static void test_pushes_and_what_comes_after_them_are_in_order(void **state)
 {
-    for (size_t s = 0; s < ARRAY_LEN(shapes); s++) {
+    for (size_t s = SHAPES_FIRST; s < ARRAY_LEN(shapes); s += SHAPES_STEP) {
         enum { AT_ONCE = 3 };
         struct pushing t;
         struct bags *bags;
