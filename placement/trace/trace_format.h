@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* trace_format.h: the bytes of a trace file (docs/internals/trace-format.md).
+/* trace_format.h: the bytes of a trace file (docs/internals/placement/trace-format.md).
  *
  * A trace holds the lookups of a training or serving run, batch by batch. A header with the list of
  * tables comes first, then blocks of lookups, then one end block. All numbers are little-endian.
