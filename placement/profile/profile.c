@@ -144,35 +144,46 @@ static enum embtier_err check_tiers(const struct cache_tiers *tiers, struct err_
     return EMBTIER_OK;
 }
 
-/* Sums up the tables of the cache, in bytes. */
-static enum embtier_err sum_tables(const struct profile *profile, const double *row_bytes,
-                                   struct reuse_times *ret_sum, struct err_msg *msg)
+static enum embtier_err check_rows(const struct profile *profile, const double *row_bytes,
+                                   struct err_msg *msg)
 {
-    struct reuse_times times;
-
-    *ret_sum = (struct reuse_times){ .end_time = (double)profile->lookups };
-    for (uint32_t i = 0; i < profile->table_count; i++) {
+    for (uint32_t i = 0; i < profile->table_count; i++)
         if (!isfinite(row_bytes[i]) || row_bytes[i] < 0)
             return err_set(msg, EMBTIER_INVALID,
                            "rows of table %" PRIu32 " have %g bytes; allowed: 0 or more", i,
                            row_bytes[i]);
-        if (row_bytes[i] == 0)
-            continue;
-        profile_reuse(profile, i, &times);
-        reuse_times_add(ret_sum, &times, row_bytes[i]);
-    }
     return EMBTIER_OK;
 }
 
-/* Fills one table's part, from the age at which rows leave each tier. */
-static void predict_table(const struct reuse_times *times, double row_bytes, const double *ages,
-                          uint32_t tier_count, struct table_prediction *ret_table)
+/* Finds the ages at which rows leave each tier. */
+static void find_ages(const struct profile *profile, const double *row_bytes,
+                      const struct cache_tiers *tiers, struct reuse_times *sum,
+                      struct reuse_times *scratch, struct reuse_ages *ret_ages)
+{
+    double bytes = 0;
+
+    for (uint32_t i = 0; i < profile->table_count; i++) {
+        if (row_bytes[i] == 0)
+            continue;
+        profile_reuse(profile, i, scratch);
+        reuse_times_add(sum, scratch, row_bytes[i]);
+    }
+    for (uint32_t tier = 0; tier < tiers->count; tier++) {
+        bytes += tiers->bytes[tier];
+        reuse_times_ages(sum, bytes, &ret_ages[tier]);
+    }
+}
+
+/* Fills one table's part, from the ages at which rows leave each tier. */
+static void predict_table(const struct reuse_times *times, double row_bytes,
+                          const struct reuse_ages *ages, uint32_t tier_count,
+                          struct table_prediction *ret_table)
 {
     double hits_before = 0, bytes_before = 0;
 
     for (uint32_t tier = 0; tier < tier_count; tier++) {
-        const double hits = reuse_times_hit_rate(times, ages[tier]);
-        const double bytes = reuse_times_touched(times, ages[tier]) * row_bytes;
+        const double hits = reuse_times_hit_rate(times, &ages[tier]);
+        const double bytes = reuse_times_cached(times, &ages[tier]) * row_bytes;
 
         ret_table->hit_rates[tier] = MAX(0.0, hits - hits_before);
         ret_table->bytes[tier] = MAX(0.0, bytes - bytes_before);
@@ -185,22 +196,21 @@ enum embtier_err profile_predict(const struct profile *profile, const double *ro
                                  const struct cache_tiers *tiers,
                                  struct table_prediction *ret_tables, struct err_msg *msg)
 {
-    double ages[PROFILE_TIERS_MAX];
-    double bytes = 0;
-    struct reuse_times times;
+    struct reuse_ages ages[PROFILE_TIERS_MAX];
+    _cleanup_(freep) struct reuse_times *sum = calloc(1, sizeof(*sum));
+    _cleanup_(freep) struct reuse_times *times = calloc(1, sizeof(*times));
 
     TRY(check_tiers(tiers, msg));
-    TRY(sum_tables(profile, row_bytes, &times, msg));
-    for (uint32_t tier = 0; tier < tiers->count; tier++) {
-        bytes += tiers->bytes[tier];
-        ages[tier] = reuse_times_age(&times, bytes);
-    }
+    TRY(check_rows(profile, row_bytes, msg));
+    if (!sum || !times)
+        return err_set(msg, EMBTIER_NO_MEMORY, "out of memory for a prediction");
+    find_ages(profile, row_bytes, tiers, sum, times, ages);
     for (uint32_t i = 0; i < profile->table_count; i++) {
         ret_tables[i] = (struct table_prediction){ 0 };
         if (row_bytes[i] == 0)
             continue;
-        profile_reuse(profile, i, &times);
-        predict_table(&times, row_bytes[i], ages, tiers->count, &ret_tables[i]);
+        profile_reuse(profile, i, times);
+        predict_table(times, row_bytes[i], ages, tiers->count, &ret_tables[i]);
     }
     return EMBTIER_OK;
 }

@@ -25,7 +25,7 @@ struct cache_tiers {
 /* A table's part in a shared cache. */
 struct table_prediction {
     double hit_rates[PROFILE_TIERS_MAX]; /* share of the table's lookups that each tier serves */
-    double bytes[PROFILE_TIERS_MAX];     /* mean of what the table has of each tier */
+    double bytes[PROFILE_TIERS_MAX];     /* what the table has of each tier, mean over the trace */
 };
 
 /* The tables get equal parts of @memory_bytes, 1 MiB at most. Memory is taken as rows come.

@@ -5,67 +5,69 @@
 
 #include "base/macros.h"
 
-#define BISECTIONS 100
+#define BISECTIONS 60
 
 void reuse_times_add(struct reuse_times *sum, const struct reuse_times *more, double row_bytes)
 {
-    time_histogram_add_all(&sum->reuse, &more->reuse, row_bytes);
-    time_histogram_add_all(&sum->first, &more->first, row_bytes);
-    time_histogram_add_all(&sum->last, &more->last, row_bytes);
-    sum->rows += more->rows * row_bytes;
     sum->lookups += more->lookups;
     sum->end_time = more->end_time;
+    sum->segment_length = more->segment_length;
+    sum->segment_count = more->segment_count;
+    for (uint32_t i = 0; i < more->segment_count; i++) {
+        sum->segments[i].first += more->segments[i].first * row_bytes;
+        time_curve_add(&sum->segments[i].reuse, &more->segments[i].reuse, row_bytes);
+    }
 }
 
-/* Counts, over all windows, the lookups that are their row's last one in the window. A lookup is
- * that in as many windows as it takes until the row's next lookup, but at most @age. Windows that
- * would begin before the trace do not exist. Exact; sampled rows make small errors, which only long
- * windows magnify. */
-static double touched_by_short(const struct reuse_times *times, double age)
+static double segment_begin(const struct reuse_times *times, uint32_t segment)
 {
-    const double before =
-        age * time_histogram_total(&times->first) - time_histogram_sum(&times->first, age);
-
-    return (time_histogram_sum(&times->reuse, age) + time_histogram_sum(&times->last, age) -
-            before) /
-           (times->end_time - age + 1);
+    return MIN(times->end_time, segment * times->segment_length);
 }
 
-/* Returns the sum of what all times are above @age. */
-static double sum_above(const struct time_histogram *histogram, double age)
+/* Counts the lookups of one segment that are the first of their row in the window. A lookup is that
+ * if the row's last one came before the window. The segment's lookups are spread evenly over it. */
+static double touched_in(const struct reuse_times *times, uint32_t segment, double begin,
+                         double end)
 {
-    return time_histogram_sum(histogram, INFINITY) - time_histogram_sum(histogram, age);
-}
+    const struct reuse_segment *const at = &times->segments[segment];
+    const double from = segment_begin(times, segment), to = segment_begin(times, segment + 1);
+    const double first = MAX(from, begin), last = MIN(to, end);
 
-/* Counts the windows without a lookup of a row, as HOTL does: those before its first one, after its
- * last, and between two. Exact; only short windows magnify the errors of sampled rows. */
-static double touched_by_long(const struct reuse_times *times, double age)
-{
-    return times->rows - (sum_above(&times->first, age) + sum_above(&times->last, age) +
-                          sum_above(&times->reuse, age)) /
-                             (times->end_time - age + 1);
-}
-
-double reuse_times_touched(const struct reuse_times *times, double age)
-{
-    if (age <= 0 || times->rows <= 0)
+    if (first >= last)
         return 0;
-    if (age >= times->end_time)
-        return times->rows;
-    return MAX(0.0, MIN(times->rows, age * 2 <= times->end_time ? touched_by_short(times, age)
-                                                                : touched_by_long(times, age)));
+    return (at->first * (last - first) + time_curve_sum(&at->reuse, last - begin) -
+            time_curve_sum(&at->reuse, first - begin)) /
+           (to - from);
 }
 
-double reuse_times_age(const struct reuse_times *times, double rows)
+double reuse_times_touched(const struct reuse_times *times, double end, double age)
 {
-    double low = 0, high = times->end_time;
+    const double begin = MAX(0.0, end - age);
+    double touched = 0;
 
-    if (rows >= times->rows)
+    for (uint32_t i = 0; i < times->segment_count; i++)
+        touched += touched_in(times, i, begin, end);
+    return touched;
+}
+
+/* Returns a moment's time. */
+static double moment_of(const struct reuse_times *times, uint32_t moment)
+{
+    const double from = segment_begin(times, moment / REUSE_MOMENTS);
+    const double to = segment_begin(times, moment / REUSE_MOMENTS + 1);
+
+    return from + (to - from) * (moment % REUSE_MOMENTS + 0.5) / REUSE_MOMENTS;
+}
+
+/* Returns the time at which a cache that is not full at @low is so; INFINITY: after @high. */
+static double full_time(const struct reuse_times *times, double low, double high, double rows)
+{
+    if (reuse_times_touched(times, high, high) <= rows)
         return INFINITY;
     for (int i = 0; i < BISECTIONS && high - low > 1e-9 * high; i++) {
         const double middle = (low + high) / 2;
 
-        if (reuse_times_touched(times, middle) <= rows)
+        if (reuse_times_touched(times, middle, middle) <= rows)
             low = middle;
         else
             high = middle;
@@ -73,9 +75,56 @@ double reuse_times_age(const struct reuse_times *times, double rows)
     return low;
 }
 
-double reuse_times_hit_rate(const struct reuse_times *times, double age)
+/* A cache that becomes full in this segment has dropped nothing yet, and no row is older than the
+ * trace then. The segment's reuse times are those of its end too, so the age is that at which the
+ * cache becomes full. */
+static double age_at(const struct reuse_times *times, uint32_t moment, double rows)
 {
+    const double end = moment_of(times, moment);
+    double low = 0, high = end;
+
+    if (reuse_times_touched(times, end, end) <= rows)
+        return full_time(times, end, segment_begin(times, moment / REUSE_MOMENTS + 1), rows);
+    for (int i = 0; i < BISECTIONS && high - low > 1e-9 * high; i++) {
+        const double middle = (low + high) / 2;
+
+        if (reuse_times_touched(times, end, middle) <= rows)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+void reuse_times_ages(const struct reuse_times *times, double rows, struct reuse_ages *ret_ages)
+{
+    for (uint32_t i = 0; i < times->segment_count * REUSE_MOMENTS; i++)
+        ret_ages->ages[i] = age_at(times, i, rows);
+}
+
+double reuse_times_hit_rate(const struct reuse_times *times, const struct reuse_ages *ages)
+{
+    double hits = 0;
+
     if (times->lookups <= 0)
         return 0;
-    return MIN(1.0, time_histogram_up_to(&times->reuse, age) / times->lookups);
+    for (uint32_t i = 0; i < times->segment_count * REUSE_MOMENTS; i++)
+        hits += time_curve_up_to(&times->segments[i / REUSE_MOMENTS].reuse, ages->ages[i]) /
+                REUSE_MOMENTS;
+    return MIN(1.0, hits / times->lookups);
+}
+
+double reuse_times_cached(const struct reuse_times *times, const struct reuse_ages *ages)
+{
+    double cached = 0;
+
+    if (times->end_time <= 0)
+        return 0;
+    for (uint32_t i = 0; i < times->segment_count * REUSE_MOMENTS; i++) {
+        const uint32_t segment = i / REUSE_MOMENTS;
+        const double length = segment_begin(times, segment + 1) - segment_begin(times, segment);
+
+        cached += reuse_times_touched(times, moment_of(times, i), ages->ages[i]) * length;
+    }
+    return cached / REUSE_MOMENTS / times->end_time;
 }

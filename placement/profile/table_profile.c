@@ -12,9 +12,18 @@
 #define HOLD_INTERVAL_DEFAULT 64
 #define HOT_INTERVALS         4
 
+#define SLOTS_PER_SEGMENT  2048
+#define SEGMENT_LENGTH_MIN 256
+_Static_assert(TABLE_PROFILE_SLOTS_MAX / SLOTS_PER_SEGMENT == REUSE_SEGMENTS_MAX, "they fit");
+
+static uint32_t segments_of(uint32_t slots)
+{
+    return MAX(slots / SLOTS_PER_SEGMENT, 1u);
+}
+
 uint64_t table_profile_bytes(uint32_t slots)
 {
-    return sizeof(struct table_profile) +
+    return sizeof(struct table_profile) + sizeof(struct profile_segment) * segments_of(slots) +
            sizeof(struct tracked_row) * ((uint64_t)slots + slots / SAMPLED_PER_HELD);
 }
 
@@ -22,6 +31,8 @@ void table_profile_init(struct table_profile *profile, uint32_t slots, uint64_t 
 {
     assert(slots >= TABLE_PROFILE_SLOTS_MIN && slots <= TABLE_PROFILE_SLOTS_MAX);
     *profile = (struct table_profile){ .threshold = UINT64_MAX,
+                                       .segment_count = segments_of(slots),
+                                       .segment_length = SEGMENT_LENGTH_MIN,
                                        .random = seed,
                                        .hold_interval = HOLD_INTERVAL_DEFAULT,
                                        .hold_in = 1 };
@@ -33,6 +44,8 @@ void table_profile_clear(struct table_profile *profile)
 {
     tracked_rows_clear(&profile->sampled);
     tracked_rows_clear(&profile->held);
+    free(profile->segments);
+    profile->segments = NULL;
 }
 
 static bool samples_all(const struct table_profile *profile)
@@ -43,6 +56,39 @@ static bool samples_all(const struct table_profile *profile)
 static double rate(const struct table_profile *profile)
 {
     return ((double)profile->threshold + 1) / 0x1p64;
+}
+
+/* ---- Segments ---- */
+
+static void merge_segments(struct profile_segment *into, const struct profile_segment *from)
+{
+    into->first += from->first;
+    time_histogram_add_all(&into->sampled_reuse, &from->sampled_reuse, 1);
+    time_histogram_add_all(&into->held_reuse, &from->held_reuse, 1);
+}
+
+/* Makes segments twice as long. */
+static void lengthen_segments(struct table_profile *profile)
+{
+    struct profile_segment *const segments = profile->segments;
+
+    for (uint32_t i = 1; i < profile->segment_count; i++) {
+        if (i % 2 == 0)
+            segments[i / 2] = segments[i];
+        else
+            merge_segments(&segments[i / 2], &segments[i]);
+    }
+    for (uint32_t i = MAX(profile->segment_count / 2, 1u); i < profile->segment_count; i++)
+        segments[i] = (struct profile_segment){ 0 };
+    profile->segment_length *= 2;
+}
+
+/* Returns the segment that a time, from 1 on, lies in. */
+static struct profile_segment *segment_at(struct table_profile *profile, uint64_t time)
+{
+    while ((time - 1) / profile->segment_length >= profile->segment_count)
+        lengthen_segments(profile);
+    return &profile->segments[(time - 1) / profile->segment_length];
 }
 
 /* ---- Held rows ---- */
@@ -152,7 +198,7 @@ static enum embtier_err add_first(struct table_profile *profile, uint64_t row, u
         TRY(drop_sampled(profile));
     if (!is_sampled(profile, row))
         return EMBTIER_OK;
-    time_histogram_add(&profile->first, time, 1 / rate(profile));
+    segment_at(profile, time)->first += 1 / rate(profile);
     profile->batch_rows += 1 / rate(profile);
     profile->updated_batch_rows += is_update ? 1 / rate(profile) : 0;
     return tracked_rows_insert(&profile->sampled, &sampled);
@@ -182,15 +228,15 @@ static enum embtier_err add_one(struct table_profile *profile, uint64_t row, uin
     profile->lookups++;
     if (held) {
         profile->held_lookups++;
-        add_again(profile, held, &profile->held_reuse, 1, time, is_update);
+        add_again(profile, held, &segment_at(profile, time)->held_reuse, 1, time, is_update);
     }
     if (is_sampled(profile, row)) {
         sampled = tracked_rows_find(&profile->sampled, row);
         if (!sampled)
             TRY(add_first(profile, row, time, is_update));
         else
-            add_again(profile, sampled, &profile->sampled_reuse, held ? 0 : 1 / rate(profile), time,
-                      is_update);
+            add_again(profile, sampled, &segment_at(profile, time)->sampled_reuse,
+                      held ? 0 : 1 / rate(profile), time, is_update);
     }
     if (!held && !samples_all(profile) && --profile->hold_in == 0)
         TRY(hold(profile, row, time));
@@ -200,6 +246,10 @@ static enum embtier_err add_one(struct table_profile *profile, uint64_t row, uin
 enum embtier_err table_profile_add(struct table_profile *profile, const uint64_t *ids,
                                    uint32_t count, const struct table_moment *moment)
 {
+    if (!profile->segments)
+        profile->segments = calloc(profile->segment_count, sizeof(*profile->segments));
+    if (!profile->segments)
+        return EMBTIER_NO_MEMORY;
     if (count > 0 && (profile->batches == 0 || moment->batch != profile->last_batch)) {
         profile->batches++;
         profile->last_batch = moment->batch;
@@ -230,33 +280,58 @@ struct table_summary table_profile_summary(const struct table_profile *profile)
     };
 }
 
-/* Sampled rows stand for more or fewer lookups than there were, so their weights are scaled to
- * those: SHARDS-adj, section 4.3 of the paper, but over all times, as the hottest rows are held. */
-static void add_scaled(struct time_histogram *sum, const struct time_histogram *sampled,
-                       double total)
-{
-    const double have = time_histogram_total(sampled);
+/* Factors that scale what was sampled to what there was. */
+struct scales {
+    double first;
+    double reuse;
+};
 
-    if (have > 0)
-        time_histogram_add_all(sum, sampled, MAX(0.0, total) / have);
+/* Sampled rows stand for more or fewer lookups than there were: SHARDS-adj, section 4.3 of the
+ * paper, but over all times, as the hottest rows are held. */
+static struct scales scales_of(const struct table_profile *profile)
+{
+    const double rows = rows_of(profile);
+    const double reuses = (double)(profile->lookups - profile->held_lookups) - rows;
+    double first = 0, reuse = 0;
+
+    for (uint32_t i = 0; i < profile->segment_count; i++) {
+        first += profile->segments[i].first;
+        reuse += time_histogram_total(&profile->segments[i].sampled_reuse);
+    }
+    return (struct scales){ first > 0 ? rows / first : 0,
+                            reuse > 0 ? MAX(reuses, 0.0) / reuse : 0 };
+}
+
+static void add_segment(const struct profile_segment *segment, const struct scales *scales,
+                        struct reuse_segment *sum)
+{
+    struct time_curve curve;
+
+    sum->first += segment->first * scales->first;
+    time_curve_make(&segment->held_reuse, &curve);
+    time_curve_add(&sum->reuse, &curve, 1);
+    time_curve_make(&segment->sampled_reuse, &curve);
+    time_curve_add(&sum->reuse, &curve, scales->reuse);
 }
 
 void table_profile_reuse(const struct table_profile *profile, uint64_t end_time,
                          struct reuse_times *ret_times)
 {
-    const struct tracked_rows *const rows = &profile->sampled;
+    uint64_t length = SEGMENT_LENGTH_MIN;
+    struct scales scales;
 
-    *ret_times = (struct reuse_times){ .rows = rows_of(profile),
-                                       .lookups = (double)profile->lookups,
-                                       .end_time = (double)end_time };
-    ret_times->reuse = profile->held_reuse;
-    add_scaled(&ret_times->reuse, &profile->sampled_reuse,
-               (double)(profile->lookups - profile->held_lookups) - ret_times->rows);
-    add_scaled(&ret_times->first, &profile->first, ret_times->rows);
-    for (uint32_t i = 0; i < rows->slot_count; i++)
-        if (rows->slots[i].lookups > 0)
-            time_histogram_add(&ret_times->last, end_time - rows->slots[i].last_time + 1,
-                               ret_times->rows / rows->row_count);
+    while (length * profile->segment_count < end_time)
+        length *= 2;
+    *ret_times = (struct reuse_times){ .lookups = (double)profile->lookups,
+                                       .end_time = (double)end_time,
+                                       .segment_length = (double)length,
+                                       .segment_count = profile->segment_count };
+    if (!profile->segments)
+        return;
+    scales = scales_of(profile);
+    for (uint32_t i = 0; i < profile->segment_count; i++)
+        add_segment(&profile->segments[i], &scales,
+                    &ret_times->segments[i * profile->segment_length / length]);
 }
 
 /* True for a row whose counted lookups are nearly all that it had: it was picked after

@@ -25,16 +25,23 @@
 #define TABLE_PROFILE_SLOTS_MAX 32768
 #define TABLE_PROFILE_SLOTS_MIN 1024
 
+/* Lookups within one part of the trace. */
+struct profile_segment {
+    double first; /* sampled, each with its weight */
+    struct time_histogram sampled_reuse;
+    struct time_histogram held_reuse;
+};
+
 struct table_profile {
     struct tracked_rows sampled;
     struct tracked_rows held;
     uint64_t threshold; /* a row whose hash is at most this is sampled */
     uint64_t random;
-    uint64_t hold_interval; /* lookups per row that is picked to be held */
-    uint64_t hold_in;       /* lookups */
-    struct time_histogram first;
-    struct time_histogram sampled_reuse;
-    struct time_histogram held_reuse;
+    uint64_t hold_interval;           /* lookups per row that is picked to be held */
+    uint64_t hold_in;                 /* lookups */
+    struct profile_segment *segments; /* made with the first lookup */
+    uint32_t segment_count;           /* a power of two */
+    uint64_t segment_length;          /* in time; doubles when the segments do not suffice */
     double batch_rows;
     double updated_batch_rows;
     uint64_t lookups;
@@ -71,7 +78,8 @@ MUST_CHECK enum embtier_err table_profile_add(struct table_profile *profile, con
                                               uint32_t count, const struct table_moment *moment);
 
 struct table_summary table_profile_summary(const struct table_profile *profile);
-/* @end_time: the number of lookups of all tables. */
+/* @end_time: the number of lookups of all tables. Tables of the same number of slots get the same
+ * segments. */
 void table_profile_reuse(const struct table_profile *profile, uint64_t end_time,
                          struct reuse_times *ret_times);
 MUST_CHECK enum embtier_err table_profile_cdf(const struct table_profile *profile,

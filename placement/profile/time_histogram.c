@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "placement/profile/time_histogram.h"
 
+#include <stdbool.h>
+
 #include "base/macros.h"
 
 #define STEP_BITS 4
@@ -48,39 +50,69 @@ double time_histogram_total(const struct time_histogram *histogram)
     return total;
 }
 
-/* Returns the share of a bin's times that are at most @time. */
-static double share_up_to(double begin, double end, double time)
+/* ---- Curves ---- */
+
+/* Returns the mean time of a bin. */
+static double bin_mean(uint32_t bin)
 {
-    return MAX(0.0, MIN(1.0, (time - begin + 1) / (end - begin)));
+    return ((double)time_histogram_begin(bin) + (double)time_histogram_begin(bin + 1) - 1) / 2;
 }
 
-double time_histogram_up_to(const struct time_histogram *histogram, double time)
+void time_curve_make(const struct time_histogram *histogram, struct time_curve *ret_curve)
 {
-    double sum = 0;
+    double weight = 0, sum = 0;
 
     for (uint32_t bin = 0; bin < TIME_HISTOGRAM_BINS; bin++) {
-        const double begin = (double)time_histogram_begin(bin);
-
-        if (begin > time + 1)
-            break;
-        sum += histogram->weights[bin] *
-               share_up_to(begin, (double)time_histogram_begin(bin + 1), time);
+        ret_curve->weights[bin] = weight;
+        ret_curve->sums[bin] = sum;
+        weight += histogram->weights[bin];
+        sum += histogram->weights[bin] * bin_mean(bin);
     }
-    return sum;
+    ret_curve->weights[TIME_HISTOGRAM_BINS] = weight;
+    ret_curve->sums[TIME_HISTOGRAM_BINS] = sum;
 }
 
-double time_histogram_sum(const struct time_histogram *histogram, double most)
+void time_curve_add(struct time_curve *curve, const struct time_curve *more, double factor)
 {
-    double sum = 0;
-
-    for (uint32_t bin = 0; bin < TIME_HISTOGRAM_BINS; bin++) {
-        const double begin = (double)time_histogram_begin(bin);
-        const double end = (double)time_histogram_begin(bin + 1);
-        const double share = share_up_to(begin, end, most);
-
-        sum += histogram->weights[bin] * share * (begin + MIN(most, end - 1)) / 2;
-        if (share < 1)
-            sum += histogram->weights[bin] * (1 - share) * most;
+    for (uint32_t bin = 0; bin <= TIME_HISTOGRAM_BINS; bin++) {
+        curve->weights[bin] += more->weights[bin] * factor;
+        curve->sums[bin] += more->sums[bin] * factor;
     }
-    return sum;
+}
+
+/* Finds the bin of which a part lies up to @time, and the part. False: all bins do. */
+static bool cut_at(double time, uint32_t *ret_bin, double *ret_share)
+{
+    double begin, end;
+
+    if (time + 1 >= (double)time_histogram_begin(TIME_HISTOGRAM_BINS))
+        return false;
+    *ret_bin = bin_of((uint64_t)MAX(0.0, time + 1));
+    begin = (double)time_histogram_begin(*ret_bin);
+    end = (double)time_histogram_begin(*ret_bin + 1);
+    *ret_share = MAX(0.0, (time + 1 - begin) / (end - begin));
+    return true;
+}
+
+double time_curve_up_to(const struct time_curve *curve, double time)
+{
+    uint32_t bin;
+    double share;
+
+    if (!cut_at(time, &bin, &share))
+        return curve->weights[TIME_HISTOGRAM_BINS];
+    return curve->weights[bin] + share * (curve->weights[bin + 1] - curve->weights[bin]);
+}
+
+double time_curve_sum(const struct time_curve *curve, double most)
+{
+    uint32_t bin;
+    double share, weight, above;
+
+    if (!cut_at(most, &bin, &share))
+        return curve->sums[TIME_HISTOGRAM_BINS];
+    weight = curve->weights[bin + 1] - curve->weights[bin];
+    above = curve->weights[TIME_HISTOGRAM_BINS] - curve->weights[bin + 1];
+    return curve->sums[bin] + (above + (1 - share) * weight) * most +
+           share * weight * ((double)time_histogram_begin(bin) + most) / 2;
 }

@@ -23,9 +23,20 @@ void time_histogram_add(struct time_histogram *histogram, uint64_t time, double 
 void time_histogram_add_all(struct time_histogram *histogram, const struct time_histogram *more,
                             double factor);
 double time_histogram_total(const struct time_histogram *histogram);
-/* Returns the weight of the times up to @time, with that one. */
-double time_histogram_up_to(const struct time_histogram *histogram, double time);
-/* Returns the sum of MIN(time, @most) over all weights. */
-double time_histogram_sum(const struct time_histogram *histogram, double most);
+
+/* The same weights added up, so that a sum over times takes the same few steps for any time. Curves
+ * of two histograms add up to that of both together. */
+struct time_curve {
+    double weights[TIME_HISTOGRAM_BINS + 1]; /* of all bins before this one */
+    double sums[TIME_HISTOGRAM_BINS + 1];    /* of their times, each by its weight */
+};
+
+void time_curve_make(const struct time_histogram *histogram, struct time_curve *ret_curve);
+/* Adds @more, times @factor. */
+void time_curve_add(struct time_curve *curve, const struct time_curve *more, double factor);
+/* Returns the weight of the times up to @time, with that one. INFINITY: all. */
+double time_curve_up_to(const struct time_curve *curve, double time);
+/* Returns the sum of MIN(time, @most) over all weights; @most is finite. */
+double time_curve_sum(const struct time_curve *curve, double most);
 
 #endif

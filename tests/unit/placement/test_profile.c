@@ -220,6 +220,7 @@ static void test_memory_is_bounded(void **state)
 static void test_histogram_bins_cover_all_times(void **state)
 {
     struct time_histogram histogram = { { 0 } };
+    struct time_curve curve;
 
     (void)state;
     for (uint32_t bin = 0; bin < TIME_HISTOGRAM_BINS; bin++) {
@@ -230,8 +231,14 @@ static void test_histogram_bins_cover_all_times(void **state)
         time_histogram_add(&histogram, begin, 1);
         time_histogram_add(&histogram, end - 1, 1);
         assert_true(histogram.weights[bin] == 2);
-        assert_true(time_histogram_up_to(&histogram, (double)end - 1) == 2.0 * (bin + 1));
     }
+    time_curve_make(&histogram, &curve);
+    for (uint32_t bin = 0; bin < TIME_HISTOGRAM_BINS; bin++)
+        assert_true(time_curve_up_to(&curve, (double)time_histogram_begin(bin + 1) - 1) ==
+                    2.0 * (bin + 1));
+    assert_true(time_curve_up_to(&curve, -1) == 0 && time_curve_sum(&curve, 0) == 0);
+    assert_true(time_curve_sum(&curve, 1) == 2 * TIME_HISTOGRAM_BINS - 2); /* all but 0 */
+    assert_true(time_curve_sum(&curve, 2) == 2 * (2 * TIME_HISTOGRAM_BINS - 4) + 2);
     time_histogram_add(&histogram, UINT64_MAX, 1);
     assert_true(histogram.weights[TIME_HISTOGRAM_BINS - 1] == 3);
 }

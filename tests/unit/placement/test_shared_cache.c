@@ -217,14 +217,14 @@ static void test_predicts_one_scan(void **state)
     };
 
     (void)state;
-    predict(sources, ARRAY_LEN(sources), 1500000, 2 * MIB, EACH_TABLE);
+    predict(sources, ARRAY_LEN(sources), 1500000, 2 * MIB, ONE_TABLE);
 }
 
 static void test_predicts_a_loop_beside_others(void **state)
 {
     const struct source sources[] = {
         { ZIPF, 1 << 17, 1.05, 0.7, 256 },
-        { LOOP, 30000, 0, 0.3, 256 },
+        { LOOP, 20000, 0, 0.3, 256 },
     };
 
     (void)state;

@@ -133,7 +133,7 @@ def test_predicted_hit_rates_are_those_of_lru(trace):
         assert table["hit_rates"] == pytest.approx([dram[number], both[number] - dram[number]], abs=0.02)
     assert profile["tier_bytes"] == [100 * row_bytes, 600 * row_bytes]
     used = [sum(table["cache_bytes"][tier] for table in profile["tables"]) for tier in range(2)]
-    assert used == pytest.approx(profile["tier_bytes"], rel=0.01)
+    assert all(0.9 * tier < bytes < 1.001 * tier for bytes, tier in zip(used, profile["tier_bytes"])), "the mean, also while it fills"
     assert profile["hit_rates"][0] == pytest.approx(np.average(dram, weights=[t["lookups"] for t in profile["tables"]]), abs=0.02)
 
 
