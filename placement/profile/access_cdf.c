@@ -11,12 +11,14 @@
 #define SHARE_STEPS 50
 #define ROW_STEPS   48
 
+/* Ties are sorted too, so that the order of the groups does not matter. */
 static int compare(const void *a, const void *b)
 {
-    const double left = ((const struct access_group *)a)->lookups;
-    const double right = ((const struct access_group *)b)->lookups;
+    const struct access_group *const left = a, *const right = b;
 
-    return (left < right) - (left > right);
+    if (left->lookups != right->lookups)
+        return left->lookups < right->lookups ? 1 : -1;
+    return (left->rows < right->rows) - (left->rows > right->rows);
 }
 
 static void add_point(struct access_cdf *cdf, double rows, double share)
@@ -30,6 +32,7 @@ void access_cdf_make(struct access_group *groups, uint32_t count, struct access_
     double rows = 0, lookups = 0, all_rows = 0, all_lookups = 0;
     double next_share = 0, next_rows = 0, step;
 
+    qsort(groups, count, sizeof(*groups), compare);
     for (uint32_t i = 0; i < count; i++) {
         all_rows += groups[i].rows;
         all_lookups += groups[i].rows * groups[i].lookups;
@@ -37,7 +40,6 @@ void access_cdf_make(struct access_group *groups, uint32_t count, struct access_
     *ret_cdf = (struct access_cdf){ 0 };
     if (all_rows <= 0 || all_lookups <= 0)
         return;
-    qsort(groups, count, sizeof(*groups), compare);
     step = pow(MAX(all_rows, 1.0), 1.0 / ROW_STEPS);
     for (uint32_t i = 0; i + 1 < count; i++) {
         rows += groups[i].rows;

@@ -269,13 +269,14 @@ static double rows_of(const struct table_profile *profile)
 struct table_summary table_profile_summary(const struct table_profile *profile)
 {
     const double batches = (double)MAX(profile->batches, UINT64_C(1));
+    const double batch_rows = MIN(profile->batch_rows, (double)profile->lookups) / batches;
 
     return (struct table_summary){
         .lookups = profile->lookups,
         .batches = profile->batches,
         .rows = rows_of(profile),
-        .batch_rows = profile->batch_rows / batches,
-        .updated_batch_rows = profile->updated_batch_rows / batches,
+        .batch_rows = batch_rows,
+        .updated_batch_rows = MIN(profile->updated_batch_rows / batches, batch_rows),
         .sampling_rate = rate(profile),
     };
 }

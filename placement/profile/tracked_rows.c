@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <stdlib.h>
+#include <sys/random.h>
 
 #define SLOTS_MIN 64
 
@@ -10,6 +11,8 @@ void tracked_rows_init(struct tracked_rows *rows, uint32_t slots_max, uint64_t s
 {
     assert(slots_max >= SLOTS_MIN && (slots_max & (slots_max - 1)) == 0);
     *rows = (struct tracked_rows){ .slots_max = slots_max, .seed = seed };
+    if (getrandom(&rows->slot_key, sizeof(rows->slot_key), GRND_NONBLOCK) < 0)
+        rows->slot_key = (uintptr_t)rows;
 }
 
 void tracked_rows_clear(struct tracked_rows *rows)
@@ -24,7 +27,7 @@ void tracked_rows_clear(struct tracked_rows *rows)
 static struct tracked_row *slot_of(const struct tracked_rows *rows, uint64_t row)
 {
     const uint32_t mask = rows->slot_count - 1;
-    uint32_t at = (uint32_t)tracked_rows_hash(rows->seed, row) & mask;
+    uint32_t at = (uint32_t)tracked_rows_hash(rows->slot_key, row) & mask;
 
     while (rows->slots[at].lookups > 0 && rows->slots[at].row != row)
         at = (at + 1) & mask;

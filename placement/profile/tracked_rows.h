@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tracked_rows.h: a hash table of rows of one table, with the time of their last lookup.
  *
+ * Where a row lies is random, and changes no result.
  * It grows by doubling up to a fixed number of slots, and refuses rows beyond three quarters of
  * that. Thread: one. */
 #ifndef EMBTIER_PLACEMENT_PROFILE_TRACKED_ROWS_H
@@ -23,7 +24,8 @@ struct tracked_rows {
     uint32_t slot_count;       /* a power of two, or 0 */
     uint32_t slots_max;        /* a power of two */
     uint32_t row_count;
-    uint64_t seed; /* of the hash */
+    uint64_t seed;     /* of the hash that decides which rows are sampled */
+    uint64_t slot_key; /* random, so that no file can aim all its rows at one slot */
 };
 
 /* Says which rows stay. */

@@ -208,6 +208,49 @@ static void test_zipf_is_exact(void **state)
     }
 }
 
+/* ---- Hostile traces ---- */
+
+static uint64_t unshift(uint64_t hash)
+{
+    return hash ^ hash >> 33;
+}
+
+/* Returns the row that tracked_rows_hash() turns into @hash. */
+static uint64_t row_of_hash(uint64_t seed, uint64_t hash)
+{
+    hash = unshift(hash) * UINT64_C(0x9cb4b2f8129337db);
+    hash = unshift(hash) * UINT64_C(0x4f74430c22a54005);
+    return unshift(hash) ^ seed;
+}
+
+/* Rows of which all would be sampled at any rate, and all lie in one slot if slots were not random:
+ * the figures are wrong, but possible. */
+static void test_chosen_rows_do_no_harm(void **state)
+{
+    enum { COUNT = 200000 };
+    struct table_profile profile;
+    struct table_summary summary;
+    struct access_cdf cdf;
+
+    (void)state;
+    table_profile_init(&profile, TABLE_PROFILE_SLOTS_MAX, 5);
+    for (uint64_t i = 0; i < COUNT; i++) {
+        const uint64_t row = row_of_hash(5, i << 15);
+        const struct table_moment moment = { .time = i + 1, .batch = i / 1000, .is_update = true };
+
+        assert_int_equal(tracked_rows_hash(5, row), i << 15);
+        assert_int_equal(table_profile_add(&profile, &row, 1, &moment), EMBTIER_OK);
+    }
+    summary = table_profile_summary(&profile);
+    assert_true(summary.rows >= 1 && summary.rows <= COUNT);
+    assert_true(summary.batch_rows >= 0 && summary.batch_rows <= 1000);
+    assert_true(summary.updated_batch_rows <= summary.batch_rows);
+    assert_int_equal(table_profile_cdf(&profile, &cdf), EMBTIER_OK);
+    for (uint32_t i = 0; i < cdf.point_count; i++)
+        assert_true(isfinite(cdf.rows[i]) && cdf.shares[i] >= 0 && cdf.shares[i] <= 1);
+    table_profile_clear(&profile);
+}
+
 /* The sum of all parts stays below the limit, and each table's part below 1 MiB. */
 static void test_memory_is_bounded(void **state)
 {
@@ -250,6 +293,7 @@ int main(void)
         cmocka_unit_test(test_a_batch_may_look_up_nothing),
         cmocka_unit_test(test_samples_of_large_tables_are_close),
         cmocka_unit_test(test_zipf_is_exact),
+        cmocka_unit_test(test_chosen_rows_do_no_harm),
         cmocka_unit_test(test_memory_is_bounded),
         cmocka_unit_test(test_histogram_bins_cover_all_times),
     };

@@ -110,6 +110,15 @@ def test_a_profile_is_what_counting_gives(trace):
             assert exact[int(rows) - 1] == pytest.approx(int(percent) / 100, abs=0.02)
 
 
+def test_a_profile_is_the_same_each_time(tmp_path):
+    """Also where rows are sampled, and lie at random places in memory."""
+    path = tmp_path / "a.trace"
+    done("trace", "generate", path, "--tables", "1", "--rows", "3000000", "--batches", "20", "--zipf", "0.9")
+    first = shown(path, "--cache", "1MiB")
+    assert first["tables"][0]["sampling_rate"] < 1
+    assert shown(path, "--cache", "1MiB") == first
+
+
 def lru_hits(blocks: list[tuple], capacity: int) -> list[float]:
     cache: OrderedDict = OrderedDict()
     hits, lookups = [0, 0], [0, 0]
