@@ -3,7 +3,6 @@
 
 #include <assert.h>
 #include <inttypes.h>
-#include <math.h>
 #include <stdlib.h>
 
 #define SEED UINT64_C(0x9e3779b97f4a7c15)
@@ -130,87 +129,16 @@ enum embtier_err profile_cdf(const struct profile *profile, uint32_t table,
     return table_profile_cdf(&table_at(profile, table)->profile, ret_cdf);
 }
 
-/* ---- Prediction ---- */
-
-static enum embtier_err check_tiers(const struct cache_tiers *tiers, struct err_msg *msg)
+static void get_reuse(const void *profile, uint32_t table, struct reuse_times *ret_times)
 {
-    if (tiers->count == 0 || tiers->count > PROFILE_TIERS_MAX)
-        return err_set(msg, EMBTIER_INVALID, "%" PRIu32 " tiers; allowed: 1 to %d", tiers->count,
-                       PROFILE_TIERS_MAX);
-    for (uint32_t i = 0; i < tiers->count; i++)
-        if (!isfinite(tiers->bytes[i]) || tiers->bytes[i] < 0)
-            return err_set(msg, EMBTIER_INVALID,
-                           "tier %" PRIu32 " has %g bytes; allowed: 0 or more", i, tiers->bytes[i]);
-    return EMBTIER_OK;
-}
-
-static enum embtier_err check_rows(const struct profile *profile, const double *row_bytes,
-                                   struct err_msg *msg)
-{
-    for (uint32_t i = 0; i < profile->table_count; i++)
-        if (!isfinite(row_bytes[i]) || row_bytes[i] < 0)
-            return err_set(msg, EMBTIER_INVALID,
-                           "rows of table %" PRIu32 " have %g bytes; allowed: 0 or more", i,
-                           row_bytes[i]);
-    return EMBTIER_OK;
-}
-
-/* Finds the ages at which rows leave each tier. */
-static void find_ages(const struct profile *profile, const double *row_bytes,
-                      const struct cache_tiers *tiers, struct reuse_times *sum,
-                      struct reuse_times *scratch, struct reuse_ages *ret_ages)
-{
-    double bytes = 0;
-
-    for (uint32_t i = 0; i < profile->table_count; i++) {
-        if (row_bytes[i] == 0)
-            continue;
-        profile_reuse(profile, i, scratch);
-        reuse_times_add(sum, scratch, row_bytes[i]);
-    }
-    for (uint32_t tier = 0; tier < tiers->count; tier++) {
-        bytes += tiers->bytes[tier];
-        reuse_times_ages(sum, bytes, &ret_ages[tier]);
-    }
-}
-
-/* Fills one table's part, from the ages at which rows leave each tier. */
-static void predict_table(const struct reuse_times *times, double row_bytes,
-                          const struct reuse_ages *ages, uint32_t tier_count,
-                          struct table_prediction *ret_table)
-{
-    double hits_before = 0, bytes_before = 0;
-
-    for (uint32_t tier = 0; tier < tier_count; tier++) {
-        const double hits = reuse_times_hit_rate(times, &ages[tier]);
-        const double bytes = reuse_times_cached(times, &ages[tier]) * row_bytes;
-
-        ret_table->hit_rates[tier] = MAX(0.0, hits - hits_before);
-        ret_table->bytes[tier] = MAX(0.0, bytes - bytes_before);
-        hits_before = hits;
-        bytes_before = bytes;
-    }
+    profile_reuse(profile, table, ret_times);
 }
 
 enum embtier_err profile_predict(const struct profile *profile, const double *row_bytes,
                                  const struct cache_tiers *tiers,
                                  struct table_prediction *ret_tables, struct err_msg *msg)
 {
-    struct reuse_ages ages[PROFILE_TIERS_MAX];
-    _cleanup_(freep) struct reuse_times *sum = calloc(1, sizeof(*sum));
-    _cleanup_(freep) struct reuse_times *times = calloc(1, sizeof(*times));
+    const struct reuse_source source = { profile->table_count, get_reuse, profile };
 
-    TRY(check_tiers(tiers, msg));
-    TRY(check_rows(profile, row_bytes, msg));
-    if (!sum || !times)
-        return err_set(msg, EMBTIER_NO_MEMORY, "out of memory for a prediction");
-    find_ages(profile, row_bytes, tiers, sum, times, ages);
-    for (uint32_t i = 0; i < profile->table_count; i++) {
-        ret_tables[i] = (struct table_prediction){ 0 };
-        if (row_bytes[i] == 0)
-            continue;
-        profile_reuse(profile, i, times);
-        predict_table(times, row_bytes[i], ages, tiers->count, &ret_tables[i]);
-    }
-    return EMBTIER_OK;
+    return predict_shared_cache(&source, row_bytes, tiers, ret_tables, msg);
 }

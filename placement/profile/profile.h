@@ -4,6 +4,7 @@
 #ifndef EMBTIER_PLACEMENT_PROFILE_PROFILE_H
 #define EMBTIER_PLACEMENT_PROFILE_PROFILE_H
 
+#include "placement/profile/predict.h"
 #include "placement/profile/table_profile.h"
 #include "placement/trace/trace_format.h"
 
@@ -12,21 +13,6 @@
 #define PROFILE_MEMORY_BYTES_DEFAULT GIB
 
 struct profile;
-
-/* Tiers of a cache, the fastest first. A row is in one of them only, comes into the first one when
- * it is looked up, and moves down by age. */
-#define PROFILE_TIERS_MAX 4
-
-struct cache_tiers {
-    uint32_t count;
-    double bytes[PROFILE_TIERS_MAX];
-};
-
-/* A table's part in a shared cache. */
-struct table_prediction {
-    double hit_rates[PROFILE_TIERS_MAX]; /* share of the table's lookups that each tier serves */
-    double bytes[PROFILE_TIERS_MAX];     /* what the table has of each tier, mean over the trace */
-};
 
 /* The tables get equal parts of @memory_bytes, 1 MiB at most. Memory is taken as rows come.
  * INVALID: the number of tables is not 1 to PROFILE_TABLES_MAX. TOO_LARGE: the parts would be too
@@ -50,9 +36,7 @@ void profile_reuse(const struct profile *profile, uint32_t table, struct reuse_t
 MUST_CHECK enum embtier_err profile_cdf(const struct profile *profile, uint32_t table,
                                         struct access_cdf *ret_cdf);
 
-/* Predicts a cache that some of the tables share, as it starts empty and sees this trace. Rows of
- * table i take @row_bytes[i] in it; 0: the table is not in the cache. @ret_tables has one element
- * per table. INVALID: a number is negative or not finite, or there are no or too many tiers. */
+/* As predict_shared_cache(). */
 MUST_CHECK enum embtier_err profile_predict(const struct profile *profile, const double *row_bytes,
                                             const struct cache_tiers *tiers,
                                             struct table_prediction *ret_tables,

@@ -9,7 +9,7 @@
 
 _Static_assert(1 << STEP_BITS == TIME_HISTOGRAM_STEPS, "a bin's number is made of bits");
 
-static uint32_t bin_of(uint64_t time)
+uint32_t time_histogram_bin(uint64_t time)
 {
     uint32_t bin;
 
@@ -31,7 +31,7 @@ uint64_t time_histogram_begin(uint32_t bin)
 
 void time_histogram_add(struct time_histogram *histogram, uint64_t time, double weight)
 {
-    histogram->weights[bin_of(time)] += weight;
+    histogram->weights[time_histogram_bin(time)] += weight;
 }
 
 void time_histogram_add_all(struct time_histogram *histogram, const struct time_histogram *more,
@@ -87,7 +87,7 @@ static bool cut_at(double time, uint32_t *ret_bin, double *ret_share)
 
     if (time + 1 >= (double)time_histogram_begin(TIME_HISTOGRAM_BINS))
         return false;
-    *ret_bin = bin_of((uint64_t)MAX(0.0, time + 1));
+    *ret_bin = time_histogram_bin((uint64_t)MAX(0.0, time + 1));
     begin = (double)time_histogram_begin(*ret_bin);
     end = (double)time_histogram_begin(*ret_bin + 1);
     *ret_share = MAX(0.0, (time + 1 - begin) / (end - begin));

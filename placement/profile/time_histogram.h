@@ -16,6 +16,8 @@ struct time_histogram {
     double weights[TIME_HISTOGRAM_BINS];
 };
 
+/* Returns the bin of a time. */
+uint32_t time_histogram_bin(uint64_t time);
 /* Returns the first time of a bin, 0 <= @bin <= TIME_HISTOGRAM_BINS. */
 uint64_t time_histogram_begin(uint32_t bin);
 void time_histogram_add(struct time_histogram *histogram, uint64_t time, double weight);

@@ -221,15 +221,16 @@ const struct command commands[] = {
       "  embtier config check /etc/embtier/embtierd.yaml\n", command_config_check, NULL },
     { "config keys", "", "list the keys of embtierd's configuration", "", "  embtier config keys\n",
       command_config_keys, NULL },
-    { "profile show", "TRACE [--cache BYTES[,BYTES]] [--plot FILE.svg]",
+    { "profile show", "TRACE [--cache BYTES[,BYTES]] [--plot FILE.svg] [--save FILE]",
       "show how a trace looks up its tables",
-      "TRACE: a file of lookups; docs/internals/placement/trace-format.md describes it. No server\n"
-      "is needed.\n"
+      "TRACE: a file of lookups, which docs/internals/placement/trace-format.md describes, or a\n"
+      "saved profile. No server is needed.\n"
       "\n"
       "  -c, --cache BYTES     predict the hit rates of an LRU cache that all tables share, such\n"
       "                        as 4GiB; several sizes are its tiers, fastest first: 4GiB,16GiB\n"
       "      --optimizer NAME  the cached rows also have this optimizer's state (default none)\n"
       "  -p, --plot FILE.svg   draw the tables' CDFs; an old file is replaced\n"
+      "      --save FILE       save the profile: a new file of JSON, much smaller than the trace\n"
       "\n"
       "Rows: those that were looked up. Batch rows: different rows in a batch. Updated: the part\n"
       "of these that the batch updates. 50%, 80%, 95%: number of hottest rows that take this\n"
@@ -242,6 +243,8 @@ const struct command commands[] = {
       "sampling_rate, working_sets: {PERCENT: ROWS}, cdf: [[ROWS, SHARE]], hit_rates,\n"
       "cache_bytes}]}; rows of an unbounded table are null.\n",
       "  embtier profile show run.trace --cache 4GiB,16GiB --plot run.svg\n"
+      "  embtier profile show run.trace --save run.profile\n"
+      "  embtier profile show run.profile --cache 8GiB\n"
       "  embtier -o json profile show run.trace | jq '.tables[] | {name, working_sets}'\n",
       command_profile_show, NULL },
     { "trace generate", "FILE [options]", "write a synthetic trace of lookups",

@@ -258,7 +258,7 @@ static void test_refuses_bad_numbers(void **state)
     for (int i = 0; i < 6; i++) {
         const double rows[] = { 8, 8, 8, 8, (double)NAN, -1 };
         const double bytes[] = { (double)NAN, -1, (double)INFINITY, 8, 8, 8 };
-        const struct cache_tiers tiers = { i == 3 ? PROFILE_TIERS_MAX + 1 : 1, { bytes[i] } };
+        const struct cache_tiers tiers = { i == 3 ? CACHE_TIERS_MAX + 1 : 1, { bytes[i] } };
 
         assert_int_equal(profile_predict(profile, &rows[i], &tiers, &prediction, &msg),
                          EMBTIER_INVALID);

@@ -3,17 +3,22 @@
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/text/bytes.h"
 #include "base/text/text_escape.h"
+#include "placement/profile/profile_file.h"
 #include "placement/trace/trace_reader.h"
 #include "tools/cli/cli.h"
 #include "tools/cli/placement/profile_report.h"
 #include "tools/cli/progress_bar.h"
 
+enum { OPTIMIZER = 256, SAVE };
+
 struct arguments {
     const char *path;
     const char *plot_path; /* NULL: no picture */
+    const char *save_path; /* NULL: not saved */
     struct cache_tiers tiers;
     enum embtier_optimizer optimizer;
 };
@@ -28,8 +33,8 @@ static int parse_tiers(const struct cli *cli, char *text, struct cache_tiers *re
     uint64_t bytes;
 
     for (char *word = strsep(&rest, ","); word; word = strsep(&rest, ",")) {
-        if (tiers.count == PROFILE_TIERS_MAX)
-            return cli_usage(cli, "--cache: allowed: 1 to %d sizes", PROFILE_TIERS_MAX);
+        if (tiers.count == CACHE_TIERS_MAX)
+            return cli_usage(cli, "--cache: allowed: 1 to %d sizes", CACHE_TIERS_MAX);
         if (parse_bytes(word, &bytes) != EMBTIER_OK || bytes == 0)
             return cli_usage(cli, "--cache %s: allowed: sizes above 0 such as 4GiB or 4GiB,16GiB",
                              TEXT_SHOWN(word));
@@ -49,6 +54,9 @@ static int parse_option(const struct cli *cli, int option, struct arguments *arg
     case 'p':
         arguments->plot_path = optarg;
         return -1;
+    case SAVE:
+        arguments->save_path = optarg;
+        return -1;
     default:
         optimizer = optimizer_parse(optarg);
         if (optimizer < 0)
@@ -62,8 +70,9 @@ static int parse_option(const struct cli *cli, int option, struct arguments *arg
 static int parse(struct cli *cli, int argc, char **argv, struct arguments *arguments)
 {
     static const struct option options[] = { { "cache", required_argument, NULL, 'c' },
-                                             { "optimizer", required_argument, NULL, 256 },
+                                             { "optimizer", required_argument, NULL, OPTIMIZER },
                                              { "plot", required_argument, NULL, 'p' },
+                                             { "save", required_argument, NULL, SAVE },
                                              CLI_LONG_OPTIONS };
     int exit_code = EXIT_USAGE;
     int option;
@@ -103,15 +112,52 @@ static enum embtier_err read_trace(struct trace_reader *reader, struct profile *
     }
 }
 
+static enum embtier_err measure(const char *path, struct measured_profile **ret_measured,
+                                struct err_msg *msg)
+{
+    _cleanup_(trace_reader_freep) struct trace_reader *reader = NULL;
+    _cleanup_(profile_freep) struct profile *profile = NULL;
+    const struct trace_table *tables;
+    struct progress_bar bar;
+    enum embtier_err err;
+    uint32_t count;
+
+    TRY(trace_reader_open(path, &reader, msg));
+    tables = trace_reader_tables(reader, &count);
+    TRY(profile_new(count, PROFILE_MEMORY_BYTES_DEFAULT, &profile, msg));
+    progress_bar_begin(&bar, "reading", "nothing was changed");
+    err = read_trace(reader, profile, &bar, msg);
+    progress_bar_end(&bar);
+    TRY(err);
+    return measured_profile_make(profile, tables, ret_measured);
+}
+
+/* True for a file that begins as a saved profile does. A pipe is a trace. */
+static bool is_saved(const char *path)
+{
+    struct stat info;
+    FILE *file;
+    int letter;
+
+    if (stat(path, &info) != 0 || !S_ISREG(info.st_mode))
+        return false;
+    file = fopen(path, "re");
+    if (!file)
+        return false;
+    letter = fgetc(file);
+    (void)fclose(file);
+    return letter == '{';
+}
+
 /* Returns the bytes of each table's rows, weights and state; NULL when out of memory. */
-static double *row_bytes_of(const struct trace_table *tables, uint32_t count,
+static double *row_bytes_of(const struct measured_profile *measured,
                             enum embtier_optimizer optimizer)
 {
-    double *const bytes = calloc(count, sizeof(*bytes));
+    double *const bytes = calloc(measured->table_count, sizeof(*bytes));
 
-    for (uint32_t i = 0; bytes && i < count; i++) {
-        const struct table_spec spec = { .dim = tables[i].dim,
-                                         .dtype = tables[i].dtype,
+    for (uint32_t i = 0; bytes && i < measured->table_count; i++) {
+        const struct table_spec spec = { .dim = measured->tables[i].table.dim,
+                                         .dtype = measured->tables[i].table.dtype,
                                          .optimizer = optimizer };
 
         bytes[i] = (double)table_spec_weight_bytes(&spec) + table_spec_state_bytes(&spec);
@@ -119,26 +165,27 @@ static double *row_bytes_of(const struct trace_table *tables, uint32_t count,
     return bytes;
 }
 
-static enum embtier_err make_report(const struct arguments *arguments, struct trace_reader *reader,
+/* Writes the files that were asked for. */
+static enum embtier_err write_files(const struct arguments *arguments,
+                                    const struct profile_report *report, struct err_msg *msg)
+{
+    if (arguments->save_path)
+        TRY(profile_file_save(report->measured, arguments->save_path, msg));
+    if (arguments->plot_path)
+        TRY(profile_report_plot(report, arguments->plot_path, msg));
+    return EMBTIER_OK;
+}
+
+static enum embtier_err make_report(const struct arguments *arguments,
+                                    const struct measured_profile *measured,
                                     struct profile_report *ret_report, struct err_msg *msg)
 {
-    _cleanup_(profile_freep) struct profile *profile = NULL;
-    _cleanup_(freep) double *row_bytes = NULL;
-    struct progress_bar bar;
-    uint32_t count;
-    const struct trace_table *const tables = trace_reader_tables(reader, &count);
-    enum embtier_err err;
+    _cleanup_(freep) double *row_bytes = row_bytes_of(measured, arguments->optimizer);
 
-    TRY(profile_new(count, PROFILE_MEMORY_BYTES_DEFAULT, &profile, msg));
-    progress_bar_begin(&bar, "reading", "nothing was changed");
-    err = read_trace(reader, profile, &bar, msg);
-    progress_bar_end(&bar);
-    TRY(err);
-    row_bytes = row_bytes_of(tables, count, arguments->optimizer);
     if (!row_bytes)
         return EMBTIER_NO_MEMORY;
-    return profile_report_make(profile, arguments->path, tables, row_bytes, &arguments->tiers,
-                               ret_report, msg);
+    return profile_report_make(measured, arguments->path, row_bytes, &arguments->tiers, ret_report,
+                               msg);
 }
 
 static int print_report(const struct cli *cli, const struct profile_report *report)
@@ -150,8 +197,8 @@ static int print_report(const struct cli *cli, const struct profile_report *repo
 
 int command_profile_show(struct cli *cli, int argc, char **argv)
 {
-    _cleanup_(trace_reader_freep) struct trace_reader *reader = NULL;
-    struct arguments arguments = { .optimizer = EMBTIER_OPTIMIZER_NONE };
+    _cleanup_(measured_profile_freep) struct measured_profile *measured = NULL;
+    struct arguments arguments = { .path = "", .optimizer = EMBTIER_OPTIMIZER_NONE };
     int exit_code = parse(cli, argc, argv, &arguments);
     struct profile_report report = { 0 };
     struct err_msg msg = { { 0 } };
@@ -159,11 +206,12 @@ int command_profile_show(struct cli *cli, int argc, char **argv)
 
     if (exit_code >= 0)
         return exit_code;
-    err = trace_reader_open(arguments.path, &reader, &msg);
+    err = is_saved(arguments.path) ? profile_file_load(arguments.path, &measured, &msg)
+                                   : measure(arguments.path, &measured, &msg);
     if (err == EMBTIER_OK)
-        err = make_report(&arguments, reader, &report, &msg);
-    if (err == EMBTIER_OK && arguments.plot_path)
-        err = profile_report_plot(&report, arguments.plot_path, &msg);
+        err = make_report(&arguments, measured, &report, &msg);
+    if (err == EMBTIER_OK)
+        err = write_files(&arguments, &report, &msg);
     exit_code = err ? cli_fail(err, msg.text) : print_report(cli, &report);
     profile_report_clear(&report);
     return exit_code;

@@ -22,59 +22,47 @@ const int report_percents[REPORT_WORKING_SETS] = { 50, 80, 95 };
 
 /* ---- Making ---- */
 
-static enum embtier_err fill_table(const struct profile *profile, uint32_t at,
-                                   const struct trace_table *table, struct report_table *ret_table)
+static enum embtier_err predict(const double *row_bytes, struct profile_report *report,
+                                struct err_msg *msg)
 {
-    ret_table->table = table;
-    ret_table->summary = profile_summary(profile, at);
-    ret_table->pooling_factor = profile_pooling_factor(profile, at);
-    TRY(profile_cdf(profile, at, &ret_table->cdf));
-    for (int i = 0; i < REPORT_WORKING_SETS; i++)
-        ret_table->working_sets[i] =
-            ceil(access_cdf_rows(&ret_table->cdf, report_percents[i] / 100.0));
-    return EMBTIER_OK;
-}
-
-static enum embtier_err predict(const struct profile *profile, const double *row_bytes,
-                                struct profile_report *report, struct err_msg *msg)
-{
-    struct table_prediction *predictions = calloc(report->table_count, sizeof(*predictions));
+    const uint32_t count = report->measured->table_count;
+    struct table_prediction *predictions = calloc(count, sizeof(*predictions));
     enum embtier_err err;
 
     if (!predictions)
         return EMBTIER_NO_MEMORY;
-    err = profile_predict(profile, row_bytes, &report->tiers, predictions, msg);
-    for (uint32_t i = 0; err == EMBTIER_OK && i < report->table_count; i++) {
+    err = measured_profile_predict(report->measured, row_bytes, &report->tiers, predictions, msg);
+    for (uint32_t i = 0; err == EMBTIER_OK && i < count; i++) {
         struct report_table *const table = &report->tables[i];
+        const double share = (double)table->measured->summary.lookups /
+                             (double)MAX(report->measured->lookups, UINT64_C(1));
 
         table->prediction = predictions[i];
-        for (uint32_t tier = 0; report->lookups > 0 && tier < report->tiers.count; tier++)
-            report->hit_rates[tier] += table->prediction.hit_rates[tier] *
-                                       (double)table->summary.lookups / (double)report->lookups;
+        for (uint32_t tier = 0; tier < report->tiers.count; tier++)
+            report->hit_rates[tier] += table->prediction.hit_rates[tier] * share;
     }
     free(predictions);
     return err;
 }
 
-enum embtier_err profile_report_make(const struct profile *profile, const char *path,
-                                     const struct trace_table *tables, const double *row_bytes,
-                                     const struct cache_tiers *tiers,
+enum embtier_err profile_report_make(const struct measured_profile *measured, const char *path,
+                                     const double *row_bytes, const struct cache_tiers *tiers,
                                      struct profile_report *ret_report, struct err_msg *msg)
 {
-    struct profile_report report = { .path = path,
-                                     .lookups = profile_lookups(profile),
-                                     .batches = profile_batches(profile),
-                                     .table_count = profile_table_count(profile),
-                                     .tiers = *tiers };
+    struct profile_report report = { .path = path, .measured = measured, .tiers = *tiers };
     enum embtier_err err = EMBTIER_OK;
 
-    report.tables = calloc(report.table_count, sizeof(*report.tables));
+    report.tables = calloc(measured->table_count, sizeof(*report.tables));
     if (!report.tables)
         return EMBTIER_NO_MEMORY;
-    for (uint32_t i = 0; err == EMBTIER_OK && i < report.table_count; i++)
-        err = fill_table(profile, i, &tables[i], &report.tables[i]);
-    if (err == EMBTIER_OK && tiers->count > 0)
-        err = predict(profile, row_bytes, &report, msg);
+    for (uint32_t i = 0; i < measured->table_count; i++) {
+        report.tables[i].measured = &measured->tables[i];
+        for (int k = 0; k < REPORT_WORKING_SETS; k++)
+            report.tables[i].working_sets[k] =
+                ceil(access_cdf_rows(&measured->tables[i].cdf, report_percents[k] / 100.0));
+    }
+    if (tiers->count > 0)
+        err = predict(row_bytes, &report, msg);
     if (err != EMBTIER_OK)
         profile_report_clear(&report);
     else
@@ -115,20 +103,21 @@ static const char *sparkline(const struct access_cdf *cdf, char text[SPARK_CELLS
 static bool add_table(struct text_table *text, const struct profile_report *report,
                       const struct report_table *table)
 {
+    const struct measured_table *const measured = table->measured;
     char spark[SPARK_CELLS * 3 + 1];
     struct number_text a, b, c;
-    bool ok = text_table_add(text, "%s", table->table->name) &&
-              text_table_add(text, "%s", number_count(&a, (double)table->summary.lookups)) &&
-              text_table_add(text, "%.3g", table->pooling_factor) &&
-              text_table_add(text, "%s", number_count(&b, round(table->summary.rows))) &&
-              text_table_add(text, "%s", number_count(&c, round(table->summary.batch_rows))) &&
-              text_table_add(text, "%.0f%%", 100 * updated_share(&table->summary));
+    bool ok = text_table_add(text, "%s", measured->table.name) &&
+              text_table_add(text, "%s", number_count(&a, (double)measured->summary.lookups)) &&
+              text_table_add(text, "%.3g", measured->pooling_factor) &&
+              text_table_add(text, "%s", number_count(&b, round(measured->summary.rows))) &&
+              text_table_add(text, "%s", number_count(&c, round(measured->summary.batch_rows))) &&
+              text_table_add(text, "%.0f%%", 100 * updated_share(&measured->summary));
 
     for (int i = 0; ok && i < REPORT_WORKING_SETS; i++)
         ok = text_table_add(text, "%s", number_count(&a, table->working_sets[i]));
     for (uint32_t tier = 0; ok && tier < report->tiers.count; tier++)
         ok = text_table_add(text, "%.1f%%", 100 * table->prediction.hit_rates[tier]);
-    return ok && text_table_add(text, "%s", sparkline(&table->cdf, spark));
+    return ok && text_table_add(text, "%s", sparkline(&measured->cdf, spark));
 }
 
 static bool add_titles(struct text_table *text, const struct profile_report *report)
@@ -148,7 +137,7 @@ static bool add_titles(struct text_table *text, const struct profile_report *rep
 
 bool profile_report_print(const struct profile_report *report)
 {
-    static const char *const sides[PROFILE_TIERS_MAX + 1] = {
+    static const char *const sides[CACHE_TIERS_MAX + 1] = {
         "lrrrrrrrrl", "lrrrrrrrrrl", "lrrrrrrrrrrl", "lrrrrrrrrrrrl", "lrrrrrrrrrrrrl",
     };
     _cleanup_(text_table_freep) struct text_table *text =
@@ -156,14 +145,14 @@ bool profile_report_print(const struct profile_report *report)
     struct number_text tables, batches, lookups, bytes;
     bool ok = add_titles(text, report);
 
-    for (uint32_t i = 0; ok && i < report->table_count; i++)
+    for (uint32_t i = 0; ok && i < report->measured->table_count; i++)
         ok = add_table(text, report, &report->tables[i]);
     if (!ok)
         return false;
     text_print(stdout, "%s: %s tables, %s batches, %s lookups\n", report->path,
-               number_count(&tables, report->table_count),
-               number_count(&batches, (double)report->batches),
-               number_count(&lookups, (double)report->lookups));
+               number_count(&tables, report->measured->table_count),
+               number_count(&batches, (double)report->measured->batches),
+               number_count(&lookups, (double)report->measured->lookups));
     for (uint32_t tier = 0; tier < report->tiers.count; tier++)
         printf("tier %" PRIu32 " of %s: %.1f%% of all lookups predicted to hit\n", tier + 1,
                number_bytes(&bytes, report->tiers.bytes[tier]), 100 * report->hit_rates[tier]);
@@ -217,34 +206,36 @@ static json_t *working_sets_to_json(const struct report_table *table)
 static json_t *table_to_json(const struct profile_report *report, const struct report_table *table)
 {
     const uint32_t tiers = report->tiers.count;
-    const struct table_summary *const summary = &table->summary;
+    const struct measured_table *const measured = table->measured;
+    const struct table_summary *const summary = &measured->summary;
 
     return json_pack(
         "{s:s, s:o, s:i, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "name",
-        table->table->name, "rows",
-        table->table->rows > 0 ? cli_json_u64(table->table->rows) : json_null(), "dim",
-        (int)table->table->dim, "dtype", dtype_word(table->table->dtype), "lookups",
+        measured->table.name, "rows",
+        measured->table.rows > 0 ? cli_json_u64(measured->table.rows) : json_null(), "dim",
+        (int)measured->table.dim, "dtype", dtype_word(measured->table.dtype), "lookups",
         cli_json_u64(summary->lookups), "batches", cli_json_u64(summary->batches), "pooling_factor",
-        cli_json_number(table->pooling_factor), "distinct_rows", cli_json_number(summary->rows),
+        cli_json_number(measured->pooling_factor), "distinct_rows", cli_json_number(summary->rows),
         "batch_rows", cli_json_number(summary->batch_rows), "updated_share",
         cli_json_number(updated_share(summary)), "sampling_rate",
         cli_json_number(summary->sampling_rate), "working_sets", working_sets_to_json(table), "cdf",
-        cdf_to_json(&table->cdf), "hit_rates", numbers_to_json(table->prediction.hit_rates, tiers),
-        "cache_bytes", numbers_to_json(table->prediction.bytes, tiers));
+        cdf_to_json(&measured->cdf), "hit_rates",
+        numbers_to_json(table->prediction.hit_rates, tiers), "cache_bytes",
+        numbers_to_json(table->prediction.bytes, tiers));
 }
 
 json_t *profile_report_json(const struct profile_report *report)
 {
     json_t *tables = json_array();
 
-    for (uint32_t i = 0; tables && i < report->table_count; i++)
+    for (uint32_t i = 0; tables && i < report->measured->table_count; i++)
         if (json_array_append_new(tables, table_to_json(report, &report->tables[i])) != 0) {
             json_decref(tables);
             return NULL;
         }
     return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "trace", cli_json_text(report->path),
-                     "lookups", cli_json_u64(report->lookups), "batches",
-                     cli_json_u64(report->batches), "tier_bytes",
+                     "lookups", cli_json_u64(report->measured->lookups), "batches",
+                     cli_json_u64(report->measured->batches), "tier_bytes",
                      numbers_to_json(report->tiers.bytes, report->tiers.count), "hit_rates",
                      numbers_to_json(report->hit_rates, report->tiers.count), "tables", tables);
 }
@@ -256,32 +247,32 @@ static int compare_lookups(const void *a, const void *b)
     const struct report_table *const left = *(const struct report_table *const *)a;
     const struct report_table *const right = *(const struct report_table *const *)b;
 
-    return (left->summary.lookups < right->summary.lookups) -
-           (left->summary.lookups > right->summary.lookups);
+    return (left->measured->summary.lookups < right->measured->summary.lookups) -
+           (left->measured->summary.lookups > right->measured->summary.lookups);
 }
 
 enum embtier_err profile_report_plot(const struct profile_report *report, const char *path,
                                      struct err_msg *msg)
 {
-    const uint32_t count = MIN(report->table_count, (uint32_t)PLOT_TABLES_MAX);
-    const struct report_table **tables = calloc(report->table_count, sizeof(*tables));
+    const uint32_t count = MIN(report->measured->table_count, (uint32_t)PLOT_TABLES_MAX);
+    const struct report_table **tables = calloc(report->measured->table_count, sizeof(*tables));
     struct svg_curve curves[PLOT_TABLES_MAX];
     char title[128];
 
     if (!tables)
         return EMBTIER_NO_MEMORY;
-    for (uint32_t i = 0; i < report->table_count; i++)
+    for (uint32_t i = 0; i < report->measured->table_count; i++)
         tables[i] = &report->tables[i];
-    qsort(tables, report->table_count, sizeof(*tables), compare_lookups);
+    qsort(tables, report->measured->table_count, sizeof(*tables), compare_lookups);
     for (uint32_t i = 0; i < count; i++)
-        curves[i] = (struct svg_curve){ .name = tables[i]->table->name,
-                                        .point_count = tables[i]->cdf.point_count,
-                                        .xs = tables[i]->cdf.rows,
-                                        .ys = tables[i]->cdf.shares };
+        curves[i] = (struct svg_curve){ .name = tables[i]->measured->table.name,
+                                        .point_count = tables[i]->measured->cdf.point_count,
+                                        .xs = tables[i]->measured->cdf.rows,
+                                        .ys = tables[i]->measured->cdf.shares };
     free(tables);
-    if (count < report->table_count)
+    if (count < report->measured->table_count)
         snprintf(title, sizeof(title), "Lookups by hottest rows: %u of %" PRIu32 " tables", count,
-                 report->table_count);
+                 report->measured->table_count);
     else
         snprintf(title, sizeof(title), "Lookups by hottest rows");
     return svg_curves_write(path, title, "hottest rows", "share of lookups", curves, count, msg);

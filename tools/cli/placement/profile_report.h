@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* profile_report.h: a profile of a trace as a table for people, as JSON, and as a picture. */
+/* profile_report.h: a profile as a table for people, as JSON, and as a picture. */
 #ifndef EMBTIER_TOOLS_CLI_PLACEMENT_PROFILE_REPORT_H
 #define EMBTIER_TOOLS_CLI_PLACEMENT_PROFILE_REPORT_H
 
-#include "placement/profile/profile.h"
+#include "placement/profile/measured_profile.h"
 
 struct json_t;
 
@@ -12,28 +12,22 @@ struct json_t;
 extern const int report_percents[REPORT_WORKING_SETS];
 
 struct report_table {
-    const struct trace_table *table; /* borrowed */
-    struct table_summary summary;
-    double pooling_factor;
-    struct access_cdf cdf;
+    const struct measured_table *measured;    /* borrowed */
     double working_sets[REPORT_WORKING_SETS]; /* rows */
     struct table_prediction prediction;
 };
 
 struct profile_report {
-    const char *path;
-    uint64_t lookups;
-    uint64_t batches;
-    uint32_t table_count;
-    struct report_table *tables;
-    struct cache_tiers tiers;            /* a count of 0: no cache */
-    double hit_rates[PROFILE_TIERS_MAX]; /* of all lookups */
+    const char *path; /* borrowed, as the next one */
+    const struct measured_profile *measured;
+    struct report_table *tables;       /* as many as were measured */
+    struct cache_tiers tiers;          /* a count of 0: no cache */
+    double hit_rates[CACHE_TIERS_MAX]; /* of all lookups */
 };
 
-/* @row_bytes: of each table; used if there are tiers. @tables and @path are borrowed. */
-MUST_CHECK enum embtier_err profile_report_make(const struct profile *profile, const char *path,
-                                                const struct trace_table *tables,
-                                                const double *row_bytes,
+/* @row_bytes: of each table; used if there are tiers. */
+MUST_CHECK enum embtier_err profile_report_make(const struct measured_profile *measured,
+                                                const char *path, const double *row_bytes,
                                                 const struct cache_tiers *tiers,
                                                 struct profile_report *ret_report,
                                                 struct err_msg *msg);

@@ -162,6 +162,25 @@ def test_a_table_and_a_picture_for_people(trace, tmp_path):
     assert sorted(names) == ["t0", "t1"]
 
 
+def test_a_saved_profile_shows_the_same(trace, tmp_path):
+    saved = tmp_path / "a.profile"
+    first = shown(trace, "--cache", "8KiB", "--save", str(saved))
+    again = shown(saved, "--cache", "8KiB")
+    assert (again["lookups"], again["batches"]) == (first["lookups"], first["batches"])
+    for one, other in zip(first["tables"], again["tables"]):
+        for key, value in one.items():
+            if key == "cdf":
+                assert np.allclose(other[key], value)
+            else:
+                assert other[key] == (pytest.approx(value) if isinstance(value, (float, list)) else value), key
+    assert refused(1, "profile", "show", trace, "--save", saved) == f"embtier: {saved} already exists\n"
+    lines = saved.read_text().splitlines(keepends=True)
+    saved.write_text("".join(lines[:-1]))
+    assert refused(1, "profile", "show", saved) == f"embtier: {saved}:3: the file was cut short\n"
+    saved.write_text(lines[0].replace(':1,"tables"', ':2,"tables"') + "".join(lines[1:]))
+    assert f"{saved}:1: version: 2 is newer than 1" in refused(1, "profile", "show", saved)
+
+
 def test_meta_s_tables(tmp_path):
     path = tmp_path / "meta.trace"
     made = json.loads(done("-o", "json", "trace", "generate", path, "--like", "meta-2021", "--bags", "16", "--batches", "2"))
