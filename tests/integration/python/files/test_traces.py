@@ -4,6 +4,8 @@ gives. Neither needs a server."""
 
 from __future__ import annotations
 
+import csv
+import gzip
 import json
 import re
 import struct
@@ -14,7 +16,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import TREE
 from transfers import CLI, SANITIZED, run_on_terminal
+
+from embtier import TraceTable, TraceWriter
 
 
 def embtier(*arguments: str | Path) -> subprocess.CompletedProcess:
@@ -144,6 +149,23 @@ def test_predicted_hit_rates_are_those_of_lru(trace):
     used = [sum(table["cache_bytes"][tier] for table in profile["tables"]) for tier in range(2)]
     assert all(0.9 * tier < bytes < 1.001 * tier for bytes, tier in zip(used, profile["tier_bytes"])), "the mean, also while it fills"
     assert profile["hit_rates"][0] == pytest.approx(np.average(dram, weights=[t["lookups"] for t in profile["tables"]]), abs=0.02)
+
+
+def test_predicted_hit_rates_of_a_shop(tmp_path):
+    """The data that the quickstart trains on: customers, and the items that they bought."""
+    path = tmp_path / "shop.trace"
+    with gzip.open(TREE / "tests/data/online-retail.csv.gz", "rt") as file:
+        sales = [(line["customer_id"], line["stock_code"]) for line in csv.DictReader(file) if line["customer_id"]]
+    numbers = [{word: number for number, word in enumerate(dict.fromkeys(column))} for column in zip(*sales)]
+    with TraceWriter(path, [TraceTable("customers", 8), TraceTable("items", 8)]) as trace:
+        for begin in range(0, len(sales), 256):
+            for table, column in enumerate(zip(*sales[begin : begin + 256])):
+                trace.add(table, [numbers[table][word] for word in column])
+            trace.next_batch()
+    _, blocks = read_trace(path)
+    for rows in (400, 1000, 2500):
+        tables = shown(path, "--cache", str(rows * 8 * 4))["tables"]
+        assert [table["hit_rates"][0] for table in tables] == pytest.approx(lru_hits(blocks, rows), abs=0.02)
 
 
 def test_a_table_and_a_picture_for_people(trace, tmp_path):
