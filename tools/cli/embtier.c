@@ -221,6 +221,56 @@ const struct command commands[] = {
       "  embtier config check /etc/embtier/embtierd.yaml\n", command_config_check, NULL },
     { "config keys", "", "list the keys of embtierd's configuration", "", "  embtier config keys\n",
       command_config_keys, NULL },
+    { "profile show", "TRACE [--cache BYTES[,BYTES]] [--plot FILE.svg] [--save FILE]",
+      "show how a trace looks up its tables",
+      "TRACE: a file of lookups, which docs/internals/placement/trace-format.md describes, or a\n"
+      "saved profile. No server is needed.\n"
+      "\n"
+      "  -c, --cache BYTES     predict the hit rates of an LRU cache that all tables share, such\n"
+      "                        as 4GiB; several sizes are its tiers, fastest first: 4GiB,16GiB\n"
+      "      --optimizer NAME  the cached rows also have this optimizer's state (default none)\n"
+      "  -p, --plot FILE.svg   draw the tables' CDFs; an old file is replaced\n"
+      "      --save FILE       save the profile: a new file of JSON, much smaller than the trace\n"
+      "\n"
+      "Rows: those that were looked up. Batch rows: different rows in a batch. Updated: the part\n"
+      "of these that the batch updates. 50%, 80%, 95%: number of hottest rows that take this\n"
+      "part of the lookups. CDF: the part that the hottest 1 to all rows take, on a logarithmic\n"
+      "scale. Memory: 1 MiB a table, 1 GiB at most, 8192 tables at most. Rows of large tables\n"
+      "are sampled.\n"
+      "\n"
+      "With -o json: {trace, lookups, batches, tier_bytes, hit_rates, tables: [{name, rows, dim,\n"
+      "dtype, lookups, batches, pooling_factor, distinct_rows, batch_rows, updated_share,\n"
+      "sampling_rate, working_sets: {PERCENT: ROWS}, cdf: [[ROWS, SHARE]], hit_rates,\n"
+      "cache_bytes}]}; rows of an unbounded table are null.\n",
+      "  embtier profile show run.trace --cache 4GiB,16GiB --plot run.svg\n"
+      "  embtier profile show run.trace --save run.profile\n"
+      "  embtier profile show run.profile --cache 8GiB\n"
+      "  embtier -o json profile show run.trace | jq '.tables[] | {name, working_sets}'\n",
+      command_profile_show, NULL },
+    { "trace generate", "FILE [options]", "write a synthetic trace of lookups",
+      "      --tables N       number of tables (default 4)\n"
+      "      --rows N         rows of each table (default 1000000)\n"
+      "      --pooling P      mean ids per bag, 0 to 10000 (default 10)\n"
+      "  -d, --dim D          numbers per row (default 64)\n"
+      "      --dtype TYPE     f32 (default), f16, bf16\n"
+      "      --batches N      number of batches (default 100)\n"
+      "      --bags N         bags of each table in a batch (default 512)\n"
+      "      --zipf S         exponent of the rows' popularity, 0 (all alike) to 10\n"
+      "                       (default 1.05)\n"
+      "      --locality NAME  rows are used as often in a batch as Meta published, instead:\n"
+      "                       meta-2021, meta-2022\n"
+      "      --like NAME      take all of these from Meta's traces, except where an option is\n"
+      "                       given: 856 or 788 tables of different rows and pooling factors,\n"
+      "                       the locality, and 1 batch of 65536 or 131072 bags. Its file has\n"
+      "                       4 or 11 GB: lower --bags or --tables for a smaller one\n"
+      "      --seed N         the same seed and options give the same trace (default 0)\n"
+      "      --no-update      batches only look rows up; without it each batch updates its rows\n"
+      "\n"
+      "Meta's traces themselves are not used: a model was fitted to their published histograms.\n"
+      "With -o json: {path, tables, batches, lookups}.\n",
+      "  embtier trace generate zipf.trace --tables 8 --zipf 1.2\n"
+      "  embtier trace generate meta.trace --like meta-2021 --tables 50 --bags 2048 --batches 32\n",
+      command_trace_generate, NULL },
     { NULL, NULL, NULL, NULL, NULL, NULL, NULL },
 };
 /* clang-format on */

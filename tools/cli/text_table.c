@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/cli/text_table.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/text/text_escape.h"
+
+#define COLUMNS_MAX 16
 
 struct text_table {
     const char *sides;
@@ -24,6 +27,7 @@ struct text_table *text_table_new(const char *sides)
         return NULL;
     table->sides = sides;
     table->column_count = strlen(sides);
+    assert(table->column_count > 0 && table->column_count <= COLUMNS_MAX);
     return table;
 }
 
@@ -78,10 +82,15 @@ static size_t column_width(const struct text_table *table, size_t column)
 
 void text_table_print(const struct text_table *table, int indent, FILE *out)
 {
+    int widths[COLUMNS_MAX];
+
+    assert(table->column_count > 0);
+    for (size_t column = 0; column < table->column_count; column++)
+        widths[column] = (int)column_width(table, column);
     for (size_t i = 0; i < table->cell_count; i++) {
         const size_t column = i % table->column_count;
         const bool is_last = column + 1 == table->column_count || i + 1 == table->cell_count;
-        const int width = (int)column_width(table, column);
+        const int width = widths[column];
 
         fprintf(out, "%*s", column == 0 ? indent : 2, "");
         if (table->sides[column] == 'r')

@@ -18,7 +18,8 @@ To train in the server, create a table with an optimizer, look up with a ticket,
 :class:`BagBatch`, and :class:`PushBatch` for gradients by row. :class:`PrefetchBatch` brings rows of later batches into
 DRAM ahead of time. Trainers that train one model together are a :class:`Group`. :meth:`Server.checkpoint` saves all
 tables as they are now. :meth:`Server.export_table` writes one to files for other programs; :meth:`Server.import_table`
-makes one from files, and :meth:`Server.load_table` from rows of the program.
+makes one from files, and :meth:`Server.load_table` from rows of the program. A :class:`TraceWriter` records the lookups
+of a run, for ``embtier profile show``.
 
 :mod:`embtier.torch` has stand-ins for torch.nn.EmbeddingBag. It is imported separately: nothing here needs torch.
 """
@@ -29,6 +30,7 @@ from ._export import Exported, Imported
 from ._group import Group
 from ._library import lib as _lib
 from ._server import Server, Table, connect
+from ._trace import TraceTable, TraceWriter
 from ._types import TableSpec
 from .errors import *  # noqa: F403
 from .errors import __all__ as _errors
@@ -36,5 +38,5 @@ from .errors import __all__ as _errors
 __version__ = _lib.embtier_version().decode()
 __all__ = [
     "BagBatch", "Bags", "Batch", "Checkpoint", "Exported", "Group", "Imported", "PrefetchBatch", "PushBatch", "Server",
-    "Table", "TableSpec", "connect", *_errors,
+    "Table", "TableSpec", "TraceTable", "TraceWriter", "connect", *_errors,
 ]  # fmt: skip

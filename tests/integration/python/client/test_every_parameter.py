@@ -71,6 +71,7 @@ class World:
             et.CombinedOptimizer: self.combined,
             et.Rows: et.Rows(table, True),
             et.Prefetcher: et.Prefetcher([], self.bag, lambda batch: batch),
+            embtier.TraceWriter: embtier.TraceWriter(folder / "walk.trace", [embtier.TraceTable("walk", 4)]),
         }
         self.good = {
             "socket": daemon.socket, "name": "none", "dim": 4, "id": 2**50, "path": folder / "none" / "none",
@@ -105,6 +106,10 @@ class World:
             "Rows.add_gradients": {"ids": torch.tensor([1, 2])},
             "Optimizer.push": {"batch": self.objects[embtier.PushBatch]},
             "Optimizer.step": {},
+            "TraceTable.__init__": {"name": "walk", "rows": 10},
+            "TraceWriter.__init__": {"tables": [table]},
+            "TraceWriter.add": {"table": "walk"},
+            "TraceWriter.add_jagged": {"offsets": [0, 1, 2]},
         }
 
     def calls(self) -> Iterator[Call]:

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* access_cdf.h: the share of a table's lookups that its hottest rows take: SCRec, section III-B,
+ * with at most 100 points. Linear between the points; (0, 0) is one too. The curve is concave, as
+ * rows are sorted by hotness. Pure values. */
+#ifndef EMBTIER_PLACEMENT_PROFILE_ACCESS_CDF_H
+#define EMBTIER_PLACEMENT_PROFILE_ACCESS_CDF_H
+
+#include <stdint.h>
+
+#define ACCESS_CDF_POINTS_MAX 100
+
+struct access_cdf {
+    uint32_t point_count;                 /* 0: no lookups */
+    double rows[ACCESS_CDF_POINTS_MAX];   /* number of hottest rows; rises; the last has all seen */
+    double shares[ACCESS_CDF_POINTS_MAX]; /* of the lookups; never falls; the last is 1 */
+};
+
+/* Rows that were looked up equally often. */
+struct access_group {
+    double rows;
+    double lookups; /* of each row */
+};
+
+/* Makes the curve of @count groups, and sorts them by lookups, the greatest first. */
+void access_cdf_make(struct access_group *groups, uint32_t count, struct access_cdf *ret_cdf);
+/* Returns the share of lookups that the @rows hottest rows take, 0 to 1. */
+double access_cdf_share(const struct access_cdf *cdf, double rows);
+/* The inverse: returns the least number of hottest rows that take this share, 0 to 1. */
+double access_cdf_rows(const struct access_cdf *cdf, double share);
+
+#endif

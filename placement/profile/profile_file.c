@@ -1,0 +1,454 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "placement/profile/profile_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/text/text_escape.h"
+
+#define DIGITS 9
+/* Sums of rounded numbers may differ by this much. */
+#define ROUNDING 1e-6
+
+static void json_freep(json_t **json)
+{
+    json_decref(*json);
+}
+
+static void file_closep(FILE **file)
+{
+    if (*file)
+        (void)fclose(*file);
+}
+
+/* ---- Saving ---- */
+
+/* JSON has no unsigned numbers of 64 bits; more rows than a signed one holds are a string. */
+static json_t *rows_to_json(uint64_t rows)
+{
+    char text[32];
+
+    if (rows == 0)
+        return json_null();
+    if (rows <= INT64_MAX)
+        return json_integer((json_int_t)rows);
+    snprintf(text, sizeof(text), "%" PRIu64, rows);
+    return json_string(text);
+}
+
+static bool append(json_t *array, double number)
+{
+    return json_array_append_new(array, json_real(number)) == 0;
+}
+
+static json_t *numbers_to_json(const double *numbers, uint32_t count)
+{
+    json_t *array = json_array();
+
+    for (uint32_t i = 0; array && i < count; i++)
+        if (!append(array, numbers[i])) {
+            json_decref(array);
+            return NULL;
+        }
+    return array;
+}
+
+/* Makes arrays of times and lookups in turn, one for each segment. */
+static json_t *reuse_to_json(const struct measured_table *table, uint32_t segment_count)
+{
+    json_t *segments = json_array();
+    uint32_t next = 0;
+
+    for (uint32_t i = 0; segments && i < segment_count; i++) {
+        json_t *const pairs = json_array();
+        bool ok = pairs && json_array_append_new(segments, pairs) == 0;
+
+        for (; ok && next < table->bin_count && table->bins[next].segment == i; next++)
+            ok = json_array_append_new(pairs, json_integer((json_int_t)time_histogram_begin(
+                                                  table->bins[next].bin))) == 0 &&
+                 append(pairs, table->bins[next].lookups);
+        if (!ok) {
+            json_decref(segments);
+            return NULL;
+        }
+    }
+    return segments;
+}
+
+static json_t *table_to_json(const struct measured_table *table, uint32_t segment_count)
+{
+    const struct table_summary *const summary = &table->summary;
+
+    return json_pack(
+        "{s:s, s:o, s:i, s:s, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:o, s:o, s:o, s:o}", "name",
+        table->table.name, "rows", rows_to_json(table->table.rows), "dim", (int)table->table.dim,
+        "dtype", dtype_word(table->table.dtype), "lookups", (json_int_t)summary->lookups, "batches",
+        (json_int_t)summary->batches, "pooling_factor", table->pooling_factor, "distinct_rows",
+        summary->rows, "batch_rows", summary->batch_rows, "updated_batch_rows",
+        summary->updated_batch_rows, "sampling_rate", summary->sampling_rate, "cdf_rows",
+        numbers_to_json(table->cdf.rows, table->cdf.point_count), "cdf_shares",
+        numbers_to_json(table->cdf.shares, table->cdf.point_count), "first",
+        numbers_to_json(table->first, segment_count), "reuse", reuse_to_json(table, segment_count));
+}
+
+static enum embtier_err write_line(json_t *json, FILE *file, const char *path, struct err_msg *msg)
+{
+    bool written;
+
+    if (!json)
+        return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", path);
+    errno = 0;
+    written = json_dumpf(json, file, JSON_COMPACT | JSON_REAL_PRECISION(DIGITS)) == 0 &&
+              fputc('\n', file) != EOF;
+    json_decref(json);
+    return written ? EMBTIER_OK : err_set_errno(msg, errno ? errno : EIO, "%s", path);
+}
+
+static enum embtier_err write_lines(const struct measured_profile *measured, FILE *file,
+                                    const char *path, struct err_msg *msg)
+{
+    TRY(write_line(
+        json_pack("{s:s, s:i, s:I, s:I, s:I, s:I, s:I}", "format", PROFILE_FILE_FORMAT, "version",
+                  PROFILE_FILE_VERSION, "tables", (json_int_t)measured->table_count, "lookups",
+                  (json_int_t)measured->lookups, "batches", (json_int_t)measured->batches,
+                  "segments", (json_int_t)measured->segment_count, "segment_length",
+                  (json_int_t)measured->segment_length),
+        file, path, msg));
+    for (uint32_t i = 0; i < measured->table_count; i++)
+        TRY(write_line(table_to_json(&measured->tables[i], measured->segment_count), file, path,
+                       msg));
+    return EMBTIER_OK;
+}
+
+enum embtier_err profile_file_save(const struct measured_profile *measured, const char *path,
+                                   struct err_msg *msg)
+{
+    FILE *const file = fopen(path, "wxe");
+    enum embtier_err err;
+
+    if (!file && errno == EEXIST)
+        return err_set(msg, EMBTIER_EXISTS, "%s already exists", path);
+    if (!file)
+        return err_set_errno(msg, errno, "%s", path);
+    err = write_lines(measured, file, path, msg);
+    if (fclose(file) != 0 && err == EMBTIER_OK)
+        err = err_set_errno(msg, errno, "%s", path);
+    if (err != EMBTIER_OK)
+        unlink(path);
+    return err;
+}
+
+/* ---- Loading ---- */
+
+struct loader {
+    const char *path;
+    FILE *file;
+    uint32_t line;
+    struct err_msg *msg;
+    struct measured_profile *measured;
+};
+
+/* Ends a function with a CORRUPT that names the place. */
+#define wrong(loader, ...)                                                                         \
+    (err_write((loader)->msg, "%s:%" PRIu32 ": ", (loader)->path, (loader)->line),                 \
+     err_append((loader)->msg, __VA_ARGS__), EMBTIER_CORRUPT)
+
+/* Reads a line without its end into @text, which has room for the longest. */
+static enum embtier_err read_line(struct loader *loader, char *text, size_t *ret_bytes)
+{
+    size_t used = 0;
+    int letter;
+
+    loader->line++;
+    while ((letter = getc_unlocked(loader->file)) != EOF && letter != '\n') {
+        if (used == PROFILE_FILE_LINE_BYTES_MAX)
+            return wrong(loader, "the line is too long: this is no profile");
+        text[used++] = (char)letter;
+    }
+    if (ferror(loader->file))
+        return err_set_errno(loader->msg, errno, "%s", loader->path);
+    if (letter == EOF)
+        return wrong(loader, "the file was cut short");
+    *ret_bytes = used;
+    return EMBTIER_OK;
+}
+
+static enum embtier_err read_object(struct loader *loader, char *text, json_t **ret_json)
+{
+    json_error_t error;
+    size_t bytes = 0;
+    json_t *json;
+
+    TRY(read_line(loader, text, &bytes));
+    json = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
+    if (!json_is_object(json)) {
+        json_decref(json);
+        return wrong(loader, "character %d: %s", error.column,
+                     json ? "not an object" : TEXT_SHOWN(error.text));
+    }
+    *ret_json = json;
+    return EMBTIER_OK;
+}
+
+/* Takes a number of @key that lies within the limits. */
+static enum embtier_err take_number(const struct loader *loader, const char *key,
+                                    const json_t *json, double least, double most,
+                                    double *ret_number)
+{
+    if (!json_is_number(json))
+        return wrong(loader, "%s: not a number", key);
+    if (!(json_number_value(json) >= least && json_number_value(json) <= most))
+        return wrong(loader, "%s: %.9g; allowed: %.9g to %.9g", key, json_number_value(json), least,
+                     most);
+    *ret_number = json_number_value(json);
+    return EMBTIER_OK;
+}
+
+static enum embtier_err get_number(const struct loader *loader, const json_t *object,
+                                   const char *key, double least, double most, double *ret_number)
+{
+    return take_number(loader, key, json_object_get(object, key), least, most, ret_number);
+}
+
+static enum embtier_err get_count(const struct loader *loader, const json_t *object,
+                                  const char *key, uint64_t least, uint64_t most,
+                                  uint64_t *ret_count)
+{
+    const json_t *const json = json_object_get(object, key);
+
+    if (!json_is_integer(json))
+        return wrong(loader, "%s: not a whole number", key);
+    if (json_integer_value(json) < (json_int_t)least || (uint64_t)json_integer_value(json) > most)
+        return wrong(loader, "%s: %" JSON_INTEGER_FORMAT "; allowed: %" PRIu64 " to %" PRIu64, key,
+                     json_integer_value(json), least, most);
+    *ret_count = (uint64_t)json_integer_value(json);
+    return EMBTIER_OK;
+}
+
+static enum embtier_err get_array(const struct loader *loader, const json_t *object,
+                                  const char *key, size_t most, const json_t **ret_array)
+{
+    *ret_array = json_object_get(object, key);
+    if (!json_is_array(*ret_array))
+        return wrong(loader, "%s: not an array", key);
+    if (json_array_size(*ret_array) > most)
+        return wrong(loader, "%s: %zu elements; allowed: at most %zu", key,
+                     json_array_size(*ret_array), most);
+    return EMBTIER_OK;
+}
+
+static enum embtier_err load_header(struct loader *loader, const json_t *object)
+{
+    struct measured_profile *const measured = loader->measured;
+    const char *const format = json_string_value(json_object_get(object, "format"));
+    uint64_t version = 0, tables = 0, segments = 0;
+
+    if (!format || strcmp(format, PROFILE_FILE_FORMAT) != 0)
+        return wrong(loader, "format: not " PROFILE_FILE_FORMAT ", so this is no profile");
+    TRY(get_count(loader, object, "version", 1, INT64_MAX, &version));
+    if (version > PROFILE_FILE_VERSION)
+        return err_set(loader->msg, EMBTIER_VERSION,
+                       "%s:1: version: %" PRIu64
+                       " is newer than %d, which this embtier reads: update it",
+                       loader->path, version, PROFILE_FILE_VERSION);
+    TRY(get_count(loader, object, "tables", 1, INT64_MAX, &tables));
+    if (tables > PROFILE_TABLES_MAX)
+        return err_set(loader->msg, EMBTIER_TOO_LARGE,
+                       "%s:1: tables: %" PRIu64 "; allowed: at most %d", loader->path, tables,
+                       PROFILE_TABLES_MAX);
+    TRY(get_count(loader, object, "lookups", 0, INT64_MAX, &measured->lookups));
+    TRY(get_count(loader, object, "batches", 0, INT64_MAX, &measured->batches));
+    TRY(get_count(loader, object, "segments", 1, REUSE_SEGMENTS_MAX, &segments));
+    TRY(get_count(loader, object, "segment_length", 1, INT64_MAX, &measured->segment_length));
+    if (measured->segment_length < div_round_up(measured->lookups, segments))
+        return wrong(loader,
+                     "segment_length: %" PRIu64 " segments of %" PRIu64 " do not hold %" PRIu64
+                     " lookups",
+                     segments, measured->segment_length, measured->lookups);
+    measured->segment_count = (uint32_t)segments;
+    measured->tables = calloc(tables, sizeof(*measured->tables));
+    if (!measured->tables)
+        return err_set(loader->msg, EMBTIER_NO_MEMORY, "%s: out of memory", loader->path);
+    measured->table_count = (uint32_t)tables;
+    return EMBTIER_OK;
+}
+
+static enum embtier_err load_rows(const struct loader *loader, const json_t *object,
+                                  uint64_t *ret_rows)
+{
+    const json_t *const json = json_object_get(object, "rows");
+    char *end = NULL;
+
+    *ret_rows = 0;
+    if (json_is_null(json))
+        return EMBTIER_OK;
+    if (!json_is_string(json))
+        return get_count(loader, object, "rows", 1, INT64_MAX, ret_rows);
+    errno = 0;
+    *ret_rows = strtoull(json_string_value(json), &end, 10);
+    if (errno != 0 || *end != '\0' || *ret_rows <= INT64_MAX)
+        return wrong(loader, "rows: not a number of rows");
+    return EMBTIER_OK;
+}
+
+static enum embtier_err load_description(const struct loader *loader, const json_t *object,
+                                         struct trace_table *table)
+{
+    const char *const name = json_string_value(json_object_get(object, "name"));
+    const char *const dtype = json_string_value(json_object_get(object, "dtype"));
+    uint64_t dim = 0;
+
+    if (!name || !table_name_is_valid(name))
+        return wrong(loader, "name: not the name of a table");
+    if (!dtype || dtype_parse(dtype) < 0)
+        return wrong(loader, "dtype: allowed: f32, f16, bf16");
+    snprintf(table->name, sizeof(table->name), "%s", name);
+    table->dtype = (enum embtier_dtype)dtype_parse(dtype);
+    TRY(get_count(loader, object, "dim", 1, EMBTIER_DIM_MAX, &dim));
+    table->dim = (uint32_t)dim;
+    return load_rows(loader, object, &table->rows);
+}
+
+static enum embtier_err load_summary(const struct loader *loader, const json_t *object,
+                                     struct measured_table *table)
+{
+    struct table_summary *const summary = &table->summary;
+    double lookups;
+
+    TRY(get_count(loader, object, "lookups", 0, loader->measured->lookups, &summary->lookups));
+    TRY(get_count(loader, object, "batches", 0, loader->measured->batches, &summary->batches));
+    lookups = (double)summary->lookups * (1 + ROUNDING);
+    TRY(get_number(loader, object, "pooling_factor", 0, lookups, &table->pooling_factor));
+    TRY(get_number(loader, object, "distinct_rows", 0, lookups, &summary->rows));
+    TRY(get_number(loader, object, "batch_rows", 0, lookups, &summary->batch_rows));
+    TRY(get_number(loader, object, "updated_batch_rows", 0, summary->batch_rows * (1 + ROUNDING),
+                   &summary->updated_batch_rows));
+    return get_number(loader, object, "sampling_rate", 0, 1, &summary->sampling_rate);
+}
+
+static enum embtier_err load_cdf(const struct loader *loader, const json_t *object,
+                                 double distinct_rows, struct access_cdf *cdf)
+{
+    const json_t *rows, *shares;
+    double last_rows = 0, last_share = 0;
+
+    TRY(get_array(loader, object, "cdf_rows", ACCESS_CDF_POINTS_MAX, &rows));
+    TRY(get_array(loader, object, "cdf_shares", ACCESS_CDF_POINTS_MAX, &shares));
+    if (json_array_size(rows) != json_array_size(shares))
+        return wrong(loader, "cdf_shares: not as many as cdf_rows");
+    cdf->point_count = (uint32_t)json_array_size(rows);
+    for (uint32_t i = 0; i < cdf->point_count; i++) {
+        TRY(take_number(loader, "cdf_rows", json_array_get(rows, i), last_rows,
+                        distinct_rows * (1 + ROUNDING), &cdf->rows[i]));
+        TRY(take_number(loader, "cdf_shares", json_array_get(shares, i), last_share, 1,
+                        &cdf->shares[i]));
+        last_rows = cdf->rows[i];
+        last_share = cdf->shares[i];
+    }
+    if (cdf->point_count > 0 && last_share != 1)
+        return wrong(loader, "cdf_shares: the last one is %.9g; allowed: 1", last_share);
+    return EMBTIER_OK;
+}
+
+/* Loads one segment's times and lookups, and adds these to *@sum. */
+static enum embtier_err load_segment(const struct loader *loader, const json_t *pairs,
+                                     uint32_t segment, struct measured_table *table, double *sum)
+{
+    const size_t count = json_array_size(pairs);
+    double last_time = -1, time, lookups;
+
+    if (!json_is_array(pairs) || count % 2 != 0 || count > 2 * (size_t)TIME_HISTOGRAM_BINS)
+        return wrong(loader, "reuse: segment %" PRIu32 " is no array of times and lookups",
+                     segment);
+    for (size_t i = 0; i < count; i += 2) {
+        uint32_t bin;
+
+        TRY(take_number(loader, "reuse", json_array_get(pairs, i), last_time + 1, 0x1p48, &time));
+        TRY(take_number(loader, "reuse", json_array_get(pairs, i + 1), 0,
+                        (double)table->summary.lookups * (1 + ROUNDING), &lookups));
+        bin = time_histogram_bin((uint64_t)time);
+        if ((double)time_histogram_begin(bin) != time)
+            return wrong(loader, "reuse: no bin begins at time %.15g", time);
+        last_time = time;
+        *sum += lookups;
+        table->bins[table->bin_count++] =
+            (struct measured_bin){ (uint16_t)segment, (uint16_t)bin, (float)lookups };
+    }
+    return EMBTIER_OK;
+}
+
+static enum embtier_err load_reuse(const struct loader *loader, const json_t *object,
+                                   struct measured_table *table)
+{
+    const uint32_t segments = loader->measured->segment_count;
+    const json_t *first, *reuse;
+    size_t most = 0;
+    double sum = 0;
+
+    TRY(get_array(loader, object, "first", segments, &first));
+    TRY(get_array(loader, object, "reuse", segments, &reuse));
+    if (json_array_size(first) != segments || json_array_size(reuse) != segments)
+        return wrong(loader, "first, reuse: allowed: one element for each of %" PRIu32 " segments",
+                     segments);
+    for (uint32_t i = 0; i < segments; i++) {
+        TRY(take_number(loader, "first", json_array_get(first, i), 0,
+                        (double)table->summary.lookups * (1 + ROUNDING), &table->first[i]));
+        sum += table->first[i];
+        most += json_array_size(json_array_get(reuse, i)) / 2;
+    }
+    table->bins = calloc(most + 1, sizeof(*table->bins));
+    if (!table->bins)
+        return err_set(loader->msg, EMBTIER_NO_MEMORY, "%s: out of memory", loader->path);
+    for (uint32_t i = 0; i < segments; i++)
+        TRY(load_segment(loader, json_array_get(reuse, i), i, table, &sum));
+    if (sum > (double)table->summary.lookups * (1 + ROUNDING))
+        return wrong(loader, "reuse: with first %.9g lookups, more than lookups: %" PRIu64, sum,
+                     table->summary.lookups);
+    return EMBTIER_OK;
+}
+
+static enum embtier_err load_tables(struct loader *loader, char *text)
+{
+    for (uint32_t i = 0; i < loader->measured->table_count; i++) {
+        struct measured_table *const table = &loader->measured->tables[i];
+        _cleanup_(json_freep) json_t *object = NULL;
+
+        TRY(read_object(loader, text, &object));
+        TRY(load_description(loader, object, &table->table));
+        TRY(load_summary(loader, object, table));
+        TRY(load_cdf(loader, object, table->summary.rows, &table->cdf));
+        TRY(load_reuse(loader, object, table));
+    }
+    loader->line++;
+    if (getc_unlocked(loader->file) != EOF)
+        return wrong(loader, "lines follow the last table");
+    return EMBTIER_OK;
+}
+
+enum embtier_err profile_file_load(const char *path, struct measured_profile **ret_measured,
+                                   struct err_msg *msg)
+{
+    _cleanup_(file_closep) FILE *file = fopen(path, "re");
+    _cleanup_(measured_profile_freep) struct measured_profile *measured =
+        calloc(1, sizeof(*measured));
+    _cleanup_(freep) char *text = malloc(PROFILE_FILE_LINE_BYTES_MAX);
+    _cleanup_(json_freep) json_t *header = NULL;
+    struct loader loader = { .path = path, .file = file, .msg = msg, .measured = measured };
+
+    if (!file)
+        return err_set_errno(msg, errno, "%s", path);
+    if (!measured || !text)
+        return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", path);
+    TRY(read_object(&loader, text, &header));
+    TRY(load_header(&loader, header));
+    TRY(load_tables(&loader, text));
+    *ret_measured = TAKE(measured);
+    return EMBTIER_OK;
+}

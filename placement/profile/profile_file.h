@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* profile_file.h: saves a measured profile, and loads it with every number checked.
+ *
+ * The file is JSON, a line for each object, so that neither side holds more than one table's text
+ * in memory (docs/internals/placement/profile.md). Errors name file, line and key. Thread: one. */
+#ifndef EMBTIER_PLACEMENT_PROFILE_PROFILE_FILE_H
+#define EMBTIER_PLACEMENT_PROFILE_PROFILE_FILE_H
+
+#include "placement/profile/measured_profile.h"
+
+#define PROFILE_FILE_FORMAT  "embtier-profile"
+#define PROFILE_FILE_VERSION 1
+/* A longer line is refused. */
+#define PROFILE_FILE_LINE_BYTES_MAX (8 * MIB)
+
+/* Writes a new file. EXISTS: there is one. On failure there is none. */
+MUST_CHECK enum embtier_err profile_file_save(const struct measured_profile *measured,
+                                              const char *path, struct err_msg *msg);
+/* CORRUPT: this is no profile, or it is damaged, cut short or contradicts itself. VERSION: it is of
+ * a newer version of embtier. TOO_LARGE: too many tables. */
+MUST_CHECK enum embtier_err
+profile_file_load(const char *path, struct measured_profile **ret_measured, struct err_msg *msg);
+
+#endif

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* table_profile.h: measures the lookups of one table in bounded memory.
+ *
+ * Rows are sampled by their hash: Waldspurger et al., "Efficient MRC Construction with SHARDS",
+ * USENIX FAST 2015, section 4, with a fixed number of rows. All rows are sampled until that is used
+ * up, so a small table is measured exactly. Then the rate falls, and a sampled lookup counts for as
+ * many as the rate says.
+ *
+ * A few rows with many lookups would then be counted many times or not at all. So from there on
+ * rows that a random lookup picks are held, and their lookups are counted exactly, as long as they
+ * are among the hottest: Gibbons and Matias, "New Sampling-Based Summary Statistics for Improving
+ * Approximate Query Answers", SIGMOD 1998, section 3 (counting samples). A lookup belongs either to
+ * the held rows or to the sampled ones. As no hash decides which rows are held, neither part is
+ * biased.
+ *
+ * Same lookups, same result. Thread: one. */
+#ifndef EMBTIER_PLACEMENT_PROFILE_TABLE_PROFILE_H
+#define EMBTIER_PLACEMENT_PROFILE_TABLE_PROFILE_H
+
+#include "placement/profile/access_cdf.h"
+#include "placement/profile/reuse_times.h"
+#include "placement/profile/tracked_rows.h"
+
+/* A table's slots, at most: with them its memory is below 1 MiB. */
+#define TABLE_PROFILE_SLOTS_MAX 32768
+#define TABLE_PROFILE_SLOTS_MIN 1024
+
+/* Lookups within one part of the trace. */
+struct profile_segment {
+    double first; /* sampled, each with its weight */
+    struct time_histogram sampled_reuse;
+    struct time_histogram held_reuse;
+};
+
+struct table_profile {
+    struct tracked_rows sampled;
+    struct tracked_rows held;
+    uint64_t threshold; /* a row whose hash is at most this is sampled */
+    uint64_t random;
+    uint64_t hold_interval;           /* lookups per row that is picked to be held */
+    uint64_t hold_in;                 /* lookups */
+    struct profile_segment *segments; /* made with the first lookup */
+    uint32_t segment_count;           /* a power of two */
+    uint64_t segment_length;          /* in time; doubles when the segments do not suffice */
+    double batch_rows;
+    double updated_batch_rows;
+    uint64_t lookups;
+    uint64_t held_lookups;
+    uint64_t batches; /* that looked up this table */
+    uint64_t last_batch;
+};
+
+/* The figures that are not curves. */
+struct table_summary {
+    uint64_t lookups;
+    uint64_t batches;
+    double rows;               /* different ones looked up */
+    double batch_rows;         /* different ones in a batch, mean over @batches */
+    double updated_batch_rows; /* those of them that the batch updates, mean */
+    double sampling_rate;      /* of rows, 0 to 1 */
+};
+
+/* When lookups happen. */
+struct table_moment {
+    uint64_t time;  /* of the first one; 1 for the first of all tables */
+    uint64_t batch; /* a number that rises from batch to batch */
+    bool is_update;
+};
+
+/* Returns the most bytes that a table takes with this many slots; while it drops rows, it takes as
+ * much again for a moment. */
+uint64_t table_profile_bytes(uint32_t slots);
+/* @slots: a power of two, within the limits above. */
+void table_profile_init(struct table_profile *profile, uint32_t slots, uint64_t seed);
+void table_profile_clear(struct table_profile *profile);
+/* Counts lookups, one after the other. NO_MEMORY: the profile is of no use any more. */
+MUST_CHECK enum embtier_err table_profile_add(struct table_profile *profile, const uint64_t *ids,
+                                              uint32_t count, const struct table_moment *moment);
+
+struct table_summary table_profile_summary(const struct table_profile *profile);
+/* @end_time: the number of lookups of all tables. Tables of the same number of slots get the same
+ * segments. */
+void table_profile_reuse(const struct table_profile *profile, uint64_t end_time,
+                         struct reuse_times *ret_times);
+MUST_CHECK enum embtier_err table_profile_cdf(const struct table_profile *profile,
+                                              struct access_cdf *ret_cdf);
+
+#endif

@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_profile_file.c: is a saved profile what it was, and does a bad one end in a clear error? */
+/* clang-format off */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+/* clang-format on */
+#include <math.h>
+
+#include "placement/profile/profile_file.h"
+#include "placement/synthetic/zipf.h"
+#include "tests/unit/placement/trace_fixture.h"
+
+#define TABLES 2
+#define BATCH  1000
+
+static const struct trace_table tables[TABLES] = {
+    { "users", UINT64_MAX, 64, EMBTIER_DTYPE_F32 },
+    { "items", 0, 16, EMBTIER_DTYPE_BF16 },
+};
+
+/* Measures 40 batches of the first table; the second one has no lookups if @is_idle. */
+static struct measured_profile *measure(bool is_idle)
+{
+    struct measured_profile *measured = NULL;
+    struct profile *profile = NULL;
+    struct random random = { 2 };
+    struct err_msg msg;
+    uint64_t ids[BATCH];
+
+    assert_int_equal(profile_new(TABLES, TABLES * MIB, &profile, &msg), EMBTIER_OK);
+    for (uint32_t i = 0; i < 80; i++) {
+        const struct zipf zipf = zipf_make(i % 2 == 0 ? 100000 : 2000, 0.9);
+        const uint32_t bag_ends[] = { BATCH };
+        const struct trace_lookups lookups = { .batch = i / 2,
+                                               .table = i % 2,
+                                               .is_update = true,
+                                               .bag_count = 1,
+                                               .id_count = BATCH,
+                                               .bag_ends = bag_ends,
+                                               .ids = ids };
+
+        for (uint32_t k = 0; k < BATCH; k++)
+            ids[k] = zipf_draw(&zipf, &random);
+        if (i % 2 == 0 || !is_idle)
+            assert_int_equal(profile_add(profile, &lookups), EMBTIER_OK);
+    }
+    assert_int_equal(measured_profile_make(profile, tables, &measured), EMBTIER_OK);
+    profile_free(profile);
+    return measured;
+}
+
+static void assert_near(double a, double b)
+{
+    assert_true(fabs(a - b) <= 1e-5 * MAX(fabs(a), 1.0));
+}
+
+static void compare_predictions(const struct measured_profile *a, const struct measured_profile *b)
+{
+    const struct cache_tiers tiers = { 2, { 100000, 500000 } };
+    struct table_prediction one[TABLES], other[TABLES];
+    struct err_msg msg;
+
+    assert_int_equal(measured_profile_predict(a, (double[]){ 256, 32 }, &tiers, one, &msg),
+                     EMBTIER_OK);
+    assert_int_equal(measured_profile_predict(b, (double[]){ 256, 32 }, &tiers, other, &msg),
+                     EMBTIER_OK);
+    for (uint32_t i = 0; i < TABLES; i++)
+        for (uint32_t tier = 0; tier < 2; tier++) {
+            assert_near(one[i].hit_rates[tier], other[i].hit_rates[tier]);
+            assert_near(one[i].bytes[tier], other[i].bytes[tier]);
+        }
+}
+
+static void test_loads_what_was_saved(void **state)
+{
+    const struct trace_fixture *const fixture = *state;
+
+    for (int is_idle = 0; is_idle < 2; is_idle++) {
+        struct measured_profile *const saved = measure(is_idle != 0);
+        struct measured_profile *loaded = NULL;
+        struct err_msg msg;
+
+        assert_int_equal(profile_file_save(saved, fixture->path, &msg), EMBTIER_OK);
+        assert_int_equal(profile_file_load(fixture->path, &loaded, &msg), EMBTIER_OK);
+        assert_int_equal(loaded->lookups, is_idle ? 40000 : 80000);
+        assert_int_equal(loaded->batches, 40);
+        assert_int_equal(loaded->table_count, TABLES);
+        for (uint32_t i = 0; i < TABLES; i++) {
+            const struct measured_table *const a = &saved->tables[i], *const b = &loaded->tables[i];
+
+            assert_string_equal(b->table.name, tables[i].name);
+            assert_int_equal(b->table.rows, tables[i].rows);
+            assert_int_equal(b->table.dim, tables[i].dim);
+            assert_int_equal(b->table.dtype, tables[i].dtype);
+            assert_int_equal(a->summary.lookups, b->summary.lookups);
+            assert_int_equal(a->summary.batches, b->summary.batches);
+            assert_near(a->summary.rows, b->summary.rows);
+            assert_near(a->summary.batch_rows, b->summary.batch_rows);
+            assert_near(a->summary.updated_batch_rows, b->summary.updated_batch_rows);
+            assert_near(a->pooling_factor, b->pooling_factor);
+            assert_int_equal(a->cdf.point_count, b->cdf.point_count);
+            for (uint32_t k = 0; k < a->cdf.point_count; k++)
+                assert_near(a->cdf.shares[k], b->cdf.shares[k]);
+        }
+        compare_predictions(saved, loaded);
+        measured_profile_free(saved);
+        measured_profile_free(loaded);
+        unlink(fixture->path);
+    }
+}
+
+static void test_replaces_no_file(void **state)
+{
+    const struct trace_fixture *const fixture = *state;
+    _cleanup_(measured_profile_freep) struct measured_profile *measured = measure(false);
+    struct err_msg msg;
+
+    assert_int_equal(profile_file_save(measured, fixture->path, &msg), EMBTIER_OK);
+    assert_int_equal(profile_file_save(measured, fixture->path, &msg), EMBTIER_EXISTS);
+    assert_int_equal(access(fixture->path, F_OK), 0);
+}
+
+/* ---- Damaged files ---- */
+
+#define HEADER                                                                                     \
+    "{\"format\":\"embtier-profile\",\"version\":1,\"tables\":1,\"lookups\":10,\"batches\":2,"     \
+    "\"segments\":2,\"segment_length\":5}\n"
+#define TABLE                                                                                      \
+    "{\"name\":\"a\",\"rows\":9,\"dim\":4,\"dtype\":\"f32\",\"lookups\":10,\"batches\":2,"         \
+    "\"pooling_factor\":5,\"distinct_rows\":4,\"batch_rows\":3,\"updated_batch_rows\":1,"          \
+    "\"sampling_rate\":1,\"cdf_rows\":[1,4],\"cdf_shares\":[0.5,1],\"first\":[3,1],"               \
+    "\"reuse\":[[1,1],[2,2,5,3]]}\n"
+
+static enum embtier_err load_text(const char *path, const char *text, struct err_msg *ret_msg)
+{
+    _cleanup_(measured_profile_freep) struct measured_profile *measured = NULL;
+    FILE *const file = fopen(path, "w");
+
+    *ret_msg = (struct err_msg){ { 0 } };
+    fputs(text, file);
+    fclose(file);
+    return profile_file_load(path, &measured, ret_msg);
+}
+
+/* Returns HEADER and TABLE with one part replaced. */
+static char *bent(const char *from, const char *to)
+{
+    static const char whole[] = HEADER TABLE;
+    const char *const at = strstr(whole, from);
+    char *text = NULL;
+
+    assert_non_null(at);
+    assert_true(asprintf(&text, "%.*s%s%s", (int)(at - whole), whole, to, at + strlen(from)) > 0);
+    return text;
+}
+
+static void test_explains_bad_values(void **state)
+{
+    static const struct {
+        const char *from, *to;
+        enum embtier_err err;
+        const char *text;
+    } cases[] = {
+        { "embtier-profile", "other", EMBTIER_CORRUPT, ":1: format: not embtier-profile" },
+        { "\"version\":1", "\"version\":2", EMBTIER_VERSION, ":1: version: 2 is newer than 1" },
+        { "\"version\":1", "\"version\":1.5", EMBTIER_CORRUPT, ":1: version: not a whole number" },
+        { "\"tables\":1", "\"tables\":0", EMBTIER_CORRUPT, ":1: tables: 0; allowed: 1" },
+        { "\"tables\":1", "\"tables\":8193", EMBTIER_TOO_LARGE, ":1: tables: 8193; allowed" },
+        { "\"tables\":1", "\"tables\":2", EMBTIER_CORRUPT, ":3: the file was cut short" },
+        { "\"lookups\":10", "\"lookups\":-1", EMBTIER_CORRUPT, ":1: lookups: -1; allowed: 0" },
+        { "\"segments\":2", "\"segments\":17", EMBTIER_CORRUPT,
+          ":1: segments: 17; allowed: 1 to 16" },
+        { "th\":5", "th\":4", EMBTIER_CORRUPT, ":1: segment_length: 2 segments of 4 do not hold" },
+        { "\"batches\":2,\"seg", "\"batches\":[],\"seg", EMBTIER_CORRUPT, ":1: batches: not a" },
+        { "\"name\":\"a\"", "\"name\":\"/\"", EMBTIER_CORRUPT, ":2: name: not the name" },
+        { "\"rows\":9", "\"rows\":0", EMBTIER_CORRUPT, ":2: rows: 0; allowed: 1" },
+        { "\"rows\":9", "\"rows\":\"9\"", EMBTIER_CORRUPT, ":2: rows: not a number of rows" },
+        { "\"dim\":4", "\"dim\":8193", EMBTIER_CORRUPT, ":2: dim: 8193; allowed: 1 to 8192" },
+        { "\"f32\"", "\"f64\"", EMBTIER_CORRUPT, ":2: dtype: allowed: f32, f16, bf16" },
+        { "\"lookups\":10,\"batches\":2,\"p", "\"lookups\":11,\"batches\":2,\"p", EMBTIER_CORRUPT,
+          ":2: lookups: 11; allowed: 0 to 10" },
+        { "\"pooling_factor\":5", "\"pooling_factor\":-5", EMBTIER_CORRUPT,
+          ":2: pooling_factor: -5" },
+        { "\"pooling_factor\":5", "\"pooling_factor\":NaN", EMBTIER_CORRUPT, ":2: character " },
+        { "\"pooling_factor\":5", "\"pooling_factor\":1e999", EMBTIER_CORRUPT, ":2: character " },
+        { "\"pooling_factor\":5,", "", EMBTIER_CORRUPT, ":2: pooling_factor: not a number" },
+        { "\"distinct_rows\":4", "\"distinct_rows\":11", EMBTIER_CORRUPT,
+          ":2: distinct_rows: 11;" },
+        { "\"updated_batch_rows\":1", "\"updated_batch_rows\":4", EMBTIER_CORRUPT,
+          ":2: updated_batch_rows: 4; allowed: 0 to 3" },
+        { "\"sampling_rate\":1", "\"sampling_rate\":2", EMBTIER_CORRUPT, ":2: sampling_rate: 2;" },
+        { "[1,4]", "[4,1]", EMBTIER_CORRUPT, ":2: cdf_rows: 1; allowed: 4 to 4" },
+        { "[1,4]", "[1,5]", EMBTIER_CORRUPT, ":2: cdf_rows: 5; allowed: 1 to 4" },
+        { "[1,4]", "[1]", EMBTIER_CORRUPT, ":2: cdf_shares: not as many as cdf_rows" },
+        { "[0.5,1]", "[1,0.5]", EMBTIER_CORRUPT, ":2: cdf_shares: 0.5; allowed: 1 to 1" },
+        { "[0.5,1]", "[0.5,0.9]", EMBTIER_CORRUPT, ":2: cdf_shares: the last one is 0.9" },
+        { "[0.5,1]", "[0.5,\"1\"]", EMBTIER_CORRUPT, ":2: cdf_shares: not a number" },
+        { "[3,1]", "[3]", EMBTIER_CORRUPT, ":2: first, reuse: allowed: one element" },
+        { "[3,1]", "[3,2]", EMBTIER_CORRUPT, ":2: reuse: with first 11 lookups, more than" },
+        { "[[1,1],[2", "[1,[2", EMBTIER_CORRUPT, ":2: reuse: segment 0 is no array" },
+        { "[2,2,5,3]", "[2,2,5]", EMBTIER_CORRUPT, ":2: reuse: segment 1 is no array" },
+        { "[2,2,5,3]", "[5,2,5,3]", EMBTIER_CORRUPT, ":2: reuse: 5; allowed: 6 to" },
+        { "[2,2,5,3]", "[2,2,33,3]", EMBTIER_CORRUPT, ":2: reuse: no bin begins at time 33" },
+        { "[2,2,5,3]", "[2,2,5,-3]", EMBTIER_CORRUPT, ":2: reuse: -3; allowed: 0 to" },
+        { "]]}\n", "]]}\n\n", EMBTIER_CORRUPT, ":3: lines follow the last table" },
+        { "]]}\n", "]]}", EMBTIER_CORRUPT, ":2: the file was cut short" },
+        { "{\"name\"", "[{\"name\"", EMBTIER_CORRUPT, ":2: character " },
+    };
+    const struct trace_fixture *const fixture = *state;
+    struct err_msg msg;
+
+    assert_int_equal(load_text(fixture->path, HEADER TABLE, &msg), EMBTIER_OK);
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        _cleanup_(freep) char *text = bent(cases[i].from, cases[i].to);
+
+        assert_int_equal(load_text(fixture->path, text, &msg), cases[i].err);
+        if (!strstr(msg.text, cases[i].text))
+            fail_msg("case %zu: %s", i, msg.text);
+    }
+}
+
+static void test_refuses_every_cut(void **state)
+{
+    static const char whole[] = HEADER TABLE;
+    const struct trace_fixture *const fixture = *state;
+    char text[sizeof(whole)];
+    struct err_msg msg;
+
+    for (size_t bytes = 0; bytes + 1 < sizeof(whole); bytes++) {
+        memcpy(text, whole, bytes);
+        text[bytes] = '\0';
+        assert_int_equal(load_text(fixture->path, text, &msg), EMBTIER_CORRUPT);
+        assert_non_null(strstr(msg.text, "the file was cut short"));
+    }
+}
+
+static void test_refuses_an_endless_line(void **state)
+{
+    const struct trace_fixture *const fixture = *state;
+    _cleanup_(freep) char *text = malloc(PROFILE_FILE_LINE_BYTES_MAX + 10);
+    struct err_msg msg;
+
+    memset(text, ' ', PROFILE_FILE_LINE_BYTES_MAX + 9);
+    text[PROFILE_FILE_LINE_BYTES_MAX + 9] = '\0';
+    assert_int_equal(load_text(fixture->path, text, &msg), EMBTIER_CORRUPT);
+    assert_non_null(strstr(msg.text, ":1: the line is too long"));
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, trace_fixture_new, trace_fixture_free)
+    const struct CMUnitTest tests[] = {
+        TEST(test_loads_what_was_saved),    TEST(test_replaces_no_file),
+        TEST(test_explains_bad_values),     TEST(test_refuses_every_cut),
+        TEST(test_refuses_an_endless_line),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
