@@ -5,10 +5,8 @@
 
 #include "placement/solve/random.h"
 
-#define EPOCHS 256 /* after each, the temperature falls */
-/* First and last temperature: shares of the limit or of a capacity. */
-#define HOT       0.2
-#define COLD      1e-5
+#define EPOCHS    256  /* after each, the temperature falls */
+#define COLD      1e-5 /* the last temperature */
 #define NEARLY_NO 1e-9 /* a cost that may be 0, but for rounding */
 
 struct run {
@@ -178,7 +176,7 @@ bool anneal_run(struct placing *placing, const struct anneal_opts *opts)
         return false;
     measure(&run);
     for (uint32_t epoch = 0; epoch < EPOCHS && run.cost > 0; epoch++) {
-        run.temperature = HOT * pow(COLD / HOT, epoch / (EPOCHS - 1.0));
+        run.temperature = opts->hot * pow(COLD / opts->hot, epoch / (EPOCHS - 1.0));
         for (uint64_t i = 0; i <= opts->steps / EPOCHS && run.cost > 0; i++)
             try_step(&run);
         measure(&run);

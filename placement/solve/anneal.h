@@ -20,6 +20,7 @@
 struct anneal_opts {
     double limit_s;             /* INFINITY: only the rooms count */
     const double *room_weights; /* room_count; borrowed */
+    double hot;                 /* the first temperature: a share of the limit or of a capacity */
     uint64_t seed;
     uint64_t steps; /* at most, rounded up to a few hundred */
 };

@@ -10,18 +10,23 @@
 #include "placement/solve/anneal.h"
 #include "placement/solve/bound.h"
 #include "placement/solve/fit.h"
+#include "placement/solve/milp.h"
 #include "placement/solve/search.h"
 #include "placement/solve/start.h"
 
-#define STEPS_PER_ITEM  24000
-#define STEPS_LEAST     (UINT64_C(1) << 18)
-#define STEPS_MOST      (UINT64_C(1) << 25)
-#define SEARCHES        14
-#define LONGER_SEARCHES 2 /* a search after a failure takes this many times the steps */
-#define CASES           (UINT64_C(1) << 25)
-#define CASES_ITEMS     24   /* more items have too many cases */
-#define WEIGHT_LEAST    0.3  /* of a room whose price is 0: it must not overflow either */
-#define CLOSE           1e-4 /* limits that differ by less, as a share, are not told apart */
+#define STEPS_PER_ITEM 24000
+#define STEPS_LEAST    (UINT64_C(1) << 18)
+#define STEPS_MOST     (UINT64_C(1) << 25)
+#define SEARCHES       8 /* in a pass */
+#define PASSES         2 /* each takes twice the steps of the one before */
+/* First temperatures. A hot search forgets where it started. A cool one stays near the linear
+ * program's solution, which is best where that is nearly whole. */
+#define HOT          0.2
+#define COOL         0.005
+#define CASES        (UINT64_C(1) << 25)
+#define CASES_ITEMS  24   /* more items have too many cases */
+#define WEIGHT_LEAST 0.3  /* of a room whose price is 0: it must not overflow either */
+#define CLOSE        1e-4 /* limits that differ by less, as a share, are not told apart */
 
 struct solving {
     const struct model *model;
@@ -33,6 +38,8 @@ struct solving {
     double best_s;  /* of @best; INFINITY: none */
     double bound_s; /* the best proven */
     uint64_t seed;
+    double own_s, solver_bound_s;
+    struct err_msg solver_says;
 };
 
 static void free_parts(struct solving *s)
@@ -81,11 +88,12 @@ static uint64_t step_count(const struct solving *s)
 }
 
 /* Searches from @now. */
-static enum embtier_err search_within(struct solving *s, double limit_s, uint64_t times,
+static enum embtier_err search_within(struct solving *s, double limit_s, double hot, uint64_t times,
                                       bool *ret_found)
 {
     const struct anneal_opts opts = { .limit_s = limit_s,
                                       .room_weights = s->room_weights,
+                                      .hot = hot,
                                       .seed = s->opts->seed * 1000003 + ++s->seed * 2654435761,
                                       .steps = step_count(s) * times };
 
@@ -140,12 +148,12 @@ static enum embtier_err start(struct solving *s)
     bool found;
 
     TRY(start_by_density(s->now));
-    TRY(search_within(s, INFINITY, 1, &found));
+    TRY(search_within(s, INFINITY, HOT, 1, &found));
     TRY(bound_new(s->x, isinf(s->best_s) ? longest_s(s->x) : s->best_s, &s->bound));
     s->bound_s = s->bound->bound_s;
     weigh_rooms(s);
     TRY(start_by_bound(s->now, s->bound));
-    return search_within(s, INFINITY, 1, &found);
+    return search_within(s, INFINITY, HOT, 1, &found);
 }
 
 static bool is_good(const struct solving *s)
@@ -153,24 +161,34 @@ static bool is_good(const struct solving *s)
     return s->best_s <= s->bound_s || s->best_s - s->bound_s <= s->opts->gap * s->best_s;
 }
 
-/* Bisects the limit. A failed search proves nothing, so the limit below which no more is looked for
- * is not a bound. */
-static enum embtier_err improve(struct solving *s)
+/* Bisects the limit between the bound and the best placement. A failed search proves nothing, so
+ * the next pass begins at the bound again. */
+static enum embtier_err improve_pass(struct solving *s, uint64_t times)
 {
     const uint32_t searches = s->opts->searches ? s->opts->searches : SEARCHES;
     double low_s = s->bound_s;
-    bool found = true;
+    bool found;
 
-    for (uint32_t i = 0; i < searches && !is_good(s); i++) {
+    for (uint32_t i = 0; i < searches && !is_good(s) && s->best_s - low_s > CLOSE * s->best_s;
+         i++) {
         const double limit_s = isinf(s->best_s) ? longest_s(s->x) : low_s + (s->best_s - low_s) / 2;
 
-        if (s->best_s - low_s < CLOSE * s->best_s)
-            break;
         TRY(start_by_bound(s->now, s->bound));
-        TRY(search_within(s, limit_s, found ? 1 : LONGER_SEARCHES, &found));
+        TRY(search_within(s, limit_s, COOL, times, &found));
+        if (!found) {
+            TRY(start_by_bound(s->now, s->bound));
+            TRY(search_within(s, limit_s, HOT, times, &found));
+        }
         if (!found && !isinf(s->best_s))
             low_s = limit_s;
     }
+    return EMBTIER_OK;
+}
+
+static enum embtier_err improve(struct solving *s)
+{
+    for (uint32_t i = 0; i < PASSES; i++)
+        TRY(improve_pass(s, UINT64_C(1) << i));
     return EMBTIER_OK;
 }
 
@@ -190,6 +208,54 @@ static enum embtier_err look_at_all(struct solving *s, bool *ret_complete)
         s->bound_s = s->best_s;
     return EMBTIER_OK;
 }
+
+/* ---- the outside solver ---- */
+
+/* Sees whether the solver's values are a better placement. */
+static enum embtier_err judge_values(struct solving *s, const struct milp *milp,
+                                     const double *values)
+{
+    if (!milp_decode(milp, values, s->now)) {
+        err_write(&s->solver_says, "its answer leaves a table without a place");
+        return EMBTIER_OK;
+    }
+    TRY(judge(s));
+    if (s->best_s >= s->own_s)
+        err_write(&s->solver_says, "its answer is no better, or exceeds a memory");
+    return EMBTIER_OK;
+}
+
+/* A solver's bound above a placement that the exact check has seen is wrong. */
+static void keep_solver_bound(struct solving *s, double bound_s)
+{
+    if (bound_s <= s->best_s)
+        s->solver_bound_s = bound_s;
+    else
+        err_write(&s->solver_says, "its bound of %g s contradicts a placement of %g s", bound_s,
+                  s->best_s);
+}
+
+static enum embtier_err ask_solver(struct solving *s)
+{
+    const struct milp_solver *const solver = s->opts->solver;
+    _cleanup_(milp_freep) struct milp *milp = NULL;
+    _cleanup_(freep) double *values = NULL;
+    double bound = -INFINITY;
+
+    if (!solver || is_good(s))
+        return EMBTIER_OK;
+    TRY(milp_new(s->best, s->bound, &milp));
+    values = calloc(milp->column_count, sizeof(*values));
+    if (!values)
+        return EMBTIER_NO_MEMORY;
+    if (solver->solve(solver->ctx, milp, values, &bound, &s->solver_says) != EMBTIER_OK)
+        return EMBTIER_OK; /* the own answer stays */
+    TRY(judge_values(s, milp, values));
+    keep_solver_bound(s, bound * s->own_s);
+    return EMBTIER_OK;
+}
+
+/* ---- answer ---- */
 
 static enum embtier_err refuse(bool complete, struct err_msg *msg)
 {
@@ -214,6 +280,9 @@ static enum embtier_err make_answer(struct solving *s, struct solve_answer **ret
     placing_tables(s->best, answer->places);
     answer->largest_s = s->best_s;
     answer->bound_s = fmin(s->bound_s, s->best_s);
+    answer->own_s = s->own_s;
+    answer->solver_bound_s = s->solver_bound_s;
+    answer->solver_says = s->solver_says;
     *ret_answer = TAKE(answer);
     return EMBTIER_OK;
 }
@@ -228,13 +297,17 @@ static enum embtier_err run(struct solving *s, struct solve_answer **ret_answer,
     TRY(look_at_all(s, &complete));
     if (isinf(s->best_s))
         return refuse(complete, msg);
+    s->own_s = s->best_s;
+    TRY(ask_solver(s));
     return make_answer(s, ret_answer);
 }
 
 enum embtier_err solve_model(const struct model *model, const struct solve_opts *opts,
                              struct solve_answer **ret_answer, struct err_msg *msg)
 {
-    _cleanup_(free_parts) struct solving s = { .model = model, .opts = opts, .best_s = INFINITY };
+    _cleanup_(free_parts) struct solving s = {
+        .model = model, .opts = opts, .best_s = INFINITY, .solver_bound_s = -INFINITY
+    };
     enum embtier_err err;
 
     TRY(model_check(model, msg));

@@ -6,6 +6,7 @@
  * 2. The bound of Lenstra, Shmoys and Tardos (bound.h).
  * 3. Bisection between both: anneal.h searches a placement within a limit.
  * 4. All cases in turn, if there are few (search.h).
+ * 5. A solver of mixed-integer programs, if the caller has one (milp.h).
  *
  * assignment_check() judges each answer, and the best one is returned. Equal input gives equal
  * output, since only counts of steps end the work. Thread: any. */
@@ -14,18 +15,26 @@
 
 #include "placement/model/model.h"
 
+struct milp_solver;
+
 struct solve_opts {
     uint64_t seed;
     uint64_t steps;    /* of one search within a limit; 0: as many as suit the model's size */
     uint32_t searches; /* within a limit, at most; 0: a number that suits most models */
     uint64_t cases;    /* that step 4 may look at; 0: a few million */
-    double gap;        /* good enough; 0: as near as possible */
+    const struct milp_solver *solver; /* borrowed; NULL: none */
+    double gap;                       /* good enough; 0: as near as possible */
 };
 
 struct solve_answer {
     uint32_t *places; /* for each table */
     double largest_s; /* lookup time of the slowest GPU */
-    double bound_s;   /* no placement is faster than this */
+    double bound_s;   /* no placement is faster than this; proven without the solver */
+    double own_s;     /* largest_s before the solver was asked */
+    /* The solver's bound, in seconds. It is not checked. -INFINITY: there is none, or it
+     * contradicts the answer. */
+    double solver_bound_s;
+    struct err_msg solver_says; /* why its answer was not taken; empty: it was, or none was asked */
 };
 
 /* INVALID: the model is wrong, or cannot be placed: @msg names what lacks room, and how many bytes.
