@@ -9,9 +9,12 @@
 #include "placement/solve/ascent.h"
 #include "placement/solve/gpu_classes.h"
 
-#define BISECTIONS     40
-#define CLOSE_ENOUGH   1e-6 /* of the limit */
-#define STEPS_OF_LIMIT 400
+#define BISECTIONS   40
+#define CLOSE_ENOUGH 1e-6 /* of the limit */
+/* Evaluations of the dual function for a limit. Huge models get fewer, so that work is bounded. */
+#define STEPS_MOST  400
+#define STEPS_LEAST 40
+#define WORK        UINT64_C(8000000000) /* costs of places that are looked at, for all limits */
 
 void bound_free(struct bound *bound)
 {
@@ -85,6 +88,7 @@ struct trial {
     const struct instance *x;
     const struct gpu_classes *classes;
     double limit_s;
+    uint32_t steps;
 };
 
 static double try_point(void *ctx, const double *point, double *ret_slopes)
@@ -98,7 +102,7 @@ static double try_point(void *ctx, const double *point, double *ret_slopes)
 static bool try_limit(const struct trial *trial, struct ascent *ascent, struct bound *spare,
                       struct bound *best)
 {
-    ascent_run(ascent, try_point, (void *)trial, STEPS_OF_LIMIT, 1.0);
+    ascent_run(ascent, try_point, (void *)trial, trial->steps, 1.0);
     take_point(trial->classes, trial->x, ascent, trial->limit_s, spare);
     spare->bound_s = bound_certify(trial->x, spare);
     if (spare->bound_s > best->bound_s) {
@@ -109,6 +113,13 @@ static bool try_limit(const struct trial *trial, struct ascent *ascent, struct b
                trial->x->room_count * sizeof(*best->prices_s_byte));
     }
     return ascent->best_value > 1;
+}
+
+static uint32_t step_count(const struct instance *x, const struct gpu_classes *classes)
+{
+    const uint64_t costs = (uint64_t)x->item_count * x->memory_count * classes->class_count;
+
+    return (uint32_t)MAX(MIN(WORK / BISECTIONS / costs, STEPS_MOST), STEPS_LEAST);
 }
 
 enum embtier_err bound_new(const struct instance *x, double upper_s, struct bound **ret_bound)
@@ -125,6 +136,7 @@ enum embtier_err bound_new(const struct instance *x, double upper_s, struct boun
     TRY(ascent_new(gpu_classes_point_count(classes), &ascent));
     gpu_classes_start(classes, ascent->start);
     trial.classes = classes;
+    trial.steps = step_count(x, classes);
     for (uint32_t i = 0; i < BISECTIONS && high_s - low_s > CLOSE_ENOUGH * high_s; i++) {
         trial.limit_s = i == 0 ? upper_s : low_s + (high_s - low_s) / 2;
         if (try_limit(&trial, ascent, spare, best))

@@ -207,6 +207,8 @@ enum embtier_err milp_new(const struct placing *known, const struct bound *bound
         return EMBTIER_NO_MEMORY;
     measure(&c);
     milp->column_count = count_columns(&c);
+    if (milp->column_count > MILP_COLUMNS_MAX)
+        return EMBTIER_TOO_LARGE;
     milp->lower = fmin(bound->bound_s / c.limit_s, 1) * (1 - BOUND_CARE);
     TRY(allocate(milp, &c));
     fill_columns(milp, &c);

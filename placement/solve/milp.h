@@ -17,6 +17,8 @@
 #include "placement/solve/bound.h"
 #include "placement/solve/placing.h"
 
+#define MILP_COLUMNS_MAX (UINT32_C(1) << 21)
+
 /* Column 0 is minimised, and lies between @lower and 1. The others are 0 or 1. Rows are stored one
  * after the other. */
 struct milp {
@@ -41,7 +43,8 @@ struct milp_solver {
                               double *ret_bound, struct err_msg *msg);
 };
 
-/* @known is whole and fits; its largest time is above 0. NO_MEMORY. */
+/* @known is whole and fits; its largest time is above 0. NO_MEMORY. TOO_LARGE: more places remain
+ * than MILP_COLUMNS_MAX. */
 MUST_CHECK enum embtier_err milp_new(const struct placing *known, const struct bound *bound,
                                      struct milp **ret_milp);
 void milp_free(struct milp *milp);

@@ -241,10 +241,16 @@ static enum embtier_err ask_solver(struct solving *s)
     _cleanup_(milp_freep) struct milp *milp = NULL;
     _cleanup_(freep) double *values = NULL;
     double bound = -INFINITY;
+    enum embtier_err err;
 
-    if (!solver || is_good(s))
+    if (!solver || is_good(s) || s->best_s - s->bound_s < CLOSE * s->best_s)
         return EMBTIER_OK;
-    TRY(milp_new(s->best, s->bound, &milp));
+    err = milp_new(s->best, s->bound, &milp);
+    if (err == EMBTIER_TOO_LARGE) {
+        err_write(&s->solver_says, "the model is too large for a solver");
+        return EMBTIER_OK;
+    }
+    TRY(err);
     values = calloc(milp->column_count, sizeof(*values));
     if (!values)
         return EMBTIER_NO_MEMORY;

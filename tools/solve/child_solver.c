@@ -19,7 +19,10 @@
 #include "base/text/text_escape.h"
 #include "tools/solve/solve_wire.h"
 
-#define LIBRARY      "libhighs.so"
+/* Debian 13 has libhighs-dev for the first. coinor-libcbc3 brings the last. */
+#define HIGHS        "libhighs.so"
+#define HIGHS_1      "libhighs.so.1"
+#define CBC          "libCbcSolver.so.3"
 #define POLL_MS      1000
 #define SAID_BYTES   256       /* of standard error that are kept */
 #define PRINTED_MOST (1 * MIB) /* that the child may print, beside its answer */
@@ -101,8 +104,9 @@ static bool limit(int what, uint64_t value)
 static void become_solver(const struct child_solver *solver, const struct child *child,
                           uint64_t out_bytes, pid_t parent)
 {
-    const char *const library = solver->library ? solver->library : LIBRARY;
-    char *const arguments[] = { (char *)solver->program, (char *)library, NULL };
+    char *const given[] = { (char *)solver->program, (char *)solver->library, NULL };
+    char *const known[] = { (char *)solver->program, (char *)HIGHS, (char *)HIGHS_1, (char *)CBC,
+                            NULL };
     const int in = fcntl(child->in, F_DUPFD, 3), out = fcntl(child->out, F_DUPFD, 3);
     const int said = fcntl(child->said, F_DUPFD, 3);
 
@@ -114,7 +118,7 @@ static void become_solver(const struct child_solver *solver, const struct child 
         !limit(RLIMIT_CPU, solver->processor_s) || !limit(RLIMIT_CORE, 0) ||
         !limit(RLIMIT_FSIZE, out_bytes + PRINTED_MOST))
         _exit(126);
-    execv(solver->program, arguments);
+    execv(solver->program, solver->library ? given : known);
     _exit(127);
 }
 

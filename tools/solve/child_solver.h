@@ -14,7 +14,7 @@
 
 struct child_solver {
     const char *program;   /* path of embtier-solve */
-    const char *library;   /* path or name of the solver's library; NULL: libhighs.so */
+    const char *library;   /* path or name of the solver's library; NULL: HiGHS, else CBC */
     uint64_t memory_bytes; /* of its address space; 0: no limit, as sanitizers need */
     uint32_t processor_s;
     uint32_t stall_s;
@@ -24,7 +24,7 @@ struct child_solver {
 
 #define CHILD_SOLVER_INIT                                                                          \
     {                                                                                              \
-        .memory_bytes = 2 * GIB, .processor_s = 600, .stall_s = 60, .nodes = 200, .gap = 1e-4      \
+        .memory_bytes = 2 * GIB, .processor_s = 600, .stall_s = 60, .nodes = 20, .gap = 1e-4       \
     }
 
 /* Makes a solver of @child, which is borrowed. */

@@ -3,14 +3,17 @@
  *
  * A solver may crash, hang or take all memory, so it runs in a process of its own, under limits
  * that its parent sets (child_solver.h). The model comes on standard input, the answer goes to
- * standard output, and a line about a failure to standard error (solve_wire.h). The only argument
- * is the solver's library. */
+ * standard output, and a line about a failure to standard error (solve_wire.h). The arguments are
+ * libraries; the first that can be loaded is used. */
+#include <dlfcn.h>
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/text/text_escape.h"
+#include "tools/solve/cbc.h"
 #include "tools/solve/highs.h"
 #include "tools/solve/solve_wire.h"
 
@@ -90,12 +93,39 @@ static enum embtier_err write_reply(FILE *out, const struct milp *milp, const do
     return EMBTIER_OK;
 }
 
-static enum embtier_err run(const char *library, FILE *out, struct err_msg *msg)
+/* @paths ends with NULL, and has at least one. */
+static enum embtier_err open_library(char **paths, void **ret_library, struct err_msg *msg)
+{
+    for (; *paths; paths++) {
+        void *const library = **paths ? dlopen(*paths, RTLD_NOW | RTLD_LOCAL) : NULL;
+
+        if (library) {
+            *ret_library = library;
+            return EMBTIER_OK;
+        }
+        err_write(msg, "%s", **paths ? TEXT_SHOWN(dlerror()) : "a library has no name");
+    }
+    return EMBTIER_UNSUPPORTED;
+}
+
+static enum embtier_err solve(void *library, const struct milp *milp,
+                              const struct solve_request *request, double *ret_values,
+                              double *ret_bound, struct err_msg *msg)
+{
+    if (highs_is_in(library))
+        return highs_solve(library, milp, request->nodes, request->gap, ret_values, ret_bound, msg);
+    if (cbc_is_in(library))
+        return cbc_solve(library, milp, request->nodes, request->gap, ret_values, ret_bound, msg);
+    return err_set(msg, EMBTIER_UNSUPPORTED, "the library is neither HiGHS nor CBC");
+}
+
+static enum embtier_err run(char **libraries, FILE *out, struct err_msg *msg)
 {
     _cleanup_(milp_freep) struct milp *milp = calloc(1, sizeof(*milp));
     _cleanup_(freep) double *values = NULL;
     struct solve_request request;
     double bound = -INFINITY;
+    void *library;
 
     if (!milp)
         return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
@@ -103,7 +133,8 @@ static enum embtier_err run(const char *library, FILE *out, struct err_msg *msg)
     values = calloc(milp->column_count, sizeof(*values));
     if (!values)
         return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
-    TRY(highs_solve(library, milp, request.nodes, request.gap, values, &bound, msg));
+    TRY(open_library(libraries, &library, msg));
+    TRY(solve(library, milp, &request, values, &bound, msg));
     return write_reply(out, milp, values, bound, msg);
 }
 
@@ -122,12 +153,12 @@ int main(int argc, char **argv)
     struct err_msg msg = { { 0 } };
     FILE *out;
 
-    if (argc != 2) {
-        fprintf(stderr, "usage: embtier-solve LIBRARY < model > answer\n");
+    if (argc < 2) {
+        fprintf(stderr, "usage: embtier-solve LIBRARY... < model > answer\n");
         return 2;
     }
     out = take_output();
-    if (!out || run(argv[1], out, &msg) != EMBTIER_OK) {
+    if (!out || run(argv + 1, out, &msg) != EMBTIER_OK) {
         fprintf(stderr, "%s\n", msg.text);
         return 1;
     }

@@ -6,8 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/text/text_escape.h"
-
 #define HIGHS_VERSION   1
 #define ROWWISE         2
 #define MINIMIZE        1
@@ -16,7 +14,7 @@
 #define STATUS_ERROR    (-1)
 #define SOLUTION_EXISTS 2 /* the value of primal_solution_status */
 
-/* X(return type, name, arguments). HighsInt is int, which size_of_int() confirms. */
+/* X(return type, name, arguments). HighsInt is int, as open_highs() confirms. */
 #define HIGHS_FUNCTIONS(X)                                                                         \
     X(int, versionMajor, (void))                                                                   \
     X(void *, create, (void))                                                                      \
@@ -39,7 +37,6 @@ struct highs {
 #define X(type, name, arguments) type(*name) arguments;
     HIGHS_FUNCTIONS(X)
 #undef X
-    void *library;
     void *model;
 };
 
@@ -47,37 +44,36 @@ static void close_highs(struct highs *h)
 {
     if (h->model)
         h->destroy(h->model);
-    if (h->library)
-        dlclose(h->library);
 }
 
-static enum embtier_err find_functions(struct highs *h, const char *path, struct err_msg *msg)
+bool highs_is_in(void *library)
+{
+    return dlsym(library, "Highs_versionMajor") != NULL;
+}
+
+static enum embtier_err find_functions(struct highs *h, void *library, struct err_msg *msg)
 {
 #define X(type, name, arguments)                                                                   \
-    *(void **)&h->name = dlsym(h->library, "Highs_" #name);                                        \
+    *(void **)&h->name = dlsym(library, "Highs_" #name);                                           \
     if (!h->name)                                                                                  \
-        return err_set(msg, EMBTIER_UNSUPPORTED, "%s: has no function Highs_" #name,               \
-                       TEXT_SHOWN(path));
+        return err_set(msg, EMBTIER_UNSUPPORTED, "HiGHS has no function Highs_" #name);
     HIGHS_FUNCTIONS(X)
 #undef X
     return EMBTIER_OK;
 }
 
-static enum embtier_err open_highs(struct highs *h, const char *path, struct err_msg *msg)
+static enum embtier_err open_highs(struct highs *h, void *library, struct err_msg *msg)
 {
-    h->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (!h->library)
-        return err_set(msg, EMBTIER_UNSUPPORTED, "%s", TEXT_SHOWN(dlerror()));
-    TRY(find_functions(h, path, msg));
+    TRY(find_functions(h, library, msg));
     if (h->versionMajor() != HIGHS_VERSION)
         return err_set(msg, EMBTIER_UNSUPPORTED, "HiGHS has version %d; allowed: %d",
                        h->versionMajor(), HIGHS_VERSION);
     h->model = h->create();
     if (!h->model)
-        return err_set(msg, EMBTIER_NO_MEMORY, "%s: no model can be made", TEXT_SHOWN(path));
+        return err_set(msg, EMBTIER_NO_MEMORY, "HiGHS makes no model");
     if (h->getSizeofHighsInt(h->model) != (int)sizeof(int))
-        return err_set(msg, EMBTIER_UNSUPPORTED, "%s: was built with integers of %d bytes",
-                       TEXT_SHOWN(path), h->getSizeofHighsInt(h->model));
+        return err_set(msg, EMBTIER_UNSUPPORTED, "HiGHS was built with integers of %d bytes",
+                       h->getSizeofHighsInt(h->model));
     return EMBTIER_OK;
 }
 
@@ -159,12 +155,12 @@ static enum embtier_err take_solution(struct highs *h, const struct milp *milp, 
     return EMBTIER_OK;
 }
 
-enum embtier_err highs_solve(const char *path, const struct milp *milp, uint32_t nodes, double gap,
+enum embtier_err highs_solve(void *library, const struct milp *milp, uint32_t nodes, double gap,
                              double *ret_values, double *ret_bound, struct err_msg *msg)
 {
     _cleanup_(close_highs) struct highs h = { 0 };
 
-    TRY(open_highs(&h, path, msg));
+    TRY(open_highs(&h, library, msg));
     TRY(set_options(&h, nodes, gap, msg));
     TRY(pass_model(&h, milp, msg));
     if (h.run(h.model) == STATUS_ERROR)

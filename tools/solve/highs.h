@@ -9,9 +9,11 @@
 #include "base/err.h"
 #include "placement/solve/milp.h"
 
-/* Solves @milp with the library at @path. UNSUPPORTED: it cannot be loaded, or is of another
- * version. NOT_FOUND: HiGHS has no placement. @ret_values and @ret_bound are as HiGHS gave them. */
-MUST_CHECK enum embtier_err highs_solve(const char *path, const struct milp *milp, uint32_t nodes,
+bool highs_is_in(void *library);
+
+/* Solves @milp with @library, of dlopen(). UNSUPPORTED: it is of another version. NOT_FOUND: it has
+ * no placement. @ret_values and @ret_bound are as HiGHS gave them. */
+MUST_CHECK enum embtier_err highs_solve(void *library, const struct milp *milp, uint32_t nodes,
                                         double gap, double *ret_values, double *ret_bound,
                                         struct err_msg *msg);
 

@@ -2,8 +2,8 @@
 /* Tests that a solver which crashes, lies, sleeps or takes all memory ends in an error, and never
  * in a wrong placement.
  *
- * The solver is tests/faults/fake_highs.c. With EMBTIER_TEST_HIGHS set to the path of a real
- * library, that one is asked, too. */
+ * The solver is tests/faults/fake_highs.c. With EMBTIER_TEST_SOLVER set to the path of HiGHS
+ * or CBC, that one is asked, too. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -176,23 +176,28 @@ static void test_what_is_missing_is_named(void **state)
 
     f->child.library = "/nonexistent/libhighs.so";
     assert_own(f, "start", "/nonexistent/libhighs.so");
+    f->child.library = "libm.so.6";
+    assert_own(f, "start", "neither HiGHS nor CBC");
+    f->child.library = "";
+    assert_own(f, "start", "a library has no name");
     f->child.program = "/nonexistent/embtier-solve";
     assert_own(f, "start", "program cannot be run");
 }
 
-static void test_highs_improves_a_poor_start(void **state)
+static void test_a_real_solver_improves_a_poor_start(void **state)
 {
     struct fixture *const f = *state;
     struct solve_answer *first, *second;
 
-    f->child.library = getenv("EMBTIER_TEST_HIGHS");
+    f->child.library = getenv("EMBTIER_TEST_SOLVER");
     if (!f->child.library)
         skip();
     f->child.processor_s = 100;
     first = ask(f, "");
     second = ask(f, "");
-    printf("own gap %.2f %%, with HiGHS %.2f %%; %s\n", 100 * (1 - first->bound_s / first->own_s),
-           100 * solve_gap(first), first->solver_says.text);
+    printf("own gap %.2f %%, with the solver %.2f %%; %s\n",
+           100 * (1 - first->bound_s / first->own_s), 100 * solve_gap(first),
+           first->solver_says.text);
     assert_string_equal(first->solver_says.text, "");
     assert_true(first->largest_s < first->own_s);
     assert_true(first->solver_bound_s <= first->largest_s);
@@ -211,7 +216,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_solvers_that_never_end, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_solver_that_takes_all_memory, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_what_is_missing_is_named, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_highs_improves_a_poor_start, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_real_solver_improves_a_poor_start, set_up,
+                                        tear_down),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
