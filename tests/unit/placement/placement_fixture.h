@@ -75,7 +75,8 @@ static inline void draw_case(struct random *random, struct placement_case *c)
 struct brute {
     const struct model *model;
     uint32_t places[CASE_TABLES];
-    double best_s; /* INFINITY: there is no placement */
+    uint32_t best_places[CASE_TABLES], worst_places[CASE_TABLES];
+    double best_s, worst_s; /* best_s is INFINITY if there is no placement */
 };
 
 /* True: all tables up to @table fit into their memories, without reserved bytes. */
@@ -96,21 +97,29 @@ static inline void brute_try(struct brute *b)
 {
     double largest_s;
 
-    if (assignment_check(b->model, b->places, &largest_s, NULL, NULL) == EMBTIER_OK)
-        b->best_s = fmin(b->best_s, largest_s);
+    if (assignment_check(b->model, b->places, &largest_s, NULL, NULL) != EMBTIER_OK)
+        return;
+    if (largest_s < b->best_s) {
+        b->best_s = largest_s;
+        memcpy(b->best_places, b->places, sizeof(b->places));
+    }
+    if (largest_s > b->worst_s) {
+        b->worst_s = largest_s;
+        memcpy(b->worst_places, b->places, sizeof(b->places));
+    }
 }
 
 /* Counts through all placements, and skips those whose first tables do not fit. */
-static inline double brute_force(const struct model *model)
+static inline struct brute brute_force_all(const struct model *model)
 {
-    struct brute b = { .model = model, .best_s = INFINITY };
+    struct brute b = { .model = model, .best_s = INFINITY, .worst_s = -1 };
     const uint32_t places = model_place_count(model);
     uint32_t table = 0;
 
     for (;;) {
         if (b.places[table] == places) {
             if (table == 0)
-                return b.best_s;
+                return b;
             b.places[--table]++;
         } else if (!brute_fits(&b, table)) {
             b.places[table]++;
@@ -121,6 +130,11 @@ static inline double brute_force(const struct model *model)
             b.places[table]++;
         }
     }
+}
+
+static inline double brute_force(const struct model *model)
+{
+    return brute_force_all(model).best_s;
 }
 
 #endif
