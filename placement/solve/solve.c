@@ -18,15 +18,17 @@
 #define STEPS_LEAST    (UINT64_C(1) << 18)
 #define STEPS_MOST     (UINT64_C(1) << 25)
 #define SEARCHES       8 /* in a pass */
-#define PASSES         2 /* each takes twice the steps of the one before */
+#define PASSES         2
 /* First temperatures. A hot search forgets where it started. A cool one stays near the linear
  * program's solution, which is best where that is nearly whole. */
-#define HOT          0.2
-#define COOL         0.005
-#define CASES        (UINT64_C(1) << 25)
-#define CASES_ITEMS  24   /* more items have too many cases */
-#define WEIGHT_LEAST 0.3  /* of a room whose price is 0: it must not overflow either */
-#define CLOSE        1e-4 /* limits that differ by less, as a share, are not told apart */
+#define HOT           0.2
+#define COOL          0.005
+#define SOLVER_ROUNDS 3
+#define ROUND_GAP     0.01
+#define CASES         (UINT64_C(1) << 25)
+#define CASES_ITEMS   24   /* more items have too many cases */
+#define WEIGHT_LEAST  0.3  /* of a room whose price is 0: it must not overflow either */
+#define CLOSE         1e-4 /* limits that differ by less, as a share, are not told apart */
 
 struct solving {
     const struct model *model;
@@ -38,7 +40,9 @@ struct solving {
     double best_s;  /* of @best; INFINITY: none */
     double bound_s; /* the best proven */
     uint64_t seed;
-    double own_s, solver_bound_s;
+    double own_s; /* of the best placement before the solver was asked */
+    double solver_bound_s;
+    bool solver_won;
     struct err_msg solver_says;
 };
 
@@ -88,14 +92,14 @@ static uint64_t step_count(const struct solving *s)
 }
 
 /* Searches from @now. */
-static enum embtier_err search_within(struct solving *s, double limit_s, double hot, uint64_t times,
+static enum embtier_err search_within(struct solving *s, double limit_s, double hot,
                                       bool *ret_found)
 {
     const struct anneal_opts opts = { .limit_s = limit_s,
                                       .room_weights = s->room_weights,
                                       .hot = hot,
                                       .seed = s->opts->seed * 1000003 + ++s->seed * 2654435761,
-                                      .steps = step_count(s) * times };
+                                      .steps = step_count(s) };
 
     *ret_found = anneal_run(s->now, &opts);
     return *ret_found ? judge(s) : EMBTIER_OK;
@@ -148,12 +152,12 @@ static enum embtier_err start(struct solving *s)
     bool found;
 
     TRY(start_by_density(s->now));
-    TRY(search_within(s, INFINITY, HOT, 1, &found));
+    TRY(search_within(s, INFINITY, HOT, &found));
     TRY(bound_new(s->x, isinf(s->best_s) ? longest_s(s->x) : s->best_s, &s->bound));
     s->bound_s = s->bound->bound_s;
     weigh_rooms(s);
     TRY(start_by_bound(s->now, s->bound));
-    return search_within(s, INFINITY, HOT, 1, &found);
+    return search_within(s, INFINITY, HOT, &found);
 }
 
 static bool is_good(const struct solving *s)
@@ -163,7 +167,7 @@ static bool is_good(const struct solving *s)
 
 /* Bisects the limit between the bound and the best placement. A failed search proves nothing, so
  * the next pass begins at the bound again. */
-static enum embtier_err improve_pass(struct solving *s, uint64_t times)
+static enum embtier_err improve_pass(struct solving *s)
 {
     const uint32_t searches = s->opts->searches ? s->opts->searches : SEARCHES;
     double low_s = s->bound_s;
@@ -174,21 +178,14 @@ static enum embtier_err improve_pass(struct solving *s, uint64_t times)
         const double limit_s = isinf(s->best_s) ? longest_s(s->x) : low_s + (s->best_s - low_s) / 2;
 
         TRY(start_by_bound(s->now, s->bound));
-        TRY(search_within(s, limit_s, COOL, times, &found));
+        TRY(search_within(s, limit_s, COOL, &found));
         if (!found) {
             TRY(start_by_bound(s->now, s->bound));
-            TRY(search_within(s, limit_s, HOT, times, &found));
+            TRY(search_within(s, limit_s, HOT, &found));
         }
         if (!found && !isinf(s->best_s))
             low_s = limit_s;
     }
-    return EMBTIER_OK;
-}
-
-static enum embtier_err improve(struct solving *s)
-{
-    for (uint32_t i = 0; i < PASSES; i++)
-        TRY(improve_pass(s, UINT64_C(1) << i));
     return EMBTIER_OK;
 }
 
@@ -215,12 +212,14 @@ static enum embtier_err look_at_all(struct solving *s, bool *ret_complete)
 static enum embtier_err judge_values(struct solving *s, const struct milp *milp,
                                      const double *values)
 {
+    const double known_s = s->best_s;
+
     if (!milp_decode(milp, values, s->now)) {
         err_write(&s->solver_says, "its answer leaves a table without a place");
         return EMBTIER_OK;
     }
     TRY(judge(s));
-    if (s->best_s >= s->own_s)
+    if (s->best_s >= known_s)
         err_write(&s->solver_says, "its answer is no better, or exceeds a memory");
     return EMBTIER_OK;
 }
@@ -235,11 +234,12 @@ static void keep_solver_bound(struct solving *s, double bound_s)
                   s->best_s);
 }
 
-static enum embtier_err ask_solver(struct solving *s)
+static enum embtier_err ask_once(struct solving *s)
 {
     const struct milp_solver *const solver = s->opts->solver;
     _cleanup_(milp_freep) struct milp *milp = NULL;
     _cleanup_(freep) double *values = NULL;
+    const double known_s = s->best_s;
     double bound = -INFINITY;
     enum embtier_err err;
 
@@ -257,7 +257,25 @@ static enum embtier_err ask_solver(struct solving *s)
     if (solver->solve(solver->ctx, milp, values, &bound, &s->solver_says) != EMBTIER_OK)
         return EMBTIER_OK; /* the own answer stays */
     TRY(judge_values(s, milp, values));
-    keep_solver_bound(s, bound * s->own_s);
+    keep_solver_bound(s, bound * known_s);
+    return EMBTIER_OK;
+}
+
+/* A better answer leaves fewer places open, so the solver is asked again after a success, unless
+ * little is left to win. */
+static enum embtier_err ask_solver(struct solving *s)
+{
+    double before_s;
+    uint32_t round = 0;
+
+    do {
+        before_s = s->best_s;
+        TRY(ask_once(s));
+    } while (++round < SOLVER_ROUNDS && s->best_s < before_s &&
+             s->best_s - s->bound_s > ROUND_GAP * s->best_s);
+    s->solver_won = s->best_s < s->own_s;
+    if (s->solver_won)
+        s->solver_says.text[0] = '\0';
     return EMBTIER_OK;
 }
 
@@ -286,7 +304,7 @@ static enum embtier_err make_answer(struct solving *s, struct solve_answer **ret
     placing_tables(s->best, answer->places);
     answer->largest_s = s->best_s;
     answer->bound_s = fmin(s->bound_s, s->best_s);
-    answer->own_s = s->own_s;
+    answer->solver_won = s->solver_won;
     answer->solver_bound_s = s->solver_bound_s;
     answer->solver_says = s->solver_says;
     *ret_answer = TAKE(answer);
@@ -299,7 +317,8 @@ static enum embtier_err run(struct solving *s, struct solve_answer **ret_answer,
     bool complete = false;
 
     TRY(start(s));
-    TRY(improve(s));
+    for (uint32_t i = 0; i < PASSES; i++)
+        TRY(improve_pass(s));
     TRY(look_at_all(s, &complete));
     if (isinf(s->best_s))
         return refuse(complete, msg);

@@ -4,7 +4,8 @@
  *
  * 1. A start of our own (start.h), made to fit (anneal.h).
  * 2. The bound of Lenstra, Shmoys and Tardos (bound.h).
- * 3. Bisection between both: anneal.h searches a placement within a limit.
+ * 3. Bisection between both: anneal.h searches a placement within a limit. If step 5 brings
+ * nothing, this is done again, with more steps.
  * 4. All cases in turn, if there are few (search.h).
  * 5. A solver of mixed-integer programs, if the caller has one (milp.h).
  *
@@ -30,7 +31,7 @@ struct solve_answer {
     uint32_t *places; /* for each table */
     double largest_s; /* lookup time of the slowest GPU */
     double bound_s;   /* no placement is faster than this; proven without the solver */
-    double own_s;     /* largest_s before the solver was asked */
+    bool solver_won;  /* the placement is the solver's */
     /* The solver's bound, in seconds. It is not checked. -INFINITY: there is none, or it
      * contradicts the answer. */
     double solver_bound_s;

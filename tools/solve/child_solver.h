@@ -24,7 +24,7 @@ struct child_solver {
 
 #define CHILD_SOLVER_INIT                                                                          \
     {                                                                                              \
-        .memory_bytes = 2 * GIB, .processor_s = 600, .stall_s = 60, .nodes = 20, .gap = 1e-4       \
+        .memory_bytes = 2 * GIB, .processor_s = 120, .stall_s = 60, .nodes = 20, .gap = 1e-4       \
     }
 
 /* Makes a solver of @child, which is borrowed. */
