@@ -33,6 +33,7 @@
 #define SAME_RUNS    5
 #define BATCH        1024
 #define GOOD_GAP     0.005
+#define SOLVER_S     40 /* of processor time, for each time that the solver is asked */
 #define MEAN_POOLING 8.34
 #define ROWS_MU      11.5
 #define ROWS_SIGMA   2.5
@@ -111,6 +112,7 @@ static const struct milp_solver *find_solver(struct plans *plans)
     char here[PATH_MAX / 2] = { 0 };
 
     plans->child = (struct child_solver)CHILD_SOLVER_INIT;
+    plans->child.processor_s = SOLVER_S;
     plans->child.library = getenv("EMBTIER_SOLVER_LIBRARY");
     if (!plans->child.library || readlink("/proc/self/exe", here, sizeof(here) - 1) <= 0)
         return NULL;
