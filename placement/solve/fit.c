@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "placement/solve/fit.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text/text_escape.h"
+
+#define NONE UINT32_MAX
+
+/* ---- one table ---- */
+
+static bool has_place(const struct instance *x, uint32_t item)
+{
+    for (uint32_t p = 0; p < x->place_count; p++)
+        if (instance_allows(x, item, p))
+            return true;
+    return false;
+}
+
+static uint32_t largest_room(const struct instance *x)
+{
+    uint32_t best = 0;
+
+    for (uint32_t r = 1; r < x->room_count; r++)
+        if (x->room_bytes[r] > x->room_bytes[best])
+            best = r;
+    return best;
+}
+
+/* Places that are too small are not allowed either, so the message says both reasons. */
+static enum embtier_err refuse_item(const struct instance *x, uint32_t item, struct err_msg *msg)
+{
+    const char *const name = x->model->tables[instance_table(x, item)].name;
+    const uint32_t room = largest_room(x);
+    char room_name[96];
+
+    instance_room_name(x, room, room_name, sizeof(room_name));
+    if (x->bytes[item] > x->room_bytes[room])
+        return err_set(msg, EMBTIER_INVALID,
+                       "table '%s', with the tables kept together with it: %" PRIu64
+                       " bytes; the largest, %s, has %" PRIu64 ": %" PRIu64 " too few",
+                       TEXT_SHOWN(name), x->bytes[item], room_name, x->room_bytes[room],
+                       x->bytes[item] - x->room_bytes[room]);
+    return err_set(msg, EMBTIER_INVALID,
+                   "table '%s', with the tables kept together with it: %" PRIu64
+                   " bytes; no memory that its rules allow is so large",
+                   TEXT_SHOWN(name), x->bytes[item]);
+}
+
+/* ---- all together ---- */
+
+struct flow {
+    const struct instance *x;
+    uint64_t *parts;     /* item_count * room_count: bytes of the item in the room */
+    uint64_t *free;      /* room_count */
+    uint64_t *lacking;   /* item_count: bytes that found no room */
+    uint8_t *may;        /* item_count * room_count */
+    uint32_t *from_room; /* room_count: the room before it on the way, or NONE */
+    uint32_t *by_item;   /* room_count: the item whose bytes move from there */
+    uint32_t *queue;     /* room_count */
+    uint8_t *reached;    /* room_count */
+};
+
+static void free_flow(struct flow *f)
+{
+    free(f->parts);
+    free(f->free);
+    free(f->lacking);
+    free(f->may);
+    free(f->from_room);
+    free(f->by_item);
+    free(f->queue);
+    free(f->reached);
+}
+
+static enum embtier_err new_flow(struct flow *f, const struct instance *x)
+{
+    const uint64_t cells = (uint64_t)x->item_count * x->room_count;
+
+    f->x = x;
+    f->parts = calloc(cells, sizeof(*f->parts));
+    f->free = calloc(x->room_count, sizeof(*f->free));
+    f->lacking = calloc(x->item_count, sizeof(*f->lacking));
+    f->may = calloc(cells, sizeof(*f->may));
+    f->from_room = calloc(x->room_count, sizeof(*f->from_room));
+    f->by_item = calloc(x->room_count, sizeof(*f->by_item));
+    f->queue = calloc(x->room_count, sizeof(*f->queue));
+    f->reached = calloc(x->room_count, sizeof(*f->reached));
+    if (!f->parts || !f->free || !f->lacking || !f->may || !f->from_room || !f->by_item ||
+        !f->queue || !f->reached)
+        return EMBTIER_NO_MEMORY;
+    memcpy(f->free, x->room_bytes, x->room_count * sizeof(*f->free));
+    for (uint32_t i = 0; i < x->item_count; i++)
+        for (uint32_t p = 0; p < x->place_count; p++)
+            if (instance_allows(x, i, p))
+                f->may[(uint64_t)i * x->room_count + x->room_of_place[p]] = true;
+    return EMBTIER_OK;
+}
+
+static bool may_use(const struct flow *f, uint32_t item, uint32_t room)
+{
+    return f->may[(uint64_t)item * f->x->room_count + room];
+}
+
+static uint64_t *part_of(const struct flow *f, uint32_t item, uint32_t room)
+{
+    return &f->parts[(uint64_t)item * f->x->room_count + room];
+}
+
+/* Adds to the queue each room to which an item with bytes in @room could move them. */
+static uint32_t reach_from(struct flow *f, uint32_t room, uint32_t queued)
+{
+    for (uint32_t i = 0; i < f->x->item_count && queued < f->x->room_count; i++)
+        for (uint32_t r = 0; *part_of(f, i, room) > 0 && r < f->x->room_count; r++)
+            if (!f->reached[r] && may_use(f, i, r)) {
+                f->reached[r] = true;
+                f->from_room[r] = room;
+                f->by_item[r] = i;
+                f->queue[queued++] = r;
+            }
+    return queued;
+}
+
+/* Returns a room with free bytes that bytes of @item could reach, moving others on; or NONE. */
+static uint32_t find_room(struct flow *f, uint32_t item)
+{
+    uint32_t queued = 0;
+
+    memset(f->reached, false, f->x->room_count);
+    for (uint32_t r = 0; r < f->x->room_count; r++)
+        if (may_use(f, item, r)) {
+            f->reached[r] = true;
+            f->from_room[r] = NONE;
+            f->by_item[r] = item;
+            f->queue[queued++] = r;
+        }
+    for (uint32_t i = 0; i < queued; i++) {
+        if (f->free[f->queue[i]] > 0)
+            return f->queue[i];
+        queued = reach_from(f, f->queue[i], queued);
+    }
+    return NONE;
+}
+
+static uint64_t send(struct flow *f, uint64_t bytes, uint32_t room)
+{
+    uint64_t least = MIN(bytes, f->free[room]);
+
+    for (uint32_t r = room; f->from_room[r] != NONE; r = f->from_room[r])
+        least = MIN(least, *part_of(f, f->by_item[r], f->from_room[r]));
+    f->free[room] -= least;
+    for (uint32_t r = room;; r = f->from_room[r]) {
+        *part_of(f, f->by_item[r], r) += least;
+        if (f->from_room[r] == NONE)
+            return least;
+        *part_of(f, f->by_item[r], f->from_room[r]) -= least;
+    }
+}
+
+/* Returns the bytes of @item that find no room. */
+static uint64_t place_bytes(struct flow *f, uint32_t item)
+{
+    uint64_t left = f->x->bytes[item];
+
+    while (left > 0) {
+        const uint32_t room = find_room(f, item);
+
+        if (room == NONE)
+            break;
+        left -= send(f, left, room);
+    }
+    return left;
+}
+
+/* Sums up the bytes that items lack which may use a reached room. */
+static uint64_t sum_lacking(const struct flow *f)
+{
+    uint64_t bytes = 0;
+
+    for (uint32_t i = 0; i < f->x->item_count; i++)
+        for (uint32_t r = 0; r < f->x->room_count; r++)
+            if (f->reached[r] && may_use(f, i, r)) {
+                bytes += f->lacking[i];
+                break;
+            }
+    return bytes;
+}
+
+/* All rooms that the search of @item reaches are full of items that may not go elsewhere. */
+static enum embtier_err refuse_all(struct flow *f, uint32_t item, struct err_msg *msg)
+{
+    char name[96];
+    bool first = true;
+
+    (void)find_room(f, item);
+    err_write(msg, "table '%s' and the tables that need the same memory lack %" PRIu64 " bytes of ",
+              TEXT_SHOWN(f->x->model->tables[instance_table(f->x, item)].name), sum_lacking(f));
+    for (uint32_t r = 0; r < f->x->room_count; r++)
+        if (f->reached[r]) {
+            instance_room_name(f->x, r, name, sizeof(name));
+            err_append(msg, "%s%s", first ? "" : ", ", name);
+            first = false;
+        }
+    return EMBTIER_INVALID;
+}
+
+static enum embtier_err place_all(struct flow *f, struct err_msg *msg)
+{
+    uint32_t last = NONE;
+
+    for (uint32_t i = 0; i < f->x->item_count; i++) {
+        f->lacking[i] = place_bytes(f, i);
+        if (f->lacking[i] > 0)
+            last = i;
+    }
+    return last == NONE ? EMBTIER_OK : refuse_all(f, last, msg);
+}
+
+enum embtier_err fit_check(const struct instance *x, struct err_msg *msg)
+{
+    _cleanup_(free_flow) struct flow flow = { 0 };
+
+    for (uint32_t i = 0; i < x->item_count; i++)
+        if (!has_place(x, i))
+            return refuse_item(x, i, msg);
+    if (new_flow(&flow, x) != EMBTIER_OK)
+        return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+    return place_all(&flow, msg);
+}

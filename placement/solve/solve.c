@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "placement/solve/solve.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "placement/model/assignment.h"
+#include "placement/solve/anneal.h"
+#include "placement/solve/bound.h"
+#include "placement/solve/fit.h"
+#include "placement/solve/milp.h"
+#include "placement/solve/search.h"
+#include "placement/solve/start.h"
+
+#define STEPS_PER_ITEM 24000
+#define STEPS_LEAST    (UINT64_C(1) << 18)
+#define STEPS_MOST     (UINT64_C(1) << 25)
+#define SEARCHES       8 /* in a pass */
+#define PASSES         2
+/* First temperatures. A hot search forgets where it started. A cool one stays near the linear
+ * program's solution, which is best where that is nearly whole. */
+#define HOT           0.2
+#define COOL          0.005
+#define SOLVER_ROUNDS 3
+#define ROUND_GAP     0.01
+#define CASES         (UINT64_C(1) << 25)
+#define CASES_ITEMS   24   /* more items have too many cases */
+#define WEIGHT_LEAST  0.3  /* of a room whose price is 0: it must not overflow either */
+#define CLOSE         1e-4 /* limits that differ by less, as a share, are not told apart */
+
+struct solving {
+    const struct model *model;
+    const struct solve_opts *opts;
+    struct instance *x;
+    struct placing *now, *best;
+    struct bound *bound;
+    double *room_weights;
+    double best_s;  /* of @best; INFINITY: none */
+    double bound_s; /* the best proven */
+    uint64_t seed;
+    double own_s; /* of the best placement before the solver was asked */
+    double solver_bound_s;
+    bool solver_won;
+    struct err_msg solver_says;
+};
+
+static void free_parts(struct solving *s)
+{
+    if (s->now)
+        placing_free(s->now);
+    if (s->best)
+        placing_free(s->best);
+    if (s->bound)
+        bound_free(s->bound);
+    if (s->x)
+        instance_free(s->x);
+    free(s->room_weights);
+}
+
+/* ---- candidates ---- */
+
+/* Keeps @now if it is better than @best, as the exact check sees it. */
+static enum embtier_err judge(struct solving *s)
+{
+    _cleanup_(freep) uint32_t *places = calloc(s->model->table_count, sizeof(*places));
+    double largest_s;
+    enum embtier_err err;
+
+    if (!places)
+        return EMBTIER_NO_MEMORY;
+    placing_tables(s->now, places);
+    err = assignment_check(s->model, places, &largest_s, NULL, NULL);
+    if (err == EMBTIER_INVALID)
+        return EMBTIER_OK;
+    TRY(err);
+    if (largest_s < s->best_s) {
+        s->best_s = largest_s;
+        placing_copy(s->best, s->now);
+    }
+    return EMBTIER_OK;
+}
+
+static uint64_t step_count(const struct solving *s)
+{
+    const uint64_t steps = (uint64_t)STEPS_PER_ITEM * s->x->item_count;
+
+    if (s->opts->steps)
+        return s->opts->steps;
+    return MAX(MIN(steps, STEPS_MOST), STEPS_LEAST);
+}
+
+/* Searches from @now. */
+static enum embtier_err search_within(struct solving *s, double limit_s, double hot,
+                                      bool *ret_found)
+{
+    const struct anneal_opts opts = { .limit_s = limit_s,
+                                      .room_weights = s->room_weights,
+                                      .hot = hot,
+                                      .seed = s->opts->seed * 1000003 + ++s->seed * 2654435761,
+                                      .steps = step_count(s) };
+
+    *ret_found = anneal_run(s->now, &opts);
+    return *ret_found ? judge(s) : EMBTIER_OK;
+}
+
+/* ---- steps ---- */
+
+static enum embtier_err prepare(struct solving *s, struct err_msg *msg)
+{
+    TRY(instance_new(s->model, &s->x, msg));
+    TRY(fit_check(s->x, msg));
+    s->room_weights = calloc(s->x->room_count, sizeof(*s->room_weights));
+    if (!s->room_weights || placing_new(s->x, &s->now) != EMBTIER_OK ||
+        placing_new(s->x, &s->best) != EMBTIER_OK)
+        return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+    for (uint32_t r = 0; r < s->x->room_count; r++)
+        s->room_weights[r] = 1;
+    return EMBTIER_OK;
+}
+
+/* Longer than any placement takes. */
+static double longest_s(const struct instance *x)
+{
+    double sum_s = 0;
+
+    for (uint32_t i = 0; i < x->item_count; i++) {
+        double item_s = 0;
+
+        for (uint32_t m = 0; m < x->memory_count; m++)
+            item_s = fmax(item_s, x->times_s[i * x->memory_count + m]);
+        sum_s += item_s;
+    }
+    return sum_s * 1.001;
+}
+
+static void weigh_rooms(struct solving *s)
+{
+    const double limit_s = s->bound->limit_s;
+
+    for (uint32_t r = 0; r < s->x->room_count; r++) {
+        const double share = s->bound->prices_s_byte[r] * (double)s->x->room_bytes[r] *
+                             s->x->gpu_count / (limit_s > 0 ? limit_s : 1);
+
+        s->room_weights[r] = fmax(share, WEIGHT_LEAST);
+    }
+}
+
+static enum embtier_err start(struct solving *s)
+{
+    bool found;
+
+    TRY(start_by_density(s->now));
+    TRY(search_within(s, INFINITY, HOT, &found));
+    TRY(bound_new(s->x, isinf(s->best_s) ? longest_s(s->x) : s->best_s, &s->bound));
+    s->bound_s = s->bound->bound_s;
+    weigh_rooms(s);
+    TRY(start_by_bound(s->now, s->bound));
+    return search_within(s, INFINITY, HOT, &found);
+}
+
+static bool is_good(const struct solving *s)
+{
+    return s->best_s <= s->bound_s || s->best_s - s->bound_s <= s->opts->gap * s->best_s;
+}
+
+/* Bisects the limit between the bound and the best placement. A failed search proves nothing, so
+ * the next pass begins at the bound again. */
+static enum embtier_err improve_pass(struct solving *s)
+{
+    const uint32_t searches = s->opts->searches ? s->opts->searches : SEARCHES;
+    double low_s = s->bound_s;
+    bool found;
+
+    for (uint32_t i = 0; i < searches && !is_good(s) && s->best_s - low_s > CLOSE * s->best_s;
+         i++) {
+        const double limit_s = isinf(s->best_s) ? longest_s(s->x) : low_s + (s->best_s - low_s) / 2;
+
+        TRY(start_by_bound(s->now, s->bound));
+        TRY(search_within(s, limit_s, COOL, &found));
+        if (!found) {
+            TRY(start_by_bound(s->now, s->bound));
+            TRY(search_within(s, limit_s, HOT, &found));
+        }
+        if (!found && !isinf(s->best_s))
+            low_s = limit_s;
+    }
+    return EMBTIER_OK;
+}
+
+/* Looks at all cases, if there are few enough for that. */
+static enum embtier_err look_at_all(struct solving *s, bool *ret_complete)
+{
+    struct search_result result;
+
+    *ret_complete = false;
+    if (s->x->item_count > CASES_ITEMS || s->best_s <= s->bound_s)
+        return EMBTIER_OK;
+    TRY(search_all(s->now, s->bound, s->best_s, s->opts->cases ? s->opts->cases : CASES, &result));
+    if (result.found)
+        TRY(judge(s));
+    *ret_complete = result.complete;
+    if (result.complete && !isinf(s->best_s))
+        s->bound_s = s->best_s;
+    return EMBTIER_OK;
+}
+
+/* ---- the outside solver ---- */
+
+/* Sees whether the solver's values are a better placement. */
+static enum embtier_err judge_values(struct solving *s, const struct milp *milp,
+                                     const double *values)
+{
+    const double known_s = s->best_s;
+
+    if (!milp_decode(milp, values, s->now)) {
+        err_write(&s->solver_says, "its answer leaves a table without a place");
+        return EMBTIER_OK;
+    }
+    TRY(judge(s));
+    if (s->best_s >= known_s)
+        err_write(&s->solver_says, "its answer is no better, or exceeds a memory");
+    return EMBTIER_OK;
+}
+
+/* A solver's bound above a placement that the exact check has seen is wrong. */
+static void keep_solver_bound(struct solving *s, double bound_s)
+{
+    if (bound_s <= s->best_s)
+        s->solver_bound_s = bound_s;
+    else
+        err_write(&s->solver_says, "its bound of %g s contradicts a placement of %g s", bound_s,
+                  s->best_s);
+}
+
+static enum embtier_err ask_once(struct solving *s)
+{
+    const struct milp_solver *const solver = s->opts->solver;
+    _cleanup_(milp_freep) struct milp *milp = NULL;
+    _cleanup_(freep) double *values = NULL;
+    const double known_s = s->best_s;
+    double bound = -INFINITY;
+    enum embtier_err err;
+
+    if (!solver || is_good(s) || s->best_s - s->bound_s < CLOSE * s->best_s)
+        return EMBTIER_OK;
+    err = milp_new(s->best, s->bound, &milp);
+    if (err == EMBTIER_TOO_LARGE) {
+        err_write(&s->solver_says, "the model is too large for a solver");
+        return EMBTIER_OK;
+    }
+    TRY(err);
+    values = calloc(milp->column_count, sizeof(*values));
+    if (!values)
+        return EMBTIER_NO_MEMORY;
+    if (solver->solve(solver->ctx, milp, values, &bound, &s->solver_says) != EMBTIER_OK)
+        return EMBTIER_OK; /* the own answer stays */
+    TRY(judge_values(s, milp, values));
+    keep_solver_bound(s, bound * known_s);
+    return EMBTIER_OK;
+}
+
+/* A better answer leaves fewer places open, so the solver is asked again after a success, unless
+ * little is left to win. */
+static enum embtier_err ask_solver(struct solving *s)
+{
+    double before_s;
+    uint32_t round = 0;
+
+    do {
+        before_s = s->best_s;
+        TRY(ask_once(s));
+    } while (++round < SOLVER_ROUNDS && s->best_s < before_s &&
+             s->best_s - s->bound_s > ROUND_GAP * s->best_s);
+    s->solver_won = s->best_s < s->own_s;
+    if (s->solver_won)
+        s->solver_says.text[0] = '\0';
+    return EMBTIER_OK;
+}
+
+/* ---- answer ---- */
+
+static enum embtier_err refuse(bool complete, struct err_msg *msg)
+{
+    if (complete)
+        return err_set(msg, EMBTIER_INVALID,
+                       "no placement fits: the tables have room together, but cannot be dealt out "
+                       "whole to the memories; all cases were tried");
+    return err_set(msg, EMBTIER_NO_SPACE,
+                   "no placement was found: the tables nearly fill the memories; reserve less, or "
+                   "loosen rules");
+}
+
+static enum embtier_err make_answer(struct solving *s, struct solve_answer **ret_answer)
+{
+    _cleanup_(solve_answer_freep) struct solve_answer *answer = calloc(1, sizeof(*answer));
+
+    if (!answer)
+        return EMBTIER_NO_MEMORY;
+    answer->places = calloc(s->model->table_count, sizeof(*answer->places));
+    if (!answer->places)
+        return EMBTIER_NO_MEMORY;
+    placing_tables(s->best, answer->places);
+    answer->largest_s = s->best_s;
+    answer->bound_s = fmin(s->bound_s, s->best_s);
+    answer->solver_won = s->solver_won;
+    answer->solver_bound_s = s->solver_bound_s;
+    answer->solver_says = s->solver_says;
+    *ret_answer = TAKE(answer);
+    return EMBTIER_OK;
+}
+
+static enum embtier_err run(struct solving *s, struct solve_answer **ret_answer,
+                            struct err_msg *msg)
+{
+    bool complete = false;
+
+    TRY(start(s));
+    for (uint32_t i = 0; i < PASSES; i++)
+        TRY(improve_pass(s));
+    TRY(look_at_all(s, &complete));
+    if (isinf(s->best_s))
+        return refuse(complete, msg);
+    s->own_s = s->best_s;
+    TRY(ask_solver(s));
+    return make_answer(s, ret_answer);
+}
+
+enum embtier_err solve_model(const struct model *model, const struct solve_opts *opts,
+                             struct solve_answer **ret_answer, struct err_msg *msg)
+{
+    _cleanup_(free_parts) struct solving s = {
+        .model = model, .opts = opts, .best_s = INFINITY, .solver_bound_s = -INFINITY
+    };
+    enum embtier_err err;
+
+    TRY(model_check(model, msg));
+    TRY(prepare(&s, msg));
+    err = run(&s, ret_answer, msg);
+    if (err == EMBTIER_NO_MEMORY)
+        return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+    return err;
+}
+
+void solve_answer_free(struct solve_answer *answer)
+{
+    if (!answer)
+        return;
+    free(answer->places);
+    free(answer);
+}
+
+double solve_gap(const struct solve_answer *answer)
+{
+    return answer->largest_s > 0 ? 1 - answer->bound_s / answer->largest_s : 0;
+}

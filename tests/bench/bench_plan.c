@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* bench_plan.c: how close placements of whole tables come to their proven bound.
+ *
+ * plan-table: 856 tables on 8 GPUs and 3 memories, for 20 seeds. plan-large: 2,000 tables on 16
+ * GPUs, for 3 seeds. Rows are lognormal and pooling factors exponential, as in the models that
+ * MTrainS describes. The ratio is the lookup time divided by its bound, which no placement can
+ * beat.
+ *
+ * plan-same: the placements of 5 runs are compared, byte by byte.
+ *
+ * EMBTIER_SOLVER_LIBRARY names the library of HiGHS or CBC. Without it there is no outside solver.
+ */
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "placement/solve/random.h"
+#include "placement/solve/solve.h"
+#include "tests/bench/lib/bench.h"
+#include "tools/solve/child_solver.h"
+
+#define TABLES       856
+#define GPUS         8
+#define SEEDS        20
+#define LARGE_TABLES 2000
+#define LARGE_GPUS   16
+#define LARGE_SEEDS  3
+#define SAME_TABLES  300
+#define SAME_RUNS    5
+#define BATCH        1024
+#define GOOD_GAP     0.005
+#define SOLVER_S     40 /* of processor time, for each time that the solver is asked */
+#define MEAN_POOLING 8.34
+#define ROWS_MU      11.5
+#define ROWS_SIGMA   2.5
+#define PI           3.14159265358979323846
+
+static const struct model_memory memories[] = {
+    { "HBM", false, UINT64_C(40) * 1000 * 1000 * 1000, 1600e9 },
+    { "DRAM", true, UINT64_C(192) * 1000 * 1000 * 1000, 200e9 },
+    { "SSD", true, UINT64_C(8000) * 1000 * 1000 * 1000, 6e9 },
+};
+
+/* Times and bounds of all seeds, and the processor seconds of each, with those of the child. */
+struct plans {
+    double *times_s, *bounds_s, *processor_s;
+    uint32_t count, solver_won;
+    struct child_solver child;
+    struct milp_solver solver;
+    char program[PATH_MAX];
+};
+
+/* ---- model ---- */
+
+static double draw_normal(struct random *random)
+{
+    return sqrt(-2 * log(random_share(random))) * cos(2 * PI * random_share(random));
+}
+
+static void draw_table(struct random *random, struct model_table *table)
+{
+    const double rows = floor(exp(ROWS_MU + ROWS_SIGMA * draw_normal(random))) + 1;
+    const uint32_t dim = 64 * (1 + random_below(random, 4));
+
+    *table = (struct model_table){
+        .name = "table",
+        .weight_bytes = (uint64_t)rows * dim * sizeof(float),
+        .bags_per_batch = BATCH,
+        .pooling = -MEAN_POOLING * log(random_share(random)),
+        .lookup_bytes = dim * (uint32_t)sizeof(float),
+    };
+}
+
+/* The caller frees the tables. */
+static struct model draw_model(uint32_t seed, uint32_t tables, uint32_t gpus)
+{
+    struct random random = { UINT64_C(0x9e3779b97f4a7c15) * (seed + 1) };
+    struct model_table *const drawn = bench_alloc(tables, sizeof(*drawn));
+
+    for (uint32_t i = 0; i < tables; i++)
+        draw_table(&random, &drawn[i]);
+    return (struct model){ drawn, memories, NULL, tables, ARRAY_LEN(memories), gpus, 0 };
+}
+
+/* ---- runs ---- */
+
+static double timeval_s(struct timeval time)
+{
+    return (double)time.tv_sec + (double)time.tv_usec * 1e-6;
+}
+
+/* Sums up this process's time and that of the solver. */
+static double processor_s(void)
+{
+    double sum_s = 0;
+
+    for (int who = RUSAGE_CHILDREN; who <= RUSAGE_SELF; who++) {
+        struct rusage usage;
+
+        if (getrusage(who, &usage) == 0)
+            sum_s += timeval_s(usage.ru_utime) + timeval_s(usage.ru_stime);
+    }
+    return sum_s;
+}
+
+static const struct milp_solver *find_solver(struct plans *plans)
+{
+    char here[PATH_MAX / 2] = { 0 };
+
+    plans->child = (struct child_solver)CHILD_SOLVER_INIT;
+    plans->child.processor_s = SOLVER_S;
+    plans->child.library = getenv("EMBTIER_SOLVER_LIBRARY");
+    if (!plans->child.library || readlink("/proc/self/exe", here, sizeof(here) - 1) <= 0)
+        return NULL;
+    *strrchr(here, '/') = '\0';
+    snprintf(plans->program, sizeof(plans->program), "%s/../../tools/embtier-solve", here);
+    plans->child.program = plans->program;
+    plans->solver = child_solver(&plans->child);
+    return &plans->solver;
+}
+
+static struct solve_answer *solve(const struct model *model, const struct milp_solver *solver)
+{
+    const struct solve_opts opts = { .solver = solver, .gap = GOOD_GAP };
+    struct solve_answer *answer = NULL;
+    struct err_msg msg = { { 0 } };
+
+    if (solve_model(model, &opts, &answer, &msg) != EMBTIER_OK)
+        bench_die("%s", msg.text);
+    return answer;
+}
+
+static void run_seed(struct plans *plans, uint32_t seed, uint32_t tables, uint32_t gpus,
+                     const struct milp_solver *solver)
+{
+    const struct model model = draw_model(seed, tables, gpus);
+    const double before_s = processor_s();
+    struct solve_answer *const answer = solve(&model, solver);
+
+    plans->processor_s[seed] = processor_s() - before_s;
+    plans->times_s[seed] = answer->largest_s;
+    plans->bounds_s[seed] = answer->bound_s;
+    plans->solver_won += answer->solver_won;
+    bench_say("seed %u: gap %.2f %%, %.1f s of processor time; solver: %s%s", seed,
+              100 * solve_gap(answer), plans->processor_s[seed], answer->solver_won ? "won" : "",
+              answer->solver_says.text);
+    solve_answer_free(answer);
+    free((void *)model.tables);
+}
+
+/* ---- figures ---- */
+
+static void add_gaps(void *context, json_t *figure)
+{
+    const struct plans *const plans = context;
+    double *const gaps = bench_alloc(plans->count, sizeof(*gaps));
+    json_t *const all = json_array();
+
+    for (uint32_t i = 0; i < plans->count; i++) {
+        gaps[i] = 1 - plans->bounds_s[i] / plans->times_s[i];
+        json_array_append_new(all, json_real(gaps[i]));
+    }
+    json_object_set_new(figure, "gaps", all);
+    json_object_set_new(figure, "gap_median", json_real(bench_median(gaps, plans->count)));
+    json_object_set_new(figure, "gap_worst", json_real(bench_quantile(gaps, plans->count, 1)));
+    json_object_set_new(figure, "processor_seconds_worst",
+                        json_real(bench_quantile(plans->processor_s, plans->count, 1)));
+    json_object_set_new(figure, "solver_won", json_integer(plans->solver_won));
+    free(gaps);
+}
+
+static void run_plans(const char *name, uint32_t seeds, uint32_t tables, uint32_t gpus, double bar)
+{
+    struct plans plans = { .count = seeds };
+    const struct milp_solver *const solver = find_solver(&plans);
+
+    plans.times_s = bench_alloc(seeds, sizeof(double));
+    plans.bounds_s = bench_alloc(seeds, sizeof(double));
+    plans.processor_s = bench_alloc(seeds, sizeof(double));
+    for (uint32_t i = 0; i < seeds; i++)
+        run_seed(&plans, i, tables, gpus, solver);
+    bench_report(
+        &(struct bench_figure){ .name = name,
+                                .unit = "s",
+                                .lower_is_better = true,
+                                .bar = bar,
+                                .limit = "whole tables, few of them large",
+                                .reference_name = "proven bound",
+                                .reference_options = solver ? "own placement, then the solver"
+                                                            : "own placement, no outside solver" },
+        plans.times_s, plans.bounds_s, seeds, add_gaps, &plans);
+    free(plans.times_s);
+    free(plans.bounds_s);
+    free(plans.processor_s);
+}
+
+static void plan_table(void)
+{
+    run_plans("plan-table", (uint32_t)bench_scaled(SEEDS, 1), (uint32_t)bench_scaled(TABLES, 30),
+              GPUS, 1 / (1 - 0.02));
+}
+
+static void plan_large(void)
+{
+    run_plans("plan-large", (uint32_t)bench_scaled(LARGE_SEEDS, 1),
+              (uint32_t)bench_scaled(LARGE_TABLES, 60), LARGE_GPUS, 0);
+}
+
+static void plan_same(void)
+{
+    const struct model model = draw_model(0, (uint32_t)bench_scaled(SAME_TABLES, 30), GPUS);
+    struct solve_answer *const first = solve(&model, NULL);
+    double equal_runs = 1;
+    const double runs = SAME_RUNS;
+
+    for (uint32_t i = 1; i < SAME_RUNS; i++) {
+        struct solve_answer *const again = solve(&model, NULL);
+
+        equal_runs +=
+            memcmp(first->places, again->places, model.table_count * sizeof(*first->places)) == 0;
+        solve_answer_free(again);
+    }
+    bench_report(&(struct bench_figure){ .name = "plan-same",
+                                         .unit = "runs",
+                                         .bar = 1,
+                                         .limit = "counts of steps end the work, never a clock",
+                                         .reference_name = "all runs" },
+                 &equal_runs, &runs, 1, NULL, NULL);
+    solve_answer_free(first);
+    free((void *)model.tables);
+}
+
+int main(int argc, char **argv)
+{
+    const struct bench_entry entries[] = {
+        { "plan-table", plan_table },
+        { "plan-large", plan_large },
+        { "plan-same", plan_same },
+    };
+
+    return bench_main(argc, argv, entries, ARRAY_LEN(entries));
+}

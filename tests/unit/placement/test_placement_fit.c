@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tests that an error about a model without a placement names what lacks room, and how many
+ * bytes. */
+#include "tests/unit/placement/placement_fixture.h"
+
+#include "placement/solve/solve.h"
+
+static const struct model_table tables[] = {
+    { .name = "clicks", .weight_bytes = 60, .bags_per_batch = 1, .pooling = 1, .lookup_bytes = 4 },
+    { .name = "users", .weight_bytes = 60, .bags_per_batch = 1, .pooling = 1, .lookup_bytes = 4 },
+    { .name = "shops", .weight_bytes = 60, .bags_per_batch = 1, .pooling = 1, .lookup_bytes = 4 },
+};
+
+static void assert_refused(const struct model *model, const char *reason)
+{
+    const struct solve_opts opts = { .steps = 2000 };
+    struct solve_answer *answer = NULL;
+    struct err_msg msg = { { 0 } };
+
+    assert_int_equal(solve_model(model, &opts, &answer, &msg), EMBTIER_INVALID);
+    if (!strstr(msg.text, reason))
+        fail_msg("`%s` does not hold `%s`", msg.text, reason);
+    assert_null(answer);
+}
+
+static void test_a_table_larger_than_every_memory_is_named(void **state)
+{
+    const struct model_memory memories[] = { { "HBM", false, 40, 2 }, { "SSD", true, 59, 1 } };
+    const struct model model = { tables, memories, NULL, 1, 2, 2, 0 };
+
+    (void)state;
+    assert_refused(&model, "table 'clicks'");
+    assert_refused(&model, "memory 'SSD', has 59: 1 too few");
+}
+
+static void test_tables_that_exceed_all_memories_together(void **state)
+{
+    const struct model_memory memories[] = { { "HBM", false, 60, 2 }, { "SSD", true, 53, 1 } };
+    const struct model model = { tables, memories, NULL, 3, 2, 2, 0 };
+
+    (void)state;
+    /* 180 bytes, of which each GPU holds 60. No table fits into the SSD's 53. */
+    assert_refused(&model, "lack 60 bytes of memory 'HBM' of GPU 0, memory 'HBM' of GPU 1");
+}
+
+static void test_only_the_memories_that_matter_are_named(void **state)
+{
+    const struct model_memory memories[] = { { "HBM", false, 100, 2 }, { "SSD", true, 900, 1 } };
+    const struct model_rule rules[] = {
+        { .kind = MODEL_PIN, .table = 0, .memory = 0, .gpu = 1 },
+        { .kind = MODEL_PIN, .table = 2, .memory = 0, .gpu = 1 },
+    };
+    const struct model model = { tables, memories, rules, 3, 2, 2, 2 };
+
+    (void)state;
+    assert_refused(&model, "table 'shops' and the tables that need the same memory lack 20 bytes "
+                           "of memory 'HBM' of GPU 1");
+}
+
+static void test_tables_that_fit_only_in_pieces(void **state)
+{
+    const struct model_memory memory = { "HBM", false, 100, 2 };
+    const struct model model = { tables, &memory, NULL, 3, 1, 2, 0 };
+
+    (void)state;
+    assert_refused(&model, "no placement fits");
+}
+
+static void test_rules_that_exclude_each_other(void **state)
+{
+    const struct model_memory memories[] = { { "HBM", false, 100, 2 }, { "SSD", true, 900, 1 } };
+    const struct model_rule rules[] = {
+        { .kind = MODEL_PIN, .table = 0, .memory = 0, .gpu = MODEL_ANY },
+        { .kind = MODEL_TOGETHER, .table = 1, .other = 0 },
+        { .kind = MODEL_FORBID, .table = 1, .memory = 0, .gpu = MODEL_ANY },
+    };
+    const struct model model = { tables, memories, rules, 2, 2, 2, 3 };
+
+    (void)state;
+    assert_refused(&model, "table 'clicks', with the tables kept together with it: 120 bytes; no "
+                           "memory that its rules allow is so large");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_table_larger_than_every_memory_is_named),
+        cmocka_unit_test(test_tables_that_exceed_all_memories_together),
+        cmocka_unit_test(test_only_the_memories_that_matter_are_named),
+        cmocka_unit_test(test_tables_that_fit_only_in_pieces),
+        cmocka_unit_test(test_rules_that_exclude_each_other),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

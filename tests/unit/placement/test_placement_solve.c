@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tests that placements are the best ones, stay within capacities and rules, and are the same each
+ * time. */
+#include "tests/unit/placement/placement_fixture.h"
+
+#include <stdlib.h>
+
+#include "placement/solve/solve.h"
+
+#define CASES 1000
+#define SEED  20251127
+
+static void check_answer(const struct placement_case *c, const struct solve_answer *answer,
+                         double best_s)
+{
+    double largest_s;
+
+    assert_int_equal(assignment_check(&c->model, answer->places, &largest_s, NULL, NULL),
+                     EMBTIER_OK);
+    assert_true(largest_s == answer->largest_s);
+    assert_true(answer->bound_s <= best_s * (1 + 1e-9));
+    assert_true(fabs(largest_s - best_s) <= 1e-9 * best_s);
+    assert_true(solve_gap(answer) <= 1e-9);
+}
+
+static void test_answers_equal_brute_force(void **state)
+{
+    const struct solve_opts opts = { .steps = 2000, .searches = 2 };
+    struct random random = { SEED };
+    uint32_t placed = 0, refused = 0;
+
+    (void)state;
+    printf("seed %d\n", SEED);
+    for (uint32_t i = 0; i < CASES; i++) {
+        _cleanup_(solve_answer_freep) struct solve_answer *answer = NULL;
+        struct placement_case c;
+        struct err_msg msg = { { 0 } };
+        enum embtier_err err;
+        double best_s;
+
+        draw_case(&random, &c);
+        best_s = brute_force(&c.model);
+        err = solve_model(&c.model, &opts, &answer, &msg);
+        if (isinf(best_s)) {
+            assert_int_equal(err, EMBTIER_INVALID);
+            assert_true(strlen(msg.text) > 0);
+            refused++;
+            continue;
+        }
+        if (err != EMBTIER_OK)
+            fail_msg("case %u: %s", i, msg.text);
+        check_answer(&c, answer, best_s);
+        placed++;
+    }
+    printf("%u placed, %u refused\n", placed, refused);
+    assert_true(placed > CASES / 2 && refused > CASES / 50);
+}
+
+/* ---- larger models ---- */
+
+#define TABLES 120
+
+struct large_case {
+    struct model_table tables[TABLES];
+    struct model_memory memories[3];
+    struct model_rule rules[3];
+    struct model model;
+};
+
+/* A few tables are far larger than the others. */
+static void draw_large(struct random *random, struct large_case *c)
+{
+    for (uint32_t i = 0; i < TABLES; i++)
+        c->tables[i] = (struct model_table){
+            .name = "t",
+            .weight_bytes = (uint64_t)(1000000 * pow(random_share(random), -0.8)),
+            .bags_per_batch = 1024,
+            .pooling = -8.34 * log(random_share(random)),
+            .lookup_bytes = 512,
+        };
+    c->memories[0] = (struct model_memory){ "HBM", false, 20000000, 1600e9 };
+    c->memories[1] = (struct model_memory){ "DRAM", true, 100000000, 200e9 };
+    c->memories[2] = (struct model_memory){ "SSD", true, UINT64_C(1) << 40, 6e9 };
+    c->rules[0] = (struct model_rule){ .kind = MODEL_TOGETHER, .table = 3, .other = 70 };
+    c->rules[1] =
+        (struct model_rule){ .kind = MODEL_PIN, .table = 5, .memory = 1, .gpu = MODEL_ANY };
+    c->rules[2] = (struct model_rule){ .kind = MODEL_RESERVE, .memory = 0, .gpu = 2, .bytes = 777 };
+    c->model = (struct model){ c->tables, c->memories, c->rules, TABLES, 3, 4, 3 };
+}
+
+static void test_large_models_come_close_to_their_bound(void **state)
+{
+    const struct solve_opts opts = { .steps = 200000 };
+    struct random random = { SEED };
+
+    (void)state;
+    for (uint32_t i = 0; i < 5; i++) {
+        _cleanup_(solve_answer_freep) struct solve_answer *answer = NULL;
+        struct large_case c;
+        double largest_s;
+
+        draw_large(&random, &c);
+        assert_int_equal(solve_model(&c.model, &opts, &answer, NULL), EMBTIER_OK);
+        assert_int_equal(assignment_check(&c.model, answer->places, &largest_s, NULL, NULL),
+                         EMBTIER_OK);
+        printf("gap %.2f %%\n", 100 * solve_gap(answer));
+        assert_true(solve_gap(answer) >= 0 && solve_gap(answer) < 0.2);
+    }
+}
+
+static void test_equal_input_gives_equal_placements(void **state)
+{
+    const struct solve_opts opts = { .steps = 100000, .searches = 4 };
+    _cleanup_(solve_answer_freep) struct solve_answer *first = NULL;
+    struct random random = { SEED };
+    struct large_case c;
+
+    (void)state;
+    draw_large(&random, &c);
+    assert_int_equal(solve_model(&c.model, &opts, &first, NULL), EMBTIER_OK);
+    for (uint32_t i = 0; i < 3; i++) {
+        _cleanup_(solve_answer_freep) struct solve_answer *again = NULL;
+
+        assert_int_equal(solve_model(&c.model, &opts, &again, NULL), EMBTIER_OK);
+        assert_memory_equal(first->places, again->places, TABLES * sizeof(*first->places));
+        assert_true(first->bound_s == again->bound_s && first->largest_s == again->largest_s);
+    }
+}
+
+static void test_tables_that_are_never_read_cost_nothing(void **state)
+{
+    const struct model_table tables[] = { { .name = "a", .weight_bytes = 5 },
+                                          { .name = "b", .weight_bytes = 6 } };
+    const struct model_memory memory = { "HBM", false, 6, 1e9 };
+    const struct model model = { tables, &memory, NULL, 2, 1, 2, 0 };
+    const struct solve_opts opts = { 0 };
+    _cleanup_(solve_answer_freep) struct solve_answer *answer = NULL;
+
+    (void)state;
+    assert_int_equal(solve_model(&model, &opts, &answer, NULL), EMBTIER_OK);
+    assert_true(answer->largest_s == 0 && answer->bound_s == 0 && solve_gap(answer) == 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_answers_equal_brute_force),
+        cmocka_unit_test(test_large_models_come_close_to_their_bound),
+        cmocka_unit_test(test_equal_input_gives_equal_placements),
+        cmocka_unit_test(test_tables_that_are_never_read_cost_nothing),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tests that a solver which crashes, lies, sleeps or takes all memory ends in an error, and never
+ * in a wrong placement.
+ *
+ * The solver is tests/faults/fake_highs.c. With EMBTIER_TEST_SOLVER set to the path of HiGHS
+ * or CBC, that one is asked, too. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "placement/model/assignment.h"
+#include "placement/solve/random.h"
+#include "placement/solve/solve.h"
+#include "tools/solve/child_solver.h"
+
+#define TABLES 40
+#define GPUS   3
+/* The address sanitizer takes more than any limit. */
+#ifdef __SANITIZE_ADDRESS__
+#define IS_SANITIZED true
+#else
+#define IS_SANITIZED false
+#endif
+
+struct fixture {
+    struct model_table tables[TABLES];
+    struct model_memory memories[3];
+    struct model model;
+    char program[PATH_MAX], library[PATH_MAX];
+    struct child_solver child;
+    struct milp_solver solver;
+};
+
+/* The path of another file of the build, from that of this program. */
+static void built_path(const char *from_here, char *ret_path)
+{
+    char here[PATH_MAX / 2] = { 0 };
+
+    assert_true(readlink("/proc/self/exe", here, sizeof(here) - 1) > 0);
+    *strrchr(here, '/') = '\0';
+    snprintf(ret_path, PATH_MAX, "%s/%s", here, from_here);
+    assert_int_equal(access(ret_path, R_OK), 0);
+}
+
+static void draw_model(struct fixture *f)
+{
+    struct random random = { 11 };
+
+    for (uint32_t i = 0; i < TABLES; i++)
+        f->tables[i] = (struct model_table){
+            .name = "t",
+            .weight_bytes = (uint64_t)(1000000 * pow(random_share(&random), -0.9)),
+            .bags_per_batch = 1024,
+            .pooling = -8.34 * log(random_share(&random)),
+            .lookup_bytes = 512,
+        };
+    f->memories[0] = (struct model_memory){ "HBM", false, 9000000, 1600e9 };
+    f->memories[1] = (struct model_memory){ "DRAM", true, 40000000, 200e9 };
+    f->memories[2] = (struct model_memory){ "SSD", true, UINT64_C(1) << 40, 6e9 };
+    f->model = (struct model){ f->tables, f->memories, NULL, TABLES, 3, GPUS, 0 };
+}
+
+static int set_up(void **state)
+{
+    struct fixture *const f = calloc(1, sizeof(*f));
+
+    assert_non_null(f);
+    draw_model(f);
+    built_path("../../tools/embtier-solve", f->program);
+    built_path("../faults/libfake_highs.so", f->library);
+    f->child = (struct child_solver)CHILD_SOLVER_INIT;
+    f->child.program = f->program;
+    f->child.library = f->library;
+    f->child.processor_s = 20;
+    if (IS_SANITIZED)
+        f->child.memory_bytes = 0;
+    f->solver = child_solver(&f->child);
+    *state = f;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    free(*state);
+    return 0;
+}
+
+/* Few steps, so that the own answer leaves something to do. */
+static struct solve_answer *ask(struct fixture *f, const struct milp_solver *solver,
+                                const char *way)
+{
+    const struct solve_opts opts = { .steps = 4000, .searches = 2, .solver = solver };
+    struct solve_answer *answer = NULL;
+    struct err_msg msg = { { 0 } };
+    double largest_s;
+
+    setenv("EMBTIER_FAKE_SOLVER", way, 1);
+    if (solve_model(&f->model, &opts, &answer, &msg) != EMBTIER_OK)
+        fail_msg("%s: %s", way, msg.text);
+    assert_int_equal(assignment_check(&f->model, answer->places, &largest_s, NULL, NULL),
+                     EMBTIER_OK);
+    assert_true(answer->largest_s == largest_s);
+    assert_true(answer->bound_s <= largest_s);
+    return answer;
+}
+
+/* The answer is as without a solver, and the reason is told. */
+static void assert_own(struct fixture *f, const char *way, const char *reason)
+{
+    _cleanup_(solve_answer_freep) struct solve_answer *answer = ask(f, &f->solver, way);
+    _cleanup_(solve_answer_freep) struct solve_answer *own = ask(f, NULL, way);
+
+    assert_false(answer->solver_won);
+    assert_memory_equal(answer->places, own->places, TABLES * sizeof(*own->places));
+    assert_true(answer->bound_s == own->bound_s);
+    if (!strstr(answer->solver_says.text, reason))
+        fail_msg("%s: `%s` does not hold `%s`", way, answer->solver_says.text, reason);
+}
+
+static void test_the_start_reaches_the_solver_and_comes_back(void **state)
+{
+    struct fixture *const f = *state;
+    _cleanup_(solve_answer_freep) struct solve_answer *answer = ask(f, &f->solver, "start");
+
+    assert_false(answer->solver_won);
+    assert_string_equal(answer->solver_says.text, "its answer is no better, or exceeds a memory");
+    assert_true(answer->solver_bound_s == 0);
+}
+
+static void test_solvers_that_end_without_an_answer(void **state)
+{
+    assert_own(*state, "crash", "ended by signal 6");
+    assert_own(*state, "exit", "cut short, or none");
+    assert_own(*state, "fail", "the solver failed: HiGHS failed");
+    assert_own(*state, "none", "HiGHS found no placement");
+    assert_own(*state, "version", "HiGHS has version 2; allowed: 1");
+    assert_own(*state, "print", "ended by signal 25");
+}
+
+static void test_answers_that_are_wrong(void **state)
+{
+    assert_own(*state, "rubbish", "");
+    assert_own(*state, "full", "no better, or exceeds a memory");
+    assert_own(*state, "bound", "contradicts a placement");
+}
+
+static void test_solvers_that_never_end(void **state)
+{
+    struct fixture *const f = *state;
+
+    f->child.stall_s = 1;
+    assert_own(f, "sleep", "used no processor time for 1 s");
+    f->child.processor_s = 1;
+    f->child.stall_s = 600;
+    assert_own(f, "spin", "ended by signal");
+}
+
+static void test_a_solver_that_takes_all_memory(void **state)
+{
+    struct fixture *const f = *state;
+
+    if (IS_SANITIZED)
+        skip();
+    f->child.memory_bytes = 256 * MIB;
+    assert_own(f, "memory", "ended by signal 6");
+}
+
+static void test_what_is_missing_is_named(void **state)
+{
+    struct fixture *const f = *state;
+
+    f->child.library = "/nonexistent/libhighs.so";
+    assert_own(f, "start", "/nonexistent/libhighs.so");
+    f->child.library = "libm.so.6";
+    assert_own(f, "start", "neither HiGHS nor CBC");
+    f->child.library = "";
+    assert_own(f, "start", "a library has no name");
+    f->child.program = "/nonexistent/embtier-solve";
+    assert_own(f, "start", "program cannot be run");
+}
+
+static void test_a_real_solver_improves_a_poor_start(void **state)
+{
+    struct fixture *const f = *state;
+    struct solve_answer *own, *first, *second;
+
+    f->child.library = getenv("EMBTIER_TEST_SOLVER");
+    if (!f->child.library)
+        skip();
+    f->child.processor_s = 100;
+    f->child.nodes = 1000;
+    own = ask(f, NULL, "");
+    first = ask(f, &f->solver, "");
+    second = ask(f, &f->solver, "");
+    printf("gap %.2f %%, with the solver %.2f %%\n", 100 * solve_gap(own), 100 * solve_gap(first));
+    assert_string_equal(first->solver_says.text, "");
+    assert_true(first->largest_s < own->largest_s);
+    assert_true(first->solver_won && first->solver_bound_s <= first->largest_s);
+    assert_memory_equal(first->places, second->places, TABLES * sizeof(*first->places));
+    solve_answer_free(own);
+    solve_answer_free(first);
+    solve_answer_free(second);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_the_start_reaches_the_solver_and_comes_back, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(test_solvers_that_end_without_an_answer, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_answers_that_are_wrong, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_solvers_that_never_end, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_solver_that_takes_all_memory, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_what_is_missing_is_named, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_real_solver_improves_a_poor_start, set_up,
+                                        tear_down),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

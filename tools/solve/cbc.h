@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cbc.h: the few functions of CBC (COIN-OR branch and cut) that embtier-solve calls, found at run
+ * time.
+ *
+ * CBC has no version in its C interface; the name libCbcSolver.so.3 stands for it. */
+#ifndef EMBTIER_TOOLS_SOLVE_CBC_H
+#define EMBTIER_TOOLS_SOLVE_CBC_H
+
+#include "base/err.h"
+#include "placement/solve/milp.h"
+
+bool cbc_is_in(void *library);
+
+/* Does what highs_solve() does (highs.h). */
+MUST_CHECK enum embtier_err cbc_solve(void *library, const struct milp *milp, uint32_t nodes,
+                                      double gap, double *ret_values, double *ret_bound,
+                                      struct err_msg *msg);
+
+#endif

@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/solve/child_solver.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/text/text_escape.h"
+#include "tools/solve/solve_wire.h"
+
+/* Debian 13 has libhighs-dev for the first. coinor-libcbc3 brings the last. */
+#define HIGHS        "libhighs.so"
+#define HIGHS_1      "libhighs.so.1"
+#define CBC          "libCbcSolver.so.3"
+#define POLL_MS      1000
+#define SAID_BYTES   256       /* of standard error that are kept */
+#define PRINTED_MOST (1 * MIB) /* that the child may print, beside its answer */
+
+/* Files in memory: nothing blocks, whatever the child reads or writes. */
+struct child {
+    int in, out, said; /* standard input, output and error */
+    pid_t pid;
+    int pidfd;
+};
+
+static void end_child(struct child *child)
+{
+    if (child->pid > 0) {
+        kill(child->pid, SIGKILL);
+        while (waitpid(child->pid, NULL, 0) < 0 && errno == EINTR)
+            ;
+    }
+    closep(&child->in);
+    closep(&child->out);
+    closep(&child->said);
+    closep(&child->pidfd);
+}
+
+/* ---- request ---- */
+
+static enum embtier_err put(int fd, const void *bytes, uint64_t count, struct err_msg *msg)
+{
+    const char *at = bytes;
+
+    while (count > 0) {
+        const ssize_t written = write(fd, at, count);
+
+        if (written < 0 && errno == EINTR)
+            continue;
+        if (written < 0)
+            return err_set_errno(msg, errno, "a file in memory");
+        at += written;
+        count -= (uint64_t)written;
+    }
+    return EMBTIER_OK;
+}
+
+static enum embtier_err put_model(const struct child_solver *solver, const struct milp *milp,
+                                  int fd, struct err_msg *msg)
+{
+    const struct solve_request request = { .magic = SOLVE_REQUEST_MAGIC,
+                                           .column_count = milp->column_count,
+                                           .row_count = milp->row_count,
+                                           .entry_count = milp->entry_count,
+                                           .nodes = solver->nodes,
+                                           .gap = solver->gap,
+                                           .lower = milp->lower };
+    const uint64_t rows = milp->row_count, entries = milp->entry_count;
+
+    TRY(put(fd, &request, sizeof(request), msg));
+    TRY(put(fd, milp->row_lower, rows * sizeof(double), msg));
+    TRY(put(fd, milp->row_upper, rows * sizeof(double), msg));
+    TRY(put(fd, milp->start, (uint64_t)milp->column_count * sizeof(double), msg));
+    TRY(put(fd, milp->row_starts, (rows + 1) * sizeof(uint32_t), msg));
+    TRY(put(fd, milp->columns, entries * sizeof(uint32_t), msg));
+    TRY(put(fd, milp->values, entries * sizeof(double), msg));
+    if (lseek(fd, 0, SEEK_SET) < 0)
+        return err_set_errno(msg, errno, "a file in memory");
+    return EMBTIER_OK;
+}
+
+/* ---- child ---- */
+
+static bool limit(int what, uint64_t value)
+{
+    const struct rlimit limit = { .rlim_cur = value, .rlim_max = value };
+
+    return setrlimit(what, &limit) == 0;
+}
+
+/* Runs between fork() and exec(), so it calls only functions that are safe there. The copies of
+ * descriptors are made above those that they replace. */
+static void become_solver(const struct child_solver *solver, const struct child *child,
+                          uint64_t out_bytes, pid_t parent)
+{
+    char *const given[] = { (char *)solver->program, (char *)solver->library, NULL };
+    char *const known[] = { (char *)solver->program, (char *)HIGHS, (char *)HIGHS_1, (char *)CBC,
+                            NULL };
+    const int in = fcntl(child->in, F_DUPFD, 3), out = fcntl(child->out, F_DUPFD, 3);
+    const int said = fcntl(child->said, F_DUPFD, 3);
+
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != parent ||
+        dup2(in, STDIN_FILENO) < 0 || dup2(out, STDOUT_FILENO) < 0 ||
+        dup2(said, STDERR_FILENO) < 0 || close_range(3, ~0U, 0) != 0)
+        _exit(126);
+    if ((solver->memory_bytes && !limit(RLIMIT_AS, solver->memory_bytes)) ||
+        !limit(RLIMIT_CPU, solver->processor_s) || !limit(RLIMIT_CORE, 0) ||
+        !limit(RLIMIT_FSIZE, out_bytes + PRINTED_MOST))
+        _exit(126);
+    execv(solver->program, solver->library ? given : known);
+    _exit(127);
+}
+
+static enum embtier_err start_child(const struct child_solver *solver, const struct milp *milp,
+                                    struct child *child, struct err_msg *msg)
+{
+    const uint64_t out_bytes = milp->column_count * sizeof(double);
+    const pid_t parent = getpid();
+
+    child->in = memfd_create("model", MFD_CLOEXEC);
+    child->out = memfd_create("answer", MFD_CLOEXEC);
+    child->said = memfd_create("messages", MFD_CLOEXEC);
+    if (child->in < 0 || child->out < 0 || child->said < 0)
+        return err_set_errno(msg, errno, "no file in memory can be made");
+    TRY(put_model(solver, milp, child->in, msg));
+    child->pid = fork();
+    if (child->pid < 0)
+        return err_set_errno(msg, errno, "%s cannot be started", TEXT_SHOWN(solver->program));
+    if (child->pid == 0)
+        become_solver(solver, child, out_bytes, parent);
+    child->pidfd = (int)syscall(SYS_pidfd_open, child->pid, 0);
+    if (child->pidfd < 0)
+        return err_set_errno(msg, errno, "the solver cannot be watched");
+    return EMBTIER_OK;
+}
+
+/* ---- watch ---- */
+
+static uint64_t processor_ns(pid_t pid)
+{
+    clockid_t clock;
+    struct timespec used;
+
+    if (clock_getcpuclockid(pid, &clock) != 0 || clock_gettime(clock, &used) != 0)
+        return 0;
+    return (uint64_t)used.tv_sec * 1000000000 + (uint64_t)used.tv_nsec;
+}
+
+/* Waits until the child has ended, or stands still for too long. */
+static enum embtier_err watch(const struct child_solver *solver, const struct child *child,
+                              struct err_msg *msg)
+{
+    struct pollfd poll_fd = { .fd = child->pidfd, .events = POLLIN };
+    uint64_t used_ns = 0;
+
+    for (uint32_t still_s = 0; still_s < solver->stall_s; still_s++) {
+        const int ready = poll(&poll_fd, 1, POLL_MS);
+        const uint64_t now_ns = processor_ns(child->pid);
+
+        if (ready > 0)
+            return EMBTIER_OK;
+        if (now_ns != used_ns)
+            still_s = 0;
+        used_ns = now_ns;
+    }
+    return err_set(msg, EMBTIER_TIMEOUT, "the solver used no processor time for %u s",
+                   solver->stall_s);
+}
+
+/* The first line that the child printed about its failure, escaped. */
+static void append_said(const struct child *child, struct err_msg *msg)
+{
+    char said[SAID_BYTES] = { 0 };
+    const ssize_t count = pread(child->said, said, sizeof(said) - 1, 0);
+
+    if (count <= 0)
+        return;
+    said[strcspn(said, "\n")] = '\0';
+    err_append(msg, ": %s", TEXT_SHOWN(said));
+}
+
+static enum embtier_err reap(struct child *child, struct err_msg *msg)
+{
+    int status = 0;
+    pid_t ended;
+
+    do
+        ended = waitpid(child->pid, &status, 0);
+    while (ended < 0 && errno == EINTR);
+    child->pid = 0;
+    if (ended < 0)
+        return err_set_errno(msg, errno, "the solver's end is unknown");
+    if (WIFSIGNALED(status))
+        err_write(msg, "the solver was ended by signal %d", WTERMSIG(status));
+    else if (WEXITSTATUS(status) == 127)
+        err_write(msg, "the solver's program cannot be run");
+    else if (WEXITSTATUS(status) != 0)
+        err_write(msg, "the solver failed");
+    else
+        return EMBTIER_OK;
+    append_said(child, msg);
+    return EMBTIER_INTERNAL;
+}
+
+/* ---- answer ---- */
+
+static enum embtier_err take(const struct child *child, const struct milp *milp, double *ret_values,
+                             double *ret_bound, struct err_msg *msg)
+{
+    const size_t bytes = milp->column_count * sizeof(*ret_values);
+    struct solve_reply reply;
+
+    if (pread(child->out, &reply, sizeof(reply), 0) != sizeof(reply) ||
+        reply.magic != SOLVE_REPLY_MAGIC || reply.column_count != milp->column_count ||
+        pread(child->out, ret_values, bytes, sizeof(reply)) != (ssize_t)bytes)
+        return err_set(msg, EMBTIER_PROTOCOL, "the solver's answer is cut short, or none");
+    *ret_bound = reply.bound;
+    return EMBTIER_OK;
+}
+
+static enum embtier_err solve(void *ctx, const struct milp *milp, double *ret_values,
+                              double *ret_bound, struct err_msg *msg)
+{
+    const struct child_solver *const solver = ctx;
+    _cleanup_(end_child) struct child child = { -1, -1, -1, 0, -1 };
+
+    if (milp->entry_count > SOLVE_ENTRIES_MAX)
+        return err_set(msg, EMBTIER_TOO_LARGE, "the model has %u entries; allowed: %u",
+                       milp->entry_count, SOLVE_ENTRIES_MAX);
+    TRY(start_child(solver, milp, &child, msg));
+    TRY(watch(solver, &child, msg));
+    TRY(reap(&child, msg));
+    return take(&child, milp, ret_values, ret_bound, msg);
+}
+
+struct milp_solver child_solver(struct child_solver *child)
+{
+    return (struct milp_solver){ .ctx = child, .solve = solve };
+}

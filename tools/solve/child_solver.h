@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* child_solver.h: asks a solver that runs in a process of its own (embtier_solve.c).
+ *
+ * The child may crash, print rubbish, sleep, spin, or take memory without end. Limits of memory and
+ * processor time end it, and so does standing still: a child that used no processor time for
+ * stall_s seconds is killed. Each such end is an error, after which the caller's own answer stays.
+ * Only counts of nodes end a healthy child.
+ *
+ * Thread: any; a call blocks until the child has ended. */
+#ifndef EMBTIER_TOOLS_SOLVE_CHILD_SOLVER_H
+#define EMBTIER_TOOLS_SOLVE_CHILD_SOLVER_H
+
+#include "placement/solve/milp.h"
+
+struct child_solver {
+    const char *program;   /* path of embtier-solve */
+    const char *library;   /* path or name of the solver's library; NULL: HiGHS, else CBC */
+    uint64_t memory_bytes; /* of its address space; 0: no limit, as sanitizers need */
+    uint32_t processor_s;
+    uint32_t stall_s;
+    uint32_t nodes; /* of branch and bound, at most */
+    double gap;     /* relative; good enough */
+};
+
+#define CHILD_SOLVER_INIT                                                                          \
+    {                                                                                              \
+        .memory_bytes = 2 * GIB, .processor_s = 120, .stall_s = 60, .nodes = 20, .gap = 1e-4       \
+    }
+
+/* Makes a solver of @child, which is borrowed. */
+struct milp_solver child_solver(struct child_solver *child);
+
+#endif
