@@ -102,12 +102,13 @@ struct best {
     double time, share; /* in units of the limit; of the room class's bytes */
 };
 
-/* Finds the cheapest place of @item at the limit. False: it has none. */
+/* Finds the cheapest place of @item at the limit. False: it has none, and @ret_best is zeros. */
 static bool find_best(const struct gpu_classes *c, const struct instance *x, double limit_s,
                       const double *point, uint32_t item, struct best *ret_best)
 {
     bool found = false;
 
+    *ret_best = (struct best){ 0 };
     for (uint32_t m = 0; m < x->memory_count; m++)
         for (uint32_t k = 0; k < c->class_count; k++) {
             const uint32_t place = model_place(x->model, m, c->first_gpus[k]);
@@ -140,7 +141,7 @@ double gpu_classes_value(const struct gpu_classes *c, const struct instance *x, 
 {
     const double weights = sum_weights(c, point);
     double value = 0;
-    struct best best;
+    struct best best = { 0 };
 
     memset(ret_slopes, 0, gpu_classes_point_count(c) * sizeof(double));
     for (uint32_t i = 0; i < x->item_count; i++) {

@@ -65,7 +65,7 @@ static void free_parts(struct solving *s)
 static enum embtier_err judge(struct solving *s)
 {
     _cleanup_(freep) uint32_t *places = calloc(s->model->table_count, sizeof(*places));
-    double largest_s;
+    double largest_s = INFINITY;
     enum embtier_err err;
 
     if (!places)
@@ -149,7 +149,7 @@ static void weigh_rooms(struct solving *s)
 
 static enum embtier_err start(struct solving *s)
 {
-    bool found;
+    bool found = false;
 
     TRY(start_by_density(s->now));
     TRY(search_within(s, INFINITY, HOT, &found));
@@ -171,7 +171,7 @@ static enum embtier_err improve_pass(struct solving *s)
 {
     const uint32_t searches = s->opts->searches ? s->opts->searches : SEARCHES;
     double low_s = s->bound_s;
-    bool found;
+    bool found = false;
 
     for (uint32_t i = 0; i < searches && !is_good(s) && s->best_s - low_s > CLOSE * s->best_s;
          i++) {
@@ -192,7 +192,7 @@ static enum embtier_err improve_pass(struct solving *s)
 /* Looks at all cases, if there are few enough for that. */
 static enum embtier_err look_at_all(struct solving *s, bool *ret_complete)
 {
-    struct search_result result;
+    struct search_result result = { 0 };
 
     *ret_complete = false;
     if (s->x->item_count > CASES_ITEMS || s->best_s <= s->bound_s)

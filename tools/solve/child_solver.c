@@ -150,7 +150,7 @@ static enum embtier_err start_child(const struct child_solver *solver, const str
 static uint64_t processor_ns(pid_t pid)
 {
     clockid_t clock;
-    struct timespec used;
+    struct timespec used = { 0 };
 
     if (clock_getcpuclockid(pid, &clock) != 0 || clock_gettime(clock, &used) != 0)
         return 0;
@@ -219,7 +219,7 @@ static enum embtier_err take(const struct child *child, const struct milp *milp,
                              double *ret_bound, struct err_msg *msg)
 {
     const size_t bytes = milp->column_count * sizeof(*ret_values);
-    struct solve_reply reply;
+    struct solve_reply reply = { 0 };
 
     if (pread(child->out, &reply, sizeof(reply), 0) != sizeof(reply) ||
         reply.magic != SOLVE_REPLY_MAGIC || reply.column_count != milp->column_count ||

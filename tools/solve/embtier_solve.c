@@ -123,9 +123,9 @@ static enum embtier_err run(char **libraries, FILE *out, struct err_msg *msg)
 {
     _cleanup_(milp_freep) struct milp *milp = calloc(1, sizeof(*milp));
     _cleanup_(freep) double *values = NULL;
-    struct solve_request request;
+    struct solve_request request = { 0 };
     double bound = -INFINITY;
-    void *library;
+    void *library = NULL;
 
     if (!milp)
         return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
