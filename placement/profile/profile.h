@@ -11,6 +11,8 @@
 #define PROFILE_TABLES_MAX TRACE_TABLES_MAX
 /* Enough for 1 MiB for each of 1,000 tables, and for the least for as many as are allowed. */
 #define PROFILE_MEMORY_BYTES_DEFAULT GIB
+/* The hash that samples the rows of table i has this seed times i + 1. */
+#define PROFILE_SEED UINT64_C(0x9e3779b97f4a7c15)
 
 struct profile;
 

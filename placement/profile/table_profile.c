@@ -261,9 +261,19 @@ enum embtier_err table_profile_add(struct table_profile *profile, const uint64_t
 
 /* ---- Results ---- */
 
+/* Returns the lookups that the sample stands for. The first one of each row is among them. */
+static double unheld_lookups(const struct table_profile *profile)
+{
+    return (double)(profile->lookups - profile->held_lookups);
+}
+
+/* The sample's estimate may be more than there can be, and less than there are: a file can choose
+ * rows that all leave the sample. */
 static double rows_of(const struct table_profile *profile)
 {
-    return MIN((double)profile->sampled.row_count / rate(profile), (double)profile->lookups);
+    const double sampled = (double)profile->sampled.row_count / rate(profile);
+
+    return MAX((double)profile->held.row_count, MIN(sampled, unheld_lookups(profile)));
 }
 
 struct table_summary table_profile_summary(const struct table_profile *profile)
@@ -292,15 +302,14 @@ struct scales {
 static struct scales scales_of(const struct table_profile *profile)
 {
     const double rows = rows_of(profile);
-    const double reuses = (double)(profile->lookups - profile->held_lookups) - rows;
+    const double reuses = unheld_lookups(profile) - rows;
     double first = 0, reuse = 0;
 
     for (uint32_t i = 0; i < profile->segment_count; i++) {
         first += profile->segments[i].first;
         reuse += time_histogram_total(&profile->segments[i].sampled_reuse);
     }
-    return (struct scales){ first > 0 ? rows / first : 0,
-                            reuse > 0 ? MAX(reuses, 0.0) / reuse : 0 };
+    return (struct scales){ first > 0 ? rows / first : 0, reuse > 0 ? reuses / reuse : 0 };
 }
 
 static void add_segment(const struct profile_segment *segment, const struct scales *scales,
@@ -365,7 +374,7 @@ static uint32_t collect_groups(const struct table_profile *profile, struct acces
 static void scale_groups(const struct table_profile *profile, struct access_group *groups,
                          uint32_t held, uint32_t count)
 {
-    const double rows = MAX(rows_of(profile) - held, 0.0);
+    const double rows = rows_of(profile) - held;
     double held_lookups = 0, sampled_lookups = 0, lookups;
 
     for (uint32_t i = 0; i < count; i++)
@@ -386,6 +395,8 @@ enum embtier_err table_profile_cdf(const struct table_profile *profile, struct a
     if (!groups)
         return EMBTIER_NO_MEMORY;
     count = collect_groups(profile, groups, &held);
+    if (count == held && rows_of(profile) > held) /* no row of the others is in the sample */
+        groups[count++] = (struct access_group){ 1, 1 };
     scale_groups(profile, groups, held, count);
     access_cdf_make(groups, count, ret_cdf);
     return EMBTIER_OK;

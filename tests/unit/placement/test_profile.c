@@ -13,6 +13,7 @@
 
 #include "placement/profile/profile.h"
 #include "placement/synthetic/zipf.h"
+#include "tests/unit/placement/chosen_rows.h"
 
 static struct profile *profile_of(uint32_t tables, uint64_t memory_bytes)
 {
@@ -209,19 +210,6 @@ static void test_zipf_is_exact(void **state)
 }
 
 /* ---- Hostile traces ---- */
-
-static uint64_t unshift(uint64_t hash)
-{
-    return hash ^ hash >> 33;
-}
-
-/* Returns the row that tracked_rows_hash() turns into @hash. */
-static uint64_t row_of_hash(uint64_t seed, uint64_t hash)
-{
-    hash = unshift(hash) * UINT64_C(0x9cb4b2f8129337db);
-    hash = unshift(hash) * UINT64_C(0x4f74430c22a54005);
-    return unshift(hash) ^ seed;
-}
 
 /* Rows of which all would be sampled at any rate, and all lie in one slot if slots were not random:
  * the figures are wrong, but possible. */

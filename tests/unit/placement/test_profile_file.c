@@ -7,10 +7,12 @@
 #include <stdint.h>
 #include <cmocka.h>
 /* clang-format on */
+#include <inttypes.h>
 #include <math.h>
 
 #include "placement/profile/profile_file.h"
 #include "placement/synthetic/zipf.h"
+#include "tests/unit/placement/chosen_rows.h"
 #include "tests/unit/placement/trace_fixture.h"
 
 #define TABLES 2
@@ -109,6 +111,91 @@ static void test_loads_what_was_saved(void **state)
         measured_profile_free(saved);
         measured_profile_free(loaded);
         unlink(fixture->path);
+    }
+}
+
+/* ---- Estimates ---- */
+
+/* Adds one lookup of @id to table 0, or to each of @table_count. */
+static void look_up(struct profile *profile, uint32_t table_count, uint64_t id)
+{
+    const uint32_t bag_ends[] = { 1 };
+
+    for (uint32_t table = 0; table < table_count; table++) {
+        const struct trace_lookups lookups = {
+            .table = table, .bag_count = 1, .id_count = 1, .bag_ends = bag_ends, .ids = &id
+        };
+
+        assert_int_equal(profile_add(profile, &lookups), EMBTIER_OK);
+    }
+}
+
+/* Saves and loads. Estimates may be wrong, but no more than what is possible. */
+static void assert_possible(const char *path, const struct profile *profile, uint32_t table_count)
+{
+    _cleanup_(freep) struct trace_table *all = calloc(table_count, sizeof(*all));
+    _cleanup_(measured_profile_freep) struct measured_profile *saved = NULL;
+    _cleanup_(measured_profile_freep) struct measured_profile *loaded = NULL;
+    struct err_msg msg = { { 0 } };
+
+    for (uint32_t i = 0; i < table_count; i++) {
+        all[i] = tables[1];
+        snprintf(all[i].name, sizeof(all[i].name), "t%" PRIu32, i);
+    }
+    assert_int_equal(measured_profile_make(profile, all, &saved), EMBTIER_OK);
+    assert_int_equal(profile_file_save(saved, path, &msg), EMBTIER_OK);
+    if (profile_file_load(path, &loaded, &msg) != EMBTIER_OK)
+        fail_msg("%s", msg.text);
+    for (uint32_t i = 0; i < table_count; i++) {
+        const struct measured_table *const table = &loaded->tables[i];
+
+        assert_true(table->summary.rows >= 1 && table->cdf.point_count >= 1);
+        assert_near(table->cdf.rows[table->cdf.point_count - 1], table->summary.rows);
+    }
+    assert_int_equal(unlink(path), 0);
+}
+
+/* Half of the lookups are of one row that pads bags, and all others are the first of their row. So
+ * the sample's estimate of rows is more than its lookups for about every other table. Small samples
+ * show that with few lookups. */
+static void test_saves_a_padded_trace(void **state)
+{
+    enum { COUNT = 8 };
+    static const uint32_t lengths[] = { 1000, 10000, 50000, 100000, 200000 };
+    const struct trace_fixture *const fixture = *state;
+    _cleanup_(profile_freep) struct profile *profile = NULL;
+    struct err_msg msg;
+    uint64_t id = 0;
+
+    assert_int_equal(
+        profile_new(COUNT, COUNT * table_profile_bytes(TABLE_PROFILE_SLOTS_MIN), &profile, &msg),
+        EMBTIER_OK);
+    for (size_t i = 0; i < ARRAY_LEN(lengths); i++) {
+        while (id < lengths[i]) {
+            look_up(profile, COUNT, 0);
+            look_up(profile, COUNT, ++id);
+        }
+        assert_possible(fixture->path, profile, COUNT);
+    }
+}
+
+/* Rows that all leave the sample with the first fall of its rate, then one row that is held. */
+static void test_saves_an_emptied_sample(void **state)
+{
+    static const uint32_t repeats[] = { 1, 100, 10000 };
+    const struct trace_fixture *const fixture = *state;
+
+    for (size_t i = 0; i < ARRAY_LEN(repeats); i++) {
+        _cleanup_(profile_freep) struct profile *profile = NULL;
+        struct err_msg msg;
+
+        assert_int_equal(profile_new(1, MIB, &profile, &msg), EMBTIER_OK);
+        for (uint64_t k = 0; k < TABLE_PROFILE_SLOTS_MAX / 4 * 3; k++)
+            look_up(profile, 1, row_of_hash(PROFILE_SEED, UINT64_MAX - 1 - k));
+        for (uint32_t k = 0; k < repeats[i]; k++)
+            look_up(profile, 1, row_of_hash(PROFILE_SEED, UINT64_MAX));
+        assert_true(profile_summary(profile, 0).sampling_rate < 1);
+        assert_possible(fixture->path, profile, 1);
     }
 }
 
@@ -253,7 +340,8 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, trace_fixture_new, trace_fixture_free)
     const struct CMUnitTest tests[] = {
-        TEST(test_loads_what_was_saved),    TEST(test_replaces_no_file),
+        TEST(test_loads_what_was_saved),    TEST(test_saves_a_padded_trace),
+        TEST(test_saves_an_emptied_sample), TEST(test_replaces_no_file),
         TEST(test_explains_bad_values),     TEST(test_refuses_every_cut),
         TEST(test_refuses_an_endless_line),
     };
