@@ -16,11 +16,12 @@
 
 struct profile;
 
-/* The tables get equal parts of @memory_bytes, 1 MiB at most. Memory is taken as rows come.
- * INVALID: the number of tables is not 1 to PROFILE_TABLES_MAX. TOO_LARGE: the parts would be too
- * small. */
-MUST_CHECK enum embtier_err profile_new(uint32_t table_count, uint64_t memory_bytes,
-                                        struct profile **ret_profile, struct err_msg *msg);
+/* The tables get equal parts of @memory_bytes, 1 MiB at most. Memory is taken as rows come. No
+ * estimate is above a table's rows; @tables is used for that, and not kept. INVALID: the number of
+ * tables is not 1 to PROFILE_TABLES_MAX. TOO_LARGE: the parts would be too small. */
+MUST_CHECK enum embtier_err profile_new(const struct trace_table *tables, uint32_t table_count,
+                                        uint64_t memory_bytes, struct profile **ret_profile,
+                                        struct err_msg *msg);
 void profile_free(struct profile *profile);
 DEFINE_CLEANUP(struct profile, profile_free)
 

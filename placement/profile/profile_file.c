@@ -320,14 +320,17 @@ static enum embtier_err load_summary(const struct loader *loader, const json_t *
                                      struct measured_table *table)
 {
     struct table_summary *const summary = &table->summary;
+    const double rows = table->table.rows > 0 ? (double)table->table.rows : INFINITY;
     double lookups;
 
     TRY(get_count(loader, object, "lookups", 0, loader->measured->lookups, &summary->lookups));
     TRY(get_count(loader, object, "batches", 0, loader->measured->batches, &summary->batches));
     lookups = (double)summary->lookups * (1 + ROUNDING);
     TRY(get_number(loader, object, "pooling_factor", 0, lookups, &table->pooling_factor));
-    TRY(get_number(loader, object, "distinct_rows", 0, lookups, &summary->rows));
-    TRY(get_number(loader, object, "batch_rows", 0, lookups, &summary->batch_rows));
+    TRY(get_number(loader, object, "distinct_rows", 0, MIN(lookups, rows * (1 + ROUNDING)),
+                   &summary->rows));
+    TRY(get_number(loader, object, "batch_rows", 0, summary->rows * (1 + ROUNDING),
+                   &summary->batch_rows));
     TRY(get_number(loader, object, "updated_batch_rows", 0, summary->batch_rows * (1 + ROUNDING),
                    &summary->updated_batch_rows));
     return get_number(loader, object, "sampling_rate", 0, 1, &summary->sampling_rate);

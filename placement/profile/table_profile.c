@@ -27,10 +27,11 @@ uint64_t table_profile_bytes(uint32_t slots)
            sizeof(struct tracked_row) * ((uint64_t)slots + slots / SAMPLED_PER_HELD);
 }
 
-void table_profile_init(struct table_profile *profile, uint32_t slots, uint64_t seed)
+void table_profile_init(struct table_profile *profile, uint32_t slots, uint64_t rows, uint64_t seed)
 {
     assert(slots >= TABLE_PROFILE_SLOTS_MIN && slots <= TABLE_PROFILE_SLOTS_MAX);
-    *profile = (struct table_profile){ .threshold = UINT64_MAX,
+    *profile = (struct table_profile){ .rows_max = rows > 0 ? rows : UINT64_MAX,
+                                       .threshold = UINT64_MAX,
                                        .segment_count = segments_of(slots),
                                        .segment_length = SEGMENT_LENGTH_MIN,
                                        .random = seed,
@@ -272,14 +273,16 @@ static double unheld_lookups(const struct table_profile *profile)
 static double rows_of(const struct table_profile *profile)
 {
     const double sampled = (double)profile->sampled.row_count / rate(profile);
+    const double most = MIN(unheld_lookups(profile), (double)profile->rows_max);
 
-    return MAX((double)profile->held.row_count, MIN(sampled, unheld_lookups(profile)));
+    return MAX((double)profile->held.row_count, MIN(sampled, most));
 }
 
 struct table_summary table_profile_summary(const struct table_profile *profile)
 {
     const double batches = (double)MAX(profile->batches, UINT64_C(1));
-    const double batch_rows = MIN(profile->batch_rows, (double)profile->lookups) / batches;
+    const double lookups = (double)profile->lookups;
+    const double batch_rows = MIN(MIN(profile->batch_rows, lookups) / batches, rows_of(profile));
 
     return (struct table_summary){
         .lookups = profile->lookups,

@@ -15,12 +15,15 @@
 #include "placement/synthetic/zipf.h"
 #include "tests/unit/placement/chosen_rows.h"
 
-static struct profile *profile_of(uint32_t tables, uint64_t memory_bytes)
+/* Tables of @rows, 0: unbounded, with 1 MiB each. */
+static struct profile *profile_of(uint32_t table_count, uint64_t rows)
 {
+    const struct trace_table tables[2] = { { .rows = rows }, { .rows = rows } };
     struct profile *profile = NULL;
     struct err_msg msg;
 
-    assert_int_equal(profile_new(tables, memory_bytes, &profile, &msg), EMBTIER_OK);
+    assert_int_equal(profile_new(tables, table_count, table_count * MIB, &profile, &msg),
+                     EMBTIER_OK);
     return profile;
 }
 
@@ -40,7 +43,7 @@ static void add(struct profile *profile, uint64_t batch, uint32_t table, bool is
 
 static void test_counts_a_small_trace(void **state)
 {
-    _cleanup_(profile_freep) struct profile *profile = profile_of(2, 2 * MIB);
+    _cleanup_(profile_freep) struct profile *profile = profile_of(2, 0);
     struct table_summary summary;
     struct access_cdf cdf;
 
@@ -74,7 +77,7 @@ static void test_counts_a_small_trace(void **state)
 
 static void test_a_batch_may_look_up_nothing(void **state)
 {
-    _cleanup_(profile_freep) struct profile *profile = profile_of(1, MIB);
+    _cleanup_(profile_freep) struct profile *profile = profile_of(1, 0);
 
     (void)state;
     add(profile, 0, 0, true, false, 7, 0, NULL);
@@ -150,7 +153,7 @@ static void check_cdf(const struct profile *profile, struct counts *counts)
 
 static void check_zipf(double exponent)
 {
-    _cleanup_(profile_freep) struct profile *profile = profile_of(1, MIB);
+    _cleanup_(profile_freep) struct profile *profile = profile_of(1, 0);
     _cleanup_(freep) uint32_t *of_row = calloc(ROWS, sizeof(*of_row));
     _cleanup_(freep) uint32_t *batch_of_row = calloc(ROWS, sizeof(*batch_of_row));
     struct counts counts = { of_row, batch_of_row, 0, 0, 0 };
@@ -182,6 +185,35 @@ static void test_samples_of_large_tables_are_close(void **state)
     check_zipf(0.8);
     check_zipf(1.05);
     check_zipf(1.2);
+}
+
+/* Estimates of different rows do not exceed the rows that a table has. */
+static void test_finds_no_more_rows_than_there_are(void **state)
+{
+    enum { COUNT = 20, FEW_ROWS = 1000 };
+    struct random random = { 17 };
+
+    (void)state;
+    for (uint64_t seed = 0; seed < COUNT; seed++) {
+        struct table_profile profile;
+        struct table_summary summary;
+        struct access_cdf cdf;
+
+        table_profile_init(&profile, TABLE_PROFILE_SLOTS_MIN, FEW_ROWS, seed);
+        for (uint64_t time = 1; time <= 20 * FEW_ROWS; time++) {
+            const uint64_t row = random_below(&random, FEW_ROWS);
+            const struct table_moment moment = { time, time / (10 * FEW_ROWS), true };
+
+            assert_int_equal(table_profile_add(&profile, &row, 1, &moment), EMBTIER_OK);
+        }
+        summary = table_profile_summary(&profile);
+        assert_true(summary.sampling_rate < 1);
+        assert_true(summary.rows <= FEW_ROWS && summary.rows >= FEW_ROWS * 0.9);
+        assert_true(summary.batch_rows <= summary.rows);
+        assert_int_equal(table_profile_cdf(&profile, &cdf), EMBTIER_OK);
+        assert_true(cdf.rows[cdf.point_count - 1] <= FEW_ROWS * (1 + 1e-9));
+        table_profile_clear(&profile);
+    }
 }
 
 /* Draws of ranks have the probabilities that the distribution says. */
@@ -221,7 +253,7 @@ static void test_chosen_rows_do_no_harm(void **state)
     struct access_cdf cdf;
 
     (void)state;
-    table_profile_init(&profile, TABLE_PROFILE_SLOTS_MAX, 5);
+    table_profile_init(&profile, TABLE_PROFILE_SLOTS_MAX, 0, 5);
     for (uint64_t i = 0; i < COUNT; i++) {
         const uint64_t row = row_of_hash(5, i << 15);
         const struct table_moment moment = { .time = i + 1, .batch = i / 1000, .is_update = true };
@@ -280,6 +312,7 @@ int main(void)
         cmocka_unit_test(test_counts_a_small_trace),
         cmocka_unit_test(test_a_batch_may_look_up_nothing),
         cmocka_unit_test(test_samples_of_large_tables_are_close),
+        cmocka_unit_test(test_finds_no_more_rows_than_there_are),
         cmocka_unit_test(test_zipf_is_exact),
         cmocka_unit_test(test_chosen_rows_do_no_harm),
         cmocka_unit_test(test_memory_is_bounded),

@@ -32,7 +32,7 @@ static struct measured_profile *measure(bool is_idle)
     struct err_msg msg;
     uint64_t ids[BATCH];
 
-    assert_int_equal(profile_new(TABLES, TABLES * MIB, &profile, &msg), EMBTIER_OK);
+    assert_int_equal(profile_new(tables, TABLES, TABLES * MIB, &profile, &msg), EMBTIER_OK);
     for (uint32_t i = 0; i < 80; i++) {
         const struct zipf zipf = zipf_make(i % 2 == 0 ? 100000 : 2000, 0.9);
         const uint32_t bag_ends[] = { BATCH };
@@ -116,7 +116,19 @@ static void test_loads_what_was_saved(void **state)
 
 /* ---- Estimates ---- */
 
-/* Adds one lookup of @id to table 0, or to each of @table_count. */
+/* Makes tables of different names. */
+static struct trace_table *unbounded_tables(uint32_t table_count)
+{
+    struct trace_table *const all = calloc(table_count, sizeof(*all));
+
+    for (uint32_t i = 0; i < table_count; i++) {
+        all[i] = tables[1];
+        snprintf(all[i].name, sizeof(all[i].name), "t%" PRIu32, i);
+    }
+    return all;
+}
+
+/* Adds one lookup of @id to each table. */
 static void look_up(struct profile *profile, uint32_t table_count, uint64_t id)
 {
     const uint32_t bag_ends[] = { 1 };
@@ -133,15 +145,11 @@ static void look_up(struct profile *profile, uint32_t table_count, uint64_t id)
 /* Saves and loads. Estimates may be wrong, but no more than what is possible. */
 static void assert_possible(const char *path, const struct profile *profile, uint32_t table_count)
 {
-    _cleanup_(freep) struct trace_table *all = calloc(table_count, sizeof(*all));
+    _cleanup_(freep) struct trace_table *all = unbounded_tables(table_count);
     _cleanup_(measured_profile_freep) struct measured_profile *saved = NULL;
     _cleanup_(measured_profile_freep) struct measured_profile *loaded = NULL;
     struct err_msg msg = { { 0 } };
 
-    for (uint32_t i = 0; i < table_count; i++) {
-        all[i] = tables[1];
-        snprintf(all[i].name, sizeof(all[i].name), "t%" PRIu32, i);
-    }
     assert_int_equal(measured_profile_make(profile, all, &saved), EMBTIER_OK);
     assert_int_equal(profile_file_save(saved, path, &msg), EMBTIER_OK);
     if (profile_file_load(path, &loaded, &msg) != EMBTIER_OK)
@@ -165,11 +173,11 @@ static void test_saves_a_padded_trace(void **state)
     const struct trace_fixture *const fixture = *state;
     _cleanup_(profile_freep) struct profile *profile = NULL;
     struct err_msg msg;
+    const uint64_t memory_bytes = COUNT * table_profile_bytes(TABLE_PROFILE_SLOTS_MIN);
+    _cleanup_(freep) struct trace_table *all = unbounded_tables(COUNT);
     uint64_t id = 0;
 
-    assert_int_equal(
-        profile_new(COUNT, COUNT * table_profile_bytes(TABLE_PROFILE_SLOTS_MIN), &profile, &msg),
-        EMBTIER_OK);
+    assert_int_equal(profile_new(all, COUNT, memory_bytes, &profile, &msg), EMBTIER_OK);
     for (size_t i = 0; i < ARRAY_LEN(lengths); i++) {
         while (id < lengths[i]) {
             look_up(profile, COUNT, 0);
@@ -189,7 +197,7 @@ static void test_saves_an_emptied_sample(void **state)
         _cleanup_(profile_freep) struct profile *profile = NULL;
         struct err_msg msg;
 
-        assert_int_equal(profile_new(1, MIB, &profile, &msg), EMBTIER_OK);
+        assert_int_equal(profile_new(&tables[1], 1, MIB, &profile, &msg), EMBTIER_OK);
         for (uint64_t k = 0; k < TABLE_PROFILE_SLOTS_MAX / 4 * 3; k++)
             look_up(profile, 1, row_of_hash(PROFILE_SEED, UINT64_MAX - 1 - k));
         for (uint32_t k = 0; k < repeats[i]; k++)
@@ -276,6 +284,9 @@ static void test_explains_bad_values(void **state)
         { "\"pooling_factor\":5,", "", EMBTIER_CORRUPT, ":2: pooling_factor: not a number" },
         { "\"distinct_rows\":4", "\"distinct_rows\":11", EMBTIER_CORRUPT,
           ":2: distinct_rows: 11;" },
+        { "\"rows\":9", "\"rows\":3", EMBTIER_CORRUPT, ":2: distinct_rows: 4; allowed: 0 to 3" },
+        { "\"batch_rows\":3", "\"batch_rows\":5", EMBTIER_CORRUPT,
+          ":2: batch_rows: 5; allowed: 0 to 4" },
         { "\"updated_batch_rows\":1", "\"updated_batch_rows\":4", EMBTIER_CORRUPT,
           ":2: updated_batch_rows: 4; allowed: 0 to 3" },
         { "\"sampling_rate\":1", "\"sampling_rate\":2", EMBTIER_CORRUPT, ":2: sampling_rate: 2;" },

@@ -139,11 +139,14 @@ static void predict(const struct source *sources, uint32_t count, uint64_t looku
     struct world world = {
         .sources = sources, .count = count, .lru_count = SIZES, .random = { 7 }
     };
+    struct trace_table tables[CASE_TABLES] = { 0 };
     struct exact_lru lrus[SIZES];
     struct err_msg msg;
     double bytes = 0;
 
-    assert_int_equal(profile_new(count, memory_bytes, &world.profile, &msg), EMBTIER_OK);
+    for (uint32_t i = 0; i < count; i++)
+        tables[i].rows = sources[i].rows;
+    assert_int_equal(profile_new(tables, count, memory_bytes, &world.profile, &msg), EMBTIER_OK);
     world.lrus = lrus;
     for (uint32_t i = 0; i < count; i++) {
         world.bases[i + 1] = world.bases[i] + sources[i].rows;
@@ -246,15 +249,17 @@ static void test_predicts_many_tables(void **state)
 
 static void test_refuses_bad_numbers(void **state)
 {
+    const struct trace_table table = { .rows = 9 };
     struct profile *profile = NULL;
     struct table_prediction prediction;
     struct err_msg msg;
 
     (void)state;
-    assert_int_equal(profile_new(0, GIB, &profile, &msg), EMBTIER_INVALID);
-    assert_int_equal(profile_new(PROFILE_TABLES_MAX + 1, GIB, &profile, &msg), EMBTIER_INVALID);
-    assert_int_equal(profile_new(1000, MIB, &profile, &msg), EMBTIER_TOO_LARGE);
-    assert_int_equal(profile_new(1, MIB, &profile, &msg), EMBTIER_OK);
+    assert_int_equal(profile_new(NULL, 0, GIB, &profile, &msg), EMBTIER_INVALID);
+    assert_int_equal(profile_new(NULL, PROFILE_TABLES_MAX + 1, GIB, &profile, &msg),
+                     EMBTIER_INVALID);
+    assert_int_equal(profile_new(NULL, 1000, MIB, &profile, &msg), EMBTIER_TOO_LARGE);
+    assert_int_equal(profile_new(&table, 1, MIB, &profile, &msg), EMBTIER_OK);
     for (int i = 0; i < 6; i++) {
         const double rows[] = { 8, 8, 8, 8, (double)NAN, -1 };
         const double bytes[] = { (double)NAN, -1, (double)INFINITY, 8, 8, 8 };

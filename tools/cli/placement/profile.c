@@ -124,7 +124,7 @@ static enum embtier_err measure(const char *path, struct measured_profile **ret_
 
     TRY(trace_reader_open(path, &reader, msg));
     tables = trace_reader_tables(reader, &count);
-    TRY(profile_new(count, PROFILE_MEMORY_BYTES_DEFAULT, &profile, msg));
+    TRY(profile_new(tables, count, PROFILE_MEMORY_BYTES_DEFAULT, &profile, msg));
     progress_bar_begin(&bar, "reading", "nothing was changed");
     err = read_trace(reader, profile, &bar, msg);
     progress_bar_end(&bar);
