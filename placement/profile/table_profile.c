@@ -92,6 +92,24 @@ static struct profile_segment *segment_at(struct table_profile *profile, uint64_
     return &profile->segments[(time - 1) / profile->segment_length];
 }
 
+/* ---- Rows ---- */
+
+/* Returns the current batch's number as a row keeps it. */
+static uint32_t batch_of(const struct table_profile *profile)
+{
+    return (uint32_t)profile->batches & (UINT32_MAX >> 1);
+}
+
+static struct tracked_row new_row(const struct table_profile *profile, uint64_t row, uint64_t time,
+                                  bool is_update)
+{
+    return (struct tracked_row){ .row = row,
+                                 .last_time = time,
+                                 .lookups = 1,
+                                 .last_batch = batch_of(profile),
+                                 .is_updated = is_update };
+}
+
 /* ---- Held rows ---- */
 
 static int compare_counts(const void *a, const void *b)
@@ -135,17 +153,13 @@ static enum embtier_err drop_held(struct table_profile *profile)
     return tracked_rows_filter(&profile->held, is_above, &count);
 }
 
-static enum embtier_err hold(struct table_profile *profile, uint64_t row, uint64_t time)
+static enum embtier_err hold(struct table_profile *profile, const struct tracked_row *row)
 {
-    const struct tracked_row held = {
-        .row = row, .last_time = time, .lookups = 1, .last_batch = (uint32_t)profile->batches
-    };
-
     profile->random = profile->random * UINT64_C(6364136223846793005) + 1442695040888963407;
     profile->hold_in = 1 + (profile->random >> 32) % (profile->hold_interval * 2 - 1);
     if (profile->held.row_count == tracked_rows_max(&profile->held))
         TRY(drop_held(profile));
-    return tracked_rows_insert(&profile->held, &held);
+    return tracked_rows_insert(&profile->held, row);
 }
 
 /* Holds the hottest rows, when the first ones are about to be dropped from the sample. */
@@ -191,9 +205,7 @@ static enum embtier_err drop_sampled(struct table_profile *profile)
 static enum embtier_err add_first(struct table_profile *profile, uint64_t row, uint64_t time,
                                   bool is_update)
 {
-    const struct tracked_row sampled = {
-        .row = row, .last_time = time, .lookups = 1, .last_batch = (uint32_t)profile->batches
-    };
+    const struct tracked_row sampled = new_row(profile, row, time, is_update);
 
     if (profile->sampled.row_count == tracked_rows_max(&profile->sampled))
         TRY(drop_sampled(profile));
@@ -209,14 +221,16 @@ static enum embtier_err add_first(struct table_profile *profile, uint64_t row, u
 static void add_again(struct table_profile *profile, struct tracked_row *row,
                       struct time_histogram *reuse, double weight, uint64_t time, bool is_update)
 {
-    const bool is_new = row->last_batch != (uint32_t)profile->batches;
+    const bool is_new = row->last_batch != batch_of(profile);
+    const bool was_updated = !is_new && row->is_updated;
 
     if (weight > 0)
         time_histogram_add(reuse, time - row->last_time, weight);
     profile->batch_rows += is_new ? weight : 0;
-    profile->updated_batch_rows += is_new && is_update ? weight : 0;
+    profile->updated_batch_rows += is_update && !was_updated ? weight : 0;
     row->last_time = time;
-    row->last_batch = (uint32_t)profile->batches;
+    row->last_batch = batch_of(profile);
+    row->is_updated = was_updated || is_update;
     tracked_row_count(row);
 }
 
@@ -224,7 +238,7 @@ static enum embtier_err add_one(struct table_profile *profile, uint64_t row, uin
                                 bool is_update)
 {
     struct tracked_row *const held = tracked_rows_find(&profile->held, row);
-    struct tracked_row *sampled;
+    struct tracked_row *sampled, picked;
 
     profile->lookups++;
     if (held) {
@@ -239,9 +253,10 @@ static enum embtier_err add_one(struct table_profile *profile, uint64_t row, uin
             add_again(profile, sampled, &segment_at(profile, time)->sampled_reuse,
                       held ? 0 : 1 / rate(profile), time, is_update);
     }
-    if (!held && !samples_all(profile) && --profile->hold_in == 0)
-        TRY(hold(profile, row, time));
-    return EMBTIER_OK;
+    if (held || samples_all(profile) || --profile->hold_in > 0)
+        return EMBTIER_OK;
+    picked = new_row(profile, row, time, is_update);
+    return hold(profile, &picked);
 }
 
 enum embtier_err table_profile_add(struct table_profile *profile, const uint64_t *ids,

@@ -75,6 +75,23 @@ static void test_counts_a_small_trace(void **state)
     assert_true(access_cdf_share(&cdf, 5) == 0 && access_cdf_rows(&cdf, 0.5) == 0);
 }
 
+/* A batch may look a row up several times. It updates the row if one of these lookups does. */
+static void test_one_updating_lookup_updates_a_row(void **state)
+{
+    _cleanup_(profile_freep) struct profile *profile = profile_of(2, 0);
+
+    (void)state;
+    for (uint64_t batch = 0; batch < 4; batch++)
+        for (uint32_t table = 0; table < 2; table++) {
+            add(profile, batch, table, table == 1, false, 1, 2, (uint64_t[]){ 7, batch });
+            add(profile, batch, table, table == 0, false, 1, 2, (uint64_t[]){ 7, 7 });
+        }
+    assert_true(profile_summary(profile, 0).batch_rows == 2);
+    assert_true(profile_summary(profile, 0).updated_batch_rows == 1);
+    assert_true(profile_summary(profile, 1).batch_rows == 2);
+    assert_true(profile_summary(profile, 1).updated_batch_rows == 2);
+}
+
 static void test_a_batch_may_look_up_nothing(void **state)
 {
     _cleanup_(profile_freep) struct profile *profile = profile_of(1, 0);
@@ -310,6 +327,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_counts_a_small_trace),
+        cmocka_unit_test(test_one_updating_lookup_updates_a_row),
         cmocka_unit_test(test_a_batch_may_look_up_nothing),
         cmocka_unit_test(test_samples_of_large_tables_are_close),
         cmocka_unit_test(test_finds_no_more_rows_than_there_are),
