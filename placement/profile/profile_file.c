@@ -284,15 +284,18 @@ static enum embtier_err load_rows(const struct loader *loader, const json_t *obj
                                   uint64_t *ret_rows)
 {
     const json_t *const json = json_object_get(object, "rows");
+    const char *const text = json_string_value(json);
     char *end = NULL;
 
     *ret_rows = 0;
     if (json_is_null(json))
         return EMBTIER_OK;
-    if (!json_is_string(json))
+    if (!text)
         return get_count(loader, object, "rows", 1, INT64_MAX, ret_rows);
+    if (text[0] < '0' || text[0] > '9') /* strtoull() takes signs and spaces */
+        return wrong(loader, "rows: not a number of rows");
     errno = 0;
-    *ret_rows = strtoull(json_string_value(json), &end, 10);
+    *ret_rows = strtoull(text, &end, 10);
     if (errno != 0 || *end != '\0' || *ret_rows <= INT64_MAX)
         return wrong(loader, "rows: not a number of rows");
     return EMBTIER_OK;
