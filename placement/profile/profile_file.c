@@ -16,6 +16,8 @@
 #define DIGITS 9
 /* Sums of rounded numbers may differ by this much. */
 #define ROUNDING 1e-6
+/* A number of DIGITS digits differs by less than this part of it. */
+#define DIGITS_ROUNDING 1e-8
 
 static void json_freep(json_t **json)
 {
@@ -339,11 +341,56 @@ static enum embtier_err load_summary(const struct loader *loader, const json_t *
     return get_number(loader, object, "sampling_rate", 0, 1, &summary->sampling_rate);
 }
 
+struct cdf_point {
+    double rows, share;
+};
+
+/* True unless the curve through three points becomes steeper, by more than rounded numbers do. */
+static bool is_concave(struct cdf_point a, struct cdf_point b, struct cdf_point c)
+{
+    const double rows = b.rows - a.rows, share = b.share - a.share;
+    const double next_rows = c.rows - b.rows, next_share = c.share - b.share;
+    const double rounding =
+        b.share * next_rows + c.rows * share + c.share * rows + b.rows * next_share;
+
+    return next_share * rows <= share * next_rows + rounding * DIGITS_ROUNDING;
+}
+
+/* Rows are sorted by hotness, and all rows take all lookups. */
+static enum embtier_err check_cdf(const struct loader *loader, const struct table_summary *summary,
+                                  const struct access_cdf *cdf)
+{
+    struct cdf_point before = { 0 }, last = { 0 };
+
+    if ((cdf->point_count == 0) != (summary->lookups == 0))
+        return wrong(loader, "cdf_rows: %" PRIu32 " points for %" PRIu64 " lookups",
+                     cdf->point_count, summary->lookups);
+    for (uint32_t i = 0; i < cdf->point_count; i++) {
+        const struct cdf_point point = { cdf->rows[i], cdf->shares[i] };
+
+        if (point.rows <= last.rows)
+            return wrong(loader, "cdf_rows: %.9g comes after %.9g; allowed: rising numbers",
+                         point.rows, last.rows);
+        if (i > 0 && !is_concave(before, last, point))
+            return wrong(loader,
+                         "cdf_shares: the rows after the %.9g hottest ones are hotter than these",
+                         last.rows);
+        before = last;
+        last = point;
+    }
+    if (fabs(last.rows - summary->rows) > summary->rows * ROUNDING)
+        return wrong(loader, "cdf_rows: the last one is %.9g; allowed: distinct_rows, %.9g",
+                     last.rows, summary->rows);
+    if (cdf->point_count > 0 && last.share != 1)
+        return wrong(loader, "cdf_shares: the last one is %.9g; allowed: 1", last.share);
+    return EMBTIER_OK;
+}
+
 static enum embtier_err load_cdf(const struct loader *loader, const json_t *object,
-                                 double distinct_rows, struct access_cdf *cdf)
+                                 const struct table_summary *summary, struct access_cdf *cdf)
 {
     const json_t *rows, *shares;
-    double last_rows = 0, last_share = 0;
+    double last_share = 0;
 
     TRY(get_array(loader, object, "cdf_rows", ACCESS_CDF_POINTS_MAX, &rows));
     TRY(get_array(loader, object, "cdf_shares", ACCESS_CDF_POINTS_MAX, &shares));
@@ -351,16 +398,13 @@ static enum embtier_err load_cdf(const struct loader *loader, const json_t *obje
         return wrong(loader, "cdf_shares: not as many as cdf_rows");
     cdf->point_count = (uint32_t)json_array_size(rows);
     for (uint32_t i = 0; i < cdf->point_count; i++) {
-        TRY(take_number(loader, "cdf_rows", json_array_get(rows, i), last_rows,
-                        distinct_rows * (1 + ROUNDING), &cdf->rows[i]));
+        TRY(take_number(loader, "cdf_rows", json_array_get(rows, i), 0,
+                        summary->rows * (1 + ROUNDING), &cdf->rows[i]));
         TRY(take_number(loader, "cdf_shares", json_array_get(shares, i), last_share, 1,
                         &cdf->shares[i]));
-        last_rows = cdf->rows[i];
         last_share = cdf->shares[i];
     }
-    if (cdf->point_count > 0 && last_share != 1)
-        return wrong(loader, "cdf_shares: the last one is %.9g; allowed: 1", last_share);
-    return EMBTIER_OK;
+    return check_cdf(loader, summary, cdf);
 }
 
 /* Loads one segment's times and lookups, and adds these to *@sum. */
@@ -422,6 +466,8 @@ static enum embtier_err load_reuse(const struct loader *loader, const json_t *ob
 
 static enum embtier_err load_tables(struct loader *loader, char *text)
 {
+    uint64_t lookups_left = loader->measured->lookups;
+
     for (uint32_t i = 0; i < loader->measured->table_count; i++) {
         struct measured_table *const table = &loader->measured->tables[i];
         _cleanup_(json_freep) json_t *object = NULL;
@@ -429,9 +475,16 @@ static enum embtier_err load_tables(struct loader *loader, char *text)
         TRY(read_object(loader, text, &object));
         TRY(load_description(loader, object, &table->table));
         TRY(load_summary(loader, object, table));
-        TRY(load_cdf(loader, object, table->summary.rows, &table->cdf));
+        if (table->summary.lookups > lookups_left)
+            return wrong(loader, "lookups: with the tables before, more than line 1's %" PRIu64,
+                         loader->measured->lookups);
+        lookups_left -= table->summary.lookups;
+        TRY(load_cdf(loader, object, &table->summary, &table->cdf));
         TRY(load_reuse(loader, object, table));
     }
+    if (lookups_left > 0)
+        return wrong(loader, "lookups: of all tables, %" PRIu64 " fewer than line 1's %" PRIu64,
+                     lookups_left, loader->measured->lookups);
     loader->line++;
     if (getc_unlocked(loader->file) != EOF)
         return wrong(loader, "lines follow the last table");

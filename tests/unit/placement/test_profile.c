@@ -10,6 +10,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "placement/profile/profile.h"
 #include "placement/synthetic/zipf.h"
@@ -204,6 +205,33 @@ static void test_samples_of_large_tables_are_close(void **state)
     check_zipf(1.2);
 }
 
+/* Numbers that are saved with nine digits must still rise. */
+static void test_points_of_a_cdf_differ(void **state)
+{
+    static const struct {
+        uint32_t count;
+        struct access_group groups[3];
+    } cases[] = {
+        /* One row takes the curve over the next fiftieth of the lookups. */
+        { 3, { { 1e9, 1 }, { 1, 0.9 }, { 49e10 + 241, 0.1 } } },
+        { 2, { { 1e9, 1 }, { 1, 0.9 } } },
+        { 3, { { 1, 5 }, { 0, 0 }, { 0, 0 } } },
+        { 3, { { 1, 5 }, { 1e-17, 1 }, { 1e-17, 1 } } },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct access_group groups[3];
+        struct access_cdf cdf;
+
+        memcpy(groups, cases[i].groups, sizeof(groups));
+        access_cdf_make(groups, cases[i].count, &cdf);
+        assert_true(cdf.point_count >= 1 && cdf.shares[cdf.point_count - 1] == 1);
+        for (uint32_t k = 1; k < cdf.point_count; k++)
+            assert_true(cdf.rows[k] > cdf.rows[k - 1] * (1 + 1e-8));
+    }
+}
+
 /* Estimates of different rows do not exceed the rows that a table has. */
 static void test_finds_no_more_rows_than_there_are(void **state)
 {
@@ -330,6 +358,7 @@ int main(void)
         cmocka_unit_test(test_one_updating_lookup_updates_a_row),
         cmocka_unit_test(test_a_batch_may_look_up_nothing),
         cmocka_unit_test(test_samples_of_large_tables_are_close),
+        cmocka_unit_test(test_points_of_a_cdf_differ),
         cmocka_unit_test(test_finds_no_more_rows_than_there_are),
         cmocka_unit_test(test_zipf_is_exact),
         cmocka_unit_test(test_chosen_rows_do_no_harm),

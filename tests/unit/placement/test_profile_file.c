@@ -163,6 +163,34 @@ static void assert_possible(const char *path, const struct profile *profile, uin
     assert_int_equal(unlink(path), 0);
 }
 
+/* Tables of all sizes and slopes, sampled and not. */
+static void test_saves_all_kinds_of_tables(void **state)
+{
+    enum { COUNT = 40, LOOKUPS = 20000 };
+    const struct trace_fixture *const fixture = *state;
+    const uint64_t memory_bytes = COUNT * table_profile_bytes(TABLE_PROFILE_SLOTS_MIN);
+    _cleanup_(freep) struct trace_table *all = unbounded_tables(COUNT);
+    _cleanup_(profile_freep) struct profile *profile = NULL;
+    struct random random = { 31 };
+    struct err_msg msg;
+
+    assert_int_equal(profile_new(all, COUNT, memory_bytes, &profile, &msg), EMBTIER_OK);
+    for (uint32_t table = 0; table < COUNT; table++) {
+        const struct zipf zipf = zipf_make(UINT64_C(1) << table, table % 8 * 0.25);
+        const uint32_t bag_ends[] = { 1 };
+
+        for (uint32_t i = 0; i < LOOKUPS; i++) {
+            const uint64_t id = zipf_draw(&zipf, &random);
+            const struct trace_lookups lookups = {
+                .table = table, .bag_count = 1, .id_count = 1, .bag_ends = bag_ends, .ids = &id
+            };
+
+            assert_int_equal(profile_add(profile, &lookups), EMBTIER_OK);
+        }
+    }
+    assert_possible(fixture->path, profile, COUNT);
+}
+
 /* Half of the lookups are of one row that pads bags, and all others are the first of their row. So
  * the sample's estimate of rows is more than its lookups for about every other table. Small samples
  * show that with few lookups. */
@@ -220,11 +248,13 @@ static void test_replaces_no_file(void **state)
 
 /* ---- Damaged files ---- */
 
-#define HEADER                                                                                     \
-    "{\"format\":\"embtier-profile\",\"version\":1,\"tables\":1,\"lookups\":10,\"batches\":2,"     \
-    "\"segments\":2,\"segment_length\":5}\n"
-#define TABLE                                                                                      \
-    "{\"name\":\"a\",\"rows\":9,\"dim\":4,\"dtype\":\"f32\",\"lookups\":10,\"batches\":2,"         \
+#define HEADER_OF(tables, lookups, segment_length)                                                 \
+    "{\"format\":\"embtier-profile\",\"version\":1,\"tables\":" tables ",\"lookups\":" lookups     \
+    ",\"batches\":2,\"segments\":2,\"segment_length\":" segment_length "}\n"
+#define HEADER HEADER_OF("1", "10", "5")
+#define TABLE  TABLE_OF("a")
+#define TABLE_OF(name)                                                                             \
+    "{\"name\":\"" name "\",\"rows\":9,\"dim\":4,\"dtype\":\"f32\",\"lookups\":10,\"batches\":2,"  \
     "\"pooling_factor\":5,\"distinct_rows\":4,\"batch_rows\":3,\"updated_batch_rows\":1,"          \
     "\"sampling_rate\":1,\"cdf_rows\":[1,4],\"cdf_shares\":[0.5,1],\"first\":[3,1],"               \
     "\"reuse\":[[1,1],[2,2,5,3]]}\n"
@@ -296,8 +326,14 @@ static void test_explains_bad_values(void **state)
         { "\"updated_batch_rows\":1", "\"updated_batch_rows\":4", EMBTIER_CORRUPT,
           ":2: updated_batch_rows: 4; allowed: 0 to 3" },
         { "\"sampling_rate\":1", "\"sampling_rate\":2", EMBTIER_CORRUPT, ":2: sampling_rate: 2;" },
-        { "[1,4]", "[4,1]", EMBTIER_CORRUPT, ":2: cdf_rows: 1; allowed: 4 to 4" },
-        { "[1,4]", "[1,5]", EMBTIER_CORRUPT, ":2: cdf_rows: 5; allowed: 1 to 4" },
+        { "[1,4]", "[4,1]", EMBTIER_CORRUPT, ":2: cdf_rows: 1 comes after 4" },
+        { "[1,4]", "[4,4]", EMBTIER_CORRUPT, ":2: cdf_rows: 4 comes after 4" },
+        { "[1,4]", "[0,4]", EMBTIER_CORRUPT, ":2: cdf_rows: 0 comes after 0" },
+        { "[1,4]", "[1,3.9]", EMBTIER_CORRUPT, ":2: cdf_rows: the last one is 3.9; allowed" },
+        { "[1,4],\"cdf_shares\":[0.5,1]", "[],\"cdf_shares\":[]", EMBTIER_CORRUPT,
+          ":2: cdf_rows: 0 points for 10 lookups" },
+        { "[0.5,1]", "[0.2,1]", EMBTIER_CORRUPT, ":2: cdf_shares: the rows after the 1 hottest" },
+        { "[1,4]", "[1,5]", EMBTIER_CORRUPT, ":2: cdf_rows: 5; allowed: 0 to 4" },
         { "[1,4]", "[1]", EMBTIER_CORRUPT, ":2: cdf_shares: not as many as cdf_rows" },
         { "[0.5,1]", "[1,0.5]", EMBTIER_CORRUPT, ":2: cdf_shares: 0.5; allowed: 1 to 1" },
         { "[0.5,1]", "[0.5,0.9]", EMBTIER_CORRUPT, ":2: cdf_shares: the last one is 0.9" },
@@ -324,6 +360,25 @@ static void test_explains_bad_values(void **state)
         if (!strstr(msg.text, cases[i].text))
             fail_msg("case %zu: %s", i, msg.text);
     }
+}
+
+/* Else a report's hit rates over all tables would not be shares. */
+static void test_lookups_of_tables_add_up(void **state)
+{
+    const struct trace_fixture *const fixture = *state;
+    struct err_msg msg;
+
+    assert_int_equal(
+        load_text(fixture->path, HEADER_OF("2", "20", "10") TABLE_OF("a") TABLE_OF("b"), &msg),
+        EMBTIER_OK);
+    assert_int_equal(
+        load_text(fixture->path, HEADER_OF("2", "19", "10") TABLE_OF("a") TABLE_OF("b"), &msg),
+        EMBTIER_CORRUPT);
+    assert_non_null(strstr(msg.text, ":3: lookups: with the tables before, more than line 1's 19"));
+    assert_int_equal(
+        load_text(fixture->path, HEADER_OF("2", "21", "11") TABLE_OF("a") TABLE_OF("b"), &msg),
+        EMBTIER_CORRUPT);
+    assert_non_null(strstr(msg.text, ":3: lookups: of all tables, 1 fewer than line 1's 21"));
 }
 
 static void test_refuses_every_cut(void **state)
@@ -357,9 +412,10 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, trace_fixture_new, trace_fixture_free)
     const struct CMUnitTest tests[] = {
-        TEST(test_loads_what_was_saved),    TEST(test_saves_a_padded_trace),
-        TEST(test_saves_an_emptied_sample), TEST(test_replaces_no_file),
-        TEST(test_explains_bad_values),     TEST(test_refuses_every_cut),
+        TEST(test_loads_what_was_saved),     TEST(test_saves_all_kinds_of_tables),
+        TEST(test_saves_a_padded_trace),     TEST(test_saves_an_emptied_sample),
+        TEST(test_replaces_no_file),         TEST(test_explains_bad_values),
+        TEST(test_lookups_of_tables_add_up), TEST(test_refuses_every_cut),
         TEST(test_refuses_an_endless_line),
     };
 
