@@ -92,10 +92,32 @@ static enum embtier_err check_header(const struct trace_reader *reader,
                        header->table_count, TRACE_TABLES_MAX);
     if (header->table_count == 0)
         return damaged(reader, 12, msg, "no tables");
+    if (header->reserved != 0)
+        return damaged(reader, 20, msg, "0x%" PRIx32 " in a reserved field; allowed: 0",
+                       header->reserved);
     if (header->tables_bytes > record_bytes_max * header->table_count)
         return damaged(reader, 16, msg,
                        "the list of tables has %" PRIu32 " bytes, too many for %" PRIu32 " tables",
                        header->tables_bytes, header->table_count);
+    return EMBTIER_OK;
+}
+
+/* Reads the name of the record at @begin from @padded, which is filled up with zero bytes. */
+static enum embtier_err get_name(const struct trace_reader *reader, size_t begin,
+                                 const unsigned char *padded, uint8_t name_bytes, char *ret_name,
+                                 struct err_msg *msg)
+{
+    if (name_bytes > EMBTIER_TABLE_NAME_MAX)
+        return damaged(reader, begin, msg, "a table's name has %d characters; allowed: at most %d",
+                       name_bytes, EMBTIER_TABLE_NAME_MAX);
+    memcpy(ret_name, padded, name_bytes);
+    ret_name[name_bytes] = '\0';
+    if (strlen(ret_name) != name_bytes || !table_name_is_valid(ret_name))
+        return damaged(reader, begin, msg, "a table's name is not allowed");
+    for (size_t i = name_bytes; i < align_up(name_bytes, 8); i++)
+        if (padded[i] != 0)
+            return damaged(reader, begin + sizeof(struct trace_file_table) + i, msg,
+                           "table '%s': a byte that is not 0 follows the name", ret_name);
     return EMBTIER_OK;
 }
 
@@ -113,19 +135,17 @@ static enum embtier_err get_record(const struct trace_reader *reader, const unsi
     *at += sizeof(record);
     if (count - *at < align_up(record.name_bytes, 8))
         return damaged(reader, begin, msg, "the list of tables is too short");
-    if (record.name_bytes > EMBTIER_TABLE_NAME_MAX)
-        return damaged(reader, begin, msg, "a table's name has %d characters; allowed: at most %d",
-                       record.name_bytes, EMBTIER_TABLE_NAME_MAX);
-    memcpy(ret_table->name, bytes + *at, record.name_bytes);
-    ret_table->name[record.name_bytes] = '\0';
-    if (!table_name_is_valid(ret_table->name))
-        return damaged(reader, begin, msg, "a table's name is not allowed");
+    TRY(get_name(reader, begin, bytes + *at, record.name_bytes, ret_table->name, msg));
     if (record.dim == 0 || record.dim > EMBTIER_DIM_MAX)
         return damaged(reader, begin + 8, msg, "table '%s': dim %" PRIu32 "; allowed: 1 to %d",
                        ret_table->name, record.dim, EMBTIER_DIM_MAX);
     if (!dtype_word((enum embtier_dtype)record.dtype))
         return damaged(reader, begin + 12, msg, "table '%s': unknown dtype %d", ret_table->name,
                        record.dtype);
+    if (record.reserved != 0)
+        return damaged(reader, begin + 14, msg,
+                       "table '%s': 0x%" PRIx16 " in a reserved field; allowed: 0", ret_table->name,
+                       record.reserved);
     *at += align_up(record.name_bytes, 8);
     ret_table->rows = record.rows;
     ret_table->dim = record.dim;
@@ -268,6 +288,9 @@ static enum embtier_err check_payload(const struct trace_reader *reader, uint64_
     if (last != lookups->id_count)
         return damaged(reader, at + 28, msg, "%" PRIu32 " ids are in no bag",
                        lookups->id_count - last);
+    if (lookups->bag_count % 2 != 0 && lookups->bag_ends[lookups->bag_count] != 0)
+        return damaged(reader, bags_at + UINT64_C(4) * lookups->bag_count, msg,
+                       "bytes that are not 0 follow the bag ends");
     for (uint32_t i = 0; table->rows > 0 && i < lookups->id_count; i++)
         if (lookups->ids[i] >= table->rows)
             return damaged(reader, ids_at + UINT64_C(8) * i, msg,
