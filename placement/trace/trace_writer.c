@@ -19,7 +19,8 @@ struct trace_writer {
     uint64_t *rows; /* of each table */
     uint32_t table_count;
     uint64_t last_batch;
-    uint32_t last_table; /* of the last block */
+    uint64_t block_batch; /* of the last block, as the next one */
+    uint32_t block_table;
     struct trace_end_block totals;
     _Alignas(8) unsigned char block[TRACE_BLOCK_BYTES_MAX];
 };
@@ -184,7 +185,7 @@ static enum embtier_err check_lookups(const struct trace_writer *writer,
                        lookups->batch, writer->last_batch);
     if (lookups->continues &&
         (writer->totals.block_count == 0 || lookups->bag_count == 0 ||
-         lookups->table != writer->last_table || lookups->batch != writer->last_batch))
+         lookups->table != writer->block_table || lookups->batch != writer->block_batch))
         return err_set(msg, EMBTIER_INVALID, "there is no bag before that could go on here");
     TRY(check_bags(lookups, msg));
     rows = writer->rows[lookups->table];
@@ -257,7 +258,8 @@ static enum embtier_err write_block(struct trace_writer *writer,
     checksum = XXH3_64bits(writer->block, summed);
     memcpy(writer->block + summed, &checksum, sizeof(checksum));
     TRY(write_all(writer, writer->block, bytes, msg));
-    writer->last_table = lookups->table;
+    writer->block_batch = lookups->batch;
+    writer->block_table = lookups->table;
     writer->totals.block_count++;
     writer->totals.bag_count += split->bag_count - (split->continues ? 1 : 0);
     writer->totals.id_count += split->id_count;

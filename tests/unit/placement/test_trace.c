@@ -183,6 +183,28 @@ static void test_refuses_bad_lookups(void **state)
     assert_string_equal(msg.text, "batch 4 comes after batch 5");
 }
 
+/* Lookups of no bags take no block, so they are nothing that a bag could go on after. */
+static void test_no_bag_goes_on_in_another_batch(void **state)
+{
+    const struct trace_fixture *const fixture = *state;
+    _cleanup_(trace_writer_freep) struct trace_writer *writer = writer_of(fixture->path);
+    struct trace_lookups lookups = { .batch = 5, .table = 1 };
+    struct err_msg msg = { { 0 } };
+
+    add(writer, 4, 0, false, 1, (uint32_t[]){ 1 }, (uint64_t[]){ 7 });
+    assert_int_equal(trace_writer_add(writer, &lookups, &msg), EMBTIER_OK);
+    lookups = (struct trace_lookups){ .batch = 5,
+                                      .continues = true,
+                                      .bag_count = 1,
+                                      .id_count = 1,
+                                      .bag_ends = (uint32_t[]){ 1 },
+                                      .ids = (uint64_t[]){ 8 } };
+    assert_int_equal(trace_writer_add(writer, &lookups, &msg), EMBTIER_INVALID);
+    assert_string_equal(msg.text, "there is no bag before that could go on here");
+    assert_int_equal(trace_writer_finish(writer, &msg), EMBTIER_OK);
+    assert_int_equal(read_all(fixture->path, &msg), EMBTIER_OK);
+}
+
 /* An unfinished file goes, and a file that exists stays. */
 static void test_keeps_old_files(void **state)
 {
@@ -359,15 +381,11 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, trace_fixture_new, trace_fixture_free)
     const struct CMUnitTest tests[] = {
-        TEST(test_reads_what_was_written),
-        TEST(test_splits_large_batches),
-        TEST(test_refuses_bad_lookups),
-        TEST(test_keeps_old_files),
-        TEST(test_refuses_bad_tables),
-        TEST(test_refuses_every_cut),
-        TEST(test_finds_every_turned_bit),
-        TEST(test_explains_bad_values),
-        TEST(test_names_the_file_that_it_cannot_open),
+        TEST(test_reads_what_was_written), TEST(test_splits_large_batches),
+        TEST(test_refuses_bad_lookups),    TEST(test_no_bag_goes_on_in_another_batch),
+        TEST(test_keeps_old_files),        TEST(test_refuses_bad_tables),
+        TEST(test_refuses_every_cut),      TEST(test_finds_every_turned_bit),
+        TEST(test_explains_bad_values),    TEST(test_names_the_file_that_it_cannot_open),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
