@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/text/text_escape.h"
+#include "placement/trace/table_names.h"
 
 #define DIGITS 9
 /* Sums of rounded numbers may differ by this much. */
@@ -464,6 +465,21 @@ static enum embtier_err load_reuse(const struct loader *loader, const json_t *ob
     return EMBTIER_OK;
 }
 
+static enum embtier_err check_names(struct loader *loader)
+{
+    const struct measured_profile *const measured = loader->measured;
+    uint32_t repeated = 0;
+
+    if (table_names_find_repeated(&measured->tables->table, sizeof(*measured->tables),
+                                  measured->table_count, &repeated) != EMBTIER_OK)
+        return err_set(loader->msg, EMBTIER_NO_MEMORY, "%s: out of memory", loader->path);
+    if (repeated == measured->table_count)
+        return EMBTIER_OK;
+    loader->line = repeated + 2; /* one line for each table, after the header's */
+    return wrong(loader, "name: a table before has the name '%s' too",
+                 measured->tables[repeated].table.name);
+}
+
 static enum embtier_err load_tables(struct loader *loader, char *text)
 {
     uint64_t lookups_left = loader->measured->lookups;
@@ -488,7 +504,7 @@ static enum embtier_err load_tables(struct loader *loader, char *text)
     loader->line++;
     if (getc_unlocked(loader->file) != EOF)
         return wrong(loader, "lines follow the last table");
-    return EMBTIER_OK;
+    return check_names(loader);
 }
 
 enum embtier_err profile_file_load(const char *path, struct measured_profile **ret_measured,

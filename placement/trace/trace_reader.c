@@ -13,6 +13,8 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "placement/trace/table_names.h"
+
 struct trace_reader {
     char *path;
     int fd;
@@ -153,6 +155,21 @@ static enum embtier_err get_record(const struct trace_reader *reader, const unsi
     return EMBTIER_OK;
 }
 
+static enum embtier_err check_names(const struct trace_reader *reader, struct err_msg *msg)
+{
+    size_t at = sizeof(struct trace_file_header);
+    uint32_t repeated = 0;
+
+    if (table_names_find_repeated(reader->tables, sizeof(*reader->tables), reader->table_count,
+                                  &repeated) != EMBTIER_OK)
+        return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", reader->path);
+    if (repeated == reader->table_count)
+        return EMBTIER_OK;
+    for (uint32_t i = 0; i < repeated; i++)
+        at += sizeof(struct trace_file_table) + align_up(strlen(reader->tables[i].name), 8);
+    return damaged(reader, at, msg, "two tables have the name '%s'", reader->tables[repeated].name);
+}
+
 static enum embtier_err get_records(struct trace_reader *reader, const unsigned char *bytes,
                                     size_t count, struct err_msg *msg)
 {
@@ -165,7 +182,7 @@ static enum embtier_err get_records(struct trace_reader *reader, const unsigned 
         TRY(get_record(reader, bytes, count, &at, &reader->tables[i], msg));
     if (at != count)
         return damaged(reader, at, msg, "bytes follow the last table");
-    return EMBTIER_OK;
+    return check_names(reader, msg);
 }
 
 static enum embtier_err read_header(struct trace_reader *reader, struct err_msg *msg)

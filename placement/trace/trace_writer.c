@@ -12,6 +12,8 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "placement/trace/table_names.h"
+
 struct trace_writer {
     char *path;
     int fd; /* -1: finished */
@@ -68,6 +70,19 @@ static enum embtier_err check_tables(const struct trace_table *tables, uint32_t 
     return EMBTIER_OK;
 }
 
+static enum embtier_err check_names(const struct trace_table *tables, uint32_t table_count,
+                                    struct err_msg *msg)
+{
+    uint32_t repeated = 0;
+
+    if (table_names_find_repeated(tables, sizeof(*tables), table_count, &repeated) != EMBTIER_OK)
+        return err_set(msg, EMBTIER_NO_MEMORY, "out of memory for %" PRIu32 " tables", table_count);
+    if (repeated < table_count)
+        return err_set(msg, EMBTIER_INVALID, "two tables have the name '%s'",
+                       tables[repeated].name);
+    return EMBTIER_OK;
+}
+
 static size_t record_bytes(const struct trace_table *table)
 {
     return sizeof(struct trace_file_table) + (size_t)align_up(strlen(table->name), 8);
@@ -116,6 +131,7 @@ enum embtier_err trace_writer_new(const char *path, const struct trace_table *ta
     _cleanup_(trace_writer_freep) struct trace_writer *writer = NULL;
 
     TRY(check_tables(tables, table_count, msg));
+    TRY(check_names(tables, table_count, msg));
     writer = calloc(1, sizeof(*writer));
     if (!writer)
         return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", path);

@@ -381,6 +381,18 @@ static void test_lookups_of_tables_add_up(void **state)
     assert_non_null(strstr(msg.text, ":3: lookups: of all tables, 1 fewer than line 1's 21"));
 }
 
+static void test_refuses_a_name_twice(void **state)
+{
+    const struct trace_fixture *const fixture = *state;
+    struct err_msg msg;
+
+    assert_int_equal(load_text(fixture->path,
+                               HEADER_OF("3", "30", "15") TABLE_OF("b") TABLE_OF("a") TABLE_OF("b"),
+                               &msg),
+                     EMBTIER_CORRUPT);
+    assert_non_null(strstr(msg.text, ":4: name: a table before has the name 'b' too"));
+}
+
 static void test_refuses_every_cut(void **state)
 {
     static const char whole[] = HEADER TABLE;
@@ -415,8 +427,8 @@ int main(void)
         TEST(test_loads_what_was_saved),     TEST(test_saves_all_kinds_of_tables),
         TEST(test_saves_a_padded_trace),     TEST(test_saves_an_emptied_sample),
         TEST(test_replaces_no_file),         TEST(test_explains_bad_values),
-        TEST(test_lookups_of_tables_add_up), TEST(test_refuses_every_cut),
-        TEST(test_refuses_an_endless_line),
+        TEST(test_lookups_of_tables_add_up), TEST(test_refuses_a_name_twice),
+        TEST(test_refuses_every_cut),        TEST(test_refuses_an_endless_line),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -367,6 +367,34 @@ static void test_explains_bad_values(void **state)
     }
 }
 
+/* A file whose tables "users" and "userz" get the same name. */
+static void test_refuses_a_name_twice(void **state)
+{
+    const struct trace_fixture *const fixture = *state;
+    struct trace_table twins[] = { tables[0], tables[0] };
+    const size_t summed = sizeof(struct trace_file_header) + 2 * 24;
+    struct trace_writer *writer = NULL;
+    struct err_msg msg = { { 0 } };
+    unsigned char bytes[1024];
+    uint64_t checksum;
+    size_t count;
+
+    assert_int_equal(trace_writer_new(fixture->path, twins, 2, &writer, &msg), EMBTIER_INVALID);
+    assert_string_equal(msg.text, "two tables have the name 'users'");
+    twins[1].name[4] = 'z';
+    assert_int_equal(trace_writer_new(fixture->path, twins, 2, &writer, &msg), EMBTIER_OK);
+    assert_int_equal(trace_writer_finish(writer, &msg), EMBTIER_OK);
+    trace_writer_free(writer);
+    assert_int_equal(read_all(fixture->path, &msg), EMBTIER_OK);
+    count = load(fixture->path, bytes, sizeof(bytes));
+    bytes[summed - 8 + 4] = 's';
+    checksum = XXH3_64bits(bytes, summed);
+    memcpy(bytes + summed, &checksum, sizeof(checksum));
+    store(fixture->path, bytes, count);
+    assert_int_equal(read_all(fixture->path, &msg), EMBTIER_CORRUPT);
+    assert_non_null(strstr(msg.text, "byte 48: two tables have the name 'users'"));
+}
+
 static void test_names_the_file_that_it_cannot_open(void **state)
 {
     const struct trace_fixture *const fixture = *state;
@@ -381,11 +409,17 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, trace_fixture_new, trace_fixture_free)
     const struct CMUnitTest tests[] = {
-        TEST(test_reads_what_was_written), TEST(test_splits_large_batches),
-        TEST(test_refuses_bad_lookups),    TEST(test_no_bag_goes_on_in_another_batch),
-        TEST(test_keeps_old_files),        TEST(test_refuses_bad_tables),
-        TEST(test_refuses_every_cut),      TEST(test_finds_every_turned_bit),
-        TEST(test_explains_bad_values),    TEST(test_names_the_file_that_it_cannot_open),
+        TEST(test_reads_what_was_written),
+        TEST(test_splits_large_batches),
+        TEST(test_refuses_bad_lookups),
+        TEST(test_no_bag_goes_on_in_another_batch),
+        TEST(test_keeps_old_files),
+        TEST(test_refuses_bad_tables),
+        TEST(test_refuses_every_cut),
+        TEST(test_finds_every_turned_bit),
+        TEST(test_explains_bad_values),
+        TEST(test_refuses_a_name_twice),
+        TEST(test_names_the_file_that_it_cannot_open),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
