@@ -104,8 +104,9 @@ class TraceWriter:
                 trace.add_jagged(ids, offsets)
                 trace.next_batch()
 
-    Thread: one at a time."""
+    Thread: one at a time. It does not survive fork(): the child gets an error, and changes nothing."""
 
+    # Without a buffer, so that a forked child has nothing to flush into the parent's file.
     _file: BinaryIO | None = None
 
     def __init__(self, path: str | os.PathLike, tables: Iterable[TraceTable | Table | TableSpec]) -> None:
@@ -120,9 +121,11 @@ class TraceWriter:
             if self._numbers.setdefault(table.name, number) != number:
                 raise ValueError(f"tables has two of the name {shown(table.name)}")
         self._path = _path(path)
+        self._pid = os.getpid()
+        self._getpid = os.getpid  # kept because module globals may be gone at exit
         self._batch = self._block_count = self._bag_count = self._id_count = 0
         with self._errors():
-            self._file = open(self._path, "xb")
+            self._file = open(self._path, "xb", buffering=0)
         records = b"".join(table._record() for table in self._tables)
         header = struct.pack("<8sIIII", b"EMBTRACE", _VERSION, len(self._tables), len(records), 0)
         self._write(header + records)
@@ -192,6 +195,7 @@ class TraceWriter:
         """Completes the file. Without it the trace is cut short, and is removed."""
         if self._file is None:
             return
+        self._open_file()
         try:
             self._write(struct.pack("<4sIQQQ", b"EBLK", 2, self._block_count, self._bag_count, self._id_count))
             with self._errors():
@@ -236,19 +240,23 @@ class TraceWriter:
 
     def _write(self, data: bytes) -> None:
         """Writes @data and its checksum."""
+        left = memoryview(data + struct.pack("<Q", xxh3_64(data)))
         with self._errors():
-            self._open_file().write(data + struct.pack("<Q", xxh3_64(data)))
+            while left:
+                left = left[self._open_file().write(left) :]
 
     # ---- The file ----
 
     def _open_file(self) -> BinaryIO:
+        if self._pid != self._getpid():
+            raise RuntimeError("a trace does not survive fork(): write it in the process that began it")
         if self._file is None:
             raise ValueError("the trace is closed")
         return self._file
 
     def _remove(self) -> None:
         file, self._file = self._file, None
-        if file is not None:
+        if file is not None and self._pid == self._getpid():
             with contextlib.suppress(OSError):
                 file.close()
             with contextlib.suppress(OSError):
