@@ -104,7 +104,8 @@ class TraceWriter:
                 trace.add_jagged(ids, offsets)
                 trace.next_batch()
 
-    Thread: one at a time. It does not survive fork(): the child gets an error, and changes nothing."""
+    Lookups of a call that an exception such as KeyboardInterrupt ends half-way would spoil the trace. Then it is
+    removed too. Thread: one at a time. It does not survive fork(): the child gets an error, and changes nothing."""
 
     # Without a buffer, so that a forked child has nothing to flush into the parent's file.
     _file: BinaryIO | None = None
@@ -162,7 +163,7 @@ class TraceWriter:
         else:
             ends = _ends_of(_as_offsets(offsets), ids)
         self._check(number, ids)
-        self._add(number, ids.reshape(-1), ends, flag("update", update))
+        self._add_parts([(number, ids.reshape(-1), ends)], flag("update", update))
 
     def add_jagged(self, ids: Any, offsets: Any, update: bool = True) -> None:
         """Adds lookups of all tables to the current batch, as FBGEMM's table-batched embeddings and the values and
@@ -183,8 +184,7 @@ class TraceWriter:
             begin, end = int(offsets[number * bags]), int(offsets[(number + 1) * bags])
             self._check(number, ids[begin:end])
             parts.append((number, ids[begin:end], ends[number * bags : (number + 1) * bags] - np.uint64(begin)))
-        for number, part, part_ends in parts:
-            self._add(number, part, part_ends, is_update)
+        self._add_parts(parts, is_update)
 
     def next_batch(self) -> None:
         """Ends the current batch. What is added from here on belongs to the next one."""
@@ -225,6 +225,15 @@ class TraceWriter:
         if rows is not None and ids.size and int(ids.max()) >= rows:
             message = f"row id {int(ids.max())}: table {self._tables[number].name!r} has {rows} rows"
             raise errors.make(errors.code_of("ID_RANGE"), message)
+
+    def _add_parts(self, parts: list[tuple[int, np.ndarray, np.ndarray]], update: bool) -> None:
+        """Adds ids and ends of bags of some tables: all of them, or the file is removed."""
+        try:
+            for number, ids, ends in parts:
+                self._add(number, ids, ends, update)
+        except BaseException:
+            self._remove()
+            raise
 
     def _add(self, number: int, ids: np.ndarray, ends: np.ndarray, update: bool) -> None:
         for bag, bag_end, id, id_end, continues in _blocks(ends):

@@ -146,6 +146,34 @@ def test_only_a_complete_trace_stays(tmp_path):
     assert not (tmp_path / "b").exists()
 
 
+@pytest.mark.parametrize("failing", [2, 3])
+def test_an_interrupt_leaves_no_part_of_a_call(tmp_path, monkeypatch, failing):
+    path = tmp_path / "a"
+    ids = np.arange(200_000)
+    for add in (
+        lambda trace: trace.add("users", ids),
+        lambda trace: trace.add_jagged(ids % 1000, [0, 100_000, 200_000]),
+    ):
+        trace = embtier.TraceWriter(path, TABLES)
+        trace.add("users", [1])
+        calls = []
+
+        def write(data, write=trace._write, calls=calls):
+            calls.append(data)
+            if len(calls) == failing:
+                raise KeyboardInterrupt
+            write(data)
+
+        monkeypatch.setattr(trace, "_write", write)
+        with pytest.raises(KeyboardInterrupt):
+            add(trace)
+        assert not path.exists()
+        with pytest.raises(ValueError, match="the trace is closed"):
+            trace.add("users", [1])
+        trace.close()
+        assert not path.exists()
+
+
 FORKING = """
 import os, sys
 sys.path.insert(0, sys.argv[1])
