@@ -23,7 +23,8 @@ struct trace_reader {
     struct trace_table *tables;
     uint32_t table_count;
     bool at_end;
-    bool has_block; /* one was read, so that the next may go on with its last bag */
+    bool
+        has_bag; /* the last block has bags, so that the next one may go on with the last of them */
     uint64_t last_batch;
     uint32_t last_table;
     struct trace_end_block totals; /* as counted */
@@ -281,7 +282,7 @@ static enum embtier_err check_place(const struct trace_reader *reader, uint64_t 
                        header->batch, reader->last_batch);
     if ((header->flags & ~(uint32_t)(TRACE_FLAG_UPDATE | TRACE_FLAG_CONTINUES)) != 0)
         return damaged(reader, at + 20, msg, "unknown flags 0x%" PRIx32, header->flags);
-    if (continues && (header->bag_count == 0 || !reader->has_block ||
+    if (continues && (header->bag_count == 0 || !reader->has_bag ||
                       header->table != reader->last_table || header->batch != reader->last_batch))
         return damaged(reader, at + 20, msg, "there is no bag before that could go on here");
     return EMBTIER_OK;
@@ -326,10 +327,10 @@ static enum embtier_err check_end(struct trace_reader *reader, uint64_t at, stru
     if (end.block_count != reader->totals.block_count ||
         end.bag_count != reader->totals.bag_count || end.id_count != reader->totals.id_count)
         return damaged(reader, at, msg,
-                       "the end block counts %" PRIu64 " blocks with %" PRIu64 " ids, and %" PRIu64
-                       " with %" PRIu64 " came before it",
-                       end.block_count, end.id_count, reader->totals.block_count,
-                       reader->totals.id_count);
+                       "the end block counts %" PRIu64 " blocks, %" PRIu64 " bags and %" PRIu64
+                       " ids; before it came %" PRIu64 ", %" PRIu64 " and %" PRIu64,
+                       end.block_count, end.bag_count, end.id_count, reader->totals.block_count,
+                       reader->totals.bag_count, reader->totals.id_count);
     TRY(read_some(reader, &more, 1, &got, msg));
     if (got > 0)
         return damaged(reader, reader->offset - 1, msg, "bytes follow the end block");
@@ -394,7 +395,7 @@ enum embtier_err trace_reader_next(struct trace_reader *reader, struct trace_loo
                                   trace_bag_ends_bytes(header.bag_count)),
     };
     TRY(check_payload(reader, at, &lookups, msg));
-    reader->has_block = true;
+    reader->has_bag = header.bag_count > 0;
     reader->last_batch = header.batch;
     reader->last_table = header.table;
     reader->totals.block_count++;

@@ -367,6 +367,65 @@ static void test_explains_bad_values(void **state)
     }
 }
 
+/* Blocks are whole and their sums are right, but one is missing, or the end block counts otherwise.
+ */
+static void test_counts_what_came_before_the_end(void **state)
+{
+    const struct trace_fixture *const fixture = *state;
+    const size_t block = trace_block_bytes(3, 3);
+    unsigned char bytes[1024], bent[1024];
+    struct err_msg msg;
+    size_t count, end_at;
+
+    write_small(fixture->path);
+    count = load(fixture->path, bytes, sizeof(bytes));
+    end_at = count - sizeof(struct trace_end_block) - TRACE_CHECKSUM_BYTES;
+    memcpy(bent, bytes, BLOCKS_AT);
+    memcpy(bent + BLOCKS_AT, bytes + BLOCKS_AT + block, count - BLOCKS_AT - block);
+    store(fixture->path, bent, count - block);
+    assert_int_equal(read_all(fixture->path, &msg), EMBTIER_CORRUPT);
+    assert_non_null(strstr(msg.text, "6 blocks, 12 bags and 12 ids; before it came 5, 9 and 9"));
+    for (size_t at = 8; at < sizeof(struct trace_end_block); at += 8) {
+        uint64_t checksum;
+
+        memcpy(bent, bytes, count);
+        bent[end_at + at]++;
+        checksum = XXH3_64bits(bent + end_at, sizeof(struct trace_end_block));
+        memcpy(bent + count - TRACE_CHECKSUM_BYTES, &checksum, sizeof(checksum));
+        store(fixture->path, bent, count);
+        assert_int_equal(read_all(fixture->path, &msg), EMBTIER_CORRUPT);
+        assert_non_null(strstr(msg.text, "the end block counts "));
+        assert_non_null(strstr(msg.text, "before it came 6, 12 and 12"));
+    }
+}
+
+/* A block of no bags, which the writer does not write, comes before one that goes on. */
+static void test_nothing_goes_on_after_no_bags(void **state)
+{
+    const struct trace_fixture *const fixture = *state;
+    struct trace_block_header empty = { .magic = TRACE_BLOCK_MAGIC, .kind = TRACE_BLOCK_LOOKUPS };
+    const size_t block = trace_block_bytes(3, 3) - TRACE_CHECKSUM_BYTES;
+    unsigned char bytes[1024], bent[1024];
+    struct err_msg msg;
+    uint64_t checksum;
+    size_t count;
+
+    write_small(fixture->path);
+    count = load(fixture->path, bytes, sizeof(bytes));
+    bytes[BLOCKS_AT + offsetof(struct trace_block_header, flags)] |= TRACE_FLAG_CONTINUES;
+    checksum = XXH3_64bits(bytes + BLOCKS_AT, block);
+    memcpy(bytes + BLOCKS_AT + block, &checksum, sizeof(checksum));
+    checksum = XXH3_64bits(&empty, sizeof(empty));
+    memcpy(bent, bytes, BLOCKS_AT);
+    memcpy(bent + BLOCKS_AT, &empty, sizeof(empty));
+    memcpy(bent + BLOCKS_AT + sizeof(empty), &checksum, sizeof(checksum));
+    memcpy(bent + BLOCKS_AT + sizeof(empty) + sizeof(checksum), bytes + BLOCKS_AT,
+           count - BLOCKS_AT);
+    store(fixture->path, bent, count + sizeof(empty) + sizeof(checksum));
+    assert_int_equal(read_all(fixture->path, &msg), EMBTIER_CORRUPT);
+    assert_non_null(strstr(msg.text, "byte 156: there is no bag before that could go on here"));
+}
+
 /* A file whose tables "users" and "userz" get the same name. */
 static void test_refuses_a_name_twice(void **state)
 {
@@ -418,6 +477,8 @@ int main(void)
         TEST(test_refuses_every_cut),
         TEST(test_finds_every_turned_bit),
         TEST(test_explains_bad_values),
+        TEST(test_counts_what_came_before_the_end),
+        TEST(test_nothing_goes_on_after_no_bags),
         TEST(test_refuses_a_name_twice),
         TEST(test_names_the_file_that_it_cannot_open),
     };
