@@ -15,6 +15,16 @@
 #include "placement/trace/table_names.h"
 
 #define DIGITS 9
+/* The longest numbers with a comma: -1.23456789e-308, and the time of the last bin. */
+#define REAL_BYTES_MAX 18
+#define TIME_BYTES_MAX 17
+/* All that is neither a point nor a bin: keys, name, other figures. */
+#define LINE_REST_BYTES_MAX 2048
+_Static_assert(REUSE_SEGMENTS_MAX *TIME_HISTOGRAM_BINS *(TIME_BYTES_MAX + REAL_BYTES_MAX) +
+                       (2 * ACCESS_CDF_POINTS_MAX + REUSE_SEGMENTS_MAX) * REAL_BYTES_MAX +
+                       LINE_REST_BYTES_MAX <
+                   PROFILE_FILE_LINE_BYTES_MAX,
+               "a table's line is not refused");
 /* Sums of rounded numbers may differ by this much. */
 #define ROUNDING 1e-6
 /* A number of DIGITS digits differs by less than this part of it. */

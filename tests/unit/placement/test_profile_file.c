@@ -246,6 +246,38 @@ static void test_replaces_no_file(void **state)
     assert_int_equal(access(fixture->path, F_OK), 0);
 }
 
+/* A table with all bins of all segments, so that its line is the longest that there is. */
+static void test_loads_the_longest_line(void **state)
+{
+    enum { BINS = REUSE_SEGMENTS_MAX * TIME_HISTOGRAM_BINS };
+    const struct trace_fixture *const fixture = *state;
+    _cleanup_(freep) struct measured_bin *bins = calloc(BINS, sizeof(*bins));
+    _cleanup_(measured_profile_freep) struct measured_profile *loaded = NULL;
+    struct measured_table table = { .table = tables[0], .bin_count = BINS, .bins = bins };
+    const struct measured_profile saved = { .lookups = INT64_MAX,
+                                            .batches = INT64_MAX,
+                                            .segment_length = INT64_MAX,
+                                            .segment_count = REUSE_SEGMENTS_MAX,
+                                            .table_count = 1,
+                                            .tables = &table };
+    struct err_msg msg = { { 0 } };
+
+    memset(table.table.name, 'n', EMBTIER_TABLE_NAME_MAX);
+    table.summary = (struct table_summary){ INT64_MAX, INT64_MAX, 1.23456789e-5, 1.2e-5, 1e-5, 1 };
+    table.cdf.point_count = ACCESS_CDF_POINTS_MAX;
+    for (uint32_t i = 0; i < ACCESS_CDF_POINTS_MAX; i++) {
+        table.cdf.shares[i] = (i + 1.0) / ACCESS_CDF_POINTS_MAX;
+        table.cdf.rows[i] = table.cdf.shares[i] * table.summary.rows;
+    }
+    for (uint32_t i = 0; i < BINS; i++)
+        bins[i] = (struct measured_bin){ (uint16_t)(i / TIME_HISTOGRAM_BINS),
+                                         (uint16_t)(i % TIME_HISTOGRAM_BINS), 1.23456789e12f };
+    assert_int_equal(profile_file_save(&saved, fixture->path, &msg), EMBTIER_OK);
+    if (profile_file_load(fixture->path, &loaded, &msg) != EMBTIER_OK)
+        fail_msg("%s", msg.text);
+    assert_int_equal(loaded->tables[0].bin_count, BINS);
+}
+
 /* ---- Damaged files ---- */
 
 #define HEADER_OF(tables, lookups, segment_length)                                                 \
@@ -424,11 +456,12 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, trace_fixture_new, trace_fixture_free)
     const struct CMUnitTest tests[] = {
-        TEST(test_loads_what_was_saved),     TEST(test_saves_all_kinds_of_tables),
-        TEST(test_saves_a_padded_trace),     TEST(test_saves_an_emptied_sample),
-        TEST(test_replaces_no_file),         TEST(test_explains_bad_values),
-        TEST(test_lookups_of_tables_add_up), TEST(test_refuses_a_name_twice),
-        TEST(test_refuses_every_cut),        TEST(test_refuses_an_endless_line),
+        TEST(test_loads_what_was_saved),      TEST(test_loads_the_longest_line),
+        TEST(test_saves_all_kinds_of_tables), TEST(test_saves_a_padded_trace),
+        TEST(test_saves_an_emptied_sample),   TEST(test_replaces_no_file),
+        TEST(test_explains_bad_values),       TEST(test_lookups_of_tables_add_up),
+        TEST(test_refuses_a_name_twice),      TEST(test_refuses_every_cut),
+        TEST(test_refuses_an_endless_line),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
