@@ -205,6 +205,30 @@ static void test_samples_of_large_tables_are_close(void **state)
     check_zipf(1.2);
 }
 
+/* A full sample loses an eighth of its rows at a time, and not often a quarter. */
+static void test_the_rate_falls_by_an_eighth(void **state)
+{
+    enum { ROWS_MAX = TABLE_PROFILE_SLOTS_MAX / 4 * 3 };
+    static const double rates[] = { 1, 7.0 / 8, 49.0 / 64 };
+
+    (void)state;
+    for (uint64_t seed = PROFILE_SEED; seed != PROFILE_SEED * 17; seed += PROFILE_SEED) {
+        struct table_profile profile;
+        uint64_t row = 0;
+
+        table_profile_init(&profile, TABLE_PROFILE_SLOTS_MAX, 0, seed);
+        for (size_t i = 0; i < ARRAY_LEN(rates); i++) {
+            assert_true(fabs(table_profile_summary(&profile).sampling_rate - rates[i]) < 1e-9);
+            for (; row < ROWS_MAX / rates[i] * 1.02; row++) {
+                const struct table_moment moment = { .time = row + 1 };
+
+                assert_int_equal(table_profile_add(&profile, &row, 1, &moment), EMBTIER_OK);
+            }
+        }
+        table_profile_clear(&profile);
+    }
+}
+
 /* Numbers that are saved with nine digits must still rise. */
 static void test_points_of_a_cdf_differ(void **state)
 {
@@ -244,7 +268,7 @@ static void test_finds_no_more_rows_than_there_are(void **state)
         struct table_summary summary;
         struct access_cdf cdf;
 
-        table_profile_init(&profile, TABLE_PROFILE_SLOTS_MIN, FEW_ROWS, seed);
+        table_profile_init(&profile, TABLE_PROFILE_SLOTS_MIN, FEW_ROWS, PROFILE_SEED * seed);
         for (uint64_t time = 1; time <= 20 * FEW_ROWS; time++) {
             const uint64_t row = random_below(&random, FEW_ROWS);
             const struct table_moment moment = { time, time / (10 * FEW_ROWS), true };
@@ -358,6 +382,7 @@ int main(void)
         cmocka_unit_test(test_one_updating_lookup_updates_a_row),
         cmocka_unit_test(test_a_batch_may_look_up_nothing),
         cmocka_unit_test(test_samples_of_large_tables_are_close),
+        cmocka_unit_test(test_the_rate_falls_by_an_eighth),
         cmocka_unit_test(test_points_of_a_cdf_differ),
         cmocka_unit_test(test_finds_no_more_rows_than_there_are),
         cmocka_unit_test(test_zipf_is_exact),
