@@ -2,6 +2,7 @@
 #include "placement/profile/access_cdf.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdlib.h>
 
 #include "base/macros.h"
@@ -10,6 +11,8 @@
  * rest. */
 #define SHARE_STEPS 50
 #define ROW_STEPS   48
+/* From one point to the next, the rows rise by more than this part of them. */
+#define RISE_MIN 1e-6
 
 /* Ties are sorted too, so that the order of the groups does not matter. */
 static int compare(const void *a, const void *b)
@@ -27,10 +30,15 @@ static void add_point(struct access_cdf *cdf, double rows, double share)
     cdf->shares[cdf->point_count++] = share;
 }
 
+static bool rises(double rows, double next_rows)
+{
+    return next_rows > rows * (1 + RISE_MIN);
+}
+
 void access_cdf_make(struct access_group *groups, uint32_t count, struct access_cdf *ret_cdf)
 {
     double rows = 0, lookups = 0, all_rows = 0, all_lookups = 0;
-    double next_share = 0, next_rows = 0, step;
+    double next_share = 0, next_rows = 0, last_rows = 0, step;
 
     qsort(groups, count, sizeof(*groups), compare);
     for (uint32_t i = 0; i < count; i++) {
@@ -46,9 +54,12 @@ void access_cdf_make(struct access_group *groups, uint32_t count, struct access_
         lookups += groups[i].rows * groups[i].lookups;
         if (lookups < next_share * all_lookups && rows < next_rows)
             continue;
-        if (ret_cdf->point_count + 1 == ACCESS_CDF_POINTS_MAX)
+        if (!rises(last_rows, rows))
+            continue;
+        if (!rises(rows, all_rows) || ret_cdf->point_count + 1 == ACCESS_CDF_POINTS_MAX)
             break;
         add_point(ret_cdf, rows, MIN(1.0, lookups / all_lookups));
+        last_rows = rows;
         if (rows >= next_rows)
             next_rows = MAX(rows * step, rows + 1);
         next_share = floor(lookups / all_lookups * SHARE_STEPS + 1) / SHARE_STEPS;

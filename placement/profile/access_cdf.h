@@ -11,7 +11,7 @@
 
 struct access_cdf {
     uint32_t point_count;                 /* 0: no lookups */
-    double rows[ACCESS_CDF_POINTS_MAX];   /* number of hottest rows; rises; the last has all seen */
+    double rows[ACCESS_CDF_POINTS_MAX];   /* of hottest rows; rises; the last one: all seen */
     double shares[ACCESS_CDF_POINTS_MAX]; /* of the lookups; never falls; the last is 1 */
 };
 

@@ -5,8 +5,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#define SEED UINT64_C(0x9e3779b97f4a7c15)
-
 struct table {
     struct table_profile profile;
     uint64_t bags;
@@ -30,8 +28,9 @@ static uint32_t slots_for(uint64_t table_bytes)
     return slots >= TABLE_PROFILE_SLOTS_MIN ? slots : 0;
 }
 
-enum embtier_err profile_new(uint32_t table_count, uint64_t memory_bytes,
-                             struct profile **ret_profile, struct err_msg *msg)
+enum embtier_err profile_new(const struct trace_table *tables, uint32_t table_count,
+                             uint64_t memory_bytes, struct profile **ret_profile,
+                             struct err_msg *msg)
 {
     _cleanup_(profile_freep) struct profile *profile = NULL;
     uint32_t slots;
@@ -53,7 +52,8 @@ enum embtier_err profile_new(uint32_t table_count, uint64_t memory_bytes,
         return err_set(msg, EMBTIER_NO_MEMORY, "out of memory for %" PRIu32 " tables", table_count);
     profile->table_count = table_count;
     for (uint32_t i = 0; i < table_count; i++)
-        table_profile_init(&profile->tables[i].profile, slots, SEED * (i + 1));
+        table_profile_init(&profile->tables[i].profile, slots, tables[i].rows,
+                           PROFILE_SEED * (i + 1));
     *ret_profile = TAKE(profile);
     return EMBTIER_OK;
 }

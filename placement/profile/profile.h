@@ -11,14 +11,17 @@
 #define PROFILE_TABLES_MAX TRACE_TABLES_MAX
 /* Enough for 1 MiB for each of 1,000 tables, and for the least for as many as are allowed. */
 #define PROFILE_MEMORY_BYTES_DEFAULT GIB
+/* The hash that samples the rows of table i has this seed times i + 1. */
+#define PROFILE_SEED UINT64_C(0x9e3779b97f4a7c15)
 
 struct profile;
 
-/* The tables get equal parts of @memory_bytes, 1 MiB at most. Memory is taken as rows come.
- * INVALID: the number of tables is not 1 to PROFILE_TABLES_MAX. TOO_LARGE: the parts would be too
- * small. */
-MUST_CHECK enum embtier_err profile_new(uint32_t table_count, uint64_t memory_bytes,
-                                        struct profile **ret_profile, struct err_msg *msg);
+/* The tables get equal parts of @memory_bytes, 1 MiB at most. Memory is taken as rows come. No
+ * estimate is above a table's rows; @tables is used for that, and not kept. INVALID: the number of
+ * tables is not 1 to PROFILE_TABLES_MAX. TOO_LARGE: the parts would be too small. */
+MUST_CHECK enum embtier_err profile_new(const struct trace_table *tables, uint32_t table_count,
+                                        uint64_t memory_bytes, struct profile **ret_profile,
+                                        struct err_msg *msg);
 void profile_free(struct profile *profile);
 DEFINE_CLEANUP(struct profile, profile_free)
 

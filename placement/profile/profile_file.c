@@ -12,10 +12,23 @@
 #include <unistd.h>
 
 #include "base/text/text_escape.h"
+#include "placement/trace/table_names.h"
 
 #define DIGITS 9
+/* The longest numbers with a comma: -1.23456789e-308, and the time of the last bin. */
+#define REAL_BYTES_MAX 18
+#define TIME_BYTES_MAX 17
+/* All that is neither a point nor a bin: keys, name, other figures. */
+#define LINE_REST_BYTES_MAX 2048
+_Static_assert(REUSE_SEGMENTS_MAX *TIME_HISTOGRAM_BINS *(TIME_BYTES_MAX + REAL_BYTES_MAX) +
+                       (2 * ACCESS_CDF_POINTS_MAX + REUSE_SEGMENTS_MAX) * REAL_BYTES_MAX +
+                       LINE_REST_BYTES_MAX <
+                   PROFILE_FILE_LINE_BYTES_MAX,
+               "a table's line is not refused");
 /* Sums of rounded numbers may differ by this much. */
 #define ROUNDING 1e-6
+/* A number of DIGITS digits differs by less than this part of it. */
+#define DIGITS_ROUNDING 1e-8
 
 static void json_freep(json_t **json)
 {
@@ -284,15 +297,18 @@ static enum embtier_err load_rows(const struct loader *loader, const json_t *obj
                                   uint64_t *ret_rows)
 {
     const json_t *const json = json_object_get(object, "rows");
+    const char *const text = json_string_value(json);
     char *end = NULL;
 
     *ret_rows = 0;
     if (json_is_null(json))
         return EMBTIER_OK;
-    if (!json_is_string(json))
+    if (!text)
         return get_count(loader, object, "rows", 1, INT64_MAX, ret_rows);
+    if (text[0] < '0' || text[0] > '9') /* strtoull() takes signs and spaces */
+        return wrong(loader, "rows: not a number of rows");
     errno = 0;
-    *ret_rows = strtoull(json_string_value(json), &end, 10);
+    *ret_rows = strtoull(text, &end, 10);
     if (errno != 0 || *end != '\0' || *ret_rows <= INT64_MAX)
         return wrong(loader, "rows: not a number of rows");
     return EMBTIER_OK;
@@ -320,24 +336,72 @@ static enum embtier_err load_summary(const struct loader *loader, const json_t *
                                      struct measured_table *table)
 {
     struct table_summary *const summary = &table->summary;
+    const double rows = table->table.rows > 0 ? (double)table->table.rows : INFINITY;
     double lookups;
 
     TRY(get_count(loader, object, "lookups", 0, loader->measured->lookups, &summary->lookups));
     TRY(get_count(loader, object, "batches", 0, loader->measured->batches, &summary->batches));
     lookups = (double)summary->lookups * (1 + ROUNDING);
     TRY(get_number(loader, object, "pooling_factor", 0, lookups, &table->pooling_factor));
-    TRY(get_number(loader, object, "distinct_rows", 0, lookups, &summary->rows));
-    TRY(get_number(loader, object, "batch_rows", 0, lookups, &summary->batch_rows));
+    TRY(get_number(loader, object, "distinct_rows", 0, MIN(lookups, rows * (1 + ROUNDING)),
+                   &summary->rows));
+    TRY(get_number(loader, object, "batch_rows", 0, summary->rows * (1 + ROUNDING),
+                   &summary->batch_rows));
     TRY(get_number(loader, object, "updated_batch_rows", 0, summary->batch_rows * (1 + ROUNDING),
                    &summary->updated_batch_rows));
     return get_number(loader, object, "sampling_rate", 0, 1, &summary->sampling_rate);
 }
 
+struct cdf_point {
+    double rows, share;
+};
+
+/* True unless the curve through three points becomes steeper, by more than rounded numbers do. */
+static bool is_concave(struct cdf_point a, struct cdf_point b, struct cdf_point c)
+{
+    const double rows = b.rows - a.rows, share = b.share - a.share;
+    const double next_rows = c.rows - b.rows, next_share = c.share - b.share;
+    const double rounding =
+        b.share * next_rows + c.rows * share + c.share * rows + b.rows * next_share;
+
+    return next_share * rows <= share * next_rows + rounding * DIGITS_ROUNDING;
+}
+
+/* Rows are sorted by hotness, and all rows take all lookups. */
+static enum embtier_err check_cdf(const struct loader *loader, const struct table_summary *summary,
+                                  const struct access_cdf *cdf)
+{
+    struct cdf_point before = { 0 }, last = { 0 };
+
+    if ((cdf->point_count == 0) != (summary->lookups == 0))
+        return wrong(loader, "cdf_rows: %" PRIu32 " points for %" PRIu64 " lookups",
+                     cdf->point_count, summary->lookups);
+    for (uint32_t i = 0; i < cdf->point_count; i++) {
+        const struct cdf_point point = { cdf->rows[i], cdf->shares[i] };
+
+        if (point.rows <= last.rows)
+            return wrong(loader, "cdf_rows: %.9g comes after %.9g; allowed: rising numbers",
+                         point.rows, last.rows);
+        if (i > 0 && !is_concave(before, last, point))
+            return wrong(loader,
+                         "cdf_shares: the rows after the %.9g hottest ones are hotter than these",
+                         last.rows);
+        before = last;
+        last = point;
+    }
+    if (fabs(last.rows - summary->rows) > summary->rows * ROUNDING)
+        return wrong(loader, "cdf_rows: the last one is %.9g; allowed: distinct_rows, %.9g",
+                     last.rows, summary->rows);
+    if (cdf->point_count > 0 && last.share != 1)
+        return wrong(loader, "cdf_shares: the last one is %.9g; allowed: 1", last.share);
+    return EMBTIER_OK;
+}
+
 static enum embtier_err load_cdf(const struct loader *loader, const json_t *object,
-                                 double distinct_rows, struct access_cdf *cdf)
+                                 const struct table_summary *summary, struct access_cdf *cdf)
 {
     const json_t *rows, *shares;
-    double last_rows = 0, last_share = 0;
+    double last_share = 0;
 
     TRY(get_array(loader, object, "cdf_rows", ACCESS_CDF_POINTS_MAX, &rows));
     TRY(get_array(loader, object, "cdf_shares", ACCESS_CDF_POINTS_MAX, &shares));
@@ -345,16 +409,13 @@ static enum embtier_err load_cdf(const struct loader *loader, const json_t *obje
         return wrong(loader, "cdf_shares: not as many as cdf_rows");
     cdf->point_count = (uint32_t)json_array_size(rows);
     for (uint32_t i = 0; i < cdf->point_count; i++) {
-        TRY(take_number(loader, "cdf_rows", json_array_get(rows, i), last_rows,
-                        distinct_rows * (1 + ROUNDING), &cdf->rows[i]));
+        TRY(take_number(loader, "cdf_rows", json_array_get(rows, i), 0,
+                        summary->rows * (1 + ROUNDING), &cdf->rows[i]));
         TRY(take_number(loader, "cdf_shares", json_array_get(shares, i), last_share, 1,
                         &cdf->shares[i]));
-        last_rows = cdf->rows[i];
         last_share = cdf->shares[i];
     }
-    if (cdf->point_count > 0 && last_share != 1)
-        return wrong(loader, "cdf_shares: the last one is %.9g; allowed: 1", last_share);
-    return EMBTIER_OK;
+    return check_cdf(loader, summary, cdf);
 }
 
 /* Loads one segment's times and lookups, and adds these to *@sum. */
@@ -414,8 +475,25 @@ static enum embtier_err load_reuse(const struct loader *loader, const json_t *ob
     return EMBTIER_OK;
 }
 
+static enum embtier_err check_names(struct loader *loader)
+{
+    const struct measured_profile *const measured = loader->measured;
+    uint32_t repeated = 0;
+
+    if (table_names_find_repeated(&measured->tables->table, sizeof(*measured->tables),
+                                  measured->table_count, &repeated) != EMBTIER_OK)
+        return err_set(loader->msg, EMBTIER_NO_MEMORY, "%s: out of memory", loader->path);
+    if (repeated == measured->table_count)
+        return EMBTIER_OK;
+    loader->line = repeated + 2; /* one line for each table, after the header's */
+    return wrong(loader, "name: a table before has the name '%s' too",
+                 measured->tables[repeated].table.name);
+}
+
 static enum embtier_err load_tables(struct loader *loader, char *text)
 {
+    uint64_t lookups_left = loader->measured->lookups;
+
     for (uint32_t i = 0; i < loader->measured->table_count; i++) {
         struct measured_table *const table = &loader->measured->tables[i];
         _cleanup_(json_freep) json_t *object = NULL;
@@ -423,13 +501,20 @@ static enum embtier_err load_tables(struct loader *loader, char *text)
         TRY(read_object(loader, text, &object));
         TRY(load_description(loader, object, &table->table));
         TRY(load_summary(loader, object, table));
-        TRY(load_cdf(loader, object, table->summary.rows, &table->cdf));
+        if (table->summary.lookups > lookups_left)
+            return wrong(loader, "lookups: with the tables before, more than line 1's %" PRIu64,
+                         loader->measured->lookups);
+        lookups_left -= table->summary.lookups;
+        TRY(load_cdf(loader, object, &table->summary, &table->cdf));
         TRY(load_reuse(loader, object, table));
     }
+    if (lookups_left > 0)
+        return wrong(loader, "lookups: of all tables, %" PRIu64 " fewer than line 1's %" PRIu64,
+                     lookups_left, loader->measured->lookups);
     loader->line++;
     if (getc_unlocked(loader->file) != EOF)
         return wrong(loader, "lines follow the last table");
-    return EMBTIER_OK;
+    return check_names(loader);
 }
 
 enum embtier_err profile_file_load(const char *path, struct measured_profile **ret_measured,

@@ -10,8 +10,9 @@
 
 #define PROFILE_FILE_FORMAT  "embtier-profile"
 #define PROFILE_FILE_VERSION 1
-/* A longer line is refused. */
-#define PROFILE_FILE_LINE_BYTES_MAX (8 * MIB)
+/* A longer line is refused, as a parsed one takes up to a hundred times its bytes. A table's line
+ * with all bins of all segments has fewer. */
+#define PROFILE_FILE_LINE_BYTES_MAX (512 * KIB)
 
 /* Writes a new file. EXISTS: there is one. On failure there is none. */
 MUST_CHECK enum embtier_err profile_file_save(const struct measured_profile *measured,

@@ -27,10 +27,11 @@ uint64_t table_profile_bytes(uint32_t slots)
            sizeof(struct tracked_row) * ((uint64_t)slots + slots / SAMPLED_PER_HELD);
 }
 
-void table_profile_init(struct table_profile *profile, uint32_t slots, uint64_t seed)
+void table_profile_init(struct table_profile *profile, uint32_t slots, uint64_t rows, uint64_t seed)
 {
     assert(slots >= TABLE_PROFILE_SLOTS_MIN && slots <= TABLE_PROFILE_SLOTS_MAX);
-    *profile = (struct table_profile){ .threshold = UINT64_MAX,
+    *profile = (struct table_profile){ .rows_max = rows > 0 ? rows : UINT64_MAX,
+                                       .threshold = UINT64_MAX,
                                        .segment_count = segments_of(slots),
                                        .segment_length = SEGMENT_LENGTH_MIN,
                                        .random = seed,
@@ -91,6 +92,24 @@ static struct profile_segment *segment_at(struct table_profile *profile, uint64_
     return &profile->segments[(time - 1) / profile->segment_length];
 }
 
+/* ---- Rows ---- */
+
+/* Returns the current batch's number as a row keeps it. */
+static uint32_t batch_of(const struct table_profile *profile)
+{
+    return (uint32_t)profile->batches & (UINT32_MAX >> 1);
+}
+
+static struct tracked_row new_row(const struct table_profile *profile, uint64_t row, uint64_t time,
+                                  bool is_update)
+{
+    return (struct tracked_row){ .row = row,
+                                 .last_time = time,
+                                 .lookups = 1,
+                                 .last_batch = batch_of(profile),
+                                 .is_updated = is_update };
+}
+
 /* ---- Held rows ---- */
 
 static int compare_counts(const void *a, const void *b)
@@ -134,17 +153,13 @@ static enum embtier_err drop_held(struct table_profile *profile)
     return tracked_rows_filter(&profile->held, is_above, &count);
 }
 
-static enum embtier_err hold(struct table_profile *profile, uint64_t row, uint64_t time)
+static enum embtier_err hold(struct table_profile *profile, const struct tracked_row *row)
 {
-    const struct tracked_row held = {
-        .row = row, .last_time = time, .lookups = 1, .last_batch = (uint32_t)profile->batches
-    };
-
     profile->random = profile->random * UINT64_C(6364136223846793005) + 1442695040888963407;
     profile->hold_in = 1 + (profile->random >> 32) % (profile->hold_interval * 2 - 1);
     if (profile->held.row_count == tracked_rows_max(&profile->held))
         TRY(drop_held(profile));
-    return tracked_rows_insert(&profile->held, &held);
+    return tracked_rows_insert(&profile->held, row);
 }
 
 /* Holds the hottest rows, when the first ones are about to be dropped from the sample. */
@@ -173,10 +188,12 @@ static bool stays_sampled(const struct tracked_row *row, const void *profile)
     return is_sampled(profile, row->row);
 }
 
-/* Lowers the rate until an eighth of the rows has gone. */
+/* Lowers the rate by an eighth. By chance somewhat fewer rows go than an eighth; only if far fewer
+ * do, as when a file chooses its rows, the rate falls again. */
 static enum embtier_err drop_sampled(struct table_profile *profile)
 {
-    const uint32_t most = tracked_rows_max(&profile->sampled) / 8 * 7;
+    const uint32_t max = tracked_rows_max(&profile->sampled);
+    const uint32_t most = max / 8 * 7 + max / 64;
 
     if (samples_all(profile))
         TRY(hold_hottest(profile));
@@ -190,9 +207,7 @@ static enum embtier_err drop_sampled(struct table_profile *profile)
 static enum embtier_err add_first(struct table_profile *profile, uint64_t row, uint64_t time,
                                   bool is_update)
 {
-    const struct tracked_row sampled = {
-        .row = row, .last_time = time, .lookups = 1, .last_batch = (uint32_t)profile->batches
-    };
+    const struct tracked_row sampled = new_row(profile, row, time, is_update);
 
     if (profile->sampled.row_count == tracked_rows_max(&profile->sampled))
         TRY(drop_sampled(profile));
@@ -208,14 +223,16 @@ static enum embtier_err add_first(struct table_profile *profile, uint64_t row, u
 static void add_again(struct table_profile *profile, struct tracked_row *row,
                       struct time_histogram *reuse, double weight, uint64_t time, bool is_update)
 {
-    const bool is_new = row->last_batch != (uint32_t)profile->batches;
+    const bool is_new = row->last_batch != batch_of(profile);
+    const bool was_updated = !is_new && row->is_updated;
 
     if (weight > 0)
         time_histogram_add(reuse, time - row->last_time, weight);
     profile->batch_rows += is_new ? weight : 0;
-    profile->updated_batch_rows += is_new && is_update ? weight : 0;
+    profile->updated_batch_rows += is_update && !was_updated ? weight : 0;
     row->last_time = time;
-    row->last_batch = (uint32_t)profile->batches;
+    row->last_batch = batch_of(profile);
+    row->is_updated = was_updated || is_update;
     tracked_row_count(row);
 }
 
@@ -223,7 +240,7 @@ static enum embtier_err add_one(struct table_profile *profile, uint64_t row, uin
                                 bool is_update)
 {
     struct tracked_row *const held = tracked_rows_find(&profile->held, row);
-    struct tracked_row *sampled;
+    struct tracked_row *sampled, picked;
 
     profile->lookups++;
     if (held) {
@@ -238,9 +255,10 @@ static enum embtier_err add_one(struct table_profile *profile, uint64_t row, uin
             add_again(profile, sampled, &segment_at(profile, time)->sampled_reuse,
                       held ? 0 : 1 / rate(profile), time, is_update);
     }
-    if (!held && !samples_all(profile) && --profile->hold_in == 0)
-        TRY(hold(profile, row, time));
-    return EMBTIER_OK;
+    if (held || samples_all(profile) || --profile->hold_in > 0)
+        return EMBTIER_OK;
+    picked = new_row(profile, row, time, is_update);
+    return hold(profile, &picked);
 }
 
 enum embtier_err table_profile_add(struct table_profile *profile, const uint64_t *ids,
@@ -261,15 +279,27 @@ enum embtier_err table_profile_add(struct table_profile *profile, const uint64_t
 
 /* ---- Results ---- */
 
+/* Returns the lookups that the sample stands for. The first one of each row is among them. */
+static double unheld_lookups(const struct table_profile *profile)
+{
+    return (double)(profile->lookups - profile->held_lookups);
+}
+
+/* The sample's estimate may be more than there can be, and less than there are: a file can choose
+ * rows that all leave the sample. */
 static double rows_of(const struct table_profile *profile)
 {
-    return MIN((double)profile->sampled.row_count / rate(profile), (double)profile->lookups);
+    const double sampled = (double)profile->sampled.row_count / rate(profile);
+    const double most = MIN(unheld_lookups(profile), (double)profile->rows_max);
+
+    return MAX((double)profile->held.row_count, MIN(sampled, most));
 }
 
 struct table_summary table_profile_summary(const struct table_profile *profile)
 {
     const double batches = (double)MAX(profile->batches, UINT64_C(1));
-    const double batch_rows = MIN(profile->batch_rows, (double)profile->lookups) / batches;
+    const double lookups = (double)profile->lookups;
+    const double batch_rows = MIN(MIN(profile->batch_rows, lookups) / batches, rows_of(profile));
 
     return (struct table_summary){
         .lookups = profile->lookups,
@@ -292,15 +322,14 @@ struct scales {
 static struct scales scales_of(const struct table_profile *profile)
 {
     const double rows = rows_of(profile);
-    const double reuses = (double)(profile->lookups - profile->held_lookups) - rows;
+    const double reuses = unheld_lookups(profile) - rows;
     double first = 0, reuse = 0;
 
     for (uint32_t i = 0; i < profile->segment_count; i++) {
         first += profile->segments[i].first;
         reuse += time_histogram_total(&profile->segments[i].sampled_reuse);
     }
-    return (struct scales){ first > 0 ? rows / first : 0,
-                            reuse > 0 ? MAX(reuses, 0.0) / reuse : 0 };
+    return (struct scales){ first > 0 ? rows / first : 0, reuse > 0 ? reuses / reuse : 0 };
 }
 
 static void add_segment(const struct profile_segment *segment, const struct scales *scales,
@@ -365,7 +394,7 @@ static uint32_t collect_groups(const struct table_profile *profile, struct acces
 static void scale_groups(const struct table_profile *profile, struct access_group *groups,
                          uint32_t held, uint32_t count)
 {
-    const double rows = MAX(rows_of(profile) - held, 0.0);
+    const double rows = rows_of(profile) - held;
     double held_lookups = 0, sampled_lookups = 0, lookups;
 
     for (uint32_t i = 0; i < count; i++)
@@ -386,6 +415,8 @@ enum embtier_err table_profile_cdf(const struct table_profile *profile, struct a
     if (!groups)
         return EMBTIER_NO_MEMORY;
     count = collect_groups(profile, groups, &held);
+    if (count == held && rows_of(profile) > held) /* no row of the others is in the sample */
+        groups[count++] = (struct access_group){ 1, 1 };
     scale_groups(profile, groups, held, count);
     access_cdf_make(groups, count, ret_cdf);
     return EMBTIER_OK;

@@ -35,6 +35,7 @@ struct profile_segment {
 struct table_profile {
     struct tracked_rows sampled;
     struct tracked_rows held;
+    uint64_t rows_max;  /* of the table; UINT64_MAX: unbounded */
     uint64_t threshold; /* a row whose hash is at most this is sampled */
     uint64_t random;
     uint64_t hold_interval;           /* lookups per row that is picked to be held */
@@ -70,8 +71,9 @@ struct table_moment {
 /* Returns the most bytes that a table takes with this many slots; while it drops rows, it takes as
  * much again for a moment. */
 uint64_t table_profile_bytes(uint32_t slots);
-/* @slots: a power of two, within the limits above. */
-void table_profile_init(struct table_profile *profile, uint32_t slots, uint64_t seed);
+/* @slots: a power of two, within the limits above. @rows: of the table; 0: unbounded. */
+void table_profile_init(struct table_profile *profile, uint32_t slots, uint64_t rows,
+                        uint64_t seed);
 void table_profile_clear(struct table_profile *profile);
 /* Counts lookups, one after the other. NO_MEMORY: the profile is of no use any more. */
 MUST_CHECK enum embtier_err table_profile_add(struct table_profile *profile, const uint64_t *ids,

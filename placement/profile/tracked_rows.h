@@ -7,6 +7,7 @@
 #ifndef EMBTIER_PLACEMENT_PROFILE_TRACKED_ROWS_H
 #define EMBTIER_PLACEMENT_PROFILE_TRACKED_ROWS_H
 
+#include <assert.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -16,8 +17,10 @@ struct tracked_row {
     uint64_t row;
     uint64_t last_time;
     uint32_t lookups; /* 0: the slot is free; stays at UINT32_MAX */
-    uint32_t last_batch;
+    uint32_t last_batch : 31;
+    uint32_t is_updated : 1; /* by its last batch */
 };
+static_assert(sizeof(struct tracked_row) == 24, "rows are most of a profile's memory");
 
 struct tracked_rows {
     struct tracked_row *slots; /* NULL: no slots yet */

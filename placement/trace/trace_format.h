@@ -97,7 +97,7 @@ static inline size_t trace_block_bytes(uint32_t bag_count, uint32_t id_count)
 
 /* A table of a trace. */
 struct trace_table {
-    char name[EMBTIER_TABLE_NAME_MAX + 1]; /* table_name_is_valid() */
+    char name[EMBTIER_TABLE_NAME_MAX + 1]; /* table_name_is_valid(); no other table's */
     uint64_t rows;                         /* 0: unbounded */
     uint32_t dim;
     enum embtier_dtype dtype;

@@ -13,6 +13,8 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "placement/trace/table_names.h"
+
 struct trace_reader {
     char *path;
     int fd;
@@ -21,7 +23,8 @@ struct trace_reader {
     struct trace_table *tables;
     uint32_t table_count;
     bool at_end;
-    bool has_block; /* one was read, so that the next may go on with its last bag */
+    bool
+        has_bag; /* the last block has bags, so that the next one may go on with the last of them */
     uint64_t last_batch;
     uint32_t last_table;
     struct trace_end_block totals; /* as counted */
@@ -92,10 +95,32 @@ static enum embtier_err check_header(const struct trace_reader *reader,
                        header->table_count, TRACE_TABLES_MAX);
     if (header->table_count == 0)
         return damaged(reader, 12, msg, "no tables");
+    if (header->reserved != 0)
+        return damaged(reader, 20, msg, "0x%" PRIx32 " in a reserved field; allowed: 0",
+                       header->reserved);
     if (header->tables_bytes > record_bytes_max * header->table_count)
         return damaged(reader, 16, msg,
                        "the list of tables has %" PRIu32 " bytes, too many for %" PRIu32 " tables",
                        header->tables_bytes, header->table_count);
+    return EMBTIER_OK;
+}
+
+/* Reads the name of the record at @begin from @padded, which is filled up with zero bytes. */
+static enum embtier_err get_name(const struct trace_reader *reader, size_t begin,
+                                 const unsigned char *padded, uint8_t name_bytes, char *ret_name,
+                                 struct err_msg *msg)
+{
+    if (name_bytes > EMBTIER_TABLE_NAME_MAX)
+        return damaged(reader, begin, msg, "a table's name has %d characters; allowed: at most %d",
+                       name_bytes, EMBTIER_TABLE_NAME_MAX);
+    memcpy(ret_name, padded, name_bytes);
+    ret_name[name_bytes] = '\0';
+    if (strlen(ret_name) != name_bytes || !table_name_is_valid(ret_name))
+        return damaged(reader, begin, msg, "a table's name is not allowed");
+    for (size_t i = name_bytes; i < align_up(name_bytes, 8); i++)
+        if (padded[i] != 0)
+            return damaged(reader, begin + sizeof(struct trace_file_table) + i, msg,
+                           "table '%s': a byte that is not 0 follows the name", ret_name);
     return EMBTIER_OK;
 }
 
@@ -113,24 +138,37 @@ static enum embtier_err get_record(const struct trace_reader *reader, const unsi
     *at += sizeof(record);
     if (count - *at < align_up(record.name_bytes, 8))
         return damaged(reader, begin, msg, "the list of tables is too short");
-    if (record.name_bytes > EMBTIER_TABLE_NAME_MAX)
-        return damaged(reader, begin, msg, "a table's name has %d characters; allowed: at most %d",
-                       record.name_bytes, EMBTIER_TABLE_NAME_MAX);
-    memcpy(ret_table->name, bytes + *at, record.name_bytes);
-    ret_table->name[record.name_bytes] = '\0';
-    if (!table_name_is_valid(ret_table->name))
-        return damaged(reader, begin, msg, "a table's name is not allowed");
+    TRY(get_name(reader, begin, bytes + *at, record.name_bytes, ret_table->name, msg));
     if (record.dim == 0 || record.dim > EMBTIER_DIM_MAX)
         return damaged(reader, begin + 8, msg, "table '%s': dim %" PRIu32 "; allowed: 1 to %d",
                        ret_table->name, record.dim, EMBTIER_DIM_MAX);
     if (!dtype_word((enum embtier_dtype)record.dtype))
         return damaged(reader, begin + 12, msg, "table '%s': unknown dtype %d", ret_table->name,
                        record.dtype);
+    if (record.reserved != 0)
+        return damaged(reader, begin + 14, msg,
+                       "table '%s': 0x%" PRIx16 " in a reserved field; allowed: 0", ret_table->name,
+                       record.reserved);
     *at += align_up(record.name_bytes, 8);
     ret_table->rows = record.rows;
     ret_table->dim = record.dim;
     ret_table->dtype = (enum embtier_dtype)record.dtype;
     return EMBTIER_OK;
+}
+
+static enum embtier_err check_names(const struct trace_reader *reader, struct err_msg *msg)
+{
+    size_t at = sizeof(struct trace_file_header);
+    uint32_t repeated = 0;
+
+    if (table_names_find_repeated(reader->tables, sizeof(*reader->tables), reader->table_count,
+                                  &repeated) != EMBTIER_OK)
+        return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", reader->path);
+    if (repeated == reader->table_count)
+        return EMBTIER_OK;
+    for (uint32_t i = 0; i < repeated; i++)
+        at += sizeof(struct trace_file_table) + align_up(strlen(reader->tables[i].name), 8);
+    return damaged(reader, at, msg, "two tables have the name '%s'", reader->tables[repeated].name);
 }
 
 static enum embtier_err get_records(struct trace_reader *reader, const unsigned char *bytes,
@@ -145,7 +183,7 @@ static enum embtier_err get_records(struct trace_reader *reader, const unsigned 
         TRY(get_record(reader, bytes, count, &at, &reader->tables[i], msg));
     if (at != count)
         return damaged(reader, at, msg, "bytes follow the last table");
-    return EMBTIER_OK;
+    return check_names(reader, msg);
 }
 
 static enum embtier_err read_header(struct trace_reader *reader, struct err_msg *msg)
@@ -244,7 +282,7 @@ static enum embtier_err check_place(const struct trace_reader *reader, uint64_t 
                        header->batch, reader->last_batch);
     if ((header->flags & ~(uint32_t)(TRACE_FLAG_UPDATE | TRACE_FLAG_CONTINUES)) != 0)
         return damaged(reader, at + 20, msg, "unknown flags 0x%" PRIx32, header->flags);
-    if (continues && (header->bag_count == 0 || !reader->has_block ||
+    if (continues && (header->bag_count == 0 || !reader->has_bag ||
                       header->table != reader->last_table || header->batch != reader->last_batch))
         return damaged(reader, at + 20, msg, "there is no bag before that could go on here");
     return EMBTIER_OK;
@@ -268,6 +306,9 @@ static enum embtier_err check_payload(const struct trace_reader *reader, uint64_
     if (last != lookups->id_count)
         return damaged(reader, at + 28, msg, "%" PRIu32 " ids are in no bag",
                        lookups->id_count - last);
+    if (lookups->bag_count % 2 != 0 && lookups->bag_ends[lookups->bag_count] != 0)
+        return damaged(reader, bags_at + UINT64_C(4) * lookups->bag_count, msg,
+                       "bytes that are not 0 follow the bag ends");
     for (uint32_t i = 0; table->rows > 0 && i < lookups->id_count; i++)
         if (lookups->ids[i] >= table->rows)
             return damaged(reader, ids_at + UINT64_C(8) * i, msg,
@@ -286,10 +327,10 @@ static enum embtier_err check_end(struct trace_reader *reader, uint64_t at, stru
     if (end.block_count != reader->totals.block_count ||
         end.bag_count != reader->totals.bag_count || end.id_count != reader->totals.id_count)
         return damaged(reader, at, msg,
-                       "the end block counts %" PRIu64 " blocks with %" PRIu64 " ids, and %" PRIu64
-                       " with %" PRIu64 " came before it",
-                       end.block_count, end.id_count, reader->totals.block_count,
-                       reader->totals.id_count);
+                       "the end block counts %" PRIu64 " blocks, %" PRIu64 " bags and %" PRIu64
+                       " ids; before it came %" PRIu64 ", %" PRIu64 " and %" PRIu64,
+                       end.block_count, end.bag_count, end.id_count, reader->totals.block_count,
+                       reader->totals.bag_count, reader->totals.id_count);
     TRY(read_some(reader, &more, 1, &got, msg));
     if (got > 0)
         return damaged(reader, reader->offset - 1, msg, "bytes follow the end block");
@@ -354,7 +395,7 @@ enum embtier_err trace_reader_next(struct trace_reader *reader, struct trace_loo
                                   trace_bag_ends_bytes(header.bag_count)),
     };
     TRY(check_payload(reader, at, &lookups, msg));
-    reader->has_block = true;
+    reader->has_bag = header.bag_count > 0;
     reader->last_batch = header.batch;
     reader->last_table = header.table;
     reader->totals.block_count++;

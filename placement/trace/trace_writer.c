@@ -12,6 +12,8 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "placement/trace/table_names.h"
+
 struct trace_writer {
     char *path;
     int fd; /* -1: finished */
@@ -19,7 +21,8 @@ struct trace_writer {
     uint64_t *rows; /* of each table */
     uint32_t table_count;
     uint64_t last_batch;
-    uint32_t last_table; /* of the last block */
+    uint64_t block_batch; /* of the last block, as the next one */
+    uint32_t block_table;
     struct trace_end_block totals;
     _Alignas(8) unsigned char block[TRACE_BLOCK_BYTES_MAX];
 };
@@ -64,6 +67,19 @@ static enum embtier_err check_tables(const struct trace_table *tables, uint32_t 
             return err_set(msg, EMBTIER_INVALID, "table '%s': unknown dtype %d", tables[i].name,
                            (int)tables[i].dtype);
     }
+    return EMBTIER_OK;
+}
+
+static enum embtier_err check_names(const struct trace_table *tables, uint32_t table_count,
+                                    struct err_msg *msg)
+{
+    uint32_t repeated = 0;
+
+    if (table_names_find_repeated(tables, sizeof(*tables), table_count, &repeated) != EMBTIER_OK)
+        return err_set(msg, EMBTIER_NO_MEMORY, "out of memory for %" PRIu32 " tables", table_count);
+    if (repeated < table_count)
+        return err_set(msg, EMBTIER_INVALID, "two tables have the name '%s'",
+                       tables[repeated].name);
     return EMBTIER_OK;
 }
 
@@ -115,6 +131,7 @@ enum embtier_err trace_writer_new(const char *path, const struct trace_table *ta
     _cleanup_(trace_writer_freep) struct trace_writer *writer = NULL;
 
     TRY(check_tables(tables, table_count, msg));
+    TRY(check_names(tables, table_count, msg));
     writer = calloc(1, sizeof(*writer));
     if (!writer)
         return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", path);
@@ -184,7 +201,7 @@ static enum embtier_err check_lookups(const struct trace_writer *writer,
                        lookups->batch, writer->last_batch);
     if (lookups->continues &&
         (writer->totals.block_count == 0 || lookups->bag_count == 0 ||
-         lookups->table != writer->last_table || lookups->batch != writer->last_batch))
+         lookups->table != writer->block_table || lookups->batch != writer->block_batch))
         return err_set(msg, EMBTIER_INVALID, "there is no bag before that could go on here");
     TRY(check_bags(lookups, msg));
     rows = writer->rows[lookups->table];
@@ -257,7 +274,8 @@ static enum embtier_err write_block(struct trace_writer *writer,
     checksum = XXH3_64bits(writer->block, summed);
     memcpy(writer->block + summed, &checksum, sizeof(checksum));
     TRY(write_all(writer, writer->block, bytes, msg));
-    writer->last_table = lookups->table;
+    writer->block_batch = lookups->batch;
+    writer->block_table = lookups->table;
     writer->totals.block_count++;
     writer->totals.bag_count += split->bag_count - (split->continues ? 1 : 0);
     writer->totals.id_count += split->id_count;

@@ -9,8 +9,8 @@
 
 struct trace_writer;
 
-/* Creates the file. EXISTS: there is one already. INVALID: a table cannot be described. @tables is
- * copied. */
+/* Creates the file. EXISTS: there is one already. INVALID: a table cannot be described, or two have
+ * the same name. @tables is copied. */
 MUST_CHECK enum embtier_err trace_writer_new(const char *path, const struct trace_table *tables,
                                              uint32_t table_count, struct trace_writer **ret_writer,
                                              struct err_msg *msg);

@@ -104,8 +104,10 @@ class TraceWriter:
                 trace.add_jagged(ids, offsets)
                 trace.next_batch()
 
-    Thread: one at a time."""
+    Lookups of a call that an exception such as KeyboardInterrupt ends half-way would spoil the trace. Then it is
+    removed too. Thread: one at a time. It does not survive fork(): the child gets an error, and changes nothing."""
 
+    # Without a buffer, so that a forked child has nothing to flush into the parent's file.
     _file: BinaryIO | None = None
 
     def __init__(self, path: str | os.PathLike, tables: Iterable[TraceTable | Table | TableSpec]) -> None:
@@ -120,9 +122,11 @@ class TraceWriter:
             if self._numbers.setdefault(table.name, number) != number:
                 raise ValueError(f"tables has two of the name {shown(table.name)}")
         self._path = _path(path)
+        self._pid = os.getpid()
+        self._getpid = os.getpid  # kept because module globals may be gone at exit
         self._batch = self._block_count = self._bag_count = self._id_count = 0
         with self._errors():
-            self._file = open(self._path, "xb")
+            self._file = open(self._path, "xb", buffering=0)
         records = b"".join(table._record() for table in self._tables)
         header = struct.pack("<8sIIII", b"EMBTRACE", _VERSION, len(self._tables), len(records), 0)
         self._write(header + records)
@@ -159,7 +163,7 @@ class TraceWriter:
         else:
             ends = _ends_of(_as_offsets(offsets), ids)
         self._check(number, ids)
-        self._add(number, ids.reshape(-1), ends, flag("update", update))
+        self._add_parts([(number, ids.reshape(-1), ends)], flag("update", update))
 
     def add_jagged(self, ids: Any, offsets: Any, update: bool = True) -> None:
         """Adds lookups of all tables to the current batch, as FBGEMM's table-batched embeddings and the values and
@@ -180,8 +184,7 @@ class TraceWriter:
             begin, end = int(offsets[number * bags]), int(offsets[(number + 1) * bags])
             self._check(number, ids[begin:end])
             parts.append((number, ids[begin:end], ends[number * bags : (number + 1) * bags] - np.uint64(begin)))
-        for number, part, part_ends in parts:
-            self._add(number, part, part_ends, is_update)
+        self._add_parts(parts, is_update)
 
     def next_batch(self) -> None:
         """Ends the current batch. What is added from here on belongs to the next one."""
@@ -192,6 +195,7 @@ class TraceWriter:
         """Completes the file. Without it the trace is cut short, and is removed."""
         if self._file is None:
             return
+        self._open_file()
         try:
             self._write(struct.pack("<4sIQQQ", b"EBLK", 2, self._block_count, self._bag_count, self._id_count))
             with self._errors():
@@ -222,6 +226,15 @@ class TraceWriter:
             message = f"row id {int(ids.max())}: table {self._tables[number].name!r} has {rows} rows"
             raise errors.make(errors.code_of("ID_RANGE"), message)
 
+    def _add_parts(self, parts: list[tuple[int, np.ndarray, np.ndarray]], update: bool) -> None:
+        """Adds ids and ends of bags of some tables: all of them, or the file is removed."""
+        try:
+            for number, ids, ends in parts:
+                self._add(number, ids, ends, update)
+        except BaseException:
+            self._remove()
+            raise
+
     def _add(self, number: int, ids: np.ndarray, ends: np.ndarray, update: bool) -> None:
         for bag, bag_end, id, id_end, continues in _blocks(ends):
             flags = (_UPDATE if update else 0) | (_CONTINUES if continues else 0)
@@ -236,19 +249,23 @@ class TraceWriter:
 
     def _write(self, data: bytes) -> None:
         """Writes @data and its checksum."""
+        left = memoryview(data + struct.pack("<Q", xxh3_64(data)))
         with self._errors():
-            self._open_file().write(data + struct.pack("<Q", xxh3_64(data)))
+            while left:
+                left = left[self._open_file().write(left) :]
 
     # ---- The file ----
 
     def _open_file(self) -> BinaryIO:
+        if self._pid != self._getpid():
+            raise RuntimeError("a trace does not survive fork(): write it in the process that began it")
         if self._file is None:
             raise ValueError("the trace is closed")
         return self._file
 
     def _remove(self) -> None:
         file, self._file = self._file, None
-        if file is not None:
+        if file is not None and self._pid == self._getpid():
             with contextlib.suppress(OSError):
                 file.close()
             with contextlib.suppress(OSError):

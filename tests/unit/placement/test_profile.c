@@ -10,16 +10,21 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "placement/profile/profile.h"
 #include "placement/synthetic/zipf.h"
+#include "tests/unit/placement/chosen_rows.h"
 
-static struct profile *profile_of(uint32_t tables, uint64_t memory_bytes)
+/* Tables of @rows, 0: unbounded, with 1 MiB each. */
+static struct profile *profile_of(uint32_t table_count, uint64_t rows)
 {
+    const struct trace_table tables[2] = { { .rows = rows }, { .rows = rows } };
     struct profile *profile = NULL;
     struct err_msg msg;
 
-    assert_int_equal(profile_new(tables, memory_bytes, &profile, &msg), EMBTIER_OK);
+    assert_int_equal(profile_new(tables, table_count, table_count * MIB, &profile, &msg),
+                     EMBTIER_OK);
     return profile;
 }
 
@@ -39,7 +44,7 @@ static void add(struct profile *profile, uint64_t batch, uint32_t table, bool is
 
 static void test_counts_a_small_trace(void **state)
 {
-    _cleanup_(profile_freep) struct profile *profile = profile_of(2, 2 * MIB);
+    _cleanup_(profile_freep) struct profile *profile = profile_of(2, 0);
     struct table_summary summary;
     struct access_cdf cdf;
 
@@ -71,9 +76,26 @@ static void test_counts_a_small_trace(void **state)
     assert_true(access_cdf_share(&cdf, 5) == 0 && access_cdf_rows(&cdf, 0.5) == 0);
 }
 
+/* A batch may look a row up several times. It updates the row if one of these lookups does. */
+static void test_one_updating_lookup_updates_a_row(void **state)
+{
+    _cleanup_(profile_freep) struct profile *profile = profile_of(2, 0);
+
+    (void)state;
+    for (uint64_t batch = 0; batch < 4; batch++)
+        for (uint32_t table = 0; table < 2; table++) {
+            add(profile, batch, table, table == 1, false, 1, 2, (uint64_t[]){ 7, batch });
+            add(profile, batch, table, table == 0, false, 1, 2, (uint64_t[]){ 7, 7 });
+        }
+    assert_true(profile_summary(profile, 0).batch_rows == 2);
+    assert_true(profile_summary(profile, 0).updated_batch_rows == 1);
+    assert_true(profile_summary(profile, 1).batch_rows == 2);
+    assert_true(profile_summary(profile, 1).updated_batch_rows == 2);
+}
+
 static void test_a_batch_may_look_up_nothing(void **state)
 {
-    _cleanup_(profile_freep) struct profile *profile = profile_of(1, MIB);
+    _cleanup_(profile_freep) struct profile *profile = profile_of(1, 0);
 
     (void)state;
     add(profile, 0, 0, true, false, 7, 0, NULL);
@@ -149,7 +171,7 @@ static void check_cdf(const struct profile *profile, struct counts *counts)
 
 static void check_zipf(double exponent)
 {
-    _cleanup_(profile_freep) struct profile *profile = profile_of(1, MIB);
+    _cleanup_(profile_freep) struct profile *profile = profile_of(1, 0);
     _cleanup_(freep) uint32_t *of_row = calloc(ROWS, sizeof(*of_row));
     _cleanup_(freep) uint32_t *batch_of_row = calloc(ROWS, sizeof(*batch_of_row));
     struct counts counts = { of_row, batch_of_row, 0, 0, 0 };
@@ -183,6 +205,86 @@ static void test_samples_of_large_tables_are_close(void **state)
     check_zipf(1.2);
 }
 
+/* A full sample loses an eighth of its rows at a time, and not often a quarter. */
+static void test_the_rate_falls_by_an_eighth(void **state)
+{
+    enum { ROWS_MAX = TABLE_PROFILE_SLOTS_MAX / 4 * 3 };
+    static const double rates[] = { 1, 7.0 / 8, 49.0 / 64 };
+
+    (void)state;
+    for (uint64_t seed = PROFILE_SEED; seed != PROFILE_SEED * 17; seed += PROFILE_SEED) {
+        struct table_profile profile;
+        uint64_t row = 0;
+
+        table_profile_init(&profile, TABLE_PROFILE_SLOTS_MAX, 0, seed);
+        for (size_t i = 0; i < ARRAY_LEN(rates); i++) {
+            assert_true(fabs(table_profile_summary(&profile).sampling_rate - rates[i]) < 1e-9);
+            for (; row < ROWS_MAX / rates[i] * 1.02; row++) {
+                const struct table_moment moment = { .time = row + 1 };
+
+                assert_int_equal(table_profile_add(&profile, &row, 1, &moment), EMBTIER_OK);
+            }
+        }
+        table_profile_clear(&profile);
+    }
+}
+
+/* Numbers that are saved with nine digits must still rise. */
+static void test_points_of_a_cdf_differ(void **state)
+{
+    static const struct {
+        uint32_t count;
+        struct access_group groups[3];
+    } cases[] = {
+        /* One row takes the curve over the next fiftieth of the lookups. */
+        { 3, { { 1e9, 1 }, { 1, 0.9 }, { 49e10 + 241, 0.1 } } },
+        { 2, { { 1e9, 1 }, { 1, 0.9 } } },
+        { 3, { { 1, 5 }, { 0, 0 }, { 0, 0 } } },
+        { 3, { { 1, 5 }, { 1e-17, 1 }, { 1e-17, 1 } } },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct access_group groups[3];
+        struct access_cdf cdf;
+
+        memcpy(groups, cases[i].groups, sizeof(groups));
+        access_cdf_make(groups, cases[i].count, &cdf);
+        assert_true(cdf.point_count >= 1 && cdf.shares[cdf.point_count - 1] == 1);
+        for (uint32_t k = 1; k < cdf.point_count; k++)
+            assert_true(cdf.rows[k] > cdf.rows[k - 1] * (1 + 1e-8));
+    }
+}
+
+/* Estimates of different rows do not exceed the rows that a table has. */
+static void test_finds_no_more_rows_than_there_are(void **state)
+{
+    enum { COUNT = 20, FEW_ROWS = 1000 };
+    struct random random = { 17 };
+
+    (void)state;
+    for (uint64_t seed = 0; seed < COUNT; seed++) {
+        struct table_profile profile;
+        struct table_summary summary;
+        struct access_cdf cdf;
+
+        table_profile_init(&profile, TABLE_PROFILE_SLOTS_MIN, FEW_ROWS, PROFILE_SEED * seed);
+        for (uint64_t time = 1; time <= 20 * FEW_ROWS; time++) {
+            const uint64_t row = random_below(&random, FEW_ROWS);
+            const struct table_moment moment = { time, time / (10 * FEW_ROWS), true };
+
+            assert_int_equal(table_profile_add(&profile, &row, 1, &moment), EMBTIER_OK);
+        }
+        summary = table_profile_summary(&profile);
+        assert_true(summary.sampling_rate < 1);
+        assert_true(summary.rows <= FEW_ROWS && summary.rows >= FEW_ROWS * 0.9);
+        assert_true(summary.batch_rows <= summary.rows);
+        assert_int_equal(table_profile_cdf(&profile, &cdf), EMBTIER_OK);
+        assert_true(cdf.rows[cdf.point_count - 1] <= FEW_ROWS * (1 + 1e-9));
+        table_profile_clear(&profile);
+    }
+}
+
 /* Draws of ranks have the probabilities that the distribution says. */
 static void test_zipf_is_exact(void **state)
 {
@@ -210,19 +312,6 @@ static void test_zipf_is_exact(void **state)
 
 /* ---- Hostile traces ---- */
 
-static uint64_t unshift(uint64_t hash)
-{
-    return hash ^ hash >> 33;
-}
-
-/* Returns the row that tracked_rows_hash() turns into @hash. */
-static uint64_t row_of_hash(uint64_t seed, uint64_t hash)
-{
-    hash = unshift(hash) * UINT64_C(0x9cb4b2f8129337db);
-    hash = unshift(hash) * UINT64_C(0x4f74430c22a54005);
-    return unshift(hash) ^ seed;
-}
-
 /* Rows of which all would be sampled at any rate, and all lie in one slot if slots were not random:
  * the figures are wrong, but possible. */
 static void test_chosen_rows_do_no_harm(void **state)
@@ -233,7 +322,7 @@ static void test_chosen_rows_do_no_harm(void **state)
     struct access_cdf cdf;
 
     (void)state;
-    table_profile_init(&profile, TABLE_PROFILE_SLOTS_MAX, 5);
+    table_profile_init(&profile, TABLE_PROFILE_SLOTS_MAX, 0, 5);
     for (uint64_t i = 0; i < COUNT; i++) {
         const uint64_t row = row_of_hash(5, i << 15);
         const struct table_moment moment = { .time = i + 1, .batch = i / 1000, .is_update = true };
@@ -290,8 +379,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_counts_a_small_trace),
+        cmocka_unit_test(test_one_updating_lookup_updates_a_row),
         cmocka_unit_test(test_a_batch_may_look_up_nothing),
         cmocka_unit_test(test_samples_of_large_tables_are_close),
+        cmocka_unit_test(test_the_rate_falls_by_an_eighth),
+        cmocka_unit_test(test_points_of_a_cdf_differ),
+        cmocka_unit_test(test_finds_no_more_rows_than_there_are),
         cmocka_unit_test(test_zipf_is_exact),
         cmocka_unit_test(test_chosen_rows_do_no_harm),
         cmocka_unit_test(test_memory_is_bounded),

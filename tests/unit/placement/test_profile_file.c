@@ -7,10 +7,12 @@
 #include <stdint.h>
 #include <cmocka.h>
 /* clang-format on */
+#include <inttypes.h>
 #include <math.h>
 
 #include "placement/profile/profile_file.h"
 #include "placement/synthetic/zipf.h"
+#include "tests/unit/placement/chosen_rows.h"
 #include "tests/unit/placement/trace_fixture.h"
 
 #define TABLES 2
@@ -30,7 +32,7 @@ static struct measured_profile *measure(bool is_idle)
     struct err_msg msg;
     uint64_t ids[BATCH];
 
-    assert_int_equal(profile_new(TABLES, TABLES * MIB, &profile, &msg), EMBTIER_OK);
+    assert_int_equal(profile_new(tables, TABLES, TABLES * MIB, &profile, &msg), EMBTIER_OK);
     for (uint32_t i = 0; i < 80; i++) {
         const struct zipf zipf = zipf_make(i % 2 == 0 ? 100000 : 2000, 0.9);
         const uint32_t bag_ends[] = { BATCH };
@@ -112,6 +114,127 @@ static void test_loads_what_was_saved(void **state)
     }
 }
 
+/* ---- Estimates ---- */
+
+/* Makes tables of different names. */
+static struct trace_table *unbounded_tables(uint32_t table_count)
+{
+    struct trace_table *const all = calloc(table_count, sizeof(*all));
+
+    for (uint32_t i = 0; i < table_count; i++) {
+        all[i] = tables[1];
+        snprintf(all[i].name, sizeof(all[i].name), "t%" PRIu32, i);
+    }
+    return all;
+}
+
+/* Adds one lookup of @id to each table. */
+static void look_up(struct profile *profile, uint32_t table_count, uint64_t id)
+{
+    const uint32_t bag_ends[] = { 1 };
+
+    for (uint32_t table = 0; table < table_count; table++) {
+        const struct trace_lookups lookups = {
+            .table = table, .bag_count = 1, .id_count = 1, .bag_ends = bag_ends, .ids = &id
+        };
+
+        assert_int_equal(profile_add(profile, &lookups), EMBTIER_OK);
+    }
+}
+
+/* Saves and loads. Estimates may be wrong, but no more than what is possible. */
+static void assert_possible(const char *path, const struct profile *profile, uint32_t table_count)
+{
+    _cleanup_(freep) struct trace_table *all = unbounded_tables(table_count);
+    _cleanup_(measured_profile_freep) struct measured_profile *saved = NULL;
+    _cleanup_(measured_profile_freep) struct measured_profile *loaded = NULL;
+    struct err_msg msg = { { 0 } };
+
+    assert_int_equal(measured_profile_make(profile, all, &saved), EMBTIER_OK);
+    assert_int_equal(profile_file_save(saved, path, &msg), EMBTIER_OK);
+    if (profile_file_load(path, &loaded, &msg) != EMBTIER_OK)
+        fail_msg("%s", msg.text);
+    for (uint32_t i = 0; i < table_count; i++) {
+        const struct measured_table *const table = &loaded->tables[i];
+
+        assert_true(table->summary.rows >= 1 && table->cdf.point_count >= 1);
+        assert_near(table->cdf.rows[table->cdf.point_count - 1], table->summary.rows);
+    }
+    assert_int_equal(unlink(path), 0);
+}
+
+/* Tables of all sizes and slopes, sampled and not. */
+static void test_saves_all_kinds_of_tables(void **state)
+{
+    enum { COUNT = 40, LOOKUPS = 20000 };
+    const struct trace_fixture *const fixture = *state;
+    const uint64_t memory_bytes = COUNT * table_profile_bytes(TABLE_PROFILE_SLOTS_MIN);
+    _cleanup_(freep) struct trace_table *all = unbounded_tables(COUNT);
+    _cleanup_(profile_freep) struct profile *profile = NULL;
+    struct random random = { 31 };
+    struct err_msg msg;
+
+    assert_int_equal(profile_new(all, COUNT, memory_bytes, &profile, &msg), EMBTIER_OK);
+    for (uint32_t table = 0; table < COUNT; table++) {
+        const struct zipf zipf = zipf_make(UINT64_C(1) << table, table % 8 * 0.25);
+        const uint32_t bag_ends[] = { 1 };
+
+        for (uint32_t i = 0; i < LOOKUPS; i++) {
+            const uint64_t id = zipf_draw(&zipf, &random);
+            const struct trace_lookups lookups = {
+                .table = table, .bag_count = 1, .id_count = 1, .bag_ends = bag_ends, .ids = &id
+            };
+
+            assert_int_equal(profile_add(profile, &lookups), EMBTIER_OK);
+        }
+    }
+    assert_possible(fixture->path, profile, COUNT);
+}
+
+/* Half of the lookups are of one row that pads bags, and all others are the first of their row. So
+ * the sample's estimate of rows is more than its lookups for about every other table. Small samples
+ * show that with few lookups. */
+static void test_saves_a_padded_trace(void **state)
+{
+    enum { COUNT = 8 };
+    static const uint32_t lengths[] = { 1000, 10000, 50000, 100000, 200000 };
+    const struct trace_fixture *const fixture = *state;
+    _cleanup_(profile_freep) struct profile *profile = NULL;
+    struct err_msg msg;
+    const uint64_t memory_bytes = COUNT * table_profile_bytes(TABLE_PROFILE_SLOTS_MIN);
+    _cleanup_(freep) struct trace_table *all = unbounded_tables(COUNT);
+    uint64_t id = 0;
+
+    assert_int_equal(profile_new(all, COUNT, memory_bytes, &profile, &msg), EMBTIER_OK);
+    for (size_t i = 0; i < ARRAY_LEN(lengths); i++) {
+        while (id < lengths[i]) {
+            look_up(profile, COUNT, 0);
+            look_up(profile, COUNT, ++id);
+        }
+        assert_possible(fixture->path, profile, COUNT);
+    }
+}
+
+/* Rows that all leave the sample with the first fall of its rate, then one row that is held. */
+static void test_saves_an_emptied_sample(void **state)
+{
+    static const uint32_t repeats[] = { 1, 100, 10000 };
+    const struct trace_fixture *const fixture = *state;
+
+    for (size_t i = 0; i < ARRAY_LEN(repeats); i++) {
+        _cleanup_(profile_freep) struct profile *profile = NULL;
+        struct err_msg msg;
+
+        assert_int_equal(profile_new(&tables[1], 1, MIB, &profile, &msg), EMBTIER_OK);
+        for (uint64_t k = 0; k < TABLE_PROFILE_SLOTS_MAX / 4 * 3; k++)
+            look_up(profile, 1, row_of_hash(PROFILE_SEED, UINT64_MAX - 1 - k));
+        for (uint32_t k = 0; k < repeats[i]; k++)
+            look_up(profile, 1, row_of_hash(PROFILE_SEED, UINT64_MAX));
+        assert_true(profile_summary(profile, 0).sampling_rate < 1);
+        assert_possible(fixture->path, profile, 1);
+    }
+}
+
 static void test_replaces_no_file(void **state)
 {
     const struct trace_fixture *const fixture = *state;
@@ -123,13 +246,47 @@ static void test_replaces_no_file(void **state)
     assert_int_equal(access(fixture->path, F_OK), 0);
 }
 
+/* A table with all bins of all segments, so that its line is the longest that there is. */
+static void test_loads_the_longest_line(void **state)
+{
+    enum { BINS = REUSE_SEGMENTS_MAX * TIME_HISTOGRAM_BINS };
+    const struct trace_fixture *const fixture = *state;
+    _cleanup_(freep) struct measured_bin *bins = calloc(BINS, sizeof(*bins));
+    _cleanup_(measured_profile_freep) struct measured_profile *loaded = NULL;
+    struct measured_table table = { .table = tables[0], .bin_count = BINS, .bins = bins };
+    const struct measured_profile saved = { .lookups = INT64_MAX,
+                                            .batches = INT64_MAX,
+                                            .segment_length = INT64_MAX,
+                                            .segment_count = REUSE_SEGMENTS_MAX,
+                                            .table_count = 1,
+                                            .tables = &table };
+    struct err_msg msg = { { 0 } };
+
+    memset(table.table.name, 'n', EMBTIER_TABLE_NAME_MAX);
+    table.summary = (struct table_summary){ INT64_MAX, INT64_MAX, 1.23456789e-5, 1.2e-5, 1e-5, 1 };
+    table.cdf.point_count = ACCESS_CDF_POINTS_MAX;
+    for (uint32_t i = 0; i < ACCESS_CDF_POINTS_MAX; i++) {
+        table.cdf.shares[i] = (i + 1.0) / ACCESS_CDF_POINTS_MAX;
+        table.cdf.rows[i] = table.cdf.shares[i] * table.summary.rows;
+    }
+    for (uint32_t i = 0; i < BINS; i++)
+        bins[i] = (struct measured_bin){ (uint16_t)(i / TIME_HISTOGRAM_BINS),
+                                         (uint16_t)(i % TIME_HISTOGRAM_BINS), 1.23456789e12f };
+    assert_int_equal(profile_file_save(&saved, fixture->path, &msg), EMBTIER_OK);
+    if (profile_file_load(fixture->path, &loaded, &msg) != EMBTIER_OK)
+        fail_msg("%s", msg.text);
+    assert_int_equal(loaded->tables[0].bin_count, BINS);
+}
+
 /* ---- Damaged files ---- */
 
-#define HEADER                                                                                     \
-    "{\"format\":\"embtier-profile\",\"version\":1,\"tables\":1,\"lookups\":10,\"batches\":2,"     \
-    "\"segments\":2,\"segment_length\":5}\n"
-#define TABLE                                                                                      \
-    "{\"name\":\"a\",\"rows\":9,\"dim\":4,\"dtype\":\"f32\",\"lookups\":10,\"batches\":2,"         \
+#define HEADER_OF(tables, lookups, segment_length)                                                 \
+    "{\"format\":\"embtier-profile\",\"version\":1,\"tables\":" tables ",\"lookups\":" lookups     \
+    ",\"batches\":2,\"segments\":2,\"segment_length\":" segment_length "}\n"
+#define HEADER HEADER_OF("1", "10", "5")
+#define TABLE  TABLE_OF("a")
+#define TABLE_OF(name)                                                                             \
+    "{\"name\":\"" name "\",\"rows\":9,\"dim\":4,\"dtype\":\"f32\",\"lookups\":10,\"batches\":2,"  \
     "\"pooling_factor\":5,\"distinct_rows\":4,\"batch_rows\":3,\"updated_batch_rows\":1,"          \
     "\"sampling_rate\":1,\"cdf_rows\":[1,4],\"cdf_shares\":[0.5,1],\"first\":[3,1],"               \
     "\"reuse\":[[1,1],[2,2,5,3]]}\n"
@@ -178,6 +335,12 @@ static void test_explains_bad_values(void **state)
         { "\"name\":\"a\"", "\"name\":\"/\"", EMBTIER_CORRUPT, ":2: name: not the name" },
         { "\"rows\":9", "\"rows\":0", EMBTIER_CORRUPT, ":2: rows: 0; allowed: 1" },
         { "\"rows\":9", "\"rows\":\"9\"", EMBTIER_CORRUPT, ":2: rows: not a number of rows" },
+        { "\"rows\":9", "\"rows\":\"-1\"", EMBTIER_CORRUPT, ":2: rows: not a number of rows" },
+        { "\"rows\":9", "\"rows\":\" 9223372036854775808\"", EMBTIER_CORRUPT,
+          ":2: rows: not a number of rows" },
+        { "\"rows\":9", "\"rows\":\"+9223372036854775808\"", EMBTIER_CORRUPT,
+          ":2: rows: not a number of rows" },
+        { "\"rows\":9", "\"rows\":\"\"", EMBTIER_CORRUPT, ":2: rows: not a number of rows" },
         { "\"dim\":4", "\"dim\":8193", EMBTIER_CORRUPT, ":2: dim: 8193; allowed: 1 to 8192" },
         { "\"f32\"", "\"f64\"", EMBTIER_CORRUPT, ":2: dtype: allowed: f32, f16, bf16" },
         { "\"lookups\":10,\"batches\":2,\"p", "\"lookups\":11,\"batches\":2,\"p", EMBTIER_CORRUPT,
@@ -189,11 +352,20 @@ static void test_explains_bad_values(void **state)
         { "\"pooling_factor\":5,", "", EMBTIER_CORRUPT, ":2: pooling_factor: not a number" },
         { "\"distinct_rows\":4", "\"distinct_rows\":11", EMBTIER_CORRUPT,
           ":2: distinct_rows: 11;" },
+        { "\"rows\":9", "\"rows\":3", EMBTIER_CORRUPT, ":2: distinct_rows: 4; allowed: 0 to 3" },
+        { "\"batch_rows\":3", "\"batch_rows\":5", EMBTIER_CORRUPT,
+          ":2: batch_rows: 5; allowed: 0 to 4" },
         { "\"updated_batch_rows\":1", "\"updated_batch_rows\":4", EMBTIER_CORRUPT,
           ":2: updated_batch_rows: 4; allowed: 0 to 3" },
         { "\"sampling_rate\":1", "\"sampling_rate\":2", EMBTIER_CORRUPT, ":2: sampling_rate: 2;" },
-        { "[1,4]", "[4,1]", EMBTIER_CORRUPT, ":2: cdf_rows: 1; allowed: 4 to 4" },
-        { "[1,4]", "[1,5]", EMBTIER_CORRUPT, ":2: cdf_rows: 5; allowed: 1 to 4" },
+        { "[1,4]", "[4,1]", EMBTIER_CORRUPT, ":2: cdf_rows: 1 comes after 4" },
+        { "[1,4]", "[4,4]", EMBTIER_CORRUPT, ":2: cdf_rows: 4 comes after 4" },
+        { "[1,4]", "[0,4]", EMBTIER_CORRUPT, ":2: cdf_rows: 0 comes after 0" },
+        { "[1,4]", "[1,3.9]", EMBTIER_CORRUPT, ":2: cdf_rows: the last one is 3.9; allowed" },
+        { "[1,4],\"cdf_shares\":[0.5,1]", "[],\"cdf_shares\":[]", EMBTIER_CORRUPT,
+          ":2: cdf_rows: 0 points for 10 lookups" },
+        { "[0.5,1]", "[0.2,1]", EMBTIER_CORRUPT, ":2: cdf_shares: the rows after the 1 hottest" },
+        { "[1,4]", "[1,5]", EMBTIER_CORRUPT, ":2: cdf_rows: 5; allowed: 0 to 4" },
         { "[1,4]", "[1]", EMBTIER_CORRUPT, ":2: cdf_shares: not as many as cdf_rows" },
         { "[0.5,1]", "[1,0.5]", EMBTIER_CORRUPT, ":2: cdf_shares: 0.5; allowed: 1 to 1" },
         { "[0.5,1]", "[0.5,0.9]", EMBTIER_CORRUPT, ":2: cdf_shares: the last one is 0.9" },
@@ -220,6 +392,37 @@ static void test_explains_bad_values(void **state)
         if (!strstr(msg.text, cases[i].text))
             fail_msg("case %zu: %s", i, msg.text);
     }
+}
+
+/* Else a report's hit rates over all tables would not be shares. */
+static void test_lookups_of_tables_add_up(void **state)
+{
+    const struct trace_fixture *const fixture = *state;
+    struct err_msg msg;
+
+    assert_int_equal(
+        load_text(fixture->path, HEADER_OF("2", "20", "10") TABLE_OF("a") TABLE_OF("b"), &msg),
+        EMBTIER_OK);
+    assert_int_equal(
+        load_text(fixture->path, HEADER_OF("2", "19", "10") TABLE_OF("a") TABLE_OF("b"), &msg),
+        EMBTIER_CORRUPT);
+    assert_non_null(strstr(msg.text, ":3: lookups: with the tables before, more than line 1's 19"));
+    assert_int_equal(
+        load_text(fixture->path, HEADER_OF("2", "21", "11") TABLE_OF("a") TABLE_OF("b"), &msg),
+        EMBTIER_CORRUPT);
+    assert_non_null(strstr(msg.text, ":3: lookups: of all tables, 1 fewer than line 1's 21"));
+}
+
+static void test_refuses_a_name_twice(void **state)
+{
+    const struct trace_fixture *const fixture = *state;
+    struct err_msg msg;
+
+    assert_int_equal(load_text(fixture->path,
+                               HEADER_OF("3", "30", "15") TABLE_OF("b") TABLE_OF("a") TABLE_OF("b"),
+                               &msg),
+                     EMBTIER_CORRUPT);
+    assert_non_null(strstr(msg.text, ":4: name: a table before has the name 'b' too"));
 }
 
 static void test_refuses_every_cut(void **state)
@@ -253,8 +456,11 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, trace_fixture_new, trace_fixture_free)
     const struct CMUnitTest tests[] = {
-        TEST(test_loads_what_was_saved),    TEST(test_replaces_no_file),
-        TEST(test_explains_bad_values),     TEST(test_refuses_every_cut),
+        TEST(test_loads_what_was_saved),      TEST(test_loads_the_longest_line),
+        TEST(test_saves_all_kinds_of_tables), TEST(test_saves_a_padded_trace),
+        TEST(test_saves_an_emptied_sample),   TEST(test_replaces_no_file),
+        TEST(test_explains_bad_values),       TEST(test_lookups_of_tables_add_up),
+        TEST(test_refuses_a_name_twice),      TEST(test_refuses_every_cut),
         TEST(test_refuses_an_endless_line),
     };
 

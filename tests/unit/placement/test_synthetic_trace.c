@@ -8,6 +8,7 @@
 #include <cmocka.h>
 /* clang-format on */
 #include <fcntl.h>
+#include <inttypes.h>
 #include <math.h>
 
 #include "placement/synthetic/synthetic_trace.h"
@@ -142,9 +143,11 @@ static void test_rows_are_used_as_published(void **state)
         struct histogram got;
         struct err_msg msg;
         uint64_t lookups;
+        char name[16];
 
         for (uint32_t table = 0; table < TABLES; table++) {
-            tables[table] = table_of("t", rows);
+            snprintf(name, sizeof(name), "t%" PRIu32, table);
+            tables[table] = table_of(name, rows);
             pooling_factors[table] = published->mean_pooling_factor;
         }
         assert_int_equal(synthetic_trace_write(fixture->path, &options, NULL, NULL, &lookups, &msg),

@@ -183,6 +183,28 @@ static void test_refuses_bad_lookups(void **state)
     assert_string_equal(msg.text, "batch 4 comes after batch 5");
 }
 
+/* Lookups of no bags take no block, so they are nothing that a bag could go on after. */
+static void test_no_bag_goes_on_in_another_batch(void **state)
+{
+    const struct trace_fixture *const fixture = *state;
+    _cleanup_(trace_writer_freep) struct trace_writer *writer = writer_of(fixture->path);
+    struct trace_lookups lookups = { .batch = 5, .table = 1 };
+    struct err_msg msg = { { 0 } };
+
+    add(writer, 4, 0, false, 1, (uint32_t[]){ 1 }, (uint64_t[]){ 7 });
+    assert_int_equal(trace_writer_add(writer, &lookups, &msg), EMBTIER_OK);
+    lookups = (struct trace_lookups){ .batch = 5,
+                                      .continues = true,
+                                      .bag_count = 1,
+                                      .id_count = 1,
+                                      .bag_ends = (uint32_t[]){ 1 },
+                                      .ids = (uint64_t[]){ 8 } };
+    assert_int_equal(trace_writer_add(writer, &lookups, &msg), EMBTIER_INVALID);
+    assert_string_equal(msg.text, "there is no bag before that could go on here");
+    assert_int_equal(trace_writer_finish(writer, &msg), EMBTIER_OK);
+    assert_int_equal(read_all(fixture->path, &msg), EMBTIER_OK);
+}
+
 /* An unfinished file goes, and a file that exists stays. */
 static void test_keeps_old_files(void **state)
 {
@@ -314,6 +336,11 @@ static void test_explains_bad_values(void **state)
         { 36, 9, 1, EMBTIER_CORRUPT, "byte 36: table 'users': unknown dtype 9" },
         { 37, 0, 1, EMBTIER_CORRUPT, "byte 24: a table's name is not allowed" },
         { 40, '/', 1, EMBTIER_CORRUPT, "byte 24: a table's name is not allowed" },
+        { 20, 5, 4, EMBTIER_CORRUPT, "byte 20: 0x5 in a reserved field" },
+        { 38, 9, 2, EMBTIER_CORRUPT, "byte 38: table 'users': 0x9 in a reserved field" },
+        { 42, 0, 1, EMBTIER_CORRUPT, "byte 24: a table's name is not allowed" },
+        { 47, 1, 1, EMBTIER_CORRUPT, "byte 47: table 'users': a byte that is not 0 follows" },
+        { BLOCKS_AT + 44, 1, 4, EMBTIER_CORRUPT, "byte 140: bytes that are not 0 follow the bag" },
         { BLOCKS_AT, 7, 4, EMBTIER_CORRUPT, "byte 96: no block begins here" },
         { BLOCKS_AT + 4, 3, 4, EMBTIER_CORRUPT, "byte 100: unknown kind of block, 3" },
         { BLOCKS_AT + 16, 2, 4, EMBTIER_CORRUPT, "byte 112: table 2; the trace has 2" },
@@ -340,6 +367,93 @@ static void test_explains_bad_values(void **state)
     }
 }
 
+/* Blocks are whole and their sums are right, but one is missing, or the end block counts otherwise.
+ */
+static void test_counts_what_came_before_the_end(void **state)
+{
+    const struct trace_fixture *const fixture = *state;
+    const size_t block = trace_block_bytes(3, 3);
+    unsigned char bytes[1024], bent[1024];
+    struct err_msg msg;
+    size_t count, end_at;
+
+    write_small(fixture->path);
+    count = load(fixture->path, bytes, sizeof(bytes));
+    end_at = count - sizeof(struct trace_end_block) - TRACE_CHECKSUM_BYTES;
+    memcpy(bent, bytes, BLOCKS_AT);
+    memcpy(bent + BLOCKS_AT, bytes + BLOCKS_AT + block, count - BLOCKS_AT - block);
+    store(fixture->path, bent, count - block);
+    assert_int_equal(read_all(fixture->path, &msg), EMBTIER_CORRUPT);
+    assert_non_null(strstr(msg.text, "6 blocks, 12 bags and 12 ids; before it came 5, 9 and 9"));
+    for (size_t at = 8; at < sizeof(struct trace_end_block); at += 8) {
+        uint64_t checksum;
+
+        memcpy(bent, bytes, count);
+        bent[end_at + at]++;
+        checksum = XXH3_64bits(bent + end_at, sizeof(struct trace_end_block));
+        memcpy(bent + count - TRACE_CHECKSUM_BYTES, &checksum, sizeof(checksum));
+        store(fixture->path, bent, count);
+        assert_int_equal(read_all(fixture->path, &msg), EMBTIER_CORRUPT);
+        assert_non_null(strstr(msg.text, "the end block counts "));
+        assert_non_null(strstr(msg.text, "before it came 6, 12 and 12"));
+    }
+}
+
+/* A block of no bags, which the writer does not write, comes before one that goes on. */
+static void test_nothing_goes_on_after_no_bags(void **state)
+{
+    const struct trace_fixture *const fixture = *state;
+    struct trace_block_header empty = { .magic = TRACE_BLOCK_MAGIC, .kind = TRACE_BLOCK_LOOKUPS };
+    const size_t block = trace_block_bytes(3, 3) - TRACE_CHECKSUM_BYTES;
+    unsigned char bytes[1024], bent[1024];
+    struct err_msg msg;
+    uint64_t checksum;
+    size_t count;
+
+    write_small(fixture->path);
+    count = load(fixture->path, bytes, sizeof(bytes));
+    bytes[BLOCKS_AT + offsetof(struct trace_block_header, flags)] |= TRACE_FLAG_CONTINUES;
+    checksum = XXH3_64bits(bytes + BLOCKS_AT, block);
+    memcpy(bytes + BLOCKS_AT + block, &checksum, sizeof(checksum));
+    checksum = XXH3_64bits(&empty, sizeof(empty));
+    memcpy(bent, bytes, BLOCKS_AT);
+    memcpy(bent + BLOCKS_AT, &empty, sizeof(empty));
+    memcpy(bent + BLOCKS_AT + sizeof(empty), &checksum, sizeof(checksum));
+    memcpy(bent + BLOCKS_AT + sizeof(empty) + sizeof(checksum), bytes + BLOCKS_AT,
+           count - BLOCKS_AT);
+    store(fixture->path, bent, count + sizeof(empty) + sizeof(checksum));
+    assert_int_equal(read_all(fixture->path, &msg), EMBTIER_CORRUPT);
+    assert_non_null(strstr(msg.text, "byte 156: there is no bag before that could go on here"));
+}
+
+/* A file whose tables "users" and "userz" get the same name. */
+static void test_refuses_a_name_twice(void **state)
+{
+    const struct trace_fixture *const fixture = *state;
+    struct trace_table twins[] = { tables[0], tables[0] };
+    const size_t summed = sizeof(struct trace_file_header) + 2 * 24;
+    struct trace_writer *writer = NULL;
+    struct err_msg msg = { { 0 } };
+    unsigned char bytes[1024];
+    uint64_t checksum;
+    size_t count;
+
+    assert_int_equal(trace_writer_new(fixture->path, twins, 2, &writer, &msg), EMBTIER_INVALID);
+    assert_string_equal(msg.text, "two tables have the name 'users'");
+    twins[1].name[4] = 'z';
+    assert_int_equal(trace_writer_new(fixture->path, twins, 2, &writer, &msg), EMBTIER_OK);
+    assert_int_equal(trace_writer_finish(writer, &msg), EMBTIER_OK);
+    trace_writer_free(writer);
+    assert_int_equal(read_all(fixture->path, &msg), EMBTIER_OK);
+    count = load(fixture->path, bytes, sizeof(bytes));
+    bytes[summed - 8 + 4] = 's';
+    checksum = XXH3_64bits(bytes, summed);
+    memcpy(bytes + summed, &checksum, sizeof(checksum));
+    store(fixture->path, bytes, count);
+    assert_int_equal(read_all(fixture->path, &msg), EMBTIER_CORRUPT);
+    assert_non_null(strstr(msg.text, "byte 48: two tables have the name 'users'"));
+}
+
 static void test_names_the_file_that_it_cannot_open(void **state)
 {
     const struct trace_fixture *const fixture = *state;
@@ -357,11 +471,15 @@ int main(void)
         TEST(test_reads_what_was_written),
         TEST(test_splits_large_batches),
         TEST(test_refuses_bad_lookups),
+        TEST(test_no_bag_goes_on_in_another_batch),
         TEST(test_keeps_old_files),
         TEST(test_refuses_bad_tables),
         TEST(test_refuses_every_cut),
         TEST(test_finds_every_turned_bit),
         TEST(test_explains_bad_values),
+        TEST(test_counts_what_came_before_the_end),
+        TEST(test_nothing_goes_on_after_no_bags),
+        TEST(test_refuses_a_name_twice),
         TEST(test_names_the_file_that_it_cannot_open),
     };
 

@@ -124,7 +124,7 @@ static enum embtier_err measure(const char *path, struct measured_profile **ret_
 
     TRY(trace_reader_open(path, &reader, msg));
     tables = trace_reader_tables(reader, &count);
-    TRY(profile_new(count, PROFILE_MEMORY_BYTES_DEFAULT, &profile, msg));
+    TRY(profile_new(tables, count, PROFILE_MEMORY_BYTES_DEFAULT, &profile, msg));
     progress_bar_begin(&bar, "reading", "nothing was changed");
     err = read_trace(reader, profile, &bar, msg);
     progress_bar_end(&bar);
@@ -165,14 +165,25 @@ static double *row_bytes_of(const struct measured_profile *measured,
     return bytes;
 }
 
-/* Writes the files that were asked for. */
+/* Reading a trace may take long, so this is asked before. */
+static enum embtier_err check_save_path(const char *path, struct err_msg *msg)
+{
+    struct stat info;
+
+    if (path && lstat(path, &info) == 0)
+        return err_set(msg, EMBTIER_EXISTS, "%s already exists", path);
+    return EMBTIER_OK;
+}
+
+/* Writes the files that were asked for. The profile comes last: a run that failed can be repeated
+ * with the same options, as it left no profile, and a picture may be replaced. */
 static enum embtier_err write_files(const struct arguments *arguments,
                                     const struct profile_report *report, struct err_msg *msg)
 {
-    if (arguments->save_path)
-        TRY(profile_file_save(report->measured, arguments->save_path, msg));
     if (arguments->plot_path)
         TRY(profile_report_plot(report, arguments->plot_path, msg));
+    if (arguments->save_path)
+        TRY(profile_file_save(report->measured, arguments->save_path, msg));
     return EMBTIER_OK;
 }
 
@@ -206,8 +217,10 @@ int command_profile_show(struct cli *cli, int argc, char **argv)
 
     if (exit_code >= 0)
         return exit_code;
-    err = is_saved(arguments.path) ? profile_file_load(arguments.path, &measured, &msg)
-                                   : measure(arguments.path, &measured, &msg);
+    err = check_save_path(arguments.save_path, &msg);
+    if (err == EMBTIER_OK)
+        err = is_saved(arguments.path) ? profile_file_load(arguments.path, &measured, &msg)
+                                       : measure(arguments.path, &measured, &msg);
     if (err == EMBTIER_OK)
         err = make_report(&arguments, measured, &report, &msg);
     if (err == EMBTIER_OK)

@@ -8,6 +8,7 @@ import ctypes.util
 import json
 import random
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -143,3 +144,67 @@ def test_only_a_complete_trace_stays(tmp_path):
     with pytest.raises(ValueError, match="tables must be 1 to 8192, not 0"):
         embtier.TraceWriter(tmp_path / "b", [])
     assert not (tmp_path / "b").exists()
+
+
+@pytest.mark.parametrize("failing", [2, 3])
+def test_an_interrupt_leaves_no_part_of_a_call(tmp_path, monkeypatch, failing):
+    path = tmp_path / "a"
+    ids = np.arange(200_000)
+    for add in (
+        lambda trace: trace.add("users", ids),
+        lambda trace: trace.add_jagged(ids % 1000, [0, 100_000, 200_000]),
+    ):
+        trace = embtier.TraceWriter(path, TABLES)
+        trace.add("users", [1])
+        calls = []
+
+        def write(data, write=trace._write, calls=calls):
+            calls.append(data)
+            if len(calls) == failing:
+                raise KeyboardInterrupt
+            write(data)
+
+        monkeypatch.setattr(trace, "_write", write)
+        with pytest.raises(KeyboardInterrupt):
+            add(trace)
+        assert not path.exists()
+        with pytest.raises(ValueError, match="the trace is closed"):
+            trace.add("users", [1])
+        trace.close()
+        assert not path.exists()
+
+
+FORKING = """
+import os, sys
+sys.path.insert(0, sys.argv[1])
+import embtier
+
+trace = embtier.TraceWriter(sys.argv[2], [embtier.TraceTable("users", 64)])
+trace.add("users", [1])
+child = os.fork()
+if not child:
+    for call in (lambda: trace.add("users", [2]), trace.next_batch, trace.close):
+        try:
+            call()
+        except RuntimeError as error:
+            print(error)
+    if sys.argv[3] == "with":
+        with trace:
+            sys.exit(3)
+    del trace
+    sys.exit(3)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+trace.add("users", [3])
+trace.close()
+"""
+
+
+@pytest.mark.parametrize("end", ["with", "del"])
+def test_a_forked_child_leaves_the_trace_alone(tmp_path, end):
+    path = tmp_path / "a"
+    package = str(Path(embtier.__file__).parents[1])
+    command = [sys.executable, "-c", FORKING, package, str(path), end]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("a trace does not survive fork()") == 3
+    assert shown(path)["tables"][0]["lookups"] == 2

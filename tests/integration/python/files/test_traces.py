@@ -196,6 +196,11 @@ def test_a_saved_profile_shows_the_same(trace, tmp_path):
             else:
                 assert other[key] == (pytest.approx(value) if isinstance(value, (float, list)) else value), key
     assert refused(1, "profile", "show", trace, "--save", saved) == f"embtier: {saved} already exists\n"
+    # This is found before the trace is read.
+    assert refused(1, "profile", "show", tmp_path / "none", "--save", saved) == f"embtier: {saved} already exists\n"
+    other = tmp_path / "other.profile"
+    assert "/none/a.svg" in refused(1, "profile", "show", trace, "--plot", tmp_path / "none/a.svg", "--save", other)
+    assert not other.exists()
     lines = saved.read_text().splitlines(keepends=True)
     saved.write_text("".join(lines[:-1]))
     assert refused(1, "profile", "show", saved) == f"embtier: {saved}:3: the file was cut short\n"
