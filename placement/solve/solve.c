@@ -160,21 +160,27 @@ static enum embtier_err start(struct solving *s)
     return search_within(s, INFINITY, HOT, &found);
 }
 
-static bool is_good(const struct solving *s)
+/* True: a placement is known, and is above @low_s by at most this share of its time. */
+static bool is_within(const struct solving *s, double low_s, double share)
 {
-    return s->best_s <= s->bound_s || s->best_s - s->bound_s <= s->opts->gap * s->best_s;
+    return !isinf(s->best_s) && s->best_s - low_s <= share * s->best_s;
 }
 
-/* Bisects the limit between the bound and the best placement. A failed search proves nothing, so
- * the next pass begins at the bound again. */
+static bool is_good(const struct solving *s)
+{
+    return s->best_s <= s->bound_s || is_within(s, s->bound_s, s->opts->gap);
+}
+
+/* Bisects the limit between the bound and the best placement. As long as none is known, each search
+ * may take as long as any placement. A failed search proves nothing, so the next pass begins at the
+ * bound again. */
 static enum embtier_err improve_pass(struct solving *s)
 {
     const uint32_t searches = s->opts->searches ? s->opts->searches : SEARCHES;
     double low_s = s->bound_s;
     bool found = false;
 
-    for (uint32_t i = 0; i < searches && !is_good(s) && s->best_s - low_s > CLOSE * s->best_s;
-         i++) {
+    for (uint32_t i = 0; i < searches && !is_good(s) && !is_within(s, low_s, CLOSE); i++) {
         const double limit_s = isinf(s->best_s) ? longest_s(s->x) : low_s + (s->best_s - low_s) / 2;
 
         TRY(start_by_bound(s->now, s->bound));
@@ -243,7 +249,7 @@ static enum embtier_err ask_once(struct solving *s)
     double bound = -INFINITY;
     enum embtier_err err;
 
-    if (!solver || is_good(s) || s->best_s - s->bound_s < CLOSE * s->best_s)
+    if (!solver || is_good(s) || is_within(s, s->bound_s, CLOSE))
         return EMBTIER_OK;
     err = milp_new(s->best, s->bound, &milp);
     if (err == EMBTIER_TOO_LARGE) {

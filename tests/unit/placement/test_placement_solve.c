@@ -141,6 +141,44 @@ static void test_tables_that_are_never_read_cost_nothing(void **state)
     assert_true(answer->largest_s == 0 && answer->bound_s == 0 && solve_gap(answer) == 0);
 }
 
+/* Four GPUs have little more room than the tables need, and few searches find a placement. */
+static void draw_tight(struct random *random, struct large_case *c, uint32_t tables)
+{
+    uint64_t bytes = 0;
+
+    for (uint32_t i = 0; i < tables; i++) {
+        const uint32_t weight_bytes = 1000000 + random_below(random, 1000000);
+
+        c->tables[i] = (struct model_table){ .name = "t", .weight_bytes = weight_bytes };
+        bytes += weight_bytes;
+    }
+    c->memories[0] = (struct model_memory){ "HBM", false, bytes / 4 * 1001 / 1000, 1600e9 };
+    c->model = (struct model){ c->tables, c->memories, NULL, tables, 1, 4, 0 };
+}
+
+static void test_a_first_placement_is_searched_again_and_again(void **state)
+{
+    const struct solve_opts few = { .steps = 1, .searches = 1, .gap = 0.01 };
+    const struct solve_opts many = { .steps = 1, .searches = 200, .gap = 0.01 };
+    struct random random = { SEED };
+    uint32_t refused = 0;
+
+    (void)state;
+    for (uint32_t i = 0; i < 20; i++) {
+        _cleanup_(solve_answer_freep) struct solve_answer *first = NULL, *second = NULL;
+        struct large_case c;
+        enum embtier_err err;
+
+        draw_tight(&random, &c, 40);
+        err = solve_model(&c.model, &few, &first, NULL);
+        assert_true(err == EMBTIER_OK || err == EMBTIER_NO_SPACE);
+        refused += err == EMBTIER_NO_SPACE;
+        assert_int_equal(solve_model(&c.model, &many, &second, NULL), EMBTIER_OK);
+    }
+    printf("%u of 20 need more searches\n", refused);
+    assert_true(refused > 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -148,6 +186,7 @@ int main(void)
         cmocka_unit_test(test_large_models_come_close_to_their_bound),
         cmocka_unit_test(test_equal_input_gives_equal_placements),
         cmocka_unit_test(test_tables_that_are_never_read_cost_nothing),
+        cmocka_unit_test(test_a_first_placement_is_searched_again_and_again),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
