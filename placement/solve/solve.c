@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "placement/solve/solve.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -309,7 +310,8 @@ static enum embtier_err make_answer(struct solving *s, struct solve_answer **ret
         return EMBTIER_NO_MEMORY;
     placing_tables(s->best, answer->places);
     answer->largest_s = s->best_s;
-    answer->bound_s = fmin(s->bound_s, s->best_s);
+    assert(s->bound_s <= s->best_s); /* both are proven */
+    answer->bound_s = s->bound_s;
     answer->solver_won = s->solver_won;
     answer->solver_bound_s = s->solver_bound_s;
     answer->solver_says = s->solver_says;

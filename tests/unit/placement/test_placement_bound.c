@@ -40,6 +40,46 @@ static void test_no_certificate_proves_too_much(void **state)
     }
 }
 
+static void test_duals_that_are_no_numbers_prove_nothing(void **state)
+{
+    const double wrong[] = { NAN, -1, -1e-9, INFINITY, 1e308, 1e101 };
+    struct random random = { SEED };
+    struct placement_case c;
+    _cleanup_(instance_freep) struct instance *x = NULL;
+
+    (void)state;
+    do
+        draw_case(&random, &c);
+    while (c.model.gpu_count != CASE_GPUS || isinf(brute_force(&c.model)));
+    assert_int_equal(instance_new(&c.model, &x, NULL), EMBTIER_OK);
+    for (uint32_t i = 0; i < ARRAY_LEN(wrong); i++) {
+        double weights[CASE_GPUS] = { 0.5, wrong[i] }, prices[3 * CASE_GPUS] = { 0 };
+        struct bound bound = { .weights = weights, .prices_s_byte = prices, .limit_s = 1e9 };
+
+        assert_true(bound_certify(x, &bound) == 0);
+        weights[1] = 0.5;
+        assert_true(bound_certify(x, &bound) > 0);
+        prices[1] = wrong[i];
+        assert_true(bound_certify(x, &bound) == 0);
+    }
+}
+
+static void test_weights_that_are_all_0_prove_nothing(void **state)
+{
+    const struct model_table table = { .name = "a", .weight_bytes = 1, .lookup_bytes = 1 };
+    const struct model_memory memory = { "HBM", false, 1, 1 };
+    const struct model model = { &table, &memory, NULL, 1, 1, 2, 0 };
+    double weights[] = { 0, 0 }, prices[] = { 0, 0 };
+    struct bound bound = { .weights = weights, .prices_s_byte = prices, .limit_s = 9 };
+    _cleanup_(instance_freep) struct instance *x = NULL;
+
+    (void)state;
+    assert_int_equal(instance_new(&model, &x, NULL), EMBTIER_OK);
+    assert_true(bound_certify(x, &bound) == 0);
+    weights[0] = 5e-324;
+    assert_true(bound_certify(x, &bound) == 0);
+}
+
 static void test_the_search_finds_the_bound_of_the_linear_program(void **state)
 {
     /* Half of each table fits into HBM, so the program splits both: 4 GPU seconds in HBM, and as
@@ -88,6 +128,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_no_certificate_proves_too_much),
+        cmocka_unit_test(test_duals_that_are_no_numbers_prove_nothing),
+        cmocka_unit_test(test_weights_that_are_all_0_prove_nothing),
         cmocka_unit_test(test_the_search_finds_the_bound_of_the_linear_program),
         cmocka_unit_test(test_unlike_gpus_are_weighed_apart),
     };
