@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "placement/solve/search.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "placement/solve/gpu_classes.h"
 
-#define LEAST_GAIN 1e-12 /* of the time: less than that is rounding */
-#define BOUND_CARE 1e-9  /* far more than the rounding of costs */
+/* Of the time: less than that may be rounding. A load is a sum of at most items + 1 doubles. */
+#define LEAST_GAIN 1e-12
 
 struct ranked {
     double value;
@@ -25,7 +26,10 @@ struct search {
     uint32_t *tried;       /* item_count: places already tried, at each depth */
     uint32_t *gpu_items;   /* gpu_count: items on each GPU */
     double *extras_s;      /* item_count + 1: the sum of extra costs above each depth */
+    double *loads_s;       /* item_count: of the GPU at each depth, before its item came */
     double base_s;         /* the bound without extra costs, times the sum of the weights */
+    double sizes_s;        /* the sum of the sizes of all that base_s sums up */
+    double rounding;       /* of base_s and extra costs, as a share of their sizes */
     double limit_s;        /* a load must be below this */
     double weights;
     uint64_t cases; /* left */
@@ -40,6 +44,7 @@ static void free_parts(struct search *x)
     free(x->tried);
     free(x->gpu_items);
     free(x->extras_s);
+    free(x->loads_s);
 }
 
 static enum embtier_err new_parts(struct search *x, uint32_t items)
@@ -50,8 +55,9 @@ static enum embtier_err new_parts(struct search *x, uint32_t items)
     x->tried = calloc(items, sizeof(*x->tried));
     x->gpu_items = calloc(x->s->x->gpu_count, sizeof(*x->gpu_items));
     x->extras_s = calloc(items + 1, sizeof(*x->extras_s));
+    x->loads_s = calloc(items, sizeof(*x->loads_s));
     if (!x->order || !x->best_costs_s || !x->best_places || !x->tried || !x->gpu_items ||
-        !x->extras_s)
+        !x->extras_s || !x->loads_s)
         return EMBTIER_NO_MEMORY;
     return EMBTIER_OK;
 }
@@ -93,6 +99,25 @@ static double least_cost_s(const struct search *x, uint32_t item)
     return least_s;
 }
 
+/* The costs and prices that the bound sums up. A price takes away what a cost adds, so their sum
+ * may be far smaller than they are, and its rounding is a share of their sizes. */
+static void sum_up(struct search *x)
+{
+    const struct instance *const instance = x->s->x;
+    double rooms_s = 0;
+
+    for (uint32_t i = 0; i < instance->item_count; i++)
+        x->sizes_s += x->best_costs_s[i];
+    for (uint32_t r = 0; r < instance->room_count; r++)
+        rooms_s += x->bound->prices_s_byte[r] * (double)instance->room_bytes[r];
+    x->base_s = x->sizes_s - rooms_s;
+    x->sizes_s += rooms_s;
+    for (uint32_t g = 0; g < instance->gpu_count; g++)
+        x->weights += x->bound->weights[g];
+    x->rounding = 4 * DBL_EPSILON *
+                  ((double)instance->item_count + instance->room_count + instance->gpu_count + 8);
+}
+
 static void prepare(struct search *x, double best_s)
 {
     const struct instance *const instance = x->s->x;
@@ -101,14 +126,10 @@ static void prepare(struct search *x, double best_s)
     for (uint32_t i = 0; i < instance->item_count; i++) {
         x->order[i] = (struct ranked){ importance(instance, x->bound, i), i };
         x->best_costs_s[i] = least_cost_s(x, i);
-        x->base_s += x->best_costs_s[i];
         x->s->places[i] = PLACING_NONE;
     }
     qsort(x->order, instance->item_count, sizeof(*x->order), compare_ranked);
-    for (uint32_t r = 0; r < instance->room_count; r++)
-        x->base_s -= x->bound->prices_s_byte[r] * (double)instance->room_bytes[r];
-    for (uint32_t g = 0; g < instance->gpu_count; g++)
-        x->weights += x->bound->weights[g];
+    sum_up(x);
     placing_reload(x->s);
 }
 
@@ -123,44 +144,54 @@ static bool repeats(const struct search *x, uint32_t gpu)
     return false;
 }
 
+/* The extra costs down to @depth, whose item has the place. */
+static double extra_at(const struct search *x, uint32_t depth, uint32_t place)
+{
+    const uint32_t item = x->order[depth].item;
+
+    return x->extras_s[depth] + bound_cost_s(x->s->x, x->bound, item, place) -
+           x->best_costs_s[item];
+}
+
 /* True: a placement better than the limit may have @item there, and the items above where they
  * are. */
 static bool may_lead_on(const struct search *x, uint32_t depth, uint32_t place)
 {
     const uint32_t item = x->order[depth].item, gpu = instance_gpu(x->s->x, place);
-    double proven_s;
+    double extra_s;
 
     if (!placing_fits(x->s, item, place) ||
         x->s->loads_s[gpu] + instance_time_s(x->s->x, item, place) >= x->limit_s || repeats(x, gpu))
         return false;
-    proven_s = x->base_s + x->extras_s[depth] +
-               (bound_cost_s(x->s->x, x->bound, item, place) - x->best_costs_s[item]);
-    return !(proven_s * (1 - BOUND_CARE) > x->limit_s * x->weights);
+    extra_s = extra_at(x, depth, place);
+    return !(x->base_s + extra_s - x->rounding * (x->sizes_s + extra_s) > x->limit_s * x->weights);
 }
 
 static void enter(struct search *x, uint32_t depth, uint32_t place)
 {
     const uint32_t item = x->order[depth].item;
 
+    x->loads_s[depth] = x->s->loads_s[instance_gpu(x->s->x, place)];
     placing_put(x->s, item, place);
     x->gpu_items[instance_gpu(x->s->x, place)]++;
-    x->extras_s[depth + 1] =
-        x->extras_s[depth] + bound_cost_s(x->s->x, x->bound, item, place) - x->best_costs_s[item];
+    x->extras_s[depth + 1] = extra_at(x, depth, place);
 }
 
+/* Puts the load back, as what is added and subtracted again would leave rounding behind. */
 static void leave(struct search *x, uint32_t depth)
 {
     const uint32_t item = x->order[depth].item;
+    const uint32_t gpu = instance_gpu(x->s->x, x->s->places[item]);
 
-    x->gpu_items[instance_gpu(x->s->x, x->s->places[item])]--;
+    x->gpu_items[gpu]--;
     placing_take(x->s, item);
+    x->s->loads_s[gpu] = x->loads_s[depth];
 }
 
 static void keep(struct search *x)
 {
     struct placing *const s = x->s;
 
-    placing_reload(s);
     if (placing_largest_s(s) >= x->limit_s)
         return;
     memcpy(x->best_places, s->places, s->x->item_count * sizeof(*s->places));
@@ -219,6 +250,9 @@ enum embtier_err search_all(struct placing *placing, const struct bound *bound, 
     walk(&x);
     if (x.found)
         placing_set(placing, x.best_places);
-    *ret_result = (struct search_result){ .complete = x.cases > 0, .found = x.found };
+    *ret_result =
+        (struct search_result){ .complete = x.cases > 0,
+                                .found = x.found,
+                                .bound_s = x.cases > 0 ? x.limit_s * (1 - LEAST_GAIN) : 0 };
     return EMBTIER_OK;
 }

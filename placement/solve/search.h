@@ -13,6 +13,9 @@
 struct search_result {
     bool complete; /* all cases were looked at: nothing better exists */
     bool found;    /* @placing is now better than @best_s */
+    /* No placement is faster. It lies by 2e-12 of itself below the best time that is known now,
+     * since sums are rounded. INFINITY: there is no placement. 0: the search is not complete. */
+    double bound_s;
 };
 
 /* Looks at no more than @cases cases for one better than @best_s, which may be INFINITY. If it

@@ -208,8 +208,7 @@ static enum embtier_err look_at_all(struct solving *s, bool *ret_complete)
     if (result.found)
         TRY(judge(s));
     *ret_complete = result.complete;
-    if (result.complete && !isinf(s->best_s))
-        s->bound_s = s->best_s;
+    s->bound_s = fmax(s->bound_s, fmin(result.bound_s, s->best_s));
     return EMBTIER_OK;
 }
 

@@ -30,7 +30,7 @@ struct solve_opts {
 struct solve_answer {
     uint32_t *places; /* for each table */
     double largest_s; /* lookup time of the slowest GPU */
-    double bound_s;   /* no placement is faster than this; proven without the solver */
+    double bound_s;   /* no placement is faster; proven without the solver */
     bool solver_won;  /* the placement is the solver's */
     /* The solver's bound, in seconds. It is not checked. -INFINITY: there is none, or it
      * contradicts the answer. */

@@ -4,6 +4,7 @@
 #include "tests/unit/placement/placement_fixture.h"
 
 #include "placement/solve/bound.h"
+#include "placement/solve/search.h"
 
 #define CASES 300
 #define SEED  7
@@ -38,6 +39,57 @@ static void test_no_certificate_proves_too_much(void **state)
             assert_true(bound_certify(x, &bound) <= best_s);
         }
     }
+}
+
+/* The best time known is a little longer than the best, by less than rounding leaves visible. */
+static void test_no_search_proves_too_much(void **state)
+{
+    struct random random = { SEED };
+    uint32_t proven = 0;
+
+    (void)state;
+    for (uint32_t i = 0; i < CASES; i++) {
+        _cleanup_(instance_freep) struct instance *x = NULL;
+        _cleanup_(placing_freep) struct placing *placing = NULL;
+        _cleanup_(bound_freep) struct bound *bound = NULL;
+        struct search_result result;
+        struct placement_case c;
+        double best_s;
+
+        draw_case(&random, &c);
+        best_s = brute_force(&c.model);
+        if (isinf(best_s) || best_s == 0)
+            continue;
+        assert_int_equal(instance_new(&c.model, &x, NULL), EMBTIER_OK);
+        assert_int_equal(placing_new(x, &placing), EMBTIER_OK);
+        assert_int_equal(bound_new(x, best_s, &bound), EMBTIER_OK);
+        assert_int_equal(search_all(placing, bound, best_s * (1 + 4e-13), 1 << 25, &result),
+                         EMBTIER_OK);
+        assert_true(result.complete && result.bound_s <= best_s);
+        assert_true(result.bound_s >= best_s * (1 - 1e-11));
+        proven += !result.found;
+    }
+    assert_true(proven > CASES / 2);
+}
+
+static void test_a_search_that_ends_early_proves_nothing(void **state)
+{
+    struct random random = { SEED };
+    _cleanup_(instance_freep) struct instance *x = NULL;
+    _cleanup_(placing_freep) struct placing *placing = NULL;
+    _cleanup_(bound_freep) struct bound *bound = NULL;
+    struct search_result result;
+    struct placement_case c;
+
+    (void)state;
+    do
+        draw_case(&random, &c);
+    while (isinf(brute_force(&c.model)));
+    assert_int_equal(instance_new(&c.model, &x, NULL), EMBTIER_OK);
+    assert_int_equal(placing_new(x, &placing), EMBTIER_OK);
+    assert_int_equal(bound_new(x, 1e9, &bound), EMBTIER_OK);
+    assert_int_equal(search_all(placing, bound, INFINITY, 1, &result), EMBTIER_OK);
+    assert_true(!result.complete && result.bound_s == 0);
 }
 
 static void test_duals_that_are_no_numbers_prove_nothing(void **state)
@@ -128,6 +180,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_no_certificate_proves_too_much),
+        cmocka_unit_test(test_no_search_proves_too_much),
+        cmocka_unit_test(test_a_search_that_ends_early_proves_nothing),
         cmocka_unit_test(test_duals_that_are_no_numbers_prove_nothing),
         cmocka_unit_test(test_weights_that_are_all_0_prove_nothing),
         cmocka_unit_test(test_the_search_finds_the_bound_of_the_linear_program),
