@@ -3,6 +3,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -16,6 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/text/text_escape.h"
 #include "tools/solve/solve_wire.h"
 
@@ -23,7 +26,9 @@
 #define HIGHS        "libhighs.so"
 #define HIGHS_1      "libhighs.so.1"
 #define CBC          "libCbcSolver.so.3"
-#define POLL_MS      1000
+#define NS_PER_S     UINT64_C(1000000000)
+#define NS_PER_MS    1000000
+#define STILL_SHARE  100       /* a child that uses less than 1 / 100 of a processor is still */
 #define SAID_BYTES   256       /* of standard error that are kept */
 #define PRINTED_MOST (1 * MIB) /* that the child may print, beside its answer */
 
@@ -157,24 +162,63 @@ static uint64_t processor_ns(pid_t pid)
     return (uint64_t)used.tv_sec * 1000000000 + (uint64_t)used.tv_nsec;
 }
 
-/* Waits until the child has ended, or stands still for too long. */
+/* The time that the child was ready to run, but had no processor. 0 where the kernel does not
+ * say. */
+static uint64_t waited_ns(pid_t pid)
+{
+    char path[64], text[64] = { 0 };
+    uint64_t waited = 0;
+    _cleanup_(closep) int fd = -1;
+
+    snprintf(path, sizeof(path), "/proc/%d/schedstat", pid);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd >= 0 && read(fd, text, sizeof(text) - 1) > 0)
+        sscanf(text, "%*u %" SCNu64, &waited);
+    return waited;
+}
+
+/* The time that the child worked or wanted to. It grows on a busy machine, too. */
+static uint64_t active_ns(const struct child *child)
+{
+    return processor_ns(child->pid) + waited_ns(child->pid);
+}
+
+/* Waits for the child's end, at most until @deadline_ns. */
+static enum embtier_err wait_until(const struct child *child, uint64_t deadline_ns, bool *ret_ended,
+                                   struct err_msg *msg)
+{
+    struct pollfd poll_fd = { .fd = child->pidfd, .events = POLLIN };
+    uint64_t left_ns;
+    int ready;
+
+    do {
+        left_ns = clock_since(deadline_ns, clock_now_ns(&clock_monotonic));
+        ready = poll(&poll_fd, 1, (int)MIN(left_ns / NS_PER_MS + (left_ns > 0), INT_MAX));
+    } while ((ready == 0 && left_ns > 0) || (ready < 0 && errno == EINTR));
+    if (ready < 0)
+        return err_set_errno(msg, errno, "the solver cannot be watched");
+    *ret_ended = ready > 0;
+    return EMBTIER_OK;
+}
+
+/* Waits until the child has ended, or stands still for stall_s. If this process was late itself,
+ * such as after a stop of both, the time does not count. */
 static enum embtier_err watch(const struct child_solver *solver, const struct child *child,
                               struct err_msg *msg)
 {
-    struct pollfd poll_fd = { .fd = child->pidfd, .events = POLLIN };
-    uint64_t used_ns = 0;
+    const uint64_t window_ns = MAX(solver->stall_s, 1) * NS_PER_S;
+    uint64_t since_ns, before_ns;
+    bool ended = false;
 
-    for (uint32_t still_s = 0; still_s < solver->stall_s; still_s++) {
-        const int ready = poll(&poll_fd, 1, POLL_MS);
-        const uint64_t now_ns = processor_ns(child->pid);
-
-        if (ready > 0)
+    do {
+        since_ns = clock_now_ns(&clock_monotonic);
+        before_ns = active_ns(child);
+        TRY(wait_until(child, since_ns + window_ns, &ended, msg));
+        if (ended)
             return EMBTIER_OK;
-        if (now_ns != used_ns)
-            still_s = 0;
-        used_ns = now_ns;
-    }
-    return err_set(msg, EMBTIER_TIMEOUT, "the solver used no processor time for %u s",
+    } while (clock_since(clock_now_ns(&clock_monotonic), since_ns) > 2 * window_ns ||
+             clock_since(active_ns(child), before_ns) >= window_ns / STILL_SHARE);
+    return err_set(msg, EMBTIER_TIMEOUT, "the solver used less than 1 %% of a processor for %u s",
                    solver->stall_s);
 }
 

@@ -2,8 +2,9 @@
 /* child_solver.h: asks a solver that runs in a process of its own (embtier_solve.c).
  *
  * The child may crash, print rubbish, sleep, spin, or take memory without end. Limits of memory and
- * processor time end it, and so does standing still: a child that used no processor time for
- * stall_s seconds is killed. Each such end is an error, after which the caller's own answer stays.
+ * processor time end it, and so does standing still: a child that used less than 1 % of a processor
+ * for stall_s seconds is killed. Time that it waited for a processor counts as used, so load on the
+ * machine does not end it. Each such end is an error, after which the caller's own answer stays.
  * Only counts of nodes end a healthy child.
  *
  * Thread: any; a call blocks until the child has ended. */
