@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,16 +36,29 @@
 /* Files in memory: nothing blocks, whatever the child reads or writes. */
 struct child {
     int in, out, said; /* standard input, output and error */
+    int pidfd;         /* the process: its number may soon be another's */
     pid_t pid;
-    int pidfd;
 };
 
+/* Waits for the child's end, and takes its status. False, and errno is set: there is none. */
+static bool await_end(const struct child *child, siginfo_t *ret_end)
+{
+    int waited;
+
+    do
+        waited = waitid(P_PIDFD, (id_t)child->pidfd, ret_end, WEXITED);
+    while (waited < 0 && errno == EINTR);
+    return waited == 0;
+}
+
+/* Ends the child if it still runs. */
 static void end_child(struct child *child)
 {
-    if (child->pid > 0) {
-        kill(child->pid, SIGKILL);
-        while (waitpid(child->pid, NULL, 0) < 0 && errno == EINTR)
-            ;
+    siginfo_t end;
+
+    if (child->pidfd >= 0) {
+        syscall(SYS_pidfd_send_signal, child->pidfd, SIGKILL, NULL, 0);
+        (void)await_end(child, &end);
     }
     closep(&child->in);
     closep(&child->out);
@@ -127,6 +141,13 @@ static void become_solver(const struct child_solver *solver, const struct child 
     _exit(127);
 }
 
+/* fork() that also opens the child's descriptor. Opened later, it might be another's: where SIGCHLD
+ * is ignored, nothing keeps an ended child's number. */
+static pid_t fork_watched(int *ret_pidfd)
+{
+    return (pid_t)syscall(SYS_clone, CLONE_PIDFD | SIGCHLD, NULL, ret_pidfd, NULL, NULL);
+}
+
 static enum embtier_err start_child(const struct child_solver *solver, const struct milp *milp,
                                     struct child *child, struct err_msg *msg)
 {
@@ -139,14 +160,11 @@ static enum embtier_err start_child(const struct child_solver *solver, const str
     if (child->in < 0 || child->out < 0 || child->said < 0)
         return err_set_errno(msg, errno, "no file in memory can be made");
     TRY(put_model(solver, milp, child->in, msg));
-    child->pid = fork();
+    child->pid = fork_watched(&child->pidfd);
     if (child->pid < 0)
         return err_set_errno(msg, errno, "%s cannot be started", TEXT_SHOWN(solver->program));
     if (child->pid == 0)
         become_solver(solver, child, out_bytes, parent);
-    child->pidfd = (int)syscall(SYS_pidfd_open, child->pid, 0);
-    if (child->pidfd < 0)
-        return err_set_errno(msg, errno, "the solver cannot be watched");
     return EMBTIER_OK;
 }
 
@@ -234,22 +252,19 @@ static void append_said(const struct child *child, struct err_msg *msg)
     err_append(msg, ": %s", TEXT_SHOWN(said));
 }
 
-static enum embtier_err reap(struct child *child, struct err_msg *msg)
+/* Without a status, as the program ignores SIGCHLD or waits for all children, the answer alone
+ * tells whether it is whole. */
+static enum embtier_err reap(const struct child *child, struct err_msg *msg)
 {
-    int status = 0;
-    pid_t ended;
+    siginfo_t end = { 0 };
 
-    do
-        ended = waitpid(child->pid, &status, 0);
-    while (ended < 0 && errno == EINTR);
-    child->pid = 0;
-    if (ended < 0)
-        return err_set_errno(msg, errno, "the solver's end is unknown");
-    if (WIFSIGNALED(status))
-        err_write(msg, "the solver was ended by signal %d", WTERMSIG(status));
-    else if (WEXITSTATUS(status) == 127)
+    if (!await_end(child, &end))
+        return EMBTIER_OK;
+    if (end.si_code != CLD_EXITED)
+        err_write(msg, "the solver was ended by signal %d", end.si_status);
+    else if (end.si_status == 127)
         err_write(msg, "the solver's program cannot be run");
-    else if (WEXITSTATUS(status) != 0)
+    else if (end.si_status != 0)
         err_write(msg, "the solver failed");
     else
         return EMBTIER_OK;
@@ -267,8 +282,11 @@ static enum embtier_err take(const struct child *child, const struct milp *milp,
 
     if (pread(child->out, &reply, sizeof(reply), 0) != sizeof(reply) ||
         reply.magic != SOLVE_REPLY_MAGIC || reply.column_count != milp->column_count ||
-        pread(child->out, ret_values, bytes, sizeof(reply)) != (ssize_t)bytes)
-        return err_set(msg, EMBTIER_PROTOCOL, "the solver's answer is cut short, or none");
+        pread(child->out, ret_values, bytes, sizeof(reply)) != (ssize_t)bytes) {
+        err_write(msg, "the solver's answer is cut short, or none");
+        append_said(child, msg);
+        return EMBTIER_PROTOCOL;
+    }
     *ret_bound = reply.bound;
     return EMBTIER_OK;
 }
@@ -277,7 +295,7 @@ static enum embtier_err solve(void *ctx, const struct milp *milp, double *ret_va
                               double *ret_bound, struct err_msg *msg)
 {
     const struct child_solver *const solver = ctx;
-    _cleanup_(end_child) struct child child = { -1, -1, -1, 0, -1 };
+    _cleanup_(end_child) struct child child = { -1, -1, -1, -1, 0 };
 
     if (milp->entry_count > SOLVE_ENTRIES_MAX)
         return err_set(msg, EMBTIER_TOO_LARGE, "the model has %u entries; allowed: %u",

@@ -13,6 +13,7 @@
 
 #include <limits.h>
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -165,6 +166,19 @@ static void test_solvers_that_never_end(void **state)
     assert_own(f, "spin", "ended by signal");
 }
 
+/* Then no status of a child is kept. */
+static void test_a_program_that_ignores_the_end_of_children(void **state)
+{
+    struct fixture *const f = *state;
+
+    assert_true(signal(SIGCHLD, SIG_IGN) != SIG_ERR);
+    assert_own(f, "start", "its answer is no better");
+    assert_own(f, "fail", "cut short, or none: HiGHS failed");
+    f->child.stall_s = 1;
+    assert_own(f, "sleep", "used less than 1 % of a processor for 1 s");
+    assert_true(signal(SIGCHLD, SIG_DFL) != SIG_ERR);
+}
+
 static void test_a_solver_that_takes_all_memory(void **state)
 {
     struct fixture *const f = *state;
@@ -220,6 +234,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_solvers_that_end_without_an_answer, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_answers_that_are_wrong, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_solvers_that_never_end, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_program_that_ignores_the_end_of_children, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(test_a_solver_that_takes_all_memory, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_what_is_missing_is_named, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_real_solver_improves_a_poor_start, set_up,
