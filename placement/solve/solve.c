@@ -26,6 +26,7 @@
 #define COOL          0.005
 #define SOLVER_ROUNDS 3
 #define ROUND_GAP     0.01
+#define SOLVER_CARE   1e-6 /* of a solver's bound, which its tolerances may raise */
 #define CASES         (UINT64_C(1) << 25)
 #define CASES_ITEMS   24   /* more items have too many cases */
 #define WEIGHT_LEAST  0.3  /* of a room whose price is 0: it must not overflow either */
@@ -230,14 +231,23 @@ static enum embtier_err judge_values(struct solving *s, const struct milp *milp,
     return EMBTIER_OK;
 }
 
-/* A solver's bound above a placement that the exact check has seen is wrong. */
+/* A solver's bound above a placement that the exact check has seen is wrong, unless rounding in the
+ * solver explains it. */
+static bool contradicts(const struct solving *s, double bound_s)
+{
+    return bound_s > s->best_s * (1 + SOLVER_CARE);
+}
+
+/* Keeps the best bound of all rounds. NaN and infinity are none. */
 static void keep_solver_bound(struct solving *s, double bound_s)
 {
-    if (bound_s <= s->best_s)
-        s->solver_bound_s = bound_s;
-    else
+    if (!isfinite(bound_s))
+        return;
+    if (contradicts(s, bound_s))
         err_write(&s->solver_says, "its bound of %g s contradicts a placement of %g s", bound_s,
                   s->best_s);
+    else
+        s->solver_bound_s = fmax(s->solver_bound_s, bound_s);
 }
 
 static enum embtier_err ask_once(struct solving *s)
@@ -312,7 +322,8 @@ static enum embtier_err make_answer(struct solving *s, struct solve_answer **ret
     assert(s->bound_s <= s->best_s); /* both are proven */
     answer->bound_s = s->bound_s;
     answer->solver_won = s->solver_won;
-    answer->solver_bound_s = s->solver_bound_s;
+    answer->solver_bound_s =
+        contradicts(s, s->solver_bound_s) ? -INFINITY : fmin(s->solver_bound_s, s->best_s);
     answer->solver_says = s->solver_says;
     *ret_answer = TAKE(answer);
     return EMBTIER_OK;

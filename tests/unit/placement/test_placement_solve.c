@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 
+#include "placement/solve/milp.h"
 #include "placement/solve/solve.h"
 
 #define CASES 1000
@@ -141,6 +142,77 @@ static void test_tables_that_are_never_read_cost_nothing(void **state)
     assert_true(answer->largest_s == 0 && answer->bound_s == 0 && solve_gap(answer) == 0);
 }
 
+/* ---- solvers in this process ---- */
+
+#define EQUAL_TABLES 25
+
+/* Tables that are read alike, of which one of two GPUs gets 13, while the bound splits one of them:
+ * a gap that no search closes, so a solver is asked. */
+static void make_equal(struct large_case *c)
+{
+    for (uint32_t i = 0; i < EQUAL_TABLES; i++)
+        c->tables[i] = (struct model_table){
+            .name = "t", .weight_bytes = 1000, .bags_per_batch = 1, .pooling = 1, .lookup_bytes = 64
+        };
+    c->memories[0] = (struct model_memory){ "HBM", false, 13000, 64 };
+    c->model = (struct model){ c->tables, c->memories, NULL, EQUAL_TABLES, 1, 2, 0 };
+}
+
+/* Answers with the start, and with the next of the bounds. */
+struct bounds {
+    const double *bounds;
+    uint32_t asked;
+};
+
+static enum embtier_err give_bound(void *ctx, const struct milp *milp, double *ret_values,
+                                   double *ret_bound, struct err_msg *msg)
+{
+    struct bounds *const bounds = ctx;
+
+    (void)msg;
+    memcpy(ret_values, milp->start, milp->column_count * sizeof(*ret_values));
+    *ret_bound = bounds->bounds[bounds->asked++];
+    return EMBTIER_OK;
+}
+
+static struct solve_answer *ask(const struct large_case *c, const struct milp_solver *solver)
+{
+    const struct solve_opts opts = { .steps = 20000, .searches = 2, .solver = solver };
+    struct solve_answer *answer = NULL;
+    struct err_msg msg = { { 0 } };
+
+    if (solve_model(&c->model, &opts, &answer, &msg) != EMBTIER_OK)
+        fail_msg("%s", msg.text);
+    return answer;
+}
+
+static void check_bound(double bound, double kept_s, const char *says)
+{
+    struct bounds bounds = { .bounds = &bound };
+    const struct milp_solver solver = { &bounds, give_bound };
+    struct large_case c;
+    _cleanup_(solve_answer_freep) struct solve_answer *answer = NULL;
+
+    make_equal(&c);
+    answer = ask(&c, &solver);
+    assert_int_equal(bounds.asked, 1);
+    assert_true(answer->largest_s == 13);
+    assert_true(answer->solver_bound_s == kept_s);
+    if (!strstr(answer->solver_says.text, says))
+        fail_msg("%g: `%s` does not hold `%s`", bound, answer->solver_says.text, says);
+}
+
+static void test_bounds_of_a_solver(void **state)
+{
+    (void)state;
+    check_bound(0.5, 6.5, "no better");
+    check_bound(1 + 1e-9, 13, "no better"); /* rounding */
+    check_bound(1.01, -INFINITY, "its bound of 13.13 s contradicts a placement of 13 s");
+    check_bound(NAN, -INFINITY, "no better");
+    check_bound(INFINITY, -INFINITY, "no better");
+    check_bound(-INFINITY, -INFINITY, "no better");
+}
+
 /* Four GPUs have little more room than the tables need, and few searches find a placement. */
 static void draw_tight(struct random *random, struct large_case *c, uint32_t tables)
 {
@@ -187,6 +259,7 @@ int main(void)
         cmocka_unit_test(test_equal_input_gives_equal_placements),
         cmocka_unit_test(test_tables_that_are_never_read_cost_nothing),
         cmocka_unit_test(test_a_first_placement_is_searched_again_and_again),
+        cmocka_unit_test(test_bounds_of_a_solver),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
