@@ -19,34 +19,73 @@ static bool has_place(const struct instance *x, uint32_t item)
     return false;
 }
 
-static uint32_t largest_room(const struct instance *x)
+static uint64_t bytes_at(const struct instance *x, uint32_t place)
 {
-    uint32_t best = 0;
+    return x->room_bytes[x->room_of_place[place]];
+}
 
-    for (uint32_t r = 1; r < x->room_count; r++)
-        if (x->room_bytes[r] > x->room_bytes[best])
-            best = r;
+/* The largest place that the item's rules leave it, or NONE. */
+static uint32_t largest_left(const struct instance *x, uint32_t item)
+{
+    uint32_t best = NONE;
+
+    for (uint32_t p = 0; p < x->place_count; p++)
+        if (x->allowed[(uint64_t)item * x->place_count + p] != INSTANCE_RULED_OUT &&
+            (best == NONE || bytes_at(x, p) > bytes_at(x, best)))
+            best = p;
     return best;
 }
 
-/* Places that are too small are not allowed either, so the message says both reasons. */
+/* The rule that rules out the last place that those before it left. */
+static uint32_t last_rule(const struct instance *x, uint32_t item)
+{
+    uint32_t last = 0;
+
+    for (uint32_t p = 0; p < x->place_count; p++)
+        last = MAX(last, instance_rule(x, item, p));
+    return last;
+}
+
+/* The first rule that keeps the item from a place that is large enough for it, or MODEL_ANY. */
+static uint32_t rule_in_the_way(const struct instance *x, uint32_t item)
+{
+    uint32_t first = MODEL_ANY;
+
+    for (uint32_t p = 0; p < x->place_count; p++)
+        if (x->bytes[item] <= bytes_at(x, p))
+            first = MIN(first, instance_rule(x, item, p));
+    return first;
+}
+
+static bool is_one_table(const struct instance *x, uint32_t item)
+{
+    for (uint32_t i = instance_table(x, item) + 1; i < x->model->table_count; i++)
+        if (x->item_of_table[i] == item)
+            return false;
+    return true;
+}
+
 static enum embtier_err refuse_item(const struct instance *x, uint32_t item, struct err_msg *msg)
 {
     const char *const name = x->model->tables[instance_table(x, item)].name;
-    const uint32_t room = largest_room(x);
+    const uint32_t place = largest_left(x, item), rule = rule_in_the_way(x, item);
     char room_name[96];
 
-    instance_room_name(x, room, room_name, sizeof(room_name));
-    if (x->bytes[item] > x->room_bytes[room])
-        return err_set(msg, EMBTIER_INVALID,
-                       "table '%s', with the tables kept together with it: %" PRIu64
-                       " bytes; the largest, %s, has %" PRIu64 ": %" PRIu64 " too few",
-                       TEXT_SHOWN(name), x->bytes[item], room_name, x->room_bytes[room],
-                       x->bytes[item] - x->room_bytes[room]);
-    return err_set(msg, EMBTIER_INVALID,
-                   "table '%s', with the tables kept together with it: %" PRIu64
-                   " bytes; no memory that its rules allow is so large",
-                   TEXT_SHOWN(name), x->bytes[item]);
+    err_write(msg, "table '%s'%s: ", TEXT_SHOWN(name),
+              is_one_table(x, item) ? "" : ", with the tables kept together with it");
+    if (place == NONE) {
+        err_append(msg, "rules leave it no place; rule %" PRIu32 " rules out the last one",
+                   last_rule(x, item));
+        return EMBTIER_INVALID;
+    }
+    instance_room_name(x, x->room_of_place[place], room_name, sizeof(room_name));
+    err_append(msg,
+               "%" PRIu64 " bytes; the largest place allowed, %s, has %" PRIu64 ": %" PRIu64
+               " too few",
+               x->bytes[item], room_name, bytes_at(x, place), x->bytes[item] - bytes_at(x, place));
+    if (rule != MODEL_ANY)
+        err_append(msg, "; rule %" PRIu32 " rules out larger ones", rule);
+    return EMBTIER_INVALID;
 }
 
 /* ---- all together ---- */

@@ -30,7 +30,8 @@ static void test_a_table_larger_than_every_memory_is_named(void **state)
 
     (void)state;
     assert_refused(&model, "table 'clicks'");
-    assert_refused(&model, "memory 'SSD', has 59: 1 too few");
+    assert_refused(&model, "table 'clicks': 60 bytes; the largest place allowed, memory 'SSD', has "
+                           "59: 1 too few");
 }
 
 static void test_tables_that_exceed_all_memories_together(void **state)
@@ -77,8 +78,25 @@ static void test_rules_that_exclude_each_other(void **state)
     const struct model model = { tables, memories, rules, 2, 2, 2, 3 };
 
     (void)state;
-    assert_refused(&model, "table 'clicks', with the tables kept together with it: 120 bytes; no "
-                           "memory that its rules allow is so large");
+    assert_refused(&model, "table 'clicks', with the tables kept together with it: rules leave it "
+                           "no place; rule 2 rules out the last one");
+}
+
+static void test_a_table_larger_than_the_memories_that_its_rules_leave_it(void **state)
+{
+    const struct model_memory memories[] = { { "HBM", false, 40, 2 }, { "SSD", true, 900, 1 } };
+    const struct model_rule rules[] = {
+        { .kind = MODEL_FORBID, .table = 1, .memory = 0, .gpu = 1 },
+        { .kind = MODEL_RESERVE, .memory = 0, .gpu = 1, .bytes = 30 },
+        { .kind = MODEL_PIN, .table = 1, .memory = 0, .gpu = MODEL_ANY },
+        { .kind = MODEL_PIN, .table = 1, .memory = MODEL_ANY, .gpu = 0 },
+    };
+    const struct model model = { tables, memories, rules, 3, 2, 2, ARRAY_LEN(rules) };
+
+    (void)state;
+    assert_refused(&model,
+                   "table 'users': 60 bytes; the largest place allowed, memory 'HBM' of GPU "
+                   "0, has 40: 20 too few; rule 2 rules out larger ones");
 }
 
 int main(void)
@@ -89,6 +107,7 @@ int main(void)
         cmocka_unit_test(test_only_the_memories_that_matter_are_named),
         cmocka_unit_test(test_tables_that_fit_only_in_pieces),
         cmocka_unit_test(test_rules_that_exclude_each_other),
+        cmocka_unit_test(test_a_table_larger_than_the_memories_that_its_rules_leave_it),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
