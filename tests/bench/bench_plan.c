@@ -58,7 +58,9 @@ struct plans {
 
 static double draw_normal(struct random *random)
 {
-    return sqrt(-2 * log(random_share(random))) * cos(2 * PI * random_share(random));
+    const double radius = sqrt(-2 * log(random_share(random)));
+
+    return radius * cos(2 * PI * random_share(random));
 }
 
 static void draw_table(struct random *random, struct model_table *table)

@@ -11,7 +11,8 @@
 
 static void draw_dual(struct random *random, const struct instance *x, struct bound *b)
 {
-    b->limit_s = 400 * random_share(random) * random_share(random);
+    b->limit_s = 400 * random_share(random);
+    b->limit_s *= random_share(random);
     for (uint32_t g = 0; g < x->gpu_count; g++)
         b->weights[g] = random_share(random);
     for (uint32_t r = 0; r < x->room_count; r++)

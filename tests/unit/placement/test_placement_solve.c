@@ -71,14 +71,13 @@ struct large_case {
 /* A few tables are far larger than the others. */
 static void draw_large(struct random *random, struct large_case *c)
 {
-    for (uint32_t i = 0; i < TABLES; i++)
-        c->tables[i] = (struct model_table){
-            .name = "t",
-            .weight_bytes = (uint64_t)(1000000 * pow(random_share(random), -0.8)),
-            .bags_per_batch = 1024,
-            .pooling = -8.34 * log(random_share(random)),
-            .lookup_bytes = 512,
-        };
+    for (uint32_t i = 0; i < TABLES; i++) {
+        struct model_table *const table = &c->tables[i];
+
+        *table = (struct model_table){ .name = "t", .bags_per_batch = 1024, .lookup_bytes = 512 };
+        table->weight_bytes = (uint64_t)(1000000 * pow(random_share(random), -0.8));
+        table->pooling = -8.34 * log(random_share(random));
+    }
     c->memories[0] = (struct model_memory){ "HBM", false, 20000000, 1600e9 };
     c->memories[1] = (struct model_memory){ "DRAM", true, 100000000, 200e9 };
     c->memories[2] = (struct model_memory){ "SSD", true, UINT64_C(1) << 40, 6e9 };

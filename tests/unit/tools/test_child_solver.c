@@ -57,14 +57,13 @@ static void draw_model(struct fixture *f)
 {
     struct random random = { 11 };
 
-    for (uint32_t i = 0; i < TABLES; i++)
-        f->tables[i] = (struct model_table){
-            .name = "t",
-            .weight_bytes = (uint64_t)(1000000 * pow(random_share(&random), -0.9)),
-            .bags_per_batch = 1024,
-            .pooling = -8.34 * log(random_share(&random)),
-            .lookup_bytes = 512,
-        };
+    for (uint32_t i = 0; i < TABLES; i++) {
+        struct model_table *const table = &f->tables[i];
+
+        *table = (struct model_table){ .name = "t", .bags_per_batch = 1024, .lookup_bytes = 512 };
+        table->weight_bytes = (uint64_t)(1000000 * pow(random_share(&random), -0.9));
+        table->pooling = -8.34 * log(random_share(&random));
+    }
     f->memories[0] = (struct model_memory){ "HBM", false, 9000000, 1600e9 };
     f->memories[1] = (struct model_memory){ "DRAM", true, 40000000, 200e9 };
     f->memories[2] = (struct model_memory){ "SSD", true, UINT64_C(1) << 40, 6e9 };
