@@ -63,25 +63,30 @@ static void free_parts(struct solving *s)
 
 /* ---- candidates ---- */
 
-/* Keeps @now if it is better than @best, as the exact check sees it. */
-static enum embtier_err judge(struct solving *s)
+/* Keeps @now if it is better than @best, as the exact check sees it. INVALID: it exceeds a memory
+ * or breaks a rule, which @msg names. */
+static enum embtier_err judge(struct solving *s, struct err_msg *msg)
 {
     _cleanup_(freep) uint32_t *places = calloc(s->model->table_count, sizeof(*places));
     double largest_s = INFINITY;
-    enum embtier_err err;
 
     if (!places)
         return EMBTIER_NO_MEMORY;
     placing_tables(s->now, places);
-    err = assignment_check(s->model, places, &largest_s, NULL, NULL);
-    if (err == EMBTIER_INVALID)
-        return EMBTIER_OK;
-    TRY(err);
+    TRY(assignment_check(s->model, places, &largest_s, NULL, msg));
     if (largest_s < s->best_s) {
         s->best_s = largest_s;
         placing_copy(s->best, s->now);
     }
     return EMBTIER_OK;
+}
+
+/* The same for a placement of our own, which is dropped if it does not fit. */
+static enum embtier_err judge_own(struct solving *s)
+{
+    const enum embtier_err err = judge(s, NULL);
+
+    return err == EMBTIER_INVALID ? EMBTIER_OK : err;
 }
 
 static uint64_t step_count(const struct solving *s)
@@ -104,7 +109,7 @@ static enum embtier_err search_within(struct solving *s, double limit_s, double 
                                       .steps = step_count(s) };
 
     *ret_found = anneal_run(s->now, &opts);
-    return *ret_found ? judge(s) : EMBTIER_OK;
+    return *ret_found ? judge_own(s) : EMBTIER_OK;
 }
 
 /* ---- steps ---- */
@@ -207,7 +212,7 @@ static enum embtier_err look_at_all(struct solving *s, bool *ret_complete)
         return EMBTIER_OK;
     TRY(search_all(s->now, s->bound, s->best_s, s->opts->cases ? s->opts->cases : CASES, &result));
     if (result.found)
-        TRY(judge(s));
+        TRY(judge_own(s));
     *ret_complete = result.complete;
     s->bound_s = fmax(s->bound_s, fmin(result.bound_s, s->best_s));
     return EMBTIER_OK;
@@ -220,14 +225,21 @@ static enum embtier_err judge_values(struct solving *s, const struct milp *milp,
                                      const double *values)
 {
     const double known_s = s->best_s;
+    struct err_msg reason = { { 0 } };
+    enum embtier_err err;
 
     if (!milp_decode(milp, values, s->now)) {
         err_write(&s->solver_says, "its answer leaves a table without a place");
         return EMBTIER_OK;
     }
-    TRY(judge(s));
+    err = judge(s, &reason);
+    if (err == EMBTIER_INVALID) {
+        err_write(&s->solver_says, "its answer exceeds a memory or breaks a rule: %s", reason.text);
+        return EMBTIER_OK;
+    }
+    TRY(err);
     if (s->best_s >= known_s)
-        err_write(&s->solver_says, "its answer is no better, or exceeds a memory");
+        err_write(&s->solver_says, "its answer is no better");
     return EMBTIER_OK;
 }
 

@@ -212,6 +212,90 @@ static void test_bounds_of_a_solver(void **state)
     check_bound(-INFINITY, -INFINITY, "no better");
 }
 
+/* ---- a solver that cheats, and one that knows the best ---- */
+
+/* Gives each item its first column: all lie in HBM of GPU 0. */
+static enum embtier_err cheat(void *ctx, const struct milp *milp, double *ret_values,
+                              double *ret_bound, struct err_msg *msg)
+{
+    uint32_t *const asked = ctx;
+
+    (void)msg;
+    (*asked)++;
+    memset(ret_values, 0, milp->column_count * sizeof(*ret_values));
+    for (uint32_t i = 1; i < milp->column_count; i++)
+        ret_values[i] = i == 1 || milp->items[i] != milp->items[i - 1];
+    *ret_bound = 0;
+    return EMBTIER_OK;
+}
+
+static void test_a_placement_that_exceeds_a_memory_is_refused(void **state)
+{
+    uint32_t asked = 0;
+    const struct milp_solver solver = { &asked, cheat };
+    _cleanup_(solve_answer_freep) struct solve_answer *answer = NULL, *own = NULL;
+    struct large_case c;
+
+    (void)state;
+    make_equal(&c);
+    c.memories[0].capacity_bytes = 3000;
+    c.memories[1] = (struct model_memory){ "SSD", true, 99000, 12.8 };
+    c.model.memory_count = 2;
+    answer = ask(&c, &solver);
+    own = ask(&c, NULL);
+    assert_int_equal(asked, 1);
+    /* Six tables take 1 s each, and the others 10 s. In HBM, all would take 25 s. */
+    assert_true(answer->largest_s > 100);
+    assert_false(answer->solver_won);
+    assert_memory_equal(answer->places, own->places, EQUAL_TABLES * sizeof(*own->places));
+    assert_string_equal(answer->solver_says.text,
+                        "its answer exceeds a memory or breaks a rule: memory 'HBM': the tables "
+                        "take 25000 bytes of 3000, 22000 too many");
+}
+
+static enum embtier_err tell_best(void *ctx, const struct milp *milp, double *ret_values,
+                                  double *ret_bound, struct err_msg *msg)
+{
+    const struct brute *const brute = ctx;
+    struct instance *x = NULL;
+
+    TRY(instance_new(brute->model, &x, msg));
+    for (uint32_t i = 1; i < milp->column_count; i++)
+        ret_values[i] = brute->best_places[instance_table(x, milp->items[i])] == milp->places[i];
+    *ret_bound = 0;
+    instance_free(x);
+    return EMBTIER_OK;
+}
+
+static void test_a_better_placement_of_a_solver_is_taken(void **state)
+{
+    struct random random = { SEED };
+    uint32_t won = 0;
+
+    (void)state;
+    for (uint32_t i = 0; i < CASES; i++) {
+        struct placement_case c;
+        struct brute brute;
+        const struct milp_solver solver = { &brute, tell_best };
+        /* So little work that the own placement is often poor. */
+        const struct solve_opts opts = { .steps = 1, .searches = 1, .cases = 1, .solver = &solver };
+        _cleanup_(solve_answer_freep) struct solve_answer *answer = NULL;
+
+        draw_case(&random, &c);
+        brute = brute_force_all(&c.model);
+        if (solve_model(&c.model, &opts, &answer, NULL) != EMBTIER_OK)
+            continue;
+        assert_true(answer->largest_s <= brute.best_s * (1 + 1e-4));
+        if (answer->solver_won) {
+            assert_true(answer->largest_s == brute.best_s);
+            assert_string_equal(answer->solver_says.text, "");
+            won++;
+        }
+    }
+    printf("the solver won %u of %u\n", won, CASES);
+    assert_true(won > CASES / 50);
+}
+
 /* Four GPUs have little more room than the tables need, and few searches find a placement. */
 static void draw_tight(struct random *random, struct large_case *c, uint32_t tables)
 {
@@ -259,6 +343,8 @@ int main(void)
         cmocka_unit_test(test_tables_that_are_never_read_cost_nothing),
         cmocka_unit_test(test_a_first_placement_is_searched_again_and_again),
         cmocka_unit_test(test_bounds_of_a_solver),
+        cmocka_unit_test(test_a_placement_that_exceeds_a_memory_is_refused),
+        cmocka_unit_test(test_a_better_placement_of_a_solver_is_taken),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
