@@ -27,6 +27,7 @@
 #define SOLVER_ROUNDS 3
 #define ROUND_GAP     0.01
 #define SOLVER_CARE   1e-6 /* of a solver's bound, which its tolerances may raise */
+#define NEARLY        1e-3 /* of a room: 1e-6 for each of many tables in it */
 #define CASES         (UINT64_C(1) << 25)
 #define CASES_ITEMS   24   /* more items have too many cases */
 #define WEIGHT_LEAST  0.3  /* of a room whose price is 0: it must not overflow either */
@@ -220,12 +221,23 @@ static enum embtier_err look_at_all(struct solving *s, bool *ret_complete)
 
 /* ---- the outside solver ---- */
 
-/* Sees whether the solver's values are a better placement. */
+/* True: no room is too full by more than a solver's tolerances may explain. */
+static bool nearly_fits(const struct solving *s)
+{
+    for (uint32_t r = 0; r < s->x->room_count; r++)
+        if ((double)s->now->used_bytes[r] > (double)s->x->room_bytes[r] * (1 + NEARLY))
+            return false;
+    return true;
+}
+
+/* Sees whether the solver's values are a better placement. A solver's tolerance is many bytes of a
+ * large room, so if the placement nearly fits, a search from there often finds one that does. */
 static enum embtier_err judge_values(struct solving *s, const struct milp *milp,
                                      const double *values)
 {
     const double known_s = s->best_s;
     struct err_msg reason = { { 0 } };
+    bool found = false;
     enum embtier_err err;
 
     if (!milp_decode(milp, values, s->now)) {
@@ -235,7 +247,7 @@ static enum embtier_err judge_values(struct solving *s, const struct milp *milp,
     err = judge(s, &reason);
     if (err == EMBTIER_INVALID) {
         err_write(&s->solver_says, "its answer exceeds a memory or breaks a rule: %s", reason.text);
-        return EMBTIER_OK;
+        return nearly_fits(s) ? search_within(s, known_s * (1 - CLOSE), COOL, &found) : EMBTIER_OK;
     }
     TRY(err);
     if (s->best_s >= known_s)

@@ -296,6 +296,52 @@ static void test_a_better_placement_of_a_solver_is_taken(void **state)
     assert_true(won > CASES / 50);
 }
 
+/* Makes all bytes large, so that one byte is a share like a solver's tolerance. */
+static void enlarge(struct placement_case *c)
+{
+    for (uint32_t i = 0; i < c->model.table_count; i++) {
+        c->tables[i].weight_bytes *= 10000;
+        c->tables[i].state_bytes *= 10000;
+    }
+    for (uint32_t i = 0; i < c->model.memory_count; i++)
+        c->memories[i].capacity_bytes *= 10000;
+    for (uint32_t i = 0; i < c->model.rule_count; i++)
+        c->rules[i].bytes *= 10000;
+}
+
+/* The solver knows the best placement, had each memory a byte more. */
+static void test_a_search_mends_a_placement_that_nearly_fits(void **state)
+{
+    struct random random = { SEED };
+    uint32_t misses = 0, mended = 0;
+
+    (void)state;
+    for (uint32_t i = 0; i < CASES; i++) {
+        struct placement_case c;
+        struct brute brute;
+        const struct milp_solver solver = { &brute, tell_best };
+        const struct solve_opts opts = { .steps = 1, .searches = 1, .cases = 1, .solver = &solver };
+        _cleanup_(solve_answer_freep) struct solve_answer *answer = NULL;
+        double largest_s;
+
+        draw_case(&random, &c);
+        enlarge(&c);
+        brute = brute_force_all(&c.model);
+        for (uint32_t m = 0; m < c.model.memory_count; m++)
+            c.memories[m].capacity_bytes--;
+        if (isinf(brute.best_s) ||
+            assignment_check(&c.model, brute.best_places, &largest_s, NULL, NULL) == EMBTIER_OK ||
+            solve_model(&c.model, &opts, &answer, NULL) != EMBTIER_OK)
+            continue;
+        assert_int_equal(assignment_check(&c.model, answer->places, &largest_s, NULL, NULL),
+                         EMBTIER_OK);
+        misses++;
+        mended += answer->solver_won;
+    }
+    printf("%u near misses, %u mended\n", misses, mended);
+    assert_true(mended > 0);
+}
+
 /* Four GPUs have little more room than the tables need, and few searches find a placement. */
 static void draw_tight(struct random *random, struct large_case *c, uint32_t tables)
 {
@@ -345,6 +391,7 @@ int main(void)
         cmocka_unit_test(test_bounds_of_a_solver),
         cmocka_unit_test(test_a_placement_that_exceeds_a_memory_is_refused),
         cmocka_unit_test(test_a_better_placement_of_a_solver_is_taken),
+        cmocka_unit_test(test_a_search_mends_a_placement_that_nearly_fits),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
