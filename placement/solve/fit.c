@@ -99,7 +99,9 @@ struct flow {
     uint32_t *from_room; /* room_count: the room before it on the way, or NONE */
     uint32_t *by_item;   /* room_count: the item whose bytes move from there */
     uint32_t *queue;     /* room_count */
-    uint8_t *reached;    /* room_count */
+    uint32_t queued;
+    uint8_t *reached; /* room_count */
+    uint8_t *full;    /* room_count: found to be full for good, so no search goes there */
 };
 
 static void free_flow(struct flow *f)
@@ -112,6 +114,7 @@ static void free_flow(struct flow *f)
     free(f->by_item);
     free(f->queue);
     free(f->reached);
+    free(f->full);
 }
 
 static enum embtier_err new_flow(struct flow *f, const struct instance *x)
@@ -127,8 +130,9 @@ static enum embtier_err new_flow(struct flow *f, const struct instance *x)
     f->by_item = calloc(x->room_count, sizeof(*f->by_item));
     f->queue = calloc(x->room_count, sizeof(*f->queue));
     f->reached = calloc(x->room_count, sizeof(*f->reached));
+    f->full = calloc(x->room_count, sizeof(*f->full));
     if (!f->parts || !f->free || !f->lacking || !f->may || !f->from_room || !f->by_item ||
-        !f->queue || !f->reached)
+        !f->queue || !f->reached || !f->full)
         return EMBTIER_NO_MEMORY;
     memcpy(f->free, x->room_bytes, x->room_count * sizeof(*f->free));
     for (uint32_t i = 0; i < x->item_count; i++)
@@ -148,39 +152,45 @@ static uint64_t *part_of(const struct flow *f, uint32_t item, uint32_t room)
     return &f->parts[(uint64_t)item * f->x->room_count + room];
 }
 
-/* Adds to the queue each room to which an item with bytes in @room could move them. */
-static uint32_t reach_from(struct flow *f, uint32_t room, uint32_t queued)
+/* True: @room is new, and has free bytes. */
+static bool reach(struct flow *f, uint32_t room, uint32_t from, uint32_t item)
 {
-    for (uint32_t i = 0; i < f->x->item_count && queued < f->x->room_count; i++)
-        for (uint32_t r = 0; *part_of(f, i, room) > 0 && r < f->x->room_count; r++)
-            if (!f->reached[r] && may_use(f, i, r)) {
-                f->reached[r] = true;
-                f->from_room[r] = room;
-                f->by_item[r] = i;
-                f->queue[queued++] = r;
-            }
-    return queued;
+    if (f->reached[room] || f->full[room] || !may_use(f, item, room))
+        return false;
+    f->reached[room] = true;
+    f->from_room[room] = from;
+    f->by_item[room] = item;
+    f->queue[f->queued++] = room;
+    return f->free[room] > 0;
 }
 
-/* Returns a room with free bytes that bytes of @item could reach, moving others on; or NONE. */
+/* Reaches the rooms to which items with bytes in @from could move them. Returns one with free
+ * bytes, or NONE. */
+static uint32_t reach_from(struct flow *f, uint32_t from)
+{
+    for (uint32_t i = 0; i < f->x->item_count && f->queued < f->x->room_count; i++)
+        for (uint32_t r = 0; *part_of(f, i, from) > 0 && r < f->x->room_count; r++)
+            if (reach(f, r, from, i))
+                return r;
+    return NONE;
+}
+
+/* Returns a room with free bytes that bytes of @item could reach, moving others on; or NONE. Then
+ * all rooms that it reached are full for good, as nothing in them can go elsewhere. */
 static uint32_t find_room(struct flow *f, uint32_t item)
 {
-    uint32_t queued = 0;
+    uint32_t room = NONE;
 
+    f->queued = 0;
     memset(f->reached, false, f->x->room_count);
     for (uint32_t r = 0; r < f->x->room_count; r++)
-        if (may_use(f, item, r)) {
-            f->reached[r] = true;
-            f->from_room[r] = NONE;
-            f->by_item[r] = item;
-            f->queue[queued++] = r;
-        }
-    for (uint32_t i = 0; i < queued; i++) {
-        if (f->free[f->queue[i]] > 0)
-            return f->queue[i];
-        queued = reach_from(f, f->queue[i], queued);
-    }
-    return NONE;
+        if (reach(f, r, NONE, item))
+            return r;
+    for (uint32_t i = 0; i < f->queued && room == NONE; i++)
+        room = reach_from(f, f->queue[i]);
+    for (uint32_t i = 0; room == NONE && i < f->queued; i++)
+        f->full[f->queue[i]] = true;
+    return room;
 }
 
 static uint64_t send(struct flow *f, uint64_t bytes, uint32_t room)
@@ -233,6 +243,7 @@ static enum embtier_err refuse_all(struct flow *f, uint32_t item, struct err_msg
     char name[96];
     bool first = true;
 
+    memset(f->full, false, f->x->room_count); /* so that all of them are named */
     (void)find_room(f, item);
     err_write(msg, "table '%s' and the tables that need the same memory lack %" PRIu64 " bytes of ",
               TEXT_SHOWN(f->x->model->tables[instance_table(f->x, item)].name), sum_lacking(f));

@@ -3,6 +3,8 @@
  * bytes. */
 #include "tests/unit/placement/placement_fixture.h"
 
+#include <stdlib.h>
+
 #include "placement/solve/solve.h"
 
 static const struct model_table tables[] = {
@@ -99,6 +101,29 @@ static void test_a_table_larger_than_the_memories_that_its_rules_leave_it(void *
                    "0, has 40: 20 too few; rule 2 rules out larger ones");
 }
 
+/* As many tables and memories as a model may have. Half of the tables find no room, and the shared
+ * memory is too small for any. A search for room looks at all tables, so this takes minutes unless
+ * full rooms are searched once only. */
+static void test_a_model_of_the_largest_size(void **state)
+{
+    struct model_table *const large = calloc(MODEL_TABLES_MAX, sizeof(*large));
+    struct model_memory memories[MODEL_MEMORIES_MAX];
+    const struct model model = {
+        large, memories, NULL, MODEL_TABLES_MAX, MODEL_MEMORIES_MAX, MODEL_GPUS_MAX, 0
+    };
+    const uint64_t private_count = (MODEL_MEMORIES_MAX - 1) * MODEL_GPUS_MAX;
+
+    (void)state;
+    assert_non_null(large);
+    for (uint32_t i = 0; i < MODEL_TABLES_MAX; i++)
+        large[i] = (struct model_table){ .name = "t", .weight_bytes = 3 };
+    for (uint32_t m = 0; m < MODEL_MEMORIES_MAX; m++)
+        memories[m] = (struct model_memory){ "HBM", m == 0, m == 0 ? 2 : 55, 1e9 };
+    assert_int_equal(3 * MODEL_TABLES_MAX - 55 * private_count, 24512);
+    assert_refused(&model, "lack 24512 bytes of memory 'HBM'");
+    free(large);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -108,6 +133,7 @@ int main(void)
         cmocka_unit_test(test_tables_that_fit_only_in_pieces),
         cmocka_unit_test(test_rules_that_exclude_each_other),
         cmocka_unit_test(test_a_table_larger_than_the_memories_that_its_rules_leave_it),
+        cmocka_unit_test(test_a_model_of_the_largest_size),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
