@@ -6,10 +6,10 @@
  * that then spreads items over places bounds each assignment whose largest time is at most T. The
  * bound bisects T.
  *
- * The linear program is not solved. Weights of the GPUs and prices of the rooms (its dual) prove
- * the bound, and come from Shor's r-algorithm. Any weights and prices of at least 0 give a true
- * bound, so bound_certify() needs no trust in their making. It rounds to the safe side, and refuses
- * numbers that could overflow.
+ * The linear program is not solved. Weights of the GPUs and prices of the rooms (its dual prices)
+ * prove the bound, and come from Shor's r-algorithm. Any weights and prices of at least 0 give a
+ * true bound, so bound_certify() needs no trust in their making. It rounds to the safe side, and
+ * refuses numbers that could overflow.
  *
  * Thread: any. */
 #ifndef EMBTIER_PLACEMENT_SOLVE_BOUND_H

@@ -4,10 +4,10 @@
  *
  * 1. A start of our own (start.h), made to fit (anneal.h).
  * 2. The bound of Lenstra, Shmoys and Tardos (bound.h).
- * 3. Bisection between both: anneal.h searches a placement within a limit. If step 5 brings
- * nothing, this is done again, with more steps.
+ * 3. Bisection between both: anneal.h searches a placement within a limit. A second pass begins at
+ * the bound again.
  * 4. All cases in turn, if there are few (search.h).
- * 5. A solver of mixed-integer programs, if the caller has one (milp.h).
+ * 5. After both passes, a solver of mixed-integer programs, if the caller has one (milp.h).
  *
  * assignment_check() judges each answer, and the best one is returned. Equal input gives equal
  * output, since only counts of steps end the work. Thread: any. */
