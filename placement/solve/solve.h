@@ -10,7 +10,8 @@
  * 5. After both passes, a solver of mixed-integer programs, if the caller has one (milp.h).
  *
  * assignment_check() judges each answer, and the best one is returned. Equal input gives equal
- * output, since only counts of steps end the work. Thread: any. */
+ * output on one machine, since only counts of steps end the work; libraries of other machines may
+ * round logarithms differently. Thread: any. */
 #ifndef EMBTIER_PLACEMENT_SOLVE_SOLVE_H
 #define EMBTIER_PLACEMENT_SOLVE_SOLVE_H
 
