@@ -14,7 +14,7 @@
 /* Evaluations of the dual function for a limit. Huge models get fewer, so that work is bounded. */
 #define STEPS_MOST  400
 #define STEPS_LEAST 40
-#define WORK        UINT64_C(8000000000) /* costs of places that are looked at, for all limits */
+#define WORK        UINT64_C(8000000000) /* costs and products, for all limits */
 /* Weights and prices beyond these could overflow, or lose digits, in a product or sum. */
 #define DUAL_MAX      1e100
 #define WEIGHTS_LEAST 1e-100 /* of their sum */
@@ -138,11 +138,15 @@ static bool try_limit(const struct trial *trial, struct ascent *ascent, struct b
     return ascent->best_value > 1;
 }
 
+/* A step looks at the cost of each place, and multiplies by a matrix of points (ascent.c) about
+ * five times. */
 static uint32_t step_count(const struct instance *x, const struct gpu_classes *classes)
 {
     const uint64_t costs = (uint64_t)x->item_count * x->memory_count * classes->class_count;
+    const uint64_t points = gpu_classes_point_count(classes);
 
-    return (uint32_t)MAX(MIN(WORK / BISECTIONS / costs, STEPS_MOST), STEPS_LEAST);
+    return (uint32_t)MAX(MIN(WORK / BISECTIONS / (costs + 5 * points * points), STEPS_MOST),
+                         STEPS_LEAST);
 }
 
 enum embtier_err bound_new(const struct instance *x, double upper_s, struct bound **ret_bound)
