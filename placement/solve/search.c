@@ -32,7 +32,7 @@ struct search {
     double rounding;       /* of base_s and extra costs, as a share of their sizes */
     double limit_s;        /* a load must be below this */
     double weights;
-    uint64_t cases; /* left */
+    uint64_t nodes; /* left */
     bool found;
 };
 
@@ -87,7 +87,7 @@ static double importance(const struct instance *x, const struct bound *bound, ui
     return value;
 }
 
-/* Places where the item alone reaches the limit do not count: no case uses them. */
+/* Places where the item alone reaches the limit do not count: no node uses them. */
 static double least_cost_s(const struct search *x, uint32_t item)
 {
     const struct instance *const instance = x->s->x;
@@ -133,7 +133,7 @@ static void prepare(struct search *x, double best_s)
     placing_reload(x->s);
 }
 
-/* A GPU without items, alike to one before it without items, would only repeat that one's cases. */
+/* A GPU without items, alike to one before it without items, would only repeat that one's nodes. */
 static bool repeats(const struct search *x, uint32_t gpu)
 {
     if (x->gpu_items[gpu] > 0)
@@ -202,10 +202,10 @@ static void keep(struct search *x)
 /* The next place of the item at @depth that may lead on, or PLACING_NONE. */
 static uint32_t next_place(struct search *x, uint32_t depth)
 {
-    while (x->tried[depth] < x->s->x->place_count && x->cases > 0) {
+    while (x->tried[depth] < x->s->x->place_count && x->nodes > 0) {
         const uint32_t place = x->tried[depth]++;
 
-        x->cases--;
+        x->nodes--;
         if (may_lead_on(x, depth, place))
             return place;
     }
@@ -238,9 +238,9 @@ static void walk(struct search *x)
 }
 
 enum embtier_err search_all(struct placing *placing, const struct bound *bound, double best_s,
-                            uint64_t cases, struct search_result *ret_result)
+                            uint64_t nodes, struct search_result *ret_result)
 {
-    _cleanup_(free_parts) struct search x = { .s = placing, .bound = bound, .cases = cases };
+    _cleanup_(free_parts) struct search x = { .s = placing, .bound = bound, .nodes = nodes };
     _cleanup_(gpu_classes_freep) struct gpu_classes *classes = NULL;
 
     TRY(gpu_classes_new(placing->x, &classes));
@@ -251,8 +251,8 @@ enum embtier_err search_all(struct placing *placing, const struct bound *bound, 
     if (x.found)
         placing_set(placing, x.best_places);
     *ret_result =
-        (struct search_result){ .complete = x.cases > 0,
+        (struct search_result){ .complete = x.nodes > 0,
                                 .found = x.found,
-                                .bound_s = x.cases > 0 ? x.limit_s * (1 - LEAST_GAIN) : 0 };
+                                .bound_s = x.nodes > 0 ? x.limit_s * (1 - LEAST_GAIN) : 0 };
     return EMBTIER_OK;
 }

@@ -28,8 +28,8 @@
 #define ROUND_GAP     0.01
 #define SOLVER_CARE   1e-6 /* of a solver's bound, which its tolerances may raise */
 #define NEARLY        1e-3 /* of a room: 1e-6 for each of many tables in it */
-#define CASES         (UINT64_C(1) << 25)
-#define CASES_ITEMS   24   /* more items have too many cases */
+#define NODES         (UINT64_C(1) << 25)
+#define SEARCH_ITEMS  24   /* more items have too many placements */
 #define WEIGHT_LEAST  0.3  /* of a room whose price is 0: it must not overflow either */
 #define CLOSE         1e-4 /* limits that differ by less, as a share, are not told apart */
 
@@ -203,15 +203,15 @@ static enum embtier_err improve_pass(struct solving *s)
     return EMBTIER_OK;
 }
 
-/* Looks at all cases, if there are few enough for that. */
+/* Looks at all placements, if there are few enough for that. */
 static enum embtier_err look_at_all(struct solving *s, bool *ret_complete)
 {
     struct search_result result = { 0 };
 
     *ret_complete = false;
-    if (s->x->item_count > CASES_ITEMS || s->best_s <= s->bound_s)
+    if (s->x->item_count > SEARCH_ITEMS || s->best_s <= s->bound_s)
         return EMBTIER_OK;
-    TRY(search_all(s->now, s->bound, s->best_s, s->opts->cases ? s->opts->cases : CASES, &result));
+    TRY(search_all(s->now, s->bound, s->best_s, s->opts->nodes ? s->opts->nodes : NODES, &result));
     if (result.found)
         TRY(judge_own(s));
     *ret_complete = result.complete;
@@ -326,7 +326,7 @@ static enum embtier_err refuse(bool complete, struct err_msg *msg)
     if (complete)
         return err_set(msg, EMBTIER_INVALID,
                        "no placement fits: the tables have room together, but cannot be dealt out "
-                       "whole to the memories; all cases were tried");
+                       "whole to the memories; all were tried");
     return err_set(msg, EMBTIER_NO_SPACE,
                    "no placement was found: the tables nearly fill the memories; reserve less, or "
                    "loosen rules");

@@ -6,7 +6,7 @@
  * 2. The bound of Lenstra, Shmoys and Tardos (bound.h).
  * 3. Bisection between both: anneal.h searches a placement within a limit. A second pass begins at
  * the bound again.
- * 4. All cases in turn, if there are few (search.h).
+ * 4. Branch and bound over all placements, if they are few (search.h).
  * 5. After both passes, a solver of mixed-integer programs, if the caller has one (milp.h).
  *
  * assignment_check() judges each answer, and the best one is returned. Equal input gives equal
@@ -23,7 +23,7 @@ struct solve_opts {
     uint64_t seed;
     uint64_t steps;    /* of one search within a limit; 0: as many as suit the model's size */
     uint32_t searches; /* within a limit, at most; 0: a number that suits most models */
-    uint64_t cases;    /* that step 4 may look at; 0: a few million */
+    uint64_t nodes;    /* of step 4, at most; 0: 2^25 */
     const struct milp_solver *solver; /* borrowed; NULL: none */
     double gap;                       /* good enough; 0: as near as possible */
 };

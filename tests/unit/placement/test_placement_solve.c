@@ -278,7 +278,7 @@ static void test_a_better_placement_of_a_solver_is_taken(void **state)
         struct brute brute;
         const struct milp_solver solver = { &brute, tell_best };
         /* So little work that the own placement is often poor. */
-        const struct solve_opts opts = { .steps = 1, .searches = 1, .cases = 1, .solver = &solver };
+        const struct solve_opts opts = { .steps = 1, .searches = 1, .nodes = 1, .solver = &solver };
         _cleanup_(solve_answer_freep) struct solve_answer *answer = NULL;
 
         draw_case(&random, &c);
@@ -320,7 +320,7 @@ static void test_a_search_mends_a_placement_that_nearly_fits(void **state)
         struct placement_case c;
         struct brute brute;
         const struct milp_solver solver = { &brute, tell_best };
-        const struct solve_opts opts = { .steps = 1, .searches = 1, .cases = 1, .solver = &solver };
+        const struct solve_opts opts = { .steps = 1, .searches = 1, .nodes = 1, .solver = &solver };
         _cleanup_(solve_answer_freep) struct solve_answer *answer = NULL;
         double largest_s;
 
