@@ -18,8 +18,8 @@ struct search_result {
     double bound_s;
 };
 
-/* Looks at no more than @nodes nodes for one better than @best_s, which may be INFINITY. If it
- * finds one, @placing is the best that it found. NO_MEMORY. */
+/* Looks at no more than @nodes nodes for a placement better than @best_s, which may be INFINITY. If
+ * it finds one, @placing is the best that it found. NO_MEMORY. */
 MUST_CHECK enum embtier_err search_all(struct placing *placing, const struct bound *bound,
                                        double best_s, uint64_t nodes,
                                        struct search_result *ret_result);

@@ -2,8 +2,8 @@
 /* bench_plan.c: how close placements of whole tables come to their proven bound.
  *
  * plan-table: 856 tables on 8 GPUs and 3 memories, for 20 seeds. plan-large: 2,000 tables on 16
- * GPUs, for 3 seeds. Rows are lognormal and pooling factors exponential, as in the models that
- * MTrainS describes. The ratio is the lookup time divided by its bound, which no placement can
+ * GPUs, for 3 seeds. Rows are lognormal and pooling factors exponential, as in the models
+ * that MTrainS describes. The ratio is the lookup time divided by its bound, which no placement can
  * beat.
  *
  * plan-same: the placements of 20 processes are compared, byte by byte. Every second one shares the
@@ -79,7 +79,7 @@ static void draw_table(struct random *random, struct model_table *table)
         .name = "table",
         .weight_bytes = (uint64_t)rows * dim * sizeof(float),
         .bags_per_batch = BATCH,
-        .pooling = -MEAN_POOLING * log(random_share(random)),
+        .pooling_factor = -MEAN_POOLING * log(random_share(random)),
         .lookup_bytes = dim * (uint32_t)sizeof(float),
     };
 }

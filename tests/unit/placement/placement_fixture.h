@@ -53,7 +53,7 @@ static inline struct model_table draw_table(struct random *random)
     table.weight_bytes = 1 + random_below(random, 60);
     table.state_bytes = random_below(random, 5);
     table.bags_per_batch = random_below(random, 100);
-    table.pooling = 10 * random_share(random);
+    table.pooling_factor = 10 * random_share(random);
     return table;
 }
 

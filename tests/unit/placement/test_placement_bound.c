@@ -138,8 +138,16 @@ static void test_the_search_finds_the_bound_of_the_linear_program(void **state)
     /* Half of each table fits into HBM, so the program splits both: 4 GPU seconds in HBM, and as
      * much again of 10 in DRAM, on two GPUs. */
     const struct model_table tables[] = {
-        { .name = "a", .weight_bytes = 100, .bags_per_batch = 4, .pooling = 1, .lookup_bytes = 1 },
-        { .name = "b", .weight_bytes = 100, .bags_per_batch = 4, .pooling = 1, .lookup_bytes = 1 },
+        { .name = "a",
+          .weight_bytes = 100,
+          .bags_per_batch = 4,
+          .pooling_factor = 1,
+          .lookup_bytes = 1 },
+        { .name = "b",
+          .weight_bytes = 100,
+          .bags_per_batch = 4,
+          .pooling_factor = 1,
+          .lookup_bytes = 1 },
     };
     const struct model_memory memories[] = { { "HBM", true, 100, 2 }, { "DRAM", true, 200, 1 } };
     const struct model model = { tables, memories, NULL, 2, 2, 2, 0 };
@@ -157,9 +165,21 @@ static void test_unlike_gpus_are_weighed_apart(void **state)
 {
     /* GPU 1 may take nothing, so GPU 0 does all the work: 3 seconds. Equal weights prove 1.5. */
     const struct model_table tables[] = {
-        { .name = "a", .weight_bytes = 1, .bags_per_batch = 1, .pooling = 1, .lookup_bytes = 1 },
-        { .name = "b", .weight_bytes = 1, .bags_per_batch = 1, .pooling = 1, .lookup_bytes = 1 },
-        { .name = "c", .weight_bytes = 1, .bags_per_batch = 1, .pooling = 1, .lookup_bytes = 1 },
+        { .name = "a",
+          .weight_bytes = 1,
+          .bags_per_batch = 1,
+          .pooling_factor = 1,
+          .lookup_bytes = 1 },
+        { .name = "b",
+          .weight_bytes = 1,
+          .bags_per_batch = 1,
+          .pooling_factor = 1,
+          .lookup_bytes = 1 },
+        { .name = "c",
+          .weight_bytes = 1,
+          .bags_per_batch = 1,
+          .pooling_factor = 1,
+          .lookup_bytes = 1 },
     };
     const struct model_memory memory = { "HBM", false, 100, 1 };
     const struct model_rule rules[] = {

@@ -8,9 +8,21 @@
 #include "placement/solve/solve.h"
 
 static const struct model_table tables[] = {
-    { .name = "clicks", .weight_bytes = 60, .bags_per_batch = 1, .pooling = 1, .lookup_bytes = 4 },
-    { .name = "users", .weight_bytes = 60, .bags_per_batch = 1, .pooling = 1, .lookup_bytes = 4 },
-    { .name = "shops", .weight_bytes = 60, .bags_per_batch = 1, .pooling = 1, .lookup_bytes = 4 },
+    { .name = "clicks",
+      .weight_bytes = 60,
+      .bags_per_batch = 1,
+      .pooling_factor = 1,
+      .lookup_bytes = 4 },
+    { .name = "users",
+      .weight_bytes = 60,
+      .bags_per_batch = 1,
+      .pooling_factor = 1,
+      .lookup_bytes = 4 },
+    { .name = "shops",
+      .weight_bytes = 60,
+      .bags_per_batch = 1,
+      .pooling_factor = 1,
+      .lookup_bytes = 4 },
 };
 
 static void assert_refused(const struct model *model, const char *reason)

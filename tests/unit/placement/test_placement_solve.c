@@ -76,7 +76,7 @@ static void draw_large(struct random *random, struct large_case *c)
 
         *table = (struct model_table){ .name = "t", .bags_per_batch = 1024, .lookup_bytes = 512 };
         table->weight_bytes = (uint64_t)(1000000 * pow(random_share(random), -0.8));
-        table->pooling = -8.34 * log(random_share(random));
+        table->pooling_factor = -8.34 * log(random_share(random));
     }
     c->memories[0] = (struct model_memory){ "HBM", false, 20000000, 1600e9 };
     c->memories[1] = (struct model_memory){ "DRAM", true, 100000000, 200e9 };
@@ -150,9 +150,11 @@ static void test_tables_that_are_never_read_cost_nothing(void **state)
 static void make_equal(struct large_case *c)
 {
     for (uint32_t i = 0; i < EQUAL_TABLES; i++)
-        c->tables[i] = (struct model_table){
-            .name = "t", .weight_bytes = 1000, .bags_per_batch = 1, .pooling = 1, .lookup_bytes = 64
-        };
+        c->tables[i] = (struct model_table){ .name = "t",
+                                             .weight_bytes = 1000,
+                                             .bags_per_batch = 1,
+                                             .pooling_factor = 1,
+                                             .lookup_bytes = 64 };
     c->memories[0] = (struct model_memory){ "HBM", false, 13000, 64 };
     c->model = (struct model){ c->tables, c->memories, NULL, EQUAL_TABLES, 1, 2, 0 };
 }

@@ -67,7 +67,7 @@ static void draw_model(struct fixture *f)
 
         *table = (struct model_table){ .name = "t", .bags_per_batch = 1024, .lookup_bytes = 512 };
         table->weight_bytes = (uint64_t)(1000000 * pow(random_share(&random), -0.9));
-        table->pooling = -8.34 * log(random_share(&random));
+        table->pooling_factor = -8.34 * log(random_share(&random));
     }
     f->memories[0] = (struct model_memory){ "HBM", false, 9000000, 1600e9 };
     f->memories[1] = (struct model_memory){ "DRAM", true, 40000000, 200e9 };
