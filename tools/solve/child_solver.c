@@ -30,7 +30,7 @@
 #define NS_PER_S     UINT64_C(1000000000)
 #define NS_PER_MS    1000000
 #define STILL_SHARE  100       /* a child that uses less than 1 / 100 of a processor is still */
-#define SAID_BYTES   256       /* of standard error that are kept */
+#define SAID_BYTES   512       /* of standard error that are kept */
 #define PRINTED_MOST (1 * MIB) /* that the child may print, beside its answer */
 
 /* Files in memory: nothing blocks, whatever the child reads or writes. */
@@ -240,16 +240,22 @@ static enum embtier_err watch(const struct child_solver *solver, const struct ch
                    solver->stall_s);
 }
 
-/* The first line that the child printed about its failure, escaped. */
+/* The last line that the child printed: the reason of its failure. A library may have printed
+ * before. A message escapes what is not plain. */
 static void append_said(const struct child *child, struct err_msg *msg)
 {
     char said[SAID_BYTES] = { 0 };
-    const ssize_t count = pread(child->said, said, sizeof(said) - 1, 0);
+    const off_t end = lseek(child->said, 0, SEEK_END);
+    const off_t first = MAX(end, (off_t)sizeof(said) - 1) - ((off_t)sizeof(said) - 1);
+    const ssize_t count = pread(child->said, said, sizeof(said) - 1, first);
+    const char *line;
 
     if (count <= 0)
         return;
-    said[strcspn(said, "\n")] = '\0';
-    err_append(msg, ": %s", TEXT_SHOWN(said));
+    if (said[count - 1] == '\n')
+        said[count - 1] = '\0';
+    line = strrchr(said, '\n');
+    err_append(msg, ": %s", line ? line + 1 : said);
 }
 
 /* Without a status, as the program ignores SIGCHLD or waits for all children, the answer alone

@@ -224,6 +224,20 @@ static void test_what_is_missing_is_named(void **state)
     assert_own(f, "start", "program cannot be run");
 }
 
+static void test_each_library_that_is_missing_is_named(void **state)
+{
+    struct fixture *const f = *state;
+    _cleanup_(solve_answer_freep) struct solve_answer *answer = NULL;
+
+    f->child.library = NULL;
+    answer = ask(f, &f->solver, "start");
+    if (!strstr(answer->solver_says.text, "cannot open shared object"))
+        skip(); /* there is one */
+    assert_non_null(strstr(answer->solver_says.text, "libhighs.so: "));
+    assert_non_null(strstr(answer->solver_says.text, "libhighs.so.1: "));
+    assert_non_null(strstr(answer->solver_says.text, "libCbcSolver.so.3: "));
+}
+
 static void test_a_real_solver_improves_a_poor_start(void **state)
 {
     struct fixture *const f = *state;
@@ -259,6 +273,8 @@ int main(void)
                                         tear_down),
         cmocka_unit_test_setup_teardown(test_a_solver_that_takes_all_memory, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_what_is_missing_is_named, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_each_library_that_is_missing_is_named, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(test_a_real_solver_improves_a_poor_start, set_up,
                                         tear_down),
     };
