@@ -8,7 +8,7 @@
 
 #include "placement/solve/gpu_classes.h"
 
-/* Of the time: less than that may be rounding. A load is a sum of at most items + 1 doubles. */
+/* A smaller share of the time may be rounding, as a load is a sum of doubles. */
 #define LEAST_GAIN 1e-12
 
 struct ranked {
