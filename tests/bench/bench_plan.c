@@ -279,7 +279,7 @@ static uint32_t count_equal_runs(const struct model *model, uint32_t runs, uint3
 
     solve_apart(model, first);
     for (uint32_t i = 1; i < runs; i++) {
-        pid_t spinning[SPINNERS];
+        pid_t spinning[SPINNERS] = { 0 };
 
         memset(again, 0xff, bytes);
         if (i % 2)

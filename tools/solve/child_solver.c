@@ -54,7 +54,7 @@ static bool await_end(const struct child *child, siginfo_t *ret_end)
 /* Ends the child if it still runs. */
 static void end_child(struct child *child)
 {
-    siginfo_t end;
+    siginfo_t end = { 0 };
 
     if (child->pidfd >= 0) {
         syscall(SYS_pidfd_send_signal, child->pidfd, SIGKILL, NULL, 0);

@@ -53,7 +53,7 @@ static void test_no_search_proves_too_much(void **state)
         _cleanup_(instance_freep) struct instance *x = NULL;
         _cleanup_(placing_freep) struct placing *placing = NULL;
         _cleanup_(bound_freep) struct bound *bound = NULL;
-        struct search_result result;
+        struct search_result result = { 0 };
         struct placement_case c;
         double best_s;
 
@@ -79,7 +79,7 @@ static void test_a_search_that_ends_early_proves_nothing(void **state)
     _cleanup_(instance_freep) struct instance *x = NULL;
     _cleanup_(placing_freep) struct placing *placing = NULL;
     _cleanup_(bound_freep) struct bound *bound = NULL;
-    struct search_result result;
+    struct search_result result = { 0 };
     struct placement_case c;
 
     (void)state;
