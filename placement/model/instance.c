@@ -89,19 +89,25 @@ static bool matches(const struct model_rule *rule, uint32_t memory, uint32_t gpu
            (rule->gpu == MODEL_ANY || rule->gpu == gpu);
 }
 
+static bool rules_out(const struct model_rule *rule, uint32_t memory, uint32_t gpu)
+{
+    return (rule->kind == MODEL_PIN && !matches(rule, memory, gpu)) ||
+           (rule->kind == MODEL_FORBID && matches(rule, memory, gpu));
+}
+
 static void apply_rule(struct instance *x, const struct model_rule *rule)
 {
     uint8_t *const allowed = x->allowed + (uint64_t)x->item_of_table[rule->table] * x->place_count;
 
     for (uint32_t m = 0; m < x->memory_count; m++)
         for (uint32_t g = 0; g < x->gpu_count; g++)
-            if (matches(rule, m, g) == (rule->kind == MODEL_FORBID))
-                allowed[model_place(x->model, m, g)] = false;
+            if (rules_out(rule, m, g))
+                allowed[model_place(x->model, m, g)] = INSTANCE_RULED_OUT;
 }
 
 static void fill_allowed(struct instance *x)
 {
-    memset(x->allowed, true, (uint64_t)x->item_count * x->place_count);
+    memset(x->allowed, INSTANCE_ALLOWED, (uint64_t)x->item_count * x->place_count);
     for (uint32_t i = 0; i < x->model->rule_count; i++) {
         const struct model_rule *const rule = &x->model->rules[i];
 
@@ -110,8 +116,8 @@ static void fill_allowed(struct instance *x)
     }
     for (uint32_t item = 0; item < x->item_count; item++)
         for (uint32_t p = 0; p < x->place_count; p++)
-            if (x->bytes[item] > x->room_bytes[x->room_of_place[p]])
-                x->allowed[(uint64_t)item * x->place_count + p] = false;
+            if (instance_allows(x, item, p) && x->bytes[item] > x->room_bytes[x->room_of_place[p]])
+                x->allowed[(uint64_t)item * x->place_count + p] = INSTANCE_TOO_SMALL;
 }
 
 /* ---- rooms ---- */
@@ -241,4 +247,15 @@ uint32_t instance_table(const struct instance *x, uint32_t item)
     while (x->item_of_table[table] != item)
         table++;
     return table;
+}
+
+uint32_t instance_rule(const struct instance *x, uint32_t item, uint32_t place)
+{
+    const struct model *const model = x->model;
+
+    for (uint32_t i = 0; i < model->rule_count; i++)
+        if (rules_out(&model->rules[i], place / x->gpu_count, instance_gpu(x, place)) &&
+            x->item_of_table[model->rules[i].table] == item)
+            return i;
+    return MODEL_ANY;
 }

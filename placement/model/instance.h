@@ -1,13 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* instance.h: a model whose rules are worked in, as a solver needs it.
  *
- * Tables that are kept together are one item. Pins and forbidden places are a list of allowed
- * places for each item. A room is one capacity: a private memory of one GPU, or a shared memory.
- * Reserved bytes are taken off the rooms. Thread: any. */
+ * Tables that are kept together are one item. Pins, forbidden places and sizes are a list of
+ * allowed places for each item. A room is one capacity: a private memory of one GPU, or a shared
+ * memory. Reserved bytes are taken off the rooms. Thread: any. */
 #ifndef EMBTIER_PLACEMENT_MODEL_INSTANCE_H
 #define EMBTIER_PLACEMENT_MODEL_INSTANCE_H
 
 #include "placement/model/model.h"
+
+enum instance_allow {
+    INSTANCE_RULED_OUT, /* by a rule */
+    INSTANCE_TOO_SMALL, /* rules allow the place, but the item is larger than its room */
+    INSTANCE_ALLOWED,
+};
 
 struct instance {
     const struct model *model; /* borrowed */
@@ -16,7 +22,7 @@ struct instance {
     uint64_t *bytes;         /* item_count */
     uint64_t *read_bytes;    /* item_count */
     double *times_s;         /* item_count * memory_count: the time that the item takes there */
-    uint8_t *allowed;        /* item_count * place_count */
+    uint8_t *allowed;        /* item_count * place_count: enum instance_allow */
     uint32_t *room_of_place; /* place_count */
     uint64_t *room_bytes;    /* room_count: capacity without what is reserved */
 };
@@ -35,7 +41,7 @@ static inline double instance_time_s(const struct instance *x, uint32_t item, ui
 
 static inline bool instance_allows(const struct instance *x, uint32_t item, uint32_t place)
 {
-    return x->allowed[(uint64_t)item * x->place_count + place];
+    return x->allowed[(uint64_t)item * x->place_count + place] == INSTANCE_ALLOWED;
 }
 
 static inline uint32_t instance_gpu(const struct instance *x, uint32_t place)
@@ -47,5 +53,7 @@ static inline uint32_t instance_gpu(const struct instance *x, uint32_t place)
 void instance_room_name(const struct instance *x, uint32_t room, char *ret_name, size_t name_bytes);
 /* The first table of an item. */
 uint32_t instance_table(const struct instance *x, uint32_t item);
+/* The number of the first rule that rules the place out, or MODEL_ANY if none does. */
+uint32_t instance_rule(const struct instance *x, uint32_t item, uint32_t place);
 
 #endif

@@ -13,7 +13,7 @@ uint64_t model_table_bytes(const struct model_table *table)
 
 uint64_t model_table_read_bytes(const struct model_table *table)
 {
-    return (uint64_t)ceil(table->bags_per_batch * table->pooling * table->lookup_bytes);
+    return (uint64_t)ceil(table->bags_per_batch * table->pooling_factor * table->lookup_bytes);
 }
 
 double model_gpu_bandwidth(const struct model *model, uint32_t memory)
@@ -63,14 +63,14 @@ static enum embtier_err check_table(const struct model_table *table, struct err_
     TRY(check_bytes(table->name, "state_bytes", table->state_bytes, msg));
     TRY(check_bytes(table->name, "remap_bytes", table->remap_bytes, msg));
     TRY(check_number(table->name, "bags_per_batch", table->bags_per_batch, msg));
-    TRY(check_number(table->name, "pooling", table->pooling, msg));
+    TRY(check_number(table->name, "pooling_factor", table->pooling_factor, msg));
     if (model_table_bytes(table) == 0)
         return err_set(msg, EMBTIER_INVALID, "table '%s': weight_bytes: 0; allowed: 1 or more",
                        TEXT_SHOWN(table->name));
-    read = table->bags_per_batch * table->pooling * table->lookup_bytes;
+    read = table->bags_per_batch * table->pooling_factor * table->lookup_bytes;
     if (!in_range(read, 0, (double)MODEL_READ_BYTES_MAX))
         return err_set(msg, EMBTIER_INVALID,
-                       "table '%s': bags_per_batch * pooling * lookup_bytes: %g; "
+                       "table '%s': bags_per_batch * pooling_factor * lookup_bytes: %g; "
                        "allowed: 0 to %" PRIu64,
                        TEXT_SHOWN(table->name), read, MODEL_READ_BYTES_MAX);
     return EMBTIER_OK;

@@ -37,7 +37,7 @@ struct model_table {
     uint64_t weight_bytes, state_bytes; /* of all rows; the optimizer's state for them */
     uint64_t remap_bytes;               /* of what leads from ids to rows */
     double bags_per_batch;
-    double pooling;        /* lookups in a bag, on average */
+    double pooling_factor; /* lookups in a bag, on average */
     uint32_t lookup_bytes; /* read for one lookup */
 };
 

@@ -14,7 +14,10 @@
 /* Evaluations of the dual function for a limit. Huge models get fewer, so that work is bounded. */
 #define STEPS_MOST  400
 #define STEPS_LEAST 40
-#define WORK        UINT64_C(8000000000) /* costs of places that are looked at, for all limits */
+#define WORK        UINT64_C(8000000000) /* costs and products, for all limits */
+/* Weights and prices beyond these could overflow, or lose digits, in a product or sum. */
+#define DUAL_MAX      1e100
+#define WEIGHTS_LEAST 1e-100 /* of their sum */
 
 void bound_free(struct bound *bound)
 {
@@ -53,6 +56,24 @@ double bound_best_cost_s(const struct instance *x, const struct bound *b, uint32
     return best;
 }
 
+/* False for NaN, too. */
+static bool are_duals(const double *values, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (!(values[i] >= 0 && values[i] <= DUAL_MAX))
+            return false;
+    return true;
+}
+
+static double sum(const double *values, uint32_t count)
+{
+    double value = 0;
+
+    for (uint32_t i = 0; i < count; i++)
+        value += values[i];
+    return value;
+}
+
 /* An assignment with largest time T' <= limit has T' * sum(weights) >= the sum of its tables' costs
  * minus the rooms' prices. Each product and sum of doubles is off by at most 2^-53 of its value, so
  * the sum of n values is off by less than (n + 8) * 2^-52 of the sum of their sizes. */
@@ -60,14 +81,16 @@ double bound_certify(const struct instance *x, const struct bound *b)
 {
     const double rounding =
         ((double)x->item_count + x->room_count + x->gpu_count + 8) * DBL_EPSILON;
-    double items_s = 0, rooms_s = 0, weights = 0, value_s;
+    const double weights = sum(b->weights, x->gpu_count);
+    double items_s = 0, rooms_s = 0, value_s;
 
+    if (!are_duals(b->weights, x->gpu_count) || !are_duals(b->prices_s_byte, x->room_count) ||
+        !(weights >= WEIGHTS_LEAST) || !(b->limit_s >= 0))
+        return 0;
     for (uint32_t i = 0; i < x->item_count; i++)
         items_s += bound_best_cost_s(x, b, i);
     for (uint32_t r = 0; r < x->room_count; r++)
         rooms_s += b->prices_s_byte[r] * (double)x->room_bytes[r];
-    for (uint32_t g = 0; g < x->gpu_count; g++)
-        weights += b->weights[g];
     if (isinf(items_s)) /* some item has no place at this limit */
         return b->limit_s;
     value_s = (items_s - rooms_s - rounding * (items_s + rooms_s)) / (weights * (1 + rounding));
@@ -115,11 +138,15 @@ static bool try_limit(const struct trial *trial, struct ascent *ascent, struct b
     return ascent->best_value > 1;
 }
 
+/* A step looks at the cost of each place, and multiplies by a matrix of points (ascent.c) about
+ * five times. */
 static uint32_t step_count(const struct instance *x, const struct gpu_classes *classes)
 {
     const uint64_t costs = (uint64_t)x->item_count * x->memory_count * classes->class_count;
+    const uint64_t points = gpu_classes_point_count(classes);
 
-    return (uint32_t)MAX(MIN(WORK / BISECTIONS / costs, STEPS_MOST), STEPS_LEAST);
+    return (uint32_t)MAX(MIN(WORK / BISECTIONS / (costs + 5 * points * points), STEPS_MOST),
+                         STEPS_LEAST);
 }
 
 enum embtier_err bound_new(const struct instance *x, double upper_s, struct bound **ret_bound)

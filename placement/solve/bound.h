@@ -6,9 +6,10 @@
  * that then spreads items over places bounds each assignment whose largest time is at most T. The
  * bound bisects T.
  *
- * The linear program is not solved. Weights of the GPUs and prices of the rooms (its dual) prove
- * the bound, and come from Shor's r-algorithm. Any weights and prices of at least 0 give a true
- * bound, so bound_certify() needs no trust in their making. It rounds to the safe side.
+ * The linear program is not solved. Weights of the GPUs and prices of the rooms (its dual prices)
+ * prove the bound, and come from Shor's r-algorithm. Any weights and prices of at least 0 give a
+ * true bound, so bound_certify() needs no trust in their making. It rounds to the safe side, and
+ * refuses numbers that could overflow.
  *
  * Thread: any. */
 #ifndef EMBTIER_PLACEMENT_SOLVE_BOUND_H
@@ -29,7 +30,8 @@ MUST_CHECK enum embtier_err bound_new(const struct instance *x, double upper_s,
 void bound_free(struct bound *bound);
 DEFINE_CLEANUP(struct bound, bound_free)
 
-/* Returns what limit, weights and prices prove. INFINITY: there is no assignment at all. */
+/* Returns what limit, weights and prices prove: at most the limit. 0: they prove nothing, or one of
+ * them is negative, NaN or above 1e100, or the weights' sum is 0. */
 double bound_certify(const struct instance *x, const struct bound *bound);
 
 /* Returns what the place costs an item at these weights and prices. */

@@ -19,34 +19,73 @@ static bool has_place(const struct instance *x, uint32_t item)
     return false;
 }
 
-static uint32_t largest_room(const struct instance *x)
+static uint64_t bytes_at(const struct instance *x, uint32_t place)
 {
-    uint32_t best = 0;
+    return x->room_bytes[x->room_of_place[place]];
+}
 
-    for (uint32_t r = 1; r < x->room_count; r++)
-        if (x->room_bytes[r] > x->room_bytes[best])
-            best = r;
+/* The largest place that the item's rules leave it, or NONE. */
+static uint32_t largest_left(const struct instance *x, uint32_t item)
+{
+    uint32_t best = NONE;
+
+    for (uint32_t p = 0; p < x->place_count; p++)
+        if (x->allowed[(uint64_t)item * x->place_count + p] != INSTANCE_RULED_OUT &&
+            (best == NONE || bytes_at(x, p) > bytes_at(x, best)))
+            best = p;
     return best;
 }
 
-/* Places that are too small are not allowed either, so the message says both reasons. */
+/* The rule that rules out the last place that those before it left. */
+static uint32_t last_rule(const struct instance *x, uint32_t item)
+{
+    uint32_t last = 0;
+
+    for (uint32_t p = 0; p < x->place_count; p++)
+        last = MAX(last, instance_rule(x, item, p));
+    return last;
+}
+
+/* The first rule that keeps the item from a place that is large enough for it, or MODEL_ANY. */
+static uint32_t rule_in_the_way(const struct instance *x, uint32_t item)
+{
+    uint32_t first = MODEL_ANY;
+
+    for (uint32_t p = 0; p < x->place_count; p++)
+        if (x->bytes[item] <= bytes_at(x, p))
+            first = MIN(first, instance_rule(x, item, p));
+    return first;
+}
+
+static bool is_one_table(const struct instance *x, uint32_t item)
+{
+    for (uint32_t i = instance_table(x, item) + 1; i < x->model->table_count; i++)
+        if (x->item_of_table[i] == item)
+            return false;
+    return true;
+}
+
 static enum embtier_err refuse_item(const struct instance *x, uint32_t item, struct err_msg *msg)
 {
     const char *const name = x->model->tables[instance_table(x, item)].name;
-    const uint32_t room = largest_room(x);
+    const uint32_t place = largest_left(x, item), rule = rule_in_the_way(x, item);
     char room_name[96];
 
-    instance_room_name(x, room, room_name, sizeof(room_name));
-    if (x->bytes[item] > x->room_bytes[room])
-        return err_set(msg, EMBTIER_INVALID,
-                       "table '%s', with the tables kept together with it: %" PRIu64
-                       " bytes; the largest, %s, has %" PRIu64 ": %" PRIu64 " too few",
-                       TEXT_SHOWN(name), x->bytes[item], room_name, x->room_bytes[room],
-                       x->bytes[item] - x->room_bytes[room]);
-    return err_set(msg, EMBTIER_INVALID,
-                   "table '%s', with the tables kept together with it: %" PRIu64
-                   " bytes; no memory that its rules allow is so large",
-                   TEXT_SHOWN(name), x->bytes[item]);
+    err_write(msg, "table '%s'%s: ", TEXT_SHOWN(name),
+              is_one_table(x, item) ? "" : ", with the tables kept together with it");
+    if (place == NONE) {
+        err_append(msg, "rules leave it no place; rule %" PRIu32 " rules out the last one",
+                   last_rule(x, item));
+        return EMBTIER_INVALID;
+    }
+    instance_room_name(x, x->room_of_place[place], room_name, sizeof(room_name));
+    err_append(msg,
+               "%" PRIu64 " bytes; the largest place allowed, %s, has %" PRIu64 ": %" PRIu64
+               " too few",
+               x->bytes[item], room_name, bytes_at(x, place), x->bytes[item] - bytes_at(x, place));
+    if (rule != MODEL_ANY)
+        err_append(msg, "; rule %" PRIu32 " rules out larger ones", rule);
+    return EMBTIER_INVALID;
 }
 
 /* ---- all together ---- */
@@ -60,7 +99,9 @@ struct flow {
     uint32_t *from_room; /* room_count: the room before it on the way, or NONE */
     uint32_t *by_item;   /* room_count: the item whose bytes move from there */
     uint32_t *queue;     /* room_count */
-    uint8_t *reached;    /* room_count */
+    uint32_t queued;
+    uint8_t *reached; /* room_count */
+    uint8_t *full;    /* room_count: found to be full for good, so no search goes there */
 };
 
 static void free_flow(struct flow *f)
@@ -73,6 +114,7 @@ static void free_flow(struct flow *f)
     free(f->by_item);
     free(f->queue);
     free(f->reached);
+    free(f->full);
 }
 
 static enum embtier_err new_flow(struct flow *f, const struct instance *x)
@@ -88,8 +130,9 @@ static enum embtier_err new_flow(struct flow *f, const struct instance *x)
     f->by_item = calloc(x->room_count, sizeof(*f->by_item));
     f->queue = calloc(x->room_count, sizeof(*f->queue));
     f->reached = calloc(x->room_count, sizeof(*f->reached));
+    f->full = calloc(x->room_count, sizeof(*f->full));
     if (!f->parts || !f->free || !f->lacking || !f->may || !f->from_room || !f->by_item ||
-        !f->queue || !f->reached)
+        !f->queue || !f->reached || !f->full)
         return EMBTIER_NO_MEMORY;
     memcpy(f->free, x->room_bytes, x->room_count * sizeof(*f->free));
     for (uint32_t i = 0; i < x->item_count; i++)
@@ -109,39 +152,45 @@ static uint64_t *part_of(const struct flow *f, uint32_t item, uint32_t room)
     return &f->parts[(uint64_t)item * f->x->room_count + room];
 }
 
-/* Adds to the queue each room to which an item with bytes in @room could move them. */
-static uint32_t reach_from(struct flow *f, uint32_t room, uint32_t queued)
+/* True: @room is new, and has free bytes. */
+static bool reach(struct flow *f, uint32_t room, uint32_t from, uint32_t item)
 {
-    for (uint32_t i = 0; i < f->x->item_count && queued < f->x->room_count; i++)
-        for (uint32_t r = 0; *part_of(f, i, room) > 0 && r < f->x->room_count; r++)
-            if (!f->reached[r] && may_use(f, i, r)) {
-                f->reached[r] = true;
-                f->from_room[r] = room;
-                f->by_item[r] = i;
-                f->queue[queued++] = r;
-            }
-    return queued;
+    if (f->reached[room] || f->full[room] || !may_use(f, item, room))
+        return false;
+    f->reached[room] = true;
+    f->from_room[room] = from;
+    f->by_item[room] = item;
+    f->queue[f->queued++] = room;
+    return f->free[room] > 0;
 }
 
-/* Returns a room with free bytes that bytes of @item could reach, moving others on; or NONE. */
+/* Reaches the rooms to which items with bytes in @from could move them. Returns one with free
+ * bytes, or NONE. */
+static uint32_t reach_from(struct flow *f, uint32_t from)
+{
+    for (uint32_t i = 0; i < f->x->item_count && f->queued < f->x->room_count; i++)
+        for (uint32_t r = 0; *part_of(f, i, from) > 0 && r < f->x->room_count; r++)
+            if (reach(f, r, from, i))
+                return r;
+    return NONE;
+}
+
+/* Returns a room with free bytes that bytes of @item could reach, moving others on; or NONE. Then
+ * all rooms that it reached are full for good, as nothing in them can go elsewhere. */
 static uint32_t find_room(struct flow *f, uint32_t item)
 {
-    uint32_t queued = 0;
+    uint32_t room = NONE;
 
+    f->queued = 0;
     memset(f->reached, false, f->x->room_count);
     for (uint32_t r = 0; r < f->x->room_count; r++)
-        if (may_use(f, item, r)) {
-            f->reached[r] = true;
-            f->from_room[r] = NONE;
-            f->by_item[r] = item;
-            f->queue[queued++] = r;
-        }
-    for (uint32_t i = 0; i < queued; i++) {
-        if (f->free[f->queue[i]] > 0)
-            return f->queue[i];
-        queued = reach_from(f, f->queue[i], queued);
-    }
-    return NONE;
+        if (reach(f, r, NONE, item))
+            return r;
+    for (uint32_t i = 0; i < f->queued && room == NONE; i++)
+        room = reach_from(f, f->queue[i]);
+    for (uint32_t i = 0; room == NONE && i < f->queued; i++)
+        f->full[f->queue[i]] = true;
+    return room;
 }
 
 static uint64_t send(struct flow *f, uint64_t bytes, uint32_t room)
@@ -194,6 +243,7 @@ static enum embtier_err refuse_all(struct flow *f, uint32_t item, struct err_msg
     char name[96];
     bool first = true;
 
+    memset(f->full, false, f->x->room_count); /* so that all of them are named */
     (void)find_room(f, item);
     err_write(msg, "table '%s' and the tables that need the same memory lack %" PRIu64 " bytes of ",
               TEXT_SHOWN(f->x->model->tables[instance_table(f->x, item)].name), sum_lacking(f));

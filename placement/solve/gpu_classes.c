@@ -102,6 +102,18 @@ struct best {
     double time, share; /* in units of the limit; of the room class's bytes */
 };
 
+static struct best look_at(const struct gpu_classes *c, const struct instance *x, double limit_s,
+                           const double *point, uint32_t item, uint32_t place, uint32_t gpu_class)
+{
+    const uint32_t room = c->class_of_room[x->room_of_place[place]];
+    const double time = instance_time_s(x, item, place) / limit_s;
+    const double share = (double)x->bytes[item] / c->capacities[room];
+    const double cost =
+        point[gpu_class] / c->sizes[gpu_class] * time + point[c->class_count + room] * share;
+
+    return (struct best){ cost, gpu_class, room, time, share };
+}
+
 /* Finds the cheapest place of @item at the limit. False: it has none, and @ret_best is zeros. */
 static bool find_best(const struct gpu_classes *c, const struct instance *x, double limit_s,
                       const double *point, uint32_t item, struct best *ret_best)
@@ -112,15 +124,12 @@ static bool find_best(const struct gpu_classes *c, const struct instance *x, dou
     for (uint32_t m = 0; m < x->memory_count; m++)
         for (uint32_t k = 0; k < c->class_count; k++) {
             const uint32_t place = model_place(x->model, m, c->first_gpus[k]);
-            const uint32_t room = c->class_of_room[x->room_of_place[place]];
-            const double time = instance_time_s(x, item, place) / limit_s;
-            const double share = (double)x->bytes[item] / c->capacities[room];
-            const double cost =
-                point[k] / c->sizes[k] * time + point[c->class_count + room] * share;
 
-            if (instance_allows(x, item, place) && instance_time_s(x, item, place) <= limit_s &&
-                (!found || cost < ret_best->cost)) {
-                *ret_best = (struct best){ cost, k, room, time, share };
+            if (instance_allows(x, item, place) && instance_time_s(x, item, place) <= limit_s) {
+                const struct best here = look_at(c, x, limit_s, point, item, place, k);
+
+                if (!found || here.cost < ret_best->cost)
+                    *ret_best = here;
                 found = true;
             }
         }

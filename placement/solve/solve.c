@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "placement/solve/solve.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,8 +26,10 @@
 #define COOL          0.005
 #define SOLVER_ROUNDS 3
 #define ROUND_GAP     0.01
-#define CASES         (UINT64_C(1) << 25)
-#define CASES_ITEMS   24   /* more items have too many cases */
+#define SOLVER_CARE   1e-6 /* of a solver's bound, which its tolerances may raise */
+#define NEARLY        1e-3 /* of a room: 1e-6 for each of many tables in it */
+#define NODES         (UINT64_C(1) << 25)
+#define SEARCH_ITEMS  24   /* more items have too many placements */
 #define WEIGHT_LEAST  0.3  /* of a room whose price is 0: it must not overflow either */
 #define CLOSE         1e-4 /* limits that differ by less, as a share, are not told apart */
 
@@ -61,25 +64,30 @@ static void free_parts(struct solving *s)
 
 /* ---- candidates ---- */
 
-/* Keeps @now if it is better than @best, as the exact check sees it. */
-static enum embtier_err judge(struct solving *s)
+/* Keeps @now if it is better than @best, as the exact check sees it. INVALID: it exceeds a memory
+ * or breaks a rule, which @msg names. */
+static enum embtier_err judge(struct solving *s, struct err_msg *msg)
 {
     _cleanup_(freep) uint32_t *places = calloc(s->model->table_count, sizeof(*places));
     double largest_s = INFINITY;
-    enum embtier_err err;
 
     if (!places)
         return EMBTIER_NO_MEMORY;
     placing_tables(s->now, places);
-    err = assignment_check(s->model, places, &largest_s, NULL, NULL);
-    if (err == EMBTIER_INVALID)
-        return EMBTIER_OK;
-    TRY(err);
+    TRY(assignment_check(s->model, places, &largest_s, NULL, msg));
     if (largest_s < s->best_s) {
         s->best_s = largest_s;
         placing_copy(s->best, s->now);
     }
     return EMBTIER_OK;
+}
+
+/* The same for a placement of our own, which is dropped if it does not fit. */
+static enum embtier_err judge_own(struct solving *s)
+{
+    const enum embtier_err err = judge(s, NULL);
+
+    return err == EMBTIER_INVALID ? EMBTIER_OK : err;
 }
 
 static uint64_t step_count(const struct solving *s)
@@ -102,7 +110,7 @@ static enum embtier_err search_within(struct solving *s, double limit_s, double 
                                       .steps = step_count(s) };
 
     *ret_found = anneal_run(s->now, &opts);
-    return *ret_found ? judge(s) : EMBTIER_OK;
+    return *ret_found ? judge_own(s) : EMBTIER_OK;
 }
 
 /* ---- steps ---- */
@@ -160,21 +168,27 @@ static enum embtier_err start(struct solving *s)
     return search_within(s, INFINITY, HOT, &found);
 }
 
-static bool is_good(const struct solving *s)
+/* True: a placement is known, and is above @low_s by at most this share of its time. */
+static bool is_within(const struct solving *s, double low_s, double share)
 {
-    return s->best_s <= s->bound_s || s->best_s - s->bound_s <= s->opts->gap * s->best_s;
+    return !isinf(s->best_s) && s->best_s - low_s <= share * s->best_s;
 }
 
-/* Bisects the limit between the bound and the best placement. A failed search proves nothing, so
- * the next pass begins at the bound again. */
+static bool is_good(const struct solving *s)
+{
+    return s->best_s <= s->bound_s || is_within(s, s->bound_s, s->opts->gap);
+}
+
+/* Bisects the limit between the bound and the best placement. As long as none is known, each search
+ * may take as long as any placement. A failed search proves nothing, so the next pass begins at the
+ * bound again. */
 static enum embtier_err improve_pass(struct solving *s)
 {
     const uint32_t searches = s->opts->searches ? s->opts->searches : SEARCHES;
     double low_s = s->bound_s;
     bool found = false;
 
-    for (uint32_t i = 0; i < searches && !is_good(s) && s->best_s - low_s > CLOSE * s->best_s;
-         i++) {
+    for (uint32_t i = 0; i < searches && !is_good(s) && !is_within(s, low_s, CLOSE); i++) {
         const double limit_s = isinf(s->best_s) ? longest_s(s->x) : low_s + (s->best_s - low_s) / 2;
 
         TRY(start_by_bound(s->now, s->bound));
@@ -189,49 +203,75 @@ static enum embtier_err improve_pass(struct solving *s)
     return EMBTIER_OK;
 }
 
-/* Looks at all cases, if there are few enough for that. */
+/* Looks at all placements, if there are few enough for that. */
 static enum embtier_err look_at_all(struct solving *s, bool *ret_complete)
 {
     struct search_result result = { 0 };
 
     *ret_complete = false;
-    if (s->x->item_count > CASES_ITEMS || s->best_s <= s->bound_s)
+    if (s->x->item_count > SEARCH_ITEMS || s->best_s <= s->bound_s)
         return EMBTIER_OK;
-    TRY(search_all(s->now, s->bound, s->best_s, s->opts->cases ? s->opts->cases : CASES, &result));
+    TRY(search_all(s->now, s->bound, s->best_s, s->opts->nodes ? s->opts->nodes : NODES, &result));
     if (result.found)
-        TRY(judge(s));
+        TRY(judge_own(s));
     *ret_complete = result.complete;
-    if (result.complete && !isinf(s->best_s))
-        s->bound_s = s->best_s;
+    s->bound_s = fmax(s->bound_s, fmin(result.bound_s, s->best_s));
     return EMBTIER_OK;
 }
 
 /* ---- the outside solver ---- */
 
-/* Sees whether the solver's values are a better placement. */
+/* True: no room is too full by more than a solver's tolerances may explain. */
+static bool nearly_fits(const struct solving *s)
+{
+    for (uint32_t r = 0; r < s->x->room_count; r++)
+        if ((double)s->now->used_bytes[r] > (double)s->x->room_bytes[r] * (1 + NEARLY))
+            return false;
+    return true;
+}
+
+/* Sees whether the solver's values are a better placement. A solver's tolerance is many bytes of a
+ * large room, so if the placement nearly fits, a search from there often finds one that does. */
 static enum embtier_err judge_values(struct solving *s, const struct milp *milp,
                                      const double *values)
 {
     const double known_s = s->best_s;
+    struct err_msg reason = { { 0 } };
+    bool found = false;
+    enum embtier_err err;
 
     if (!milp_decode(milp, values, s->now)) {
         err_write(&s->solver_says, "its answer leaves a table without a place");
         return EMBTIER_OK;
     }
-    TRY(judge(s));
+    err = judge(s, &reason);
+    if (err == EMBTIER_INVALID) {
+        err_write(&s->solver_says, "its answer exceeds a memory or breaks a rule: %s", reason.text);
+        return nearly_fits(s) ? search_within(s, known_s * (1 - CLOSE), COOL, &found) : EMBTIER_OK;
+    }
+    TRY(err);
     if (s->best_s >= known_s)
-        err_write(&s->solver_says, "its answer is no better, or exceeds a memory");
+        err_write(&s->solver_says, "its answer is no better");
     return EMBTIER_OK;
 }
 
-/* A solver's bound above a placement that the exact check has seen is wrong. */
+/* A solver's bound above a placement that the exact check has seen is wrong, unless rounding in the
+ * solver explains it. */
+static bool contradicts(const struct solving *s, double bound_s)
+{
+    return bound_s > s->best_s * (1 + SOLVER_CARE);
+}
+
+/* Keeps the best bound of all rounds. NaN and infinity are none. */
 static void keep_solver_bound(struct solving *s, double bound_s)
 {
-    if (bound_s <= s->best_s)
-        s->solver_bound_s = bound_s;
-    else
+    if (!isfinite(bound_s))
+        return;
+    if (contradicts(s, bound_s))
         err_write(&s->solver_says, "its bound of %g s contradicts a placement of %g s", bound_s,
                   s->best_s);
+    else
+        s->solver_bound_s = fmax(s->solver_bound_s, bound_s);
 }
 
 static enum embtier_err ask_once(struct solving *s)
@@ -243,7 +283,7 @@ static enum embtier_err ask_once(struct solving *s)
     double bound = -INFINITY;
     enum embtier_err err;
 
-    if (!solver || is_good(s) || s->best_s - s->bound_s < CLOSE * s->best_s)
+    if (!solver || is_good(s) || is_within(s, s->bound_s, CLOSE))
         return EMBTIER_OK;
     err = milp_new(s->best, s->bound, &milp);
     if (err == EMBTIER_TOO_LARGE) {
@@ -286,7 +326,7 @@ static enum embtier_err refuse(bool complete, struct err_msg *msg)
     if (complete)
         return err_set(msg, EMBTIER_INVALID,
                        "no placement fits: the tables have room together, but cannot be dealt out "
-                       "whole to the memories; all cases were tried");
+                       "whole to the memories; all were tried");
     return err_set(msg, EMBTIER_NO_SPACE,
                    "no placement was found: the tables nearly fill the memories; reserve less, or "
                    "loosen rules");
@@ -303,9 +343,11 @@ static enum embtier_err make_answer(struct solving *s, struct solve_answer **ret
         return EMBTIER_NO_MEMORY;
     placing_tables(s->best, answer->places);
     answer->largest_s = s->best_s;
-    answer->bound_s = fmin(s->bound_s, s->best_s);
+    assert(s->bound_s <= s->best_s); /* both are proven */
+    answer->bound_s = s->bound_s;
     answer->solver_won = s->solver_won;
-    answer->solver_bound_s = s->solver_bound_s;
+    answer->solver_bound_s =
+        contradicts(s, s->solver_bound_s) ? -INFINITY : fmin(s->solver_bound_s, s->best_s);
     answer->solver_says = s->solver_says;
     *ret_answer = TAKE(answer);
     return EMBTIER_OK;

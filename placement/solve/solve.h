@@ -4,13 +4,14 @@
  *
  * 1. A start of our own (start.h), made to fit (anneal.h).
  * 2. The bound of Lenstra, Shmoys and Tardos (bound.h).
- * 3. Bisection between both: anneal.h searches a placement within a limit. If step 5 brings
- * nothing, this is done again, with more steps.
- * 4. All cases in turn, if there are few (search.h).
- * 5. A solver of mixed-integer programs, if the caller has one (milp.h).
+ * 3. Bisection between both: anneal.h searches a placement within a limit. A second pass begins at
+ * the bound again.
+ * 4. Branch and bound over all placements, if they are few (search.h).
+ * 5. After both passes, a solver of mixed-integer programs, if the caller has one (milp.h).
  *
  * assignment_check() judges each answer, and the best one is returned. Equal input gives equal
- * output, since only counts of steps end the work. Thread: any. */
+ * output on one machine, since only counts of steps end the work; libraries of other machines may
+ * round logarithms differently. Thread: any. */
 #ifndef EMBTIER_PLACEMENT_SOLVE_SOLVE_H
 #define EMBTIER_PLACEMENT_SOLVE_SOLVE_H
 
@@ -22,7 +23,7 @@ struct solve_opts {
     uint64_t seed;
     uint64_t steps;    /* of one search within a limit; 0: as many as suit the model's size */
     uint32_t searches; /* within a limit, at most; 0: a number that suits most models */
-    uint64_t cases;    /* that step 4 may look at; 0: a few million */
+    uint64_t nodes;    /* of step 4, at most; 0: 2^25 */
     const struct milp_solver *solver; /* borrowed; NULL: none */
     double gap;                       /* good enough; 0: as near as possible */
 };
@@ -30,7 +31,7 @@ struct solve_opts {
 struct solve_answer {
     uint32_t *places; /* for each table */
     double largest_s; /* lookup time of the slowest GPU */
-    double bound_s;   /* no placement is faster than this; proven without the solver */
+    double bound_s;   /* no placement is faster; proven without the solver */
     bool solver_won;  /* the placement is the solver's */
     /* The solver's bound, in seconds. It is not checked. -INFINITY: there is none, or it
      * contradicts the answer. */

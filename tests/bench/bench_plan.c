@@ -2,20 +2,27 @@
 /* bench_plan.c: how close placements of whole tables come to their proven bound.
  *
  * plan-table: 856 tables on 8 GPUs and 3 memories, for 20 seeds. plan-large: 2,000 tables on 16
- * GPUs, for 3 seeds. Rows are lognormal and pooling factors exponential, as in the models that
- * MTrainS describes. The ratio is the lookup time divided by its bound, which no placement can
+ * GPUs, for 3 seeds. Rows are lognormal and pooling factors exponential, as in the models
+ * that MTrainS describes. The ratio is the lookup time divided by its bound, which no placement can
  * beat.
  *
- * plan-same: the placements of 5 runs are compared, byte by byte.
+ * plan-same: the placements of 20 processes are compared, byte by byte. Every second one shares the
+ * processors with two that spin.
  *
  * EMBTIER_SOLVER_LIBRARY names the library of HiGHS or CBC. Without it there is no outside solver.
+ * Nodes end the solver. If its limit of processor time does, the figure would depend on the
+ * machine, so that is a failure.
  */
 #include <limits.h>
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "placement/solve/random.h"
@@ -30,10 +37,10 @@
 #define LARGE_GPUS   16
 #define LARGE_SEEDS  3
 #define SAME_TABLES  300
-#define SAME_RUNS    5
+#define SAME_RUNS    20
+#define SPINNERS     2
 #define BATCH        1024
 #define GOOD_GAP     0.005
-#define SOLVER_S     40 /* of processor time, for each time that the solver is asked */
 #define MEAN_POOLING 8.34
 #define ROWS_MU      11.5
 #define ROWS_SIGMA   2.5
@@ -58,7 +65,9 @@ struct plans {
 
 static double draw_normal(struct random *random)
 {
-    return sqrt(-2 * log(random_share(random))) * cos(2 * PI * random_share(random));
+    const double radius = sqrt(-2 * log(random_share(random)));
+
+    return radius * cos(2 * PI * random_share(random));
 }
 
 static void draw_table(struct random *random, struct model_table *table)
@@ -70,7 +79,7 @@ static void draw_table(struct random *random, struct model_table *table)
         .name = "table",
         .weight_bytes = (uint64_t)rows * dim * sizeof(float),
         .bags_per_batch = BATCH,
-        .pooling = -MEAN_POOLING * log(random_share(random)),
+        .pooling_factor = -MEAN_POOLING * log(random_share(random)),
         .lookup_bytes = dim * (uint32_t)sizeof(float),
     };
 }
@@ -112,7 +121,6 @@ static const struct milp_solver *find_solver(struct plans *plans)
     char here[PATH_MAX / 2] = { 0 };
 
     plans->child = (struct child_solver)CHILD_SOLVER_INIT;
-    plans->child.processor_s = SOLVER_S;
     plans->child.library = getenv("EMBTIER_SOLVER_LIBRARY");
     if (!plans->child.library || readlink("/proc/self/exe", here, sizeof(here) - 1) <= 0)
         return NULL;
@@ -134,6 +142,13 @@ static struct solve_answer *solve(const struct model *model, const struct milp_s
     return answer;
 }
 
+/* The kernel ends a solver by SIGKILL that has used up its processor time. */
+static void check_end(const struct child_solver *child, const struct solve_answer *answer)
+{
+    if (strstr(answer->solver_says.text, "ended by signal 9"))
+        bench_die("the solver took more than %u s of processor time", child->processor_s);
+}
+
 static void run_seed(struct plans *plans, uint32_t seed, uint32_t tables, uint32_t gpus,
                      const struct milp_solver *solver)
 {
@@ -148,6 +163,7 @@ static void run_seed(struct plans *plans, uint32_t seed, uint32_t tables, uint32
     bench_say("seed %u: gap %.2f %%, %.1f s of processor time; solver: %s%s", seed,
               100 * solve_gap(answer), plans->processor_s[seed], answer->solver_won ? "won" : "",
               answer->solver_says.text);
+    check_end(&plans->child, answer);
     solve_answer_free(answer);
     free((void *)model.tables);
 }
@@ -210,27 +226,92 @@ static void plan_large(void)
               (uint32_t)bench_scaled(LARGE_TABLES, 60), LARGE_GPUS, 0);
 }
 
+/* ---- equal placements ---- */
+
+/* Two processes that keep the processors busy until they are ended. */
+static void start_spinning(pid_t *ret_pids)
+{
+    for (uint32_t i = 0; i < SPINNERS; i++) {
+        ret_pids[i] = fork();
+        if (ret_pids[i] < 0)
+            bench_die("no process can be started");
+        if (ret_pids[i] == 0) {
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
+            for (volatile uint32_t j = 0;; j++)
+                ;
+        }
+    }
+}
+
+static void end_spinning(const pid_t *pids)
+{
+    for (uint32_t i = 0; i < SPINNERS; i++) {
+        kill(pids[i], SIGKILL);
+        (void)waitpid(pids[i], NULL, 0);
+    }
+}
+
+/* Solves the model in a process of its own. @ret_places is shared with it. */
+static void solve_apart(const struct model *model, uint32_t *ret_places)
+{
+    int status = 0;
+    const pid_t pid = fork();
+
+    if (pid < 0)
+        bench_die("no process can be started");
+    if (pid == 0) {
+        struct solve_answer *const answer = solve(model, NULL);
+
+        memcpy(ret_places, answer->places, model->table_count * sizeof(*ret_places));
+        _exit(0);
+    }
+    if (waitpid(pid, &status, 0) != pid || !WIFEXITED(status) || WEXITSTATUS(status) != 0)
+        bench_die("a process that places tables failed");
+}
+
+/* Counts the runs that place all tables as the first does. Every second one has to share the
+ * processors. */
+static uint32_t count_equal_runs(const struct model *model, uint32_t runs, uint32_t *places)
+{
+    uint32_t *const first = places, *const again = places + model->table_count;
+    const size_t bytes = model->table_count * sizeof(*places);
+    uint32_t equal = 1;
+
+    solve_apart(model, first);
+    for (uint32_t i = 1; i < runs; i++) {
+        pid_t spinning[SPINNERS] = { 0 };
+
+        memset(again, 0xff, bytes);
+        if (i % 2)
+            start_spinning(spinning);
+        solve_apart(model, again);
+        if (i % 2)
+            end_spinning(spinning);
+        equal += memcmp(first, again, bytes) == 0;
+    }
+    return equal;
+}
+
 static void plan_same(void)
 {
     const struct model model = draw_model(0, (uint32_t)bench_scaled(SAME_TABLES, 30), GPUS);
-    struct solve_answer *const first = solve(&model, NULL);
-    double equal_runs = 1;
-    const double runs = SAME_RUNS;
+    const size_t bytes = 2 * model.table_count * sizeof(uint32_t);
+    const uint32_t run_count = (uint32_t)bench_scaled(SAME_RUNS, 4);
+    uint32_t *const places =
+        mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    double equal_runs;
+    const double runs = run_count;
 
-    for (uint32_t i = 1; i < SAME_RUNS; i++) {
-        struct solve_answer *const again = solve(&model, NULL);
-
-        equal_runs +=
-            memcmp(first->places, again->places, model.table_count * sizeof(*first->places)) == 0;
-        solve_answer_free(again);
-    }
+    if (places == MAP_FAILED)
+        bench_die("no memory for placements");
+    equal_runs = count_equal_runs(&model, run_count, places);
     bench_report(&(struct bench_figure){ .name = "plan-same",
                                          .unit = "runs",
                                          .bar = 1,
                                          .limit = "counts of steps end the work, never a clock",
                                          .reference_name = "all runs" },
                  &equal_runs, &runs, 1, NULL, NULL);
-    solve_answer_free(first);
+    munmap(places, bytes);
     free((void *)model.tables);
 }
 

@@ -3,10 +3,11 @@
  * EMBTIER_FAKE_SOLVER says.
  *
  * start: answers with the start that it got. crash: dies. exit: ends the program without an answer.
- * fail: reports an error. none: finds nothing. rubbish: answers with numbers that are none. full:
- * puts every table into each of its places, and claims that this takes no time. bound: claims that
- * nothing is as good as the start. print: prints without end. sleep: never returns. spin: the same,
- * busily. memory: takes memory until there is none. version: is of another version. */
+ * fail: prints a banner and reports an error. none: finds nothing. rubbish: answers with numbers
+ * that are none. full: puts every table into each of its places, and claims that this takes no
+ * time. bound: claims that nothing is as good as the start. print: prints without end. sleep: never
+ * returns. nap: the same, waking up now and then. spin: the same, busily. memory: takes memory
+ * until there is none. version: is of another version. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -157,8 +158,12 @@ EXPORT int Highs_run(void *highs)
         printf("a solver that prints without end\n");
     while (is("sleep"))
         pause();
+    while (is("nap"))
+        usleep(700000);
     while (is("spin"))
         ;
+    if (is("fail"))
+        printf("a solver\nwith a banner\n");
     return is("fail") ? -1 : 0;
 }
 

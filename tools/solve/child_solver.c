@@ -3,7 +3,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/text/text_escape.h"
 #include "tools/solve/solve_wire.h"
 
@@ -23,23 +27,38 @@
 #define HIGHS        "libhighs.so"
 #define HIGHS_1      "libhighs.so.1"
 #define CBC          "libCbcSolver.so.3"
-#define POLL_MS      1000
-#define SAID_BYTES   256       /* of standard error that are kept */
+#define NS_PER_S     UINT64_C(1000000000)
+#define NS_PER_MS    1000000
+#define STILL_SHARE  100       /* a child that uses less than 1 / 100 of a processor is still */
+#define SAID_BYTES   512       /* of standard error that are kept */
 #define PRINTED_MOST (1 * MIB) /* that the child may print, beside its answer */
 
 /* Files in memory: nothing blocks, whatever the child reads or writes. */
 struct child {
     int in, out, said; /* standard input, output and error */
+    int pidfd;         /* the process: its number may soon be another's */
     pid_t pid;
-    int pidfd;
 };
 
+/* Waits for the child's end, and takes its status. False, and errno is set: there is none. */
+static bool await_end(const struct child *child, siginfo_t *ret_end)
+{
+    int waited;
+
+    do
+        waited = waitid(P_PIDFD, (id_t)child->pidfd, ret_end, WEXITED);
+    while (waited < 0 && errno == EINTR);
+    return waited == 0;
+}
+
+/* Ends the child if it still runs. */
 static void end_child(struct child *child)
 {
-    if (child->pid > 0) {
-        kill(child->pid, SIGKILL);
-        while (waitpid(child->pid, NULL, 0) < 0 && errno == EINTR)
-            ;
+    siginfo_t end = { 0 };
+
+    if (child->pidfd >= 0) {
+        syscall(SYS_pidfd_send_signal, child->pidfd, SIGKILL, NULL, 0);
+        (void)await_end(child, &end);
     }
     closep(&child->in);
     closep(&child->out);
@@ -122,6 +141,13 @@ static void become_solver(const struct child_solver *solver, const struct child 
     _exit(127);
 }
 
+/* fork() that also opens the child's descriptor. Opened later, it might be another's: where SIGCHLD
+ * is ignored, nothing keeps an ended child's number. */
+static pid_t fork_watched(int *ret_pidfd)
+{
+    return (pid_t)syscall(SYS_clone, CLONE_PIDFD | SIGCHLD, NULL, ret_pidfd, NULL, NULL);
+}
+
 static enum embtier_err start_child(const struct child_solver *solver, const struct milp *milp,
                                     struct child *child, struct err_msg *msg)
 {
@@ -134,14 +160,11 @@ static enum embtier_err start_child(const struct child_solver *solver, const str
     if (child->in < 0 || child->out < 0 || child->said < 0)
         return err_set_errno(msg, errno, "no file in memory can be made");
     TRY(put_model(solver, milp, child->in, msg));
-    child->pid = fork();
+    child->pid = fork_watched(&child->pidfd);
     if (child->pid < 0)
         return err_set_errno(msg, errno, "%s cannot be started", TEXT_SHOWN(solver->program));
     if (child->pid == 0)
         become_solver(solver, child, out_bytes, parent);
-    child->pidfd = (int)syscall(SYS_pidfd_open, child->pid, 0);
-    if (child->pidfd < 0)
-        return err_set_errno(msg, errno, "the solver cannot be watched");
     return EMBTIER_OK;
 }
 
@@ -157,55 +180,97 @@ static uint64_t processor_ns(pid_t pid)
     return (uint64_t)used.tv_sec * 1000000000 + (uint64_t)used.tv_nsec;
 }
 
-/* Waits until the child has ended, or stands still for too long. */
+/* The time that the child was ready to run, but had no processor. 0 where the kernel does not
+ * say. */
+static uint64_t waited_ns(pid_t pid)
+{
+    char path[64], text[64] = { 0 };
+    uint64_t waited = 0;
+    _cleanup_(closep) int fd = -1;
+
+    snprintf(path, sizeof(path), "/proc/%d/schedstat", pid);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd >= 0 && read(fd, text, sizeof(text) - 1) > 0)
+        sscanf(text, "%*u %" SCNu64, &waited);
+    return waited;
+}
+
+/* The time that the child worked or wanted to. It grows on a busy machine, too. */
+static uint64_t active_ns(const struct child *child)
+{
+    return processor_ns(child->pid) + waited_ns(child->pid);
+}
+
+/* Waits for the child's end, at most until @deadline_ns. */
+static enum embtier_err wait_until(const struct child *child, uint64_t deadline_ns, bool *ret_ended,
+                                   struct err_msg *msg)
+{
+    struct pollfd poll_fd = { .fd = child->pidfd, .events = POLLIN };
+    uint64_t left_ns;
+    int ready;
+
+    do {
+        left_ns = clock_since(deadline_ns, clock_now_ns(&clock_monotonic));
+        ready = poll(&poll_fd, 1, (int)MIN(left_ns / NS_PER_MS + (left_ns > 0), INT_MAX));
+    } while ((ready == 0 && left_ns > 0) || (ready < 0 && errno == EINTR));
+    if (ready < 0)
+        return err_set_errno(msg, errno, "the solver cannot be watched");
+    *ret_ended = ready > 0;
+    return EMBTIER_OK;
+}
+
+/* Waits until the child has ended, or stands still for stall_s. If this process was late itself,
+ * such as after a stop of both, the time does not count. */
 static enum embtier_err watch(const struct child_solver *solver, const struct child *child,
                               struct err_msg *msg)
 {
-    struct pollfd poll_fd = { .fd = child->pidfd, .events = POLLIN };
-    uint64_t used_ns = 0;
+    const uint64_t window_ns = MAX(solver->stall_s, 1) * NS_PER_S;
+    uint64_t since_ns, before_ns;
+    bool ended = false;
 
-    for (uint32_t still_s = 0; still_s < solver->stall_s; still_s++) {
-        const int ready = poll(&poll_fd, 1, POLL_MS);
-        const uint64_t now_ns = processor_ns(child->pid);
-
-        if (ready > 0)
+    do {
+        since_ns = clock_now_ns(&clock_monotonic);
+        before_ns = active_ns(child);
+        TRY(wait_until(child, since_ns + window_ns, &ended, msg));
+        if (ended)
             return EMBTIER_OK;
-        if (now_ns != used_ns)
-            still_s = 0;
-        used_ns = now_ns;
-    }
-    return err_set(msg, EMBTIER_TIMEOUT, "the solver used no processor time for %u s",
+    } while (clock_since(clock_now_ns(&clock_monotonic), since_ns) > 2 * window_ns ||
+             clock_since(active_ns(child), before_ns) >= window_ns / STILL_SHARE);
+    return err_set(msg, EMBTIER_TIMEOUT, "the solver used less than 1 %% of a processor for %u s",
                    solver->stall_s);
 }
 
-/* The first line that the child printed about its failure, escaped. */
+/* The last line that the child printed: the reason of its failure. A library may have printed
+ * before. A message escapes what is not plain. */
 static void append_said(const struct child *child, struct err_msg *msg)
 {
     char said[SAID_BYTES] = { 0 };
-    const ssize_t count = pread(child->said, said, sizeof(said) - 1, 0);
+    const off_t end = lseek(child->said, 0, SEEK_END);
+    const off_t first = MAX(end, (off_t)sizeof(said) - 1) - ((off_t)sizeof(said) - 1);
+    const ssize_t count = pread(child->said, said, sizeof(said) - 1, first);
+    const char *line;
 
     if (count <= 0)
         return;
-    said[strcspn(said, "\n")] = '\0';
-    err_append(msg, ": %s", TEXT_SHOWN(said));
+    if (said[count - 1] == '\n')
+        said[count - 1] = '\0';
+    line = strrchr(said, '\n');
+    err_append(msg, ": %s", line ? line + 1 : said);
 }
 
-static enum embtier_err reap(struct child *child, struct err_msg *msg)
+/* Without a status, as the program ignores SIGCHLD or waits for all children, the answer alone
+ * tells whether it is whole. */
+static enum embtier_err reap(const struct child *child, struct err_msg *msg)
 {
-    int status = 0;
-    pid_t ended;
+    siginfo_t end = { 0 };
 
-    do
-        ended = waitpid(child->pid, &status, 0);
-    while (ended < 0 && errno == EINTR);
-    child->pid = 0;
-    if (ended < 0)
-        return err_set_errno(msg, errno, "the solver's end is unknown");
-    if (WIFSIGNALED(status))
-        err_write(msg, "the solver was ended by signal %d", WTERMSIG(status));
-    else if (WEXITSTATUS(status) == 127)
+    if (!await_end(child, &end))
+        return EMBTIER_OK;
+    if (end.si_code != CLD_EXITED)
+        err_write(msg, "the solver was ended by signal %d", end.si_status);
+    else if (end.si_status == 127)
         err_write(msg, "the solver's program cannot be run");
-    else if (WEXITSTATUS(status) != 0)
+    else if (end.si_status != 0)
         err_write(msg, "the solver failed");
     else
         return EMBTIER_OK;
@@ -223,8 +288,11 @@ static enum embtier_err take(const struct child *child, const struct milp *milp,
 
     if (pread(child->out, &reply, sizeof(reply), 0) != sizeof(reply) ||
         reply.magic != SOLVE_REPLY_MAGIC || reply.column_count != milp->column_count ||
-        pread(child->out, ret_values, bytes, sizeof(reply)) != (ssize_t)bytes)
-        return err_set(msg, EMBTIER_PROTOCOL, "the solver's answer is cut short, or none");
+        pread(child->out, ret_values, bytes, sizeof(reply)) != (ssize_t)bytes) {
+        err_write(msg, "the solver's answer is cut short, or none");
+        append_said(child, msg);
+        return EMBTIER_PROTOCOL;
+    }
     *ret_bound = reply.bound;
     return EMBTIER_OK;
 }
@@ -233,7 +301,7 @@ static enum embtier_err solve(void *ctx, const struct milp *milp, double *ret_va
                               double *ret_bound, struct err_msg *msg)
 {
     const struct child_solver *const solver = ctx;
-    _cleanup_(end_child) struct child child = { -1, -1, -1, 0, -1 };
+    _cleanup_(end_child) struct child child = { -1, -1, -1, -1, 0 };
 
     if (milp->entry_count > SOLVE_ENTRIES_MAX)
         return err_set(msg, EMBTIER_TOO_LARGE, "the model has %u entries; allowed: %u",

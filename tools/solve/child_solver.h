@@ -2,9 +2,10 @@
 /* child_solver.h: asks a solver that runs in a process of its own (embtier_solve.c).
  *
  * The child may crash, print rubbish, sleep, spin, or take memory without end. Limits of memory and
- * processor time end it, and so does standing still: a child that used no processor time for
- * stall_s seconds is killed. Each such end is an error, after which the caller's own answer stays.
- * Only counts of nodes end a healthy child.
+ * processor time end it, and so does standing still: a child that used less than 1 % of a processor
+ * for stall_s seconds is killed. Time that it waited for a processor counts as used, so load on the
+ * machine does not end it. Each such end is an error, after which the caller's own answer stays.
+ * The count of nodes is meant to end a healthy child before that.
  *
  * Thread: any; a call blocks until the child has ended. */
 #ifndef EMBTIER_TOOLS_SOLVE_CHILD_SOLVER_H

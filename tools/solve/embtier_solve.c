@@ -12,7 +12,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "base/text/text_escape.h"
 #include "tools/solve/cbc.h"
 #include "tools/solve/highs.h"
 #include "tools/solve/solve_wire.h"
@@ -93,7 +92,7 @@ static enum embtier_err write_reply(FILE *out, const struct milp *milp, const do
     return EMBTIER_OK;
 }
 
-/* @paths ends with NULL, and has at least one. */
+/* @paths ends with NULL, and has at least one. The message has an error for each. */
 static enum embtier_err open_library(char **paths, void **ret_library, struct err_msg *msg)
 {
     for (; *paths; paths++) {
@@ -103,7 +102,8 @@ static enum embtier_err open_library(char **paths, void **ret_library, struct er
             *ret_library = library;
             return EMBTIER_OK;
         }
-        err_write(msg, "%s", **paths ? TEXT_SHOWN(dlerror()) : "a library has no name");
+        err_append(msg, "%s%s", msg->text[0] ? "; " : "",
+                   **paths ? dlerror() : "a library has no name");
     }
     return EMBTIER_UNSUPPORTED;
 }
@@ -159,6 +159,7 @@ int main(int argc, char **argv)
     }
     out = take_output();
     if (!out || run(argv + 1, out, &msg) != EMBTIER_OK) {
+        fflush(stdout); /* the reason is the last line */
         fprintf(stderr, "%s\n", msg.text);
         return 1;
     }

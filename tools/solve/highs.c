@@ -12,6 +12,7 @@
 #define TYPE_REAL       0
 #define TYPE_INTEGER    1
 #define STATUS_ERROR    (-1)
+#define TOLERANCE       1e-9
 #define SOLUTION_EXISTS 2 /* the value of primal_solution_status */
 
 /* X(return type, name, arguments). HighsInt is int, as open_highs() confirms. */
@@ -77,7 +78,8 @@ static enum embtier_err open_highs(struct highs *h, void *library, struct err_ms
     return EMBTIER_OK;
 }
 
-/* All that makes two runs alike: one thread, the default seed, and no stop by the clock. */
+/* All that makes two runs alike: one thread, the default seed, and no stop by the clock. With the
+ * default tolerance of 1e-6, a room of 8 TB may be too full by 8 MB. */
 static enum embtier_err set_options(struct highs *h, uint32_t nodes, double gap,
                                     struct err_msg *msg)
 {
@@ -85,7 +87,10 @@ static enum embtier_err set_options(struct highs *h, uint32_t nodes, double gap,
         h->setIntOptionValue(h->model, "threads", 1) == STATUS_ERROR ||
         h->setStringOptionValue(h->model, "parallel", "off") == STATUS_ERROR ||
         h->setIntOptionValue(h->model, "mip_max_nodes", (int)nodes) == STATUS_ERROR ||
-        h->setDoubleOptionValue(h->model, "mip_rel_gap", gap) == STATUS_ERROR)
+        h->setDoubleOptionValue(h->model, "mip_rel_gap", gap) == STATUS_ERROR ||
+        h->setDoubleOptionValue(h->model, "mip_feasibility_tolerance", TOLERANCE) == STATUS_ERROR ||
+        h->setDoubleOptionValue(h->model, "primal_feasibility_tolerance", TOLERANCE) ==
+            STATUS_ERROR)
         return err_set(msg, EMBTIER_UNSUPPORTED, "HiGHS refuses an option");
     return EMBTIER_OK;
 }

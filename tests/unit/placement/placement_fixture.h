@@ -28,22 +28,45 @@ struct placement_case {
     struct model_rule rules[CASE_RULES];
 };
 
+/* One number is drawn in each statement, as their order within one is not defined. */
 static inline struct model_rule draw_rule(struct random *random, uint32_t tables, uint32_t gpus)
 {
-    struct model_rule rule = {
-        .kind = random_below(random, MODEL_RESERVE + 1),
-        .table = random_below(random, tables),
-        .other = random_below(random, tables),
-        .memory = random_below(random, 3),
-        .gpu = random_below(random, gpus),
-        .bytes = random_below(random, 10),
-    };
+    struct model_rule rule;
 
+    rule.kind = random_below(random, MODEL_RESERVE + 1);
+    rule.table = random_below(random, tables);
+    rule.other = random_below(random, tables);
+    rule.memory = random_below(random, 3);
+    rule.gpu = random_below(random, gpus);
+    rule.bytes = random_below(random, 10);
     if (random_below(random, 2))
         rule.gpu = MODEL_ANY;
     else if (rule.kind != MODEL_RESERVE && random_below(random, 3) == 0)
         rule.memory = MODEL_ANY;
     return rule;
+}
+
+static inline struct model_table draw_table(struct random *random)
+{
+    struct model_table table = { .name = "t", .lookup_bytes = 4 };
+
+    table.weight_bytes = 1 + random_below(random, 60);
+    table.state_bytes = random_below(random, 5);
+    table.bags_per_batch = random_below(random, 100);
+    table.pooling_factor = 10 * random_share(random);
+    return table;
+}
+
+static inline void draw_memories(struct random *random, struct model_memory *ret_memories)
+{
+    ret_memories[0] = (struct model_memory){ .name = "HBM", .bandwidth_bytes_per_s = 1600 };
+    ret_memories[1] = (struct model_memory){ .name = "DRAM", .shared = true };
+    ret_memories[2] = (struct model_memory){ .name = "SSD", .shared = true };
+    ret_memories[0].capacity_bytes = 20 + random_below(random, 80);
+    ret_memories[1].capacity_bytes = 20 + random_below(random, 80);
+    ret_memories[1].bandwidth_bytes_per_s = 100 + random_below(random, 100);
+    ret_memories[2].capacity_bytes = 100 + random_below(random, 300);
+    ret_memories[2].bandwidth_bytes_per_s = 1 + random_below(random, 20);
 }
 
 /* Few bytes, so that many capacities are hit to the byte. About a tenth cannot be placed. */
@@ -54,17 +77,8 @@ static inline void draw_case(struct random *random, struct placement_case *c)
     const uint32_t rules = random_below(random, CASE_RULES + 1) / 2;
 
     for (uint32_t i = 0; i < tables; i++)
-        c->tables[i] = (struct model_table){ .name = "t",
-                                             .weight_bytes = 1 + random_below(random, 60),
-                                             .state_bytes = random_below(random, 5),
-                                             .bags_per_batch = random_below(random, 100),
-                                             .pooling = 10 * random_share(random),
-                                             .lookup_bytes = 4 };
-    c->memories[0] = (struct model_memory){ "HBM", false, 20 + random_below(random, 80), 1600 };
-    c->memories[1] = (struct model_memory){ "DRAM", true, 20 + random_below(random, 80),
-                                            100 + random_below(random, 100) };
-    c->memories[2] = (struct model_memory){ "SSD", true, 100 + random_below(random, 300),
-                                            1 + random_below(random, 20) };
+        c->tables[i] = draw_table(random);
+    draw_memories(random, c->memories);
     for (uint32_t i = 0; i < rules; i++)
         c->rules[i] = draw_rule(random, tables, gpus);
     c->model = (struct model){ c->tables, c->memories, c->rules, tables, 3, gpus, rules };

@@ -3,12 +3,26 @@
  * bytes. */
 #include "tests/unit/placement/placement_fixture.h"
 
+#include <stdlib.h>
+
 #include "placement/solve/solve.h"
 
 static const struct model_table tables[] = {
-    { .name = "clicks", .weight_bytes = 60, .bags_per_batch = 1, .pooling = 1, .lookup_bytes = 4 },
-    { .name = "users", .weight_bytes = 60, .bags_per_batch = 1, .pooling = 1, .lookup_bytes = 4 },
-    { .name = "shops", .weight_bytes = 60, .bags_per_batch = 1, .pooling = 1, .lookup_bytes = 4 },
+    { .name = "clicks",
+      .weight_bytes = 60,
+      .bags_per_batch = 1,
+      .pooling_factor = 1,
+      .lookup_bytes = 4 },
+    { .name = "users",
+      .weight_bytes = 60,
+      .bags_per_batch = 1,
+      .pooling_factor = 1,
+      .lookup_bytes = 4 },
+    { .name = "shops",
+      .weight_bytes = 60,
+      .bags_per_batch = 1,
+      .pooling_factor = 1,
+      .lookup_bytes = 4 },
 };
 
 static void assert_refused(const struct model *model, const char *reason)
@@ -30,7 +44,8 @@ static void test_a_table_larger_than_every_memory_is_named(void **state)
 
     (void)state;
     assert_refused(&model, "table 'clicks'");
-    assert_refused(&model, "memory 'SSD', has 59: 1 too few");
+    assert_refused(&model, "table 'clicks': 60 bytes; the largest place allowed, memory 'SSD', has "
+                           "59: 1 too few");
 }
 
 static void test_tables_that_exceed_all_memories_together(void **state)
@@ -77,8 +92,48 @@ static void test_rules_that_exclude_each_other(void **state)
     const struct model model = { tables, memories, rules, 2, 2, 2, 3 };
 
     (void)state;
-    assert_refused(&model, "table 'clicks', with the tables kept together with it: 120 bytes; no "
-                           "memory that its rules allow is so large");
+    assert_refused(&model, "table 'clicks', with the tables kept together with it: rules leave it "
+                           "no place; rule 2 rules out the last one");
+}
+
+static void test_a_table_larger_than_the_memories_that_its_rules_leave_it(void **state)
+{
+    const struct model_memory memories[] = { { "HBM", false, 40, 2 }, { "SSD", true, 900, 1 } };
+    const struct model_rule rules[] = {
+        { .kind = MODEL_FORBID, .table = 1, .memory = 0, .gpu = 1 },
+        { .kind = MODEL_RESERVE, .memory = 0, .gpu = 1, .bytes = 30 },
+        { .kind = MODEL_PIN, .table = 1, .memory = 0, .gpu = MODEL_ANY },
+        { .kind = MODEL_PIN, .table = 1, .memory = MODEL_ANY, .gpu = 0 },
+    };
+    const struct model model = { tables, memories, rules, 3, 2, 2, ARRAY_LEN(rules) };
+
+    (void)state;
+    assert_refused(&model,
+                   "table 'users': 60 bytes; the largest place allowed, memory 'HBM' of GPU "
+                   "0, has 40: 20 too few; rule 2 rules out larger ones");
+}
+
+/* As many tables and memories as a model may have. Half of the tables find no room, and the shared
+ * memory is too small for any. A search for room looks at all tables, so this takes minutes unless
+ * full rooms are searched once only. */
+static void test_a_model_of_the_largest_size(void **state)
+{
+    struct model_table *const large = calloc(MODEL_TABLES_MAX, sizeof(*large));
+    struct model_memory memories[MODEL_MEMORIES_MAX];
+    const struct model model = {
+        large, memories, NULL, MODEL_TABLES_MAX, MODEL_MEMORIES_MAX, MODEL_GPUS_MAX, 0
+    };
+    const uint64_t private_count = (MODEL_MEMORIES_MAX - 1) * MODEL_GPUS_MAX;
+
+    (void)state;
+    assert_non_null(large);
+    for (uint32_t i = 0; i < MODEL_TABLES_MAX; i++)
+        large[i] = (struct model_table){ .name = "t", .weight_bytes = 3 };
+    for (uint32_t m = 0; m < MODEL_MEMORIES_MAX; m++)
+        memories[m] = (struct model_memory){ "HBM", m == 0, m == 0 ? 2 : 55, 1e9 };
+    assert_int_equal(3 * MODEL_TABLES_MAX - 55 * private_count, 24512);
+    assert_refused(&model, "lack 24512 bytes of memory 'HBM'");
+    free(large);
 }
 
 int main(void)
@@ -89,6 +144,8 @@ int main(void)
         cmocka_unit_test(test_only_the_memories_that_matter_are_named),
         cmocka_unit_test(test_tables_that_fit_only_in_pieces),
         cmocka_unit_test(test_rules_that_exclude_each_other),
+        cmocka_unit_test(test_a_table_larger_than_the_memories_that_its_rules_leave_it),
+        cmocka_unit_test(test_a_model_of_the_largest_size),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -117,8 +117,16 @@ static void test_the_best_placement_stays(void **state)
 static void test_a_full_room_breaks_a_row(void **state)
 {
     const struct model_table tables[] = {
-        { .name = "a", .weight_bytes = 60, .bags_per_batch = 9, .pooling = 1, .lookup_bytes = 4 },
-        { .name = "b", .weight_bytes = 41, .bags_per_batch = 5, .pooling = 1, .lookup_bytes = 4 },
+        { .name = "a",
+          .weight_bytes = 60,
+          .bags_per_batch = 9,
+          .pooling_factor = 1,
+          .lookup_bytes = 4 },
+        { .name = "b",
+          .weight_bytes = 41,
+          .bags_per_batch = 5,
+          .pooling_factor = 1,
+          .lookup_bytes = 4 },
     };
     const struct model_memory memories[] = { { "HBM", false, 100, 100 }, { "SSD", true, 999, 1 } };
     struct fixture f = { .c.model = { tables, memories, NULL, 2, 2, 1, 0 } };

@@ -61,10 +61,11 @@ static void test_mistakes_name_table_memory_and_key(void **state)
     ASSERT_REFUSED(memories[0].bandwidth_bytes_per_s, -5, "memory 'HBM': bandwidth_bytes_per_s");
     ASSERT_REFUSED(memories[0].bandwidth_bytes_per_s, INFINITY, "bandwidth_bytes_per_s: inf");
     ASSERT_REFUSED(memories[0].capacity_bytes, UINT64_MAX, "memory 'HBM': capacity_bytes");
-    ASSERT_REFUSED(tables[0].pooling, NAN, "table 'clicks': pooling: nan");
-    ASSERT_REFUSED(tables[1].pooling, -1, "table 'users': pooling: -1");
+    ASSERT_REFUSED(tables[0].pooling_factor, NAN, "table 'clicks': pooling_factor: nan");
+    ASSERT_REFUSED(tables[1].pooling_factor, -1, "table 'users': pooling_factor: -1");
     ASSERT_REFUSED(tables[1].bags_per_batch, INFINITY, "table 'users': bags_per_batch: inf");
-    ASSERT_REFUSED(tables[1].bags_per_batch, 7e13, "bags_per_batch * pooling * lookup_bytes");
+    ASSERT_REFUSED(tables[1].bags_per_batch, 7e13,
+                   "bags_per_batch * pooling_factor * lookup_bytes");
     ASSERT_REFUSED(tables[0].weight_bytes, UINT64_MAX, "table 'clicks': weight_bytes");
     ASSERT_REFUSED(tables[0].state_bytes, UINT64_MAX - 5, "table 'clicks': state_bytes");
     ASSERT_REFUSED(tables[0].remap_bytes, UINT64_C(1) << 60, "table 'clicks': remap_bytes");

@@ -11,11 +11,15 @@
 
 #include <cmocka.h>
 
+#include <dirent.h>
+#include <errno.h>
 #include <limits.h>
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "placement/model/assignment.h"
@@ -31,6 +35,8 @@
 #else
 #define IS_SANITIZED false
 #endif
+
+static uint32_t descriptors_before; /* each test */
 
 struct fixture {
     struct model_table tables[TABLES];
@@ -56,18 +62,29 @@ static void draw_model(struct fixture *f)
 {
     struct random random = { 11 };
 
-    for (uint32_t i = 0; i < TABLES; i++)
-        f->tables[i] = (struct model_table){
-            .name = "t",
-            .weight_bytes = (uint64_t)(1000000 * pow(random_share(&random), -0.9)),
-            .bags_per_batch = 1024,
-            .pooling = -8.34 * log(random_share(&random)),
-            .lookup_bytes = 512,
-        };
+    for (uint32_t i = 0; i < TABLES; i++) {
+        struct model_table *const table = &f->tables[i];
+
+        *table = (struct model_table){ .name = "t", .bags_per_batch = 1024, .lookup_bytes = 512 };
+        table->weight_bytes = (uint64_t)(1000000 * pow(random_share(&random), -0.9));
+        table->pooling_factor = -8.34 * log(random_share(&random));
+    }
     f->memories[0] = (struct model_memory){ "HBM", false, 9000000, 1600e9 };
     f->memories[1] = (struct model_memory){ "DRAM", true, 40000000, 200e9 };
     f->memories[2] = (struct model_memory){ "SSD", true, UINT64_C(1) << 40, 6e9 };
     f->model = (struct model){ f->tables, f->memories, NULL, TABLES, 3, GPUS, 0 };
+}
+
+static uint32_t count_descriptors(void)
+{
+    DIR *const folder = opendir("/proc/self/fd");
+    uint32_t count = 0;
+
+    assert_non_null(folder);
+    while (readdir(folder))
+        count++;
+    closedir(folder);
+    return count;
 }
 
 static int set_up(void **state)
@@ -75,6 +92,7 @@ static int set_up(void **state)
     struct fixture *const f = calloc(1, sizeof(*f));
 
     assert_non_null(f);
+    descriptors_before = count_descriptors();
     draw_model(f);
     built_path("../../tools/embtier-solve", f->program);
     built_path("../faults/libfake_highs.so", f->library);
@@ -89,9 +107,13 @@ static int set_up(void **state)
     return 0;
 }
 
+/* No descriptor and no process is left behind. */
 static int tear_down(void **state)
 {
     free(*state);
+    assert_int_equal(count_descriptors(), descriptors_before);
+    assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
+    assert_int_equal(errno, ECHILD);
     return 0;
 }
 
@@ -133,7 +155,7 @@ static void test_the_start_reaches_the_solver_and_comes_back(void **state)
     _cleanup_(solve_answer_freep) struct solve_answer *answer = ask(f, &f->solver, "start");
 
     assert_false(answer->solver_won);
-    assert_string_equal(answer->solver_says.text, "its answer is no better, or exceeds a memory");
+    assert_string_equal(answer->solver_says.text, "its answer is no better");
     assert_true(answer->solver_bound_s == 0);
 }
 
@@ -149,8 +171,8 @@ static void test_solvers_that_end_without_an_answer(void **state)
 
 static void test_answers_that_are_wrong(void **state)
 {
-    assert_own(*state, "rubbish", "");
-    assert_own(*state, "full", "no better, or exceeds a memory");
+    assert_own(*state, "rubbish", "its answer leaves a table without a place");
+    assert_own(*state, "full", "exceeds a memory");
     assert_own(*state, "bound", "contradicts a placement");
 }
 
@@ -159,10 +181,23 @@ static void test_solvers_that_never_end(void **state)
     struct fixture *const f = *state;
 
     f->child.stall_s = 1;
-    assert_own(f, "sleep", "used no processor time for 1 s");
-    f->child.processor_s = 1;
-    f->child.stall_s = 600;
+    assert_own(f, "sleep", "used less than 1 % of a processor for 1 s");
+    assert_own(f, "nap", "used less than 1 % of a processor for 1 s");
+    f->child.processor_s = 3;
     assert_own(f, "spin", "ended by signal");
+}
+
+/* Then no status of a child is kept. */
+static void test_a_program_that_ignores_the_end_of_children(void **state)
+{
+    struct fixture *const f = *state;
+
+    assert_true(signal(SIGCHLD, SIG_IGN) != SIG_ERR);
+    assert_own(f, "start", "its answer is no better");
+    assert_own(f, "fail", "cut short, or none: HiGHS failed");
+    f->child.stall_s = 1;
+    assert_own(f, "sleep", "used less than 1 % of a processor for 1 s");
+    assert_true(signal(SIGCHLD, SIG_DFL) != SIG_ERR);
 }
 
 static void test_a_solver_that_takes_all_memory(void **state)
@@ -187,6 +222,20 @@ static void test_what_is_missing_is_named(void **state)
     assert_own(f, "start", "a library has no name");
     f->child.program = "/nonexistent/embtier-solve";
     assert_own(f, "start", "program cannot be run");
+}
+
+static void test_each_library_that_is_missing_is_named(void **state)
+{
+    struct fixture *const f = *state;
+    _cleanup_(solve_answer_freep) struct solve_answer *answer = NULL;
+
+    f->child.library = NULL;
+    answer = ask(f, &f->solver, "start");
+    if (!strstr(answer->solver_says.text, "cannot open shared object"))
+        skip(); /* there is one */
+    assert_non_null(strstr(answer->solver_says.text, "libhighs.so: "));
+    assert_non_null(strstr(answer->solver_says.text, "libhighs.so.1: "));
+    assert_non_null(strstr(answer->solver_says.text, "libCbcSolver.so.3: "));
 }
 
 static void test_a_real_solver_improves_a_poor_start(void **state)
@@ -220,8 +269,12 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_solvers_that_end_without_an_answer, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_answers_that_are_wrong, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_solvers_that_never_end, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_program_that_ignores_the_end_of_children, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(test_a_solver_that_takes_all_memory, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_what_is_missing_is_named, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_each_library_that_is_missing_is_named, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(test_a_real_solver_improves_a_poor_start, set_up,
                                         tear_down),
     };
