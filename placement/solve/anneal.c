@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "placement/solve/random.h"
+#include "placement/random.h"
 
 #define EPOCHS    256  /* after each, the temperature falls */
 #define COLD      1e-5 /* the last temperature */
@@ -121,12 +121,13 @@ static void take_step(struct run *run, const struct step *step)
 static struct step draw_step(struct run *run)
 {
     const struct instance *const x = run->s->x;
-    const uint32_t item = random_below(&run->random, x->item_count);
+    const uint32_t item = (uint32_t)random_below(&run->random, x->item_count);
     uint32_t other;
 
-    if (random_next(&run->random) & 1)
-        return (struct step){ item, random_below(&run->random, x->place_count), PLACING_NONE };
-    other = random_below(&run->random, x->item_count);
+    if (random_u64(&run->random) & 1)
+        return (struct step){ item, (uint32_t)random_below(&run->random, x->place_count),
+                              PLACING_NONE };
+    other = (uint32_t)random_below(&run->random, x->item_count);
     return (struct step){ item, run->s->places[other], other };
 }
 
@@ -170,7 +171,7 @@ static bool obey_limit(struct run *run)
 
 bool anneal_run(struct placing *placing, const struct anneal_opts *opts)
 {
-    struct run run = { .s = placing, .opts = opts, .random = { opts->seed | 1 } };
+    struct run run = { .s = placing, .opts = opts, .random = { opts->seed } };
 
     if (!obey_limit(&run))
         return false;

@@ -15,7 +15,7 @@
 #ifndef EMBTIER_PLACEMENT_SYNTHETIC_LOCALITY_H
 #define EMBTIER_PLACEMENT_SYNTHETIC_LOCALITY_H
 
-#include "placement/synthetic/random.h"
+#include "placement/random.h"
 
 /* Bin 0 is one use, bin i is 2^(i - 1) + 1 to 2^i uses, and the last one all above 32768. */
 #define LOCALITY_BINS    17

@@ -7,7 +7,7 @@
 #ifndef EMBTIER_PLACEMENT_SYNTHETIC_ZIPF_H
 #define EMBTIER_PLACEMENT_SYNTHETIC_ZIPF_H
 
-#include "placement/synthetic/random.h"
+#include "placement/random.h"
 
 struct zipf {
     double count;

@@ -25,7 +25,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "placement/solve/random.h"
+#include "placement/random.h"
 #include "placement/solve/solve.h"
 #include "tests/bench/lib/bench.h"
 #include "tools/solve/child_solver.h"

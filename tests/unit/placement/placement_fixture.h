@@ -15,7 +15,7 @@
 #include <string.h>
 
 #include "placement/model/assignment.h"
-#include "placement/solve/random.h"
+#include "placement/random.h"
 
 #define CASE_TABLES 8
 #define CASE_GPUS   2

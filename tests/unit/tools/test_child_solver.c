@@ -23,7 +23,7 @@
 #include <unistd.h>
 
 #include "placement/model/assignment.h"
-#include "placement/solve/random.h"
+#include "placement/random.h"
 #include "placement/solve/solve.h"
 #include "tools/solve/child_solver.h"
 
@@ -60,7 +60,7 @@ static void built_path(const char *from_here, char *ret_path)
 
 static void draw_model(struct fixture *f)
 {
-    struct random random = { 11 };
+    struct random random = { 12 };
 
     for (uint32_t i = 0; i < TABLES; i++) {
         struct model_table *const table = &f->tables[i];

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* random.h: pseudo-random numbers from a seed, for synthetic traces (SplitMix64: Steele, Lea and
- * Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014). The same seed gives the
- * same numbers. Thread: one. */
-#ifndef EMBTIER_PLACEMENT_SYNTHETIC_RANDOM_H
-#define EMBTIER_PLACEMENT_SYNTHETIC_RANDOM_H
+/* random.h: pseudo-random numbers from a seed (SplitMix64: Steele, Lea and Flood, "Fast Splittable
+ * Pseudorandom Number Generators", OOPSLA 2014). The same seed gives the same numbers. Thread: the
+ * owner of the state. */
+#ifndef EMBTIER_PLACEMENT_RANDOM_H
+#define EMBTIER_PLACEMENT_RANDOM_H
 
 #include <stdint.h>
 
@@ -24,6 +24,12 @@ static inline uint64_t random_u64(struct random *random)
 static inline double random_unit(struct random *random)
 {
     return (double)(random_u64(random) >> 11) * 0x1p-53;
+}
+
+/* Returns a number above 0, at most 1: one whose logarithm is finite. */
+static inline double random_share(struct random *random)
+{
+    return 1 - random_unit(random);
 }
 
 /* Returns a number below @limit, which is not 0; its bias is below @limit / 2^64. */
