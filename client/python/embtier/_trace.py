@@ -187,7 +187,7 @@ class TraceWriter:
         self._add_parts(parts, is_update)
 
     def next_batch(self) -> None:
-        """Ends the current batch. What is added from here on belongs to the next one."""
+        """Ends the current batch. Later additions belong to the next one."""
         self._open_file()
         self._batch += 1
 
