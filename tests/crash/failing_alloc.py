@@ -75,7 +75,7 @@ class Allocations:
 
     def _dump(self, ask) -> None:
         self._set(DUMP, 1)
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while self._get(DUMP):
             ask()
             assert time.monotonic() < deadline
@@ -90,7 +90,7 @@ class Allocations:
                 live, since = self.live, time.monotonic()
         return live
 
-    def await_at_most(self, wanted: int, seconds: float = 30) -> int:
+    def await_at_most(self, wanted: int, seconds: float = 60) -> int:
         """Waits until at most @wanted are live. Fewer are right too: the number that seemed settled may have been read too
         early."""
         deadline = time.monotonic() + seconds

@@ -114,7 +114,7 @@ class World:
                 assert (server.open_table(name).get(IDS) == rows).all(), name
             assert (server.open_table("pushed").get(IDS) == -self.pushes).all()
             # If an allocation for a progress message failed, the client lost its connection, but its job goes on.
-            deadline = time.monotonic() + 30
+            deadline = time.monotonic() + 60
             while (names := {spec.name for spec in server.tables()}) != {"steady", "pushed", "replayed"}:
                 assert time.monotonic() < deadline, names
                 time.sleep(0.01)
@@ -142,7 +142,7 @@ def connect(w):
 def close_until_noticed(w, server):
     """The server closes a session's arena after all else of the session has ended, its place in a group included."""
     server.close()
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while arena_count(w) > 1 and time.monotonic() < deadline:  # that of w.server
         time.sleep(0.001)
 
@@ -299,7 +299,7 @@ def join(w):
     server = w.connect()
 
     def join_when_the_lost_session_has_gone():
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while True:
             try:
                 return server.join("trainers", 2, 0)

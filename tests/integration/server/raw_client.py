@@ -14,7 +14,7 @@ from collections.abc import Sequence
 GET, SET, PUSH, RELEASE = 1, 2, 4, 5
 NO_SEGMENT = 2**32 - 1
 CONTROL_HEAD, ARENA_HEAD = 128, 128
-TIMEOUT_S = 30
+TIMEOUT_S = 60
 
 
 def _varint(value: int) -> bytes:

@@ -21,7 +21,7 @@ import embtier
 DIM = 7
 ROWS = 50
 LR = 0.5  # products with it are exact
-LIMIT_S = 30
+LIMIT_S = 60
 
 
 class Trainer:
