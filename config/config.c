@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "config/yaml_doc.h"
+#include "base/yaml/yaml_doc.h"
 
 void config_free(struct config *config)
 {

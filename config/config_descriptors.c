@@ -3,7 +3,7 @@
 
 #include <inttypes.h>
 
-#include "config/yaml_doc.h"
+#include "base/yaml/yaml_doc.h"
 
 /* Standard streams, control thread, signals, libraries, rings of threads outside lanes, files that
  * jobs copy or write. */

@@ -14,7 +14,7 @@
 #include "config/config_descriptors.h"
 #include "config/config_keys.h"
 #include "config/config_memory.h"
-#include "config/yaml_doc.h"
+#include "base/yaml/yaml_doc.h"
 
 /* The row cache works in slabs; each lane's first tier also holds its index. */
 #define SLAB_BYTES       (2 * MIB)

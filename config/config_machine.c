@@ -18,7 +18,7 @@
 #include "base/text/text_escape.h"
 #include "config/config_load.h"
 #include "config/config_memory.h"
-#include "config/yaml_doc.h"
+#include "base/yaml/yaml_doc.h"
 
 #define DATA_DIRECTORY_MODE   0700
 #define SOCKET_DIRECTORY_MODE 0755

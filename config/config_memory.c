@@ -2,7 +2,7 @@
 #include "config/config_memory.h"
 
 #include "base/text/bytes.h"
-#include "config/yaml_doc.h"
+#include "base/yaml/yaml_doc.h"
 
 struct part {
     char key[40];

@@ -9,7 +9,7 @@
 
 #include "base/system/thread_room.h"
 #include "base/text/bytes.h"
-#include "config/yaml_doc.h"
+#include "base/yaml/yaml_doc.h"
 #include "daemon/control/socket_path.h"
 #include "daemon/jobs/worker.h"
 #include "daemon/transport/shm/session_maker.h"

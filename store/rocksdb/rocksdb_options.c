@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/text/text_escape.h"
-#include "config/yaml_doc.h"
+#include "base/yaml/yaml_doc.h"
 #include "store/rocksdb/rocksdb_ext.h"
 
 #define TRY_NAME        "/try"

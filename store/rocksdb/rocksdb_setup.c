@@ -11,7 +11,7 @@
 #include "base/log/log.h"
 #include "base/text/bytes.h"
 #include "config/config_descriptors.h"
-#include "config/yaml_doc.h"
+#include "base/yaml/yaml_doc.h"
 #include "store/files/durable_file.h"
 #include "store/rocksdb/rocksdb_ext.h"
 #include "store/rocksdb/rocksdb_options.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "config/yaml_doc.h"
+#include "base/yaml/yaml_doc.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -8,8 +8,8 @@
  *
  * A text is a small file written by people: one document, no aliases, no NUL, at most
  * YAML_DOC_BYTES_MAX. Thread: any; a document never changes. */
-#ifndef EMBTIER_CONFIG_YAML_DOC_H
-#define EMBTIER_CONFIG_YAML_DOC_H
+#ifndef EMBTIER_BASE_YAML_YAML_DOC_H
+#define EMBTIER_BASE_YAML_YAML_DOC_H
 
 #include <stdbool.h>
 #include <stddef.h>
