@@ -62,6 +62,7 @@ int command_set(struct cli *cli, int argc, char **argv);
 int command_config_check(struct cli *cli, int argc, char **argv);
 int command_config_keys(struct cli *cli, int argc, char **argv);
 int command_trace_generate(struct cli *cli, int argc, char **argv);
+int command_trace_hottest(struct cli *cli, int argc, char **argv);
 int command_profile_show(struct cli *cli, int argc, char **argv);
 
 /* The options of every command, to be put after its own options. */

@@ -271,6 +271,20 @@ const struct command commands[] = {
       "  embtier trace generate zipf.trace --tables 8 --zipf 1.2\n"
       "  embtier trace generate meta.trace --like meta-2021 --tables 50 --bags 2048 --batches 32\n",
       command_trace_generate, NULL },
+    { "trace hottest", "TRACE --table NAME [options]", "show the rows that a trace looks up most",
+      "      --table NAME   the table\n"
+      "      --rows N       at most this many rows (default 100000)\n"
+      "      --save FILE    save them: a new .safetensors file with the tensors ids and lookups, the\n"
+      "                     hottest row first\n"
+      "      --memory SIZE  at most this much memory (default 1GiB). A trace of more rows is read\n"
+      "                     several times, and cannot be a pipe\n"
+      "\n"
+      "Counts are exact. Rows with equally many lookups come by id.\n"
+      "With -o json: {trace, table, lookups, distinct_rows, count, share, rows: [{id, lookups}]};\n"
+      "rows is empty with --save.\n",
+      "  embtier trace hottest run.trace --table users\n"
+      "  embtier trace hottest run.trace --table users --rows 1000000 --save users.safetensors\n",
+      command_trace_hottest, NULL },
     { NULL, NULL, NULL, NULL, NULL, NULL, NULL },
 };
 /* clang-format on */

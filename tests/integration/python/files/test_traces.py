@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`embtier trace generate` and `embtier profile show`: a trace is what its options say, and a profile is what counting each lookup
-gives. Neither needs a server."""
+"""`embtier trace generate`, `trace hottest` and `profile show`: a trace is what its options say, and profiles and hottest rows are what
+counting each lookup gives. None needs a server."""
 
 from __future__ import annotations
 
@@ -219,6 +219,67 @@ def test_meta_s_tables(tmp_path):
     assert len(shown(path)["tables"]) == 856
     done("trace", "generate", tmp_path / "few", "--like", "meta-2022", "--tables", "3", "--bags", "8", "--rows", "9", "--pooling", "1")
     assert [rows for _, rows, _, _ in read_trace(tmp_path / "few")[0]] == [9, 9, 9]
+
+
+# ---- Mistakes ----
+
+
+# ---- The hottest rows ----
+
+
+def counted(trace: Path, table: int) -> list[tuple[int, int]]:
+    """(id, lookups), the hottest first, then by id."""
+    counts = Counter(np.concatenate([ids for _, t, _, _, ids in read_trace(trace)[1] if t == table]).tolist())
+    return sorted(counts.items(), key=lambda one: (-one[1], one[0]))
+
+
+@pytest.mark.parametrize("memory", [[], ["--memory", "64KiB"]])
+def test_the_hottest_rows_are_those_that_counting_gives(trace, memory):
+    rows = counted(trace, 1)
+    found = json.loads(done("-o", "json", "trace", "hottest", trace, "--table", "t1", "--rows", "300", *memory))
+    assert [(row["id"], row["lookups"]) for row in found["rows"]] == rows[:300]
+    assert (found["table"], found["count"], found["distinct_rows"]) == ("t1", 300, len(rows))
+    lookups = sum(count for _, count in rows)
+    assert found["lookups"] == lookups and found["share"] == pytest.approx(sum(count for _, count in rows[:300]) / lookups)
+
+
+def test_the_hottest_rows_are_saved_in_their_order(trace, tmp_path):
+    saved, rows = tmp_path / "t0.safetensors", counted(trace, 0)
+    text = done("trace", "hottest", trace, "--table", "t0", "--save", saved)
+    assert f"the {len(rows):,} hottest take 100.0 % of them" in text.replace("\u202f", ",")
+    assert f"row {rows[0][0]}: {rows[0][1]} lookups\n" in text
+    raw = saved.read_bytes()
+    (header_bytes,) = struct.unpack_from("<Q", raw)
+    header = json.loads(raw[8 : 8 + header_bytes])
+    assert header["__metadata__"] == {"table": "t0"}
+    tensors = {}
+    for name in ("ids", "lookups"):
+        begin, end = header[name]["data_offsets"]
+        assert header[name]["dtype"] == "U64" and header[name]["shape"] == [len(rows)]
+        tensors[name] = np.frombuffer(raw[8 + header_bytes + begin : 8 + header_bytes + end], "<u8").tolist()
+    assert list(zip(tensors["ids"], tensors["lookups"])) == rows
+    assert refused(1, "trace", "hottest", trace, "--table", "t0", "--save", saved) == f"embtier: {saved} already exists\n"
+    assert saved.read_bytes() == raw
+
+
+@pytest.mark.parametrize(
+    ("code", "options", "message"),
+    [
+        (2, [], "--table is missing"),
+        (2, ["--table", "t0", "--rows", "0"], "--rows 0: allowed: whole numbers above 0"),
+        (2, ["--table", "t0", "--rows", "-3"], "--rows -3: allowed: whole numbers above 0"),
+        (2, ["--table", "t0", "--memory", "1KiB"], "--memory 1KiB: allowed: sizes of at least 64KiB"),
+        (2, ["--table", "t0", "--save", "rows.npy"], "--save rows.npy: allowed: a file whose name ends with .safetensors"),
+        (2, ["--table", "t0", "--save", ".safetensors"], "--save .safetensors: allowed: a file whose name ends with"),
+        (2, ["--table", "t0", "more"], "more than one TRACE"),
+        (1, ["--table", "t9"], "the trace has no table 't9'"),
+        (1, ["--table", "t0", "--rows", str(2**63)], f"{2**63} rows do not fit into {2**30} bytes"),
+        (1, ["--table", "t0", "--save", "missing/rows.safetensors"], "missing: No such file or directory"),
+    ],
+)
+def test_mistakes_of_hottest(trace, tmp_path, code, options, message):
+    assert message in refused(code, "trace", "hottest", trace, *options)
+    assert not list(tmp_path.glob("*.safetensors"))
 
 
 # ---- Mistakes ----
