@@ -25,6 +25,7 @@ import json
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -69,6 +70,7 @@ class Report:
     auc_torch: float | None
     loss_difference: float | None  # the greatest relative one of the first COMPARED_STEPS
     lookups: dict[str, float]  # rows of GET, by the source that served them
+    joined_lookups: float  # those from SSD, and first touches, that joined a read under way
     rows_initialised: float
     ssd_written_bytes: float
     failed: list[str]
@@ -101,18 +103,21 @@ class TorchBags(torch.nn.Module):
 
 @dataclass
 class Trainer:
-    """A model and its optimizers: one for the MLPs, and @rows_optimizer for the rows in torch. @losses: of each step."""
+    """A model and its optimizers: one for the MLPs, and @rows_optimizer for the rows in torch. @losses: of each step.
+    @trace: of the lookups, if one is written."""
 
     model: Dlrm
     optimizer: torch.optim.Optimizer
     rows_optimizer: torch.optim.Optimizer | None
     losses: list[float] = field(default_factory=list)
     seconds: float = 0.0
+    trace: embtier.TraceWriter | None = None
 
     def step(self, batch: Batch) -> float:
         """Trains on one batch and returns its loss."""
-        started = time.perf_counter()
         dense, bags, labels = batch
+        self.note(bags, update=True)
+        started = time.perf_counter()
         loss = torch.nn.functional.binary_cross_entropy_with_logits(self.model(dense, bags), labels)
         optimizers = [one for one in (self.optimizer, self.rows_optimizer) if one is not None]
         for optimizer in optimizers:
@@ -127,7 +132,16 @@ class Trainer:
     def recent_loss(self) -> float:
         return float(np.mean(self.losses[-100:]))
 
+    def note(self, bags: dict[str, BagInput], update: bool) -> None:
+        """Writes the lookups of a batch to the trace."""
+        if self.trace is None:
+            return
+        for name, (ids, offsets) in bags.items():
+            self.trace.add(PREFIX + name, ids.numpy(), offsets.numpy(), update)
+        self.trace.next_batch()
+
     def predict(self, batch: Batch) -> torch.Tensor:
+        self.note(batch[1], update=False)
         started = time.perf_counter()
         with torch.no_grad():
             logits = self.model(*batch[:2])
@@ -179,6 +193,11 @@ def arguments() -> argparse.Namespace:
         help="begin again: with --checkpoint-every even if there are checkpoints; with --resume and no checkpoint even if "
         "there are tables of a training",
     )  # fmt: skip
+    parser.add_argument(
+        "--trace", type=Path, metavar="FILE",
+        help="write the lookups to a new file, for `embtier profile show` and `embtier trace hottest`",
+    )  # fmt: skip
+    parser.add_argument("--report", type=Path, metavar="FILE", help="also write the figures to a file, as JSON")
     parser.add_argument("--keep", action="store_true", help="keep the tables, to inspect them with `embtier`")
     parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
     args = parser.parse_args()
@@ -377,6 +396,7 @@ def print_report(report: Report) -> None:
     words = {"write_queue": "rows on their way to SSD", "initial": "first touch: made, not read"}
     for source, rows in report.lookups.items():
         print(f"  {source:<12} {rows / total:6.1%}  {words.get(source, '')}".rstrip())
+    print(f"  {report.joined_lookups / total:.1%} joined a read under way, and are in the shares of ssd or initial")
     print(f"Rows initialised     {report.rows_initialised:,.0f} on first touch")
     print(f"Written to SSD       {report.ssd_written_bytes / 2**20:,.1f} MiB")
 
@@ -404,8 +424,9 @@ def run(server: embtier.Server, args: argparse.Namespace) -> Report:
         ours.load_state(state)
     resumed_step = len(ours.losses)
     before = server.status()
-    train(server, ours, twin, retail.train, args)
-    aucs = test(ours, twin, retail.held_out, args)
+    with embtier.TraceWriter(args.trace, tables.values()) if args.trace else nullcontext() as ours.trace:
+        train(server, ours, twin, retail.train, args)
+        aucs = test(ours, twin, retail.held_out, args)
     after = server.status()
     report = Report(
         training_samples=min(len(ours.losses) * args.batch, len(retail.train)),
@@ -420,6 +441,7 @@ def run(server: embtier.Server, args: argparse.Namespace) -> Report:
         auc_torch=aucs[1],
         loss_difference=None if twin is None else loss_difference(ours, twin),
         lookups=lookups_by_source(before, after),
+        joined_lookups=growth(before, after, "shared_reads"),
         rows_initialised=growth(before, after, "rows_initialised"),
         ssd_written_bytes=ssd_written_bytes(after) - ssd_written_bytes(before),
         failed=[],
@@ -439,6 +461,8 @@ def main() -> int:
     try:
         with embtier.connect(args.socket, client_name=NAME) as server:
             report = run(server, args)
+        if args.report:
+            args.report.write_text(json.dumps(asdict(report)) + "\n")
     except embtier.UnreachableError as error:
         print(f"{NAME}: {error}", file=sys.stderr)
         return 3

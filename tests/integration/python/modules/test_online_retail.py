@@ -4,6 +4,9 @@
 from __future__ import annotations
 
 import argparse
+import json
+import os
+import subprocess
 import sys
 
 import numpy as np
@@ -15,6 +18,8 @@ sys.path.insert(0, str(TREE / "examples"))
 
 import online_retail  # noqa: E402
 import train_online_retail as training  # noqa: E402
+
+import embtier  # noqa: E402
 
 STEPS = 30
 
@@ -81,3 +86,30 @@ def test_the_model_and_its_rows_stay_those_of_torch(daemon, retail):
             weight = twin.model.embeddings.bags[name].weight.detach().numpy()
             np.testing.assert_allclose(rows, weight, rtol=1e-4, atol=1e-5)
         training.drop_tables(server)
+
+
+def test_the_trace_has_the_lookups_of_each_batch(daemon, retail, tmp_path):
+    args = argparse.Namespace(dim=16, batch=128, lr=20.0, mlp_lr=1e-3, seed=1)
+    with daemon.connect() as server:
+        tables = training.make_tables(server, retail, args)
+        ours, _ = training.make_trainers(tables, None, args)
+        drawn = list(training.batches(retail.train, np.arange(4 * args.batch), args.batch))
+        before = server.status()
+        with embtier.TraceWriter(tmp_path / "run.trace", tables.values()) as ours.trace:
+            for batch in drawn[:3]:
+                ours.step(batch)
+            ours.predict(drawn[3])
+        served = training.lookups_by_source(before, server.status())
+        training.drop_tables(server)
+    shown = subprocess.run(
+        [os.environ["EMBTIER_CLI"], "-o", "json", "profile", "show", tmp_path / "run.trace"], check=True, capture_output=True
+    )
+    profile = json.loads(shown.stdout)
+    assert (profile["batches"], profile["lookups"]) == (4, sum(served.values()))
+    for table in profile["tables"]:
+        name = table["name"].removeprefix(training.PREFIX)
+        ids = [batch[1][name][0].numpy() for batch in drawn]
+        assert table["lookups"] == sum(len(one) for one in ids)
+        assert table["distinct_rows"] == len(np.unique(np.concatenate(ids)))
+        updated, looked_up = (sum(len(np.unique(one)) for one in part) for part in (ids[:3], ids))
+        assert table["updated_share"] == pytest.approx(updated / looked_up)
