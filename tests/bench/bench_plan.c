@@ -2,9 +2,8 @@
 /* bench_plan.c: how close placements of whole tables come to their proven bound.
  *
  * plan-table: 856 tables on 8 GPUs and 3 memories, for 20 seeds. plan-large: 2,000 tables on 16
- * GPUs, for 3 seeds. Rows are lognormal and pooling factors exponential, as in the models
- * that MTrainS describes. The ratio is the lookup time divided by its bound, which no placement can
- * beat.
+ * GPUs, for 3 seeds. lib/plan_model.h draws them. The ratio is the lookup time divided by its
+ * bound, which no placement can beat.
  *
  * plan-same: the placements of 20 processes are compared, byte by byte. Every second one shares the
  * processors with two that spin.
@@ -14,7 +13,6 @@
  * machine, so that is a failure.
  */
 #include <limits.h>
-#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,13 +23,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "placement/random.h"
 #include "placement/solve/solve.h"
 #include "tests/bench/lib/bench.h"
+#include "tests/bench/lib/plan_model.h"
 #include "tools/solve/child_solver.h"
 
-#define TABLES       856
-#define GPUS         8
 #define SEEDS        20
 #define LARGE_TABLES 2000
 #define LARGE_GPUS   16
@@ -39,18 +35,7 @@
 #define SAME_TABLES  300
 #define SAME_RUNS    20
 #define SPINNERS     2
-#define BATCH        1024
 #define GOOD_GAP     0.005
-#define MEAN_POOLING 8.34
-#define ROWS_MU      11.5
-#define ROWS_SIGMA   2.5
-#define PI           3.14159265358979323846
-
-static const struct model_memory memories[] = {
-    { "HBM", false, UINT64_C(40) * 1000 * 1000 * 1000, 1600e9 },
-    { "DRAM", true, UINT64_C(192) * 1000 * 1000 * 1000, 200e9 },
-    { "SSD", true, UINT64_C(8000) * 1000 * 1000 * 1000, 6e9 },
-};
 
 /* Times and bounds of all seeds, and the processor seconds of each, with those of the child. */
 struct plans {
@@ -60,40 +45,6 @@ struct plans {
     struct milp_solver solver;
     char program[PATH_MAX];
 };
-
-/* ---- model ---- */
-
-static double draw_normal(struct random *random)
-{
-    const double radius = sqrt(-2 * log(random_share(random)));
-
-    return radius * cos(2 * PI * random_share(random));
-}
-
-static void draw_table(struct random *random, struct model_table *table)
-{
-    const double rows = floor(exp(ROWS_MU + ROWS_SIGMA * draw_normal(random))) + 1;
-    const uint32_t dim = 64 * (1 + random_below(random, 4));
-
-    *table = (struct model_table){
-        .name = "table",
-        .weight_bytes = (uint64_t)rows * dim * sizeof(float),
-        .bags_per_batch = BATCH,
-        .pooling_factor = -MEAN_POOLING * log(random_share(random)),
-        .lookup_bytes = dim * (uint32_t)sizeof(float),
-    };
-}
-
-/* The caller frees the tables. */
-static struct model draw_model(uint32_t seed, uint32_t tables, uint32_t gpus)
-{
-    struct random random = { UINT64_C(0x9e3779b97f4a7c15) * (seed + 1) };
-    struct model_table *const drawn = bench_alloc(tables, sizeof(*drawn));
-
-    for (uint32_t i = 0; i < tables; i++)
-        draw_table(&random, &drawn[i]);
-    return (struct model){ drawn, memories, NULL, tables, ARRAY_LEN(memories), gpus, 0 };
-}
 
 /* ---- runs ---- */
 
@@ -152,7 +103,7 @@ static void check_end(const struct child_solver *child, const struct solve_answe
 static void run_seed(struct plans *plans, uint32_t seed, uint32_t tables, uint32_t gpus,
                      const struct milp_solver *solver)
 {
-    const struct model model = draw_model(seed, tables, gpus);
+    struct model model = plan_model_draw(seed, tables, gpus);
     const double before_s = processor_s();
     struct solve_answer *const answer = solve(&model, solver);
 
@@ -165,7 +116,7 @@ static void run_seed(struct plans *plans, uint32_t seed, uint32_t tables, uint32
               answer->solver_says.text);
     check_end(&plans->child, answer);
     solve_answer_free(answer);
-    free((void *)model.tables);
+    plan_model_clear(&model);
 }
 
 /* ---- figures ---- */
@@ -216,8 +167,8 @@ static void run_plans(const char *name, uint32_t seeds, uint32_t tables, uint32_
 
 static void plan_table(void)
 {
-    run_plans("plan-table", (uint32_t)bench_scaled(SEEDS, 1), (uint32_t)bench_scaled(TABLES, 30),
-              GPUS, 1 / (1 - 0.02));
+    run_plans("plan-table", (uint32_t)bench_scaled(SEEDS, 1),
+              (uint32_t)bench_scaled(PLAN_MODEL_TABLES, 30), PLAN_MODEL_GPUS, 1 / (1 - 0.02));
 }
 
 static void plan_large(void)
@@ -294,7 +245,8 @@ static uint32_t count_equal_runs(const struct model *model, uint32_t runs, uint3
 
 static void plan_same(void)
 {
-    const struct model model = draw_model(0, (uint32_t)bench_scaled(SAME_TABLES, 30), GPUS);
+    struct model model =
+        plan_model_draw(0, (uint32_t)bench_scaled(SAME_TABLES, 30), PLAN_MODEL_GPUS);
     const size_t bytes = 2 * model.table_count * sizeof(uint32_t);
     const uint32_t run_count = (uint32_t)bench_scaled(SAME_RUNS, 4);
     uint32_t *const places =
@@ -312,7 +264,7 @@ static void plan_same(void)
                                          .reference_name = "all runs" },
                  &equal_runs, &runs, 1, NULL, NULL);
     munmap(places, bytes);
-    free((void *)model.tables);
+    plan_model_clear(&model);
 }
 
 int main(int argc, char **argv)
