@@ -3,9 +3,10 @@
  * mixed-integer programs: HiGHS, CBC and GLPK, as `highs`, `cbc` and `glpsol` on the PATH.
  *
  * Each gets the whole model of plan-table, with the rows that make its relaxation tight, one thread
- * and ten minutes (2,400 times --seconds). Our side has no outside solver. Both placements are
- * checked in whole bytes, and their times are computed, by the same code. The ratio is our time
- * divided by theirs. A program that is not installed is left out.
+ * and ten minutes (2,400 times --seconds). Our side works without an outside solver, until all of
+ * its steps are made. Both placements are checked in whole bytes, and their times are computed, by
+ * the same code. The ratio is our time divided by theirs. A program that is not installed is left
+ * out.
  */
 #include <math.h>
 #include <stdio.h>
@@ -21,7 +22,6 @@
 
 #define SEEDS      3
 #define TIMES      2400
-#define GOOD_GAP   0.005
 #define PATH_BYTES 128
 
 /* A program: @command has the model, the seconds and the solution. */
@@ -88,7 +88,7 @@ static double run_program(const struct program *program, const struct model *mod
 
 static void run_seed(const struct program *program, uint32_t seed, struct results *results)
 {
-    const struct solve_opts opts = { .gap = GOOD_GAP };
+    const struct solve_opts opts = { .gap = 0 };
     struct model model =
         plan_model_draw(seed, (uint32_t)bench_scaled(PLAN_MODEL_TABLES, 30), PLAN_MODEL_GPUS);
     struct solve_answer *answer = NULL;
