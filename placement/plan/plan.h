@@ -73,6 +73,9 @@ struct plan_memory {
     double time_s;     /* of a batch */
 };
 
+/* In the order of a plan's memories. */
+enum plan_memory_kind { PLAN_MEMORY_GPU, PLAN_MEMORY_TIER, PLAN_MEMORY_SSD };
+
 /* A file that the plan was made from, or a set of options. */
 struct plan_input {
     char name[PLAN_TEXT_BYTES]; /* "profile", "machine", "rules", "options" */
@@ -103,9 +106,26 @@ MUST_CHECK enum embtier_err plan_new(uint32_t table_count, uint32_t memory_count
 void plan_free(struct plan *plan);
 DEFINE_CLEANUP(struct plan, plan_free)
 
+/* ---- Figures that follow from others ---- */
+
+enum plan_memory_kind plan_memory_kind(const struct plan_memory *memory);
 /* Returns the number of the memory that holds the part: that of its GPU, its tier, or the SSD for a
  * cached part. Returns memory_count if there is none. */
 uint32_t plan_memory_of(const struct plan *plan, const struct plan_part *part);
+/* Bytes of a row: weights and the optimizer's state. */
+uint64_t plan_row_bytes(const struct plan_table *table);
+
+/* The rest is for plans that plan_check() has passed. */
+
+/* Returns the bytes that neither arrays nor the cache take. */
+uint64_t plan_memory_left(const struct plan_memory *memory);
+/* Returns the bytes of all rows, without remap; of an unbounded table, of those in arrays. */
+double plan_table_bytes(const struct plan_table *table);
+double plan_table_time_s(const struct plan_table *table);
+/* Returns the part's lookups that need no SSD, 0 to 1. */
+double plan_part_hit_rate(const struct plan *plan, const struct plan_part *part);
+
+/* ---- Checks ---- */
 
 /* A number that cannot be: its place in the plan, as in a file, and the fault. */
 struct plan_mistake {
@@ -117,7 +137,10 @@ struct plan_mistake {
  * memories, names are unique. INVALID: *@ret_mistake tells the first mistake. NO_MEMORY. */
 MUST_CHECK enum embtier_err plan_find_mistake(const struct plan *plan,
                                               struct plan_mistake *ret_mistake);
-/* The same; the message is "KEY: fault; allowed: …". */
+/* The same for all but the tables, which need not be there yet. */
+MUST_CHECK enum embtier_err plan_find_frame_mistake(const struct plan *plan,
+                                                    struct plan_mistake *ret_mistake);
+/* As plan_find_mistake(); the message is "KEY: fault; allowed: …". */
 MUST_CHECK enum embtier_err plan_check(const struct plan *plan, struct err_msg *msg);
 
 #endif
