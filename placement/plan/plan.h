@@ -22,7 +22,7 @@
 #define PLAN_MEMORIES_MAX 64
 #define PLAN_TIERS_MAX    TIERS_MAX
 #define PLAN_INPUTS_MAX   16
-#define PLAN_TEXT_BYTES   256
+#define PLAN_TEXT_BYTES   384
 #define PLAN_NO_GPU       UINT32_MAX
 #define PLAN_SSD          "ssd" /* the name of the memory that holds a copy of each row */
 

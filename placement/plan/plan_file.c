@@ -12,7 +12,7 @@
 
 /* The longest figure with its key, comma and blanks, and all of a table that is no figure. */
 #define FIGURE_BYTES_MAX 48
-#define TABLE_TEXT_BYTES 1024
+#define TABLE_TEXT_BYTES 1536
 _Static_assert(PLAN_TABLES_MAX *(TABLE_TEXT_BYTES + PLAN_PARTS_MAX * 18 * FIGURE_BYTES_MAX) <
                    PLAN_FILE_BYTES_MAX,
                "a plan of the most tables can be read back");

@@ -152,7 +152,7 @@ static inline struct plan *draw_plan(struct random *random, uint32_t tables, uin
     for (uint32_t i = 0; i < plan->memory_count; i++)
         plan->memories[i].capacity_bytes = plan->memories[i].array_bytes +
                                            plan->memories[i].cache_bytes +
-                                           random_below(random, UINT64_C(1) << 40);
+                                           random_below(random, UINT64_C(1) << (i % 2 * 30 + 10));
     if (plan_check(plan, &msg) != EMBTIER_OK)
         fail_msg("%s", msg.text);
     return plan;
