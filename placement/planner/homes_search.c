@@ -347,9 +347,10 @@ static enum embtier_err finish(struct searching *s, struct err_msg *msg)
         s->parts[k] = (uint32_t)MIN(
             (double)PARTS, ceil((double)s->best->evaluation.array_bytes[k] * PARTS /
                                 MAX(1.0, (double)s->p->memories[first + k].capacity_bytes)));
-    if (solve(s, &opts, &answer, NULL) == EMBTIER_OK)
-        TRY(offer_tidy(s, answer->places, msg));
-    return EMBTIER_OK;
+    if (solve(s, &opts, &answer, NULL) != EMBTIER_OK)
+        return EMBTIER_OK;
+    s->best->solver_says = answer->solver_says;
+    return offer_tidy(s, answer->places, msg);
 }
 
 static enum embtier_err try_prices(struct searching *s)

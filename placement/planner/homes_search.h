@@ -27,7 +27,8 @@ struct homes_search_opts {
 struct homes {
     uint32_t *places; /* table_count */
     struct evaluation evaluation;
-    double bound_s; /* no assignment has a shorter time_s */
+    double bound_s;             /* no assignment has a shorter time_s */
+    struct err_msg solver_says; /* as in struct solve_answer */
 };
 
 /* The times of @planning are those of the answer afterwards. INVALID: no assignment obeys the rules

@@ -6,6 +6,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "placement/plan/plan_reasons.h"
 #include "placement/planner/plan_fill.h"
 
 static const char *const limit_texts[] = {
@@ -99,7 +100,9 @@ enum embtier_err planner_make(const struct planner_opts *opts, struct plan **ret
     if (opts->input_count > 0)
         memcpy(plan->inputs, opts->inputs, opts->input_count * sizeof(*opts->inputs));
     TRY(plan_check(plan, msg));
+    plan_explain(plan);
     fill_warnings(opts, &homes->evaluation, ret_warnings);
+    ret_warnings->solver_says = homes->solver_says;
     *ret_plan = TAKE(plan);
     return EMBTIER_OK;
 }

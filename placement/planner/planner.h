@@ -20,10 +20,12 @@ struct planner_opts {
     uint32_t input_count;            /* PLAN_INPUTS_MAX at most */
 };
 
-/* Limits that the plan exceeds, and that the rules made warnings. */
+/* Limits that the plan exceeds, and that the rules made warnings; and a solver that failed. */
 struct planner_warnings {
     uint32_t count;
     struct err_msg texts[RULES_LIMITS];
+    struct err_msg solver_says; /* why the outside solver's answer was not taken; "": it was, or
+                                   none was asked */
 };
 
 /* The plan has passed plan_check(). INVALID: the rules cannot be met; @msg names the limit, and by

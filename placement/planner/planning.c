@@ -187,7 +187,7 @@ static uint64_t count_moved(const struct planning *p, const uint32_t *places)
 
     for (uint32_t i = 0; p->previous && i < p->workload->table_count; i++)
         if (is_moved(p, places[i], p->previous_places[i]))
-            bytes += model_table_bytes(&p->tables[i]);
+            bytes += p->workload->tables[i].stored_bytes;
     return bytes;
 }
 
