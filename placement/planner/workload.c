@@ -13,7 +13,7 @@
 #define GRANULE_SHIFT_LEAST 4
 #define GRANULE_SHIFT_MOST  12
 /* The model of places holds so much of one table. */
-#define TABLE_BYTES_MAX (MODEL_BYTES_MAX / 4)
+#define TABLE_BYTES_MAX (MODEL_BYTES_MAX >> 2)
 
 uint64_t workload_array_bytes(uint64_t rows, uint32_t row_bytes)
 {

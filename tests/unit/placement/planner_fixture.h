@@ -238,7 +238,7 @@ static inline struct cost case_cost(const struct planner_case *c, const uint32_t
 /* The cost of a plan, from the homes that it says. */
 static inline struct cost plan_cost(const struct planner_case *c, const struct plan *plan)
 {
-    uint32_t homes[MANY_TABLES], gpus[MANY_TABLES];
+    uint32_t homes[MANY_TABLES] = { 0 }, gpus[MANY_TABLES] = { 0 };
 
     for (uint32_t i = 0; i < plan->table_count; i++) {
         const struct plan_part *const part = &plan->tables[i].parts[0];
