@@ -75,20 +75,17 @@ static enum embtier_err fill_table(const struct measured_profile *profile, uint3
     return fill_bytes(table, measured->summary.rows, msg);
 }
 
-/* A sample has at most one bag in each table. Batches that do not look a table up do not count for
- * it. */
-static double count_samples(const struct measured_profile *profile)
+/* A sample has at most one bag in each table, and usually one in most. */
+static double count_samples(const struct workload *workload)
 {
     double bags = 0, lookups = 0;
 
-    for (uint32_t i = 0; i < profile->table_count; i++) {
-        const struct measured_table *const table = &profile->tables[i];
-        const double batch_lookups =
-            (double)table->summary.lookups / (double)MAX(table->summary.batches, UINT64_C(1));
+    for (uint32_t i = 0; i < workload->table_count; i++) {
+        const double pooling = workload->profile->tables[i].pooling_factor;
 
-        lookups = MAX(lookups, batch_lookups);
-        if (table->pooling_factor > 0)
-            bags = MAX(bags, batch_lookups / table->pooling_factor);
+        lookups = MAX(lookups, workload->tables[i].lookups);
+        if (pooling > 0)
+            bags = MAX(bags, workload->tables[i].lookups / pooling);
     }
     return bags > 0 ? bags : lookups;
 }
@@ -108,7 +105,7 @@ enum embtier_err workload_new(const struct measured_profile *profile,
     for (uint32_t i = 0; i < profile->table_count; i++)
         TRY(fill_table(profile, i, optimizers[i], &workload->tables[i], msg));
     workload->samples_per_batch =
-        samples_per_batch > 0 ? samples_per_batch : count_samples(profile);
+        samples_per_batch > 0 ? samples_per_batch : count_samples(workload);
     if (workload->samples_per_batch <= 0)
         return err_set(msg, EMBTIER_INVALID, "the profile has no lookups; allowed: some");
     *ret_workload = TAKE(workload);

@@ -28,7 +28,7 @@ struct workload {
 };
 
 /* @optimizers: one for each table. @samples_per_batch: 0 takes the most bags that a table has in a
- * batch that looks it up, or lookups if no table has bags. INVALID: a table's sizes are beyond all
+ * batch on average, or lookups if no table has bags. INVALID: a table's sizes are beyond all
  * limits. */
 MUST_CHECK enum embtier_err workload_new(const struct measured_profile *profile,
                                          const enum embtier_optimizer *optimizers,

@@ -68,7 +68,7 @@ static inline struct measured_profile *draw_profile(struct random *random, uint3
         tables[i].rows = 1000 + random_below(random, 20000);
         tables[i].dim = 8 << random_below(random, 5);
         tables[i].dtype = EMBTIER_DTYPE_F32;
-        every[i] = 1 + random_below(random, 4);
+        every[i] = i == 0 ? 1 : 1 + random_below(random, 4);
         skews[i] = 1 + 5 * random_share(random);
     }
     assert_int_equal(profile_new(tables, count, PROFILE_MEMORY_BYTES_DEFAULT, &profile, &msg), 0);
