@@ -247,6 +247,41 @@ const struct command commands[] = {
       "  embtier profile show run.profile --cache 8GiB\n"
       "  embtier -o json profile show run.trace | jq '.tables[] | {name, working_sets}'\n",
       command_profile_show, NULL },
+    { "plan show", "FILE [--table NAME] [--svg FILE.svg]",
+      "show where a plan puts tables, and why",
+      "FILE: a plan, which docs/internals/placement/plan-format.md describes. All its numbers are\n"
+      "checked; a mistake is one line with file, line and key. No server is needed.\n"
+      "\n"
+      "      --table NAME    show one table, with all figures of its parts\n"
+      "      --svg FILE.svg  draw each table's bandwidth against its size, coloured by memory; an\n"
+      "                      old file is replaced\n"
+      "\n"
+      "Tables with the longest lookup time come first. Home: the memory; that of a split table\n"
+      "with the share of its lookups. Hits: lookups that need no SSD. All figures are\n"
+      "predictions.\n"
+      "\n"
+      "With -o json: {generation, samples_per_s, samples_per_batch, time_s, bound_s, gpu_count,\n"
+      "inputs: [{name, hash}], memories: [{name, gpu, capacity_bytes, array_bytes, cache_bytes,\n"
+      "left_bytes, bandwidth_bytes_per_s, read_bytes, time_s}], tables: [{name, rows, dim, dtype,\n"
+      "optimizer, gpu, bytes, read_bytes, time_s, reason, parts: [{home, memory, rows, bytes,\n"
+      "lookup_share, hit_rates, cache_bytes, time_s, reads_per_s, writes_bytes_per_day}]}]}; with\n"
+      "--table, one of the tables. Null: no GPU, no bound, rows without a limit.\n",
+      "  embtier plan show run.plan --svg run.svg\n"
+      "  embtier plan show run.plan --table users\n"
+      "  embtier -o json plan show run.plan | jq '.tables[] | {name, reason}'\n",
+      command_plan_show, NULL },
+    { "plan diff", "OLD NEW", "show what moves from one plan to another",
+      "A row moves if its rank by hotness lies in another memory in the new plan. Bytes: rows and\n"
+      "optimizer state. Altered: rows, dim, dtype or optimizer differ, so it is another table.\n"
+      "\n"
+      "With -o json: {generation_before, generation_after, rows_moved, bytes_moved, same_tables,\n"
+      "memories: [{name, gpu, in_bytes, out_bytes, array_bytes_before, array_bytes_after,\n"
+      "cache_bytes_before, cache_bytes_after}], tables: [{name, change, rows_moved, bytes_moved,\n"
+      "before, after}]}; change is moved, altered, added or dropped; before and after are tables\n"
+      "as `embtier plan show` prints them, or null.\n",
+      "  embtier plan diff old.plan new.plan\n"
+      "  embtier -o json plan diff old.plan new.plan | jq .bytes_moved\n",
+      command_plan_diff, NULL },
     { "trace generate", "FILE [options]", "write a synthetic trace of lookups",
       "      --tables N       number of tables (default 4)\n"
       "      --rows N         rows of each table (default 1000000)\n"
