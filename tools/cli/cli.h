@@ -63,6 +63,7 @@ int command_config_check(struct cli *cli, int argc, char **argv);
 int command_config_keys(struct cli *cli, int argc, char **argv);
 int command_trace_generate(struct cli *cli, int argc, char **argv);
 int command_profile_show(struct cli *cli, int argc, char **argv);
+int command_plan_make(struct cli *cli, int argc, char **argv);
 int command_plan_show(struct cli *cli, int argc, char **argv);
 int command_plan_diff(struct cli *cli, int argc, char **argv);
 

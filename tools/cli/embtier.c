@@ -247,6 +247,33 @@ const struct command commands[] = {
       "  embtier profile show run.profile --cache 8GiB\n"
       "  embtier -o json profile show run.trace | jq '.tables[] | {name, working_sets}'\n",
       command_profile_show, NULL },
+    { "plan make", "PLAN --profile FILE --machine FILE [options]",
+      "make a plan: a home for each table on a machine",
+      "PLAN: the file to write; it may not exist. No server is needed.\n"
+      "\n"
+      "      --profile FILE    a profile that `embtier profile show --save` wrote\n"
+      "      --machine FILE    GPUs, tiers and SSD: sizes, bandwidths, limits (YAML)\n"
+      "      --rules FILE      pins, forbidden memories, tables kept together, reserved bytes, a\n"
+      "                        target of samples/s, limits that only warn (YAML)\n"
+      "      --previous FILE   the plan in force: the new one has the next generation, and moves\n"
+      "                        no more bytes than the rules allow\n"
+      "      --optimizer LIST  the tables' optimizer, whose state is part of a row: NAME, or\n"
+      "                        NAME,TABLE=NAME,... for some tables (default none)\n"
+      "      --samples-per-batch N\n"
+      "                        samples in a batch of the profile (default: the most bags that a\n"
+      "                        table has in a batch)\n"
+      "      --solver WORD     auto (default): HiGHS or CBC improves the placement if one is\n"
+      "                        installed; none: it is not asked\n"
+      "\n"
+      "Each table lies whole in the memory of a GPU, in an array in a tier, or behind the cache,\n"
+      "which has what arrays leave of each tier. The slowest GPU's lookups take as little time as\n"
+      "was found, within bytes, reads/s and bytes written a day. The plan is printed as\n"
+      "`embtier plan show` prints it. docs/internals/placement/planning.md has the keys of the\n"
+      "files, the model, and what is exact.\n",
+      "  embtier plan make run.plan --profile run.profile --machine machine.yaml --optimizer adam\n"
+      "  embtier plan make new.plan --profile run.profile --machine machine.yaml \\\n"
+      "    --rules rules.yaml --previous run.plan\n",
+      command_plan_make, NULL },
     { "plan show", "FILE [--table NAME] [--svg FILE.svg]",
       "show where a plan puts tables, and why",
       "FILE: a plan, which docs/internals/placement/plan-format.md describes. All its numbers are\n"
