@@ -221,6 +221,9 @@ static enum embtier_err take_cache_least(struct reading *r, uint32_t i, const st
                     r->machine->tier_count, &memory, msg));
     TRY(yaml_value_parse(r->doc, &bytes_key, ITEM_KEY("cache_least", i, "bytes"), raw->bytes,
                          &bytes, msg));
+    if (r->rules->cache_least_bytes[memory - first] > 0)
+        return yaml_doc_mistake(r->doc, ITEM_KEY("cache_least", i, "memory"), msg,
+                                "`%s` is given twice; allowed: once", raw->memory);
     if (bytes > r->machine->tiers[memory - first].bytes)
         return yaml_doc_mistake(r->doc, ITEM_KEY("cache_least", i, "bytes"), msg,
                                 "%s is more than there is; allowed: 1B to %s", BYTES_TEXT(bytes),

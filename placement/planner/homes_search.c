@@ -21,6 +21,8 @@
 /* Prices of SSD's reads and writes, as multiples of the time for which they use up its limits. */
 static const double prices[] = { 0.25, 1, 4, 16 };
 #define DAY_S 86400.0
+/* Predicted ages are found by bisection, so a hit rate may be too low by a part far below this. */
+#define ROUNDING 1e-6
 /* Moves of single tables and of pairs. */
 #define MOVES_MOST  4000
 #define MOVES_LEAST 64
@@ -329,7 +331,7 @@ static enum embtier_err start(struct searching *s, struct err_msg *msg)
 
     TRY(planning_set_least_times(s->p, msg));
     TRY(solve(s, &opts, &answer, msg));
-    s->best->bound_s = MAX(answer->bound_s, 0.0) * (1 - 1e-9);
+    s->best->bound_s = MAX(answer->bound_s, 0.0) * (1 - ROUNDING);
     TRY(offer_tidy(s, answer->places, msg));
     return s->p->previous ? offer(s, s->p->previous_places, &better) : EMBTIER_OK;
 }

@@ -228,9 +228,9 @@ enum embtier_err planning_new(const struct workload *workload, const struct mach
     p->model.times_s = p->times_s;
     fill_array_times(p);
     TRY(fill_rules(p, msg));
+    TRY(model_check(&p->model, msg)); /* so sums of bytes do not overflow */
     TRY(check_ssd(p, msg));
     TRY(take_previous(p, msg));
-    TRY(model_check(&p->model, msg));
     *ret_planning = TAKE(p);
     return EMBTIER_OK;
 }

@@ -237,6 +237,8 @@ static void test_mistakes_of_rules(void **state)
           "allowed: dram" },
         { "cache_least: [{memory: dram, bytes: 193GiB}]\n",
           "1: cache_least[0].bytes: 193GiB is more", "to 178.81GiB" },
+        { "cache_least: [{memory: dram, bytes: 1GB}, {memory: dram, bytes: 1GB}]\n",
+          "1: cache_least[1].memory: `dram` is given twice", "once" },
         { "limits: {target: ignore}\n", "1: limits.target: `ignore` is not possible",
           "allowed: error, warning" },
         { "target_samples_per_s: -5\n", "1: target_samples_per_s: `-5` is not possible", "1e-06" },

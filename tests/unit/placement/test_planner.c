@@ -368,6 +368,26 @@ static void test_reads_of_ssd_set_the_pace(void **state)
     free_case(&c);
 }
 
+static void test_writes_to_ssd_set_the_pace(void **state)
+{
+    _cleanup_(plan_freep) struct plan *plan = NULL;
+    struct planner_warnings warnings;
+    struct err_msg msg = { { 0 } };
+    struct planner_case c;
+    struct cost cost;
+    double pace;
+
+    (void)state;
+    make_cached(&c);
+    cost = free_cost(&c, &pace);
+    c.machine.ssd.write_bandwidth_bytes_per_s = cost.written_bytes / cost.time_s / 4;
+    assert_int_equal(make_plan(&c, &plan, &warnings, &msg), EMBTIER_OK);
+    assert_true(near(plan->samples_per_s, pace / 4));
+    c.rules.target_samples_per_s = pace / 2;
+    expect_limit(&c, LIMIT_WRITE_BANDWIDTH, "write_bandwidth: bytes written to SSD: ");
+    free_case(&c);
+}
+
 static void test_writes_of_a_day_are_limited(void **state)
 {
     struct planner_case c;
@@ -527,6 +547,7 @@ int main(void)
         cmocka_unit_test(test_reserved_bytes_stay_free),
         cmocka_unit_test(test_no_more_bytes_move_than_allowed),
         cmocka_unit_test(test_reads_of_ssd_set_the_pace),
+        cmocka_unit_test(test_writes_to_ssd_set_the_pace),
         cmocka_unit_test(test_writes_of_a_day_are_limited),
         cmocka_unit_test(test_a_target_that_no_plan_reaches_is_refused_by_the_bound),
         cmocka_unit_test(test_limits_change_the_homes),
