@@ -20,11 +20,19 @@
 #define MACHINE_BYTES_MAX     (UINT64_C(1) << 53) /* of one memory; a double holds each number */
 #define MACHINE_BANDWIDTH_MAX 1000000000000000.0
 #define MACHINE_NO_MEMORY     UINT32_MAX
+#define MACHINE_UNKNOWN       (-1.0) /* of a price: it is not given */
+
+/* What a GB (10^9 bytes) of a memory costs, in whatever currency, and takes. */
+struct machine_price {
+    double cost_per_gb;
+    double power_w_per_gb;
+};
 
 struct machine_tier {
     char name[TIER_NAME_MAX + 1];
     uint64_t bytes;
     double bandwidth_bytes_per_s;
+    struct machine_price price;
 };
 
 /* The drives of the store together. */
@@ -37,12 +45,14 @@ struct machine_ssd {
     double drive_writes_per_day; /* warranted; 0: no limit is known */
     uint64_t drive_bytes;        /* of which that is a multiple */
     double write_amplification;  /* bytes that reach the drive for each byte of a row written */
+    struct machine_price price;  /* of @drive_bytes */
 };
 
 struct machine {
     uint32_t gpu_count;
     uint64_t hbm_bytes; /* of each GPU; 0 without GPUs, as the bandwidth */
     double hbm_bandwidth_bytes_per_s;
+    struct machine_price hbm_price;
     uint32_t tier_count; /* 1 to TIERS_MAX */
     struct machine_tier tiers[TIERS_MAX];
     struct machine_ssd ssd;
@@ -71,5 +81,8 @@ uint32_t machine_find_memory(const struct machine *machine, const char *name);
 /* Bytes that may be written to SSD in a day under the drives' warranty; INFINITY: no limit is
  * known. */
 double machine_writes_per_day(const struct machine *machine);
+/* Sums over all memories. MACHINE_UNKNOWN: a memory's price is not given. */
+double machine_cost(const struct machine *machine);
+double machine_power_w(const struct machine *machine);
 
 #endif

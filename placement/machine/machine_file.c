@@ -16,6 +16,7 @@
 /* No drive is written more often, and none that is sold less often. */
 #define DWPD_LEAST 0.001
 #define DWPD_MOST  10000
+#define PRICE_MAX  1e9
 
 /* K(section, key, kind, default or NAN, least, most, member). Sizes and bandwidths have no
  * default: there is no machine that is like most. */
@@ -23,10 +24,14 @@
     K(gpus, count, COUNT, NAN, 1, MACHINE_GPUS_MAX, gpu_count)                                     \
     K(gpus, hbm_bytes, BYTES, NAN, 1, MACHINE_BYTES_MAX, hbm_bytes)                                \
     K(gpus, hbm_bandwidth_bytes_per_s, RATE, NAN, 1, MACHINE_BANDWIDTH_MAX,                        \
-      hbm_bandwidth_bytes_per_s)
+      hbm_bandwidth_bytes_per_s)                                                                   \
+    K(gpus, hbm_cost_per_gb, NUMBER, MACHINE_UNKNOWN, 0, PRICE_MAX, hbm_price.cost_per_gb)         \
+    K(gpus, hbm_power_w_per_gb, NUMBER, MACHINE_UNKNOWN, 0, PRICE_MAX, hbm_price.power_w_per_gb)
 #define TIER_KEYS(K)                                                                               \
     K(tier, bytes, BYTES, NAN, 1, MACHINE_BYTES_MAX, bytes)                                        \
-    K(tier, bandwidth_bytes_per_s, RATE, NAN, 1, MACHINE_BANDWIDTH_MAX, bandwidth_bytes_per_s)
+    K(tier, bandwidth_bytes_per_s, RATE, NAN, 1, MACHINE_BANDWIDTH_MAX, bandwidth_bytes_per_s)     \
+    K(tier, cost_per_gb, NUMBER, MACHINE_UNKNOWN, 0, PRICE_MAX, price.cost_per_gb)                 \
+    K(tier, power_w_per_gb, NUMBER, MACHINE_UNKNOWN, 0, PRICE_MAX, price.power_w_per_gb)
 /* 0 is the absence of a limit. Blocks of 4 KiB are those of the store's table files. */
 #define SSD_KEYS(K)                                                                                \
     K(ssd, bytes, BYTES, NAN, 1, MACHINE_BYTES_MAX, bytes)                                         \
@@ -38,7 +43,9 @@
     K(ssd, block_bytes, COUNT, 4096, 512, 1048576, block_bytes)                                    \
     K(ssd, drive_writes_per_day, NUMBER, 0, DWPD_LEAST, DWPD_MOST, drive_writes_per_day)           \
     K(ssd, drive_bytes, BYTES, 0, 1, MACHINE_BYTES_MAX, drive_bytes)                               \
-    K(ssd, write_amplification, NUMBER, 0, 1, 1000, write_amplification)
+    K(ssd, write_amplification, NUMBER, 0, 1, 1000, write_amplification)                           \
+    K(ssd, cost_per_gb, NUMBER, MACHINE_UNKNOWN, 0, PRICE_MAX, price.cost_per_gb)                  \
+    K(ssd, power_w_per_gb, NUMBER, MACHINE_UNKNOWN, 0, PRICE_MAX, price.power_w_per_gb)
 
 #define RAW_MEMBER(section, key, ...) char *key;
 struct raw_gpus {

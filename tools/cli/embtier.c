@@ -309,6 +309,25 @@ const struct command commands[] = {
       "  embtier plan diff old.plan new.plan\n"
       "  embtier -o json plan diff old.plan new.plan | jq .bytes_moved\n",
       command_plan_diff, NULL },
+    { "plan what-if", "MACHINE... --profile FILE [options]",
+      "find the cheapest machine that reaches a target",
+      "MACHINE: files as for `embtier plan make`, 1 to 64. Each one is planned as it is, with each\n"
+      "tier doubled, and with its drives doubled. No server is needed, and nothing is written.\n"
+      "\n"
+      "      --profile FILE    a profile that `embtier profile show --save` wrote\n"
+      "      --target N        samples/s to reach (default: the target of the rules)\n"
+      "      --as-they-are     plan the machines without changes\n"
+      "      --rules FILE, --optimizer LIST, --samples-per-batch N\n"
+      "                        as for `embtier plan make`\n"
+      "\n"
+      "Costs and watts are sums over the memories, from the machines' keys; a question mark stands\n"
+      "for a machine that lacks one of them. Reaches: a plan was found that is fast enough within\n"
+      "all limits; without a target, within all limits.\n"
+      "\n"
+      "With -o json: {plans: [{machine, change, cost, power_w, samples_per_s, time_s, reaches,\n"
+      "why}], cheapest: its number in plans, or null}.\n",
+      "  embtier plan what-if small.yaml large.yaml --profile run.profile --target 200000\n",
+      command_plan_what_if, NULL },
     { "trace generate", "FILE [options]", "write a synthetic trace of lookups",
       "      --tables N       number of tables (default 4)\n"
       "      --rows N         rows of each table (default 1000000)\n"

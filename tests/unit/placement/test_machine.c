@@ -96,6 +96,20 @@ static void test_a_machine_is_what_its_file_says(void **state)
     assert_int_equal(machine_memory_count(&machine), 4);
 }
 
+static void test_prices_add_up_if_all_are_known(void **state)
+{
+    const struct machine machine =
+        loaded(state, "gpus: {count: 2, hbm_bytes: 40GB, hbm_bandwidth_bytes_per_s: 1600GB, "
+                      "hbm_cost_per_gb: 20, hbm_power_w_per_gb: 0.5}\n"
+                      "tiers: [{name: dram, bytes: 192GB, bandwidth_bytes_per_s: 200GB, "
+                      "cost_per_gb: 4}]\n"
+                      "ssd: {bytes: 1TB, drive_bytes: 2TB, read_bandwidth_bytes_per_s: 6GB, "
+                      "cost_per_gb: 0.1, power_w_per_gb: 0.01}\n");
+
+    assert_true(fabs(machine_cost(&machine) - (2 * 40 * 20 + 192 * 4 + 2000 * 0.1)) < 1e-9);
+    assert_true(machine_power_w(&machine) == MACHINE_UNKNOWN); /* DRAM's is missing */
+}
+
 static void test_limits_may_be_missing(void **state)
 {
     const struct machine machine = loaded(state, TIERS SSD);
@@ -260,9 +274,13 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, trace_fixture_new, trace_fixture_free)
     const struct CMUnitTest tests[] = {
-        TEST(test_a_machine_is_what_its_file_says), TEST(test_limits_may_be_missing),
-        TEST(test_mistakes_of_a_machine),           TEST(test_rules_are_what_their_file_says),
-        TEST(test_an_empty_file_has_no_rules),      TEST(test_mistakes_of_rules),
+        TEST(test_a_machine_is_what_its_file_says),
+        TEST(test_limits_may_be_missing),
+        TEST(test_prices_add_up_if_all_are_known),
+        TEST(test_mistakes_of_a_machine),
+        TEST(test_rules_are_what_their_file_says),
+        TEST(test_an_empty_file_has_no_rules),
+        TEST(test_mistakes_of_rules),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,6 +2,7 @@
 /* The planner against all homes of small random cases, with times and limits that are computed here
  * from their definitions; each rule and limit; each refusal. */
 #include "placement/plan/plan_diff.h"
+#include "placement/planner/what_if.h"
 #include "tests/unit/placement/planner_fixture.h"
 #include "tiers/array/row_arrays.h"
 
@@ -473,6 +474,38 @@ static void test_limits_change_the_homes(void **state)
     assert_true(bound > LIMITED / 3 && possible > LIMITED / 3 && missed <= LIMITED / 6);
 }
 
+/* ---- What to buy ---- */
+
+static void test_the_cheapest_change_that_reaches_a_target(void **state)
+{
+    struct what_if all[WHAT_IF_CHANGES_MAX];
+    struct planner_case c;
+    struct planner_opts opts;
+    double pace;
+
+    (void)state;
+    make_cached(&c);
+    free_cost(&c, &pace);
+    c.machine.tiers[0].price.cost_per_gb = 1e6; /* a MiB costs more than the drives */
+    c.machine.ssd.price.cost_per_gb = 1;
+    c.rules.target_samples_per_s = 1.1 * pace;
+    opts = opts_of(&c);
+    assert_int_equal(what_if_count(&c.machine), 3);
+    for (uint32_t i = 0; i < 3; i++)
+        assert_int_equal(what_if_plan(&opts, i, &all[i]), EMBTIER_OK);
+    assert_true(all[0].has_plan && !all[0].reaches && near(all[0].samples_per_s, pace));
+    assert_non_null(strstr(all[0].why.text, "target: "));
+    assert_string_equal(all[1].change, "dram x2");
+    assert_true(near(all[1].cost - all[0].cost, (double)c.machine.tiers[0].bytes / 1e3));
+    assert_true(all[1].samples_per_s > pace);
+    assert_string_equal(all[2].change, "ssd x2");
+    assert_true(all[2].reaches && all[2].samples_per_s > 1.5 * pace);
+    assert_int_equal(what_if_cheapest(all, 3), 2);
+    all[2].cost = MACHINE_UNKNOWN;
+    assert_int_equal(what_if_cheapest(all, 3), all[1].reaches ? 1 : 3);
+    free_case(&c);
+}
+
 /* ---- Refusals ---- */
 
 static void expect_refusal(const struct planner_case *c, const char *words)
@@ -551,6 +584,7 @@ int main(void)
         cmocka_unit_test(test_writes_of_a_day_are_limited),
         cmocka_unit_test(test_a_target_that_no_plan_reaches_is_refused_by_the_bound),
         cmocka_unit_test(test_limits_change_the_homes),
+        cmocka_unit_test(test_the_cheapest_change_that_reaches_a_target),
         cmocka_unit_test(test_missing_bytes_are_named),
         cmocka_unit_test(test_unbounded_and_unused_tables_are_cached),
     };

@@ -20,13 +20,12 @@
 #include "placement/planner/planner.h"
 #include "placement/profile/profile_file.h"
 #include "tools/cli/cli.h"
-#include "tools/cli/number.h"
+#include "tools/cli/placement/plan_inputs.h"
 #include "tools/cli/placement/plan_report.h"
 #include "tools/cli/progress_bar.h"
 #include "tools/solve/child_solver.h"
 
-#define SAMPLES_MAX 1e12
-#define HASH_BYTES  (64 * KIB)
+#define HASH_BYTES (64 * KIB)
 
 enum { PROFILE = 256, MACHINE, RULES, PREVIOUS, OPTIMIZER, SAMPLES, SOLVER_OPTION };
 
@@ -61,16 +60,6 @@ static void free_inputs(struct inputs *inputs)
 
 /* ---- Options ---- */
 
-static int parse_samples(const struct cli *cli, struct arguments *arguments)
-{
-    arguments->samples = optarg;
-    if (!number_is_double(optarg, &arguments->samples_per_batch) ||
-        arguments->samples_per_batch <= 0 || arguments->samples_per_batch > SAMPLES_MAX)
-        return cli_usage(cli, "--samples-per-batch %s: allowed: a number above 0, up to %g",
-                         TEXT_SHOWN(optarg), SAMPLES_MAX);
-    return -1;
-}
-
 static int parse_solver(const struct cli *cli, struct arguments *arguments)
 {
     arguments->no_solver = strcmp(optarg, "none") == 0;
@@ -85,8 +74,10 @@ static int parse_option(const struct cli *cli, int option, struct arguments *arg
     const char **const paths[] = { &arguments->profile, &arguments->machine, &arguments->rules,
                                    &arguments->previous, &arguments->optimizers };
 
-    if (option == SAMPLES)
-        return parse_samples(cli, arguments);
+    if (option == SAMPLES) {
+        arguments->samples = optarg;
+        return plan_inputs_number(cli, "samples-per-batch", optarg, &arguments->samples_per_batch);
+    }
     if (option == SOLVER_OPTION)
         return parse_solver(cli, arguments);
     *paths[option - PROFILE] = optarg;
@@ -120,62 +111,6 @@ static int parse(struct cli *cli, int argc, char **argv, struct arguments *argum
         return cli_usage(cli, "--%s is missing", arguments->profile ? "machine" : "profile");
     arguments->path = argv[optind];
     return -1;
-}
-
-/* ---- Optimizers ---- */
-
-static uint32_t find_table(const struct measured_profile *profile, const char *name)
-{
-    uint32_t i = 0;
-
-    while (i < profile->table_count && strcmp(profile->tables[i].table.name, name) != 0)
-        i++;
-    return i;
-}
-
-/* Sets one table's optimizer, or that of all if @table is NULL. */
-static enum embtier_err set_optimizer(struct inputs *inputs, const char *table, const char *word,
-                                      struct err_msg *msg)
-{
-    const int optimizer = optimizer_parse(word);
-    uint32_t first = 0, end = inputs->profile->table_count;
-
-    if (optimizer < 0)
-        return err_set(msg, EMBTIER_INVALID,
-                       "--optimizer: there is no optimizer '%s'; see `embtier table create --help`",
-                       TEXT_SHOWN(word));
-    if (table) {
-        first = find_table(inputs->profile, table);
-        if (first == end)
-            return err_set(msg, EMBTIER_NO_TABLE,
-                           "--optimizer: the profile has no table '%s'; allowed: one of its tables",
-                           TEXT_SHOWN(table));
-        end = first + 1;
-    }
-    for (uint32_t i = first; i < end; i++)
-        inputs->optimizers[i] = (enum embtier_optimizer)optimizer;
-    return EMBTIER_OK;
-}
-
-/* Parses "adam", "adam,users=sgd" or "users=sgd", from left to right. */
-static enum embtier_err take_optimizers(struct inputs *inputs, const char *text,
-                                        struct err_msg *msg)
-{
-    _cleanup_(freep) char *copy = strdup(text ? text : "none");
-    char *rest = copy;
-
-    inputs->optimizers = calloc(inputs->profile->table_count, sizeof(*inputs->optimizers));
-    if (!copy || !inputs->optimizers)
-        return EMBTIER_NO_MEMORY;
-    TRY(set_optimizer(inputs, NULL, "none", msg));
-    for (char *word = strsep(&rest, ","); word; word = strsep(&rest, ",")) {
-        char *const equals = strchr(word, '=');
-
-        if (equals)
-            *equals = '\0';
-        TRY(set_optimizer(inputs, equals ? word : NULL, equals ? equals + 1 : word, msg));
-    }
-    return EMBTIER_OK;
 }
 
 /* ---- Inputs ---- */
@@ -244,22 +179,6 @@ static enum embtier_err hash_inputs(const struct arguments *arguments, struct in
     return EMBTIER_OK;
 }
 
-static enum embtier_err load_rules(const struct arguments *arguments, struct inputs *inputs,
-                                   struct err_msg *msg)
-{
-    const uint32_t count = inputs->profile->table_count;
-    _cleanup_(freep) const char **names = NULL;
-
-    if (!arguments->rules)
-        return rules_new(&inputs->rules);
-    names = calloc(count, sizeof(*names));
-    if (!names)
-        return EMBTIER_NO_MEMORY;
-    for (uint32_t i = 0; i < count; i++)
-        names[i] = inputs->profile->tables[i].table.name;
-    return rules_file_load(arguments->rules, &inputs->machine, names, count, &inputs->rules, msg);
-}
-
 /* Making a plan may take long, so this is asked before. */
 static enum embtier_err check_new(const char *path, struct err_msg *msg)
 {
@@ -276,8 +195,9 @@ static enum embtier_err load(const struct arguments *arguments, struct inputs *i
     TRY(check_new(arguments->path, msg));
     TRY(machine_file_load(arguments->machine, &inputs->machine, msg));
     TRY(profile_file_load(arguments->profile, &inputs->profile, msg));
-    TRY(take_optimizers(inputs, arguments->optimizers, msg));
-    TRY(load_rules(arguments, inputs, msg));
+    TRY(plan_inputs_optimizers(inputs->profile, arguments->optimizers, &inputs->optimizers, msg));
+    TRY(plan_inputs_rules(inputs->profile, &inputs->machine, arguments->rules, &inputs->rules,
+                          msg));
     if (arguments->previous)
         TRY(plan_file_load(arguments->previous, &inputs->previous, msg));
     return hash_inputs(arguments, inputs, msg);

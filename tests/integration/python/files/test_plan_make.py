@@ -152,6 +152,31 @@ def test_mistakes_are_named(profile, machine, tmp_path):
     assert re.search(r"take \d+ bytes of SSD, and ssd.bytes are 1000000: \d+ are missing", refused(1, path, profile, machine))
 
 
+def test_what_if_names_the_cheapest_machine(profile, machine, tmp_path):
+    small, large, unpriced = (tmp_path / name for name in ("small.yaml", "large.yaml", "unpriced.yaml"))
+    text = """
+tiers: [{name: dram, bytes: SIZE, bandwidth_bytes_per_s: 200GB, cost_per_gb: 5, power_w_per_gb: 1}]
+ssd: {bytes: 1GB, read_bandwidth_bytes_per_s: 6GB, cost_per_gb: 1, power_w_per_gb: 0.5}
+"""
+    small.write_text(text.replace("SIZE", "4MB"))
+    large.write_text(text.replace("SIZE", "1GB"))
+    unpriced.write_text(text.replace("SIZE", "1GB").replace(", cost_per_gb: 5", ""))
+    machines = (small, unpriced, large)
+    arguments = ("plan", "what-if", *machines, "--profile", profile, "--optimizer", "adam")
+    shown = json.loads(done("-o", "json", *arguments, "--target", "1e6", "--as-they-are"))
+    rows = shown["plans"]
+    assert [one["machine"] for one in rows] == [str(one) for one in machines] and shown["cheapest"] == 2
+    assert [one["reaches"] for one in rows] == [False, True, True] and [one["cost"] for one in rows] == [1.02, None, 6]
+    assert [one["power_w"] for one in rows] == [0.504, 1.5, 1.5]
+    assert rows[0]["why"].startswith("target: ") and rows[0]["samples_per_s"] < 1e6 < rows[2]["samples_per_s"]
+    changes = json.loads(done("-o", "json", *arguments, "--target", "1e6"))["plans"]
+    assert [one["change"] for one in changes] == ["", "dram x2", "ssd x2"] * 3
+    assert changes[0]["samples_per_s"] < changes[2]["samples_per_s"]
+    assert f"cheapest that reaches the target: {large}\n" in done(*arguments, "--target", "1e6", "--as-they-are")
+    assert "none that has a cost reaches the target" in done(*arguments, "--target", "1e12", "--as-they-are")
+    assert embtier("plan", "what-if", "--profile", profile).returncode == 2
+
+
 def test_a_plan_is_never_replaced(profile, machine, tmp_path):
     path = tmp_path / "a"
     path.write_text("mine")
