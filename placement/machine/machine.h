@@ -22,7 +22,7 @@
 #define MACHINE_NO_MEMORY     UINT32_MAX
 #define MACHINE_UNKNOWN       (-1.0) /* of a price: it is not given */
 
-/* What a GB (10^9 bytes) of a memory costs, in whatever currency, and takes. */
+/* Cost, in whatever currency, and power of a GB (10^9 bytes) of a memory. */
 struct machine_price {
     double cost_per_gb;
     double power_w_per_gb;
