@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -29,7 +30,7 @@ static enum embtier_err open_partial(struct new_file *file, struct err_msg *msg)
     if (lstat(file->path, &info) == 0)
         return exists(file->path, msg);
     (void)unlink(file->partial_path); /* of a dead process, as this one has its number */
-    fd = open(file->partial_path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+    fd = open(file->partial_path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (fd < 0)
         return err_set_errno(msg, errno, "%s", file->path);
     file->has_partial = true;

@@ -7,8 +7,8 @@
  * misshapen keys, and notes each key's line for later checks of values.
  *
  * A text is a small file written by people: one document, no aliases, no NUL, at most
- * YAML_DOC_BYTES_MAX. Files that programs write may have a limit of their own. The memory of a
- * document is at most about ten times its text's, as the schema limits depth and items.
+ * YAML_DOC_BYTES_MAX. Files that programs write may have a limit of their own. Parsing takes about
+ * four times the text and 100 bytes for each key, of which the schema allows a limited number.
  *
  * Thread: any; a document never changes. */
 #ifndef EMBTIER_BASE_YAML_YAML_DOC_H

@@ -19,8 +19,9 @@
 /* One part in the memory of a GPU, one in each tier of arrays, one in the cache. */
 #define PLAN_PARTS_MAX    6
 #define PLAN_TABLES_MAX   8192
-#define PLAN_MEMORIES_MAX 64
+#define PLAN_GPUS_MAX     64
 #define PLAN_TIERS_MAX    TIERS_MAX
+#define PLAN_MEMORIES_MAX (PLAN_GPUS_MAX + PLAN_TIERS_MAX + 1)
 #define PLAN_INPUTS_MAX   16
 #define PLAN_TEXT_BYTES   384
 #define PLAN_NO_GPU       UINT32_MAX

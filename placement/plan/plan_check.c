@@ -101,7 +101,7 @@ static enum embtier_err check_whole(struct check *check)
 
     TRY(check_count(check, "generation", plan->generation, 1, INT64_MAX));
     TRY(check_inputs(check));
-    TRY(check_count(check, "gpu_count", plan->gpu_count, 0, PLAN_MEMORIES_MAX));
+    TRY(check_count(check, "gpu_count", plan->gpu_count, 0, PLAN_GPUS_MAX));
     if (!(plan->samples_per_batch > 0 && plan->samples_per_batch <= REAL_MAX))
         return wrong(check, "samples_per_batch", "%.9g; allowed: above 0", plan->samples_per_batch);
     TRY(check_real(check, "samples_per_s", plan->samples_per_s, REAL_MAX));

@@ -13,8 +13,8 @@
 
 #define PLAN_FILE_FORMAT  "embtier-plan"
 #define PLAN_FILE_VERSION 1
-/* 8,192 tables of six parts, with all figures at full length, have fewer. Reading takes at most ten
- * times the file's bytes of memory. */
+/* 8,192 tables of six parts, with all figures at full length, have fewer. Reading takes less than
+ * 400 MiB of memory, whatever the file says. */
 #define PLAN_FILE_BYTES_MAX (64 * MIB)
 
 /* Writes the text of a plan that plan_check() has passed. The same plan gives the same bytes. The

@@ -18,8 +18,7 @@
 
 struct facts {
     const struct plan *plan;
-    double
-        loads[PLAN_MEMORIES_MAX + 1]; /* lookup time of each GPU; of all tables if there is none */
+    double loads[PLAN_GPUS_MAX]; /* lookup time of each GPU; of all tables if there is none */
     double most_load;
     /* Bytes that a batch reads for each byte held, of whole tables with this rank. */
     double most_density[RANKS], least_density[RANKS];
@@ -162,7 +161,10 @@ static void explain_array(const struct facts *facts, struct plan_table *table)
 
     if (rank > 0 && say_no_room(plan, table, rank, "nowhere faster"))
         return;
-    if (rank > 0 && is_colder(facts, table, rank))
+    if (table->read_bytes == 0)
+        say(table, "no lookups, but %s has room for all %s", memory_name(plan, part),
+            BYTES_TEXT(part->bytes));
+    else if (rank > 0 && is_colder(facts, table, rank))
         say(table,
             "colder: each batch reads %.3g%% of its bytes; no whole table in faster memory has a "
             "smaller share",

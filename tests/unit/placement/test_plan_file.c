@@ -238,6 +238,8 @@ static const struct {
     { "table_count: 2", "table_count: 4294967296", "a.plan:9: table_count: `4294967296`",
       EMBTIER_CONFIG },
     { "0123456789abcdef", "0123456789abcde", "a.plan:11: inputs[0].hash: ", EMBTIER_CONFIG },
+    { "cache_bytes: 1000", "cache_bytes: 1MiB",
+      "a.plan:14: memories[1].capacity_bytes: 1048576 (1MiB) does not hold 3200", EMBTIER_CONFIG },
     { "capacity_bytes: 1600", "capacity_bytes: 1599",
       "a.plan:13: memories[0].capacity_bytes: 1599 (1.56KiB) does not hold 1600 (1.56KiB) of "
       "arrays and 0 (0B) of cache",
@@ -357,6 +359,77 @@ static void test_names_each_mistake(void **state)
     }
 }
 
+/* ---- Mistakes that no file can have ---- */
+
+/* Finds a table that lies in HBM and in the cache. Returns its cached part. */
+static struct plan_part *hbm_and_cache(struct plan *plan, struct plan_table **ret_table)
+{
+    for (uint32_t i = 0; i < plan->table_count; i++) {
+        struct plan_table *const table = &plan->tables[i];
+
+        *ret_table = table;
+        if (table->part_count == 2 && table->parts[0].home == PLAN_HBM &&
+            table->parts[1].home == PLAN_CACHE)
+            return &table->parts[1];
+    }
+    fail_msg("no such table");
+    return NULL;
+}
+
+static void assert_mistake(const struct plan *plan, const char *expected)
+{
+    struct plan_mistake mistake = { { 0 }, { 0 } };
+    char found[600];
+
+    assert_int_equal(plan_find_mistake(plan, &mistake), EMBTIER_INVALID);
+    snprintf(found, sizeof(found), "%s: %s", mistake.key, mistake.text);
+    if (!strstr(found, expected))
+        fail_msg("%s, not %s", found, expected);
+}
+
+/* Breaks a number, finds the mistake, and mends it. */
+#define assert_breaks(plan, member, value, expected)                                               \
+    do {                                                                                           \
+        const __typeof__(member) kept = (member);                                                  \
+        (member) = (value);                                                                        \
+        assert_mistake(plan, expected);                                                            \
+        (member) = kept;                                                                           \
+    } while (0)
+
+static void test_checks_a_plan_that_was_made(void **state)
+{
+    struct random random = { 12 };
+    _cleanup_(plan_freep) struct plan *plan = draw_plan(&random, 100, 2, 2);
+    struct plan_table *table = NULL;
+    struct plan_part *const cached = hbm_and_cache(plan, &table), *const array = table->parts;
+    struct err_msg msg;
+
+    (void)state;
+    cached->hit_rates[1] = 0.4;
+    assert_breaks(plan, cached->hit_rates[0], 0.8, ".hit_rates: 1.2 in all; allowed: at most 1");
+    assert_breaks(plan, cached->hit_rates[2], 0.1, ".hit_rates[2]: 0.1; allowed: 0 to 0");
+    assert_breaks(plan, cached->bytes, 1, ".bytes: 1; allowed: 0 in the cache");
+    assert_breaks(plan, cached->gpu, 0, ".home: not in the memory of the table's GPU");
+    assert_breaks(plan, cached->tier[0], 'x', ".tier: only an array is in a tier");
+    assert_breaks(plan, cached->time_s, NAN, ".time_s: nan; allowed: 0 to");
+    assert_breaks(plan, cached->reads_per_s, -1, ".reads_per_s: -1; allowed: 0 to");
+    assert_breaks(plan, cached->writes_bytes_per_day, INFINITY, ".writes_bytes_per_day: inf");
+    assert_breaks(plan, array->gpu, 1 - array->gpu, ".home: not in the memory of the table's GPU");
+    assert_breaks(plan, array->hit_rates[0], 0.5, ".hit_rates[0]: 0.5; allowed: 0 to 0");
+    assert_breaks(plan, table->part_count, 7, ".parts: 7; allowed: 1 to 6");
+    assert_breaks(plan, table->dtype, 9, ".dtype: unknown");
+    assert_breaks(plan, table->optimizer, 99, ".optimizer: unknown");
+    assert_breaks(plan, table->gpu, 2, ".gpu: 2; allowed: 0 to 1");
+    assert_breaks(plan, plan->cache_bytes[1], 7, "memories: tier-1 has ");
+    assert_breaks(plan, plan->tier_count, 1, "memories: 2 tiers; allowed: 1");
+    assert_breaks(plan, plan->memory_count, PLAN_MEMORIES_MAX + 1,
+                  "memories: 70; allowed: 1 to 69");
+    assert_breaks(plan, plan->table_count, PLAN_TABLES_MAX + 1, "tables: 8193; allowed: 1 to 8192");
+    assert_breaks(plan, plan->time_s, NAN, "time_s: nan");
+    cached->hit_rates[0] = 0;
+    assert_int_equal(plan_check(plan, &msg), EMBTIER_OK);
+}
+
 static void test_refuses_a_file_cut_short(void **state)
 {
     const size_t bytes = strlen(PLAN);
@@ -439,6 +512,7 @@ int main(void)
         cmocka_unit_test(test_loads_the_longest_plan),
         cmocka_unit_test(test_reads_what_people_write),
         cmocka_unit_test(test_names_each_mistake),
+        cmocka_unit_test(test_checks_a_plan_that_was_made),
         cmocka_unit_test(test_refuses_a_file_cut_short),
         cmocka_unit_test(test_survives_changed_bytes),
         cmocka_unit_test(test_refuses_too_much),

@@ -15,8 +15,8 @@
 
 /* Sentences are compared with the numbers by other code than that which chose them. */
 struct claims {
-    uint32_t no_room, colder, hottest, room, no_lookups, unbounded, cold, no_array, shares, split,
-        sets_time;
+    uint32_t no_room, idle_array, colder, hottest, room, no_lookups, unbounded, cold, no_array,
+        shares, split, sets_time;
 };
 
 static bool begins(const char *text, const char *with)
@@ -119,6 +119,10 @@ static void check_array(const struct plan *plan, const struct plan_table *table,
     } else if (begins(table->reason, "hottest bytes: ")) {
         claims->hottest++;
         assert_density(plan, table, true);
+    } else if (begins(table->reason, "no lookups, but ")) {
+        claims->idle_array++;
+        assert_true(table->read_bytes == 0);
+        assert_non_null(strstr(table->reason, BYTES_TEXT(table->parts->bytes)));
     } else {
         claims->room++;
         assert_true(begins(table->reason, "each batch reads "));
@@ -248,6 +252,83 @@ static void test_is_true_of_its_plan(void **state)
             fail_msg("sentence %zu was never made", i);
 }
 
+/* ---- A plan made by hand ---- */
+
+static void put_memory(struct plan *plan, uint32_t number, const char *name, uint64_t left)
+{
+    struct plan_memory *const memory = &plan->memories[number];
+
+    snprintf(memory->name, sizeof(memory->name), "%s", name);
+    memory->gpu = number == 0 ? 0 : PLAN_NO_GPU;
+    memory->bandwidth_bytes_per_s = 1e9;
+    memory->capacity_bytes = memory->array_bytes + left;
+}
+
+/* Puts a table of @rows rows of 4 bytes whole into a memory of the plan. */
+static void put_table(struct plan *plan, uint32_t number, enum plan_home home, uint64_t rows,
+                      double read_bytes)
+{
+    struct plan_table *const table = &plan->tables[number];
+    struct plan_part *const part = table->parts;
+
+    *table = (struct plan_table){ .rows = rows, .dim = 1, .dtype = EMBTIER_DTYPE_F32 };
+    table->part_count = 1;
+    snprintf(table->name, sizeof(table->name), "t%" PRIu32, number);
+    table->read_bytes = read_bytes;
+    *part = (struct plan_part){ .home = home, .gpu = PLAN_NO_GPU, .rows = rows };
+    part->lookup_share = 1;
+    if (home == PLAN_HBM)
+        part->gpu = 0;
+    if (home == PLAN_ARRAY)
+        snprintf(part->tier, sizeof(part->tier), "dram");
+    if (home == PLAN_CACHE)
+        part->hit_rates[0] = 0.95;
+    else
+        part->bytes = 4 * rows;
+    plan->memories[home].array_bytes += part->bytes;
+}
+
+static void test_says_what_the_numbers_say(void **state)
+{
+    static const char *const expected[] = {
+        "hottest bytes: each batch reads 50% of them; no whole table in slower memory has a larger "
+        "share; sets the time, 60% of the slowest GPU's: split it",
+        "colder: each batch reads 25% of its bytes; no whole table in faster memory has a smaller "
+        "share",
+        "fits nowhere faster: its 4KiB are more than the 2KiB that hbm has left",
+        "cold enough for the cache; 95% of its lookups hit the cache",
+    };
+    static const double times[] = { 6, 1, 2, 1 };
+    _cleanup_(plan_freep) struct plan *plan = NULL;
+    struct err_msg msg = { { 0 } };
+
+    (void)state;
+    assert_int_equal(plan_new(4, 3, &plan), EMBTIER_OK);
+    plan->generation = plan->gpu_count = plan->tier_count = 1;
+    plan->samples_per_batch = 1;
+    put_table(plan, 0, PLAN_HBM, 100, 200);
+    put_table(plan, 1, PLAN_ARRAY, 100, 100);
+    put_table(plan, 2, PLAN_ARRAY, 1024, 2048);
+    put_table(plan, 3, PLAN_CACHE, 1024, 0);
+    put_memory(plan, 0, "hbm", 2048);
+    put_memory(plan, 1, "dram", 0);
+    put_memory(plan, 2, PLAN_SSD, 0);
+    for (uint32_t i = 0; i < 4; i++)
+        plan->tables[i].parts->time_s = times[i];
+    if (plan_check(plan, &msg) != EMBTIER_OK)
+        fail_msg("%s", msg.text);
+    plan_explain(plan);
+    for (uint32_t i = 0; i < 4; i++)
+        assert_string_equal(plan->tables[i].reason, expected[i]);
+    /* Table 1 becomes hotter than the one in HBM, and fits there. */
+    plan->tables[1].read_bytes = 240;
+    plan->tables[1].reason[0] = '\0';
+    plan_explain(plan);
+    assert_string_equal(plan->tables[1].reason,
+                        "hottest bytes: each batch reads 60% of them; no whole table in slower "
+                        "memory has a larger share");
+}
+
 static void test_keeps_reasons_that_are_there(void **state)
 {
     struct random random = { 32 };
@@ -296,6 +377,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_is_true_of_its_plan),
+        cmocka_unit_test(test_says_what_the_numbers_say),
         cmocka_unit_test(test_keeps_reasons_that_are_there),
         cmocka_unit_test(test_is_never_cut),
     };

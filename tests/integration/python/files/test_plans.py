@@ -6,13 +6,14 @@ from __future__ import annotations
 import json
 import random
 import re
+import resource
 import subprocess
 import xml.etree.ElementTree
 from pathlib import Path
 
 import pytest
 from conftest import TREE
-from transfers import CLI
+from transfers import CLI, SANITIZED
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -210,3 +211,20 @@ def test_wrong_usage(plan, tmp_path):
     assert "an argument is missing: OLD NEW" in refused(2, "plan", "diff", plan)
     assert "none.plan: cannot be opened: No such file" in refused(1, "plan", "show", tmp_path / "none.plan")
     assert "cannot be read: Is a directory" in refused(1, "plan", "show", tmp_path)
+
+
+@pytest.mark.skipif(SANITIZED, reason="sanitizers reserve terabytes of addresses")
+def test_memory_is_bounded_whatever_the_file_says(plan):
+    text = plan.read_text()
+    hostile = "x" * ((64 << 20) - len(text) - 100)
+    plan.write_text(text.replace("reason: why a", f'reason: "{hostile}"', 1))
+    result = subprocess.run(
+        [str(CLI), "plan", "show", str(plan)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (400 << 20, 400 << 20)),
+    )
+    assert result.returncode == 1 and f"{plan}:15: tables[0].reason: `xxx" in result.stderr, result.stderr
+    plan.write_text(text + "#" * (64 << 20))
+    assert f"{plan}:1: the file is too large; allowed: at most 67108864 bytes" in refused(1, "plan", "show", plan)
