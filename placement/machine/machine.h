@@ -16,7 +16,7 @@
 #include "base/err.h"
 #include "base/spec/tier_spec.h"
 
-#define MACHINE_GPUS_MAX      32
+#define MACHINE_GPUS_MAX      64
 #define MACHINE_BYTES_MAX     (UINT64_C(1) << 53) /* of one memory; a double holds each number */
 #define MACHINE_BANDWIDTH_MAX 1000000000000000.0
 #define MACHINE_NO_MEMORY     UINT32_MAX

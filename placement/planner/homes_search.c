@@ -321,16 +321,25 @@ static uint64_t count_evaluations(const struct searching *s)
     return 2 + tries * REPEATS * (1 + ARRAY_LEN(prices)) + count_moves(s) + 1;
 }
 
+/* Solves quickly, and with all effort if that finds nothing. */
+static enum embtier_err solve_somehow(struct searching *s, struct solve_answer **ret_answer,
+                                      struct err_msg *msg)
+{
+    const struct solve_opts quick = quick_opts(s), full = { .seed = s->opts->seed };
+    const enum embtier_err err = solve(s, &quick, ret_answer, msg);
+
+    return err == EMBTIER_NO_SPACE ? solve(s, &full, ret_answer, msg) : err;
+}
+
 /* The first model: each table has the whole cache alone. Its bound holds for all assignments. If it
  * has no answer, there is no assignment at all. */
 static enum embtier_err start(struct searching *s, struct err_msg *msg)
 {
     _cleanup_(solve_answer_freep) struct solve_answer *answer = NULL;
-    const struct solve_opts opts = quick_opts(s);
     bool better;
 
     TRY(planning_set_least_times(s->p, msg));
-    TRY(solve(s, &opts, &answer, msg));
+    TRY(solve_somehow(s, &answer, msg));
     s->best->bound_s = MAX(answer->bound_s, 0.0) * (1 - ROUNDING);
     TRY(offer_tidy(s, answer->places, msg));
     return s->p->previous ? offer(s, s->p->previous_places, &better) : EMBTIER_OK;

@@ -130,7 +130,7 @@ static void test_mistakes_of_a_machine(void **state)
         { "", "1: tiers: is missing", "allowed: 1 to 4 tiers" },
         { TIERS, "1: ssd: is missing", "allowed: the drives" },
         { "gpus: {count: 0, hbm_bytes: 1GB, hbm_bandwidth_bytes_per_s: 1GB}\n" TIERS SSD,
-          "1: gpus.count: `0` is not possible", "allowed: a whole number, 1 to 32" },
+          "1: gpus.count: `0` is not possible", "allowed: a whole number, 1 to 64" },
         { "gpus: {count: 1.5, hbm_bytes: 1GB, hbm_bandwidth_bytes_per_s: 1GB}\n" TIERS SSD,
           "1: gpus.count: `1.5` is not possible", "a whole number" },
         { "gpus: {count: 1, hbm_bytes: 1GB}\n" TIERS SSD,
