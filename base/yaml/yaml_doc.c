@@ -389,15 +389,14 @@ static enum embtier_err walk_stream(struct walk *w, bool *ret_has_content)
 }
 
 static enum embtier_err walk_text(struct yaml_doc *doc, const char *text, size_t text_bytes,
-                                  bool *ret_has_content, struct err_msg *msg)
+                                  size_t bytes_max, bool *ret_has_content, struct err_msg *msg)
 {
     struct walk w = { .text = text, .doc = doc, .msg = msg };
     const char *nul = memchr(text, '\0', text_bytes);
     enum embtier_err err;
 
-    if (text_bytes > YAML_DOC_BYTES_MAX)
-        return walk_mistake(&w, 1, "the file is too large; allowed: at most %u bytes",
-                            (unsigned)YAML_DOC_BYTES_MAX);
+    if (text_bytes > bytes_max)
+        return walk_mistake(&w, 1, "the file is too large; allowed: at most %zu bytes", bytes_max);
     if (nul)
         return walk_mistake(&w, line_of_offset(text, (size_t)(nul - text)),
                             "not valid YAML: a NUL character; allowed: text");
@@ -409,9 +408,9 @@ static enum embtier_err walk_text(struct yaml_doc *doc, const char *text, size_t
     return err;
 }
 
-enum embtier_err yaml_doc_parse(const char *source, const char *text, size_t text_bytes,
-                                const struct cyaml_schema_value *schema, struct yaml_doc **ret_doc,
-                                struct err_msg *msg)
+enum embtier_err yaml_doc_parse_within(const char *source, const char *text, size_t text_bytes,
+                                       size_t bytes_max, const struct cyaml_schema_value *schema,
+                                       struct yaml_doc **ret_doc, struct err_msg *msg)
 {
     _cleanup_(yaml_doc_freep) struct yaml_doc *doc = calloc(1, sizeof(*doc));
     bool has_content = false;
@@ -422,7 +421,7 @@ enum embtier_err yaml_doc_parse(const char *source, const char *text, size_t tex
     if (!doc || !doc->source)
         return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
     doc->schema = schema;
-    TRY(walk_text(doc, text, text_bytes, &has_content, msg));
+    TRY(walk_text(doc, text, text_bytes, bytes_max, &has_content, msg));
     if (has_content) {
         failure = cyaml_load_data((const uint8_t *)text, text_bytes, &cyaml_settings, schema,
                                   &doc->data, NULL);
@@ -437,10 +436,18 @@ enum embtier_err yaml_doc_parse(const char *source, const char *text, size_t tex
     return EMBTIER_OK;
 }
 
-enum embtier_err yaml_doc_load(const char *path, const struct cyaml_schema_value *schema,
-                               struct yaml_doc **ret_doc, struct err_msg *msg)
+enum embtier_err yaml_doc_parse(const char *source, const char *text, size_t text_bytes,
+                                const struct cyaml_schema_value *schema, struct yaml_doc **ret_doc,
+                                struct err_msg *msg)
 {
-    const size_t room = YAML_DOC_BYTES_MAX + 1;
+    return yaml_doc_parse_within(source, text, text_bytes, YAML_DOC_BYTES_MAX, schema, ret_doc,
+                                 msg);
+}
+
+enum embtier_err yaml_doc_read(const char *path, size_t bytes_max, char **ret_text,
+                               size_t *ret_text_bytes, struct err_msg *msg)
+{
+    const size_t room = bytes_max + 1;
     _cleanup_(closep) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
     _cleanup_(freep) char *text = NULL;
     size_t used = 0;
@@ -461,7 +468,19 @@ enum embtier_err yaml_doc_load(const char *path, const struct cyaml_schema_value
             break;
         used += (size_t)got;
     }
-    return yaml_doc_parse(path, text, used, schema, ret_doc, msg);
+    *ret_text = TAKE(text);
+    *ret_text_bytes = used;
+    return EMBTIER_OK;
+}
+
+enum embtier_err yaml_doc_load(const char *path, const struct cyaml_schema_value *schema,
+                               struct yaml_doc **ret_doc, struct err_msg *msg)
+{
+    _cleanup_(freep) char *text = NULL;
+    size_t text_bytes = 0;
+
+    TRY(yaml_doc_read(path, YAML_DOC_BYTES_MAX, &text, &text_bytes, msg));
+    return yaml_doc_parse(path, text, text_bytes, schema, ret_doc, msg);
 }
 
 void yaml_doc_free(struct yaml_doc *doc)

@@ -7,7 +7,10 @@
  * misshapen keys, and notes each key's line for later checks of values.
  *
  * A text is a small file written by people: one document, no aliases, no NUL, at most
- * YAML_DOC_BYTES_MAX. Thread: any; a document never changes. */
+ * YAML_DOC_BYTES_MAX. Files that programs write may have a limit of their own. Parsing takes about
+ * four times the text and 100 bytes for each key, of which the schema allows a limited number.
+ *
+ * Thread: any; a document never changes. */
 #ifndef EMBTIER_BASE_YAML_YAML_DOC_H
 #define EMBTIER_BASE_YAML_YAML_DOC_H
 
@@ -33,6 +36,15 @@ MUST_CHECK enum embtier_err yaml_doc_load(const char *path, const struct cyaml_s
 MUST_CHECK enum embtier_err yaml_doc_parse(const char *source, const char *text, size_t text_bytes,
                                            const struct cyaml_schema_value *schema,
                                            struct yaml_doc **ret_doc, struct err_msg *msg);
+/* The same with another limit of bytes. */
+MUST_CHECK enum embtier_err yaml_doc_parse_within(const char *source, const char *text,
+                                                  size_t text_bytes, size_t bytes_max,
+                                                  const struct cyaml_schema_value *schema,
+                                                  struct yaml_doc **ret_doc, struct err_msg *msg);
+/* Reads a file for yaml_doc_parse_within(), malloced. A file over the limit is read up to one byte
+ * behind it, so that the parser refuses it. */
+MUST_CHECK enum embtier_err yaml_doc_read(const char *path, size_t bytes_max, char **ret_text,
+                                          size_t *ret_text_bytes, struct err_msg *msg);
 void yaml_doc_free(struct yaml_doc *doc);
 DEFINE_CLEANUP(struct yaml_doc, yaml_doc_free)
 

@@ -6,9 +6,11 @@
 
 #include "base/text/text_escape.h"
 
-/* Per place: bytes that lie there, bytes that a batch reads there, and bytes kept free. */
+/* Per place: bytes that lie there, bytes that a batch reads there, and bytes kept free; the time of
+ * its tables, if the model gives times. */
 struct sums {
     uint64_t bytes, read_bytes, reserved_bytes;
+    double time_s;
 };
 
 static bool rule_holds(const struct model *model, const struct model_rule *rule,
@@ -52,6 +54,9 @@ static enum embtier_err add_tables(const struct model *model, const uint32_t *pl
                            TEXT_SHOWN(model->tables[i].name), places[i]);
         sums[places[i]].bytes += model_table_bytes(&model->tables[i]);
         sums[places[i]].read_bytes += model_table_read_bytes(&model->tables[i]);
+        if (model->times_s)
+            sums[places[i]].time_s +=
+                model->times_s[(uint64_t)i * model->memory_count + places[i] / model->gpu_count];
     }
     return EMBTIER_OK;
 }
@@ -113,9 +118,12 @@ static double gpu_time_s(const struct model *model, const struct sums *sums, uin
 {
     double time_s = 0;
 
-    for (uint32_t m = 0; m < model->memory_count; m++)
-        time_s +=
-            (double)sums[model_place(model, m, gpu)].read_bytes / model_gpu_bandwidth(model, m);
+    for (uint32_t m = 0; m < model->memory_count; m++) {
+        const struct sums *const place = &sums[model_place(model, m, gpu)];
+
+        time_s += model->times_s ? place->time_s
+                                 : (double)place->read_bytes / model_gpu_bandwidth(model, m);
+    }
     return time_s;
 }
 

@@ -67,6 +67,16 @@ static void join_to_first(uint32_t table_count, uint32_t *links)
         links[i] = first_table(links, i);
 }
 
+/* Adds the times of a table that the model gives. */
+static void add_times(struct instance *x, uint32_t table)
+{
+    const double *const times_s = x->model->times_s + (uint64_t)table * x->memory_count;
+    double *const item_s = x->times_s + (uint64_t)x->item_of_table[table] * x->memory_count;
+
+    for (uint32_t m = 0; m < x->memory_count; m++)
+        item_s[m] += times_s[m];
+}
+
 static void fill_items(struct instance *x)
 {
     for (uint32_t i = 0; i < x->model->table_count; i++) {
@@ -74,7 +84,11 @@ static void fill_items(struct instance *x)
 
         x->bytes[item] += model_table_bytes(&x->model->tables[i]);
         x->read_bytes[item] += model_table_read_bytes(&x->model->tables[i]);
+        if (x->model->times_s)
+            add_times(x, i);
     }
+    if (x->model->times_s)
+        return;
     for (uint32_t item = 0; item < x->item_count; item++)
         for (uint32_t m = 0; m < x->memory_count; m++)
             x->times_s[item * x->memory_count + m] =

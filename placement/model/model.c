@@ -114,6 +114,20 @@ static enum embtier_err check_rule(const struct model *model, uint32_t i, struct
     return check_index(i, "gpu", rule->gpu, model->gpu_count, true, msg);
 }
 
+static enum embtier_err check_times(const struct model *model, struct err_msg *msg)
+{
+    const uint64_t count = (uint64_t)model->table_count * model->memory_count;
+
+    for (uint64_t i = 0; model->times_s && i < count; i++)
+        if (!in_range(model->times_s[i], 0, MODEL_TIME_MAX_S))
+            return err_set(msg, EMBTIER_INVALID,
+                           "table '%s': time in memory '%s': %g s; allowed: 0 to %g",
+                           TEXT_SHOWN(model->tables[i / model->memory_count].name),
+                           TEXT_SHOWN(model->memories[i % model->memory_count].name),
+                           model->times_s[i], MODEL_TIME_MAX_S);
+    return EMBTIER_OK;
+}
+
 /* Sums of bytes are made in 64 bits elsewhere. */
 static enum embtier_err check_sum(const struct model *model, struct err_msg *msg)
 {
@@ -144,5 +158,6 @@ enum embtier_err model_check(const struct model *model, struct err_msg *msg)
         TRY(check_table(&model->tables[i], msg));
     for (uint32_t i = 0; i < model->rule_count; i++)
         TRY(check_rule(model, i, msg));
+    TRY(check_times(model, msg));
     return check_sum(model, msg);
 }

@@ -5,7 +5,7 @@
  * (HBM) has its capacity and bandwidth once for each GPU. A shared one (DRAM, SSD) has one capacity
  * for all GPUs, and each GPU gets an equal share of its bandwidth. The lookup time of a GPU is the
  * sum over its tables of bytes read in a batch divided by bandwidth. The best placement has the
- * least lookup time of the slowest GPU (equation 6).
+ * least lookup time of the slowest GPU (equation 6). A model may give each table's times itself.
  *
  * A place is a memory of a GPU. Its number is memory * gpu_count + gpu.
  *
@@ -29,6 +29,8 @@
 /* Bytes that a batch reads of one table. 64 bits hold the sum over all tables. */
 #define MODEL_READ_BYTES_MAX (UINT64_C(1) << 46)
 #define MODEL_BANDWIDTH_MAX  1e18
+
+#define MODEL_TIME_MAX_S 1e12 /* of one table */
 
 #define MODEL_ANY UINT32_MAX
 
@@ -68,6 +70,10 @@ struct model {
     const struct model_memory *memories;
     const struct model_rule *rules;
     uint32_t table_count, memory_count, gpu_count, rule_count;
+    /* table_count * memory_count: the time of a batch's lookups of a table in a memory, for
+     * memories whose time is not proportional to bytes, such as a cache. NULL: bytes read /
+     * bandwidth. */
+    const double *times_s;
 };
 
 /* INVALID: @msg names the table, memory or rule, the key, its value, and what is allowed. */

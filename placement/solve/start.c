@@ -102,7 +102,8 @@ static uint32_t fastest_with_space(const struct instance *x, uint32_t item, cons
     double best_s = INFINITY;
 
     for (uint32_t m = 0; m < x->memory_count; m++) {
-        const double time_s = 1 / model_gpu_bandwidth(x->model, m);
+        const double time_s = x->model->times_s ? x->times_s[(uint64_t)item * x->memory_count + m]
+                                                : 1 / model_gpu_bandwidth(x->model, m);
 
         if (left[m] >= (double)x->bytes[item] && allows_memory(x, item, m) && time_s < best_s) {
             best = m;

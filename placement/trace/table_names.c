@@ -19,8 +19,8 @@ static int compare(const void *a, const void *b)
     return order != 0 ? order : (left->number > right->number) - (left->number < right->number);
 }
 
-enum embtier_err table_names_find_repeated(const struct trace_table *tables, size_t stride,
-                                           uint32_t count, uint32_t *ret_repeated)
+enum embtier_err names_find_repeated(const char *first, size_t stride, uint32_t count,
+                                     uint32_t *ret_repeated)
 {
     _cleanup_(freep) struct numbered_name *names = calloc(count + 1, sizeof(*names));
     uint32_t repeated = count;
@@ -28,13 +28,17 @@ enum embtier_err table_names_find_repeated(const struct trace_table *tables, siz
     if (!names)
         return EMBTIER_NO_MEMORY;
     for (uint32_t i = 0; i < count; i++)
-        names[i] = (struct numbered_name){
-            ((const struct trace_table *)((const char *)tables + stride * i))->name, i
-        };
+        names[i] = (struct numbered_name){ first + stride * i, i };
     qsort(names, count, sizeof(*names), compare);
     for (uint32_t i = 1; i < count; i++)
         if (strcmp(names[i - 1].name, names[i].name) == 0)
             repeated = MIN(repeated, names[i].number);
     *ret_repeated = repeated;
     return EMBTIER_OK;
+}
+
+enum embtier_err table_names_find_repeated(const struct trace_table *tables, size_t stride,
+                                           uint32_t count, uint32_t *ret_repeated)
+{
+    return names_find_repeated(tables->name, stride, count, ret_repeated);
 }

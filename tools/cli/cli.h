@@ -64,6 +64,10 @@ int command_config_keys(struct cli *cli, int argc, char **argv);
 int command_trace_generate(struct cli *cli, int argc, char **argv);
 int command_trace_hottest(struct cli *cli, int argc, char **argv);
 int command_profile_show(struct cli *cli, int argc, char **argv);
+int command_plan_make(struct cli *cli, int argc, char **argv);
+int command_plan_show(struct cli *cli, int argc, char **argv);
+int command_plan_diff(struct cli *cli, int argc, char **argv);
+int command_plan_what_if(struct cli *cli, int argc, char **argv);
 
 /* The options of every command, to be put after its own options. */
 #define CLI_LONG_OPTIONS                                                                           \

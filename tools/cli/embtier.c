@@ -247,6 +247,87 @@ const struct command commands[] = {
       "  embtier profile show run.profile --cache 8GiB\n"
       "  embtier -o json profile show run.trace | jq '.tables[] | {name, working_sets}'\n",
       command_profile_show, NULL },
+    { "plan make", "PLAN --profile FILE --machine FILE [options]",
+      "make a plan: a home for each table on a machine",
+      "PLAN: the file to write; it may not exist. No server is needed.\n"
+      "\n"
+      "      --profile FILE    a profile that `embtier profile show --save` wrote\n"
+      "      --machine FILE    GPUs, tiers and SSD: sizes, bandwidths, limits (YAML)\n"
+      "      --rules FILE      pins, forbidden memories, tables kept together, reserved bytes, a\n"
+      "                        target of samples/s, limits that only warn (YAML)\n"
+      "      --previous FILE   the plan in force: the new one has the next generation, and moves\n"
+      "                        no more bytes than the rules allow\n"
+      "      --optimizer LIST  the tables' optimizer, whose state is part of a row: NAME, or\n"
+      "                        NAME,TABLE=NAME,... for some tables (default none)\n"
+      "      --samples-per-batch N\n"
+      "                        samples in a batch of the profile (default: the most bags that a\n"
+      "                        table has in a batch)\n"
+      "      --solver WORD     auto (default): HiGHS or CBC improves the placement if one is\n"
+      "                        installed; none: it is not asked\n"
+      "\n"
+      "Each table lies whole in the memory of a GPU, in an array in a tier, or behind the cache,\n"
+      "which has what arrays leave of each tier. The slowest GPU's lookups take as little time as\n"
+      "was found, within bytes, reads/s and bytes written a day. The plan is printed as\n"
+      "`embtier plan show` prints it. docs/internals/placement/planning.md has the keys of the\n"
+      "files, the model, and what is exact.\n",
+      "  embtier plan make run.plan --profile run.profile --machine machine.yaml --optimizer adam\n"
+      "  embtier plan make new.plan --profile run.profile --machine machine.yaml \\\n"
+      "    --rules rules.yaml --previous run.plan\n",
+      command_plan_make, NULL },
+    { "plan show", "FILE [--table NAME] [--svg FILE.svg]",
+      "show where a plan puts tables, and why",
+      "FILE: a plan, which docs/internals/placement/plan-format.md describes. All its numbers are\n"
+      "checked; a mistake is one line with file, line and key. No server is needed.\n"
+      "\n"
+      "      --table NAME    show one table, with all figures of its parts\n"
+      "      --svg FILE.svg  draw each table's bandwidth against its size, coloured by memory; an\n"
+      "                      old file is replaced\n"
+      "\n"
+      "Tables with the longest lookup time come first. Home: the memory; that of a split table\n"
+      "with the share of its lookups. Hits: lookups that need no SSD. All figures are\n"
+      "predictions.\n"
+      "\n"
+      "With -o json: {generation, samples_per_s, samples_per_batch, time_s, bound_s, gpu_count,\n"
+      "inputs: [{name, hash}], memories: [{name, gpu, capacity_bytes, array_bytes, cache_bytes,\n"
+      "left_bytes, bandwidth_bytes_per_s, read_bytes, time_s}], tables: [{name, rows, dim, dtype,\n"
+      "optimizer, gpu, bytes, read_bytes, time_s, reason, parts: [{home, memory, rows, bytes,\n"
+      "lookup_share, hit_rates, cache_bytes, time_s, reads_per_s, writes_bytes_per_day}]}]}; with\n"
+      "--table, one of the tables. Null: no GPU, no bound, rows without a limit.\n",
+      "  embtier plan show run.plan --svg run.svg\n"
+      "  embtier plan show run.plan --table users\n"
+      "  embtier -o json plan show run.plan | jq '.tables[] | {name, reason}'\n",
+      command_plan_show, NULL },
+    { "plan diff", "OLD NEW", "show what moves from one plan to another",
+      "A row moves if its rank by hotness lies in another memory in the new plan. Bytes: rows and\n"
+      "optimizer state. Altered: rows, dim, dtype or optimizer differ, so it is another table.\n"
+      "\n"
+      "With -o json: {generation_before, generation_after, rows_moved, bytes_moved, same_tables,\n"
+      "memories: [{name, gpu, in_bytes, out_bytes, array_bytes_before, array_bytes_after,\n"
+      "cache_bytes_before, cache_bytes_after}], tables: [{name, change, rows_moved, bytes_moved,\n"
+      "before, after}]}; change is moved, altered, added or dropped; before and after are tables\n"
+      "as `embtier plan show` prints them, or null.\n",
+      "  embtier plan diff old.plan new.plan\n"
+      "  embtier -o json plan diff old.plan new.plan | jq .bytes_moved\n",
+      command_plan_diff, NULL },
+    { "plan what-if", "MACHINE... --profile FILE [options]",
+      "find the cheapest machine that reaches a target",
+      "MACHINE: files as for `embtier plan make`, 1 to 64. Each one is planned as it is, with each\n"
+      "tier doubled, and with its drives doubled. No server is needed, and nothing is written.\n"
+      "\n"
+      "      --profile FILE    a profile that `embtier profile show --save` wrote\n"
+      "      --target N        samples/s to reach (default: the target of the rules)\n"
+      "      --as-they-are     plan the machines without changes\n"
+      "      --rules FILE, --optimizer LIST, --samples-per-batch N\n"
+      "                        as for `embtier plan make`\n"
+      "\n"
+      "Costs and watts are sums over the memories, from the machines' keys; a question mark stands\n"
+      "for a machine that lacks one of them. Reaches: a plan was found that is fast enough within\n"
+      "all limits; without a target, within all limits.\n"
+      "\n"
+      "With -o json: {plans: [{machine, change, cost, power_w, samples_per_s, time_s, reaches,\n"
+      "why}], cheapest: its number in plans, or null}.\n",
+      "  embtier plan what-if small.yaml large.yaml --profile run.profile --target 200000\n",
+      command_plan_what_if, NULL },
     { "trace generate", "FILE [options]", "write a synthetic trace of lookups",
       "      --tables N       number of tables (default 4)\n"
       "      --rows N         rows of each table (default 1000000)\n"

@@ -66,6 +66,20 @@ const char *number_duration(struct number_text *buffer, double seconds)
     return buffer->text;
 }
 
+const char *number_time(struct number_text *buffer, double seconds)
+{
+    static const char *const units[] = { "s", "ms", "us", "ns" };
+    size_t unit = 0;
+
+    /* 0.9996 s has the digits 1 s, not 1e+03 ms. */
+    while (seconds != 0 && fabs(seconds) < 0.9995 && unit + 1 < ARRAY_LEN(units)) {
+        seconds *= 1000;
+        unit++;
+    }
+    snprintf(buffer->text, sizeof(buffer->text), "%.3g %s", seconds, units[unit]);
+    return buffer->text;
+}
+
 bool number_parse_u64(const char *text, uint64_t *ret_value)
 {
     unsigned long long value;

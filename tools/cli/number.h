@@ -17,6 +17,7 @@ struct number_text {
 const char *number_count(struct number_text *buffer, double value);
 const char *number_bytes(struct number_text *buffer, double bytes);
 const char *number_duration(struct number_text *buffer, double seconds); /* "1h02m", "45s" */
+const char *number_time(struct number_text *buffer, double seconds);     /* "1.25 ms", "30 s" */
 
 /* Parses a decimal number without sign or blanks, and with nothing behind it. */
 MUST_CHECK bool number_parse_u64(const char *text, uint64_t *ret_value);

@@ -47,7 +47,7 @@ struct model plan_model_draw(uint32_t seed, uint32_t tables, uint32_t gpus)
 
     for (uint32_t i = 0; i < tables; i++)
         draw_table(&random, &drawn[i]);
-    return (struct model){ drawn, memories, NULL, tables, ARRAY_LEN(memories), gpus, 0 };
+    return (struct model){ drawn, memories, NULL, tables, ARRAY_LEN(memories), gpus, 0, NULL };
 }
 
 void plan_model_clear(struct model *model)

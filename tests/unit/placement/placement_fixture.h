@@ -81,7 +81,7 @@ static inline void draw_case(struct random *random, struct placement_case *c)
     draw_memories(random, c->memories);
     for (uint32_t i = 0; i < rules; i++)
         c->rules[i] = draw_rule(random, tables, gpus);
-    c->model = (struct model){ c->tables, c->memories, c->rules, tables, 3, gpus, rules };
+    c->model = (struct model){ c->tables, c->memories, c->rules, tables, 3, gpus, rules, NULL };
 }
 
 /* ---- brute force ---- */

@@ -40,7 +40,7 @@ static void assert_refused(const struct model *model, const char *reason)
 static void test_a_table_larger_than_every_memory_is_named(void **state)
 {
     const struct model_memory memories[] = { { "HBM", false, 40, 2 }, { "SSD", true, 59, 1 } };
-    const struct model model = { tables, memories, NULL, 1, 2, 2, 0 };
+    const struct model model = { tables, memories, NULL, 1, 2, 2, 0, NULL };
 
     (void)state;
     assert_refused(&model, "table 'clicks'");
@@ -51,7 +51,7 @@ static void test_a_table_larger_than_every_memory_is_named(void **state)
 static void test_tables_that_exceed_all_memories_together(void **state)
 {
     const struct model_memory memories[] = { { "HBM", false, 60, 2 }, { "SSD", true, 53, 1 } };
-    const struct model model = { tables, memories, NULL, 3, 2, 2, 0 };
+    const struct model model = { tables, memories, NULL, 3, 2, 2, 0, NULL };
 
     (void)state;
     /* 180 bytes, of which each GPU holds 60. No table fits into the SSD's 53. */
@@ -65,7 +65,7 @@ static void test_only_the_memories_that_matter_are_named(void **state)
         { .kind = MODEL_PIN, .table = 0, .memory = 0, .gpu = 1 },
         { .kind = MODEL_PIN, .table = 2, .memory = 0, .gpu = 1 },
     };
-    const struct model model = { tables, memories, rules, 3, 2, 2, 2 };
+    const struct model model = { tables, memories, rules, 3, 2, 2, 2, NULL };
 
     (void)state;
     assert_refused(&model, "table 'shops' and the tables that need the same memory lack 20 bytes "
@@ -75,7 +75,7 @@ static void test_only_the_memories_that_matter_are_named(void **state)
 static void test_tables_that_fit_only_in_pieces(void **state)
 {
     const struct model_memory memory = { "HBM", false, 100, 2 };
-    const struct model model = { tables, &memory, NULL, 3, 1, 2, 0 };
+    const struct model model = { tables, &memory, NULL, 3, 1, 2, 0, NULL };
 
     (void)state;
     assert_refused(&model, "no placement fits");
@@ -89,7 +89,7 @@ static void test_rules_that_exclude_each_other(void **state)
         { .kind = MODEL_TOGETHER, .table = 1, .other = 0 },
         { .kind = MODEL_FORBID, .table = 1, .memory = 0, .gpu = MODEL_ANY },
     };
-    const struct model model = { tables, memories, rules, 2, 2, 2, 3 };
+    const struct model model = { tables, memories, rules, 2, 2, 2, 3, NULL };
 
     (void)state;
     assert_refused(&model, "table 'clicks', with the tables kept together with it: rules leave it "
@@ -105,7 +105,7 @@ static void test_a_table_larger_than_the_memories_that_its_rules_leave_it(void *
         { .kind = MODEL_PIN, .table = 1, .memory = 0, .gpu = MODEL_ANY },
         { .kind = MODEL_PIN, .table = 1, .memory = MODEL_ANY, .gpu = 0 },
     };
-    const struct model model = { tables, memories, rules, 3, 2, 2, ARRAY_LEN(rules) };
+    const struct model model = { tables, memories, rules, 3, 2, 2, ARRAY_LEN(rules), NULL };
 
     (void)state;
     assert_refused(&model,
@@ -121,7 +121,7 @@ static void test_a_model_of_the_largest_size(void **state)
     struct model_table *const large = calloc(MODEL_TABLES_MAX, sizeof(*large));
     struct model_memory memories[MODEL_MEMORIES_MAX];
     const struct model model = {
-        large, memories, NULL, MODEL_TABLES_MAX, MODEL_MEMORIES_MAX, MODEL_GPUS_MAX, 0
+        large, memories, NULL, MODEL_TABLES_MAX, MODEL_MEMORIES_MAX, MODEL_GPUS_MAX, 0, NULL
     };
     const uint64_t private_count = (MODEL_MEMORIES_MAX - 1) * MODEL_GPUS_MAX;
 

@@ -28,7 +28,7 @@ static void make_good(struct fixture *f)
     f->memories[0] = (struct model_memory){ "HBM", false, 123, 100 };
     f->memories[1] = (struct model_memory){ "SSD", true, 173, 20 };
     f->rules[0] = (struct model_rule){ .kind = MODEL_RESERVE, .memory = 1, .gpu = MODEL_ANY };
-    f->model = (struct model){ f->tables, f->memories, f->rules, 2, 2, 2, 1 };
+    f->model = (struct model){ f->tables, f->memories, f->rules, 2, 2, 2, 1, NULL };
 }
 
 static void assert_refused(const struct fixture *f, const char *reason)
@@ -74,6 +74,26 @@ static void test_mistakes_name_table_memory_and_key(void **state)
     ASSERT_REFUSED(model.table_count, UINT32_MAX, "tables: 4294967295");
     ASSERT_REFUSED(model.memory_count, 9, "memories: 9");
     ASSERT_REFUSED(model.rule_count, UINT32_MAX, "rules: 4294967295");
+}
+
+static void test_times_of_a_model(void **state)
+{
+    const uint32_t places[] = { 0, 3 }; /* HBM of GPU 0, SSD of GPU 1 */
+    double times_s[] = { 2, 100, 100, 5 };
+    double gpus_s[2], largest_s;
+    struct fixture f;
+    struct err_msg msg;
+
+    (void)state;
+    make_good(&f);
+    f.model.rule_count = 0;
+    f.model.times_s = times_s;
+    assert_int_equal(assignment_check(&f.model, places, &largest_s, gpus_s, &msg), EMBTIER_OK);
+    assert_true(gpus_s[0] == 2 && gpus_s[1] == 5 && largest_s == 5);
+    assert_int_equal(model_check(&f.model, &msg), EMBTIER_OK);
+    times_s[3] = NAN;
+    assert_int_equal(model_check(&f.model, &msg), EMBTIER_INVALID);
+    assert_non_null(strstr(msg.text, "table 'users': time in memory 'SSD': nan s; allowed: 0 to"));
 }
 
 static void test_mistakes_in_rules(void **state)
@@ -166,6 +186,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_mistakes_name_table_memory_and_key),
+        cmocka_unit_test(test_times_of_a_model),
         cmocka_unit_test(test_mistakes_in_rules),
         cmocka_unit_test(test_more_reserved_than_there_is),
         cmocka_unit_test(test_times_are_those_of_the_equation),

@@ -24,22 +24,32 @@ static void check_answer(const struct placement_case *c, const struct solve_answ
     assert_true(solve_gap(answer) <= 1e-9);
 }
 
-static void test_answers_equal_brute_force(void **state)
+/* Times of each table in each memory, in no relation to bytes. */
+static void draw_times(struct random *random, struct placement_case *c, double *times_s)
+{
+    for (uint32_t i = 0; i < c->model.table_count * c->model.memory_count; i++)
+        times_s[i] = random_below(random, 4) == 0 ? 0 : 10 * random_share(random);
+    c->model.times_s = times_s;
+}
+
+static void compare_with_brute_force(uint32_t cases, bool with_times)
 {
     const struct solve_opts opts = { .steps = 2000, .searches = 2 };
     struct random random = { SEED };
     uint32_t placed = 0, refused = 0;
 
-    (void)state;
     printf("seed %d\n", SEED);
-    for (uint32_t i = 0; i < CASES; i++) {
+    for (uint32_t i = 0; i < cases; i++) {
         _cleanup_(solve_answer_freep) struct solve_answer *answer = NULL;
+        double times_s[CASE_TABLES * 3];
         struct placement_case c;
         struct err_msg msg = { { 0 } };
         enum embtier_err err;
         double best_s;
 
         draw_case(&random, &c);
+        if (with_times)
+            draw_times(&random, &c, times_s);
         best_s = brute_force(&c.model);
         err = solve_model(&c.model, &opts, &answer, &msg);
         if (isinf(best_s)) {
@@ -54,7 +64,19 @@ static void test_answers_equal_brute_force(void **state)
         placed++;
     }
     printf("%u placed, %u refused\n", placed, refused);
-    assert_true(placed > CASES / 2 && refused > CASES / 50);
+    assert_true(placed > cases / 2 && refused > cases / 50);
+}
+
+static void test_answers_equal_brute_force(void **state)
+{
+    (void)state;
+    compare_with_brute_force(CASES, false);
+}
+
+static void test_answers_equal_brute_force_with_given_times(void **state)
+{
+    (void)state;
+    compare_with_brute_force(CASES / 5, true);
 }
 
 /* ---- larger models ---- */
@@ -85,7 +107,7 @@ static void draw_large(struct random *random, struct large_case *c)
     c->rules[1] =
         (struct model_rule){ .kind = MODEL_PIN, .table = 5, .memory = 1, .gpu = MODEL_ANY };
     c->rules[2] = (struct model_rule){ .kind = MODEL_RESERVE, .memory = 0, .gpu = 2, .bytes = 777 };
-    c->model = (struct model){ c->tables, c->memories, c->rules, TABLES, 3, 4, 3 };
+    c->model = (struct model){ c->tables, c->memories, c->rules, TABLES, 3, 4, 3, NULL };
 }
 
 static void test_large_models_come_close_to_their_bound(void **state)
@@ -132,7 +154,7 @@ static void test_tables_that_are_never_read_cost_nothing(void **state)
     const struct model_table tables[] = { { .name = "a", .weight_bytes = 5 },
                                           { .name = "b", .weight_bytes = 6 } };
     const struct model_memory memory = { "HBM", false, 6, 1e9 };
-    const struct model model = { tables, &memory, NULL, 2, 1, 2, 0 };
+    const struct model model = { tables, &memory, NULL, 2, 1, 2, 0, NULL };
     const struct solve_opts opts = { 0 };
     _cleanup_(solve_answer_freep) struct solve_answer *answer = NULL;
 
@@ -156,7 +178,7 @@ static void make_equal(struct large_case *c)
                                              .pooling_factor = 1,
                                              .lookup_bytes = 64 };
     c->memories[0] = (struct model_memory){ "HBM", false, 13000, 64 };
-    c->model = (struct model){ c->tables, c->memories, NULL, EQUAL_TABLES, 1, 2, 0 };
+    c->model = (struct model){ c->tables, c->memories, NULL, EQUAL_TABLES, 1, 2, 0, NULL };
 }
 
 /* Answers with the start, and with the next of the bounds. */
@@ -356,7 +378,7 @@ static void draw_tight(struct random *random, struct large_case *c, uint32_t tab
         bytes += weight_bytes;
     }
     c->memories[0] = (struct model_memory){ "HBM", false, bytes / 4 * 1001 / 1000, 1600e9 };
-    c->model = (struct model){ c->tables, c->memories, NULL, tables, 1, 4, 0 };
+    c->model = (struct model){ c->tables, c->memories, NULL, tables, 1, 4, 0, NULL };
 }
 
 static void test_a_first_placement_is_searched_again_and_again(void **state)
@@ -386,6 +408,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_answers_equal_brute_force),
+        cmocka_unit_test(test_answers_equal_brute_force_with_given_times),
         cmocka_unit_test(test_large_models_come_close_to_their_bound),
         cmocka_unit_test(test_equal_input_gives_equal_placements),
         cmocka_unit_test(test_tables_that_are_never_read_cost_nothing),

@@ -72,7 +72,7 @@ static void draw_model(struct fixture *f)
     f->memories[0] = (struct model_memory){ "HBM", false, 9000000, 1600e9 };
     f->memories[1] = (struct model_memory){ "DRAM", true, 40000000, 200e9 };
     f->memories[2] = (struct model_memory){ "SSD", true, UINT64_C(1) << 40, 6e9 };
-    f->model = (struct model){ f->tables, f->memories, NULL, TABLES, 3, GPUS, 0 };
+    f->model = (struct model){ f->tables, f->memories, NULL, TABLES, 3, GPUS, 0, NULL };
 }
 
 static uint32_t count_descriptors(void)

@@ -215,6 +215,13 @@ static void test_people_read_numbers_with_units(void **state)
     assert_string_equal(number_duration(&text, 59.9), "59s");
     assert_string_equal(number_duration(&text, 3660), "1h01m");
     assert_string_equal(number_duration(&text, 200000), "2d07h");
+    assert_string_equal(number_time(&text, 0), "0 s");
+    assert_string_equal(number_time(&text, 30), "30 s");
+    assert_string_equal(number_time(&text, 0.99951), "1 s");
+    assert_string_equal(number_time(&text, 0.9994), "999 ms");
+    assert_string_equal(number_time(&text, 1.2345e-3), "1.23 ms");
+    assert_string_equal(number_time(&text, 5e-6), "5 us");
+    assert_string_equal(number_time(&text, 5e-12), "0.005 ns");
 }
 
 int main(void)

@@ -8,13 +8,13 @@
 #include "base/err.h"
 
 struct svg_curve {
-    const char *name; /* letters that need no escape in XML */
+    const char *name;
     uint32_t point_count;
     const double *xs; /* rising, 0 or more */
     const double *ys; /* 0 to 1 */
 };
 
-/* Writes the file, over one that is there. All texts are names in the sense above. */
+/* Writes the file, over one that is there. */
 MUST_CHECK enum embtier_err svg_curves_write(const char *path, const char *title,
                                              const char *x_title, const char *y_title,
                                              const struct svg_curve *curves, uint32_t count,

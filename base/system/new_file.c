@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/system/new_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/paths.h"
+
+struct new_file {
+    char *path, *partial_path, *directory;
+    FILE *stream;
+    bool has_partial;
+};
+
+static enum embtier_err exists(const char *path, struct err_msg *msg)
+{
+    return err_set(msg, EMBTIER_EXISTS, "%s already exists", path);
+}
+
+static enum embtier_err open_partial(struct new_file *file, struct err_msg *msg)
+{
+    struct stat info;
+    int fd;
+
+    if (lstat(file->path, &info) == 0)
+        return exists(file->path, msg);
+    (void)unlink(file->partial_path); /* of a dead process, as this one has its number */
+    fd = open(file->partial_path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return err_set_errno(msg, errno, "%s", file->path);
+    file->has_partial = true;
+    file->stream = fdopen(fd, "w");
+    if (file->stream)
+        return EMBTIER_OK;
+    close(fd);
+    return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", file->path);
+}
+
+enum embtier_err new_file_open(const char *path, struct new_file **ret_file, struct err_msg *msg)
+{
+    _cleanup_(new_file_freep) struct new_file *file = calloc(1, sizeof(*file));
+
+    if (!file)
+        return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", path);
+    file->path = strdup(path);
+    if (asprintf(&file->partial_path, "%s.%d.partial", path, (int)getpid()) < 0)
+        file->partial_path = NULL;
+    if (!file->path || !file->partial_path)
+        return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", path);
+    TRY(path_directory(path, &file->directory, msg));
+    TRY(open_partial(file, msg));
+    *ret_file = TAKE(file);
+    return EMBTIER_OK;
+}
+
+FILE *new_file_stream(struct new_file *file)
+{
+    return file->stream;
+}
+
+static enum embtier_err sync_directory(const struct new_file *file, struct err_msg *msg)
+{
+    _cleanup_(closep) int fd = open(file->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    if (fd < 0 || fsync(fd) != 0)
+        return err_set_errno(msg, errno, "%s", file->directory);
+    return EMBTIER_OK;
+}
+
+/* Returns 0 or an errno. */
+static int give_name(struct new_file *file)
+{
+    if (link(file->partial_path, file->path) == 0)
+        return 0;
+    if (errno != EPERM && errno != EOPNOTSUPP && errno != ENOSYS)
+        return errno;
+    /* A file system without hard links. */
+    if (renameat2(AT_FDCWD, file->partial_path, AT_FDCWD, file->path, RENAME_NOREPLACE) != 0)
+        return errno;
+    file->has_partial = false;
+    return 0;
+}
+
+enum embtier_err new_file_finish(struct new_file *file, struct err_msg *msg)
+{
+    enum embtier_err err;
+    int why;
+
+    errno = 0;
+    if (fflush(file->stream) != 0 || ferror(file->stream) || fsync(fileno(file->stream)) != 0)
+        return err_set_errno(msg, errno ? errno : EIO, "%s", file->path);
+    why = give_name(file);
+    if (why == EEXIST)
+        return exists(file->path, msg);
+    if (why != 0)
+        return err_set_errno(msg, why, "%s", file->path);
+    err = sync_directory(file, msg);
+    if (err != EMBTIER_OK)
+        (void)unlink(file->path);
+    return err;
+}
+
+void new_file_free(struct new_file *file)
+{
+    if (!file)
+        return;
+    if (file->stream)
+        (void)fclose(file->stream);
+    if (file->has_partial)
+        (void)unlink(file->partial_path);
+    free(file->path);
+    free(file->partial_path);
+    free(file->directory);
+    free(file);
+}

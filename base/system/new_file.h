@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* new_file.h: a file that appears under its name whole and durable, or not at all.
+ *
+ * It is written beside its name, as PATH.PID.partial, synced, and linked to the name. A link
+ * replaces no file, so of two writers one gets EXISTS. A program that is killed may leave the
+ * partial file. Thread: one for each file. */
+#ifndef EMBTIER_BASE_SYSTEM_NEW_FILE_H
+#define EMBTIER_BASE_SYSTEM_NEW_FILE_H
+
+#include <stdio.h>
+
+#include "base/err.h"
+#include "base/macros.h"
+
+struct new_file;
+
+/* EXISTS: there is a file. Else errno's error. */
+MUST_CHECK enum embtier_err new_file_open(const char *path, struct new_file **ret_file,
+                                          struct err_msg *msg);
+/* For the contents. The file checks for its errors. */
+FILE *new_file_stream(struct new_file *file);
+/* Gives the file its name; errors as new_file_open(). */
+MUST_CHECK enum embtier_err new_file_finish(struct new_file *file, struct err_msg *msg);
+/* Without new_file_finish() nothing of the file stays. */
+void new_file_free(struct new_file *file);
+DEFINE_CLEANUP(struct new_file, new_file_free)
+
+#endif

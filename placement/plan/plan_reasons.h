@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* plan_reasons.h: why each table is where it is, in a sentence, from the plan's numbers alone.
+ *
+ * A sentence claims only what these numbers show: that a table fits nowhere faster, that no slower
+ * memory holds hotter bytes, that the cache hits. The planner's way to the plan is not told.
+ * Thread: any. */
+#ifndef EMBTIER_PLACEMENT_PLAN_PLAN_REASONS_H
+#define EMBTIER_PLACEMENT_PLAN_PLAN_REASONS_H
+
+#include "placement/plan/plan.h"
+
+/* Fills each reason that is "". The plan has passed plan_check(), and does so afterwards. */
+void plan_explain(struct plan *plan);
+
+#endif

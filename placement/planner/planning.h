@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* planning.h: the model of whole tables behind a cache, and the exact evaluation of an assignment.
+ *
+ * An assignment gives each table a place, as in placement/model/model.h. The memories are those of
+ * machine.h, the cache among them. The cache has all bytes of each tier that arrays and reserved
+ * bytes leave. So an assignment alone determines hit rates, times and limits, and evaluation
+ * predicts all of them again. Nothing of a search enters it.
+ *
+ * Thread: one. */
+#ifndef EMBTIER_PLACEMENT_PLANNER_PLANNING_H
+#define EMBTIER_PLACEMENT_PLANNER_PLANNING_H
+
+#include "placement/machine/rules.h"
+#include "placement/plan/plan.h"
+#include "placement/planner/workload.h"
+
+/* For a table behind the cache, in a batch. */
+struct cache_cost {
+    struct table_prediction prediction;
+    double time_s;        /* on one GPU */
+    double read_blocks;   /* of SSD */
+    double written_bytes; /* to SSD */
+};
+
+struct planning {
+    const struct workload *workload; /* borrowed, as the next three */
+    const struct machine *machine;
+    const struct rules *rules;
+    const struct plan *previous; /* NULL: none */
+    struct model model; /* capacities are those of arrays; times are the last evaluation's */
+    struct model_table *tables;
+    struct model_memory memories[MODEL_MEMORIES_MAX];
+    struct model_rule *model_rules; /* the user's, then tables that cannot be arrays */
+    double *times_s;
+    uint64_t tier_bytes[TIERS_MAX]; /* without reserved ones */
+    uint32_t *previous_places;      /* table_count, if there is a previous plan */
+    struct cache_cost *costs; /* table_count: of the last evaluation, or as if it were cached */
+    double *row_bytes;        /* table_count; scratch, as the next one */
+    struct table_prediction *predictions;
+};
+
+struct evaluation {
+    double time_s;  /* lookups of the slowest GPU in a batch (MTrainS, equation 6) */
+    double batch_s; /* the same, or the time that SSD takes for its reads and writes */
+    double sum_s;   /* of all GPUs */
+    double samples_per_s;
+    double reads;         /* blocks of SSD in a batch */
+    double written_bytes; /* to SSD in a batch */
+    double needed[RULES_LIMITS];
+    double allowed[RULES_LIMITS]; /* INFINITY: no limit */
+    uint64_t moved_bytes;         /* from the previous plan */
+    uint64_t array_bytes[TIERS_MAX];
+    uint64_t cache_bytes[TIERS_MAX];
+    double excess; /* sum of the shares by which limits are exceeded that are errors; 0: feasible */
+};
+
+/* @previous may be NULL. INVALID: bytes are missing, or a rule cannot be met. */
+MUST_CHECK enum embtier_err planning_new(const struct workload *workload,
+                                         const struct machine *machine, const struct rules *rules,
+                                         const struct plan *previous,
+                                         struct planning **ret_planning, struct err_msg *msg);
+void planning_free(struct planning *planning);
+DEFINE_CLEANUP(struct planning, planning_free)
+
+/* INVALID: the assignment breaks a rule, or exceeds a memory; @msg says so. Limits that are
+ * exceeded are no error here. */
+MUST_CHECK enum embtier_err planning_evaluate(struct planning *planning, const uint32_t *places,
+                                              struct evaluation *ret_evaluation,
+                                              struct err_msg *msg);
+/* Sets times as if each cached table had the whole cache alone, with all bytes of all tiers. No
+ * assignment has a shorter time for any table. */
+MUST_CHECK enum embtier_err planning_set_least_times(struct planning *planning,
+                                                     struct err_msg *msg);
+/* True: @a is to be preferred. */
+bool evaluation_is_better(const struct evaluation *a, const struct evaluation *b);
+
+static inline bool planning_is_cached(const struct planning *planning, uint32_t place)
+{
+    return place / planning->model.gpu_count == machine_cache(planning->machine);
+}
+
+/* The GPU of a place; PLAN_NO_GPU: the machine has none. */
+static inline uint32_t planning_gpu(const struct planning *planning, uint32_t place)
+{
+    return planning->machine->gpu_count > 0 ? place % planning->model.gpu_count : PLAN_NO_GPU;
+}
+
+#endif

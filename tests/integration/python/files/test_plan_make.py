@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`embtier plan make`: from a generated trace to a plan. It needs no server."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from conftest import TREE
+from transfers import CLI, SANITIZED, run_on_terminal
+
+MACHINE = """\
+gpus: {count: 2, hbm_bytes: 8MiB, hbm_bandwidth_bytes_per_s: 1600GB}
+tiers:
+  - {name: dram, bytes: 24MiB, bandwidth_bytes_per_s: 200GB}
+  - {name: pmem, bytes: 16MiB, bandwidth_bytes_per_s: 30GB}
+ssd: {bytes: 1TB, read_bandwidth_bytes_per_s: 6GB, read_iops: 1e6}
+"""
+ROWS, DIM, TABLES = 30000, 32, 6
+
+
+def embtier(*arguments: str | Path) -> subprocess.CompletedProcess:
+    return subprocess.run([str(CLI), *map(str, arguments)], capture_output=True, text=True, timeout=240)
+
+
+def done(*arguments: str | Path) -> str:
+    result = embtier(*arguments)
+    assert result.returncode == 0 and result.stderr == "", result
+    return result.stdout
+
+
+@pytest.fixture(scope="module")
+def profile(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("profile")
+    done("trace", "generate", folder / "a.trace", "--tables", TABLES, "--rows", ROWS, "--dim", DIM, "--batches", 20, "--bags", 100,
+         "--pooling", 4, "--seed", 9)  # fmt: skip
+    done("profile", "show", folder / "a.trace", "--save", folder / "a.profile")
+    return folder / "a.profile"
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Path:
+    path = tmp_path / "machine.yaml"
+    path.write_text(MACHINE)
+    return path
+
+
+def make(path: Path, profile: Path, machine: Path, *more: str | Path) -> subprocess.CompletedProcess:
+    return embtier("-o", "json", "plan", "make", path, "--profile", profile, "--machine", machine, "--solver", "none", *more)
+
+
+def made(path: Path, profile: Path, machine: Path, *more: str | Path) -> dict:
+    result = make(path, profile, machine, *more)
+    assert result.returncode == 0 and result.stderr == "", result
+    assert json.loads(done("-o", "json", "plan", "show", path)) == json.loads(result.stdout)
+    return json.loads(result.stdout)
+
+
+def refused(code: int, path: Path, *arguments: str | Path) -> str:
+    """The message; no plan was written."""
+    result = make(path, *arguments)
+    assert result.returncode == code and result.stdout == "" and not path.exists(), result
+    return result.stderr
+
+
+def memory(plan: dict, name: str, gpu: int | None = None) -> dict:
+    return next(one for one in plan["memories"] if one["name"] == name and one["gpu"] == gpu)
+
+
+def test_a_plan_uses_each_memory_within_its_bytes(profile, machine, tmp_path):
+    plan = made(tmp_path / "a.plan", profile, machine, "--optimizer", "sgd,t5=adam")
+    assert plan["generation"] == 1 and plan["gpu_count"] == 2 and plan["samples_per_batch"] == 100
+    assert [one["name"] for one in plan["inputs"]] == ["profile", "machine", "options"]
+    assert [(one["name"], one["rows"], one["optimizer"]) for one in plan["tables"]] == [
+        (f"t{i}", ROWS, "adam" if i == 5 else "sgd") for i in range(TABLES)
+    ]
+    assert {part["home"] for table in plan["tables"] for part in table["parts"]} >= {"hbm", "array"}
+    for one in plan["memories"]:
+        assert one["array_bytes"] + one["cache_bytes"] <= one["capacity_bytes"]
+    for name in ("dram", "pmem"):  # the cache has what arrays leave
+        assert memory(plan, name)["array_bytes"] + memory(plan, name)["cache_bytes"] == memory(plan, name)["capacity_bytes"]
+    assert memory(plan, "ssd")["array_bytes"] == ROWS * DIM * 4 * (TABLES + 2)  # adam has two numbers per weight more
+    times = [sum(table["time_s"] for table in plan["tables"] if table["gpu"] == gpu) for gpu in range(2)]
+    assert plan["time_s"] == pytest.approx(max(times), rel=1e-9)
+    assert 0 < plan["bound_s"] <= plan["time_s"]
+    assert all(table["reason"] for table in plan["tables"])
+
+
+def test_the_same_inputs_give_the_same_bytes(profile, machine, tmp_path):
+    for name in ("a", "b"):
+        made(tmp_path / name, profile, machine, "--optimizer", "adam")
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+def test_more_dram_never_makes_a_slower_plan(profile, machine, tmp_path):
+    times = []
+    for i, dram in enumerate(("1MiB", "8MiB", "64MiB", "1GiB")):
+        machine.write_text(MACHINE.replace("24MiB", dram).replace("hbm_bytes: 8MiB", "hbm_bytes: 1MiB"))
+        times.append(made(tmp_path / str(i), profile, machine, "--optimizer", "adam")["time_s"])
+    assert times == sorted(times, reverse=True) and times[0] > 2 * times[-1]
+
+
+def test_rules_and_the_plan_in_force(profile, machine, tmp_path):
+    rules = tmp_path / "rules.yaml"
+    rules.write_text("pin: [{table: t1, memory: pmem, gpu: 1}]\nforbid: [{table: t2, memory: hbm}]\n")
+    old = made(tmp_path / "old", profile, machine, "--rules", rules)
+    assert old["tables"][1]["parts"][0]["memory"] == "pmem" and old["tables"][1]["gpu"] == 1
+    assert old["tables"][2]["parts"][0]["home"] != "hbm"
+    rules.write_text("moved_bytes_max: 0\n")
+    kept = made(tmp_path / "kept", profile, machine, "--rules", rules, "--previous", tmp_path / "old")
+    assert kept["generation"] == 2
+    assert json.loads(done("-o", "json", "plan", "diff", tmp_path / "old", tmp_path / "kept"))["bytes_moved"] == 0
+    moved = made(tmp_path / "moved", profile, machine, "--previous", tmp_path / "old")
+    assert moved["time_s"] <= kept["time_s"]
+    assert [one["name"] for one in kept["inputs"]] == ["profile", "machine", "rules", "previous", "options"]
+
+
+def test_limits_are_errors_or_warnings(profile, machine, tmp_path):
+    rules = tmp_path / "rules.yaml"
+    rules.write_text("target_samples_per_s: 1e14\n")
+    message = refused(1, tmp_path / "a", profile, machine, "--rules", rules)
+    assert re.search(r"target: .* s are needed at 1e\+14 samples/s; allowed: 1e-12, .* no plan takes less than", message), message
+    rules.write_text("target_samples_per_s: 1e14\nlimits: {target: warning, read_iops: warning}\n")
+    result = make(tmp_path / "a", profile, machine, "--rules", rules)
+    assert result.returncode == 0 and result.stderr.startswith("embtier: warning: target: "), result
+
+
+def test_mistakes_are_named(profile, machine, tmp_path):
+    path = tmp_path / "a"
+    usage = embtier("plan", "make", path, "--profile", profile)
+    assert usage.returncode == 2 and "--machine is missing" in usage.stderr
+    for option, text, words in (
+        ("--optimizer", "adma", "no optimizer 'adma'"),
+        ("--optimizer", "adam,users=sgd", "the profile has no table 'users'"),
+        ("--rules", tmp_path / "none.yaml", "none.yaml: cannot be opened"),
+        ("--previous", machine, f"{machine}:"),
+    ):
+        assert words in refused(1, path, profile, machine, option, text)
+    for text in ("0", "-1", "nan", "1e13"):
+        assert "--samples-per-batch" in refused(2, path, profile, machine, "--samples-per-batch", text)
+    assert "allowed: auto, none" in refused(2, path, profile, machine, "--solver", "best")
+    rules = tmp_path / "rules.yaml"
+    rules.write_text("\npin:\n  - {table: t9, memory: hbm}\n")
+    assert f"{rules}:3: pin[0].table: there is no table `t9`" in refused(1, path, profile, machine, "--rules", rules)
+    machine.write_text(MACHINE.replace("bytes: 24MiB", "bytes: -24MiB"))
+    assert f"{machine}:3: tiers[0].bytes: `-24MiB` is not possible" in refused(1, path, profile, machine)
+    assert "CORRUPT" not in refused(1, path, machine, machine)
+    machine.write_text(MACHINE.replace("bytes: 1TB", "bytes: 1MB"))
+    assert re.search(r"take \d+ bytes of SSD, and ssd.bytes are 1000000: \d+ are missing", refused(1, path, profile, machine))
+
+
+def test_what_if_names_the_cheapest_machine(profile, machine, tmp_path):
+    small, large, unpriced = (tmp_path / name for name in ("small.yaml", "large.yaml", "unpriced.yaml"))
+    text = """
+tiers: [{name: dram, bytes: SIZE, bandwidth_bytes_per_s: 200GB, cost_per_gb: 5, power_w_per_gb: 1}]
+ssd: {bytes: 1GB, read_bandwidth_bytes_per_s: 6GB, cost_per_gb: 1, power_w_per_gb: 0.5}
+"""
+    small.write_text(text.replace("SIZE", "4MB"))
+    large.write_text(text.replace("SIZE", "1GB"))
+    unpriced.write_text(text.replace("SIZE", "1GB").replace(", cost_per_gb: 5", ""))
+    machines = (small, unpriced, large)
+    arguments = ("plan", "what-if", *machines, "--profile", profile, "--optimizer", "adam")
+    shown = json.loads(done("-o", "json", *arguments, "--target", "1e6", "--as-they-are"))
+    rows = shown["plans"]
+    assert [one["machine"] for one in rows] == [str(one) for one in machines] and shown["cheapest"] == 2
+    assert [one["reaches"] for one in rows] == [False, True, True] and [one["cost"] for one in rows] == [1.02, None, 6]
+    assert [one["power_w"] for one in rows] == [0.504, 1.5, 1.5]
+    assert rows[0]["why"].startswith("target: ") and rows[0]["samples_per_s"] < 1e6 < rows[2]["samples_per_s"]
+    changes = json.loads(done("-o", "json", *arguments, "--target", "1e6"))["plans"]
+    assert [one["change"] for one in changes] == ["", "dram x2", "ssd x2"] * 3
+    assert changes[0]["samples_per_s"] < changes[2]["samples_per_s"]
+    assert f"cheapest that reaches the target: {large}\n" in done(*arguments, "--target", "1e6", "--as-they-are")
+    assert "none that has a cost reaches the target" in done(*arguments, "--target", "1e12", "--as-they-are")
+    assert embtier("plan", "what-if", "--profile", profile).returncode == 2
+
+
+def test_a_plan_is_never_replaced(profile, machine, tmp_path):
+    path = tmp_path / "a"
+    path.write_text("mine")
+    result = make(path, profile, machine)
+    assert result.returncode == 1 and "already exists" in result.stderr and path.read_text() == "mine"
+
+
+def test_the_machine_that_is_shipped(profile, tmp_path):
+    plan = made(tmp_path / "a", profile, TREE / "docs/machine.yaml")
+    assert plan["gpu_count"] == 8 and all(table["parts"][0]["home"] == "hbm" for table in plan["tables"])
+
+
+@pytest.mark.skipif(SANITIZED, reason="the solver's process has a limit of memory, which sanitizers exceed")
+def test_an_outside_solver_changes_nothing_for_the_worse(profile, machine, tmp_path):
+    own = made(tmp_path / "own", profile, machine, "--optimizer", "adam")
+    result = embtier("-o", "json", "plan", "make", tmp_path / "auto", "--profile", profile, "--machine", machine, "--optimizer", "adam")
+    assert result.returncode == 0 and json.loads(result.stdout)["time_s"] <= own["time_s"], result
+
+
+def test_progress_is_shown(profile, machine, tmp_path, daemon):
+    code, seen, _ = run_on_terminal(daemon, "plan", "make", tmp_path / "a", "--profile", profile, "--machine", machine)
+    assert code == 0 and re.search(r"planning.*placements", seen), seen

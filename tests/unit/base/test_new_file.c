@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_new_file.c: does a file appear whole under its name, or not at all? */
+/* clang-format off */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+/* clang-format on */
+#include <dirent.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/system/new_file.h"
+
+struct fixture {
+    char folder[200];
+    char path[220];
+};
+
+static int make_folder(void **state)
+{
+    struct fixture *const fixture = calloc(1, sizeof(*fixture));
+    const char *const tmp = getenv("TMPDIR");
+
+    if (!fixture)
+        return -1;
+    snprintf(fixture->folder, sizeof(fixture->folder), "%.150s/embtier-new-file-XXXXXX",
+             tmp ? tmp : "/tmp");
+    *state = fixture;
+    if (!mkdtemp(fixture->folder))
+        return -1;
+    snprintf(fixture->path, sizeof(fixture->path), "%s/file", fixture->folder);
+    return 0;
+}
+
+static int remove_folder(void **state)
+{
+    struct fixture *const fixture = *state;
+
+    unlink(fixture->path);
+    rmdir(fixture->folder);
+    free(fixture);
+    return 0;
+}
+
+static int file_count(const struct fixture *fixture)
+{
+    DIR *const folder = opendir(fixture->folder);
+    int count = 0;
+
+    assert_non_null(folder);
+    for (const struct dirent *entry = readdir(folder); entry; entry = readdir(folder))
+        count += entry->d_name[0] != '.';
+    closedir(folder);
+    return count;
+}
+
+static void assert_contents(const struct fixture *fixture, const char *expected)
+{
+    FILE *const file = fopen(fixture->path, "re");
+    char text[64] = "";
+
+    assert_non_null(file);
+    assert_non_null(fgets(text, sizeof(text), file));
+    assert_string_equal(text, expected);
+    assert_int_equal(fclose(file), 0);
+}
+
+static struct new_file *begin(const struct fixture *fixture, const char *text)
+{
+    struct new_file *file = NULL;
+    struct err_msg msg;
+
+    if (new_file_open(fixture->path, &file, &msg) != EMBTIER_OK)
+        fail_msg("%s", msg.text);
+    assert_true(fputs(text, new_file_stream(file)) >= 0);
+    return file;
+}
+
+static void test_appears_when_it_is_whole(void **state)
+{
+    const struct fixture *const fixture = *state;
+    struct new_file *const file = begin(fixture, "whole");
+    const mode_t mask = umask(0);
+    struct stat info;
+    struct err_msg msg;
+
+    umask(mask);
+    assert_int_equal(access(fixture->path, F_OK), -1);
+    assert_int_equal(new_file_finish(file, &msg), EMBTIER_OK);
+    assert_contents(fixture, "whole");
+    new_file_free(file);
+    assert_contents(fixture, "whole");
+    assert_int_equal(file_count(fixture), 1);
+    assert_int_equal(stat(fixture->path, &info), 0);
+    assert_int_equal(info.st_mode & 0777, 0666 & ~mask);
+}
+
+static void test_leaves_nothing_without_an_end(void **state)
+{
+    const struct fixture *const fixture = *state;
+
+    new_file_free(begin(fixture, "half"));
+    assert_int_equal(file_count(fixture), 0);
+    new_file_free(NULL);
+}
+
+static void test_replaces_no_file(void **state)
+{
+    const struct fixture *const fixture = *state;
+    struct new_file *first = begin(fixture, "first"), *second;
+    struct err_msg msg = { { 0 } };
+    FILE *other;
+
+    /* Another program's file comes while this one is written. */
+    other = fopen(fixture->path, "wxe");
+    assert_non_null(other);
+    assert_true(fputs("other", other) >= 0);
+    assert_int_equal(fclose(other), 0);
+    assert_int_equal(new_file_finish(first, &msg), EMBTIER_EXISTS);
+    assert_non_null(strstr(msg.text, "/file already exists"));
+    new_file_free(first);
+    assert_int_equal(new_file_open(fixture->path, &second, &msg), EMBTIER_EXISTS);
+    assert_contents(fixture, "other");
+    assert_int_equal(file_count(fixture), 1);
+}
+
+static void test_reports_a_full_disk(void **state)
+{
+    const struct fixture *const fixture = *state;
+    struct new_file *const file = begin(fixture, "text");
+    FILE *const full = fopen("/dev/full", "we");
+    struct err_msg msg;
+
+    assert_non_null(full);
+    assert_int_not_equal(dup2(fileno(full), fileno(new_file_stream(file))), -1);
+    assert_int_equal(fclose(full), 0);
+    assert_int_equal(new_file_finish(file, &msg), EMBTIER_NO_SPACE);
+    new_file_free(file);
+    assert_int_equal(file_count(fixture), 0);
+}
+
+static void test_names_a_missing_folder(void **state)
+{
+    struct new_file *file;
+    struct err_msg msg = { { 0 } };
+
+    (void)state;
+    assert_int_equal(new_file_open("/no-such-folder/file", &file, &msg), EMBTIER_NOT_FOUND);
+    assert_non_null(strstr(msg.text, "/no-such-folder/file"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_appears_when_it_is_whole, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(test_leaves_nothing_without_an_end, make_folder,
+                                        remove_folder),
+        cmocka_unit_test_setup_teardown(test_replaces_no_file, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(test_reports_a_full_disk, make_folder, remove_folder),
+        cmocka_unit_test(test_names_a_missing_folder),
+    };
+
+    return cmocka_run_group_tests_name("new_file", tests, NULL, NULL);
+}

@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* embtier plan make: from a profile and a machine to a plan. */
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <libgen.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <xxhash.h>
+
+#include "base/text/text_escape.h"
+#include "placement/machine/machine_file.h"
+#include "placement/plan/plan_file.h"
+#include "placement/planner/planner.h"
+#include "placement/profile/profile_file.h"
+#include "tools/cli/cli.h"
+#include "tools/cli/placement/plan_inputs.h"
+#include "tools/cli/placement/plan_report.h"
+#include "tools/cli/progress_bar.h"
+#include "tools/solve/child_solver.h"
+
+#define HASH_BYTES (64 * KIB)
+
+enum { PROFILE = 256, MACHINE, RULES, PREVIOUS, OPTIMIZER, SAMPLES, SOLVER_OPTION };
+
+struct arguments {
+    const char *path; /* of the plan */
+    const char *profile, *machine;
+    const char *rules, *previous; /* NULL: none */
+    const char *optimizers;       /* NULL: all tables have none */
+    const char *samples;          /* as written; NULL: from the profile */
+    double samples_per_batch;
+    bool no_solver;
+};
+
+/* The files that were read. */
+struct inputs {
+    struct measured_profile *profile;
+    struct machine machine;
+    struct rules *rules;
+    struct plan *previous;
+    enum embtier_optimizer *optimizers;
+    struct plan_input hashes[PLAN_INPUTS_MAX];
+    uint32_t hash_count;
+};
+
+static void free_inputs(struct inputs *inputs)
+{
+    measured_profile_free(inputs->profile);
+    rules_free(inputs->rules);
+    plan_free(inputs->previous);
+    free(inputs->optimizers);
+}
+
+/* ---- Options ---- */
+
+static int parse_solver(const struct cli *cli, struct arguments *arguments)
+{
+    arguments->no_solver = strcmp(optarg, "none") == 0;
+    if (!arguments->no_solver && strcmp(optarg, "auto") != 0)
+        return cli_usage(cli, "--solver %s: allowed: auto, none", TEXT_SHOWN(optarg));
+    return -1;
+}
+
+/* Returns -1, or the exit code of a mistake. */
+static int parse_option(const struct cli *cli, int option, struct arguments *arguments)
+{
+    const char **const paths[] = { &arguments->profile, &arguments->machine, &arguments->rules,
+                                   &arguments->previous, &arguments->optimizers };
+
+    if (option == SAMPLES) {
+        arguments->samples = optarg;
+        return plan_inputs_number(cli, "samples-per-batch", optarg, &arguments->samples_per_batch);
+    }
+    if (option == SOLVER_OPTION)
+        return parse_solver(cli, arguments);
+    *paths[option - PROFILE] = optarg;
+    return -1;
+}
+
+static int parse(struct cli *cli, int argc, char **argv, struct arguments *arguments)
+{
+    static const struct option options[] = { { "profile", required_argument, NULL, PROFILE },
+                                             { "machine", required_argument, NULL, MACHINE },
+                                             { "rules", required_argument, NULL, RULES },
+                                             { "previous", required_argument, NULL, PREVIOUS },
+                                             { "optimizer", required_argument, NULL, OPTIMIZER },
+                                             { "samples-per-batch", required_argument, NULL,
+                                               SAMPLES },
+                                             { "solver", required_argument, NULL, SOLVER_OPTION },
+                                             CLI_LONG_OPTIONS };
+    int exit_code = EXIT_USAGE;
+    int option;
+
+    while ((option = cli_next_option(cli, argc, argv, options, &exit_code)) >= 0) {
+        exit_code = parse_option(cli, option, arguments);
+        if (exit_code >= 0)
+            return exit_code;
+    }
+    if (option == CLI_OPTIONS_EXIT)
+        return exit_code;
+    if (argc - optind != 1)
+        return cli_usage(cli, argc == optind ? "PLAN is missing" : "more than one PLAN");
+    if (!arguments->profile || !arguments->machine)
+        return cli_usage(cli, "--%s is missing", arguments->profile ? "machine" : "profile");
+    arguments->path = argv[optind];
+    return -1;
+}
+
+/* ---- Inputs ---- */
+
+static void add_hash(struct inputs *inputs, const char *name, uint64_t hash)
+{
+    struct plan_input *const input = &inputs->hashes[inputs->hash_count++];
+
+    snprintf(input->name, sizeof(input->name), "%s", name);
+    input->hash = hash;
+}
+
+static enum embtier_err hash_stream(FILE *file, const char *path, XXH3_state_t *state,
+                                    struct err_msg *msg)
+{
+    _cleanup_(freep) char *buffer = malloc(HASH_BYTES);
+    size_t got;
+
+    if (!buffer)
+        return EMBTIER_NO_MEMORY;
+    (void)XXH3_64bits_reset(state);
+    while ((got = fread(buffer, 1, HASH_BYTES, file)) > 0)
+        (void)XXH3_64bits_update(state, buffer, got);
+    if (ferror(file))
+        return err_set_errno(msg, errno, "%s: cannot be read", path);
+    return EMBTIER_OK;
+}
+
+/* The file was read before, by its own module. */
+static enum embtier_err hash_file(struct inputs *inputs, const char *name, const char *path,
+                                  struct err_msg *msg)
+{
+    XXH3_state_t *state;
+    enum embtier_err err;
+    FILE *file;
+
+    if (!path)
+        return EMBTIER_OK;
+    file = fopen(path, "re");
+    if (!file)
+        return err_set_errno(msg, errno, "%s: cannot be opened", path);
+    state = XXH3_createState();
+    err = state ? hash_stream(file, path, state, msg) : EMBTIER_NO_MEMORY;
+    if (err == EMBTIER_OK)
+        add_hash(inputs, name, XXH3_64bits_digest(state));
+    (void)XXH3_freeState(state);
+    (void)fclose(file);
+    return err;
+}
+
+static enum embtier_err hash_inputs(const struct arguments *arguments, struct inputs *inputs,
+                                    struct err_msg *msg)
+{
+    _cleanup_(freep) char *options = NULL;
+
+    TRY(hash_file(inputs, "profile", arguments->profile, msg));
+    TRY(hash_file(inputs, "machine", arguments->machine, msg));
+    TRY(hash_file(inputs, "rules", arguments->rules, msg));
+    TRY(hash_file(inputs, "previous", arguments->previous, msg));
+    if (asprintf(&options, "optimizer=%s samples-per-batch=%s solver=%s",
+                 arguments->optimizers ? arguments->optimizers : "none",
+                 arguments->samples ? arguments->samples : "profile",
+                 arguments->no_solver ? "none" : "auto") < 0)
+        return EMBTIER_NO_MEMORY;
+    add_hash(inputs, "options", XXH3_64bits(options, strlen(options)));
+    return EMBTIER_OK;
+}
+
+/* Making a plan may take long, so this is asked before. */
+static enum embtier_err check_new(const char *path, struct err_msg *msg)
+{
+    struct stat info;
+
+    if (lstat(path, &info) == 0)
+        return err_set(msg, EMBTIER_EXISTS, "%s already exists", path);
+    return EMBTIER_OK;
+}
+
+static enum embtier_err load(const struct arguments *arguments, struct inputs *inputs,
+                             struct err_msg *msg)
+{
+    TRY(check_new(arguments->path, msg));
+    TRY(machine_file_load(arguments->machine, &inputs->machine, msg));
+    TRY(profile_file_load(arguments->profile, &inputs->profile, msg));
+    TRY(plan_inputs_optimizers(inputs->profile, arguments->optimizers, &inputs->optimizers, msg));
+    TRY(plan_inputs_rules(inputs->profile, &inputs->machine, arguments->rules, &inputs->rules,
+                          msg));
+    if (arguments->previous)
+        TRY(plan_file_load(arguments->previous, &inputs->previous, msg));
+    return hash_inputs(arguments, inputs, msg);
+}
+
+/* ---- The outside solver ---- */
+
+/* Finds embtier-solve beside this program, as in a build folder, or where it is installed. */
+static bool find_solver(char path[PATH_MAX])
+{
+    char self[PATH_MAX];
+    const ssize_t bytes = readlink("/proc/self/exe", self, sizeof(self) - 1);
+
+    if (bytes > 0) {
+        self[bytes] = '\0';
+        if (snprintf(path, PATH_MAX, "%s/embtier-solve", dirname(self)) < PATH_MAX &&
+            access(path, X_OK) == 0)
+            return true;
+    }
+    snprintf(path, PATH_MAX, "%s", EMBTIER_SOLVE);
+    return access(path, X_OK) == 0;
+}
+
+/* ---- The command ---- */
+
+static void show_progress(void *bar, uint64_t done, uint64_t total)
+{
+    progress_bar_update(bar, done, total, "placements");
+}
+
+static enum embtier_err make(const struct arguments *arguments, const struct inputs *inputs,
+                             struct plan **ret_plan, struct planner_warnings *ret_warnings,
+                             struct err_msg *msg)
+{
+    struct child_solver child = CHILD_SOLVER_INIT;
+    char program[PATH_MAX];
+    struct progress_bar bar;
+    const struct milp_solver solver = child_solver(&child);
+    const bool has_solver = !arguments->no_solver && find_solver(program);
+    const struct planner_opts opts = {
+        .profile = inputs->profile,
+        .optimizers = inputs->optimizers,
+        .machine = &inputs->machine,
+        .rules = inputs->rules,
+        .previous = inputs->previous,
+        .samples_per_batch = arguments->samples_per_batch,
+        .search = { .solver = has_solver ? &solver : NULL, .progress = show_progress, .ctx = &bar },
+        .inputs = inputs->hashes,
+        .input_count = inputs->hash_count,
+    };
+    enum embtier_err err;
+
+    child.program = program;
+    progress_bar_begin(&bar, "planning", "no plan was written");
+    err = planner_make(&opts, ret_plan, ret_warnings, msg);
+    progress_bar_end(&bar);
+    return err;
+}
+
+static void print_warnings(const struct planner_warnings *warnings)
+{
+    for (uint32_t i = 0; i < warnings->count; i++)
+        fprintf(stderr, "embtier: warning: %s\n", warnings->texts[i].text);
+    if (warnings->solver_says.text[0] != '\0')
+        fprintf(stderr, "embtier: the outside solver did not help: %s\n",
+                warnings->solver_says.text);
+}
+
+static int print_plan(const struct cli *cli, const struct arguments *arguments,
+                      const struct plan *plan)
+{
+    if (cli->json)
+        return cli_print_json(plan_report_json(plan), JSON_DOUBLE_DIGITS);
+    return plan_report_print(plan, arguments->path) ? EXIT_DONE : cli_fail(EMBTIER_NO_MEMORY, "");
+}
+
+int command_plan_make(struct cli *cli, int argc, char **argv)
+{
+    struct arguments arguments = { .path = "" };
+    int exit_code = parse(cli, argc, argv, &arguments);
+    _cleanup_(plan_freep) struct plan *plan = NULL;
+    struct planner_warnings warnings = { 0 };
+    struct inputs inputs = { 0 };
+    struct err_msg msg = { { 0 } };
+    enum embtier_err err;
+
+    if (exit_code >= 0)
+        return exit_code;
+    err = load(&arguments, &inputs, &msg);
+    if (err == EMBTIER_OK)
+        err = make(&arguments, &inputs, &plan, &warnings, &msg);
+    if (err == EMBTIER_OK)
+        err = plan_file_save(plan, arguments.path, &msg);
+    if (err == EMBTIER_OK)
+        print_warnings(&warnings);
+    exit_code = err ? cli_fail(err, msg.text) : print_plan(cli, &arguments, plan);
+    free_inputs(&inputs);
+    return exit_code;
+}

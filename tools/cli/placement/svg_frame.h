@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* svg_frame.h: the file, the axes and the legend of a picture in SVG. Thread: one. */
+#ifndef EMBTIER_TOOLS_CLI_PLACEMENT_SVG_FRAME_H
+#define EMBTIER_TOOLS_CLI_PLACEMENT_SVG_FRAME_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "base/err.h"
+
+struct svg_axis {
+    const char *title;
+    bool is_log;      /* false: from 0 to 1 */
+    int from, to;     /* powers of ten of a logarithmic axis, @from below @to */
+    const char *unit; /* of its numbers: "B" makes "10 kB"; NULL: "1e4" */
+};
+
+struct svg_frame {
+    FILE *file;
+    const char *path; /* borrowed */
+    struct svg_axis x, y;
+};
+
+/* Opens the file, over one that is there, and draws title and axes. */
+MUST_CHECK enum embtier_err svg_frame_open(const char *path, const char *title, struct svg_axis x,
+                                           struct svg_axis y, struct svg_frame *ret_frame,
+                                           struct err_msg *msg);
+/* Ends the picture and closes the file. */
+MUST_CHECK enum embtier_err svg_frame_close(struct svg_frame *frame, struct err_msg *msg);
+
+/* Return the place of a number; one outside the axis is at its end. */
+double svg_frame_x(const struct svg_frame *frame, double x);
+double svg_frame_y(const struct svg_frame *frame, double y);
+
+#define SVG_LEGEND_LINES 20
+/* Writes line @line of the legend, with a mark of colour @color. */
+void svg_frame_legend(const struct svg_frame *frame, uint32_t line, const char *color,
+                      const char *name);
+/* Writes text with what XML gives a meaning escaped. */
+void svg_frame_text(const struct svg_frame *frame, const char *text);
+
+/* Returns one of ten colours that are told apart well. */
+const char *svg_color(uint32_t number);
+
+#endif
