@@ -62,6 +62,10 @@ int command_set(struct cli *cli, int argc, char **argv);
 int command_config_check(struct cli *cli, int argc, char **argv);
 int command_config_keys(struct cli *cli, int argc, char **argv);
 int command_trace_generate(struct cli *cli, int argc, char **argv);
+int command_profile_start(struct cli *cli, int argc, char **argv);
+int command_profile_stop(struct cli *cli, int argc, char **argv);
+int command_profile_save(struct cli *cli, int argc, char **argv);
+int command_profile_record(struct cli *cli, int argc, char **argv);
 int command_profile_show(struct cli *cli, int argc, char **argv);
 
 /* The options of every command, to be put after its own options. */
