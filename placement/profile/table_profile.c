@@ -420,12 +420,31 @@ static double unheld_lookups(const struct table_profile *profile)
     return (double)(profile->lookups - MIN(profile->held_lookups, profile->lookups));
 }
 
+static double first_lookups(const struct table_profile *profile)
+{
+    double sum = 0;
+
+    for (uint32_t i = 0; profile->segments && i < profile->segment_count; i++)
+        sum += profile->segments[i].first;
+    return sum;
+}
+
+/* Returns the different rows, as far as the sample knows. A server lowers the rate of small tables
+ * too, long after it has seen all of their rows. So each row counts by the rate at its first
+ * lookup: Cohen, "All-Distances Sketches, Revisited: HIP Estimators", PODS 2014, section 6. */
+static double sampled_rows(const struct table_profile *profile)
+{
+    return profile->has_hashes ? first_lookups(profile)
+                               : (double)profile->sampled.row_count / rate(profile);
+}
+
 /* The sample's estimate may be more than there can be, and less than there are: a file can choose
  * rows that all leave the sample. */
 static double rows_of(const struct table_profile *profile)
 {
-    const double sampled = (double)profile->sampled.row_count / rate(profile);
-    const double most = MIN(unheld_lookups(profile), (double)profile->rows_max);
+    const double sampled = sampled_rows(profile);
+    const double lookups = profile->has_hashes ? (double)profile->lookups : unheld_lookups(profile);
+    const double most = MIN(lookups, (double)profile->rows_max);
 
     return MAX((double)MAX(profile->held.row_count, profile->lookups > 0 ? 1u : 0u),
                MIN(sampled, most));
@@ -462,12 +481,11 @@ static struct scales scales_of(const struct table_profile *profile)
     const double reuses = MAX(unheld_lookups(profile) - rows, 0.0);
     const double held = (double)profile->held_lookups;
     const double held_most = (double)profile->lookups - rows;
-    double first = 0, reuse = 0;
+    const double first = first_lookups(profile);
+    double reuse = 0;
 
-    for (uint32_t i = 0; i < profile->segment_count; i++) {
-        first += profile->segments[i].first;
+    for (uint32_t i = 0; i < profile->segment_count; i++)
         reuse += time_histogram_total(&profile->segments[i].sampled_reuse);
-    }
     return (struct scales){ first > 0 ? rows / first : 0, reuse > 0 ? reuses / reuse : 0,
                             held > held_most ? held_most / held : 1 };
 }

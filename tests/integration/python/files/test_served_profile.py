@@ -8,6 +8,7 @@ import json
 import re
 import subprocess
 import threading
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -134,13 +135,13 @@ def test_predicts_the_hits_of_a_cache(own_daemon: Daemon, tmp_path: Path) -> Non
     with own_daemon.connect() as server:
         table = server.create_table("loop", 8, 10_000)
         server.start_profile()
-        for _ in range(20):
+        for _ in range(15):  # even if the profiling thread never runs meanwhile, the ring has room for all samples
             for first in range(0, 1000, 100):
                 table.get(np.arange(first, first + 100))
         server.stop_profile()
         server.save_profile(tmp_path / "loop")
     assert shown(tmp_path / "loop", "--cache", str(900 * 32))["hit_rates"][0] == pytest.approx(0, abs=0.02)
-    assert shown(tmp_path / "loop", "--cache", str(1200 * 32))["hit_rates"][0] == pytest.approx(0.95, abs=0.02)
+    assert shown(tmp_path / "loop", "--cache", str(1200 * 32))["hit_rates"][0] == pytest.approx(14 / 15, abs=0.02)
 
 
 def test_tables_come_and_go(own_daemon: Daemon, tmp_path: Path) -> None:
@@ -213,6 +214,7 @@ def test_command_line(own_daemon: Daemon, tmp_path: Path) -> None:
             table = client.open_table("t")
             while not stop.is_set():
                 table.get(np.arange(100))
+                time.sleep(0.002)
 
     with own_daemon.connect() as server:
         server.create_table("t", 4, 1000)
@@ -221,7 +223,8 @@ def test_command_line(own_daemon: Daemon, tmp_path: Path) -> None:
     try:
         text = done(*socket, "profile", "record", "--seconds", "0.5", "--save", tmp_path / "a")
         assert re.fullmatch(rf"[\d.,kM]+ lookups of 1 tables in .*, .* samples.*\nsaved: {tmp_path}/a\n", text), text
-        assert shown(tmp_path / "a")["tables"][0]["distinct_rows"] == 100
+        # A profiling thread that gets no processor for long lets the sample be thinned.
+        assert shown(tmp_path / "a")["tables"][0]["distinct_rows"] == pytest.approx(100, rel=0.5)
         assert re.fullmatch(r"profiling, with \S+ of memory\n", done(*socket, "profile", "start", "--memory", "40MiB"))
         assert "already makes a profile" in refused(1, *socket, "profile", "start")
         done(*socket, "profile", "save", tmp_path / "b")

@@ -439,6 +439,25 @@ static void test_full_ring_thins_first(void **state)
     tear_down(&world);
 }
 
+/* All rows of a small table were seen before it was thinned, so their number stays right. */
+static void test_thinned_small_table_keeps_its_rows(void **state)
+{
+    static const struct source source = { 100, 0, 1, 64 };
+    struct measured_profile *measured;
+    struct world world;
+
+    (void)state;
+    set_up(&world, &source, 1, 7);
+    run(&world, 10000);
+    thin_all(&world, 6, 64);
+    run(&world, 1000000);
+    measured = measure(&world);
+    assert_true(measured->tables[0].summary.rows == 100);
+    assert_true(fabs(access_cdf_share(&measured->tables[0].cdf, 50) - 0.5) < 0.05);
+    measured_profile_free(measured);
+    tear_down(&world);
+}
+
 /* The pace lowers thresholds and random lookups, when the free samples are used up. */
 static void test_pace_bounds_samples(void **state)
 {
@@ -553,6 +572,7 @@ int main(void)
         cmocka_unit_test(test_cdf_has_the_hottest_rows),
         cmocka_unit_test(test_hot_row_costs_no_more),
         cmocka_unit_test(test_full_ring_thins_first),
+        cmocka_unit_test(test_thinned_small_table_keeps_its_rows),
         cmocka_unit_test(test_pace_bounds_samples),
         cmocka_unit_test(test_dropped_tables),
         cmocka_unit_test(test_tables_without_room_are_left_out),
