@@ -19,14 +19,15 @@
 #define SEGMENT_LENGTH_MIN 256
 _Static_assert(TABLE_PROFILE_SLOTS_MAX / SLOTS_PER_SEGMENT == REUSE_SEGMENTS_MAX, "they fit");
 
-static uint32_t segments_of(uint32_t slots)
+uint32_t table_profile_segments(uint32_t slots)
 {
     return MAX(slots / SLOTS_PER_SEGMENT, 1u);
 }
 
 uint64_t table_profile_bytes(uint32_t slots)
 {
-    return sizeof(struct table_profile) + sizeof(struct profile_segment) * segments_of(slots) +
+    return sizeof(struct table_profile) +
+           sizeof(struct profile_segment) * table_profile_segments(slots) +
            sizeof(struct tracked_row) * ((uint64_t)slots + slots / SAMPLED_PER_HELD);
 }
 
@@ -35,7 +36,7 @@ void table_profile_init(struct table_profile *profile, uint32_t slots, uint64_t 
     assert(slots >= TABLE_PROFILE_SLOTS_MIN && slots <= TABLE_PROFILE_SLOTS_MAX);
     *profile = (struct table_profile){ .rows_max = rows > 0 ? rows : UINT64_MAX,
                                        .threshold = UINT64_MAX,
-                                       .segment_count = segments_of(slots),
+                                       .segment_count = table_profile_segments(slots),
                                        .segment_length = SEGMENT_LENGTH_MIN,
                                        .random = seed,
                                        .hold_interval = HOLD_INTERVAL_DEFAULT,

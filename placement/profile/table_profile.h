@@ -77,6 +77,8 @@ struct table_moment {
     bool is_update;
 };
 
+/* Returns how many segments a table has with this many slots. */
+uint32_t table_profile_segments(uint32_t slots);
 /* Returns the most bytes that a table takes with this many slots; while it drops rows, it takes as
  * much again for a moment. */
 uint64_t table_profile_bytes(uint32_t slots);

@@ -24,6 +24,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "base/macros.h"
 #include "daemon/engine/sampling/sample_ring.h"
 #include "placement/trace/trace_format.h"
 
@@ -63,7 +64,7 @@ struct sampler;
 
 /* A lane's part. */
 struct sampler_lane {
-    struct sampler *sampler;
+    _Alignas(CACHE_LINE) struct sampler *sampler;
     struct sample_ring *ring;
     struct sampler_counts *counts; /* by slot */
     uint64_t random;
@@ -77,8 +78,8 @@ struct sampler_lane {
 };
 
 struct sampler {
-    _Alignas(64) _Atomic uint64_t time; /* lookups so far; every lane counts here */
-    _Alignas(64) _Atomic uint32_t batches;
+    _Alignas(CACHE_LINE) _Atomic uint64_t time; /* lookups so far; every lane counts here */
+    _Alignas(CACHE_LINE) _Atomic uint32_t batches;
     _Atomic uint32_t claimed; /* slots */
     _Atomic uint64_t drains;  /* how often the profiling thread took samples */
     uint32_t table_count;     /* slots that there are */

@@ -11,11 +11,9 @@
 #include "daemon/engine/sampling/sampler.h"
 #include "placement/profile/measured_profile.h"
 
-/* A table's results, at most; a line of the saved profile while it is made; and a table's rows
- * while they are moved. */
-#define RESULT_BYTES (96 * KIB)
-#define LINE_BYTES   (4 * MIB)
-#define MOVED_BYTES  MIB
+/* A line of the saved profile while it is made, and a table's rows while they are moved. */
+#define LINE_BYTES  (4 * MIB)
+#define MOVED_BYTES MIB
 
 /* Samples of a table since the last pace. */
 struct load {
@@ -34,23 +32,43 @@ struct profiler {
     enum embtier_err err;
 };
 
-uint64_t profiler_fixed_bytes(uint32_t table_count, uint32_t lane_count)
+/* Returns what a profile takes beside its tables, with its sampler. */
+static uint64_t fixed_bytes(uint32_t table_count, uint32_t lane_count)
 {
     return sampler_bytes(table_count, lane_count) + LINE_BYTES + MOVED_BYTES +
-           table_count * (RESULT_BYTES + sizeof(struct load) + sizeof(struct trace_table)) +
            SAMPLER_RECORD_MAX * sizeof(struct sample);
+}
+
+/* Returns what a table takes, with its results. */
+static uint64_t table_bytes(uint32_t slots)
+{
+    return table_profile_bytes(slots) + sizeof(struct measured_table) +
+           (uint64_t)table_profile_segments(slots) * TIME_HISTOGRAM_BINS *
+               sizeof(struct measured_bin) +
+           sizeof(struct load) + sizeof(struct trace_table) + sizeof(bool);
 }
 
 uint64_t profiler_bytes_most(uint32_t table_count, uint32_t lane_count)
 {
-    return profiler_fixed_bytes(table_count, lane_count) +
-           table_count * table_profile_bytes(TABLE_PROFILE_SLOTS_MAX);
+    return fixed_bytes(table_count, lane_count) +
+           table_count * table_bytes(TABLE_PROFILE_SLOTS_MAX);
 }
 
 uint64_t profiler_bytes_least(uint32_t table_count, uint32_t lane_count)
 {
-    return profiler_fixed_bytes(table_count, lane_count) +
-           table_count * table_profile_bytes(TABLE_PROFILE_SLOTS_MIN);
+    return fixed_bytes(table_count, lane_count) +
+           table_count * table_bytes(TABLE_PROFILE_SLOTS_MIN);
+}
+
+/* Returns the memory of all tables' profiles, with as many slots as fit into @bytes with results.
+ */
+static uint64_t profile_bytes(uint32_t table_count, uint64_t bytes)
+{
+    uint32_t slots = TABLE_PROFILE_SLOTS_MAX;
+
+    while (slots > TABLE_PROFILE_SLOTS_MIN && table_bytes(slots) > bytes / table_count)
+        slots /= 2;
+    return table_count * table_profile_bytes(slots);
 }
 
 enum embtier_err profiler_new(struct sampler *sampler, uint64_t memory_bytes, uint32_t core_count,
@@ -75,7 +93,8 @@ enum embtier_err profiler_new(struct sampler *sampler, uint64_t memory_bytes, ui
     profiler->samples = calloc(SAMPLER_RECORD_MAX, sizeof(*profiler->samples));
     if (!profiler->loads || !profiler->begun || !profiler->samples)
         return err_set(msg, EMBTIER_NO_MEMORY, "profile: out of memory");
-    TRY(profile_new(tables, count, memory_bytes - profiler_fixed_bytes(count, sampler->lane_count),
+    TRY(profile_new(tables, count,
+                    profile_bytes(count, memory_bytes - fixed_bytes(count, sampler->lane_count)),
                     &profiler->profile, msg));
     *ret_profiler = TAKE(profiler);
     return EMBTIER_OK;

@@ -21,8 +21,6 @@ struct sampler;
 /* After that, for each core. A sample takes about 0.3 us, most of it waiting for memory. */
 #define PROFILER_CORE_SAMPLES_PER_SECOND 20000
 
-/* Returns what a profile takes beside the memory of its tables, with its sampler. */
-uint64_t profiler_fixed_bytes(uint32_t table_count, uint32_t lane_count);
 /* Returns the most that is of use for so many tables, and the least that suffices. */
 uint64_t profiler_bytes_most(uint32_t table_count, uint32_t lane_count);
 uint64_t profiler_bytes_least(uint32_t table_count, uint32_t lane_count);
