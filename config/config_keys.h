@@ -75,7 +75,7 @@ struct cyaml_schema_value;
       "largest number of checkpoints of one user")                                                 \
     K(checkpoints, transfer_bytes, BYTES,                                                          \
       "(256MiB; less where memory is scarce, more with many shards)", CONFIG_MIB,                  \
-      CONFIG_BYTES_MAX, "memory for all exports, imports and restores in progress, together")      \
+      CONFIG_BYTES_MAX, "memory for exports, imports, restores and a profile, together")           \
     K(checkpoints, transfer_idle_seconds, U32, "300", 0, 31536000,                                 \
       "end an export or import if its client is silent for this long; 0: never")
 

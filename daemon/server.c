@@ -23,6 +23,7 @@
 #include "daemon/engine/tables/table_arrays.h"
 #include "daemon/engine/tables/tables.h"
 #include "daemon/jobs/checkpoint/checkpoints.h"
+#include "daemon/jobs/profile/profiles.h"
 #include "daemon/jobs/restore/checkpoint_restore.h"
 #include "daemon/jobs/restore/restore.h"
 #include "daemon/jobs/transfer/transfer_memory.h"
@@ -284,6 +285,20 @@ static enum embtier_err check_other(const struct server_restore *restore, struct
                                  &other, msg);
 }
 
+static enum embtier_err make_profiles(struct server *server, struct err_msg *msg)
+{
+    struct server_parts *const parts = &server->parts;
+
+    return profiles_new(
+        &(struct profiles_opts){ .tables = parts->tables,
+                                 .memory = parts->transfer_memory,
+                                 .memory_bytes = parts->config->checkpoints.transfer_bytes,
+                                 .lanes = parts->lanes,
+                                 .lane_count = parts->lane_count,
+                                 .core_count = parts->config->machine.core_count },
+        &parts->profiles, msg);
+}
+
 enum embtier_err server_new(const struct config *config, const struct server_restore *restore,
                             struct server **ret_server, struct err_msg *msg)
 {
@@ -322,6 +337,7 @@ enum embtier_err server_new(const struct config *config, const struct server_res
     TRY(tables_load(server->parts.tables, &lane_tables_rows, server->parts.lanes,
                     server->parts.lane_count, server->parts.arrays, msg));
     TRY(make_checkpoints(server, &other, msg));
+    TRY(make_profiles(server, msg));
     store_end_reserve(server->parts.store);
     TRY(control_new(&server->parts, &server->control, msg));
     *ret_server = TAKE(server);
@@ -510,6 +526,7 @@ enum embtier_err server_stop(struct server *server, struct err_msg *msg)
 
     notify_stopping();
     control_end_jobs(server->control);
+    profiles_end(server->parts.profiles);
     store_use_reserve(server->parts.store);
     err = write_back(server, msg);
     if (err == EMBTIER_OK)
@@ -539,8 +556,10 @@ void server_free(struct server *server)
     if (!server)
         return;
     control_end_jobs(server->control);
+    profiles_end(server->parts.profiles);
     free_lanes(server);
     control_free(server->control);
+    profiles_free(server->parts.profiles);
     free(server->parts.lanes);
     checkpoints_free(server->parts.checkpoints);
     tables_free(server->parts.tables);

@@ -266,6 +266,10 @@ enum embtier_err control_check_request(const Embtier__Request *request, struct e
         return need(r->load_open && r->load_open->spec, "LoadOpen.spec", msg);
     case EMBTIER__REQUEST__BODY_LOAD_ROWS:
         return need(r->load_rows && r->load_rows->rows != 0, "LoadRows.rows", msg);
+    case EMBTIER__REQUEST__BODY_PROFILE_START:
+        return need(r->profile_start, "Request.profile_start", msg);
+    case EMBTIER__REQUEST__BODY_PROFILE_READ:
+        return need(r->profile_read, "Request.profile_read", msg);
     case EMBTIER__REQUEST__BODY_TABLE_LIST:
     case EMBTIER__REQUEST__BODY_CHECKPOINT_LIST:
     case EMBTIER__REQUEST__BODY_LOAD_END:
@@ -273,6 +277,7 @@ enum embtier_err control_check_request(const Embtier__Request *request, struct e
     case EMBTIER__REQUEST__BODY_SCAN_CLOSE:
     case EMBTIER__REQUEST__BODY_ACCOUNT_LIST:
     case EMBTIER__REQUEST__BODY_JOB_LIST:
+    case EMBTIER__REQUEST__BODY_PROFILE_STOP:
     case EMBTIER__REQUEST__BODY_STATUS:
         return EMBTIER_OK;
     default:
@@ -310,6 +315,18 @@ static enum embtier_err check_checkpoint(const Embtier__Checkpoint *checkpoint, 
 static enum embtier_err check_job(const Embtier__Job *job, struct err_msg *msg)
 {
     return job && job->id > 0 ? EMBTIER_OK : missing(msg, "Job.id");
+}
+
+/* The client asks again until it has all lines, so each piece must bring it further. */
+static enum embtier_err check_profile_text(const Embtier__ProfileText *text, struct err_msg *msg)
+{
+    if (!text || text->snapshot == 0)
+        return missing(msg, "ProfileText.snapshot");
+    if (text->text.len == 0)
+        return missing(msg, "ProfileText.text");
+    if (text->text.len > text->line_bytes)
+        return err_set(msg, EMBTIER_PROTOCOL, "ProfileText.text is longer than its line");
+    return EMBTIER_OK;
 }
 
 static enum embtier_err check_hello_reply(const Embtier__HelloReply *hello, struct err_msg *msg)
@@ -377,6 +394,10 @@ enum embtier_err control_check_reply(const Embtier__Reply *reply, struct err_msg
         return reply->account_list ? EMBTIER_OK : missing(msg, "Reply.account_list");
     case EMBTIER__REPLY__BODY_JOB:
         return check_job(reply->job, msg);
+    case EMBTIER__REPLY__BODY_PROFILE:
+        return reply->profile ? EMBTIER_OK : missing(msg, "Reply.profile");
+    case EMBTIER__REPLY__BODY_PROFILE_TEXT:
+        return check_profile_text(reply->profile_text, msg);
     case EMBTIER__REPLY__BODY_STATUS:
         if (!reply->status)
             return missing(msg, "Reply.status");

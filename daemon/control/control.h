@@ -18,6 +18,7 @@ struct checkpoints;
 struct control;
 struct groups;
 struct lane;
+struct profiles;
 struct request_memory;
 struct store;
 struct tables;
@@ -35,6 +36,7 @@ struct server_parts {
     struct groups *groups;
     struct transfer_memory *transfer_memory;
     struct checkpoints *checkpoints;
+    struct profiles *profiles;
     struct arena *arenas[TIERS_MAX];
     struct table_arrays *arrays;
     struct lane **lanes;

@@ -14,6 +14,7 @@
 #include "daemon/jobs/checkpoint/jobs/checkpoint_create_job.h"
 #include "daemon/jobs/checkpoint/jobs/checkpoint_look_job.h"
 #include "daemon/jobs/checkpoint/jobs/checkpoint_one_job.h"
+#include "daemon/jobs/profile/profile_job.h"
 #include "daemon/jobs/restore/restore_job.h"
 #include "daemon/jobs/table/table_create_job.h"
 #include "daemon/jobs/table/table_drop_job.h"
@@ -30,6 +31,9 @@ static job_make_fn *const makers[] = {
     [EMBTIER__REQUEST__BODY_CHECKPOINT_VERIFY] = checkpoint_verify_job_new,
     [EMBTIER__REQUEST__BODY_CHECKPOINT_DELETE] = checkpoint_delete_job_new,
     [EMBTIER__REQUEST__BODY_CHECKPOINT_RESTORE] = restore_job_new,
+    [EMBTIER__REQUEST__BODY_PROFILE_START] = profile_start_job_new,
+    [EMBTIER__REQUEST__BODY_PROFILE_STOP] = profile_stop_job_new,
+    [EMBTIER__REQUEST__BODY_PROFILE_READ] = profile_read_job_new,
 };
 
 static void send_answer(const struct job_client *client, const Embtier__Reply *reply)
@@ -54,7 +58,8 @@ bool control_request_job(struct control *control, struct connection *connection,
 {
     const struct job_request from = { .wire = request,
                                       .uid = connection->peer_uid,
-                                      .tables = control->parts->tables };
+                                      .tables = control->parts->tables,
+                                      .profiles = control->parts->profiles };
     const size_t which = (size_t)request->body_case;
     struct err_msg msg = { { 0 } };
     struct job *job = NULL;

@@ -11,6 +11,7 @@
 #include "daemon/engine/tables/table_arrays.h"
 #include "daemon/engine/tables/tables.h"
 #include "daemon/jobs/checkpoint/checkpoints.h"
+#include "daemon/jobs/profile/profiles.h"
 #include "daemon/jobs/transfer/transfer_memory.h"
 #include "store/store.h"
 #include "tiers/array/array_space.h"
@@ -232,6 +233,18 @@ static void sink_store(const struct server_parts *parts, metric_sink sink, void 
     sink(context, METRIC_store_direct_io, "", stats.direct_io ? 1 : 0);
 }
 
+static void sink_profile(const struct server_parts *parts, metric_sink sink, void *context)
+{
+    struct profile_state state;
+
+    profiles_state(parts->profiles, &state);
+    sink(context, METRIC_profile_running, "", state.runs ? 1 : 0);
+    sink(context, METRIC_profile_bytes, "", (double)state.memory_bytes);
+    sink(context, METRIC_profile_lookups, "", (double)state.lookups);
+    sink(context, METRIC_profile_samples, "", (double)state.samples);
+    sink(context, METRIC_profile_lost_samples, "", (double)state.lost_samples);
+}
+
 static double resident_bytes(void)
 {
     FILE *const file = fopen("/proc/self/statm", "re");
@@ -261,6 +274,7 @@ void metrics_collect(const struct server_parts *parts,
     sink_groups(parts, sink, context);
     sink_checkpoints(parts, sink, context);
     sink_store(parts, sink, context);
+    sink_profile(parts, sink, context);
     sink(context, METRIC_log_dropped_lines, "", (double)log_dropped_lines());
     sink(context, METRIC_process_resident_bytes, "", resident_bytes());
 }

@@ -91,6 +91,11 @@ struct server_parts;
     METRIC(store_compactions, COUNTER, "Compactions run", "")                                      \
     METRIC(store_compacting_shards, GAUGE, "Shards compacting now", "")                            \
     METRIC(store_compacting_shards_peak, GAUGE, "Most shards that ever compacted at once", "")     \
+    METRIC(profile_running, GAUGE, "1 while a profile of the lookups is made", "")                 \
+    METRIC(profile_bytes, GAUGE, "Memory of that profile", "")                                     \
+    METRIC(profile_lookups, GAUGE, "Lookups since that profile began", "")                         \
+    METRIC(profile_samples, GAUGE, "Samples taken for that profile", "")                           \
+    METRIC(profile_lost_samples, GAUGE, "Samples for which it had no room", "")                    \
     METRIC(store_capacity_bytes, GAUGE, "Capacity of the drives, see endurance.capacity_bytes",    \
            "")                                                                                     \
     METRIC(store_rated_written_bytes, GAUGE, "endurance.rated_written_bytes; 0: not known", "")    \

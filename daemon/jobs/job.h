@@ -19,6 +19,7 @@
 struct checkpoints;
 struct job;
 struct job_client;
+struct profiles;
 struct progress_sink;
 struct tables;
 struct worker;
@@ -114,6 +115,7 @@ struct job_request {
     const struct Embtier__Request *wire;
     uid_t uid; /* of the client */
     struct tables *tables;
+    struct profiles *profiles;
 };
 /* Makes a job from a request; each kind that clients ask for has one. NO_MEMORY, and errors that
  * the control thread can find at once. */

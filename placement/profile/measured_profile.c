@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#include "base/macros.h"
+
 /* Returns what one bin of a segment holds. */
 static double bin_lookups(const struct reuse_segment *segment, uint32_t bin)
 {
@@ -45,30 +47,37 @@ static enum embtier_err fill_table(const struct profile *profile, uint32_t at,
     return fill_reuse(times, table);
 }
 
-enum embtier_err measured_profile_make(const struct profile *profile,
-                                       const struct trace_table *tables,
-                                       struct measured_profile **ret_measured)
+enum embtier_err measured_profile_make_some(const struct profile *profile,
+                                            const struct trace_table *tables, const uint32_t *which,
+                                            uint32_t count, struct measured_profile **ret_measured)
 {
     _cleanup_(measured_profile_freep) struct measured_profile *measured =
         calloc(1, sizeof(*measured));
     _cleanup_(freep) struct reuse_times *times = calloc(1, sizeof(*times));
-    const uint32_t count = profile_table_count(profile);
 
     if (measured)
-        measured->tables = calloc(count, sizeof(*measured->tables));
+        measured->tables = calloc(MAX(count, 1u), sizeof(*measured->tables));
     if (!measured || !measured->tables || !times)
         return EMBTIER_NO_MEMORY;
     measured->table_count = count;
-    measured->lookups = profile_lookups(profile);
     measured->batches = profile_batches(profile);
     for (uint32_t i = 0; i < count; i++) {
         measured->tables[i].table = tables[i];
-        TRY(fill_table(profile, i, times, &measured->tables[i]));
+        TRY(fill_table(profile, which ? which[i] : i, times, &measured->tables[i]));
+        measured->lookups += measured->tables[i].summary.lookups;
     }
     measured->segment_count = times->segment_count;
     measured->segment_length = (uint64_t)times->segment_length;
     *ret_measured = TAKE(measured);
     return EMBTIER_OK;
+}
+
+enum embtier_err measured_profile_make(const struct profile *profile,
+                                       const struct trace_table *tables,
+                                       struct measured_profile **ret_measured)
+{
+    return measured_profile_make_some(profile, tables, NULL, profile_table_count(profile),
+                                      ret_measured);
 }
 
 void measured_profile_free(struct measured_profile *measured)

@@ -36,6 +36,12 @@ struct measured_profile {
 MUST_CHECK enum embtier_err measured_profile_make(const struct profile *profile,
                                                   const struct trace_table *tables,
                                                   struct measured_profile **ret_measured);
+/* The same of @count tables, which are numbers @which of @profile. @tables[i] describes which[i].
+ */
+MUST_CHECK enum embtier_err measured_profile_make_some(const struct profile *profile,
+                                                       const struct trace_table *tables,
+                                                       const uint32_t *which, uint32_t count,
+                                                       struct measured_profile **ret_measured);
 void measured_profile_free(struct measured_profile *measured);
 DEFINE_CLEANUP(struct measured_profile, measured_profile_free)
 

@@ -85,6 +85,26 @@ enum embtier_err profile_add(struct profile *profile, const struct trace_lookups
     return table_profile_add(&table->profile, lookups->ids, lookups->id_count, &moment);
 }
 
+struct table_profile *profile_table(struct profile *profile, uint32_t table)
+{
+    assert(table < profile->table_count);
+    return &profile->tables[table].profile;
+}
+
+void profile_set_counts(struct profile *profile, uint32_t table,
+                        const struct profile_counts *counts)
+{
+    table_profile_set_counts(profile_table(profile, table), counts->lookups, counts->batches,
+                             counts->updated_rows);
+    profile->tables[table].bags = counts->bags;
+}
+
+void profile_set_end(struct profile *profile, uint64_t time, uint64_t batches)
+{
+    profile->lookups = time;
+    profile->batches = batches;
+}
+
 uint32_t profile_table_count(const struct profile *profile)
 {
     return profile->table_count;

@@ -29,6 +29,24 @@ DEFINE_CLEANUP(struct profile, profile_free)
 MUST_CHECK enum embtier_err profile_add(struct profile *profile,
                                         const struct trace_lookups *lookups);
 
+/* ---- For a server, in the place of profile_add() ---- */
+
+/* Returns a table's profile, to which the caller adds what was sampled. */
+struct table_profile *profile_table(struct profile *profile, uint32_t table);
+/* Counts that are exact, from the beginning on. */
+struct profile_counts {
+    uint64_t lookups;
+    uint64_t bags;
+    uint64_t batches;
+    uint64_t updated_rows; /* different ones of each batch, all batches together */
+};
+void profile_set_counts(struct profile *profile, uint32_t table,
+                        const struct profile_counts *counts);
+/* @time: of the last lookup of all tables; at least that of every lookup that was added. */
+void profile_set_end(struct profile *profile, uint64_t time, uint64_t batches);
+
+/* ---- Results ---- */
+
 uint32_t profile_table_count(const struct profile *profile);
 uint64_t profile_lookups(const struct profile *profile); /* of all tables */
 uint64_t profile_batches(const struct profile *profile);

@@ -111,32 +111,53 @@ static json_t *table_to_json(const struct measured_table *table, uint32_t segmen
         numbers_to_json(table->first, segment_count), "reuse", reuse_to_json(table, segment_count));
 }
 
-static enum embtier_err write_line(json_t *json, FILE *file, const char *path, struct err_msg *msg)
+static json_t *line_to_json(const struct measured_profile *measured, uint32_t line)
 {
-    bool written;
+    if (line > 0)
+        return table_to_json(&measured->tables[line - 1], measured->segment_count);
+    return json_pack("{s:s, s:i, s:I, s:I, s:I, s:I, s:I}", "format", PROFILE_FILE_FORMAT,
+                     "version", PROFILE_FILE_VERSION, "tables", (json_int_t)measured->table_count,
+                     "lookups", (json_int_t)measured->lookups, "batches",
+                     (json_int_t)measured->batches, "segments", (json_int_t)measured->segment_count,
+                     "segment_length", (json_int_t)measured->segment_length);
+}
 
-    if (!json)
-        return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", path);
-    errno = 0;
-    written = json_dumpf(json, file, JSON_COMPACT | JSON_REAL_PRECISION(DIGITS)) == 0 &&
-              fputc('\n', file) != EOF;
-    json_decref(json);
-    return written ? EMBTIER_OK : err_set_errno(msg, errno ? errno : EIO, "%s", path);
+static bool dump_line(const json_t *json, FILE *file)
+{
+    return json_dumpf(json, file, JSON_COMPACT | JSON_REAL_PRECISION(DIGITS)) == 0 &&
+           fputc('\n', file) != EOF;
+}
+
+enum embtier_err profile_file_line(const struct measured_profile *measured, uint32_t line,
+                                   char **ret_text, size_t *ret_bytes)
+{
+    _cleanup_(json_freep) json_t *json = line_to_json(measured, line);
+    _cleanup_(freep) char *text = NULL;
+    size_t bytes = 0;
+    FILE *const file = json ? open_memstream(&text, &bytes) : NULL;
+    const bool written = file && dump_line(json, file);
+
+    if (file && fclose(file) != 0)
+        return EMBTIER_NO_MEMORY;
+    if (!written)
+        return EMBTIER_NO_MEMORY;
+    *ret_text = TAKE(text);
+    *ret_bytes = bytes;
+    return EMBTIER_OK;
 }
 
 static enum embtier_err write_lines(const struct measured_profile *measured, FILE *file,
                                     const char *path, struct err_msg *msg)
 {
-    TRY(write_line(
-        json_pack("{s:s, s:i, s:I, s:I, s:I, s:I, s:I}", "format", PROFILE_FILE_FORMAT, "version",
-                  PROFILE_FILE_VERSION, "tables", (json_int_t)measured->table_count, "lookups",
-                  (json_int_t)measured->lookups, "batches", (json_int_t)measured->batches,
-                  "segments", (json_int_t)measured->segment_count, "segment_length",
-                  (json_int_t)measured->segment_length),
-        file, path, msg));
-    for (uint32_t i = 0; i < measured->table_count; i++)
-        TRY(write_line(table_to_json(&measured->tables[i], measured->segment_count), file, path,
-                       msg));
+    for (uint32_t line = 0; line <= measured->table_count; line++) {
+        _cleanup_(json_freep) json_t *json = line_to_json(measured, line);
+
+        if (!json)
+            return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", path);
+        errno = 0;
+        if (!dump_line(json, file))
+            return err_set_errno(msg, errno ? errno : EIO, "%s", path);
+    }
     return EMBTIER_OK;
 }
 

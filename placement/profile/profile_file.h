@@ -17,6 +17,10 @@
 /* Writes a new file. EXISTS: there is one. On failure there is none. */
 MUST_CHECK enum embtier_err profile_file_save(const struct measured_profile *measured,
                                               const char *path, struct err_msg *msg);
+/* Makes line @line of the file, 0 up to the number of tables, as a malloced text with a newline at
+ * its end. NO_MEMORY. */
+MUST_CHECK enum embtier_err profile_file_line(const struct measured_profile *measured,
+                                              uint32_t line, char **ret_text, size_t *ret_bytes);
 /* CORRUPT: this is no profile, or it is damaged, cut short or contradicts itself. VERSION: it is of
  * a newer version of embtier. TOO_LARGE: too many tables. */
 MUST_CHECK enum embtier_err

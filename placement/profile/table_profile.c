@@ -11,19 +11,23 @@
 #define SAMPLED_PER_HELD      16
 #define HOLD_INTERVAL_DEFAULT 64
 #define HOT_INTERVALS         4
+#define COUNTED_PICKS         5
+#define HOT_PICKS             16 /* of random lookups: with fewer, chance decides which row is hot */
+#define BATCH_MASK            (UINT32_MAX >> 1)
 
 #define SLOTS_PER_SEGMENT  2048
 #define SEGMENT_LENGTH_MIN 256
 _Static_assert(TABLE_PROFILE_SLOTS_MAX / SLOTS_PER_SEGMENT == REUSE_SEGMENTS_MAX, "they fit");
 
-static uint32_t segments_of(uint32_t slots)
+uint32_t table_profile_segments(uint32_t slots)
 {
     return MAX(slots / SLOTS_PER_SEGMENT, 1u);
 }
 
 uint64_t table_profile_bytes(uint32_t slots)
 {
-    return sizeof(struct table_profile) + sizeof(struct profile_segment) * segments_of(slots) +
+    return sizeof(struct table_profile) +
+           sizeof(struct profile_segment) * table_profile_segments(slots) +
            sizeof(struct tracked_row) * ((uint64_t)slots + slots / SAMPLED_PER_HELD);
 }
 
@@ -32,7 +36,7 @@ void table_profile_init(struct table_profile *profile, uint32_t slots, uint64_t 
     assert(slots >= TABLE_PROFILE_SLOTS_MIN && slots <= TABLE_PROFILE_SLOTS_MAX);
     *profile = (struct table_profile){ .rows_max = rows > 0 ? rows : UINT64_MAX,
                                        .threshold = UINT64_MAX,
-                                       .segment_count = segments_of(slots),
+                                       .segment_count = table_profile_segments(slots),
                                        .segment_length = SEGMENT_LENGTH_MIN,
                                        .random = seed,
                                        .hold_interval = HOLD_INTERVAL_DEFAULT,
@@ -94,19 +98,13 @@ static struct profile_segment *segment_at(struct table_profile *profile, uint64_
 
 /* ---- Rows ---- */
 
-/* Returns the current batch's number as a row keeps it. */
-static uint32_t batch_of(const struct table_profile *profile)
-{
-    return (uint32_t)profile->batches & (UINT32_MAX >> 1);
-}
-
 static struct tracked_row new_row(const struct table_profile *profile, uint64_t row, uint64_t time,
                                   bool is_update)
 {
     return (struct tracked_row){ .row = row,
                                  .last_time = time,
                                  .lookups = 1,
-                                 .last_batch = batch_of(profile),
+                                 .last_batch = profile->batch,
                                  .is_updated = is_update };
 }
 
@@ -162,6 +160,16 @@ static enum embtier_err hold(struct table_profile *profile, const struct tracked
     return tracked_rows_insert(&profile->held, row);
 }
 
+/* Holds a sampled row. No random lookup has met it yet. */
+static enum embtier_err hold_as(struct table_profile *profile, const struct tracked_row *sampled)
+{
+    struct tracked_row row = *sampled;
+
+    if (profile->has_hashes)
+        row.last_batch = 0;
+    return tracked_rows_insert(&profile->held, &row);
+}
+
 /* Holds the hottest rows, when the first ones are about to be dropped from the sample. */
 static enum embtier_err hold_hottest(struct table_profile *profile)
 {
@@ -169,10 +177,11 @@ static enum embtier_err hold_hottest(struct table_profile *profile)
     const uint32_t room = tracked_rows_max(&profile->held) / 2;
     uint32_t count = 0;
 
-    TRY(count_of_rank(sampled, room, &count));
+    if (sampled->row_count > room)
+        TRY(count_of_rank(sampled, room, &count));
     for (uint32_t i = 0; i < sampled->slot_count; i++)
         if (sampled->slots[i].lookups > count)
-            TRY(tracked_rows_insert(&profile->held, &sampled->slots[i]));
+            TRY(hold_as(profile, &sampled->slots[i]));
     return EMBTIER_OK;
 }
 
@@ -180,7 +189,8 @@ static enum embtier_err hold_hottest(struct table_profile *profile)
 
 static bool is_sampled(const struct table_profile *profile, uint64_t row)
 {
-    return tracked_rows_hash(profile->sampled.seed, row) <= profile->threshold;
+    return (profile->has_hashes ? row : tracked_rows_hash(profile->sampled.seed, row)) <=
+           profile->threshold;
 }
 
 static bool stays_sampled(const struct tracked_row *row, const void *profile)
@@ -219,19 +229,26 @@ static enum embtier_err add_first(struct table_profile *profile, uint64_t row, u
     return tracked_rows_insert(&profile->sampled, &sampled);
 }
 
+/* Returns the time since the row's last lookup. Lookups of several lanes may come in the wrong
+ * order. */
+static uint64_t time_since(const struct tracked_row *row, uint64_t time)
+{
+    return time > row->last_time ? time - row->last_time : row->last_time - time;
+}
+
 /* Counts a lookup of a row that was looked up before; @weight 0: only its time. */
 static void add_again(struct table_profile *profile, struct tracked_row *row,
                       struct time_histogram *reuse, double weight, uint64_t time, bool is_update)
 {
-    const bool is_new = row->last_batch != batch_of(profile);
+    const bool is_new = row->last_batch != profile->batch;
     const bool was_updated = !is_new && row->is_updated;
 
     if (weight > 0)
-        time_histogram_add(reuse, time - row->last_time, weight);
+        time_histogram_add(reuse, time_since(row, time), weight);
     profile->batch_rows += is_new ? weight : 0;
     profile->updated_batch_rows += is_update && !was_updated ? weight : 0;
-    row->last_time = time;
-    row->last_batch = batch_of(profile);
+    row->last_time = MAX(row->last_time, time);
+    row->last_batch = profile->batch;
     row->is_updated = was_updated || is_update;
     tracked_row_count(row);
 }
@@ -261,38 +278,177 @@ static enum embtier_err add_one(struct table_profile *profile, uint64_t row, uin
     return hold(profile, &picked);
 }
 
-enum embtier_err table_profile_add(struct table_profile *profile, const uint64_t *ids,
-                                   uint32_t count, const struct table_moment *moment)
+static enum embtier_err make_segments(struct table_profile *profile)
 {
     if (!profile->segments)
         profile->segments = calloc(profile->segment_count, sizeof(*profile->segments));
-    if (!profile->segments)
-        return EMBTIER_NO_MEMORY;
+    return profile->segments ? EMBTIER_OK : EMBTIER_NO_MEMORY;
+}
+
+enum embtier_err table_profile_add(struct table_profile *profile, const uint64_t *ids,
+                                   uint32_t count, const struct table_moment *moment)
+{
+    TRY(make_segments(profile));
     if (count > 0 && (profile->batches == 0 || moment->batch != profile->last_batch)) {
         profile->batches++;
         profile->last_batch = moment->batch;
     }
+    profile->batch = (uint32_t)profile->batches & BATCH_MASK;
     for (uint32_t i = 0; i < count; i++)
         TRY(add_one(profile, ids[i], moment->time + i, moment->is_update));
     return EMBTIER_OK;
 }
 
+/* ---- Lookups that a server has sampled ---- */
+
+void table_profile_use_hashes(struct table_profile *profile, uint64_t rows)
+{
+    profile->rows_max = rows > 0 ? rows : UINT64_MAX;
+    profile->has_hashes = true;
+}
+
+/* A row is counted by random lookups only after some of them have met it. Before, it may be cold,
+ * and leave soon. Random lookups would then meet it twice only if that is soon, and its times would
+ * seem short. Its place for the last batch holds the number of random lookups. */
+static bool is_counted(const struct tracked_row *held)
+{
+    return held && held->last_batch >= COUNTED_PICKS;
+}
+
+/* Counts the lookups after the first one. */
+static void add_rest(struct table_profile *profile, struct tracked_row *row, double weight,
+                     const struct table_sample *sample)
+{
+    const uint32_t rest = sample->lookups - 1;
+    const uint64_t gap = (sample->last_time - sample->first_time) / rest;
+
+    if (weight > 0)
+        time_histogram_add(&segment_at(profile, sample->last_time)->sampled_reuse, gap,
+                           rest * weight);
+    row->last_time = MAX(row->last_time, sample->last_time);
+    row->lookups += MIN(rest, UINT32_MAX - row->lookups);
+}
+
+enum embtier_err table_profile_add_sample(struct table_profile *profile,
+                                          const struct table_sample *sample)
+{
+    struct tracked_row *row = tracked_rows_find(&profile->sampled, sample->hash);
+    const bool is_held = is_counted(tracked_rows_find(&profile->held, sample->hash));
+    const double weight = is_held ? 0 : 1 / rate(profile);
+
+    assert(profile->has_hashes && sample->lookups > 0);
+    TRY(make_segments(profile));
+    if (!is_sampled(profile, sample->hash))
+        return EMBTIER_OK;
+    profile->batch = sample->batch & BATCH_MASK;
+    if (row) {
+        /* Random lookups do not tell how many batches have a held row. The sample does. */
+        profile->batch_rows += is_held && row->last_batch != profile->batch ? 1 / rate(profile) : 0;
+        add_again(profile, row, &segment_at(profile, sample->first_time)->sampled_reuse, weight,
+                  sample->first_time, false);
+    } else {
+        TRY(add_first(profile, sample->hash, sample->first_time, false));
+        row = tracked_rows_find(&profile->sampled, sample->hash);
+    }
+    if (row && sample->lookups > 1)
+        add_rest(profile, row, weight, sample);
+    return EMBTIER_OK;
+}
+
+/* Counts a held row's random lookup. */
+static void add_held(struct table_profile *profile, struct tracked_row *held, uint64_t time,
+                     uint32_t lookups)
+{
+    if (is_counted(held)) {
+        time_histogram_add(&segment_at(profile, time)->held_reuse, time_since(held, time) / lookups,
+                           lookups);
+        profile->held_lookups += lookups;
+    } else {
+        held->last_batch++;
+    }
+    held->last_time = MAX(held->last_time, time);
+    held->lookups += MIN(lookups, UINT32_MAX - held->lookups);
+}
+
+enum embtier_err table_profile_add_pick(struct table_profile *profile, uint64_t hash, uint64_t time,
+                                        uint32_t lookups)
+{
+    struct tracked_row *const held = tracked_rows_find(&profile->held, hash);
+    struct tracked_row picked;
+
+    assert(profile->has_hashes && lookups > 0);
+    TRY(make_segments(profile));
+    profile->pick_lookups = MAX(profile->pick_lookups, lookups);
+    profile->hold_interval = MAX(profile->hold_interval, (uint64_t)lookups);
+    if (held) {
+        add_held(profile, held, time, lookups);
+        return EMBTIER_OK;
+    }
+    if (profile->hold_in > lookups) {
+        profile->hold_in -= lookups;
+        return EMBTIER_OK;
+    }
+    picked = new_row(profile, hash, time, false);
+    picked.lookups = lookups;
+    picked.last_batch = 1;
+    return hold(profile, &picked);
+}
+
+enum embtier_err table_profile_thin(struct table_profile *profile, uint64_t threshold)
+{
+    if (threshold >= profile->threshold)
+        return EMBTIER_OK;
+    if (samples_all(profile) && profile->sampled.row_count > 0)
+        TRY(hold_hottest(profile));
+    profile->threshold = threshold;
+    return tracked_rows_filter(&profile->sampled, stays_sampled, profile);
+}
+
+void table_profile_set_counts(struct table_profile *profile, uint64_t lookups, uint64_t batches,
+                              uint64_t updated_rows)
+{
+    profile->lookups = lookups;
+    profile->batches = batches;
+    profile->updated_batch_rows = (double)updated_rows;
+}
+
 /* ---- Results ---- */
 
-/* Returns the lookups that the sample stands for. The first one of each row is among them. */
+/* Returns the lookups that the sample stands for. The first one of each row is among them. Those of
+ * held rows may be estimated as more than there were. */
 static double unheld_lookups(const struct table_profile *profile)
 {
-    return (double)(profile->lookups - profile->held_lookups);
+    return (double)(profile->lookups - MIN(profile->held_lookups, profile->lookups));
+}
+
+static double first_lookups(const struct table_profile *profile)
+{
+    double sum = 0;
+
+    for (uint32_t i = 0; profile->segments && i < profile->segment_count; i++)
+        sum += profile->segments[i].first;
+    return sum;
+}
+
+/* Returns the different rows, as far as the sample knows. A server lowers the rate of small tables
+ * too, long after it has seen all of their rows. So each row counts by the rate at its first
+ * lookup: Cohen, "All-Distances Sketches, Revisited: HIP Estimators", PODS 2014, section 6. */
+static double sampled_rows(const struct table_profile *profile)
+{
+    return profile->has_hashes ? first_lookups(profile)
+                               : (double)profile->sampled.row_count / rate(profile);
 }
 
 /* The sample's estimate may be more than there can be, and less than there are: a file can choose
  * rows that all leave the sample. */
 static double rows_of(const struct table_profile *profile)
 {
-    const double sampled = (double)profile->sampled.row_count / rate(profile);
-    const double most = MIN(unheld_lookups(profile), (double)profile->rows_max);
+    const double sampled = sampled_rows(profile);
+    const double lookups = profile->has_hashes ? (double)profile->lookups : unheld_lookups(profile);
+    const double most = MIN(lookups, (double)profile->rows_max);
 
-    return MAX((double)profile->held.row_count, MIN(sampled, most));
+    return MAX((double)MAX(profile->held.row_count, profile->lookups > 0 ? 1u : 0u),
+               MIN(sampled, most));
 }
 
 struct table_summary table_profile_summary(const struct table_profile *profile)
@@ -315,6 +471,7 @@ struct table_summary table_profile_summary(const struct table_profile *profile)
 struct scales {
     double first;
     double reuse;
+    double held; /* 1 if they are counted, not estimated */
 };
 
 /* Sampled rows stand for more or fewer lookups than there were: SHARDS-adj, section 4.3 of the
@@ -322,14 +479,16 @@ struct scales {
 static struct scales scales_of(const struct table_profile *profile)
 {
     const double rows = rows_of(profile);
-    const double reuses = unheld_lookups(profile) - rows;
-    double first = 0, reuse = 0;
+    const double reuses = MAX(unheld_lookups(profile) - rows, 0.0);
+    const double held = (double)profile->held_lookups;
+    const double held_most = (double)profile->lookups - rows;
+    const double first = first_lookups(profile);
+    double reuse = 0;
 
-    for (uint32_t i = 0; i < profile->segment_count; i++) {
-        first += profile->segments[i].first;
+    for (uint32_t i = 0; i < profile->segment_count; i++)
         reuse += time_histogram_total(&profile->segments[i].sampled_reuse);
-    }
-    return (struct scales){ first > 0 ? rows / first : 0, reuse > 0 ? reuses / reuse : 0 };
+    return (struct scales){ first > 0 ? rows / first : 0, reuse > 0 ? reuses / reuse : 0,
+                            held > held_most ? held_most / held : 1 };
 }
 
 static void add_segment(const struct profile_segment *segment, const struct scales *scales,
@@ -339,7 +498,7 @@ static void add_segment(const struct profile_segment *segment, const struct scal
 
     sum->first += segment->first * scales->first;
     time_curve_make(&segment->held_reuse, &curve);
-    time_curve_add(&sum->reuse, &curve, 1);
+    time_curve_add(&sum->reuse, &curve, scales->held);
     time_curve_make(&segment->sampled_reuse, &curve);
     time_curve_add(&sum->reuse, &curve, scales->reuse);
 }
@@ -368,7 +527,8 @@ void table_profile_reuse(const struct table_profile *profile, uint64_t end_time,
  * @hold_interval lookups on average. */
 static bool is_hot(const struct table_profile *profile, const struct tracked_row *held)
 {
-    return held && held->lookups >= HOT_INTERVALS * profile->hold_interval;
+    return held && held->lookups >= HOT_INTERVALS * profile->hold_interval &&
+           held->lookups >= HOT_PICKS * (uint64_t)profile->pick_lookups;
 }
 
 /* Puts the hot held rows, then the other sampled ones, into @ret_groups. */

@@ -13,6 +13,12 @@
  * the held rows or to the sampled ones. As no hash decides which rows are held, neither part is
  * biased.
  *
+ * A table is measured in one of two ways. table_profile_add() sees all lookups, of a trace. Or a
+ * server's lanes sample, and rows are known by their hashes: table_profile_add_sample() then gets
+ * the lookups of sampled rows, table_profile_add_pick() random ones. A held row is counted by these
+ * alone, each of which stands for many. If its lookups come at random, the times between random
+ * ones of them are spread as those between all, only longer (thinning of a Poisson process).
+ *
  * Same lookups, same result. Thread: one. */
 #ifndef EMBTIER_PLACEMENT_PROFILE_TABLE_PROFILE_H
 #define EMBTIER_PLACEMENT_PROFILE_TABLE_PROFILE_H
@@ -49,6 +55,9 @@ struct table_profile {
     uint64_t held_lookups;
     uint64_t batches; /* that looked up this table */
     uint64_t last_batch;
+    uint32_t batch;        /* the current one, as a row keeps it */
+    bool has_hashes;       /* rows are known by their hashes */
+    uint32_t pick_lookups; /* that a random lookup stood for, at most */
 };
 
 /* The figures that are not curves. */
@@ -68,6 +77,8 @@ struct table_moment {
     bool is_update;
 };
 
+/* Returns how many segments a table has with this many slots. */
+uint32_t table_profile_segments(uint32_t slots);
 /* Returns the most bytes that a table takes with this many slots; while it drops rows, it takes as
  * much again for a moment. */
 uint64_t table_profile_bytes(uint32_t slots);
@@ -78,6 +89,33 @@ void table_profile_clear(struct table_profile *profile);
 /* Counts lookups, one after the other. NO_MEMORY: the profile is of no use any more. */
 MUST_CHECK enum embtier_err table_profile_add(struct table_profile *profile, const uint64_t *ids,
                                               uint32_t count, const struct table_moment *moment);
+
+/* ---- For a server, in the place of table_profile_add() ---- */
+
+/* Lookups of a sampled row, close together, within one batch. */
+struct table_sample {
+    uint64_t hash;
+    uint64_t first_time;
+    uint64_t last_time;
+    uint32_t lookups; /* 1 or more; those between first and last come evenly spread */
+    uint32_t batch;
+};
+/* To be called first. From then on a row is sampled if its hash is at most the threshold. @rows: of
+ * the table; 0: unbounded. */
+void table_profile_use_hashes(struct table_profile *profile, uint64_t rows);
+/* Counts them, unless the row is not sampled any more. NO_MEMORY: the profile is of no use. */
+MUST_CHECK enum embtier_err table_profile_add_sample(struct table_profile *profile,
+                                                     const struct table_sample *sample);
+/* Counts a random lookup that stands for @lookups. To be left out while all rows are sampled. */
+MUST_CHECK enum embtier_err table_profile_add_pick(struct table_profile *profile, uint64_t hash,
+                                                   uint64_t time, uint32_t lookups);
+/* Lowers the threshold, and drops the rows above. */
+MUST_CHECK enum embtier_err table_profile_thin(struct table_profile *profile, uint64_t threshold);
+/* Sets what lanes count exactly. @updated_rows: by all batches, each counted with its batch. */
+void table_profile_set_counts(struct table_profile *profile, uint64_t lookups, uint64_t batches,
+                              uint64_t updated_rows);
+
+/* ---- Results ---- */
 
 struct table_summary table_profile_summary(const struct table_profile *profile);
 /* @end_time: the number of lookups of all tables. Tables of the same number of slots get the same

@@ -5,6 +5,7 @@
  * hot-get-lanes   the same with 2 lanes
  * hot-set         SET into cached rows, 1 lane
  * array-get       as hot-get, of tables whose home is an array
+ * profile-cost    hot-get while the server makes a profile; the reference is hot-get without
  *
  * 26 tables, 8,192 ids a batch, uniform, dim 128 f32, 3.5 GiB of rows. The reference gathers the
  * same ids' rows with memcpy() from one plain array into a buffer (hot-set: scatters them). It
@@ -35,6 +36,7 @@ struct hot {
     enum embtier_op op;
     uint32_t next; /* the next batch of ids */
     uint64_t asked, hits;
+    uint64_t lookups, samples, lost_samples; /* of profiles */
 
     char *array; /* the reference's rows */
     bool prefetch;
@@ -212,6 +214,57 @@ static void run(const struct bench_figure *figure, uint32_t lanes, enum embtier_
     free(hot);
 }
 
+/* ---- With a profile ---- */
+
+/* A profile begins with all rows, and lowers its rate within the first second or two. */
+#define SETTLE_SECONDS 2.0
+
+static double profiled(void *context)
+{
+    struct hot *const hot = context;
+    struct embtier *const server = hot->server.connection;
+    struct embtier_profile_info info;
+    double rate;
+
+    if (embtier_profile_start(server, 0, NULL) != EMBTIER_OK)
+        bench_die("%s", embtier_message(server));
+    (void)bench_pipeline(IN_FLIGHT, MIN(SETTLE_SECONDS, 8 * bench_settings.seconds), begin, end,
+                         context);
+    rate = ours(context);
+    if (embtier_profile_stop(server, &info) != EMBTIER_OK)
+        bench_die("%s", embtier_message(server));
+    hot->lookups += info.lookups;
+    hot->samples += info.samples;
+    hot->lost_samples += info.lost_samples;
+    return rate;
+}
+
+static void say_samples(void *context, json_t *figure)
+{
+    const struct hot *const hot = context;
+
+    say_hits(context, figure);
+    json_object_set_new(figure, "samples_per_lookup",
+                        json_real((double)hot->samples / (double)hot->lookups));
+    json_object_set_new(figure, "lost_samples", json_integer((json_int_t)hot->lost_samples));
+}
+
+static void profile_cost(void)
+{
+    struct hot *const hot = bench_alloc(1, sizeof(*hot));
+
+    set_up(hot, 1, EMBTIER_GET, EMBTIER_HOME_CACHE);
+    bench_compare(&(struct bench_figure){ .name = "profile-cost",
+                                          .unit = "rows/s",
+                                          .bar = 0.98,
+                                          .limit = "comparing each hash; the profiling thread",
+                                          .reference_name = "hot-get without a profile",
+                                          .reference_options = "the same server" },
+                  profiled, ours, hot, say_samples);
+    clear(hot);
+    free(hot);
+}
+
 static void hot_get(void)
 {
     run(&(struct bench_figure){ .name = "hot-get",
@@ -259,10 +312,8 @@ static void array_get(void)
 int main(int argc, char **argv)
 {
     const struct bench_entry entries[] = {
-        { "hot-get", hot_get },
-        { "hot-get-lanes", hot_get_lanes },
-        { "hot-set", hot_set },
-        { "array-get", array_get },
+        { "hot-get", hot_get },     { "hot-get-lanes", hot_get_lanes }, { "hot-set", hot_set },
+        { "array-get", array_get }, { "profile-cost", profile_cost },
     };
 
     return bench_main(argc, argv, entries, ARRAY_LEN(entries));

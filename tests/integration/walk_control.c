@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Control calls of the random walk, along with the requests of all other steps: checkpoints, scans,
- * loads, groups, and lists of jobs and accounts.
+ * loads, groups, profiles, and lists of jobs and accounts.
  *
  * They concern the trained table (walk_training.c), whose rows are known to the bit at any time.
  * A checkpoint has the rows of its moment, for a scan and for a restore. */
@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/macros.h"
 #include "proto/control.pb-c.h"
@@ -320,13 +321,39 @@ static void list_accounts(struct walk *walk)
     embtier_account_list_free(list);
 }
 
+/* ---- Profiles ---- */
+
+/* Begins a profile, and leaves it, or saves and ends it or the one that was begun. A restart
+ * forgets it. Until the next lookup it has no results. */
+static void profile(struct walk *walk)
+{
+    const enum embtier_err begun = embtier_profile_start(walk->admin, 0, NULL);
+    struct embtier_profile_info info;
+    enum embtier_err err;
+    char path[256];
+
+    WALK_CHECK(walk, begun == EMBTIER_OK || begun == EMBTIER_BUSY, "a profile was begun: error %d",
+               (int)begun);
+    if (begun == EMBTIER_OK && walk_chance(walk, 50))
+        return;
+    snprintf(path, sizeof(path), "%s/walk.profile", walk->harness.directory);
+    err = embtier_profile_save(walk->admin, path);
+    WALK_CHECK(walk, err == EMBTIER_OK || err == EMBTIER_NOT_FOUND,
+               "a profile was saved: error %d: %s", (int)err, embtier_message(walk->admin));
+    (void)unlink(path);
+    walk_expect(walk, walk->admin, embtier_profile_stop(walk->admin, &info), EMBTIER_OK,
+                "end a profile");
+    WALK_CHECK(walk, !info.runs && (info.lookups > 0 || err == EMBTIER_NOT_FOUND),
+               "a profile of %" PRIu64 " lookups was saved: error %d", info.lookups, (int)err);
+}
+
 void walk_control(struct walk *walk, struct walk_session *session)
 {
     const uint64_t number = walk->controls++; /* in turn, so that each kind comes */
 
     if (walk->checkpoint == 0 || walk_chance(walk, 15))
         make_checkpoint(walk);
-    switch (number % 7) {
+    switch (number % 8) {
     case 0:
         list_checkpoints(walk);
         break;
@@ -340,10 +367,13 @@ void walk_control(struct walk *walk, struct walk_session *session)
         scan_checkpoint(walk, session);
         break;
     case 4:
-        load_table(walk, session, number / 7 % 3 == 1);
+        load_table(walk, session, number / 8 % 3 == 1);
         break;
     case 5:
         join_group(walk, session);
+        break;
+    case 6:
+        profile(walk);
         break;
     default:
         list_accounts(walk);

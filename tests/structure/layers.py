@@ -9,7 +9,7 @@ ALL = object()
 # Folder: the folders that it may include besides itself, each with its subfolders. The table of
 # docs/ARCHITECTURE.md is an outline of this one. A file belongs to the innermost folder that is named here.
 _BELOW_DAEMON = {"base", "config", "kernels", "proto", "tiers", "store", "placement"}
-_ENGINE = {name: f"daemon/engine/{name}" for name in ("turns", "mail", "memory", "tables", "sessions", "rows", "ops", "lane")}
+_ENGINE = {name: f"daemon/engine/{name}" for name in ("turns", "mail", "memory", "tables", "sampling", "sessions", "rows", "ops", "lane")}
 
 
 def _engine(*names):
@@ -32,10 +32,11 @@ LAYERS = {
     "daemon/jobs": _BELOW_DAEMON | {"daemon/engine"},
     "daemon/transport": _BELOW_DAEMON | {"daemon/engine"},
     "daemon/engine": _engine(),
-    _ENGINE["lane"]: _engine("turns", "mail", "memory", "tables", "sessions", "rows", "ops"),
-    _ENGINE["ops"]: _engine("turns", "mail", "memory", "tables", "sessions", "rows"),
-    _ENGINE["rows"]: _engine("turns", "mail", "memory", "tables", "sessions"),
+    _ENGINE["lane"]: _engine("turns", "mail", "memory", "tables", "sampling", "sessions", "rows", "ops"),
+    _ENGINE["ops"]: _engine("turns", "mail", "memory", "tables", "sampling", "sessions", "rows"),
+    _ENGINE["rows"]: _engine("turns", "mail", "memory", "tables", "sampling", "sessions"),
     _ENGINE["sessions"]: _engine("turns", "mail", "memory", "tables"),
+    _ENGINE["sampling"]: _engine("tables"),
     _ENGINE["tables"]: _engine("mail", "memory"),
     _ENGINE["memory"]: _engine("turns"),
     _ENGINE["mail"]: _engine(),

@@ -328,6 +328,44 @@ const struct command commands[] = {
       "why}], cheapest: its number in plans, or null}.\n",
       "  embtier plan what-if small.yaml large.yaml --profile run.profile --target 200000\n",
       command_plan_what_if, NULL },
+    { "profile record", "--seconds N --save FILE [--memory SIZE]",
+      "measure how clients look up the server's tables",
+      "Does what `profile start`, `profile stop` and `profile save` do, with N seconds between.\n"
+      "\n"
+      "      --seconds N    0.1 to 86400\n"
+      "      --save FILE    a new file; `embtier profile show FILE` prints it\n"
+      "      --memory SIZE  as for `embtier profile start`\n"
+      "\n"
+      "With -o json: as `embtier profile stop`.\n",
+      "  embtier profile record --seconds 60 --save run.profile\n"
+      "  embtier profile show run.profile --cache 8GiB\n",
+      command_profile_record, NULL },
+    { "profile start", "[--memory SIZE]", "begin to measure how clients look up the tables",
+      "  -m, --memory SIZE  memory of the server, such as 32MiB: about 1.1 MiB is of use for each\n"
+      "                     table. It is taken from checkpoints.transfer_bytes (default: as much\n"
+      "                     as is of use, but a quarter of that)\n"
+      "\n"
+      "The server counts GETs and pooled lookups, of all clients, and rows that pushes and SETs\n"
+      "change; prefetches do not count. There is one profile at a time, which goes on without\n"
+      "this program. `embtier status` shows the metrics profile_*. Rows are sampled, the less of\n"
+      "them the busier the server is, so that its rate falls by 2 % at most.\n"
+      "\n"
+      "With -o json: {state, age_ms, memory_bytes, tables, lookups, samples, lost_samples, exact,\n"
+      "saved}.\n",
+      "  embtier profile start --memory 32MiB\n", command_profile_start, NULL },
+    { "profile stop", "[--save FILE]", "end the measurement",
+      "      --save FILE  save the profile, as `embtier profile save` does\n"
+      "\n"
+      "The results stay until the next start, or until the server stops. Root and the server's\n"
+      "user may stop a profile that another user began.\n"
+      "\n"
+      "Lost samples: those for which the server had no room. With -o json: as for `profile\n"
+      "start`.\n",
+      "  embtier profile stop --save run.profile\n", command_profile_stop, NULL },
+    { "profile save", "FILE", "save the profile of the server, so far or of the last run",
+      "FILE: a new file of JSON, for `embtier profile show`. A dropped table is in it, unless a\n"
+      "later one has its name.\n",
+      "  embtier profile save run.profile\n", command_profile_save, NULL },
     { "trace generate", "FILE [options]", "write a synthetic trace of lookups",
       "      --tables N       number of tables (default 4)\n"
       "      --rows N         rows of each table (default 1000000)\n"

@@ -29,6 +29,7 @@ from ._checkpoint import Checkpoint
 from ._export import Exported, Imported
 from ._group import Group
 from ._library import lib as _lib
+from ._profile import ProfileState
 from ._server import Server, Table, connect
 from ._trace import TraceTable, TraceWriter
 from ._types import TableSpec
@@ -37,6 +38,6 @@ from .errors import __all__ as _errors
 
 __version__ = _lib.embtier_version().decode()
 __all__ = [
-    "BagBatch", "Bags", "Batch", "Checkpoint", "Exported", "Group", "Imported", "PrefetchBatch", "PushBatch", "Server",
+    "BagBatch", "Bags", "Batch", "Checkpoint", "Exported", "Group", "Imported", "PrefetchBatch", "ProfileState", "PushBatch", "Server",
     "Table", "TableSpec", "TraceTable", "TraceWriter", "connect", *_errors,
 ]  # fmt: skip

@@ -227,6 +227,19 @@ class Account(Record):
     ]
 
 
+class ProfileInfo(Record):
+    arguments = [
+        ("runs", Flag),
+        ("is_exact", Flag),
+        ("age_ms", U64),
+        ("memory_bytes", U64),
+        ("lookups", U64),
+        ("samples", U64),
+        ("lost_samples", U64),
+        ("tables", U32),
+    ]
+
+
 class LoadBuffer(Record):
     arguments = [
         ("ids", OptionalHandle),
@@ -303,6 +316,11 @@ FUNCTIONS: dict[str, tuple[Any, dict[str, type[Argument]]]] = {
     "embtier_load_rows": (c_int, {"load": Handle, "count": U32}),
     "embtier_load_end": (c_int, {"load": Handle} | _PROGRESS),
     "embtier_load_close": (None, {"load": Handle}),
+    "embtier_profile_start": (
+        c_int, {"server": Handle, "memory_bytes": U64, "ret_info": pointer(POINTER(ProfileInfo))},
+    ),
+    "embtier_profile_stop": (c_int, {"server": Handle, "ret_info": pointer(POINTER(ProfileInfo))}),
+    "embtier_profile_save": (c_int, {"server": Handle, "path": Path}),
     "embtier_batch_new": (c_int, _PARTS),
     "embtier_batch_new_with_state": (c_int, _PARTS),
     "embtier_batch_row_bytes": (c_uint32, _PART),

@@ -10,14 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from . import _arguments, _checkpoint, _export, _load, _specs, _types, errors
+from . import _arguments, _checkpoint, _export, _load, _profile, _specs, _types, errors
 from ._batch import BagBatch, Bags, Batch, PrefetchBatch, PushBatch
 from ._checkpoint import Checkpoint
 from ._connection import Connection, Opened, connection_of
 from ._export import Exported, Imported
 from ._group import Group
 from ._ids import as_dtype, as_ids, as_rows
-from ._library import ConnectOptions, ExportedInfo, ImportedInfo, lib
+from ._library import ConnectOptions, ExportedInfo, ImportedInfo, ProfileInfo, lib
+from ._profile import ProfileState
 from ._progress import Progress, Reports
 from ._types import TableSpec
 
@@ -282,6 +283,38 @@ class Server:
         being verified. PermissionError: another user made it, and this user is neither root nor the server's."""
         with self._connection as handle:
             self._connection.check(lib.embtier_checkpoint_delete(handle, id))
+
+    # ---- Profiles ----
+
+    def start_profile(self, memory_bytes: int = 0) -> ProfileState:
+        """Begins a profile of the lookups of all clients: GETs and pooled lookups, and the rows that pushes and SETs
+        change. Prefetches do not count. The server makes one at a time, and forgets the results of the last one. It
+        goes on when this connection ends.
+
+        @memory_bytes: memory that the server may use; about 1.1 MiB a table is of use; 0: the server chooses.
+
+        BusyError: a profile is being made, or there is no memory now. TooLargeError: the memory is too little for the
+        server's tables, or more than it has (checkpoints.transfer_bytes)."""
+        return self._profile(lib.embtier_profile_start, _arguments.integer("memory_bytes", memory_bytes, 0, 2**64 - 1))
+
+    def stop_profile(self) -> ProfileState:
+        """Ends the profile. Its results stay until the next start, or the server's end. NotFoundError: none is being
+        made. PermissionError: another user began it, and this one is neither root nor the server's."""
+        return self._profile(lib.embtier_profile_stop)
+
+    def _profile(self, function: Any, *arguments: int) -> ProfileState:
+        info = ProfileInfo()
+        with self._connection as handle:
+            self._connection.check(function(handle, *arguments, byref(info)))
+        return _profile.state_of(info)
+
+    def save_profile(self, path: str | os.PathLike[str]) -> None:
+        """Saves the profile, so far or of the last run, into the new file @path, which ``embtier profile show`` reads.
+        After an error there is no file. ExistsError: there was one. NotFoundError: the server has no results, or no
+        table was looked up. BusyError: another client had results made meanwhile. IoError, NoSpaceError and
+        PermissionError: the file cannot be written."""
+        with self._connection as handle:
+            self._connection.check(lib.embtier_profile_save(handle, path))
 
     # ---- Export and import ----
 

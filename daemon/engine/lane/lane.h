@@ -30,6 +30,7 @@ struct lane;
 struct mailbox;
 struct request_memory;
 struct row_routes;
+struct sampler_lane;
 struct ticket_memory;
 struct store;
 struct table;
@@ -95,6 +96,10 @@ MUST_CHECK enum embtier_err lane_add_table(struct lane *lane, const struct table
  * no writes for some seconds: then the queued rows stay, and so must the table's struct. */
 MUST_CHECK enum embtier_err lane_purge_table(struct lane *lane, const struct table *table,
                                              const _Atomic bool *give_up);
+
+/* Has the lane sample lookups into @sampler, its own part; NULL: no more. When this returns, the
+ * lane does not use the one before any more. */
+void lane_sample(struct lane *lane, struct sampler_lane *sampler);
 
 /* These two functions, as tables_load() needs them. */
 extern const struct tables_rows lane_tables_rows;

@@ -106,6 +106,16 @@ enum embtier_err lane_purge_table(struct lane *lane, const struct table *table,
     return EMBTIER_OK;
 }
 
+static void call_sample(struct lane *lane, void *sampler)
+{
+    lane->ops.rules.sampler = sampler;
+}
+
+void lane_sample(struct lane *lane, struct sampler_lane *sampler)
+{
+    lane_call(lane, call_sample, sampler);
+}
+
 const struct tables_rows lane_tables_rows = { .add = lane_add_table, .purge = lane_purge_table };
 
 struct write_back {

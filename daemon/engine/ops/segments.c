@@ -151,6 +151,7 @@ enum embtier_err segments_begin(struct op_lane *lane, struct session *session, u
     TRY(request_new(rules, session, number, &copy, id_count, &request, refusal));
     request->op = IS_COPIED(COPY_SUBMISSION) ? ret_taking->op : op_of(copy.op);
     request->row_op = request->op->row_op;
+    request->is_update = request_changes(request);
     err = check_segments(rules, request, &copy, refusal);
     if (err != EMBTIER_OK) {
         request_discard(rules, request);

@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "daemon/engine/sampling/sampler.h"
 #include "daemon/engine/sessions/client_bytes.h"
 #include "daemon/engine/tables/row_routes.h"
 #include "daemon/engine/tables/table.h"
@@ -127,6 +128,29 @@ static enum embtier_err take_ids(const struct request_rules *rules, const struct
     return EMBTIER_OK;
 }
 
+_Static_assert(sizeof(struct row_ref) % sizeof(uint64_t) == 0, "hashes are words apart");
+
+/* Notes the ids that were just taken, for a profile. A row of a GET is a bag of its own. A SET
+ * looks nothing up. */
+static void note_ids(const struct request_rules *rules, struct request *request, uint32_t first,
+                     uint32_t count)
+{
+    const struct table *const table = request->segments[request->taking_segment].table;
+
+    if (request->is_update)
+        sampler_note_updates(rules->sampler, table, count);
+    else
+        sampler_note(rules->sampler, &(struct sampler_lookups){
+                                         .table = table,
+                                         .batch = &request->sampled_batch,
+                                         .bags = count,
+                                         .begins_segment = first == 0,
+                                         .hashes = &request->ids[request->taken_ids].hash,
+                                         .stride = sizeof(struct row_ref) / sizeof(uint64_t),
+                                         .count = count,
+                                     });
+}
+
 /* Returns a lane's starts: where each segment begins and, last, the number of ids. */
 static uint32_t *starts_of(const struct request *request, uint32_t lane)
 {
@@ -216,6 +240,8 @@ enum embtier_err request_take(const struct request_rules *rules, struct request 
         if (first == 0)
             begin_segment(rules, request);
         TRY(take_ids(rules, request, first, count, ret_refusal));
+        if (UNLIKELY(rules->sampler != NULL) && !request->is_wave)
+            note_ids(rules, request, first, count);
         count_ids(rules, request, count);
         request->taken_ids += count;
         request->taking_position += count;

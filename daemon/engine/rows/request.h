@@ -31,6 +31,7 @@ struct request;
 struct request_memory;
 struct row_op;
 struct row_routes;
+struct sampler_lane;
 struct table;
 struct tables;
 struct ticket;
@@ -78,8 +79,10 @@ struct request {
     uint64_t dealt_ids;       /* with several lanes: dealt out so far */
     uint32_t taking_segment;  /* segment of the next id */
     uint32_t taking_position; /* position of the next id in that segment */
-    bool is_wave;             /* its operation answers the client, not the last part */
-    bool is_cold;             /* its rows are probably in no core's cache; never set for a wave */
+    uint32_t sampled_batch;   /* its number in a profile (sampler.h), or 0 */
+    bool is_update; /* it changes rows, and looks none up, as far as a profile is concerned */
+    bool is_wave;   /* its operation answers the client, not the last part */
+    bool is_cold;   /* its rows are probably in no core's cache; never set for a wave */
     _Atomic uint32_t parts_left;
     _Atomic uint64_t hit_rows;
     _Atomic uint32_t err; /* the first error wins */
@@ -89,7 +92,8 @@ struct request {
     struct part *parts; /* lane_count; parts without refs are not sent */
 };
 
-/* The context for splitting requests, which splitting does not change. One per lane. */
+/* The context for splitting requests, which splitting does not change. One per lane. Only the lane
+ * itself sets `sampler`. */
 struct request_rules {
     struct mailbox *mailbox; /* of the rules' own lane */
     const struct row_hasher *hasher;
@@ -103,6 +107,7 @@ struct request_rules {
     uint32_t max_batch_rows;
     struct op_segment *scratch;    /* OP_SEGMENTS_MAX */
     struct table **segment_tables; /* OP_POOL_SEGMENTS_MAX, for the request that begins */
+    struct sampler_lane *sampler;  /* NULL: no profile is made */
     uint32_t *table_marks; /* by table index, all 0 between uses: scratch words for code that needs
                               one per table */
 };

@@ -97,6 +97,9 @@ REQUESTS: list[tuple[str, dict]] = [
     ("account_list", {"from": 1, "most": 2}),
     ("job_list", {"after": 1, "most": 2}),
     ("job_cancel", {"id": 1 << 40}),  # no job has come that far
+    ("profile_start", {"memory_bytes": 1 << 26}),
+    ("profile_read", {"snapshot": 1, "line": 2, "offset": 3}),
+    ("profile_stop", {}),
     ("status", {}),
     ("table_drop", {"name": "t"}),
     ("table_drop", {"name": "restored"}),

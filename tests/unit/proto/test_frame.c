@@ -615,6 +615,7 @@ static size_t put_field(uint8_t *out, const ProtobufCFieldDescriptor *field)
         bytes = put_varint(out, (uint64_t)field->id << 3 | 1);
         memcpy(out + bytes, &number, sizeof(number));
         return bytes + sizeof(number);
+    case PROTOBUF_C_TYPE_BYTES:
     case PROTOBUF_C_TYPE_STRING:
         bytes = put_varint(out, (uint64_t)field->id << 3 | 2);
         bytes += put_varint(out + bytes, strlen("live"));

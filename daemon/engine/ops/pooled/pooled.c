@@ -9,6 +9,7 @@
 #include "daemon/engine/ops/get_set.h"
 #include "daemon/engine/ops/op_table.h"
 #include "daemon/engine/ops/tickets/ticket.h"
+#include "daemon/engine/sampling/sampler.h"
 #include "daemon/engine/sessions/client_bytes.h"
 #include "daemon/engine/tables/table.h"
 #include "daemon/engine/tables/tables.h"
@@ -481,6 +482,50 @@ static void note_pairs(const struct pooled *pooled, const struct wave *wave, con
     }
 }
 
+/* ---- Profiles ---- */
+
+static void note_slice(const struct request_rules *rules, struct pooled *pooled,
+                       const struct slice *slice, const uint64_t *hashes, uint32_t stride)
+{
+    sampler_note(rules->sampler, &(struct sampler_lookups){
+                                     .table = pooled->segments[slice->segment].table,
+                                     .batch = &pooled->sampled_batch,
+                                     .bags = slice->bag_count - (slice->begun > 0),
+                                     .begins_segment = slice->first_bag == 0 && slice->begun == 0,
+                                     .hashes = hashes,
+                                     .stride = stride,
+                                     .count = slice->id_count,
+                                 });
+}
+
+/* Notes the ids of a wave, which were hashed to be dealt out. */
+static void note_dealt(const struct request_rules *rules, struct pooled *pooled,
+                       const struct wave *wave)
+{
+    for (uint32_t i = 0; i < wave->slice_count; i++)
+        note_slice(rules, pooled, &wave->slices[i], &wave->request.ids[wave->slices[i].first].hash,
+                   sizeof(struct row_ref) / sizeof(uint64_t));
+}
+
+_Static_assert(WAVE_SEARCH_IDS <= SAMPLER_PIECE, "the scratch holds the hashes of a wave");
+
+/* Notes the ids of a wave that was searched. They are hashed only for this. */
+static void note_searched(const struct request_rules *rules, struct pooled *pooled,
+                          const struct wave *wave)
+{
+    uint64_t *const hashes = rules->sampler->hashes;
+
+    for (uint32_t i = 0; i < wave->slice_count; i++) {
+        const struct slice *const slice = &wave->slices[i];
+        const struct table *const table = pooled->segments[slice->segment].table;
+        const uint32_t table_id = atomic_load_explicit(&table->table_id, memory_order_relaxed);
+
+        for (uint32_t j = 0; j < slice->id_count; j++)
+            hashes[j] = row_hash(rules->hasher, table_id, wave->ids[slice->first + j]);
+        note_slice(rules, pooled, slice, hashes, 1);
+    }
+}
+
 enum embtier_err pooled_take(struct pooled *pooled, struct wave *wave, uint64_t most,
                              struct refusal *ret_refusal)
 {
@@ -495,6 +540,8 @@ enum embtier_err pooled_take_ids(const struct request_rules *rules, struct poole
                                  struct wave *wave, struct refusal *ret_refusal)
 {
     TRY(take_ids(rules, pooled, wave, ret_refusal));
+    if (UNLIKELY(rules->sampler != NULL))
+        note_dealt(rules, pooled, wave);
     note_pairs(pooled, wave, &wave->request.ids[0].id, sizeof(struct row_ref) / sizeof(uint64_t));
     return EMBTIER_OK;
 }
@@ -541,8 +588,11 @@ bool pooled_search(struct pooled *pooled, struct wave *wave, uint32_t index,
     return search.missed == 0;
 }
 
-void pooled_searched(struct pooled *pooled, const struct wave *wave)
+void pooled_searched(const struct request_rules *rules, struct pooled *pooled,
+                     const struct wave *wave)
 {
+    if (UNLIKELY(rules->sampler != NULL))
+        note_searched(rules, pooled, wave);
     note_pairs(pooled, wave, wave->ids, 1);
 }
 

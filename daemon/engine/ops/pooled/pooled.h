@@ -136,7 +136,8 @@ struct pooled {
 
     struct waves waves;
     uint64_t next_number;
-    struct ticket *ticket; /* asked for by the client, or NULL */
+    struct ticket *ticket;  /* asked for by the client, or NULL */
+    uint32_t sampled_batch; /* its number in a profile (sampler.h), or 0 */
     uint64_t hit_rows;
     struct refusal refusal; /* the first error */
 };
@@ -165,8 +166,10 @@ MUST_CHECK bool pooled_copy_ids(const struct pooled *pooled, struct wave *wave);
  * and winners are then useless and are written again, which is why no bag may have begun before. */
 MUST_CHECK bool pooled_search(struct pooled *pooled, struct wave *wave, uint32_t index,
                               const struct row_spots *where);
-/* Tells the ticket of the wave, all of whose slices have been added up by a search. */
-void pooled_searched(struct pooled *pooled, const struct wave *wave);
+/* Tells the ticket, and a profile, of the wave, all of whose slices have been added up by a
+ * search. */
+void pooled_searched(const struct request_rules *rules, struct pooled *pooled,
+                     const struct wave *wave);
 /* Return the costs of taking a wave's bags and ids, and of adding its rows up. */
 uint64_t pooled_taking_cost(const struct pooled *pooled, const struct wave *wave);
 uint64_t pooled_adding_cost(const struct pooled *pooled, const struct wave *wave);

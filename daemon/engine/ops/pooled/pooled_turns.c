@@ -76,7 +76,7 @@ static bool search(struct op_lane *lane, struct pooled *pooled, struct wave *wav
             pooled->search_from = wave->number + WAVE_SEARCH_PAUSE;
             return false;
         }
-    pooled_searched(pooled, wave);
+    pooled_searched(&lane->rules, pooled, wave);
     for (uint32_t i = 0; i < wave->slice_count; i++) {
         home_used_spots(lane->rows, pooled->segments[wave->slices[i].segment].table,
                         wave->slices[i].id_count);

@@ -12,6 +12,7 @@
 #include "daemon/engine/ops/push/push.h"
 #include "daemon/engine/ops/push/push_trial.h"
 #include "daemon/engine/ops/tickets/tickets.h"
+#include "daemon/engine/sampling/sampler.h"
 #include "daemon/engine/turns/cost.h"
 #include "proto/op_fields.h"
 
@@ -59,6 +60,14 @@ static void answer_unpinned(struct push *push)
     ticket->refusal = push->refusal;
 }
 
+/* Notes the rows that a push has changed, for a profile. */
+static void note_updates(struct sampler_lane *sampler, const struct push *push)
+{
+    for (uint32_t g = 0; g < push->ticket->group_count; g++)
+        if (push->groups[g].has_gradients)
+            sampler_note_updates(sampler, push->groups[g].table, push->ticket->groups[g].run_count);
+}
+
 static void end(struct op_lane *lane, void *what)
 {
     struct push *const push = what;
@@ -73,6 +82,9 @@ static void end(struct op_lane *lane, void *what)
         answer_unpinned(push);
     if (push->member)
         step_end(lane, push);
+    if (UNLIKELY(lane->rules.sampler != NULL) && !push->is_prefetch &&
+        push->refusal.err == EMBTIER_OK)
+        note_updates(lane->rules.sampler, push);
     if (push->prefetch)
         end_or_give_back(lane, push->prefetch, push);
     if (!push->is_prefetch || push->refusal.err != EMBTIER_OK)

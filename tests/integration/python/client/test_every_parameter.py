@@ -19,7 +19,7 @@ import embtier.torch as et
 
 HUGE = 2**40_000  # more digits than Python prints
 MESSAGE_MAX = 1024  # in bytes
-RESULTS = {embtier.TableSpec, embtier.Checkpoint, embtier.Exported, embtier.Imported, et.Replaced}  # callers never make these
+RESULTS = {embtier.TableSpec, embtier.Checkpoint, embtier.Exported, embtier.Imported, embtier.ProfileState, et.Replaced}  # callers never make these
 CALLED = {  # a parameter: its name in messages
     "ids": "(row )?ids", "parts": "part", "input": "the ids",
 }  # fmt: skip
@@ -75,7 +75,7 @@ class World:
         }
         self.good = {
             "socket": daemon.socket, "name": "none", "dim": 4, "id": 2**50, "path": folder / "none" / "none",
-            "parts": [(table, 2)], "size": 1, "member": 0, "step": 1, "ids": [1, 2], "rows": 1.0, "part": 0, "count": 1,
+            "parts": [(table, 2)], "size": 1, "memory_bytes": 1, "member": 0, "step": 1, "ids": [1, 2], "rows": 1.0, "part": 0, "count": 1,
             "bag_count": 1, "lr": 0.1, "table": table, "bags": {"a": table}, "loader": [], "module": self.bag,
             "inputs": lambda batch: batch, "batch": self.objects[embtier.Batch], "connection": connection,
             "rooms": self.collection._rooms, "gathers": False, "gradient": torch.zeros(2, 4),

@@ -100,7 +100,7 @@ def test_every_kind_of_request_and_every_field_is_sent():
     assert sent == set().union(*(fields_there_are(kind.type) for kind in KINDS.values()))
 
 
-REFUSED = {"job_cancel": "NOT_FOUND", "group_leave": "NO_GROUP"}  # since the named job or group does not exist
+REFUSED = {"job_cancel": "NOT_FOUND", "group_leave": "NO_GROUP", "profile_read": "NOT_FOUND"}  # the named thing does not exist
 
 
 def test_every_kind_of_request_is_served(daemon):

@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The profile of the running server: its figures are those of the lookups and updates that clients made, and mistakes are refused
+with the reason."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import Daemon
+from transfers import CLI
+
+import embtier
+
+CLIENTS, STEPS, ROWS = 3, 40, 2000
+
+
+def shown(path: Path, *arguments: str) -> dict:
+    return json.loads(done("-o", "json", "profile", "show", path, *arguments))
+
+
+def done(*arguments: str | Path) -> str:
+    result = subprocess.run([str(CLI), *map(str, arguments)], capture_output=True, text=True, timeout=120)
+    assert result.returncode == 0 and result.stderr == "", result
+    return result.stdout
+
+
+def refused(code: int, *arguments: str | Path) -> str:
+    result = subprocess.run([str(CLI), *map(str, arguments)], capture_output=True, text=True, timeout=120)
+    assert result.returncode == code and result.stdout == "", result
+    return result.stderr
+
+
+class Counted:
+    """Lookups and updates of a table by one client."""
+
+    def __init__(self) -> None:
+        self.lookups: Counter[int] = Counter()
+        self.bags = self.batches = self.batch_rows = self.updated_rows = 0
+
+    def looked_up(self, ids: np.ndarray, bags: int) -> None:
+        self.lookups.update(ids.tolist())
+        self.bags += bags
+        self.batches += 1
+        self.batch_rows += len(set(ids.tolist()))
+
+    def updated(self, ids: np.ndarray) -> None:
+        self.updated_rows += len(set(ids.tolist()))
+
+
+def draw(rng: np.random.Generator, count: int) -> np.ndarray:
+    return np.minimum(rng.zipf(1.2, count), ROWS) - 1
+
+
+def work(daemon: Daemon, seed: int, counted: dict[str, Counted]) -> None:
+    """Batches of plain lookups, pooled lookups with a push of bags, pushes of rows, and prefetches, of two tables."""
+    rng = np.random.default_rng(seed)
+    with daemon.connect() as server:
+        one, two = server.open_table("one"), server.open_table("two")
+        gets, bags = server.batch([(one, 50), (two, 30)]), server.bag_batch([embtier.Bags(one, count=60, bag_count=12)])
+        rows, ahead = server.push_batch([(two, 20)]), server.prefetch_batch([(two, 5)])
+        for step in range(1, STEPS + 1):
+            for part, (name, count) in enumerate((("one", 50), ("two", 30))):
+                gets.ids(part)[:] = draw(rng, count)
+                counted[name].looked_up(gets.ids(part), count)
+            gets.get()
+            bags.ids(0)[:] = draw(rng, 60)
+            bags.offsets(0)[:] = np.arange(0, 61, 5)
+            bags.lookup(ticket=True)
+            counted["one"].looked_up(bags.ids(0), 12)
+            bags.gradients(0)[:] = 1
+            bags.push(0.1, step)
+            counted["one"].updated(bags.ids(0))
+            rows.ids(0)[:] = draw(rng, 20)
+            rows.gradients(0)[:] = 1
+            rows.push(0.1, step)
+            counted["two"].updated(rows.ids(0))
+            ahead.ids(0)[:] = draw(rng, 5)
+            ahead.prefetch().release()
+
+
+def make_tables(server: embtier.Server) -> None:
+    for name in ("one", "two"):
+        server.create_table(name, 8, ROWS, optimizer="sgd")
+
+
+def test_figures_are_those_of_the_lookups(own_daemon: Daemon, tmp_path: Path) -> None:
+    counts = [{"one": Counted(), "two": Counted()} for _ in range(CLIENTS)]
+    with own_daemon.connect() as server:
+        make_tables(server)
+        state = server.start_profile()
+        assert state.runs and state.lookups == 0 and state.memory_bytes > 0
+        clients = [threading.Thread(target=work, args=(own_daemon, seed, counts[seed])) for seed in range(CLIENTS)]
+        for client in clients:
+            client.start()
+        for client in clients:
+            client.join()
+        server.save_profile(tmp_path / "running")
+        metrics = server.status()["metrics"]
+        state = server.stop_profile()
+        server.save_profile(tmp_path / "stopped")
+        assert server.status()["metrics"]["profile_running"] == 0
+    assert not state.runs and state.exact and state.lost_samples == 0 and state.tables == 2
+    assert metrics["profile_running"] == 1 and metrics["profile_lookups"] == state.lookups
+    assert metrics["profile_samples"] == state.samples > 0 and metrics["profile_bytes"] == state.memory_bytes
+    assert shown(tmp_path / "running")["tables"] == shown(tmp_path / "stopped")["tables"]
+    profile = shown(tmp_path / "stopped")
+    assert profile["lookups"] == state.lookups and profile["batches"] == 2 * STEPS * CLIENTS
+    for table in profile["tables"]:
+        each = [count[table["name"]] for count in counts]
+        lookups = sum((one.lookups for one in each), Counter())
+        batches = sum(one.batches for one in each)
+        batch_rows = sum(one.batch_rows for one in each)
+        hottest = sorted(lookups.values(), reverse=True)
+        assert (table["rows"], table["dim"], table["dtype"]) == (ROWS, 8, "f32")
+        assert table["lookups"] == lookups.total() and table["batches"] == batches
+        assert table["distinct_rows"] == len(lookups) and table["sampling_rate"] == 1
+        assert table["pooling_factor"] == pytest.approx(lookups.total() / sum(one.bags for one in each))
+        # A row of two pieces of a batch counts again if another lane's batch came in between.
+        assert table["batch_rows"] == pytest.approx(batch_rows / batches, rel=0.02)
+        assert table["updated_share"] == pytest.approx(sum(one.updated_rows for one in each) / batch_rows, rel=0.02)
+        for rows, share in table["cdf"]:
+            assert share == pytest.approx(sum(hottest[: round(rows)]) / lookups.total(), rel=1e-6)
+
+
+def test_predicts_the_hits_of_a_cache(own_daemon: Daemon, tmp_path: Path) -> None:
+    """A loop over more rows than a cache has never hits, and over fewer always does after the first round."""
+    with own_daemon.connect() as server:
+        table = server.create_table("loop", 8, 10_000)
+        server.start_profile()
+        for _ in range(15):  # even if the profiling thread never runs meanwhile, the ring has room for all samples
+            for first in range(0, 1000, 100):
+                table.get(np.arange(first, first + 100))
+        server.stop_profile()
+        server.save_profile(tmp_path / "loop")
+    assert shown(tmp_path / "loop", "--cache", str(900 * 32))["hit_rates"][0] == pytest.approx(0, abs=0.02)
+    assert shown(tmp_path / "loop", "--cache", str(1200 * 32))["hit_rates"][0] == pytest.approx(14 / 15, abs=0.02)
+
+
+def test_tables_come_and_go(own_daemon: Daemon, tmp_path: Path) -> None:
+    with own_daemon.connect() as server:
+        for name in ("stays", "goes"):
+            server.create_table(name, 4, 100)
+        server.start_profile()
+        for name in ("stays", "goes"):
+            server.open_table(name).get(np.arange(10))
+        for name in ("stays", "goes"):
+            server.drop_table(name)
+        server.create_table("stays", 4, 50).get(np.arange(7))
+        server.create_table("new", 2, 10).get(np.arange(3))
+        server.save_profile(tmp_path / "saved")
+        server.stop_profile()
+    tables = {table["name"]: (table["rows"], table["lookups"]) for table in shown(tmp_path / "saved")["tables"]}
+    assert tables == {"stays": (50, 7), "goes": (100, 10), "new": (10, 3)}
+
+
+def test_mistakes(own_daemon: Daemon, tmp_path: Path) -> None:
+    saved = tmp_path / "saved"
+    with own_daemon.connect() as server:
+        table = server.create_table("t", 4, 100)
+        with pytest.raises(embtier.NotFoundError, match="there is no profile: `embtier profile start`"):
+            server.save_profile(saved)
+        with pytest.raises(embtier.NotFoundError, match="no profile runs"):
+            server.stop_profile()
+        with pytest.raises(embtier.TooLargeError, match=r"a profile of 9 tables on \d lanes needs at least .*, not 1B"):
+            server.start_profile(1)
+        with pytest.raises(ValueError, match="memory_bytes must be from 0"):
+            server.start_profile(-1)
+        used = server.status()["metrics"]["transfer_bytes"]
+        state = server.start_profile(2**60)  # more than is of use
+        assert server.status()["metrics"]["transfer_bytes"] == used + state.memory_bytes < 2**28
+        with pytest.raises(embtier.BusyError, match="already makes a profile: stop it first"):
+            server.start_profile()
+        with pytest.raises(embtier.NotFoundError, match="no table was looked up"):
+            server.save_profile(saved)
+        with pytest.raises(embtier.NotFoundError, match="none: No such file or directory"):
+            server.save_profile(tmp_path / "none" / "none")
+        assert not saved.exists()
+        table.get([1])
+        server.save_profile(saved)
+        with pytest.raises(embtier.ExistsError, match="saved already exists"):
+            server.save_profile(saved)
+        server.stop_profile()
+        assert server.status()["metrics"]["transfer_bytes"] == used
+        with pytest.raises(embtier.NotFoundError, match="no profile runs"):
+            server.stop_profile()
+    own_daemon.stop()
+    own_daemon.start()
+    with own_daemon.connect() as server, pytest.raises(embtier.NotFoundError, match="there is no profile"):
+        server.save_profile(tmp_path / "other")
+
+
+def test_a_server_stops_while_it_profiles(own_daemon: Daemon) -> None:
+    with own_daemon.connect() as server:
+        table = server.create_table("t", 4, 1000)
+        server.start_profile()
+        table.get(np.arange(1000))
+    own_daemon.stop()
+
+
+def test_command_line(own_daemon: Daemon, tmp_path: Path) -> None:
+    socket = ("--socket", own_daemon.socket)
+    stop = threading.Event()
+
+    def look_up() -> None:
+        with own_daemon.connect() as client:
+            table = client.open_table("t")
+            while not stop.is_set():
+                table.get(np.arange(100))
+                time.sleep(0.002)
+
+    with own_daemon.connect() as server:
+        server.create_table("t", 4, 1000)
+    thread = threading.Thread(target=look_up)
+    thread.start()
+    try:
+        text = done(*socket, "profile", "record", "--seconds", "0.5", "--save", tmp_path / "a")
+        assert re.fullmatch(rf"[\d.,kM]+ lookups of 1 tables in .*, .* samples.*\nsaved: {tmp_path}/a\n", text), text
+        # A profiling thread that gets no processor for long lets the sample be thinned.
+        assert shown(tmp_path / "a")["tables"][0]["distinct_rows"] == pytest.approx(100, rel=0.5)
+        assert re.fullmatch(r"profiling, with \S+ of memory\n", done(*socket, "profile", "start", "--memory", "40MiB"))
+        assert "already makes a profile" in refused(1, *socket, "profile", "start")
+        done(*socket, "profile", "save", tmp_path / "b")
+        state = json.loads(done("-o", "json", *socket, "profile", "stop", "--save", tmp_path / "c"))
+        assert state["state"] == "stopped" and state["lookups"] >= 100 and state["saved"] == str(tmp_path / "c")
+        assert state["lost_samples"] == 0 and state["tables"] == 1 and 0 < state["memory_bytes"] <= 40 << 20
+        assert shown(tmp_path / "c")["tables"][0]["name"] == "t"
+        assert refused(1, *socket, "profile", "record", "--seconds", "1", "--save", tmp_path / "c") == (
+            f"embtier: {tmp_path}/c already exists\n"
+        )
+    finally:
+        stop.set()
+        thread.join()
+    assert "no profile runs" in refused(1, *socket, "profile", "stop")
+    for arguments, message in (
+        (("start", "--memory", "0"), "--memory 0: allowed: a size above 0 such as 32MiB"),
+        (("start", "--memory", "many"), "--memory many: allowed"),
+        (("start", "more"), "unexpected argument 'more'"),
+        (("record", "--save", "x"), "--seconds is missing"),
+        (("record", "--seconds", "1"), "--save is missing"),
+        (("record", "--seconds", "0", "--save", "x"), "--seconds 0: allowed: seconds, 0.1 to 86400"),
+        (("save",), "an argument is missing: FILE"),
+    ):
+        assert message in refused(2, *socket, "profile", *arguments)
