@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench_plan.c: how close placements of whole tables come to their proven bound.
+/* bench_plan.c: how close placements of tables come to their proven bound.
  *
  * plan-table: 856 tables on 8 GPUs and 3 memories, for 20 seeds. plan-large: 2,000 tables on 16
  * GPUs, for 3 seeds. lib/plan_model.h draws them. The ratio is the lookup time divided by its
  * bound, which no placement can beat.
+ *
+ * plan-row: the tables of plan-table, cut by hotness over HBM and DRAM; the rest of their rows is
+ * read from SSD. Lookups follow Zipf's law, with an exponent drawn for each table.
  *
  * plan-same: the placements of 20 processes are compared, byte by byte. Every second one shares the
  * processors with two that spin.
@@ -13,6 +16,7 @@
  * machine, so that is a failure.
  */
 #include <limits.h>
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,12 +27,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "placement/random.h"
 #include "placement/solve/solve.h"
+#include "placement/split/split_solve.h"
 #include "tests/bench/lib/bench.h"
 #include "tests/bench/lib/plan_model.h"
 #include "tools/solve/child_solver.h"
 
 #define SEEDS        20
+#define ROW_SEEDS    20
 #define LARGE_TABLES 2000
 #define LARGE_GPUS   16
 #define LARGE_SEEDS  3
@@ -36,6 +43,10 @@
 #define SAME_RUNS    20
 #define SPINNERS     2
 #define GOOD_GAP     0.005
+#define GOOD_ROW_GAP 0.003
+#define REMAP_BYTES  16
+#define ZIPF_LEAST   0.6
+#define ZIPF_MOST    1.4
 
 /* Times and bounds of all seeds, and the processor seconds of each, with those of the child. */
 struct plans {
@@ -177,6 +188,120 @@ static void plan_large(void)
               (uint32_t)bench_scaled(LARGE_TABLES, 60), LARGE_GPUS, 0);
 }
 
+/* ---- tables cut by hotness ---- */
+
+/* A table's curve of lookups, and its time of a lookup in the rest. */
+struct curve {
+    struct access_cdf cdf;
+    double rest_lookup_s[ACCESS_CDF_POINTS_MAX + 1];
+};
+
+/* The lookups of the @rows hottest rows: the integral of x^-exponent, from 0.5 on. */
+static double zipf_lookups(double rows, double exponent)
+{
+    const double power = 1 - exponent;
+
+    return fabs(power) < 1e-9 ? log(2 * rows + 1)
+                              : (pow(rows + 0.5, power) - pow(0.5, power)) / power;
+}
+
+static void draw_curve(struct random *random, double rows, struct curve *ret_curve)
+{
+    const double exponent = ZIPF_LEAST + (ZIPF_MOST - ZIPF_LEAST) * random_unit(random);
+    const double all = zipf_lookups(rows, exponent);
+    struct access_cdf *const cdf = &ret_curve->cdf;
+    double last = 0;
+
+    for (uint32_t i = 0; i < ACCESS_CDF_POINTS_MAX && last < rows; i++) {
+        const double next =
+            fmin(fmax(floor(pow(rows, (i + 1.0) / ACCESS_CDF_POINTS_MAX)), last + 1), rows);
+
+        last = i + 1 == ACCESS_CDF_POINTS_MAX ? rows : next;
+        cdf->rows[cdf->point_count] = last;
+        cdf->shares[cdf->point_count++] = last == rows ? 1 : zipf_lookups(last, exponent) / all;
+    }
+}
+
+/* The caller frees tables and curves. */
+static struct split_model draw_split_model(uint32_t seed, uint32_t tables,
+                                           struct curve **ret_curves)
+{
+    struct model model = plan_model_draw(seed, tables, PLAN_MODEL_GPUS);
+    struct random random = { UINT64_C(0x2545f4914f6cdd1d) * (seed + 1) };
+    struct split_table *const drawn = bench_alloc(tables, sizeof(*drawn));
+    struct curve *const curves = bench_alloc(tables, sizeof(*curves));
+    const double ssd =
+        model.memories[model.memory_count - 1].bandwidth_bytes_per_s / PLAN_MODEL_GPUS;
+
+    for (uint32_t i = 0; i < tables; i++) {
+        const struct model_table *const t = &model.tables[i];
+        const uint64_t rows = t->weight_bytes / t->lookup_bytes;
+
+        draw_curve(&random, (double)rows, &curves[i]);
+        for (uint32_t k = 0; k <= curves[i].cdf.point_count; k++)
+            curves[i].rest_lookup_s[k] = t->lookup_bytes / ssd;
+        drawn[i] = (struct split_table){
+            .name = t->name,
+            .rows = rows,
+            .row_bytes = t->lookup_bytes,
+            .remap_bytes = REMAP_BYTES,
+            .lookup_bytes = t->lookup_bytes,
+            .bags_per_batch = t->bags_per_batch,
+            .pooling_factor = t->pooling_factor,
+            .cdf = &curves[i].cdf,
+            .rest_lookup_s = curves[i].rest_lookup_s,
+        };
+    }
+    *ret_curves = curves;
+    plan_model_clear(&model);
+    return (struct split_model){
+        drawn, model.memories, NULL, tables, model.memory_count - 1, PLAN_MODEL_GPUS, 0,
+    };
+}
+
+static void run_row_seed(struct plans *plans, uint32_t seed, uint32_t tables)
+{
+    struct curve *curves = NULL;
+    const struct split_model model = draw_split_model(seed, tables, &curves);
+    const struct split_opts opts = { .seed = seed, .gap = GOOD_ROW_GAP };
+    const double before_s = processor_s();
+    struct split_answer *answer = NULL;
+    struct err_msg msg = { { 0 } };
+
+    if (split_solve(&model, &opts, &answer, &msg) != EMBTIER_OK)
+        bench_die("%s", msg.text);
+    plans->processor_s[seed] = processor_s() - before_s;
+    plans->times_s[seed] = answer->largest_s;
+    plans->bounds_s[seed] = answer->bound_s;
+    bench_say("seed %u: gap %.3f %%, %.1f s of processor time", seed, 100 * split_gap(answer),
+              plans->processor_s[seed]);
+    split_answer_free(answer);
+    free(curves);
+    free((void *)model.tables);
+}
+
+static void plan_row(void)
+{
+    const uint32_t seeds = (uint32_t)bench_scaled(ROW_SEEDS, 1);
+    struct plans plans = { .count = seeds };
+
+    plans.times_s = bench_alloc(seeds, sizeof(double));
+    plans.bounds_s = bench_alloc(seeds, sizeof(double));
+    plans.processor_s = bench_alloc(seeds, sizeof(double));
+    for (uint32_t i = 0; i < seeds; i++)
+        run_row_seed(&plans, i, (uint32_t)bench_scaled(PLAN_MODEL_TABLES, 30));
+    bench_report(&(struct bench_figure){ .name = "plan-row",
+                                         .unit = "s",
+                                         .lower_is_better = true,
+                                         .bar = 1 / (1 - 0.005),
+                                         .limit = "each table on one GPU",
+                                         .reference_name = "proven bound" },
+                 plans.times_s, plans.bounds_s, seeds, add_gaps, &plans);
+    free(plans.times_s);
+    free(plans.bounds_s);
+    free(plans.processor_s);
+}
+
 /* ---- equal placements ---- */
 
 /* Two processes that keep the processors busy until they are ended. */
@@ -272,6 +397,7 @@ int main(int argc, char **argv)
     const struct bench_entry entries[] = {
         { "plan-table", plan_table },
         { "plan-large", plan_large },
+        { "plan-row", plan_row },
         { "plan-same", plan_same },
     };
 
