@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/log/log.h"
+#include "base/yaml/yaml_doc.h"
 #include "daemon/control/control.h"
 #include "daemon/control/notify.h"
 #include "daemon/control/signals.h"
@@ -111,6 +112,8 @@ static enum embtier_err make_arenas(struct server *server, struct err_msg *msg)
 {
     const struct config *const config = server->parts.config;
 
+    log_info("reserving the memory of the tiers, every page of it", "tiers=%" PRIu32,
+             config->cache.tier_count);
     for (uint32_t t = 0; t < config->cache.tier_count; t++) {
         const struct tier_spec *const tier = &config->cache.tiers[t];
 
@@ -139,6 +142,19 @@ static enum embtier_err make_arrays(struct server *server, struct err_msg *msg)
         };
     }
     return table_arrays_new(tiers, config->cache.tier_count, &server->parts.arrays, msg);
+}
+
+static enum embtier_err load_tables(struct server *server, struct err_msg *msg)
+{
+    struct tables_key key = { { 0 } };
+    struct err_msg why = { { 0 } };
+    const enum embtier_err err =
+        tables_load(server->parts.tables, &lane_tables_rows, server->parts.lanes,
+                    server->parts.lane_count, server->parts.arrays, &key, &why);
+
+    if (err == EMBTIER_CONFIG)
+        return yaml_doc_mistake(server->parts.config->doc, key.text, msg, "%s", why.text);
+    return err == EMBTIER_OK ? err : err_set(msg, err, "%s", why.text);
 }
 
 /* Returns how many bytes prefetches may pin on all lanes together. */
@@ -334,8 +350,7 @@ enum embtier_err server_new(const struct config *config, const struct server_res
     TRY(make_arenas(server, msg));
     TRY(make_arrays(server, msg));
     TRY(make_lanes(server, msg));
-    TRY(tables_load(server->parts.tables, &lane_tables_rows, server->parts.lanes,
-                    server->parts.lane_count, server->parts.arrays, msg));
+    TRY(load_tables(server, msg));
     TRY(make_checkpoints(server, &other, msg));
     TRY(make_profiles(server, msg));
     store_end_reserve(server->parts.store);

@@ -106,7 +106,7 @@ static enum embtier_err map_parse(const char *file, const char *text, const char
     if (version > BUCKET_MAP_FORMAT_VERSION)
         return err_set(msg, EMBTIER_VERSION,
                        "%s: format version %" JSON_INTEGER_FORMAT ", this program reads %d: a "
-                       "newer one made it",
+                       "newer embtierd made it: start that one",
                        file, version, BUCKET_MAP_FORMAT_VERSION);
     if (owner && strcmp(owner, uuid) != 0)
         return err_set(msg, EMBTIER_MISMATCH,

@@ -20,7 +20,6 @@
 #define FORMAT_VERSION         5
 #define FORMAT_VERSION_JOURNAL 5
 #define FORMAT_VERSION_ALONE   4
-#define FORMAT_VERSION_SUMMED  4
 
 /* A smaller catalog is rewritten with each change, which takes no longer. */
 #define JOURNAL_TABLES_LEAST 64
@@ -434,16 +433,17 @@ static enum embtier_err catalog_parse(struct catalog *catalog, const char *text,
     uint32_t version;
 
     if (!root)
-        return err_set(msg, EMBTIER_CORRUPT, "%s:%d: %s", catalog->path, error.line, error.text);
+        return err_set(msg, EMBTIER_CORRUPT, "%s:%d: damaged", catalog->path, error.line);
     if (!json_to_u32(json_object_get(root, "format_version"), &version) || !json_is_array(list) ||
         !json_to_u32(json_object_get(root, "next_table_id"), &catalog->next_table_id))
         return err_set(msg, EMBTIER_CORRUPT, "%s: not a catalog", catalog->path);
     if (version > FORMAT_VERSION)
-        return err_set(msg, EMBTIER_VERSION, "%s: format version %u, this program reads up to %d",
+        return err_set(msg, EMBTIER_VERSION,
+                       "%s: format version %u, this program reads up to %d: start a newer embtierd",
                        catalog->path, version, FORMAT_VERSION);
     TRY(parse_tables(catalog, list, version, msg));
     TRY(tables_check(catalog, msg)); /* before the checksum, as its message says more */
-    TRY(summed_json_check(catalog->path, text, version >= FORMAT_VERSION_SUMMED, msg));
+    TRY(summed_json_check(catalog->path, text, version >= FORMAT_VERSION_ALONE, msg));
     *ret_journal = 0;
     if (version >= FORMAT_VERSION_JOURNAL &&
         (!json_to_u32(json_object_get(root, "journal"), ret_journal) || *ret_journal == 0))

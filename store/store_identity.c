@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/yaml/yaml_doc.h"
 #include "store/files/durable_file.h"
 #include "store/files/file_tree.h"
 #include "store/files/space.h"
@@ -20,6 +21,9 @@
 
 #define IDENTITY_FILE "embtier.json"
 #define LOCK_FILE     "LOCK"
+
+#define WAY_OUT                                                                                    \
+    ": put the file back from a copy of this directory; it never changes once the store is made"
 
 static const char identity_file_temporary[] = IDENTITY_FILE DURABLE_FILE_SUFFIX;
 
@@ -124,18 +128,20 @@ static enum embtier_err record_read(const char *path, struct record *ret_record,
     TRY(err);
     root = json_loads(text, JSON_REJECT_DUPLICATES, &error);
     if (!root)
-        return err_set(msg, EMBTIER_CORRUPT, "%s/%s:%d: %s", path, IDENTITY_FILE, error.line,
-                       error.text);
+        return err_set(msg, EMBTIER_CORRUPT, "%s:%d: damaged" WAY_OUT, file, error.line);
     if (u32_read(root, "format_version", &version) && version != STORE_FORMAT_VERSION)
         return err_set(msg, EMBTIER_VERSION, "%s: format version %u, this program reads %d: %s",
                        file, version, STORE_FORMAT_VERSION,
                        version > STORE_FORMAT_VERSION
-                           ? "a newer one made it"
+                           ? "a newer embtierd made it: start that one"
                            : "an older one made it, and it cannot be converted: export its tables "
                              "with that one, and import them into a new store");
     if (version == 0 || !record_parse(root, ret_record))
-        return err_set(msg, EMBTIER_CORRUPT, "%s: damaged", file);
-    return summed_json_check(file, text, true, msg);
+        return err_set(msg, EMBTIER_CORRUPT, "%s: damaged" WAY_OUT, file);
+    err = summed_json_check(file, text, true, msg);
+    if (err == EMBTIER_CORRUPT)
+        err_append(msg, WAY_OUT);
+    return err;
 }
 
 static enum embtier_err record_write(const char *path, const struct record *record,
@@ -222,8 +228,10 @@ static enum embtier_err directory_lock(struct directory *directory, bool is_othe
         if (strtol(pid, NULL, 10) == (long)getpid())
             return err_set(msg, EMBTIER_LOCKED, "%s: is one of this server's own data directories",
                            directory->path);
-        return err_set(msg, EMBTIER_LOCKED, "%s: in use by process %s", path,
-                       pid[0] ? pid : "(unknown)");
+        return err_set(msg, EMBTIER_LOCKED,
+                       "%s: in use by process %s: another server has this data directory open; "
+                       "stop it first, or name other directories",
+                       path, pid[0] ? pid : "(unknown)");
     }
     if (is_other)
         return EMBTIER_OK;
@@ -286,15 +294,22 @@ static enum embtier_err record_check(const struct directory *directory,
         return err_set(msg, EMBTIER_MISMATCH, "%s/%s: belongs to store %s, but %s to store %s",
                        directory->path, IDENTITY_FILE, record->uuid, first->path,
                        first->record.uuid);
-    if (record->directory_count != config->data.directory_count)
-        return err_set(msg, EMBTIER_MISMATCH,
-                       "%s/%s: made with %u data directories, the config says %u", directory->path,
-                       IDENTITY_FILE, record->directory_count, config->data.directory_count);
-    if (record->shards_per_directory != config->data.shards_per_directory)
-        return err_set(msg, EMBTIER_MISMATCH,
-                       "%s/%s: made with %u shards per directory, the config says %u",
-                       directory->path, IDENTITY_FILE, record->shards_per_directory,
-                       config->data.shards_per_directory);
+    if (record->directory_count != config->data.directory_count) {
+        (void)yaml_doc_mistake(
+            config->doc, "data.directories", msg,
+            "%u %s named, but the store of %s has %u; allowed: all of them and no others",
+            config->data.directory_count, config->data.directory_count == 1 ? "is" : "are",
+            directory->path, record->directory_count);
+        return EMBTIER_MISMATCH;
+    }
+    if (record->shards_per_directory != config->data.shards_per_directory) {
+        (void)yaml_doc_mistake(
+            config->doc, "data.shards_per_directory", msg,
+            "%u, but the store of %s was made with %u; allowed: %u, which cannot change",
+            config->data.shards_per_directory, directory->path, record->shards_per_directory,
+            record->shards_per_directory);
+        return EMBTIER_MISMATCH;
+    }
     if (memcmp(record->hash_key, first->record.hash_key, ROW_HASH_KEY_BYTES) != 0)
         return err_set(msg, EMBTIER_CORRUPT, "%s/%s: hash_key differs from that of %s",
                        directory->path, IDENTITY_FILE, first->path);

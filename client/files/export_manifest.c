@@ -259,8 +259,9 @@ static enum embtier_err table_from_json(const char *path, const json_t *root,
         return damaged(path, "the version of the table", msg);
     if (version > TABLE_SPEC_JSON_VERSION)
         return err_set(msg, EMBTIER_VERSION,
-                       "%s: its table has format version %u, this program reads up to %d", path,
-                       version, TABLE_SPEC_JSON_VERSION);
+                       "%s: its table has format version %u, this program reads up to %d: import "
+                       "it with a newer embtier",
+                       path, version, TABLE_SPEC_JSON_VERSION);
     if (!table_spec_from_json(json_object_get(root, "table"), version, &manifest->spec))
         return damaged(path, "the table", msg);
     if (table_spec_check(&manifest->spec, &why) != EMBTIER_OK)
@@ -325,8 +326,10 @@ static enum embtier_err parse(const char *path, const char *text, struct export_
         !json_to_u32(json_object_get(root, "format_version"), &version))
         return err_set(msg, EMBTIER_CORRUPT, "%s: is not the description of an export", path);
     if (version > FORMAT_VERSION)
-        return err_set(msg, EMBTIER_VERSION, "%s: format version %u, this program reads up to %d",
-                       path, version, FORMAT_VERSION);
+        return err_set(
+            msg, EMBTIER_VERSION,
+            "%s: format version %u, this program reads up to %d: import it with a newer embtier",
+            path, version, FORMAT_VERSION);
     TRY(table_from_json(path, root, manifest, msg));
     if (!read_words(root, manifest))
         return damaged(path, "the description of the rows", msg);

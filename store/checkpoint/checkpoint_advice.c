@@ -38,11 +38,33 @@ static void add_names(const struct checkpoint_shelf *shelf, struct err_msg *msg)
     }
 }
 
+/* Names the checkpoints other than @id whose records can be read. */
+static void add_others(const struct checkpoint_shelf *shelf, uint64_t id, struct err_msg *msg)
+{
+    _cleanup_(freep) uint64_t *ids = NULL;
+    uint32_t count = 0, named = 0;
+
+    if (!msg || checkpoint_list(shelf, &ids, &count, NULL) != EMBTIER_OK)
+        return;
+    while (count-- > 0 && named < NAMED_MOST) {
+        _cleanup_(checkpoint_record_freep) struct checkpoint_record *record = NULL;
+
+        if (ids[count] == id || checkpoint_read(shelf, ids[count], &record, NULL) != EMBTIER_OK)
+            continue;
+        err_append(msg, named++ == 0 ? ": take another one, the newest first: " : ", ");
+        add_name(shelf, ids[count], msg);
+    }
+    if (named == 0)
+        err_append(msg, ": no other checkpoint can be read");
+}
+
 enum embtier_err checkpoint_read_named(const struct checkpoint_shelf *shelf, uint64_t id,
                                        struct checkpoint_record **ret_record, struct err_msg *msg)
 {
     const enum embtier_err err = checkpoint_read(shelf, id, ret_record, msg);
 
+    if (err == EMBTIER_CORRUPT || err == EMBTIER_UNSUPPORTED)
+        add_others(shelf, id, msg);
     if (err != EMBTIER_NOT_FOUND)
         return err;
     err_write(msg, "there is no checkpoint %" PRIu64 " of the store in %s", id,

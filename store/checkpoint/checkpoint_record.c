@@ -249,8 +249,9 @@ static enum embtier_err parse(const char *folder, const char *text,
         return err_set(msg, EMBTIER_CORRUPT, "%s/%s: damaged", folder, path);
     if (version > FORMAT_VERSION)
         return err_set(msg, EMBTIER_VERSION,
-                       "%s/%s: format version %" PRIu32 ", this program reads up to %d", folder,
-                       path, version, FORMAT_VERSION);
+                       "%s/%s: format version %" PRIu32 ", this program reads up to %d: a newer "
+                       "embtierd made it: start that one",
+                       folder, path, version, FORMAT_VERSION);
     order = json_string_value(json_object_get(root, "byte_order"));
     if (order && strcmp(order, byte_order()) != 0)
         return err_set(msg, EMBTIER_UNSUPPORTED,

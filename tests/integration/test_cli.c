@@ -381,6 +381,7 @@ static void test_status_shows_and_counts(void **state)
     assert_int_equal(embtier(state, "status"), 0);
     assert_says("embtierd ");
     assert_says("\nwith rocksdb ");
+    assert_null(strchr(output, '\\'));
     assert_says("cache_hit_rows");
     assert_says("hit rate");
     assert_int_equal(embtier(state, "-o json status"), 0);

@@ -31,6 +31,7 @@ LICENCE_LINE = "SPDX-License-Identifier: Apache-2.0"
 FILE_LINES = 800
 FOLDER_FILES = 25
 README_WORDS = 400
+ARCHITECTURE, ARCHITECTURE_WORDS = "docs/ARCHITECTURE.md", 1500
 CODE_SUFFIXES = C_SUFFIXES + CXX_SUFFIXES + (".py", ".sh")
 CODE_SPAN = re.compile(r"`([^`\n]+)`")
 FUNCTION_LINES = 82
@@ -137,7 +138,11 @@ def names_of_table(readme):
 
 def check_readmes(tree):
     """Every folder of the first level, of the second in daemon/, and with two or more files of code has a README.md. It is short, its
-    tables name files that exist, and it names each file of code in its folder, and in those below that have none."""
+    tables name files that exist, and it names each file of code in its folder, and in those below that have none. The page that
+    a newcomer reads first is short too."""
+    words = len(tree.text(ARCHITECTURE).split()) if ARCHITECTURE in tree.paths else 0
+    if words > ARCHITECTURE_WORDS:
+        yield f"{ARCHITECTURE}:1: {words} words; at most {ARCHITECTURE_WORDS}"
     texts = {os.path.dirname(path): tree.text(path) or "" for path in tree.paths if path.endswith("/README.md")}
     files = files_of_code(tree)
     folders = {path.split("/")[0] for path in tree.paths if "/" in path and not path.startswith(".")}

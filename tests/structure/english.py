@@ -106,7 +106,7 @@ def text_findings(tree):
                 yield (f"{path}:{line}: a comment starts with '{text.split()[0]}'; start with its subject: "
                        f"{text.splitlines()[0][:80]}")
     for path in tree.paths:
-        if path.endswith(".md") and (path.startswith("docs/") or path.split("/")[-1] == "README.md"):
+        if path.endswith(".md"):
             for line, text in sentences(tree.text(path) or ""):
                 words = len(re.findall(r"\S*\w\S*", text))
                 if words > SENTENCE_WORDS:

@@ -121,6 +121,11 @@ class Readmes(unittest.TestCase):
         self.assertEqual(findings("readmes", {"store/README.md": "word " * 400, ".ci/run": "#!/bin/sh", "client/README.md": ""}), [])
         self.assertEqual(len(findings("readmes", {"store/README.md": "", "store/data/README.md": "word " * 401})), 1)
 
+    def test_the_page_of_the_architecture_is_short(self):
+        for words, found in ((1500, []), (1501, ["docs/ARCHITECTURE.md:1: 1501 words; at most 1500"])):
+            files = {"docs/ARCHITECTURE.md": "word " * words, "docs/README.md": ""}
+            self.assertEqual(findings("readmes", files), found)
+
     def test_two_files_of_code_need_one(self):
         for one, other in (("a.c", "a.h"), ("a.py", "b.sh"), ("a.cu", "b.cuh"), ("a.cc", "b.hh"), ("a", "b.c")):
             files = {f"store/x/y/{one}": "#!/bin/sh", "store/README.md": "`a`"}
@@ -276,10 +281,10 @@ class English(unittest.TestCase):
 
     def test_long_sentences_of_docs_and_readmes_are_found(self):
         long = "word " * 35 + "word."
-        for path in ("docs/x.md", "docs/internals/x.md", "base/README.md", "README.md"):
+        for path in ("docs/x.md", "docs/internals/x.md", "base/README.md", "README.md", "CHANGELOG.md", "CONTRIBUTING.md"):
             self.assertEqual(len(findings("english", {path: f"Short one. {long} Short."})), 1, path)
             self.assertEqual(findings("english", {path: "word " * 34 + "`a b c d`. Another one."}), [], path)
-        for path, text in (("CHANGELOG.md", long), ("CONTRIBUTING.md", long), ("docs/x.md", f"| {long} | x |"), ("docs/x.md", f"```\n{long}\n```"),
+        for path, text in (("docs/x.txt", long), ("docs/x.md", f"| {long} | x |"), ("docs/x.md", f"```\n{long}\n```"),
                            ("docs/x.md", f"# {long}"), ("docs/x.md", "* " + "word " * 20 + "\n* " + "word " * 20),
                            ("docs/x.md", "word " * 20 + "\n\n" + "word " * 20), ("docs/x.md", "word " * 20 + "end. `code` " + "word " * 20)):
             self.assertEqual(findings("english", {path: text}), [], text)

@@ -359,9 +359,10 @@ static int print_text(const struct view *view)
     text_print(stdout, "embtierd %s, up %s\n", embtier_status_version(view->now),
                number_duration(&uptime, (double)embtier_status_uptime_ms(view->now) / 1000));
     for (size_t i = 0; i < embtier_status_library_count(view->now); i++)
-        text_print(stdout, "%s%s%s", i == 0 ? "with " : ", ",
-                   embtier_status_library_at(view->now, i),
-                   i + 1 == embtier_status_library_count(view->now) ? "\n" : "");
+        text_print(stdout, "%s%s", i == 0 ? "with " : ", ",
+                   embtier_status_library_at(view->now, i));
+    if (embtier_status_library_count(view->now) > 0)
+        putchar('\n');
     for (size_t i = 0; i < embtier_status_count(view->now); i++)
         if (is_first(view->now, i, true) && !print_area(view, embtier_status_at(view->now, i)))
             return cli_fail(EMBTIER_NO_MEMORY, "");

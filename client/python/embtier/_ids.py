@@ -237,6 +237,16 @@ def as_dtype(what: str, values: Any, dtype: np.dtype) -> np.ndarray:
     return numbers
 
 
+def as_shape(what: str, values: np.ndarray, shape: tuple[int, ...], table: str) -> np.ndarray:
+    """Returns @values repeated to @shape, as NumPy broadcasts. ValueError with both shapes if that does not fit."""
+    try:
+        return np.broadcast_to(values, shape)
+    except ValueError:
+        raise ValueError(
+            f"the shape of {what} is {values.shape}; table {shown(table)} needs {shape}, or an array that broadcasts to it"
+        ) from None
+
+
 # ---- Views of the arena ----
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from ._arguments import kind_of, short, shown
 from ._connection import Connection
-from ._ids import as_dtype, as_ids, as_rows
+from ._ids import as_dtype, as_ids, as_rows, as_shape
 from ._library import TableOptions, lib
 from ._progress import Progress, Reports
 from ._types import DTYPE_NUMBERS, NUMPY_DTYPES, word_of
@@ -28,9 +28,9 @@ _CAST = "; convert other numbers first, with table.cast() of pyarrow or array.as
 class _Room:
     """The memory, shared with the server, for rows of a load."""
 
-    def __init__(self, pointer: c_void_p, dtype: str, dim: int, with_state: bool) -> None:
+    def __init__(self, pointer: c_void_p, table: str, dtype: str, dim: int, with_state: bool) -> None:
         buffer = lib.embtier_load_buffer(pointer)
-        self._dtype, self._dim, self._with_state = dtype, dim, with_state
+        self._table, self._dtype, self._dim, self._with_state = table, dtype, dim, with_state
         self.capacity: int = buffer.capacity
         self.row_bytes: int = buffer.row_bytes
         size = self.capacity * self.row_bytes
@@ -51,9 +51,9 @@ class _Room:
         if not isinstance(piece, (tuple, list)) or len(piece) != (3 if self._with_state else 2):
             raise TypeError(f"one of the pieces must be {wanted}, not {kind_of(piece)} {shown(piece)}")
         ids = as_ids(piece[0]).reshape(-1)
-        rows = np.broadcast_to(as_rows(self._dtype, piece[1]), (len(ids), self._dim))
+        rows = as_shape("rows", as_rows(self._dtype, piece[1]), (len(ids), self._dim), self._table)
         state = as_dtype("state", piece[2], _STATE_DTYPE) if self._with_state else _STATE_DTYPE.type(0)
-        state = np.broadcast_to(state, (len(ids), self._state.shape[1]))
+        state = as_shape("state", state, (len(ids), self._state.shape[1]), self._table)
         for begin in range(0, len(ids), self.capacity):
             end = min(len(ids), begin + self.capacity)
             count = end - begin
@@ -72,7 +72,8 @@ def load(
         with connection as handle:
             connection.check(lib.embtier_load_open(handle, byref(options), with_state, 0, byref(pointer)))
             connection.add_batch(pointer)
-        room = _Room(pointer, word_of(DTYPE_NUMBERS, options.dtype), options.dim, with_state)
+        dtype = word_of(DTYPE_NUMBERS, options.dtype)
+        room = _Room(pointer, options.name.decode(), dtype, options.dim, with_state)
         for piece in pieces:
             for count in room.fill(piece):
                 with connection:

@@ -16,7 +16,7 @@ from ._checkpoint import Checkpoint
 from ._connection import Connection, Opened, connection_of
 from ._export import Exported, Imported
 from ._group import Group
-from ._ids import as_dtype, as_ids, as_rows
+from ._ids import as_dtype, as_ids, as_rows, as_shape
 from ._library import ConnectOptions, ExportedInfo, ImportedInfo, ProfileInfo, lib
 from ._profile import ProfileState
 from ._progress import Progress, Reports
@@ -706,10 +706,10 @@ class Table(Opened):
         stored as given. A finite number that does not fit is a ValueError, and nothing is stored.
         """
         ids = as_ids(ids)
-        rows = np.broadcast_to(as_rows(self.dtype, rows), (*ids.shape, self.dim))
+        rows = as_shape("rows", as_rows(self.dtype, rows), (*ids.shape, self.dim), self.name)
         if state is not None:
             state = as_dtype("state", state, np.dtype("<f4"))
-            state = np.broadcast_to(state, (*ids.shape, self.state_numbers))
+            state = as_shape("state", state, (*ids.shape, self.state_numbers), self.name)
         flat, rows = ids.reshape(-1), rows.reshape(ids.size, self.dim)
         if state is not None:
             state = state.reshape(ids.size, self.state_numbers)

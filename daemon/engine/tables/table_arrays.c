@@ -48,7 +48,7 @@ void table_arrays_free(struct table_arrays *arrays)
     free(arrays);
 }
 
-/* ---- Refusals ---- */
+/* ---- Refusals: the reason, and the advice for a table that is being made ---- */
 
 struct tiers_text {
     char text[TIERS_MAX * (TIER_NAME_MAX + 3)];
@@ -65,49 +65,54 @@ static const char *tiers_text(struct tiers_text *buffer, const struct table_arra
 }
 
 static enum embtier_err no_such_tier(const struct table_arrays *arrays,
-                                     const struct table_spec *spec, struct err_msg *msg)
+                                     const struct table_spec *spec, const char **ret_advice,
+                                     struct err_msg *msg)
 {
     struct tiers_text names = { { 0 } };
 
-    return err_set(msg, EMBTIER_INVALID, "table '%s': there is no tier '%s': choose from %s",
-                   spec->name, spec->home_tier, tiers_text(&names, arrays));
+    *ret_advice = "choose one of these";
+    return err_set(msg, EMBTIER_INVALID, "table '%s': there is no tier '%s', only %s", spec->name,
+                   spec->home_tier, tiers_text(&names, arrays));
 }
 
-static enum embtier_err no_array_memory(const struct table_spec *spec, struct err_msg *msg)
+static enum embtier_err no_array_memory(const struct table_spec *spec, const char **ret_advice,
+                                        struct err_msg *msg)
 {
-    if (spec->home_tier[0] != '\0')
+    *ret_advice = "set array_bytes of a tier in the server's configuration, or choose home cache";
+    if (spec->home_tier[0] == '\0')
         return err_set(msg, EMBTIER_INVALID,
-                       "table '%s' cannot be an array, as tier '%s' keeps no memory for arrays: "
-                       "set the tier's array_bytes in the server's configuration, choose "
-                       "another tier, or home cache",
-                       spec->name, spec->home_tier);
+                       "table '%s' cannot be an array, as no tier keeps memory for arrays",
+                       spec->name);
+    *ret_advice = "set the tier's array_bytes in the server's configuration, choose another tier, "
+                  "or home cache";
     return err_set(msg, EMBTIER_INVALID,
-                   "table '%s' cannot be an array, as no tier keeps memory for arrays: set "
-                   "array_bytes of a tier in the server's configuration, or choose home cache",
-                   spec->name);
+                   "table '%s' cannot be an array, as tier '%s' keeps no memory for arrays",
+                   spec->name, spec->home_tier);
 }
 
 /* @tier keeps most of the tiers that @spec may lie in. */
 static enum embtier_err no_room(const struct table_arrays *arrays, uint32_t tier,
-                                const struct table_spec *spec, uint64_t bytes, struct err_msg *msg)
+                                const struct table_spec *spec, uint64_t bytes,
+                                const char **ret_advice, struct err_msg *msg)
 {
     struct bytes_text wanted, all, left, piece;
     struct array_space_stats stats;
 
+    *ret_advice = "choose home cache";
     if (bytes == 0)
-        return err_set(msg, EMBTIER_TOO_LARGE,
-                       "table '%s' has too many rows for an array: choose home cache", spec->name);
+        return err_set(msg, EMBTIER_TOO_LARGE, "table '%s' has too many rows for an array",
+                       spec->name);
     array_space_stats(arrays->spaces[tier], &stats);
+    *ret_advice = "raise its array_bytes, or choose home cache";
     if (bytes > stats.bytes)
         return err_set(msg, EMBTIER_TOO_LARGE,
-                       "table '%s' needs %s as an array; tier '%s' keeps %s for arrays: raise its "
-                       "array_bytes, or choose home cache",
-                       spec->name, format_bytes(&wanted, bytes), arrays->tiers[tier].name,
+                       "table '%s' needs %s as an array; tier '%s' keeps %s for arrays", spec->name,
+                       format_bytes(&wanted, bytes), arrays->tiers[tier].name,
                        format_bytes(&all, stats.bytes));
+    *ret_advice = "drop a table in an array, raise array_bytes, or choose home cache";
     return err_set(msg, EMBTIER_NO_MEMORY,
                    "table '%s' needs %s in one piece as an array; of the %s that tier '%s' keeps "
-                   "for arrays, %s are free, the largest piece is %s: drop a table in an array, "
-                   "raise array_bytes, or choose home cache",
+                   "for arrays, %s are free, the largest piece is %s",
                    spec->name, format_bytes(&wanted, bytes), format_bytes(&all, stats.bytes),
                    arrays->tiers[tier].name, format_bytes(&left, stats.free_bytes),
                    format_bytes(&piece, stats.largest_free_bytes));
@@ -119,7 +124,7 @@ static enum embtier_err no_room(const struct table_arrays *arrays, uint32_t tier
  * why there is none. */
 static enum embtier_err take_memory(struct table_arrays *arrays, const struct table_spec *spec,
                                     uint64_t bytes, uint32_t *ret_tier, void **ret_memory,
-                                    struct err_msg *msg)
+                                    const char **ret_advice, struct err_msg *msg)
 {
     uint32_t named = TIERS_MAX, keeps = TIERS_MAX;
 
@@ -142,13 +147,15 @@ static enum embtier_err take_memory(struct table_arrays *arrays, const struct ta
             return EMBTIER_OK;
     }
     if (named == TIERS_MAX)
-        return no_such_tier(arrays, spec, msg);
-    return keeps == TIERS_MAX ? no_array_memory(spec, msg)
-                              : no_room(arrays, keeps, spec, bytes, msg);
+        return no_such_tier(arrays, spec, ret_advice, msg);
+    return keeps == TIERS_MAX ? no_array_memory(spec, ret_advice, msg)
+                              : no_room(arrays, keeps, spec, bytes, ret_advice, msg);
 }
 
-enum embtier_err table_arrays_take(struct table_arrays *arrays, struct table_spec *spec,
-                                   struct row_array **ret_array, struct err_msg *msg)
+/* Returns an advice only for an error that has one. */
+static enum embtier_err take(struct table_arrays *arrays, struct table_spec *spec,
+                             struct row_array **ret_array, const char **ret_advice,
+                             struct err_msg *msg)
 {
     const uint32_t row_bytes = table_spec_weight_bytes(spec) + table_spec_state_bytes(spec);
     void *memory = NULL;
@@ -160,7 +167,7 @@ enum embtier_err table_arrays_take(struct table_arrays *arrays, struct table_spe
         return EMBTIER_OK;
     pthread_mutex_lock(&arrays->lock);
     err = take_memory(arrays, spec, row_array_memory_bytes(spec->rows, row_bytes), &tier, &memory,
-                      msg);
+                      ret_advice, msg);
     pthread_mutex_unlock(&arrays->lock);
     TRY(err);
     snprintf(spec->home_tier, sizeof(spec->home_tier), "%s", arrays->tiers[tier].name);
@@ -168,15 +175,27 @@ enum embtier_err table_arrays_take(struct table_arrays *arrays, struct table_spe
     return EMBTIER_OK;
 }
 
+enum embtier_err table_arrays_take(struct table_arrays *arrays, struct table_spec *spec,
+                                   struct row_array **ret_array, struct err_msg *msg)
+{
+    const char *advice = NULL;
+    const enum embtier_err err = take(arrays, spec, ret_array, &advice, msg);
+
+    if (advice)
+        err_append(msg, ": %s", advice);
+    return err;
+}
+
 enum embtier_err table_arrays_take_anywhere(struct table_arrays *arrays, struct table_spec *spec,
                                             struct row_array **ret_array, struct err_msg *msg)
 {
-    const enum embtier_err err = table_arrays_take(arrays, spec, ret_array, msg);
+    const char *advice = NULL;
+    const enum embtier_err err = take(arrays, spec, ret_array, &advice, msg);
     struct table_spec anywhere = *spec;
     struct err_msg why = { { 0 } };
 
     anywhere.home_tier[0] = '\0';
-    if (err != EMBTIER_OK && table_arrays_take(arrays, &anywhere, ret_array, &why) != EMBTIER_OK)
+    if (err != EMBTIER_OK && take(arrays, &anywhere, ret_array, &advice, &why) != EMBTIER_OK)
         return err;
     if (err != EMBTIER_OK)
         *spec = anywhere;
@@ -195,6 +214,21 @@ void table_arrays_give(struct table_arrays *arrays, struct row_array *array)
     assert(t < arrays->tier_count);
     array_space_give(arrays->spaces[t], array);
     pthread_mutex_unlock(&arrays->lock);
+}
+
+uint32_t table_arrays_find(const struct table_arrays *arrays, const char *tier)
+{
+    for (uint32_t t = 0; t < arrays->tier_count; t++)
+        if (strcmp(tier, arrays->tiers[t].name) == 0)
+            return t;
+    return TIERS_MAX;
+}
+
+uint64_t table_arrays_needed_bytes(const struct table_spec *spec)
+{
+    const uint32_t row_bytes = table_spec_weight_bytes(spec) + table_spec_state_bytes(spec);
+
+    return spec->home == EMBTIER_HOME_ARRAY ? row_array_memory_bytes(spec->rows, row_bytes) : 0;
 }
 
 void table_arrays_stats(struct table_arrays *arrays, uint32_t tier,

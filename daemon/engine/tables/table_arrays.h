@@ -32,14 +32,19 @@ DEFINE_CLEANUP(struct table_arrays, table_arrays_free)
  * other tables have it. */
 MUST_CHECK enum embtier_err table_arrays_take(struct table_arrays *arrays, struct table_spec *spec,
                                               struct row_array **ret_array, struct err_msg *msg);
-/* The same. But if the table's own tier does not exist or has no room, any tier with room is taken
- * and put into @spec. The error is that of the named tier. */
+/* The same for a table that exists already. If its own tier does not exist or has no room, any tier
+ * with room is taken and put into @spec. The error is that of the named tier. It gives the reason
+ * only, as the home of such a table cannot be chosen. */
 MUST_CHECK enum embtier_err table_arrays_take_anywhere(struct table_arrays *arrays,
                                                        struct table_spec *spec,
                                                        struct row_array **ret_array,
                                                        struct err_msg *msg);
 /* Gives back the memory of an array that no lane knows any more. NULL is allowed. */
 void table_arrays_give(struct table_arrays *arrays, struct row_array *array);
+/* Returns the number of the tier with this name, or TIERS_MAX. */
+uint32_t table_arrays_find(const struct table_arrays *arrays, const char *tier);
+/* Returns how much memory an array of @spec takes; 0 for another home. */
+uint64_t table_arrays_needed_bytes(const struct table_spec *spec);
 void table_arrays_stats(struct table_arrays *arrays, uint32_t tier,
                         struct array_space_stats *ret_stats);
 

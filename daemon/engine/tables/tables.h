@@ -42,14 +42,20 @@ struct tables_rows {
                               const _Atomic bool *give_up);
 };
 
+/* A key of the configuration, as yaml_doc_mistake() takes it. */
+struct tables_key {
+    char text[40];
+};
+
 /* To be called when the lanes run. Registers the tables of the catalog. Drops tables that a crash
  * left half made or half dropped, with a log line each; those that cannot be dropped, such as on a
- * full disk, are left to the next start. @arrays is borrowed for as long as the tables exist. Fails
- * as table_arrays_take() if the configuration no longer has memory for a table whose home is an
- * array. */
+ * full disk, are left to the next start. @arrays is borrowed for as long as the tables exist.
+ * CONFIG: the configuration no longer has memory for the tables whose home is an array; @ret_key is
+ * the key that @msg is about. */
 MUST_CHECK enum embtier_err tables_load(struct tables *tables, const struct tables_rows *rows,
                                         struct lane *const *lanes, uint32_t lane_count,
-                                        struct table_arrays *arrays, struct err_msg *msg);
+                                        struct table_arrays *arrays, struct tables_key *ret_key,
+                                        struct err_msg *msg);
 
 /* Any lane. Returns the table of a handle, and counts the caller in until table_leave(). NULL:
  * there is no such table, or it is not live; *@ret_state says which (enum table_state). */

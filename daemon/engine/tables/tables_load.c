@@ -8,14 +8,18 @@
 #include "daemon/engine/tables/tables_impl.h"
 
 #include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
 #include <time.h>
 
 #include "base/log/log.h"
+#include "base/text/bytes.h"
 #include "daemon/engine/memory/accounts.h"
 #include "daemon/engine/tables/table_arrays.h"
 #include "kernels/cpu/init/init_rows.h"
 #include "store/catalog.h"
 #include "store/store.h"
+#include "tiers/array/array_space.h"
 
 /* If the catalog is not written at a stop, the steps of tables are lost. */
 #define FOLD_TRIES    10
@@ -50,18 +54,84 @@ static enum embtier_err load_where_it_was(struct tables *tables, const struct ca
     struct err_msg why = { { 0 } };
 
     if (spec.init_version < 1 || spec.init_version > INIT_ROWS_VERSION)
-        return err_set(msg, EMBTIER_VERSION,
-                       "table '%s' has initial values of version %u, this server knows 1 to %u",
-                       spec.name, spec.init_version, INIT_ROWS_VERSION);
+        return err_set(
+            msg, EMBTIER_VERSION,
+            "table '%s' has initial values of version %u, this server knows 1 to %u: start a "
+            "newer embtierd",
+            spec.name, spec.init_version, INIT_ROWS_VERSION);
     if (table_arrays_take(tables->arrays, &spec, &array, &why) == EMBTIER_OK)
         return load_table(tables, entry, &spec, array, msg);
     *ret_displaced = true;
     return EMBTIER_OK;
 }
 
+struct needs {
+    uint64_t bytes;
+    uint32_t count;
+    char tables[3 * (EMBTIER_TABLE_NAME_MAX + 24)]; /* the first ones, with their bytes */
+};
+
+/* Adds up the memory that the arrays of a tier need. */
+static void needs_of(const struct tables *tables, const char *tier, struct needs *needs)
+{
+    size_t length = 0;
+
+    for (uint32_t i = 0; i < catalog_count(tables->catalog); i++) {
+        const struct catalog_table *const entry = catalog_at(tables->catalog, i);
+        const uint64_t bytes = table_arrays_needed_bytes(&entry->spec);
+        struct bytes_text shown;
+
+        if (entry->state != CATALOG_LIVE || bytes == 0 || strcmp(entry->spec.home_tier, tier) != 0)
+            continue;
+        needs->bytes += bytes;
+        if (++needs->count <= 3)
+            length += (size_t)snprintf(needs->tables + length, sizeof(needs->tables) - length,
+                                       "%s'%s' %s", needs->count == 1 ? "" : ", ", entry->spec.name,
+                                       format_bytes(&shown, bytes));
+    }
+    if (needs->count > 3)
+        snprintf(needs->tables + length, sizeof(needs->tables) - length, ", %" PRIu32 " more",
+                 needs->count - 3);
+}
+
+/* Reports that the tier of @spec is too small for the arrays that the store has. If it is large
+ * enough, the reason is @why. */
+static enum embtier_err no_room_at_start(const struct tables *tables, const struct table_spec *spec,
+                                         enum embtier_err err, const struct err_msg *why,
+                                         struct tables_key *ret_key, struct err_msg *msg)
+{
+    const uint32_t tier = table_arrays_find(tables->arrays, spec->home_tier);
+    struct array_space_stats stats;
+    struct bytes_text kept, needed;
+    struct needs needs = { 0 };
+
+    needs_of(tables, spec->home_tier, &needs);
+    format_bytes(&needed, needs.bytes);
+    if (tier == TIERS_MAX) {
+        snprintf(ret_key->text, sizeof(ret_key->text), "cache.tiers");
+        return err_set(msg, EMBTIER_CONFIG,
+                       "there is no tier '%s', whose arrays need %s (%s %s); allowed: one with "
+                       "array_bytes of at least %s. Or start with the old tiers, and drop or "
+                       "export tables",
+                       spec->home_tier, needed.text, needs.count == 1 ? "table" : "tables",
+                       needs.tables, needed.text);
+    }
+    table_arrays_stats(tables->arrays, tier, &stats);
+    if (needs.bytes <= stats.bytes)
+        return err_set(msg, err, "%s", why->text);
+    snprintf(ret_key->text, sizeof(ret_key->text), "cache.tiers[%" PRIu32 "].array_bytes", tier);
+    return err_set(
+        msg, EMBTIER_CONFIG,
+        "%s; the arrays of tier '%s' need %s (%s %s); allowed: at least %s. Or start with the old "
+        "value, and drop or export tables",
+        format_bytes(&kept, stats.bytes), spec->home_tier, needed.text,
+        needs.count == 1 ? "table" : "tables", needs.tables, needed.text);
+}
+
 /* Loads arrays whose tier the configuration no longer has, or has made smaller. By then all others
  * have their place. */
-static enum embtier_err load_displaced(struct tables *tables, struct err_msg *msg)
+static enum embtier_err load_displaced(struct tables *tables, struct tables_key *ret_key,
+                                       struct err_msg *msg)
 {
     for (uint32_t i = 0; i < catalog_count(tables->catalog); i++) {
         const struct catalog_table entry = *catalog_at(tables->catalog, i);
@@ -74,7 +144,7 @@ static enum embtier_err load_displaced(struct tables *tables, struct err_msg *ms
             continue;
         err = table_arrays_take_anywhere(tables->arrays, &spec, &array, &why);
         if (err != EMBTIER_OK)
-            return err_set(msg, err, "%s", why.text);
+            return no_room_at_start(tables, &spec, err, &why, ret_key, msg);
         log_warn("an array is in another tier until the next start",
                  "table=%s tier=%s instead_of=%s why=%s", spec.name, spec.home_tier,
                  entry.spec.home_tier, LOG_QUOTED(why.text));
@@ -114,7 +184,8 @@ static void load_steps(struct tables *tables)
 
 enum embtier_err tables_load(struct tables *tables, const struct tables_rows *rows,
                              struct lane *const *lanes, uint32_t lane_count,
-                             struct table_arrays *arrays, struct err_msg *msg)
+                             struct table_arrays *arrays, struct tables_key *ret_key,
+                             struct err_msg *msg)
 {
     uint32_t index = 0;
     bool displaced = false;
@@ -142,7 +213,7 @@ enum embtier_err tables_load(struct tables *tables, const struct tables_rows *ro
         index++;
     }
     if (displaced)
-        TRY(load_displaced(tables, msg));
+        TRY(load_displaced(tables, ret_key, msg));
     load_steps(tables);
     return EMBTIER_OK;
 }

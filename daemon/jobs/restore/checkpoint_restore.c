@@ -132,9 +132,11 @@ static enum embtier_err check_spec(const struct table_spec *spec, struct err_msg
 {
     TRY(table_spec_check(spec, msg)); /* the new name */
     if (spec->init_version < 1 || spec->init_version > INIT_ROWS_VERSION)
-        return err_set(msg, EMBTIER_VERSION,
-                       "table '%s' has initial values of version %u, this server knows 1 to %u",
-                       spec->name, spec->init_version, INIT_ROWS_VERSION);
+        return err_set(
+            msg, EMBTIER_VERSION,
+            "table '%s' has initial values of version %u, this server knows 1 to %u: start a "
+            "newer embtierd",
+            spec->name, spec->init_version, INIT_ROWS_VERSION);
     return EMBTIER_OK;
 }
 

@@ -47,9 +47,11 @@ static enum embtier_err check_spec(struct table_spec *spec, struct err_msg *msg)
 {
     TRY(table_spec_check_loaded(spec, msg));
     if (spec->init_version > INIT_ROWS_VERSION)
-        return err_set(msg, EMBTIER_VERSION,
-                       "table '%s' has initial values of version %u, this server knows 1 to %u",
-                       spec->name, spec->init_version, INIT_ROWS_VERSION);
+        return err_set(
+            msg, EMBTIER_VERSION,
+            "table '%s' has initial values of version %u, this server knows 1 to %u: start a "
+            "newer embtierd",
+            spec->name, spec->init_version, INIT_ROWS_VERSION);
     if (spec->init_version == 0)
         spec->init_version = INIT_ROWS_VERSION;
     return EMBTIER_OK;

@@ -75,9 +75,11 @@ static enum embtier_err check_table(const struct catalog_table *table, const str
                        "table '%s' is unbounded: only its written rows can be exported",
                        scan->order.name);
     if (table->spec.init_version < 1 || table->spec.init_version > INIT_ROWS_VERSION)
-        return err_set(msg, EMBTIER_VERSION,
-                       "table '%s' has initial values of version %u, this server knows 1 to %u",
-                       scan->order.name, table->spec.init_version, INIT_ROWS_VERSION);
+        return err_set(
+            msg, EMBTIER_VERSION,
+            "table '%s' has initial values of version %u, this server knows 1 to %u: start a "
+            "newer embtierd",
+            scan->order.name, table->spec.init_version, INIT_ROWS_VERSION);
     return EMBTIER_OK;
 }
 

@@ -86,7 +86,7 @@ static inline uint64_t bench_random(uint64_t *state)
 
 /* ---- Arguments ---- */
 
-/* Set by bench_begin(): PROGRAM [--turns N] [--seconds S] [--scale X] [NAME...]. */
+/* The arguments of a benchmark: PROGRAM [--turns N] [--seconds S] [--scale X] [NAME...]. */
 struct bench_settings {
     uint32_t turns;
     double seconds; /* of one side's turn */

@@ -144,8 +144,8 @@ static void test_store_refuses_other_number_of_shards(void **state)
     fixture_open(f);
     fixture_close(f);
     f->config.data.shards_per_directory = 8;
-    fixture_refused(f, EMBTIER_MISMATCH,
-                    "embtier.json: made with 2 shards per directory, the config says 8");
+    fixture_refused(f, EMBTIER_MISMATCH, "data.shards_per_directory: 8, but the store of ");
+    fixture_refused(f, EMBTIER_MISMATCH, " was made with 2; allowed: 2, which cannot change");
 }
 
 static void test_store_refuses_other_number_of_directories(void **state)
@@ -155,8 +155,8 @@ static void test_store_refuses_other_number_of_directories(void **state)
     fixture_open(f);
     fixture_close(f);
     f->config.data.directory_count = 1;
-    fixture_refused(f, EMBTIER_MISMATCH,
-                    "embtier.json: made with 2 data directories, the config says 1");
+    fixture_refused(f, EMBTIER_MISMATCH, "data.directories: 1 is named, but the store of ");
+    fixture_refused(f, EMBTIER_MISMATCH, " has 2; allowed: all of them and no others");
 }
 
 static void test_store_refuses_new_directory_beside_old_one(void **state)
@@ -238,8 +238,9 @@ static void test_store_refuses_newer_format(void **state)
     fixture_open(f);
     fixture_close(f);
     fixture_replace_text(f, 0, "embtier.json", "\"format_version\": 4", "\"format_version\": 5");
-    fixture_refused(f, EMBTIER_VERSION,
-                    "format version 5, this program reads 4: a newer one made it");
+    fixture_refused(
+        f, EMBTIER_VERSION,
+        "format version 5, this program reads 4: a newer embtierd made it: start that one");
 }
 
 /* The rows of an older store lie in other shards. The start leaves its files as they are. */
@@ -270,7 +271,10 @@ static void test_store_refuses_damaged_identity(void **state)
     fixture_open(f);
     fixture_close(f);
     fixture_truncate(f, 1, "embtier.json", 20);
-    fixture_refused(f, EMBTIER_CORRUPT, "/d1/embtier.json");
+    fixture_refused(f, EMBTIER_CORRUPT,
+                    "/d1/embtier.json:2: damaged: put the file back from a copy");
+    fixture_truncate(f, 1, "embtier.json", 0);
+    fixture_refused(f, EMBTIER_CORRUPT, ": put the file back from a copy of this directory");
 }
 
 /* With another hash key, rows would be looked for in other shards and not be found. */
@@ -283,6 +287,7 @@ static void test_store_refuses_identity_with_another_text(void **state)
     fixture_close(f);
     fixture_replace_text(f, 0, "embtier.json", "\"directory_index\"", "\"directory_index\" ");
     fixture_refused(f, EMBTIER_CORRUPT, "embtier.json: damaged: its checksum is");
+    fixture_refused(f, EMBTIER_CORRUPT, ": put the file back from a copy of this directory");
 }
 
 static void as_being_made(struct store_fixture *f, unsigned index)

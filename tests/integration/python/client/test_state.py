@@ -123,8 +123,11 @@ def test_state_broadcasts_and_comes_in_the_shape_of_the_ids(server, name):
     rows, state = table.get_with_state([])
     assert rows.shape == (0, 2) and state.shape == (0, 4)
     table.set([], np.zeros((0, 2)), np.zeros((0, 4)))
-    with pytest.raises(ValueError):
+    fault = rf"the shape of state is \(3,\); table '{name}' needs \(1, 4\), or an array that broadcasts to it"
+    with pytest.raises(ValueError, match=fault):
         table.set([1], 5, [1, 2, 3])
+    with pytest.raises(ValueError, match=rf"the shape of rows is \(1, 15\); table '{name}' needs \(1, 2\), or"):
+        table.set([1], np.ones((1, 15)))
     with pytest.raises(TypeError, match="state must be numbers"):
         table.set([1], 5, ["one"])
     assert_found(table, np.array([1]), np.array([[5, 5]]), np.array([[1, 2, 3, 4]]))

@@ -64,8 +64,8 @@ WRONG: dict[str, tuple[Any, type[Exception], str]] = {
     "with a state": ([([1], 1, 1)], TypeError, r"one of the pieces must be \(ids, rows\)"),
     "a negative id": ([([1], 1), ([-1], 1)], ValueError, "-1"),
     "an id too high": ([([1], 1), ([50], 1)], embtier.IdRangeError, "has rows 0 to 49, not 50"),
-    "another dim": ([([1], np.ones(DIM + 1))], ValueError, "broadcast"),
-    "another count": ([([1, 2], np.ones((3, DIM)))], ValueError, "broadcast"),
+    "another dim": ([([1], np.ones(DIM + 1))], ValueError, r"the shape of rows is \(7,\); table '.*' needs \(1, 6\), or"),
+    "another count": ([([1, 2], np.ones((3, DIM)))], ValueError, r"the shape of rows is \(3, 6\); table '.*' needs \(2, 6\), or"),
     "a number too large": ([([1], 1e300)], ValueError, "rows"),
 }
 

@@ -65,7 +65,7 @@ MISMATCH = "block checksum mismatch: .* in {file}"
 
 BAD = {
     "newer_format": Bad(
-        "{file}: format version 2, this program reads up to 1", embtier.VersionError,
+        "{file}: format version 2, this program reads up to 1: a newer embtierd made it: start that one", embtier.VersionError,
         how=forged('"format_version":1,', '"format_version":2,'),
     ),
     "other_byte_order": Bad(
@@ -205,7 +205,10 @@ def test_restore_at_a_start_refuses_it_and_changes_no_file(make_daemon, stored, 
     stored.copy_for(daemon)
     with spoilt(daemon, bad) as file:
         before = files_of(daemon, without=("LOCK", "LOG", "reserve"))
-        check_said(daemon.fail_to_start("--restore", str(bad.id)), bad.said, file)
+        said = daemon.fail_to_start("--restore", str(bad.id))
+        check_said(said, bad.said, file)
+        if kind in ("record_cut_short", "record_flipped", "record_missing"):
+            assert ": take another one, the newest first: 2" in said
         assert files_of(daemon, without=("LOCK", "LOG", "reserve")) == before
         daemon.start()  # it does not need that checkpoint
         check_serving(daemon, stored.rows)

@@ -5,6 +5,8 @@ promises, since their tables have random homes (the fixture random_homes)."""
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from daemons import LANES
@@ -152,7 +154,7 @@ REFUSALS = {
         {"rows": 1_000_000, "tier": "pmem"}, embtier.TooLargeError, "tier 'pmem' keeps 8MiB for arrays",
     ),
     "beyond all memory": ({"rows": 2**63}, embtier.TooLargeError, "too many rows for an array"),
-    "no such tier": ({"tier": "hbm"}, embtier.InvalidError, "there is no tier 'hbm': choose from dram, pmem"),
+    "no such tier": ({"tier": "hbm"}, embtier.InvalidError, "there is no tier 'hbm', only dram, pmem: choose one"),
     "a tier's name of 32 characters": ({"tier": "x" * 32}, embtier.InvalidError, "1 to 31 of A-Z"),
     "a tier's name with escapes": ({"tier": "a\x1b[31m"}, embtier.InvalidError, "1 to 31 of A-Z"),
     "a tier, but no array": ({"home": "cache", "tier": "dram"}, embtier.InvalidError, "home cache has no tier of its own"),
@@ -210,7 +212,10 @@ def test_a_start_without_room_for_an_array_is_refused_and_nothing_is_lost(make_r
         assert server.open_table("rows").spec.tier == "dram"
     daemon.stop()
     daemon.configure(tiers(daemon, 0, 0))
-    assert "tier 'dram' keeps no memory for arrays" in daemon.fail_to_start()
+    refusal = daemon.fail_to_start()
+    assert re.search(r"embtierd.yaml:[0-9]+: cache.tiers\[0\].array_bytes: 0B; the arrays of tier 'dram' need 2MiB", refusal)
+    assert "(table 'rows' 2MiB); allowed: at least 2MiB. Or start with the old value" in refusal
+    assert "choose" not in refusal  # the home of a table that exists
     for arrays, tier in (((0, 8), "pmem"), ((8, 8), "dram")):  # another tier serves until the next start
         daemon.configure(tiers(daemon, *arrays))
         daemon.start()
@@ -218,8 +223,26 @@ def test_a_start_without_room_for_an_array_is_refused_and_nothing_is_lost(make_r
             table = server.open_table("rows")
             assert table.spec.tier == tier
             assert (table.get(np.arange(ROWS)) == 7).all()
-        assert len(daemon.logged("an array is in another tier until the next start")) == 1
+        (line,) = daemon.logged("an array is in another tier until the next start")
+        assert "choose" not in line
         daemon.stop()
+
+
+def test_a_refused_start_names_each_array_of_a_tier_that_is_too_small_or_gone(make_roomy):
+    daemon = make_roomy()
+    daemon.start()
+    with daemon.connect() as server:
+        for name in ("first", "second"):
+            server.create_table(name, DIM, ROWS, home="array", tier="pmem")
+    daemon.stop()
+    daemon.configure(tiers(daemon, 0, 2))
+    refusal = daemon.fail_to_start()
+    assert "cache.tiers[1].array_bytes: 2MiB; the arrays of tier 'pmem' need 4MiB" in refusal
+    assert "(tables 'first' 2MiB, 'second' 2MiB); allowed: at least 4MiB" in refusal
+    daemon.configure({"cache": {"tiers": tiers(daemon, 0, 0)["cache"]["tiers"][:1]}})
+    refusal = daemon.fail_to_start()
+    assert re.search(r"embtierd.yaml:[0-9]+: cache.tiers: there is no tier 'pmem', whose arrays need 4MiB", refusal)
+    assert "(tables 'first' 2MiB, 'second' 2MiB); allowed: one with array_bytes of at least 4MiB" in refusal
 
 
 def test_tables_of_another_store_are_cached_where_there_is_no_room(make_roomy, make_daemon):

@@ -155,7 +155,9 @@ static inline void lanes_start(struct lanes_fixture *x, struct store_fixture *f,
     }
     for (uint32_t i = 0; i < x->lane_count; i++)
         must(lane_start(x->lanes[i], &msg), &msg);
-    must(tables_load(x->tables, &lane_tables_rows, x->lanes, x->lane_count, x->arrays, &msg), &msg);
+    must(tables_load(x->tables, &lane_tables_rows, x->lanes, x->lane_count, x->arrays,
+                     &(struct tables_key){ { 0 } }, &msg),
+         &msg);
 }
 
 static inline void lanes_write_back(struct lanes_fixture *x)
