@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "daemon/engine/memory/request_memory.h"
-#include "daemon/engine/ops/segment_tables.h"
+#include "daemon/engine/ops/segment_copies.h"
 #include "daemon/engine/sessions/client_bytes.h"
 #include "daemon/engine/tables/table.h"
 #include "daemon/engine/turns/cost.h"
@@ -15,10 +15,6 @@
 
 /* The gradients of bags whose segment has none, while other segments of the table have some. */
 static const float zeros[EMBTIER_DIM_MAX];
-
-_Static_assert(OP_POOL_SEGMENTS_MAX * sizeof(struct op_push_segment) <=
-                   OP_SEGMENTS_MAX * sizeof(struct op_segment),
-               "the lane's scratch memory holds them");
 
 _Static_assert(offsetof(struct push_wave, request) == 0, "a wave begins with its request");
 
@@ -32,9 +28,10 @@ struct beginning {
     struct group_member *member;
     struct ticket *ticket;
     struct ticket *prefetch;
-    struct op_push_segment *segments; /* copies */
-    uint32_t entered;                 /* segments whose entry in rules->segment_tables is filled */
-    bool has_ticket;                  /* else the push makes one */
+    const struct op_push_segment *segments; /* copies */
+    uint32_t entered;                       /* segments whose tables are in rules->segment_tables */
+    uint32_t form;
+    bool has_ticket; /* else the push makes one */
     bool is_prefetch;
     struct refusal *refusal;
 };
@@ -54,24 +51,22 @@ static enum embtier_err find_ticket(const struct beginning *b, uint64_t number, 
     return EMBTIER_OK;
 }
 
-static enum embtier_err check_submission(struct beginning *b)
+/* Checks the submission, copies the segments, and finds the tickets. */
+static enum embtier_err copy_segments(struct beginning *b)
 {
     const struct op_submission *const submission = b->submission;
+    struct segment_sums sums;
 
-    if (IS_BAD(CHECK_PUSH_FIELDS, !op_submission_is_clean(submission, op_form_of(submission))))
-        return refuse_unused(op_form_of(submission), UINT32_MAX, submission, b->refusal);
+    TRY(check_fields(submission, b->form, b->refusal));
     if (IS_BAD(CHECK_PUSH_STEP,
                !b->is_prefetch && (submission->step == 0 || submission->step > OPTIMIZER_STEP_MAX)))
         return refuse(b->refusal, EMBTIER_INVALID, UINT32_MAX, submission->step,
                       OPTIMIZER_STEP_MAX);
-    if (IS_BAD(CHECK_PUSH_SEGMENT_COUNT, submission->segment_count > OP_POOL_SEGMENTS_MAX))
-        return refuse(b->refusal, EMBTIER_TOO_LARGE, UINT32_MAX, submission->segment_count,
-                      OP_POOL_SEGMENTS_MAX);
-    if (IS_BAD(CHECK_PUSH_SEGMENTS_IN_ARENA,
-               !in_region(b->session, submission->segments_offset,
-                          submission->segment_count * sizeof(struct op_push_segment), OP_ID_ALIGN)))
-        return refuse(b->refusal, EMBTIER_OFFSET_RANGE, UINT32_MAX, submission->segments_offset,
-                      b->session->channel.region_bytes);
+    TRY(segment_copies_take(b->rules, b->session, submission, b->form, 0, &sums, b->refusal));
+    for (uint32_t s = 0; s < submission->segment_count; s++)
+        if (IS_BAD(CHECK_PUSH_LEARNING_RATE,
+                   !(fabs(b->segments[s].learning_rate) <= (double)FLT_MAX)))
+            return refuse(b->refusal, EMBTIER_INVALID, s, 0, 0);
     if (!b->is_prefetch && submission->prefetch != 0)
         TRY(find_ticket(b, submission->prefetch, true, &b->prefetch));
     if (!b->has_ticket)
@@ -80,31 +75,6 @@ static enum embtier_err check_submission(struct beginning *b)
     if (IS_BAD(CHECK_PUSH_TICKET_SEGMENTS, submission->segment_count != b->ticket->segment_count))
         return refuse(b->refusal, EMBTIER_SHAPE, UINT32_MAX, submission->segment_count,
                       b->ticket->segment_count);
-    return EMBTIER_OK;
-}
-
-static enum embtier_err copy_segments(struct beginning *b)
-{
-    const uint32_t form = op_form_of(b->submission);
-    const uint32_t count = b->submission->segment_count;
-    uint64_t sum = 0;
-
-    copy_once(b->segments, b->session->channel.region + b->submission->segments_offset,
-              count * sizeof(*b->segments));
-    for (uint32_t s = 0; s < count; s++) {
-        const struct op_push_segment *const wire = &b->segments[s];
-
-        if (IS_BAD(CHECK_PUSH_SEGMENT_FIELDS, !op_push_segment_is_clean(wire, form)))
-            return refuse_unused(form, s, wire, b->refusal);
-        sum += wire->count;
-    }
-    if (IS_BAD(CHECK_PUSH_COUNT, sum > b->rules->max_batch_rows))
-        return refuse(b->refusal, EMBTIER_TOO_LARGE, UINT32_MAX, sum, b->rules->max_batch_rows);
-    for (uint32_t s = 0; s < count; s++) {
-        if (IS_BAD(CHECK_PUSH_LEARNING_RATE,
-                   !(fabs(b->segments[s].learning_rate) <= (double)FLT_MAX)))
-            return refuse(b->refusal, EMBTIER_INVALID, s, 0, 0);
-    }
     return EMBTIER_OK;
 }
 
@@ -131,30 +101,18 @@ static enum embtier_err check_against_ticket(const struct beginning *b, uint32_t
     return EMBTIER_OK;
 }
 
-static enum embtier_err check_ids(const struct beginning *b, uint32_t s)
+/* Notes the segment's table, checks the segment against it, and that all its parts lie in the
+ * region. */
+static enum embtier_err take_segment(void *context, uint32_t s, struct table *table)
 {
+    struct beginning *const b = context;
     const struct op_push_segment *const wire = &b->segments[s];
-
-    if (IS_BAD(CHECK_PUSH_IDS_IN_ARENA,
-               !in_region(b->session, wire->ids_offset, (uint64_t)wire->count * sizeof(uint64_t),
-                          OP_ID_ALIGN)))
-        return refuse(b->refusal, EMBTIER_OFFSET_RANGE, s, wire->ids_offset,
-                      b->session->channel.region_bytes);
-    return EMBTIER_OK;
-}
-
-static enum embtier_err enter_segment(struct beginning *b, uint32_t s)
-{
-    struct op_push_segment *const wire = &b->segments[s];
-    struct table *const table = segment_table_enter(b->rules, s, wire->table, b->refusal);
     enum embtier_err err;
 
     b->rules->segment_tables[s] = table;
     b->entered = s + 1;
-    if (IS_BAD(CHECK_PUSH_TABLE, !table))
-        return b->refusal->err;
     if (b->is_prefetch)
-        return check_ids(b, s);
+        return segment_ids_check(b->session, s, wire->ids_offset, wire->count, b->refusal);
     err = request_change_refusal(b->rules, table,
                                  b->has_ticket ? b->ticket->segments[s].id_count : wire->count);
     if (err != EMBTIER_OK)
@@ -169,12 +127,9 @@ static enum embtier_err enter_segment(struct beginning *b, uint32_t s)
                               (uint64_t)wire->count * wire->dim * sizeof(float), OP_NUMBER_ALIGN)))
         return refuse(b->refusal, EMBTIER_OFFSET_RANGE, s, wire->gradients_offset,
                       b->session->channel.region_bytes);
-    TRY(b->has_ticket ? check_against_ticket(b, s) : check_ids(b, s));
-    if (!IS_COPIED(COPY_PUSH_SEGMENTS))
-        copy_again(wire,
-                   b->session->channel.region + b->submission->segments_offset + s * sizeof(*wire),
-                   sizeof(*wire));
-    return EMBTIER_OK;
+    return b->has_ticket
+               ? check_against_ticket(b, s)
+               : segment_ids_check(b->session, s, wire->ids_offset, wire->count, b->refusal);
 }
 
 static struct ticket_part part_of(const void *context, uint32_t s)
@@ -190,8 +145,8 @@ static struct ticket_part part_of(const void *context, uint32_t s)
 /* Enters and checks all segments. A push of rows, or a prefetch, gets its ticket. */
 static enum embtier_err enter_segments(struct beginning *b)
 {
-    for (uint32_t s = 0; s < b->submission->segment_count; s++)
-        TRY(enter_segment(b, s));
+    TRY(segment_copies_enter(b->rules, b->session, b->submission, b->form, take_segment, b,
+                             b->refusal));
     if (b->has_ticket)
         return EMBTIER_OK;
     return ticket_new(b->rules, b->session, b->is_prefetch ? TICKET_OF_PREFETCH : TICKET_OF_BAGS,
@@ -309,16 +264,15 @@ enum embtier_err push_begin(const struct request_rules *rules, struct session *s
                            .session = session,
                            .submission = submission,
                            .member = member,
-                           .segments = (struct op_push_segment *)rules->scratch,
+                           .segments = (const struct op_push_segment *)rules->scratch,
+                           .form = op_form_of(submission),
                            .has_ticket = !is_prefetch && submission->ticket != 0,
                            .is_prefetch = is_prefetch,
                            .refusal = ret_refusal };
     enum embtier_err err;
 
-    TRY(check_submission(&b));
-    err = copy_segments(&b);
-    if (err == EMBTIER_OK)
-        err = enter_segments(&b);
+    TRY(copy_segments(&b));
+    err = enter_segments(&b);
     if (err == EMBTIER_OK)
         err = push_new(&b, ret_push);
     if (err != EMBTIER_OK) {

@@ -7,7 +7,7 @@
 #include "daemon/engine/ops/groups/group.h"
 #include "daemon/engine/ops/push/push.h"
 #include "daemon/engine/ops/push/push_trial.h"
-#include "daemon/engine/ops/segment_tables.h"
+#include "daemon/engine/ops/segment_copies.h"
 #include "daemon/engine/sessions/client_bytes.h"
 #include "daemon/engine/tables/table.h"
 #include "kernels/cpu/optimizer/finite.h"
@@ -109,12 +109,15 @@ static enum embtier_err enter_tables(const struct request_rules *rules, struct p
                                      struct refusal *refusal)
 {
     for (uint32_t s = 0; s < push->segment_count; s++) {
-        if (segment_table_enter(rules, UINT32_MAX, ticket_group_of(push->ticket, s)->table,
-                                refusal))
+        const enum embtier_err err =
+            segment_table_enter(rules, UINT32_MAX, ticket_group_of(push->ticket, s)->table,
+                                &push->segments[s].table, refusal);
+
+        if (err == EMBTIER_OK)
             continue;
         while (s-- > 0)
             table_leave(push->segments[s].table);
-        return refusal->err;
+        return err;
     }
     push->has_tables = true;
     return EMBTIER_OK;
