@@ -171,14 +171,6 @@ uint64_t push_run_pairs(const struct ticket *runs, const struct ticket_group *gr
     return pairs;
 }
 
-void push_note_pin(const struct request *request, uint32_t segment, uint32_t position)
-{
-    const struct push_slice *const slice = slice_of(request, segment);
-
-    push_wave_of(request)->push->ticket->groups[slice->group].pinned[slice->first_run + position] =
-        1;
-}
-
 /* Rows that are there, among those that a lane was asked for. */
 #define FOUND_MAX 512
 struct found {
