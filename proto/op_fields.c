@@ -37,19 +37,17 @@ static const struct op_field pool_segment_fields[] = { OP_POOL_SEGMENT_FIELDS(FI
 static const struct op_field push_segment_fields[] = { OP_PUSH_SEGMENT_FIELDS(FIELD) };
 #undef PLACE
 
-enum segment_kind { SEGMENT, POOL_SEGMENT, PUSH_SEGMENT, NO_SEGMENT };
-
 static const struct {
     const struct op_field *fields;
     uint32_t count;
     uint32_t bytes;
 } segments[] = {
-    [SEGMENT] = { segment_fields, ARRAY_LEN(segment_fields), sizeof(struct op_segment) },
-    [POOL_SEGMENT] = { pool_segment_fields, ARRAY_LEN(pool_segment_fields),
-                       sizeof(struct op_pool_segment) },
-    [PUSH_SEGMENT] = { push_segment_fields, ARRAY_LEN(push_segment_fields),
-                       sizeof(struct op_push_segment) },
-    [NO_SEGMENT] = { NULL, 0, 0 },
+    [OP_KIND_SEGMENT] = { segment_fields, ARRAY_LEN(segment_fields), sizeof(struct op_segment) },
+    [OP_KIND_POOL_SEGMENT] = { pool_segment_fields, ARRAY_LEN(pool_segment_fields),
+                               sizeof(struct op_pool_segment) },
+    [OP_KIND_PUSH_SEGMENT] = { push_segment_fields, ARRAY_LEN(push_segment_fields),
+                               sizeof(struct op_push_segment) },
+    [OP_KIND_NO_SEGMENT] = { NULL, 0, 0 },
 };
 
 const char *op_form_words(uint32_t form)
@@ -62,14 +60,14 @@ const char *op_form_words(uint32_t form)
     return "a request";
 }
 
-static enum segment_kind kind_of(uint32_t form)
+enum op_segment_kind op_segment_kind(uint32_t form)
 {
 #define FORM(name, bit, op, kind, words)                                                           \
     if (form & OP_FORM_##name)                                                                     \
-        return kind;
+        return OP_KIND_##kind;
     OP_FORMS(FORM)
 #undef FORM
-    return NO_SEGMENT;
+    return OP_KIND_NO_SEGMENT;
 }
 
 const struct op_field *op_submission_fields(uint32_t *ret_count)
@@ -80,13 +78,13 @@ const struct op_field *op_submission_fields(uint32_t *ret_count)
 
 const struct op_field *op_segment_fields(uint32_t form, uint32_t *ret_count)
 {
-    *ret_count = segments[kind_of(form)].count;
-    return segments[kind_of(form)].fields;
+    *ret_count = segments[op_segment_kind(form)].count;
+    return segments[op_segment_kind(form)].fields;
 }
 
 uint32_t op_segment_bytes(uint32_t form)
 {
-    return segments[kind_of(form)].bytes;
+    return segments[op_segment_kind(form)].bytes;
 }
 
 const struct op_field *op_find_unused(const struct op_field *fields, uint32_t count,

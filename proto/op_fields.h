@@ -145,6 +145,14 @@ static inline uint32_t op_form_of(const struct op_submission *submission)
     return 0;
 }
 
+/* The structs of segments. */
+enum op_segment_kind {
+    OP_KIND_SEGMENT,
+    OP_KIND_POOL_SEGMENT,
+    OP_KIND_PUSH_SEGMENT,
+    OP_KIND_NO_SEGMENT,
+};
+
 /* Returns the form's description, with an article. */
 const char *op_form_words(uint32_t form);
 
@@ -160,7 +168,8 @@ struct op_field {
 /* Return all fields of a submission, or of the segments that a request of @form has. */
 const struct op_field *op_submission_fields(uint32_t *ret_count);
 const struct op_field *op_segment_fields(uint32_t form, uint32_t *ret_count);
-/* Returns the length of such a segment; 0 if the form has none. */
+/* Return the struct of such a segment, and its length; 0 if the form has none. */
+enum op_segment_kind op_segment_kind(uint32_t form);
 uint32_t op_segment_bytes(uint32_t form);
 
 /* Returns the first field of @place that is not 0 although @form does not use it, and its bits.

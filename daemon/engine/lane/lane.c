@@ -23,7 +23,7 @@
 #include "daemon/engine/ops/groups/group.h"
 #include "daemon/engine/ops/groups/group_turns.h"
 #include "daemon/engine/ops/pooled/pooled_turns.h"
-#include "daemon/engine/ops/push/prefetch_rows.h"
+#include "daemon/engine/ops/prefetch/prefetch_rows.h"
 #include "daemon/engine/ops/tickets/tickets.h"
 #include "daemon/engine/sessions/tsan.h"
 #include "daemon/engine/turns/cost.h"

@@ -12,7 +12,7 @@ extern const struct op op_set;      /* get_set.c */
 extern const struct op op_pool;     /* pooled_turns.c */
 extern const struct op op_push;     /* push_turns.c */
 extern const struct op op_release;  /* release.c */
-extern const struct op op_prefetch; /* push_turns.c */
+extern const struct op op_prefetch; /* prefetch_turns.c */
 
 /* Returns the operation with that number, or NULL. */
 const struct op *op_of(uint32_t number);

@@ -4,46 +4,12 @@
 #include "daemon/engine/memory/request_memory.h"
 #include "daemon/engine/ops/groups/group.h"
 #include "daemon/engine/ops/op_table.h"
-#include "daemon/engine/ops/segment_tables.h"
+#include "daemon/engine/ops/segment_copies.h"
 #include "daemon/engine/sessions/client_bytes.h"
 #include "daemon/engine/tables/table.h"
 #include "daemon/engine/turns/cost.h"
-#include "proto/op_fields.h"
 
 /* ---- Beginning ---- */
-
-/* Checks the submission, copies and checks the segments; the tables are not entered yet. */
-static enum embtier_err copy_segments(const struct request_rules *rules,
-                                      const struct session *session, uint32_t number,
-                                      struct op_submission *submission, uint32_t form,
-                                      uint64_t *ret_ids, struct refusal *refusal)
-{
-    uint64_t ids = 0;
-
-    if (IS_BAD(CHECK_FLAGS, (submission->flags & ~(uint32_t)OP_FLAG_STATE) != 0))
-        return refuse(refusal, EMBTIER_UNSUPPORTED, UINT32_MAX, submission->flags, OP_FLAG_STATE);
-    if (IS_BAD(CHECK_SEGMENT_COUNT, submission->segment_count > OP_SEGMENTS_MAX))
-        return refuse(refusal, EMBTIER_TOO_LARGE, UINT32_MAX, submission->segment_count,
-                      OP_SEGMENTS_MAX);
-    if (IS_BAD(CHECK_SEGMENTS_IN_ARENA,
-               !in_region(session, submission->segments_offset,
-                          submission->segment_count * sizeof(struct op_segment), OP_ID_ALIGN)))
-        return refuse(refusal, EMBTIER_OFFSET_RANGE, UINT32_MAX, submission->segments_offset,
-                      session->channel.region_bytes);
-    copy_once(rules->scratch, session->channel.region + submission->segments_offset,
-              submission->segment_count * sizeof(struct op_segment));
-    for (uint32_t s = 0; s < submission->segment_count; s++) {
-        if (IS_BAD(CHECK_SEGMENT_FIELDS, !op_segment_is_clean(&rules->scratch[s], form)))
-            return refuse_unused(form, s, &rules->scratch[s], refusal);
-        ids += rules->scratch[s].id_count;
-    }
-    if (IS_BAD(CHECK_ID_COUNT, ids > rules->max_batch_rows))
-        return refuse(refusal, EMBTIER_TOO_LARGE, UINT32_MAX, ids, rules->max_batch_rows);
-    if (!IS_COPIED(COPY_SUBMISSION))
-        copy_again(submission, channel_submission(&session->channel, number), sizeof(*submission));
-    *ret_ids = ids;
-    return EMBTIER_OK;
-}
 
 /* Takes a block for the request and lays the request out there. */
 static enum embtier_err request_new(const struct request_rules *rules, struct session *session,
@@ -85,52 +51,53 @@ static void note_bytes(const struct request_rules *rules, struct request *reques
     request->is_cold = session->lately_bytes > LANE_CACHED_BYTES * rules->lane_count;
 }
 
-/* Enters the segments' tables and checks where ids and rows lie. */
-static enum embtier_err check_segments(const struct request_rules *rules, struct request *request,
-                                       const struct op_submission *submission,
-                                       struct refusal *refusal)
-{
-    const struct session *const session = request->session;
-    const struct op *const op = request->op;
-    const bool with_state = submission->flags & OP_FLAG_STATE;
+/* A request that is beginning. */
+struct beginning {
+    const struct request_rules *rules;
+    const struct op_submission *submission;
+    struct request *request;
+    struct refusal *refusal;
+};
 
+/* Notes the segment's table, and checks that it may be changed, if it is to be, and where ids and
+ * rows lie. */
+static enum embtier_err take_segment(void *context, uint32_t s, struct table *table)
+{
+    const struct beginning *const b = context;
+    const struct op *const op = b->request->op;
+    const struct session *const session = b->request->session;
+    const struct op_segment *const wire = &b->rules->scratch[s];
+    struct request_segment *const segment = &b->request->segments[s];
+    const bool with_state = b->submission->flags & OP_FLAG_STATE;
+    enum embtier_err err = EMBTIER_OK;
+
+    segment->table = table;
+    if (request_changes(b->request))
+        err = request_change_refusal(b->rules, table, wire->id_count);
+    if (err != EMBTIER_OK)
+        return refuse(b->refusal, err, s, 0, 0);
+    TRY(segment_ids_check(session, s, wire->ids_offset, wire->id_count, b->refusal));
+    segment->row_bytes = op->place_bytes ? op->place_bytes(table, with_state)
+                         : with_state    ? table->row_bytes
+                                         : table->weight_bytes;
+    if (IS_BAD(CHECK_ROWS_IN_ARENA,
+               !in_region(session, wire->rows_offset, (uint64_t)wire->id_count * segment->row_bytes,
+                          OP_ROW_ALIGN)))
+        return refuse(b->refusal, EMBTIER_OFFSET_RANGE, s, wire->rows_offset,
+                      session->channel.region_bytes);
+    return EMBTIER_OK;
+}
+
+static void fill_in(const struct request_rules *rules, struct request *request)
+{
     for (uint32_t s = 0; s < request->segment_count; s++) {
         const struct op_segment *const wire = &rules->scratch[s];
         struct request_segment *const segment = &request->segments[s];
-        const uint64_t id_bytes = (uint64_t)wire->id_count * sizeof(uint64_t);
-        enum embtier_err err;
 
-        segment->table = segment_table_enter(rules, s, wire->table, refusal);
-        if (IS_BAD(CHECK_TABLE, !segment->table))
-            return refusal->err;
-        err = request_changes(request)
-                  ? request_change_refusal(rules, segment->table, wire->id_count)
-                  : EMBTIER_OK;
-        if (err != EMBTIER_OK)
-            return refuse(refusal, err, s, 0, 0);
-        if (IS_BAD(CHECK_IDS_IN_ARENA,
-                   !in_region(session, wire->ids_offset, id_bytes, OP_ID_ALIGN)))
-            return refuse(refusal, EMBTIER_OFFSET_RANGE, s, wire->ids_offset,
-                          session->channel.region_bytes);
-        segment->row_bytes = op->place_bytes ? op->place_bytes(segment->table, with_state)
-                             : with_state    ? segment->table->row_bytes
-                                             : segment->table->weight_bytes;
-        if (IS_BAD(CHECK_ROWS_IN_ARENA,
-                   !in_region(session, wire->rows_offset,
-                              (uint64_t)wire->id_count * segment->row_bytes, OP_ROW_ALIGN)))
-            return refuse(refusal, EMBTIER_OFFSET_RANGE, s, wire->rows_offset,
-                          session->channel.region_bytes);
-        if (!IS_COPIED(COPY_SEGMENTS))
-            copy_again(
-                &rules->scratch[s],
-                (const struct op_segment *)(session->channel.region + submission->segments_offset) +
-                    s,
-                sizeof(*wire));
         segment->ids_offset = wire->ids_offset;
         segment->id_count = wire->id_count;
-        segment->rows = session->channel.region + wire->rows_offset;
+        segment->rows = request->session->channel.region + wire->rows_offset;
     }
-    return EMBTIER_OK;
 }
 
 enum embtier_err segments_begin(struct op_lane *lane, struct session *session, uint32_t number,
@@ -140,25 +107,28 @@ enum embtier_err segments_begin(struct op_lane *lane, struct session *session, u
     const struct request_rules *const rules = &lane->rules;
     const uint32_t form = ret_taking->op->form(submission);
     struct op_submission copy = *submission;
+    struct beginning b = { .rules = rules, .submission = &copy, .refusal = refusal };
     struct group_member *member;
-    struct request *request;
-    uint64_t id_count = 0;
+    struct segment_sums sums;
     enum embtier_err err;
 
     TRY(check_fields(&copy, form, refusal));
     TRY(group_check(session, &copy, false, &member, refusal));
-    TRY(copy_segments(rules, session, number, &copy, form, &id_count, refusal));
-    TRY(request_new(rules, session, number, &copy, id_count, &request, refusal));
-    request->op = IS_COPIED(COPY_SUBMISSION) ? ret_taking->op : op_of(copy.op);
-    request->row_op = request->op->row_op;
-    request->is_update = request_changes(request);
-    err = check_segments(rules, request, &copy, refusal);
+    TRY(segment_copies_take(rules, session, &copy, form, OP_FLAG_STATE, &sums, refusal));
+    if (!IS_COPIED(COPY_SUBMISSION))
+        copy_again(&copy, channel_submission(&session->channel, number), sizeof(copy));
+    TRY(request_new(rules, session, number, &copy, sums.ids, &b.request, refusal));
+    b.request->op = IS_COPIED(COPY_SUBMISSION) ? ret_taking->op : op_of(copy.op);
+    b.request->row_op = b.request->op->row_op;
+    b.request->is_update = request_changes(b.request);
+    err = segment_copies_enter(rules, session, &copy, form, take_segment, &b, refusal);
     if (err != EMBTIER_OK) {
-        request_discard(rules, request);
+        request_discard(rules, b.request);
         return err;
     }
-    note_bytes(rules, request);
-    ret_taking->what = request;
+    fill_in(rules, b.request);
+    note_bytes(rules, b.request);
+    ret_taking->what = b.request;
     return EMBTIER_OK;
 }
 

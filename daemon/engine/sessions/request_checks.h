@@ -17,6 +17,7 @@
     X(CHECK_SEGMENTS_IN_ARENA)                                                                     \
     X(CHECK_SEGMENT_FIELDS)                                                                        \
     X(CHECK_ID_COUNT)                                                                              \
+    X(CHECK_BAG_COUNT)                                                                             \
     X(CHECK_TABLE)                                                                                 \
     X(CHECK_IDS_IN_ARENA)                                                                          \
     X(CHECK_ROWS_IN_ARENA)                                                                         \
@@ -24,16 +25,8 @@
     X(COPY_SUBMISSION)                                                                             \
     X(COPY_SEGMENTS)                                                                               \
     X(COPY_IDS)                                                                                    \
-    X(CHECK_POOL_FLAGS)                                                                            \
-    X(CHECK_POOL_SEGMENT_COUNT)                                                                    \
-    X(CHECK_POOL_SEGMENTS_IN_ARENA)                                                                \
-    X(CHECK_POOL_SEGMENT_FIELDS)                                                                   \
     X(CHECK_POOL_MODE)                                                                             \
     X(CHECK_POOL_WEIGHTS_OF_MAX)                                                                   \
-    X(CHECK_POOL_ID_COUNT)                                                                         \
-    X(CHECK_POOL_BAG_COUNT)                                                                        \
-    X(CHECK_POOL_TABLE)                                                                            \
-    X(CHECK_POOL_IDS_IN_ARENA)                                                                     \
     X(CHECK_POOL_BAGS_IN_ARENA)                                                                    \
     X(CHECK_POOL_OFFSETS_IN_ARENA)                                                                 \
     X(CHECK_POOL_WEIGHTS_IN_ARENA)                                                                 \
@@ -42,21 +35,13 @@
     X(CHECK_POOL_OFFSETS_END)                                                                      \
     X(CHECK_POOL_LAST_OFFSET)                                                                      \
     X(CHECK_POOL_SEARCHED_ID)                                                                      \
-    X(COPY_POOL_SEGMENTS)                                                                          \
-    X(CHECK_PUSH_FIELDS)                                                                           \
     X(CHECK_PUSH_STEP)                                                                             \
-    X(CHECK_PUSH_SEGMENT_COUNT)                                                                    \
-    X(CHECK_PUSH_SEGMENTS_IN_ARENA)                                                                \
     X(CHECK_PUSH_TICKET_SEGMENTS)                                                                  \
-    X(CHECK_PUSH_COUNT)                                                                            \
-    X(CHECK_PUSH_SEGMENT_FIELDS)                                                                   \
     X(CHECK_PUSH_LEARNING_RATE)                                                                    \
     X(CHECK_PUSH_TICKET_TABLE)                                                                     \
     X(CHECK_PUSH_TICKET_BAGS)                                                                      \
     X(CHECK_PUSH_WEIGHTS_OF_MAX)                                                                   \
     X(CHECK_PUSH_WEIGHTS_IN_ARENA)                                                                 \
-    X(CHECK_PUSH_IDS_IN_ARENA)                                                                     \
-    X(CHECK_PUSH_TABLE)                                                                            \
     X(CHECK_PUSH_OPTIMIZER)                                                                        \
     X(CHECK_PUSH_DIM)                                                                              \
     X(CHECK_PUSH_GRADIENTS_IN_ARENA)                                                               \
@@ -66,7 +51,6 @@
     X(CHECK_PUSH_WEIGHTS_FINITE)                                                                   \
     X(CHECK_PUSH_ROWS_FINITE)                                                                      \
     X(CHECK_PUSH_TICKET_KIND)                                                                      \
-    X(COPY_PUSH_SEGMENTS)                                                                          \
     X(COPY_PUSH_IDS)                                                                               \
     X(CHECK_GROUP)                                                                                 \
     X(CHECK_GROUP_STEP)                                                                            \

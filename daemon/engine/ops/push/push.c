@@ -1,185 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/engine/ops/push/push.h"
+#include "daemon/engine/ops/push/push_impl.h"
 
-#include <float.h>
 #include <math.h>
 #include <string.h>
 
 #include "daemon/engine/memory/request_memory.h"
-#include "daemon/engine/ops/segment_tables.h"
 #include "daemon/engine/sessions/client_bytes.h"
 #include "daemon/engine/tables/table.h"
 #include "daemon/engine/turns/cost.h"
 #include "kernels/cpu/reduce/reduce.h"
-#include "proto/op_fields.h"
 
 /* The gradients of bags whose segment has none, while other segments of the table have some. */
 static const float zeros[EMBTIER_DIM_MAX];
-
-_Static_assert(OP_POOL_SEGMENTS_MAX * sizeof(struct op_push_segment) <=
-                   OP_SEGMENTS_MAX * sizeof(struct op_segment),
-               "the lane's scratch memory holds them");
 
 _Static_assert(offsetof(struct push_wave, request) == 0, "a wave begins with its request");
 
 /* ---- Beginning ---- */
 
-/* A push that is beginning. */
-struct beginning {
-    const struct request_rules *rules;
-    struct session *session;
-    const struct op_submission *submission;
-    struct group_member *member;
-    struct ticket *ticket;
-    struct ticket *prefetch;
-    struct op_push_segment *segments; /* copies */
-    uint32_t entered;                 /* segments whose entry in rules->segment_tables is filled */
-    bool has_ticket;                  /* else the push makes one */
-    bool is_prefetch;
-    struct refusal *refusal;
-};
-
-static enum embtier_err find_ticket(const struct beginning *b, uint64_t number, bool is_prefetch,
-                                    struct ticket **ret_ticket)
+struct ticket_part push_part_of(const void *context, uint32_t s)
 {
-    struct ticket *ticket = NULL;
-    enum embtier_err err = ticket_find(b->session, number, &ticket);
-
-    if (err == EMBTIER_OK &&
-        IS_BAD(CHECK_PUSH_TICKET_KIND, ticket_is_prefetch(ticket) != is_prefetch))
-        err = EMBTIER_NO_TICKET;
-    if (err != EMBTIER_OK)
-        return refuse(b->refusal, err, UINT32_MAX, number, b->rules->ticket_ns / 1000000);
-    *ret_ticket = ticket;
-    return EMBTIER_OK;
-}
-
-static enum embtier_err check_submission(struct beginning *b)
-{
-    const struct op_submission *const submission = b->submission;
-
-    if (IS_BAD(CHECK_PUSH_FIELDS, !op_submission_is_clean(submission, op_form_of(submission))))
-        return refuse_unused(op_form_of(submission), UINT32_MAX, submission, b->refusal);
-    if (IS_BAD(CHECK_PUSH_STEP,
-               !b->is_prefetch && (submission->step == 0 || submission->step > OPTIMIZER_STEP_MAX)))
-        return refuse(b->refusal, EMBTIER_INVALID, UINT32_MAX, submission->step,
-                      OPTIMIZER_STEP_MAX);
-    if (IS_BAD(CHECK_PUSH_SEGMENT_COUNT, submission->segment_count > OP_POOL_SEGMENTS_MAX))
-        return refuse(b->refusal, EMBTIER_TOO_LARGE, UINT32_MAX, submission->segment_count,
-                      OP_POOL_SEGMENTS_MAX);
-    if (IS_BAD(CHECK_PUSH_SEGMENTS_IN_ARENA,
-               !in_region(b->session, submission->segments_offset,
-                          submission->segment_count * sizeof(struct op_push_segment), OP_ID_ALIGN)))
-        return refuse(b->refusal, EMBTIER_OFFSET_RANGE, UINT32_MAX, submission->segments_offset,
-                      b->session->channel.region_bytes);
-    if (!b->is_prefetch && submission->prefetch != 0)
-        TRY(find_ticket(b, submission->prefetch, true, &b->prefetch));
-    if (!b->has_ticket)
-        return EMBTIER_OK;
-    TRY(find_ticket(b, submission->ticket, false, &b->ticket));
-    if (IS_BAD(CHECK_PUSH_TICKET_SEGMENTS, submission->segment_count != b->ticket->segment_count))
-        return refuse(b->refusal, EMBTIER_SHAPE, UINT32_MAX, submission->segment_count,
-                      b->ticket->segment_count);
-    return EMBTIER_OK;
-}
-
-static enum embtier_err copy_segments(struct beginning *b)
-{
-    const uint32_t form = op_form_of(b->submission);
-    const uint32_t count = b->submission->segment_count;
-    uint64_t sum = 0;
-
-    copy_once(b->segments, b->session->channel.region + b->submission->segments_offset,
-              count * sizeof(*b->segments));
-    for (uint32_t s = 0; s < count; s++) {
-        const struct op_push_segment *const wire = &b->segments[s];
-
-        if (IS_BAD(CHECK_PUSH_SEGMENT_FIELDS, !op_push_segment_is_clean(wire, form)))
-            return refuse_unused(form, s, wire, b->refusal);
-        sum += wire->count;
-    }
-    if (IS_BAD(CHECK_PUSH_COUNT, sum > b->rules->max_batch_rows))
-        return refuse(b->refusal, EMBTIER_TOO_LARGE, UINT32_MAX, sum, b->rules->max_batch_rows);
-    for (uint32_t s = 0; s < count; s++) {
-        if (IS_BAD(CHECK_PUSH_LEARNING_RATE,
-                   !(fabs(b->segments[s].learning_rate) <= (double)FLT_MAX)))
-            return refuse(b->refusal, EMBTIER_INVALID, s, 0, 0);
-    }
-    return EMBTIER_OK;
-}
-
-/* Checks the segment against the ticket's. */
-static enum embtier_err check_against_ticket(const struct beginning *b, uint32_t s)
-{
-    const struct op_push_segment *const wire = &b->segments[s];
-    const struct ticket_segment *const segment = &b->ticket->segments[s];
-    const struct ticket_group *const group = &b->ticket->groups[segment->group];
-
-    if (IS_BAD(CHECK_PUSH_TICKET_TABLE, wire->table != group->table))
-        return refuse(b->refusal, EMBTIER_MISMATCH, s, wire->table >> 32, group->table >> 32);
-    if (IS_BAD(CHECK_PUSH_TICKET_BAGS, wire->count != segment->bag_count))
-        return refuse(b->refusal, EMBTIER_SHAPE, s, wire->count, segment->bag_count);
-    if (wire->weights_offset == 0)
-        return EMBTIER_OK;
-    if (IS_BAD(CHECK_PUSH_WEIGHTS_OF_MAX, segment->mode == EMBTIER_POOL_MAX))
-        return refuse(b->refusal, EMBTIER_UNSUPPORTED, s, segment->mode, 0);
-    if (IS_BAD(CHECK_PUSH_WEIGHTS_IN_ARENA,
-               !in_region(b->session, wire->weights_offset,
-                          (uint64_t)segment->id_count * sizeof(float), OP_NUMBER_ALIGN)))
-        return refuse(b->refusal, EMBTIER_OFFSET_RANGE, s, wire->weights_offset,
-                      b->session->channel.region_bytes);
-    return EMBTIER_OK;
-}
-
-static enum embtier_err check_ids(const struct beginning *b, uint32_t s)
-{
-    const struct op_push_segment *const wire = &b->segments[s];
-
-    if (IS_BAD(CHECK_PUSH_IDS_IN_ARENA,
-               !in_region(b->session, wire->ids_offset, (uint64_t)wire->count * sizeof(uint64_t),
-                          OP_ID_ALIGN)))
-        return refuse(b->refusal, EMBTIER_OFFSET_RANGE, s, wire->ids_offset,
-                      b->session->channel.region_bytes);
-    return EMBTIER_OK;
-}
-
-static enum embtier_err enter_segment(struct beginning *b, uint32_t s)
-{
-    struct op_push_segment *const wire = &b->segments[s];
-    struct table *const table = segment_table_enter(b->rules, s, wire->table, b->refusal);
-    enum embtier_err err;
-
-    b->rules->segment_tables[s] = table;
-    b->entered = s + 1;
-    if (IS_BAD(CHECK_PUSH_TABLE, !table))
-        return b->refusal->err;
-    if (b->is_prefetch)
-        return check_ids(b, s);
-    err = request_change_refusal(b->rules, table,
-                                 b->has_ticket ? b->ticket->segments[s].id_count : wire->count);
-    if (err != EMBTIER_OK)
-        return refuse(b->refusal, err, s, 0, 0);
-    if (IS_BAD(CHECK_PUSH_OPTIMIZER, table->spec.optimizer == EMBTIER_OPTIMIZER_NONE))
-        return refuse(b->refusal, EMBTIER_UNSUPPORTED, s, table->spec.optimizer, 0);
-    if (IS_BAD(CHECK_PUSH_DIM, wire->dim != table->spec.dim))
-        return refuse(b->refusal, EMBTIER_SHAPE, s, wire->dim, table->spec.dim);
-    if (IS_BAD(CHECK_PUSH_GRADIENTS_IN_ARENA,
-               !(b->has_ticket && wire->gradients_offset == 0) &&
-                   !in_region(b->session, wire->gradients_offset,
-                              (uint64_t)wire->count * wire->dim * sizeof(float), OP_NUMBER_ALIGN)))
-        return refuse(b->refusal, EMBTIER_OFFSET_RANGE, s, wire->gradients_offset,
-                      b->session->channel.region_bytes);
-    TRY(b->has_ticket ? check_against_ticket(b, s) : check_ids(b, s));
-    if (!IS_COPIED(COPY_PUSH_SEGMENTS))
-        copy_again(wire,
-                   b->session->channel.region + b->submission->segments_offset + s * sizeof(*wire),
-                   sizeof(*wire));
-    return EMBTIER_OK;
-}
-
-static struct ticket_part part_of(const void *context, uint32_t s)
-{
-    const struct beginning *const b = context;
+    const struct push_beginning *const b = context;
 
     return (struct ticket_part){ .table = b->rules->segment_tables[s],
                                  .mode = EMBTIER_POOL_SUM,
@@ -187,15 +27,10 @@ static struct ticket_part part_of(const void *context, uint32_t s)
                                  .bag_count = b->segments[s].count };
 }
 
-/* Enters and checks all segments. A push of rows, or a prefetch, gets its ticket. */
-static enum embtier_err enter_segments(struct beginning *b)
+void push_note_table(struct push_beginning *b, uint32_t segment, struct table *table)
 {
-    for (uint32_t s = 0; s < b->submission->segment_count; s++)
-        TRY(enter_segment(b, s));
-    if (b->has_ticket)
-        return EMBTIER_OK;
-    return ticket_new(b->rules, b->session, b->is_prefetch ? TICKET_OF_PREFETCH : TICKET_OF_BAGS,
-                      b->submission->segment_count, part_of, b, &b->ticket, b->refusal);
+    b->rules->segment_tables[segment] = table;
+    b->entered = segment + 1;
 }
 
 static uint64_t groups_place(uint32_t segment_count)
@@ -215,41 +50,28 @@ static uint64_t wave_bytes(const struct request_rules *rules, uint32_t slices, u
     return request_block_bytes(rules, sizeof(struct push_wave), slices, rows);
 }
 
-/* Fills in the push's segments, and in its groups the settings for a whole table. */
-static enum embtier_err fill_in(const struct beginning *b, struct push *push)
+/* Lays down the segments, and the tables of the groups. */
+static void note_segments(const struct push_beginning *b, struct push *push)
 {
+    uint8_t *const region = b->session->channel.region;
+
     for (uint32_t s = 0; s < push->segment_count; s++) {
         const struct op_push_segment *const wire = &b->segments[s];
         struct table *const table = b->rules->segment_tables[s];
-        struct push_group *const group = &push->groups[push->ticket->segments[s].group];
-        uint8_t *const arena = b->session->channel.region;
 
         push->segments[s] = (struct push_segment){
             .table = table,
-            .gradients = wire->gradients_offset ? (float *)(arena + wire->gradients_offset) : NULL,
+            .gradients = wire->gradients_offset ? (float *)(region + wire->gradients_offset) : NULL,
             .weight_gradients =
-                wire->weights_offset ? (float *)(arena + wire->weights_offset) : NULL,
+                wire->weights_offset ? (float *)(region + wire->weights_offset) : NULL,
             .ids_offset = wire->ids_offset,
             .count = wire->count,
         };
-        if (!group->table) {
-            group->table = table;
-            group->learning_rate = wire->learning_rate;
-            if (!b->is_prefetch)
-                optimizer_prepare(&table->spec, wire->learning_rate, b->submission->step,
-                                  &group->optimizer);
-        } else if (IS_BAD(CHECK_PUSH_SAME_RATE, group->learning_rate < wire->learning_rate ||
-                                                    group->learning_rate > wire->learning_rate)) {
-            return refuse(b->refusal, EMBTIER_INVALID, s, 0, 0);
-        }
-        group->has_gradients |= b->is_prefetch || wire->gradients_offset != 0;
-        group->has_weight_gradients |= wire->weights_offset != 0;
+        push->groups[push->ticket->segments[s].group].table = table;
     }
-    return EMBTIER_OK;
 }
 
-/* Takes memory for the push and its first wave. */
-static enum embtier_err push_new(const struct beginning *b, struct push **ret_push)
+enum embtier_err push_new(const struct push_beginning *b, struct push **ret_push)
 {
     const struct request_rules *const rules = b->rules;
     const struct ticket *const ticket = b->ticket;
@@ -259,7 +81,6 @@ static enum embtier_err push_new(const struct beginning *b, struct push **ret_pu
     uint64_t ids = 0;
     uint64_t bytes;
     struct push *push;
-    enum embtier_err err;
 
     for (uint32_t g = 0; g < ticket->group_count; g++)
         ids += ticket->groups[g].id_count;
@@ -277,14 +98,16 @@ static enum embtier_err push_new(const struct beginning *b, struct push **ret_pu
         return EMBTIER_AGAIN;
     memset(push, 0, wave_at);
     push->session = b->session;
+    push->number = b->number;
     push->segment_count = ticket->segment_count;
     push->segments = (struct push_segment *)(push + 1);
     push->groups = (struct push_group *)((uint8_t *)push + groups_place(ticket->segment_count));
     push->ticket = b->ticket;
     push->prefetch = b->prefetch;
-    push->is_prefetch = b->is_prefetch;
+    push->op = b->op;
+    push->row_op = b->row_op;
     push->member = b->member;
-    push->stage = b->has_ticket ? PUSH_NUMBERS : PUSH_IDS;
+    push->stage = PUSH_IDS;
     push->wave_rows = rows;
     push->wave_slices = slices;
     push->refusal.segment = UINT32_MAX;
@@ -292,42 +115,8 @@ static enum embtier_err push_new(const struct beginning *b, struct push **ret_pu
     push->block_bytes = bytes;
     push->has_tables = true;
     waves_init(&push->waves, b->member ? NULL : (uint8_t *)push + wave_at);
-    err = fill_in(b, push);
-    if (err != EMBTIER_OK)
-        request_memory_give(rules->memory, push);
-    else
-        *ret_push = push;
-    return err;
-}
-
-enum embtier_err push_begin(const struct request_rules *rules, struct session *session,
-                            uint32_t number, const struct op_submission *submission,
-                            bool is_prefetch, struct group_member *member, struct push **ret_push,
-                            struct refusal *ret_refusal)
-{
-    struct beginning b = { .rules = rules,
-                           .session = session,
-                           .submission = submission,
-                           .member = member,
-                           .segments = (struct op_push_segment *)rules->scratch,
-                           .has_ticket = !is_prefetch && submission->ticket != 0,
-                           .is_prefetch = is_prefetch,
-                           .refusal = ret_refusal };
-    enum embtier_err err;
-
-    TRY(check_submission(&b));
-    err = copy_segments(&b);
-    if (err == EMBTIER_OK)
-        err = enter_segments(&b);
-    if (err == EMBTIER_OK)
-        err = push_new(&b, ret_push);
-    if (err != EMBTIER_OK) {
-        if (!b.has_ticket && b.ticket)
-            ticket_free(rules, b.ticket);
-        segment_tables_leave(rules, b.entered);
-        return err;
-    }
-    (*ret_push)->number = number;
+    note_segments(b, push);
+    *ret_push = push;
     return EMBTIER_OK;
 }
 
@@ -338,7 +127,7 @@ void push_leave_tables(struct push *push)
     push->has_tables = false;
 }
 
-void push_free(const struct request_rules *rules, struct push *push)
+void push_free(const struct request_rules *rules, struct push *push, uint64_t ticket)
 {
     if (push->has_tables)
         push_leave_tables(push);
@@ -346,9 +135,7 @@ void push_free(const struct request_rules *rules, struct push *push)
         request_memory_forget(rules, push->session);
     waves_give(&push->waves, rules->memory);
     if (push->refusal.err != EMBTIER_DISCONNECTED && !push->is_answered)
-        request_answer(push->session, push->number, &push->refusal, push->hit_rows,
-                       push->is_prefetch && push->refusal.err == EMBTIER_OK ? push->ticket->number
-                                                                            : 0);
+        request_answer(push->session, push->number, &push->refusal, push->hit_rows, ticket);
     request_memory_give(rules->memory, push);
 }
 
@@ -454,22 +241,10 @@ enum embtier_err push_check_numbers(struct push *push, uint64_t *cost, struct re
 
 /* ---- Waves ---- */
 
-enum embtier_err push_pin(const struct request_rules *rules, const struct rows *rows,
-                          struct push *push, struct refusal *ret_refusal)
-{
-    uint64_t bytes = 0;
-
-    for (uint32_t g = 0; g < push->ticket->group_count; g++)
-        if (home_takes_pins(rows, push->groups[g].table))
-            bytes += (uint64_t)push->ticket->groups[g].run_count * push->groups[g].table->row_bytes;
-    return ticket_pin(rules, push->ticket, bytes, ret_refusal);
-}
-
 uint64_t push_prepare(struct push *push)
 {
     uint64_t cost = 0;
 
-    push->ticket->has_pins = push->is_prefetch;
     for (uint32_t g = 0; g < push->ticket->group_count; g++) {
         const struct ticket_group *const group = &push->ticket->groups[g];
 
@@ -516,7 +291,7 @@ enum embtier_err push_check_runs(const struct push *push, uint64_t *cost,
 {
     const struct ticket *const runs = push_runs(push);
 
-    for (uint32_t g = 0; !push->is_prefetch && g < runs->group_count; g++) {
+    for (uint32_t g = 0; g < runs->group_count; g++) {
         const struct ticket_group *const group = &runs->groups[g];
         const uint64_t most = PUSH_ROW_NUMBERS_MAX / group->dim;
 
@@ -612,8 +387,8 @@ void push_take_wave(const struct request_rules *rules, struct push *push, struct
     request->number = push->number;
     wave->push = push;
     wave->is_trial = push->stage == PUSH_TRYING;
-    request->op = push->is_prefetch ? &op_prefetch : &op_push;
-    request->row_op = push->is_prefetch ? &row_op_pin : wave->is_trial ? &row_op_try : &row_op_push;
+    request->op = push->op;
+    request->row_op = wave->is_trial ? &row_op_try : push->row_op;
     request->is_wave = true;
     for (uint32_t i = 0; i < wave->slice_count; i++) {
         const struct push_slice *const slice = &wave->slices[i];

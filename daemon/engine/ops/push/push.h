@@ -22,8 +22,7 @@
  *   struct push | segments[] | groups[] | its first wave: struct push_wave | … as in request.h;
  *   in a group, no wave
  *
- * A prefetch is a push that changes nothing. Its rows are brought in and pinned. The ticket made of
- * its ids stays, to say which rows those are.
+ * A prefetch (prefetch/prefetch.h) has the ids and waves of a push of rows, and changes nothing.
  *
  * Each row is changed once, by one lane, and no row depends on another. So neither lanes nor waves
  * show in the result. Thread: the home lane, except for the functions under "Any lane". */
@@ -105,7 +104,7 @@ static inline bool push_stage_follows(enum push_stage from, enum push_stage to)
     case PUSH_NUMBERS:
         return from == PUSH_IDS;
     case PUSH_CASTING:
-        return from == PUSH_NUMBERS;
+        return from == PUSH_NUMBERS || from == PUSH_IDS;
     case PUSH_SETTLING:
         return from == PUSH_CASTING || from == PUSH_ARRIVED;
     case PUSH_ARRIVED:
@@ -124,12 +123,13 @@ struct push {
     struct session *session;
     uint32_t number;
     uint32_t segment_count;
+    const struct op *op;         /* of its waves: op_push, or op_prefetch */
+    const struct row_op *row_op; /* of its waves, but those of a trial */
     struct push_segment *segments;
     struct push_group *groups; /* in the order of the ticket's */
-    struct ticket *ticket;   /* lent to the push, or made by it: for a push of rows or a prefetch */
-    struct ticket *prefetch; /* lent, and released when the push is done; or NULL */
-    bool is_prefetch;
-    bool is_update; /* its first wave has begun */
+    struct ticket *ticket;     /* lent to the push, or made of its ids */
+    struct ticket *prefetch;   /* lent, and released when the push is done; or NULL */
+    bool is_update;            /* its first wave has begun */
     enum update_kind kind;
     enum push_stage stage;
 
@@ -163,8 +163,8 @@ struct push {
  * it is, or NULL. A push that is refused, here or for its numbers, leaves its ticket as it was. */
 MUST_CHECK enum embtier_err push_begin(const struct request_rules *rules, struct session *session,
                                        uint32_t number, const struct op_submission *submission,
-                                       bool is_prefetch, struct group_member *member,
-                                       struct push **ret_push, struct refusal *ret_refusal);
+                                       struct group_member *member, struct push **ret_push,
+                                       struct refusal *ret_refusal);
 /* PUSH_IDS: takes ids for a cost of about *@cost (cost.h), and leaves in it the cost that it did
  * not need. AGAIN: some are left. */
 MUST_CHECK enum embtier_err push_take_ids(struct push *push, uint64_t *cost,
@@ -172,10 +172,6 @@ MUST_CHECK enum embtier_err push_take_ids(struct push *push, uint64_t *cost,
 /* PUSH_NUMBERS: searches some gradients, with the same contract. */
 MUST_CHECK enum embtier_err push_check_numbers(struct push *push, uint64_t *cost,
                                                struct refusal *ret_refusal);
-/* Counts the rows of a prefetch that their homes pin, each once, when all is cast. PINS_FULL: its
- * user has too many. */
-MUST_CHECK enum embtier_err push_pin(const struct request_rules *rules, const struct rows *rows,
-                                     struct push *push, struct refusal *ret_refusal);
 /* Prepares the first wave when all is cast. Returns the cost. */
 uint64_t push_prepare(struct push *push);
 /* Checks the push's runs when they are known; of a leader, the step's. TOO_LARGE: a row gets more
@@ -201,8 +197,9 @@ struct push_wave *push_free_wave(const struct request_rules *rules, struct push 
 void push_take_wave(const struct request_rules *rules, struct push *push, struct push_wave *wave,
                     uint32_t most);
 void push_end_wave(const struct request_rules *rules, struct push *push, struct push_wave *wave);
-/* Answers the client, unless it is gone. Frees the push, but not its ticket. */
-void push_free(const struct request_rules *rules, struct push *push);
+/* Answers the client, unless it is gone, with @ticket (0: none). Frees the push, but not its
+ * ticket. */
+void push_free(const struct request_rules *rules, struct push *push, uint64_t ticket);
 
 static inline void push_set_stage(struct push *push, enum push_stage stage)
 {
@@ -210,11 +207,9 @@ static inline void push_set_stage(struct push *push, enum push_stage stage)
     push->stage = stage;
 }
 
-/* The work on rows of a wave: of a push or its trial (push_rows.c), or of a prefetch
- * (prefetch_rows.c). */
+/* The work on rows of a push's wave, or of its trial's (push_rows.c). */
 extern const struct row_op row_op_push;
 extern const struct row_op row_op_try;
-extern const struct row_op row_op_pin;
 
 /* Returns the push or prefetch that the session is taking, or NULL. */
 static inline struct push *push_being_taken(const struct session *session)
@@ -243,9 +238,6 @@ static inline struct ticket *push_runs(const struct push *push)
  * step, counts the members' pairs. */
 uint64_t push_run_pairs(const struct ticket *runs, const struct ticket_group *group, uint32_t run,
                         uint32_t count);
-/* Notes that the row of a prefetch's ref is pinned. */
-void push_note_pin(const struct request *request, uint32_t segment, uint32_t position);
-
 /* The same from the run of a wave's ref on. */
 uint64_t push_pair_count(const struct request *request, uint32_t segment, uint32_t position,
                          uint32_t count);

@@ -69,7 +69,7 @@ bool push_trial_plan(struct push *push, uint64_t *cost)
 {
     bool tries = false;
 
-    for (uint32_t g = 0; !push->is_prefetch && g < push_runs(push)->group_count; g++) {
+    for (uint32_t g = 0; g < push_runs(push)->group_count; g++) {
         struct push_group *const group = (struct push_group *)push_group_of(push, g);
 
         group->is_tried = group->has_gradients && !group->table->spec.allows_nonfinite &&

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pushes and prefetches on their home lane. A push takes its rows in waves, and each lane updates
- * its own rows. See push.h. */
+/* Pushes on their home lane. A push takes its rows in waves, and each lane updates its own rows.
+ * See push.h. Prefetches share the turns for ids and waves (push_impl.h). */
 #include "daemon/engine/memory/request_memory.h"
 
 #include <assert.h>
 
 #include "daemon/engine/ops/groups/group.h"
 #include "daemon/engine/ops/groups/group_turns.h"
-#include "daemon/engine/ops/op.h"
 #include "daemon/engine/ops/op_table.h"
-#include "daemon/engine/ops/push/push.h"
+#include "daemon/engine/ops/push/push_impl.h"
 #include "daemon/engine/ops/push/push_trial.h"
 #include "daemon/engine/ops/tickets/tickets.h"
 #include "daemon/engine/sampling/sampler.h"
@@ -47,19 +46,6 @@ static void end_or_give_back(struct op_lane *lane, struct ticket *ticket, const 
     tickets_end(lane, ticket);
 }
 
-/* Delays the answer of a refused prefetch until its pins are given back. Then, as far as its client
- * can see, it has pinned nothing, and a prefetch of fewer rows finds room. */
-static void answer_unpinned(struct push *push)
-{
-    struct ticket *const ticket = push->ticket;
-
-    if (!ticket->has_pins || push->refusal.err == EMBTIER_DISCONNECTED)
-        return;
-    ticket->answers = push->is_answered = true;
-    ticket->request = push->number;
-    ticket->refusal = push->refusal;
-}
-
 /* Notes the rows that a push has changed, for a profile. */
 static void note_updates(struct sampler_lane *sampler, const struct push *push)
 {
@@ -72,26 +58,17 @@ static void end(struct op_lane *lane, void *what)
 {
     struct push *const push = what;
     struct session *const session = push->session;
-    struct ticket *const ticket = push->ticket;
 
-    if (push->is_prefetch && push->refusal.err == EMBTIER_OK) {
-        push->refusal.err = tickets_issue(lane, ticket);
-        push->refusal.value = TICKETS_MAX;
-    }
-    if (push->is_prefetch && push->refusal.err != EMBTIER_OK)
-        answer_unpinned(push);
     if (push->member)
         step_end(lane, push);
-    if (UNLIKELY(lane->rules.sampler != NULL) && !push->is_prefetch &&
-        push->refusal.err == EMBTIER_OK)
+    if (UNLIKELY(lane->rules.sampler != NULL) && push->refusal.err == EMBTIER_OK)
         note_updates(lane->rules.sampler, push);
     if (push->prefetch)
         end_or_give_back(lane, push->prefetch, push);
-    if (!push->is_prefetch || push->refusal.err != EMBTIER_OK)
-        end_or_give_back(lane, ticket, push);
+    end_or_give_back(lane, push->ticket, push);
     if (push->is_update)
         update_end(lane->gate, session, push->kind);
-    push_free(&lane->rules, push);
+    push_free(&lane->rules, push, 0);
     session_release(session);
 }
 
@@ -109,18 +86,15 @@ static enum op_turn poll_later(struct op_lane *lane, const struct push *push)
     return OP_TURN_MORE;
 }
 
-/* Counts the rows that a prefetch is to pin. If it finds no room, it waits for the pins that its
- * session gives back. So a client that has released one prefetch may ask for the next. */
-static bool may_pin(struct op_lane *lane, struct push *push)
+enum embtier_err push_ids_turn(struct op_lane *lane, struct push *push, enum push_stage next,
+                               uint64_t *left)
 {
-    struct refusal refusal;
+    const enum embtier_err err = push_take_ids(push, left, &push->refusal);
 
-    if (!push->is_prefetch || push_pin(&lane->rules, lane->rows, push, &refusal) == EMBTIER_OK)
-        return true;
-    push->is_taken = push->session->unpinning == 0;
-    if (push->is_taken)
-        push->refusal = refusal;
-    return false;
+    tickets_cast(lane, push->ticket, err == EMBTIER_OK ? push->segment_count : push->segment);
+    if (err == EMBTIER_OK)
+        push_set_stage(push, next);
+    return err;
 }
 
 /* Goes on with the stages before the first wave. Returns true when they are over. */
@@ -132,10 +106,7 @@ static bool prepare_turn(struct op_lane *lane, struct push *push)
     enum embtier_err err = EMBTIER_OK;
 
     if (push->stage == PUSH_IDS) {
-        err = push_take_ids(push, &left, &push->refusal);
-        tickets_cast(lane, push->ticket, err == EMBTIER_OK ? push->segment_count : push->segment);
-        if (err == EMBTIER_OK)
-            push_set_stage(push, PUSH_NUMBERS);
+        err = push_ids_turn(lane, push, PUSH_NUMBERS, &left);
     } else if (push->stage == PUSH_NUMBERS) {
         err = push_check_numbers(push, &left, &push->refusal);
         if (err == EMBTIER_OK)
@@ -144,7 +115,7 @@ static bool prepare_turn(struct op_lane *lane, struct push *push)
     schedule_charge(lane->schedule, side, most - left);
     if (err != EMBTIER_OK && err != EMBTIER_AGAIN)
         push->is_taken = true;
-    if (push->stage == PUSH_CASTING && push->ticket->casts_left == 0 && may_pin(lane, push)) {
+    if (push->stage == PUSH_CASTING && push->ticket->casts_left == 0) {
         uint64_t cost = push_prepare(push);
 
         push->is_taken = push_check_runs(push, &cost, &push->refusal) != EMBTIER_OK;
@@ -180,6 +151,16 @@ static uint32_t wave_rows(const struct op_lane *lane, const struct push *push)
     return most < LANE_TURN_COST_ALONE ? (uint32_t)most / COST_WAVE_ROW : UINT32_MAX;
 }
 
+void push_start_wave(struct op_lane *lane, struct push *push, struct push_wave *wave)
+{
+    push_take_wave(&lane->rules, push, wave, wave_rows(lane, push));
+    schedule_charge(lane->schedule, side_of(lane, push),
+                    wave->slice_count * (uint64_t)LANE_COST_SEGMENT +
+                        wave->request.id_count * COST_WAVE_ROW);
+    waves_begin(&push->waves, wave);
+    rows_start(lane->rows, &wave->request);
+}
+
 static enum op_turn take_turn(struct op_lane *lane, void *what, uint64_t *left)
 {
     struct push *const push = what;
@@ -195,8 +176,7 @@ static enum op_turn take_turn(struct op_lane *lane, void *what, uint64_t *left)
                                              : OP_TURN_MORE;
     if (!push->is_taken && push->stage == PUSH_TRYING && trial_goes_on(push) && push->is_tried)
         return OP_TURN_STALLED;
-    begins =
-        !push->is_taken && !push->is_prefetch && !push->is_update && push->stage == PUSH_UPDATING;
+    begins = !push->is_taken && !push->is_update && push->stage == PUSH_UPDATING;
     if (begins)
         push->kind = push_kind(push);
     if (begins && !update_may_begin(lane->gate, push->session, push->kind))
@@ -214,12 +194,7 @@ static enum op_turn take_turn(struct op_lane *lane, void *what, uint64_t *left)
             push->is_update = true;
             push_note_steps(push);
         }
-        push_take_wave(&lane->rules, push, wave, wave_rows(lane, push));
-        schedule_charge(lane->schedule, side_of(lane, push),
-                        wave->slice_count * (uint64_t)LANE_COST_SEGMENT +
-                            wave->request.id_count * COST_WAVE_ROW);
-        waves_begin(&push->waves, wave);
-        rows_start(lane->rows, &wave->request);
+        push_start_wave(lane, push, wave);
     }
     if (!push->is_taken)
         return OP_TURN_MORE;
@@ -228,7 +203,7 @@ static enum op_turn take_turn(struct op_lane *lane, void *what, uint64_t *left)
     return push->joint ? OP_TURN_STALLED : OP_TURN_ISSUED; /* the next may need the step */
 }
 
-static void updated(struct op_lane *lane, struct request *request)
+void push_wave_done(struct op_lane *lane, struct request *request)
 {
     struct push_wave *const wave = push_wave_of(request);
     struct push *const push = wave->push;
@@ -249,15 +224,20 @@ static void updated(struct op_lane *lane, struct request *request)
 
 /* ---- Beginning ---- */
 
-static enum embtier_err begin_either(struct op_lane *lane, struct session *session, uint32_t number,
-                                     const struct op_submission *submission,
-                                     struct group_member *member, struct taking *ret_taking,
-                                     struct refusal *refusal)
+static enum embtier_err begin(struct op_lane *lane, struct session *session, uint32_t number,
+                              const struct op_submission *submission, struct taking *ret_taking,
+                              struct refusal *refusal)
 {
-    struct push *push;
+    struct group_member *member = NULL;
+    struct push *push = NULL;
+    enum embtier_err err = group_check(session, submission, true, &member, refusal);
 
-    TRY(push_begin(&lane->rules, session, number, submission, ret_taking->op == &op_prefetch,
-                   member, &push, refusal));
+    if (err == EMBTIER_OK)
+        err = push_begin(&lane->rules, session, number, submission, member, &push, refusal);
+    if (err != EMBTIER_OK && err != EMBTIER_AGAIN && member)
+        group_refuse(member, err);
+    if (err != EMBTIER_OK)
+        return err;
     if (push->ticket->is_issued)
         tickets_lend(lane, push->ticket);
     if (push->prefetch)
@@ -266,43 +246,12 @@ static enum embtier_err begin_either(struct op_lane *lane, struct session *sessi
     return EMBTIER_OK;
 }
 
-static enum embtier_err begin_push(struct op_lane *lane, struct session *session, uint32_t number,
-                                   const struct op_submission *submission,
-                                   struct taking *ret_taking, struct refusal *refusal)
-{
-    struct group_member *member = NULL;
-    enum embtier_err err = group_check(session, submission, true, &member, refusal);
-
-    if (err == EMBTIER_OK)
-        err = begin_either(lane, session, number, submission, member, ret_taking, refusal);
-    if (err != EMBTIER_OK && err != EMBTIER_AGAIN && member)
-        group_refuse(member, err);
-    return err;
-}
-
-static enum embtier_err begin_prefetch(struct op_lane *lane, struct session *session,
-                                       uint32_t number, const struct op_submission *submission,
-                                       struct taking *ret_taking, struct refusal *refusal)
-{
-    return begin_either(lane, session, number, submission, NULL, ret_taking, refusal);
-}
-
 const struct op op_push = {
     .name = "PUSH",
     .has_turns = true,
     .form = op_form_of,
-    .begin = begin_push,
+    .begin = begin,
     .turn = take_turn,
     .end = end,
-    .done = updated,
-};
-
-const struct op op_prefetch = {
-    .name = "PREFETCH",
-    .has_turns = true,
-    .form = op_form_of,
-    .begin = begin_prefetch,
-    .turn = take_turn,
-    .end = end,
-    .done = updated,
+    .done = push_wave_done,
 };

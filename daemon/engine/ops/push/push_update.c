@@ -7,7 +7,7 @@
 #include "daemon/engine/ops/groups/group.h"
 #include "daemon/engine/ops/push/push.h"
 #include "daemon/engine/ops/push/push_trial.h"
-#include "daemon/engine/ops/segment_tables.h"
+#include "daemon/engine/ops/segment_copies.h"
 #include "daemon/engine/sessions/client_bytes.h"
 #include "daemon/engine/tables/table.h"
 #include "kernels/cpu/optimizer/finite.h"
@@ -109,12 +109,15 @@ static enum embtier_err enter_tables(const struct request_rules *rules, struct p
                                      struct refusal *refusal)
 {
     for (uint32_t s = 0; s < push->segment_count; s++) {
-        if (segment_table_enter(rules, UINT32_MAX, ticket_group_of(push->ticket, s)->table,
-                                refusal))
+        const enum embtier_err err =
+            segment_table_enter(rules, UINT32_MAX, ticket_group_of(push->ticket, s)->table,
+                                &push->segments[s].table, refusal);
+
+        if (err == EMBTIER_OK)
             continue;
         while (s-- > 0)
             table_leave(push->segments[s].table);
-        return refusal->err;
+        return err;
     }
     push->has_tables = true;
     return EMBTIER_OK;
@@ -166,14 +169,6 @@ uint64_t push_run_pairs(const struct ticket *runs, const struct ticket_group *gr
         pairs += starts[pair->bag + 1] - starts[pair->bag];
     }
     return pairs;
-}
-
-void push_note_pin(const struct request *request, uint32_t segment, uint32_t position)
-{
-    const struct push_slice *const slice = slice_of(request, segment);
-
-    push_wave_of(request)->push->ticket->groups[slice->group].pinned[slice->first_run + position] =
-        1;
 }
 
 /* Rows that are there, among those that a lane was asked for. */

@@ -155,7 +155,6 @@ void tickets_on_unpinned(struct op_lane *lane, struct ticket_lane *part)
 {
     struct ticket *const ticket = part->ticket;
     struct session *const session = ticket->session;
-    const struct push *const push = push_being_taken(session);
 
     assert(ticket->lanes_left > 0);
     if (--ticket->lanes_left > 0)
@@ -167,7 +166,7 @@ void tickets_on_unpinned(struct op_lane *lane, struct ticket_lane *part)
     session_release(session);
     assert(session->unpinning > 0);
     session->unpinning--;
-    if (push && push->is_prefetch)
+    if (session->taking.op == &op_prefetch)
         schedule_unstall(lane->schedule, session); /* it may wait for these pins */
     lane->settle(lane, session);
 }

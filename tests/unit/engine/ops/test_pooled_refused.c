@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests that a malformed pooled lookup is refused with the error that says why, and that service
- * goes on. Builds that lack a check of daemon/engine/ops/pooled/pooled.c (meson.build) must fail
- * this test. */
+ * goes on. Builds that lack a check of daemon/engine/ops/pooled/ or segment_copies.c
+ * (meson.build) must fail this test. */
 #include "tests/unit/engine/ops/pooled_fixture.h"
 
 static void assert_refused(struct pooling *p, enum embtier_err err, uint32_t segment)

@@ -32,8 +32,8 @@ static void await_pinned(struct pushing *t, uint64_t rows)
     }
 }
 
-/* Prefetches @count ids of each table from @first on, each twice. */
-static const struct op_completion *prefetch(struct pushing *t, uint64_t first, uint32_t count)
+/* Lays out a prefetch of @count ids of each table from @first on, each twice. */
+static struct op_push_segment *lay_prefetch_out(struct pushing *t, uint64_t first, uint32_t count)
 {
     struct client *const client = &t->p.client;
     struct op_push_segment *const segments = (void *)client_segment(client, client->submitted);
@@ -50,6 +50,12 @@ static const struct op_completion *prefetch(struct pushing *t, uint64_t first, u
         (struct op_submission){ .op = OP_PREFETCH,
                                 .segment_count = TABLES,
                                 .segments_offset = client_offset(client, segments) };
+    return segments;
+}
+
+static const struct op_completion *prefetch(struct pushing *t, uint64_t first, uint32_t count)
+{
+    lay_prefetch_out(t, first, count);
     return submit_and_wait(t);
 }
 
@@ -90,6 +96,43 @@ static void press(struct pushing *t, uint32_t times)
          rows += BATCH, next += BATCH)
         for (uint32_t n = 0; n < 2; n++)
             look_at(t, tables[n], next, BATCH);
+}
+
+static void assert_refused(struct pushing *t, enum embtier_err err, uint32_t segment)
+{
+    const struct op_completion *const done = submit_and_wait(t);
+
+    assert_int_equal(done->err, err);
+    assert_int_equal(done->segment, segment);
+    assert_int_equal(done->ticket, 0);
+}
+
+/* Builds that lack a check of daemon/engine/ops/segment_copies.c (meson.build) must fail this. */
+static void test_what_is_out_of_place_is_refused_and_pins_nothing(void **state)
+{
+    struct pushing t;
+    uint64_t end;
+
+    pushing_start(&t, *state, &shapes[1]);
+    end = t.p.client.session->channel.region_bytes;
+    lay_prefetch_out(&t, 0, 10);
+    next_submission(&t)->segment_count = OP_POOL_SEGMENTS_MAX + 1;
+    assert_refused(&t, EMBTIER_TOO_LARGE, UINT32_MAX);
+    lay_prefetch_out(&t, 0, 10);
+    next_submission(&t)->segments_offset = end - sizeof(struct op_push_segment);
+    assert_refused(&t, EMBTIER_OFFSET_RANGE, UINT32_MAX);
+    lay_prefetch_out(&t, 0, 10)[1].dim = DIM;
+    assert_refused(&t, EMBTIER_INVALID, 1);
+    lay_prefetch_out(&t, 0, 10)[1].count = 1 << 20;
+    assert_refused(&t, EMBTIER_TOO_LARGE, UINT32_MAX);
+    lay_prefetch_out(&t, 0, 10)[1].table += UINT64_C(1) << 32;
+    assert_refused(&t, EMBTIER_NO_TABLE, 1);
+    lay_prefetch_out(&t, 0, 10)[1].ids_offset = end - 19 * sizeof(uint64_t);
+    assert_refused(&t, EMBTIER_OFFSET_RANGE, 1);
+    await_pinned(&t, 0);
+    release(&t, prefetch(&t, 0, 10)->ticket); /* service goes on */
+    await_pinned(&t, 0);
+    pushing_stop(&t);
 }
 
 static void test_prefetched_rows_stay_until_they_are_released(void **state)
@@ -257,6 +300,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define T(test) cmocka_unit_test_setup_teardown(test, fixture_setup, fixture_teardown)
+        T(test_what_is_out_of_place_is_refused_and_pins_nothing),
         T(test_prefetched_rows_stay_until_they_are_released),
         T(test_a_push_releases_the_prefetch_it_names),
         T(test_pins_of_the_dead_the_late_and_the_greedy_come_back),

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests that a malformed push is refused with the error that says why, with no row changed, and
- * that tickets keep their promises. Builds that lack a check of daemon/engine/ops/push/push.c
- * (meson.build) must fail this test. */
+ * that tickets keep their promises. Builds that lack a check of daemon/engine/ops/push/ or
+ * segment_copies.c (meson.build) must fail this test. */
 #include "tests/unit/engine/ops/push_fixture.h"
 
 #include <math.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rows of prefetches on their lanes: pins them, and unpins them when the prefetch is over. See
- * push.h. */
-#include "daemon/engine/ops/push/prefetch_rows.h"
+ * prefetch.h. */
+#include "daemon/engine/ops/prefetch/prefetch_rows.h"
 
 #include <assert.h>
 
@@ -10,13 +10,22 @@
 #include "daemon/engine/tables/tables.h"
 #include "daemon/engine/turns/cost.h"
 
+/* Notes that the row of a ref is pinned. */
+static void note_pin(const struct request *request, uint32_t segment, uint32_t position)
+{
+    const struct push_wave *const wave = push_wave_of(request);
+    const struct push_slice *const slice = &wave->slices[segment];
+
+    wave->push->ticket->groups[slice->group].pinned[slice->first_run + position] = 1;
+}
+
 static enum row_pin pin_row(struct rows *rows, const struct part *part, uint32_t segment,
                             const struct row_ref *ref)
 {
     const enum row_pin pin = home_pin_one(rows, part->request->segments[segment].table, ref);
 
     if (pin == ROW_PINNED)
-        push_note_pin(part->request, segment, ref->position);
+        note_pin(part->request, segment, ref->position);
     return pin;
 }
 
@@ -31,7 +40,7 @@ static uint32_t prefetch_chunk(struct rows *rows, struct part *part, const struc
     home_pin(rows, table, refs, count, pinned);
     for (uint32_t i = 0; i < count; i++) {
         if (pinned[i / 64] >> i % 64 & 1)
-            push_note_pin(part->request, part->segment, refs[i].position);
+            note_pin(part->request, part->segment, refs[i].position);
         else
             rows->chunk_missed[missed++] = i;
     }
