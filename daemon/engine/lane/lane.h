@@ -33,6 +33,7 @@ struct row_routes;
 struct ticket_memory;
 struct store;
 struct table;
+struct table_move_act;
 struct tables;
 struct tables_rows;
 
@@ -96,7 +97,10 @@ MUST_CHECK enum embtier_err lane_add_table(struct lane *lane, const struct table
 MUST_CHECK enum embtier_err lane_purge_table(struct lane *lane, const struct table *table,
                                              const _Atomic bool *give_up);
 
-/* These two functions, as tables_load() needs them. */
+/* Does one act of a table's move to another home. BUSY, NO_MEMORY: only MOVE_PREPARE. */
+MUST_CHECK enum embtier_err lane_move_table(struct lane *lane, struct table_move_act *act);
+
+/* These functions, as tables_load() needs them. */
 extern const struct tables_rows lane_tables_rows;
 
 /* Hands some dirty rows to the writer. True if none is left, here or in the queue. */
