@@ -98,6 +98,8 @@ REQUESTS: list[tuple[str, dict]] = [
     ("job_list", {"after": 1, "most": 2}),
     ("job_cancel", {"id": 1 << 40}),  # no job has come that far
     ("status", {}),
+    ("table_move", {"name": "t", "home": 1, "home_tier": "dram", "rate_bytes": 1 << 30}),
+    ("table_move", {"name": "t", "home": 0}),
     ("table_drop", {"name": "t"}),
     ("table_drop", {"name": "restored"}),
     ("table_drop", {"name": "loaded"}),
