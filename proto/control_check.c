@@ -30,6 +30,7 @@ static const struct string_limit string_limits[] = {
     { &embtier__table_spec__descriptor, 1, EMBTIER_TABLE_NAME_MAX },
     { &embtier__table_open__descriptor, 1, EMBTIER_TABLE_NAME_MAX },
     { &embtier__table_drop__descriptor, 1, EMBTIER_TABLE_NAME_MAX },
+    { &embtier__table_move__descriptor, 1, EMBTIER_TABLE_NAME_MAX },
     { &embtier__group_join__descriptor, 1, EMBTIER_GROUP_NAME_MAX },
     { &embtier__checkpoint_create__descriptor, 2, EMBTIER_METADATA_MAX },
     { &embtier__scan_open__descriptor, 2, EMBTIER_TABLE_NAME_MAX },
@@ -240,6 +241,8 @@ enum embtier_err control_check_request(const Embtier__Request *request, struct e
         return need(r->table_open && r->table_open->name[0] != '\0', "TableOpen.name", msg);
     case EMBTIER__REQUEST__BODY_TABLE_DROP:
         return need(r->table_drop && r->table_drop->name[0] != '\0', "TableDrop.name", msg);
+    case EMBTIER__REQUEST__BODY_TABLE_MOVE:
+        return need(r->table_move && r->table_move->name[0] != '\0', "TableMove.name", msg);
     case EMBTIER__REQUEST__BODY_GROUP_JOIN:
         return need(r->group_join && r->group_join->name[0] != '\0', "GroupJoin.name", msg);
     case EMBTIER__REQUEST__BODY_GROUP_LEAVE:
@@ -358,6 +361,10 @@ enum embtier_err control_check_reply(const Embtier__Reply *reply, struct err_msg
         return check_hello_reply(reply->hello, msg);
     case EMBTIER__REPLY__BODY_TABLE:
         return check_table_info(reply->table, msg);
+    case EMBTIER__REPLY__BODY_TABLE_MOVED:
+        if (!reply->table_moved)
+            return missing(msg, "Reply.table_moved");
+        return check_table_info(reply->table_moved->table, msg);
     case EMBTIER__REPLY__BODY_TABLE_LIST:
         if (!reply->table_list)
             return missing(msg, "Reply.table_list");

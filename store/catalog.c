@@ -42,8 +42,8 @@ struct catalog {
 
 /* One change of a table, or of the states of several. */
 struct change {
-    enum { CHANGE_ADD, CHANGE_STATE, CHANGE_REMOVE } kind;
-    const struct catalog_table *table; /* ADD */
+    enum { CHANGE_ADD, CHANGE_SPEC, CHANGE_STATE, CHANGE_REMOVE } kind;
+    const struct catalog_table *table; /* ADD; SPEC: the table as it is from now on */
     const uint32_t *table_ids;         /* STATE, REMOVE; all exist */
     uint32_t count;
     enum catalog_state state;
@@ -56,59 +56,6 @@ struct tables {
     uint32_t next_table_id;
 };
 
-static const char *const state_words[] = {
-    [CATALOG_CREATING] = "creating",
-    [CATALOG_LIVE] = "live",
-    [CATALOG_DROPPING] = "dropping",
-};
-
-static json_t *table_to_json(const struct catalog_table *table)
-{
-    json_t *const json = table_spec_to_json(&table->spec);
-
-    if (json &&
-        json_object_set_new(json, "table_id", json_integer((json_int_t)table->table_id)) == 0 &&
-        json_object_set_new(json, "state", json_string(state_words[table->state])) == 0 &&
-        (table->owner == CATALOG_NOBODY ||
-         json_object_set_new(json, "owner", json_integer((json_int_t)table->owner)) == 0))
-        return json;
-    json_decref(json);
-    return NULL;
-}
-
-static bool state_from_json(const json_t *json, enum catalog_state *ret_state)
-{
-    const char *const state = json_string_value(json);
-
-    for (size_t i = 0; state && i < ARRAY_LEN(state_words); i++) {
-        if (strcmp(state, state_words[i]) != 0)
-            continue;
-        *ret_state = (enum catalog_state)i;
-        return true;
-    }
-    return false;
-}
-
-/* Older catalogs have no owner. */
-static bool owner_from_json(const json_t *json, uid_t *ret_owner)
-{
-    *ret_owner = CATALOG_NOBODY;
-    return !json || json_to_u32(json, ret_owner);
-}
-
-static bool table_from_json(const json_t *json, uint32_t version, struct catalog_table *ret_table)
-{
-    struct catalog_table table = { 0 };
-
-    if (!json_to_u32(json_object_get(json, "table_id"), &table.table_id) ||
-        !state_from_json(json_object_get(json, "state"), &table.state) ||
-        !owner_from_json(json_object_get(json, "owner"), &table.owner) ||
-        !table_spec_from_json(json, MIN(version, (uint32_t)TABLE_SPEC_JSON_VERSION), &table.spec))
-        return false;
-    *ret_table = table;
-    return true;
-}
-
 /* @journal: the journal's number, or 0. */
 static enum embtier_err write_tables(const char *directory, const struct tables *tables,
                                      uint32_t journal, struct err_msg *msg)
@@ -118,7 +65,7 @@ static enum embtier_err write_tables(const char *directory, const struct tables 
     bool complete = list != NULL;
 
     for (uint32_t i = 0; complete && i < tables->count; i++)
-        complete = json_array_append_new(list, table_to_json(&tables->tables[i])) == 0;
+        complete = json_array_append_new(list, catalog_table_to_json(&tables->tables[i])) == 0;
     root = json_pack("{s:s, s:i, s:I, s:o}", SUMMED_JSON_KEY, SUMMED_JSON_NONE, "format_version",
                      journal ? FORMAT_VERSION_JOURNAL : FORMAT_VERSION_ALONE, "next_table_id",
                      (json_int_t)tables->next_table_id, "tables", list);
@@ -210,6 +157,9 @@ static void tables_change(struct tables *tables, const struct change *change)
         tables->tables[tables->count++] = *change->table;
         tables->next_table_id = change->table->table_id + 1;
     }
+    if (change->kind == CHANGE_SPEC &&
+        find_index(tables->tables, tables->count, change->table->table_id, &index))
+        tables->tables[index] = *change->table;
     for (uint32_t i = 0; i < change->count; i++) {
         if (!find_index(tables->tables, tables->count, change->table_ids[i], &index))
             continue;
@@ -334,9 +284,10 @@ static json_t *change_to_json(const struct change *change)
     json_t *ids;
     bool complete;
 
-    if (change->kind == CHANGE_ADD) {
+    if (change->table) {
         json = json_object();
-        return json && json_object_set_new(json, "add", table_to_json(change->table)) == 0
+        return json && json_object_set_new(json, change->kind == CHANGE_ADD ? "add" : "change",
+                                           catalog_table_to_json(change->table)) == 0
                    ? TAKE(json)
                    : NULL;
     }
@@ -345,7 +296,7 @@ static json_t *change_to_json(const struct change *change)
     for (uint32_t i = 0; complete && i < change->count; i++)
         complete = json_array_append_new(ids, json_integer((json_int_t)change->table_ids[i])) == 0;
     json = json_pack("{s:s, s:o}", "state",
-                     change->kind == CHANGE_REMOVE ? "none" : state_words[change->state],
+                     change->kind == CHANGE_REMOVE ? "none" : catalog_state_word(change->state),
                      "table_ids", ids);
     return complete ? TAKE(json) : NULL;
 }
@@ -417,7 +368,7 @@ static enum embtier_err parse_tables(struct catalog *catalog, const json_t *list
     catalog->count = count;
     catalog->capacity = count + 1;
     for (uint32_t i = 0; i < count; i++)
-        if (!table_from_json(json_array_get(list, i), version, &catalog->tables[i]))
+        if (!catalog_table_from_json(json_array_get(list, i), version, &catalog->tables[i]))
             return err_set(msg, EMBTIER_CORRUPT, "%s: entry %u of tables is damaged", catalog->path,
                            i);
     return EMBTIER_OK;
@@ -467,7 +418,7 @@ static enum embtier_err apply_states(struct catalog *catalog, const json_t *json
 
     if (state && strcmp(state, "none") == 0)
         change.kind = CHANGE_REMOVE;
-    else if (!state_from_json(json_object_get(json, "state"), &change.state))
+    else if (!catalog_state_from_json(json_object_get(json, "state"), &change.state))
         return wrong_change(catalog, "has no known state", msg);
     change.table_ids = &table_id;
     change.count = 1;
@@ -479,15 +430,31 @@ static enum embtier_err apply_states(struct catalog *catalog, const json_t *json
     return EMBTIER_OK;
 }
 
+static enum embtier_err apply_spec(struct catalog *catalog, const json_t *json, struct err_msg *msg)
+{
+    struct catalog_table table;
+    uint32_t index;
+
+    if (!catalog_table_from_json(json, TABLE_SPEC_JSON_VERSION, &table) ||
+        !find_index(catalog->tables, catalog->count, table.table_id, &index) ||
+        strcmp(catalog->tables[index].spec.name, table.spec.name) != 0)
+        return wrong_change(catalog, "changes a table that is missing or another", msg);
+    catalog_apply(catalog, &(struct change){ .kind = CHANGE_SPEC, .table = &table });
+    return EMBTIER_OK;
+}
+
 static enum embtier_err apply_change(void *context, const json_t *json, struct err_msg *msg)
 {
     struct catalog *const catalog = context;
     const json_t *const added = json_object_get(json, "add");
+    const json_t *const changed = json_object_get(json, "change");
     struct catalog_table table;
 
+    if (changed)
+        return apply_spec(catalog, changed, msg);
     if (!added)
         return apply_states(catalog, json, msg);
-    if (!table_from_json(added, TABLE_SPEC_JSON_VERSION, &table) ||
+    if (!catalog_table_from_json(added, TABLE_SPEC_JSON_VERSION, &table) ||
         table.table_id < catalog->next_table_id || table.table_id == UINT32_MAX)
         return wrong_change(catalog, "adds an invalid table", msg);
     if (catalog_find(catalog, table.spec.name))
@@ -608,6 +575,20 @@ enum embtier_err catalog_set_state(struct catalog *catalog, uint32_t table_id,
         &(struct change){
             .kind = CHANGE_STATE, .table_ids = &table_id, .count = 1, .state = state },
         msg);
+}
+
+enum embtier_err catalog_set_home(struct catalog *catalog, uint32_t table_id,
+                                  enum embtier_home home, const char *tier, struct err_msg *msg)
+{
+    struct catalog_table table;
+    uint32_t index = 0;
+
+    TRY(catalog_index(catalog, table_id, &index, msg));
+    table = catalog->tables[index];
+    table.spec.home = home;
+    table_spec_set_tier(&table.spec, tier);
+    TRY(table_spec_check(&table.spec, msg));
+    return catalog_change(catalog, &(struct change){ .kind = CHANGE_SPEC, .table = &table }, msg);
 }
 
 enum embtier_err catalog_remove(struct catalog *catalog, uint32_t table_id, struct err_msg *msg)

@@ -16,25 +16,11 @@
 
 #include "base/err.h"
 #include "base/spec/table_spec.h"
+#include "store/catalog_table.h"
 
 struct catalog;
 
 #define CATALOG_FILE "catalog.json"
-
-enum catalog_state {
-    CATALOG_CREATING, /* eager rows are being written; a start that finds it drops the table */
-    CATALOG_LIVE,
-    CATALOG_DROPPING, /* a start that finds it drops the table again */
-};
-
-#define CATALOG_NOBODY ((uid_t)-1)
-
-struct catalog_table {
-    uint32_t table_id;
-    enum catalog_state state;
-    uid_t owner; /* the user that made it; CATALOG_NOBODY: made before owners were noted */
-    struct table_spec spec;
-};
 
 /* Reads the catalog. NOT_FOUND if there is none. */
 MUST_CHECK enum embtier_err catalog_read(const char *directory, struct catalog **ret_catalog,
@@ -57,6 +43,10 @@ MUST_CHECK enum embtier_err catalog_add(struct catalog *catalog, const struct ta
                                         uint32_t *ret_table_id, struct err_msg *msg);
 MUST_CHECK enum embtier_err catalog_set_state(struct catalog *catalog, uint32_t table_id,
                                               enum catalog_state state, struct err_msg *msg);
+/* Changes where the table's rows live in memory. @tier: as in struct table_spec. */
+MUST_CHECK enum embtier_err catalog_set_home(struct catalog *catalog, uint32_t table_id,
+                                             enum embtier_home home, const char *tier,
+                                             struct err_msg *msg);
 MUST_CHECK enum embtier_err catalog_remove(struct catalog *catalog, uint32_t table_id,
                                            struct err_msg *msg);
 

@@ -128,6 +128,22 @@ enum embtier_err table_check_name(struct embtier *server, const char *name)
     return table_spec_check(&spec, &server->message);
 }
 
+/* Checks a table's new home, before a name that the protocol does not allow costs the session. */
+static enum embtier_err check_home(struct embtier *server,
+                                   const struct embtier_move_options *options)
+{
+    struct table_spec spec = { .name = "moves",
+                               .rows = 1,
+                               .dim = 1,
+                               .dtype = EMBTIER_DTYPE_F32,
+                               .optimizer = EMBTIER_OPTIMIZER_NONE,
+                               .init = EMBTIER_INIT_ZEROS,
+                               .home = options->home };
+
+    table_spec_set_tier(&spec, options->home_tier);
+    return table_spec_check(&spec, &server->message);
+}
+
 enum embtier_err table_options_read(struct embtier *server,
                                     const struct embtier_table_options *given,
                                     struct embtier_table_options *ret_options)
@@ -241,6 +257,34 @@ enum embtier_err embtier_table_drop(struct embtier *server, const char *name,
     request.body_case = EMBTIER__REQUEST__BODY_TABLE_DROP;
     request.table_drop = &drop;
     return connection_call(server, &request, progress, progress_context, &reply);
+}
+
+enum embtier_err embtier_table_move(struct embtier *server, const char *name,
+                                    const struct embtier_move_options *given,
+                                    struct embtier_moved_info *ret_moved)
+{
+    struct embtier_move_options options = EMBTIER_MOVE_OPTIONS_INIT;
+    _cleanup_(reply_freep) Embtier__Reply *reply = NULL;
+    Embtier__Request request = EMBTIER__REQUEST__INIT;
+    Embtier__TableMove move = EMBTIER__TABLE_MOVE__INIT;
+
+    TRY(options_read(given, sizeof(options), &options, sizeof(options), "move",
+                     "EMBTIER_MOVE_OPTIONS_INIT", &server->message));
+    TRY(table_check_name(server, name));
+    TRY(check_home(server, &options));
+    move.name = (char *)name;
+    move.home = (uint32_t)options.home;
+    move.home_tier = (char *)(options.home_tier ? options.home_tier : "");
+    move.rate_bytes = options.rate_bytes;
+    request.body_case = EMBTIER__REQUEST__BODY_TABLE_MOVE;
+    request.table_move = &move;
+    TRY(connection_call(server, &request, options.progress, options.progress_context, &reply));
+    if (reply->body_case != EMBTIER__REPLY__BODY_TABLE_MOVED)
+        return err_set(&server->message, EMBTIER_PROTOCOL, "the server did not answer with a move");
+    if (ret_moved)
+        *ret_moved = (struct embtier_moved_info){ .rows = reply->table_moved->rows,
+                                                  .was_there = reply->table_moved->was_there };
+    return EMBTIER_OK;
 }
 
 const struct embtier_table_info *embtier_table_info(const struct embtier_table *table)

@@ -18,6 +18,7 @@
 #include "daemon/jobs/restore/restore_job.h"
 #include "daemon/jobs/table/table_create_job.h"
 #include "daemon/jobs/table/table_drop_job.h"
+#include "daemon/jobs/table/table_move_job.h"
 #include "daemon/jobs/worker.h"
 
 /* Requests that are one job each. Exports and imports also need the connection's state
@@ -25,6 +26,7 @@
 static job_make_fn *const makers[] = {
     [EMBTIER__REQUEST__BODY_TABLE_CREATE] = table_create_job_new,
     [EMBTIER__REQUEST__BODY_TABLE_DROP] = table_drop_job_new,
+    [EMBTIER__REQUEST__BODY_TABLE_MOVE] = table_move_job_new,
     [EMBTIER__REQUEST__BODY_CHECKPOINT_CREATE] = checkpoint_create_job_new,
     [EMBTIER__REQUEST__BODY_CHECKPOINT_LIST] = checkpoint_list_job_new,
     [EMBTIER__REQUEST__BODY_CHECKPOINT_SHOW] = checkpoint_show_job_new,

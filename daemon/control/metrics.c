@@ -142,6 +142,7 @@ static void sink_lanes(const struct server_parts *parts, metric_sink sink, void 
     sink(context, METRIC_request_rows, "push", (double)sum.pushed_rows);
     sink(context, METRIC_request_rows, "prefetch", (double)sum.prefetched_rows);
     sink_tiers(parts, &sum, sink, context);
+    add_home(&sum.homes[HOME_ARRAY], &sum.homes[HOME_OTHER_ARRAY]);
     sink_arrays(parts, &sum.homes[HOME_ARRAY], sink, context);
     sink(context, METRIC_lookup_rows, "write_queue", (double)sum.queued_get_rows);
     sink(context, METRIC_lookup_rows, "ssd", (double)sum.stored_get_rows);

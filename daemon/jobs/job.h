@@ -31,6 +31,7 @@ enum job_line {
     LINE_CHECKPOINTS, /* makes and deletes checkpoints; one at a time anyway */
     LINE_FILLS,       /* writes all rows of tables, which takes hours for large ones */
     LINE_DROPS,       /* waits for requests and compactions */
+    LINE_MOVES,       /* moves rows to other homes, slowly */
     LINE_LOADS,       /* writes some rows of an import */
     LINE_ENDS,        /* ends imports; may make a checkpoint */
     LINE_SCANS,       /* reads some rows of an export */
@@ -52,8 +53,8 @@ struct job_kind {
     bool stops;      /* can stop between two steps when no client wants it any more */
     bool uses_arena; /* uses its owner's arena, which must stay until the job is done */
 
-    /* Returns the name of the @i-th table that the job makes or drops; NULL: there are no more.
-     * Locked. May be NULL: the kind makes and drops none. */
+    /* Returns the name of the @i-th table that the job makes, moves or drops; NULL: there are no
+     * more. Locked. May be NULL: the kind does that to none. */
     const char *(*table)(const struct job *job, uint32_t i);
     /* Runs on any thread of its line. */
     enum embtier_err (*run)(struct job *job, const struct job_parts *parts,

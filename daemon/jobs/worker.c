@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/spec/table_spec.h"
 #include "base/system/thread_class.h"
+#include "daemon/engine/rows/home_moving.h"
 #include "daemon/engine/tables/tables.h"
 #include "daemon/engine/tables/tables_reserved.h"
 
@@ -27,6 +28,7 @@ static const struct {
     [LINE_CHECKPOINTS] = { 1, false, true },
     [LINE_FILLS] = { ROW_WRITER_FILLS, false, true }, /* as many as there is memory for */
     [LINE_DROPS] = { 2, false, true },
+    [LINE_MOVES] = { HOME_MOVES_MAX, false, true },
     [LINE_LOADS] = { 2, false, false },
     [LINE_ENDS] = { 1, false, false },
     [LINE_SCANS] = { 1, true, false },

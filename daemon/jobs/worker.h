@@ -11,9 +11,9 @@
  * imports, so one turn moves only some of them (transfer_piece.h). The rest of an import waits for
  * the next turn.
  *
- * Jobs that make or drop a table of the same name run one after the other, each user's in the order
- * they came. A waiting job can be withdrawn, and then does nothing. A running job is asked to stop,
- * if its kind can. */
+ * Jobs that make, move or drop a table of the same name run one after the other, each user's in
+ * the order they came. A waiting job can be withdrawn, and then does nothing. A running job is
+ * asked to stop, if its kind can. */
 #ifndef EMBTIER_DAEMON_JOBS_WORKER_H
 #define EMBTIER_DAEMON_JOBS_WORKER_H
 
@@ -29,7 +29,7 @@ struct message;
 struct tables;
 struct worker; /* all lines and their threads */
 
-#define WORKER_THREADS 16
+#define WORKER_THREADS 19
 
 MUST_CHECK enum embtier_err worker_new(struct tables *tables, struct checkpoints *checkpoints,
                                        void (*send)(void *owner, struct message *message),

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A server may be killed before any call that changes the file system: while it drops, imports or restores tables, makes or
-deletes a checkpoint, compacts, stops, or starts with all tables restored. Every row is still as its table's durability promises,
-and a table or checkpoint is there wholly or not at all. The same holds for an export whose client is killed.
+"""A server may be killed before any call that changes the file system: while it drops, moves, imports or restores tables, makes
+or deletes a checkpoint, compacts, stops, or starts with all tables restored. Every row is still as its table's durability
+promises, and a table or checkpoint is there wholly or not at all. The same holds for an export whose client is killed.
 
 A fault library (tests/faults/kill_at.c) counts the calls from the moment that the test chooses, and kills. The start after that
 may be killed too. EMBTIER_TEST_KILL=MOMENT:CALL[:CALL_OF_THE_START], as failures name it, repeats one case. The same call number
@@ -193,6 +193,30 @@ class Drop(Moment):
                 assert name.startswith("victim"), f"{name} is gone"
                 server.create_table(name, DIM, ROWS, init=("constant", 7))
                 must_be(server, name, 7)
+
+
+class Move(Moment):
+    """Moves tables to an array and back, with rows that no checkpoint has, and new ones on the way."""
+
+    def __init__(self) -> None:
+        self.homes = dict.fromkeys(TABLES, {"cache"})  # that the table may have
+
+    def prepare(self, server) -> None:
+        write(server, TABLES, 3)
+
+    def run(self, server, store) -> None:
+        for name in ("victim_replay", "victim_async"):
+            for home in ("array", "cache", "array", "cache") if name == "victim_replay" else ("array",):
+                self.homes[name] = self.homes[name] | {home}
+                server.move_table(name, home)
+                self.homes[name] = {home}
+                write(server, [name], 3)
+
+    def check(self, server) -> None:
+        for spec in server.tables():
+            assert spec.home in self.homes[spec.name], f"{spec.name} is in home {spec.home}, not {self.homes[spec.name]}"
+        for name in TABLES:
+            must_be(server, name, 3 if is_logged(name) else 2)
 
 
 class Restore(Moment):
@@ -391,7 +415,7 @@ class RestoreFrom(Moment):
 
 
 MOMENTS = {
-    "drop": Drop, "restore": Restore, "compact": Compact, "stop": Stop, "checkpoint": Checkpoint, "delete": Delete,
+    "drop": Drop, "move": Move, "restore": Restore, "compact": Compact, "stop": Stop, "checkpoint": Checkpoint, "delete": Delete,
     "import": Import, "restore_start": RestoreStart, "restore_from": RestoreFrom,
 }  # fmt: skip
 

@@ -44,7 +44,7 @@ static const char *const places[WALK_PLACES] = {
 };
 #define SOURCES (WALK_PLACES - 2)
 /* In each tier. With seven arrays of two slabs anywhere in it, there is room for another one. */
-#define ARRAY_MIB 48
+#define ARRAY_MIB 56
 _Static_assert(WALK_TABLES == 8, "ARRAY_MIB is for eight tables");
 
 /* ---- The server ---- */
@@ -414,6 +414,38 @@ static void step_drop(struct walk *walk)
         create(walk, t);
 }
 
+static void *move_main(void *context)
+{
+    struct walk *const walk = context;
+
+    walk->move_err = embtier_table_move(walk->admin, walk->moved, &walk->move, NULL);
+    return NULL;
+}
+
+/* Moves a table to another home while others go on asking for its rows. */
+static void step_move(struct walk *walk)
+{
+    struct model_table *const table = walk->tables[walk_pick(walk, WALK_TABLES)];
+    pthread_t thread;
+
+    if (!table)
+        return;
+    model_random_home(&walk->random, &table->spec);
+    walk->moved = table->spec.name;
+    walk->move = (struct embtier_move_options)EMBTIER_MOVE_OPTIONS_INIT;
+    walk->move.home = table->spec.home;
+    walk->move.home_tier = table->spec.home_tier;
+    walk->move.rate_bytes = walk_chance(walk, 50) ? 0 : 16 * MIB;
+    walk->move.progress = see_progress;
+    walk->move.progress_context = walk;
+    WALK_CHECK(walk, pthread_create(&thread, NULL, move_main, walk) == 0, "no thread");
+    for (uint32_t i = walk_pick(walk, 60); i > 0; i--)
+        walk_submit(walk, pick_session(walk), false);
+    pthread_join(thread, NULL);
+    walk_expect(walk, walk->admin, walk->move_err, EMBTIER_OK, "move");
+    WALK_CHECK(walk, !walk->bad_progress, "more was done than there is to do");
+}
+
 static struct model_table *find_table(struct walk *walk, const char *name)
 {
     for (uint32_t t = 0; t < WALK_TABLES; t++)
@@ -543,7 +575,7 @@ static void step_restart(struct walk *walk)
 
 /* STEP(what, how often in 100,000 steps). Nearly all are requests, most of them small. */
 #define STEP_TABLE(STEP)                                                                           \
-    STEP(request, 89515)                                                                           \
+    STEP(request, 89395)                                                                           \
     STEP(train, 300)                                                                               \
     STEP(control, 60)                                                                              \
     STEP(long_lookups, 300)                                                                        \
@@ -557,6 +589,7 @@ static void step_restart(struct walk *walk)
     STEP(bad_call, 100)                                                                            \
     STEP(create, 200)                                                                              \
     STEP(drop, 120)                                                                                \
+    STEP(move, 120)                                                                                \
     STEP(list, 50)                                                                                 \
     STEP(status, 50)                                                                               \
     STEP(leave, 70)                                                                                \

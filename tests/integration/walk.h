@@ -90,6 +90,9 @@ struct walk {
     struct model_table *tables[WALK_TABLES]; /* NULL: no table of that number */
     struct model_table *doomed;              /* being dropped: requests to it may be refused */
     enum embtier_err drop_err;
+    struct embtier_move_options move;
+    const char *moved; /* the name of the table that moves */
+    enum embtier_err move_err;
     bool bad_progress; /* a callback saw more done than there is to do */
     struct walk_last_table last[WALK_TABLES];
     uint32_t set_percent;  /* of all requests */

@@ -73,6 +73,20 @@ static void random_hyperparameters(uint64_t *random, struct table_spec *spec)
 #define ARRAY_BYTES     (4 * MIB - 16 * KIB)
 #define ARRAY_ROW_BYTES 24
 
+void model_random_home(uint64_t *random, struct table_spec *spec)
+{
+    const uint64_t row_bytes = table_spec_weight_bytes(spec) + table_spec_state_bytes(spec);
+
+    spec->home = EMBTIER_HOME_CACHE;
+    spec->home_tier[0] = '\0';
+    if (spec->rows == EMBTIER_UNBOUNDED ||
+        spec->rows * (row_bytes + ARRAY_ROW_BYTES) > ARRAY_BYTES || model_pick(random, 2) > 0)
+        return;
+    spec->home = EMBTIER_HOME_ARRAY;
+    snprintf(spec->home_tier, sizeof(spec->home_tier), "%s",
+             model_pick(random, 2) == 0 ? "dram" : "pmem");
+}
+
 void model_random_spec(uint64_t *random, const char *name, uint64_t bytes,
                        struct table_spec *ret_spec, uint32_t *ret_row_count)
 {
@@ -91,12 +105,7 @@ void model_random_spec(uint64_t *random, const char *name, uint64_t bytes,
     spec.rows = bounded ? row_count : EMBTIER_UNBOUNDED;
     spec.durability = (enum embtier_durability)model_pick(random, 3);
     spec.eager = bounded && model_pick(random, 8) == 0;
-    if (bounded && row_count * (row_bytes + ARRAY_ROW_BYTES) <= ARRAY_BYTES &&
-        model_pick(random, 2) == 0) {
-        spec.home = EMBTIER_HOME_ARRAY;
-        snprintf(spec.home_tier, sizeof(spec.home_tier), "%s",
-                 model_pick(random, 2) == 0 ? "dram" : "pmem");
-    }
+    model_random_home(random, &spec);
     *ret_spec = spec;
     *ret_row_count = row_count;
 }

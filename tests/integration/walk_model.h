@@ -54,6 +54,8 @@ uint32_t model_pick(uint64_t *random, uint64_t below);
  * which is also the spec's if it is bounded. */
 void model_random_spec(uint64_t *random, const char *name, uint64_t bytes,
                        struct table_spec *ret_spec, uint32_t *ret_row_count);
+/* Gives it a random home, in which it has room. */
+void model_random_home(uint64_t *random, struct table_spec *spec);
 struct model_table *model_table_new(const struct table_spec *spec, uint32_t row_count,
                                     uint64_t serial);
 

@@ -34,6 +34,8 @@ struct row_array {
     uint8_t shift; /* log2 of a granule */
 };
 
+_Static_assert(ROW_CACHE_TABLES_MAX <= UINT16_MAX, "a table's place is 16 bits");
+
 struct arrays_table {
     struct row_array *array; /* NULL: unknown */
     uint64_t rows;           /* rows of this lane that are present */
@@ -47,7 +49,7 @@ struct row_arrays {
     struct arrays_table *tables; /* may have gaps, because scans keep their places in it */
     uint32_t table_count;
     uint32_t table_room;
-    uint32_t *places; /* by table number: index into tables + 1; 0: unknown */
+    uint16_t *places; /* by table number: index into tables + 1; 0: unknown */
     uint16_t epoch;   /* mark for the spots of rows that become dirty now: 1 or 2 */
     bool in_epoch;
     bool save_failed;
@@ -216,7 +218,7 @@ enum embtier_err row_arrays_add_table(struct row_arrays *arrays, uint16_t table,
     arrays->tables[place] =
         (struct arrays_table){ .array = array, .block_dirty = block_dirty, .number = table };
     arrays->table_count = MAX(arrays->table_count, place + 1);
-    arrays->places[table] = place + 1;
+    arrays->places[table] = (uint16_t)(place + 1);
     counter_add(&arrays->stats.tables, 1);
     return EMBTIER_OK;
 }
@@ -463,6 +465,59 @@ void row_arrays_insert(struct row_arrays *arrays, uint16_t number, const struct 
     count_change(arrays, table, dirty_before);
     counter_add(&arrays->stats.rows, added);
     counter_add(&arrays->stats.bytes, added * array->row_bytes);
+}
+
+static void forget(struct arrays_table *table, uint64_t id)
+{
+    if (dirty_of(table->array, id) != 0) {
+        set_dirty(table->array, id, 0);
+        count_clean(table, id);
+    }
+    table->array->spots[id].slot_and_1 = 0;
+    assert(table->rows > 0);
+    table->rows--;
+}
+
+/* Gives the row of an id, if it is here. False: it was not taken. */
+static bool give_row(const struct row_arrays *arrays, struct arrays_table *table, uint64_t id,
+                     const struct row_giving *giving, uint32_t *count)
+{
+    const uint64_t hash = arrays->opts.hash(arrays->opts.context, table->number, id);
+    const struct row_ref ref = { .hash = hash, .id = id };
+
+    if (!arrays->opts.is_mine(arrays->opts.context, hash) || !is_there(table->array, id))
+        return true;
+    if (*count == giving->most_rows ||
+        !giving->take(giving->context, &ref, row_of(table->array, id),
+                      dirty_of(table->array, id) != 0))
+        return false;
+    forget(table, id);
+    ++*count;
+    return true;
+}
+
+uint32_t row_arrays_give(struct row_arrays *arrays, uint16_t number, struct row_giving *giving)
+{
+    struct arrays_table *const table = table_at(arrays, number);
+    const uint64_t dirty = table->dirty_rows;
+    uint64_t id = giving->cursor;
+    uint32_t count = 0;
+
+    assert(!arrays->in_epoch);
+    for (uint32_t steps = giving->most_steps;
+         steps > 0 && table->rows > 0 && id < table->array->rows; steps--, id++)
+        if (!give_row(arrays, table, id, giving, &count))
+            break;
+    giving->cursor = id < table->array->rows ? id : 0;
+    count_change(arrays, table, dirty);
+    counter_sub(&arrays->stats.rows, count);
+    counter_sub(&arrays->stats.bytes, (uint64_t)count * table->array->row_bytes);
+    return count;
+}
+
+uint64_t row_arrays_table_rows(const struct row_arrays *arrays, uint16_t table)
+{
+    return table_at(arrays, table)->rows;
 }
 
 void row_arrays_used(struct row_arrays *arrays, uint32_t count)

@@ -85,6 +85,10 @@ MUST_CHECK uint32_t row_arrays_change_through(struct row_arrays *arrays, uint16_
 /* Inserts rows that are not present, and leaves present rows as they are. Never refuses a row. */
 void row_arrays_insert(struct row_arrays *arrays, uint16_t table, const struct row_ref *refs,
                        uint32_t count, const void *const *rows, const uint64_t *dirty);
+/* As row_cache_give(), with ids in the place of sets. */
+uint32_t row_arrays_give(struct row_arrays *arrays, uint16_t table, struct row_giving *giving);
+/* Returns how many of the lane's rows of @table are present. */
+uint64_t row_arrays_table_rows(const struct row_arrays *arrays, uint16_t table);
 /* Counts hits for @count rows that were used in place. */
 void row_arrays_used(struct row_arrays *arrays, uint32_t count);
 /* False: the table is unknown. */

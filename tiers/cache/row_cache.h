@@ -119,6 +119,24 @@ MUST_CHECK enum embtier_err row_cache_add_table(struct row_cache *cache, uint16_
  * progress. */
 bool row_cache_purge_table(struct row_cache *cache, uint16_t table, uint32_t step);
 
+/* Rows of a table on their way to another home. */
+struct row_giving {
+    uint64_t cursor;     /* starts at 0 */
+    uint32_t most_rows;  /* that a call gives */
+    uint32_t most_steps; /* sets or ids that a call looks at */
+    /* Takes a row over. False: it has no room now, and the row stays. Called from inside the
+     * operation; must not call back into the home that gives. */
+    bool (*take)(void *context, const struct row_ref *ref, const void *row, bool dirty);
+    void *context;
+};
+/* Gives rows of @table to giving->take(), pinned ones too, and forgets them. Stops when take()
+ * refuses, or at one of the limits; the next call goes on from there. A call after the last set
+ * begins anew. Returns how many were given. Not in an epoch: a walk over old rows might miss them.
+ */
+uint32_t row_cache_give(struct row_cache *cache, uint16_t table, struct row_giving *giving);
+/* Returns how many rows of @table are cached. */
+uint32_t row_cache_table_rows(const struct row_cache *cache, uint16_t table);
+
 /* Copies the first @bytes (weights, or weights and state) of @table's cached rows to @dest +
  * position * @stride, and moves the rows to tier 0. Writes the indexes (into @refs) of rows that
  * are not cached to @ret_missed, ascending; returns their number. */

@@ -2,9 +2,10 @@
 /* row_cache_impl.h: shared by the files of the row cache: its struct, and the slow paths.
  *
  * row_cache.c finds rows (the fast paths), row_cache_insert.c adds them, row_cache_dirty.c hands
- * dirty ones over, and row_cache_life.c makes the cache. row_moves.c moves rows between tiers and
- * out of the cache, and row_victims.c chooses the next row to go. row_growth.c lets the index grow
- * and shrink, and row_upkeep.c does a little of all slow work in each call. */
+ * dirty ones over, row_cache_give.c gives a table's rows away, and row_cache_life.c makes the
+ * cache. row_moves.c moves rows between tiers and out of the cache, and row_victims.c chooses the
+ * next row to go. row_growth.c lets the index grow and shrink, and row_upkeep.c does a little of
+ * all slow work in each call. */
 #ifndef EMBTIER_TIERS_CACHE_ROW_CACHE_IMPL_H
 #define EMBTIER_TIERS_CACHE_ROW_CACHE_IMPL_H
 

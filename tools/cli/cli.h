@@ -47,6 +47,7 @@ void help_table_create(FILE *out);
 int command_table_list(struct cli *cli, int argc, char **argv);
 int command_table_show(struct cli *cli, int argc, char **argv);
 int command_table_drop(struct cli *cli, int argc, char **argv);
+int command_table_move(struct cli *cli, int argc, char **argv);
 int command_checkpoint_create(struct cli *cli, int argc, char **argv);
 int command_checkpoint_list(struct cli *cli, int argc, char **argv);
 int command_checkpoint_show(struct cli *cli, int argc, char **argv);

@@ -90,6 +90,21 @@ const struct command commands[] = {
     { "table drop", "NAME [--yes]", "delete a table and all its rows",
       "  -y, --yes  do not ask; without a terminal nothing is asked\n",
       "  embtier table drop users --yes\n", command_table_drop, NULL },
+    { "table move", "NAME --home cache|array [--tier T] [--rate MIB]",
+      "move a table's rows to another home in memory while clients work",
+      "      --home HOME  where the rows go: cache, the row cache; array, memory kept for arrays\n"
+      "                   (array_bytes in embtierd.yaml(5))\n"
+      "      --tier TIER  tier of an array (default the one it is in, or the fastest with room)\n"
+      "      --rate MIB   move at most so many MiB of rows a second (default as many as a fifth\n"
+      "                   of the time of each of the server's lanes allows)\n"
+      "\n"
+      "All clients go on, and lose no update. Ctrl-C, `embtier jobs cancel` and a drop of the\n"
+      "table move the rows back. A move rests while a checkpoint is made.\n"
+      "\n"
+      "With -o json: {table, home, tier, rows, was_there}.\n",
+      "  embtier table move users --home array --tier dram\n"
+      "  embtier table move users --home cache --rate 100\n",
+      command_table_move, NULL },
     { "checkpoint create", "[--step N] [--metadata JSON] [--keep N]",
       "save all tables as they are now",
       "      --step N         record the trainer's step, to find the checkpoint by\n"

@@ -95,6 +95,21 @@ class TableInfo(Record):
     ]
 
 
+class MoveOptions(Record):
+    arguments = [
+        ("struct_bytes", Size),
+        ("home", Int),
+        ("home_tier", OptionalText),
+        ("rate_bytes", U64),
+        ("progress", Progress),
+        ("progress_context", OptionalHandle),
+    ]
+
+
+class MovedInfo(Record):
+    arguments = [("rows", U64), ("was_there", Flag)]
+
+
 class CheckpointOptions(Record):
     arguments = [
         ("struct_bytes", Size),
@@ -271,6 +286,13 @@ FUNCTIONS: dict[str, tuple[Any, dict[str, type[Argument]]]] = {
         c_int, {"server": Handle, "name": Text, "dim": U32, "dtype": Int, "ret_table": _NEW},
     ),
     "embtier_table_drop": (c_int, {"server": Handle, "name": Text} | _PROGRESS),
+    "embtier_table_move": (
+        c_int,
+        {
+            "server": Handle, "name": Text, "options": pointer(POINTER(MoveOptions)),
+            "ret_moved": pointer(POINTER(MovedInfo)),
+        },
+    ),
     "embtier_table_info": (POINTER(TableInfo), {"table": Handle}),
     "embtier_table_close": (None, {"table": Handle}),
     "embtier_table_list": (c_int, {"server": Handle, "ret_list": _NEW}),

@@ -17,7 +17,7 @@ from ._connection import Connection, Opened, connection_of
 from ._export import Exported, Imported
 from ._group import Group
 from ._ids import as_dtype, as_ids, as_rows, as_shape
-from ._library import ConnectOptions, ExportedInfo, ImportedInfo, ProfileInfo, lib
+from ._library import ConnectOptions, ExportedInfo, ImportedInfo, MovedInfo, MoveOptions, ProfileInfo, lib
 from ._profile import ProfileState
 from ._progress import Progress, Reports
 from ._types import TableSpec
@@ -182,6 +182,39 @@ class Server:
         with Reports(progress) as reports, self._connection as handle:
             code = lib.embtier_table_drop(handle, name, reports.function, None)
             self._connection.check(code)
+
+    def move_table(
+        self,
+        name: str,
+        home: str,
+        tier: str | None = None,
+        rate: int = 0,
+        progress: Progress | None = None,
+    ) -> int:
+        """Moves a table's rows to another home in memory while all clients go on, and returns how many rows have moved
+        when all are there.
+
+        @home: "cache" or "array"; @tier: of an array; None: the one that the table is in, or the fastest with room.
+        @rate: most bytes of rows a second; 0: as fast as a fifth of the time of each of the server's lanes allows.
+        @progress: as in :meth:`create_table`. Its unit is "rows", and "rows back" while a move is undone.
+
+        A table that has this home is left as it is. After an error it is whole in its old home, unless the message says
+        that it is in its new one. NoTableError; BusyError: it is being made or moved; InvalidError: no such tier, or an
+        array of an unbounded table; TooLargeError or NoMemoryError: too little memory for arrays; CancelledError:
+        ``embtier jobs cancel``; DroppedError: a drop of the table ended the move.
+        """
+        moved = MovedInfo()
+        with Reports(progress) as reports:
+            options = MoveOptions(
+                struct_bytes=sizeof(MoveOptions),
+                home=_types.number_of("home", _types.HOME_NUMBERS, home),
+                home_tier=tier,
+                rate_bytes=_arguments.integer("rate", rate, 0, 2**64 - 1),
+                progress=reports.function,
+            )
+            with self._connection as handle:
+                self._connection.check(lib.embtier_table_move(handle, name, byref(options), byref(moved)))
+        return moved.rows
 
     def tables(self) -> list[TableSpec]:
         """Lists all tables of the server."""

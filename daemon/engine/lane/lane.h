@@ -34,6 +34,7 @@ struct sampler_lane;
 struct ticket_memory;
 struct store;
 struct table;
+struct table_move_act;
 struct tables;
 struct tables_rows;
 
@@ -101,7 +102,10 @@ MUST_CHECK enum embtier_err lane_purge_table(struct lane *lane, const struct tab
  * lane does not use the one before any more. */
 void lane_sample(struct lane *lane, struct sampler_lane *sampler);
 
-/* These two functions, as tables_load() needs them. */
+/* Does one act of a table's move to another home. BUSY, NO_MEMORY: only MOVE_PREPARE. */
+MUST_CHECK enum embtier_err lane_move_table(struct lane *lane, struct table_move_act *act);
+
+/* These functions, as tables_load() needs them. */
 extern const struct tables_rows lane_tables_rows;
 
 /* Hands some dirty rows to the writer. True if none is left, here or in the queue. */

@@ -116,7 +116,65 @@ void lane_sample(struct lane *lane, struct sampler_lane *sampler)
     lane_call(lane, call_sample, sampler);
 }
 
-const struct tables_rows lane_tables_rows = { .add = lane_add_table, .purge = lane_purge_table };
+static void move_step(struct lane *lane, struct table_move_act *act)
+{
+    const uint64_t began_ns = clock_now_ns(lane->opts.clock);
+    const struct rows_moved moved = rows_move_step(&lane->rows, act->table, act->most_rows);
+    struct write_queue_stats queue;
+
+    write_queue_stats(lane->rows.write_queue, &queue);
+    act->moved_rows = moved.rows;
+    act->left_rows = moved.left;
+    act->has_epoch = moved.has_epoch;
+    act->is_full = moved.is_full;
+    act->write_err = (enum embtier_err)queue.err;
+    act->spent_ns = clock_since(clock_now_ns(lane->opts.clock), began_ns);
+}
+
+struct moving {
+    struct table_move_act *act;
+    enum embtier_err err;
+};
+
+static void call_move(struct lane *lane, void *argument)
+{
+    struct moving *const moving = argument;
+    struct table_move_act *const act = moving->act;
+
+    switch (act->act) {
+    case MOVE_PREPARE:
+        moving->err = rows_move_prepare(&lane->rows, act->table, (enum home_kind)act->from,
+                                        (enum home_kind)act->to, act->array);
+        break;
+    case MOVE_START:
+        rows_move_start(&lane->rows, act->table);
+        break;
+    case MOVE_STEP:
+        move_step(lane, act);
+        break;
+    case MOVE_TURN_BACK:
+        rows_move_turn_back(&lane->rows, act->table);
+        break;
+    case MOVE_ARRIVE:
+        rows_move_arrive(&lane->rows, act->table);
+        break;
+    case MOVE_END:
+        rows_move_end(&lane->rows, act->table);
+        break;
+    }
+}
+
+enum embtier_err lane_move_table(struct lane *lane, struct table_move_act *act)
+{
+    struct moving moving = { .act = act };
+
+    lane_call(lane, call_move, &moving);
+    return moving.err;
+}
+
+const struct tables_rows lane_tables_rows = { .add = lane_add_table,
+                                              .purge = lane_purge_table,
+                                              .move = lane_move_table };
 
 struct write_back {
     struct rows_cursor *cursor;

@@ -22,7 +22,7 @@
 #include "tiers/array/row_arrays.h"
 
 #define TABLE_MARKS_BYTES ((ROW_CACHE_TABLES_MAX + 1) * sizeof(uint32_t))
-/* TABLE_MARKS_BYTES counts twice below: row_arrays.c has as many words. */
+/* TABLE_MARKS_BYTES counts twice below: the two sets of arrays have half as many bytes each. */
 #define SEGMENT_TABLES_BYTES (OP_POOL_SEGMENTS_MAX * sizeof(struct table *))
 
 _Static_assert((sizeof(struct miss) + sizeof(uint32_t)) * ROWS_MISSES_MAX +
@@ -78,7 +78,7 @@ static bool is_mine(void *context, uint64_t hash)
     return row_routes_lane(lane->opts.routes, hash) == lane->opts.index;
 }
 
-static enum embtier_err arrays_new(struct lane *lane, struct err_msg *msg)
+static enum embtier_err arrays_new(struct lane *lane, enum home_kind kind, struct err_msg *msg)
 {
     const struct row_arrays_opts opts = {
         .hash = hash_of_row,
@@ -89,7 +89,7 @@ static enum embtier_err arrays_new(struct lane *lane, struct err_msg *msg)
     struct row_arrays *arrays = NULL;
 
     TRY(row_arrays_new(&opts, &arrays, msg));
-    lane->rows.homes[HOME_ARRAY] = (struct home){ &home_array_ops, arrays };
+    lane->rows.homes[kind] = (struct home){ &home_array_ops, arrays };
     return EMBTIER_OK;
 }
 
@@ -175,7 +175,9 @@ enum embtier_err lane_new(const struct lane_opts *opts, struct lane **ret_lane, 
         return err_set(msg, EMBTIER_NO_MEMORY, "lane: out of memory");
     TRY(events_new(lane, msg));
     TRY(cache_new(lane, msg));
-    TRY(arrays_new(lane, msg));
+    TRY(arrays_new(lane, HOME_ARRAY, msg));
+    TRY(arrays_new(lane, HOME_OTHER_ARRAY, msg));
+    lane->rows.homes[HOME_MOVING] = (struct home){ &home_moving_ops, &lane->rows.moving };
     if (miss_table_new(ROWS_MISSES_MAX, &lane->rows.misses) != EMBTIER_OK ||
         read_order_new(lane->rows.misses, opts->routes->shard_count, &lane->rows.read_order) !=
             EMBTIER_OK)
@@ -236,6 +238,7 @@ void lane_free(struct lane *lane)
     write_queue_free(lane->rows.write_queue);
     row_cache_free(lane->rows.homes[HOME_CACHE].rows);
     row_arrays_free(lane->rows.homes[HOME_ARRAY].rows);
+    row_arrays_free(lane->rows.homes[HOME_OTHER_ARRAY].rows);
     read_order_free(lane->rows.read_order);
     miss_table_free(lane->rows.misses);
     closep(&lane->epoll_fd);

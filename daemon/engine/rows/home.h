@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* home.h: the interface of a home, the place in memory where a table's rows live.
  *
- * A lane has one home of each kind: the cache over SSD (home_cache.c), and the arrays of whole
- * tables (home_array.c). Each holds the lane's share of the rows of all tables of its kind. The
- * functions are those of row_cache.h, which documents each. Rows are host memory, and pointers to
- * them are followed by lanes and kernels. A row that is not in its home is in the write queue,
- * being read, or on SSD, whatever the home. docs/internals/homes.md lists the places that ask for a
- * table's home, and the files to change for a new one. Thread: the lane, but stats(). */
+ * A lane has the cache over SSD (home_cache.c), and two sets of arrays of whole tables
+ * (home_array.c). A table that goes from an array to another goes from one set to the other. Each
+ * home holds the lane's share of the rows of all tables in it. A table that moves is in two of them
+ * (home_moving.h). The functions are those of row_cache.h, which documents each. Rows are host
+ * memory, and pointers to them are followed by lanes and kernels. A row that is not in its home is
+ * in the write queue, being read, or on SSD, whatever the home. docs/internals/homes.md lists the
+ * places that ask for a table's home, and the files to change for a new one. Thread: the lane, but
+ * stats(). */
 #ifndef EMBTIER_DAEMON_ENGINE_ROWS_HOME_H
 #define EMBTIER_DAEMON_ENGINE_ROWS_HOME_H
 
@@ -15,16 +17,11 @@
 
 #include "base/embtier_types.h"
 #include "base/err.h"
+#include "daemon/engine/tables/table.h"
 #include "tiers/cache/row_cache.h"
 
+struct row_array;
 struct row_spots;
-struct table;
-
-enum home_kind {
-    HOME_CACHE = EMBTIER_HOME_CACHE,
-    HOME_ARRAY = EMBTIER_HOME_ARRAY,
-    HOME_KINDS,
-};
 
 struct home_stats {
     uint64_t rows;  /* in memory */
@@ -36,10 +33,13 @@ struct home_stats {
 };
 
 struct home_ops {
-    /* add() makes the table known to the lane. purge() forgets its rows, some per call; true when
-     * all are gone. */
-    enum embtier_err (*add)(void *home, const struct table *table);
+    /* add() makes the table known to the lane; @array is its memory, or NULL if the home takes
+     * none. purge() forgets its rows, some per call; true when all are gone. give() gives rows of
+     * the table away, and rows() counts those that are here: row_cache_give(). */
+    enum embtier_err (*add)(void *home, const struct table *table, struct row_array *array);
     bool (*purge)(void *home, const struct table *table, uint32_t step);
+    uint32_t (*give)(void *home, uint16_t table, struct row_giving *giving);
+    uint64_t (*rows)(const void *home, uint16_t table);
 
     /* Looking up. */
     uint32_t (*get)(void *home, uint16_t table, const struct row_ref *refs, uint32_t count,
@@ -49,7 +49,7 @@ struct home_ops {
     void (*used)(void *home, uint16_t table, const struct row_ref *refs, uint32_t count,
                  const void *const *rows);
     bool (*spots)(const void *home, uint16_t table, struct row_spots *ret_spots);
-    void (*used_spots)(void *home, uint32_t count);
+    void (*used_spots)(void *home, uint16_t table, uint32_t count);
 
     /* Changing. */
     uint32_t (*set)(void *home, uint16_t table, const struct row_ref *refs, uint32_t count,

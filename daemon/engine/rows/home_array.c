@@ -6,9 +6,9 @@
 #include "daemon/engine/tables/table.h"
 #include "tiers/array/row_arrays.h"
 
-static enum embtier_err array_add(void *home, const struct table *table)
+static enum embtier_err array_add(void *home, const struct table *table, struct row_array *array)
 {
-    return row_arrays_add_table(home, table->index, table->array);
+    return row_arrays_add_table(home, table->index, array);
 }
 
 static bool array_purge(void *home, const struct table *table, uint32_t step)
@@ -16,6 +16,16 @@ static bool array_purge(void *home, const struct table *table, uint32_t step)
     (void)step;
     row_arrays_remove_table(home, table->index);
     return true;
+}
+
+static uint32_t array_give(void *home, uint16_t table, struct row_giving *giving)
+{
+    return row_arrays_give(home, table, giving);
+}
+
+static uint64_t array_rows(const void *home, uint16_t table)
+{
+    return row_arrays_table_rows(home, table);
 }
 
 static uint32_t array_get(void *home, uint16_t table, const struct row_ref *refs, uint32_t count,
@@ -45,8 +55,9 @@ static bool array_spots(const void *home, uint16_t table, struct row_spots *ret_
     return row_arrays_spots(home, table, ret_spots);
 }
 
-static void array_used_spots(void *home, uint32_t count)
+static void array_used_spots(void *home, uint16_t table, uint32_t count)
 {
+    (void)table;
     row_arrays_used(home, count);
 }
 
@@ -150,6 +161,8 @@ static void array_stats(const void *home, struct home_stats *ret_stats)
 const struct home_ops home_array_ops = {
     .add = array_add,
     .purge = array_purge,
+    .give = array_give,
+    .rows = array_rows,
     .get = array_get,
     .find = array_find,
     .used = array_used,

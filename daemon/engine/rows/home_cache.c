@@ -4,14 +4,25 @@
 
 #include "daemon/engine/tables/table.h"
 
-static enum embtier_err cache_add(void *home, const struct table *table)
+static enum embtier_err cache_add(void *home, const struct table *table, struct row_array *array)
 {
+    (void)array;
     return row_cache_add_table(home, table->index, table->row_bytes, table->spec.rows);
 }
 
 static bool cache_purge(void *home, const struct table *table, uint32_t step)
 {
     return row_cache_purge_table(home, table->index, step);
+}
+
+static uint32_t cache_give(void *home, uint16_t table, struct row_giving *giving)
+{
+    return row_cache_give(home, table, giving);
+}
+
+static uint64_t cache_rows(const void *home, uint16_t table)
+{
+    return row_cache_table_rows(home, table);
 }
 
 static uint32_t cache_get(void *home, uint16_t table, const struct row_ref *refs, uint32_t count,
@@ -37,8 +48,9 @@ static bool cache_spots(const void *home, uint16_t table, struct row_spots *ret_
     return row_cache_spots(home, table, ret_spots);
 }
 
-static void cache_used_spots(void *home, uint32_t count)
+static void cache_used_spots(void *home, uint16_t table, uint32_t count)
 {
+    (void)table;
     row_cache_used_spots(home, count);
 }
 
@@ -128,6 +140,8 @@ static void cache_stats(const void *home, struct home_stats *ret_stats)
 const struct home_ops home_cache_ops = {
     .add = cache_add,
     .purge = cache_purge,
+    .give = cache_give,
+    .rows = cache_rows,
     .get = cache_get,
     .find = cache_find,
     .used = cache_used,

@@ -7,7 +7,7 @@ enum embtier_err rows_add_table(struct rows *rows, const struct table *table)
 {
     const struct home *const home = rows_home(rows, table);
 
-    return home->ops->add(home->rows, table);
+    return home->ops->add(home->rows, table, table->array);
 }
 
 bool rows_purge_table(struct rows *rows, const struct table *table, uint32_t step)

@@ -7,6 +7,7 @@
  *   row_reads.c    rows from SSD, and the refs that wait for them
  *   row_log.c      tables whose updates are logged
  *   homes.c        all homes together: saving, epochs, counts
+ *   row_move.c     tables whose home changes
  *
  * Thread: the lane, unless a function says otherwise. */
 #ifndef EMBTIER_DAEMON_ENGINE_ROWS_ROWS_H
@@ -19,6 +20,7 @@
 #include "base/counter.h"
 #include "daemon/engine/mail/mailbox.h"
 #include "daemon/engine/rows/home.h"
+#include "daemon/engine/rows/home_moving.h"
 #include "daemon/engine/rows/miss_table.h"
 #include "daemon/engine/rows/read_order.h"
 #include "daemon/engine/rows/read_pool.h"
@@ -56,7 +58,8 @@ struct rows {
     struct mailbox *const *mailboxes; /* of all lanes */
     uint32_t lane;                    /* the lane that owns these rows */
     const struct clock *clock;
-    struct home homes[HOME_KINDS];
+    struct home homes[HOME_SLOTS];
+    struct home_moving moving; /* tables that move: homes[HOME_MOVING] */
     struct write_queue *write_queue;
     struct read_pool *readers;
     struct miss_table *misses;
@@ -175,7 +178,7 @@ void rows_log_on_written(struct rows *rows);
 
 static inline const struct home *rows_home(const struct rows *rows, const struct table *table)
 {
-    return &rows->homes[table->home];
+    return &rows->homes[atomic_load_explicit(&table->home, memory_order_relaxed)];
 }
 
 static inline uint32_t home_get(const struct rows *rows, const struct table *table,
@@ -288,7 +291,9 @@ static inline void home_unpin(const struct rows *rows, const struct table *table
 static inline void home_used_spots(const struct rows *rows, const struct table *table,
                                    uint32_t count)
 {
-    rows_home(rows, table)->ops->used_spots(rows_home(rows, table)->rows, count);
+    const struct home *const home = rows_home(rows, table);
+
+    home->ops->used_spots(home->rows, table->index, count);
 }
 
 /* ---- homes.c ---- */
@@ -305,5 +310,31 @@ MUST_CHECK bool rows_end_epoch(struct rows *rows);
 MUST_CHECK bool rows_forget_epoch(struct rows *rows, struct rows_cursor *cursor, uint32_t step);
 /* Any thread. */
 struct home_stats rows_home_stats(const struct rows *rows, enum home_kind kind);
+
+/* ---- row_move.c: a table on its way from its home to another one (home_moving.h) ---- */
+
+/* Makes the table known to the home that it will move to, with the memory @array if that is an
+ * array. The old home still serves it, also when table->home has become HOME_MOVING. BUSY: too many
+ * tables move. */
+MUST_CHECK enum embtier_err rows_move_prepare(struct rows *rows, const struct table *table,
+                                              enum home_kind from, enum home_kind to,
+                                              struct row_array *array);
+/* From now on both homes have rows of it, and new ones come into the new home. */
+void rows_move_start(struct rows *rows, const struct table *table);
+struct rows_moved {
+    uint64_t rows;  /* moved by this step */
+    uint64_t left;  /* in the old home */
+    bool has_epoch; /* a checkpoint is being made: rows stay where they are until its epoch ends */
+    bool is_full;   /* a dirty row found no place, in the new home or in the write queue */
+};
+
+/* Moves some rows. */
+struct rows_moved rows_move_step(struct rows *rows, struct table *table, uint32_t most_rows);
+/* Exchanges the old home and the new one, at any time before rows_move_end(). */
+void rows_move_turn_back(struct rows *rows, const struct table *table);
+/* From now on the new home serves the table. The old one has no rows of it left. */
+void rows_move_arrive(struct rows *rows, const struct table *table);
+/* Forgets the move, and the table in its old home. table->home is the new home. */
+void rows_move_end(struct rows *rows, const struct table *table);
 
 #endif

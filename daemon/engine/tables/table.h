@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/embtier_types.h"
 #include "base/spec/table_spec.h"
 
 struct account;
@@ -25,21 +26,42 @@ enum table_state {
     TABLE_DROPPING, /* no new requests; those under way end */
 };
 
+/* A lane's homes of rows (rows/home.h). */
+enum home_kind {
+    HOME_CACHE = EMBTIER_HOME_CACHE,
+    HOME_ARRAY = EMBTIER_HOME_ARRAY,
+    HOME_OTHER_ARRAY,
+    HOME_KINDS,
+    HOME_MOVING = HOME_KINDS, /* no place of its own: a table on its way between two of these */
+    HOME_SLOTS,
+};
+
+enum table_move_state {
+    TABLE_STAYS,
+    TABLE_MOVES,     /* to another home */
+    TABLE_MOVES_LAST /* the same; it is to be dropped, so the move ends as soon as it can */
+};
+
 struct table {
     _Atomic uint32_t state;    /* enum table_state */
     _Atomic uint32_t table_id; /* as on disk */
     _Atomic uint64_t users;    /* requests under way that name it */
 
     /* Constant while the state is CREATING, LIVE or DROPPING. */
-    uint16_t index;          /* the lanes' number for it */
-    uint8_t home;            /* enum home_kind (rows/home.h): where its rows live in memory */
-    struct row_array *array; /* of all its rows, if its home is an array; else NULL */
+    uint16_t index; /* the lanes' number for it */
     uint32_t weight_bytes;
     uint32_t state_bytes;
     uint32_t row_bytes;      /* weights and state */
     bool logged;             /* updates are in the log before they are answered */
-    struct table_spec spec;  /* its step is that of when the struct was filled */
+    struct table_spec spec;  /* its step is that of when the struct was filled; for its home see
+                                below */
     struct account *account; /* counts it (ACCOUNT_TABLES); open until the struct is free */
+
+    /* Where its rows live in memory. A move changes these and the home in `spec`, under the tables'
+     * lock (tables_move.c). */
+    _Atomic uint8_t home;    /* enum home_kind (rows/home.h) */
+    _Atomic uint8_t move;    /* enum table_move_state */
+    struct row_array *array; /* of all its rows, if its home is an array; else NULL */
 
     _Atomic uint64_t step; /* the greatest step of the pushes that have changed rows */
 

@@ -113,7 +113,8 @@ bool tables_fill_struct(struct tables *tables, struct table *table, uint32_t tab
         return false;
     account_add(*account, ACCOUNT_TABLES, 1);
     table->account = TAKE(*account);
-    table->home = (uint8_t)spec->home;
+    atomic_store(&table->home, (uint8_t)spec->home);
+    atomic_store(&table->move, (uint8_t)TABLE_STAYS);
     table->array = array;
     table->weight_bytes = table_spec_weight_bytes(spec);
     table->state_bytes = table_spec_state_bytes(spec);

@@ -34,12 +34,31 @@ MUST_CHECK enum embtier_err tables_new(struct store *store, const struct row_rou
 void tables_free(struct tables *tables);
 DEFINE_CLEANUP(struct tables, tables_free)
 
-/* Functions of a lane that tables call: to know a table, and to forget its rows. See
- * lane_add_table() and lane_purge_table(). */
+/* One act of a table's move, on one lane (rows_move_prepare() and its neighbours). */
+struct table_move_act {
+    enum { MOVE_PREPARE, MOVE_START, MOVE_STEP, MOVE_TURN_BACK, MOVE_ARRIVE, MOVE_END } act;
+    struct table *table;
+    /* For MOVE_PREPARE: enum home_kind (rows/home.h), and the new home's memory. */
+    uint8_t from;
+    uint8_t to;
+    struct row_array *array;
+    uint32_t most_rows; /* for MOVE_STEP */
+    /* The results of MOVE_STEP: */
+    uint64_t moved_rows;
+    uint64_t left_rows;         /* in the old home */
+    bool has_epoch;             /* rows stay where they are until a checkpoint's epoch ends */
+    bool is_full;               /* a dirty row found no place */
+    uint64_t spent_ns;          /* the lane's time */
+    enum embtier_err write_err; /* why the lane's rows cannot be written */
+};
+
+/* Functions of a lane that tables call: to know a table, to forget its rows, and to move them. See
+ * lane_add_table(), lane_purge_table() and lane_move_table(). */
 struct tables_rows {
     enum embtier_err (*add)(struct lane *lane, const struct table *table);
     enum embtier_err (*purge)(struct lane *lane, const struct table *table,
                               const _Atomic bool *give_up);
+    enum embtier_err (*move)(struct lane *lane, struct table_move_act *act);
 };
 
 /* A key of the configuration, as yaml_doc_mistake() takes it. */
@@ -127,6 +146,32 @@ MUST_CHECK enum embtier_err tables_find(struct tables *tables, const char *name,
 MUST_CHECK enum embtier_err tables_drop(struct tables *tables, const char *name,
                                         const struct progress_sink *progress,
                                         struct table_info *ret_info, struct err_msg *msg);
+/* Where a table is to live. */
+struct table_move_opts {
+    const char *name;
+    enum embtier_home home;
+    const char *tier;    /* of an array; "": the table's own tier, or the first one with room */
+    uint64_t rate_bytes; /* a second, of rows; 0: as fast as a fifth of a lane's time allows */
+};
+struct table_moved {
+    struct table_info info; /* with its new home */
+    uint64_t rows;          /* that have moved */
+    bool was_there;         /* it had this home already; nothing was done */
+};
+/* Control thread. Refuses a move that cannot be made, as far as that shows without taking memory.
+ */
+MUST_CHECK enum embtier_err
+tables_check_move(struct tables *tables, const struct table_move_opts *opts, struct err_msg *msg);
+/* Moves the rows of a table to another home while requests go on (docs/internals/moves.md). Returns
+ * when all have moved and the catalog says so. After an error the table is whole in its old home;
+ * or in its new one, as the message says, if its rows could not go back. NO_TABLE; BUSY:
+ * it is being made, or moves already; INVALID, TOO_LARGE, NO_MEMORY: table_arrays_take(); CANCELLED
+ * and DISCONNECTED, from @progress; SHUTDOWN. */
+MUST_CHECK enum embtier_err tables_move(struct tables *tables, const struct table_move_opts *opts,
+                                        const struct progress_sink *progress,
+                                        struct table_moved *ret_moved, struct err_msg *msg);
+/* Has the move of a table that is to be dropped end soon. Does nothing if it does not move. */
+void tables_end_move(struct tables *tables, const char *name);
 /* Lists tables with ids above @after, at most @most, in a malloced array in order of table id.
  * *@ret_more says if there are more. */
 MUST_CHECK enum embtier_err tables_page(struct tables *tables, uint32_t after, uint32_t most,

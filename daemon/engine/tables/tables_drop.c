@@ -114,6 +114,8 @@ static enum embtier_err drop_begin(struct tables *tables, const char *name,
     table = tables_find_struct(tables, table_id);
     if (!table)
         return err_set(msg, EMBTIER_INTERNAL, "table '%s' is in the catalog but not loaded", name);
+    if (atomic_load(&table->move) != TABLE_STAYS)
+        return err_set(msg, EMBTIER_BUSY, "table '%s' is being moved to another home", name);
     TRY(catalog_set_state(tables->catalog, table_id, CATALOG_DROPPING, msg));
     tables_give_name_away(tables, table);
     table_set_state(table, TABLE_DROPPING);

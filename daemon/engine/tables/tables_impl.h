@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tables_impl.h: how tables are kept, for the files that implement tables.h: tables.c (registry,
  * lookup, locks), table_structs.c (structs in use, and their names), tables_create.c,
- * tables_drop.c, tables_list.c and tables_load.c. */
+ * tables_drop.c, tables_list.c, tables_load.c and tables_move.c. */
 #ifndef EMBTIER_DAEMON_ENGINE_TABLES_TABLES_IMPL_H
 #define EMBTIER_DAEMON_ENGINE_TABLES_TABLES_IMPL_H
 

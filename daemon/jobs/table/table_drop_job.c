@@ -67,6 +67,7 @@ enum embtier_err table_drop_job_new(const struct job_request *request, struct jo
     drop->job.kind = &drop_kind;
     memcpy(drop->name, info.spec.name, sizeof(drop->name));
     job_set_table(&drop->job, drop->name);
+    tables_end_move(request->tables, drop->name); /* it would keep the drop waiting */
     *ret_job = &drop->job;
     return EMBTIER_OK;
 }

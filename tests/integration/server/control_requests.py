@@ -101,6 +101,8 @@ REQUESTS: list[tuple[str, dict]] = [
     ("profile_read", {"snapshot": 1, "line": 2, "offset": 3}),
     ("profile_stop", {}),
     ("status", {}),
+    ("table_move", {"name": "t", "home": 1, "home_tier": "dram", "rate_bytes": 1 << 30}),
+    ("table_move", {"name": "t", "home": 0}),
     ("table_drop", {"name": "t"}),
     ("table_drop", {"name": "restored"}),
     ("table_drop", {"name": "loaded"}),

@@ -123,6 +123,43 @@ static void test_owners_come_back_also_from_a_journal_and_from_copies(void **sta
     catalog_free(catalog);
 }
 
+static void test_a_new_home_comes_back_also_from_a_journal(void **state)
+{
+    const struct store_fixture *f = *state;
+    struct catalog *catalog = catalog_must_open(f);
+    struct err_msg msg = { { 0 } };
+
+    for (uint32_t i = 0; i < 100; i++) { /* some in the file, some in the journal */
+        char name[16];
+
+        snprintf(name, sizeof(name), "t%u", i);
+        must(catalog_set_home(catalog, catalog_must_add(catalog, name, CATALOG_LIVE),
+                              i % 2 ? EMBTIER_HOME_ARRAY : EMBTIER_HOME_CACHE, i % 2 ? "other" : "",
+                              &msg),
+             &msg);
+    }
+    assert_int_equal(catalog_set_home(catalog, 999, EMBTIER_HOME_CACHE, "", &msg),
+                     EMBTIER_NO_TABLE);
+    assert_int_equal(catalog_set_home(catalog, catalog_at(catalog, 0)->table_id, EMBTIER_HOME_CACHE,
+                                      "other", &msg),
+                     EMBTIER_INVALID);
+    catalog_free(catalog);
+    catalog = catalog_must_open(f);
+    assert_int_equal(catalog_count(catalog), 100);
+    for (uint32_t i = 0; i < 100; i++) {
+        const struct catalog_table *const table = catalog_at(catalog, i);
+        struct table_spec spec = spec_make(table->spec.name);
+
+        memset(spec.home_tier, 0, sizeof(spec.home_tier));
+        spec.home = i % 2 ? EMBTIER_HOME_ARRAY : EMBTIER_HOME_CACHE;
+        table_spec_set_tier(&spec, i % 2 ? "other" : "");
+        assert_memory_equal(&table->spec, &spec, sizeof(spec));
+        assert_int_equal(table->state, CATALOG_LIVE);
+        assert_ptr_equal(catalog_find(catalog, spec.name), table);
+    }
+    catalog_free(catalog);
+}
+
 static void test_table_ids_are_never_used_again(void **state)
 {
     const struct store_fixture *f = *state;
@@ -479,6 +516,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CATALOG_TEST(test_tables_come_back_bit_for_bit_after_reopening),
         CATALOG_TEST(test_owners_come_back_also_from_a_journal_and_from_copies),
+        CATALOG_TEST(test_a_new_home_comes_back_also_from_a_journal),
         CATALOG_TEST(test_table_ids_are_never_used_again),
         CATALOG_TEST(test_name_is_free_again_once_its_table_is_dropping),
         CATALOG_TEST(test_change_that_cannot_be_stored_changes_nothing),

@@ -235,6 +235,52 @@ static void insert_some(struct model *m, uint16_t t, struct lane *lane)
     }
 }
 
+struct taker {
+    struct model *m;
+    const struct lane *lane;
+    uint16_t table;
+    uint32_t count;
+};
+
+/* Takes a row that leaves, as another home would. If it is clean, its value is stored. */
+static bool take(void *context, const struct row_ref *ref, const void *row, bool dirty)
+{
+    struct taker *const taker = context;
+    struct model *const m = taker->m;
+    uint8_t *const stored = m->stored[taker->table][ref->id];
+
+    assert_int_equal(ref->hash, hash_of(taker->table, ref->id));
+    assert_int_equal(lane_of(ref->hash), taker->lane->number);
+    assert_true(m->there[taker->table][ref->id]);
+    assert_memory_equal(row, m->rows[taker->table][ref->id], row_bytes[taker->table]);
+    if (next_random(m) % 100 < m->refusals)
+        return false;
+    if (dirty)
+        memcpy(stored, row, row_bytes[taker->table]);
+    else
+        assert_memory_equal(row, stored, row_bytes[taker->table]);
+    m->there[taker->table][ref->id] = false;
+    taker->count++;
+    return true;
+}
+
+/* Gives some rows of a table to another home; all of them, if there are few steps. */
+static void give_some(struct model *m, uint16_t t, struct lane *lane)
+{
+    struct taker taker = { .m = m, .lane = lane, .table = t };
+    struct row_giving giving = { .cursor = next_random(m) % ROWS,
+                                 .most_rows = 1 + (uint32_t)(next_random(m) % 40),
+                                 .most_steps = 1 + (uint32_t)(next_random(m) % 400),
+                                 .take = take,
+                                 .context = &taker };
+    const uint64_t rows = row_arrays_table_rows(lane->arrays, t);
+    const uint32_t given = row_arrays_give(lane->arrays, t, &giving);
+
+    assert_int_equal(given, taker.count);
+    assert_true(given <= giving.most_rows && giving.cursor < ROWS);
+    assert_int_equal(row_arrays_table_rows(lane->arrays, t), rows - given);
+}
+
 static void write_all_back(struct model *m)
 {
     for (uint32_t l = 0; l < LANES; l++) {
@@ -351,6 +397,41 @@ static void fail_epochs(struct model *m)
 }
 
 /* An epoch that is given up leaves its rows dirty, for the next one. */
+static void test_rows_that_go_to_another_home_are_whole_and_then_not_there(void **state)
+{
+    struct model *const m = malloc(sizeof(*m));
+
+    (void)state;
+    model_open(m);
+    for (uint32_t i = 0; i < STEPS; i++) {
+        m->refusals = i % 1000 < 500 ? 0 : 60;
+        step(m);
+        if (i % 10 == 0)
+            give_some(m, i / 10 % TABLES, &m->lanes[next_random(m) % LANES]);
+        if (i % 2000 == 1999) {
+            m->refusals = 0;
+            write_all_back(m);
+            check_all_stored(m);
+        }
+    }
+    for (uint16_t t = 0; t < TABLES; t++)
+        for (uint32_t l = 0; l < LANES; l++) {
+            uint64_t left = ROWS;
+
+            while (left-- > 0 && row_arrays_table_rows(m->lanes[l].arrays, t) > 0)
+                give_some(m, t, &m->lanes[l]);
+            assert_int_equal(row_arrays_table_rows(m->lanes[l].arrays, t), 0);
+        }
+    for (uint32_t l = 0; l < LANES; l++) {
+        struct row_arrays_stats stats;
+
+        row_arrays_stats(m->lanes[l].arrays, &stats);
+        assert_int_equal(stats.rows + stats.bytes + stats.dirty_rows + stats.dirty_bytes, 0);
+    }
+    model_close(m);
+    free(m);
+}
+
 static void test_an_epoch_hands_over_rows_as_they_were(void **state)
 {
     struct model *const m = malloc(sizeof(*m));
@@ -473,6 +554,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rows_are_what_was_put_there_and_dirty_ones_are_handed_over),
+        cmocka_unit_test(test_rows_that_go_to_another_home_are_whole_and_then_not_there),
         cmocka_unit_test(test_an_epoch_hands_over_rows_as_they_were),
         cmocka_unit_test(test_a_scan_passes_over_rows_that_are_clean),
         cmocka_unit_test(test_spots_lead_to_the_rows),

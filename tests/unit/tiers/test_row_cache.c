@@ -491,6 +491,65 @@ static void test_purge_forgets_a_table_and_only_that(void **state)
     fixture_close(&f);
 }
 
+struct taker {
+    bool taken[3000];
+    uint32_t count;
+    uint32_t dirty;
+    uint32_t asked;
+};
+
+static bool take(void *context, const struct row_ref *ref, const void *row, bool dirty)
+{
+    struct taker *const taker = context;
+    struct row_ref wanted = fixture_ref(1, ref->id, 0);
+
+    assert_int_equal(ref->hash, wanted.hash);
+    assert_true(ref->id < ARRAY_LEN(taker->taken) && !taker->taken[ref->id]);
+    assert_non_null(row);
+    if (++taker->asked % 7 == 0)
+        return false;
+    taker->taken[ref->id] = true;
+    taker->count++;
+    taker->dirty += dirty;
+    return true;
+}
+
+/* Rows of both tiers, dirty, clean and pinned ones, go to another home while the index grows. */
+static void test_a_table_is_given_away_row_by_row_and_only_that(void **state)
+{
+    struct taker taker = { 0 };
+    struct row_giving giving = {
+        .most_rows = 13, .most_steps = 50, .take = take, .context = &taker
+    };
+    struct fixture f;
+    uint64_t calls = 0;
+
+    (void)state;
+    fixture_open(&f, 2, (const uint32_t[]){ 4, 2 }, NULL, NULL);
+    add_table(&f, 1, 512);
+    add_table(&f, 2, 600);
+    insert_many(&f, 1, 0, 1500, 512, true);
+    insert_many(&f, 1, 1500, 3000, 512, false);
+    insert_many(&f, 2, 0, 2000, 600, true);
+    assert_true(fixture_pin(&f, 1, 7));
+    assert_int_equal(row_cache_table_rows(f.cache, 1), 3000);
+    for (; row_cache_table_rows(f.cache, 1) > 0; calls++) {
+        assert_true(calls < 100000);
+        assert_true(row_cache_give(f.cache, 1, &giving) <= giving.most_rows);
+        assert_int_equal(row_cache_table_rows(f.cache, 1), 3000 - taker.count);
+        if (calls < 500)
+            insert_many(&f, 2, 2000 + calls * 2, 2002 + calls * 2, 600, false);
+    }
+    fixture_validate(&f);
+    assert_int_equal(taker.count, 3000);
+    assert_int_equal(taker.dirty, 1500);
+    assert_int_equal(fixture_stats(&f).pinned_rows, 0);
+    assert_int_equal(count_found(&f, 1, 0, 3000, 512), 0);
+    assert_int_equal(count_found(&f, 2, 0, 3000, 600), 3000);
+    assert_true(row_cache_purge_table(f.cache, 1, 1));
+    fixture_close(&f);
+}
+
 static void test_a_slab_does_not_go_to_a_table_that_was_purged(void **state)
 {
     struct fixture f;
@@ -606,6 +665,7 @@ int main(void)
         cmocka_unit_test(test_the_index_shrinks_when_longer_rows_come),
         cmocka_unit_test(test_the_oldest_row_is_known_after_stamps_wrapped),
         cmocka_unit_test(test_purge_forgets_a_table_and_only_that),
+        cmocka_unit_test(test_a_table_is_given_away_row_by_row_and_only_that),
         cmocka_unit_test(test_a_slab_does_not_go_to_a_table_that_was_purged),
         cmocka_unit_test(test_rows_of_2_bytes_and_of_100_kib_live_side_by_side),
         cmocka_unit_test(test_write_back_hands_over_each_dirty_row_once),

@@ -130,6 +130,31 @@ def must_hold(table, count: int, number: int = 1) -> None:
         assert (table.get(ids) == rows_of(ids, number)).all(), f"{table.name}: {ids[0]}…"
 
 
+def test_a_table_that_cannot_leave_its_array_as_the_disk_is_full_stays_there(disk):
+    mib, rows = 48, 44_000
+    tier = disk.daemon.dram(LANES, 4) | {"bytes": f"{4 * LANES + mib}MiB", "array_bytes": f"{mib}MiB"}
+    disk.daemon.configure({"cache": {"tiers": [tier]}})
+    disk.start()
+    with disk.daemon.connect(timeout=LIMIT_S) as server:
+        table = server.create_table("rows", DIM, rows, home="array")
+        for ids in np.array_split(np.arange(rows), rows // BATCH):
+            table.set(ids, rows_of(ids, 2))
+        disk.fill()
+        with pytest.raises(embtier.NoSpaceError, match="table 'rows' keeps its home array: its updated rows cannot be written"):
+            server.move_table("rows", "cache")
+        must_hold(table, rows, 2)
+        assert [spec.home for spec in server.tables()] == ["array"]
+        (disk.inside / "ballast").unlink()
+        await_true(lambda: disk.daemon.metrics()["write_queue_bytes"] == 0, "what was queued is written")
+        assert server.move_table("rows", "cache") > 0
+        must_hold(table, rows, 2)
+    disk.daemon.stop()
+    disk.start()
+    with disk.daemon.connect(timeout=LIMIT_S) as server:
+        assert server.open_table("rows").spec.home == "cache"
+        must_hold(server.open_table("rows"), rows, 2)
+
+
 @pytest.mark.parametrize("to_the_last_byte", [False, True], ids=["rows", "others"])
 @pytest.mark.parametrize("durability", ["replay", "async", "sync"])
 def test_a_full_disk_is_freed_by_a_drop(disk, durability, to_the_last_byte):

@@ -45,7 +45,7 @@ struct lanes_fixture {
     struct ticket_memory *ticket_memory;
     struct arena *arenas[TIERS_MAX];
     uint32_t tier_count;
-    struct table_arrays *arrays; /* in tier 0 */
+    struct table_arrays *arrays;
     struct lane *lanes[LANES_MOST];
     uint32_t lane_count;
     uint32_t slabs_per_lane;
@@ -66,7 +66,12 @@ struct lanes_shape {
     uint32_t max_batch_rows; /* 0: 1 << 20 */
     uint64_t take_ids;       /* 0: as in the daemon */
     uint64_t ticket_ns;      /* 0: an hour */
+    uint64_t array_slabs;    /* of each tier, for tables in arrays */
 };
+
+#define FIXTURE_TIERS 2
+
+static const char *const fixture_tiers[FIXTURE_TIERS] = { "test", "other" };
 
 /* With EMBTIER_TEST_HOME=array in the environment, tables with a fixed number of rows become arrays
  * if there is room. */
@@ -85,6 +90,28 @@ static inline void fixture_mail(void *owner, struct message *message)
     struct lanes_fixture *x = owner;
 
     inbox_push(&x->mail, message);
+}
+
+static inline void lanes_make_tiers(struct lanes_fixture *x, const struct lanes_shape *shape)
+{
+    const uint64_t cache_slabs = shape->slabs_per_lane * shape->lane_count;
+    struct array_tier tiers[FIXTURE_TIERS];
+    struct err_msg msg = { { 0 } };
+
+    x->tier_count = FIXTURE_TIERS;
+    for (uint32_t t = 0; t < x->tier_count; t++) {
+        const struct tier_spec spec = { .name = "test", .kind = TIER_KIND_DRAM };
+        const uint64_t array_slabs =
+            t == 0 && fixture_has_arrays() ? FIXTURE_ARRAY_SLABS : shape->array_slabs;
+
+        must(arena_new(&spec, (cache_slabs + array_slabs) * ARENA_SLAB_BYTES, &x->arenas[t], &msg),
+             &msg);
+        tiers[t] = (struct array_tier){ .name = fixture_tiers[t],
+                                        .base = (uint8_t *)arena_base(x->arenas[t]) +
+                                                cache_slabs * ARENA_SLAB_BYTES,
+                                        .slabs = array_slabs };
+    }
+    must(table_arrays_new(tiers, x->tier_count, &x->arrays, &msg), &msg);
 }
 
 static inline void lanes_start(struct lanes_fixture *x, struct store_fixture *f,
@@ -107,23 +134,7 @@ static inline void lanes_start(struct lanes_fixture *x, struct store_fixture *f,
     x->lane_count = shape->lane_count;
     x->slabs_per_lane = shape->slabs_per_lane;
     x->map_slabs = shape->map_slabs;
-    x->tier_count = 2;
-    for (uint32_t t = 0; t < x->tier_count; t++) {
-        const struct tier_spec spec = { .name = "test", .kind = TIER_KIND_DRAM };
-        const uint64_t cache_slabs = shape->slabs_per_lane * shape->lane_count;
-        const uint64_t array_slabs = t == 0 && fixture_has_arrays() ? FIXTURE_ARRAY_SLABS : 0;
-
-        must(arena_new(&spec, (cache_slabs + array_slabs) * ARENA_SLAB_BYTES, &x->arenas[t], &msg),
-             &msg);
-        if (t == 0)
-            must(
-                table_arrays_new(&(struct array_tier){ .name = "test",
-                                                       .base = (uint8_t *)arena_base(x->arenas[0]) +
-                                                               cache_slabs * ARENA_SLAB_BYTES,
-                                                       .slabs = array_slabs },
-                                 1, &x->arrays, &msg),
-                &msg);
-    }
+    lanes_make_tiers(x, shape);
     must(row_routes_new(store_bucket_map(f->store), x->lane_count, &x->routes, &msg), &msg);
     must(tables_new(f->store, x->routes, x->accounts, &x->tables, &msg), &msg);
     for (uint32_t i = 0; i < x->lane_count; i++) {

@@ -407,4 +407,40 @@ static inline struct op_push_segment *good_rows(struct pushing *t)
     return segments;
 }
 
+/* Lays out a prefetch of @count ids of each table from @first on, each twice. */
+static inline struct op_push_segment *lay_prefetch_out(struct pushing *t, uint64_t first,
+                                                       uint32_t count)
+{
+    struct client *const client = &t->p.client;
+    struct op_push_segment *const segments = (void *)client_segment(client, client->submitted);
+    uint64_t *ids = (uint64_t *)(segments + TABLES);
+
+    for (uint32_t n = 0; n < TABLES; n++) {
+        segments[n] = (struct op_push_segment){ .table = t->tables[n].handle,
+                                                .ids_offset = client_offset(client, ids),
+                                                .count = 2 * count };
+        for (uint32_t i = 0; i < 2 * count; i++)
+            *ids++ = first + i % count;
+    }
+    *next_submission(t) =
+        (struct op_submission){ .op = OP_PREFETCH,
+                                .segment_count = TABLES,
+                                .segments_offset = client_offset(client, segments) };
+    return segments;
+}
+
+/* The same, and waits for its answer. */
+static inline const struct op_completion *prefetch(struct pushing *t, uint64_t first,
+                                                   uint32_t count)
+{
+    lay_prefetch_out(t, first, count);
+    return submit_and_wait(t);
+}
+
+static inline void release_pins(struct pushing *t, uint64_t ticket)
+{
+    *next_submission(t) = (struct op_submission){ .op = OP_RELEASE, .ticket = ticket };
+    assert_int_equal(submit_and_wait(t)->err, EMBTIER_OK);
+}
+
 #endif

@@ -32,39 +32,6 @@ static void await_pinned(struct pushing *t, uint64_t rows)
     }
 }
 
-/* Lays out a prefetch of @count ids of each table from @first on, each twice. */
-static struct op_push_segment *lay_prefetch_out(struct pushing *t, uint64_t first, uint32_t count)
-{
-    struct client *const client = &t->p.client;
-    struct op_push_segment *const segments = (void *)client_segment(client, client->submitted);
-    uint64_t *ids = (uint64_t *)(segments + TABLES);
-
-    for (uint32_t n = 0; n < TABLES; n++) {
-        segments[n] = (struct op_push_segment){ .table = t->tables[n].handle,
-                                                .ids_offset = client_offset(client, ids),
-                                                .count = 2 * count };
-        for (uint32_t i = 0; i < 2 * count; i++)
-            *ids++ = first + i % count;
-    }
-    *next_submission(t) =
-        (struct op_submission){ .op = OP_PREFETCH,
-                                .segment_count = TABLES,
-                                .segments_offset = client_offset(client, segments) };
-    return segments;
-}
-
-static const struct op_completion *prefetch(struct pushing *t, uint64_t first, uint32_t count)
-{
-    lay_prefetch_out(t, first, count);
-    return submit_and_wait(t);
-}
-
-static void release(struct pushing *t, uint64_t ticket)
-{
-    *next_submission(t) = (struct op_submission){ .op = OP_RELEASE, .ticket = ticket };
-    assert_int_equal(submit_and_wait(t)->err, EMBTIER_OK);
-}
-
 /* Looks up @count rows from @first on. Returns how many of them were cached. */
 static uint64_t look_at(struct pushing *t, uint64_t table, uint64_t first, uint32_t count)
 {
@@ -130,7 +97,7 @@ static void test_what_is_out_of_place_is_refused_and_pins_nothing(void **state)
     lay_prefetch_out(&t, 0, 10)[1].ids_offset = end - 19 * sizeof(uint64_t);
     assert_refused(&t, EMBTIER_OFFSET_RANGE, 1);
     await_pinned(&t, 0);
-    release(&t, prefetch(&t, 0, 10)->ticket); /* service goes on */
+    release_pins(&t, prefetch(&t, 0, 10)->ticket); /* service goes on */
     await_pinned(&t, 0);
     pushing_stop(&t);
 }
@@ -151,12 +118,12 @@ static void test_prefetched_rows_stay_until_they_are_released(void **state)
         for (uint32_t n = 0; n < TABLES; n++)
             assert_int_equal(look_at(&t, t.tables[n].handle, 0, AHEAD + AHEAD / 2),
                              AHEAD + AHEAD / 2);
-        release(&t, first);
+        release_pins(&t, first);
         await_pinned(&t, TABLES * AHEAD);
         press(&t, 2);
         for (uint32_t n = 0; n < TABLES; n++)
             assert_int_equal(look_at(&t, t.tables[n].handle, AHEAD / 2, AHEAD), AHEAD);
-        release(&t, second);
+        release_pins(&t, second);
         await_pinned(&t, 0);
         press(&t, 2);
         assert_true(look_at(&t, t.tables[0].handle, 0, AHEAD) < AHEAD / 2);
@@ -275,11 +242,11 @@ static void test_a_user_s_prefetches_leave_room_to_others(void **state)
         account_close(account);
         t.p.client = one;
         for (uint32_t i = 0; i < count; i++)
-            release(&t, tickets[i]);
+            release_pins(&t, tickets[i]);
         /* The next prefetches wait for the released pins. */
         assert_int_equal(prefetch_all(&t, CHUNK, tickets, &count), rows);
         for (uint32_t i = 0; i < count; i++)
-            release(&t, tickets[i]);
+            release_pins(&t, tickets[i]);
         /* They also wait for a release that has not been answered. */
         for (uint32_t round = 0; round < 50; round++) {
             const uint64_t ticket = prefetch(&t, 0, rows)->ticket;
@@ -289,7 +256,7 @@ static void test_a_user_s_prefetches_leave_room_to_others(void **state)
             client_publish(&t.p.client);
             done = prefetch(&t, rows, CHUNK);
             assert_int_equal(done->err, EMBTIER_OK);
-            release(&t, done->ticket);
+            release_pins(&t, done->ticket);
         }
         await_pinned(&t, 0);
         pushing_stop(&t);

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/jobs/table/table_move_job.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/macros.h"
+#include "daemon/engine/tables/tables.h"
+#include "daemon/jobs/answer.h"
+#include "daemon/jobs/table/table_answer.h"
+#include "proto/control.pb-c.h"
+
+struct table_move_job {
+    struct job job;
+    char name[EMBTIER_TABLE_NAME_MAX + 1];
+    char tier[TIER_NAME_MAX + 2]; /* a name that is too long is cut to one that is still too long */
+    struct table_move_opts opts;
+    struct table_moved moved; /* the result */
+};
+
+static struct table_move_job *of(const struct job *job)
+{
+    return CONTAINER_OF(job, struct table_move_job, job);
+}
+
+static const char *table(const struct job *job, uint32_t i)
+{
+    return i == 0 ? of(job)->name : NULL;
+}
+
+static enum embtier_err run(struct job *job, const struct job_parts *parts,
+                            const struct progress_sink *progress, struct err_msg *msg)
+{
+    struct table_move_job *const move = of(job);
+
+    return tables_move(parts->tables, &move->opts, progress, &move->moved, msg);
+}
+
+static enum embtier_err reply(struct job *job, const struct job_client *client, struct err_msg *msg)
+{
+    const struct table_moved *const moved = &of(job)->moved;
+    Embtier__TableSpec spec;
+    Embtier__TableInfo info;
+    Embtier__TableMoved body = EMBTIER__TABLE_MOVED__INIT;
+    Embtier__Reply message = EMBTIER__REPLY__INIT;
+
+    (void)msg;
+    table_info_to_wire(&moved->info, &spec, &info);
+    body.table = &info;
+    body.rows = moved->rows;
+    body.was_there = moved->was_there;
+    message.body_case = EMBTIER__REPLY__BODY_TABLE_MOVED;
+    message.table_moved = &body;
+    answer(client, &message);
+    return EMBTIER_OK;
+}
+
+static void free_job(struct job *job)
+{
+    free(of(job));
+}
+
+static const struct job_kind move_kind = {
+    .word = "table move",
+    .line = LINE_MOVES,
+    .stops = true,
+    .table = table,
+    .run = run,
+    .reply = reply,
+    .free = free_job,
+};
+
+enum embtier_err table_move_job_new(const struct job_request *request, struct job **ret_job,
+                                    struct err_msg *msg)
+{
+    const Embtier__TableMove *const wire = request->wire->table_move;
+    _cleanup_(freep) struct table_move_job *move = calloc(1, sizeof(*move));
+
+    if (!move)
+        return EMBTIER_NO_MEMORY;
+    if (wire->home > INT32_MAX)
+        return err_set(msg, EMBTIER_INVALID, "home %u is not known", wire->home);
+    move->job.kind = &move_kind;
+    snprintf(move->name, sizeof(move->name), "%s", wire->name);
+    snprintf(move->tier, sizeof(move->tier), "%s", wire->home_tier);
+    move->opts = (struct table_move_opts){ .name = move->name,
+                                           .home = (enum embtier_home)wire->home,
+                                           .tier = move->tier,
+                                           .rate_bytes = wire->rate_bytes };
+    TRY(tables_check_move(request->tables, &move->opts, msg));
+    job_set_table(&move->job, move->name);
+    *ret_job = &TAKE(move)->job;
+    return EMBTIER_OK;
+}
