@@ -15,6 +15,8 @@
 #define LINE_BYTES  (4 * MIB)
 #define MOVED_BYTES MIB
 
+#define PICK_INTERVAL_MAX (UINT64_C(1) << 24)
+
 /* Samples of a table since the last pace. */
 struct load {
     uint64_t samples;
@@ -208,15 +210,17 @@ static bool is_over_free(struct profiler *profiler, uint64_t samples)
     return is_over;
 }
 
+/* Brings a table down to its part at once. */
 static void pace_table(struct sampler_table *table, const struct load *load, uint64_t part)
 {
     const uint64_t threshold = atomic_load(&table->threshold);
-    const uint32_t interval = atomic_load(&table->pick_interval);
+    const uint64_t interval = atomic_load(&table->pick_interval);
 
     if (load->samples > part)
-        sampler_thin(table, threshold / 2);
-    if (load->picks > part && interval < 1u << 24)
-        atomic_store(&table->pick_interval, interval * 2);
+        sampler_thin(table, threshold / (load->samples / part + 1));
+    if (load->picks > part)
+        atomic_store(&table->pick_interval,
+                     (uint32_t)MIN(interval * (load->picks / part + 1), PICK_INTERVAL_MAX));
 }
 
 void profiler_pace(struct profiler *profiler, uint64_t elapsed_ns)
@@ -231,7 +235,7 @@ void profiler_pace(struct profiler *profiler, uint64_t elapsed_ns)
     }
     if (samples > (uint64_t)allowed && is_over_free(profiler, samples - (uint64_t)allowed)) {
         /* Half of a table's part is for samples, half for random lookups. */
-        part = (uint64_t)(allowed / 2 / (double)tables);
+        part = MAX((uint64_t)(allowed / 2 / (double)tables), UINT64_C(1));
         for (uint32_t i = 0; i < count; i++)
             pace_table(&profiler->sampler->tables[i], &profiler->loads[i], part);
     }

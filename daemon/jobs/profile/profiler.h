@@ -17,7 +17,7 @@ struct profiler;
 struct sampler;
 
 /* Samples of all tables that are taken however fast they come. */
-#define PROFILER_SAMPLES_FREE UINT64_C(1000000)
+#define PROFILER_SAMPLES_FREE UINT64_C(250000)
 /* After that, for each core. A sample takes about 0.3 us, most of it waiting for memory. */
 #define PROFILER_CORE_SAMPLES_PER_SECOND 20000
 
