@@ -25,9 +25,10 @@
 #define OP_SLOTS_DEFAULT     64
 #define OP_SEGMENTS_MAX      65536 /* tables in one request; a repeated table counts again */
 #define OP_POOL_SEGMENTS_MAX 32768 /* the same in a pooled lookup or a push */
-#define OP_ID_ALIGN          8     /* offsets of ids and segments are multiples of this … */
-#define OP_ROW_ALIGN         2     /* … of rows, of this … */
-#define OP_NUMBER_ALIGN      4     /* … and of bags, weights and offsets of bags, of this */
+#define OP_ALIGN             64 /* a client lays out segments, ids and rows at multiples of this */
+#define OP_ID_ALIGN          8  /* offsets of ids and segments are multiples of this … */
+#define OP_ROW_ALIGN         2  /* … of rows, of this … */
+#define OP_NUMBER_ALIGN      4  /* … and of bags, weights and offsets of bags, of this */
 
 /* OP(name, number): all operations. */
 #define OP_NUMBERS(OP)                                                                             \

@@ -30,7 +30,7 @@
 
 #define SHM_MAGIC          0x52454954424d45ULL /* "EMBTIER" */
 #define SHM_LAYOUT_VERSION 1
-#define SHM_ALIGN          64 /* a client lays out segments, ids and rows at multiples of this */
+#define SHM_ALIGN          OP_ALIGN
 
 struct shm_control {
     uint64_t magic;

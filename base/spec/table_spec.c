@@ -380,10 +380,10 @@ bool table_uuid_is_valid(const char *uuid)
 enum embtier_err table_spec_check(const struct table_spec *spec, struct err_msg *msg)
 {
     if (!table_name_is_valid(spec->name))
-        return err_set(
-            msg, EMBTIER_INVALID,
-            "table name must be 1 to %d of A-Z a-z 0-9 _ . - and start with neither . nor -",
-            EMBTIER_TABLE_NAME_MAX);
+        return err_set(msg, EMBTIER_INVALID,
+                       "table name must be 1 to %d of A-Z a-z 0-9 _ . - and start with neither . "
+                       "nor -, not '%.64s'",
+                       EMBTIER_TABLE_NAME_MAX, spec->name);
     if (spec->dim < 1 || spec->dim > EMBTIER_DIM_MAX)
         return err_set(msg, EMBTIER_INVALID, "dim %u is out of range, allowed: 1 to %d", spec->dim,
                        EMBTIER_DIM_MAX);
@@ -398,16 +398,18 @@ enum embtier_err table_spec_check(const struct table_spec *spec, struct err_msg 
         return err_set(msg, EMBTIER_INVALID, "home %d is not known", (int)spec->home);
     if (spec->home == EMBTIER_HOME_ARRAY && spec->rows == EMBTIER_UNBOUNDED)
         return err_set(msg, EMBTIER_INVALID,
-                       "home array needs a table with a number of rows: it has a place for each "
-                       "row, so give rows, or choose home cache");
+                       "table '%s': home array needs a table with a number of rows: it has a place "
+                       "for each row, so give rows, or choose home cache",
+                       spec->name);
     if (!tier_name_is_valid(spec->home_tier) && spec->home_tier[0] != '\0')
-        return err_set(msg, EMBTIER_INVALID, "a tier's name has 1 to %d of A-Z a-z 0-9 _ and -",
-                       TIER_NAME_MAX);
+        return err_set(msg, EMBTIER_INVALID,
+                       "table '%s': a tier's name has 1 to %d of A-Z a-z 0-9 _ and -, not '%.31s'",
+                       spec->name, TIER_NAME_MAX, spec->home_tier);
     if (spec->home != EMBTIER_HOME_ARRAY && spec->home_tier[0] != '\0')
         return err_set(msg, EMBTIER_INVALID,
-                       "a table of home %s has no tier of its own: leave the tier out, or choose "
+                       "table '%s': home %s has no tier of its own: leave the tier out, or choose "
                        "home array",
-                       home_word(spec->home));
+                       spec->name, home_word(spec->home));
     if (spec->eager && spec->rows == EMBTIER_UNBOUNDED)
         return err_set(msg, EMBTIER_INVALID, "an unbounded table cannot be initialised eagerly");
     if (!table_uuid_is_valid(spec->uuid))

@@ -50,6 +50,7 @@ LAYERS = {
 # Folder: headers that it and its subfolders may not include, although they may include others beside them.
 HEADERS_KEPT_OUT = {
     "daemon/engine": {"proto/shm_ring.h"},  # the engine sees a channel, whatever the transport
+    "daemon/jobs": {"proto/shm_ring.h"},
 }
 # Our headers that the installed ones include without a folder.
 PUBLIC_HEADERS = ("embtier.h", "embtier_err.h", "embtier_types.h")

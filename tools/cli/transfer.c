@@ -106,9 +106,9 @@ static int print_exported(const struct cli *cli, const char *table, const char *
                       cli_json_u64(exported->rows), "bytes", cli_json_u64(exported->bytes), "parts",
                       (int)exported->parts),
             JSON_DOUBLE_DIGITS);
-    text_print(stdout, "exported table '%s' as of checkpoint %" PRIu64 ": %s rows, %s in %s\n",
+    text_print(stdout, "exported table '%s' as of checkpoint %" PRIu64 ": %s row%s, %s in %s\n",
                table, exported->checkpoint, number_count(&rows, (double)exported->rows),
-               number_bytes(&bytes, (double)exported->bytes), path);
+               exported->rows == 1 ? "" : "s", number_bytes(&bytes, (double)exported->bytes), path);
     return EXIT_DONE;
 }
 
@@ -197,8 +197,8 @@ static int print_imported(const struct cli *cli, const char *path,
                                         "rows", cli_json_u64(imported->rows), "bytes",
                                         cli_json_u64(imported->bytes)),
                               JSON_DOUBLE_DIGITS);
-    text_print(stdout, "imported table '%s': %s rows, %s\n", imported->name,
-               number_count(&rows, (double)imported->rows),
+    text_print(stdout, "imported table '%s': %s row%s, %s\n", imported->name,
+               number_count(&rows, (double)imported->rows), imported->rows == 1 ? "" : "s",
                number_bytes(&bytes, (double)imported->bytes));
     return EXIT_DONE;
 }

@@ -255,8 +255,8 @@ static enum embtier_err tell_part_error(const struct embtier_batch *batch)
     case EMBTIER_ID_RANGE:
         return err_set(msg, result->err,
                        "row id %" PRIu64 " is out of range: table '%s' has %" PRIu64
-                       " rows (part %u)",
-                       result->value, table, result->limit, result->segment);
+                       " rows; allowed: 0 to %" PRIu64 " (part %u)",
+                       result->value, table, result->limit, result->limit - 1, result->segment);
     case EMBTIER_OFFSET_RANGE:
         return err_set(msg, result->err,
                        "offset %" PRIu64 " is past the arena's end at %" PRIu64

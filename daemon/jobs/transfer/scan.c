@@ -10,7 +10,7 @@
 #include "daemon/jobs/transfer/transfer_memory.h"
 #include "daemon/jobs/transfer/transfer_piece.h"
 #include "kernels/cpu/init/init_rows.h"
-#include "proto/shm_ring.h"
+#include "proto/ops.h"
 #include "store/catalog.h"
 #include "store/checkpoint/checkpoint.h"
 #include "store/checkpoint/table_scan.h"
@@ -237,7 +237,7 @@ enum embtier_err scan_fill(struct scan *scan, void *dest, uint64_t bytes,
                            struct err_msg *msg)
 {
     const uint64_t each = scan->row_bytes + (scan->order.all_rows ? 0 : sizeof(uint64_t));
-    const uint64_t room = bytes > SHM_ALIGN ? (bytes - SHM_ALIGN) / each : 0;
+    const uint64_t room = bytes > OP_ALIGN ? (bytes - OP_ALIGN) / each : 0;
     const uint32_t most = (uint32_t)MIN(room, (uint64_t)transfer_piece_rows(each));
     enum embtier_err err;
 
@@ -249,7 +249,7 @@ enum embtier_err scan_fill(struct scan *scan, void *dest, uint64_t bytes,
                        scan->row_bytes);
     *ret_filled = (struct scan_filled){ 0 };
     if (!scan->order.all_rows)
-        ret_filled->rows_at = align_up((uint64_t)most * sizeof(uint64_t), SHM_ALIGN);
+        ret_filled->rows_at = align_up((uint64_t)most * sizeof(uint64_t), OP_ALIGN);
     err = scan->order.all_rows ? fill_all(scan, dest, most, give_up, ret_filled, msg)
                                : fill_stored(scan, dest, (uint8_t *)dest + ret_filled->rows_at,
                                              most, give_up, ret_filled, msg);

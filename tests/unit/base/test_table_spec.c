@@ -51,6 +51,8 @@ static void test_names_are_letters_digits_and_few_marks(void **state)
         strcpy(spec.name, bad[i]);
         assert_refused(&spec, "table name must be");
     }
+    strcpy(spec.name, "a b");
+    assert_refused(&spec, "nor -, not 'a b'");
     memset(spec.name, 'x', EMBTIER_TABLE_NAME_MAX);
     spec.name[EMBTIER_TABLE_NAME_MAX] = '\0';
     assert_int_equal(table_spec_check(&spec, NULL), EMBTIER_OK);

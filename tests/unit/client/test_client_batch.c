@@ -158,7 +158,8 @@ static void test_an_error_is_told_with_table_part_and_numbers(void **state)
         uint32_t segment;
         const char *message;
     } cases[] = {
-        { EMBTIER_ID_RANGE, 1, "row id 57 is out of range: table 'users' has 10 rows (part 1)" },
+        { EMBTIER_ID_RANGE, 1,
+          "row id 57 is out of range: table 'users' has 10 rows; allowed: 0 to 9 (part 1)" },
         { EMBTIER_OFFSET_RANGE, 1,
           "offset 57 is past the arena's end at 10 (part 1, table 'users')" },
         { EMBTIER_TOO_LARGE, UINT32_MAX, "batch of 57 ids is over the server's limit of 10" },

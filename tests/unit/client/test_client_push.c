@@ -715,7 +715,7 @@ static void test_a_refused_prefetch_is_told_for_what_it_is(void **state)
         { EMBTIER_TICKETS_FULL, UINT32_MAX, 0,
           "a client may hold at most 57 tickets; push or release some first" },
         { EMBTIER_ID_RANGE, 1, 10,
-          "row id 57 is out of range: table 'users' has 10 rows (part 1)" },
+          "row id 57 is out of range: table 'users' has 10 rows; allowed: 0 to 9 (part 1)" },
     };
     struct embtier_batch *batch = new_prefetch(fixture);
 

@@ -286,7 +286,7 @@ static void test_damaged_catalog_is_refused_with_its_name(void **state)
         { "\"sync\"", "\"sink\"", EMBTIER_CORRUPT, "durability -1 is not known" },
         { "\"array\"", "\"attic\"", EMBTIER_CORRUPT, "home -1 is not known" },
         { "\"array\"", "1", EMBTIER_CORRUPT, "entry 0 of tables is damaged" },
-        { "\"home\"", "\"hole\"", EMBTIER_CORRUPT, "a table of home cache has no tier" },
+        { "\"home\"", "\"hole\"", EMBTIER_CORRUPT, ": home cache has no tier" },
         { "\"pmem\"", "7", EMBTIER_CORRUPT, "entry 0 of tables is damaged" },
         { "\"pmem\"", "\"p mem\"", EMBTIER_CORRUPT, "a tier's name has 1 to 31" },
         { "\"pmem\"", "\"0123456789abcdef0123456789abcdef\"", EMBTIER_CORRUPT,

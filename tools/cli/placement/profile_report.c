@@ -149,10 +149,13 @@ bool profile_report_print(const struct profile_report *report)
         ok = add_table(text, report, &report->tables[i]);
     if (!ok)
         return false;
-    text_print(stdout, "%s: %s tables, %s batches, %s lookups\n", report->path,
+    text_print(stdout, "%s: %s table%s, %s batch%s, %s lookup%s\n", report->path,
                number_count(&tables, report->measured->table_count),
+               report->measured->table_count == 1 ? "" : "s",
                number_count(&batches, (double)report->measured->batches),
-               number_count(&lookups, (double)report->measured->lookups));
+               report->measured->batches == 1 ? "" : "es",
+               number_count(&lookups, (double)report->measured->lookups),
+               report->measured->lookups == 1 ? "" : "s");
     for (uint32_t tier = 0; tier < report->tiers.count; tier++)
         printf("tier %" PRIu32 " of %s: %.1f%% of all lookups predicted to hit\n", tier + 1,
                number_bytes(&bytes, report->tiers.bytes[tier]), 100 * report->hit_rates[tier]);

@@ -265,10 +265,11 @@ static int print_result(const struct cli *cli, const struct arguments *arguments
                       cli_json_u64(arguments->tables), "batches", cli_json_u64(arguments->batches),
                       "lookups", cli_json_u64(lookups)),
             JSON_DOUBLE_DIGITS);
-    text_print(stdout, "generated %s: %s tables, %s batches, %s lookups\n", arguments->path,
-               number_count(&tables, (double)arguments->tables),
+    text_print(stdout, "generated %s: %s table%s, %s batch%s, %s lookup%s\n", arguments->path,
+               number_count(&tables, (double)arguments->tables), arguments->tables == 1 ? "" : "s",
                number_count(&batches, (double)arguments->batches),
-               number_count(&ids, (double)lookups));
+               arguments->batches == 1 ? "" : "es", number_count(&ids, (double)lookups),
+               lookups == 1 ? "" : "s");
     return EXIT_DONE;
 }
 

@@ -360,3 +360,9 @@ def test_memory_is_bounded_by_tables_not_by_lookups(tmp_path):
              "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"  # fmt: skip
     peak = subprocess.run(["/usr/bin/python3", "-c", script, str(CLI), "profile", "show", str(path)], capture_output=True, text=True)
     assert path.stat().st_size > 16_000_000 and int(peak.stdout) < 40_000, "KiB, most of them libraries"
+
+
+def test_one_thing_is_no_plural(tmp_path):
+    path = tmp_path / "one"
+    assert ": 1 table, 1 batch, " in done("trace", "generate", path, "--tables", "1", "--batches", "1", "--bags", "2")
+    assert ": 1 table, 1 batch, " in done("profile", "show", path)
