@@ -16,7 +16,7 @@
 #include "config/config_keys.h"
 #include "config/config_load.h"
 #include "daemon/budget/budget.h"
-#include "daemon/control/signals.h"
+#include "daemon/control/process/signals.h"
 #include "daemon/server.h"
 #include "daemon/server_check.h"
 

@@ -12,9 +12,9 @@
 #include "base/log/log.h"
 #include "base/yaml/yaml_doc.h"
 #include "daemon/control/control.h"
-#include "daemon/control/notify.h"
-#include "daemon/control/signals.h"
-#include "daemon/control/stop_patience.h"
+#include "daemon/control/process/notify.h"
+#include "daemon/control/process/signals.h"
+#include "daemon/control/process/stop_patience.h"
 #include "daemon/engine/lane/lane.h"
 #include "daemon/engine/memory/accounts.h"
 #include "daemon/engine/memory/request_memory.h"
@@ -24,6 +24,7 @@
 #include "daemon/engine/tables/table_arrays.h"
 #include "daemon/engine/tables/tables.h"
 #include "daemon/jobs/checkpoint/checkpoints.h"
+#include "daemon/jobs/plan/plan_record.h"
 #include "daemon/jobs/profile/profiles.h"
 #include "daemon/jobs/restore/checkpoint_restore.h"
 #include "daemon/jobs/restore/restore.h"
@@ -352,6 +353,8 @@ enum embtier_err server_new(const struct config *config, const struct server_res
     TRY(make_lanes(server, msg));
     TRY(load_tables(server, msg));
     TRY(make_checkpoints(server, &other, msg));
+    TRY(plan_record_open(store_first_directory(server->parts.store), &server->parts.plan_record,
+                         msg));
     TRY(make_profiles(server, msg));
     store_end_reserve(server->parts.store);
     TRY(control_new(&server->parts, &server->control, msg));
@@ -576,6 +579,7 @@ void server_free(struct server *server)
     control_free(server->control);
     profiles_free(server->parts.profiles);
     free(server->parts.lanes);
+    plan_record_free(server->parts.plan_record);
     checkpoints_free(server->parts.checkpoints);
     tables_free(server->parts.tables);
     row_routes_free(server->routes);

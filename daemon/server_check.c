@@ -10,7 +10,7 @@
 #include "base/system/thread_room.h"
 #include "base/text/bytes.h"
 #include "base/yaml/yaml_doc.h"
-#include "daemon/control/socket_path.h"
+#include "daemon/control/process/socket_path.h"
 #include "daemon/jobs/worker.h"
 #include "daemon/transport/shm/session_maker.h"
 #include "store/rocksdb/rocksdb_setup.h"

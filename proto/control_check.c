@@ -243,6 +243,8 @@ enum embtier_err control_check_request(const Embtier__Request *request, struct e
         return need(r->table_drop && r->table_drop->name[0] != '\0', "TableDrop.name", msg);
     case EMBTIER__REQUEST__BODY_TABLE_MOVE:
         return need(r->table_move && r->table_move->name[0] != '\0', "TableMove.name", msg);
+    case EMBTIER__REQUEST__BODY_PLAN_BEGIN:
+        return need(r->plan_begin && r->plan_begin->generation != 0, "PlanBegin.generation", msg);
     case EMBTIER__REQUEST__BODY_GROUP_JOIN:
         return need(r->group_join && r->group_join->name[0] != '\0', "GroupJoin.name", msg);
     case EMBTIER__REQUEST__BODY_GROUP_LEAVE:
@@ -280,6 +282,8 @@ enum embtier_err control_check_request(const Embtier__Request *request, struct e
     case EMBTIER__REQUEST__BODY_SCAN_CLOSE:
     case EMBTIER__REQUEST__BODY_ACCOUNT_LIST:
     case EMBTIER__REQUEST__BODY_JOB_LIST:
+    case EMBTIER__REQUEST__BODY_PLAN_END:
+    case EMBTIER__REQUEST__BODY_PLAN_SHOW:
     case EMBTIER__REQUEST__BODY_PROFILE_STOP:
     case EMBTIER__REQUEST__BODY_STATUS:
         return EMBTIER_OK;
@@ -365,6 +369,8 @@ enum embtier_err control_check_reply(const Embtier__Reply *reply, struct err_msg
         if (!reply->table_moved)
             return missing(msg, "Reply.table_moved");
         return check_table_info(reply->table_moved->table, msg);
+    case EMBTIER__REPLY__BODY_PLAN:
+        return reply->plan ? EMBTIER_OK : missing(msg, "Reply.plan");
     case EMBTIER__REPLY__BODY_TABLE_LIST:
         if (!reply->table_list)
             return missing(msg, "Reply.table_list");

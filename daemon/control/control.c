@@ -15,7 +15,7 @@
 #include "config/config_memory.h"
 #include "daemon/control/connection.h"
 #include "daemon/control/control_impl.h"
-#include "daemon/control/signals.h"
+#include "daemon/control/process/signals.h"
 #include "daemon/engine/lane/lane.h"
 #include "daemon/engine/memory/accounts.h"
 #include "daemon/engine/memory/engine_reserved.h"

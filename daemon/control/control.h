@@ -18,6 +18,7 @@ struct checkpoints;
 struct control;
 struct groups;
 struct lane;
+struct plan_record;
 struct profiles;
 struct request_memory;
 struct store;
@@ -36,6 +37,7 @@ struct server_parts {
     struct groups *groups;
     struct transfer_memory *transfer_memory;
     struct checkpoints *checkpoints;
+    struct plan_record *plan_record;
     struct profiles *profiles;
     struct arena *arenas[TIERS_MAX];
     struct table_arrays *arrays;

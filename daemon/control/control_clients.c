@@ -79,6 +79,7 @@ void control_let_go(struct control *control, struct connection *connection)
                        err == EMBTIER_SHUTDOWN ? err : EMBTIER_DISCONNECTED);
     if (connection->making)
         session_maker_give_up(connection->making);
+    control_end_applying(control, connection);
     control_close_transfers(control, connection);
     if (connection->session && !connection->session_detached) {
         struct session *const session = connection->session;

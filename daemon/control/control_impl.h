@@ -2,7 +2,7 @@
 /* control_impl.h: private state of the control thread. These share it: control.c (loop, messages),
  * control_listen.c, control_clients.c, control_traffic.c, control_requests.c (handling of
  * requests), control_submit.c (requests that are jobs), control_sessions.c (hello),
- * control_lists.c, control_jobs.c and control_transfers.c (scans and loads). */
+ * control_lists.c, control_jobs.c, control_plan.c and control_transfers.c (scans and loads). */
 #ifndef EMBTIER_DAEMON_CONTROL_CONTROL_IMPL_H
 #define EMBTIER_DAEMON_CONTROL_CONTROL_IMPL_H
 
@@ -15,6 +15,7 @@
 #include "daemon/control/control.h"
 #include "daemon/engine/mail/inbox.h"
 #include "daemon/jobs/answer.h"
+#include "daemon/jobs/plan/plan_record.h"
 #include "proto/control.pb-c.h"
 
 /* Most tables that are imported at a time, if there is memory for that (transfer_memory.h). One
@@ -59,9 +60,11 @@ struct control {
     uint32_t connection_count;
     uint32_t releasing_count; /* sessions whose memory is being freed: they have descriptors */
     uint64_t last_number;
-    uint64_t reader_waits;  /* of all lanes, at the last tick (struct lane_pulse) */
-    uint32_t warnings;      /* about clients, since the last tick */
-    uint32_t warnings_kept; /* those not logged */
+    uint64_t reader_waits;       /* of all lanes, at the last tick (struct lane_pulse) */
+    uint32_t warnings;           /* about clients, since the last tick */
+    uint32_t warnings_kept;      /* those not logged */
+    struct connection *applying; /* the one that applies a plan; NULL: none does */
+    struct plan_state plan;      /* that it applies */
 };
 
 /* ---- control_listen.c ---- */
@@ -178,6 +181,14 @@ void control_handle_accounts(struct control *control, struct connection *connect
 /* JobList, JobCancel. */
 void control_handle_jobs(struct control *control, struct connection *connection,
                          const Embtier__Request *request);
+
+/* ---- control_plan.c ---- */
+
+/* PlanBegin, PlanEnd, PlanShow. */
+void control_handle_plan(struct control *control, struct connection *connection,
+                         const Embtier__Request *request);
+/* Lets another client apply a plan, if this one did. */
+void control_end_applying(struct control *control, const struct connection *connection);
 
 /* ---- control_transfers.c ---- */
 

@@ -15,7 +15,7 @@
 #include "config/config.h"
 #include "daemon/control/connection.h"
 #include "daemon/control/control_impl.h"
-#include "daemon/control/socket_path.h"
+#include "daemon/control/process/socket_path.h"
 #include "daemon/engine/memory/accounts.h"
 #include "proto/frame.h"
 

@@ -215,6 +215,11 @@ void control_handle(struct control *control, struct connection *connection,
     case EMBTIER__REQUEST__BODY_JOB_CANCEL:
         control_handle_jobs(control, connection, request);
         break;
+    case EMBTIER__REQUEST__BODY_PLAN_BEGIN:
+    case EMBTIER__REQUEST__BODY_PLAN_END:
+    case EMBTIER__REQUEST__BODY_PLAN_SHOW:
+        control_handle_plan(control, connection, request);
+        break;
     case EMBTIER__REQUEST__BODY_GROUP_LEAVE:
         handle_leave(control, connection, request->id, request->group_leave);
         break;

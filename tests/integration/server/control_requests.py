@@ -96,6 +96,9 @@ REQUESTS: list[tuple[str, dict]] = [
     ("load_close", {}),
     ("account_list", {"from": 1, "most": 2}),
     ("job_list", {"after": 1, "most": 2}),
+    ("plan_begin", {"generation": 2, "hash": 7}),
+    ("plan_show", {}),
+    ("plan_end", {}),
     ("job_cancel", {"id": 1 << 40}),  # no job has come that far
     ("profile_start", {"memory_bytes": 1 << 26}),
     ("profile_read", {"snapshot": 1, "line": 2, "offset": 3}),

@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 /* clang-format on */
-#include "daemon/control/stop_patience.h"
+#include "daemon/control/process/stop_patience.h"
 
 #define BEGAN UINT64_C(5000000000)
 

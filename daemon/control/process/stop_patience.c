@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/control/stop_patience.h"
+#include "daemon/control/process/stop_patience.h"
 
 #include "base/clock.h"
 

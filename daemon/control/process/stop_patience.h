@@ -5,8 +5,8 @@
  * or SIGINT and SIGTERM. So a stop is never given up while the disk takes rows. It may be given up
  * when the disk refuses them, or has taken none for long. The log must have said so before, because
  * until then no user can have meant it. Thread: the one that stops. */
-#ifndef EMBTIER_DAEMON_CONTROL_STOP_PATIENCE_H
-#define EMBTIER_DAEMON_CONTROL_STOP_PATIENCE_H
+#ifndef EMBTIER_DAEMON_CONTROL_PROCESS_STOP_PATIENCE_H
+#define EMBTIER_DAEMON_CONTROL_PROCESS_STOP_PATIENCE_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/control/signals.h"
+#include "daemon/control/process/signals.h"
 
 #include <errno.h>
 #include <signal.h>

@@ -9,8 +9,8 @@
  *
  * SIGTSTP (Ctrl-Z) does nothing either, because a suspended server would hold up all its clients.
  * SIGSTOP still suspends it. */
-#ifndef EMBTIER_DAEMON_CONTROL_SIGNALS_H
-#define EMBTIER_DAEMON_CONTROL_SIGNALS_H
+#ifndef EMBTIER_DAEMON_CONTROL_PROCESS_SIGNALS_H
+#define EMBTIER_DAEMON_CONTROL_PROCESS_SIGNALS_H
 
 #include <stdbool.h>
 

@@ -2,7 +2,7 @@
 /* Sends one datagram for each message, as sd_notify(3) says. That function of libsystemd's
  * waits for ever if the manager does not read. A stop reports each second how far it is,
  * and would hang. */
-#include "daemon/control/notify.h"
+#include "daemon/control/process/notify.h"
 
 #include <errno.h>
 #include <poll.h>
