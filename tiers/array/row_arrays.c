@@ -8,6 +8,7 @@
 #include "base/counter.h"
 #include "base/macros.h"
 #include "base/row_spot.h"
+#include "base/spec/array_shape.h"
 #include "tiers/arena/arena.h"
 
 /* As in row_cache.c: refs whose spot is being prefetched, refs whose row is, and lines of such a
@@ -16,9 +17,6 @@
 #define SPOTS_AHEAD 56
 #define ROWS_AHEAD  32
 #define LINES_AHEAD 16
-/* A row begins on a granule. Granules are large enough for a spot's 32 bits to reach each. */
-#define GRANULE_SHIFT_LEAST 4
-#define GRANULE_SHIFT_MOST  12
 /* A lane counts the dirty rows of a block together, so that a scan skips clean blocks. */
 #define BLOCK_ROWS 4096
 /* Spots that one step of a scan reads, for each row that it may hand over. */
@@ -58,45 +56,22 @@ struct row_arrays {
 
 /* ---- A table's array ---- */
 
-#define HEAD_BYTES 4096
-
-struct shape {
-    uint8_t shift;
-    uint64_t stride;
-    uint64_t rows_at;
-    uint64_t bytes; /* 0: too large */
-};
-
-static struct shape shape_of(uint64_t rows, uint32_t row_bytes)
-{
-    struct shape shape = { .shift = GRANULE_SHIFT_LEAST };
-
-    for (;; shape.shift++) {
-        shape.stride = align_up(row_bytes, UINT64_C(1) << shape.shift);
-        if (rows <= (UINT32_MAX - 1) / (shape.stride >> shape.shift))
-            break;
-        if (shape.shift == GRANULE_SHIFT_MOST)
-            return shape;
-    }
-    shape.rows_at = HEAD_BYTES + align_up(rows * sizeof(struct row_spot), HEAD_BYTES);
-    shape.bytes = align_up(shape.rows_at + rows * shape.stride, ARENA_SLAB_BYTES);
-    return shape;
-}
+_Static_assert(ARRAY_SLAB_BYTES == ARENA_SLAB_BYTES, "arrays lie in slabs of arenas");
 
 uint64_t row_array_memory_bytes(uint64_t rows, uint32_t row_bytes)
 {
     assert(row_bytes > 0);
-    return rows == 0 ? 0 : shape_of(rows, row_bytes).bytes;
+    return rows == 0 ? 0 : array_shape_of(rows, row_bytes).bytes;
 }
 
 struct row_array *row_array_new(void *memory, uint64_t rows, uint32_t row_bytes)
 {
-    const struct shape shape = shape_of(rows, row_bytes);
+    const struct array_shape shape = array_shape_of(rows, row_bytes);
     struct row_array *const array = memory;
 
-    assert(shape.bytes > 0 && (uintptr_t)memory % HEAD_BYTES == 0);
+    assert(shape.bytes > 0 && (uintptr_t)memory % ARRAY_HEAD_BYTES == 0);
     *array = (struct row_array){
-        .spots = (struct row_spot *)((uint8_t *)memory + HEAD_BYTES),
+        .spots = (struct row_spot *)((uint8_t *)memory + ARRAY_HEAD_BYTES),
         .base = (uint8_t *)memory + shape.rows_at,
         .rows = rows,
         .stride = shape.stride,

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* array_shape.h: the memory that an array of a table's rows takes, and where its parts lie
+ * (tiers/array/row_arrays.h). Placement plans count the same bytes. Pure values. */
+#ifndef EMBTIER_BASE_SPEC_ARRAY_SHAPE_H
+#define EMBTIER_BASE_SPEC_ARRAY_SHAPE_H
+
+#include <stdint.h>
+
+/* Memory is taken in whole slabs. */
+#define ARRAY_SLAB_BYTES (UINT64_C(2) << 20)
+/* The array's own numbers, before the spots (base/row_spot.h). */
+#define ARRAY_HEAD_BYTES 4096
+
+struct array_shape {
+    uint8_t shift;    /* log2 of a granule: each row begins on one */
+    uint64_t stride;  /* from a row to the next */
+    uint64_t rows_at; /* offset of row 0 */
+    uint64_t bytes;   /* of all; 0: it exceeds what a spot can reach */
+};
+
+/* @row_bytes: at least 1. */
+struct array_shape array_shape_of(uint64_t rows, uint32_t row_bytes);
+
+#endif
