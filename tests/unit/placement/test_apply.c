@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_apply.c: do the steps of a plan bring all tables to their places, with no tier too full at
+ * any time? Are plans refused that are not for this server? */
+/* clang-format off */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+/* clang-format on */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/macros.h"
+#include "base/spec/array_shape.h"
+#include "placement/apply/apply.h"
+#include "placement/random.h"
+
+#define TABLES_MAX 12
+#define CASES      3000
+#define ROW_BYTES  256
+#define SLAB_ROWS  7000 /* of ROW_BYTES; they take a slab of array memory */
+
+struct world {
+    struct plan *plan;
+    struct apply_server server;
+    struct apply_held tables[TABLES_MAX];
+};
+
+/* ---- Servers and plans ---- */
+
+static void add_tier(struct world *world, const char *name, uint64_t slabs)
+{
+    struct apply_tier *const tier = &world->server.tiers[world->server.tier_count++];
+
+    snprintf(tier->name, sizeof(tier->name), "%s", name);
+    tier->array_bytes = tier->free_bytes = slabs * ARRAY_SLAB_BYTES;
+}
+
+static void add_table(struct world *world, uint64_t slabs, struct apply_place place)
+{
+    struct apply_held *const table = &world->tables[world->server.table_count];
+
+    *table = (struct apply_held){ .rows = slabs * SLAB_ROWS,
+                                  .dim = ROW_BYTES / 4,
+                                  .dtype = EMBTIER_DTYPE_F32,
+                                  .optimizer = EMBTIER_OPTIMIZER_NONE,
+                                  .row_bytes = ROW_BYTES,
+                                  .place = place };
+    snprintf(table->name, sizeof(table->name), "t%u", world->server.table_count++);
+    world->server.tables = world->tables;
+    if (place.home == EMBTIER_HOME_ARRAY)
+        world->server.tiers[place.tier].free_bytes -= slabs * ARRAY_SLAB_BYTES;
+}
+
+/* A plan that wants table @i in @places[i]; tier -1 of an array stands for a GPU. */
+static void make_plan(struct world *world, const struct apply_place *places)
+{
+    assert_int_equal(plan_new(world->server.table_count, 1, &world->plan), EMBTIER_OK);
+    for (uint32_t i = 0; i < world->server.table_count; i++) {
+        struct plan_table *const table = &world->plan->tables[i];
+        struct plan_part *const part = &table->parts[0];
+
+        memcpy(table->name, world->tables[i].name, sizeof(table->name));
+        table->rows = world->tables[i].rows;
+        table->dim = world->tables[i].dim;
+        table->dtype = world->tables[i].dtype;
+        table->optimizer = world->tables[i].optimizer;
+        table->part_count = 1;
+        part->home = PLAN_CACHE;
+        if (places[i].home == EMBTIER_HOME_ARRAY && places[i].tier == APPLY_NO_TIER)
+            part->home = PLAN_HBM;
+        else if (places[i].home == EMBTIER_HOME_ARRAY) {
+            part->home = PLAN_ARRAY;
+            snprintf(part->tier, sizeof(part->tier), "%s",
+                     world->server.tiers[places[i].tier].name);
+        }
+    }
+}
+
+static const struct apply_place cached = { EMBTIER_HOME_CACHE, APPLY_NO_TIER };
+static const struct apply_place on_gpu = { EMBTIER_HOME_ARRAY, APPLY_NO_TIER };
+
+static struct apply_place array_in(uint32_t tier)
+{
+    return (struct apply_place){ EMBTIER_HOME_ARRAY, tier };
+}
+
+static struct apply *must_apply(struct world *world, bool without_gpu)
+{
+    const struct apply_opts opts = { .without_gpu = without_gpu };
+    struct apply *apply = NULL;
+    struct err_msg msg = { { 0 } };
+
+    if (apply_new(world->plan, &world->server, &opts, &apply, &msg) != EMBTIER_OK)
+        fail_msg("%s", msg.text);
+    return apply;
+}
+
+static void must_refuse(struct world *world, enum embtier_err wanted, const char *text)
+{
+    const struct apply_opts opts = { .without_gpu = false };
+    struct apply *apply = NULL;
+    struct err_msg msg = { { 0 } };
+
+    assert_int_equal(apply_new(world->plan, &world->server, &opts, &apply, &msg), wanted);
+    if (!strstr(msg.text, text))
+        fail_msg("'%s' is not in: %s", text, msg.text);
+    assert_null(apply);
+}
+
+/* ---- A server that takes the steps ---- */
+
+/* Keeps its own account of each tier, and refuses as a server would. */
+static void run_steps(struct apply *apply, struct apply_place *places, const uint64_t *slabs,
+                      const struct apply_held *tables, uint32_t *ret_steps)
+{
+    uint64_t used[TIERS_MAX] = { 0 };
+    struct apply_step step;
+
+    for (uint32_t i = 0; i < apply->server->table_count; i++)
+        if (places[i].home == EMBTIER_HOME_ARRAY)
+            used[places[i].tier] += slabs[i];
+    for (*ret_steps = 0; apply_next(apply, &step); ++*ret_steps) {
+        const uint32_t i = (uint32_t)(step.move->table - tables);
+        struct apply_place *const place = &places[i];
+
+        assert_true(*ret_steps < 4 * TABLES_MAX);
+        assert_false(place->home == step.to.home && place->tier == step.to.tier);
+        /* Both arrays exist while rows move. */
+        if (step.to.home == EMBTIER_HOME_ARRAY) {
+            used[step.to.tier] += slabs[i];
+            assert_true(used[step.to.tier] * ARRAY_SLAB_BYTES <=
+                        apply->server->tiers[step.to.tier].array_bytes);
+        }
+        if (place->home == EMBTIER_HOME_ARRAY)
+            used[place->tier] -= slabs[i];
+        *place = step.to;
+        apply_done(apply, &step);
+    }
+}
+
+static struct apply_place draw_place(struct random *random, uint64_t *room, uint64_t slabs)
+{
+    const uint32_t tier = (uint32_t)random_below(random, 3);
+
+    if (tier == 2 || room[tier] < slabs)
+        return cached;
+    room[tier] -= slabs;
+    return array_in(tier);
+}
+
+/* Tiers so full that tables are in each other's way. */
+static void test_steps_bring_all_tables_to_their_places(void **state)
+{
+    struct random random = { 1 };
+    uint32_t detours = 0;
+
+    (void)state;
+    for (uint32_t c = 0; c < CASES; c++) {
+        struct world world = { .plan = NULL };
+        uint64_t slabs[TABLES_MAX], before[2] = { 6, 9 }, after[2] = { 6, 9 };
+        struct apply_place places[TABLES_MAX], wanted[TABLES_MAX];
+        const uint32_t count = 1 + (uint32_t)random_below(&random, TABLES_MAX);
+        uint32_t steps;
+
+        add_tier(&world, "dram", before[0]);
+        add_tier(&world, "pmem", before[1]);
+        for (uint32_t i = 0; i < count; i++) {
+            slabs[i] = 1 + random_below(&random, 4);
+            places[i] = draw_place(&random, before, slabs[i]);
+            wanted[i] = draw_place(&random, after, slabs[i]);
+            add_table(&world, slabs[i], places[i]);
+        }
+        make_plan(&world, wanted);
+        {
+            _cleanup_(apply_freep) struct apply *apply = must_apply(&world, false);
+
+            for (uint32_t i = 0; i < count; i++) { /* they were sorted by name */
+                slabs[i] = array_shape_of(world.tables[i].rows, ROW_BYTES).bytes / ARRAY_SLAB_BYTES;
+                places[i] = world.tables[i].place;
+            }
+            assert_int_equal(apply->move_count + apply->same_count, count);
+            run_steps(apply, places, slabs, world.tables, &steps);
+            assert_int_equal(apply_left(apply), 0);
+            detours += steps - apply->move_count;
+            for (uint32_t i = 0; i < count; i++) {
+                const uint32_t old = (uint32_t)strtoul(world.tables[i].name + 1, NULL, 10);
+
+                assert_int_equal(places[i].home, wanted[old].home);
+                assert_int_equal(places[i].tier, wanted[old].tier);
+            }
+        }
+        plan_free(world.plan);
+    }
+    assert_true(detours > CASES / 100); /* else the tiers were not full enough */
+}
+
+/* A gap may be too small, though free bytes suffice. */
+static void test_a_refused_step_is_tried_again_when_more_is_free(void **state)
+{
+    struct world world = { .plan = NULL };
+    const struct apply_place wanted[] = { array_in(0), cached };
+    struct apply_step step;
+    struct apply *apply;
+
+    (void)state;
+    add_tier(&world, "dram", 4);
+    add_table(&world, 2, cached);
+    add_table(&world, 1, array_in(0));
+    make_plan(&world, wanted);
+    apply = must_apply(&world, false);
+    assert_true(apply_next(apply, &step)); /* what gives memory back comes first */
+    assert_string_equal(step.move->table->name, "t1");
+    apply_done(apply, &step);
+    assert_true(apply_next(apply, &step));
+    assert_string_equal(step.move->table->name, "t0");
+    apply_refused(apply, &step);
+    assert_false(apply_next(apply, &step));
+    assert_int_equal(apply_left(apply), 1);
+    apply_free(apply);
+    plan_free(world.plan);
+}
+
+static void test_refusals(void **state)
+{
+    struct world world = { .plan = NULL };
+    const struct apply_place wanted[] = { array_in(0), cached };
+    struct plan_table *table;
+
+    (void)state;
+    add_tier(&world, "dram", 4);
+    add_table(&world, 2, cached);
+    add_table(&world, 3, array_in(0));
+    make_plan(&world, wanted);
+    table = &world.plan->tables[0];
+
+    table->dim++;
+    must_refuse(&world, EMBTIER_MISMATCH,
+                "table 't0' has dim 65 in the plan, and 64 on the server");
+    table->dim--;
+    table->rows = EMBTIER_UNBOUNDED;
+    must_refuse(&world, EMBTIER_MISMATCH,
+                "has rows unbounded in the plan, and 14000 on the server");
+    table->rows = 2 * SLAB_ROWS;
+    table->dtype = EMBTIER_DTYPE_F16;
+    must_refuse(&world, EMBTIER_MISMATCH, "has dtype f16 in the plan, and f32 on the server");
+    table->dtype = EMBTIER_DTYPE_F32;
+    table->optimizer = EMBTIER_OPTIMIZER_ADAM;
+    must_refuse(&world, EMBTIER_MISMATCH, "has optimizer adam in the plan, and none on the server");
+    table->optimizer = EMBTIER_OPTIMIZER_NONE;
+    table->part_count = 2;
+    must_refuse(&world, EMBTIER_UNSUPPORTED, "table 't0' is split into 2 parts");
+    table->part_count = 1;
+    memcpy(table->parts[0].tier, "cxl", 4);
+    must_refuse(&world, EMBTIER_INVALID,
+                "in tier 'cxl', which the server does not have; it has dram");
+    memcpy(table->parts[0].tier, "dram", 5);
+    table->parts[0].home = PLAN_HBM;
+    must_refuse(&world, EMBTIER_UNSUPPORTED, "in the memory of GPU 0");
+    table->parts[0].home = PLAN_ARRAY;
+    memcpy(table->name, "tx", 3);
+    must_refuse(&world, EMBTIER_NO_TABLE, "the server has no table 'tx'");
+    memcpy(table->name, "t0", 3);
+    world.plan->tables[1].parts[0].home = PLAN_ARRAY;
+    memcpy(world.plan->tables[1].parts[0].tier, "dram", 5);
+    must_refuse(&world, EMBTIER_TOO_LARGE,
+                "tier 'dram' keeps 8388608 bytes for arrays, and they would take 10485760, 2097152 "
+                "more: raise cache.tiers[0].array_bytes");
+    plan_free(world.plan);
+}
+
+static void test_tables_for_gpus_take_arrays_with_room_or_the_cache(void **state)
+{
+    struct world world = { .plan = NULL };
+    const struct apply_place wanted[] = { on_gpu, array_in(0), on_gpu, cached };
+    struct apply *apply;
+
+    (void)state;
+    add_tier(&world, "dram", 4);
+    add_tier(&world, "pmem", 2);
+    add_table(&world, 2, cached);
+    add_table(&world, 3, cached);
+    add_table(&world, 2, cached);
+    add_table(&world, 1, cached);
+    make_plan(&world, wanted);
+    apply = must_apply(&world, true);
+    assert_int_equal(apply->gpu_count, 2);
+    assert_int_equal(apply->move_count, 2); /* t1 to dram, t0 to pmem; t2 finds no room */
+    assert_string_equal(apply->moves[0].table->name, "t1");
+    assert_int_equal(apply->moves[0].to.tier, 0);
+    assert_string_equal(apply->moves[1].table->name, "t0");
+    assert_int_equal(apply->moves[1].to.tier, 1);
+    assert_int_equal(apply->same_count, 2);
+    apply_free(apply);
+    plan_free(world.plan);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_steps_bring_all_tables_to_their_places),
+        cmocka_unit_test(test_a_refused_step_is_tried_again_when_more_is_free),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_tables_for_gpus_take_arrays_with_room_or_the_cache),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
