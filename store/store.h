@@ -11,6 +11,8 @@
  *   reserve              blocks kept for work that frees space (space.h)
  *   closed.json          in the first directory, from a clean close until rows of `replay` tables
  *                        are written again
+ *   plan.json            in the first directory: the placement plan in force; not the store's
+ *                        (daemon/jobs/plan/plan_record.h)
  *   restore.json         in the first directory, while the store is being put back to a checkpoint
  *                        that a user named
  *   shard-0007/replay/   RocksDB without a log, for tables of durability `replay`

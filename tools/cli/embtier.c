@@ -324,6 +324,20 @@ const struct command commands[] = {
       "  embtier plan diff old.plan new.plan\n"
       "  embtier -o json plan diff old.plan new.plan | jq .bytes_moved\n",
       command_plan_diff, NULL },
+    { "apply", "PLAN [--dry-run] [options]", "move tables to where a plan wants them",
+      "      --dry-run        show what would move, and how long it would take at most\n"
+      "      --rate MIB       move at most this many MiB of rows a second (default 256). The server\n"
+      "                       spends at most a fifth of each lane's time on it\n"
+      "      --without-gpu    put what the plan wants in GPU memory into arrays, or else the cache\n"
+      "\n"
+      "Clients go on meanwhile, and each row can be read and written at all times. An interrupted\n"
+      "or failed run leaves each table whole in its old or its new home; a further run goes on.\n"
+      "When all tables have moved, the plan is in force: an older one is refused from then on.\n"
+      "With -o json: {generation, applied, moves: [{table, from: {home, tier}, to: {home, tier},\n"
+      "rows, bytes, array_bytes}], same, unplanned, bytes, moved_rows, detours}.\n",
+      "  embtier apply run.plan --dry-run\n"
+      "  embtier apply run.plan --rate 64\n",
+      command_apply, NULL },
     { "plan what-if", "MACHINE... --profile FILE [options]",
       "find the cheapest machine that reaches a target",
       "MACHINE: files as for `embtier plan make`, 1 to 64. Each one is planned as it is, with each\n"

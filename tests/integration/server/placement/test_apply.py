@@ -1,0 +1,322 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`embtier apply` moves tables to where a plan wants them while clients work, in an order that fits. However it ends, each table is
+whole in its old or its new home, and a further run goes on. An older plan, or a second one at the same time, changes nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from daemons import CLI, LANES, SANITIZED
+
+import embtier
+
+DIM, ROWS = 24, 5000
+TABLES = ["a", "b", "c", "d", "e"]
+LIMIT_S = 60
+SLABS = {"dram": 2, "pmem": 3}  # the arrays of as many tables fit
+SLAB = 2 << 20
+SLOWLY = 0.02  # MiB of rows a second: some seconds for a table, so that it can be met on its way
+IDS = np.arange(ROWS)
+
+
+@pytest.fixture
+def daemon(make_daemon):
+    daemon = make_daemon()
+    dram, pmem = (2 * SLABS[tier] for tier in ("dram", "pmem"))
+    daemon.configure(
+        {
+            "cache": {
+                "tiers": [
+                    daemon.dram(LANES) | {"bytes": f"{4 * LANES + dram}MiB", "array_bytes": f"{dram}MiB"},
+                    daemon.pmem(LANES) | {"bytes": f"{2 * LANES + pmem}MiB", "array_bytes": f"{pmem}MiB"},
+                ]
+            }
+        }
+    )
+    daemon.start()
+    with daemon.connect() as server:
+        for name in TABLES:
+            server.create_table(name, DIM, ROWS, optimizer="sgd").set(IDS, np.full((ROWS, DIM), ord(name)))
+    return daemon
+
+
+def part_of(home: str) -> tuple[dict, int]:
+    """The part of a plan, and the bytes that it takes of its memory."""
+    bytes_ = ROWS * DIM * 4
+    part = {"rows": ROWS, "lookup_share": 1, "time_s": 1e-6, "reads_per_s": 0, "writes_bytes_per_day": 0}
+    if home == "cache":
+        return {"home": "cache", **part, "hit_rates": [0.5, 0.25], "cache_bytes": [0, 0]}, 0
+    if home == "hbm":
+        return {"home": "hbm", **part, "bytes": bytes_}, bytes_
+    return {"home": "array", "tier": home, **part, "bytes": bytes_}, bytes_
+
+
+def text_of(homes: dict[str, str], generation: int, **changes) -> str:
+    """A plan's file, as JSON, which is YAML too."""
+    gpus = int("hbm" in homes.values())
+    used = {memory: sum(part_of(home)[1] for home in homes.values() if home == memory) for memory in ("hbm", "dram", "pmem")}
+    one = {"bandwidth_bytes_per_s": 1e9, "read_bytes": 0, "time_s": 0, "cache_bytes": 0, "capacity_bytes": 1 << 40}
+    memories = [{"name": "hbm", "gpu": 0, **one, "array_bytes": used["hbm"]}] * gpus
+    memories += [{"name": tier, **one, "array_bytes": used[tier]} for tier in ("dram", "pmem")]
+    memories += [{"name": "ssd", **one, "array_bytes": ROWS * DIM * 4 * len(homes)}]
+    plan = {
+        "format": "embtier-plan", "version": 1, "generation": generation, "samples_per_s": 1000, "samples_per_batch": 100,
+        "time_s": 1e-3, "gpu_count": gpus, "table_count": len(homes), "memories": memories,
+        "tables": [
+            {"name": name, "rows": ROWS, "dim": DIM, "dtype": "f32", "optimizer": "sgd", "read_bytes": 1000, "parts": [part_of(home)[0]]}
+            | ({"gpu": 0} if gpus else {}) | changes
+            for name, home in homes.items()
+        ],
+    }  # fmt: skip
+    return json.dumps(plan)
+
+
+def write(folder: Path, homes: dict[str, str], generation: int = 1, **changes) -> Path:
+    path = folder / f"{generation}-{len(list(folder.glob('*.plan')))}.plan"
+    path.write_text(text_of(homes, generation, **changes))
+    return path
+
+
+def command(daemon, *arguments: str | Path) -> list[str]:
+    return [str(CLI), "-s", daemon.socket, *map(str, arguments)]
+
+
+def apply(daemon, *arguments: str | Path) -> dict:
+    done = subprocess.run(command(daemon, "-o", "json", "apply", *arguments), capture_output=True, text=True, timeout=LIMIT_S)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def refused(daemon, *arguments: str | Path, code: int = 1) -> str:
+    done = subprocess.run(command(daemon, "apply", *arguments), capture_output=True, text=True, timeout=LIMIT_S)
+    assert done.returncode == code and done.stdout == "", done
+    return done.stderr
+
+
+def homes_of(daemon) -> dict[str, str]:
+    with daemon.connect(timeout=LIMIT_S) as server:
+        return {spec.name: spec.tier or spec.home for spec in server.tables()}
+
+
+def check_rows(daemon) -> None:
+    with daemon.connect(timeout=LIMIT_S) as server:
+        for name in TABLES:
+            assert (server.open_table(name).get(IDS) == ord(name)).all(), name
+
+
+def await_that(is_so) -> None:
+    deadline = time.monotonic() + LIMIT_S
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def moving(daemon) -> list[str]:
+    """The tables of which some rows have moved."""
+    listed = subprocess.run(command(daemon, "-o", "json", "jobs"), capture_output=True, check=True, timeout=LIMIT_S)
+    return [job["what"] for job in json.loads(listed.stdout) if job["kind"] == "table move" and job["done"] > 0]
+
+
+def begin_slowly(daemon, plan: Path) -> subprocess.Popen:
+    """Applies a plan so slowly that a table is on its way."""
+    process = subprocess.Popen(
+        command(daemon, "apply", plan, "--rate", str(SLOWLY)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    await_that(lambda: moving(daemon) or process.poll() is not None)
+    assert process.poll() is None, process.communicate()
+    return process
+
+
+FIRST = {"a": "dram", "b": "dram", "c": "pmem", "d": "pmem", "e": "cache"}
+SECOND = {"a": "pmem", "b": "cache", "c": "dram", "d": "dram", "e": "pmem"}
+# With both, all tiers are full.
+FULL = [{"a": "dram", "b": "dram", "c": "pmem", "d": "pmem", "e": "pmem"}, {"a": "pmem", "b": "pmem", "c": "dram", "d": "dram", "e": "pmem"}]
+
+
+def test_a_dry_run_shows_all_and_changes_nothing(daemon, tmp_path):
+    plan = write(tmp_path, FIRST)
+    shown = apply(daemon, plan, "--dry-run")
+    assert not shown["applied"] and shown["generation"] == 1 and shown["same"] == 1 and shown["unplanned"] == 0
+    assert {move["table"]: move["to"]["tier"] for move in shown["moves"]} == {k: v for k, v in FIRST.items() if v != "cache"}
+    assert all(move["from"] == {"home": "cache", "tier": None} for move in shown["moves"])
+    assert all(move["bytes"] == ROWS * DIM * 4 and move["array_bytes"] == SLAB for move in shown["moves"])
+    text = subprocess.run(command(daemon, "apply", plan, "--dry-run", "--rate", "1"), capture_output=True, text=True, check=True).stdout
+    assert "nothing was moved; tables to move: 4, at most" in text and "at 1.0 MiB/s" in text
+    assert set(homes_of(daemon).values()) == {"cache"}
+
+
+def test_plans_one_after_the_other_while_clients_push(daemon, tmp_path):
+    """Tables of full tiers change places. No push is lost, and each row is there at all times."""
+    pushes, is_over, errors = dict.fromkeys(TABLES, 0), threading.Event(), []
+
+    def work(name: str, seed: int) -> None:
+        try:
+            rng = np.random.default_rng(seed)
+            with daemon.connect(timeout=LIMIT_S) as server:
+                table = server.open_table(name)
+                while not is_over.is_set():
+                    with server.push_batch([(table, ROWS)]) as batch:
+                        batch.ids(0)[:] = rng.permutation(ROWS)
+                        batch.gradients(0)[:] = -1
+                        batch.push(lr=1.0, step=pushes[name] + 1)
+                    pushes[name] += 1
+                    assert (table.get(rng.integers(ROWS, size=500)) == ord(name) + pushes[name]).all()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(name, i)) for i, name in enumerate(TABLES)]
+    for thread in threads:
+        thread.start()
+    try:
+        await_that(lambda: min(pushes.values()) > 0 or errors)
+        for generation in range(1, 4 if SANITIZED else 7):
+            before, wanted = dict(pushes), FULL[generation % 2]
+            done = apply(daemon, write(tmp_path, wanted, generation), "--rate", "100000")
+            assert done["applied"] and homes_of(daemon) == wanted
+            if generation > 1:
+                assert done["detours"] > 0 and len(done["moves"]) == 4 and done["same"] == 1
+            await_that(lambda: all(pushes[name] > before[name] for name in TABLES) or errors)
+    finally:
+        is_over.set()
+        for thread in threads:
+            thread.join()
+    assert not errors, errors
+    daemon.restart()
+    assert homes_of(daemon) == wanted
+    with daemon.connect() as server:
+        for name in TABLES:
+            assert (server.open_table(name).get(IDS) == ord(name) + pushes[name]).all(), name
+
+
+def test_an_older_plan_or_another_of_the_same_generation_is_refused(daemon, tmp_path):
+    plan = write(tmp_path, FIRST, 5)
+    assert apply(daemon, plan)["applied"]
+    again = apply(daemon, plan)  # a repeated run has nothing to do
+    assert again["applied"] and again["moves"] == [] and again["same"] == 5
+    spaced = tmp_path / "spaced.plan"
+    spaced.write_text("# a comment\n" + plan.read_text().replace(", ", ",   "))
+    assert apply(daemon, spaced)["applied"], "the same plan in other words"
+    for wait in (lambda: None, daemon.restart):
+        wait()
+        assert "the plan has generation 4, and the one in force has 5" in refused(daemon, write(tmp_path, SECOND, 4))
+        assert "another plan of generation 5 is in force" in refused(daemon, write(tmp_path, SECOND, 5))
+        assert homes_of(daemon) == FIRST
+
+
+def test_a_second_run_at_the_same_time_is_refused(daemon, tmp_path):
+    first = begin_slowly(daemon, write(tmp_path, FIRST))
+    assert f"process {first.pid} is applying the plan of generation 1" in refused(daemon, write(tmp_path, SECOND, 2))
+    first.kill()  # its claim goes with it
+    first.communicate()
+    await_that(lambda: not moving(daemon))
+    assert apply(daemon, write(tmp_path, SECOND, 2))["applied"]
+    assert homes_of(daemon) == SECOND
+    check_rows(daemon)
+
+
+@pytest.mark.parametrize("end", ["interrupt", "cancel", "crash", "stop", "drop"])
+def test_a_run_that_ends_early_leaves_whole_tables_and_can_go_on(daemon, tmp_path, end):
+    plan = write(tmp_path, {name: home for name, home in FIRST.items() if name != "d"})
+    process = begin_slowly(daemon, plan)
+    on_its_way = moving(daemon)
+    if end == "interrupt":
+        process.send_signal(signal.SIGINT)
+    elif end == "cancel":
+        jobs = json.loads(subprocess.run(command(daemon, "-o", "json", "jobs"), capture_output=True, check=True).stdout)
+        (job,) = [job["id"] for job in jobs if job["kind"] == "table move"]
+        subprocess.run(command(daemon, "jobs", "cancel", str(job)), capture_output=True, check=True, timeout=LIMIT_S)
+    elif end == "crash":
+        daemon.kill()
+    elif end == "stop":
+        daemon.stop()
+    else:
+        with daemon.connect(timeout=LIMIT_S) as server:
+            server.drop_table("d")  # it is not in the plan, and is not in the way
+        process.send_signal(signal.SIGINT)
+    _, error = process.communicate(timeout=LIMIT_S)
+    assert process.returncode != 0 and error.startswith(("embtier: ", "\nembtier: ")), error
+    if end in ("crash", "stop"):
+        daemon.start()
+    else:
+        await_that(lambda: not moving(daemon))
+    found = homes_of(daemon)
+    assert all(found[name] in ("cache", FIRST[name]) for name in found)
+    assert all(found[name] == "cache" for name in on_its_way), "it went back"
+    if end != "crash" and end != "drop":  # a crash takes the rows back to the newest checkpoint
+        check_rows(daemon)
+    done = apply(daemon, plan)
+    assert done["applied"]
+    assert {name: home for name, home in homes_of(daemon).items() if name != "d"} == {k: v for k, v in FIRST.items() if k != "d"}
+
+
+def test_plans_that_are_not_for_this_server(daemon, tmp_path):
+    def check(message: str, homes: dict[str, str], *options: str, **changes) -> None:
+        assert message in refused(daemon, write(tmp_path, homes, 1, **changes), *options)
+        assert set(homes_of(daemon).values()) == {"cache"}
+
+    check("the server has no table 'x'", FIRST | {"x": "cache"})
+    check("table 'a' has dim 25 in the plan, and 24 on the server", {"a": "cache"}, dim=25)
+    check("table 'a' has optimizer adam in the plan, and sgd on the server", {"a": "cache"}, optimizer="adam")
+    three = {"a": "dram", "b": "dram", "c": "dram"}
+    check(f"tier 'dram' keeps {2 * SLAB} bytes for arrays, and they would take {3 * SLAB}, {SLAB} more: raise", three)
+    check("table 'a' is to be in the memory of GPU 0", {"a": "hbm", "b": "cache"})
+    torn = tmp_path / "torn.plan"
+    torn.write_text(text_of(FIRST, 1)[:-20])
+    assert str(torn) in refused(daemon, torn)
+    assert "PLAN is missing" in refused(daemon, code=2)
+    assert "--rate 0: allowed: a number of MiB" in refused(daemon, torn, "--rate", "0", code=2)
+    done = apply(daemon, write(tmp_path, {"a": "hbm", "b": "dram", "c": "dram"}), "--without-gpu")
+    assert homes_of(daemon) == {"a": "pmem", "b": "dram", "c": "dram", "d": "cache", "e": "cache"}
+    assert done["unplanned"] == 2
+    check_rows(daemon)
+
+
+def test_apply_during_checkpoints(daemon, tmp_path):
+    is_over, made, errors = threading.Event(), [], []
+
+    def checkpoints() -> None:
+        try:
+            with daemon.connect(timeout=LIMIT_S) as server:
+                while not is_over.is_set():
+                    made.append(server.checkpoint().id)
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=checkpoints)
+    thread.start()
+    try:
+        for generation in range(1, 5):
+            done = len(made)
+            wanted = FIRST if generation % 2 else SECOND
+            assert apply(daemon, write(tmp_path, wanted, generation))["applied"] and homes_of(daemon) == wanted
+            await_that(lambda: len(made) > done or errors)
+    finally:
+        is_over.set()
+        thread.join()
+    assert not errors, errors
+    check_rows(daemon)
+    daemon.kill()
+    daemon.start()
+    assert homes_of(daemon) == wanted
+    check_rows(daemon)
+
+
+def test_a_damaged_record_of_the_plan_is_told(daemon, tmp_path):
+    apply(daemon, write(tmp_path, FIRST))
+    daemon.stop()
+    (record,) = [path for path in daemon.folder.rglob("plan.json")]
+    text = record.read_text()
+    record.write_text(text.replace('"generation": "0', '"generation": "1'))
+    assert f"{record}: damaged: its checksum is" in daemon.fail_to_start()
+    record.write_text(text)
+    daemon.start()
+    assert homes_of(daemon) == FIRST
+    os.sync()

@@ -1,0 +1,439 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* embtier apply: moves a server's tables to where a plan wants them. */
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "base/spec/table_spec.h"
+#include "base/text/text_escape.h"
+#include "placement/apply/apply.h"
+#include "placement/plan/plan_file.h"
+#include "tools/cli/cli.h"
+#include "tools/cli/number.h"
+#include "tools/cli/progress_bar.h"
+#include "tools/cli/text_table.h"
+
+#define RATE_DEFAULT ((uint64_t)(256 * MIB))
+#define INTERRUPTED                                                                                \
+    "the server moves the table in progress back, and those that have moved stay there: run "      \
+    "`embtier apply` again to go on"
+
+enum { DRY_RUN = 256, RATE, WITHOUT_GPU };
+
+struct arguments {
+    const char *path;
+    uint64_t rate_bytes;
+    bool dry_run;
+    struct apply_opts opts;
+};
+
+/* All that a run has. */
+struct applying {
+    const struct arguments *arguments;
+    struct plan *plan;
+    uint64_t hash; /* of its file */
+    struct apply_server server;
+    struct apply *apply;
+    uint64_t moved_rows, done_bytes, detours;
+    struct progress_bar bar;
+};
+
+/* ---- Options ---- */
+
+static int parse_option(const struct cli *cli, int option, struct arguments *arguments)
+{
+    const double most = (double)(UINT64_C(1) << 62);
+    double mib;
+
+    switch (option) {
+    case DRY_RUN:
+        arguments->dry_run = true;
+        return -1;
+    case WITHOUT_GPU:
+        arguments->opts.without_gpu = true;
+        return -1;
+    default:
+        if (!number_is_double(optarg, &mib) || !(mib > 0) || mib * MIB > most)
+            return cli_usage(cli, "--rate %s: allowed: a number of MiB a second above 0",
+                             TEXT_SHOWN(optarg));
+        arguments->rate_bytes = MAX((uint64_t)(mib * MIB), UINT64_C(1));
+        return -1;
+    }
+}
+
+/* Returns -1, or the exit code. */
+static int parse(struct cli *cli, int argc, char **argv, struct arguments *arguments)
+{
+    static const struct option options[] = { { "dry-run", no_argument, NULL, DRY_RUN },
+                                             { "rate", required_argument, NULL, RATE },
+                                             { "without-gpu", no_argument, NULL, WITHOUT_GPU },
+                                             CLI_LONG_OPTIONS };
+    int exit_code = EXIT_USAGE;
+    int option;
+
+    while ((option = cli_next_option(cli, argc, argv, options, &exit_code)) >= 0) {
+        exit_code = parse_option(cli, option, arguments);
+        if (exit_code >= 0)
+            return exit_code;
+    }
+    if (option == CLI_OPTIONS_EXIT)
+        return exit_code;
+    if (argc - optind != 1)
+        return cli_usage(cli, argc == optind ? "PLAN is missing" : "more than one PLAN");
+    arguments->path = argv[optind];
+    return -1;
+}
+
+/* ---- Plan and server ---- */
+
+/* Hashes the text that this program would write of the plan, so that comments and blanks do not
+ * make it another one. */
+static enum embtier_err hash_plan(const struct plan *plan, uint64_t *ret_hash, struct err_msg *msg)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *const file = open_memstream(&text, &bytes);
+    bool ok = file != NULL;
+
+    if (file) {
+        plan_file_write(plan, file);
+        ok = ferror(file) == 0;
+        ok &= fclose(file) == 0;
+    }
+    if (ok)
+        *ret_hash = XXH3_64bits(text, bytes);
+    free(text);
+    return ok ? EMBTIER_OK : err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+}
+
+static uint32_t tier_named(const struct apply_server *server, const char *name)
+{
+    for (uint32_t t = 0; t < server->tier_count; t++)
+        if (strcmp(server->tiers[t].name, name) == 0)
+            return t;
+    return APPLY_NO_TIER;
+}
+
+/* Reads the tiers from the metrics of arrays, which name each tier in the order of speed. */
+static enum embtier_err read_tiers(struct cli *cli, struct apply_server *server)
+{
+    struct embtier_status *status = NULL;
+
+    TRY(embtier_status(cli->server, &status));
+    for (size_t i = 0; i < embtier_status_count(status); i++) {
+        const struct embtier_metric *const metric = embtier_status_at(status, i);
+        const bool is_capacity = strcmp(metric->name, "array_capacity_bytes") == 0;
+        uint32_t tier = tier_named(server, metric->label_value);
+
+        if (!is_capacity && strcmp(metric->name, "array_free_bytes") != 0)
+            continue;
+        if (tier == APPLY_NO_TIER && server->tier_count == TIERS_MAX)
+            continue;
+        if (tier == APPLY_NO_TIER) {
+            tier = server->tier_count++;
+            snprintf(server->tiers[tier].name, sizeof(server->tiers[tier].name), "%s",
+                     metric->label_value);
+        }
+        *(is_capacity ? &server->tiers[tier].array_bytes : &server->tiers[tier].free_bytes) =
+            (uint64_t)metric->value;
+    }
+    embtier_status_free(status);
+    return EMBTIER_OK;
+}
+
+static void describe(const struct embtier_table_info *info, const struct apply_server *server,
+                     struct apply_held *ret_held)
+{
+    *ret_held = (struct apply_held){
+        .rows = info->rows,
+        .dim = info->dim,
+        .dtype = info->dtype,
+        .optimizer = info->optimizer,
+        .row_bytes = info->weight_bytes + info->state_bytes,
+        .place = { .home = info->home, .tier = APPLY_NO_TIER },
+    };
+    snprintf(ret_held->name, sizeof(ret_held->name), "%s", info->name);
+    if (info->home == EMBTIER_HOME_ARRAY)
+        ret_held->place.tier = tier_named(server, info->home_tier);
+}
+
+static enum embtier_err read_tables(struct cli *cli, struct apply_server *server,
+                                    struct err_msg *msg)
+{
+    struct embtier_table_list *list = NULL;
+    size_t count;
+
+    TRY(embtier_table_list(cli->server, &list));
+    count = embtier_table_list_count(list);
+    server->tables = calloc(MAX(count, (size_t)1), sizeof(*server->tables));
+    for (size_t i = 0; server->tables && i < count; i++)
+        if (strcmp(embtier_table_list_at(list, i)->state, "live") == 0)
+            describe(embtier_table_list_at(list, i), server,
+                     &server->tables[server->table_count++]);
+    embtier_table_list_free(list);
+    return server->tables ? EMBTIER_OK : err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+}
+
+/* ---- Reports ---- */
+
+static const char *place_word(const struct applying *a, struct apply_place place)
+{
+    return place.home == EMBTIER_HOME_ARRAY ? a->server.tiers[place.tier].name : "cache";
+}
+
+static bool add_move(struct text_table *text, const struct applying *a,
+                     const struct apply_move *move)
+{
+    struct number_text rows, bytes, memory;
+
+    return text_table_add(text, "%s", move->table->name) &&
+           text_table_add(text, "%s", place_word(a, move->from)) &&
+           text_table_add(text, "%s", place_word(a, move->to)) &&
+           text_table_add(text, "%s", number_count(&rows, (double)move->table->rows)) &&
+           text_table_add(text, "%s", number_bytes(&bytes, (double)move->row_bytes)) &&
+           text_table_add(text, "%s", number_bytes(&memory, (double)move->to_bytes));
+}
+
+static bool print_moves(const struct applying *a)
+{
+    static const char *const titles[] = { "TABLE", "FROM", "TO", "ROWS", "BYTES", "ARRAY" };
+    _cleanup_(text_table_freep) struct text_table *text = text_table_new("lllrrr");
+    bool ok = text != NULL;
+
+    for (uint32_t i = 0; ok && i < ARRAY_LEN(titles); i++)
+        ok = text_table_add(text, "%s", titles[i]);
+    for (uint32_t i = 0; ok && i < a->apply->move_count; i++)
+        ok = add_move(text, a, &a->apply->moves[i]);
+    if (ok)
+        text_table_print(text, 0, stdout);
+    return ok;
+}
+
+static void print_left_alone(const struct applying *a)
+{
+    if (a->apply->same_count > 0)
+        printf("tables that are there already: %" PRIu32 "\n", a->apply->same_count);
+    if (a->apply->unplanned_count > 0)
+        printf("tables of the server that are not in the plan, and stay where they are: %" PRIu32
+               "\n",
+               a->apply->unplanned_count);
+    if (a->apply->gpu_count > 0)
+        printf("tables for GPU memory that get arrays, or the cache: %" PRIu32 "\n",
+               a->apply->gpu_count);
+}
+
+static int print_dry_run(const struct applying *a)
+{
+    struct number_text bytes, seconds, rate;
+
+    if (a->apply->move_count > 0 && !print_moves(a))
+        return cli_fail(EMBTIER_NO_MEMORY, "");
+    print_left_alone(a);
+    text_print(
+        stdout,
+        "nothing was moved; %" PRIu32 " tables would be: at most %s of rows, as far as they "
+        "are in memory, so at most %s at %s/s\n",
+        a->apply->move_count, number_bytes(&bytes, (double)a->apply->row_bytes),
+        number_duration(&seconds, (double)a->apply->row_bytes / (double)a->arguments->rate_bytes),
+        number_bytes(&rate, (double)a->arguments->rate_bytes));
+    return EXIT_DONE;
+}
+
+static json_t *place_json(const struct applying *a, struct apply_place place)
+{
+    return json_pack("{s:s, s:s?}", "home", home_word(place.home), "tier",
+                     place.home == EMBTIER_HOME_ARRAY ? a->server.tiers[place.tier].name : NULL);
+}
+
+static int print_json(const struct applying *a, bool has_moved)
+{
+    json_t *const moves = json_array();
+
+    for (uint32_t i = 0; i < a->apply->move_count; i++) {
+        const struct apply_move *const move = &a->apply->moves[i];
+
+        json_array_append_new(
+            moves,
+            json_pack("{s:s, s:o, s:o, s:o, s:o, s:o}", "table", move->table->name, "from",
+                      place_json(a, move->table->place), "to", place_json(a, move->to), "rows",
+                      cli_json_u64(move->table->rows), "bytes", cli_json_u64(move->row_bytes),
+                      "array_bytes", cli_json_u64(move->to_bytes)));
+    }
+    return cli_print_json(json_pack("{s:o, s:b, s:o, s:o, s:o, s:o, s:o, s:o}", "generation",
+                                    cli_json_u64(a->plan->generation), "applied", has_moved,
+                                    "moves", moves, "same", cli_json_u64(a->apply->same_count),
+                                    "unplanned", cli_json_u64(a->apply->unplanned_count), "bytes",
+                                    cli_json_u64(a->apply->row_bytes), "moved_rows",
+                                    cli_json_u64(a->moved_rows), "detours",
+                                    cli_json_u64(a->detours)),
+                          JSON_DOUBLE_DIGITS);
+}
+
+static int print_applied(const struct applying *a)
+{
+    struct number_text rows;
+
+    print_left_alone(a);
+    text_print(stdout,
+               "the plan of generation %" PRIu64 " is in force; tables moved: %" PRIu32
+               ", rows of them in memory: %s\n",
+               a->plan->generation, a->apply->move_count,
+               number_count(&rows, (double)a->moved_rows));
+    return EXIT_DONE;
+}
+
+/* ---- Moving ---- */
+
+struct step_progress {
+    struct applying *a;
+    const struct apply_step *step;
+};
+
+/* Counts a table's rows by their bytes in the bar of all tables. */
+static void on_progress(void *context, uint64_t done, uint64_t total, const char *unit)
+{
+    const struct step_progress *const progress = context;
+    struct applying *const a = progress->a;
+    const double part = total > 0 ? MIN((double)done / (double)total, 1.0) : 0;
+
+    (void)unit;
+    progress_bar_update(&a->bar,
+                        a->done_bytes + (uint64_t)(part * (double)progress->step->move->row_bytes),
+                        a->apply->row_bytes, "bytes");
+}
+
+static enum embtier_err run_step(struct cli *cli, struct applying *a, const struct apply_step *step)
+{
+    struct step_progress progress = { a, step };
+    struct embtier_move_options options = EMBTIER_MOVE_OPTIONS_INIT;
+    struct embtier_moved_info moved = { 0 };
+    enum embtier_err err;
+
+    options.home = step->to.home;
+    if (step->to.home == EMBTIER_HOME_ARRAY)
+        options.home_tier = a->server.tiers[step->to.tier].name;
+    options.rate_bytes = a->arguments->rate_bytes;
+    options.progress = on_progress;
+    options.progress_context = &progress;
+    err = embtier_table_move(cli->server, step->move->table->name, &options, &moved);
+    if (err == EMBTIER_NO_MEMORY && step->to.home == EMBTIER_HOME_ARRAY) {
+        apply_refused(a->apply, step); /* no gap is large enough */
+        return EMBTIER_OK;
+    }
+    TRY(err);
+    apply_done(a->apply, step);
+    a->moved_rows += moved.rows;
+    if (step->move->is_done)
+        a->done_bytes += step->move->row_bytes;
+    else
+        a->detours++;
+    return EMBTIER_OK;
+}
+
+static enum embtier_err run_steps(struct cli *cli, struct applying *a, struct err_msg *msg)
+{
+    struct apply_step step;
+
+    while (apply_next(a->apply, &step)) {
+        const enum embtier_err err = run_step(cli, a, &step);
+
+        if (err != EMBTIER_OK)
+            return err_set(msg, err, "%s", embtier_message(cli->server));
+    }
+    if (apply_left(a->apply) > 0)
+        return err_set(msg, EMBTIER_NO_MEMORY,
+                       "no gap in the memory for arrays is large enough for the rest: a start of "
+                       "the server lays all arrays out anew; restart it, and run this again");
+    return EMBTIER_OK;
+}
+
+/* ---- The command ---- */
+
+static enum embtier_err prepare(struct cli *cli, struct applying *a, struct err_msg *msg)
+{
+    enum embtier_err err = read_tiers(cli, &a->server);
+
+    if (err == EMBTIER_OK)
+        err = read_tables(cli, &a->server, msg);
+    if (err != EMBTIER_OK)
+        return msg->text[0] ? err : err_set(msg, err, "%s", embtier_message(cli->server));
+    return apply_new(a->plan, &a->server, &a->arguments->opts, &a->apply, msg);
+}
+
+static enum embtier_err move_tables(struct cli *cli, struct applying *a, struct err_msg *msg)
+{
+    enum embtier_err err;
+
+    progress_bar_begin(&a->bar, "moving", INTERRUPTED);
+    err = run_steps(cli, a, msg);
+    progress_bar_end(&a->bar);
+    TRY(err);
+    err = embtier_plan_end(cli->server);
+    return err ? err_set(msg, err, "%s", embtier_message(cli->server)) : EMBTIER_OK;
+}
+
+/* Looks at the tables when no other client applies a plan any more, as that would move them. */
+static enum embtier_err run(struct cli *cli, struct applying *a, struct err_msg *msg)
+{
+    const enum embtier_err err =
+        a->arguments->dry_run ? EMBTIER_OK
+                              : embtier_plan_begin(cli->server, a->plan->generation, a->hash, NULL);
+
+    if (err != EMBTIER_OK)
+        return err_set(msg, err, "%s", embtier_message(cli->server));
+    TRY(prepare(cli, a, msg));
+    return a->arguments->dry_run ? EMBTIER_OK : move_tables(cli, a, msg);
+}
+
+static int tell_failure(const struct applying *a, enum embtier_err err, const struct err_msg *msg)
+{
+    const uint32_t moved = a->apply ? a->apply->move_count - apply_left(a->apply) : 0;
+    struct err_msg whole;
+
+    if (moved == 0)
+        return cli_fail(err, msg->text);
+    (void)err_set(&whole, err,
+                  "%s; tables that have moved, and stay there: %" PRIu32 "; tables left: %" PRIu32
+                  "; run `embtier apply` again to go on",
+                  msg->text, moved, apply_left(a->apply));
+    return cli_fail(err, whole.text);
+}
+
+static int apply_plan(struct cli *cli, struct applying *a)
+{
+    struct err_msg msg = { { 0 } };
+    const enum embtier_err err = run(cli, a, &msg);
+
+    if (err != EMBTIER_OK)
+        return tell_failure(a, err, &msg);
+    if (cli->json)
+        return print_json(a, !a->arguments->dry_run);
+    return a->arguments->dry_run ? print_dry_run(a) : print_applied(a);
+}
+
+int command_apply(struct cli *cli, int argc, char **argv)
+{
+    struct arguments arguments = { .rate_bytes = RATE_DEFAULT };
+    struct applying applying = { .arguments = &arguments };
+    int exit_code = parse(cli, argc, argv, &arguments);
+    struct err_msg msg = { { 0 } };
+    enum embtier_err err;
+
+    if (exit_code >= 0)
+        return exit_code;
+    err = plan_file_load(arguments.path, &applying.plan, &msg);
+    if (err == EMBTIER_OK)
+        err = hash_plan(applying.plan, &applying.hash, &msg);
+    exit_code = err ? cli_fail(err, msg.text) : cli_connect_patiently(cli, 0);
+    if (exit_code == EXIT_DONE)
+        exit_code = apply_plan(cli, &applying);
+    apply_free(applying.apply);
+    free(applying.server.tables);
+    plan_free(applying.plan);
+    return exit_code;
+}
