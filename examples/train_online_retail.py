@@ -198,13 +198,19 @@ def arguments() -> argparse.Namespace:
         help="write the lookups to a new file, for `embtier profile show` and `embtier trace hottest`",
     )  # fmt: skip
     parser.add_argument("--report", type=Path, metavar="FILE", help="also write the figures to a file, as JSON")
+    parser.add_argument(
+        "--reuse", action="store_true",
+        help="train the rows of the tables that an earlier run kept for one more pass, with new MLPs; implies --alone",
+    )  # fmt: skip
     parser.add_argument("--keep", action="store_true", help="keep the tables, to inspect them with `embtier`")
     parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
     args = parser.parse_args()
     for name in ("steps", "checkpoint_every"):
         if (value := getattr(args, name)) is not None and value < 1:
             parser.error(f"--{name.replace('_', '-')}: at least 1")
-    args.alone |= args.resume or args.optimizer != "sgd"
+    if args.reuse and (args.resume or args.restart):
+        parser.error("--reuse excludes --resume and --restart")
+    args.alone |= args.resume or args.reuse or args.optimizer != "sgd"
     return args
 
 
@@ -412,8 +418,10 @@ def run(server: embtier.Server, args: argparse.Namespace) -> Report:
         )
     retail = load(args.data, args.seed)
     print(f"{len(retail.train):,} training samples, {len(retail.held_out):,} held out", file=sys.stderr)
-    if checkpoint is None:
-        state = None
+    state = None
+    if args.reuse:
+        tables = {name: server.open_table(PREFIX + name) for name in retail.rows}
+    elif checkpoint is None:
         tables = make_tables(server, retail, args, args.optimizer)
     else:
         print(f"resuming from step {checkpoint.step:,}, checkpoint {checkpoint.id}", file=sys.stderr)
@@ -447,7 +455,7 @@ def run(server: embtier.Server, args: argparse.Namespace) -> Report:
         failed=[],
     )
     report.failed = differences(report)
-    if args.steps is None and resumed_step == 0:  # a shorter run says too little
+    if args.steps is None and resumed_step == 0 and not args.reuse:  # other runs say too little
         last_tier = list(after["metrics"]["cache_rows"])[-1]
         report.failed += failures(report, last_tier)
     if not args.keep:
