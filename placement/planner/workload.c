@@ -4,28 +4,12 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "base/spec/array_shape.h"
 #include "base/text/text_escape.h"
 #include "placement/model/model.h"
 
-#define PAGE_BYTES          4096
-#define SPOT_BYTES          8
-#define SLAB_BYTES          (2 * MIB)
-#define GRANULE_SHIFT_LEAST 4
-#define GRANULE_SHIFT_MOST  12
 /* The model of places holds so much of one table. */
 #define TABLE_BYTES_MAX (MODEL_BYTES_MAX >> 2)
-
-uint64_t workload_array_bytes(uint64_t rows, uint32_t row_bytes)
-{
-    for (uint32_t shift = GRANULE_SHIFT_LEAST; shift <= GRANULE_SHIFT_MOST; shift++) {
-        const uint64_t stride = align_up(row_bytes, UINT64_C(1) << shift);
-
-        if (rows <= (UINT32_MAX - 1) / (stride >> shift))
-            return align_up(PAGE_BYTES + align_up(rows * SPOT_BYTES, PAGE_BYTES) + rows * stride,
-                            SLAB_BYTES);
-    }
-    return 0;
-}
 
 void workload_free(struct workload *workload)
 {
@@ -46,7 +30,7 @@ static enum embtier_err fill_bytes(struct work_table *table, double seen_rows, s
                        " bytes in all",
                        TEXT_SHOWN(table->name), rows, table->row_bytes, TABLE_BYTES_MAX);
     table->stored_bytes = MAX((uint64_t)rows, UINT64_C(1)) * table->row_bytes;
-    table->array_bytes = bounded ? workload_array_bytes(table->rows, table->row_bytes) : 0;
+    table->array_bytes = bounded ? array_shape_of(table->rows, table->row_bytes).bytes : 0;
     return EMBTIER_OK;
 }
 

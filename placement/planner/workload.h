@@ -37,8 +37,4 @@ MUST_CHECK enum embtier_err workload_new(const struct measured_profile *profile,
 void workload_free(struct workload *workload);
 DEFINE_CLEANUP(struct workload, workload_free)
 
-/* The memory of an array, as the server lays it out (tiers/array/row_arrays.c): a page, a spot of 8
- * bytes for each row, the rows, in slabs of 2 MiB. 0: more rows than an array can have. */
-uint64_t workload_array_bytes(uint64_t rows, uint32_t row_bytes);
-
 #endif

@@ -4,7 +4,6 @@
 #include "placement/plan/plan_diff.h"
 #include "placement/planner/what_if.h"
 #include "tests/unit/placement/planner_fixture.h"
-#include "tiers/array/row_arrays.h"
 
 #define SEED  20261128
 #define CASES 45
@@ -122,20 +121,6 @@ static void test_equal_input_gives_an_equal_plan(void **state)
         assert_true(first->time_s == second->time_s && first->bound_s == second->bound_s);
     }
     free_case(&c);
-}
-
-static void test_arrays_are_laid_out_as_in_the_server(void **state)
-{
-    struct random random = { SEED + 2 };
-
-    (void)state;
-    for (uint32_t i = 0; i < 1000; i++) {
-        const uint64_t rows = 1 + random_below(&random, UINT64_C(1) << (1 + i % 40));
-        const uint32_t row_bytes = 2 * (1 + (uint32_t)random_below(&random, 5000));
-
-        assert_int_equal(workload_array_bytes(rows, row_bytes),
-                         row_array_memory_bytes(rows, row_bytes));
-    }
 }
 
 /* ---- Rules ---- */
@@ -573,7 +558,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_plans_are_nearly_the_best_of_all_homes),
         cmocka_unit_test(test_equal_input_gives_an_equal_plan),
-        cmocka_unit_test(test_arrays_are_laid_out_as_in_the_server),
         cmocka_unit_test(test_a_pinned_table_is_where_it_was_pinned),
         cmocka_unit_test(test_a_forbidden_memory_is_not_used),
         cmocka_unit_test(test_tables_that_are_kept_together_share_a_place),
