@@ -11,10 +11,10 @@
 
 #include "base/paths.h"
 #include "base/text/text_escape.h"
+#include "base/yaml/yaml_doc.h"
 #include "config/config_descriptors.h"
 #include "config/config_keys.h"
 #include "config/config_memory.h"
-#include "base/yaml/yaml_doc.h"
 
 /* The row cache works in slabs; each lane's first tier also holds its index. */
 #define SLAB_BYTES       (2 * MIB)

@@ -16,9 +16,9 @@
 #include "base/paths.h"
 #include "base/text/bytes.h"
 #include "base/text/text_escape.h"
+#include "base/yaml/yaml_doc.h"
 #include "config/config_load.h"
 #include "config/config_memory.h"
-#include "base/yaml/yaml_doc.h"
 
 #define DATA_DIRECTORY_MODE   0700
 #define SOCKET_DIRECTORY_MODE 0755

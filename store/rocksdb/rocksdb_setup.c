@@ -10,8 +10,8 @@
 
 #include "base/log/log.h"
 #include "base/text/bytes.h"
-#include "config/config_descriptors.h"
 #include "base/yaml/yaml_doc.h"
+#include "config/config_descriptors.h"
 #include "store/files/durable_file.h"
 #include "store/rocksdb/rocksdb_ext.h"
 #include "store/rocksdb/rocksdb_options.h"

@@ -15,9 +15,9 @@
 #include <unistd.h>
 
 #include "base/text/bytes.h"
+#include "base/yaml/yaml_doc.h"
 #include "config/config_keys.h"
 #include "config/config_load.h"
-#include "base/yaml/yaml_doc.h"
 #include "daemon/budget/budget.h"
 
 static const struct machine big_machine = { .memory_bytes = 64 * GIB, .core_count = 16 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests that wrong row-wise models, and models that cannot be placed, are refused with the table or
  * level, the key and the bytes; and that the check of finished placements finds each mistake. */
-#include "tests/unit/placement/split_fixture.h"
+#include "tests/unit/placement/plans/split_fixture.h"
 
 #include "placement/split/split_solve.h"
 

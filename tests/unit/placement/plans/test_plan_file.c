@@ -9,7 +9,7 @@
 #include <cmocka.h>
 /* clang-format on */
 #include "placement/plan/plan_file.h"
-#include "tests/unit/placement/plan_fixture.h"
+#include "tests/unit/placement/plans/plan_fixture.h"
 #include "tests/unit/placement/trace_fixture.h"
 
 struct text {

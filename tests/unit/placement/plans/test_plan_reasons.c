@@ -11,7 +11,7 @@
 
 #include "base/text/bytes.h"
 #include "placement/plan/plan_reasons.h"
-#include "tests/unit/placement/plan_fixture.h"
+#include "tests/unit/placement/plans/plan_fixture.h"
 
 /* Sentences are compared with the numbers by other code than that which chose them. */
 struct claims {

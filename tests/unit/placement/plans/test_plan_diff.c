@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 #include "placement/plan/plan_diff.h"
-#include "tests/unit/placement/plan_fixture.h"
+#include "tests/unit/placement/plans/plan_fixture.h"
 
 #define NAMES 12
 #define ROWS  30

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests that no weights and prices, however they were made, prove more than is true, and that those
  * of the search prove much. */
-#include "tests/unit/placement/split_fixture.h"
+#include "tests/unit/placement/plans/split_fixture.h"
 
 #include "placement/split/split_bound.h"
 #include "placement/split/split_solve.h"

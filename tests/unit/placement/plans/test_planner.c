@@ -3,7 +3,7 @@
  * from their definitions; each rule and limit; each refusal. */
 #include "placement/plan/plan_diff.h"
 #include "placement/planner/what_if.h"
-#include "tests/unit/placement/planner_fixture.h"
+#include "tests/unit/placement/plans/planner_fixture.h"
 
 #define SEED  20261128
 #define CASES 45

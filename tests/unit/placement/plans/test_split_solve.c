@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests that tables are cut as well as a fine grid of cuts allows, within capacities and rules, and
  * the same each time. */
-#include "tests/unit/placement/split_fixture.h"
+#include "tests/unit/placement/plans/split_fixture.h"
 
 #include "placement/split/split_solve.h"
 

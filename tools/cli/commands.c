@@ -1,0 +1,423 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The commands of embtier, with their help. The man page is made from it. */
+#include "tools/cli/cli.h"
+
+/* clang-format off: tables read better in columns */
+const struct command commands[] = {
+    { "status", "[--watch SECONDS]", "show what the server does",
+      "  -w, --watch SECONDS  repeat at this interval, and show counters as rates\n"
+      "\n"
+      "Users: how much of each limited resource a user has, and how much it may have now.\n"
+      "Resources of which a user has none are left out.\n"
+      "\n"
+      "With -o json: {version, libraries, uptime_ms, metrics: {NAME: value, or {LABEL: value}},\n"
+      "hit_rates: {TIER: 0 to 1}, users: {UID: {THING: {used, most}}}}; with --watch, one line\n"
+      "per interval.\n",
+      "  embtier status\n"
+      "  embtier status --watch 2\n"
+      "  embtier -o json status | jq .metrics.cache_hit_rows.dram\n",
+      command_status, NULL },
+    { "endurance", "[--interval SECONDS]",
+      "show the bytes written to SSD, and how long the drives last",
+      "  -i, --interval SECONDS  measure from now on, for this time; without it, since the\n"
+      "                          server's start. Flushes and compactions come in bursts, so\n"
+      "                          choose an interval that spans many of them\n"
+      "\n"
+      "Amplification: bytes written to SSD per byte that clients updated. The drives' capacity\n"
+      "and rating come from the server's configuration (endurance.*).\n"
+      "\n"
+      "With -o json: {uptime_s, seconds, tables: [{name, updated_rows, updated_bytes,\n"
+      "flush_bytes, compaction_bytes, write_amplification}], dropped_tables, all_tables,\n"
+      "written_bytes_by_cause, written_bytes, write_amplification, written_bytes_per_day,\n"
+      "capacity_bytes, drive_writes_per_day, rated_written_bytes,\n"
+      "rated_drive_writes_per_day, rated_life_years}; an unknown value is null.\n",
+      "  embtier endurance\n"
+      "  embtier endurance --interval 600\n",
+      command_endurance, NULL },
+    { "table create", "NAME --rows N|unbounded --dim D [options]", "make a table",
+      "  -r, --rows N            number of rows; unbounded: any 64-bit id is a row\n"
+      "  -d, --dim D             numbers per row\n"
+      "      --dtype TYPE        f32 (default), f16, bf16\n"
+      "      --optimizer NAME    optimizer whose state is kept: none (default), sgd, adagrad,\n"
+      "                          rowwise_adagrad, rmsprop, adam, momentum, adamw,\n"
+      "                          sparse_adam\n"
+      "      --init INIT         first values: zeros (default), constant:VALUE,\n"
+      "                          uniform:LOW,HIGH, normal:MEAN,STDDEV\n"
+      "      --seed SEED         seed of the first values (default 0)\n"
+      "      --eager             write every row now, not when it is first touched\n"
+      "      --if-not-exists     succeed if the same table already exists\n"
+      "      --rounding ROUNDING rounding of updated f16 and bf16 weights: stochastic (default),\n"
+      "                          nearest\n"
+      "      --allow-nonfinite   accept gradients with NaN or infinity, and updates that make a\n"
+      "                          row NaN or infinite; without it such a push is refused\n"
+      "      --durability MODE   what an acknowledged update survives: replay (default), a clean\n"
+      "                          stop of the server; async, the death of its process; sync, loss\n"
+      "                          of power\n"
+      "      --home HOME         place of the rows in memory: cache (default), the row cache;\n"
+      "                          array, memory kept for arrays, in which each row has its own\n"
+      "                          place (array_bytes in embtierd.yaml(5))\n"
+      "      --tier TIER         tier of an array (default the fastest with room)\n",
+      "  embtier table create users --rows 1000000 --dim 64 --init uniform:-0.1,0.1\n"
+      "  embtier table create ads --rows 100000 --dim 64 --home array --tier dram\n"
+      "  embtier table create words --rows unbounded --dim 128 --dtype bf16 \\\n"
+      "          --optimizer adagrad --eps 1e-8 --init normal:0,0.01 --seed 7\n",
+      command_table_create, help_table_create },
+    { "table list", "", "list the tables", "",
+      "  embtier table list\n"
+      "  embtier -o json table list | jq -r '.[].name'\n",
+      command_table_list, NULL },
+    { "table show", "NAME", "describe one table", "", "  embtier table show users\n",
+      command_table_show, NULL },
+    { "table drop", "NAME [--yes]", "delete a table and all its rows",
+      "  -y, --yes  do not ask; without a terminal nothing is asked\n",
+      "  embtier table drop users --yes\n", command_table_drop, NULL },
+    { "table move", "NAME --home cache|array [--tier T] [--rate MIB]",
+      "move a table's rows to another home in memory while clients work",
+      "      --home HOME  where the rows go: cache, the row cache; array, memory kept for arrays\n"
+      "                   (array_bytes in embtierd.yaml(5))\n"
+      "      --tier TIER  tier of an array (default the one it is in, or the fastest with room)\n"
+      "      --rate MIB   move at most so many MiB of rows a second (default as many as a fifth\n"
+      "                   of the time of each of the server's lanes allows)\n"
+      "\n"
+      "All clients go on, and lose no update. Ctrl-C, `embtier jobs cancel` and a drop of the\n"
+      "table move the rows back. A move rests while a checkpoint is made.\n"
+      "\n"
+      "With -o json: {table, home, tier, rows, was_there}.\n",
+      "  embtier table move users --home array --tier dram\n"
+      "  embtier table move users --home cache --rate 100\n",
+      command_table_move, NULL },
+    { "checkpoint create", "[--step N] [--metadata JSON] [--keep N]",
+      "save all tables as they are now",
+      "      --step N         record the trainer's step, to find the checkpoint by\n"
+      "      --metadata JSON  record this JSON with the checkpoint, at most 4096 bytes\n"
+      "      --keep N         then delete your user's oldest checkpoints, except the newest N\n"
+      "\n"
+      "Returns when the checkpoint is complete on disk; the server keeps serving. After a crash,\n"
+      "tables of durability replay have the rows of the newest checkpoint.\n"
+      "\n"
+      "With -o json: {id, created, made_by, uid, step, metadata, table_count, tables,\n"
+      "bytes, new_bytes, pause_us, held_rows, spent_ms, tries, cut_updates}; step and\n"
+      "metadata may be null.\n",
+      "  embtier checkpoint create --step 2000 --metadata '{\"epoch\": 3}'\n"
+      "  embtier checkpoint create --keep 5\n",
+      command_checkpoint_create, NULL },
+    { "checkpoint list", "", "list the checkpoints, oldest first",
+      "NEW: bytes of files that a checkpoint does not share with the one before it.\n"
+      "\n"
+      "With -o json: as `embtier checkpoint create`, without the names of tables.\n",
+      "  embtier checkpoint list\n"
+      "  embtier -o json checkpoint list | jq '.[] | {id, step}'\n",
+      command_checkpoint_list, NULL },
+    { "checkpoint show", "ID", "describe one checkpoint",
+      "Held rows: updates that waited for room while the checkpoint's rows were written.\n",
+      "  embtier checkpoint show 7\n", command_checkpoint_show, NULL },
+    { "checkpoint verify", "ID", "read every byte of a checkpoint and compare checksums",
+      "Exit status 1: the checkpoint is damaged, and a message names the file, or it could not be "
+      "read.\n",
+      "  embtier checkpoint verify 7\n", command_checkpoint_verify, NULL },
+    { "checkpoint restore", "ID [TABLE...] [--as NAME]", "restore tables from a checkpoint",
+      "Without TABLE: all tables of the checkpoint. They become new tables with the rows,\n"
+      "optimizer state and description of that time; the server keeps serving. If a table of\n"
+      "one of these names exists, none is restored: drop it first, or give another name.\n"
+      "\n"
+      "      --as NAME  name of the restored table, if one TABLE is named; the old rows can then\n"
+      "                 stand beside the current ones\n"
+      "\n"
+      "Prints the restored tables as `embtier table list` does, also with -o json.\n",
+      "  embtier checkpoint restore 7 users --as users.before\n"
+      "  embtier table drop users --yes && embtier checkpoint restore 7 users\n",
+      command_checkpoint_restore, NULL },
+    { "checkpoint delete", "ID [--yes]", "delete a checkpoint",
+      "  -y, --yes  do not ask; without a terminal nothing is asked\n"
+      "\n"
+      "The newest checkpoint cannot be deleted, because a crash restores it. Only root and the\n"
+      "server's user may delete another user's checkpoint.\n",
+      "  embtier checkpoint delete 7 --yes\n", command_checkpoint_delete, NULL },
+    { "jobs cancel", "ID", "end a job that waits or runs",
+      "A waiting job is removed from the queue. A running job soon stops and undoes its work:\n"
+      "the creation of a table's rows, a restore, a verification, an import or an export. Drops\n"
+      "and checkpoints that have begun are finished. The client that asked for the job gets the\n"
+      "error CANCELLED. Root and the server's user may cancel jobs of all users.\n",
+      "  embtier jobs cancel 12\n", command_jobs_cancel, NULL },
+    { "jobs", "", "list long work that waits or runs",
+      "Jobs run side by side, and checkpoints never wait for long ones. Jobs of one kind wait\n"
+      "for each other, and users take turns.\n"
+      "\n"
+      "With -o json: [{id, kind, what, uid, pid, server, state, age_ms, done, total, unit}].\n",
+      "  embtier jobs\n"
+      "  embtier -o json jobs | jq '.[] | select(.state == \"waiting\")'\n",
+      command_jobs, NULL },
+    { "export", "TABLE PATH [options]", "write a table to files",
+      "Makes the folder PATH. It holds safetensors or .npy files with the tensors `weight`\n"
+      "[rows, dim] and `ids` [rows], ordered by id, and table.json, which describes the table.\n"
+      "All rows are of one moment between two updates; the server keeps serving. The folder is\n"
+      "PATH.partial until it is complete. To export several tables as of one moment, make a\n"
+      "checkpoint and export each with --checkpoint.\n"
+      "\n"
+      "      --checkpoint ID    export the rows of this checkpoint, or of the `newest`; without\n"
+      "                         it a checkpoint of the current rows is made first\n"
+      "      --state            export the optimizer's state too, as the tensor `state`\n"
+      "      --all-rows         also export rows that were never written, with their initial\n"
+      "                         values; there are then no `ids`, and row 0 is the first\n"
+      "      --format FORMAT    safetensors (default), npy\n"
+      "      --file-bytes SIZE  largest size of a file, roughly, such as 512MiB (default 4GiB)\n",
+      "  embtier export users /backup/users --state\n"
+      "  embtier export users /tmp/users --all-rows --format npy\n",
+      command_export, NULL },
+    { "import", "PATH [--as NAME] [options]", "make a table from files",
+      "PATH is a folder that `embtier export` made, a safetensors file, a folder of those with\n"
+      "an index (NAME.safetensors.index.json) or a .npy file. The table appears when it is\n"
+      "complete; after an error there is no table.\n"
+      "\n"
+      "      --as NAME          name of the table (default: the export's)\n"
+      "      --no-state         leave out the optimizer's state, which then begins as zeros\n"
+      "      --durability MODE  durability of the table (default: the export's)\n"
+      "      --home HOME        as for `embtier table create`; the export's is not taken over\n"
+      "      --tier TIER        tier of an array\n"
+      "\n"
+      "For files that are not an export:\n"
+      "      --tensor TENSOR    the weights in a safetensors file (default weight, or the only\n"
+      "                         two-dimensional tensor)\n"
+      "      --ids FILE         a .npy file of the rows' ids (default the tensor `ids`; if there\n"
+      "                         is none, rows 0, 1, ...)\n"
+      "      --rows N|unbounded rows of the table (default: as in the file; unbounded with ids)\n"
+      "and --optimizer, --init, --seed, --rounding, --allow-nonfinite and hyperparameters, as for\n"
+      "`embtier table create`.\n",
+      "  embtier import /backup/users --as users.before\n"
+      "  embtier import embeddings.npy --as words --optimizer adagrad\n",
+      command_import, NULL },
+    { "get", "[--state] TABLE ID...", "print rows",
+      "Prints lines of the form ID=NUMBER,NUMBER,…, which `embtier set` reads. `-` reads ids\n"
+      "from standard input, separated by spaces or line breaks.\n"
+      "\n"
+      "      --state  print the optimizer's state too: ID=NUMBER,…:NUMBER,…\n"
+      "\n"
+      "With -o json: {table, rows: [{id, values: [...], state: [...]}]}, state with --state only.\n"
+      "JSON has no NaN and no infinity: they are the strings \"nan\", \"inf\" and \"-inf\"; an id\n"
+      "above 2^63-1 is a string too.\n",
+      "  embtier get users 7 9\n"
+      "  seq 0 99 | embtier get --state users - >rows.txt\n",
+      command_get, NULL },
+    { "set", "[--state] TABLE ID=NUMBER,NUMBER,... ...", "store rows",
+      "One decimal number per column; nan, inf and -inf are numbers. `-` reads such words from\n"
+      "standard input, one per line. If an id occurs twice, the last one wins.\n"
+      "A number that does not fit the table's dtype is a mistake, and nothing is set: one that is\n"
+      "too large, or not 0 and so small that it would become 0.\n"
+      "The optimizer's state does not change.\n"
+      "\n"
+      "      --state  set the state too: ID=NUMBER,…:NUMBER,…, if the optimizer has any\n",
+      "  embtier set pairs 7=0.5,-1 9=0,2e-3\n"
+      "  embtier set --state users - <rows.txt\n",
+      command_set, NULL },
+    { "config check", "[FILE]", "find mistakes in a configuration of embtierd",
+      "Runs the checks of a start with the embtierd beside this program, and changes nothing. A\n"
+      "start accepts a configuration that passes.\n"
+      "Without FILE: checks the defaults. A mistake is reported as one line with file, line and\n"
+      "key.\n",
+      "  embtier config check /etc/embtier/embtierd.yaml\n", command_config_check, NULL },
+    { "config keys", "", "list the keys of embtierd's configuration", "", "  embtier config keys\n",
+      command_config_keys, NULL },
+    { "profile show", "TRACE [--cache BYTES[,BYTES]] [--plot FILE.svg] [--save FILE]",
+      "show how a trace looks up its tables",
+      "TRACE: a file of lookups, which docs/internals/placement/trace-format.md describes, or a\n"
+      "saved profile. No server is needed.\n"
+      "\n"
+      "  -c, --cache BYTES     predict the hit rates of an LRU cache that all tables share, such\n"
+      "                        as 4GiB; several sizes are its tiers, fastest first: 4GiB,16GiB\n"
+      "      --optimizer NAME  the cached rows also have this optimizer's state (default none)\n"
+      "  -p, --plot FILE.svg   draw the tables' CDFs; an old file is replaced\n"
+      "      --save FILE       save the profile: a new file of JSON, much smaller than the trace\n"
+      "\n"
+      "Rows: those that were looked up. Batch rows: different rows in a batch. Updated: the part\n"
+      "of these that the batch updates. 50%, 80%, 95%: number of hottest rows that take this\n"
+      "part of the lookups. CDF: the part that the hottest 1 to all rows take, on a logarithmic\n"
+      "scale. Memory: 1 MiB a table, 1 GiB at most, 8192 tables at most. Rows of large tables\n"
+      "are sampled.\n"
+      "\n"
+      "With -o json: {trace, lookups, batches, tier_bytes, hit_rates, tables: [{name, rows, dim,\n"
+      "dtype, lookups, batches, pooling_factor, distinct_rows, batch_rows, updated_share,\n"
+      "sampling_rate, working_sets: {PERCENT: ROWS}, cdf: [[ROWS, SHARE]], hit_rates,\n"
+      "cache_bytes}]}; rows of an unbounded table are null.\n",
+      "  embtier profile show run.trace --cache 4GiB,16GiB --plot run.svg\n"
+      "  embtier profile show run.trace --save run.profile\n"
+      "  embtier profile show run.profile --cache 8GiB\n"
+      "  embtier -o json profile show run.trace | jq '.tables[] | {name, working_sets}'\n",
+      command_profile_show, NULL },
+    { "plan make", "PLAN --profile FILE --machine FILE [options]",
+      "make a plan: a home for each table on a machine",
+      "PLAN: the file to write; it may not exist. No server is needed.\n"
+      "\n"
+      "      --profile FILE    a profile that `embtier profile show --save` wrote\n"
+      "      --machine FILE    GPUs, tiers and SSD: sizes, bandwidths, limits (YAML)\n"
+      "      --rules FILE      pins, forbidden memories, tables kept together, reserved bytes, a\n"
+      "                        target of samples/s, limits that only warn (YAML)\n"
+      "      --previous FILE   the plan in force: the new one has the next generation, and moves\n"
+      "                        no more bytes than the rules allow\n"
+      "      --optimizer LIST  the tables' optimizer, whose state is part of a row: NAME, or\n"
+      "                        NAME,TABLE=NAME,... for some tables (default none)\n"
+      "      --samples-per-batch N\n"
+      "                        samples in a batch of the profile (default: the most bags that a\n"
+      "                        table has in a batch)\n"
+      "      --solver WORD     auto (default): HiGHS or CBC improves the placement if one is\n"
+      "                        installed; none: it is not asked\n"
+      "\n"
+      "Each table lies whole in the memory of a GPU, in an array in a tier, or behind the cache,\n"
+      "which has what arrays leave of each tier. The slowest GPU's lookups take as little time as\n"
+      "was found, within bytes, reads/s and bytes written a day. The plan is printed as\n"
+      "`embtier plan show` prints it. docs/internals/placement/planning.md has the keys of the\n"
+      "files, the model, and what is exact.\n",
+      "  embtier plan make run.plan --profile run.profile --machine machine.yaml --optimizer adam\n"
+      "  embtier plan make new.plan --profile run.profile --machine machine.yaml \\\n"
+      "    --rules rules.yaml --previous run.plan\n",
+      command_plan_make, NULL },
+    { "plan show", "FILE [--table NAME] [--svg FILE.svg]", "show where a plan puts tables, and why",
+      "FILE: a plan, which docs/internals/placement/plan-format.md describes. All its numbers are\n"
+      "checked; a mistake is one line with file, line and key. No server is needed.\n"
+      "\n"
+      "      --table NAME    show one table, with all figures of its parts\n"
+      "      --svg FILE.svg  draw each table's bandwidth against its size, coloured by memory; an\n"
+      "                      old file is replaced\n"
+      "\n"
+      "Tables with the longest lookup time come first. Home: the memory; that of a split table\n"
+      "with the share of its lookups. Hits: lookups that need no SSD. All figures are\n"
+      "predictions.\n"
+      "\n"
+      "With -o json: {generation, samples_per_s, samples_per_batch, time_s, bound_s, gpu_count,\n"
+      "inputs: [{name, hash}], memories: [{name, gpu, capacity_bytes, array_bytes, cache_bytes,\n"
+      "left_bytes, bandwidth_bytes_per_s, read_bytes, time_s}], tables: [{name, rows, dim, dtype,\n"
+      "optimizer, gpu, bytes, read_bytes, time_s, reason, parts: [{home, memory, rows, bytes,\n"
+      "lookup_share, hit_rates, cache_bytes, time_s, reads_per_s, writes_bytes_per_day}]}]}; with\n"
+      "--table, one of the tables. Null: no GPU, no bound, rows without a limit.\n",
+      "  embtier plan show run.plan --svg run.svg\n"
+      "  embtier plan show run.plan --table users\n"
+      "  embtier -o json plan show run.plan | jq '.tables[] | {name, reason}'\n",
+      command_plan_show, NULL },
+    { "plan diff", "OLD NEW", "show what moves from one plan to another",
+      "A row moves if its rank by hotness lies in another memory in the new plan. Bytes: rows and\n"
+      "optimizer state. Altered: rows, dim, dtype or optimizer differ, so it is another table.\n"
+      "\n"
+      "With -o json: {generation_before, generation_after, rows_moved, bytes_moved, same_tables,\n"
+      "memories: [{name, gpu, in_bytes, out_bytes, array_bytes_before, array_bytes_after,\n"
+      "cache_bytes_before, cache_bytes_after}], tables: [{name, change, rows_moved, bytes_moved,\n"
+      "before, after}]}; change is moved, altered, added or dropped; before and after are tables\n"
+      "as `embtier plan show` prints them, or null.\n",
+      "  embtier plan diff old.plan new.plan\n"
+      "  embtier -o json plan diff old.plan new.plan | jq .bytes_moved\n",
+      command_plan_diff, NULL },
+    { "apply", "PLAN [--dry-run] [options]", "move tables to where a plan wants them",
+      "      --dry-run        show what would move, and how long it would take at most\n"
+      "      --rate MIB       move at most this many MiB of rows a second (default 256). The "
+      "server\n"
+      "                       spends at most a fifth of each lane's time on it\n"
+      "      --without-gpu    put what the plan wants in GPU memory into arrays, or else the "
+      "cache\n"
+      "\n"
+      "Clients go on meanwhile, and each row can be read and written at all times. An interrupted\n"
+      "or failed run leaves each table whole in its old or its new home; a further run goes on.\n"
+      "When all tables have moved, the plan is in force: an older one is refused from then on.\n"
+      "With -o json: {generation, applied, moves: [{table, from: {home, tier}, to: {home, tier},\n"
+      "rows, bytes, array_bytes}], same, unplanned, bytes, moved_rows, detours}.\n",
+      "  embtier apply run.plan --dry-run\n"
+      "  embtier apply run.plan --rate 64\n",
+      command_apply, NULL },
+    { "plan what-if", "MACHINE... --profile FILE [options]",
+      "find the cheapest machine that reaches a target",
+      "MACHINE: files as for `embtier plan make`, 1 to 64. Each one is planned as it is, with "
+      "each\n"
+      "tier doubled, and with its drives doubled. No server is needed, and nothing is written.\n"
+      "\n"
+      "      --profile FILE    a profile that `embtier profile show --save` wrote\n"
+      "      --target N        samples/s to reach (default: the target of the rules)\n"
+      "      --as-they-are     plan the machines without changes\n"
+      "      --rules FILE, --optimizer LIST, --samples-per-batch N\n"
+      "                        as for `embtier plan make`\n"
+      "\n"
+      "Costs and watts are sums over the memories, from the machines' keys; a question mark "
+      "stands\n"
+      "for a machine that lacks one of them. Reaches: a plan was found that is fast enough within\n"
+      "all limits; without a target, within all limits.\n"
+      "\n"
+      "With -o json: {plans: [{machine, change, cost, power_w, samples_per_s, time_s, reaches,\n"
+      "why}], cheapest: its number in plans, or null}.\n",
+      "  embtier plan what-if small.yaml large.yaml --profile run.profile --target 200000\n",
+      command_plan_what_if, NULL },
+    { "profile record", "--seconds N --save FILE [--memory SIZE]",
+      "measure how clients look up the server's tables",
+      "Does what `profile start`, `profile stop` and `profile save` do, with N seconds between.\n"
+      "\n"
+      "      --seconds N    0.1 to 86400\n"
+      "      --save FILE    a new file; `embtier profile show FILE` prints it\n"
+      "      --memory SIZE  as for `embtier profile start`\n"
+      "\n"
+      "With -o json: as `embtier profile stop`.\n",
+      "  embtier profile record --seconds 60 --save run.profile\n"
+      "  embtier profile show run.profile --cache 8GiB\n",
+      command_profile_record, NULL },
+    { "profile start", "[--memory SIZE]", "begin to measure how clients look up the tables",
+      "  -m, --memory SIZE  memory of the server, such as 32MiB: about 1.1 MiB is of use for each\n"
+      "                     table. It is taken from checkpoints.transfer_bytes (default: as much\n"
+      "                     as is of use, but a quarter of that)\n"
+      "\n"
+      "The server counts GETs and pooled lookups, of all clients, and rows that pushes and SETs\n"
+      "change; prefetches do not count. There is one profile at a time, which goes on without\n"
+      "this program. `embtier status` shows the metrics profile_*. Rows are sampled, the less of\n"
+      "them the busier the server is, so that its rate falls by 2 % at most.\n"
+      "\n"
+      "With -o json: {state, age_ms, memory_bytes, tables, lookups, samples, lost_samples, exact,\n"
+      "saved}.\n",
+      "  embtier profile start --memory 32MiB\n", command_profile_start, NULL },
+    { "profile stop", "[--save FILE]", "end the measurement",
+      "      --save FILE  save the profile, as `embtier profile save` does\n"
+      "\n"
+      "The results stay until the next start, or until the server stops. Root and the server's\n"
+      "user may stop a profile that another user began.\n"
+      "\n"
+      "Lost samples: those for which the server had no room. With -o json: as for `profile\n"
+      "start`.\n",
+      "  embtier profile stop --save run.profile\n", command_profile_stop, NULL },
+    { "profile save", "FILE", "save the profile of the server, so far or of the last run",
+      "FILE: a new file of JSON, for `embtier profile show`. A dropped table is in it, unless a\n"
+      "later one has its name.\n",
+      "  embtier profile save run.profile\n", command_profile_save, NULL },
+    { "trace generate", "FILE [options]", "write a synthetic trace of lookups",
+      "      --tables N       number of tables (default 4)\n"
+      "      --rows N         rows of each table (default 1000000)\n"
+      "      --pooling P      mean ids per bag, 0 to 10000 (default 10)\n"
+      "  -d, --dim D          numbers per row (default 64)\n"
+      "      --dtype TYPE     f32 (default), f16, bf16\n"
+      "      --batches N      number of batches (default 100)\n"
+      "      --bags N         bags of each table in a batch (default 512)\n"
+      "      --zipf S         exponent of the rows' popularity, 0 (all alike) to 10\n"
+      "                       (default 1.05)\n"
+      "      --locality NAME  rows are used as often in a batch as Meta published, instead:\n"
+      "                       meta-2021, meta-2022\n"
+      "      --like NAME      take all of these from Meta's traces, except where an option is\n"
+      "                       given: 856 or 788 tables of different rows and pooling factors,\n"
+      "                       the locality, and 1 batch of 65536 or 131072 bags. Its file has\n"
+      "                       4 or 11 GB: lower --bags or --tables for a smaller one\n"
+      "      --seed N         the same seed and options give the same trace (default 0)\n"
+      "      --no-update      batches only look rows up; without it each batch updates its rows\n"
+      "\n"
+      "Meta's traces themselves are not used: a model was fitted to their published histograms.\n"
+      "With -o json: {path, tables, batches, lookups}.\n",
+      "  embtier trace generate zipf.trace --tables 8 --zipf 1.2\n"
+      "  embtier trace generate meta.trace --like meta-2021 --tables 50 --bags 2048 --batches 32\n",
+      command_trace_generate, NULL },
+    { "trace hottest", "TRACE --table NAME [options]", "show the rows that a trace looks up most",
+      "      --table NAME   the table\n"
+      "      --rows N       at most this many rows (default 100000)\n"
+      "      --save FILE    save them: a new .safetensors file with the tensors ids and lookups, "
+      "the\n"
+      "                     hottest row first\n"
+      "      --memory SIZE  at most this much memory (default 1GiB). A trace of more rows is read\n"
+      "                     several times, and cannot be a pipe\n"
+      "\n"
+      "Counts are exact. Rows with equally many lookups come by id.\n"
+      "With -o json: {trace, table, lookups, distinct_rows, count, share, rows: [{id, lookups}]};\n"
+      "rows is empty with --save.\n",
+      "  embtier trace hottest run.trace --table users\n"
+      "  embtier trace hottest run.trace --table users --rows 1000000 --save users.safetensors\n",
+      command_trace_hottest, NULL },
+    { NULL, NULL, NULL, NULL, NULL, NULL, NULL },
+};
+/* clang-format on */
