@@ -12,10 +12,11 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "base/spec/array_shape.h"
 #include "base/spec/tier_spec.h"
 
 /* Arenas start on a slab boundary and are a whole number of slabs. */
-#define ARENA_SLAB_BYTES (UINT64_C(2) << 20)
+#define ARENA_SLAB_BYTES ARRAY_SLAB_BYTES
 
 struct arena;
 

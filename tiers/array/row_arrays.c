@@ -56,8 +56,6 @@ struct row_arrays {
 
 /* ---- A table's array ---- */
 
-_Static_assert(ARRAY_SLAB_BYTES == ARENA_SLAB_BYTES, "arrays lie in slabs of arenas");
-
 uint64_t row_array_memory_bytes(uint64_t rows, uint32_t row_bytes)
 {
     assert(row_bytes > 0);
