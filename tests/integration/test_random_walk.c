@@ -431,6 +431,7 @@ static void step_move(struct walk *walk)
     if (!table)
         return;
     model_random_home(&walk->random, &table->spec);
+    walk->moving = table;
     walk->moved = table->spec.name;
     walk->move = (struct embtier_move_options)EMBTIER_MOVE_OPTIONS_INIT;
     walk->move.home = table->spec.home;
@@ -442,6 +443,7 @@ static void step_move(struct walk *walk)
     for (uint32_t i = walk_pick(walk, 60); i > 0; i--)
         walk_submit(walk, pick_session(walk), false);
     pthread_join(thread, NULL);
+    walk->moving = NULL;
     walk_expect(walk, walk->admin, walk->move_err, EMBTIER_OK, "move");
     WALK_CHECK(walk, !walk->bad_progress, "more was done than there is to do");
 }

@@ -91,7 +91,8 @@ struct walk {
     struct model_table *doomed;              /* being dropped: requests to it may be refused */
     enum embtier_err drop_err;
     struct embtier_move_options move;
-    const char *moved; /* the name of the table that moves */
+    const char *moved;                /* the name of the table that moves */
+    const struct model_table *moving; /* it may be in its old home, or in its new one; or NULL */
     enum embtier_err move_err;
     bool bad_progress; /* a callback saw more done than there is to do */
     struct walk_last_table last[WALK_TABLES];

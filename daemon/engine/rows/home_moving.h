@@ -21,7 +21,6 @@
 enum home_move_part {
     MOVE_WHOLE,
     MOVE_DIRTY,    /* a row takes its dirty mark along */
-    MOVE_QUEUE,    /* a dirty row without a place goes into the write queue */
     MOVE_EPOCH,    /* rows stay where they are during an epoch */
     MOVE_OLD_ROWS, /* rows are looked for in the old home */
     MOVE_NEW_ROWS, /* and in the new one */

@@ -75,7 +75,7 @@ static bool take(void *context, const struct row_ref *ref, const void *row, bool
 
     if (taking->to->ops->insert(taking->to->rows, taking->table->index, ref, 1, &row, &dirty_bits,
                                 &refused) == 0 ||
-        !dirty || !MOVE_HAS(MOVE_QUEUE) ||
+        !dirty ||
         write_queue_put(taking->rows->write_queue, taking->table, ref->hash, ref->id, row))
         return true;
     taking->is_full = true;

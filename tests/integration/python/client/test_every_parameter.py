@@ -81,6 +81,7 @@ class World:
             "rooms": self.collection._rooms, "gathers": False, "gradient": torch.zeros(2, 4),
             "input": torch.tensor([[1, 2]]), "state": None, "requires_grad": True, "model": self.bag,
             "num_embeddings": table, "embeddings": torch.zeros(2, 4), "group": None, "server": server, "hook": print,
+            "home": "cache",
             "optimizer": torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], 0.1), "param_group": {"params": []},
         }  # fmt: skip
         self.special = {
