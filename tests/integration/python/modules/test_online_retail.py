@@ -11,7 +11,7 @@ import sys
 
 import numpy as np
 import pytest
-from conftest import TREE
+from conftest import EMBTIERD, TREE
 
 torch = pytest.importorskip("torch")
 sys.path.insert(0, str(TREE / "examples"))
@@ -21,6 +21,7 @@ import train_online_retail as training  # noqa: E402
 
 import embtier  # noqa: E402
 
+CLI = os.environ.get("EMBTIER_CLI", EMBTIERD.parents[1] / "tools/embtier")
 STEPS = 30
 
 
@@ -102,7 +103,7 @@ def test_the_trace_has_the_lookups_of_each_batch(daemon, retail, tmp_path):
         served = training.lookups_by_source(before, server.status())
         training.drop_tables(server)
     shown = subprocess.run(
-        [os.environ["EMBTIER_CLI"], "-o", "json", "profile", "show", tmp_path / "run.trace"], check=True, capture_output=True
+        [CLI, "-o", "json", "profile", "show", tmp_path / "run.trace"], check=True, capture_output=True
     )
     profile = json.loads(shown.stdout)
     assert (profile["batches"], profile["lookups"]) == (4, sum(served.values()))
