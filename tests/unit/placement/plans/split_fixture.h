@@ -199,7 +199,7 @@ static inline void grid_try(struct grid *grid)
 
 static inline void grid_place(struct grid *grid, uint32_t table)
 {
-    if (table == grid->model->table_count) {
+    if (table >= MIN(grid->model->table_count, (uint32_t)ARRAY_LEN(grid->counts))) {
         grid_try(grid);
         return;
     }
