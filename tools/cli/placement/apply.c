@@ -236,7 +236,7 @@ static int print_dry_run(const struct applying *a)
     print_left_alone(a);
     text_print(
         stdout,
-        "nothing was moved; %" PRIu32 " tables would be: at most %s of rows, as far as they "
+        "nothing was moved; tables to move: %" PRIu32 ", at most %s of rows, as far as they "
         "are in memory, so at most %s at %s/s\n",
         a->apply->move_count, number_bytes(&bytes, (double)a->apply->row_bytes),
         number_duration(&seconds, (double)a->apply->row_bytes / (double)a->arguments->rate_bytes),
