@@ -269,7 +269,7 @@ REFUSALS = {
     "no such home": (("rows", "hbm"), ValueError, "home"),
     "unbounded": (("unbounded", "array"), embtier.InvalidError, "needs a table with a number of rows"),
     "too large": (("large", "array"), embtier.TooLargeError, r"needs \d+MiB as an array; tier 'dram' keeps 8MiB for arrays"),
-    "no such tier": (("rows", "array", "hbm"), embtier.InvalidError, "there is no tier 'hbm': choose from dram, pmem"),
+    "no such tier": (("rows", "array", "hbm"), embtier.InvalidError, "there is no tier 'hbm', only dram, pmem"),
     "no room": (("rows", "array", "pmem"), MemoryError, "of the 8MiB that tier 'pmem' keeps for arrays, 0B are free"),
     "a tier, but no array": (("rows", "cache", "dram"), embtier.InvalidError, "home cache has no tier of its own"),
 }  # fmt: skip
