@@ -68,7 +68,7 @@ class Daemon(_conftest.Daemon):
                 "count": lanes,
                 "readers_per_lane": 2,
                 "request_bytes": "32MiB",
-                "ticket_bytes": "8MiB",
+                "ticket_bytes": "16MiB",
                 "write_queue_bytes": "8MiB",
             },
             "cache": {"tiers": [self.dram(lanes), self.pmem(lanes)]},
