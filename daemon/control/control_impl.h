@@ -65,6 +65,7 @@ struct control {
     uint32_t warnings_kept;      /* those not logged */
     struct connection *applying; /* the one that applies a plan; NULL: none does */
     struct plan_state plan;      /* that it applies */
+    struct job *plan_job;        /* puts it in force; NULL: not yet */
 };
 
 /* ---- control_listen.c ---- */
@@ -187,8 +188,10 @@ void control_handle_jobs(struct control *control, struct connection *connection,
 /* PlanBegin, PlanEnd, PlanShow. */
 void control_handle_plan(struct control *control, struct connection *connection,
                          const Embtier__Request *request);
-/* Lets another client apply a plan, if this one did. */
+/* Lets another client apply a plan, if this one did and has not ended its plan. */
 void control_end_applying(struct control *control, const struct connection *connection);
+/* Lets another client apply a plan, if this job has put one in force, or failed to. */
+void control_plan_job_done(struct control *control, const struct job *job);
 
 /* ---- control_transfers.c ---- */
 

@@ -46,7 +46,7 @@ static void end(struct control *control, struct connection *connection, uint32_t
     struct job *job = NULL;
     enum embtier_err err = EMBTIER_OK;
 
-    if (control->applying != connection)
+    if (control->applying != connection || control->plan_job)
         err = err_set(&msg, EMBTIER_INVALID, "this connection has not begun to apply a plan");
     else
         err = plan_end_job_new(control->parts->plan_record, &control->plan, &job);
@@ -54,14 +54,23 @@ static void end(struct control *control, struct connection *connection, uint32_t
         control_reply_error(control, connection, id, err, &msg);
         return;
     }
-    control->applying = NULL;
+    /* Until the record is written, it would let an older plan begin. */
+    control->plan_job = job;
     control_submit_job(control, connection, id, job);
 }
 
 void control_end_applying(struct control *control, const struct connection *connection)
 {
-    if (control->applying == connection)
+    if (control->applying == connection && !control->plan_job)
         control->applying = NULL;
+}
+
+void control_plan_job_done(struct control *control, const struct job *job)
+{
+    if (control->plan_job != job)
+        return;
+    control->applying = NULL;
+    control->plan_job = NULL;
 }
 
 void control_handle_plan(struct control *control, struct connection *connection,

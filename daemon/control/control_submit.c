@@ -169,6 +169,7 @@ void control_job_done(struct control *control, struct job *job)
         return;
     }
     assert(connection->job == job);
+    control_plan_job_done(control, job);
     if (job->kind->uses_arena)
         TSAN_RELEASE(connection->session->channel.tail);
     if (connection->fd >= 0)

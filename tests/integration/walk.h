@@ -184,7 +184,8 @@ void walk_check_rows_of(struct walk *walk, struct walk_session *session, const c
                         const float *wanted);
 struct embtier_table_options walk_trained_options(const char *name);
 
-/* ---- walk_control.c: checkpoints, scans, loads, groups, jobs and accounts ---- */
+/* ---- walk_control.c: checkpoints, scans, loads, groups, jobs, accounts, profiles and plans ----
+ */
 
 /* Makes one of these calls. */
 void walk_control(struct walk *walk, struct walk_session *session);

@@ -347,13 +347,47 @@ static void profile(struct walk *walk)
                "a profile of %" PRIu64 " lookups was saved: error %d", info.lookups, (int)err);
 }
 
+/* ---- Plans ---- */
+
+/* Puts the next plan in force, unless it is given up: another one may begin when that has happened,
+ * and neither a second client at the same time nor an older plan may. */
+static void apply_plan(struct walk *walk, struct walk_session *session)
+{
+    struct embtier_plan_info before, after;
+    uint64_t hash;
+
+    walk_expect(walk, walk->admin, embtier_plan_show(walk->admin, &before), EMBTIER_OK,
+                "show the plan");
+    hash = before.hash + 1;
+    walk_expect(walk, walk->admin,
+                embtier_plan_begin(walk->admin, before.generation + 1, hash, NULL), EMBTIER_OK,
+                "begin a plan");
+    walk_expect(walk, session->server,
+                embtier_plan_begin(session->server, before.generation + 2, hash, NULL),
+                EMBTIER_BUSY, "begin a plan beside another");
+    walk_expect(walk, session->server, embtier_plan_end(session->server), EMBTIER_INVALID,
+                "end another's plan");
+    if (walk_chance(walk, 50))
+        return; /* this connection may begin it again */
+    walk_expect(walk, walk->admin, embtier_plan_end(walk->admin), EMBTIER_OK, "end a plan");
+    walk_expect(walk, session->server,
+                embtier_plan_begin(session->server, before.generation + 1, hash + 1, NULL),
+                EMBTIER_MISMATCH, "begin another plan of the same generation");
+    walk_expect(walk, session->server, embtier_plan_show(session->server, &after), EMBTIER_OK,
+                "show the plan");
+    WALK_CHECK(walk,
+               after.generation == before.generation + 1 && after.hash == hash &&
+                   after.applied_ms >= before.applied_ms && after.applying_pid == 0,
+               "plan %" PRIu64 " is in force after %" PRIu64, after.generation, before.generation);
+}
+
 void walk_control(struct walk *walk, struct walk_session *session)
 {
     const uint64_t number = walk->controls++; /* in turn, so that each kind comes */
 
     if (walk->checkpoint == 0 || walk_chance(walk, 15))
         make_checkpoint(walk);
-    switch (number % 8) {
+    switch (number % 9) {
     case 0:
         list_checkpoints(walk);
         break;
@@ -367,13 +401,16 @@ void walk_control(struct walk *walk, struct walk_session *session)
         scan_checkpoint(walk, session);
         break;
     case 4:
-        load_table(walk, session, number / 8 % 3 == 1);
+        load_table(walk, session, number / 9 % 3 == 1);
         break;
     case 5:
         join_group(walk, session);
         break;
     case 6:
         profile(walk);
+        break;
+    case 7:
+        apply_plan(walk, session);
         break;
     default:
         list_accounts(walk);

@@ -5,8 +5,8 @@
  * The rows below are the sample: SHARDS (Waldspurger et al., FAST 2015). Their lookups go to the
  * profiling thread in a ring, those of one row in one piece of a request together. So a hot row
  * costs no more than others. Beside them go a few random lookups, which say what the hot rows take
- * that the sample has by chance, or has not. What can be counted exactly is: lookups, bags, batches
- * and updated rows of each table.
+ * that the sample has by chance, or has not. Lookups, bags, batches and updated rows of each table
+ * are counted exactly.
  *
  * A ring that fills up lowers the threshold. That thins the sample, and biases nothing. Samples are
  * lost only if that does not suffice; they are counted.
