@@ -161,8 +161,8 @@ static uint32_t default_lanes(const struct config *config)
     return (uint32_t)MAX(lanes, 1u);
 }
 
-/* Returns a quarter of the machine's memory, or half of what everything else leaves. The first tier
- * and the shared arenas get this much each. */
+/* Returns a quarter of the machine's memory, or half of the memory that everything else
+ * leaves. The first tier and the shared arenas get this much each. */
 static uint64_t default_memory(const struct config *config)
 {
     const uint32_t lanes = config->lanes.count > 0 ? config->lanes.count : default_lanes(config);

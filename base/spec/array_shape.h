@@ -15,7 +15,7 @@ struct array_shape {
     uint8_t shift;    /* log2 of a granule: each row begins on one */
     uint64_t stride;  /* from a row to the next */
     uint64_t rows_at; /* offset of row 0 */
-    uint64_t bytes;   /* of all; 0: it exceeds what a spot can reach */
+    uint64_t bytes;   /* of all; 0: more than a spot can address */
 };
 
 /* @row_bytes: at least 1. */

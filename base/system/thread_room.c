@@ -31,9 +31,9 @@ enum embtier_err thread_room_check(uint32_t count, struct err_msg *msg)
     if (made == count)
         return EMBTIER_OK;
     return err_set(msg, EMBTIER_BUSY,
-                   "the server needs up to %u more threads to start, and the system allows %u "
-                   "(%s): raise the user's limit (ulimit -u, LimitNPROC=), the container's "
-                   "(pids.max, TasksMax=, --pids-limit), the machine's (kernel.threads-max), or "
-                   "that of the address space that their stacks need (ulimit -v)",
+                   "the server needs up to %u more threads, and the system allows %u (%s): raise "
+                   "the limit of the user (ulimit -u, LimitNPROC=), container (pids.max, "
+                   "TasksMax=, --pids-limit), machine (kernel.threads-max) or address space "
+                   "(ulimit -v)",
                    count, made, strerror(rc)); // NOLINT(concurrency-mt-unsafe)
 }

@@ -25,7 +25,7 @@ struct embtier_checkpoint {
     uint32_t table_count;
     const char *const *tables; /* their names; NULL in a list */
     uint64_t bytes;            /* of its files on SSD */
-    uint64_t new_bytes;        /* bytes of files that the checkpoint before does not share */
+    uint64_t new_bytes;        /* of those files that the checkpoint before does not share */
     uint64_t pause_us;         /* longest time in which no update could begin */
     uint64_t held_rows; /* updates that found no room while the checkpoint's rows were written */
     uint64_t spent_ms;
@@ -42,7 +42,7 @@ struct embtier_checkpoint_options {
     uint64_t step; /* any number by which the trainer finds the checkpoint */
     const char
         *metadata; /* JSON without line breaks, at most EMBTIER_METADATA_MAX bytes, or NULL */
-    uint32_t keep; /* then delete this user's oldest beyond this number; 0: delete none */
+    uint32_t keep; /* then delete this user's oldest beyond this many; 0: delete none */
     int automatic; /* nonzero: it counts as the server's own, which the server later deletes */
 };
 #define EMBTIER_CHECKPOINT_OPTIONS_INIT                                                            \

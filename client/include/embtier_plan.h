@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* embtier_plan.h: which placement plan is in force (embtier.h).
+/* embtier_plan.h: the placement plan in force, and the next one (embtier.h).
  *
  * A program that applies a plan begins it, moves the tables (embtier_table_move()), and ends it.
  * The server keeps generation and hash, and lets one connection at a time apply a plan. It does not
- * know what the plan says. */
+ * know the plan's contents. */
 #ifndef EMBTIER_PLAN_H
 #define EMBTIER_PLAN_H
 
@@ -16,19 +16,20 @@ extern "C" {
 #endif
 
 struct embtier_plan_info {
-    uint64_t generation;   /* of the plan in force; 0: none is */
-    uint64_t hash;         /* the same that embtier_plan_begin() got */
-    uint64_t applied_ms;   /* when it was put in force: milliseconds since 1970 */
-    uint64_t applying_pid; /* the process that applies a plan; 0: none does */
-    uint64_t applying_generation;
+    uint64_t generation;          /* of the plan in force; 0: no plan is in force */
+    uint64_t hash;                /* of the same plan, as given to embtier_plan_begin() */
+    uint64_t applied_ms;          /* time at which it came into force: milliseconds since 1970 */
+    uint64_t applying_pid;        /* the process that applies a plan now; 0: none */
+    uint64_t applying_generation; /* of the plan that it applies */
 };
 
+/* Returns the plan in force, and the one that a connection applies now. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
 embtier_plan_show(struct embtier *server, struct embtier_plan_info *ret_info);
 /* Begins to apply a plan. Until embtier_plan_end() or the end of this connection, other connections
- * get BUSY. @generation: at least 1. @hash: of the plan, any that differs from those of other
- * plans. MISMATCH: the plan in force has a greater generation, or the same one and another hash.
- * @ret_info may be NULL. */
+ * get BUSY. @generation: at least 1. @hash: a hash of the plan, which other plans do not have.
+ * MISMATCH: the plan in force has a greater generation, or the same one and another hash. @ret_info
+ * may be NULL. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
 embtier_plan_begin(struct embtier *server, uint64_t generation, uint64_t hash,
                    struct embtier_plan_info *ret_info);

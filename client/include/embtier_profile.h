@@ -13,25 +13,25 @@ extern "C" {
 
 struct embtier_profile_info {
     int runs;
-    int is_exact; /* nonzero: so far every row was sampled, and no sample lost */
+    int is_exact; /* nonzero: every row was sampled so far, and no sample was lost */
     uint64_t age_ms;
-    uint64_t memory_bytes; /* of the server */
+    uint64_t memory_bytes; /* taken from checkpoints.transfer_bytes */
     uint64_t lookups;      /* of all clients, since it began */
     uint64_t samples;
-    uint64_t lost_samples; /* for which the server had no room: estimates may be wrong */
-    uint32_t tables;       /* that were looked up */
+    uint64_t lost_samples; /* samples that found no room: estimates may be wrong */
+    uint32_t tables;       /* number of tables that were looked up */
 };
 /* Begins a profile of the lookups of all clients. The server makes one at a time, and forgets the
- * results of the last one. @memory_bytes: at most 1 MiB and some for each table is of use; 0: the
- * server chooses. @ret_info may be NULL. BUSY: a profile is being made, or there is no memory now.
- * TOO_LARGE: the memory is too little for the server's tables, or more than it has
+ * results of the last one. @memory_bytes: more than about 1.1 MiB for each table is of no use; 0:
+ * the server chooses. @ret_info may be NULL. BUSY: a profile is being made, or there is no memory
+ * now. TOO_LARGE: the memory is too little for the server's tables, or more than it has
  * (checkpoints.transfer_bytes). */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
 embtier_profile_start(struct embtier *server, uint64_t memory_bytes,
                       struct embtier_profile_info *ret_info);
-/* Ends it. Its results stay until the next start, or the server's end. @ret_info, which may be
- * NULL, says how it was. NOT_FOUND: none is being made. PERMISSION: another user began it, and this
- * one is neither root nor the server's. */
+/* Ends the profile. Its results stay until the next start, or the server's end. @ret_info has its
+ * last figures, and may be NULL. NOT_FOUND: none is being made. PERMISSION: another user began it,
+ * and this one is neither root nor the server's. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
 embtier_profile_stop(struct embtier *server, struct embtier_profile_info *ret_info);
 /* Writes the results, so far or of the last profile, into the new file @path. `embtier profile

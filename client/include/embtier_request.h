@@ -68,9 +68,9 @@ struct embtier_push_options {
  * refused too. No row has changed then. If requests of other connections change the same rows
  * meanwhile, a number that still overflows becomes the greatest number of its sign. TOO_LARGE: a
  * row gets more than 2^27 numbers of gradients, over all its ids; no row has changed. In a group
- * they count over all members, and all get the error. Also SHAPE, NO_TICKET, TICKET_USED and
- * TICKET_EXPIRED; for a push by rows TICKETS_FULL; and the errors of SET. On failure the contents
- * of the weights are undefined.
+ * the gradients of all members count, and all members get the error. Also SHAPE, NO_TICKET,
+ * TICKET_USED and TICKET_EXPIRED; for a push by rows TICKETS_FULL; and the errors of SET. On
+ * failure the contents of the weights are undefined.
  *
  * @prefetch: a batch of this connection that has a prefetch, else INVALID. BUSY if its last result
  * has not been asked for. The push takes the prefetch as it takes its ticket. A refused push

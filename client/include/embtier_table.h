@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* embtier_table.h: create, open, drop and list tables (embtier.h). */
+/* embtier_table.h: create, open, move, drop and list tables (embtier.h). */
 #ifndef EMBTIER_TABLE_H
 #define EMBTIER_TABLE_H
 
@@ -119,7 +119,7 @@ EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_table_drop(struct emb
 
 struct embtier_move_options {
     size_t struct_bytes;    /* set by EMBTIER_MOVE_OPTIONS_INIT */
-    enum embtier_home home; /* where the rows go */
+    enum embtier_home home; /* the new one */
     const char *home_tier;  /* name of an array's tier; NULL or "": the one that the table is in,
                                or the fastest that has room */
     uint64_t rate_bytes; /* of rows, a second; 0: as fast as a fifth of each lane's time allows */
@@ -132,16 +132,16 @@ struct embtier_move_options {
         sizeof(struct embtier_move_options), EMBTIER_HOME_CACHE, NULL, 0, NULL, NULL               \
     }
 struct embtier_moved_info {
-    uint64_t rows; /* that were in memory and have moved */
+    uint64_t rows; /* moved; rows that were not in memory need no move */
     int was_there; /* nonzero: the table had this home, and nothing was done */
 };
-/* Moves a table's rows to another home in memory, and returns when all are there. All clients go on
- * meanwhile, and notice nothing. @ret_moved may be NULL. After an error the table is whole in its
- * old home, or else the message says that it is in its new one. NO_TABLE. BUSY: the table is being
- * made, or moves already, or too many tables move. INVALID: no such tier; an array of an unbounded
- * table. TOO_LARGE, NO_MEMORY: the tier keeps, or has left, too little memory for arrays. CANCELLED
- * (embtier_job_cancel()). DROPPED: a drop of the table ended the move. If the client disconnects,
- * the rows move back. */
+/* Moves a table's rows to another home in memory, and returns when all are there. All clients
+ * continue meanwhile, and lose no update. @ret_moved may be NULL. After an error the table is whole
+ * in its old home, or else the message says that it is in its new one. NO_TABLE. BUSY: the table is
+ * being made, or moves already, or too many tables move. INVALID: no such tier; an array of an
+ * unbounded table. TOO_LARGE, NO_MEMORY: the tier keeps, or has left, too little memory for arrays.
+ * CANCELLED (embtier_job_cancel()). DROPPED: a drop of the table ended the move. If the client
+ * disconnects, the rows move back. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
 embtier_table_move(struct embtier *server, const char *name,
                    const struct embtier_move_options *options,

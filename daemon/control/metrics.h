@@ -100,7 +100,7 @@ struct server_parts;
            "")                                                                                     \
     METRIC(store_rated_written_bytes, GAUGE, "endurance.rated_written_bytes; 0: not known", "")    \
     METRIC(store_rated_years, GAUGE, "endurance.rated_years", "")                                  \
-    METRIC(store_direct_io, GAUGE, "1 if SSD is read and written past the page cache", "")         \
+    METRIC(store_direct_io, GAUGE, "1 if reads and writes of SSD bypass the page cache", "")       \
     METRIC(log_dropped_lines, COUNTER, "Log lines that standard error did not accept", "")         \
     METRIC(process_resident_bytes, GAUGE, "Resident memory of the daemon", "")
 

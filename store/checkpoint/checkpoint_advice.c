@@ -120,7 +120,8 @@ void checkpoint_advise(const struct checkpoint_shelf *shelf, struct err_msg *msg
 void checkpoint_advise_after_crash(struct err_msg *msg)
 {
     err_append(
-        msg, " (a start after a crash needs the newest checkpoint; `embtierd --restore ID` "
-             "restores all tables from another one; if the newest one's folder in checkpoints/ is "
-             "moved away, `replay` tables go back to the one before, and others lose nothing)");
+        msg,
+        " (a start after a crash needs the newest checkpoint. `embtierd --restore ID` restores "
+        "all tables from another one. If you move the newest one's folder out of "
+        "checkpoints/, `replay` tables go back to the one before, and others lose nothing)");
 }

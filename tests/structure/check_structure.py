@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of the source tree itself: include directions and cycles, licence lines, links, READMEs, sizes, mutants, English.
+"""Checks of the source tree itself: include directions and cycles, licence lines, links, READMEs, sizes, mutants, lists of pages, English.
 
     check_structure.py CHECK [ROOT]     one of the checks below; exit status 1 if it finds something
     check_structure.py list-c [ROOT]    the tree's C and C++ files, for clang-format and clang-tidy
@@ -41,6 +41,10 @@ STEPS = "tools/check"
 CONTRIBUTING = "CONTRIBUTING.md"
 REQUEST_CHECKS = "daemon/engine/sessions/request_checks.h"
 MUTANTS = "tests/unit/engine/ops/meson.build"
+
+# Lists that must be complete: of the docs, and of the library's functions.
+DOCS_INDEX = "docs/README.md"
+LIBRARY_PAGE = "docs/man/libembtier.3.in"
 
 # Put together here so that this file does not contain the paths that it looks for.
 MACHINE_PATHS = re.compile(
@@ -267,6 +271,21 @@ def check_steps(tree):
         yield f"{CONTRIBUTING}:1: {STEPS} has no step {name}"
 
 
+def check_pages(tree):
+    """The list of docs links to each page in docs/, and the synopsis of the library's man page has each public function."""
+    index = tree.text(DOCS_INDEX) or "" if DOCS_INDEX in tree.paths else ""
+    links = {os.path.normpath(os.path.join("docs", link)) for link in re.findall(r"\]\(([^()\s#]+)", index)}
+    for path in tree.paths:
+        if re.match(r"docs/.*\.md$", path) and path != DOCS_INDEX and path not in links:
+            yield f"{DOCS_INDEX}:1: no link to {path}"
+    page = tree.text(LIBRARY_PAGE) or "" if LIBRARY_PAGE in tree.paths else ""
+    synopsis = set(re.findall(r"^\.Fn (\w+)", page.split(".Sh DESCRIPTION")[0], re.MULTILINE))
+    for path in (p for p in tree.paths if re.match(r"client/include/.*\.h$", p)):
+        for found in re.finditer(r"EMBTIER_PUBLIC[^;(]*?(embtier_\w+)\(", tree.text(path) or ""):
+            if found[1] not in synopsis:
+                yield f"{LIBRARY_PAGE}:1: the synopsis lacks {found[1]}(), which {path} declares"
+
+
 CHECKS = {
     "includes": check_includes,
     "cycles": check_cycles,
@@ -278,6 +297,7 @@ CHECKS = {
     "sizes": check_sizes,
     "mutants": check_mutants,
     "steps": check_steps,
+    "pages": check_pages,
     "english": check_english,
 }
 LISTS = {"list-c": Tree.c_files, "list-shell": Tree.shell_files}

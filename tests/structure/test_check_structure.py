@@ -262,6 +262,25 @@ class Steps(unittest.TestCase):
         self.assertEqual(len(findings("steps", {check_structure.STEPS: "", check_structure.CONTRIBUTING: "# A page"})), 1)
 
 
+class Pages(unittest.TestCase):
+    def test_each_page_is_in_the_list(self):
+        files = {check_structure.DOCS_INDEX: "[a](internals/a.md), [b](b.md#part)", "docs/internals/a.md": "", "docs/b.md": "", "a.md": ""}
+        self.assertEqual(findings("pages", files), [])
+        self.assertEqual(findings("pages", files | {"docs/internals/c.md": ""}), ["docs/README.md:1: no link to docs/internals/c.md"])
+        self.assertEqual(findings("pages", {"docs/b.md": ""}), ["docs/README.md:1: no link to docs/b.md"])
+
+    def test_each_public_function_is_in_the_synopsis(self):
+        header = "#define EMBTIER_PUBLIC __attribute__((x))\nEMBTIER_PUBLIC int embtier_one(int x);\nEMBTIER_PUBLIC struct embtier\n*embtier_two(void);\n"
+        page = ".Sh SYNOPSIS\n.Fn embtier_one x\n{}.Sh DESCRIPTION\n.Fn embtier_two\n"
+        for line, found in ((".Fn embtier_two void\n", []),
+                            ("", ["docs/man/libembtier.3.in:1: the synopsis lacks embtier_two(), which client/include/embtier_x.h declares"])):
+            files = {"client/include/embtier_x.h": header, check_structure.LIBRARY_PAGE: page.format(line)}
+            self.assertEqual(findings("pages", files), found)
+
+
+LONG, HALF = "Word" + " word" * 35 + ".", "Word" + " word" * 19
+
+
 class English(unittest.TestCase):
     def test_comment_starts_with_its_subject(self):
         for path, text in (("x.c", "/* {} is read */\n"), ("x.c", "int x; // {} is read\n"), ("x.c", "/*\n * {} is read */"),
@@ -284,10 +303,77 @@ class English(unittest.TestCase):
         for path in ("docs/x.md", "docs/internals/x.md", "base/README.md", "README.md", "CHANGELOG.md", "CONTRIBUTING.md"):
             self.assertEqual(len(findings("english", {path: f"Short one. {long} Short."})), 1, path)
             self.assertEqual(findings("english", {path: "word " * 34 + "`a b c d`. Another one."}), [], path)
-        for path, text in (("docs/x.txt", long), ("docs/x.md", f"| {long} | x |"), ("docs/x.md", f"```\n{long}\n```"),
+        for path, text in (("docs/x.txt", long), ("docs/x.md", f"```\n{long}\n```"), ("docs/x.md", f"```\n| {long} | x |\n```"),
                            ("docs/x.md", f"# {long}"), ("docs/x.md", "* " + "word " * 20 + "\n* " + "word " * 20),
                            ("docs/x.md", "word " * 20 + "\n\n" + "word " * 20), ("docs/x.md", "word " * 20 + "end. `code` " + "word " * 20)):
             self.assertEqual(findings("english", {path: text}), [], text)
+
+    def long_found(self, path, *texts):
+        """The lines of the long sentences found in each of @texts."""
+        for text in texts:
+            found = findings("english", {path: text})
+            self.assertTrue(all(f"{path}:" in one and "a sentence of" in one for one in found), found)
+            yield [int(one.split(":")[1]) for one in found]
+
+    def test_long_sentences_of_cells_are_found(self):
+        long, short = LONG, HALF
+        table = "| a | b |\n|---|---|\n| {} | {} |\n"
+        texts = [table.format(short, long), table.format(long, short), table.format(short, short), table.format(short + "\\| " + short, "x")]
+        self.assertEqual(list(self.long_found("docs/x.md", *texts)), [[3], [3], [], [3]])
+
+    def test_long_sentences_of_man_pages_are_found(self):
+        long, half = LONG, HALF
+        macros = "\n".join(["Short one.", half, ".Fn embtier_get \"x y z\"", "word " * 13 + "and", ".Ic key .", "Short."])
+        for path in ("docs/man/x.1.in", "x.8"):
+            self.assertEqual(list(self.long_found(
+                path, f".Sh DESCRIPTION\nShort.\n{long}\n", f".Bl\n.It x\n{long}\n.El\n", f".Nd {long}\n", macros)), [[3], [3], [1], [2]])
+            self.assertEqual(list(self.long_found(
+                path, f".Sh SYNOPSIS\n.Fn {long}\n", f".Bd -literal\n{long}\n.Ed\n", f"{half}\n.Pp\n{half}", f"{half}\n.It x\n{half}",
+                f"{half}\n@KEYS@\n{half}", f".\\\" {long}", f"{half}\n.Nm embtier .\n.Ql x\n{half}")), [[]] * 7)
+
+    def test_long_sentences_of_docstrings_are_found(self):
+        long, half = LONG, HALF
+        text = 'def f():\n    """{}"""\n'
+        for path in ("client/python/embtier/x.py", "examples/x.py"):
+            self.assertEqual(list(self.long_found(
+                path, f'"""{long}"""', text.format(f"Short one.\n\n    @x: {long}\n    "), text.format(f"Term\n        {half}\n        {half}")
+            )), [[1], [4], [3]])
+            self.assertEqual(list(self.long_found(
+                path, text.format(f"Short one::\n\n        {half}\n        {half}\n\n    {half}"), text.format(f"@x: {half}\n    @y: {half}"),
+                text.format(f"{half}\n\n    {half}"), text.format(f"{half} ``{half}``. :class:`X` {half}"), f'x = """{long}"""')), [[]] * 5)
+        self.assertEqual(findings("english", {"tests/x.py": f'"""{long}"""'}), [])
+
+    def test_long_sentences_of_public_headers_are_found(self):
+        long, half = LONG, HALF
+        for path in ("client/include/embtier_x.h", "base/embtier_err.h"):
+            self.assertEqual(list(self.long_found(path, f"/* Short.\n * {long} */\n", f"/* {half}\n * {half} */", f"int x; /* {half}\n    {half} */")),
+                             [[2], [1], [1]])
+            self.assertEqual(list(self.long_found(
+                path, f"/* {half}\n *\n *   {half}\n *   {half} */", f"/* {half}\n *\n * {half} */", f"/* {half} */ /* {half} */",
+                f"/* {half}. FIRST: {half} */")), [[]] * 4)
+        self.assertEqual(findings("english", {"base/err.h": f"/* {long} */"}), [])
+
+    def test_long_sentences_of_strings_are_found(self):
+        long, half = LONG, HALF
+        for path in ("tools/cli/commands.c", "daemon/control/metrics.h", "store/rocksdb/ext/x.cc", "kernels/gpu/x.cu"):
+            self.assertEqual(list(self.long_found(
+                path, f'f("{long}");', f'f("{half}"\n  "{half}");', f'#define T(X) \\\n X(A, "{half}"  \\\n   "{half}")',
+                f'f("  -x, --long X  {half}\\n"\n  "                {half}\\n");', f'f("Short.\\n\\n"\n  "{long}")')), [[1], [1], [2], [1], [1]])
+            self.assertEqual(list(self.long_found(
+                path, f'f("{half}", "{half}");', f'f("{half}\\n\\n{half}");', f'f("  -x, --long X  {half}\\n" "  -y, --other   {half}\\n");',
+                f'f("{{{half} [{{{half}}}]}} {half}");', f'// "{long}"\n', f'f("{half}. Next {half}");')), [[]] * 6)
+        self.assertEqual(findings("english", {"tests/unit/x.c": f'f("{long}");'}), [])
+
+    def test_sentence_starts_with_its_subject(self):
+        for start in ("Of", "What", "Who", "Whether"):
+            for path, text in (("docs/x.md", "A page. {} it is."), ("docs/x.md", "| a | {} it is |"), ("x.8.in", "A page.\n{} it is.\n"),
+                               ("client/python/x.py", '"""It is. {} it is."""'), ("base/embtier_x.h", "/* It is. {} it is. */"),
+                               ("tools/x.c", 'f("It is. {} it is.");')):
+                found = findings("english", {path: text.format(start)})
+                self.assertEqual(len(found), 1, f"{path} {text} {start}")
+                self.assertIn(f"a sentence starts with '{start}'", found[0])
+        for text in ("# What\n", "It is. What is it?", "Whatever it is."):
+            self.assertEqual(findings("english", {"docs/x.md": text}), [], text)
 
     def test_finding_names_the_line_where_the_sentence_starts(self):
         text = "# Head\n\nShort one.\nAnother\none. Long " + "word\n" * 40

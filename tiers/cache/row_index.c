@@ -129,7 +129,7 @@ uint32_t row_index_prepare_set(struct row_index *index)
     if (!index->is_shrinking)
         zero_from(index, MAX(lowest, index->set_count));
     /* Finding each row's target set would need a lookup, so all heirs inherit the whole count. If
-     * the set could not be emptied at once, they now get what was added since. */
+     * the set could not be emptied at once, they now get the count added since. */
     away = index->sets[set].away;
     if (away > index->inherited) {
         for (uint32_t i = lowest; i <= highest; i++)

@@ -119,13 +119,13 @@ int cli_connect(struct cli *cli, uint64_t arena_bytes);
 int cli_connect_patiently(struct cli *cli, uint64_t arena_bytes);
 
 /* Messages for a user who interrupts the creation or drop of a table. The server finishes work that
- * it has begun, even without the client. The exception are rows that it makes itself: it checks up
- * to the last of them that the client is still there. */
+ * it has begun, even without the client. Rows that it makes itself are the exception: up to the
+ * last of them it checks that the client is still there. */
 #define CLI_GOES_ON                                                                                \
-    "what the server has begun it finishes, and one that has not begun is not done: see "          \
+    "the server finishes work that it has begun, and cancels work that still waits: see "          \
     "`embtier jobs` and `embtier table list`"
 #define CLI_GIVEN_UP                                                                               \
-    "the server gives it up and makes no table, unless all rows were just written: see "           \
+    "the server undoes its work and makes no table, unless all rows were just written: see "       \
     "`embtier table list`"
 
 /* Prints tables as `embtier table list` does. Returns an exit code. */

@@ -50,9 +50,9 @@ const struct command commands[] = {
       "                          nearest\n"
       "      --allow-nonfinite   accept gradients with NaN or infinity, and updates that make a\n"
       "                          row NaN or infinite; without it such a push is refused\n"
-      "      --durability MODE   what an acknowledged update survives: replay (default), a clean\n"
-      "                          stop of the server; async, the death of its process; sync, loss\n"
-      "                          of power\n"
+      "      --durability MODE   when updates are safe from a crash: replay (default), once a\n"
+      "                          checkpoint has them; async, when acknowledged, but not from loss\n"
+      "                          of power; sync, when acknowledged\n"
       "      --home HOME         place of the rows in memory: cache (default), the row cache;\n"
       "                          array, memory kept for arrays, in which each row has its own\n"
       "                          place (array_bytes in embtierd.yaml(5))\n"
@@ -76,11 +76,11 @@ const struct command commands[] = {
       "      --home HOME  where the rows go: cache, the row cache; array, memory kept for arrays\n"
       "                   (array_bytes in embtierd.yaml(5))\n"
       "      --tier TIER  tier of an array (default the one it is in, or the fastest with room)\n"
-      "      --rate MIB   move at most so many MiB of rows a second (default as many as a fifth\n"
-      "                   of the time of each of the server's lanes allows)\n"
+      "      --rate MIB   move at most this many MiB of rows a second. A move takes at most a\n"
+      "                   fifth of each lane's time, with or without this option\n"
       "\n"
       "All clients go on, and lose no update. Ctrl-C, `embtier jobs cancel` and a drop of the\n"
-      "table move the rows back. A move rests while a checkpoint is made.\n"
+      "table move the rows back. A move pauses while a checkpoint is made.\n"
       "\n"
       "With -o json: {table, home, tier, rows, was_there}.\n",
       "  embtier table move users --home array --tier dram\n"
@@ -88,7 +88,7 @@ const struct command commands[] = {
       command_table_move, NULL },
     { "checkpoint create", "[--step N] [--metadata JSON] [--keep N]",
       "save all tables as they are now",
-      "      --step N         record the trainer's step, to find the checkpoint by\n"
+      "      --step N         record the trainer's step with the checkpoint\n"
       "      --metadata JSON  record this JSON with the checkpoint, at most 4096 bytes\n"
       "      --keep N         then delete your user's oldest checkpoints, except the newest N\n"
       "\n"
@@ -199,8 +199,8 @@ const struct command commands[] = {
       "  seq 0 99 | embtier get --state users - >rows.txt\n",
       command_get, NULL },
     { "set", "[--state] TABLE ID=NUMBER,NUMBER,... ...", "store rows",
-      "One decimal number per column; nan, inf and -inf are numbers. `-` reads such words from\n"
-      "standard input, one per line. If an id occurs twice, the last one wins.\n"
+      "Each word has one decimal number per column; nan, inf and -inf are numbers. `-` reads such\n"
+      "words from standard input, one per line. If an id occurs twice, the last one wins.\n"
       "A number that does not fit the table's dtype is a mistake, and nothing is set: one that is\n"
       "too large, or not 0 and so small that it would become 0.\n"
       "The optimizer's state does not change.\n"
@@ -262,10 +262,10 @@ const struct command commands[] = {
       "                        installed; none: it is not asked\n"
       "\n"
       "Each table lies whole in the memory of a GPU, in an array in a tier, or behind the cache,\n"
-      "which has what arrays leave of each tier. The slowest GPU's lookups take as little time as\n"
-      "was found, within bytes, reads/s and bytes written a day. The plan is printed as\n"
-      "`embtier plan show` prints it. docs/internals/placement/planning.md has the keys of the\n"
-      "files, the model, and what is exact.\n",
+      "which has the memory that arrays leave of each tier. The search minimises the time of the\n"
+      "slowest GPU's lookups. The limits are bytes, reads/s and bytes written a day. The plan is\n"
+      "printed as `embtier plan show` prints it. docs/internals/placement/planning.md describes\n"
+      "the keys of the files, and the model.\n",
       "  embtier plan make run.plan --profile run.profile --machine machine.yaml --optimizer adam\n"
       "  embtier plan make new.plan --profile run.profile --machine machine.yaml \\\n"
       "    --rules rules.yaml --previous run.plan\n",
@@ -306,11 +306,10 @@ const struct command commands[] = {
       command_plan_diff, NULL },
     { "apply", "PLAN [--dry-run] [options]", "move tables to where a plan wants them",
       "      --dry-run        show what would move, and how long it would take at most\n"
-      "      --rate MIB       move at most this many MiB of rows a second (default 256). The "
-      "server\n"
-      "                       spends at most a fifth of each lane's time on it\n"
-      "      --without-gpu    put what the plan wants in GPU memory into arrays, or else the "
-      "cache\n"
+      "      --rate MIB       move at most this many MiB of rows a second (default 256). The\n"
+      "                       server spends at most a fifth of each lane's time on it\n"
+      "      --without-gpu    put tables that the plan has in GPU memory into arrays, or else the\n"
+      "                       cache\n"
       "\n"
       "Clients go on meanwhile, and each row can be read and written at all times. An interrupted\n"
       "or failed run leaves each table whole in its old or its new home; a further run goes on.\n"
@@ -322,9 +321,9 @@ const struct command commands[] = {
       command_apply, NULL },
     { "plan what-if", "MACHINE... --profile FILE [options]",
       "find the cheapest machine that reaches a target",
-      "MACHINE: files as for `embtier plan make`, 1 to 64. Each one is planned as it is, with "
-      "each\n"
-      "tier doubled, and with its drives doubled. No server is needed, and nothing is written.\n"
+      "MACHINE: files as for `embtier plan make`, 1 to 64. Each one is planned as it is, with\n"
+      "each tier doubled, and with its drives doubled. No server is needed, and nothing is\n"
+      "written.\n"
       "\n"
       "      --profile FILE    a profile that `embtier profile show --save` wrote\n"
       "      --target N        samples/s to reach (default: the target of the rules)\n"
@@ -332,10 +331,9 @@ const struct command commands[] = {
       "      --rules FILE, --optimizer LIST, --samples-per-batch N\n"
       "                        as for `embtier plan make`\n"
       "\n"
-      "Costs and watts are sums over the memories, from the machines' keys; a question mark "
-      "stands\n"
-      "for a machine that lacks one of them. Reaches: a plan was found that is fast enough within\n"
-      "all limits; without a target, within all limits.\n"
+      "Costs and watts are sums over the memories, from the machines' keys; a question mark\n"
+      "stands for a machine that lacks one of them. Reaches: a plan was found that is fast\n"
+      "enough within all limits; without a target, within all limits.\n"
       "\n"
       "With -o json: {plans: [{machine, change, cost, power_w, samples_per_s, time_s, reaches,\n"
       "why}], cheapest: its number in plans, or null}.\n",
@@ -343,7 +341,7 @@ const struct command commands[] = {
       command_plan_what_if, NULL },
     { "profile record", "--seconds N --save FILE [--memory SIZE]",
       "measure how clients look up the server's tables",
-      "Does what `profile start`, `profile stop` and `profile save` do, with N seconds between.\n"
+      "Starts a profile, stops it after N seconds, and saves it.\n"
       "\n"
       "      --seconds N    0.1 to 86400\n"
       "      --save FILE    a new file; `embtier profile show FILE` prints it\n"
@@ -360,8 +358,8 @@ const struct command commands[] = {
       "\n"
       "The server counts GETs and pooled lookups, of all clients, and rows that pushes and SETs\n"
       "change; prefetches do not count. There is one profile at a time, which goes on without\n"
-      "this program. `embtier status` shows the metrics profile_*. Rows are sampled, the less of\n"
-      "them the busier the server is, so that its rate falls by 2 % at most.\n"
+      "this program. `embtier status` shows the metrics profile_*. Rows are sampled: the\n"
+      "busier the server, the fewer, so that its rate falls by 2 % at most.\n"
       "\n"
       "With -o json: {state, age_ms, memory_bytes, tables, lookups, samples, lost_samples, exact,\n"
       "saved}.\n",
@@ -406,9 +404,8 @@ const struct command commands[] = {
     { "trace hottest", "TRACE --table NAME [options]", "show the rows that a trace looks up most",
       "      --table NAME   the table\n"
       "      --rows N       at most this many rows (default 100000)\n"
-      "      --save FILE    save them: a new .safetensors file with the tensors ids and lookups, "
-      "the\n"
-      "                     hottest row first\n"
+      "      --save FILE    save them: a new .safetensors file with the tensors ids and lookups,\n"
+      "                     the hottest row first\n"
       "      --memory SIZE  at most this much memory (default 1GiB). A trace of more rows is read\n"
       "                     several times, and cannot be a pipe\n"
       "\n"

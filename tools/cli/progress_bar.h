@@ -21,7 +21,7 @@ struct progress_bar {
 };
 
 /* Begins a bar; @what: "creating". Until the end SIGINT, unless it is ignored, ends the program
- * with a line that has @word, a literal: what becomes of the work. */
+ * with a line that has @word, a literal: the fate of the work. */
 void progress_bar_begin(struct progress_bar *bar, const char *what, const char *word);
 /* Replaces @word from here on. */
 void progress_bar_interrupted(const char *word);

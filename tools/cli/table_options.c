@@ -9,7 +9,7 @@
 #include "base/text/text_escape.h"
 #include "tools/cli/number.h"
 
-/* Parses "uniform:-0.1,0.1" and similar. Returns NULL, or what is wrong. */
+/* Parses "uniform:-0.1,0.1" and similar. Returns NULL, or the mistake. */
 static const char *parse_init(const char *text, struct embtier_table_options *options)
 {
     const size_t word_bytes = strcspn(text, ":");

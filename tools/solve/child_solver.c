@@ -241,7 +241,7 @@ static enum embtier_err watch(const struct child_solver *solver, const struct ch
 }
 
 /* The last line that the child printed: the reason of its failure. A library may have printed
- * before. A message escapes what is not plain. */
+ * before. A message escapes characters that are not plain. */
 static void append_said(const struct child *child, struct err_msg *msg)
 {
     char said[SAID_BYTES] = { 0 };

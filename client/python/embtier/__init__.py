@@ -19,7 +19,8 @@ To train in the server, create a table with an optimizer, look up with a ticket,
 DRAM ahead of time. Trainers that train one model together are a :class:`Group`. :meth:`Server.checkpoint` saves all
 tables as they are now. :meth:`Server.export_table` writes one to files for other programs; :meth:`Server.import_table`
 makes one from files, and :meth:`Server.load_table` from rows of the program. A :class:`TraceWriter` records the lookups
-of a run, for ``embtier profile show``.
+of a run, and :meth:`Server.start_profile` those of a running server, for ``embtier profile show``.
+:meth:`Server.move_table` moves a table between the row cache and an array.
 
 :mod:`embtier.torch` has stand-ins for torch.nn.EmbeddingBag. It is imported separately: nothing here needs torch.
 """

@@ -552,10 +552,10 @@ class BagBatch(Batch):
         another), and is done when all members have pushed it. GroupRefusedError, GroupBrokenError, TimeoutError,
         MismatchError, NoGroupError: see :class:`Group`.
 
-        Raises InvalidError (no ticket; lr not finite in float32), UnsupportedError (a table without an optimizer),
-        NonfiniteError (for a table without ``allow_nonfinite``: a gradient is NaN or infinite, or a finite row would
-        become so; nothing was applied), TicketExpiredError, TicketUsedError, NoTicketError, ShapeError, and the errors
-        of :meth:`Batch.set`."""
+        InvalidError: there is no ticket, or lr is not finite in float32. UnsupportedError: a table has no optimizer.
+        NonfiniteError, for a table without ``allow_nonfinite``: a gradient is NaN or infinite, or a finite row would
+        become so; nothing was applied. Also TicketExpiredError, TicketUsedError, NoTicketError, ShapeError, and the
+        errors of :meth:`Batch.set`."""
         options = self._push_options(lr, step, prefetch, group, weight_gradients)
         self._submit_and_wait(_PUSH, timeout, options, group)
         return self
@@ -617,10 +617,10 @@ class PushBatch(Batch):
         @step: step of the training, from 1.
         @prefetch, @group: as for :meth:`BagBatch.push`.
 
-        Raises UnsupportedError (a table without an optimizer), NonfiniteError (for a table without ``allow_nonfinite``:
-        a gradient is NaN or infinite, or a finite row would become so, also by a sum that overflows; nothing was
-        applied), InvalidError (lr not finite in float32), TicketsFullError (the tickets leave no memory for the push),
-        and the errors of :meth:`Batch.set`."""
+        UnsupportedError: a table has no optimizer. NonfiniteError, for a table without ``allow_nonfinite``: a gradient
+        is NaN or infinite, or a finite row would become so, also by a sum that overflows; nothing was applied.
+        InvalidError: lr is not finite in float32. TicketsFullError: the tickets leave no memory for the push. Also the
+        errors of :meth:`Batch.set`."""
         self._submit_and_wait(_PUSH, timeout, self._push_options(lr, step, prefetch, group), group)
         return self
 
@@ -687,9 +687,9 @@ class PrefetchBatch(Batch):
     def prefetch(self, timeout: float | None = None) -> PrefetchBatch:
         """Returns when the rows are in DRAM. :attr:`hit_rows` is the number of rows that were there before.
 
-        Raises PinsFullError (prefetched rows of all clients together may use half of the first tier, and those of one
-        user three quarters of what other users leave of it), TicketsFullError (the tickets leave no memory for the
-        prefetch), IdRangeError, DroppedError, TooLargeError, DisconnectedError, … After an error no row is kept, and the
+        PinsFullError: prefetched rows of all clients together may use half of the first tier, and those of one user
+        three quarters of what other users leave of it. TicketsFullError: the tickets leave no memory for the prefetch.
+        Also IdRangeError, DroppedError, TooLargeError, DisconnectedError, … After an error no row is kept, and the
         trainer can continue without the prefetch."""
         self._submit_and_wait(_PREFETCH, timeout)
         return self

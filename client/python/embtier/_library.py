@@ -2,8 +2,8 @@
 """Finds and loads libembtier with ctypes, and declares the structs and prototypes of embtier.h. _arguments.py checks
 each field and argument. No other module calls C.
 
-The library is searched in this order: the file that ``EMBTIER_LIBRARY`` names; beside this package, where a wheel has
-it; the build folders ``build*/client`` of the source tree that has this package; the system's library path.
+The package looks for the library in four places: the file that ``EMBTIER_LIBRARY`` names, the package's own folder, the
+build folders ``build*/client`` of the source tree, and the system's library path. A wheel has it in the second place.
 """
 
 from __future__ import annotations

@@ -199,9 +199,9 @@ class Server:
         @progress: as in :meth:`create_table`. Its unit is "rows", and "rows back" while a move is undone.
 
         A table that has this home is left as it is. After an error it is whole in its old home, unless the message says
-        that it is in its new one. NoTableError; BusyError: it is being made or moved; InvalidError: no such tier, or an
-        array of an unbounded table; TooLargeError or NoMemoryError: too little memory for arrays; CancelledError:
-        ``embtier jobs cancel``; DroppedError: a drop of the table ended the move.
+        that it is in its new one. NoTableError. BusyError: it is being made or moved. InvalidError: no such tier, or an
+        array of an unbounded table. TooLargeError, NoMemoryError: too little memory for arrays. CancelledError:
+        ``embtier jobs cancel``. DroppedError: a drop of the table ended the move.
         """
         moved = MovedInfo()
         with Reports(progress) as reports:
@@ -243,9 +243,9 @@ class Server:
         @progress: called with (done, total, unit) now and then; it must not call the connection. If it raises, the call
         raises the same when it ends.
 
-        After an error there is no new checkpoint: TypeError or ValueError for @metadata that is not JSON, InvalidError
-        if it is too long, NoSpaceError, IoError, ShutdownError; TimeoutError if updates in progress did not end;
-        BusyError if the user has as many checkpoints as it may. After a DisconnectedError, or a TimeoutError because
+        After an error there is no new checkpoint. TypeError, ValueError: @metadata is not JSON. InvalidError: it is too
+        long. TimeoutError: updates in progress did not end. BusyError: the user has as many checkpoints as it may. Also
+        NoSpaceError, IoError, ShutdownError. After a DisconnectedError, or a TimeoutError because
         the server was silent for the connection's timeout, the outcome is unknown: the checkpoint may be complete, or
         may still complete. :meth:`checkpoints` shows the current state.
         """

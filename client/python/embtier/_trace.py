@@ -166,9 +166,8 @@ class TraceWriter:
         self._add_parts([(number, ids.reshape(-1), ends)], flag("update", update))
 
     def add_jagged(self, ids: Any, offsets: Any, update: bool = True) -> None:
-        """Adds lookups of all tables to the current batch, as FBGEMM's table-batched embeddings and the values and
-        offsets of TorchRec's KeyedJaggedTensor have them: first all bags of the first table, then those of the next
-        one. Each table has the same number of bags.
+        """Adds lookups of all tables to the current batch: all bags of the first table, then those of the next one, as
+        in FBGEMM's table-batched embeddings and TorchRec's KeyedJaggedTensor. Each table has the same number of bags.
 
         @offsets: one number per bag and table, and one more at the end. Otherwise as in :meth:`add`.
         """

@@ -60,11 +60,12 @@ static enum embtier_err check_room(const struct transfer_memory *memory,
                        BYTES_TEXT(accounts_used(memory->accounts, ACCOUNT_TRANSFER_BYTES)),
                        BYTES_TEXT(memory->bytes));
     if (users > 0 && answer == ACCOUNT_USER_HAS)
-        return err_set(msg, EMBTIER_BUSY,
-                       "%s needs %s of memory, and exports and imports of this user already have "
-                       "%s: one user may have three quarters of what others leave of the %s of "
-                       "checkpoints.transfer_bytes; try again when one has ended",
-                       what, BYTES_TEXT(bytes), BYTES_TEXT(users), BYTES_TEXT(memory->bytes));
+        return err_set(
+            msg, EMBTIER_BUSY,
+            "%s needs %s of memory, and transfers of this user already have %s: a user may "
+            "have three quarters of what others leave of the %s of "
+            "checkpoints.transfer_bytes; try again when one has ended",
+            what, BYTES_TEXT(bytes), BYTES_TEXT(users), BYTES_TEXT(memory->bytes));
     return EMBTIER_OK;
 }
 

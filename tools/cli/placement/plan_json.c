@@ -23,7 +23,7 @@ static json_t *numbers_to_json(const double *numbers, uint32_t count)
     return array;
 }
 
-/* Makes an array of what @make makes of each of @count items. */
+/* Makes the JSON of item @number. */
 typedef json_t *item_to_json(const void *context, uint32_t number);
 
 static json_t *items_to_json(item_to_json *make, const void *context, uint32_t count)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan_report.h: a plan, or what differs between two, as tables for people and as JSON. Thread:
- * one. */
+/* plan_report.h: a plan, or the difference of two, as tables for people and as JSON. Thread: one.
+ */
 #ifndef EMBTIER_TOOLS_CLI_PLACEMENT_PLAN_REPORT_H
 #define EMBTIER_TOOLS_CLI_PLACEMENT_PLAN_REPORT_H
 

@@ -73,7 +73,7 @@ static void put_power(const struct svg_frame *frame, const struct svg_axis *axis
         fprintf(frame->file, "%s %s%s", digits[power % 3], prefixes[power / 3], axis->unit);
 }
 
-/* Draws line @number of an axis, and writes what it stands for. Returns false after the last. */
+/* Draws line @number of an axis, and writes its value. Returns false after the last. */
 static bool draw_line(const struct svg_frame *frame, bool is_x, int number)
 {
     const struct svg_axis *const axis = is_x ? &frame->x : &frame->y;

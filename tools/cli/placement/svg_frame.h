@@ -37,7 +37,7 @@ double svg_frame_y(const struct svg_frame *frame, double y);
 /* Writes line @line of the legend, with a mark of colour @color. */
 void svg_frame_legend(const struct svg_frame *frame, uint32_t line, const char *color,
                       const char *name);
-/* Writes text with what XML gives a meaning escaped. */
+/* Writes text, and escapes the characters that have a meaning in XML. */
 void svg_frame_text(const struct svg_frame *frame, const char *text);
 
 /* Returns one of ten colours that are told apart well. */

@@ -148,7 +148,7 @@ static int parse_option(const struct cli *cli, int option, struct arguments *arg
     }
 }
 
-/* Fills what no option named. */
+/* Fills in the defaults of options that were not given. */
 static void fill_defaults(struct arguments *arguments)
 {
     const struct locality_published *const like = arguments->like;

@@ -72,9 +72,9 @@ Groups of trainers
     In data-parallel training, each process trains a copy of the model with a part of every batch. Each module of the
     model then needs a group: ``group=server.join("model.items", size=world, member=rank)``. A push is then the
     member's part of a step. It returns when the pushes of all members have arrived. Gradients are averaged over all
-    members, in their order, and each row is changed once. torch.nn.parallel.DistributedDataParallel averages the
-    gradients of the rest of the model in the same way, so the loss stays the mean over the member's part
-    of the batch. ``reduce="sum"`` adds gradients up instead.
+    members, in their order, and each row is changed once. In the same way torch.nn.parallel.DistributedDataParallel
+    averages the gradients of the rest of the model. So the loss stays the mean over the member's part of the batch.
+    ``reduce="sum"`` adds gradients up instead.
 
     * ``steps`` is the group's. Resumed training joins with the saved step as ``step=``; load_state_dict() raises
       ValueError if the group is at another step.
@@ -99,7 +99,7 @@ Groups of trainers
     * Prefetches are released after the push, by a separate request.
 state_dict()
     It has the description of the tables and the number of steps, but not the rows, which are in the server.
-    load_state_dict() raises ValueError unless the module's tables have the saved uuids, and warns if their rows are
+    ``load_state_dict()`` raises ValueError unless the module's tables have the saved uuids. It warns if their rows are
     of another step than the saved one.
 torch.compile
     A pass of a module is one operator of the compiled graph, also with ``fullgraph=True`` (torch 2.4 and newer; in

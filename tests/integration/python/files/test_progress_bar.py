@@ -81,7 +81,7 @@ def is_given_up(server, name) -> bool:
     raise AssertionError(f"{server.tables()}")
 
 
-GIVEN_UP = "embtier: interrupted; the server gives it up and makes no table, "
+GIVEN_UP = "embtier: interrupted; the server undoes its work and makes no table, "
 TURNS = 20  # until the interrupt comes at the right time
 
 

@@ -251,7 +251,7 @@ def test_a_drop_that_waits_is_withdrawn_with_its_client(held_drop, begin, how):
     client.wait(LIMIT_S)
     await_that(lambda: state_of(held_drop, "waiting") is None)
     if how == signal.SIGINT:
-        assert "one that has not begun is not done" in client.stderr.read()
+        assert "cancels work that still waits" in client.stderr.read()
     with held_drop.connect() as server:
         table = server.open_table("waiting")
         table.set([1], np.ones((1, 8)))
