@@ -226,7 +226,7 @@ struct split_input {
 static double ssd_lookup_s(const struct machine *machine, uint32_t row_bytes)
 {
     const uint32_t block = machine->ssd.block_bytes;
-    const double bytes = (double)((row_bytes + block - 1) / block) * block;
+    const uint32_t bytes = (row_bytes + block - 1) / block * block;
 
     return bytes / (machine->ssd.read_bandwidth_bytes_per_s / machine->gpu_count);
 }
