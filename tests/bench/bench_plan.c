@@ -2,20 +2,22 @@
 /* bench_plan.c: how close placements of tables come to their proven bound.
  *
  * plan-table: 856 tables on 8 GPUs and 3 memories, for 20 seeds. plan-large: 2,000 tables on 16
- * GPUs, for 3 seeds. lib/plan_model.h draws them. The ratio is the lookup time divided by its
+ * GPUs, for 3 seeds. lib/plans/plan_model.h draws them. The ratio is the lookup time divided by its
  * bound, which no placement can beat.
  *
  * plan-row: the tables of plan-table, cut by hotness over HBM and DRAM; the rest of their rows is
  * read from SSD. Lookups follow Zipf's law, with an exponent drawn for each table.
  *
- * plan-same: the placements of 20 processes are compared, byte by byte. Every second one shares the
- * processors with two that spin.
+ * plan-same: the plans of 20 processes are compared, byte by byte, as their files have them. Every
+ * second process shares the processors with two that spin.
+ *
+ * --turns sets the number of seeds. Each figure says whether a seed's plan took more processor time
+ * than is asked.
  *
  * EMBTIER_SOLVER_LIBRARY names the library of HiGHS or CBC. Without it there is no outside solver.
  * Nodes end the solver. If its limit of processor time does, the figure would depend on the
  * machine, so that is a failure.
  */
-#include <limits.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -27,34 +29,41 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "placement/plan/plan_file.h"
+#include "placement/planner/planner.h"
 #include "placement/random.h"
 #include "placement/solve/solve.h"
 #include "placement/split/split_solve.h"
 #include "tests/bench/lib/bench.h"
-#include "tests/bench/lib/plan_model.h"
-#include "tools/solve/child_solver.h"
+#include "tests/bench/lib/plans/bench_solver.h"
+#include "tests/bench/lib/plans/plan_model.h"
+#include "tests/bench/lib/plans/simulated_model.h"
 
 #define SEEDS        20
 #define ROW_SEEDS    20
 #define LARGE_TABLES 2000
 #define LARGE_GPUS   16
 #define LARGE_SEEDS  3
-#define SAME_TABLES  300
+#define SAME_TABLES  160
+#define SAME_SEED    3 /* some of its tables fit in no array */
 #define SAME_RUNS    20
 #define SPINNERS     2
-#define GOOD_GAP     0.005
-#define GOOD_ROW_GAP 0.003
-#define REMAP_BYTES  16
-#define ZIPF_LEAST   0.6
-#define ZIPF_MOST    1.4
+/* Processor seconds that each seed may take. */
+#define TABLE_ALLOWED_S 60
+#define LARGE_ALLOWED_S 120
+#define SAME_BYTES_MAX  (1 << 20)
+#define GOOD_GAP        0.005
+#define GOOD_ROW_GAP    0.003
+#define REMAP_BYTES     16
+#define ZIPF_LEAST      0.6
+#define ZIPF_MOST       1.4
 
 /* Times and bounds of all seeds, and the processor seconds of each, with those of the child. */
 struct plans {
     double *times_s, *bounds_s, *processor_s;
     uint32_t count, solver_won;
-    struct child_solver child;
-    struct milp_solver solver;
-    char program[PATH_MAX];
+    double allowed_s; /* processor seconds for each seed */
+    struct bench_solver solver;
 };
 
 /* ---- runs ---- */
@@ -78,21 +87,6 @@ static double processor_s(void)
     return sum_s;
 }
 
-static const struct milp_solver *find_solver(struct plans *plans)
-{
-    char here[PATH_MAX / 2] = { 0 };
-
-    plans->child = (struct child_solver)CHILD_SOLVER_INIT;
-    plans->child.library = getenv("EMBTIER_SOLVER_LIBRARY");
-    if (!plans->child.library || readlink("/proc/self/exe", here, sizeof(here) - 1) <= 0)
-        return NULL;
-    *strrchr(here, '/') = '\0';
-    snprintf(plans->program, sizeof(plans->program), "%s/../../tools/embtier-solve", here);
-    plans->child.program = plans->program;
-    plans->solver = child_solver(&plans->child);
-    return &plans->solver;
-}
-
 static struct solve_answer *solve(const struct model *model, const struct milp_solver *solver)
 {
     const struct solve_opts opts = { .solver = solver, .gap = GOOD_GAP };
@@ -102,13 +96,6 @@ static struct solve_answer *solve(const struct model *model, const struct milp_s
     if (solve_model(model, &opts, &answer, &msg) != EMBTIER_OK)
         bench_die("%s", msg.text);
     return answer;
-}
-
-/* The kernel ends a solver by SIGKILL that has used up its processor time. */
-static void check_end(const struct child_solver *child, const struct solve_answer *answer)
-{
-    if (strstr(answer->solver_says.text, "ended by signal 9"))
-        bench_die("the solver took more than %u s of processor time", child->processor_s);
 }
 
 static void run_seed(struct plans *plans, uint32_t seed, uint32_t tables, uint32_t gpus,
@@ -125,7 +112,7 @@ static void run_seed(struct plans *plans, uint32_t seed, uint32_t tables, uint32
     bench_say("seed %u: gap %.2f %%, %.1f s of processor time; solver: %s%s", seed,
               100 * solve_gap(answer), plans->processor_s[seed], answer->solver_won ? "won" : "",
               answer->solver_says.text);
-    check_end(&plans->child, answer);
+    bench_solver_check(&plans->solver, answer);
     solve_answer_free(answer);
     plan_model_clear(&model);
 }
@@ -135,6 +122,7 @@ static void run_seed(struct plans *plans, uint32_t seed, uint32_t tables, uint32
 static void add_gaps(void *context, json_t *figure)
 {
     const struct plans *const plans = context;
+    const double worst_s = bench_quantile(plans->processor_s, plans->count, 1);
     double *const gaps = bench_alloc(plans->count, sizeof(*gaps));
     json_t *const all = json_array();
 
@@ -145,16 +133,18 @@ static void add_gaps(void *context, json_t *figure)
     json_object_set_new(figure, "gaps", all);
     json_object_set_new(figure, "gap_median", json_real(bench_median(gaps, plans->count)));
     json_object_set_new(figure, "gap_worst", json_real(bench_quantile(gaps, plans->count, 1)));
-    json_object_set_new(figure, "processor_seconds_worst",
-                        json_real(bench_quantile(plans->processor_s, plans->count, 1)));
+    json_object_set_new(figure, "processor_seconds_worst", json_real(worst_s));
+    json_object_set_new(figure, "processor_seconds_allowed", json_real(plans->allowed_s));
+    json_object_set_new(figure, "is_in_time", json_boolean(worst_s <= plans->allowed_s));
     json_object_set_new(figure, "solver_won", json_integer(plans->solver_won));
     free(gaps);
 }
 
-static void run_plans(const char *name, uint32_t seeds, uint32_t tables, uint32_t gpus, double bar)
+static void run_plans(const char *name, uint32_t seeds, uint32_t tables, uint32_t gpus, double bar,
+                      double allowed_s)
 {
-    struct plans plans = { .count = seeds };
-    const struct milp_solver *const solver = find_solver(&plans);
+    struct plans plans = { .count = seeds, .allowed_s = allowed_s };
+    const struct milp_solver *const solver = bench_solver_find(&plans.solver);
 
     plans.times_s = bench_alloc(seeds, sizeof(double));
     plans.bounds_s = bench_alloc(seeds, sizeof(double));
@@ -178,14 +168,15 @@ static void run_plans(const char *name, uint32_t seeds, uint32_t tables, uint32_
 
 static void plan_table(void)
 {
-    run_plans("plan-table", (uint32_t)bench_scaled(SEEDS, 1),
-              (uint32_t)bench_scaled(PLAN_MODEL_TABLES, 30), PLAN_MODEL_GPUS, 1 / (1 - 0.02));
+    run_plans("plan-table", bench_seeds(SEEDS, BENCH_TURNS_MAX),
+              (uint32_t)bench_scaled(PLAN_MODEL_TABLES, 30), PLAN_MODEL_GPUS, 1 / (1 - 0.02),
+              TABLE_ALLOWED_S);
 }
 
 static void plan_large(void)
 {
-    run_plans("plan-large", (uint32_t)bench_scaled(LARGE_SEEDS, 1),
-              (uint32_t)bench_scaled(LARGE_TABLES, 60), LARGE_GPUS, 0);
+    run_plans("plan-large", bench_seeds(LARGE_SEEDS, BENCH_TURNS_MAX),
+              (uint32_t)bench_scaled(LARGE_TABLES, 60), LARGE_GPUS, 0, LARGE_ALLOWED_S);
 }
 
 /* ---- tables cut by hotness ---- */
@@ -282,8 +273,8 @@ static void run_row_seed(struct plans *plans, uint32_t seed, uint32_t tables)
 
 static void plan_row(void)
 {
-    const uint32_t seeds = (uint32_t)bench_scaled(ROW_SEEDS, 1);
-    struct plans plans = { .count = seeds };
+    const uint32_t seeds = bench_seeds(ROW_SEEDS, BENCH_TURNS_MAX);
+    struct plans plans = { .count = seeds, .allowed_s = TABLE_ALLOWED_S };
 
     plans.times_s = bench_alloc(seeds, sizeof(double));
     plans.bounds_s = bench_alloc(seeds, sizeof(double));
@@ -302,7 +293,13 @@ static void plan_row(void)
     free(plans.processor_s);
 }
 
-/* ---- equal placements ---- */
+/* ---- equal plans ---- */
+
+/* A plan as its file has it, in memory that processes share. */
+struct plan_text {
+    uint64_t bytes;
+    char text[SAME_BYTES_MAX];
+};
 
 /* Two processes that keep the processors busy until they are ended. */
 static void start_spinning(pid_t *ret_pids)
@@ -327,8 +324,37 @@ static void end_spinning(const pid_t *pids)
     }
 }
 
-/* Solves the model in a process of its own. @ret_places is shared with it. */
-static void solve_apart(const struct model *model, uint32_t *ret_places)
+static struct plan *make_plan(const struct simulated_model *model)
+{
+    const struct rules rules = { .moved_bytes_max = UINT64_MAX };
+    struct planner_warnings warnings;
+    struct plan *plan = NULL;
+    struct err_msg msg = { { 0 } };
+
+    if (planner_make(&(struct planner_opts){ .profile = model->profile,
+                                             .optimizers = model->optimizers,
+                                             .machine = &model->machine,
+                                             .rules = &rules,
+                                             .samples_per_batch = model->samples_per_batch },
+                     &plan, &warnings, &msg) != EMBTIER_OK)
+        bench_die("%s", msg.text);
+    return plan;
+}
+
+static void write_plan(const struct plan *plan, struct plan_text *ret_text)
+{
+    FILE *const file = fmemopen(ret_text->text, sizeof(ret_text->text), "w");
+
+    if (!file)
+        bench_die("no memory for a plan");
+    plan_file_write(plan, file);
+    ret_text->bytes = (uint64_t)ftell(file);
+    if (fclose(file) != 0 || ret_text->bytes >= sizeof(ret_text->text))
+        bench_die("the plan has more than %d bytes", SAME_BYTES_MAX);
+}
+
+/* Plans in a process of its own, which shares @ret_text. */
+static void plan_apart(const struct simulated_model *model, struct plan_text *ret_text)
 {
     int status = 0;
     const pid_t pid = fork();
@@ -336,60 +362,65 @@ static void solve_apart(const struct model *model, uint32_t *ret_places)
     if (pid < 0)
         bench_die("no process can be started");
     if (pid == 0) {
-        struct solve_answer *const answer = solve(model, NULL);
-
-        memcpy(ret_places, answer->places, model->table_count * sizeof(*ret_places));
+        write_plan(make_plan(model), ret_text);
         _exit(0);
     }
     if (waitpid(pid, &status, 0) != pid || !WIFEXITED(status) || WEXITSTATUS(status) != 0)
-        bench_die("a process that places tables failed");
+        bench_die("a process that makes a plan failed");
 }
 
-/* Counts the runs that place all tables as the first does. Every second one has to share the
+/* Counts the runs whose plan has the bytes of the first. Every second one has to share the
  * processors. */
-static uint32_t count_equal_runs(const struct model *model, uint32_t runs, uint32_t *places)
+static uint32_t count_equal_runs(const struct simulated_model *model, uint32_t runs,
+                                 struct plan_text *texts)
 {
-    uint32_t *const first = places, *const again = places + model->table_count;
-    const size_t bytes = model->table_count * sizeof(*places);
+    struct plan_text *const first = &texts[0], *const again = &texts[1];
     uint32_t equal = 1;
 
-    solve_apart(model, first);
+    plan_apart(model, first);
     for (uint32_t i = 1; i < runs; i++) {
         pid_t spinning[SPINNERS] = { 0 };
 
-        memset(again, 0xff, bytes);
+        again->bytes = 0;
         if (i % 2)
             start_spinning(spinning);
-        solve_apart(model, again);
+        plan_apart(model, again);
         if (i % 2)
             end_spinning(spinning);
-        equal += memcmp(first, again, bytes) == 0;
+        equal +=
+            first->bytes == again->bytes && memcmp(first->text, again->text, first->bytes) == 0;
     }
     return equal;
 }
 
+static void add_bytes(void *context, json_t *figure)
+{
+    const struct plan_text *const first = context;
+
+    json_object_set_new(figure, "plan_bytes", json_integer((json_int_t)first->bytes));
+}
+
 static void plan_same(void)
 {
-    struct model model =
-        plan_model_draw(0, (uint32_t)bench_scaled(SAME_TABLES, 30), PLAN_MODEL_GPUS);
-    const size_t bytes = 2 * model.table_count * sizeof(uint32_t);
+    struct simulated_model *const model = simulated_model_new(
+        &locality_published[0], SAME_SEED, (uint32_t)bench_scaled(SAME_TABLES, 30));
     const uint32_t run_count = (uint32_t)bench_scaled(SAME_RUNS, 4);
-    uint32_t *const places =
-        mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct plan_text *const texts =
+        mmap(NULL, 2 * sizeof(*texts), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     double equal_runs;
     const double runs = run_count;
 
-    if (places == MAP_FAILED)
-        bench_die("no memory for placements");
-    equal_runs = count_equal_runs(&model, run_count, places);
+    if (texts == MAP_FAILED)
+        bench_die("no memory for plans");
+    equal_runs = count_equal_runs(model, run_count, texts);
     bench_report(&(struct bench_figure){ .name = "plan-same",
                                          .unit = "runs",
                                          .bar = 1,
                                          .limit = "counts of steps end the work, never a clock",
                                          .reference_name = "all runs" },
-                 &equal_runs, &runs, 1, NULL, NULL);
-    munmap(places, bytes);
-    plan_model_clear(&model);
+                 &equal_runs, &runs, 1, add_bytes, texts);
+    munmap(texts, 2 * sizeof(*texts));
+    simulated_model_free(model);
 }
 
 int main(int argc, char **argv)

@@ -65,6 +65,13 @@ uint64_t bench_scaled(uint64_t value, uint64_t least)
     return MAX((uint64_t)((double)value * bench_settings.scale), least);
 }
 
+uint32_t bench_seeds(uint32_t value, uint32_t most)
+{
+    const uint64_t seeds = bench_settings.has_turns ? bench_settings.turns : bench_scaled(value, 1);
+
+    return (uint32_t)MAX(MIN(seeds, (uint64_t)most), UINT64_C(1));
+}
+
 /* ---- Figures ---- */
 
 static int compare_doubles(const void *a, const void *b)
@@ -121,6 +128,13 @@ static void judge(const struct bench_figure *figure, double ratio, json_t *json)
     json_object_set_new(json, "met", json_boolean(met));
 }
 
+static double ratio_of(const struct bench_figure *figure, const double *ratios, uint32_t count)
+{
+    if (!figure->has_worst_ratio)
+        return bench_median(ratios, count);
+    return bench_quantile(ratios, count, figure->lower_is_better ? 1 : 0);
+}
+
 double bench_report(const struct bench_figure *figure, const double *ours, const double *reference,
                     uint32_t count, void (*extra)(void *context, json_t *figure), void *context)
 {
@@ -130,7 +144,7 @@ double bench_report(const struct bench_figure *figure, const double *ours, const
 
     for (uint32_t i = 0; i < count; i++)
         ratios[i] = ours[i] / reference[i];
-    ratio = bench_median(ratios, count);
+    ratio = ratio_of(figure, ratios, count);
     if (!isfinite(ratio)) {
         bench_say("%s: the reference is 0, the run is too short", figure->name);
         json_decref(json);
@@ -302,10 +316,11 @@ int bench_main(int argc, char **argv, const struct bench_entry *entries, uint32_
     bool named = false;
 
     for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--turns") == 0)
+        if (strcmp(argv[i], "--turns") == 0) {
             bench_settings.turns =
                 (uint32_t)MIN(number_argument(argc, argv, &i), (double)BENCH_TURNS_MAX);
-        else if (strcmp(argv[i], "--seconds") == 0)
+            bench_settings.has_turns = true;
+        } else if (strcmp(argv[i], "--seconds") == 0)
             bench_settings.seconds = number_argument(argc, argv, &i);
         else if (strcmp(argv[i], "--scale") == 0)
             bench_settings.scale = number_argument(argc, argv, &i);

@@ -7,7 +7,8 @@
  * reference_options, ratio, bar or tolerance, n, limit, and the benchmark's own additions.
  * `ours`, `reference` and `ratio` are medians over n turns. The ratio is the median of the
  * turns' ratios, not the ratio of the medians. A slow phase of the machine thus slows both sides
- * of a turn. Progress goes to standard error.
+ * of a turn. A figure that promises something of each turn has the worst ratio instead. Progress
+ * goes to standard error.
  *
  * Thread: one. Failures of set-up end the program. */
 #ifndef EMBTIER_TESTS_BENCH_LIB_BENCH_H
@@ -25,9 +26,10 @@ struct bench_figure {
     const char *name;
     const char *unit;
     bool lower_is_better;
-    double bar;        /* the required ratio; 0: none */
-    double tolerance;  /* instead of a bar: how far from 1 the ratio may be; 0: any */
-    const char *limit; /* the limiting resource: memory bandwidth, device IOPS, … */
+    bool has_worst_ratio; /* the ratio is the worst of all turns */
+    double bar;           /* the required ratio; 0: none */
+    double tolerance;     /* instead of a bar: how far from 1 the ratio may be; 0: any */
+    const char *limit;    /* the limiting resource: memory bandwidth, device IOPS, … */
     const char *reference_name;
     const char *reference_options;
 };
@@ -89,6 +91,7 @@ static inline uint64_t bench_random(uint64_t *state)
 /* The arguments of a benchmark: PROGRAM [--turns N] [--seconds S] [--scale X] [NAME...]. */
 struct bench_settings {
     uint32_t turns;
+    bool has_turns; /* they were given */
     double seconds; /* of one side's turn */
     double scale;   /* of all sizes: 1 for real figures, little to see whether the benchmark
                      * still works */
@@ -104,5 +107,8 @@ int bench_main(int argc, char **argv, const struct bench_entry *entries, uint32_
 
 /* Returns @value times the scale, and at least @least. */
 uint64_t bench_scaled(uint64_t value, uint64_t least);
+/* Returns the number of seeds of a figure that takes no time of its own: the turns if they were
+ * given, else @value times the scale; at most @most. */
+uint32_t bench_seeds(uint32_t value, uint32_t most);
 
 #endif

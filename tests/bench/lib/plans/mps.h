@@ -4,8 +4,8 @@
  *
  * The program is that of placement/solve/milp.h, without a known answer: all places are columns.
  * Each table has a row that says that its time bounds the largest. The format is free MPS. */
-#ifndef EMBTIER_TESTS_BENCH_LIB_MPS_H
-#define EMBTIER_TESTS_BENCH_LIB_MPS_H
+#ifndef EMBTIER_TESTS_BENCH_LIB_PLANS_MPS_H
+#define EMBTIER_TESTS_BENCH_LIB_PLANS_MPS_H
 
 #include <stdbool.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tests/bench/lib/plan_model.h"
+#include "tests/bench/lib/plans/plan_model.h"
 
 #include <math.h>
 #include <stdlib.h>

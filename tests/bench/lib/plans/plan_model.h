@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* plan_model.h: models of whole tables to place, as MTrainS describes them: rows are lognormal and
  * pooling factors exponential. */
-#ifndef EMBTIER_TESTS_BENCH_LIB_PLAN_MODEL_H
-#define EMBTIER_TESTS_BENCH_LIB_PLAN_MODEL_H
+#ifndef EMBTIER_TESTS_BENCH_LIB_PLANS_PLAN_MODEL_H
+#define EMBTIER_TESTS_BENCH_LIB_PLANS_PLAN_MODEL_H
 
 #include "placement/model/model.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tests/bench/lib/mps.h"
+#include "tests/bench/lib/plans/mps.h"
 
 #include <assert.h>
 #include <inttypes.h>
