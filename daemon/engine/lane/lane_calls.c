@@ -146,6 +146,9 @@ static void call_move(struct lane *lane, void *argument)
         moving->err = rows_move_prepare(&lane->rows, act->table, (enum home_kind)act->from,
                                         (enum home_kind)act->to, act->array);
         break;
+    case MOVE_LOOK:
+        act->pinned_rows = rows_move_pinned(&lane->rows, act->table);
+        break;
     case MOVE_START:
         rows_move_start(&lane->rows, act->table);
         break;

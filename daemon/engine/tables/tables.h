@@ -36,13 +36,22 @@ DEFINE_CLEANUP(struct tables, tables_free)
 
 /* One act of a table's move, on one lane (rows_move_prepare() and its neighbours). */
 struct table_move_act {
-    enum { MOVE_PREPARE, MOVE_START, MOVE_STEP, MOVE_TURN_BACK, MOVE_ARRIVE, MOVE_END } act;
+    enum {
+        MOVE_PREPARE,
+        MOVE_LOOK,
+        MOVE_START,
+        MOVE_STEP,
+        MOVE_TURN_BACK,
+        MOVE_ARRIVE,
+        MOVE_END,
+    } act;
     struct table *table;
     /* For MOVE_PREPARE: enum home_kind (rows/home.h), and the new home's memory. */
     uint8_t from;
     uint8_t to;
     struct row_array *array;
-    uint32_t most_rows; /* for MOVE_STEP */
+    uint64_t pinned_rows; /* the result of MOVE_LOOK: rows that have pins */
+    uint32_t most_rows;   /* for MOVE_STEP */
     /* The results of MOVE_STEP: */
     uint64_t moved_rows;
     uint64_t left_rows;         /* in the old home */

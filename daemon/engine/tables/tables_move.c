@@ -91,6 +91,22 @@ static enum embtier_err prepare(struct move *move)
     return EMBTIER_OK;
 }
 
+/* Returns how many rows have pins. */
+static uint64_t count_pinned(const struct move *move)
+{
+    uint64_t rows = 0;
+
+    for (uint32_t i = 0; i < move->tables->lane_count; i++) {
+        struct table_move_act act = { .act = MOVE_LOOK, .table = move->table };
+        const enum embtier_err err = move->tables->rows->move(move->tables->lanes[i], &act);
+
+        assert(err == EMBTIER_OK);
+        (void)err;
+        rows += act.pinned_rows;
+    }
+    return rows;
+}
+
 /* ---- Pace ---- */
 
 static uint32_t step_rows(const struct move *move)
@@ -142,6 +158,24 @@ static void rest(const struct move *move, uint64_t spent_ns)
             ns = due - spent < 1e18 ? (uint64_t)(due - spent) : UINT64_C(1000000000000000000);
     }
     sleep_for(move, ns);
+}
+
+/* Waits until no row has pins, since they would stay behind. The table takes no new ones, and those
+ * that it has end with their tickets. SHUTDOWN; or why the table is to stay. */
+static enum embtier_err await_no_pins(const struct move *move)
+{
+    uint64_t rows, most = 0;
+
+    while ((rows = count_pinned(move)) > 0) {
+        if (is_stopping(move))
+            return err_set(move->msg, EMBTIER_SHUTDOWN, "%s", err_text(EMBTIER_SHUTDOWN));
+        TRY(look(move));
+        most = MAX(most, rows);
+        if (move->progress)
+            move->progress->report(move->progress->context, most - rows, most, "pinned rows");
+        sleep_for(move, PAUSE_NS);
+    }
+    return EMBTIER_OK;
 }
 
 /* ---- Moving ---- */
@@ -387,6 +421,15 @@ static enum embtier_err tell_end(const struct move *move, struct table_moved *re
     return EMBTIER_OK;
 }
 
+/* Leaves the table, no row of which has moved, in its old home. */
+static void stay(struct move *move, enum embtier_err why)
+{
+    move->why = why;
+    move->why_text = *move->msg;
+    move->goes_back = true;
+    tell_all(move, MOVE_TURN_BACK);
+}
+
 /* Moves a table whose struct says so. */
 static enum embtier_err move_table(struct move *move, struct table_moved *ret_moved)
 {
@@ -400,8 +443,16 @@ static enum embtier_err move_table(struct move *move, struct table_moved *ret_mo
     }
     /* A lane sees this at any time up to its start. It makes no difference before that. */
     atomic_store(&move->table->home, (uint8_t)HOME_MOVING);
-    tell_all(move, MOVE_START);
-    TRY(move_rows(move));
+    err = await_no_pins(move);
+    if (err == EMBTIER_OK) {
+        tell_all(move, MOVE_START);
+        TRY(move_rows(move));
+    } else if (is_stopping(move)) {
+        move->is_cut = true;
+        return err;
+    } else {
+        stay(move, err);
+    }
     settle(move);
     return tell_end(move, ret_moved);
 }

@@ -10,20 +10,31 @@
 #include "daemon/engine/tables/tables.h"
 #include "daemon/engine/turns/cost.h"
 
+static struct ticket_group *group_of(const struct request *request, uint32_t segment)
+{
+    const struct push_wave *const wave = push_wave_of(request);
+
+    return &wave->push->ticket->groups[wave->slices[segment].group];
+}
+
 /* Notes that the row of a ref is pinned. */
 static void note_pin(const struct request *request, uint32_t segment, uint32_t position)
 {
-    const struct push_wave *const wave = push_wave_of(request);
-    const struct push_slice *const slice = &wave->slices[segment];
+    const struct push_slice *const slice = &push_wave_of(request)->slices[segment];
 
-    wave->push->ticket->groups[slice->group].pinned[slice->first_run + position] = 1;
+    group_of(request, segment)->pinned[slice->first_run + position] = 1;
 }
 
 static enum row_pin pin_row(struct rows *rows, const struct part *part, uint32_t segment,
                             const struct row_ref *ref)
 {
-    const enum row_pin pin = home_pin_one(rows, part->request->segments[segment].table, ref);
+    const struct table *const table = part->request->segments[segment].table;
+    const void *row;
+    enum row_pin pin;
 
+    if (!group_of(part->request, segment)->takes_pins)
+        return home_find(rows, table, ref, 1, 0, &row) == 0 ? ROW_UNPINNED : ROW_NOT_CACHED;
+    pin = home_pin_one(rows, table, ref);
     if (pin == ROW_PINNED)
         note_pin(part->request, segment, ref->position);
     return pin;
@@ -33,32 +44,39 @@ static uint32_t prefetch_chunk(struct rows *rows, struct part *part, const struc
                                uint32_t count)
 {
     const struct table *const table = part->request->segments[part->segment].table;
-    uint64_t pinned[ROWS_CHUNK / 64];
+    uint64_t here[ROWS_CHUNK / 64], pinned[ROWS_CHUNK / 64];
+    const void *places[ROWS_CHUNK];
+    const bool takes_pins = group_of(part->request, part->segment)->takes_pins;
     uint32_t missed = 0;
 
     counter_add(&rows->counts.prefetched_rows, count);
-    home_pin(rows, table, refs, count, pinned);
+    if (takes_pins)
+        home_pin(rows, table, refs, count, here, pinned);
+    else
+        (void)home_find(rows, table, refs, count, 0, places);
     for (uint32_t i = 0; i < count; i++) {
-        if (pinned[i / 64] >> i % 64 & 1)
+        if (takes_pins && (pinned[i / 64] >> i % 64 & 1))
             note_pin(part->request, part->segment, refs[i].position);
-        else
+        if (takes_pins ? !(here[i / 64] >> i % 64 & 1) : !places[i])
             rows->chunk_missed[missed++] = i;
     }
     return missed;
 }
 
-/* Pins a row. A row that is not cached is put into the cache first, if @row is not NULL. */
+/* Pins a row. A row that is not cached is put into the cache first, if @row is not NULL. Without
+ * pins a row that finds no place does no harm: it is read when it is needed. */
 static enum row_pin prefetch_row(struct rows *rows, const struct part *part, uint32_t segment,
                                  const struct row_ref *ref, const void *row)
 {
     const struct table *const table = part->request->segments[segment].table;
+    const bool takes_pins = group_of(part->request, segment)->takes_pins;
     enum row_pin pin = pin_row(rows, part, segment, ref);
     uint32_t refused;
 
     if (pin != ROW_NOT_CACHED || !row)
         return pin;
     if (home_insert(rows, table, ref, 1, &row, NULL, &refused) > 0)
-        return ROW_NOT_PINNED;
+        return takes_pins ? ROW_NOT_PINNED : ROW_UNPINNED;
     return pin_row(rows, part, segment, ref);
 }
 
@@ -94,8 +112,13 @@ static void prefetch_placed(struct rows *rows, struct part *part, uint32_t index
 {
     const uint32_t segment = part_segment_of(part, index);
 
+    enum row_pin pin;
+
     (void)was_stored;
-    if (prefetch_row(rows, part, segment, row, NULL) != ROW_PINNED)
+    if (!group_of(part->request, segment)->takes_pins)
+        return;
+    pin = pin_row(rows, part, segment, row);
+    if (pin != ROW_PINNED && pin != ROW_UNPINNED)
         rows_ref_fail(rows, part, segment, row->id, EMBTIER_PINS_FULL);
 }
 

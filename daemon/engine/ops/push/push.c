@@ -191,12 +191,13 @@ enum embtier_err push_take_ids(struct push *push, uint64_t *cost, struct refusal
 
 /* ---- Numbers ---- */
 
-/* Returns the index of the first number that is not finite. */
+/* Returns the place of the first number that is not finite. The last one, if there is none any
+ * more: the client may have changed it meanwhile. */
 static uint64_t find_nonfinite(const float *numbers, uint64_t count)
 {
     uint64_t i = 0;
 
-    while (i < count && isfinite(numbers[i]))
+    while (i + 1 < count && isfinite(numbers[i]))
         i++;
     return i;
 }

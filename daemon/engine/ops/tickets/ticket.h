@@ -76,6 +76,7 @@ struct ticket_group {
     uint32_t *winners; /* for a maximum: bag_count x dim (kernels/cpu/pool/pool.h); else NULL */
     const float **bag_places;  /* for a push, bag_count; NULL: there is one segment */
     uint8_t *pinned;           /* for a prefetch, by run: 1 if pinned; written by the rows' lanes */
+    bool takes_pins;           /* for a prefetch: its rows are counted in the user's account */
     struct cast_pair *scratch; /* for a step, which may exceed a caster's scratch */
 };
 
