@@ -23,6 +23,8 @@ struct load;
 struct scan;
 struct session;
 struct session_order;
+struct transport;
+struct transport_channel;
 struct Embtier__Reply;
 
 /* Room for the largest reply and the Progress in front of it. */
@@ -70,6 +72,9 @@ struct connection {
     struct connection *next_ready;
     struct session_order *making; /* its session; no request is read before that is made */
     struct session *session;
+    const struct transport *transport; /* its session's channel is one of these */
+    struct transport_channel *channel; /* the session's; NULL: it has no session */
+    uint64_t counted_bytes;            /* of the order or the channel, in the account */
     bool session_detached;
     bool session_is_gone; /* from the lanes; it waits for a job that uses its arena, or for the
                              client that may still read that (lent_fd) */

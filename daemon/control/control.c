@@ -23,8 +23,8 @@
 #include "daemon/engine/sessions/session.h"
 #include "daemon/jobs/checkpoint/checkpoints.h"
 #include "daemon/jobs/worker.h"
-#include "daemon/transport/shm/session_maker.h"
-#include "daemon/transport/shm/shm_channel.h"
+#include "daemon/transport/session_maker.h"
+#include "daemon/transport/transport.h"
 #include "store/store.h"
 
 #define EVENTS_MAX 64
@@ -82,7 +82,8 @@ static void on_message(struct control *control, struct message *message)
         control_session_gone(control, CONTAINER_OF(message, struct session, gone_message));
         break;
     case MESSAGE_CHANNEL_FREED:
-        control_channel_freed(control, CONTAINER_OF(message, struct shm_channel, freed_message));
+        control_channel_freed(control,
+                              CONTAINER_OF(message, struct transport_channel, freed_message));
         break;
     case MESSAGE_SESSION_BROKEN:
         on_session_broken(control, CONTAINER_OF(message, struct session, broken_message));
@@ -328,7 +329,7 @@ static void free_rest(struct control *control)
             job_free(CONTAINER_OF(message, struct job, done_message));
         else if (message->kind == MESSAGE_CHANNEL_FREED)
             control_channel_freed(control,
-                                  CONTAINER_OF(message, struct shm_channel, freed_message));
+                                  CONTAINER_OF(message, struct transport_channel, freed_message));
         message = next;
     }
 }

@@ -32,7 +32,7 @@ struct job;
 struct session;
 struct session_maker;
 struct session_order;
-struct shm_channel;
+struct transport_channel;
 struct worker;
 
 struct control {
@@ -164,7 +164,7 @@ void control_tell_making(struct control *control, struct connection *connection)
 void control_session_made(struct control *control, struct session_order *order);
 /* Has the session's memory freed, once no job and no dropped client uses it. */
 void control_session_gone(struct control *control, struct session *session);
-void control_channel_freed(struct control *control, struct shm_channel *channel);
+void control_channel_freed(struct control *control, struct transport_channel *channel);
 
 /* ---- control_lists.c ---- */
 
