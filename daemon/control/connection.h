@@ -39,6 +39,7 @@ struct Embtier__Reply;
 /* A scan or load as the list of jobs shows it, from its first job on. */
 struct transfer {
     uint64_t job_id;
+    const char *word; /* of its first job: a constant */
     uint64_t since_ns;
     uint64_t rows;          /* rows that will come; 0: not known */
     enum embtier_err ended; /* TIMEOUT: the client said nothing for too long; CANCELLED */

@@ -303,7 +303,10 @@ enum embtier_err control_new(const struct server_parts *parts, struct control **
     if (control->epoll_fd < 0 || control->mail_fd < 0)
         return err_set_errno(msg, errno, "control: event descriptors");
     limit_accounts(parts);
-    TRY(worker_new(parts->tables, parts->checkpoints, send_mail, control, &control->worker, msg));
+    control->job_parts = (struct job_parts){ .tables = parts->tables,
+                                             .checkpoints = parts->checkpoints,
+                                             .profiles = parts->profiles };
+    TRY(worker_new(&control->job_parts, send_mail, control, &control->worker, msg));
     TRY(session_maker_new(send_mail, control, &control->maker, msg));
     TRY(control_listen(control, msg));
     event.data.ptr = &control->mail_fd;

@@ -15,6 +15,7 @@
 #include "daemon/control/control.h"
 #include "daemon/engine/mail/inbox.h"
 #include "daemon/jobs/answer.h"
+#include "daemon/jobs/job.h"
 #include "daemon/jobs/plan/plan_record.h"
 #include "proto/control.pb-c.h"
 
@@ -37,6 +38,7 @@ struct worker;
 
 struct control {
     const struct server_parts *parts;
+    struct job_parts job_parts; /* those of them that jobs work on */
     struct worker *worker;
     struct session_maker *maker;
     void (*send)(void *control, struct message *message); /* any thread */
