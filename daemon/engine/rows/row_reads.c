@@ -81,9 +81,11 @@ bool rows_join_read(struct rows *rows, struct part *part, struct table *table, s
 {
     struct miss *const miss = miss_table_find(rows->misses, table, ref->hash, ref->id);
 
-    if (miss)
-        ref_wait(rows, part, ref, miss);
-    return miss != NULL;
+    if (!miss)
+        return false;
+    assert(!write_queue_find(rows->write_queue, table->index, ref->hash, ref->id));
+    ref_wait(rows, part, ref, miss);
+    return true;
 }
 
 enum outcome rows_read(struct rows *rows, struct part *part, struct table *table,
@@ -270,6 +272,8 @@ static uint32_t fill_job(struct rows *rows, uint32_t shard, struct read_job *job
             break;
         read_order_pop(rows->read_order, shard);
         assert(miss->first_waiter);
+        /* Else the read would bring back an older version than the queue has. */
+        assert(!write_queue_find(rows->write_queue, miss->table->index, miss->hash, miss->id));
         miss_set_state(miss, MISS_READING);
         batch[count++] = miss;
     }
