@@ -57,28 +57,59 @@ static uint64_t rows_within(const struct row_planning *rows, uint32_t table, uin
     return low;
 }
 
-bool row_fit_resize(const struct row_planning *rows, uint32_t table, uint32_t level, int64_t slabs,
-                    struct split_cut *cut)
+/* Takes rows that are too many out of the levels behind @level, the slowest first. */
+static void take_back(const struct row_planning *rows, uint32_t level, uint64_t most,
+                      struct split_cut *cut)
 {
-    const uint64_t most = most_rows(rows, table), elsewhere = rows_elsewhere(rows, cut, level);
-    struct split_cut part = { 0 };
-    int64_t bytes;
-    uint64_t count;
+    uint64_t sum = cut->rows[level] + rows_elsewhere(rows, cut, level);
 
-    if (rows->tables[table].unsplit || elsewhere > most)
+    for (uint32_t m = rows->model.level_count; m-- > level + 1 && sum > most;) {
+        const uint64_t taken = MIN(cut->rows[m], sum - most);
+
+        cut->rows[m] -= taken;
+        sum -= taken;
+    }
+}
+
+static uint64_t rows_before(const struct split_cut *cut, uint32_t level)
+{
+    uint64_t sum = 0;
+
+    for (uint32_t m = 0; m < level; m++)
+        sum += cut->rows[m];
+    return sum;
+}
+
+/* Makes the table's part in a level as large as fits into these bytes. */
+static bool resize_to(const struct row_planning *rows, uint32_t table, uint32_t level,
+                      uint64_t bytes, struct split_cut *cut)
+{
+    const uint64_t most = most_rows(rows, table), before = rows_before(cut, level);
+    uint64_t count = 0;
+
+    if (before > most)
         return false;
-    part.rows[level] = MIN(cut->rows[level], most > 0 ? most - 1 : 0);
-    bytes = (int64_t)(row_part_bytes(rows, table, &part, level) / ARRAY_SLAB_BYTES) + slabs;
-    if (slabs > 0)
-        bytes = MAX(bytes, PART_SLABS_LEAST);
-    count =
-        bytes < PART_SLABS_LEAST
-            ? 0
-            : rows_within(rows, table, level, (uint64_t)bytes * ARRAY_SLAB_BYTES, most - elsewhere);
+    if (bytes >= PART_SLABS_LEAST * ARRAY_SLAB_BYTES)
+        count = rows_within(rows, table, level, bytes, most - before);
     if (count == cut->rows[level])
         return false;
     cut->rows[level] = count;
+    take_back(rows, level, most, cut);
     return true;
+}
+
+bool row_fit_resize(const struct row_planning *rows, uint32_t table, uint32_t level, int64_t slabs,
+                    struct split_cut *cut)
+{
+    const uint64_t most = most_rows(rows, table);
+    struct split_cut part = { 0 };
+    int64_t had;
+
+    if (rows->tables[table].unsplit)
+        return false;
+    part.rows[level] = MIN(cut->rows[level], most > 0 ? most - 1 : 0);
+    had = (int64_t)(row_part_bytes(rows, table, &part, level) / ARRAY_SLAB_BYTES);
+    return resize_to(rows, table, level, (uint64_t)MAX(had + slabs, 0) * ARRAY_SLAB_BYTES, cut);
 }
 
 static double time_of(const struct row_planning *rows, uint32_t table, const struct split_cut *cut)
@@ -222,6 +253,36 @@ static void fit_room(struct fitting *f, uint32_t level, uint32_t gpu)
     while (steps-- > 0 && f->room_bytes[level][gpu] >= f->bytes[level][gpu] + ARRAY_SLAB_BYTES &&
            find_gain(f, level, gpu, &change))
         replace(f, change.table, &change.cut);
+}
+
+/* Bytes of a room that other tables leave. */
+static uint64_t free_bytes(const struct row_planning *rows, uint32_t table, uint32_t level,
+                           const struct split_cut *cuts)
+{
+    const bool shared = rows->levels[level].shared;
+    uint64_t left = rows->room_bytes[level][shared ? 0 : cuts[table].gpu];
+
+    for (uint32_t i = 0; i < rows->model.table_count; i++)
+        if (i != table && (shared || cuts[i].gpu == cuts[table].gpu))
+            left -= MIN(left, row_part_bytes(rows, i, &cuts[i], level));
+    return left;
+}
+
+bool row_fit_fill(const struct row_planning *rows, uint32_t table, uint32_t level,
+                  struct split_cut *cuts)
+{
+    const uint64_t left = free_bytes(rows, table, level, cuts);
+    struct split_cut whole = { .gpu = cuts[table].gpu };
+
+    whole.rows[level] = rows->p->workload->tables[table].rows;
+    if (whole.rows[level] > 0 && rows_elsewhere(rows, &cuts[table], level) == 0 &&
+        row_part_bytes(rows, table, &whole, level) <= left) {
+        const bool was_whole = cuts[table].rows[level] == whole.rows[level];
+
+        cuts[table] = whole;
+        return !was_whole;
+    }
+    return !rows->tables[table].unsplit && resize_to(rows, table, level, left, &cuts[table]);
 }
 
 void row_fit(const struct row_planning *rows, uint64_t (*room_bytes)[MODEL_GPUS_MAX],

@@ -5,10 +5,13 @@
 
 #include "placement/planner/row_planning.h"
 
-/* Makes the table's rows in a level those of so many slabs more or less, at the cost of the rest.
- * False: that is not possible, and the cut stays as it was. */
+/* Makes the table's rows in a level those of so many slabs more or less, at the cost of the rest
+ * and of slower levels. False: nothing changes. */
 bool row_fit_resize(const struct row_planning *rows, uint32_t table, uint32_t level, int64_t slabs,
                     struct split_cut *cut);
+/* Makes them as many as fit beside the other tables; all, if they do. */
+bool row_fit_fill(const struct row_planning *rows, uint32_t table, uint32_t level,
+                  struct split_cut *cuts);
 /* Rounds each part to slabs. Then takes slabs that gain least where there are too many, and gives
  * those that gain most where some are left, by the times of the model. @room_bytes is indexed by
  * level and GPU; shared levels use GPU 0. */

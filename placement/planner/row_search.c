@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "placement/planner/row_fit.h"
+#include "placement/planner/row_moves.h"
 #include "placement/split/split_curve.h"
 #include "placement/split/split_solve.h"
 
@@ -23,8 +24,7 @@ static const double prices[] = { 0.25, 1, 4, 16 };
 /* Changes of single parts. */
 #define CHANGES_MOST  4000
 #define CHANGES_LEAST 64
-#define CHANGES_WORK  64000                  /* evaluations times tables */
-static const int64_t steps[] = { 16, 4, 1 }; /* slabs */
+#define CHANGES_WORK  64000 /* evaluations times tables */
 
 struct searching {
     struct row_planning *rows;
@@ -37,6 +37,7 @@ struct searching {
     uint32_t parts[TIERS_MAX];
     double price;
     uint64_t done, total;
+    uint64_t end; /* of changes */
 };
 
 void row_homes_free(struct row_homes *homes)
@@ -186,96 +187,6 @@ static enum embtier_err try_all_parts(struct searching *s)
 
 /* ---- Changes of single parts ---- */
 
-/* Gives a table's part slabs of another level, of the rest, or of another table, and evaluates. */
-struct change {
-    uint32_t table, level;
-    uint32_t other, other_level; /* that gives them; level_count: the rest */
-    int64_t slabs;
-};
-
-static enum embtier_err try_change(struct searching *s, const struct change *change,
-                                   bool *ret_better)
-{
-    *ret_better = false;
-    memcpy(s->cuts, s->best->cuts, cuts_bytes(s));
-    if (change->other_level < s->rows->model.level_count &&
-        (s->cuts[change->other].rows[change->other_level] == 0 ||
-         !row_fit_resize(s->rows, change->other, change->other_level, -change->slabs,
-                         &s->cuts[change->other])))
-        return EMBTIER_OK;
-    if (!row_fit_resize(s->rows, change->table, change->level, change->slabs,
-                        &s->cuts[change->table]))
-        return EMBTIER_OK;
-    return offer(s, s->cuts, ret_better);
-}
-
-/* Tries more and fewer slabs of one part. */
-static enum embtier_err try_sizes(struct searching *s, uint32_t table, uint32_t level, uint64_t end)
-{
-    const uint32_t rest = s->rows->model.level_count;
-    bool better;
-
-    for (uint32_t i = 0; i < ARRAY_LEN(steps); i++) {
-        for (better = true; better && s->done < end;)
-            TRY(try_change(s, &(struct change){ table, level, table, rest, steps[i] }, &better));
-        if (s->best->cuts[table].rows[level] == 0)
-            continue;
-        for (better = true; better && s->done < end;)
-            TRY(try_change(s, &(struct change){ table, level, table, rest, -steps[i] }, &better));
-    }
-    return EMBTIER_OK;
-}
-
-/* Tries to take slabs from other parts, of this table in all levels and of others in this level. */
-static enum embtier_err try_exchanges(struct searching *s, uint32_t table, uint32_t level,
-                                      uint64_t end)
-{
-    for (uint32_t other = 0; other < s->rows->model.table_count && s->done < end; other++)
-        for (uint32_t m = 0; m < s->rows->model.level_count && s->done < end; m++) {
-            bool better = (other == table) != (m == level);
-
-            for (uint32_t i = 0; i < ARRAY_LEN(steps) && better; i++, better = true)
-                while (better && s->done < end)
-                    TRY(try_change(s, &(struct change){ table, level, other, m, steps[i] },
-                                   &better));
-        }
-    return EMBTIER_OK;
-}
-
-/* Tries the whole table in each level and in the rest, and what it is on each other GPU. */
-static enum embtier_err try_places(struct searching *s, uint32_t table, uint64_t end)
-{
-    const struct row_planning *const rows = s->rows;
-    const uint64_t all = rows->p->workload->tables[table].rows;
-    bool better;
-
-    for (uint32_t g = 0; g < rows->model.gpu_count; g++)
-        for (uint32_t m = 0; m <= rows->model.level_count + 1 && s->done < end; m++) {
-            struct split_cut cut = { .gpu = g };
-
-            if (m <= rows->model.level_count && all == EMBTIER_UNBOUNDED)
-                continue;
-            if (m < rows->model.level_count)
-                cut.rows[m] = all;
-            else if (m > rows->model.level_count)
-                memcpy(cut.rows, s->best->cuts[table].rows, sizeof(cut.rows));
-            memcpy(s->cuts, s->best->cuts, cuts_bytes(s));
-            s->cuts[table] = cut;
-            TRY(offer(s, s->cuts, &better));
-        }
-    return EMBTIER_OK;
-}
-
-static enum embtier_err try_table(struct searching *s, uint32_t table, uint64_t end)
-{
-    TRY(try_places(s, table, end));
-    for (uint32_t m = 0; m < s->rows->model.level_count && s->done < end; m++) {
-        TRY(try_sizes(s, table, m, end));
-        TRY(try_exchanges(s, table, m, end));
-    }
-    return EMBTIER_OK;
-}
-
 static uint64_t count_changes(const struct searching *s)
 {
     const uint64_t changes = CHANGES_WORK / s->rows->model.table_count;
@@ -283,18 +194,36 @@ static uint64_t count_changes(const struct searching *s)
     return MAX(MIN(changes, (uint64_t)CHANGES_MOST), (uint64_t)CHANGES_LEAST);
 }
 
+static enum embtier_err offer_move(void *ctx, const struct split_cut *cuts, bool *ret_better)
+{
+    return offer(ctx, cuts, ret_better);
+}
+
+static bool may_go_on(const void *ctx)
+{
+    const struct searching *const s = ctx;
+
+    return s->done < s->end;
+}
+
 static enum embtier_err try_neighbours(struct searching *s)
 {
-    const uint64_t end = s->done + count_changes(s);
+    struct row_moves moves = { .rows = s->rows,
+                               .best = s->best->cuts,
+                               .cuts = s->cuts,
+                               .offer = offer_move,
+                               .may_go_on = may_go_on,
+                               .ctx = s };
     struct evaluation before;
 
     if (!s->has_best)
         return EMBTIER_OK;
+    s->end = s->done + count_changes(s);
     do {
         before = s->best->evaluation;
-        for (uint32_t i = 0; i < s->rows->model.table_count && s->done < end; i++)
-            TRY(try_table(s, i, end));
-    } while (s->done < end && evaluation_is_better(&s->best->evaluation, &before));
+        for (uint32_t i = 0; i < s->rows->model.table_count && may_go_on(s); i++)
+            TRY(row_moves_try(&moves, i));
+    } while (may_go_on(s) && evaluation_is_better(&s->best->evaluation, &before));
     return EMBTIER_OK;
 }
 
