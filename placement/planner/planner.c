@@ -118,7 +118,7 @@ static enum embtier_err check_limits(const struct planner_opts *opts, const stru
 
 /* ---- Plans ---- */
 
-/* What is known of a plan that is being made. */
+/* A plan that is being made. */
 struct making {
     const struct planner_opts *opts;
     struct planning *planning;

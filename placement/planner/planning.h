@@ -75,7 +75,7 @@ MUST_CHECK enum embtier_err planning_set_least_times(struct planning *planning,
                                                      struct err_msg *msg);
 /* ---- Parts of an evaluation, for tables that are cut too (row_planning.h) ---- */
 
-/* What of a table is behind the cache, in a batch. */
+/* The part of a table behind the cache, in a batch. */
 struct cached_lookups {
     double lookups;
     double updated_rows;

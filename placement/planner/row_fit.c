@@ -147,6 +147,24 @@ static void replace(struct fitting *f, uint32_t table, const struct split_cut *c
     count_table(f, table, false);
 }
 
+/* Gives rows that @before had in arrays, and @cut has not, to the slowest level of @before, if it
+ * is slower than @level. So a table that may not lie in the rest still does not. */
+static void hand_down(const struct row_planning *rows, uint32_t table, int64_t level,
+                      const struct split_cut *before, struct split_cut *cut)
+{
+    int64_t last = (int64_t)rows->model.level_count - 1;
+    uint64_t sum = 0;
+
+    if (row_has_rest(rows, table, before))
+        return;
+    for (uint32_t m = 0; m < rows->model.level_count; m++)
+        sum += cut->rows[m];
+    while (last > level && before->rows[last] == 0)
+        last--;
+    if (last > level)
+        cut->rows[last] += most_rows(rows, table) - sum;
+}
+
 /* Rounds down parts that fill less than half of their last slab. */
 static void round_table(struct fitting *f, uint32_t table)
 {
@@ -169,15 +187,23 @@ static void round_table(struct fitting *f, uint32_t table)
         else if (cut.rows[m] > 0)
             (void)row_fit_resize(rows, table, m, bytes - needed > ARRAY_SLAB_BYTES ? -1 : 0, &cut);
     }
+    hand_down(rows, table, -1, &f->cuts[table], &cut);
     f->cuts[table] = cut;
 }
 
-/* A change of one table, and what it gains in time. */
+/* A change of one table, and its gain of time. */
 struct change {
     uint32_t table;
     struct split_cut cut;
+    bool makes_rest; /* rows of a table that had all in arrays go to the rest, which may be
+                        forbidden */
     double gain_s;
 };
+
+static bool is_worse(const struct change *a, const struct change *b)
+{
+    return a->makes_rest != b->makes_rest ? a->makes_rest : a->gain_s <= b->gain_s;
+}
 
 static bool is_in_room(const struct fitting *f, uint32_t table, uint32_t level, uint32_t gpu)
 {
@@ -199,8 +225,12 @@ static bool find_loss(const struct fitting *f, uint32_t level, uint32_t gpu,
             continue;
         if (!row_fit_resize(rows, i, level, -1, &change.cut))
             change.cut.rows[level] = 0;
+        if (!row_is_whole(rows, i, &f->cuts[i]))
+            hand_down(rows, i, level, &f->cuts[i], &change.cut);
         change.gain_s = time_of(rows, i, &f->cuts[i]) - time_of(rows, i, &change.cut);
-        if (found && change.gain_s <= ret_change->gain_s)
+        change.makes_rest =
+            row_has_rest(rows, i, &change.cut) && !row_has_rest(rows, i, &f->cuts[i]);
+        if (found && is_worse(&change, ret_change))
             continue;
         *ret_change = change;
         found = true;

@@ -13,8 +13,10 @@
 #define SLAB        (2.0 * MIB)
 #define LEVELS      3 /* HBM, two tiers */
 
-/* Tables of a few slabs, whose hottest rows take most lookups. */
-static inline struct measured_profile *draw_row_profile(struct random *random, uint32_t count)
+/* Tables of a few slabs, whose hottest rows take most lookups. The higher @skew_most, the hotter.
+ */
+static inline struct measured_profile *draw_row_profile(struct random *random, uint32_t count,
+                                                        uint64_t rows_least, double skew_most)
 {
     _cleanup_(profile_freep) struct profile *profile = NULL;
     struct trace_table tables[MANY_TABLES] = { 0 };
@@ -24,10 +26,10 @@ static inline struct measured_profile *draw_row_profile(struct random *random, u
 
     for (uint32_t i = 0; i < count; i++) {
         snprintf(tables[i].name, sizeof(tables[i].name), "t%u", i);
-        tables[i].rows = 10000 + random_below(random, 20000);
+        tables[i].rows = rows_least + random_below(random, 20000);
         tables[i].dim = 32 << random_below(random, 3);
         tables[i].dtype = EMBTIER_DTYPE_F32;
-        skews[i] = 1 + 2 * random_share(random);
+        skews[i] = 1 + (skew_most - 1) * random_share(random);
     }
     assert_int_equal(profile_new(tables, count, PROFILE_MEMORY_BYTES_DEFAULT, &profile, &msg), 0);
     for (uint32_t batch = 0; batch < ROW_BATCHES; batch++)
@@ -39,10 +41,10 @@ static inline struct measured_profile *draw_row_profile(struct random *random, u
 }
 
 static inline void draw_row_case(struct random *random, struct planner_case *c, uint32_t tables,
-                                 uint32_t gpus)
+                                 uint32_t gpus, uint64_t rows_least, double skew_most)
 {
     memset(c, 0, sizeof(*c));
-    c->profile = draw_row_profile(random, tables);
+    c->profile = draw_row_profile(random, tables, rows_least, skew_most);
     draw_machine(random, &c->machine, gpus);
     c->machine.hbm_bytes = gpus > 0 ? random_below(random, 5) * 2 * MIB + 1 : 0;
     c->machine.tiers[0].bytes = (2 + random_below(random, 10)) * MIB;
