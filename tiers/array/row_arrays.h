@@ -38,6 +38,10 @@ struct row_array *row_array_new(void *memory, uint64_t rows, uint32_t row_bytes)
 void row_array_set_remap(struct row_array *array, struct row_remap *remap);
 struct row_remap *row_array_remap(const struct row_array *array);
 
+/* A lane's memory on the heap for each slab of arrays: the counters of its rows, and a table's
+ * entry, since an array has at least one slab. */
+#define ROW_ARRAYS_SLAB_HEAP_BYTES 256
+
 struct row_arrays_opts {
     /* As in struct row_cache_opts. */
     uint64_t (*hash)(void *context, uint16_t table, uint64_t id);
