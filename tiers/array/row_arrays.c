@@ -30,6 +30,7 @@ struct row_array {
     uint64_t stride;
     uint32_t row_bytes;
     uint8_t shift; /* log2 of a granule */
+    struct row_remap *remap;
 };
 
 _Static_assert(ROW_CACHE_TABLES_MAX <= UINT16_MAX, "a table's place is 16 bits");
@@ -86,6 +87,16 @@ struct row_array *row_array_new(void *memory, uint64_t rows, uint32_t row_bytes)
     };
     memset(array->spots, 0, rows * sizeof(*array->spots));
     return array;
+}
+
+void row_array_set_remap(struct row_array *array, struct row_remap *remap)
+{
+    array->remap = remap;
+}
+
+struct row_remap *row_array_remap(const struct row_array *array)
+{
+    return array->remap;
 }
 
 static void *row_of(const struct row_array *array, uint64_t id)
@@ -172,6 +183,11 @@ static struct arrays_table *table_at(const struct row_arrays *arrays, uint16_t t
 bool row_arrays_has(const struct row_arrays *arrays, uint16_t table)
 {
     return arrays->places[table] > 0;
+}
+
+struct row_array *row_arrays_array(const struct row_arrays *arrays, uint16_t table)
+{
+    return table_at(arrays, table)->array;
 }
 
 enum embtier_err row_arrays_add_table(struct row_arrays *arrays, uint16_t table,
@@ -484,7 +500,7 @@ uint32_t row_arrays_give(struct row_arrays *arrays, uint16_t number, struct row_
     uint64_t id = giving->cursor;
     uint32_t count = 0;
 
-    assert(!arrays->in_epoch);
+    assert(!arrays->in_epoch && !giving->wants);
     for (uint32_t steps = giving->most_steps;
          steps > 0 && table->rows > 0 && id < table->array->rows; steps--, id++)
         if (!give_row(arrays, table, id, giving, &count))

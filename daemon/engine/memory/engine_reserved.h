@@ -11,7 +11,7 @@
 
 /* Memory that each lane reserves in addition to the budgets (daemon/engine/lane/lane_life.c and the
  * parts that it makes). */
-#define LANE_FIXED_BYTES (UINT64_C(6784) * KIB) /* table of misses, scratch memory */
+#define LANE_FIXED_BYTES (UINT64_C(6912) * KIB) /* table of misses, scratch memory */
 #define LANE_SHARD_BYTES 1024                   /* for each shard: the order of reads */
 #define LANE_QUEUE_BYTES (UINT64_C(128) * KIB)  /* a batch of the writer */
 #define LANE_QUEUE_LEAST (UINT64_C(256) * KIB)  /* the shortest ring */

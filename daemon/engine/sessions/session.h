@@ -172,4 +172,9 @@ static inline void session_release(struct session *session)
 /* Answers request @number. Its slot may be used again after that. Any lane. */
 void session_answer(struct session *session, uint32_t number, const struct answer *answer);
 
+/* Checks that bytes lie in the client's part of its region. INVALID: @session is NULL, as the
+ * client has no shared memory. OFFSET_RANGE. */
+MUST_CHECK enum embtier_err session_check_bytes(const struct session *session, uint64_t offset,
+                                                uint64_t bytes, struct err_msg *msg);
+
 #endif
