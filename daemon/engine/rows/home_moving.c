@@ -291,7 +291,6 @@ static enum row_pin moving_pin_one(void *home, uint16_t table, const struct row_
     return moving_find(home, table, ref, 1, 0, &row) == 0 ? ROW_UNPINNED : ROW_NOT_CACHED;
 }
 
-<<<<<<< HEAD
 static void moving_pin(void *home, uint16_t table, const struct row_ref *refs, uint32_t count,
                        uint64_t *ret_here, uint64_t *ret_pinned)
 {
@@ -307,11 +306,6 @@ static void moving_pin(void *home, uint16_t table, const struct row_ref *refs, u
 }
 
 /* Rows have pins from before the move, until the first of them moves. */
-=======
-/* Either home ignores rows that it does not have, or has not pinned. If the cache keeps the cold
- * rows, both homes would unpin these, so the cache alone does: hot rows in an array have no pins.
- */
->>>>>>> main
 static void moving_unpin(void *home, uint16_t table, const struct row_ref *refs, uint32_t count)
 {
     const struct home *const only = only_home(find_move(home, table));
@@ -324,19 +318,9 @@ static void moving_unpin(void *home, uint16_t table, const struct row_ref *refs,
 static uint64_t moving_pinned(const void *home, uint16_t table)
 {
     const struct home_move *const move = find_move(home, table);
-    const struct home *const cache = move->from->ops == &home_cache_ops ? move->from : move->to;
 
-<<<<<<< HEAD
     assert(move->stage == HOME_MOVE_WAITS);
     return move->from->ops->pinned(move->from->rows, table);
-=======
-    if (move->hot) {
-        cache->ops->unpin(cache->rows, table, refs, count);
-        return;
-    }
-    move->from->ops->unpin(move->from->rows, table, refs, count);
-    move->to->ops->unpin(move->to->rows, table, refs, count);
->>>>>>> main
 }
 
 const struct home_ops home_moving_ops = {
