@@ -16,11 +16,10 @@
 
 #include "base/err.h"
 #include "base/spec/table_spec.h"
+#include "store/catalog_file.h"
 #include "store/catalog_table.h"
 
 struct catalog;
-
-#define CATALOG_FILE "catalog.json"
 
 /* Reads the catalog. NOT_FOUND if there is none. */
 MUST_CHECK enum embtier_err catalog_read(const char *directory, struct catalog **ret_catalog,

@@ -5,6 +5,7 @@
 
 #include "base/macros.h"
 #include "base/spec/table_spec_json.h"
+#include "store/files/summed_json.h"
 
 static const char *const state_words[] = {
     [CATALOG_CREATING] = "creating",
@@ -19,15 +20,16 @@ const char *catalog_state_word(enum catalog_state state)
 
 json_t *catalog_table_to_json(const struct catalog_table *table)
 {
-    json_t *const json = table_spec_to_json(&table->spec);
+    _cleanup_(json_decrefp) json_t *json = json_pack("{s:s}", SUMMED_JSON_KEY, SUMMED_JSON_NONE);
+    _cleanup_(json_decrefp) json_t *spec = table_spec_to_json(&table->spec);
 
-    if (json &&
+    if (json && spec && json_object_update(json, spec) == 0 &&
         json_object_set_new(json, "table_id", json_integer((json_int_t)table->table_id)) == 0 &&
         json_object_set_new(json, "state", json_string(state_words[table->state])) == 0 &&
         (table->owner == CATALOG_NOBODY ||
-         json_object_set_new(json, "owner", json_integer((json_int_t)table->owner)) == 0))
-        return json;
-    json_decref(json);
+         json_object_set_new(json, "owner", json_integer((json_int_t)table->owner)) == 0) &&
+        summed_json_seal(json))
+        return TAKE(json);
     return NULL;
 }
 
@@ -44,21 +46,21 @@ bool catalog_state_from_json(const json_t *json, enum catalog_state *ret_state)
     return false;
 }
 
-/* Older catalogs have no owner. */
+/* A table of CATALOG_NOBODY has no owner in its JSON. */
 static bool owner_from_json(const json_t *json, uid_t *ret_owner)
 {
     *ret_owner = CATALOG_NOBODY;
     return !json || json_to_u32(json, ret_owner);
 }
 
-bool catalog_table_from_json(const json_t *json, uint32_t version, struct catalog_table *ret_table)
+bool catalog_table_from_json(const json_t *json, struct catalog_table *ret_table)
 {
     struct catalog_table table = { 0 };
 
     if (!json_to_u32(json_object_get(json, "table_id"), &table.table_id) ||
         !catalog_state_from_json(json_object_get(json, "state"), &table.state) ||
         !owner_from_json(json_object_get(json, "owner"), &table.owner) ||
-        !table_spec_from_json(json, MIN(version, (uint32_t)TABLE_SPEC_JSON_VERSION), &table.spec))
+        !table_spec_from_json(json, TABLE_SPEC_JSON_VERSION, &table.spec))
         return false;
     *ret_table = table;
     return true;

@@ -30,9 +30,9 @@ struct catalog_table {
 const char *catalog_state_word(enum catalog_state state);
 /* False: no known state. */
 bool catalog_state_from_json(const json_t *json, enum catalog_state *ret_state);
-/* NULL: out of memory. */
+/* Returns a record with a checksum of its own (files/summed_json.h). NULL: out of memory. */
 json_t *catalog_table_to_json(const struct catalog_table *table);
-/* @version: of the file. False: something is missing, or not as it must be. */
-bool catalog_table_from_json(const json_t *json, uint32_t version, struct catalog_table *ret_table);
+/* False: something is missing, or not as it must be. The caller has checked the checksum. */
+bool catalog_table_from_json(const json_t *json, struct catalog_table *ret_table);
 
 #endif
