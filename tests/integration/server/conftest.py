@@ -17,7 +17,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from daemons import Daemon, embtier  # noqa: E402
+from daemons import Daemon, give_homes  # noqa: E402
 
 
 @pytest.fixture
@@ -115,21 +115,6 @@ def rng() -> random.Random:
 
 @pytest.fixture
 def random_homes(rng: random.Random, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Gives tables with a number of rows a random home, and arrays a random tier, as long as there is room. Must come before the
-    test's daemons, which keep memory for arrays in each tier."""
-    create_table = embtier.Server.create_table
-    homes = random.Random(rng.randrange(2**32))
-
-    def create(server: embtier.Server, name: str, dim: int, rows: int | None = None, **options):
-        if rows is not None and "home" not in options and (tier := homes.choice([None, None, "dram", "pmem"])):
-            # A table that is too large, or whose tier does not exist, is cached.
-            try:
-                return create_table(server, name, dim, rows, home="array", tier=tier, **options)
-            except (embtier.NoMemoryError, embtier.TooLargeError):
-                pass
-            except embtier.InvalidError as error:
-                assert f"there is no tier '{tier}'" in str(error)
-        return create_table(server, name, dim, rows, **options)
-
-    monkeypatch.setattr(embtier.Server, "create_table", create)
+    """See give_homes(). Must come before the test's daemons, which keep memory for arrays in each tier."""
+    give_homes(rng, monkeypatch)
     monkeypatch.setattr(Daemon, "array_mib", 16)

@@ -19,6 +19,8 @@ from conftest import TREE, Daemon, under_load
 import embtier
 from embtier._library import CheckpointInfo, CheckpointOptions, ProgressFunction, lib
 
+pytestmark = pytest.mark.usefixtures("random_homes")
+
 
 def ids(server: embtier.Server) -> list[int]:
     return [checkpoint.id for checkpoint in server.checkpoints()]
