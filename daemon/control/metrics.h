@@ -24,12 +24,12 @@ struct server_parts;
     METRIC(casting_seconds, COUNTER, "Seconds that caster threads spent sorting gradients by row", \
            "")                                                                                     \
     METRIC(groups, GAUGE, "Groups of trainers", "")                                                \
-    METRIC(group_steps, COUNTER, "Steps of groups, by how they ended", "end")                      \
+    METRIC(group_steps, COUNTER, "Steps of groups, by outcome", "outcome")                         \
     METRIC(failed_rows, COUNTER, "Rows that could not be read", "")                                \
     METRIC(abandoned_rows, COUNTER, "Rows left out because their client was gone", "")             \
     METRIC(logged_rows, COUNTER,                                                                   \
            "Changed rows of async and sync tables, which are written at once", "")                 \
-    METRIC(checkpoints, COUNTER, "Checkpoints, by how they ended", "end")                          \
+    METRIC(checkpoints, COUNTER, "Checkpoints, by outcome", "outcome")                             \
     METRIC(checkpoint_newest_seconds, GAUGE,                                                       \
            "Age of the newest checkpoint; no figure if there is none", "")                         \
     METRIC(checkpoint_pause_seconds, GAUGE, "How long the newest checkpoint paused updates", "")   \
@@ -68,7 +68,7 @@ struct server_parts;
     METRIC(write_queue_bytes, GAUGE, "Bytes of rows on their way to SSD", "")                      \
     METRIC(write_queue_capacity_bytes, GAUGE, "Capacity of the write queue", "")                   \
     METRIC(write_retries, COUNTER, "Writes that the store refused for the moment", "")             \
-    METRIC(write_error, GAUGE, "Error that blocks writes, 0 if none", "")                          \
+    METRIC(write_error, GAUGE, "Number of the error that blocks writes, 0 if none", "")            \
     METRIC(rows_initialised, COUNTER, "Rows made on first touch", "")                              \
     METRIC(updated_bytes, COUNTER, "Bytes of updated rows, counted at each update", "")            \
     METRIC(store_rows_read, COUNTER, "Rows looked for on SSD", "")                                 \
@@ -98,8 +98,12 @@ struct server_parts;
     METRIC(profile_lost_samples, GAUGE, "Samples for which it had no room", "")                    \
     METRIC(store_capacity_bytes, GAUGE, "Capacity of the drives, see endurance.capacity_bytes",    \
            "")                                                                                     \
-    METRIC(store_rated_written_bytes, GAUGE, "endurance.rated_written_bytes; 0: not known", "")    \
-    METRIC(store_rated_years, GAUGE, "endurance.rated_years", "")                                  \
+    METRIC(store_rated_written_bytes, GAUGE,                                                       \
+           "Bytes that the drives are rated to take in their life "                                \
+           "(endurance.rated_written_bytes); 0: "                                                  \
+           "not known",                                                                            \
+           "")                                                                                     \
+    METRIC(store_rated_years, GAUGE, "Years of that life (endurance.rated_years)", "")             \
     METRIC(store_direct_io, GAUGE, "1 if reads and writes of SSD bypass the page cache", "")       \
     METRIC(log_dropped_lines, COUNTER, "Log lines that standard error did not accept", "")         \
     METRIC(process_resident_bytes, GAUGE, "Resident memory of the daemon", "")

@@ -207,7 +207,7 @@ static void test_a_batch_that_the_memory_for_requests_has_no_room_for_is_told_so
     assert_int_equal(embtier_get(batch), EMBTIER_TOO_LARGE);
     assert_string_equal(
         embtier_message(fixture->server),
-        "batch of 900 ids in 1 parts needs more memory than lanes.request_bytes gives one request; "
+        "batch of 900 ids in 1 part needs more memory than lanes.request_bytes gives one request; "
         "use fewer ids and parts, or raise the server's lanes.request_bytes");
     fixture->fake.err_limit = 1000;
     assert_int_equal(embtier_get(batch), EMBTIER_TOO_LARGE);
