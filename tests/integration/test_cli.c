@@ -384,6 +384,8 @@ static void test_status_shows_and_counts(void **state)
     assert_null(strchr(output, '\\'));
     assert_says("cache_hit_rows");
     assert_says("hit rate");
+    assert_says("by outcome");
+    assert_says("write_error                    none");
     assert_int_equal(embtier(state, "-o json status"), 0);
     assert_says("\"libraries\": [\n    \"rocksdb ");
     assert_says("\"cache_hit_rows\": {");

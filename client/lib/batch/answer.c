@@ -193,6 +193,26 @@ static enum embtier_err tell_too_large(const struct embtier_batch *batch)
         is_of_key ? SERVER_KEY(batch->server, "socket.max_batch_rows") : "", is_of_key ? ")" : "");
 }
 
+/* The server's log names the directory: its paths are not for every client. */
+static enum embtier_err tell_no_space(const struct embtier_batch *batch)
+{
+    static const char advice[] =
+        "drop tables, delete checkpoints, or free space; the server's log names the directory";
+    const struct batch_result *const result = &batch->result;
+    struct err_msg *const msg = &batch->server->message;
+
+    if (result->segment >= batch->part_count)
+        return err_set(msg, result->err, "no space left on the server's disk: %s", advice);
+    if (result->value == 0)
+        return err_set(msg, result->err, "no space left on the server's disk%s: %s",
+                       PART_TABLE_TEXT(batch, result->segment), advice);
+    return err_set(msg, result->err,
+                   "no space left on the server's disk: the update may take %" PRIu64
+                   " KiB, and there is room for %" PRIu64 " KiB%s: %s",
+                   div_round_up(result->value, KIB), result->limit / KIB,
+                   PART_TABLE_TEXT(batch, result->segment), advice);
+}
+
 /* The meaning of an answer's numbers depends on its error; see op_completion. This function
  * handles errors about no part. */
 static enum embtier_err tell_batch_error(const struct embtier_batch *batch)
@@ -203,6 +223,8 @@ static enum embtier_err tell_batch_error(const struct embtier_batch *batch)
     switch (result->err) {
     case EMBTIER_TOO_LARGE:
         return tell_too_large(batch);
+    case EMBTIER_NO_SPACE:
+        return tell_no_space(batch);
     case EMBTIER_NO_TICKET:
         return err_set(msg, result->err, "this client has no %s %" PRIu64, ticket_word(batch),
                        result->value);
@@ -244,24 +266,6 @@ static enum embtier_err tell_batch_error(const struct embtier_batch *batch)
         break;
     }
     return err_set(msg, result->err, "%s", err_text(result->err));
-}
-
-/* The server's log names the directory: its paths are not for every client. */
-static enum embtier_err tell_no_space(const struct embtier_batch *batch)
-{
-    static const char advice[] =
-        "drop tables, delete checkpoints, or free space; the server's log names the directory";
-    const struct batch_result *const result = &batch->result;
-    struct err_msg *const msg = &batch->server->message;
-
-    if (result->value == 0)
-        return err_set(msg, result->err, "no space left on the server's disk%s: %s",
-                       PART_TABLE_TEXT(batch, result->segment), advice);
-    return err_set(msg, result->err,
-                   "no space left on the server's disk: the update may take %" PRIu64
-                   " KiB, and there is room for %" PRIu64 " KiB%s: %s",
-                   div_round_up(result->value, KIB), result->limit / KIB,
-                   PART_TABLE_TEXT(batch, result->segment), advice);
 }
 
 static enum embtier_err tell_part_error(const struct embtier_batch *batch)

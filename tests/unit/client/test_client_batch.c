@@ -167,7 +167,13 @@ static void test_an_error_is_told_with_table_part_and_numbers(void **state)
         { EMBTIER_NO_TABLE, 0,
           "no such table: 'words' was dropped or created again since it was opened; open it again "
           "(part 0)" },
-        { EMBTIER_NO_SPACE, UINT32_MAX, "no space left on device" },
+        { EMBTIER_NO_SPACE, UINT32_MAX,
+          "no space left on the server's disk: drop tables, delete checkpoints, or free space; the "
+          "server's log names the directory" },
+        { EMBTIER_NO_SPACE, 1,
+          "no space left on the server's disk: the update may take 1 KiB, and there is room for 0 "
+          "KiB (part 1, table 'users'): drop tables, delete checkpoints, or free space; the "
+          "server's log names the directory" },
         { EMBTIER_IO, 7, "input/output error" },
         { (enum embtier_err)999, 0, "unknown error (part 0, table 'words')" },
     };

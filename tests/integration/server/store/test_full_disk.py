@@ -165,6 +165,7 @@ def test_a_table_that_cannot_leave_its_array_as_the_disk_is_full_stays_there(som
         with pytest.raises(embtier.NoSpaceError, match="table 'rows' keeps its home array: its updated rows cannot be written"):
             server.move_table("rows", "cache")
         must_hold(table, rows, 2)
+        assert re.search(r"\n  write_error +NO_SPACE\n", run_cli(disk.daemon, "status").stdout)
         assert [spec.home for spec in server.tables()] == ["array"]
         (disk.inside / "ballast").unlink()
         await_true(lambda: disk.daemon.metrics()["write_queue_bytes"] == 0, "what was queued is written")
@@ -280,6 +281,8 @@ def test_what_others_have_taken_from_an_array_is_waited_for(make_daemon):
             must_hold(table, count)
             with pytest.raises(embtier.NoSpaceError, match="no space left on the server's disk"):
                 table.set(np.arange(BATCH), rows_of(np.arange(BATCH), 2))
+            told = disk.daemon.logged("the disk is full except for the reserve")
+            assert {line["fullest_directory"] for line in told} == {str(disk.path)}
             must_hold(table, count)
         disk.daemon.signal(signal.SIGTERM)
         await_true(lambda: disk.daemon.logged("rows cannot be written back, and the write is retried"), "the stop waits")
