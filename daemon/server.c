@@ -30,6 +30,7 @@
 #include "daemon/jobs/restore/restore.h"
 #include "daemon/jobs/transfer/transfer_memory.h"
 #include "daemon/server_check.h"
+#include "daemon/transport/shm/shm_channel.h"
 #include "store/store.h"
 #include "tiers/arena/arena.h"
 #include "tiers/cache/row_cache.h"
@@ -326,6 +327,7 @@ enum embtier_err server_new(const struct config *config, const struct server_res
         return err_set(msg, EMBTIER_NO_MEMORY, "server: out of memory");
     server->signal_fd = -1;
     server->parts.config = config;
+    server->parts.transport = &shm_transport;
     server->parts.started_ns = clock_now_ns(&clock_monotonic);
     TRY(signals_open(&server->signal_fd, msg));
     TRY(server_check(config, msg));

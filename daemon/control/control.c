@@ -23,8 +23,8 @@
 #include "daemon/engine/sessions/session.h"
 #include "daemon/jobs/checkpoint/checkpoints.h"
 #include "daemon/jobs/worker.h"
-#include "daemon/transport/shm/session_maker.h"
-#include "daemon/transport/shm/shm_channel.h"
+#include "daemon/transport/session_maker.h"
+#include "daemon/transport/transport.h"
 #include "store/store.h"
 
 #define EVENTS_MAX 64
@@ -82,7 +82,8 @@ static void on_message(struct control *control, struct message *message)
         control_session_gone(control, CONTAINER_OF(message, struct session, gone_message));
         break;
     case MESSAGE_CHANNEL_FREED:
-        control_channel_freed(control, CONTAINER_OF(message, struct shm_channel, freed_message));
+        control_channel_freed(control,
+                              CONTAINER_OF(message, struct transport_channel, freed_message));
         break;
     case MESSAGE_SESSION_BROKEN:
         on_session_broken(control, CONTAINER_OF(message, struct session, broken_message));
@@ -302,7 +303,10 @@ enum embtier_err control_new(const struct server_parts *parts, struct control **
     if (control->epoll_fd < 0 || control->mail_fd < 0)
         return err_set_errno(msg, errno, "cannot make event descriptors");
     limit_accounts(parts);
-    TRY(worker_new(parts->tables, parts->checkpoints, send_mail, control, &control->worker, msg));
+    control->job_parts = (struct job_parts){ .tables = parts->tables,
+                                             .checkpoints = parts->checkpoints,
+                                             .profiles = parts->profiles };
+    TRY(worker_new(&control->job_parts, send_mail, control, &control->worker, msg));
     TRY(session_maker_new(send_mail, control, &control->maker, msg));
     TRY(control_listen(control, msg));
     event.data.ptr = &control->mail_fd;
@@ -328,7 +332,7 @@ static void free_rest(struct control *control)
             job_free(CONTAINER_OF(message, struct job, done_message));
         else if (message->kind == MESSAGE_CHANNEL_FREED)
             control_channel_freed(control,
-                                  CONTAINER_OF(message, struct shm_channel, freed_message));
+                                  CONTAINER_OF(message, struct transport_channel, freed_message));
         message = next;
     }
 }

@@ -276,7 +276,7 @@ static enum embtier_err start_threads(struct worker *worker, struct err_msg *msg
     return EMBTIER_OK;
 }
 
-enum embtier_err worker_new(struct tables *tables, struct checkpoints *checkpoints,
+enum embtier_err worker_new(const struct job_parts *parts,
                             void (*send)(void *owner, struct message *message), void *owner,
                             struct worker **ret_worker, struct err_msg *msg)
 {
@@ -284,7 +284,7 @@ enum embtier_err worker_new(struct tables *tables, struct checkpoints *checkpoin
 
     if (!worker)
         return err_set(msg, EMBTIER_NO_MEMORY, "worker: out of memory");
-    worker->parts = (struct job_parts){ tables, checkpoints };
+    worker->parts = *parts;
     worker->send = send;
     worker->owner = owner;
     worker->waiting_end = &worker->waiting;

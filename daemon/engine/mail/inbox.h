@@ -37,7 +37,7 @@ enum message_kind {
     MESSAGE_SESSION_MADE,   /* struct session_order */
     MESSAGE_SESSION_GONE,   /* struct session: its home lane has let go of it */
     MESSAGE_SESSION_BROKEN, /* struct session: it broke the protocol */
-    MESSAGE_CHANNEL_FREED,  /* a transport's channel: its memory has been freed */
+    MESSAGE_CHANNEL_FREED,  /* struct transport_channel: its memory has been freed */
     MESSAGE_JOB_PROGRESS,   /* struct job */
     MESSAGE_JOB_DONE,       /* struct job */
 };

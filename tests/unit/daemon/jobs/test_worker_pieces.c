@@ -78,7 +78,7 @@ static int setup(void **state)
 {
     struct worker *worker = NULL;
 
-    if (worker_new(NULL, NULL, send, NULL, &worker, NULL) != EMBTIER_OK)
+    if (worker_new(&(struct job_parts){ NULL }, send, NULL, &worker, NULL) != EMBTIER_OK)
         return -1;
     *state = worker;
     return 0;
