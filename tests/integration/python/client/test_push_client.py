@@ -54,7 +54,7 @@ def test_what_is_no_push_is_refused_without_asking_the_server(server, name):
                 batch.push(0.1, step)
         with pytest.raises(TypeError):
             batch.push(0.1, 1.5)
-        with pytest.raises(embtier.InvalidError, match=rf"learning rate nan is not finite \(table '{name}'\)"):
+        with pytest.raises(embtier.InvalidError, match=rf"learning rate nan is not finite \((part 0, )?table '{name}'\)"):
             batch.push(float("nan"), 1)
         with pytest.raises(ValueError, match="one for each of the . parts"):
             batch.push([0.1, 0.2, 0.3], 1)

@@ -258,7 +258,8 @@ def names(server: embtier.Server) -> list[str]:
 
 
 def as_made(spec: embtier.TableSpec, **changes) -> embtier.TableSpec:
-    return dataclasses.replace(spec, table_id=0, **changes)
+    """Without its id, and without its home, for which a restored table may find no memory."""
+    return dataclasses.replace(spec, **{"table_id": 0, "home": "cache", "tier": None, **changes})
 
 
 @pytest.mark.parametrize("kind", KINDS)
