@@ -11,7 +11,6 @@
 #include "base/clock.h"
 #include "base/spec/table_spec.h"
 #include "base/system/thread_class.h"
-#include "daemon/engine/rows/home_moving.h"
 #include "daemon/engine/tables/tables.h"
 #include "daemon/engine/tables/tables_reserved.h"
 
@@ -197,9 +196,18 @@ static void report(void *context, uint64_t done, uint64_t total, const char *uni
         job->worker->send(job->worker->owner, &job->progress_message);
 }
 
+static const char *stop_words(enum embtier_err why)
+{
+    return why == EMBTIER_CANCELLED      ? "it was cancelled with `embtier jobs cancel`"
+           : why == EMBTIER_DISCONNECTED ? "the client that asked for it has disconnected"
+                                         : err_text(why);
+}
+
 static void run(struct worker *worker, struct job *job)
 {
-    const struct progress_sink progress = { .report = report, .context = job, .stop = &job->stop };
+    const struct progress_sink progress = {
+        .report = report, .context = job, .stop = &job->stop, .words = stop_words
+    };
 
     job->err = job->kind->run(job, &worker->parts, &progress, &job->msg);
 }

@@ -2,10 +2,10 @@
 /* The row work of a lane. Statements about a SET of weights hold here for a push as well: both
  * change a row that must be there first.
  *
- * A part's refs go to the cache in chunks. Cached rows are served at once. Any other row is looked
- * for in the miss table (being read), then in the write queue (on its way to SSD). A GET of a row
- * that is in neither makes a miss entry (row_reads.c). So does a SET of weights, if the row has a
- * state that stays. A SET is answered when its row has a place, or is logged (row_log.c).
+ * A part's refs go to the cache in chunks. Cached rows are served at once. ref_locate() looks for
+ * any other row in the miss table (being read), then in the write queue (on its way to SSD). A GET
+ * of a row that is in neither makes a miss entry (row_reads.c). So does a SET of weights, if the
+ * row has a state that stays. A SET is answered when its row has a place, or is logged (row_log.c).
  *
  * A ref may find no free miss entry (GET), or no room for a dirty row in cache or write queue
  * (SET). It then goes to the part's retry list, and the session is blocked on this lane until a
@@ -101,16 +101,47 @@ static void part_retry_later(struct part *part, uint32_t index)
     part->retry_last = index + 1;
 }
 
+/* Serves a ref at the place where the newest version of its row is. No other code knows the order
+ * of these places. The home comes first, as a row that has arrived there may have changed since.
+ * The miss table comes before the queue: its updates are newer than a queued row. */
+static enum outcome ref_locate(struct rows *rows, struct part *part, uint32_t segment,
+                               struct row_ref *ref, bool may_be_cached)
+{
+    const struct row_op *const op = part->request->row_op;
+    struct table *const table = part->request->segments[segment].table;
+    enum outcome outcome = OUTCOME_MISSED;
+    const void *queued;
+
+    if (may_be_cached)
+        outcome = op->cached(rows, part, segment, ref);
+    if (outcome != OUTCOME_MISSED)
+        return outcome;
+    if (rows_join_read(rows, part, table, ref)) {
+        counter_add(&rows->counts.shared_reads, op->looks_up);
+        return OUTCOME_DONE;
+    }
+    queued = write_queue_find(rows->write_queue, table->index, ref->hash, ref->id);
+    if (queued)
+        return op->queued(rows, part, segment, ref, queued);
+    if (op->stored)
+        outcome = op->stored(rows, part, segment, ref);
+    if (outcome != OUTCOME_MISSED)
+        return outcome;
+    return op->changes ? rows_read_to_change(rows, part, segment, ref)
+                       : rows_read(rows, part, table, ref);
+}
+
 static enum outcome ref_missed(struct rows *rows, struct part *part, uint32_t segment,
                                struct row_ref *ref, bool is_retried)
 {
-    const struct row_op *const op = part->request->row_op;
     const enum outcome may = may_change(rows, part, segment, ref->id);
+    enum outcome outcome;
 
     if (may != OUTCOME_DONE)
         return may;
-    return is_retried && op->retried ? op->retried(rows, part, segment, ref)
-                                     : op->missed(rows, part, segment, ref);
+    outcome = ref_locate(rows, part, segment, ref, is_retried || part->request->row_op->places);
+    assert(outcome != OUTCOME_MISSED);
+    return outcome;
 }
 
 /* Retries, in order, the refs that found no room. False: there still is none. */

@@ -1,17 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests that the control thread serves clients of any transport: here of one that has no shared
  * memory and no descriptors (buffer_channel.h). */
-#include "tests/unit/engine/lane/lane_fixture.h"
+#include "tests/unit/daemon/control/control_fixture.h"
 
-#include <signal.h>
-#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
-#include "daemon/control/control.h"
 #include "daemon/control/process/socket_path.h"
-#include "daemon/jobs/checkpoint/checkpoints.h"
-#include "daemon/jobs/transfer/transfer_memory.h"
 #include "proto/control.pb-c.h"
 #include "proto/frame.h"
 
@@ -88,98 +83,11 @@ static const struct transport plain_transport = {
     .free = plain_free,
 };
 
-/* ---- A control thread on real lanes ---- */
-
-struct control_fixture {
-    struct lanes_fixture x;
-    struct transfer_memory *transfer_memory;
-    struct checkpoints *checkpoints;
-    struct groups *groups;
-    struct server_parts parts;
-    struct control *control;
-    char path[220];
-    int signals[2]; /* signals come out of the first, as of a signalfd */
-    pthread_t thread;
-};
-
-static const struct lanes_shape shape = {
-    .lane_count = 2, .slabs_per_lane = 6, .readers = 1, .write_queue_bytes = MIB
-};
-
-static void *serve(void *context)
-{
-    struct control_fixture *const c = context;
-    struct err_msg msg = { { 0 } };
-
-    must(control_run(c->control, c->signals[0], &msg), &msg);
-    return NULL;
-}
-
-static void fill_config(struct control_fixture *c, struct config *config)
-{
-    snprintf(c->path, sizeof(c->path), "%s/s", c->x.f->root);
-    config->socket.path = c->path;
-    config->socket.mode = 0600;
-    config->socket.max_arena_bytes = MIB;
-    config->socket.max_total_arena_bytes = MIB;
-    config->socket.max_sessions = 8;
-    config->socket.max_batch_rows = 1000;
-}
-
 static void start(struct control_fixture *c, struct store_fixture *f)
 {
-    struct err_msg msg = { { 0 } };
-
-    memset(c, 0, sizeof(*c));
     prepare_err = reserve_err = EMBTIER_OK;
     made_count = released_count = freed_count = 0;
-    lanes_start(&c->x, f, &shape);
-    fill_config(c, &f->config);
-    must(transfer_memory_new(MIB, c->x.accounts, &c->transfer_memory, &msg), &msg);
-    must(checkpoints_new(&(struct checkpoints_opts){ .store = f->store,
-                                                     .tables = c->x.tables,
-                                                     .memory = c->transfer_memory,
-                                                     .accounts = c->x.accounts,
-                                                     .lanes = c->x.lanes,
-                                                     .lane_count = c->x.lane_count,
-                                                     .core_count = 1,
-                                                     .keep = 1 },
-                         &c->checkpoints, &msg),
-         &msg);
-    must(groups_new(HOUR_NS, MIB, c->x.accounts, &clock_monotonic, &c->groups, &msg), &msg);
-    c->parts = (struct server_parts){ .config = &f->config,
-                                      .transport = &plain_transport,
-                                      .store = f->store,
-                                      .tables = c->x.tables,
-                                      .accounts = c->x.accounts,
-                                      .memory = c->x.memory,
-                                      .ticket_memory = c->x.ticket_memory,
-                                      .groups = c->groups,
-                                      .transfer_memory = c->transfer_memory,
-                                      .checkpoints = c->checkpoints,
-                                      .lanes = c->x.lanes,
-                                      .lane_count = c->x.lane_count };
-    must(control_new(&c->parts, &c->control, &msg), &msg);
-    assert_int_equal(pipe2(c->signals, O_CLOEXEC | O_NONBLOCK), 0);
-    assert_int_equal(pthread_create(&c->thread, NULL, serve, c), 0);
-}
-
-static void stop(struct control_fixture *c)
-{
-    const struct signalfd_siginfo info = { .ssi_signo = SIGTERM };
-
-    assert_int_equal(write(c->signals[1], &info, sizeof(info)), sizeof(info));
-    pthread_join(c->thread, NULL);
-    control_end_jobs(c->control);
-    for (uint32_t i = 0; i < c->x.lane_count; i++)
-        lane_stop(c->x.lanes[i]);
-    control_free(c->control);
-    groups_free(c->groups);
-    checkpoints_free(c->checkpoints);
-    transfer_memory_free(c->transfer_memory);
-    close(c->signals[0]);
-    close(c->signals[1]);
-    lanes_stop(&c->x);
+    control_start(c, f, &plain_transport);
 }
 
 static void await_count(const _Atomic uint32_t *count, uint32_t wanted)
@@ -339,7 +247,7 @@ static void test_a_session_lives_on_a_channel_without_descriptors(void **state)
     await_count(&freed_count, 1);
     assert_int_equal(released_count, 1);
     assert_int_equal(accounts_used(c.x.accounts, ACCOUNT_ARENA_BYTES), 0);
-    stop(&c);
+    control_stop(&c);
 }
 
 static void test_a_channel_that_cannot_be_made_is_told_and_given_back(void **state)
@@ -362,7 +270,7 @@ static void test_a_channel_that_cannot_be_made_is_told_and_given_back(void **sta
     reply = say_hello(fd);
     assert_int_equal(reply->body_case, EMBTIER__REPLY__BODY_HELLO);
     embtier__reply__free_unpacked(reply, NULL);
-    stop(&c); /* ends the session too */
+    control_stop(&c); /* ends the session too */
     assert_int_equal(freed_count, made_count);
     close(fd);
 }
