@@ -4,7 +4,7 @@
  *   crc32c          of the whole text (files/summed_json.h)
  *   format_version  6
  *   next_table_id   the id of the next table that is made
- *   tables          a record each (catalog_table.h), with a checksum of its own
+ *   tables          a record each, with a checksum of its own
  *   journal         the number of its journal (catalog_journal.h); absent if there is none
  *
  * The file's checksum finds any damage. Those of the records tell which table is damaged. Thread:
@@ -12,14 +12,40 @@
 #ifndef EMBTIER_STORE_CATALOG_FILE_H
 #define EMBTIER_STORE_CATALOG_FILE_H
 
+#include <jansson.h>
+#include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "base/err.h"
-#include "store/catalog_table.h"
+#include "base/spec/table_spec.h"
 
 #define CATALOG_FILE "catalog.json"
 /* For messages about damage. */
 #define CATALOG_WAY_OUT ": put the catalog's files back from a copy, or restore a checkpoint"
+
+enum catalog_state {
+    CATALOG_CREATING, /* eager rows are being written; a start that finds it drops the table */
+    CATALOG_LIVE,
+    CATALOG_DROPPING, /* a start that finds it drops the table again */
+};
+
+#define CATALOG_NOBODY ((uid_t)-1)
+
+struct catalog_table {
+    uint32_t table_id;
+    enum catalog_state state;
+    uid_t owner; /* the user that made it; CATALOG_NOBODY: made before owners were noted */
+    struct table_spec spec;
+};
+
+const char *catalog_state_word(enum catalog_state state);
+/* False: no known state. */
+bool catalog_state_from_json(const json_t *json, enum catalog_state *ret_state);
+/* Returns a record with a checksum of its own (files/summed_json.h). NULL: out of memory. */
+json_t *catalog_table_to_json(const struct catalog_table *table);
+/* False: something is missing, or not as it must be. The caller has checked the checksum. */
+bool catalog_table_from_json(const json_t *json, struct catalog_table *ret_table);
 
 struct catalog_tables {
     struct catalog_table *tables;

@@ -71,20 +71,29 @@ const struct command commands[] = {
     { "table drop", "NAME [--yes]", "delete a table and all its rows",
       "  -y, --yes  do not ask; without a terminal nothing is asked\n",
       "  embtier table drop users --yes\n", command_table_drop, NULL },
-    { "table move", "NAME --home cache|array [--tier T] [--rate MIB]",
+    { "table move", "NAME --home cache|array|split [--tier T] [--hot-rows FILE] [--rate MIB]",
       "move a table's rows to another home in memory while clients work",
-      "      --home HOME  where the rows go: cache, the row cache; array, memory kept for arrays\n"
-      "                   (array_bytes in embtierd.yaml(5))\n"
-      "      --tier TIER  tier of an array (default the one it is in, or the fastest with room)\n"
-      "      --rate MIB   move at most this many MiB of rows a second. A move takes at most a\n"
-      "                   fifth of each lane's time, with or without this option\n"
+      "      --home HOME      where the rows go: cache, the row cache; array, memory kept for\n"
+      "                       arrays (array_bytes in embtierd.yaml(5)); split, the hot rows into\n"
+      "                       such memory and all others into the row cache\n"
+      "      --tier TIER      tier of an array or a split (default the one it is in, or the\n"
+      "                       fastest with room)\n"
+      "      --hot-rows FILE  for home split: the ids of the hot rows, a file as\n"
+      "                       `embtier trace hottest --save` writes it, or a NumPy file\n"
+      "      --rate MIB       move at most this many MiB of rows a second. A move takes at most\n"
+      "                       a fifth of each lane's time, with or without this option\n"
       "\n"
       "All clients go on, and lose no update. Ctrl-C, `embtier jobs cancel` and a drop of the\n"
       "table move the rows back. A move pauses while a checkpoint is made.\n"
       "\n"
+      "A split needs memory for its hot rows and 12 bytes for each of their ids. Unbounded tables\n"
+      "can be split too. To name other hot rows, move the table to home cache first.\n"
+      "\n"
       "With -o json: {table, home, tier, rows, was_there}.\n",
       "  embtier table move users --home array --tier dram\n"
-      "  embtier table move users --home cache --rate 100\n",
+      "  embtier table move users --home cache --rate 100\n"
+      "  embtier trace hottest run.trace --table users --save hot.safetensors\n"
+      "  embtier table move users --home split --hot-rows hot.safetensors\n",
       command_table_move, NULL },
     { "checkpoint create", "[--step N] [--metadata JSON] [--keep N]",
       "save all tables as they are now",
@@ -249,8 +258,12 @@ const struct command commands[] = {
       "\n"
       "      --profile FILE    a profile that `embtier profile show --save` wrote\n"
       "      --machine FILE    GPUs, tiers and SSD: sizes, bandwidths, limits (YAML)\n"
-      "      --rules FILE      pins, forbidden memories, tables kept together, reserved bytes, a\n"
-      "                        target of samples/s, limits that only warn (YAML)\n"
+      "      --row-wise        split tables by hotness: hot rows in memory, the rest in the "
+      "cache;\n"
+      "                        tables stay whole where no split helps\n"
+      "      --rules FILE      pins, forbidden memories, tables kept together or unsplit, "
+      "reserved\n"
+      "                        bytes, a target of samples/s, limits that only warn (YAML)\n"
       "      --previous FILE   the plan in force: the new one has the next generation, and moves\n"
       "                        no more bytes than the rules allow\n"
       "      --optimizer LIST  the tables' optimizer, whose state is part of a row: NAME, or\n"
@@ -262,11 +275,15 @@ const struct command commands[] = {
       "                        installed; none: it is not asked\n"
       "\n"
       "Each table lies whole in the memory of a GPU, in an array in a tier, or behind the cache,\n"
-      "which has the memory that arrays leave of each tier. The search minimises the time of the\n"
+      "which has the memory that arrays leave of each tier. With --row-wise a table may have one\n"
+      "range of its rows, sorted by hotness, in each of them; `embtier apply` does not move "
+      "tables\n"
+      "to such homes yet. The search minimises the time of the\n"
       "slowest GPU's lookups. The limits are bytes, reads/s and bytes written a day. The plan is\n"
       "printed as `embtier plan show` prints it. docs/internals/placement/planning.md describes\n"
       "the keys of the files, and the model.\n",
       "  embtier plan make run.plan --profile run.profile --machine machine.yaml --optimizer adam\n"
+      "  embtier plan make rows.plan --profile run.profile --machine machine.yaml --row-wise\n"
       "  embtier plan make new.plan --profile run.profile --machine machine.yaml \\\n"
       "    --rules rules.yaml --previous run.plan\n",
       command_plan_make, NULL },
@@ -275,8 +292,8 @@ const struct command commands[] = {
       "checked; a mistake is one line with file, line and key. No server is needed.\n"
       "\n"
       "      --table NAME    show one table, with all figures of its parts\n"
-      "      --svg FILE.svg  draw each table's bandwidth against its size, coloured by memory; an\n"
-      "                      old file is replaced\n"
+      "      --svg FILE.svg  draw each table's bandwidth against its size, coloured by memory; a\n"
+      "                      split table has a sector for each range; an old file is replaced\n"
       "\n"
       "Tables with the longest lookup time come first. Home: the memory; that of a split table\n"
       "with the share of its lookups. Hits: lookups that need no SSD. All figures are\n"
@@ -285,8 +302,9 @@ const struct command commands[] = {
       "With -o json: {generation, samples_per_s, samples_per_batch, time_s, bound_s, gpu_count,\n"
       "inputs: [{name, hash}], memories: [{name, gpu, capacity_bytes, array_bytes, cache_bytes,\n"
       "left_bytes, bandwidth_bytes_per_s, read_bytes, time_s}], tables: [{name, rows, dim, dtype,\n"
-      "optimizer, gpu, bytes, read_bytes, time_s, reason, parts: [{home, memory, rows, bytes,\n"
-      "lookup_share, hit_rates, cache_bytes, time_s, reads_per_s, writes_bytes_per_day}]}]}; with\n"
+      "optimizer, gpu, unsplit, bytes, read_bytes, time_s, reason, parts: [{home, memory, rows,\n"
+      "bytes, lookup_share, hit_rates, cache_bytes, time_s, reads_per_s, "
+      "writes_bytes_per_day}]}]}; with\n"
       "--table, one of the tables. Null: no GPU, no bound, rows without a limit.\n",
       "  embtier plan show run.plan --svg run.svg\n"
       "  embtier plan show run.plan --table users\n"

@@ -29,7 +29,7 @@ _spec.loader.exec_module(_conftest)
 import embtier  # noqa: E402  (the file above says where it lies)
 
 TREE, EMBTIERD, LANES = _conftest.TREE, _conftest.EMBTIERD, _conftest.LANES
-under_load, give_homes = _conftest.under_load, _conftest.give_homes
+under_load = _conftest.under_load
 FAULTS = Path(os.environ.get("EMBTIER_FAULTS", EMBTIERD.parents[1] / "tests/faults"))
 CLI = Path(os.environ.get("EMBTIER_CLI", EMBTIERD.parents[1] / "tools/embtier"))
 LONG = os.environ.get("EMBTIER_TEST_LONG") == "1"  # tools/check --long, which runs for hours
