@@ -301,7 +301,7 @@ enum embtier_err control_new(const struct server_parts *parts, struct control **
     control->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     control->mail_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (control->epoll_fd < 0 || control->mail_fd < 0)
-        return err_set_errno(msg, errno, "control: event descriptors");
+        return err_set_errno(msg, errno, "cannot make event descriptors");
     limit_accounts(parts);
     control->job_parts = (struct job_parts){ .tables = parts->tables,
                                              .checkpoints = parts->checkpoints,
@@ -311,10 +311,10 @@ enum embtier_err control_new(const struct server_parts *parts, struct control **
     TRY(control_listen(control, msg));
     event.data.ptr = &control->mail_fd;
     if (epoll_ctl(control->epoll_fd, EPOLL_CTL_ADD, control->mail_fd, &event) != 0)
-        return err_set_errno(msg, errno, "control: epoll");
+        return err_set_errno(msg, errno, "cannot watch descriptors (epoll)");
     event.data.ptr = &control->listen_fd;
     if (epoll_ctl(control->epoll_fd, EPOLL_CTL_ADD, control->listen_fd, &event) != 0)
-        return err_set_errno(msg, errno, "control: epoll");
+        return err_set_errno(msg, errno, "cannot watch descriptors (epoll)");
     *ret_control = TAKE(control);
     return EMBTIER_OK;
 }

@@ -276,7 +276,7 @@ static enum embtier_err start_threads(struct worker *worker, struct err_msg *msg
             thread->line = (enum job_line)l;
             rc = pthread_create(&thread->thread, NULL, line_main, thread);
             if (rc != 0)
-                return err_set_errno(msg, rc, "worker: thread");
+                return err_set_errno(msg, rc, "cannot start a worker thread");
             pthread_setname_np(thread->thread, "worker");
             thread->is_there = true;
         }

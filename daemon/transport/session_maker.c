@@ -180,7 +180,7 @@ enum embtier_err session_maker_new(void (*send)(void *owner, struct message *mes
         const int rc = pthread_create(&maker->threads[i], NULL, mains[i], maker);
 
         if (rc != 0)
-            return err_set_errno(msg, rc, "sessions: thread");
+            return err_set_errno(msg, rc, "cannot start a thread for sessions");
         pthread_setname_np(maker->threads[i], "sessions");
         maker->thread_count++;
     }

@@ -392,8 +392,9 @@ enum embtier_err checkpoint_verify(const struct checkpoint_shelf *shelf,
     TRY(checkpoint_catalog(shelf, record, &catalog, msg));
     if (record->database_count != record->shard_count * STORE_DATABASES_PER_SHARD)
         return err_set(msg, EMBTIER_CORRUPT,
-                       "checkpoint %" PRIu64 ": has %" PRIu32 " databases of %" PRIu32 " shards",
-                       record->info.id, record->database_count, record->shard_count);
+                       "checkpoint %" PRIu64 ": has %" PRIu32 " databases of %" PRIu32 " shard%s",
+                       record->info.id, record->database_count, record->shard_count,
+                       PLURAL(record->shard_count));
     for (uint32_t i = 0; i < record->database_count; i++)
         TRY(verify_database(shelf, record->info.id, &record->databases[i], true, &verifying,
                             give_up, msg));

@@ -69,13 +69,10 @@ static enum embtier_err take_segment(void *context, uint32_t s, struct table *ta
     const struct op_segment *const wire = &b->rules->scratch[s];
     struct request_segment *const segment = &b->request->segments[s];
     const bool with_state = b->submission->flags & OP_FLAG_STATE;
-    enum embtier_err err = EMBTIER_OK;
 
     segment->table = table;
     if (request_changes(b->request))
-        err = request_change_refusal(b->rules, table, wire->id_count);
-    if (err != EMBTIER_OK)
-        return refuse(b->refusal, err, s, 0, 0);
+        TRY(request_admit_change(b->rules, s, table, wire->id_count, b->refusal));
     TRY(segment_ids_check(session, s, wire->ids_offset, wire->id_count, b->refusal));
     segment->row_bytes = op->place_bytes ? op->place_bytes(table, with_state)
                          : with_state    ? table->row_bytes

@@ -165,7 +165,7 @@ enum embtier_err read_pool_new(struct mailbox *lane, struct store *store, uint32
         const int rc = pthread_create(&pool->threads[pool->started], NULL, reader_main, pool);
 
         if (rc != 0)
-            return err_set_errno(msg, rc, "readers: thread %u of %u", pool->started + 1,
+            return err_set_errno(msg, rc, "cannot start reader thread %u of %u", pool->started + 1,
                                  thread_count);
         pthread_setname_np(pool->threads[pool->started], "reader");
     }

@@ -84,13 +84,19 @@ void request_lay_out(const struct request_rules *rules, struct request *request,
     request->ids = refs + (ref_copies(rules) - 1) * id_count;
 }
 
-enum embtier_err request_change_refusal(const struct request_rules *rules,
-                                        const struct table *table, uint64_t row_count)
+enum embtier_err request_admit_change(const struct request_rules *rules, uint32_t segment,
+                                      const struct table *table, uint64_t row_count,
+                                      struct refusal *refusal)
 {
-    const enum embtier_err err = table->logged ? EMBTIER_OK : store_replay_refusal(rules->store);
+    enum embtier_err err = table->logged ? EMBTIER_OK : store_replay_refusal(rules->store);
+    struct store_refusal why = { 0 };
 
-    return err == EMBTIER_OK ? store_admit(rules->store, row_count, table->row_bytes, table->logged)
-                             : err;
+    if (err == EMBTIER_OK)
+        err = store_admit(rules->store, row_count, table->row_bytes, table->logged, &why);
+    return err == EMBTIER_OK
+               ? EMBTIER_OK
+               : refuse(refusal, err, segment,
+                        why.room_bytes < why.needed_bytes ? why.needed_bytes : 0, why.room_bytes);
 }
 
 static void leave_tables(struct request *request)

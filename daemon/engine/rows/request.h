@@ -132,10 +132,11 @@ bool request_part_done(struct part *part);
 void request_answer(struct session *session, uint32_t number, const struct refusal *refusal,
                     uint64_t hit_rows, uint64_t ticket);
 
-/* Returns why @row_count rows of a table cannot be changed at present, or OK. @row_count is an
- * upper bound: it counts a row as often as it occurs. */
-enum embtier_err request_change_refusal(const struct request_rules *rules,
-                                        const struct table *table, uint64_t row_count);
+/* Refuses a change of @row_count rows of a segment's table if it cannot be made at present.
+ * @row_count is an upper bound: it counts a row as often as it occurs. */
+enum embtier_err request_admit_change(const struct request_rules *rules, uint32_t segment,
+                                      const struct table *table, uint64_t row_count,
+                                      struct refusal *refusal);
 
 /* Returns the segment of part->refs[@index]. */
 uint32_t part_segment_of(const struct part *part, uint32_t index);

@@ -420,7 +420,7 @@ static enum embtier_err stage_start(struct stage *stage, struct write_queue *que
     stage->has_wake = true;
     rc = pthread_create(&stage->thread, NULL, run, stage);
     if (rc != 0)
-        return err_set_errno(msg, rc, "write queue: thread");
+        return err_set_errno(msg, rc, "cannot start a thread of a write queue");
     pthread_setname_np(stage->thread, name);
     stage->has_thread = true;
     return EMBTIER_OK;

@@ -113,9 +113,10 @@ static enum embtier_err drop_begin(struct tables *tables, const char *name,
     uint32_t table_id;
 
     if (!entry || tables_is_left_over(tables, entry))
-        return err_set(msg, EMBTIER_NO_TABLE, "there is no table '%s'", name);
+        return tables_no_table(name, msg);
     if (entry->state == CATALOG_CREATING)
-        return err_set(msg, EMBTIER_BUSY, "table '%s' is still being created", name);
+        return err_set(msg, EMBTIER_BUSY, "table '%s' is still being created: try again later",
+                       name);
     table_id = entry->table_id;
     table = tables_find_struct(tables, table_id);
     if (!table)

@@ -39,7 +39,7 @@ enum embtier_err tables_find(struct tables *tables, const char *name, struct tab
         *ret_info = tables_info_of(found);
     pthread_mutex_unlock(&tables->lock);
     if (!found)
-        return err_set(msg, EMBTIER_NO_TABLE, "there is no table '%s'", name);
+        return tables_no_table(name, msg);
     add_written(tables, ret_info, 1);
     return EMBTIER_OK;
 }

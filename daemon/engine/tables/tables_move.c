@@ -425,7 +425,7 @@ static enum embtier_err find_to_move(struct tables *tables, const struct table_m
 {
     *ret_table = tables_struct_named(tables, opts->name);
     if (!*ret_table)
-        return err_set(msg, EMBTIER_NO_TABLE, "there is no table '%s'", opts->name);
+        return tables_no_table(opts->name, msg);
     return new_spec(*ret_table, opts, ret_spec, msg);
 }
 

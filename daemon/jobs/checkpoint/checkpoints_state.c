@@ -123,7 +123,7 @@ enum embtier_err checkpoints_begin_use(struct checkpoints *c, uint64_t id, struc
     pthread_mutex_lock(&c->lock);
     if (c->deleting_id == id)
         err = err_set(msg, EMBTIER_NOT_FOUND,
-                      "there is no checkpoint %" PRIu64 ": it is being deleted", id);
+                      "there is no checkpoint %" PRIu64 " any more: it is being deleted", id);
     else if (c->use_count == USES_MAX)
         err = err_set(msg, EMBTIER_BUSY,
                       "%d checkpoints are being read, the limit: try again later", USES_MAX);

@@ -105,8 +105,11 @@ static enum embtier_err choose(const struct catalog *catalog, const struct resto
             order->name_count ? find_live(catalog, order->names[i]) : catalog_at(catalog, i);
 
         if (!table)
-            return err_set(msg, EMBTIER_NO_TABLE, "checkpoint %" PRIu64 " has no table '%s'",
-                           order->id, order->names[i]);
+            return err_set(msg, EMBTIER_NO_TABLE,
+                           "checkpoint %" PRIu64
+                           " has no table '%s': `embtier checkpoint show %" PRIu64
+                           "` lists its tables",
+                           order->id, order->names[i], order->id);
         for (uint32_t j = 0; j < count; j++)
             if (chosen[j] == table)
                 return err_set(msg, EMBTIER_INVALID, "table '%s' is named twice", table->spec.name);
@@ -238,7 +241,7 @@ static enum embtier_err check_room(const struct restoring *what, const struct ta
     snprintf(words, sizeof(words),
              "no space to restore %" PRIu32 " table%s of checkpoint %" PRIu64 ", about %" PRIu64
              " rows",
-             count, count == 1 ? "" : "s", what->record->info.id, demand.row_count);
+             count, PLURAL(count), what->record->info.id, demand.row_count);
     return tables_check_demand(tables, &demand, words, msg);
 }
 

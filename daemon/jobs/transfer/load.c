@@ -85,8 +85,8 @@ static enum embtier_err check_room(struct tables *tables, const struct table_spe
     store_demand_add(&demand, row_count,
                      (uint64_t)table_spec_weight_bytes(spec) + table_spec_state_bytes(spec),
                      spec->durability != EMBTIER_DURABILITY_REPLAY);
-    snprintf(words, sizeof(words), "no space to import table '%s', %" PRIu64 " rows", spec->name,
-             row_count);
+    snprintf(words, sizeof(words), "no space to import table '%s', %" PRIu64 " row%s", spec->name,
+             row_count, PLURAL(row_count));
     return tables_check_demand(tables, &demand, words, msg);
 }
 

@@ -55,7 +55,8 @@ static enum embtier_err find_checkpoint(struct store *store, struct scan *scan,
     if (scan->order.checkpoint_id == 0) {
         TRY(checkpoint_read_newest(store_shelf(store), ret_record, msg));
         if (!*ret_record)
-            return err_set(msg, EMBTIER_NOT_FOUND, "there is no checkpoint yet");
+            return err_set(msg, EMBTIER_NOT_FOUND,
+                           "there is no checkpoint yet: make one with `embtier checkpoint create`");
         scan->order.checkpoint_id = (*ret_record)->info.id;
     }
     TRY(checkpoints_begin_use(scan->checkpoints, scan->order.checkpoint_id, msg));
@@ -68,8 +69,10 @@ static enum embtier_err check_table(const struct catalog_table *table, const str
                                     struct err_msg *msg)
 {
     if (!table || table->state != CATALOG_LIVE)
-        return err_set(msg, EMBTIER_NO_TABLE, "checkpoint %" PRIu64 " has no table '%s'",
-                       scan->order.checkpoint_id, scan->order.name);
+        return err_set(msg, EMBTIER_NO_TABLE,
+                       "checkpoint %" PRIu64 " has no table '%s': `embtier checkpoint show %" PRIu64
+                       "` lists its tables",
+                       scan->order.checkpoint_id, scan->order.name, scan->order.checkpoint_id);
     if (scan->order.all_rows && table->spec.rows == EMBTIER_UNBOUNDED)
         return err_set(msg, EMBTIER_INVALID,
                        "table '%s' is unbounded: only its written rows can be exported",

@@ -19,6 +19,8 @@ from conftest import TREE, Daemon, under_load
 import embtier
 from embtier._library import CheckpointInfo, CheckpointOptions, ProgressFunction, lib
 
+pytestmark = pytest.mark.usefixtures("random_homes")
+
 
 def ids(server: embtier.Server) -> list[int]:
     return [checkpoint.id for checkpoint in server.checkpoints()]
@@ -256,7 +258,8 @@ def names(server: embtier.Server) -> list[str]:
 
 
 def as_made(spec: embtier.TableSpec, **changes) -> embtier.TableSpec:
-    return dataclasses.replace(spec, table_id=0, **changes)
+    """Without its id, and without its home, for which a restored table may find no memory."""
+    return dataclasses.replace(spec, **{"table_id": 0, "home": "cache", "tier": None, **changes})
 
 
 @pytest.mark.parametrize("kind", KINDS)
