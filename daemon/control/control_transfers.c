@@ -223,18 +223,15 @@ static enum embtier_err check_room(const struct connection *connection, uint64_t
                                    uint64_t bytes, struct err_msg *msg)
 {
     const struct session *const session = connection->session;
-    uint64_t begin, end;
 
     if (!session)
         return err_set(msg, EMBTIER_INVALID,
                        "this connection has no shared memory, so it cannot transfer rows");
-    begin = session->channel.payload;
-    end = session->channel.region_bytes;
-    if (offset < begin || offset > end || bytes > end - offset)
+    if (!channel_holds(&session->channel, offset, bytes, 1))
         return err_set(msg, EMBTIER_OFFSET_RANGE,
                        "%" PRIu64 " bytes at offset %" PRIu64 " do not lie in the arena's %" PRIu64
                        " to %" PRIu64,
-                       bytes, offset, begin, end);
+                       bytes, offset, session->channel.payload, session->channel.region_bytes);
     return EMBTIER_OK;
 }
 
