@@ -40,14 +40,14 @@ static void report(const struct progress_sink *progress, uint64_t done, uint64_t
         progress->report(progress->context, done, total, unit);
 }
 
-struct rows {
+struct row_sums {
     uint64_t dirty;
     uint64_t held;
 };
 
-static struct rows count_rows(const struct checkpoints_opts *c)
+static struct row_sums count_rows(const struct checkpoints_opts *c)
 {
-    struct rows rows = { 0 };
+    struct row_sums rows = { 0 };
 
     for (uint32_t i = 0; i < c->lane_count; i++) {
         struct lane_stats stats;
@@ -315,7 +315,7 @@ enum embtier_err checkpoint_making_run(struct checkpoint_making *making, struct 
 {
     const struct checkpoints_opts *const c = making->opts;
     const uint64_t began_ns = clock_now_ns(&clock_monotonic);
-    const struct rows before = count_rows(c);
+    const struct row_sums before = count_rows(c);
     struct err_msg why = { { 0 } };
 
     if (checkpoint_sweep(store_shelf(c->store), &why) != EMBTIER_OK)
