@@ -130,7 +130,7 @@ enum embtier_err store_shorten_logs(struct store *store, const _Atomic bool *giv
                                    first == EMBTIER_OK ? msg : NULL);
 
         if (err == EMBTIER_SHUTDOWN)
-            return err_set(msg, err, "the server is shutting down");
+            return err_shutdown(msg);
         if (first == EMBTIER_OK)
             first = err;
     }

@@ -68,6 +68,8 @@ struct job_info {
     uint64_t age_ms;
     struct job_progress progress;
 };
+/* Compares ids, for qsort() and bsearch(). */
+int job_info_compare(const void *a, const void *b);
 /* Returns PERMISSION, with its text: the job is another user's. */
 enum embtier_err job_refuse_cancel(uint64_t id, struct err_msg *msg);
 /* Lists jobs that wait or run and have ids above @after, oldest first and at most @most, as a

@@ -213,7 +213,7 @@ static enum embtier_err keep_database(struct checkpoint_draft *draft, uint32_t i
         struct rocksdb_ext_file file;
 
         if (give_up && atomic_load(give_up))
-            return err_set(msg, EMBTIER_SHUTDOWN, "the server is shutting down");
+            return err_shutdown(msg);
         rocksdb_ext_files_at(captured->files, i, &file);
         TRY(keep_file(draft, database, database_path(captured->database), folder, &file, give_up,
                       msg));

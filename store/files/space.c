@@ -316,10 +316,7 @@ static void *space_main(void *argument)
         look(space);
         tell(space, &refusals);
         pthread_mutex_unlock(&space->lock);
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_nsec += LOOK_NS;
-        until.tv_sec += until.tv_nsec / 1000000000L;
-        until.tv_nsec %= 1000000000L;
+        until = clock_until(LOOK_NS);
         while (sem_clockwait(&space->wake, CLOCK_MONOTONIC, &until) != 0 && errno == EINTR)
             continue;
     }

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/counter.h"
 #include "base/log/log.h"
 #include "base/row_hash.h"
@@ -123,12 +124,8 @@ static struct entry *entry_at(const struct write_queue *queue, uint64_t position
 
 static void stage_sleep(struct stage *stage, long ns)
 {
-    struct timespec until;
+    const struct timespec until = clock_until((uint64_t)ns);
 
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += ns;
-    until.tv_sec += until.tv_nsec / 1000000000L;
-    until.tv_nsec %= 1000000000L;
     while (!atomic_load(&stage->queue->stopping) &&
            sem_clockwait(&stage->wake, CLOCK_MONOTONIC, &until) == 0)
         continue; /* new rows do not make a stalled store faster */

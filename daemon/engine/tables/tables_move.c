@@ -331,7 +331,7 @@ static enum embtier_err move_rows(struct move *move)
             return EMBTIER_OK;
         if (is_stopping(move)) {
             move->is_cut = true;
-            return err_set(move->msg, EMBTIER_SHUTDOWN, "%s", err_text(EMBTIER_SHUTDOWN));
+            return err_shutdown(move->msg);
         }
         if (move->why != EMBTIER_OK && !move->goes_back) {
             /* It is here because its rows could not go back. */

@@ -77,13 +77,7 @@ static enum embtier_err check_table(const struct catalog_table *table, const str
         return err_set(msg, EMBTIER_INVALID,
                        "table '%s' is unbounded: only its written rows can be exported",
                        scan->order.name);
-    if (table->spec.init_version < 1 || table->spec.init_version > INIT_ROWS_VERSION)
-        return err_set(
-            msg, EMBTIER_VERSION,
-            "table '%s' has initial values of version %u, this server knows 1 to %u: start a "
-            "newer embtierd",
-            scan->order.name, table->spec.init_version, INIT_ROWS_VERSION);
-    return EMBTIER_OK;
+    return init_rows_check_version(&table->spec, msg);
 }
 
 /* Counts the memory that the scan can need, then opens all that it reads. */
@@ -194,9 +188,7 @@ static enum embtier_err fill_some(struct scan *scan, uint8_t *rows, uint32_t mos
 
 static enum embtier_err look(const _Atomic bool *give_up, struct err_msg *msg)
 {
-    return atomic_load_explicit(give_up, memory_order_relaxed)
-               ? err_set(msg, EMBTIER_SHUTDOWN, "the server is shutting down")
-               : EMBTIER_OK;
+    return atomic_load_explicit(give_up, memory_order_relaxed) ? err_shutdown(msg) : EMBTIER_OK;
 }
 
 static enum embtier_err fill_all(struct scan *scan, uint8_t *rows, uint32_t most,

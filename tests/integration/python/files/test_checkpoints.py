@@ -347,6 +347,21 @@ def test_of_several_none_is_made_when_one_is_there(server, name):
     assert sorted(spec.name for spec in made) == [several[0], several[2]]
 
 
+def test_a_table_that_is_named_twice_is_refused(server, name):
+    several = [f"{name}.{number}" for number in range(3)]
+    for one in several:
+        create(server, one, "replay")
+    checkpoint = server.checkpoint()
+    for one in several:
+        server.drop_table(one)
+    before = server.tables()
+    with pytest.raises(ValueError, match=f"'{several[0]}' is named twice"):
+        server.restore_checkpoint(checkpoint.id, [several[0], several[2], several[1], several[0]])
+    assert server.tables() == before
+    made = server.restore_checkpoint(checkpoint.id, several)  # once each is fine
+    assert sorted(spec.name for spec in made) == several
+
+
 def test_all_tables_of_a_checkpoint_are_restored(own_daemon):
     with own_daemon.connect() as server:
         tables = {kind: create(server, kind, kind) for kind in KINDS}
