@@ -43,6 +43,10 @@ void table_describe(const Embtier__TableInfo *wire, struct table_description *re
         .home_tier = spec->home_tier,
         .uuid = spec->uuid,
         .step = spec->step,
+        .lookup_rows = wire->lookup_rows,
+        .missed_lookup_rows = wire->missed_lookup_rows,
+        .read_lookup_rows = wire->read_lookup_rows,
+        .lookup_ns = wire->lookup_ns,
     };
 #define X(name, field, lowest, highest, standard, text) description->info.field = spec->field;
     EMBTIER_HYPERPARAMETER_TABLE(X)

@@ -92,6 +92,10 @@ class TableInfo(Record):
         ("home_tier", OptionalBytes),
         ("uuid", OptionalBytes),
         ("step", U64),
+        ("lookup_rows", U64),
+        ("missed_lookup_rows", U64),
+        ("read_lookup_rows", U64),
+        ("lookup_ns", U64),
     ]
 
 

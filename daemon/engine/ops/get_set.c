@@ -5,6 +5,7 @@
 #include "daemon/engine/ops/get_set.h"
 #include "daemon/engine/ops/op_table.h"
 #include "daemon/engine/ops/segments.h"
+#include "daemon/engine/tables/table_counts.h"
 #include "proto/op_fields.h"
 
 /* Serves a ref whose row is not cached. */
@@ -13,15 +14,24 @@ static enum outcome get_missed(struct rows *rows, struct part *part, uint32_t se
 {
     const struct request_segment *const to = &part->request->segments[segment];
     struct table *const table = to->table;
+    struct table_counts *const counts = table_counts_of(table, rows->lane);
     const void *queued;
+    enum outcome outcome;
 
     if (rows_join_read(rows, part, table, ref)) {
         counter_add(&rows->counts.shared_reads, 1);
         return OUTCOME_DONE;
     }
     queued = write_queue_find(rows->write_queue, table->index, ref->hash, ref->id);
-    if (!queued)
-        return rows_read(rows, part, table, ref);
+    if (!queued) {
+        outcome = rows_read(rows, part, table, ref);
+        if (outcome == OUTCOME_DONE) {
+            counter_add(&counts->missed, 1);
+            counter_add(&counts->read, 1);
+        }
+        return outcome;
+    }
+    counter_add(&counts->missed, 1);
     memcpy(to->rows + (uint64_t)ref->position * to->row_bytes, queued, to->row_bytes);
     counter_add(&rows->counts.queued_get_rows, 1);
     part->hit_rows++;
@@ -46,12 +56,15 @@ static uint32_t get_chunk(struct rows *rows, struct part *part, const struct row
                           uint32_t count)
 {
     const struct request_segment *const to = &part->request->segments[part->segment];
+    struct table_counts *const counts = table_counts_of(to->table, rows->lane);
+    const uint64_t begin_ns = table_counts_begin(counts);
     uint32_t missed;
 
     counter_add(&rows->counts.get_rows, count);
     missed = home_get(rows, to->table, refs, count, to->rows, to->row_bytes, to->row_bytes,
                       rows->chunk_missed);
     counter_add(&rows->counts.missed_rows, missed);
+    table_counts_end(counts, begin_ns, count);
     return missed;
 }
 
