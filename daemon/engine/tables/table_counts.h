@@ -31,6 +31,13 @@ static inline struct table_counts *table_counts_of(const struct table *table, ui
     return &table->counts[lane];
 }
 
+/* Counts a lookup for which a read was begun. */
+static inline void table_counts_read(struct table_counts *counts)
+{
+    counter_add(&counts->missed, 1);
+    counter_add(&counts->read, 1);
+}
+
 /* Begins a piece. Returns its time, or 0 if it is not timed. */
 static inline uint64_t table_counts_begin(struct table_counts *counts)
 {
