@@ -22,10 +22,10 @@ struct server_parts;
  *   TIERS(field)                 the sum over all lanes, for each tier of the row cache
  *   ARRAYS(field)                the sum over all lanes, of struct home_stats of arrays
  *   SPACE(field)                 for each tier, of struct array_space_stats
- *   CHECKPOINTS_PER(field, number), GROUPS(field), PROFILE(field), STORE(field), TOTALS(field)
- *                                of the part's own struct; the first is divided
- *   LABELS                       METRIC_LABEL_TABLE has a row for each value of the label
- *   OTHER                        code, in metrics.c or control_requests.c
+ *   CHECKPOINTS_PER(field, number), GROUPS(field), PROFILE(field), STORE(field), STORE_PER(field,
+ * number), TOTALS(field) of the part's own struct; with a number, divided LABELS METRIC_LABEL_TABLE
+ * has a row for each value of the label OTHER                        code, in metrics.c or
+ * control_requests.c
  *
  * Fields are unsigned numbers or bool. */
 #define METRIC_TABLE(METRIC)                                                                       \
@@ -123,6 +123,8 @@ struct server_parts;
            "Bytes of rows handed to RocksDB, with keys and heads", "", STORE(row_bytes_written))   \
     METRIC(store_written_bytes, COUNTER, "Bytes written to SSD, by cause", "cause", LABELS)        \
     METRIC(store_read_bytes, COUNTER, "Bytes read from SSD for rows", "", STORE(read_bytes))       \
+    METRIC(store_reading_seconds, COUNTER, "Time for which at least one read of rows ran", "",     \
+           STORE_PER(reading_ns, 1e9))                                                             \
     METRIC(store_stored_bytes, GAUGE, "Bytes of live files on SSD", "", STORE(stored_bytes))       \
     METRIC(store_reserve_bytes, GAUGE, "Space reserved for drops, checkpoints, stops and starts",  \
            "", STORE(reserve_bytes))                                                               \

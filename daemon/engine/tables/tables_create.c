@@ -406,7 +406,7 @@ enum embtier_err tables_create(struct tables *tables, const struct table_spec *s
         }
         log_created(&creation.spec, atomic_load(&table->table_id));
     }
-    *ret_info = tables_info_of(table);
+    *ret_info = tables_info_of(tables, table);
     return EMBTIER_OK;
 }
 
@@ -429,7 +429,7 @@ enum embtier_err tables_begin(struct tables *tables, const struct table_spec *sp
         create_undo(tables, table);
         return err;
     }
-    *ret_info = tables_info_of(table);
+    *ret_info = tables_info_of(tables, table);
     return EMBTIER_OK;
 }
 
@@ -474,7 +474,7 @@ enum embtier_err tables_publish(struct tables *tables, struct table_info *infos,
         if (!table) /* cannot happen: the tables are being made */
             continue;
         table_set_state(table, TABLE_LIVE);
-        infos[i] = tables_info_of(table);
+        infos[i] = tables_info_of(tables, table);
     }
     tables_unlock_catalog(tables);
     TRY(err);

@@ -77,7 +77,7 @@ enum embtier_err tables_drop_rows(struct tables *tables, struct table *table,
                                   const struct progress_sink *sink, struct err_msg *msg)
 {
     /* Copied: the struct is another table's as soon as the cached rows are gone. */
-    const struct table_info info = tables_info_of(table);
+    const struct table_info info = tables_info_of(tables, table);
 
     TRY(drop_cached_rows(tables, table, msg));
     return tables_drop_stored_rows(tables, &info.spec, info.table_id, sink, msg);
@@ -141,7 +141,7 @@ static enum embtier_err drop_table(struct tables *tables, const char *name,
     tables_lock_catalog(tables);
     err = drop_begin(tables, name, &table, msg);
     if (err == EMBTIER_OK)
-        info = tables_info_of(table);
+        info = tables_info_of(tables, table);
     tables_unlock_catalog(tables);
     TRY(err);
     TRY(tables_drop_rows(tables, table, progress, msg));

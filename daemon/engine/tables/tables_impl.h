@@ -135,7 +135,9 @@ struct account *tables_open_owner(struct tables *tables, uid_t owner);
 /* ---- tables_list.c ---- */
 
 /* Returns all but `written`, which takes a lock of the store's. */
-struct table_info tables_info_of(struct table *table);
+struct table_info tables_info_of(const struct tables *tables, struct table *table);
+/* Frees the structs of a chunk, which may be NULL. */
+void tables_free_chunk(struct table *chunk);
 void tables_totals_add(struct tables_totals *totals, struct table *table);
 
 /* ---- tables_drop.c ---- */

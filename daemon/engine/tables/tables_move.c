@@ -451,7 +451,8 @@ static enum embtier_err move_begin(struct tables *tables, const struct table_mov
     pthread_mutex_lock(&tables->lock);
     err = find_to_move(tables, opts, &move->table, &move->spec, move->msg);
     if (err == EMBTIER_OK && has_home(move->table, &move->spec)) {
-        *ret_moved = (struct table_moved){ .info = tables_info_of(move->table), .was_there = true };
+        *ret_moved = (struct table_moved){ .info = tables_info_of(move->tables, move->table),
+                                           .was_there = true };
     } else if (err == EMBTIER_OK) {
         move->from = atomic_load(&move->table->home);
         move->to = (uint8_t)move->spec.home;
@@ -470,7 +471,7 @@ static enum embtier_err tell_end(const struct move *move, struct table_moved *re
     struct table_info info;
 
     pthread_mutex_lock(&move->tables->lock);
-    info = tables_info_of(move->table);
+    info = tables_info_of(move->tables, move->table);
     pthread_mutex_unlock(&move->tables->lock);
     if (move->why != EMBTIER_OK) {
         log_info("table not moved", "table=%s home=%s why=%s", info.spec.name,
