@@ -15,6 +15,7 @@
 #include "daemon/engine/tables/tables.h"
 #include "daemon/engine/turns/cost.h"
 #include "kernels/cpu/pool/pool.h"
+#include "tiers/spots/spot_pool.h"
 
 _Static_assert(offsetof(struct wave, request) == 0, "a wave begins with its request");
 
@@ -207,7 +208,7 @@ static uint32_t *winners_of(const struct pooled *pooled, const struct slice *sli
 
 /* Adds up a slice. @search: finds its rows; NULL: they have been found. */
 static void add_up_slice(const struct pooled *pooled, const struct wave *wave,
-                         const struct slice *slice, struct pool_search *search)
+                         const struct slice *slice, struct spot_search *search)
 {
     const struct pooled_segment *const segment = &pooled->segments[slice->segment];
     const uint32_t dim = segment->table->spec.dim;
@@ -220,12 +221,14 @@ static void add_up_slice(const struct pooled *pooled, const struct wave *wave,
         .offsets = slice->offsets,
         .bag_count = slice->bag_count,
         .begun = slice->begun,
-        .search = search,
         .bags = segment->bags + (uint64_t)slice->first_bag * dim,
         .winners = winners_of(pooled, slice),
     };
 
-    pool_rows(&batch);
+    if (search)
+        spot_pool(&batch, search);
+    else
+        pool_rows(&batch);
     if (segment->mode == EMBTIER_POOL_MEAN)
         divide(slice, dim, batch.bags);
 }
@@ -579,7 +582,7 @@ bool pooled_search(struct pooled *pooled, struct wave *wave, uint32_t index,
                    const struct row_spots *where)
 {
     const struct slice *const slice = &wave->slices[index];
-    struct pool_search search = { .where = *where,
+    struct spot_search search = { .where = *where,
                                   .ids = wave->ids + slice->first,
                                   .rows = wave->rows + slice->first };
 
