@@ -244,6 +244,8 @@ void rows_add_part(struct rows *rows, struct part *part)
         schedule_add_work(rows->schedule, session, SESSION_PARTS);
 }
 
+MESSAGE_KIND(message_part, rows_add_part, rows, struct part, message)
+
 static void block(struct rows *rows, struct session_lane *session)
 {
     assert(!session->is_blocked && session->first);

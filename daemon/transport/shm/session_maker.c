@@ -106,7 +106,6 @@ static void *maker_main(void *context)
 
 void session_maker_make(struct session_maker *maker, struct session_order *order)
 {
-    order->made_message.kind = MESSAGE_SESSION_MADE;
     pthread_mutex_lock(&maker->lock);
     link_order(maker, order);
     pthread_cond_signal(&maker->wake_maker);

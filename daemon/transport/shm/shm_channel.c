@@ -182,7 +182,6 @@ enum embtier_err shm_channel_prepare(uint64_t arena_bytes, uint32_t slot_count,
     if (!shm)
         return err_set(msg, EMBTIER_NO_MEMORY, "session: out of memory");
     shm->control_fd = shm->arena_fd = shm->doorbell_fd = -1;
-    shm->freed_message.kind = MESSAGE_CHANNEL_FREED;
     shm->slot_count = slot_count;
     shm->control_bytes = control_bytes_of(slot_count);
     TRY(memfd_new("embtier-control", shm->control_bytes, &shm->control_fd, msg));

@@ -31,7 +31,7 @@ struct shm_channel {
     int doorbell_fd;
 
     /* session_maker.c's, while the memory is given back. */
-    struct message freed_message; /* MESSAGE_CHANNEL_FREED */
+    struct message freed_message; /* of a kind of the owner's */
     struct shm_channel *next_freed;
     bool is_abandoned;
     struct account *account; /* the owner's, in which the bytes count meanwhile */

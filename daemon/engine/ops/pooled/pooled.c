@@ -7,6 +7,7 @@
 
 #include "daemon/engine/memory/request_memory.h"
 #include "daemon/engine/ops/get_set.h"
+#include "daemon/engine/ops/op.h"
 #include "daemon/engine/ops/op_table.h"
 #include "daemon/engine/ops/tickets/ticket.h"
 #include "daemon/engine/sampling/sampler.h"
@@ -438,7 +439,7 @@ static enum embtier_err take_ids(const struct request_rules *rules, struct poole
     request_lay_out(rules, request, sizeof(*wave), wave->slice_count, ids);
     request->session = pooled->session;
     request->number = pooled->number;
-    request->op = &op_pool;
+    op_own(&op_pool, request);
     request->row_op = &row_op_get;
     request->is_wave = true;
     wave->pooled = pooled;
