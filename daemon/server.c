@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/server.h"
-#include "daemon/engine/tables/progress.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -14,7 +12,6 @@
 #include "daemon/control/control.h"
 #include "daemon/control/process/notify.h"
 #include "daemon/control/process/signals.h"
-#include "daemon/control/process/stop_patience.h"
 #include "daemon/engine/lane/lane.h"
 #include "daemon/engine/memory/accounts.h"
 #include "daemon/engine/memory/request_memory.h"
@@ -30,12 +27,11 @@
 #include "daemon/jobs/restore/restore.h"
 #include "daemon/jobs/transfer/transfer_memory.h"
 #include "daemon/server_check.h"
+#include "daemon/stop.h"
+#include "daemon/transport/shm/shm_channel.h"
 #include "store/store.h"
 #include "tiers/arena/arena.h"
 #include "tiers/cache/row_cache.h"
-
-#define PROGRESS_INTERVAL_NS (UINT64_C(1000) * 1000 * 1000)
-#define FLUSH_PAUSE_NS       (100L * 1000 * 1000) /* after a flush that failed */
 
 struct server {
     struct server_parts parts;
@@ -220,45 +216,12 @@ static enum embtier_err make_lanes(struct server *server, struct err_msg *msg)
     return EMBTIER_OK;
 }
 
-struct restoring {
-    const struct server *server;
-    uint64_t told_ns;
-};
-
-/* Logs the progress now and then. A signal ends the restore. */
-static void on_restoring(void *context, uint64_t done, uint64_t total, const char *unit)
+/* A signal ends the restore. */
+static bool wants_stop(void *context)
 {
-    struct restoring *const restoring = context;
-    const uint64_t now_ns = clock_now_ns(&clock_monotonic);
+    const struct server *const server = context;
 
-    if (signals_take_stop(restoring->server->signal_fd, SIGNAL_STOPS)) {
-        tables_stop(restoring->server->parts.tables);
-        checkpoints_stop(restoring->server->parts.checkpoints);
-    }
-    if (now_ns - restoring->told_ns < PROGRESS_INTERVAL_NS)
-        return;
-    restoring->told_ns = now_ns;
-    log_info("restoring tables from another store's checkpoint",
-             "done=%" PRIu64 " of=%" PRIu64 " what=%s", done, total, unit);
-}
-
-/* Makes the tables of another store's checkpoint. */
-static enum embtier_err restore_other(const struct server *server,
-                                      const struct other_checkpoint *other, struct err_msg *msg)
-{
-    const uint64_t began_ns = clock_now_ns(&clock_monotonic);
-    struct restoring restoring = { .server = server, .told_ns = began_ns };
-    const struct progress_sink progress = { .report = on_restoring, .context = &restoring };
-    struct restored_tables restored = { 0 };
-    const enum embtier_err err =
-        restore_other_checkpoint(server->parts.checkpoints, other, &progress, &restored, msg);
-
-    if (err == EMBTIER_OK)
-        log_info("tables were restored from the other store's checkpoint",
-                 "tables=%u spent_ms=%" PRIu64, restored.count,
-                 (clock_now_ns(&clock_monotonic) - began_ns) / 1000000);
-    free(restored.infos);
-    return err;
+    return signals_take_stop(server->signal_fd, SIGNAL_STOPS);
 }
 
 /* If @other has a record, its tables are made first. */
@@ -284,7 +247,9 @@ static enum embtier_err make_checkpoints(struct server *server,
         &parts->checkpoints, msg));
     TRY(checkpoints_begin(parts->checkpoints, msg));
     if (other->record)
-        TRY(restore_other(server, other, msg));
+        TRY(restore_other_checkpoint(
+            parts->checkpoints, other,
+            &(struct restore_watch){ .wants_stop = wants_stop, .context = server }, msg));
     if (atomic_load(checkpoints_stopping(parts->checkpoints))) /* the signal has been read */
         return err_set(msg, EMBTIER_SHUTDOWN, "stopped by a signal");
     if (store_replay_refusal(parts->store) != EMBTIER_OK) /* no replay row may change yet */
@@ -326,6 +291,7 @@ enum embtier_err server_new(const struct config *config, const struct server_res
         return err_set(msg, EMBTIER_NO_MEMORY, "server: out of memory");
     server->signal_fd = -1;
     server->parts.config = config;
+    server->parts.transport = &shm_transport;
     server->parts.started_ns = clock_now_ns(&clock_monotonic);
     TRY(signals_open(&server->signal_fd, msg));
     TRY(server_check(config, msg));
@@ -383,151 +349,6 @@ enum embtier_err server_run(struct server *server, struct err_msg *msg)
 
 /* ---- Stopping ---- */
 
-struct unwritten {
-    uint64_t rows;
-    uint32_t err;
-};
-
-static struct unwritten count_unwritten(const struct server *server)
-{
-    struct unwritten sum = { 0 };
-
-    for (uint32_t i = 0; i < server->parts.lane_count; i++) {
-        struct lane_stats stats;
-
-        lane_stats(server->parts.lanes[i], &stats);
-        for (uint32_t h = 0; h < HOME_KINDS; h++)
-            sum.rows += stats.homes[h].dirty_rows;
-        sum.rows += stats.write_queue.rows + stats.reading_rows;
-        if (stats.write_queue.err)
-            sum.err = stats.write_queue.err;
-    }
-    return sum;
-}
-
-#define GIVE_UP_COSTS                                                                              \
-    "another signal ends the server like a crash: `replay` tables then lose the updates since "    \
-    "the newest checkpoint"
-
-static void log_progress(const struct unwritten *left, uint64_t total, uint64_t spent_ms,
-                         enum stop_state state)
-{
-    const uint64_t done = total > left->rows ? total - left->rows : 0;
-    char line[128];
-
-    snprintf(line, sizeof(line), "writing rows back: %" PRIu64 " of %" PRIu64, done, total);
-    notify_status(line);
-    if (state == STOP_FAILS)
-        log_warn("rows cannot be written back, and the write is retried; " GIVE_UP_COSTS,
-                 "done=%" PRIu64 " left=%" PRIu64 " err=%s", done, left->rows,
-                 err_name((enum embtier_err)left->err));
-    else if (state == STOP_STUCK)
-        log_warn("no row has been written back for a while, still waiting; " GIVE_UP_COSTS,
-                 "done=%" PRIu64 " left=%" PRIu64, done, left->rows);
-    else
-        log_info("writing rows back", "done=%" PRIu64 " left=%" PRIu64 " left_ms=%" PRIu64, done,
-                 left->rows, done > 0 ? spent_ms * left->rows / done : 0);
-}
-
-/* Takes all signals that wait. True if there was one. */
-static bool take_stops(const struct server *server)
-{
-    bool any = false;
-
-    while (signals_take_stop(server->signal_fd, SIGNAL_STOPS_ALREADY))
-        any = true;
-    return any;
-}
-
-/* BUSY is no failing disk: RocksDB wants to compact first. */
-static bool refuses(uint32_t err)
-{
-    return err != EMBTIER_OK && err != EMBTIER_BUSY;
-}
-
-/* Hands every dirty row to the writers and waits for them. The error says that rows are lost. */
-static enum embtier_err write_back(struct server *server, struct err_msg *msg)
-{
-    const uint64_t total = count_unwritten(server).rows;
-    const uint64_t began_ns = clock_now_ns(&clock_monotonic);
-    struct rows_cursor cursors[CONFIG_LANES_MAX] = { 0 };
-    struct stop_patience patience;
-
-    stop_patience_begin(&patience, total, began_ns);
-    if (total > 0)
-        log_info("writing rows back", "rows=%" PRIu64, total);
-    for (;;) {
-        bool done = true;
-        const uint64_t now_ns = clock_now_ns(&clock_monotonic);
-
-        for (uint32_t i = 0; i < server->parts.lane_count; i++)
-            done &= lane_write_back_step(server->parts.lanes[i], &cursors[i]);
-        if (done)
-            return EMBTIER_OK;
-        if (take_stops(server)) {
-            const struct unwritten left = count_unwritten(server);
-
-            if (stop_patience_ends(&patience, left.rows, refuses(left.err), now_ns))
-                return err_set(msg, left.err ? (enum embtier_err)left.err : EMBTIER_IO,
-                               "stopped by another signal with %" PRIu64
-                               " rows not written: `replay` tables go back to the newest "
-                               "checkpoint",
-                               left.rows);
-        }
-        if (stop_patience_is_due(&patience, now_ns)) {
-            const struct unwritten left = count_unwritten(server);
-
-            log_progress(&left, total, (now_ns - began_ns) / 1000000,
-                         stop_patience_tell(&patience, left.rows, refuses(left.err), now_ns));
-        }
-        nanosleep(&(struct timespec){ .tv_nsec = 200000L }, NULL);
-    }
-}
-
-static bool may_pass(enum embtier_err err)
-{
-    return err == EMBTIER_NO_SPACE || err == EMBTIER_IO || err == EMBTIER_BUSY;
-}
-
-/* Flushes the write buffers of RocksDB, which have the rows that the writers handed to it. An error
- * says that rows are lost. An error that does not pass is left to store_close(). */
-static enum embtier_err flush_shard(struct server *server, uint32_t shard, struct err_msg *msg)
-{
-    struct stop_patience patience;
-
-    stop_patience_begin(&patience, 1, clock_now_ns(&clock_monotonic));
-    for (;;) {
-        struct err_msg why = { { 0 } };
-        const enum embtier_err err = store_flush(server->parts.store, shard, &why);
-        const uint64_t now_ns = clock_now_ns(&clock_monotonic);
-
-        if (!may_pass(err))
-            return EMBTIER_OK;
-        if (take_stops(server) && stop_patience_ends(&patience, 1, refuses(err), now_ns))
-            return err_set(msg, err,
-                           "stopped by another signal with write buffers not flushed: `replay` "
-                           "tables go back to the newest checkpoint (%s)",
-                           why.text);
-        if (stop_patience_is_due(&patience, now_ns)) {
-            notify_status("flushing write buffers");
-            if (stop_patience_tell(&patience, 1, refuses(err), now_ns) != STOP_GOES_ON)
-                log_warn(
-                    "write buffers cannot be flushed, and the flush is retried; " GIVE_UP_COSTS,
-                    "shard=%u err=%s why=%s", shard, err_name(err), LOG_QUOTED(why.text));
-        }
-        nanosleep(&(struct timespec){ .tv_nsec = FLUSH_PAUSE_NS }, NULL);
-    }
-}
-
-/* Flushes all shards while the scheduler still recovers from errors. Nothing does once the store is
- * being closed. */
-static enum embtier_err flush_shards(struct server *server, struct err_msg *msg)
-{
-    for (uint32_t s = 0; server->parts.store && s < store_shard_count(server->parts.store); s++)
-        TRY(flush_shard(server, s, msg));
-    return EMBTIER_OK;
-}
-
 static void free_lanes(struct server *server)
 {
     for (uint32_t i = 0; i < server->parts.lane_count; i++)
@@ -546,11 +367,7 @@ enum embtier_err server_stop(struct server *server, struct err_msg *msg)
     control_end_jobs(server->control);
     profiles_end(server->parts.profiles);
     store_use_reserve(server->parts.store);
-    err = write_back(server, msg);
-    if (err == EMBTIER_OK)
-        err = flush_shards(server, msg);
-    if (err == EMBTIER_OK && server->parts.tables)
-        tables_fold(server->parts.tables);
+    err = stop_write_back(&server->parts, server->signal_fd, msg);
     free_lanes(server);
     control_free(TAKE(server->control));
     if (server->parts.store) {

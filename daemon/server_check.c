@@ -12,7 +12,7 @@
 #include "base/yaml/yaml_doc.h"
 #include "daemon/control/process/socket_path.h"
 #include "daemon/jobs/worker.h"
-#include "daemon/transport/shm/session_maker.h"
+#include "daemon/transport/session_maker.h"
 #include "store/rocksdb/rocksdb_setup.h"
 #include "store/store.h"
 #include "tiers/arena/arena.h"

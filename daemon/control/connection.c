@@ -12,10 +12,13 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "config/config_descriptors.h"
 #include "daemon/engine/memory/accounts.h"
 #include "daemon/jobs/job.h"
+#include "daemon/transport/transport.h"
 
-#define FDS_MAX 4
+/* The client's socket and the descriptor of its process. */
+_Static_assert(TRANSPORT_FDS_MAX + 2 <= SESSION_DESCRIPTORS, "the configuration counts them");
 
 #ifndef SO_PEERPIDFD /* Linux 6.5 */
 #define SO_PEERPIDFD 77
@@ -193,7 +196,7 @@ static ssize_t send_some(struct connection *connection, const uint8_t *bytes, si
 {
     union {
         struct cmsghdr head;
-        char bytes[CMSG_SPACE(FDS_MAX * sizeof(int))];
+        char bytes[CMSG_SPACE(TRANSPORT_FDS_MAX * sizeof(int))];
     } control = { { 0 } };
     struct iovec part = { .iov_base = (void *)(uintptr_t)bytes, .iov_len = count };
     struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1 };

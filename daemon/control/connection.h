@@ -23,6 +23,8 @@ struct load;
 struct scan;
 struct session;
 struct session_order;
+struct transport;
+struct transport_channel;
 struct Embtier__Reply;
 
 /* Room for the largest reply and the Progress in front of it. */
@@ -37,6 +39,7 @@ struct Embtier__Reply;
 /* A scan or load as the list of jobs shows it, from its first job on. */
 struct transfer {
     uint64_t job_id;
+    const char *word; /* of its first job: a constant */
     uint64_t since_ns;
     uint64_t rows;          /* rows that will come; 0: not known */
     enum embtier_err ended; /* TIMEOUT: the client said nothing for too long; CANCELLED */
@@ -70,6 +73,9 @@ struct connection {
     struct connection *next_ready;
     struct session_order *making; /* its session; no request is read before that is made */
     struct session *session;
+    const struct transport *transport; /* its session's channel is one of these */
+    struct transport_channel *channel; /* the session's; NULL: it has no session */
+    uint64_t counted_bytes;            /* of the order or the channel, in the account */
     bool session_detached;
     bool session_is_gone; /* from the lanes; it waits for a job that uses its arena, or for the
                              client that may still read that (lent_fd) */

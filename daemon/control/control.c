@@ -23,8 +23,8 @@
 #include "daemon/engine/sessions/session.h"
 #include "daemon/jobs/checkpoint/checkpoints.h"
 #include "daemon/jobs/worker.h"
-#include "daemon/transport/shm/session_maker.h"
-#include "daemon/transport/shm/shm_channel.h"
+#include "daemon/transport/session_maker.h"
+#include "daemon/transport/transport.h"
 #include "store/store.h"
 
 #define EVENTS_MAX 64
@@ -102,7 +102,7 @@ MESSAGE_KIND(message_session_broken, on_session_broken, control, struct session,
 MESSAGE_KIND(message_job_progress, control_job_progress, control, struct job, progress_message)
 MESSAGE_HANDLER(take_job_done, on_job_done, control, struct job, done_message)
 MESSAGE_HANDLER(drop_job_done, drop_job, control, struct job, done_message)
-MESSAGE_HANDLER(take_freed, control_channel_freed, control, struct shm_channel, freed_message)
+MESSAGE_HANDLER(take_freed, control_channel_freed, control, struct transport_channel, freed_message)
 
 /* The server's own jobs, and memory of sessions, may end when no thread takes mail any more. */
 const struct message_kind message_job_done = { .take = take_job_done, .drop = drop_job_done };
@@ -296,7 +296,10 @@ enum embtier_err control_new(const struct server_parts *parts, struct control **
     if (control->epoll_fd < 0 || control->mail_fd < 0)
         return err_set_errno(msg, errno, "control: event descriptors");
     limit_accounts(parts);
-    TRY(worker_new(parts->tables, parts->checkpoints, send_mail, control, &control->worker, msg));
+    control->job_parts = (struct job_parts){ .tables = parts->tables,
+                                             .checkpoints = parts->checkpoints,
+                                             .profiles = parts->profiles };
+    TRY(worker_new(&control->job_parts, send_mail, control, &control->worker, msg));
     TRY(session_maker_new(send_mail, control, &control->maker, msg));
     TRY(control_listen(control, msg));
     event.data.ptr = &control->mail_fd;

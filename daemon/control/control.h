@@ -25,10 +25,12 @@ struct store;
 struct tables;
 struct ticket_memory;
 struct transfer_memory;
+struct transport;
 
 /* The server's parts that the control thread and the metrics use; borrowed for its life. */
 struct server_parts {
     const struct config *config;
+    const struct transport *transport; /* of the clients that the socket accepts */
     struct store *store;
     struct tables *tables;
     struct accounts *accounts;

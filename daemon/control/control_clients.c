@@ -15,7 +15,7 @@
 #include "daemon/engine/lane/lane.h"
 #include "daemon/engine/sessions/session.h"
 #include "daemon/jobs/worker.h"
-#include "daemon/transport/shm/session_maker.h"
+#include "daemon/transport/session_maker.h"
 
 /* Most lines about clients that are logged between two ticks. */
 #define WARNINGS_MAX 20

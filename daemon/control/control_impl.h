@@ -15,6 +15,7 @@
 #include "daemon/control/control.h"
 #include "daemon/engine/mail/inbox.h"
 #include "daemon/jobs/answer.h"
+#include "daemon/jobs/job.h"
 #include "daemon/jobs/plan/plan_record.h"
 #include "proto/control.pb-c.h"
 
@@ -32,11 +33,12 @@ struct job;
 struct session;
 struct session_maker;
 struct session_order;
-struct shm_channel;
+struct transport_channel;
 struct worker;
 
 struct control {
     const struct server_parts *parts;
+    struct job_parts job_parts; /* those of them that jobs work on */
     struct worker *worker;
     struct session_maker *maker;
     void (*send)(void *control, struct message *message); /* any thread */
@@ -168,7 +170,7 @@ extern const struct message_kind message_channel_freed, message_job_progress, me
 void control_session_made(struct control *control, struct session_order *order);
 /* Has the session's memory freed, once no job and no dropped client uses it. */
 void control_session_gone(struct control *control, struct session *session);
-void control_channel_freed(struct control *control, struct shm_channel *channel);
+void control_channel_freed(struct control *control, struct transport_channel *channel);
 
 /* ---- control_lists.c ---- */
 

@@ -7,8 +7,8 @@
 #include "base/clock.h"
 #include "daemon/control/connection.h"
 #include "daemon/control/control_impl.h"
-#include "daemon/jobs/transfer/load_job.h"
-#include "daemon/jobs/transfer/scan_job.h"
+#include "daemon/jobs/transfer/load.h"
+#include "daemon/jobs/transfer/scan.h"
 #include "daemon/jobs/worker.h"
 #include "proto/frame.h"
 
@@ -68,7 +68,7 @@ static struct job_info describe_transfer(const struct connection *connection,
     const char *name = job ? job->what : "";
     struct job_info info = {
         .id = transfer->job_id,
-        .kind = (loads ? &load_rows_job : &scan_next_job)->word,
+        .kind = transfer->word,
         .uid = connection->peer_uid,
         .pid = connection->peer_pid,
         .runs = true,
@@ -195,7 +195,7 @@ static enum embtier_err cancel_transfer(struct control *control, struct connecti
     }
     err = worker_cancel(control->worker, transfer->job_id, asker->peer_uid, true, &waited, &why);
     *ret_waited = waited && !job->is_step;
-    if (err == EMBTIER_OK || job->kind != &load_end_job)
+    if (err == EMBTIER_OK || !job->kind->publishes)
         return EMBTIER_OK;
     *msg = why;
     return err;

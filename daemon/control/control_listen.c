@@ -117,6 +117,7 @@ static void accept_one(struct control *control, int fd)
         return;
     }
     connection->number = ++control->last_number;
+    connection->transport = control->parts->transport;
     connection->since_ns = clock_now_ns(&clock_monotonic);
     control_link(control, connection);
     event.data.ptr = connection;

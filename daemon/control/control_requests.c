@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Handles control messages, which have been checked (proto/frame.h) before they get here. */
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -118,8 +119,7 @@ static void add_metric(void *context, enum metric_id id, const char *label_value
     struct metric_list *const list = context;
     Embtier__Metric *metric;
 
-    if (list->count == list->capacity)
-        return;
+    assert(list->count < list->capacity);
     metric = &list->metrics[list->count];
     embtier__metric__init(metric);
     strncpy(list->labels[list->count], label_value, sizeof(list->labels[0]) - 1);
@@ -166,7 +166,7 @@ static void reply_status(struct control *control, struct connection *connection,
 
 static void handle_status(struct control *control, struct connection *connection, uint32_t id)
 {
-    const size_t most = METRIC_COUNT * (TIERS_MAX + 4);
+    const size_t most = METRICS_MOST;
     struct metric_list list = { .capacity = most };
     Embtier__Metric **const pointers = calloc(most, sizeof(*pointers));
 

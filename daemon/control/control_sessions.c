@@ -15,21 +15,19 @@
 #include "daemon/engine/ops/groups/group.h"
 #include "daemon/engine/sessions/session.h"
 #include "daemon/jobs/job.h"
-#include "daemon/transport/shm/session_maker.h"
-#include "daemon/transport/shm/shm_channel.h"
+#include "daemon/transport/session_maker.h"
+#include "daemon/transport/transport.h"
 #include "proto/frame.h"
 
 /* ---- Hello ---- */
 
-static uint32_t slot_count_of(const Embtier__Hello *hello)
+static struct channel_spec spec_of(const struct control *control, const Embtier__Hello *hello)
 {
-    return hello->slot_count ? hello->slot_count : OP_SLOTS_DEFAULT;
-}
-
-/* All sessions have such channels today. */
-static struct shm_channel *channel_of(const struct session *session)
-{
-    return session->channel.transport;
+    return (struct channel_spec){
+        .region_bytes = hello->arena_bytes,
+        .slot_count = hello->slot_count ? hello->slot_count : OP_SLOTS_DEFAULT,
+        .max_batch_rows = control->parts->config->socket.max_batch_rows,
+    };
 }
 
 static enum embtier_err check_hello(const struct control *control,
@@ -37,6 +35,7 @@ static enum embtier_err check_hello(const struct control *control,
                                     const Embtier__Hello *hello, struct err_msg *msg)
 {
     const struct config *const config = control->parts->config;
+    const struct channel_spec spec = spec_of(control, hello);
     uint64_t users_bytes;
     uint64_t bytes;
     enum account_answer answer;
@@ -56,7 +55,7 @@ static enum embtier_err check_hello(const struct control *control,
         return err_set(msg, EMBTIER_TOO_LARGE,
                        "an arena of %" PRIu64 " bytes is over socket.max_arena_bytes %" PRIu64,
                        hello->arena_bytes, config->socket.max_arena_bytes);
-    bytes = shm_channel_counted_bytes(hello->arena_bytes, slot_count_of(hello));
+    bytes = connection->transport->counted_bytes(&spec);
     users_bytes = account_has(connection->account, ACCOUNT_ARENA_BYTES);
     answer = account_ask(connection->account, ACCOUNT_ARENA_BYTES, bytes);
     if (answer == ACCOUNT_USER_HAS)
@@ -81,7 +80,7 @@ static enum embtier_err check_hello(const struct control *control,
 static void reply_hello(struct control *control, struct connection *connection, uint32_t id)
 {
     const struct session *const session = connection->session;
-    const struct shm_channel *shm;
+    int fds[TRANSPORT_FDS_MAX];
     Embtier__HelloReply body = EMBTIER__HELLO_REPLY__INIT;
     Embtier__Reply message = EMBTIER__REPLY__INIT;
 
@@ -99,11 +98,10 @@ static void reply_hello(struct control *control, struct connection *connection, 
         control_reply(control, connection, &message);
         return;
     }
-    shm = channel_of(session);
-    body.arena_bytes = shm->arena_bytes;
-    body.slot_count = shm->slot_count;
-    control_reply_fds(control, connection, &message,
-                      (const int[]){ shm->control_fd, shm->arena_fd, shm->doorbell_fd }, 3);
+    body.arena_bytes = session->channel.region_bytes;
+    body.slot_count = session->channel.slot_count;
+    control_reply_fds(control, connection, &message, fds,
+                      connection->transport->descriptors(connection->channel, fds));
 }
 
 static void refuse_hello(struct control *control, struct connection *connection, uint32_t id,
@@ -128,12 +126,11 @@ static enum embtier_err order_session(struct control *control, struct connection
     order->request_id = id;
     order->uid = connection->peer_uid;
     order->id = connection->number;
-    order->arena_bytes = hello->arena_bytes;
-    order->slot_count = slot_count_of(hello);
-    order->max_batch_rows = control->parts->config->socket.max_batch_rows;
+    order->transport = connection->transport;
+    order->spec = spec_of(control, hello);
     order->lane_count = control->parts->lane_count;
-    account_add(connection->account, ACCOUNT_ARENA_BYTES,
-                shm_channel_counted_bytes(order->arena_bytes, order->slot_count));
+    connection->counted_bytes = order->transport->counted_bytes(&order->spec);
+    account_add(connection->account, ACCOUNT_ARENA_BYTES, connection->counted_bytes);
     assert(!connection->making && !connection->session);
     connection->making = order;
     control_watch(control, connection);
@@ -162,8 +159,10 @@ void control_handle_hello(struct control *control, struct connection *connection
 
 /* Opens the account for the channel, because the connection may go before the memory does. */
 static void release(struct control *control, struct connection *connection,
-                    struct shm_channel *channel, bool is_abandoned)
+                    struct transport_channel *channel, bool is_abandoned)
 {
+    channel->counted_bytes = connection->counted_bytes;
+    connection->counted_bytes = 0;
     channel->account = account_open(control->parts->accounts, connection->peer_uid);
     assert(channel->account == connection->account); /* it is open, so no memory is needed */
     channel->freed_message.kind = &message_channel_freed;
@@ -171,7 +170,8 @@ static void release(struct control *control, struct connection *connection,
     session_maker_release(control->maker, channel, is_abandoned);
 }
 
-static void attach(struct control *control, struct connection *connection, struct session *session)
+static void attach(struct control *control, struct connection *connection, struct session *session,
+                   struct transport_channel *channel)
 {
     session->send = control->send;
     session->owner = control;
@@ -181,7 +181,20 @@ static void attach(struct control *control, struct connection *connection, struc
     session->uid = connection->peer_uid;
     session->account = session->ticket_share.account = connection->account;
     connection->session = session;
+    connection->channel = channel;
     lane_attach(control->parts->lanes[session->home], session);
+}
+
+/* Gives back all that an order without a session has. No client has seen its channel. */
+static void end_order(struct control *control, struct connection *connection,
+                      struct session_order *order)
+{
+    if (order->channel) {
+        release(control, connection, order->channel, true);
+        return;
+    }
+    account_give(connection->account, ACCOUNT_ARENA_BYTES, connection->counted_bytes);
+    connection->counted_bytes = 0;
 }
 
 void control_session_made(struct control *control, struct session_order *order)
@@ -192,15 +205,11 @@ void control_session_made(struct control *control, struct session_order *order)
     assert(connection->making == order && !connection->session);
     connection->making = NULL;
     if (order->err == EMBTIER_OK && connection->fd >= 0) {
-        attach(control, connection, session);
+        attach(control, connection, session, order->channel);
         reply_hello(control, connection, order->request_id);
     } else {
         session_free(session);
-        if (order->channel)
-            release(control, connection, order->channel, true); /* no client has seen it */
-        else
-            account_give(connection->account, ACCOUNT_ARENA_BYTES,
-                         shm_channel_counted_bytes(order->arena_bytes, order->slot_count));
+        end_order(control, connection, order);
         if (connection->fd >= 0)
             refuse_hello(control, connection, order->request_id, order->err, &order->msg);
     }
@@ -233,7 +242,6 @@ static bool is_abandoned(const struct connection *connection)
 void control_session_gone(struct control *control, struct session *session)
 {
     struct connection *c = control->connections;
-    struct shm_channel *channel;
 
     while (c && c->session != session)
         c = c->next;
@@ -245,18 +253,16 @@ void control_session_gone(struct control *control, struct session *session)
     if (c->session_is_gone)
         return;
     c->session = NULL;
-    channel = channel_of(session);
     session_free(session);
-    release(control, c, channel, is_abandoned(c));
+    release(control, c, TAKE(c->channel), is_abandoned(c));
     control->sweep = true;
 }
 
-void control_channel_freed(struct control *control, struct shm_channel *channel)
+void control_channel_freed(struct control *control, struct transport_channel *channel)
 {
     assert(control->releasing_count > 0);
     control->releasing_count--;
-    account_give(channel->account, ACCOUNT_ARENA_BYTES,
-                 shm_channel_counted_bytes(channel->arena_bytes, channel->slot_count));
+    account_give(channel->account, ACCOUNT_ARENA_BYTES, channel->counted_bytes);
     account_close(channel->account);
-    shm_channel_free(channel);
+    transport_channel_free(channel);
 }

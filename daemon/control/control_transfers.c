@@ -136,6 +136,7 @@ static void submit_first(struct control *control, struct connection *connection,
                          struct job *job, struct transfer *transfer)
 {
     transfer->since_ns = clock_now_ns(&clock_monotonic);
+    transfer->word = job->kind->word;
     control_submit_job(control, connection, id, job);
     transfer->job_id = job->id; /* this thread frees the job, and no other changes its id */
 }
@@ -188,10 +189,12 @@ static enum embtier_err has_none(const struct control *control, enum embtier_err
 /* Keeps a final job that was withdrawn, so that it can end the transfer another time. */
 void control_job_over(struct connection *connection, struct job *job)
 {
-    if (connection->load && !connection->load_final_job) {
+    const enum job_transfer transfer = job->kind->transfer;
+
+    if (transfer == TRANSFER_IMPORT && connection->load && !connection->load_final_job) {
         load_job_reset(job);
         connection->load_final_job = job;
-    } else if (connection->scan && !connection->scan_final_job) {
+    } else if (transfer == TRANSFER_EXPORT && connection->scan && !connection->scan_final_job) {
         scan_job_reset(job);
         connection->scan_final_job = job;
     } else {
@@ -201,9 +204,13 @@ void control_job_over(struct connection *connection, struct job *job)
 
 void control_transfer_done(struct connection *connection, struct job *job)
 {
-    struct scan *const scan = scan_job_take(job);
-    struct load *const load = load_job_take(job);
+    struct scan *scan = NULL;
+    struct load *load = NULL;
 
+    if (job->kind->transfer == TRANSFER_EXPORT)
+        scan = scan_job_take(job);
+    else if (job->kind->transfer == TRANSFER_IMPORT)
+        load = load_job_take(job);
     if (scan)
         connection->scan = scan;
     if (load)

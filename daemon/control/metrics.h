@@ -1,114 +1,199 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* metrics.h: every figure that the server shows, in one table, and its present value.
  *
- * Thread: the control thread. Collecting calls every lane once; lanes answer between two turns. */
+ * Thread: the control thread. Collecting reads the counters of all lanes, and waits for none
+ * (lane_stats()). */
 #ifndef EMBTIER_DAEMON_CONTROL_METRICS_H
 #define EMBTIER_DAEMON_CONTROL_METRICS_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/spec/tier_spec.h"
+
 struct server_parts;
 
-/* METRIC(name, COUNTER or GAUGE, help, label). Counters start at 0 with the process. */
+/* METRIC(name, COUNTER or GAUGE, help, label, source). Counters start at 0 with the process. The
+ * source is where metrics.c reads the figure:
+ *
+ *   LANES(field)                 the sum over all lanes, of struct lane_stats
+ *   LANES_PER(field, number)     the same, divided
+ *   LANES_MOST(field)            the largest of all lanes
+ *   TIERS(field)                 the sum over all lanes, for each tier of the row cache
+ *   ARRAYS(field)                the sum over all lanes, of struct home_stats of arrays
+ *   SPACE(field)                 for each tier, of struct array_space_stats
+ *   CHECKPOINTS_PER(field, number), GROUPS(field), PROFILE(field), STORE(field), TOTALS(field)
+ *                                of the part's own struct; the first is divided
+ *   LABELS                       METRIC_LABEL_TABLE has a row for each value of the label
+ *   OTHER                        code, in metrics.c or control_requests.c
+ *
+ * Fields are unsigned numbers or bool. */
 #define METRIC_TABLE(METRIC)                                                                       \
-    METRIC(lanes, GAUGE, "Worker threads", "")                                                     \
-    METRIC(sessions, GAUGE, "Connected clients", "")                                               \
-    METRIC(session_arena_bytes, GAUGE, "Memory shared with clients", "")                           \
-    METRIC(jobs, GAUGE, "Long jobs, such as checkpoints and drops; see embtier jobs", "state")     \
-    METRIC(tables, GAUGE, "Tables", "")                                                            \
-    METRIC(requests, COUNTER, "Requests accepted", "")                                             \
-    METRIC(request_rows, COUNTER, "Rows asked for, by operation", "op")                            \
-    METRIC(lookup_rows, COUNTER, "Rows of GET, by the source that served them", "source")          \
-    METRIC(expired_tickets, COUNTER, "Lookups whose push did not arrive in time", "")              \
+    METRIC(lanes, GAUGE, "Worker threads", "", OTHER)                                              \
+    METRIC(sessions, GAUGE, "Connected clients", "", OTHER)                                        \
+    METRIC(session_arena_bytes, GAUGE, "Memory shared with clients", "", OTHER)                    \
+    METRIC(jobs, GAUGE, "Long jobs, such as checkpoints and drops; see embtier jobs", "state",     \
+           OTHER)                                                                                  \
+    METRIC(tables, GAUGE, "Tables", "", OTHER)                                                     \
+    METRIC(requests, COUNTER, "Requests accepted", "", LANES(requests))                            \
+    METRIC(request_rows, COUNTER, "Rows asked for, by operation", "op", LABELS)                    \
+    METRIC(lookup_rows, COUNTER, "Rows of GET, by the source that served them", "source", LABELS)  \
+    METRIC(expired_tickets, COUNTER, "Lookups whose push did not arrive in time", "",              \
+           LANES(expired_tickets))                                                                 \
     METRIC(casting_seconds, COUNTER, "Seconds that caster threads spent sorting gradients by row", \
-           "")                                                                                     \
-    METRIC(groups, GAUGE, "Groups of trainers", "")                                                \
-    METRIC(group_steps, COUNTER, "Steps of groups, by how they ended", "end")                      \
-    METRIC(failed_rows, COUNTER, "Rows that could not be read", "")                                \
-    METRIC(abandoned_rows, COUNTER, "Rows left out because their client was gone", "")             \
+           "", LANES_PER(casting_ns, 1e9))                                                         \
+    METRIC(groups, GAUGE, "Groups of trainers", "", GROUPS(groups))                                \
+    METRIC(group_steps, COUNTER, "Steps of groups, by how they ended", "end", LABELS)              \
+    METRIC(failed_rows, COUNTER, "Rows that could not be read", "", LANES(failed_rows))            \
+    METRIC(abandoned_rows, COUNTER, "Rows left out because their client was gone", "",             \
+           LANES(abandoned_rows))                                                                  \
     METRIC(logged_rows, COUNTER,                                                                   \
-           "Changed rows of async and sync tables, which are written at once", "")                 \
-    METRIC(checkpoints, COUNTER, "Checkpoints, by how they ended", "end")                          \
+           "Changed rows of async and sync tables, which are written at once", "",                 \
+           LANES(logged_rows))                                                                     \
+    METRIC(checkpoints, COUNTER, "Checkpoints, by how they ended", "end", LABELS)                  \
     METRIC(checkpoint_newest_seconds, GAUGE,                                                       \
-           "Age of the newest checkpoint; no figure if there is none", "")                         \
-    METRIC(checkpoint_pause_seconds, GAUGE, "How long the newest checkpoint paused updates", "")   \
+           "Age of the newest checkpoint; no figure if there is none", "", OTHER)                  \
+    METRIC(checkpoint_pause_seconds, GAUGE, "How long the newest checkpoint paused updates", "",   \
+           CHECKPOINTS_PER(pause_us, 1e6))                                                         \
     METRIC(checkpoint_longest_pause_seconds, GAUGE,                                                \
-           "Longest pause by a checkpoint since the start", "")                                    \
-    METRIC(checkpoint_tries, COUNTER, "Tries to find a moment without updates", "")                \
-    METRIC(checkpoint_cut_updates, COUNTER, "Updates of which a checkpoint has only a part", "")   \
+           "Longest pause by a checkpoint since the start", "",                                    \
+           CHECKPOINTS_PER(longest_pause_us, 1e6))                                                 \
+    METRIC(checkpoint_tries, COUNTER, "Tries to find a moment without updates", "",                \
+           CHECKPOINTS_PER(tries, 1))                                                              \
+    METRIC(checkpoint_cut_updates, COUNTER, "Updates of which a checkpoint has only a part", "",   \
+           CHECKPOINTS_PER(cut_updates, 1))                                                        \
     METRIC(checkpoint_yielded_seconds, COUNTER, "Time for which checkpoints yielded scarce cores", \
-           "")                                                                                     \
-    METRIC(checkpoint_held_rows, COUNTER, "Updates that found no room during a checkpoint", "")    \
-    METRIC(transfer_bytes, GAUGE, "Memory reserved for exports, imports and restores", "")         \
-    METRIC(shared_reads, COUNTER, "Lookups that joined a read already in progress", "")            \
-    METRIC(reading_rows, GAUGE, "Distinct rows being read from SSD", "")                           \
-    METRIC(cache_capacity_bytes, GAUGE, "Size of a tier", "tier")                                  \
-    METRIC(cache_used_bytes, GAUGE, "Bytes of rows in a tier", "tier")                             \
-    METRIC(cache_rows, GAUGE, "Rows in a tier", "tier")                                            \
-    METRIC(cache_dirty_rows, GAUGE, "Rows in a tier that are not yet on SSD", "tier")              \
-    METRIC(cache_hit_rows, COUNTER, "Rows read or written in place, by tier", "tier")              \
-    METRIC(cache_promoted_rows, COUNTER, "Rows moved from a tier to the first", "tier")            \
-    METRIC(cache_demoted_rows, COUNTER, "Rows moved from a tier to the next", "tier")              \
-    METRIC(cache_evicted_clean_rows, COUNTER, "Rows that left the cache without a write", "tier")  \
-    METRIC(cache_evicted_dirty_rows, COUNTER, "Rows that left the cache to be written", "tier")    \
-    METRIC(cache_miss_rows, COUNTER, "Rows that no tier had", "")                                  \
-    METRIC(array_capacity_bytes, GAUGE, "Part of a tier kept for tables in arrays", "tier")        \
-    METRIC(array_free_bytes, GAUGE, "Part of this that no table has", "tier")                      \
-    METRIC(array_used_bytes, GAUGE, "Bytes of rows in arrays", "")                                 \
-    METRIC(array_rows, GAUGE, "Rows in arrays", "")                                                \
-    METRIC(array_dirty_rows, GAUGE, "Rows in arrays that SSD does not have yet", "")               \
-    METRIC(array_hit_rows, COUNTER, "Rows read or written in arrays", "")                          \
-    METRIC(cache_refused_rows, COUNTER, "Rows for which no place was found", "")                   \
-    METRIC(cache_index_bytes, GAUGE, "Bytes of the first tier taken by the index", "")             \
-    METRIC(cache_map_bytes, GAUGE, "Bytes of the first tier that map rows of small tables", "")    \
-    METRIC(cache_slab_moves, COUNTER, "Slabs moved from one row length to another", "")            \
-    METRIC(cache_pinned_rows, GAUGE, "Rows that may not leave the cache", "")                      \
-    METRIC(write_queue_rows, GAUGE, "Rows on their way to SSD", "")                                \
-    METRIC(write_queue_bytes, GAUGE, "Bytes of rows on their way to SSD", "")                      \
-    METRIC(write_queue_capacity_bytes, GAUGE, "Capacity of the write queue", "")                   \
-    METRIC(write_retries, COUNTER, "Writes that the store refused for the moment", "")             \
-    METRIC(write_error, GAUGE, "Error that blocks writes, 0 if none", "")                          \
-    METRIC(rows_initialised, COUNTER, "Rows made on first touch", "")                              \
-    METRIC(updated_bytes, COUNTER, "Bytes of updated rows, counted at each update", "")            \
-    METRIC(store_rows_read, COUNTER, "Rows looked for on SSD", "")                                 \
-    METRIC(store_rows_absent, COUNTER, "Rows looked for on SSD that were never written", "")       \
-    METRIC(store_rows_written, COUNTER, "Rows handed to RocksDB", "")                              \
+           "", CHECKPOINTS_PER(yielded_us, 1e6))                                                   \
+    METRIC(checkpoint_held_rows, COUNTER, "Updates that found no room during a checkpoint", "",    \
+           LANES(held_rows))                                                                       \
+    METRIC(transfer_bytes, GAUGE, "Memory reserved for exports, imports and restores", "", OTHER)  \
+    METRIC(shared_reads, COUNTER, "Lookups that joined a read already in progress", "",            \
+           LANES(shared_reads))                                                                    \
+    METRIC(reading_rows, GAUGE, "Distinct rows being read from SSD", "", LANES(reading_rows))      \
+    METRIC(cache_capacity_bytes, GAUGE, "Size of a tier", "tier", TIERS(capacity_bytes))           \
+    METRIC(cache_used_bytes, GAUGE, "Bytes of rows in a tier", "tier", TIERS(used_bytes))          \
+    METRIC(cache_rows, GAUGE, "Rows in a tier", "tier", TIERS(rows))                               \
+    METRIC(cache_dirty_rows, GAUGE, "Rows in a tier that are not yet on SSD", "tier",              \
+           TIERS(dirty_rows))                                                                      \
+    METRIC(cache_hit_rows, COUNTER, "Rows read or written in place, by tier", "tier", TIERS(hits)) \
+    METRIC(cache_promoted_rows, COUNTER, "Rows moved from a tier to the first", "tier",            \
+           TIERS(promotions))                                                                      \
+    METRIC(cache_demoted_rows, COUNTER, "Rows moved from a tier to the next", "tier",              \
+           TIERS(demotions))                                                                       \
+    METRIC(cache_evicted_clean_rows, COUNTER, "Rows that left the cache without a write", "tier",  \
+           TIERS(evicted_clean))                                                                   \
+    METRIC(cache_evicted_dirty_rows, COUNTER, "Rows that left the cache to be written", "tier",    \
+           TIERS(evicted_dirty))                                                                   \
+    METRIC(cache_miss_rows, COUNTER, "Rows that no tier had", "", LANES(missed_rows))              \
+    METRIC(array_capacity_bytes, GAUGE, "Part of a tier kept for tables in arrays", "tier",        \
+           SPACE(bytes))                                                                           \
+    METRIC(array_free_bytes, GAUGE, "Part of this that no table has", "tier", SPACE(free_bytes))   \
+    METRIC(array_used_bytes, GAUGE, "Bytes of rows in arrays", "", ARRAYS(bytes))                  \
+    METRIC(array_rows, GAUGE, "Rows in arrays", "", ARRAYS(rows))                                  \
+    METRIC(array_dirty_rows, GAUGE, "Rows in arrays that SSD does not have yet", "",               \
+           ARRAYS(dirty_rows))                                                                     \
+    METRIC(array_hit_rows, COUNTER, "Rows read or written in arrays", "", ARRAYS(hits))            \
+    METRIC(cache_refused_rows, COUNTER, "Rows for which no place was found", "",                   \
+           LANES(cache.not_cached))                                                                \
+    METRIC(cache_index_bytes, GAUGE, "Bytes of the first tier taken by the index", "",             \
+           LANES(cache.index_bytes))                                                               \
+    METRIC(cache_map_bytes, GAUGE, "Bytes of the first tier that map rows of small tables", "",    \
+           LANES(cache.map_bytes))                                                                 \
+    METRIC(cache_slab_moves, COUNTER, "Slabs moved from one row length to another", "",            \
+           LANES(cache.slab_moves))                                                                \
+    METRIC(cache_pinned_rows, GAUGE, "Rows that may not leave the cache", "",                      \
+           LANES(cache.pinned_rows))                                                               \
+    METRIC(write_queue_rows, GAUGE, "Rows on their way to SSD", "", LANES(write_queue.rows))       \
+    METRIC(write_queue_bytes, GAUGE, "Bytes of rows on their way to SSD", "",                      \
+           LANES(write_queue.bytes))                                                               \
+    METRIC(write_queue_capacity_bytes, GAUGE, "Capacity of the write queue", "",                   \
+           LANES(write_queue.capacity_bytes))                                                      \
+    METRIC(write_retries, COUNTER, "Writes that the store refused for the moment", "",             \
+           LANES(write_queue.retries))                                                             \
+    METRIC(write_error, GAUGE, "Error that blocks writes, 0 if none", "",                          \
+           LANES_MOST(write_queue.err))                                                            \
+    METRIC(rows_initialised, COUNTER, "Rows made on first touch", "", TOTALS(rows_initialised))    \
+    METRIC(updated_bytes, COUNTER, "Bytes of updated rows, counted at each update", "",            \
+           TOTALS(updated_bytes))                                                                  \
+    METRIC(store_rows_read, COUNTER, "Rows looked for on SSD", "", STORE(rows_read))               \
+    METRIC(store_rows_absent, COUNTER, "Rows looked for on SSD that were never written", "",       \
+           STORE(rows_absent))                                                                     \
+    METRIC(store_rows_written, COUNTER, "Rows handed to RocksDB", "", STORE(rows_written))         \
     METRIC(store_row_bytes_written, COUNTER,                                                       \
-           "Bytes of rows handed to RocksDB, with keys and heads", "")                             \
-    METRIC(store_written_bytes, COUNTER, "Bytes written to SSD, by cause", "cause")                \
-    METRIC(store_read_bytes, COUNTER, "Bytes read from SSD for rows", "")                          \
-    METRIC(store_stored_bytes, GAUGE, "Bytes of live files on SSD", "")                            \
+           "Bytes of rows handed to RocksDB, with keys and heads", "", STORE(row_bytes_written))   \
+    METRIC(store_written_bytes, COUNTER, "Bytes written to SSD, by cause", "cause", LABELS)        \
+    METRIC(store_read_bytes, COUNTER, "Bytes read from SSD for rows", "", STORE(read_bytes))       \
+    METRIC(store_stored_bytes, GAUGE, "Bytes of live files on SSD", "", STORE(stored_bytes))       \
     METRIC(store_reserve_bytes, GAUGE, "Space reserved for drops, checkpoints, stops and starts",  \
-           "")                                                                                     \
+           "", STORE(reserve_bytes))                                                               \
     METRIC(store_reserve_held_bytes, GAUGE,                                                        \
-           "Reserved space that is in place; less while it is used", "")                           \
-    METRIC(store_room_bytes, GAUGE, "Space free for rows before updates are refused", "")          \
-    METRIC(store_space_refusals, COUNTER, "Updates refused because the disk was full", "")         \
-    METRIC(store_memtable_bytes, GAUGE, "RocksDB's write buffers", "")                             \
-    METRIC(store_metadata_cache_bytes, GAUGE, "RocksDB's index and filter blocks in memory", "")   \
-    METRIC(store_pending_compaction_bytes, GAUGE, "Bytes waiting for compaction", "")              \
-    METRIC(store_compactions, COUNTER, "Compactions run", "")                                      \
-    METRIC(store_compacting_shards, GAUGE, "Shards compacting now", "")                            \
-    METRIC(store_compacting_shards_peak, GAUGE, "Most shards that ever compacted at once", "")     \
-    METRIC(profile_running, GAUGE, "1 while a profile of the lookups is made", "")                 \
-    METRIC(profile_bytes, GAUGE, "Memory of that profile", "")                                     \
-    METRIC(profile_lookups, GAUGE, "Lookups since that profile began", "")                         \
-    METRIC(profile_samples, GAUGE, "Samples taken for that profile", "")                           \
-    METRIC(profile_lost_samples, GAUGE, "Samples for which it had no room", "")                    \
+           "Reserved space that is in place; less while it is used", "",                           \
+           STORE(reserve_held_bytes))                                                              \
+    METRIC(store_room_bytes, GAUGE, "Space free for rows before updates are refused", "",          \
+           STORE(room_bytes))                                                                      \
+    METRIC(store_space_refusals, COUNTER, "Updates refused because the disk was full", "",         \
+           STORE(space_refusals))                                                                  \
+    METRIC(store_memtable_bytes, GAUGE, "RocksDB's write buffers", "", STORE(memtable_bytes))      \
+    METRIC(store_metadata_cache_bytes, GAUGE, "RocksDB's index and filter blocks in memory", "",   \
+           STORE(metadata_cache_bytes))                                                            \
+    METRIC(store_pending_compaction_bytes, GAUGE, "Bytes waiting for compaction", "",              \
+           STORE(pending_compaction_bytes))                                                        \
+    METRIC(store_compactions, COUNTER, "Compactions run", "", STORE(compactions_run))              \
+    METRIC(store_compacting_shards, GAUGE, "Shards compacting now", "", STORE(shards_compacting))  \
+    METRIC(store_compacting_shards_peak, GAUGE, "Most shards that ever compacted at once", "",     \
+           STORE(shards_compacting_peak))                                                          \
+    METRIC(profile_running, GAUGE, "1 while a profile of the lookups is made", "", PROFILE(runs))  \
+    METRIC(profile_bytes, GAUGE, "Memory of that profile", "", PROFILE(memory_bytes))              \
+    METRIC(profile_lookups, GAUGE, "Lookups since that profile began", "", PROFILE(lookups))       \
+    METRIC(profile_samples, GAUGE, "Samples taken for that profile", "", PROFILE(samples))         \
+    METRIC(profile_lost_samples, GAUGE, "Samples for which it had no room", "",                    \
+           PROFILE(lost_samples))                                                                  \
     METRIC(store_capacity_bytes, GAUGE, "Capacity of the drives, see endurance.capacity_bytes",    \
-           "")                                                                                     \
-    METRIC(store_rated_written_bytes, GAUGE, "endurance.rated_written_bytes; 0: not known", "")    \
-    METRIC(store_rated_years, GAUGE, "endurance.rated_years", "")                                  \
-    METRIC(store_direct_io, GAUGE, "1 if reads and writes of SSD bypass the page cache", "")       \
-    METRIC(log_dropped_lines, COUNTER, "Log lines that standard error did not accept", "")         \
-    METRIC(process_resident_bytes, GAUGE, "Resident memory of the daemon", "")
+           "", OTHER)                                                                              \
+    METRIC(store_rated_written_bytes, GAUGE, "endurance.rated_written_bytes; 0: not known", "",    \
+           OTHER)                                                                                  \
+    METRIC(store_rated_years, GAUGE, "endurance.rated_years", "", OTHER)                           \
+    METRIC(store_direct_io, GAUGE, "1 if reads and writes of SSD bypass the page cache", "",       \
+           STORE(direct_io))                                                                       \
+    METRIC(log_dropped_lines, COUNTER, "Log lines that standard error did not accept", "", OTHER)  \
+    METRIC(process_resident_bytes, GAUGE, "Resident memory of the daemon", "", OTHER)
+
+/* LABEL(name, value, source): the figures of a metric whose source is LABELS. One from TIERS or
+ * SPACE is a figure for each tier, which is the value. */
+#define METRIC_LABEL_TABLE(LABEL)                                                                  \
+    LABEL(request_rows, "get", LANES(get_rows))                                                    \
+    LABEL(request_rows, "set", LANES(set_rows))                                                    \
+    LABEL(request_rows, "push", LANES(pushed_rows))                                                \
+    LABEL(request_rows, "prefetch", LANES(prefetched_rows))                                        \
+    LABEL(lookup_rows, "", TIERS(get_hits))                                                        \
+    LABEL(lookup_rows, "array", ARRAYS(get_hits))                                                  \
+    LABEL(lookup_rows, "write_queue", LANES(queued_get_rows))                                      \
+    LABEL(lookup_rows, "ssd", LANES(stored_get_rows))                                              \
+    LABEL(lookup_rows, "initial", LANES(initial_get_rows))                                         \
+    LABEL(group_steps, "applied", GROUPS(steps))                                                   \
+    LABEL(group_steps, "refused", GROUPS(refused_steps))                                           \
+    LABEL(group_steps, "broken", GROUPS(broken_groups))                                            \
+    LABEL(checkpoints, "made", CHECKPOINTS_PER(made, 1))                                           \
+    LABEL(checkpoints, "failed", CHECKPOINTS_PER(failed, 1))                                       \
+    LABEL(store_written_bytes, "flush", STORE(written.flush_bytes))                                \
+    LABEL(store_written_bytes, "compaction", STORE(written.compaction_bytes))                      \
+    LABEL(store_written_bytes, "log", STORE(written.log_bytes))                                    \
+    LABEL(store_written_bytes, "import", STORE(written.import_bytes))                              \
+    LABEL(store_written_bytes, "other", STORE(written.other_bytes))
 
 enum metric_id {
-#define METRIC(name, kind, help, label) METRIC_##name,
+#define METRIC(name, kind, help, label, source) METRIC_##name,
     METRIC_TABLE(METRIC)
 #undef METRIC
         METRIC_COUNT
+};
+
+/* The most figures that there can be, with the two of `jobs`: each row may have one for each
+ * tier. */
+enum {
+#define LABEL(name, value, source) +1
+    METRICS_MOST = (METRIC_COUNT METRIC_LABEL_TABLE(LABEL)) * TIERS_MAX
+#undef LABEL
 };
 
 struct metric_description {

@@ -40,18 +40,24 @@ enum job_line {
     LINE_COUNT
 };
 
-/* The parts of the server that jobs work on. */
+/* The parts of the server that jobs work on. Each kind takes those that it needs. */
 struct job_parts {
     struct tables *tables;
     struct checkpoints *checkpoints;
+    struct profiles *profiles;
 };
+
+/* Exports and imports are several jobs each: one opens it, some move rows, a final one ends it. */
+enum job_transfer { TRANSFER_NONE, TRANSFER_EXPORT, TRANSFER_IMPORT };
 
 struct job_kind {
     const char *word; /* "table drop" */
     enum job_line line;
-    bool stays;      /* is never withdrawn, because it gives back a user's resources */
-    bool stops;      /* can stop between two steps when no client wants it any more */
-    bool uses_arena; /* uses its owner's arena, which must stay until the job is done */
+    bool stays;                 /* is never withdrawn, because it gives back a user's resources */
+    bool stops;                 /* can stop between two steps when no client wants it any more */
+    bool uses_arena;            /* uses its owner's arena, which must stay until the job is done */
+    enum job_transfer transfer; /* a job of this kind is part of one */
+    bool publishes; /* is final, and its result stays: a client that cancels too late is told so */
 
     /* Returns the name of the @i-th table that the job makes, moves or drops; NULL: there are no
      * more. Locked. May be NULL: the kind does that to none. */
@@ -115,8 +121,7 @@ struct job {
 struct job_request {
     const struct Embtier__Request *wire;
     uid_t uid; /* of the client */
-    struct tables *tables;
-    struct profiles *profiles;
+    const struct job_parts *parts;
 };
 /* Makes a job from a request; each kind that clients ask for has one. NO_MEMORY, and errors that
  * the control thread can find at once. */

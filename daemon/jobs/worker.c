@@ -11,7 +11,6 @@
 #include "base/clock.h"
 #include "base/spec/table_spec.h"
 #include "base/system/thread_class.h"
-#include "daemon/engine/rows/home_moving.h"
 #include "daemon/engine/tables/tables.h"
 #include "daemon/engine/tables/tables_reserved.h"
 
@@ -197,9 +196,18 @@ static void report(void *context, uint64_t done, uint64_t total, const char *uni
         job->worker->send(job->worker->owner, &job->progress_message);
 }
 
+static const char *stop_words(enum embtier_err why)
+{
+    return why == EMBTIER_CANCELLED      ? "it was cancelled with `embtier jobs cancel`"
+           : why == EMBTIER_DISCONNECTED ? "the client that asked for it has disconnected"
+                                         : err_text(why);
+}
+
 static void run(struct worker *worker, struct job *job)
 {
-    const struct progress_sink progress = { .report = report, .context = job, .stop = &job->stop };
+    const struct progress_sink progress = {
+        .report = report, .context = job, .stop = &job->stop, .words = stop_words
+    };
 
     job->err = job->kind->run(job, &worker->parts, &progress, &job->msg);
 }
@@ -276,7 +284,7 @@ static enum embtier_err start_threads(struct worker *worker, struct err_msg *msg
     return EMBTIER_OK;
 }
 
-enum embtier_err worker_new(struct tables *tables, struct checkpoints *checkpoints,
+enum embtier_err worker_new(const struct job_parts *parts,
                             void (*send)(void *owner, struct message *message), void *owner,
                             struct worker **ret_worker, struct err_msg *msg)
 {
@@ -284,7 +292,7 @@ enum embtier_err worker_new(struct tables *tables, struct checkpoints *checkpoin
 
     if (!worker)
         return err_set(msg, EMBTIER_NO_MEMORY, "worker: out of memory");
-    worker->parts = (struct job_parts){ tables, checkpoints };
+    worker->parts = *parts;
     worker->send = send;
     worker->owner = owner;
     worker->waiting_end = &worker->waiting;

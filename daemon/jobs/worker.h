@@ -24,14 +24,12 @@
 #include "daemon/engine/memory/accounts.h"
 #include "daemon/jobs/job.h"
 
-struct checkpoints;
 struct message;
-struct tables;
 struct worker; /* all lines and their threads */
 
 #define WORKER_THREADS 19
 
-MUST_CHECK enum embtier_err worker_new(struct tables *tables, struct checkpoints *checkpoints,
+MUST_CHECK enum embtier_err worker_new(const struct job_parts *parts,
                                        void (*send)(void *owner, struct message *message),
                                        void *owner, struct worker **ret_worker,
                                        struct err_msg *msg);

@@ -186,7 +186,7 @@ static void print_errors(void)
 
 static void print_metrics(void)
 {
-#define METRIC(name, kind, help, label)                                                            \
+#define METRIC(name, kind, help, label, source)                                                    \
     print_item("Va", #name, help);                                                                 \
     if (*label != '\0')                                                                            \
         printf(".Pq by %s\n", label);

@@ -84,6 +84,13 @@ class Includes(unittest.TestCase):
             self.assertEqual(self.included(f"{folder}/x.c", line, **{"proto/shm_ring.h": SPDX}), [], folder)
         self.assertEqual(self.included("daemon/engine/x.c", '#include "proto/ops.h"', **{"proto/ops.h": SPDX}), [])
 
+    def test_the_control_thread_knows_no_transport_by_name(self):
+        for header in ("daemon/transport/shm/shm_channel.h", "proto/shm_ring.h"):
+            found = self.included("daemon/control/x.c", f'#include "{header}"', **{header: SPDX})
+            self.assertEqual(found, [f"daemon/control/x.c:2: daemon/control/ may not include {header}, although it may include others of its folder"])
+        for path, header in (("daemon/control/x.c", "daemon/transport/transport.h"), ("daemon/server.c", "daemon/transport/shm/shm_channel.h")):
+            self.assertEqual(self.included(path, f'#include "{header}"', **{header: SPDX}), [], path)
+
     def test_inside_the_daemon_control_is_above_jobs_and_the_engine_below(self):
         for folder, target in (("control", "jobs"), ("jobs", "engine/ops"), ("transport/shm", "engine/sessions"), ("engine/lane", "engine/ops"),
                                ("engine/ops", "engine/rows"), ("engine/rows", "engine/sessions"), ("engine/sessions", "engine/tables")):

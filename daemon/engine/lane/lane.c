@@ -261,7 +261,7 @@ void lane_settle(struct op_lane *ops, struct session *session)
             break;
         }
     }
-    epoll_ctl(lane->epoll_fd, EPOLL_CTL_DEL, session->channel.doorbell_fd, NULL);
+    session->channel.ops->disarm_doorbell(&session->channel, lane->epoll_fd);
     session->send(session->owner, &session->gone_message);
 }
 
@@ -297,9 +297,7 @@ MESSAGE_KIND(message_memory, on_memory, lane, struct session, memory_message)
 
 static void on_attach(struct lane *lane, struct session *session)
 {
-    struct epoll_event event = { .events = EPOLLIN | EPOLLET, .data.ptr = session };
-
-    if (epoll_ctl(lane->epoll_fd, EPOLL_CTL_ADD, session->channel.doorbell_fd, &event) != 0) {
+    if (!session->channel.ops->arm_doorbell(&session->channel, lane->epoll_fd, session)) {
         session_break(session, "its doorbell cannot be watched");
         return; /* the control thread will detach it */
     }

@@ -12,9 +12,9 @@
 #define EMBTIER_DAEMON_ENGINE_ROWS_HOME_MOVING_H
 
 #include "daemon/engine/rows/home.h"
+#include "daemon/engine/tables/tables_reserved.h"
 
-#define HOME_MOVES_MAX 3   /* tables that move at a time */
-#define HOME_CHUNK     512 /* most rows of a call, but for those that find rows or have used them */
+#define HOME_CHUNK 512 /* most rows of a call, but for those that find rows or have used them */
 
 /* Parts of a move that tests must notice if they are missing. tests/unit/engine/ops builds copies
  * of the source files without one, by -DWITHOUT_MOVE_PART=..., and its test must fail. */

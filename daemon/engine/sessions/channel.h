@@ -45,9 +45,13 @@ struct channel_ops {
      * session, each for another number. */
     void (*complete)(const struct channel *channel, uint32_t number, const struct answer *answer);
     /* The home lane calls this. True: the lane looks at `tail` by itself from now on. False: after
-     * the next change of `tail` the transport writes to `doorbell_fd`; the lane then looks at
-     * `tail` once more. */
+     * the next change of `tail` the doorbell rings; the lane then looks at `tail` once more. */
     void (*set_polled)(const struct channel *channel, bool is_polled);
+    /* The home lane calls this. From now on a ring of the doorbell is an event of @epoll_fd, the
+     * lane's, which brings @tag. False, with errno: the system has no room for that. */
+    bool (*arm_doorbell)(const struct channel *channel, int epoll_fd, void *tag);
+    /* The home lane calls this. Rings are no events of @epoll_fd any more. */
+    void (*disarm_doorbell)(const struct channel *channel, int epoll_fd);
     /* Ends the channel: there will be no more answers, for this reason, and all that wait for one
      * are woken. Any thread, once. */
     void (*hang_up)(const struct channel *channel, enum embtier_err why);
@@ -57,10 +61,9 @@ struct channel_ops {
 struct channel {
     uint8_t *region;
     uint64_t region_bytes;
-    uint64_t payload;             /* the client's bytes begin at this offset; not 0 */
-    uint32_t slot_count;          /* at most OP_SLOTS_MAX */
-    int doorbell_fd;              /* an event descriptor, watched edge-triggered and never read */
-    const _Atomic uint32_t *tail; /* requests submitted so far; written by the client */
+    uint64_t payload;                        /* the client's bytes begin at this offset; not 0 */
+    uint32_t slot_count;                     /* at most OP_SLOTS_MAX */
+    const _Atomic uint32_t *tail;            /* requests submitted so far; written by the client */
     const struct op_submission *submissions; /* request n is at [n % slot_count] */
     const struct channel_ops *ops;
     void *transport; /* the functions' own data */

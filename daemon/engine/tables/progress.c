@@ -12,9 +12,7 @@ enum embtier_err progress_look(const struct progress_sink *sink, struct err_msg 
     if (why == EMBTIER_OK)
         return EMBTIER_OK;
     return err_set(msg, (enum embtier_err)why, "%s",
-                   why == EMBTIER_CANCELLED      ? "it was cancelled with `embtier jobs cancel`"
-                   : why == EMBTIER_DISCONNECTED ? "the client that asked for it has disconnected"
-                                                 : err_text((enum embtier_err)why));
+                   (sink->words ? sink->words : err_text)((enum embtier_err)why));
 }
 
 enum embtier_err progress_tell(const struct progress_sink *sink, uint64_t done, uint64_t total,

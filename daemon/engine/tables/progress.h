@@ -13,6 +13,7 @@ struct progress_sink {
     void (*report)(void *context, uint64_t done, uint64_t total, const char *unit);
     void *context;
     const _Atomic uint32_t *stop; /* may be NULL; enum embtier_err: why the work must end */
+    const char *(*words)(enum embtier_err why); /* tells users that; NULL: err_text() does */
 };
 /* OK if the work is to go on. Else DISCONNECTED (no client wants it any more), CANCELLED or
  * SHUTDOWN.

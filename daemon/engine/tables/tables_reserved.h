@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tables_reserved.h: memory that writers of rows take in addition to checkpoints.transfer_bytes,
- * for the sum in daemon/budget/budget.h. The code that takes the memory asserts that these numbers
- * are not too small. */
+/* tables_reserved.h: how many tables may move or be filled side by side, and memory that writers of
+ * rows take in addition to checkpoints.transfer_bytes, for the sum in daemon/budget/budget.h. The
+ * code that takes the memory asserts that these numbers are not too small. */
 #ifndef EMBTIER_DAEMON_ENGINE_TABLES_TABLES_RESERVED_H
 #define EMBTIER_DAEMON_ENGINE_TABLES_TABLES_RESERVED_H
 
 #include "base/embtier_types.h"
 #include "base/macros.h"
+
+/* Tables that move to another home at a time. */
+#define HOME_MOVES_MAX 3
 
 /* Rows of an import, a restore or an eager table that wait to be written (row_writer.c). */
 #define ROW_WRITER_BYTES     (16 * MIB)

@@ -10,7 +10,6 @@
 
 struct profile_job {
     struct job job;
-    struct profiles *profiles;
     uint64_t memory_bytes;      /* to start with */
     struct profile_state state; /* the result of a start or stop */
     struct profile_piece piece; /* of a read: which, and the result */
@@ -26,22 +25,22 @@ static enum embtier_err run_start(struct job *job, const struct job_parts *parts
 {
     struct profile_job *const profile = of(job);
 
-    (void)parts, (void)progress;
-    return profiles_start(profile->profiles, job->uid, profile->memory_bytes, &profile->state, msg);
+    (void)progress;
+    return profiles_start(parts->profiles, job->uid, profile->memory_bytes, &profile->state, msg);
 }
 
 static enum embtier_err run_stop(struct job *job, const struct job_parts *parts,
                                  const struct progress_sink *progress, struct err_msg *msg)
 {
-    (void)parts, (void)progress;
-    return profiles_stop(of(job)->profiles, job->uid, &of(job)->state, msg);
+    (void)progress;
+    return profiles_stop(parts->profiles, job->uid, &of(job)->state, msg);
 }
 
 static enum embtier_err run_read(struct job *job, const struct job_parts *parts,
                                  const struct progress_sink *progress, struct err_msg *msg)
 {
-    (void)parts, (void)progress;
-    return profiles_read(of(job)->profiles, &of(job)->piece, msg);
+    (void)progress;
+    return profiles_read(parts->profiles, &of(job)->piece, msg);
 }
 
 static enum embtier_err reply_state(struct job *job, const struct job_client *client,
@@ -114,21 +113,19 @@ static const struct job_kind read_kind = {
     .free = free_job,
 };
 
-static struct profile_job *job_new(const struct job_kind *kind, const struct job_request *request)
+static struct profile_job *job_new(const struct job_kind *kind)
 {
     struct profile_job *const profile = calloc(1, sizeof(*profile));
 
-    if (profile) {
+    if (profile)
         profile->job.kind = kind;
-        profile->profiles = request->profiles;
-    }
     return profile;
 }
 
 enum embtier_err profile_start_job_new(const struct job_request *request, struct job **ret_job,
                                        struct err_msg *msg)
 {
-    struct profile_job *const profile = job_new(&start_kind, request);
+    struct profile_job *const profile = job_new(&start_kind);
 
     (void)msg;
     if (!profile)
@@ -141,9 +138,9 @@ enum embtier_err profile_start_job_new(const struct job_request *request, struct
 enum embtier_err profile_stop_job_new(const struct job_request *request, struct job **ret_job,
                                       struct err_msg *msg)
 {
-    struct profile_job *const profile = job_new(&stop_kind, request);
+    struct profile_job *const profile = job_new(&stop_kind);
 
-    (void)msg;
+    (void)request, (void)msg;
     if (!profile)
         return EMBTIER_NO_MEMORY;
     *ret_job = &profile->job;
@@ -154,7 +151,7 @@ enum embtier_err profile_read_job_new(const struct job_request *request, struct 
                                       struct err_msg *msg)
 {
     const Embtier__ProfileRead *const wire = request->wire->profile_read;
-    struct profile_job *const profile = job_new(&read_kind, request);
+    struct profile_job *const profile = job_new(&read_kind);
 
     (void)msg;
     if (!profile)

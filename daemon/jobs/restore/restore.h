@@ -4,6 +4,8 @@
 #ifndef EMBTIER_DAEMON_JOBS_RESTORE_RESTORE_H
 #define EMBTIER_DAEMON_JOBS_RESTORE_RESTORE_H
 
+#include <stdbool.h>
+
 #include "base/err.h"
 #include "daemon/jobs/restore/checkpoint_restore.h"
 
@@ -17,11 +19,17 @@ MUST_CHECK enum embtier_err restore_checkpoint(struct checkpoints *checkpoints,
                                                const struct progress_sink *progress,
                                                struct restored_tables *ret_restored,
                                                struct err_msg *msg);
-/* Does the same for all tables of another store's checkpoint. */
+/* Ends a restore at the start. */
+struct restore_watch {
+    bool (*wants_stop)(void *context); /* called often; it must be quick */
+    void *context;
+};
+/* Does the same for all tables of another store's checkpoint, before any client is served. The log
+ * tells how far it is. If @watch wants a stop, tables and checkpoints are stopped too
+ * (tables_stop(), checkpoints_stop()). */
 MUST_CHECK enum embtier_err restore_other_checkpoint(struct checkpoints *checkpoints,
                                                      const struct other_checkpoint *other,
-                                                     const struct progress_sink *progress,
-                                                     struct restored_tables *ret_restored,
+                                                     const struct restore_watch *watch,
                                                      struct err_msg *msg);
 
 #endif

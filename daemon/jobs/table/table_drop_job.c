@@ -60,14 +60,14 @@ enum embtier_err table_drop_job_new(const struct job_request *request, struct jo
     struct table_drop_job *drop;
     struct table_info info;
 
-    TRY(tables_find(request->tables, request->wire->table_drop->name, &info, msg));
+    TRY(tables_find(request->parts->tables, request->wire->table_drop->name, &info, msg));
     drop = calloc(1, sizeof(*drop));
     if (!drop)
         return EMBTIER_NO_MEMORY;
     drop->job.kind = &drop_kind;
     memcpy(drop->name, info.spec.name, sizeof(drop->name));
     job_set_table(&drop->job, drop->name);
-    tables_end_move(request->tables, drop->name); /* it would keep the drop waiting */
+    tables_end_move(request->parts->tables, drop->name); /* it would keep the drop waiting */
     *ret_job = &drop->job;
     return EMBTIER_OK;
 }

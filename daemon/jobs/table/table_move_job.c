@@ -87,7 +87,7 @@ enum embtier_err table_move_job_new(const struct job_request *request, struct jo
                                            .home = (enum embtier_home)wire->home,
                                            .tier = move->tier,
                                            .rate_bytes = wire->rate_bytes };
-    TRY(tables_check_move(request->tables, &move->opts, msg));
+    TRY(tables_check_move(request->parts->tables, &move->opts, msg));
     job_set_table(&move->job, move->name);
     *ret_job = &TAKE(move)->job;
     return EMBTIER_OK;

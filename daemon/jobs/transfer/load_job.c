@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/jobs/transfer/load_job.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 #include "base/macros.h"
@@ -52,6 +53,7 @@ static enum embtier_err reply_open(struct job *job, const struct job_client *cli
 const struct job_kind load_open_job = {
     .word = "import",
     .line = LINE_TABLES,
+    .transfer = TRANSFER_IMPORT,
     .table = opened_table,
     .run = run_open,
     .reply = reply_open,
@@ -99,6 +101,7 @@ static enum embtier_err reply_rows(struct job *job, const struct job_client *cli
 const struct job_kind load_rows_job = {
     .word = "import",
     .line = LINE_LOADS,
+    .transfer = TRANSFER_IMPORT,
     .stops = true,
     .uses_arena = true,
     .run = run_rows,
@@ -131,6 +134,8 @@ static enum embtier_err reply_end(struct job *job, const struct job_client *clie
 const struct job_kind load_end_job = {
     .word = "import",
     .line = LINE_ENDS,
+    .transfer = TRANSFER_IMPORT,
+    .publishes = true,
     .stops = true,
     .run = run_end,
     .reply = reply_end,
@@ -158,6 +163,7 @@ static enum embtier_err reply_close(struct job *job, const struct job_client *cl
 const struct job_kind load_close_job = {
     .word = "import",
     .line = LINE_DROPS,
+    .transfer = TRANSFER_IMPORT,
     .stays = true,
     .run = run_close,
     .reply = reply_close,
@@ -232,8 +238,6 @@ void load_job_count(struct job *job, struct account *account)
 
 struct load *load_job_take(struct job *job)
 {
-    const bool is_one = job->kind == &load_open_job || job->kind == &load_rows_job ||
-                        job->kind == &load_end_job || job->kind == &load_close_job;
-
-    return is_one ? TAKE(of(job)->load) : NULL;
+    assert(job->kind->transfer == TRANSFER_IMPORT);
+    return TAKE(of(job)->load);
 }

@@ -36,7 +36,7 @@ void load_job_close(struct job *job, struct load *load);
 void load_job_reset(struct job *job);
 /* Counts the load in @account until the job is freed, which closes @account. */
 void load_job_count(struct job *job, struct account *account);
-/* Takes the load that the job has. NULL: it has none, or is no job of an import. */
+/* Takes the load that the job, one of an import, has. NULL: it has none. */
 struct load *load_job_take(struct job *job);
 /* Answers that no row was taken. */
 void answer_load_over(const struct job_client *client);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/jobs/transfer/scan_job.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 #include "base/macros.h"
@@ -64,6 +65,7 @@ static enum embtier_err reply_open(struct job *job, const struct job_client *cli
 const struct job_kind scan_open_job = {
     .word = "export",
     .line = LINE_SCANS,
+    .transfer = TRANSFER_EXPORT,
     .run = run_open,
     .reply = reply_open,
     .free = free_job,
@@ -111,6 +113,7 @@ static enum embtier_err reply_rows(struct job *job, const struct job_client *cli
 const struct job_kind scan_next_job = {
     .word = "export",
     .line = LINE_SCANS,
+    .transfer = TRANSFER_EXPORT,
     .uses_arena = true,
     .run = run_next,
     .reply = reply_rows,
@@ -130,6 +133,7 @@ static enum embtier_err run_close(struct job *job, const struct job_parts *parts
 const struct job_kind scan_close_job = {
     .word = "export",
     .line = LINE_SCANS,
+    .transfer = TRANSFER_EXPORT,
     .stays = true,
     .run = run_close,
     .reply = reply_rows,
@@ -192,8 +196,6 @@ void scan_job_count(struct job *job, struct account *account)
 
 struct scan *scan_job_take(struct job *job)
 {
-    const bool is_one =
-        job->kind == &scan_open_job || job->kind == &scan_next_job || job->kind == &scan_close_job;
-
-    return is_one ? TAKE(of(job)->scan) : NULL;
+    assert(job->kind->transfer == TRANSFER_EXPORT);
+    return TAKE(of(job)->scan);
 }

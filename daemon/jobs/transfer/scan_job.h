@@ -33,7 +33,7 @@ void scan_job_close(struct job *job, struct scan *scan);
 void scan_job_reset(struct job *job);
 /* Counts the scan in @account until the job is freed, which closes @account. */
 void scan_job_count(struct job *job, struct account *account);
-/* Takes the scan that the job has. NULL: it has none, or is no job of an export. */
+/* Takes the scan that the job, one of an export, has. NULL: it has none. */
 struct scan *scan_job_take(struct job *job);
 /* Answers that there are no more rows. */
 void answer_scan_over(const struct job_client *client);

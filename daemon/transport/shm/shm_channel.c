@@ -9,6 +9,7 @@
 #include <linux/futex.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -90,6 +91,17 @@ _Static_assert(sizeof(struct session) + CONFIG_LANES_MAX * sizeof(struct session
                    SESSION_BYTES,
                "the configuration counts it");
 
+static struct shm_channel *shm_of(const struct transport_channel *channel)
+{
+    assert(channel->transport == &shm_transport);
+    return CONTAINER_OF(channel, struct shm_channel, base);
+}
+
+static uint64_t counted_bytes(const struct channel_spec *spec)
+{
+    return shm_channel_counted_bytes(spec->region_bytes, spec->slot_count);
+}
+
 /* ---- The channel's functions ---- */
 
 /* Wakes a client that sleeps on @completion. */
@@ -123,6 +135,21 @@ static void set_polled(const struct channel *channel, bool is_polled)
     shm_lane_sleeps(shm->control, !is_polled);
 }
 
+static bool arm_doorbell(const struct channel *channel, int epoll_fd, void *tag)
+{
+    const struct shm_channel *const shm = channel->transport;
+    struct epoll_event event = { .events = EPOLLIN | EPOLLET, .data.ptr = tag };
+
+    return epoll_ctl(epoll_fd, EPOLL_CTL_ADD, shm->doorbell_fd, &event) == 0;
+}
+
+static void disarm_doorbell(const struct channel *channel, int epoll_fd)
+{
+    const struct shm_channel *const shm = channel->transport;
+
+    epoll_ctl(epoll_fd, EPOLL_CTL_DEL, shm->doorbell_fd, NULL);
+}
+
 static void hang_up(const struct channel *channel, enum embtier_err why)
 {
     const struct shm_channel *const shm = channel->transport;
@@ -140,6 +167,8 @@ static void hang_up(const struct channel *channel, enum embtier_err why)
 static const struct channel_ops shm_channel_ops = {
     .complete = complete,
     .set_polled = set_polled,
+    .arm_doorbell = arm_doorbell,
+    .disarm_doorbell = disarm_doorbell,
     .hang_up = hang_up,
 };
 
@@ -159,12 +188,11 @@ static void init_control(struct shm_channel *shm, uint32_t max_batch_rows)
 /* Call when the arena is mapped. */
 static void init_channel(struct shm_channel *shm)
 {
-    shm->channel = (struct channel){
+    shm->base.channel = (struct channel){
         .region = (uint8_t *)shm->arena,
         .region_bytes = shm->arena_bytes,
         .payload = shm_arena_payload_offset(shm->slot_count),
         .slot_count = shm->slot_count,
-        .doorbell_fd = shm->doorbell_fd,
         .tail = &shm->arena->tail,
         .submissions = shm_submissions(shm->arena),
         .ops = &shm_channel_ops,
@@ -172,35 +200,41 @@ static void init_channel(struct shm_channel *shm)
     };
 }
 
-enum embtier_err shm_channel_prepare(uint64_t arena_bytes, uint32_t slot_count,
-                                     uint32_t max_batch_rows, struct shm_channel **ret_channel,
-                                     struct err_msg *msg)
+/* Makes the shared memory, except the arena's pages, and seals control against resizing and against
+ * writing by others. */
+static enum embtier_err prepare(const struct channel_spec *spec,
+                                struct transport_channel **ret_channel, struct err_msg *msg)
 {
     _cleanup_(shm_channel_freep) struct shm_channel *shm = calloc(1, sizeof(*shm));
     void *memory;
 
     if (!shm)
         return err_set(msg, EMBTIER_NO_MEMORY, "session: out of memory");
+    shm->base.transport = &shm_transport;
     shm->control_fd = shm->arena_fd = shm->doorbell_fd = -1;
-    shm->slot_count = slot_count;
-    shm->control_bytes = control_bytes_of(slot_count);
+    shm->slot_count = spec->slot_count;
+    shm->control_bytes = control_bytes_of(spec->slot_count);
     TRY(memfd_new("embtier-control", shm->control_bytes, &shm->control_fd, msg));
     TRY(memfd_reserve(shm->control_fd, 0, shm->control_bytes, msg));
     TRY(memfd_map(shm->control_fd, shm->control_bytes,
                   F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL, &memory, msg));
     shm->control = memory;
-    shm->arena_bytes = shm_channel_arena_bytes(arena_bytes, slot_count);
+    shm->arena_bytes = shm_channel_arena_bytes(spec->region_bytes, spec->slot_count);
     TRY(memfd_new("embtier-arena", shm->arena_bytes, &shm->arena_fd, msg));
     shm->doorbell_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (shm->doorbell_fd < 0)
         return err_set_errno(msg, errno, "eventfd");
-    init_control(shm, max_batch_rows);
-    *ret_channel = TAKE(shm);
+    init_control(shm, spec->max_batch_rows);
+    *ret_channel = &TAKE(shm)->base;
     return EMBTIER_OK;
 }
 
-enum embtier_err shm_channel_reserve(struct shm_channel *shm, uint64_t bytes, struct err_msg *msg)
+/* Reserves more of the arena. After the last of it, maps the arena and seals it against
+ * resizing. */
+static enum embtier_err reserve(struct transport_channel *channel, uint64_t bytes,
+                                struct err_msg *msg)
 {
+    struct shm_channel *const shm = shm_of(channel);
     const uint64_t more = MIN(bytes, shm->arena_bytes - shm->reserved_bytes);
     void *memory;
 
@@ -219,16 +253,33 @@ enum embtier_err shm_channel_reserve(struct shm_channel *shm, uint64_t bytes, st
 enum embtier_err shm_channel_new(uint64_t arena_bytes, uint32_t slot_count, uint32_t max_batch_rows,
                                  struct shm_channel **ret_channel, struct err_msg *msg)
 {
-    _cleanup_(shm_channel_freep) struct shm_channel *shm = NULL;
+    const struct channel_spec spec = { .region_bytes = arena_bytes,
+                                       .slot_count = slot_count,
+                                       .max_batch_rows = max_batch_rows };
+    _cleanup_(transport_channel_freep) struct transport_channel *channel = NULL;
 
-    TRY(shm_channel_prepare(arena_bytes, slot_count, max_batch_rows, &shm, msg));
-    TRY(shm_channel_reserve(shm, UINT64_MAX, msg));
-    *ret_channel = TAKE(shm);
+    TRY(prepare(&spec, &channel, msg));
+    TRY(reserve(channel, UINT64_MAX, msg));
+    *ret_channel = shm_of(TAKE(channel));
     return EMBTIER_OK;
 }
 
-void shm_channel_release(struct shm_channel *shm, bool is_abandoned)
+/* Control, arena, doorbell: the client maps the first two. */
+static uint32_t descriptors(const struct transport_channel *channel, int ret_fds[TRANSPORT_FDS_MAX])
 {
+    const struct shm_channel *const shm = shm_of(channel);
+
+    ret_fds[0] = shm->control_fd;
+    ret_fds[1] = shm->arena_fd;
+    ret_fds[2] = shm->doorbell_fd;
+    return 3;
+}
+
+/* Unmaps and closes the shared memory. If it is abandoned, processes that still have the arena
+ * mapped read zeros from then on. */
+static void release(struct transport_channel *channel, bool is_abandoned)
+{
+    struct shm_channel *const shm = shm_of(channel);
     void *const control = TAKE(shm->control);
     void *const arena = TAKE(shm->arena);
 
@@ -251,6 +302,20 @@ void shm_channel_free(struct shm_channel *shm)
 {
     if (!shm)
         return;
-    shm_channel_release(shm, false);
+    release(&shm->base, false);
     free(shm);
 }
+
+static void free_channel(struct transport_channel *channel)
+{
+    shm_channel_free(shm_of(channel));
+}
+
+const struct transport shm_transport = {
+    .counted_bytes = counted_bytes,
+    .prepare = prepare,
+    .reserve = reserve,
+    .descriptors = descriptors,
+    .release = release,
+    .free = free_channel,
+};

@@ -11,14 +11,14 @@
 #include <stdint.h>
 
 #include "base/err.h"
-#include "daemon/engine/mail/inbox.h"
-#include "daemon/engine/sessions/channel.h"
+#include "daemon/transport/transport.h"
 #include "proto/shm_ring.h"
 
-struct account;
+/* The transport of such channels. */
+extern const struct transport shm_transport;
 
 struct shm_channel {
-    struct channel channel; /* set once all is reserved */
+    struct transport_channel base;
     struct shm_control *control;
     struct op_completion *completions;
     struct shm_arena_head *arena;
@@ -28,13 +28,7 @@ struct shm_channel {
     uint32_t slot_count;
     int control_fd;
     int arena_fd;
-    int doorbell_fd;
-
-    /* session_maker.c's, while the memory is given back. */
-    struct message freed_message; /* of a kind of the owner's */
-    struct shm_channel *next_freed;
-    bool is_abandoned;
-    struct account *account; /* the owner's, in which the bytes count meanwhile */
+    int doorbell_fd; /* an event descriptor, watched edge-triggered and never read */
 };
 
 /* Returns the size of the arena for a client that asks for @wanted_bytes: whole pages, and always
@@ -45,23 +39,10 @@ uint64_t shm_channel_arena_bytes(uint64_t wanted_bytes, uint32_t slot_count);
  * memory beyond SESSION_BYTES. The configuration counts SESSION_BYTES for each session. */
 uint64_t shm_channel_counted_bytes(uint64_t wanted_bytes, uint32_t slot_count);
 
-/* Makes the shared memory, except the arena's pages, and seals control against resizing and against
- * writing by others. NO_MEMORY, or the system's error. */
-MUST_CHECK enum embtier_err shm_channel_prepare(uint64_t arena_bytes, uint32_t slot_count,
-                                                uint32_t max_batch_rows,
-                                                struct shm_channel **ret_channel,
-                                                struct err_msg *msg);
-/* Reserves at most @bytes more of the arena. After the last of it, maps the arena and seals it
- * against resizing. AGAIN: there is more to reserve. Otherwise as shm_channel_prepare(). */
-MUST_CHECK enum embtier_err shm_channel_reserve(struct shm_channel *channel, uint64_t bytes,
-                                                struct err_msg *msg);
 /* Makes a whole channel at once. */
 MUST_CHECK enum embtier_err shm_channel_new(uint64_t arena_bytes, uint32_t slot_count,
                                             uint32_t max_batch_rows,
                                             struct shm_channel **ret_channel, struct err_msg *msg);
-/* Unmaps and closes the shared memory. @is_abandoned: frees the arena's bytes too, even if others
- * have it mapped; they read zeros from then on. */
-void shm_channel_release(struct shm_channel *channel, bool is_abandoned);
 /* Frees the channel with its shared memory. */
 void shm_channel_free(struct shm_channel *channel);
 DEFINE_CLEANUP(struct shm_channel, shm_channel_free)

@@ -78,7 +78,7 @@ static int setup(void **state)
 {
     struct worker *worker = NULL;
 
-    if (worker_new(NULL, NULL, send, NULL, &worker, NULL) != EMBTIER_OK)
+    if (worker_new(&(struct job_parts){ NULL }, send, NULL, &worker, NULL) != EMBTIER_OK)
         return -1;
     *state = worker;
     return 0;
@@ -233,6 +233,7 @@ static void test_one_that_has_begun_can_be_cancelled(void **state)
                      EMBTIER_OK);
     assert_false(waited);
     await(&load->told);
+    assert_non_null(strstr(load->rows.job.msg.text, "embtier jobs cancel")); /* it says how */
     sem_post(&load->told);
     finish(load, EMBTIER_CANCELLED);
 }

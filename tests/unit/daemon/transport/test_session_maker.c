@@ -18,7 +18,7 @@
 
 #include "base/macros.h"
 #include "daemon/engine/sessions/session.h"
-#include "daemon/transport/shm/session_maker.h"
+#include "daemon/transport/session_maker.h"
 #include "daemon/transport/shm/shm_channel.h"
 
 #define ONE     1000
@@ -83,18 +83,24 @@ static struct session_maker *make(struct told *told)
 
 static struct session_order order(uid_t uid, uint64_t bytes)
 {
-    return (struct session_order){ .uid = uid,
-                                   .id = 7,
-                                   .arena_bytes = bytes,
-                                   .slot_count = 4,
-                                   .max_batch_rows = 100,
-                                   .lane_count = 1 };
+    return (struct session_order){
+        .uid = uid,
+        .id = 7,
+        .transport = &shm_transport,
+        .spec = { .region_bytes = bytes, .slot_count = 4, .max_batch_rows = 100 },
+        .lane_count = 1
+    };
+}
+
+static struct shm_channel *shm_of(const struct session_order *one)
+{
+    return CONTAINER_OF(one->channel, struct shm_channel, base);
 }
 
 static void free_both(struct session_order *one)
 {
     session_free(one->session);
-    shm_channel_free(one->channel);
+    transport_channel_free(one->channel);
 }
 
 static uint64_t blocks_of(int fd)
@@ -133,8 +139,8 @@ static void test_users_take_turns_and_large_ones_wait_for_small_ones(void **stat
             CONTAINER_OF(told.messages[i], struct session_order, made_message);
 
         assert_int_equal(one->err, EMBTIER_OK);
-        assert_int_equal(one->channel->reserved_bytes, one->channel->arena_bytes);
-        assert_int_equal(blocks_of(one->channel->arena_fd), one->channel->arena_bytes);
+        assert_int_equal(shm_of(one)->reserved_bytes, shm_of(one)->arena_bytes);
+        assert_int_equal(blocks_of(shm_of(one)->arena_fd), shm_of(one)->arena_bytes);
         free_both(one);
     }
     free_both(&first);
@@ -181,7 +187,7 @@ static void test_what_waits_at_the_end_is_told_and_what_is_freed_is(void **state
     session_maker_free(maker);
     assert_int_equal(told.count, 3);
     assert_true(waits.err == EMBTIER_SHUTDOWN || waits.err == EMBTIER_OK);
-    assert_int_equal(first.channel->arena_fd, -1);
+    assert_int_equal(shm_of(&first)->arena_fd, -1);
     free_both(&first);
     free_both(&waits);
 }
@@ -200,7 +206,7 @@ static void test_memory_of_a_client_that_has_ended_is_freed_even_if_mapped(void 
 
         session_maker_make(maker, &one);
         await(&told, 1);
-        fd = dup(one.channel->arena_fd);
+        fd = dup(shm_of(&one)->arena_fd);
         seen = mmap(NULL, MIB, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
         assert_ptr_not_equal(seen, MAP_FAILED);
         seen[MIB / 2] = 7; /* stands for an answer */

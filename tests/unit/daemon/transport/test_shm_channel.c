@@ -43,7 +43,7 @@ static void test_control_memory_can_be_read_but_not_written_by_others(void **sta
     assert_int_equal(seen->slot_count, 64);
     assert_int_equal(seen->max_batch_rows, 1000);
     assert_int_equal(shm_lane_is_asleep(seen), 1);
-    shm->channel.ops->hang_up(&shm->channel, EMBTIER_SHUTDOWN); /* the server still can */
+    shm->base.channel.ops->hang_up(&shm->base.channel, EMBTIER_SHUTDOWN); /* the server still can */
     assert_int_equal(seen->closed, EMBTIER_SHUTDOWN);
     munmap((void *)(uintptr_t)seen, shm->control_bytes);
     shm_channel_free(shm);

@@ -315,7 +315,8 @@ static inline struct client client_attach(struct lanes_fixture *x, uint64_t slot
         client.submissions = shm_submissions(client.shm->arena);
         client.completions = client.shm->completions;
     }
-    must(session_new(++x->last_session, client.shm ? &client.shm->channel : &client.buffer->channel,
+    must(session_new(++x->last_session,
+                     client.shm ? &client.shm->base.channel : &client.buffer->base.channel,
                      x->lane_count, &client.session, &msg),
          &msg);
     client.session->send = fixture_mail;
@@ -366,6 +367,12 @@ static inline bool client_must_ring(const struct client *client)
 {
     return client->shm ? shm_lane_is_asleep(client->shm->control)
                        : atomic_load(&client->buffer->must_ring);
+}
+
+/* The descriptor that a client writes to if it must ring. */
+static inline int client_doorbell(const struct client *client)
+{
+    return client->shm ? client->shm->doorbell_fd : client->buffer->doorbell_fd;
 }
 
 /* Pauses between two looks at another thread's work. @looks is 0 before the first. Long waits yield
@@ -435,8 +442,7 @@ static inline void client_publish(struct client *client)
     client->submitted++;
     client_publish_tail(client, client->submitted);
     if (client_must_ring(client))
-        assert_int_equal(write(client->session->channel.doorbell_fd, &one, sizeof(one)),
-                         sizeof(one));
+        assert_int_equal(write(client_doorbell(client), &one, sizeof(one)), sizeof(one));
 }
 
 /* Fills in the submission. The ids, and a SET's rows, already lie at client_ids() and client_rows()

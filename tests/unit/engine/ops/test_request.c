@@ -280,7 +280,7 @@ static void test_more_submitted_than_there_are_slots_ends_the_session(void **sta
 
     hostile_start(&h, *state);
     client_publish_tail(&h.bad, FIXTURE_SLOTS + 1);
-    assert_int_equal(write(h.bad.session->channel.doorbell_fd, &one, sizeof(one)), sizeof(one));
+    assert_int_equal(write(client_doorbell(&h.bad), &one, sizeof(one)), sizeof(one));
     expect_broken(&h);
     hostile_stop(&h);
 }
@@ -294,7 +294,7 @@ static void test_tail_that_goes_back_ends_the_session(void **state)
     make(&h, 0);
     expect(&h, EMBTIER_OK, 0);
     client_publish_tail(&h.bad, 0);
-    assert_int_equal(write(h.bad.session->channel.doorbell_fd, &one, sizeof(one)), sizeof(one));
+    assert_int_equal(write(client_doorbell(&h.bad), &one, sizeof(one)), sizeof(one));
     expect_broken(&h);
     hostile_stop(&h);
 }
@@ -308,11 +308,10 @@ static void test_doorbell_can_be_abused_without_harm(void **state)
 
     hostile_start(&h, *state);
     for (uint32_t i = 0; i < 1000; i++)
-        assert_int_equal(write(h.bad.session->channel.doorbell_fd, &one, sizeof(one)), sizeof(one));
-    assert_int_equal(read(h.bad.session->channel.doorbell_fd, &drained, sizeof(drained)),
-                     sizeof(drained));
-    assert_int_equal(write(h.bad.session->channel.doorbell_fd, &most, sizeof(most)), sizeof(most));
-    assert_int_equal(write(h.bad.session->channel.doorbell_fd, &one, sizeof(one)), -1);
+        assert_int_equal(write(client_doorbell(&h.bad), &one, sizeof(one)), sizeof(one));
+    assert_int_equal(read(client_doorbell(&h.bad), &drained, sizeof(drained)), sizeof(drained));
+    assert_int_equal(write(client_doorbell(&h.bad), &most, sizeof(most)), sizeof(most));
+    assert_int_equal(write(client_doorbell(&h.bad), &one, sizeof(one)), -1);
     client_wait_flag(&h.bad, UINT32_MAX);
     hostile_stop(&h);
 }

@@ -1,23 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* buffer_channel.h: a channel (channel.h) over a plain buffer in this process, a transport without
  * shared memory. Submissions and completions lie outside its region, and its payload begins at
- * another offset than in transport/shm. A transport over a network does the same behind its
- * sockets. Each test program includes it once. */
+ * another offset than in transport/shm. Its client gets no descriptors. A transport over a network
+ * does the same behind its sockets. Each test program includes it once. */
 #ifndef EMBTIER_TESTS_UNIT_ENGINE_SESSIONS_BUFFER_CHANNEL_H
 #define EMBTIER_TESTS_UNIT_ENGINE_SESSIONS_BUFFER_CHANNEL_H
 
 #include <stdlib.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "daemon/engine/sessions/channel.h"
+#include "daemon/transport/transport.h"
 
 #define BUFFER_CHANNEL_PAYLOAD 64 /* offset of the client's bytes */
 
 struct buffer_channel {
-    struct channel channel;
+    struct transport_channel base;
     uint8_t *region;
+    uint64_t region_bytes;
+    uint32_t slot_count;
+    int doorbell_fd;
     struct op_submission *submissions;
     struct op_completion *completions;
     _Atomic uint32_t tail;
@@ -48,6 +52,22 @@ static inline void buffer_channel_set_polled(const struct channel *channel, bool
     atomic_store(&buffer->must_ring, !is_polled);
 }
 
+static inline bool buffer_channel_arm_doorbell(const struct channel *channel, int epoll_fd,
+                                               void *tag)
+{
+    const struct buffer_channel *const buffer = channel->transport;
+    struct epoll_event event = { .events = EPOLLIN | EPOLLET, .data.ptr = tag };
+
+    return epoll_ctl(epoll_fd, EPOLL_CTL_ADD, buffer->doorbell_fd, &event) == 0;
+}
+
+static inline void buffer_channel_disarm_doorbell(const struct channel *channel, int epoll_fd)
+{
+    const struct buffer_channel *const buffer = channel->transport;
+
+    epoll_ctl(epoll_fd, EPOLL_CTL_DEL, buffer->doorbell_fd, NULL);
+}
+
 static inline void buffer_channel_hang_up(const struct channel *channel, enum embtier_err why)
 {
     struct buffer_channel *const buffer = channel->transport;
@@ -58,6 +78,8 @@ static inline void buffer_channel_hang_up(const struct channel *channel, enum em
 static const struct channel_ops buffer_channel_ops = {
     .complete = buffer_channel_complete,
     .set_polled = buffer_channel_set_polled,
+    .arm_doorbell = buffer_channel_arm_doorbell,
+    .disarm_doorbell = buffer_channel_disarm_doorbell,
     .hang_up = buffer_channel_hang_up,
 };
 
@@ -72,39 +94,77 @@ static inline void *buffer_channel_map(uint64_t bytes)
     return place;
 }
 
-/* Makes a channel with room for @bytes of the client's. */
-static inline struct buffer_channel *buffer_channel_new(uint64_t bytes, uint32_t slot_count)
+/* ---- The transport ---- */
+
+static inline struct buffer_channel *buffer_channel_of(const struct transport_channel *channel)
+{
+    return CONTAINER_OF(channel, struct buffer_channel, base);
+}
+
+static inline uint64_t buffer_channel_counted_bytes(const struct channel_spec *spec)
+{
+    return align_up(BUFFER_CHANNEL_PAYLOAD + spec->region_bytes, CACHE_LINE);
+}
+
+/* Makes all but the region. */
+static inline enum embtier_err buffer_channel_prepare(const struct channel_spec *spec,
+                                                      struct transport_channel **ret_channel,
+                                                      struct err_msg *msg)
 {
     struct buffer_channel *const buffer = buffer_channel_map(sizeof(*buffer));
-    const uint64_t region_bytes = align_up(BUFFER_CHANNEL_PAYLOAD + bytes, CACHE_LINE);
 
-    buffer->region = buffer_channel_map(region_bytes);
-    buffer->submissions = buffer_channel_map(slot_count * sizeof(*buffer->submissions));
-    buffer->completions = buffer_channel_map(slot_count * sizeof(*buffer->completions));
+    (void)msg;
+    buffer->region_bytes = buffer_channel_counted_bytes(spec);
+    buffer->slot_count = spec->slot_count;
+    buffer->submissions = buffer_channel_map(spec->slot_count * sizeof(*buffer->submissions));
+    buffer->completions = buffer_channel_map(spec->slot_count * sizeof(*buffer->completions));
+    buffer->doorbell_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     buffer->must_ring = 1;
-    buffer->channel = (struct channel){
+    *ret_channel = &buffer->base;
+    return EMBTIER_OK;
+}
+
+static inline enum embtier_err buffer_channel_reserve(struct transport_channel *channel,
+                                                      uint64_t bytes, struct err_msg *msg)
+{
+    struct buffer_channel *const buffer = buffer_channel_of(channel);
+
+    (void)bytes;
+    (void)msg;
+    buffer->region = buffer_channel_map(buffer->region_bytes);
+    buffer->base.channel = (struct channel){
         .region = buffer->region,
-        .region_bytes = region_bytes,
+        .region_bytes = buffer->region_bytes,
         .payload = BUFFER_CHANNEL_PAYLOAD,
-        .slot_count = slot_count,
-        .doorbell_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK),
+        .slot_count = buffer->slot_count,
         .tail = &buffer->tail,
         .submissions = buffer->submissions,
         .ops = &buffer_channel_ops,
         .transport = buffer,
     };
-    return buffer;
+    return EMBTIER_OK;
 }
 
 static inline void buffer_channel_free(struct buffer_channel *buffer)
 {
-    const struct channel channel = buffer->channel;
-
-    close(channel.doorbell_fd);
-    munmap(buffer->region, channel.region_bytes);
-    munmap(buffer->submissions, channel.slot_count * sizeof(*buffer->submissions));
-    munmap(buffer->completions, channel.slot_count * sizeof(*buffer->completions));
+    close(buffer->doorbell_fd);
+    if (buffer->region)
+        munmap(buffer->region, buffer->region_bytes);
+    munmap(buffer->submissions, buffer->slot_count * sizeof(*buffer->submissions));
+    munmap(buffer->completions, buffer->slot_count * sizeof(*buffer->completions));
     munmap(buffer, sizeof(*buffer));
+}
+
+/* Makes a channel with room for @bytes of the client's. */
+static inline struct buffer_channel *buffer_channel_new(uint64_t bytes, uint32_t slot_count)
+{
+    const struct channel_spec spec = { .region_bytes = bytes, .slot_count = slot_count };
+    struct transport_channel *channel = NULL;
+
+    if (buffer_channel_prepare(&spec, &channel, NULL) != EMBTIER_OK ||
+        buffer_channel_reserve(channel, UINT64_MAX, NULL) != EMBTIER_OK)
+        abort();
+    return buffer_channel_of(channel);
 }
 
 #endif

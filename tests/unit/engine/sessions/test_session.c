@@ -20,7 +20,7 @@ static void test_sessions_are_spread_over_the_lanes(void **state)
         struct session *session = NULL;
         struct err_msg msg = { { 0 } };
 
-        assert_int_equal(session_new(id, &buffer->channel, 4, &session, &msg), EMBTIER_OK);
+        assert_int_equal(session_new(id, &buffer->base.channel, 4, &session, &msg), EMBTIER_OK);
         assert_int_equal(session->home, id % 4);
         session_free(session);
     }
@@ -39,7 +39,7 @@ static void test_an_answer_frees_its_slot_and_reaches_the_client(void **state)
     struct err_msg msg = { { 0 } };
 
     (void)state;
-    assert_int_equal(session_new(1, &buffer->channel, 1, &session, &msg), EMBTIER_OK);
+    assert_int_equal(session_new(1, &buffer->base.channel, 1, &session, &msg), EMBTIER_OK);
     session->slot_busy[2] = session->slot_busy[3] = 1;
     session_answer(session, 6, &answer);
     assert_int_equal(session->slot_busy[2], 0);
@@ -60,7 +60,7 @@ static void test_an_answer_frees_its_slot_and_reaches_the_client(void **state)
 static void test_a_channel_holds_what_lies_in_its_payload(void **state)
 {
     struct buffer_channel *const buffer = buffer_channel_new(192, 1);
-    const struct channel *const channel = &buffer->channel;
+    const struct channel *const channel = &buffer->base.channel;
 
     (void)state;
     assert_true(channel_holds(channel, channel->payload, 192, 8));

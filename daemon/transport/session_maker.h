@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* session_maker.h: makes and frees the shared memory of sessions off the control thread. The
- * system takes some tenths of a second to reserve or free a GiB.
+/* session_maker.h: makes and frees sessions' channels off the control thread, whatever their
+ * transport. The system takes some tenths of a second to reserve or free a GiB.
  *
  * One thread makes, in steps of SESSION_STEP_BYTES. After each step another user's session has its
  * turn, so that a GiB holds up no other user's MiB, however many such sessions one user asks for.
  * One thread frees.
  *
  * Thread: the control thread, which is told through @send. */
-#ifndef EMBTIER_DAEMON_TRANSPORT_SHM_SESSION_MAKER_H
-#define EMBTIER_DAEMON_TRANSPORT_SHM_SESSION_MAKER_H
+#ifndef EMBTIER_DAEMON_TRANSPORT_SESSION_MAKER_H
+#define EMBTIER_DAEMON_TRANSPORT_SESSION_MAKER_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -17,10 +17,10 @@
 
 #include "base/err.h"
 #include "daemon/engine/mail/inbox.h"
+#include "daemon/transport/transport.h"
 
 struct session;
 struct session_maker;
-struct shm_channel;
 
 #define SESSION_STEP_BYTES (UINT64_C(8) << 20)
 /* One makes, one frees. */
@@ -32,14 +32,13 @@ struct session_order {
     void *owner;                 /* the connection, for the thread that is told */
     uint32_t request_id;
     uid_t uid;
-    uint64_t id;          /* of the session */
-    uint64_t arena_bytes; /* this and the next two are for shm_channel_prepare() */
-    uint32_t slot_count;
-    uint32_t max_batch_rows;
+    uint64_t id; /* of the session */
+    const struct transport *transport;
+    struct channel_spec spec;
     uint32_t lane_count;
 
     /* The result: both. After an error: no session, and a half-made channel or NULL. */
-    struct shm_channel *channel;
+    struct transport_channel *channel;
     struct session *session;
     enum embtier_err err;
     struct err_msg msg;
@@ -63,10 +62,10 @@ void session_maker_make(struct session_maker *maker, struct session_order *order
 /* Gives up an order that no client wants any more. It ends with the error DISCONNECTED. */
 void session_maker_give_up(struct session_order *order);
 /* Gives the memory of a channel without a session back to the system. Borrows the channel until
- * freed_message; after that shm_channel_free() is quick. @is_abandoned: no client reads the
- * memory any more, so it is freed even if a process has it mapped. Else it is freed once the
- * client, which may still read answers there, lets go of it too. */
-void session_maker_release(struct session_maker *maker, struct shm_channel *channel,
+ * freed_message; after that transport_channel_free() is quick. @is_abandoned: no client
+ * reads the memory any more, so it is freed even if a process has it mapped. Else it is freed once
+ * the client, which may still read answers there, lets go of it too. */
+void session_maker_release(struct session_maker *maker, struct transport_channel *channel,
                            bool is_abandoned);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/transport/shm/session_maker.h"
+#include "daemon/transport/session_maker.h"
 
 #include <assert.h>
 #include <pthread.h>
@@ -7,17 +7,16 @@
 
 #include "base/system/thread_class.h"
 #include "daemon/engine/sessions/session.h"
-#include "daemon/transport/shm/shm_channel.h"
 
 struct session_maker {
     void (*send)(void *owner, struct message *message);
     void *owner;
     pthread_mutex_t lock; /* protects all below, and the orders' rounds */
     pthread_cond_t wake_maker, wake_freer;
-    struct session_order *orders;    /* those that wait for their next step */
-    uint64_t round;                  /* the round of the step that was begun last */
-    struct shm_channel *freed_first; /* those that wait to be freed, oldest first */
-    struct shm_channel **freed_end;
+    struct session_order *orders;          /* those that wait for their next step */
+    uint64_t round;                        /* the round of the step that was begun last */
+    struct transport_channel *freed_first; /* those that wait to be freed, oldest first */
+    struct transport_channel **freed_end;
     bool stopping;
     pthread_t threads[SESSION_MAKER_THREADS];
     uint32_t thread_count;
@@ -65,10 +64,11 @@ static bool make_some(struct session_order *order, bool stopping)
     assert(!order->session);
     order->err = EMBTIER_OK;
     if (!order->channel)
-        order->err = shm_channel_prepare(order->arena_bytes, order->slot_count,
-                                         order->max_batch_rows, &order->channel, &order->msg);
-    if (order->err == EMBTIER_OK)
-        order->err = shm_channel_reserve(order->channel, SESSION_STEP_BYTES, &order->msg);
+        order->err = order->transport->prepare(&order->spec, &order->channel, &order->msg);
+    if (order->err == EMBTIER_OK) {
+        assert(order->channel->transport == order->transport);
+        order->err = order->transport->reserve(order->channel, SESSION_STEP_BYTES, &order->msg);
+    }
     if (order->err == EMBTIER_OK)
         order->err = session_new(order->id, &order->channel->channel, order->lane_count,
                                  &order->session, &order->msg);
@@ -126,7 +126,7 @@ static void *freer_main(void *context)
     thread_class_answering();
     pthread_mutex_lock(&maker->lock);
     for (;;) {
-        struct shm_channel *const channel = maker->freed_first;
+        struct transport_channel *const channel = maker->freed_first;
 
         if (!channel && maker->stopping)
             break;
@@ -138,7 +138,7 @@ static void *freer_main(void *context)
         if (!maker->freed_first)
             maker->freed_end = &maker->freed_first;
         pthread_mutex_unlock(&maker->lock);
-        shm_channel_release(channel, channel->is_abandoned);
+        channel->transport->release(channel, channel->is_abandoned);
         maker->send(maker->owner, &channel->freed_message);
         pthread_mutex_lock(&maker->lock);
     }
@@ -146,7 +146,7 @@ static void *freer_main(void *context)
     return NULL;
 }
 
-void session_maker_release(struct session_maker *maker, struct shm_channel *channel,
+void session_maker_release(struct session_maker *maker, struct transport_channel *channel,
                            bool is_abandoned)
 {
     channel->is_abandoned = is_abandoned;

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* transport.h: a way in which clients' requests arrive, as the control thread knows it.
+ *
+ * A transport is a constant table of functions. They make the channel on which a session runs
+ * (channel.h), name the descriptors that its client gets, and free it. session_maker.h calls those
+ * that take long. The control thread gives each connection the transport of the socket that
+ * accepted it, and knows no other fact about the transport.
+ *
+ * Thread: one at a time has a channel. */
+#ifndef EMBTIER_DAEMON_TRANSPORT_TRANSPORT_H
+#define EMBTIER_DAEMON_TRANSPORT_TRANSPORT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "daemon/engine/mail/inbox.h"
+#include "daemon/engine/sessions/channel.h"
+
+struct account;
+struct transport;
+
+/* Most descriptors that a client gets with its channel. */
+#define TRANSPORT_FDS_MAX 3
+
+/* The channel that a client asks for. */
+struct channel_spec {
+    uint64_t region_bytes; /* the channel may have more */
+    uint32_t slot_count;
+    uint32_t max_batch_rows;
+};
+
+/* A channel with its transport. Each transport embeds this in a struct of its own, which it finds
+ * again with CONTAINER_OF. */
+struct transport_channel {
+    const struct transport *transport;
+    struct channel channel; /* set once it is whole */
+
+    /* The control thread's, while the channel is given back. */
+    struct account *account; /* of its user, in which the bytes count until it is freed */
+    uint64_t counted_bytes;
+
+    /* session_maker.c's, likewise. */
+    struct message freed_message; /* of a kind of the owner's */
+    struct transport_channel *next_freed;
+    bool is_abandoned;
+};
+
+struct transport {
+    /* Returns the bytes of such a channel that count in its user's account
+     * (ACCOUNT_ARENA_BYTES). */
+    uint64_t (*counted_bytes)(const struct channel_spec *spec);
+    /* Makes all of the channel except what takes long. NO_MEMORY, or the system's error. */
+    enum embtier_err (*prepare)(const struct channel_spec *spec,
+                                struct transport_channel **ret_channel, struct err_msg *msg);
+    /* Makes at most @bytes more of the region. AGAIN: there is more to make. OK: the channel is
+     * whole. Otherwise as prepare(). */
+    enum embtier_err (*reserve)(struct transport_channel *channel, uint64_t bytes,
+                                struct err_msg *msg);
+    /* Returns how many descriptors the client of a whole channel gets with the answer to its hello,
+     * and which. They stay the channel's. */
+    uint32_t (*descriptors)(const struct transport_channel *channel,
+                            int ret_fds[TRANSPORT_FDS_MAX]);
+    /* Gives the memory of a channel without a session back to the system, which may take long. The
+     * channel may be half made. @is_abandoned: no client reads the region any more, so its bytes
+     * are freed even if a process has them mapped. */
+    void (*release)(struct transport_channel *channel, bool is_abandoned);
+    /* Frees the channel, and all that was not released. */
+    void (*free)(struct transport_channel *channel);
+};
+
+/* Frees a channel of any transport. */
+static inline void transport_channel_free(struct transport_channel *channel)
+{
+    if (channel)
+        channel->transport->free(channel);
+}
+DEFINE_CLEANUP(struct transport_channel, transport_channel_free)
+
+#endif

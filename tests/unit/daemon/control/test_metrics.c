@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tests that each metric has its figures, once each, and that those of lanes and tiers are sums. */
+#include "tests/unit/daemon/control/control_fixture.h"
+
+#include "daemon/control/metrics.h"
+
+#define ROWS 64
+#define DIM  4
+
+struct seen {
+    struct {
+        enum metric_id id;
+        char label_value[64];
+        double value;
+    } figures[METRICS_MOST];
+    uint32_t count;
+};
+
+static void see(void *context, enum metric_id id, const char *label_value, double value)
+{
+    struct seen *const seen = context;
+
+    assert_true(seen->count < METRICS_MOST);
+    for (uint32_t i = 0; i < seen->count; i++)
+        if (seen->figures[i].id == id && strcmp(seen->figures[i].label_value, label_value) == 0)
+            fail_msg("%s{%s} comes twice", metric_descriptions[id].name, label_value);
+    seen->figures[seen->count].id = id;
+    snprintf(seen->figures[seen->count].label_value, sizeof(seen->figures[0].label_value), "%s",
+             label_value);
+    seen->figures[seen->count++].value = value;
+}
+
+static const struct seen *collect(const struct control_fixture *c)
+{
+    static struct seen seen;
+
+    seen.count = 0;
+    metrics_collect(&c->parts, see, &seen);
+    return &seen;
+}
+
+static double value_of(const struct seen *seen, enum metric_id id, const char *label_value)
+{
+    for (uint32_t i = 0; i < seen->count; i++)
+        if (seen->figures[i].id == id && strcmp(seen->figures[i].label_value, label_value) == 0)
+            return seen->figures[i].value;
+    fail_msg("%s{%s} has no figure", metric_descriptions[id].name, label_value);
+    return 0;
+}
+
+static bool has_any(const struct seen *seen, enum metric_id id)
+{
+    for (uint32_t i = 0; i < seen->count; i++)
+        if (seen->figures[i].id == id)
+            return true;
+    return false;
+}
+
+/* The figures of clients and jobs are control_requests.c's. The age of the newest checkpoint needs
+ * a checkpoint. */
+static void test_each_metric_has_figures(void **state)
+{
+    static struct control_fixture c;
+    const struct seen *seen;
+
+    control_make_parts(&c, *state, NULL);
+    seen = collect(&c);
+    for (uint32_t id = 0; id < METRIC_COUNT; id++) {
+        const bool is_elsewhere = id == METRIC_sessions || id == METRIC_session_arena_bytes ||
+                                  id == METRIC_jobs || id == METRIC_checkpoint_newest_seconds;
+
+        if (has_any(seen, id) == is_elsewhere)
+            fail_msg("%s has figures: %d", metric_descriptions[id].name, !is_elsewhere);
+    }
+    control_free_parts(&c);
+}
+
+static void test_figures_of_lanes_are_sums(void **state)
+{
+    static struct control_fixture c;
+    const struct seen *seen;
+    struct client client;
+    uint64_t table;
+    float value;
+    double cached = 0, dirty = 0, capacity = 0;
+
+    control_make_parts(&c, *state, NULL);
+    table = fixture_table(&c.x, "t", ROWS, DIM, EMBTIER_OPTIMIZER_NONE);
+    client = client_attach(&c.x, KIB);
+    for (uint64_t id = 0; id < ROWS; id++)
+        assert_int_equal(client_set_one(&client, table, id, DIM, 2), EMBTIER_OK);
+    for (uint64_t id = 0; id < ROWS; id++)
+        assert_int_equal(client_get_one(&client, table, id, &value), EMBTIER_OK);
+    seen = collect(&c);
+    assert_true(value_of(seen, METRIC_requests, "") == 2 * ROWS);
+    assert_true(value_of(seen, METRIC_request_rows, "set") == ROWS);
+    assert_true(value_of(seen, METRIC_request_rows, "get") == ROWS);
+    assert_true(value_of(seen, METRIC_request_rows, "push") == 0);
+    assert_true(value_of(seen, METRIC_lookup_rows, fixture_tiers[0]) == ROWS);
+    assert_true(value_of(seen, METRIC_lookup_rows, "array") == 0);
+    for (uint32_t t = 0; t < FIXTURE_TIERS; t++) {
+        cached += value_of(seen, METRIC_cache_rows, fixture_tiers[t]);
+        dirty += value_of(seen, METRIC_cache_dirty_rows, fixture_tiers[t]);
+        capacity += value_of(seen, METRIC_cache_capacity_bytes, fixture_tiers[t]);
+    }
+    assert_true(cached == ROWS);
+    assert_true(dirty == ROWS);
+    assert_true(capacity <= (double)(FIXTURE_TIERS * control_shape.slabs_per_lane *
+                                     control_shape.lane_count * ARENA_SLAB_BYTES));
+    assert_true(capacity > (double)((FIXTURE_TIERS * control_shape.slabs_per_lane - 1) *
+                                    control_shape.lane_count * ARENA_SLAB_BYTES));
+    assert_true(value_of(seen, METRIC_write_queue_capacity_bytes, "") ==
+                (double)(control_shape.write_queue_bytes * control_shape.lane_count));
+    assert_true(value_of(seen, METRIC_write_error, "") == 0);
+    assert_true(value_of(seen, METRIC_tables, "") == 1);
+    client_detach(&client);
+    control_free_parts(&c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_each_metric_has_figures, fixture_setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_figures_of_lanes_are_sums, fixture_setup,
+                                        fixture_teardown),
+    };
+
+    return cmocka_run_group_tests_name("metrics", tests, NULL, NULL);
+}
