@@ -108,8 +108,8 @@ static enum embtier_err wanted_place(const struct apply_server *server,
     if (table->part_count > 1)
         return err_set(msg, EMBTIER_UNSUPPORTED,
                        "table '%s' is split into %" PRIu32
-                       " parts, and this version moves whole tables only: forbid splitting, and "
-                       "make a new plan",
+                       " parts, and this version moves whole tables only: make a plan without "
+                       "--row-wise, or with the table in `unsplit` of its rules",
                        table->name, table->part_count);
     switch (table->parts[0].home) {
     case PLAN_ARRAY:

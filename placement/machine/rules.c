@@ -19,6 +19,7 @@ void rules_free(struct rules *rules)
     if (!rules)
         return;
     free(rules->rules);
+    free(rules->unsplit);
     free(rules);
 }
 

@@ -29,8 +29,9 @@ enum rules_limit {
 struct rules {
     struct model_rule *rules; /* memories are numbered as in machine.h */
     uint32_t rule_count;
-    double target_samples_per_s;           /* 0: none */
-    uint64_t moved_bytes_max;              /* from the plan in force; UINT64_MAX: no limit */
+    bool *unsplit;               /* of each table: all its rows have one home; NULL: none */
+    double target_samples_per_s; /* 0: none */
+    uint64_t moved_bytes_max;    /* from the plan in force; UINT64_MAX: no limit */
     uint64_t cache_least_bytes[TIERS_MAX]; /* arrays leave at least this much of each tier */
     bool warns[RULES_LIMITS];              /* exceeding this limit is only a warning */
 };

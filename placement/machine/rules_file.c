@@ -37,7 +37,9 @@ struct raw_rules {
     struct raw_limits *limits;
     struct raw_item *pin, *forbid, *reserve, *cache_least;
     struct raw_group *together;
+    char **unsplit;
     uint32_t pin_count, forbid_count, reserve_count, cache_least_count, together_count;
+    uint32_t unsplit_count;
 };
 
 #define FLAGS         (CYAML_FLAG_OPTIONAL | CYAML_FLAG_POINTER_NULL_STR)
@@ -82,6 +84,7 @@ static const cyaml_schema_field_t rules_fields[] = {
     LIST(together, &group_schema),
     LIST(reserve, &reserve_schema),
     LIST(cache_least, &cache_schema),
+    LIST(unsplit, &name_schema),
     CYAML_FIELD_END
 };
 static const cyaml_schema_value_t rules_schema = { CYAML_VALUE_MAPPING(
@@ -252,6 +255,25 @@ static enum embtier_err take_group(struct reading *r, uint32_t group, const stru
     return EMBTIER_OK;
 }
 
+static enum embtier_err take_unsplit(struct reading *r, const struct raw_rules *raw,
+                                     struct err_msg *msg)
+{
+    struct yaml_key_text key;
+    uint32_t table = 0;
+
+    if (raw->unsplit_count == 0)
+        return EMBTIER_OK;
+    r->rules->unsplit = calloc(r->table_count, sizeof(*r->rules->unsplit));
+    if (!r->rules->unsplit)
+        return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+    for (uint32_t i = 0; i < raw->unsplit_count; i++) {
+        yaml_item_key(&key, "unsplit", i, "");
+        TRY(find_table(r, key.text, raw->unsplit[i], &table, msg));
+        r->rules->unsplit[table] = true;
+    }
+    return EMBTIER_OK;
+}
+
 static enum embtier_err take_lists(struct reading *r, const struct raw_rules *raw,
                                    struct err_msg *msg)
 {
@@ -265,7 +287,7 @@ static enum embtier_err take_lists(struct reading *r, const struct raw_rules *ra
         TRY(take_reserve(r, i, &raw->reserve[i], msg));
     for (uint32_t i = 0; i < raw->cache_least_count; i++)
         TRY(take_cache_least(r, i, &raw->cache_least[i], msg));
-    return EMBTIER_OK;
+    return take_unsplit(r, raw, msg);
 }
 
 /* ---- All ---- */

@@ -56,6 +56,7 @@ struct plan_table {
     enum embtier_dtype dtype;
     enum embtier_optimizer optimizer;
     uint32_t gpu; /* that looks the table up; PLAN_NO_GPU: there are none */
+    bool unsplit; /* all its rows have one home, also in later plans */
     uint32_t part_count;
     struct plan_part parts[PLAN_PARTS_MAX]; /* the hottest rows first; a cached part is last */
     double read_bytes;                      /* by a batch */

@@ -213,6 +213,10 @@ static enum embtier_err check_description(const struct check *check, const struc
     if (!is_sentence(table->reason, sizeof(table->reason)))
         return wrong(check, "reason", "not plain; allowed: at most %d bytes of text in a line",
                      PLAN_TEXT_BYTES - 1);
+    if (table->unsplit && table->part_count > 1)
+        return wrong(check, "parts",
+                     "%" PRIu32 " parts; allowed: 1, as unsplit forbids to split this table",
+                     table->part_count);
     return check_count(check, "parts", table->part_count, 1, PLAN_PARTS_MAX);
 }
 

@@ -49,6 +49,7 @@ static const cyaml_schema_value_t text_schema = { CYAML_VALUE_STRING(CYAML_FLAG_
 #define FIELD_TEXT      FIELD_COUNT
 #define FIELD_HASH      FIELD_COUNT
 #define FIELD_GPU       FIELD_COUNT
+#define FIELD_FLAG      FIELD_COUNT
 #define FIELD_HOME      FIELD_COUNT
 #define FIELD_DTYPE     FIELD_COUNT
 #define FIELD_OPTIMIZER FIELD_COUNT
@@ -113,6 +114,8 @@ bool plan_key_is_set(const struct plan_key *key, const void *from, enum plan_hom
         return get_u32(key, from) != PLAN_NO_GPU;
     case PLAN_KEY_TEXT:
         return *(const char *)member(key, from) != '\0';
+    case PLAN_KEY_FLAG:
+        return *(const bool *)member(key, from);
     default:
         return *(const double *)member(key, from) != 0;
     }
@@ -191,6 +194,9 @@ void plan_key_write(const struct plan_key *key, const void *from, uint32_t list_
         return;
     case PLAN_KEY_HASH:
         fprintf(file, "\"%016" PRIx64 "\"", get_u64(key, from));
+        return;
+    case PLAN_KEY_FLAG:
+        fputs(*(const bool *)member(key, from) ? "true" : "false", file);
         return;
     case PLAN_KEY_HOME:
         fputs(home_words[*(const enum plan_home *)member(key, from)], file);
@@ -271,6 +277,12 @@ static enum embtier_err parse_hash(const char *text, uint64_t *ret_hash)
     return EMBTIER_OK;
 }
 
+static enum embtier_err parse_flag(const char *text, bool *ret_flag)
+{
+    *ret_flag = strcmp(text, "true") == 0;
+    return *ret_flag || strcmp(text, "false") == 0 ? EMBTIER_OK : EMBTIER_INVALID;
+}
+
 static enum embtier_err parse_home(const char *text, enum plan_home *ret_home)
 {
     for (size_t i = 0; i < ARRAY_LEN(home_words); i++)
@@ -315,6 +327,8 @@ enum embtier_err plan_key_parse(const struct plan_key *key, const char *text, ui
         return parse_text(text, member, key->room);
     case PLAN_KEY_HASH:
         return parse_hash(text, member);
+    case PLAN_KEY_FLAG:
+        return parse_flag(text, member);
     case PLAN_KEY_HOME:
         return parse_home(text, member);
     case PLAN_KEY_DTYPE:
@@ -345,6 +359,8 @@ const char *plan_key_allowed(const struct plan_key *key)
         return "a shorter text";
     case PLAN_KEY_HASH:
         return "16 digits of 0-9a-f";
+    case PLAN_KEY_FLAG:
+        return "true, false";
     case PLAN_KEY_HOME:
         return "hbm, array, cache";
     case PLAN_KEY_DTYPE:

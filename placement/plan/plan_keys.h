@@ -49,6 +49,7 @@
     X(plan_table, dtype, DTYPE, KEY_ALWAYS)                                                        \
     X(plan_table, optimizer, OPTIMIZER, KEY_ALWAYS)                                                \
     X(plan_table, gpu, GPU, KEY_IF_SET)                                                            \
+    X(plan_table, unsplit, FLAG, KEY_IF_SET)                                                       \
     X(plan_table, read_bytes, REAL, KEY_ALWAYS)                                                    \
     X(plan_table, reason, TEXT, KEY_IF_SET)
 
@@ -83,6 +84,7 @@ enum plan_key_type {
     PLAN_KEY_TEXT,   /* char[] */
     PLAN_KEY_HASH,   /* uint64_t, 16 hex digits */
     PLAN_KEY_GPU,    /* uint32_t; without the key PLAN_NO_GPU */
+    PLAN_KEY_FLAG,   /* bool, "true" or "false"; without the key false */
     PLAN_KEY_HOME,
     PLAN_KEY_DTYPE,
     PLAN_KEY_OPTIMIZER,
@@ -111,6 +113,7 @@ struct raw_list {
 #define RAW_TEXT      char *
 #define RAW_HASH      char *
 #define RAW_GPU       char *
+#define RAW_FLAG      char *
 #define RAW_HOME      char *
 #define RAW_DTYPE     char *
 #define RAW_OPTIMIZER char *

@@ -212,10 +212,13 @@ static void explain_split(const struct facts *facts, struct plan_table *table)
     for (const struct plan_part *part = first + 1; part <= last; part++)
         if (part->home != PLAN_CACHE)
             say(table, ", %s %.3g%%", memory_name(plan, part), 100 * part->lookup_share);
-    if (last->home == PLAN_CACHE) {
-        say(table, "; ");
+    if (last->home != PLAN_CACHE)
+        return;
+    say(table, "; ");
+    if (last->lookup_share > 0)
         say_hits(plan, table, last, "the other");
-    }
+    else
+        say(table, "no lookups are left for the cache");
 }
 
 static void explain_time(const struct facts *facts, struct plan_table *table)

@@ -20,7 +20,6 @@
 #define REPEATS     3 /* of one model, with the times of its own answer */
 /* Prices of SSD's reads and writes, as multiples of the time for which they use up its limits. */
 static const double prices[] = { 0.25, 1, 4, 16 };
-#define DAY_S 86400.0
 /* Predicted ages are found by bisection, so a hit rate may be too low by a part far below this. */
 #define ROUNDING 1e-6
 /* Moves of single tables and of pairs. */
@@ -114,23 +113,6 @@ static enum embtier_err offer_tidy(struct searching *s, uint32_t *places, struct
 
 /* ---- Models with fixed times ---- */
 
-/* The time for which SSD's limits are used up by the reads and writes of a cached table in a
- * batch. */
-static double ssd_s(const struct planning *p, uint32_t table)
-{
-    const struct machine_ssd *const ssd = &p->machine->ssd;
-    const struct cache_cost *const cost = &p->costs[table];
-    double sum_s = 0;
-
-    if (ssd->read_iops > 0)
-        sum_s += cost->read_blocks / ssd->read_iops;
-    if (ssd->write_bandwidth_bytes_per_s > 0)
-        sum_s += cost->written_bytes / ssd->write_bandwidth_bytes_per_s;
-    if (ssd->drive_writes_per_day > 0)
-        sum_s += cost->written_bytes * DAY_S / machine_writes_per_day(p->machine);
-    return sum_s;
-}
-
 static void price_times(struct searching *s)
 {
     const struct planning *const p = s->p;
@@ -139,7 +121,8 @@ static void price_times(struct searching *s)
     memcpy(s->times_s, p->times_s,
            (uint64_t)p->workload->table_count * memories * sizeof(*s->times_s));
     for (uint32_t i = 0; s->price > 0 && i < p->workload->table_count; i++)
-        s->times_s[(uint64_t)i * memories + machine_cache(p->machine)] += s->price * ssd_s(p, i);
+        s->times_s[(uint64_t)i * memories + machine_cache(p->machine)] +=
+            s->price * planning_ssd_s(p, &p->costs[i]);
 }
 
 /* Solves the model with the planning's times and with the parts of each tier, and offers the

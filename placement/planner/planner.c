@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "placement/plan/plan_reasons.h"
@@ -50,12 +51,47 @@ static void fill_warnings(const struct planner_opts *opts, const struct evaluati
             describe(opts, e, i, &warnings->texts[warnings->count++]);
 }
 
-/* The best plan that was found exceeds a limit. The search prefers plans that exceed none, but not
- * finding one proves nothing, except where the bound does. */
-static enum embtier_err check_limits(const struct planner_opts *opts, const struct homes *homes,
-                                     struct err_msg *msg)
+/* Adds how much the other limits from @first on are exceeded. */
+static void add_others(const struct planner_opts *opts, const struct evaluation *e, uint32_t first,
+                       struct err_msg *msg)
 {
-    const struct evaluation *const e = &homes->evaluation;
+    for (uint32_t i = first; i < RULES_LIMITS; i++) {
+        const size_t used = strlen(msg->text);
+
+        if (!opts->rules->warns[i] && is_exceeded(e, i))
+            snprintf(msg->text + used, sizeof(msg->text) - used, "; %s by %.6g %s",
+                     rules_limit_word(i), e->needed[i] - e->allowed[i], limit_units[i]);
+    }
+}
+
+static void describe_moves(const struct planner_opts *opts, const struct evaluation *e,
+                           struct err_msg *msg)
+{
+    err_write(msg,
+              "moved_bytes_max: %" PRIu64
+              " bytes are to be moved from the plan in force; allowed: %" PRIu64
+              ", which is %" PRIu64 " less",
+              e->moved_bytes, opts->rules->moved_bytes_max,
+              e->moved_bytes - opts->rules->moved_bytes_max);
+}
+
+static void add_moves(const struct planner_opts *opts, const struct evaluation *e,
+                      struct err_msg *msg)
+{
+    const size_t used = strlen(msg->text);
+
+    if (e->moved_bytes > opts->rules->moved_bytes_max)
+        snprintf(msg->text + used, sizeof(msg->text) - used,
+                 "; moved_bytes_max by %" PRIu64 " bytes",
+                 e->moved_bytes - opts->rules->moved_bytes_max);
+}
+
+/* The best plan that was found exceeds a limit: the search took limits as elastic, and stretched
+ * them least. It prefers plans that exceed none, but not finding one proves nothing, except where
+ * the bound does. */
+static enum embtier_err check_limits(const struct planner_opts *opts, const struct evaluation *e,
+                                     double bound_s, struct err_msg *msg)
+{
     struct err_msg reason = { { 0 } };
 
     if (e->excess == 0)
@@ -64,45 +100,122 @@ static enum embtier_err check_limits(const struct planner_opts *opts, const stru
         if (opts->rules->warns[i] || !is_exceeded(e, i))
             continue;
         describe(opts, e, i, &reason);
-        if (i == LIMIT_TARGET && homes->bound_s > e->allowed[i])
+        add_others(opts, e, i + 1, &reason);
+        add_moves(opts, e, &reason);
+        if (i == LIMIT_TARGET && bound_s > e->allowed[i])
             return err_set(msg, EMBTIER_INVALID, "%s; no plan takes less than %.6g s", reason.text,
-                           homes->bound_s);
+                           bound_s);
         return err_set(
             msg, EMBTIER_INVALID,
             "%s; no plan was found that needs less (`limits: {%s: warning}` in the rules "
             "accepts it)",
             reason.text, rules_limit_word(i));
     }
+    describe_moves(opts, e, &reason);
     return err_set(msg, EMBTIER_INVALID,
-                   "moved_bytes_max: %" PRIu64 " bytes are to be moved from the plan in force; "
-                   "allowed: %" PRIu64 ", which is %" PRIu64 " less; no plan was found that moves "
-                   "less and obeys the rules",
-                   e->moved_bytes, opts->rules->moved_bytes_max,
-                   e->moved_bytes - opts->rules->moved_bytes_max);
+                   "%s; no plan was found that moves less and obeys the rules", reason.text);
+}
+
+/* ---- Plans ---- */
+
+/* A plan that is being made. */
+struct making {
+    const struct planner_opts *opts;
+    struct planning *planning;
+    struct homes *homes; /* of whole tables; NULL: none were found */
+    struct plan *plan;
+    struct planner_warnings warnings;
+};
+
+static void free_making(struct making *m)
+{
+    planning_freep(&m->planning);
+    homes_freep(&m->homes);
+    plan_freep(&m->plan);
+}
+
+static bool is_refusal(enum embtier_err err)
+{
+    return err == EMBTIER_INVALID || err == EMBTIER_NO_SPACE;
+}
+
+static enum embtier_err finish_whole(struct making *m, struct err_msg *msg)
+{
+    const struct evaluation *const e = &m->homes->evaluation;
+
+    TRY(check_limits(m->opts, e, m->homes->bound_s, msg));
+    if (plan_fill(m->planning, m->homes, &m->plan) != EMBTIER_OK)
+        return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+    fill_warnings(m->opts, e, &m->warnings);
+    return EMBTIER_OK;
+}
+
+static enum embtier_err finish_rows(struct making *m, const struct row_planning *rows,
+                                    const struct row_homes *cuts, struct err_msg *msg)
+{
+    TRY(check_limits(m->opts, &cuts->evaluation, cuts->bound_s, msg));
+    if (plan_fill_rows(rows, cuts, &m->plan) != EMBTIER_OK)
+        return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+    fill_warnings(m->opts, &cuts->evaluation, &m->warnings);
+    if (cuts->is_whole)
+        err_write(&m->warnings.rows_say, "no table is cut: no cut makes a better plan than whole "
+                                         "tables");
+    else if (cuts->hulls > 0)
+        err_write(&m->warnings.rows_say,
+                  "%" PRIu32 " tables have cliffs, where only many rows together are worth their "
+                  "memory: their cuts were found on the hull of the curve, and may not be the best",
+                  cuts->hulls);
+    return EMBTIER_OK;
+}
+
+/* Cuts tables. If that cannot be done, whole tables are the plan. */
+static enum embtier_err make_rows(struct making *m, struct err_msg *msg)
+{
+    _cleanup_(row_planning_freep) struct row_planning *rows = NULL;
+    _cleanup_(row_homes_freep) struct row_homes *cuts = NULL;
+    struct err_msg why = { { 0 } };
+    enum embtier_err err = row_planning_new(m->planning, &rows, &why);
+
+    if (err == EMBTIER_OK)
+        err = row_search(rows, m->homes, &m->opts->search, &cuts, &why);
+    if (err == EMBTIER_OK)
+        return finish_rows(m, rows, cuts, msg);
+    if (!is_refusal(err) || !m->homes)
+        return err_set(msg, err, "%s", why.text);
+    err_write(&m->warnings.rows_say, "no table is cut, as the model does not allow it: %.400s",
+              why.text);
+    return finish_whole(m, msg);
+}
+
+static enum embtier_err make(struct making *m, const struct workload *workload, struct err_msg *msg)
+{
+    const struct planner_opts *const opts = m->opts;
+    enum embtier_err err;
+
+    TRY(planning_new(workload, opts->machine, opts->rules, opts->previous, &m->planning, msg));
+    err = homes_search(m->planning, &opts->search, &m->homes, msg);
+    if (m->homes)
+        m->warnings.solver_says = m->homes->solver_says;
+    if (opts->row_wise && (err == EMBTIER_OK || is_refusal(err)))
+        return make_rows(m, msg);
+    return err == EMBTIER_OK ? finish_whole(m, msg) : err;
 }
 
 enum embtier_err planner_make(const struct planner_opts *opts, struct plan **ret_plan,
                               struct planner_warnings *ret_warnings, struct err_msg *msg)
 {
     _cleanup_(workload_freep) struct workload *workload = NULL;
-    _cleanup_(planning_freep) struct planning *planning = NULL;
-    _cleanup_(homes_freep) struct homes *homes = NULL;
-    _cleanup_(plan_freep) struct plan *plan = NULL;
+    _cleanup_(free_making) struct making m = { .opts = opts };
 
     assert(opts->input_count <= PLAN_INPUTS_MAX);
     TRY(workload_new(opts->profile, opts->optimizers, opts->samples_per_batch, &workload, msg));
-    TRY(planning_new(workload, opts->machine, opts->rules, opts->previous, &planning, msg));
-    TRY(homes_search(planning, &opts->search, &homes, msg));
-    TRY(check_limits(opts, homes, msg));
-    if (plan_fill(planning, homes, &plan) != EMBTIER_OK)
-        return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
-    plan->input_count = opts->input_count;
+    TRY(make(&m, workload, msg));
+    m.plan->input_count = opts->input_count;
     if (opts->input_count > 0)
-        memcpy(plan->inputs, opts->inputs, opts->input_count * sizeof(*opts->inputs));
-    TRY(plan_check(plan, msg));
-    plan_explain(plan);
-    fill_warnings(opts, &homes->evaluation, ret_warnings);
-    ret_warnings->solver_says = homes->solver_says;
-    *ret_plan = TAKE(plan);
+        memcpy(m.plan->inputs, opts->inputs, opts->input_count * sizeof(*opts->inputs));
+    TRY(plan_check(m.plan, msg));
+    plan_explain(m.plan);
+    *ret_warnings = m.warnings;
+    *ret_plan = TAKE(m.plan);
     return EMBTIER_OK;
 }

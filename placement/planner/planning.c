@@ -24,6 +24,7 @@ void planning_free(struct planning *planning)
     free(planning->model_rules);
     free(planning->times_s);
     free(planning->previous_places);
+    free(planning->previous);
     free(planning->costs);
     free(planning->row_bytes);
     free(planning->predictions);
@@ -141,53 +142,115 @@ static const struct plan_table *find_previous(const struct plan *plan, const cha
     return NULL;
 }
 
-/* A table that the plan does not have, or whose home this machine lacks, is taken as cached. */
-static uint32_t previous_place(const struct planning *p, const struct plan_table *table)
+/* The memory of a part; MACHINE_NO_MEMORY: this machine lacks it. */
+static uint32_t memory_of(const struct planning *p, const struct plan_part *part)
 {
-    const uint32_t gpu = table && table->gpu < p->model.gpu_count ? table->gpu : 0;
+    switch (part->home) {
+    case PLAN_HBM:
+        return p->machine->gpu_count > 0 ? 0 : MACHINE_NO_MEMORY;
+    case PLAN_ARRAY:
+        return machine_find_memory(p->machine, part->tier);
+    case PLAN_CACHE:
+    default:
+        return machine_cache(p->machine);
+    }
+}
+
+/* Rows of a table that the plan does not have, or whose home this machine lacks, are taken as
+ * cached, and so are those behind them. */
+static struct split_cut previous_cut(const struct planning *p, uint32_t table,
+                                     const struct plan_table *previous)
+{
+    const uint64_t rows = p->workload->tables[table].rows;
+    struct split_cut cut = { .gpu = previous && previous->gpu < p->model.gpu_count ? previous->gpu
+                                                                                   : 0 };
+    uint64_t left = rows == EMBTIER_UNBOUNDED ? UINT64_MAX : rows;
+    uint32_t next = 0;
+
+    for (uint32_t i = 0; previous && i < previous->part_count; i++) {
+        const uint32_t memory = memory_of(p, &previous->parts[i]);
+
+        if (memory < next || memory >= machine_cache(p->machine))
+            break;
+        cut.rows[memory] = MIN(previous->parts[i].rows, left);
+        left -= cut.rows[memory];
+        next = memory + 1;
+    }
+    return cut;
+}
+
+/* A table that was split is taken as cached. */
+static uint32_t previous_place(const struct planning *p, uint32_t table)
+{
+    const struct split_cut *const cut = &p->previous[table];
     uint32_t memory = machine_cache(p->machine);
 
-    if (table && table->part_count == 1 && table->parts[0].home == PLAN_HBM &&
-        p->machine->gpu_count > 0)
-        memory = 0;
-    if (table && table->part_count == 1 && table->parts[0].home == PLAN_ARRAY)
-        memory = machine_find_memory(p->machine, table->parts[0].tier);
-    if (memory == MACHINE_NO_MEMORY)
-        memory = machine_cache(p->machine);
-    return model_place(&p->model, memory, gpu);
+    for (uint32_t m = 0; m < machine_cache(p->machine); m++)
+        if (cut->rows[m] > 0 && cut->rows[m] == p->workload->tables[table].rows)
+            memory = m;
+    return model_place(&p->model, memory, cut->gpu);
 }
 
 static enum embtier_err take_previous(struct planning *p, struct err_msg *msg)
 {
     const uint32_t count = p->workload->table_count;
 
-    if (!p->previous)
+    if (!p->previous_plan)
         return EMBTIER_OK;
     p->previous_places = calloc(count, sizeof(*p->previous_places));
-    if (!p->previous_places)
+    p->previous = calloc(count, sizeof(*p->previous));
+    if (!p->previous_places || !p->previous)
         return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
-    for (uint32_t i = 0; i < count; i++)
-        p->previous_places[i] =
-            previous_place(p, find_previous(p->previous, p->workload->tables[i].name));
+    for (uint32_t i = 0; i < count; i++) {
+        p->previous[i] =
+            previous_cut(p, i, find_previous(p->previous_plan, p->workload->tables[i].name));
+        p->previous_places[i] = previous_place(p, i);
+    }
     return EMBTIER_OK;
 }
 
-static bool is_moved(const struct planning *p, uint32_t place, uint32_t previous)
+struct split_cut planning_cut_of(const struct planning *p, uint32_t table, uint32_t place)
 {
-    const uint32_t memory = place / p->model.gpu_count;
+    struct split_cut cut = { .gpu = place % p->model.gpu_count };
 
-    if (memory != previous / p->model.gpu_count)
-        return true;
-    return memory < machine_first_tier(p->machine) && place != previous;
+    if (!planning_is_cached(p, place))
+        cut.rows[place / p->model.gpu_count] = p->workload->tables[table].rows;
+    return cut;
+}
+
+static uint64_t overlap(uint64_t begin_a, uint64_t end_a, uint64_t begin_b, uint64_t end_b)
+{
+    const uint64_t begin = MAX(begin_a, begin_b), end = MIN(end_a, end_b);
+
+    return end > begin ? end - begin : 0;
+}
+
+/* Both plans sort rows by hotness, and a row stays if its rank lies in the same memory. */
+uint64_t planning_moved_bytes(const struct planning *p, uint32_t table, const struct split_cut *cut)
+{
+    const struct work_table *const work = &p->workload->tables[table];
+    const struct split_cut *const before = &p->previous[table];
+    uint64_t old_rows = 0, new_rows = 0, same = 0;
+
+    for (uint32_t m = 0; m < machine_cache(p->machine); m++) {
+        if (m >= machine_first_tier(p->machine) || before->gpu == cut->gpu)
+            same +=
+                overlap(old_rows, old_rows + before->rows[m], new_rows, new_rows + cut->rows[m]);
+        old_rows += before->rows[m];
+        new_rows += cut->rows[m];
+    }
+    return (MAX(old_rows, new_rows) - same) * work->row_bytes;
 }
 
 static uint64_t count_moved(const struct planning *p, const uint32_t *places)
 {
     uint64_t bytes = 0;
 
-    for (uint32_t i = 0; p->previous && i < p->workload->table_count; i++)
-        if (is_moved(p, places[i], p->previous_places[i]))
-            bytes += p->workload->tables[i].stored_bytes;
+    for (uint32_t i = 0; p->previous && i < p->workload->table_count; i++) {
+        const struct split_cut cut = planning_cut_of(p, i, places[i]);
+
+        bytes += planning_moved_bytes(p, i, &cut);
+    }
     return bytes;
 }
 
@@ -216,7 +279,7 @@ enum embtier_err planning_new(const struct workload *workload, const struct mach
     p->workload = workload;
     p->machine = machine;
     p->rules = rules;
-    p->previous = previous;
+    p->previous_plan = previous;
     p->model = (struct model){ .table_count = workload->table_count,
                                .memory_count = machine_memory_count(machine),
                                .gpu_count = MAX(machine->gpu_count, 1u) };
@@ -252,31 +315,54 @@ static double miss_s(const struct planning *p, uint32_t table)
 
 /* A miss brings a row in, and so drives one out in the long run. That one is written if it was
  * updated since it came. So no more rows are written than miss, nor than are updated. */
-static double written_bytes(const struct planning *p, uint32_t i, double misses)
+static double written_bytes(const struct planning *p, uint32_t i, double misses,
+                            double updated_rows)
 {
-    const struct work_table *const table = &p->workload->tables[i];
-
-    return MIN(misses, table->updated_rows) * table->row_bytes *
+    return MIN(misses, updated_rows) * p->workload->tables[i].row_bytes *
            MAX(p->machine->ssd.write_amplification, 1.0);
+}
+
+struct cache_cost planning_cache_cost(const struct planning *p, uint32_t i,
+                                      const struct cached_lookups *cached,
+                                      const struct table_prediction *prediction)
+{
+    struct cache_cost cost = { .prediction = *prediction };
+    double missed = 1, lookup_s = 0;
+
+    for (uint32_t k = 0; k < p->machine->tier_count; k++) {
+        missed -= prediction->hit_rates[k];
+        lookup_s += prediction->hit_rates[k] * p->workload->tables[i].weight_bytes /
+                    p->machine->tiers[k].bandwidth_bytes_per_s;
+    }
+    missed = MAX(missed, 0.0);
+    cost.time_s = cached->lookups * (lookup_s + missed * miss_s(p, i)) * p->model.gpu_count;
+    cost.read_blocks = cached->lookups * missed * row_blocks(p, i);
+    cost.written_bytes = written_bytes(p, i, cached->lookups * missed, cached->updated_rows);
+    return cost;
+}
+
+double planning_ssd_s(const struct planning *p, const struct cache_cost *cost)
+{
+    const struct machine_ssd *const ssd = &p->machine->ssd;
+    double sum_s = 0;
+
+    if (ssd->read_iops > 0)
+        sum_s += cost->read_blocks / ssd->read_iops;
+    if (ssd->write_bandwidth_bytes_per_s > 0)
+        sum_s += cost->written_bytes / ssd->write_bandwidth_bytes_per_s;
+    if (ssd->drive_writes_per_day > 0)
+        sum_s += cost->written_bytes * DAY_S / machine_writes_per_day(p->machine);
+    return sum_s;
 }
 
 static void fill_cost(struct planning *p, uint32_t i, const struct table_prediction *prediction)
 {
     const struct work_table *const table = &p->workload->tables[i];
-    struct cache_cost *const cost = &p->costs[i];
-    double missed = 1, lookup_s = 0;
 
-    for (uint32_t k = 0; k < p->machine->tier_count; k++) {
-        missed -= prediction->hit_rates[k];
-        lookup_s += prediction->hit_rates[k] * table->weight_bytes /
-                    p->machine->tiers[k].bandwidth_bytes_per_s;
-    }
-    missed = MAX(missed, 0.0);
-    cost->prediction = *prediction;
-    cost->time_s = table->lookups * (lookup_s + missed * miss_s(p, i)) * p->model.gpu_count;
-    cost->read_blocks = table->lookups * missed * row_blocks(p, i);
-    cost->written_bytes = written_bytes(p, i, table->lookups * missed);
-    p->times_s[(uint64_t)i * p->model.memory_count + machine_cache(p->machine)] = cost->time_s;
+    p->costs[i] = planning_cache_cost(
+        p, i, &(struct cached_lookups){ table->lookups, table->updated_rows }, prediction);
+    p->times_s[(uint64_t)i * p->model.memory_count + machine_cache(p->machine)] =
+        p->costs[i].time_s;
 }
 
 static enum embtier_err predict(struct planning *p, const uint64_t *cache_bytes,
@@ -302,9 +388,8 @@ static enum embtier_err predict_costs(struct planning *p, const uint32_t *places
     return EMBTIER_OK;
 }
 
-/* The most that a lookup can save is to hit in the fastest tier that is faster than SSD, and a tier
- * may be slower than SSD. */
-static double least_cost_s(const struct planning *p, uint32_t i)
+/* The most that a lookup can save is to hit in the fastest tier that is faster than SSD. */
+bool planning_has_odd_tiers(const struct planning *p, uint32_t i, double *ret_least_s)
 {
     const struct work_table *const table = &p->workload->tables[i];
     double lookup_s = miss_s(p, i);
@@ -316,7 +401,16 @@ static double least_cost_s(const struct planning *p, uint32_t i)
         sorted = sorted && hit_s <= miss_s(p, i);
         lookup_s = MIN(lookup_s, hit_s);
     }
-    return sorted ? p->costs[i].time_s : table->lookups * lookup_s * p->model.gpu_count;
+    *ret_least_s = lookup_s * p->model.gpu_count;
+    return !sorted;
+}
+
+static double least_cost_s(const struct planning *p, uint32_t i)
+{
+    double lookup_s;
+
+    return planning_has_odd_tiers(p, i, &lookup_s) ? p->workload->tables[i].lookups * lookup_s
+                                                   : p->costs[i].time_s;
 }
 
 enum embtier_err planning_set_least_times(struct planning *p, struct err_msg *msg)
@@ -395,6 +489,13 @@ static void fill_excess(const struct planning *p, struct evaluation *e)
         e->excess += (double)(e->moved_bytes - p->rules->moved_bytes_max) / most_moved;
 }
 
+void planning_judge(const struct planning *p, struct evaluation *e)
+{
+    fill_pace(p, e);
+    fill_limits(p, e);
+    fill_excess(p, e);
+}
+
 static enum embtier_err fill_times(const struct planning *p, const uint32_t *places,
                                    struct evaluation *e, struct err_msg *msg)
 {
@@ -421,9 +522,7 @@ enum embtier_err planning_evaluate(struct planning *p, const uint32_t *places,
     fill_bytes(p, places, &e);
     TRY(predict_costs(p, places, e.cache_bytes, msg));
     TRY(fill_times(p, places, &e, msg));
-    fill_pace(p, &e);
-    fill_limits(p, &e);
-    fill_excess(p, &e);
+    planning_judge(p, &e);
     *ret_evaluation = e;
     return EMBTIER_OK;
 }

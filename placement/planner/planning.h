@@ -13,6 +13,7 @@
 #include "placement/machine/rules.h"
 #include "placement/plan/plan.h"
 #include "placement/planner/workload.h"
+#include "placement/split/split_model.h"
 
 /* For a table behind the cache, in a batch. */
 struct cache_cost {
@@ -26,14 +27,15 @@ struct planning {
     const struct workload *workload; /* borrowed, as the next three */
     const struct machine *machine;
     const struct rules *rules;
-    const struct plan *previous; /* NULL: none */
+    const struct plan *previous_plan; /* NULL: none */
     struct model model; /* capacities are those of arrays; times are the last evaluation's */
     struct model_table *tables;
     struct model_memory memories[MODEL_MEMORIES_MAX];
     struct model_rule *model_rules; /* the user's, then tables that cannot be arrays */
     double *times_s;
     uint64_t tier_bytes[TIERS_MAX]; /* without reserved ones */
-    uint32_t *previous_places;      /* table_count, if there is a previous plan */
+    uint32_t *previous_places;      /* table_count, if there is a previous plan: of whole tables */
+    struct split_cut *previous;     /* table_count, the same: of rows */
     struct cache_cost *costs; /* table_count: of the last evaluation, or as if it were cached */
     double *row_bytes;        /* table_count; scratch, as the next one */
     struct table_prediction *predictions;
@@ -71,6 +73,31 @@ MUST_CHECK enum embtier_err planning_evaluate(struct planning *planning, const u
  * assignment has a shorter time for any table. */
 MUST_CHECK enum embtier_err planning_set_least_times(struct planning *planning,
                                                      struct err_msg *msg);
+/* ---- Parts of an evaluation, for tables that are cut too (row_planning.h) ---- */
+
+/* The part of a table behind the cache, in a batch. */
+struct cached_lookups {
+    double lookups;
+    double updated_rows;
+};
+
+/* Returns what a table costs in the cache if it hits as predicted. */
+struct cache_cost planning_cache_cost(const struct planning *planning, uint32_t table,
+                                      const struct cached_lookups *cached,
+                                      const struct table_prediction *prediction);
+/* Returns the time for which SSD's limits are used up by these reads and writes of a batch. */
+double planning_ssd_s(const struct planning *planning, const struct cache_cost *cost);
+/* The least time of a lookup, on one GPU: a tier may be slower than SSD, or than the next one.
+ * False: tiers are sorted and faster than SSD, so that hit rates tell the least time. */
+bool planning_has_odd_tiers(const struct planning *planning, uint32_t table, double *ret_least_s);
+/* Returns the bytes of rows of the table that lie elsewhere than in the plan in force. */
+uint64_t planning_moved_bytes(const struct planning *planning, uint32_t table,
+                              const struct split_cut *cut);
+/* Completes an evaluation from times, reads, writes and moved bytes: pace, limits, excess. */
+void planning_judge(const struct planning *planning, struct evaluation *e);
+/* The rows of a whole table at a place, by memory. */
+struct split_cut planning_cut_of(const struct planning *planning, uint32_t table, uint32_t place);
+
 /* True: @a is to be preferred. */
 bool evaluation_is_better(const struct evaluation *a, const struct evaluation *b);
 

@@ -90,24 +90,39 @@ void measured_profile_free(struct measured_profile *measured)
     free(measured);
 }
 
-void measured_profile_reuse(const struct measured_profile *measured, uint32_t table,
-                            struct reuse_times *ret_times)
+/* @left: NULL: all. */
+static void fill_times(const struct measured_profile *measured, uint32_t table,
+                       const struct reuse_left *left, struct reuse_times *ret_times)
 {
     const struct measured_table *const at = &measured->tables[table];
     uint32_t next = 0;
 
-    *ret_times = (struct reuse_times){ .lookups = (double)at->summary.lookups,
-                                       .end_time = (double)measured->lookups,
-                                       .segment_length = (double)measured->segment_length,
-                                       .segment_count = measured->segment_count };
+    *ret_times =
+        (struct reuse_times){ .lookups = (double)at->summary.lookups * (left ? left->lookups : 1),
+                              .end_time = (double)measured->lookups,
+                              .segment_length = (double)measured->segment_length,
+                              .segment_count = measured->segment_count };
     for (uint32_t i = 0; i < measured->segment_count; i++) {
         struct time_histogram histogram = { { 0 } };
 
         for (; next < at->bin_count && at->bins[next].segment == i; next++)
-            histogram.weights[at->bins[next].bin] = at->bins[next].lookups;
+            histogram.weights[at->bins[next].bin] =
+                at->bins[next].lookups * (left ? left->bins[at->bins[next].bin] : 1);
         time_curve_make(&histogram, &ret_times->segments[i].reuse);
-        ret_times->segments[i].first = at->first[i];
+        ret_times->segments[i].first = at->first[i] * (left ? left->firsts[i] : 1);
     }
+}
+
+void measured_profile_reuse(const struct measured_profile *measured, uint32_t table,
+                            struct reuse_times *ret_times)
+{
+    fill_times(measured, table, NULL, ret_times);
+}
+
+void measured_profile_reuse_left(const struct measured_profile *measured, uint32_t table,
+                                 const struct reuse_left *left, struct reuse_times *ret_times)
+{
+    fill_times(measured, table, left, ret_times);
 }
 
 static void get_reuse(const void *measured, uint32_t table, struct reuse_times *ret_times)

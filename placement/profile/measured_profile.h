@@ -47,6 +47,18 @@ DEFINE_CLEANUP(struct measured_profile, measured_profile_free)
 
 void measured_profile_reuse(const struct measured_profile *measured, uint32_t table,
                             struct reuse_times *ret_times);
+
+/* The lookups of a table that are left without its hottest rows (hot_reuse.h), as shares. */
+struct reuse_left {
+    double lookups;                    /* of all */
+    double batch_rows;                 /* of the rows that a batch looks up */
+    double bins[TIME_HISTOGRAM_BINS];  /* of each bin */
+    double firsts[REUSE_SEGMENTS_MAX]; /* of each segment's first lookups */
+};
+
+/* The same for the lookups that are left. */
+void measured_profile_reuse_left(const struct measured_profile *measured, uint32_t table,
+                                 const struct reuse_left *left, struct reuse_times *ret_times);
 /* As predict_shared_cache(). */
 MUST_CHECK enum embtier_err measured_profile_predict(const struct measured_profile *measured,
                                                      const double *row_bytes,

@@ -47,13 +47,13 @@ static void find_ages(const struct reuse_source *source, const double *row_bytes
     }
 }
 
-/* Fills one table's part, from the ages at which rows leave each tier. */
-static void predict_table(const struct reuse_times *times, double row_bytes,
+void predict_cached_table(const struct reuse_times *times, double row_bytes,
                           const struct reuse_ages *ages, uint32_t tier_count,
                           struct table_prediction *ret_table)
 {
     double hits_before = 0, bytes_before = 0;
 
+    *ret_table = (struct table_prediction){ 0 };
     for (uint32_t tier = 0; tier < tier_count; tier++) {
         const double hits = reuse_times_hit_rate(times, &ages[tier]);
         const double bytes = reuse_times_cached(times, &ages[tier]) * row_bytes;
@@ -65,25 +65,33 @@ static void predict_table(const struct reuse_times *times, double row_bytes,
     }
 }
 
+enum embtier_err predict_cache_ages(const struct reuse_source *source, const double *row_bytes,
+                                    const struct cache_tiers *tiers, struct reuse_times *scratch,
+                                    struct reuse_ages *ret_ages, struct err_msg *msg)
+{
+    TRY(check_tiers(tiers, msg));
+    TRY(check_rows(source, row_bytes, msg));
+    scratch[0] = (struct reuse_times){ 0 };
+    find_ages(source, row_bytes, tiers, &scratch[0], &scratch[1], ret_ages);
+    return EMBTIER_OK;
+}
+
 enum embtier_err predict_shared_cache(const struct reuse_source *source, const double *row_bytes,
                                       const struct cache_tiers *tiers,
                                       struct table_prediction *ret_tables, struct err_msg *msg)
 {
     struct reuse_ages ages[CACHE_TIERS_MAX];
-    _cleanup_(freep) struct reuse_times *sum = calloc(1, sizeof(*sum));
-    _cleanup_(freep) struct reuse_times *times = calloc(1, sizeof(*times));
+    _cleanup_(freep) struct reuse_times *times = calloc(2, sizeof(*times));
 
-    TRY(check_tiers(tiers, msg));
-    TRY(check_rows(source, row_bytes, msg));
-    if (!sum || !times)
+    if (!times)
         return err_set(msg, EMBTIER_NO_MEMORY, "out of memory for a prediction");
-    find_ages(source, row_bytes, tiers, sum, times, ages);
+    TRY(predict_cache_ages(source, row_bytes, tiers, times, ages, msg));
     for (uint32_t i = 0; i < source->table_count; i++) {
         ret_tables[i] = (struct table_prediction){ 0 };
         if (row_bytes[i] == 0)
             continue;
         source->get(source->context, i, times);
-        predict_table(times, row_bytes[i], ages, tiers->count, &ret_tables[i]);
+        predict_cached_table(times, row_bytes[i], ages, tiers->count, &ret_tables[i]);
     }
     return EMBTIER_OK;
 }

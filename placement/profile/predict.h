@@ -38,4 +38,17 @@ MUST_CHECK enum embtier_err predict_shared_cache(const struct reuse_source *sour
                                                  struct table_prediction *ret_tables,
                                                  struct err_msg *msg);
 
+/* The two halves of that, for a caller that asks for some tables only. Returns the ages at which
+ * rows leave each tier. @scratch: two elements. */
+MUST_CHECK enum embtier_err predict_cache_ages(const struct reuse_source *source,
+                                               const double *row_bytes,
+                                               const struct cache_tiers *tiers,
+                                               struct reuse_times *scratch,
+                                               struct reuse_ages *ret_ages, struct err_msg *msg);
+/* Returns the part of a table with these reuse times in a cache with @ages, which has @tier_count
+ * elements. */
+void predict_cached_table(const struct reuse_times *times, double row_bytes,
+                          const struct reuse_ages *ages, uint32_t tier_count,
+                          struct table_prediction *ret_table);
+
 #endif

@@ -41,6 +41,14 @@ void time_histogram_add_all(struct time_histogram *histogram, const struct time_
         histogram->weights[bin] += more->weights[bin] * factor;
 }
 
+double time_histogram_share(uint32_t bin, double time)
+{
+    const double begin = (double)time_histogram_begin(bin);
+    const double end = (double)time_histogram_begin(bin + 1);
+
+    return MAX(0.0, MIN(1.0, (time + 1 - begin) / (end - begin)));
+}
+
 double time_histogram_total(const struct time_histogram *histogram)
 {
     double total = 0;

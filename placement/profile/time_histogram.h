@@ -24,6 +24,8 @@ void time_histogram_add(struct time_histogram *histogram, uint64_t time, double 
 /* Adds @more, each weight times @factor. */
 void time_histogram_add_all(struct time_histogram *histogram, const struct time_histogram *more,
                             double factor);
+/* Returns the share of a bin's times that are up to @time, 0 to 1. INFINITY: all. */
+double time_histogram_share(uint32_t bin, double time);
 double time_histogram_total(const struct time_histogram *histogram);
 
 /* The same weights added up, so that a sum over times takes the same few steps for any time. Curves

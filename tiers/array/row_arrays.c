@@ -44,6 +44,14 @@ struct arrays_table {
     uint16_t number;
 };
 
+/* The shortest rows are on granules of 16 bytes. An allocation has up to 32 bytes more. While the
+ * table of entries grows, it is there twice, and the new one is up to twice as long as needed. */
+_Static_assert(3 * sizeof(struct arrays_table) + 32 +
+                       (ARENA_SLAB_BYTES / (sizeof(struct row_spot) + 16) / BLOCK_ROWS + 1) *
+                           sizeof(uint16_t) <=
+                   ROW_ARRAYS_SLAB_HEAP_BYTES,
+               "as the header says");
+
 struct row_arrays {
     struct row_arrays_opts opts;
     struct arrays_table *tables; /* may have gaps, because scans keep their places in it */

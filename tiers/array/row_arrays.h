@@ -33,6 +33,10 @@ uint64_t row_array_memory_bytes(uint64_t rows, uint32_t row_bytes);
  * Any thread. */
 struct row_array *row_array_new(void *memory, uint64_t rows, uint32_t row_bytes);
 
+/* A lane's memory on the heap for each slab of arrays: the counters of its rows, and a table's
+ * entry, since an array has at least one slab. */
+#define ROW_ARRAYS_SLAB_HEAP_BYTES 256
+
 struct row_arrays_opts {
     /* As in struct row_cache_opts. */
     uint64_t (*hash)(void *context, uint16_t table, uint64_t id);

@@ -42,10 +42,7 @@ struct row_spots;
 
 /* One id of a request on its way through a lane. */
 struct row_ref {
-    union {
-        uint64_t hash; /* row_hash() of (table id, row id) */
-        void *owner;   /* instead, while the ref waits in a chain of the lane's */
-    };
+    uint64_t hash;     /* row_hash() of (table id, row id) */
     uint64_t id;       /* row id */
     uint32_t position; /* the row's place in the caller's array of rows */
     uint32_t link;     /* for the lane's chains; the cache ignores it */

@@ -78,6 +78,9 @@ static bool is_mine(void *context, uint64_t hash)
     return row_routes_lane(lane->opts.routes, hash) == lane->opts.index;
 }
 
+_Static_assert(ROW_ARRAYS_SLAB_HEAP_BYTES <= HEAP_ARRAY_SLAB_BYTES,
+               "the configuration counts arrays' counters");
+
 static enum embtier_err arrays_new(struct lane *lane, enum home_kind kind, struct err_msg *msg)
 {
     const struct row_arrays_opts opts = {

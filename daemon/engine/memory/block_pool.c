@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Each block has its own length and that of the block in front of it. Free blocks are in a list per
- * power of two, and merge with their neighbours as they come back. A general allocator does not
- * promise that the region is in one piece again. jemalloc, which memkind uses, keeps the pieces
- * that it once cut for small blocks. In the end no large block fits, although none is taken. */
+/* Each block has its own length and that of the block in front of it. Free blocks are in bins by
+ * their length, four of them for each power of two, and merge with their neighbours as they come
+ * back. A general allocator does not promise that the region is in one piece again. jemalloc, which
+ * memkind uses, keeps the pieces that it once cut for small blocks. In the end no large block fits,
+ * although none is taken. */
 #include "daemon/engine/memory/block_pool.h"
 
 #include <assert.h>
@@ -10,7 +11,7 @@
 
 #include "base/macros.h"
 
-/* Blocks of the fitting bin that are tried before a larger one is cut. */
+/* Blocks that are tried in the bin of a length, whose blocks may be shorter than it. */
 #define BIN_LOOKS 8
 
 /* The head in front of each block that is handed out. */
@@ -28,7 +29,9 @@ _Static_assert(sizeof(struct pool_block) == BLOCK_POOL_HEAD_BYTES, "as the heade
 
 static uint32_t bin_of(uint64_t bytes)
 {
-    return 63u - (uint32_t)__builtin_clzll(bytes);
+    const uint32_t power = 63u - (uint32_t)__builtin_clzll(bytes);
+
+    return power * BLOCK_POOL_PARTS + (uint32_t)(bytes >> (power - 2) & (BLOCK_POOL_PARTS - 1));
 }
 
 static struct pool_block *block_behind(const struct block_pool *pool, struct pool_block *block)
@@ -40,9 +43,11 @@ static struct pool_block *block_behind(const struct block_pool *pool, struct poo
 
 static void bin_add(struct block_pool *pool, struct pool_block *block)
 {
-    struct pool_block **const bin = &pool->bins[bin_of(block->bytes)];
+    const uint32_t index = bin_of(block->bytes);
+    struct pool_block **const bin = &pool->bins[index];
 
     assert(block->bytes >= sizeof(*block));
+    pool->filled[index / 64] |= UINT64_C(1) << index % 64;
     block->is_free = true;
     block->previous = NULL;
     block->next = *bin;
@@ -53,6 +58,8 @@ static void bin_add(struct block_pool *pool, struct pool_block *block)
 
 static void bin_remove(struct block_pool *pool, struct pool_block *block)
 {
+    const uint32_t index = bin_of(block->bytes);
+
     assert(block->is_free);
     block->is_free = false;
     if (block->next)
@@ -60,7 +67,9 @@ static void bin_remove(struct block_pool *pool, struct pool_block *block)
     if (block->previous)
         block->previous->next = block->next;
     else
-        pool->bins[bin_of(block->bytes)] = block->next;
+        pool->bins[index] = block->next;
+    if (!pool->bins[index])
+        pool->filled[index / 64] &= ~(UINT64_C(1) << index % 64);
 }
 
 static void set_bytes(struct block_pool *pool, struct pool_block *block, uint64_t bytes)
@@ -74,23 +83,31 @@ static void set_bytes(struct block_pool *pool, struct pool_block *block, uint64_
         behind->before_bytes = bytes;
 }
 
-/* Returns a free block of at least @bytes, or NULL. Prefers a near fit that is found at once, then
- * any block of a larger bin. If there is none, the whole fitting bin is searched. */
+/* Returns a block of the first bin from @bin on that has one, or NULL. */
+static struct pool_block *block_from(const struct block_pool *pool, uint32_t bin)
+{
+    uint32_t word = bin / 64;
+    uint64_t bits;
+
+    assert(bin < BLOCK_POOL_BINS);
+    bits = pool->filled[word] & UINT64_MAX << bin % 64;
+    while (!bits && ++word < BLOCK_POOL_BIN_WORDS)
+        bits = pool->filled[word];
+    return bits ? pool->bins[word * 64 + (uint32_t)__builtin_ctzll(bits)] : NULL;
+}
+
+/* Returns a free block of at least @bytes, or NULL. Prefers a near fit among the first few blocks,
+ * then any block of a larger bin. The rest of the bin of @bytes may have thousands of blocks, and
+ * is not searched. */
 static struct pool_block *find_block(const struct block_pool *pool, uint64_t bytes)
 {
-    struct pool_block *const first = pool->bins[bin_of(bytes)];
-    struct pool_block *block = first;
+    const uint32_t bin = bin_of(bytes);
+    struct pool_block *block = pool->bins[bin];
 
     for (uint32_t looks = 0; block && looks < BIN_LOOKS; looks++, block = block->next)
         if (block->bytes >= bytes)
             return block;
-    for (uint32_t bin = bin_of(bytes) + 1; bin < BLOCK_POOL_BINS; bin++)
-        if (pool->bins[bin])
-            return pool->bins[bin];
-    for (; block; block = block->next)
-        if (block->bytes >= bytes)
-            return block;
-    return NULL;
+    return block_from(pool, bin + 1);
 }
 
 /* Takes @block out of its bin. Makes a free block of the rest beyond @bytes. */

@@ -7,39 +7,32 @@
 #include "daemon/engine/ops/segments.h"
 #include "proto/op_fields.h"
 
-/* Serves a ref whose row is not cached. */
-static enum outcome get_missed(struct rows *rows, struct part *part, uint32_t segment,
-                               struct row_ref *ref)
+static uint8_t *row_at(const struct request_segment *segment, const struct row_ref *ref)
 {
-    const struct request_segment *const to = &part->request->segments[segment];
-    struct table *const table = to->table;
-    const void *queued;
-
-    if (rows_join_read(rows, part, table, ref)) {
-        counter_add(&rows->counts.shared_reads, 1);
-        return OUTCOME_DONE;
-    }
-    queued = write_queue_find(rows->write_queue, table->index, ref->hash, ref->id);
-    if (!queued)
-        return rows_read(rows, part, table, ref);
-    memcpy(to->rows + (uint64_t)ref->position * to->row_bytes, queued, to->row_bytes);
-    counter_add(&rows->counts.queued_get_rows, 1);
-    part->hit_rows++;
-    return OUTCOME_DONE;
+    return segment->rows + (uint64_t)ref->position * segment->row_bytes;
 }
 
-/* Looks in the cache again first, which may have the row by now. */
-static enum outcome get_retried(struct rows *rows, struct part *part, uint32_t segment,
-                                struct row_ref *ref)
+static enum outcome get_cached(struct rows *rows, struct part *part, uint32_t segment,
+                               const struct row_ref *ref)
 {
     const struct request_segment *const to = &part->request->segments[segment];
     uint32_t missed;
 
-    if (home_get(rows, to->table, ref, 1, to->rows, to->row_bytes, to->row_bytes, &missed) == 0) {
-        part->hit_rows++;
-        return OUTCOME_DONE;
-    }
-    return get_missed(rows, part, segment, ref);
+    if (home_get(rows, to->table, ref, 1, to->rows, to->row_bytes, to->row_bytes, &missed) > 0)
+        return OUTCOME_MISSED;
+    part->hit_rows++;
+    return OUTCOME_DONE;
+}
+
+static enum outcome get_queued(struct rows *rows, struct part *part, uint32_t segment,
+                               const struct row_ref *ref, const void *row)
+{
+    const struct request_segment *const to = &part->request->segments[segment];
+
+    memcpy(row_at(to, ref), row, to->row_bytes);
+    counter_add(&rows->counts.queued_get_rows, 1);
+    part->hit_rows++;
+    return OUTCOME_DONE;
 }
 
 static uint32_t get_chunk(struct rows *rows, struct part *part, const struct row_ref *refs,
@@ -53,11 +46,6 @@ static uint32_t get_chunk(struct rows *rows, struct part *part, const struct row
                       rows->chunk_missed);
     counter_add(&rows->counts.missed_rows, missed);
     return missed;
-}
-
-static uint8_t *row_at(const struct request_segment *segment, const struct row_ref *ref)
-{
-    return segment->rows + (uint64_t)ref->position * segment->row_bytes;
 }
 
 static uint64_t get_read(struct rows *rows, const struct part *part, uint32_t segment,
@@ -80,61 +68,78 @@ static void get_placed(struct rows *rows, struct part *part, uint32_t index,
 }
 
 const struct row_op row_op_get = {
+    .looks_up = true,
     .chunk = get_chunk,
-    .missed = get_missed,
-    .retried = get_retried,
+    .cached = get_cached,
+    .queued = get_queued,
     .read = get_read,
     .placed = get_placed,
 };
 
-/* Changes a row of a logged table that may have come into the cache meanwhile. False: it has
- * not. */
-static bool set_cached_logged(struct rows *rows, struct part *part, uint32_t segment,
-                              const struct row_ref *ref)
+/* Changes a row of a logged table, and has it written. */
+static enum outcome set_cached_logged(struct rows *rows, struct part *part, uint32_t segment,
+                                      const struct row_ref *ref)
 {
     const struct request_segment *const from = &part->request->segments[segment];
     void *row;
 
     if (home_change_through(rows, from->table, ref, 1, &row) > 0)
-        return false;
-    memcpy(row, from->rows + (uint64_t)ref->position * from->row_bytes, from->row_bytes);
+        return OUTCOME_MISSED;
+    memcpy(row, row_at(from, ref), from->row_bytes);
     rows_log(rows, part, from->table, ref, &row, 1);
     home_changed(rows, from->table, ref, 1, &row);
-    return true;
+    return OUTCOME_DONE;
 }
 
-/* Serves a ref whose row was not cached when its chunk was looked up. */
-static enum outcome set_missed(struct rows *rows, struct part *part, uint32_t segment,
-                               struct row_ref *ref)
+static enum outcome set_cached(struct rows *rows, struct part *part, uint32_t segment,
+                               const struct row_ref *ref)
 {
     const struct request_segment *const from = &part->request->segments[segment];
-    struct table *const table = from->table;
-    const uint8_t *const row = from->rows + (uint64_t)ref->position * from->row_bytes;
-    const uint8_t *queued;
     uint32_t missed;
 
-    /* An earlier ref of the chunk may have brought the row in. */
-    if (table->logged ? set_cached_logged(rows, part, segment, ref)
-                      : home_set(rows, table, ref, 1, from->rows, from->row_bytes, from->row_bytes,
-                                 &missed) == 0)
-        return OUTCOME_DONE;
-    if (rows_join_read(rows, part, table, ref))
-        return OUTCOME_DONE;
-    /* The client may change its rows while they are copied. It then stores a mixture, which is its
-     * own affair. The row is copied once and whole, and no later decision looks at it. */
-    if (from->row_bytes == table->row_bytes) { /* nothing of the old row stays */
-        memcpy(rows->scratch_row, row, table->row_bytes);
-        return rows_place(rows, part, segment, ref);
-    }
-    queued = write_queue_find(rows->write_queue, table->index, ref->hash, ref->id);
-    if (queued) {
-        memcpy(rows->scratch_row + table->weight_bytes, queued + table->weight_bytes,
+    if (from->table->logged)
+        return set_cached_logged(rows, part, segment, ref);
+    return home_set(rows, from->table, ref, 1, from->rows, from->row_bytes, from->row_bytes,
+                    &missed) > 0
+               ? OUTCOME_MISSED
+               : OUTCOME_DONE;
+}
+
+/* Finds a place for a row of which the client gives all bytes, or all but the optimizer's state.
+ * The client may change its rows while they are copied. It then stores a mixture, which is its own
+ * affair. The row is copied once and whole, and no later decision looks at it. */
+static enum outcome set_place(struct rows *rows, struct part *part, uint32_t segment,
+                              const struct row_ref *ref)
+{
+    const struct request_segment *const from = &part->request->segments[segment];
+
+    memcpy(rows->scratch_row, row_at(from, ref), from->row_bytes);
+    return rows_place(rows, part, segment, ref);
+}
+
+static bool set_is_whole(const struct part *part, uint32_t segment)
+{
+    const struct request_segment *const from = &part->request->segments[segment];
+
+    return from->row_bytes == from->table->row_bytes;
+}
+
+static enum outcome set_queued(struct rows *rows, struct part *part, uint32_t segment,
+                               const struct row_ref *ref, const void *row)
+{
+    const struct table *const table = part->request->segments[segment].table;
+
+    if (!set_is_whole(part, segment))
+        memcpy(rows->scratch_row + table->weight_bytes, (const uint8_t *)row + table->weight_bytes,
                table->state_bytes);
-        memcpy(rows->scratch_row, row, table->weight_bytes);
-        return rows_place(rows, part, segment, ref);
-    }
-    /* The optimizer's state stays, so it has to be read first. */
-    return rows_read_to_change(rows, part, segment, ref);
+    return set_place(rows, part, segment, ref);
+}
+
+/* Where the optimizer's state stays, it has to be read first. */
+static enum outcome set_stored(struct rows *rows, struct part *part, uint32_t segment,
+                               const struct row_ref *ref)
+{
+    return set_is_whole(part, segment) ? set_place(rows, part, segment, ref) : OUTCOME_MISSED;
 }
 
 /* As row_cache_set(), for a logged table: cached rows are changed and written. */
@@ -148,8 +153,7 @@ static uint32_t set_logged(struct rows *rows, struct part *part, const struct ro
     (void)rows_change(rows, from->table, refs, count, found);
     for (uint32_t i = 0; i < count; i++) {
         if (found[i])
-            memcpy(found[i], from->rows + (uint64_t)refs[i].position * from->row_bytes,
-                   from->row_bytes);
+            memcpy(found[i], row_at(from, &refs[i]), from->row_bytes);
         else
             rows->chunk_missed[missed++] = i;
     }
@@ -185,8 +189,11 @@ static uint64_t set_read(struct rows *rows, const struct part *part, uint32_t se
 
 static const struct row_op row_op_set = {
     .changes = true,
+    .places = true,
     .chunk = set_chunk,
-    .missed = set_missed,
+    .cached = set_cached,
+    .queued = set_queued,
+    .stored = set_stored,
     .read = set_read,
 };
 

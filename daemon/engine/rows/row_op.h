@@ -20,12 +20,15 @@ enum outcome {
     OUTCOME_DONE,
     OUTCOME_RETRY,   /* there was no room: to be tried again later */
     OUTCOME_REFUSED, /* it will not be done, and the request has the error */
+    OUTCOME_MISSED,  /* the row is not there; the machine looks for it in the next place */
 };
 
 struct row_op {
     bool changes;  /* changes rows, rather than only reading them */
     bool is_whole; /* all rows are done or none, even if the client goes meanwhile */
     bool pins;     /* a row that finds no place in the cache waits until the epoch is over */
+    bool places;   /* may bring a row into its home, where a later ref of the chunk then finds it */
+    bool looks_up; /* clients read its rows, which count as looked up */
 
     /* Serves those of the next @count refs of part->segment whose rows are cached. Writes the
      * indexes of the others to rows->chunk_missed, and returns how many there are. */
@@ -35,13 +38,18 @@ struct row_op {
      * least one. Raises *@work to their cost if it is less. NULL: all of them, at the cost of their
      * bytes. */
     uint32_t (*limit)(const struct part *part, uint32_t count, uint64_t most, uint64_t *work);
-    /* Serves a ref whose row was not cached: takes the row where it is on its way, or has it
-     * read. */
-    enum outcome (*missed)(struct rows *rows, struct part *part, uint32_t segment,
-                           struct row_ref *ref);
-    /* The same for a ref that is tried again. NULL: missed(). */
-    enum outcome (*retried)(struct rows *rows, struct part *part, uint32_t segment,
-                            struct row_ref *ref);
+    /* The next three serve a ref whose row was not cached. The machine asks in one order: home,
+     * rows being read, write queue, SSD (part_turns.c).
+     *
+     * cached() serves a ref whose row may have come into its home since. MISSED: it has not. */
+    enum outcome (*cached)(struct rows *rows, struct part *part, uint32_t segment,
+                           const struct row_ref *ref);
+    /* Serves a ref from @row, the newest version of its row, which is in the write queue. */
+    enum outcome (*queued)(struct rows *rows, struct part *part, uint32_t segment,
+                           const struct row_ref *ref, const void *row);
+    /* Serves a ref whose row is on SSD, or nowhere. MISSED: the row must be read. NULL: always. */
+    enum outcome (*stored)(struct rows *rows, struct part *part, uint32_t segment,
+                           const struct row_ref *ref);
     /* Serves a ref whose row has been read into @row, before the row has a place. Returns the cost
      * beyond that of its bytes. NULL: nothing. */
     uint64_t (*read)(struct rows *rows, const struct part *part, uint32_t segment,

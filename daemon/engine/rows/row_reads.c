@@ -13,8 +13,8 @@
  * the end of the server never hang on a broken disk. Nor does a row without a place take a read job
  * away from GETs.
  *
- * A waiting ref no longer needs its hash, which the miss entry has. That field then holds the part
- * that the ref belongs to: see ref_wait(). */
+ * A waiting ref needs no hash, which the miss entry has, but has to know its part. So while a ref
+ * waits, a struct waiting_ref takes its place in memory. */
 #include "daemon/engine/rows/rows.h"
 
 #include <assert.h>
@@ -31,16 +31,25 @@
 
 /* ---- Waiting refs ---- */
 
-static struct row_ref *waiter_at(const struct rows *rows, uint32_t link)
+/* A ref of a part while it waits for a read, where it was as a struct row_ref. */
+struct waiting_ref {
+    struct part *part;
+    uint64_t id;
+    uint32_t position;
+    uint32_t link; /* the next in the miss entry's chain */
+};
+_Static_assert(sizeof(struct waiting_ref) == sizeof(struct row_ref), "takes the place of a ref");
+
+static struct waiting_ref *waiter_at(const struct rows *rows, uint32_t link)
 {
     return request_memory_place(rows->request_base, link);
 }
 
-static void waiter_append(struct rows *rows, struct miss *miss, struct row_ref *ref)
+static void waiter_append(struct rows *rows, struct miss *miss, struct waiting_ref *waiter)
 {
-    const uint32_t link = request_memory_link(rows->request_base, ref);
+    const uint32_t link = request_memory_link(rows->request_base, waiter);
 
-    ref->link = 0;
+    waiter->link = 0;
     if (miss->last_waiter)
         waiter_at(rows, miss->last_waiter)->link = link;
     else
@@ -50,15 +59,30 @@ static void waiter_append(struct rows *rows, struct miss *miss, struct row_ref *
 
 static void ref_wait(struct rows *rows, struct part *part, struct row_ref *ref, struct miss *miss)
 {
-    assert(miss->state != MISS_FREE);
-    ref->owner = part;
-    waiter_append(rows, miss, ref);
+    const struct row_ref from = *ref;
+    struct waiting_ref *const waiter = (struct waiting_ref *)ref;
+
+    assert(miss->state != MISS_FREE && from.hash == miss->hash && from.id == miss->id);
+    *waiter = (struct waiting_ref){ .part = part, .id = from.id, .position = from.position };
+    waiter_append(rows, miss, waiter);
     part->waiting++;
 }
 
-static struct part *ref_part(const struct row_ref *ref)
+/* Returns the waiter's index in part->refs. */
+static uint32_t waiter_index(const struct waiting_ref *waiter)
 {
-    return ref->owner;
+    return (uint32_t)((const struct row_ref *)waiter - waiter->part->refs);
+}
+
+static uint32_t waiter_segment(const struct waiting_ref *waiter)
+{
+    return part_segment_of(waiter->part, waiter_index(waiter));
+}
+
+/* Returns the ref that waits, as it was before. */
+static struct row_ref waiter_ref(const struct waiting_ref *waiter, const struct miss *miss)
+{
+    return (struct row_ref){ .hash = miss->hash, .id = waiter->id, .position = waiter->position };
 }
 
 /* ---- Reads ---- */
@@ -66,7 +90,7 @@ static struct part *ref_part(const struct row_ref *ref)
 /* Returns the id of the session that made the miss, or that is now first among its waiters. */
 static uint64_t miss_session(const struct rows *rows, const struct miss *miss)
 {
-    return ref_part(waiter_at(rows, miss->first_waiter))->request->session->id;
+    return waiter_at(rows, miss->first_waiter)->part->request->session->id;
 }
 
 /* Has a row read for the refs that wait for it. */
@@ -81,9 +105,11 @@ bool rows_join_read(struct rows *rows, struct part *part, struct table *table, s
 {
     struct miss *const miss = miss_table_find(rows->misses, table, ref->hash, ref->id);
 
-    if (miss)
-        ref_wait(rows, part, ref, miss);
-    return miss != NULL;
+    if (!miss)
+        return false;
+    assert(!write_queue_find(rows->write_queue, table->index, ref->hash, ref->id));
+    ref_wait(rows, part, ref, miss);
+    return true;
 }
 
 enum outcome rows_read(struct rows *rows, struct part *part, struct table *table,
@@ -127,14 +153,15 @@ static bool apply_waiters(struct rows *rows, struct read_job *job, const struct 
     uint32_t link = job->waiter ? job->waiter : miss->first_waiter;
 
     for (; link && *cost < most; link = waiter_at(rows, link)->link) {
-        const struct row_ref *const ref = waiter_at(rows, link);
-        const struct part *const part = ref_part(ref);
-        const uint32_t s = part_segment_of(part, (uint32_t)(ref - part->refs));
+        const struct waiting_ref *const waiter = waiter_at(rows, link);
+        const struct part *const part = waiter->part;
+        const uint32_t s = waiter_segment(waiter);
         const struct request_segment *const segment = &part->request->segments[s];
+        const struct row_ref ref = waiter_ref(waiter, miss);
         uint64_t work = LANE_COST_MISS + lane_row_cost(segment->row_bytes, false);
 
         if (part->request->row_op->read)
-            work += part->request->row_op->read(rows, part, s, ref, row->bytes);
+            work += part->request->row_op->read(rows, part, s, &ref, row->bytes);
         job->is_changed |= request_changes(part->request);
         schedule_charge(rows->schedule, &part->request->session->lanes[rows->lane], work);
         *cost += work;
@@ -155,17 +182,18 @@ static bool answer_waiters(struct rows *rows, struct miss *miss, const struct st
 
     miss->first_waiter = miss->last_waiter = 0;
     while (link) {
-        struct row_ref *const ref = waiter_at(rows, link);
-        struct part *const part = ref_part(ref);
+        struct waiting_ref *const waiter = waiter_at(rows, link);
+        const struct row_ref ref = waiter_ref(waiter, miss);
+        const uint32_t index = waiter_index(waiter);
+        struct part *const part = waiter->part;
         const struct row_op *const op = part->request->row_op;
         const bool is_set = op->changes;
-        const uint32_t index = (uint32_t)(ref - part->refs);
 
-        link = ref->link; /* read now: the part, and this ref with it, may be freed below */
+        link = waiter->link; /* read now: the part, and this ref with it, may be freed below */
         behind_set |= is_set;
         if (set_err != EMBTIER_OK && (behind_set || op->pins) &&
             (set_err == EMBTIER_AGAIN || !is_set)) {
-            waiter_append(rows, miss, ref);
+            waiter_append(rows, miss, waiter);
             continue;
         }
         if (is_set && set_err == EMBTIER_OK && miss->table->logged)
@@ -173,10 +201,7 @@ static bool answer_waiters(struct rows *rows, struct miss *miss, const struct st
         if (is_set && set_err != EMBTIER_OK)
             rows_ref_fail(rows, part, part_segment_of(part, index), row->id, set_err);
         if (op->placed)
-            op->placed(
-                rows, part, index,
-                &(struct row_ref){ .hash = miss->hash, .id = miss->id, .position = ref->position },
-                row->found);
+            op->placed(rows, part, index, &ref, row->found);
         waiter_done(rows, part);
     }
     return miss->first_waiter != 0;
@@ -199,12 +224,11 @@ static void fail_waiters(struct rows *rows, struct miss *miss, const struct stor
     uint32_t link = miss_take(rows, miss).first_waiter;
 
     while (link) {
-        const struct row_ref *const ref = waiter_at(rows, link);
-        struct part *const part = ref_part(ref);
+        const struct waiting_ref *const waiter = waiter_at(rows, link);
+        struct part *const part = waiter->part;
 
-        link = ref->link;
-        rows_ref_fail(rows, part, part_segment_of(part, (uint32_t)(ref - part->refs)), row->id,
-                      row->err);
+        link = waiter->link; /* read now: the part, and this ref with it, may be freed below */
+        rows_ref_fail(rows, part, waiter_segment(waiter), row->id, row->err);
         waiter_done(rows, part);
     }
 }
@@ -227,7 +251,7 @@ static int compare_misses(const void *a, const void *b)
 static bool miss_is_abandoned(const struct rows *rows, const struct miss *miss)
 {
     for (uint32_t link = miss->first_waiter; link; link = waiter_at(rows, link)->link)
-        if (!part_is_abandoned(ref_part(waiter_at(rows, link))))
+        if (!part_is_abandoned(waiter_at(rows, link)->part))
             return false;
     return true;
 }
@@ -238,10 +262,10 @@ static void miss_abandon(struct rows *rows, struct miss *miss)
     uint32_t link = miss_take(rows, miss).first_waiter;
 
     while (link) {
-        const struct row_ref *const ref = waiter_at(rows, link);
-        struct part *const part = ref_part(ref);
+        const struct waiting_ref *const waiter = waiter_at(rows, link);
+        struct part *const part = waiter->part;
 
-        link = ref->link; /* read now: the part, and this ref with it, may be freed below */
+        link = waiter->link; /* read now: the part, and this ref with it, may be freed below */
         rows_part_abandon(rows, part, 1);
         waiter_done(rows, part);
     }
@@ -270,6 +294,8 @@ static uint32_t fill_job(struct rows *rows, uint32_t shard, struct read_job *job
             break;
         read_order_pop(rows->read_order, shard);
         assert(miss->first_waiter);
+        /* Else the read would bring back an older version than the queue has. */
+        assert(!write_queue_find(rows->write_queue, miss->table->index, miss->hash, miss->id));
         miss_set_state(miss, MISS_READING);
         batch[count++] = miss;
     }
@@ -321,7 +347,7 @@ static bool bit_is_set(const uint64_t *bits, uint32_t i)
 static bool waits_for_pin(const struct rows *rows, const struct miss *miss)
 {
     for (uint32_t link = miss->first_waiter; link; link = waiter_at(rows, link)->link)
-        if (ref_part(waiter_at(rows, link))->request->row_op->pins)
+        if (waiter_at(rows, link)->part->request->row_op->pins)
             return true;
     return false;
 }

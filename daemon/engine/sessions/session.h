@@ -114,7 +114,8 @@ struct session {
     struct session *next_updating;
     struct session *previous_updating;
     struct session *next_held; /* see update_hold() */
-    uint64_t wanted_bytes;     /* that the next request, or a push, found no room for; else 0 */
+    bool is_held;
+    uint64_t wanted_bytes; /* that the next request, or a push, found no room for; else 0 */
     enum request_memory_use wanted_use;
     uint64_t begin_cost;   /* of the dearest of its last requests, to begin it */
     uint64_t lately_bytes; /* that it asked for; older requests count less (segments.c) */

@@ -76,13 +76,13 @@ json_t *plan_report_table_json(const struct plan *plan, const struct plan_table 
     const struct table_of_plan of = { plan, table };
 
     return json_pack(
-        "{s:s, s:o, s:i, s:s, s:s, s:o, s:o, s:o, s:o, s:s, s:o}", "name", table->name, "rows",
+        "{s:s, s:o, s:i, s:s, s:s, s:o, s:b, s:o, s:o, s:o, s:s, s:o}", "name", table->name, "rows",
         table->rows != EMBTIER_UNBOUNDED ? cli_json_u64(table->rows) : json_null(), "dim",
         (int)table->dim, "dtype", dtype_word((int)table->dtype), "optimizer",
-        optimizer_word((int)table->optimizer), "gpu", gpu_to_json(table->gpu), "bytes",
-        cli_json_number(plan_table_bytes(table)), "read_bytes", cli_json_number(table->read_bytes),
-        "time_s", cli_json_number(plan_table_time_s(table)), "reason", table->reason, "parts",
-        items_to_json(part_to_json, &of, table->part_count));
+        optimizer_word((int)table->optimizer), "gpu", gpu_to_json(table->gpu), "unsplit",
+        table->unsplit, "bytes", cli_json_number(plan_table_bytes(table)), "read_bytes",
+        cli_json_number(table->read_bytes), "time_s", cli_json_number(plan_table_time_s(table)),
+        "reason", table->reason, "parts", items_to_json(part_to_json, &of, table->part_count));
 }
 
 static json_t *table_to_json(const void *context, uint32_t number)

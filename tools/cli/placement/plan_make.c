@@ -27,7 +27,7 @@
 
 #define HASH_BYTES (64 * KIB)
 
-enum { PROFILE = 256, MACHINE, RULES, PREVIOUS, OPTIMIZER, SAMPLES, SOLVER_OPTION };
+enum { PROFILE = 256, MACHINE, RULES, PREVIOUS, OPTIMIZER, SAMPLES, SOLVER_OPTION, ROW_WISE };
 
 struct arguments {
     const char *path; /* of the plan */
@@ -37,6 +37,7 @@ struct arguments {
     const char *samples;          /* as written; NULL: from the profile */
     double samples_per_batch;
     bool no_solver;
+    bool row_wise; /* tables may be split */
 };
 
 /* The files that were read. */
@@ -78,6 +79,10 @@ static int parse_option(const struct cli *cli, int option, struct arguments *arg
         arguments->samples = optarg;
         return plan_inputs_number(cli, "samples-per-batch", optarg, &arguments->samples_per_batch);
     }
+    if (option == ROW_WISE) {
+        arguments->row_wise = true;
+        return -1;
+    }
     if (option == SOLVER_OPTION)
         return parse_solver(cli, arguments);
     *paths[option - PROFILE] = optarg;
@@ -94,6 +99,7 @@ static int parse(struct cli *cli, int argc, char **argv, struct arguments *argum
                                              { "samples-per-batch", required_argument, NULL,
                                                SAMPLES },
                                              { "solver", required_argument, NULL, SOLVER_OPTION },
+                                             { "row-wise", no_argument, NULL, ROW_WISE },
                                              CLI_LONG_OPTIONS };
     int exit_code = EXIT_USAGE;
     int option;
@@ -170,10 +176,11 @@ static enum embtier_err hash_inputs(const struct arguments *arguments, struct in
     TRY(hash_file(inputs, "machine", arguments->machine, msg));
     TRY(hash_file(inputs, "rules", arguments->rules, msg));
     TRY(hash_file(inputs, "previous", arguments->previous, msg));
-    if (asprintf(&options, "optimizer=%s samples-per-batch=%s solver=%s",
+    if (asprintf(&options, "optimizer=%s samples-per-batch=%s solver=%s%s",
                  arguments->optimizers ? arguments->optimizers : "none",
                  arguments->samples ? arguments->samples : "profile",
-                 arguments->no_solver ? "none" : "auto") < 0)
+                 arguments->no_solver ? "none" : "auto",
+                 arguments->row_wise ? " row-wise" : "") < 0)
         return EMBTIER_NO_MEMORY;
     add_hash(inputs, "options", XXH3_64bits(options, strlen(options)));
     return EMBTIER_OK;
@@ -244,6 +251,7 @@ static enum embtier_err make(const struct arguments *arguments, const struct inp
         .rules = inputs->rules,
         .previous = inputs->previous,
         .samples_per_batch = arguments->samples_per_batch,
+        .row_wise = arguments->row_wise,
         .search = { .solver = has_solver ? &solver : NULL, .progress = show_progress, .ctx = &bar },
         .inputs = inputs->hashes,
         .input_count = inputs->hash_count,
@@ -261,6 +269,8 @@ static void print_warnings(const struct planner_warnings *warnings)
 {
     for (uint32_t i = 0; i < warnings->count; i++)
         fprintf(stderr, "embtier: warning: %s\n", warnings->texts[i].text);
+    if (warnings->rows_say.text[0] != '\0')
+        fprintf(stderr, "embtier: %s\n", warnings->rows_say.text);
     if (warnings->solver_says.text[0] != '\0')
         fprintf(stderr, "embtier: the outside solver did not help: %s\n",
                 warnings->solver_says.text);

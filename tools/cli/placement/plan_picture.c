@@ -11,6 +11,12 @@
 
 #define SPLIT_COLOR "black"
 #define MANY_TABLES 1000
+#define WHOLE       0.9999 /* an arc cannot lead around a whole circle */
+
+/* The circle of a split table. */
+struct sector_of {
+    double x, y, r;
+};
 
 /* Returns the bytes that a table's reads take in a second; in a batch, if the plan has no rate. */
 static double bandwidth(const struct plan *plan, const struct plan_table *table)
@@ -64,24 +70,78 @@ static void hold(struct svg_axis *axis, double number)
     axis->to = is_empty ? power + 1 : MAX(axis->to, power + 1);
 }
 
+/* Draws a sector of a split table's circle, clockwise from the top, for shares @from to @to. */
+static void draw_sector(const struct svg_frame *frame, const struct sector_of *at, double from,
+                        double to, const char *color)
+{
+    const double begin = 2 * M_PI * from, end = 2 * M_PI * to;
+
+    if (to - from > WHOLE) {
+        fprintf(frame->file, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"%.1f\" fill=\"%s\"/>\n", at->x,
+                at->y, at->r, color);
+        return;
+    }
+    fprintf(frame->file,
+            "<path d=\"M%.1f %.1fL%.2f %.2fA%.1f %.1f 0 %d 1 %.2f %.2fZ\" fill=\"%s\"/>\n", at->x,
+            at->y, at->x + at->r * sin(begin), at->y - at->r * cos(begin), at->r, at->r,
+            to - from > 0.5, at->x + at->r * sin(end), at->y - at->r * cos(end), color);
+}
+
+/* Each range has the part of the circle that it has of the lookups. */
+static void draw_sectors(const struct svg_frame *frame, const struct plan *plan,
+                         const struct plan_table *table, const struct sector_of *at)
+{
+    double share = 0;
+
+    for (uint32_t i = 0; i < table->part_count; i++) {
+        const struct plan_part *const part = &table->parts[i];
+
+        if (part->lookup_share > 0)
+            draw_sector(frame, at, share, share + part->lookup_share,
+                        svg_color(color_of(plan, plan_memory_of(plan, part))));
+        share += part->lookup_share;
+    }
+}
+
+/* Writes "; hbm: 200,000 rows, 80% of the lookups" for each range of a split table. */
+static void write_ranges(const struct svg_frame *frame, const struct plan *plan,
+                         const struct plan_table *table)
+{
+    for (uint32_t i = 0; table->part_count > 1 && i < table->part_count; i++) {
+        const struct plan_part *const part = &table->parts[i];
+        struct number_text rows;
+
+        fprintf(frame->file, "; %s: %s rows, %.3g%% of the lookups",
+                part->home == PLAN_CACHE ? "cache"
+                                         : plan->memories[plan_memory_of(plan, part)].name,
+                part->rows > 0 ? number_count(&rows, (double)part->rows) : "all other",
+                100 * part->lookup_share);
+    }
+}
+
 static void draw_table(const struct svg_frame *frame, const struct plan *plan,
                        const struct plan_table *table)
 {
     const uint32_t memory = plan_memory_of(plan, main_part(table));
+    const struct sector_of at = { svg_frame_x(frame, plan_table_bytes(table)),
+                                  svg_frame_y(frame, bandwidth(plan, table)),
+                                  plan->table_count > MANY_TABLES ? 2 : 4 };
+    const bool is_split = table->part_count > 1;
     struct number_text size, reads;
 
-    fprintf(frame->file,
-            "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"%s\" fill=\"%s\" fill-opacity=\"0.6\"",
-            svg_frame_x(frame, plan_table_bytes(table)), svg_frame_y(frame, bandwidth(plan, table)),
-            plan->table_count > MANY_TABLES ? "2" : "4", svg_color(color_of(plan, memory)));
-    if (table->part_count > 1)
+    if (is_split)
+        draw_sectors(frame, plan, table, &at);
+    fprintf(frame->file, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"%g\" fill=\"%s\" fill-opacity=\"%s\"",
+            at.x, at.y, at.r, svg_color(color_of(plan, memory)), is_split ? "0" : "0.6");
+    if (is_split)
         fputs(" stroke=\"" SPLIT_COLOR "\"", frame->file);
     fputs("><title>", frame->file);
     svg_frame_text(frame, table->name);
-    fprintf(frame->file, ": %s%s, %s/%s</title></circle>\n",
-            number_bytes(&size, plan_table_bytes(table)),
+    fprintf(frame->file, ": %s%s, %s/%s", number_bytes(&size, plan_table_bytes(table)),
             table->rows == EMBTIER_UNBOUNDED ? " in arrays" : "",
             number_bytes(&reads, bandwidth(plan, table)), plan->samples_per_s > 0 ? "s" : "batch");
+    write_ranges(frame, plan, table);
+    fputs("</title></circle>\n", frame->file);
 }
 
 /* Writes a line for each colour that tables have, with their number. */

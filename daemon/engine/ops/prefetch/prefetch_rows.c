@@ -47,45 +47,43 @@ static uint32_t prefetch_chunk(struct rows *rows, struct part *part, const struc
     return missed;
 }
 
-/* Pins a row. A row that is not cached is put into the cache first, if @row is not NULL. */
-static enum row_pin prefetch_row(struct rows *rows, const struct part *part, uint32_t segment,
-                                 const struct row_ref *ref, const void *row)
+/* Handles a row that cannot be pinned at present. */
+static enum outcome prefetch_refused(struct rows *rows, struct part *part, uint32_t segment,
+                                     const struct row_ref *ref)
 {
-    const struct table *const table = part->request->segments[segment].table;
-    enum row_pin pin = pin_row(rows, part, segment, ref);
-    uint32_t refused;
-
-    if (pin != ROW_NOT_CACHED || !row)
-        return pin;
-    if (home_insert(rows, table, ref, 1, &row, NULL, &refused) > 0)
-        return ROW_NOT_PINNED;
-    return pin_row(rows, part, segment, ref);
-}
-
-/* Serves a ref that was not pinned. */
-static enum outcome prefetch_missed(struct rows *rows, struct part *part, uint32_t segment,
-                                    struct row_ref *ref)
-{
-    struct table *const table = part->request->segments[segment].table;
-    struct miss *const miss = miss_table_find(rows->misses, table, ref->hash, ref->id);
-    const void *const queued =
-        miss ? NULL : write_queue_find(rows->write_queue, table->index, ref->hash, ref->id);
-    const enum row_pin pin = prefetch_row(rows, part, segment, ref, queued);
-
-    if (pin == ROW_NOT_PINNED && rows->in_epoch) { /* there may be room after the epoch */
+    if (rows->in_epoch) { /* there may be room after the epoch */
         counter_add(&rows->counts.held_rows, 1);
         return OUTCOME_RETRY;
     }
-    if (pin == ROW_NOT_PINNED) {
-        rows_ref_fail(rows, part, segment, ref->id, EMBTIER_PINS_FULL);
-        return OUTCOME_REFUSED;
-    }
-    if (pin != ROW_NOT_CACHED)
+    rows_ref_fail(rows, part, segment, ref->id, EMBTIER_PINS_FULL);
+    return OUTCOME_REFUSED;
+}
+
+static enum outcome prefetch_cached(struct rows *rows, struct part *part, uint32_t segment,
+                                    const struct row_ref *ref)
+{
+    switch (pin_row(rows, part, segment, ref)) {
+    case ROW_PINNED:
         return OUTCOME_DONE;
-    if (!rows_join_read(rows, part, table, ref))
-        return rows_read(rows, part, table, ref);
-    counter_add(&rows->counts.shared_reads, 1);
-    return OUTCOME_DONE;
+    case ROW_NOT_CACHED:
+        return OUTCOME_MISSED;
+    case ROW_NOT_PINNED:
+        break;
+    }
+    return prefetch_refused(rows, part, segment, ref);
+}
+
+/* Puts a queued row into the cache, clean, and pins it there. */
+static enum outcome prefetch_queued(struct rows *rows, struct part *part, uint32_t segment,
+                                    const struct row_ref *ref, const void *row)
+{
+    const struct table *const table = part->request->segments[segment].table;
+    uint32_t refused;
+
+    if (home_insert(rows, table, ref, 1, &row, NULL, &refused) == 0 &&
+        pin_row(rows, part, segment, ref) == ROW_PINNED)
+        return OUTCOME_DONE;
+    return prefetch_refused(rows, part, segment, ref);
 }
 
 /* Pins a row that has come into the cache, if there was room. */
@@ -95,14 +93,17 @@ static void prefetch_placed(struct rows *rows, struct part *part, uint32_t index
     const uint32_t segment = part_segment_of(part, index);
 
     (void)was_stored;
-    if (prefetch_row(rows, part, segment, row, NULL) != ROW_PINNED)
+    if (pin_row(rows, part, segment, row) != ROW_PINNED)
         rows_ref_fail(rows, part, segment, row->id, EMBTIER_PINS_FULL);
 }
 
 const struct row_op row_op_pin = {
     .pins = true,
+    .places = true,
+    .looks_up = true,
     .chunk = prefetch_chunk,
-    .missed = prefetch_missed,
+    .cached = prefetch_cached,
+    .queued = prefetch_queued,
     .placed = prefetch_placed,
 };
 

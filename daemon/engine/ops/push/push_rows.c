@@ -94,58 +94,57 @@ static uint32_t push_limit(const struct part *part, uint32_t count, uint64_t mos
     return count;
 }
 
-/* Serves a ref whose row was not cached when its chunk was updated. A result that finds no place is
- * computed again later, from the row as it is then. */
-static enum outcome push_missed(struct rows *rows, struct part *part, uint32_t segment,
-                                struct row_ref *ref)
+static enum outcome push_cached(struct rows *rows, struct part *part, uint32_t segment,
+                                const struct row_ref *ref)
 {
     struct table *const table = part->request->segments[segment].table;
-    const void *queued;
     void *row;
 
-    if (rows_change(rows, table, ref, 1, &row) == 0) { /* the row has come meanwhile */
-        push_row(rows, part, segment, ref, row);
-        if (table->logged)
-            rows_log(rows, part, table, ref, &row, 1);
-        home_changed(rows, table, ref, 1, &row);
-        return OUTCOME_DONE;
-    }
-    if (rows_join_read(rows, part, table, ref))
-        return OUTCOME_DONE;
-    queued = write_queue_find(rows->write_queue, table->index, ref->hash, ref->id);
-    if (queued) {
-        memcpy(rows->scratch_row, queued, table->row_bytes);
-        push_row(rows, part, segment, ref, rows->scratch_row);
-        return rows_place(rows, part, segment, ref);
-    }
-    return rows_read_to_change(rows, part, segment, ref);
+    if (rows_change(rows, table, ref, 1, &row) > 0)
+        return OUTCOME_MISSED;
+    push_row(rows, part, segment, ref, row);
+    if (table->logged)
+        rows_log(rows, part, table, ref, &row, 1);
+    home_changed(rows, table, ref, 1, &row);
+    return OUTCOME_DONE;
 }
 
-/* Serves a ref of a trial whose row was not cached. The row is tried where it is on its way, or
- * when it has been read. */
-static enum outcome try_missed(struct rows *rows, struct part *part, uint32_t segment,
-                               struct row_ref *ref)
+/* A result that finds no place is computed again later, from the row as it is then. */
+static enum outcome push_queued(struct rows *rows, struct part *part, uint32_t segment,
+                                const struct row_ref *ref, const void *row)
 {
-    struct table *const table = part->request->segments[segment].table;
+    memcpy(rows->scratch_row, row, part->request->segments[segment].table->row_bytes);
+    push_row(rows, part, segment, ref, rows->scratch_row);
+    return rows_place(rows, part, segment, ref);
+}
+
+static enum outcome try_cached(struct rows *rows, struct part *part, uint32_t segment,
+                               const struct row_ref *ref)
+{
     void *row;
 
-    if (rows_find(rows, table, ref, 1, &row) > 0) { /* else the row has come meanwhile */
-        if (rows_join_read(rows, part, table, ref))
-            return OUTCOME_DONE;
-        row = (void *)write_queue_find(rows->write_queue, table->index, ref->hash, ref->id);
-        if (!row)
-            return rows_read(rows, part, table, ref);
-    }
+    if (rows_find(rows, part->request->segments[segment].table, ref, 1, &row) > 0)
+        return OUTCOME_MISSED;
     push_row(rows, part, segment, ref, row);
+    return OUTCOME_DONE;
+}
+
+/* A trial works on a copy, so that the queued row stays as it is. */
+static enum outcome try_queued(struct rows *rows, struct part *part, uint32_t segment,
+                               const struct row_ref *ref, const void *row)
+{
+    push_row(rows, part, segment, ref, (void *)(uintptr_t)row);
     return OUTCOME_DONE;
 }
 
 const struct row_op row_op_push = {
     .changes = true,
     .is_whole = true,
+    .places = true,
     .chunk = push_chunk,
     .limit = push_limit,
-    .missed = push_missed,
+    .cached = push_cached,
+    .queued = push_queued,
     .read = push_row,
 };
 
@@ -153,6 +152,7 @@ const struct row_op row_op_try = {
     .is_whole = true,
     .chunk = try_chunk,
     .limit = push_limit,
-    .missed = try_missed,
+    .cached = try_cached,
+    .queued = try_queued,
     .read = push_row,
 };

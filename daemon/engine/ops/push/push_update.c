@@ -13,9 +13,6 @@
 #include "kernels/cpu/optimizer/finite.h"
 #include "kernels/cpu/reduce/reduce.h"
 
-/* The gradients of bags whose segment has none, while other segments of the table have some. */
-static const float zeros[EMBTIER_DIM_MAX];
-
 _Static_assert(EMBTIER_DIM_MAX * sizeof(float) <= ROWS_GRADIENT_BYTES / 4,
                "two of one row's gradients fit in a half");
 /* Adam's rows are the longest. */
@@ -160,13 +157,13 @@ uint64_t push_run_pairs(const struct ticket *runs, const struct ticket_group *gr
     const uint32_t end = group->starts[run + count];
     uint64_t pairs = 0;
 
-    if (!runs->sources)
+    if (runs->kind != TICKET_OF_STEP)
         return end - first;
     for (uint32_t p = first; p < end; p++) {
-        const struct cast_pair *const pair = &group->pairs[p];
-        const uint32_t *const starts = runs->sources[pair->position].group->starts;
+        const struct member_run of = member_run_of(&group->pairs[p]);
+        const uint32_t *const starts = runs->sources[of.segment].group->starts;
 
-        pairs += starts[pair->bag + 1] - starts[pair->bag];
+        pairs += starts[of.run + 1] - starts[of.run];
     }
     return pairs;
 }
@@ -212,7 +209,7 @@ static void weights_add(const struct push *push, const struct ticket_group *of,
         return;
     w->rows[w->count] = row;
     w->bags[w->count] =
-        gradients ? gradients + (size_t)(pair->bag - segment->first_bag) * of->dim : zeros;
+        gradients ? gradients + (size_t)(pair->bag - segment->first_bag) * of->dim : push_zeros;
     w->divisors[w->count] = segment->mode == EMBTIER_POOL_MEAN
                                 ? (float)(of->offsets[pair->bag + 1] - of->offsets[pair->bag])
                                 : 1.0f;
@@ -269,11 +266,14 @@ static void take_share(const struct ticket_group *of, uint32_t s, const struct f
     uint32_t count = 0;
 
     for (uint32_t i = 0; i < found->count; i++) {
-        const struct cast_pair *const pair = &of->pairs[next[i]];
+        struct member_run member;
 
-        if (next[i] == of->starts[found->runs[i] + 1] || pair->position != s)
+        if (next[i] == of->starts[found->runs[i] + 1])
             continue;
-        share->found.runs[count] = pair->bag;
+        member = member_run_of(&of->pairs[next[i]]);
+        if (member.segment != s)
+            continue;
+        share->found.runs[count] = member.run;
         share->found.rows[count] = found->rows[i];
         share->places[count++] = i;
         next[i]++;

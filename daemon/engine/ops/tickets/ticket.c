@@ -145,7 +145,7 @@ static void add_parts(const struct plan *plan, struct ticket *ticket)
             .first_bag = group->bag_count,
             .greatest_weight = part.is_weighted ? 0.0f : 1.0f,
         };
-        if (ticket->sources)
+        if (plan->kind == TICKET_OF_STEP)
             ticket->sources[s] = part.source;
         group->id_count += part.id_count;
         group->bag_count += part.bag_count;
@@ -174,11 +174,11 @@ static void lay_out_group(struct ticket_group *group, uint32_t mark, uint32_t **
     if (mark & MARK_MAX)
         group->winners = carve(place, bags * group->dim * sizeof(*group->winners));
     group->offsets[bags] = group->id_count;
-    if (group->ticket->lanes) {
+    if (group->ticket->kind == TICKET_OF_PREFETCH) {
         group->pinned = carve(place, ids);
         memset(group->pinned, 0, ids);
     }
-    if (group->ticket->sources)
+    if (group->ticket->kind == TICKET_OF_STEP)
         group->scratch = carve(place, ids * sizeof(*group->scratch));
 }
 
@@ -218,6 +218,7 @@ static enum embtier_err make(const struct plan *plan, struct session *session,
                       ticket_memory_largest(memory));
     memset(place, 0, head_bytes(plan));
     ticket = carve(&place, sizeof(*ticket));
+    ticket->kind = plan->kind;
     ticket->session = session;
     ticket->home = plan->rules->mailbox;
     ticket->segment_count = plan->count;
@@ -354,15 +355,17 @@ static void take_runs(const struct ticket_group *group)
         struct cast_pair *const pairs = group->pairs + group->ticket->segments[s].first_position;
 
         for (uint32_t run = 0; run < source->run_count; run++)
-            pairs[run] = (struct cast_pair){ source->pairs[source->starts[run]].row, run, s };
+            pairs[run] = member_run_pair(source->pairs[source->starts[run]].row,
+                                         (struct member_run){ .run = run, .segment = s });
     }
 }
 
 void ticket_cast(struct ticket_group *group, struct cast_pair *scratch)
 {
+    const bool is_step = group->ticket->kind == TICKET_OF_STEP;
     struct cast_pair *sorted;
 
-    if (group->scratch) {
+    if (is_step) {
         scratch = group->scratch;
         take_runs(group);
     }
@@ -374,7 +377,7 @@ void ticket_cast(struct ticket_group *group, struct cast_pair *scratch)
             divide_scales(group, segment);
     }
     sorted = cast_sort(group->pairs, scratch, group->id_count);
-    if (group->scratch)
+    if (is_step)
         group->pairs = sorted;
     else if (sorted != group->pairs)
         memcpy(group->pairs, sorted, group->id_count * sizeof(*sorted));

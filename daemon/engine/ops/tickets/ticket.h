@@ -36,9 +36,26 @@ struct ticket;
 enum ticket_kind {
     TICKET_OF_BAGS, /* also of a push of rows */
     TICKET_OF_PREFETCH,
-    TICKET_OF_STEP, /* of a group's step (group.h). Its pairs are runs of members' tickets, one for
-                       each run and member. Its segments are the members' groups, in member order */
+    TICKET_OF_STEP, /* of a group's step (group.h). Its pairs stand for runs of members' tickets:
+                       struct member_run. Its segments are the members' groups, in member order */
 };
+
+/* In a step: one member's pairs of one row, which are a run of that member's ticket. */
+struct member_run {
+    uint32_t run;
+    uint32_t segment; /* the member's, of the step's ticket */
+};
+
+/* cast_sort() and cast_runs() look at a pair's row only. So a step's pairs carry a member's run in
+ * the place of a bag and a position, which only these two functions know. */
+static inline struct cast_pair member_run_pair(uint64_t row, struct member_run run)
+{
+    return (struct cast_pair){ .row = row, .bag = run.run, .position = run.segment };
+}
+static inline struct member_run member_run_of(const struct cast_pair *pair)
+{
+    return (struct member_run){ .run = pair->bag, .segment = pair->position };
+}
 
 /* The runs that a segment of a step's ticket stands for. */
 struct ticket_source {
@@ -70,8 +87,7 @@ struct ticket_group {
     uint32_t segment_count;
     uint32_t segments_left;  /* not taken yet */
     const uint32_t *order;   /* its segments, segment_count */
-    struct cast_pair *pairs; /* id_count; sorted by row once cast. For a step: its bag is the
-                                member's run, its position the segment */
+    struct cast_pair *pairs; /* id_count; sorted by row once cast. For a step: member_run_of() */
     uint32_t *starts;        /* run_count + 1 (kernels/cpu/cast/cast.h), once cast */
     uint32_t run_count;
     float *scales;     /* by position, with a mean's divisor once cast; NULL: all are 1 */
@@ -97,6 +113,7 @@ struct ticket_lane {
 };
 
 struct ticket {
+    enum ticket_kind kind;
     uint64_t number; /* session id << 32 | a rising number; 0: made by a push of rows */
     struct session *session;
     struct mailbox *home; /* the home lane's */
@@ -124,7 +141,7 @@ struct ticket {
 
 static inline bool ticket_is_prefetch(const struct ticket *ticket)
 {
-    return ticket->lanes != NULL;
+    return ticket->kind == TICKET_OF_PREFETCH;
 }
 
 /* One part of the lookup, or of the push of rows, that a ticket is made for. */

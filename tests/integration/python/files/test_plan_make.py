@@ -118,6 +118,70 @@ def test_rules_and_the_plan_in_force(profile, machine, tmp_path):
     assert [one["name"] for one in kept["inputs"]] == ["profile", "machine", "rules", "previous", "options"]
 
 
+TIGHT = """\
+gpus: {count: 2, hbm_bytes: 4MiB, hbm_bandwidth_bytes_per_s: 1600GB}
+tiers: [{name: dram, bytes: 14MiB, bandwidth_bytes_per_s: 200GB}]
+ssd: {bytes: 1TB, read_bandwidth_bytes_per_s: 6GB, read_iops: 1e6}
+"""
+ADAM = ("--optimizer", "adam")  # rows of three times the bytes
+
+
+def test_tables_are_split_by_hotness(profile, machine, tmp_path):
+    machine.write_text(TIGHT)
+    whole = made(tmp_path / "whole", profile, machine, *ADAM)
+    cut = made(tmp_path / "cut", profile, machine, "--row-wise", *ADAM)
+    assert 0 < cut["bound_s"] <= cut["time_s"] < whole["time_s"]
+    split = [table for table in cut["tables"] if len(table["parts"]) > 1]
+    assert split and all(len(table["parts"]) == 1 for table in whole["tables"])
+    for table in split:
+        assert table["reason"].startswith("split by hotness: ")
+        assert sum(part["rows"] for part in table["parts"]) == ROWS
+        for part in table["parts"][:-1]:  # with remap, in whole slabs
+            assert part["bytes"] >= part["rows"] * (DIM * 4 * 3 + 16) and part["bytes"] % (2 << 20) == 0
+        shares = [part["lookup_share"] / part["rows"] for part in table["parts"]]
+        assert shares == sorted(shares, reverse=True)  # the hottest rows come first
+    shown = done("plan", "show", tmp_path / "cut", "--table", split[0]["name"])
+    assert len(shown.splitlines()) == 5 + len(split[0]["parts"])
+    diff = json.loads(done("-o", "json", "plan", "diff", tmp_path / "whole", tmp_path / "cut"))
+    assert diff["bytes_moved"] > 0 and {table["change"] for table in diff["tables"]} == {"moved"}
+
+
+def test_tables_that_may_not_be_split(profile, machine, tmp_path):
+    machine.write_text(TIGHT)
+    rules = tmp_path / "rules.yaml"
+    rules.write_text(f"unsplit: [{', '.join(f't{i}' for i in range(TABLES))}]\n")
+    result = make(tmp_path / "a", profile, machine, "--row-wise", *ADAM, "--rules", rules)
+    assert result.returncode == 0 and "no table is cut: no cut makes a better plan than whole tables" in result.stderr
+    assert all(table["unsplit"] and len(table["parts"]) == 1 for table in json.loads(result.stdout)["tables"])
+    rules.write_text("unsplit: [t1]\n")
+    plan = made(tmp_path / "b", profile, machine, "--row-wise", *ADAM, "--rules", rules)
+    assert len(plan["tables"][1]["parts"]) == 1 and any(len(table["parts"]) > 1 for table in plan["tables"])
+    # Two parts of it, written by hand, are a mistake.
+    number = next(i for i, table in enumerate(plan["tables"]) if len(table["parts"]) > 1)
+    text = (tmp_path / "b").read_text().replace(f'name: "t{number}"\n', f'name: "t{number}"\n    unsplit: true\n')
+    (tmp_path / "c").write_text(text)
+    result = embtier("plan", "show", tmp_path / "c")
+    line = 2 + next(i for i, one in enumerate(text.splitlines()) if f'"t{number}"' in one)
+    assert re.search(rf"c:(\d+): tables\[{number}\].parts: \d parts; allowed: 1, as unsplit", result.stderr), result
+    assert int(re.search(r"c:(\d+):", result.stderr)[1]) > line
+
+
+def test_row_wise_plans_within_limits_of_moves(profile, machine, tmp_path):
+    machine.write_text(TIGHT)
+    made(tmp_path / "old", profile, machine, "--row-wise", *ADAM)
+    machine.write_text(TIGHT.replace("14MiB", "32MiB"))
+    rules = tmp_path / "rules.yaml"
+    times = []
+    for i, limit in enumerate(("0", "1MiB", "1GiB")):
+        rules.write_text(f"moved_bytes_max: {limit}\n")
+        plan = make(tmp_path / str(i), profile, machine, "--row-wise", *ADAM, "--rules", rules, "--previous", tmp_path / "old")
+        assert plan.returncode == 0, plan
+        times.append(json.loads(plan.stdout)["time_s"])
+        moved = json.loads(done("-o", "json", "plan", "diff", tmp_path / "old", tmp_path / str(i)))["bytes_moved"]
+        assert moved <= (0, 1 << 20, 1 << 30)[i]
+    assert times == sorted(times, reverse=True) and times[0] > times[-1]
+
+
 def test_limits_are_errors_or_warnings(profile, machine, tmp_path):
     rules = tmp_path / "rules.yaml"
     rules.write_text("target_samples_per_s: 1e14\n")

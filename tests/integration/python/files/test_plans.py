@@ -134,6 +134,22 @@ def texts(path: Path) -> list[str]:
     return [text.text for text in xml.etree.ElementTree.parse(path).getroot().iter(f"{SVG}text")]
 
 
+def test_the_picture_has_a_sector_for_each_range(plan, tmp_path):
+    text = plan.read_text()
+    part = re.search(r"\{home: cache, rows: 4000,[^}]*\}", text)[0]
+    hot = "{home: array, tier: dram, rows: 1000, bytes: 16000, lookup_share: 0.75, time_s: 1, reads_per_s: 0, writes_bytes_per_day: 0}, "
+    text = text.replace(part, hot + part.replace("rows: 4000", "rows: 3000").replace("lookup_share: 1", "lookup_share: 0.25"))
+    (tmp_path / "cut.plan").write_text(text.replace("array_bytes: 6400", "array_bytes: 22400"))
+    picture = tmp_path / "a.svg"
+    done("plan", "show", tmp_path / "cut.plan", "--svg", picture)
+    sectors = [path for path in xml.etree.ElementTree.parse(picture).getroot().iter(f"{SVG}path") if "A" in path.get("d")]
+    assert len(sectors) == 2 and len({sector.get("fill") for sector in sectors}) == 2
+    assert [" 0 1 1 " in sector.get("d") for sector in sectors] == [True, False]  # three quarters are the large arc
+    title = next(point[0].text for point in circles(picture) if point[0].text.startswith("b:"))
+    assert "; dram: 1,000 rows, 75% of the lookups; cache: 3,000 rows, 25% of the lookups" in title
+    assert "1 of them split" in texts(picture)
+
+
 def test_the_picture(plan, tmp_path):
     picture = tmp_path / "a.svg"
     picture.write_text("old")

@@ -33,18 +33,22 @@ static uint32_t chunk(struct rows *rows, struct part *part, const struct row_ref
     return missed;
 }
 
-static enum outcome missed(struct rows *rows, struct part *part, uint32_t segment,
-                           struct row_ref *ref)
+static enum outcome cached(struct rows *rows, struct part *part, uint32_t segment,
+                           const struct row_ref *ref)
 {
-    struct table *const table = part->request->segments[segment].table;
-    const void *queued;
+    void *row;
 
-    if (rows_join_read(rows, part, table, ref))
-        return OUTCOME_DONE;
-    queued = write_queue_find(rows->write_queue, table->index, ref->hash, ref->id);
-    if (!queued)
-        return rows_read(rows, part, table, ref);
-    checksum(part, segment, ref, queued);
+    if (rows_find(rows, part->request->segments[segment].table, ref, 1, &row) > 0)
+        return OUTCOME_MISSED;
+    checksum(part, segment, ref, row);
+    return OUTCOME_DONE;
+}
+
+static enum outcome queued(struct rows *rows, struct part *part, uint32_t segment,
+                           const struct row_ref *ref, const void *row)
+{
+    (void)rows;
+    checksum(part, segment, ref, row);
     return OUTCOME_DONE;
 }
 
@@ -57,8 +61,10 @@ static uint64_t read_row(struct rows *rows, const struct part *part, uint32_t se
 }
 
 static const struct row_op row_op_checksum = {
+    .looks_up = true,
     .chunk = chunk,
-    .missed = missed,
+    .cached = cached,
+    .queued = queued,
     .read = read_row,
 };
 

@@ -124,6 +124,7 @@ static inline void draw_parts(struct random *random, struct plan *plan, struct p
         table->parts[table->part_count - 1].rows = 0;
         table->rows = EMBTIER_UNBOUNDED;
     }
+    table->unsplit = table->part_count == 1 && random_below(random, 2);
 }
 
 static inline struct plan *draw_plan(struct random *random, uint32_t tables, uint32_t gpus,

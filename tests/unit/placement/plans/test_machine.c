@@ -195,7 +195,8 @@ static void test_rules_are_what_their_file_says(void **state)
                    "forbid: [{table: shops, memory: cache}]\n"
                    "together: [{tables: [users, items, shops]}]\n"
                    "reserve: [{memory: dram, bytes: 1GB}]\n"
-                   "cache_least: [{memory: dram, bytes: 2GB}]\n",
+                   "cache_least: [{memory: dram, bytes: 2GB}]\n"
+                   "unsplit: [items]\n",
                    &rules, &msg) != EMBTIER_OK)
         fail_msg("%s", msg.text);
     assert_true(rules->target_samples_per_s == 2.5e5);
@@ -203,6 +204,7 @@ static void test_rules_are_what_their_file_says(void **state)
     assert_true(rules->warns[LIMIT_READ_IOPS] && !rules->warns[LIMIT_DRIVE_WRITES]);
     assert_int_equal(rules->cache_least_bytes[0], 2000000000);
     assert_int_equal(rules->rule_count, 6);
+    assert_true(!rules->unsplit[0] && rules->unsplit[1] && !rules->unsplit[2]);
     rule = rules->rules;
     assert_int_equal(rule[0].kind, MODEL_PIN);
     assert_true(rule[0].table == 0 && rule[0].memory == 0 && rule[0].gpu == 1);
@@ -240,6 +242,7 @@ static void test_mistakes_of_rules(void **state)
         { "forbid: [{table: users, memory: ssd}]\n", "1: forbid[0].memory: `ssd` cannot be here",
           "allowed: hbm, dram, cache" },
         { "together: [{tables: [users]}]\n", "1: together[0].tables: has too few", "at least 2" },
+        { "unsplit: [users,\n  x]\n", "2: unsplit[1]: there is no table `x`", "such as `users`" },
         { "together: [{tables: [users, x]}]\n", "1: together[0].tables[1]: there is no table `x`",
           "allowed" },
         { "reserve: [{memory: cache, bytes: 1GB}]\n", "1: reserve[0].memory: `cache` cannot",
