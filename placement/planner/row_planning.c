@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/row_spot.h"
 #include "base/spec/array_shape.h"
 #include "base/text/text_escape.h"
 
@@ -73,7 +72,7 @@ static enum embtier_err fill_tables(struct row_planning *rows)
         rows->tables[i] = (struct split_table){
             .name = table->name,
             .rows = table->rows,
-            .row_bytes = align_up(table->row_bytes, GRANULE) + sizeof(struct row_spot),
+            .row_bytes = align_up(table->row_bytes, GRANULE) + ARRAY_SPOT_BYTES,
             .remap_bytes = ROW_REMAP_BYTES,
             .lookup_bytes = table->weight_bytes,
             .bags_per_batch = table->lookups,

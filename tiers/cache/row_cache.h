@@ -170,7 +170,7 @@ void row_cache_used(struct row_cache *cache, uint16_t table, const struct row_re
                     uint32_t count, const void *const *rows);
 
 /* Returns the places of @table's rows in tier 0, for a caller that follows them itself
- * (kernels/cpu/pool/pool.h). The caller stamps each used row with the clock. They are valid as long
+ * (tiers/spots/spot_pool.h). The caller stamps each used row with the clock. They are valid as long
  * as places from row_cache_find(), and until a call counts rows. False: the table has no map. */
 MUST_CHECK bool row_cache_spots(const struct row_cache *cache, uint16_t table,
                                 struct row_spots *ret_spots);

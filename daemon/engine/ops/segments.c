@@ -115,7 +115,7 @@ enum embtier_err segments_begin(struct op_lane *lane, struct session *session, u
     if (!IS_COPIED(COPY_SUBMISSION))
         copy_again(&copy, channel_submission(&session->channel, number), sizeof(copy));
     TRY(request_new(rules, session, number, &copy, sums.ids, &b.request, refusal));
-    b.request->op = IS_COPIED(COPY_SUBMISSION) ? ret_taking->op : op_of(copy.op);
+    op_own(IS_COPIED(COPY_SUBMISSION) ? ret_taking->op : op_of(copy.op), b.request);
     b.request->row_op = b.request->op->row_op;
     b.request->is_update = request_changes(b.request);
     err = segment_copies_enter(rules, session, &copy, form, take_segment, &b, refusal);

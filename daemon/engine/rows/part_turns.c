@@ -280,6 +280,8 @@ void rows_add_part(struct rows *rows, struct part *part)
         schedule_add_work(rows->schedule, side, SESSION_PARTS);
 }
 
+MESSAGE_KIND(message_part, rows_add_part, rows, struct part, message)
+
 static void block(struct rows *rows, struct session_lane *side)
 {
     assert(!side->is_blocked && side->first);

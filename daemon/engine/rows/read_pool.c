@@ -140,7 +140,7 @@ static enum embtier_err jobs_new(struct read_pool *pool, struct err_msg *msg)
                              (unsigned long long)bytes);
     for (uint32_t i = 0; i < pool->job_count; i++) {
         pool->jobs[i].bytes = pool->bytes + (uint64_t)i * READ_JOB_BYTES;
-        pool->jobs[i].message.kind = MESSAGE_READ_DONE;
+        pool->jobs[i].message.kind = &message_read_done;
     }
     pool->free_count = pool->job_count;
     return EMBTIER_OK;

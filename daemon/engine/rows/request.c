@@ -69,13 +69,12 @@ void request_lay_out(const struct request_rules *rules, struct request *request,
            starts_place(rules, head_bytes, segments) - segments_place(head_bytes));
     assert(rules->lane_count > 0 && rules->lane_count <= CONFIG_LANES_MAX);
     request->id_count = id_count;
-    request->message.kind = MESSAGE_REQUEST_DONE;
     request->segment_count = segments;
     request->lane_count = rules->lane_count;
     request->segments = (struct request_segment *)(block + segments_place(head_bytes));
     request->parts = (struct part *)(block + parts_place(head_bytes, segments));
     for (uint32_t lane = 0; lane < rules->lane_count; lane++) {
-        request->parts[lane].message.kind = MESSAGE_PART;
+        request->parts[lane].message.kind = &message_part;
         request->parts[lane].request = request;
         request->parts[lane].starts = starts + (uint64_t)lane * (segments + 1);
         request->parts[lane].refs = refs;

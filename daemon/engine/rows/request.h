@@ -46,7 +46,7 @@ struct request_segment {
     uint32_t row_bytes; /* of a row in `rows`: weights, or weights and state */
 };
 
-/* One lane's share of a request. The lane owns it from MESSAGE_PART until it is done. It shares
+/* One lane's share of a request. The lane owns it from message_part until it is done. It shares
  * no cache line. */
 struct part {
     _Alignas(CACHE_LINE) struct message message;
@@ -65,8 +65,11 @@ struct part {
                           which is behind those that it changed; 0: it served none */
 };
 
+/* Asks the lane for its share. part_turns.c */
+extern const struct message_kind message_part;
+
 struct request {
-    struct message message; /* MESSAGE_REQUEST_DONE */
+    struct message message; /* of its operation: all parts are done (op_own() in ops/op.h) */
     struct session *session;
     uint32_t number;
     const struct op *op;         /* the operation; its done() gets the request back */

@@ -149,12 +149,9 @@ enum outcome rows_read(struct rows *rows, struct part *part, struct table *table
 /* Fills free read jobs with the rows that wait for one. True: that was a turn's work, and there may
  * be more. */
 bool rows_dispatch_reads(struct rows *rows);
-void rows_on_read_done(struct rows *rows, struct read_job *job);
 /* Gives rows that have been read to the refs that wait for them, some per turn. False: there are
  * none. */
 bool rows_serve_read(struct rows *rows);
-/* The write queue has more room, or will have none: lets parked rows and blocked sessions go on. */
-void rows_on_written(struct rows *rows);
 /* Retries everything that waits for room. */
 void rows_try_again(struct rows *rows);
 

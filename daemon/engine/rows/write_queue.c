@@ -99,7 +99,7 @@ struct write_queue {
     _Atomic uint64_t retries;
 
     /* All three threads write these, seldom. */
-    _Alignas(CACHE_LINE) struct message message; /* MESSAGE_WRITTEN */
+    _Alignas(CACHE_LINE) struct message message; /* message_written */
     _Atomic bool told;                           /* the message is in the lane's inbox */
     _Atomic bool writer_idle;
     _Atomic bool stopping;
@@ -449,7 +449,7 @@ enum embtier_err write_queue_new(struct mailbox *lane, struct store *store,
     queue->lane = lane;
     queue->store = store;
     queue->routes = routes;
-    queue->message.kind = MESSAGE_WRITTEN;
+    queue->message.kind = &message_written;
     queue->ring_bytes = power_of_two_down(MAX(ring_bytes, RING_BYTES_MIN));
     queue->bucket_mask = queue->ring_bytes / ROW_BYTES_TYPICAL - 1;
     queue->ring = reserved_new(queue->ring_bytes + RING_SLACK);

@@ -264,7 +264,7 @@ static void give_out(struct op_lane *lane, struct pooled *pooled)
             continue;
         to = lane->mailboxes[(lane->index + wave->number) % lanes];
         wave->state = WAVE_GIVEN_OUT;
-        wave->request.message.kind = MESSAGE_ADD_UP;
+        wave->request.message.kind = &message_add_up;
         mailbox_send(to, &wave->request.message);
     }
 }
@@ -289,7 +289,9 @@ static void looked_up(struct op_lane *lane, struct request *request)
     op_after_wave(lane, pooled->session, &op_pool, pooled, pooled->waves.under_way);
 }
 
-void pooled_add_up(struct op_lane *lane, struct request *request)
+/* Queues a wave to be added up. Each turn adds up some of it; with the last of it, the wave goes
+ * home. */
+static void on_add_up(struct op_lane *lane, struct request *request)
 {
     struct session_lane *const side = &request->session->lanes[lane->index];
     struct message *const message = &request->message;
@@ -302,6 +304,8 @@ void pooled_add_up(struct op_lane *lane, struct request *request)
     side->last_add_up = message;
     schedule_add_work(lane->schedule, side, SESSION_ADD_UP);
 }
+
+MESSAGE_KIND(message_add_up, on_add_up, ops, struct request, message)
 
 void pooled_add_up_turn(struct op_lane *lane, struct session_lane *side)
 {
@@ -318,11 +322,11 @@ void pooled_add_up_turn(struct op_lane *lane, struct session_lane *side)
     side->add_up = message->next;
     if (!side->add_up)
         schedule_remove_work(lane->schedule, side, SESSION_ADD_UP);
-    message->kind = MESSAGE_ADDED_UP;
+    message->kind = &message_added_up;
     mailbox_send(lane->mailboxes[request->session->home], message); /* it may be gone then */
 }
 
-void pooled_on_added_up(struct op_lane *lane, struct request *request)
+static void on_added_up(struct op_lane *lane, struct request *request)
 {
     struct pooled *const pooled = wave_of(request)->pooled;
 
@@ -330,6 +334,8 @@ void pooled_on_added_up(struct op_lane *lane, struct request *request)
     give_out(lane, pooled); /* a wave that goes on with this one's last bag */
     op_after_wave(lane, pooled->session, &op_pool, pooled, pooled->waves.under_way);
 }
+
+MESSAGE_KIND(message_added_up, on_added_up, ops, struct request, message)
 
 static enum embtier_err begin(struct op_lane *lane, struct session *session, uint32_t number,
                               const struct op_submission *submission, struct taking *ret_taking,

@@ -135,9 +135,10 @@ const struct row_op row_op_pin = {
 
 /* ---- Giving pins back ---- */
 
-void pins_give_back(struct op_lane *lane, struct ticket_lane *part)
+/* Queues pins to be given back, some per turn. */
+static void give_back(struct op_lane *lane, struct ticket_lane *part)
 {
-    assert(part->message.kind == MESSAGE_UNPIN && part->group == 0 && part->run == 0);
+    assert(part->group == 0 && part->run == 0);
     part->next = NULL;
     if (lane->unpinning)
         lane->last_unpinning->next = part;
@@ -145,6 +146,8 @@ void pins_give_back(struct op_lane *lane, struct ticket_lane *part)
         lane->unpinning = part;
     lane->last_unpinning = part;
 }
+
+MESSAGE_KIND(message_unpin, give_back, ops, struct ticket_lane, message)
 
 /* Unpins the pinned rows of this lane among @count runs. */
 static void unpin_runs(struct op_lane *lane, const struct ticket_group *group, uint32_t first,
@@ -192,7 +195,7 @@ bool pins_turn(struct op_lane *lane)
     assert(part->group <= part->ticket->group_count);
     if (part->group == part->ticket->group_count) {
         lane->unpinning = part->next;
-        part->message.kind = MESSAGE_UNPINNED;
+        part->message.kind = &message_unpinned;
         mailbox_send(part->ticket->home, &part->message);
     }
     return true;

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/engine/ops/op.h"
 #include "daemon/engine/ops/push/push_impl.h"
 
 #include <math.h>
@@ -387,7 +388,7 @@ void push_take_wave(const struct request_rules *rules, struct push *push, struct
     request->number = push->number;
     wave->push = push;
     wave->is_trial = push->stage == PUSH_TRYING;
-    request->op = push->op;
+    op_own(push->op, request);
     request->row_op = wave->is_trial ? &row_op_try : push->row_op;
     request->is_wave = true;
     for (uint32_t i = 0; i < wave->slice_count; i++) {

@@ -74,8 +74,11 @@ struct ticket_segment {
     float greatest_weight; /* greatest finite weight, in magnitude; 1 for samples without weights */
 };
 
+/* A caster has cast the group. tickets.c */
+extern const struct message_kind message_cast;
+
 struct ticket_group {
-    struct message message; /* MESSAGE_CAST, from a caster */
+    struct message message; /* message_cast, from a caster */
     struct ticket *ticket;
     uint64_t table; /* handle */
     uint32_t dim;
@@ -96,9 +99,14 @@ struct ticket_group {
     struct cast_pair *scratch; /* for a step, which may exceed a caster's scratch */
 };
 
+/* Unpin the rows that this lane has pinned. prefetch_rows.c */
+extern const struct message_kind message_unpin;
+/* The lane has done so. tickets.c */
+extern const struct message_kind message_unpinned;
+
 /* A lane's work at the end of a prefetch: it unpins its rows. */
 struct ticket_lane {
-    struct message message; /* MESSAGE_UNPIN, to the lane; MESSAGE_UNPINNED, back */
+    struct message message; /* message_unpin, to the lane; message_unpinned, back */
     struct ticket *ticket;
     struct ticket_lane *next;
     uint32_t group; /* cursor */
