@@ -76,7 +76,9 @@ extern "C" {
 /* X(name, number, word, where a table's rows lie while they are in memory) */
 #define EMBTIER_HOME_TABLE(X)                                                                      \
     X(CACHE, 0, "cache", "the warm ones in the row cache, those used last in the fastest tier")    \
-    X(ARRAY, 1, "array", "all of them in an array in one tier, each found by its id alone")
+    X(ARRAY, 1, "array", "all of them in an array in one tier, each found by its id alone")        \
+    X(SPLIT, 2, "split",                                                                           \
+      "hot rows that the user names in an array in one tier, others in the cache")
 
 enum embtier_dtype {
 #define X(name, number, word, bytes) EMBTIER_DTYPE_##name = number,

@@ -113,7 +113,8 @@ struct cyaml_schema_value;
     K(tier, bytes, BYTES, "(must be given)", 2 * CONFIG_MIB, CONFIG_BYTES_MAX,                     \
       "size for the whole server; lanes share it evenly")                                          \
     K(tier, array_bytes, BYTES, "0", 0, CONFIG_BYTES_MAX,                                          \
-      "part of bytes that is kept for tables whose home is an array; the rest is the row cache")   \
+      "part of bytes that is kept for arrays and for hot rows of splits; the rest is the row "     \
+      "cache")                                                                                     \
     K(tier, path, PATH, "(none; must be given for kind file)", 1, TIER_PATH_MAX,                   \
       "directory of the tier's file; kind file only")                                              \
     K(tier, numa_node, NODE, "(none; must be given for kind numa)", 0, 1023,                       \

@@ -455,7 +455,7 @@ static enum embtier_err apply_change(void *context, const json_t *json, struct e
     if (!added)
         return apply_states(catalog, json, msg);
     if (!catalog_table_from_json(added, TABLE_SPEC_JSON_VERSION, &table) ||
-        table.table_id < catalog->next_table_id || table.table_id == UINT32_MAX)
+        table.table_id < catalog->next_table_id || table.table_id >= CATALOG_TABLE_IDS)
         return wrong_change(catalog, "adds an invalid table", msg);
     if (catalog_find(catalog, table.spec.name))
         return wrong_change(catalog, "adds a table whose name is taken", msg);
@@ -554,7 +554,7 @@ enum embtier_err catalog_add(struct catalog *catalog, const struct table_spec *s
     TRY(table_spec_check(spec, msg));
     if (catalog_find(catalog, spec->name))
         return err_set(msg, EMBTIER_EXISTS, "table %s already exists", spec->name);
-    if (table.table_id == UINT32_MAX)
+    if (table.table_id >= CATALOG_TABLE_IDS)
         return err_set(msg, EMBTIER_TOO_LARGE, "all table ids are used up");
     TRY(catalog_change(catalog, &(struct change){ .kind = CHANGE_ADD, .table = &table }, msg));
     *ret_table_id = table.table_id;
@@ -578,15 +578,17 @@ enum embtier_err catalog_set_state(struct catalog *catalog, uint32_t table_id,
 }
 
 enum embtier_err catalog_set_home(struct catalog *catalog, uint32_t table_id,
-                                  enum embtier_home home, const char *tier, struct err_msg *msg)
+                                  const struct table_spec *like, struct err_msg *msg)
 {
     struct catalog_table table;
     uint32_t index = 0;
 
     TRY(catalog_index(catalog, table_id, &index, msg));
     table = catalog->tables[index];
-    table.spec.home = home;
-    table_spec_set_tier(&table.spec, tier);
+    table.spec.home = like->home;
+    memcpy(table.spec.home_tier, like->home_tier, sizeof(table.spec.home_tier));
+    table.spec.hot_rows = like->hot_rows;
+    table.spec.hot_sum = like->hot_sum;
     TRY(table_spec_check(&table.spec, msg));
     return catalog_change(catalog, &(struct change){ .kind = CHANGE_SPEC, .table = &table }, msg);
 }
@@ -740,6 +742,19 @@ struct catalog *catalog_dup(const struct catalog *catalog)
     return copy;
 }
 
+/* Hot rows that are stored now may be in the files, or not. */
+static void settle_home(struct table_spec *spec, const struct table_spec *now)
+{
+    const bool is_same = now->home == EMBTIER_HOME_SPLIT && now->hot_rows == spec->hot_rows &&
+                         now->hot_sum == spec->hot_sum;
+
+    if (spec->home == EMBTIER_HOME_SPLIT && !is_same) {
+        spec->home = EMBTIER_HOME_CACHE;
+        spec->home_tier[0] = '\0';
+    }
+    spec->hot_rows = MAX(spec->hot_rows, now->hot_rows);
+}
+
 static struct catalog_table settled(const struct catalog_table *then,
                                     const struct catalog_table *now)
 {
@@ -749,6 +764,8 @@ static struct catalog_table settled(const struct catalog_table *then,
 
     assert(then || now);
     table = then ? *then : *now;
+    if (then && now)
+        settle_home(&table.spec, &now->spec);
     if (!whole && !made)
         table.state = CATALOG_DROPPING;
     return table;

@@ -21,6 +21,9 @@
 struct catalog;
 
 #define CATALOG_FILE "catalog.json"
+#define CATALOG_TABLE_IDS                                                                          \
+    (UINT32_C(1) << 31) /* tables have ids below it; hot_rows.h has others                         \
+                         */
 
 /* Reads the catalog. NOT_FOUND if there is none. */
 MUST_CHECK enum embtier_err catalog_read(const char *directory, struct catalog **ret_catalog,
@@ -43,10 +46,10 @@ MUST_CHECK enum embtier_err catalog_add(struct catalog *catalog, const struct ta
                                         uint32_t *ret_table_id, struct err_msg *msg);
 MUST_CHECK enum embtier_err catalog_set_state(struct catalog *catalog, uint32_t table_id,
                                               enum catalog_state state, struct err_msg *msg);
-/* Changes where the table's rows live in memory. @tier: as in struct table_spec. */
+/* Changes where the table's rows live in memory: to the home, the tier and the hot rows of
+ * @like. */
 MUST_CHECK enum embtier_err catalog_set_home(struct catalog *catalog, uint32_t table_id,
-                                             enum embtier_home home, const char *tier,
-                                             struct err_msg *msg);
+                                             const struct table_spec *like, struct err_msg *msg);
 MUST_CHECK enum embtier_err catalog_remove(struct catalog *catalog, uint32_t table_id,
                                            struct err_msg *msg);
 
@@ -84,7 +87,8 @@ struct catalog *catalog_dup(const struct catalog *catalog);
  * @then is a copy from an earlier moment. A table stays LIVE only if it was LIVE then and still is.
  * A table that was CREATING then and still exists stays CREATING. Any other table of both may have
  * some of its rows in the files. It becomes DROPPING, so a start that goes back to the checkpoint
- * removes these rows. */
+ * removes these rows. A table that was split is cached, unless it still has the same hot rows: the
+ * files may lack their ids. */
 MUST_CHECK enum embtier_err catalog_settle(struct catalog *then, const struct catalog *now,
                                            struct err_msg *msg);
 

@@ -209,7 +209,8 @@ MUST_CHECK enum embtier_err store_drop_table(struct store *store, uint32_t table
  * until RocksDB's own limits come near. Any thread, cheap. */
 void store_set_busy(struct store *store, bool busy);
 
-/* Returns the counts of one table, dropped ones included, or of all tables and files. */
+/* Returns the counts of one table, or of all tables and files, dropped ones included. Those of one
+ * table end with store_drop_table(). */
 #define STORE_ALL_TABLES UINT32_MAX
 void store_written(struct store *store, uint32_t table_id, struct store_written *ret_written);
 

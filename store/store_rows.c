@@ -175,5 +175,7 @@ enum embtier_err store_drop_table(struct store *store, uint32_t table_id, bool l
         if (progress)
             progress(context, s + 1, store->shard_count);
     }
+    rocksdb_ext_activity_forget(store->activity,
+                                table_id); /* else its counts would stay for ever */
     return EMBTIER_OK;
 }

@@ -401,11 +401,17 @@ enum embtier_err table_spec_check(const struct table_spec *spec, struct err_msg 
                        "table '%s': home array needs a table with a number of rows: it has a place "
                        "for each row, so give rows, or choose home cache",
                        spec->name);
+    if (spec->home == EMBTIER_HOME_SPLIT && spec->hot_rows == 0)
+        return err_set(
+            msg, EMBTIER_INVALID,
+            "table '%s': home split needs hot rows, at least one: name them in a move of "
+            "the table, or choose home cache",
+            spec->name);
     if (!tier_name_is_valid(spec->home_tier) && spec->home_tier[0] != '\0')
         return err_set(msg, EMBTIER_INVALID,
                        "table '%s': a tier's name has 1 to %d of A-Z a-z 0-9 _ and -, not '%.31s'",
                        spec->name, TIER_NAME_MAX, spec->home_tier);
-    if (spec->home != EMBTIER_HOME_ARRAY && spec->home_tier[0] != '\0')
+    if (spec->home == EMBTIER_HOME_CACHE && spec->home_tier[0] != '\0')
         return err_set(msg, EMBTIER_INVALID,
                        "table '%s': home %s has no tier of its own: leave the tier out, or choose "
                        "home array",
@@ -450,6 +456,11 @@ enum embtier_err table_spec_check_new(const struct table_spec *spec, struct err_
 enum embtier_err table_spec_check_loaded(const struct table_spec *spec, struct err_msg *msg)
 {
     TRY(table_spec_check(spec, msg));
+    if (spec->home == EMBTIER_HOME_SPLIT)
+        return err_set(msg, EMBTIER_INVALID,
+                       "table '%s': a new table cannot have home split: choose another home, and "
+                       "move the table when it is made",
+                       spec->name);
     for (unsigned i = 0; i < 2; i++) {
         const char *name = init_param_name(spec->init, i);
 

@@ -32,8 +32,12 @@ struct table_spec {
     bool rounds_to_nearest; /* f16 and bf16 weights after an update; false: stochastically */
     bool allows_nonfinite;  /* accept gradients with NaN or infinity; false: refuse such a push */
     enum embtier_durability durability;
-    enum embtier_home home;            /* array: needs a row count */
-    char home_tier[TIER_NAME_MAX + 1]; /* of an array; "": the server chooses */
+    enum embtier_home home;            /* array: needs a row count; split: hot rows */
+    char home_tier[TIER_NAME_MAX + 1]; /* of an array or a split; "": the server chooses */
+    /* A split's number of hot rows, and a sum of their ids (store/hot_rows.h). In the catalog a
+     * table has a number for as long as such ids may be stored for it. */
+    uint64_t hot_rows;
+    uint64_t hot_sum;
     uint64_t seed;
     bool eager;            /* write all rows at creation; needs a row count */
     uint32_t init_version; /* of the generator in kernels/cpu/init/init_rows.h; 0: the newest */

@@ -56,20 +56,33 @@ static json_t *hyperparameters_to_json(const struct table_spec *spec)
     return NULL;
 }
 
+/* Adds the hot rows, which few tables have. */
+static json_t *with_hot_rows(json_t *json, const struct table_spec *spec)
+{
+    if (!json || spec->hot_rows == 0 ||
+        (json_object_set_new(json, "hot_rows", json_from_u64(spec->hot_rows)) == 0 &&
+         json_object_set_new(json, "hot_sum", json_from_u64(spec->hot_sum)) == 0))
+        return json;
+    json_decref(json);
+    return NULL;
+}
+
 json_t *table_spec_to_json(const struct table_spec *spec)
 {
-    return json_pack("{s:s, s:o, s:I, s:s, s:s, s:s, s:[f, f], s:o, s:b, s:I, s:o, s:b, s:b, s:s, "
-                     "s:s, s:o, s:s, s:s}",
-                     "name", spec->name, "rows", json_from_u64(spec->rows), "dim",
-                     (json_int_t)spec->dim, "dtype", dtype_word(spec->dtype), "optimizer",
-                     optimizer_word(spec->optimizer), "init", init_word(spec->init), "init_params",
-                     spec->init_params[0], spec->init_params[1], "seed", json_from_u64(spec->seed),
-                     "eager", (int)spec->eager, "init_version", (json_int_t)spec->init_version,
-                     "hyperparameters", hyperparameters_to_json(spec), "rounds_to_nearest",
-                     (int)spec->rounds_to_nearest, "allows_nonfinite", (int)spec->allows_nonfinite,
-                     "durability", durability_word(spec->durability), "uuid", spec->uuid, "step",
-                     json_from_u64(spec->step), "home", home_word(spec->home), "home_tier",
-                     spec->home_tier);
+    json_t *const json = json_pack(
+        "{s:s, s:o, s:I, s:s, s:s, s:s, s:[f, f], s:o, s:b, s:I, s:o, s:b, s:b, s:s, "
+        "s:s, s:o, s:s, s:s}",
+        "name", spec->name, "rows", json_from_u64(spec->rows), "dim", (json_int_t)spec->dim,
+        "dtype", dtype_word(spec->dtype), "optimizer", optimizer_word(spec->optimizer), "init",
+        init_word(spec->init), "init_params", spec->init_params[0], spec->init_params[1], "seed",
+        json_from_u64(spec->seed), "eager", (int)spec->eager, "init_version",
+        (json_int_t)spec->init_version, "hyperparameters", hyperparameters_to_json(spec),
+        "rounds_to_nearest", (int)spec->rounds_to_nearest, "allows_nonfinite",
+        (int)spec->allows_nonfinite, "durability", durability_word(spec->durability), "uuid",
+        spec->uuid, "step", json_from_u64(spec->step), "home", home_word(spec->home), "home_tier",
+        spec->home_tier);
+
+    return with_hot_rows(json, spec);
 }
 
 static bool words_from_json(const json_t *json, struct table_spec *spec)
@@ -132,6 +145,7 @@ static bool home_from_json(const json_t *json, struct table_spec *spec)
 {
     const json_t *const home = json_object_get(json, "home");
     const json_t *const tier = json_object_get(json, "home_tier");
+    const json_t *const hot_rows = json_object_get(json, "hot_rows");
     const char *const word = json_string_value(home);
     const char *const tier_name = json_string_value(tier);
 
@@ -139,7 +153,8 @@ static bool home_from_json(const json_t *json, struct table_spec *spec)
     if ((home && !word) || (tier && !tier_name)) /* an unknown word is -1, which is refused later */
         return false;
     table_spec_set_tier(spec, tier_name);
-    return true;
+    return !hot_rows || (json_to_u64(hot_rows, &spec->hot_rows) &&
+                         json_to_u64(json_object_get(json, "hot_sum"), &spec->hot_sum));
 }
 
 /* Older tables have neither. */

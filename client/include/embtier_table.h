@@ -88,12 +88,13 @@ struct embtier_table_info {
     enum embtier_durability durability;
     double momentum; /* as beta2 */
     enum embtier_home home;
-    const char *home_tier; /* "": the home is not an array */
+    const char *home_tier; /* of an array or a split; "": the home is the cache */
     /* Checkpoints, exports and imports preserve these two with the rows: */
     const char *uuid; /* 32 hex digits, from the table's creation; a restored or imported copy has
                          the same; "": none */
     uint64_t step; /* greatest step of a push that changed rows, as of the opening or listing of the
                       table; 0: no push, or an import without the optimizer's state */
+    uint64_t hot_rows; /* of home split: rows that have a place in its array; else 0 */
 };
 
 /* Creates a table. EXISTS. INVALID: the message has the reason. BUSY: the user may have at most
@@ -120,16 +121,21 @@ EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_table_drop(struct emb
 struct embtier_move_options {
     size_t struct_bytes;    /* set by EMBTIER_MOVE_OPTIONS_INIT */
     enum embtier_home home; /* the new one */
-    const char *home_tier;  /* name of an array's tier; NULL or "": the one that the table is in,
-                               or the fastest that has room */
+    const char *home_tier;  /* name of the tier of an array or a split; NULL or "": the one that the
+                               table is in, or the fastest that has room */
     uint64_t rate_bytes; /* of rows, a second; 0: as fast as a fifth of each lane's time allows */
-    /* Called now and then; may be NULL. Units are "rows", and "rows back" when a move is undone. */
+    /* Called now and then; may be NULL. Units are "hot rows" while their ids are stored, "rows",
+     * and "rows back" when a move is undone. */
     embtier_progress_fn *progress;
     void *progress_context;
+    /* For EMBTIER_HOME_SPLIT: the ids of the hot rows, all different, in any order. They go through
+     * the arena, which needs 8 bytes for each while the table moves. */
+    const uint64_t *hot_rows;
+    uint64_t hot_row_count;
 };
 #define EMBTIER_MOVE_OPTIONS_INIT                                                                  \
     {                                                                                              \
-        sizeof(struct embtier_move_options), EMBTIER_HOME_CACHE, NULL, 0, NULL, NULL               \
+        sizeof(struct embtier_move_options), EMBTIER_HOME_CACHE, NULL, 0, NULL, NULL, NULL, 0      \
     }
 struct embtier_moved_info {
     uint64_t rows; /* moved; rows that were not in memory need no move */
@@ -139,9 +145,11 @@ struct embtier_moved_info {
  * continue meanwhile, and lose no update. @ret_moved may be NULL. After an error the table is whole
  * in its old home, or else the message says that it is in its new one. NO_TABLE. BUSY: the table is
  * being made, or moves already, or too many tables move. INVALID: no such tier; an array of an
- * unbounded table. TOO_LARGE, NO_MEMORY: the tier keeps, or has left, too little memory for arrays.
- * CANCELLED (embtier_job_cancel()). DROPPED: a drop of the table ended the move. If the client
- * disconnects, the rows move back. */
+ * unbounded table; a hot row named twice; a table that is split already, by other rows or in
+ * another tier. ID_RANGE: the table has no such hot row. TOO_LARGE, NO_MEMORY: the tier keeps, or
+ * has left, too little memory for arrays. ARENA_FULL: the ids of the hot rows do not fit into the
+ * arena. CANCELLED (embtier_job_cancel()). DROPPED: a drop of the table ended the move. If the
+ * client disconnects, the rows move back. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
 embtier_table_move(struct embtier *server, const char *name,
                    const struct embtier_move_options *options,

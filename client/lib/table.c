@@ -43,6 +43,7 @@ void table_describe(const Embtier__TableInfo *wire, struct table_description *re
         .home_tier = spec->home_tier,
         .uuid = spec->uuid,
         .step = spec->step,
+        .hot_rows = spec->home == EMBTIER_HOME_SPLIT ? spec->hot_rows : 0,
     };
 #define X(name, field, lowest, highest, standard, text) description->info.field = spec->field;
     EMBTIER_HYPERPARAMETER_TABLE(X)
@@ -138,7 +139,8 @@ static enum embtier_err check_home(struct embtier *server,
                                .dtype = EMBTIER_DTYPE_F32,
                                .optimizer = EMBTIER_OPTIMIZER_NONE,
                                .init = EMBTIER_INIT_ZEROS,
-                               .home = options->home };
+                               .home = options->home,
+                               .hot_rows = options->hot_row_count };
 
     table_spec_set_tier(&spec, options->home_tier);
     return table_spec_check(&spec, &server->message);
@@ -259,26 +261,70 @@ enum embtier_err embtier_table_drop(struct embtier *server, const char *name,
     return connection_call(server, &request, progress, progress_context, &reply);
 }
 
+/* Copies the ids of hot rows into the arena. *@ret_ids stays NULL if there are none. */
+static enum embtier_err put_hot_rows(struct embtier *server,
+                                     const struct embtier_move_options *options,
+                                     struct arena_block **ret_ids)
+{
+    const uint64_t count = options->hot_row_count;
+
+    if (options->home != EMBTIER_HOME_SPLIT)
+        return EMBTIER_OK;
+    if (!options->hot_rows)
+        return err_set(&server->message, EMBTIER_INVALID, "the hot rows are missing");
+    if (!server->alloc)
+        return err_set(&server->message, EMBTIER_INVALID,
+                       "this connection was made without shared memory");
+    if (count > UINT64_MAX / 2 / sizeof(uint64_t) ||
+        arena_alloc_take(server->alloc, count * sizeof(uint64_t), ret_ids) != EMBTIER_OK)
+        return err_set(&server->message, EMBTIER_ARENA_FULL,
+                       "the ids of %llu hot rows do not fit into the arena, which has %llu bytes "
+                       "left in one piece: ask for a larger arena",
+                       (unsigned long long)count,
+                       (unsigned long long)arena_alloc_largest_bytes(server->alloc));
+    memcpy((uint8_t *)server->memory.arena + (*ret_ids)->offset, options->hot_rows,
+           count * sizeof(uint64_t));
+    return EMBTIER_OK;
+}
+
+/* Asks for the move. A server that does not answer may still read the ids. */
+static enum embtier_err call_move(struct embtier *server, const char *name,
+                                  const struct embtier_move_options *options,
+                                  Embtier__Reply **ret_reply)
+{
+    Embtier__Request request = EMBTIER__REQUEST__INIT;
+    Embtier__TableMove move = EMBTIER__TABLE_MOVE__INIT;
+    struct arena_block *ids = NULL;
+    enum embtier_err err;
+
+    TRY(put_hot_rows(server, options, &ids));
+    move.name = (char *)name;
+    move.home = (uint32_t)options->home;
+    move.home_tier = (char *)(options->home_tier ? options->home_tier : "");
+    move.rate_bytes = options->rate_bytes;
+    move.hot_rows = ids ? options->hot_row_count : 0;
+    move.hot_rows_at = ids ? ids->offset : 0;
+    request.body_case = EMBTIER__REQUEST__BODY_TABLE_MOVE;
+    request.table_move = &move;
+    err =
+        connection_call(server, &request, options->progress, options->progress_context, ret_reply);
+    if (err != EMBTIER_TIMEOUT)
+        arena_alloc_give(server->alloc, ids);
+    return err;
+}
+
 enum embtier_err embtier_table_move(struct embtier *server, const char *name,
                                     const struct embtier_move_options *given,
                                     struct embtier_moved_info *ret_moved)
 {
     struct embtier_move_options options = EMBTIER_MOVE_OPTIONS_INIT;
     _cleanup_(reply_freep) Embtier__Reply *reply = NULL;
-    Embtier__Request request = EMBTIER__REQUEST__INIT;
-    Embtier__TableMove move = EMBTIER__TABLE_MOVE__INIT;
 
-    TRY(options_read(given, sizeof(options), &options, sizeof(options), "move",
-                     "EMBTIER_MOVE_OPTIONS_INIT", &server->message));
+    TRY(options_read(given, offsetof(struct embtier_move_options, hot_rows), &options,
+                     sizeof(options), "move", "EMBTIER_MOVE_OPTIONS_INIT", &server->message));
     TRY(table_check_name(server, name));
     TRY(check_home(server, &options));
-    move.name = (char *)name;
-    move.home = (uint32_t)options.home;
-    move.home_tier = (char *)(options.home_tier ? options.home_tier : "");
-    move.rate_bytes = options.rate_bytes;
-    request.body_case = EMBTIER__REQUEST__BODY_TABLE_MOVE;
-    request.table_move = &move;
-    TRY(connection_call(server, &request, options.progress, options.progress_context, &reply));
+    TRY(call_move(server, name, &options, &reply));
     if (reply->body_case != EMBTIER__REPLY__BODY_TABLE_MOVED)
         return err_set(&server->message, EMBTIER_PROTOCOL, "the server did not answer with a move");
     if (ret_moved)

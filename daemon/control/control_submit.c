@@ -60,6 +60,7 @@ bool control_request_job(struct control *control, struct connection *connection,
 {
     const struct job_request from = { .wire = request,
                                       .uid = connection->peer_uid,
+                                      .session = connection->session,
                                       .parts = &control->job_parts };
     const size_t which = (size_t)request->body_case;
     struct err_msg msg = { { 0 } };

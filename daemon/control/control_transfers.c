@@ -218,26 +218,6 @@ void control_transfer_done(struct connection *connection, struct job *job)
     give_back_counts(connection);
 }
 
-/* Checks that the bytes lie in the client's part of the arena. */
-static enum embtier_err check_room(const struct connection *connection, uint64_t offset,
-                                   uint64_t bytes, struct err_msg *msg)
-{
-    const struct session *const session = connection->session;
-    uint64_t begin, end;
-
-    if (!session)
-        return err_set(msg, EMBTIER_INVALID,
-                       "this connection has no shared memory, so it cannot transfer rows");
-    begin = session->channel.payload;
-    end = session->channel.region_bytes;
-    if (offset < begin || offset > end || bytes > end - offset)
-        return err_set(msg, EMBTIER_OFFSET_RANGE,
-                       "%" PRIu64 " bytes at offset %" PRIu64 " do not lie in the arena's %" PRIu64
-                       " to %" PRIu64,
-                       bytes, offset, begin, end);
-    return EMBTIER_OK;
-}
-
 static void refuse_memory(struct control *control, struct connection *connection, uint32_t id)
 {
     control_reply_error(control, connection, id, EMBTIER_NO_MEMORY, &(struct err_msg){ { 0 } });
@@ -287,7 +267,8 @@ static void handle_scan_next(struct control *control, struct connection *connect
                              const Embtier__ScanNext *next)
 {
     struct err_msg msg = { { 0 } };
-    enum embtier_err err = check_room(connection, next->offset, next->bytes, &msg);
+    enum embtier_err err =
+        session_check_bytes(connection->session, next->offset, next->bytes, &msg);
     struct job *job;
 
     if (err == EMBTIER_OK && !connection->scan)
@@ -362,7 +343,7 @@ static enum embtier_err check_rows(const struct control *control,
 {
     const uint64_t id_bytes = (uint64_t)wire->rows * sizeof(uint64_t);
 
-    TRY(check_room(connection, wire->offset, wire->bytes, msg));
+    TRY(session_check_bytes(connection->session, wire->offset, wire->bytes, msg));
     if (!connection->load)
         return has_none(control, connection->loading.ended, "load", msg);
     if (id_bytes > wire->bytes || wire->rows_at > wire->bytes ||

@@ -141,6 +141,7 @@ static void add_lane(struct lane_sums *sums, const struct lane_stats *lane)
         if (source->from == FROM_ARRAYS) {
             add(&sums->figures[f][0], &lane->homes[HOME_ARRAY], source);
             add(&sums->figures[f][0], &lane->homes[HOME_OTHER_ARRAY], source);
+            add(&sums->figures[f][0], &lane->homes[HOME_SPLIT], source);
         }
     }
 }

@@ -21,6 +21,7 @@ struct job;
 struct job_client;
 struct profiles;
 struct progress_sink;
+struct session;
 struct tables;
 struct worker;
 struct Embtier__Request;
@@ -120,7 +121,8 @@ struct job {
 /* A client's request from which a job is made; it has been checked (proto/frame.h). */
 struct job_request {
     const struct Embtier__Request *wire;
-    uid_t uid; /* of the client */
+    uid_t uid;                     /* of the client */
+    const struct session *session; /* NULL: the client has no shared memory */
     const struct job_parts *parts;
 };
 /* Makes a job from a request; each kind that clients ask for has one. NO_MEMORY, and errors that

@@ -109,6 +109,8 @@ struct rocksdb_ext_written {
 #define ROCKSDB_EXT_ALL_TABLES UINT32_MAX
 void rocksdb_ext_activity_written(const struct rocksdb_ext_activity *activity, uint32_t table_id,
                                   struct rocksdb_ext_written *ret_written);
+/* Forgets the bytes of one table, which stay in the sum of all. No file has rows of it any more. */
+void rocksdb_ext_activity_forget(struct rocksdb_ext_activity *activity, uint32_t table_id);
 /* Makes databases opened with @options or a copy note in each table file the tables of its rows,
  * for the function above. */
 void rocksdb_ext_note_tables(rocksdb_options_t *options);

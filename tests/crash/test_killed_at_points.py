@@ -196,7 +196,7 @@ class Drop(Moment):
 
 
 class Move(Moment):
-    """Moves tables to an array and back, with rows that no checkpoint has, and new ones on the way."""
+    """Moves tables to an array, a split and back, with rows that no checkpoint has, and new ones on the way."""
 
     def __init__(self) -> None:
         self.homes = dict.fromkeys(TABLES, {"cache"})  # that the table may have
@@ -206,9 +206,9 @@ class Move(Moment):
 
     def run(self, server, store) -> None:
         for name in ("victim_replay", "victim_async"):
-            for home in ("array", "cache", "array", "cache") if name == "victim_replay" else ("array",):
+            for home in ("array", "split", "cache", "split", "cache") if name == "victim_replay" else ("split", "array"):
                 self.homes[name] = self.homes[name] | {home}
-                server.move_table(name, home)
+                server.move_table(name, home, hot_rows=range(0, ROWS, 3) if home == "split" else None)
                 self.homes[name] = {home}
                 write(server, [name], 3)
 

@@ -418,25 +418,42 @@ static void *move_main(void *context)
 {
     struct walk *const walk = context;
 
-    walk->move_err = embtier_table_move(walk->admin, walk->moved, &walk->move, NULL);
+    walk->move_err = embtier_table_move(walk->mover, walk->moved, &walk->move, NULL);
     return NULL;
+}
+
+/* The ids of hot rows need an arena, which the admin has not. */
+static struct embtier *connect_mover(struct walk *walk)
+{
+    struct embtier_connect_options options = EMBTIER_CONNECT_OPTIONS_INIT;
+    struct embtier *mover = NULL;
+
+    options.socket_path = walk->harness.socket;
+    options.arena_bytes = 2 * MODEL_ROWS_MAX * sizeof(uint64_t);
+    options.timeout_ms = WALK_TIMEOUT_MS;
+    walk_expect(walk, NULL, embtier_connect(&options, &mover), EMBTIER_OK, "connect to move");
+    return mover;
 }
 
 /* Moves a table to another home while others go on asking for its rows. */
 static void step_move(struct walk *walk)
 {
     struct model_table *const table = walk->tables[walk_pick(walk, WALK_TABLES)];
+    uint64_t *hot_rows;
     pthread_t thread;
 
     if (!table)
         return;
-    model_random_home(&walk->random, &table->spec);
+    hot_rows = model_random_move(&walk->random, table);
+    walk->mover = hot_rows ? connect_mover(walk) : walk->admin;
     walk->moving = table;
     walk->moved = table->spec.name;
     walk->move = (struct embtier_move_options)EMBTIER_MOVE_OPTIONS_INIT;
     walk->move.home = table->spec.home;
     walk->move.home_tier = table->spec.home_tier;
     walk->move.rate_bytes = walk_chance(walk, 50) ? 0 : 16 * MIB;
+    walk->move.hot_rows = hot_rows;
+    walk->move.hot_row_count = table->spec.hot_rows;
     walk->move.progress = see_progress;
     walk->move.progress_context = walk;
     WALK_CHECK(walk, pthread_create(&thread, NULL, move_main, walk) == 0, "no thread");
@@ -444,7 +461,10 @@ static void step_move(struct walk *walk)
         walk_submit(walk, pick_session(walk), false);
     pthread_join(thread, NULL);
     walk->moving = NULL;
-    walk_expect(walk, walk->admin, walk->move_err, EMBTIER_OK, "move");
+    walk_expect(walk, walk->mover, walk->move_err, EMBTIER_OK, "move");
+    if (hot_rows)
+        embtier_disconnect(walk->mover);
+    free(hot_rows);
     WALK_CHECK(walk, !walk->bad_progress, "more was done than there is to do");
 }
 

@@ -73,7 +73,8 @@ void walk_connect(struct walk *walk, struct walk_session *session)
 
 static bool same_home(const struct embtier_table_info *info, const struct table_spec *spec)
 {
-    return info->home == spec->home && strcmp(info->home_tier, spec->home_tier) == 0;
+    return info->home == spec->home && info->hot_rows == spec->hot_rows &&
+           strcmp(info->home_tier, spec->home_tier) == 0;
 }
 
 static bool same_update(const struct embtier_table_info *info, const struct table_spec *spec)
@@ -127,6 +128,8 @@ struct embtier_table_options walk_table_options(const struct table_spec *spec)
     options.rounds_to_nearest = spec->rounds_to_nearest;
     options.allows_nonfinite = spec->allows_nonfinite;
     options.durability = spec->durability;
+    if (spec->home == EMBTIER_HOME_SPLIT) /* which only a move gives: any home will do */
+        return options;
     options.home = spec->home;
     options.home_tier = spec->home_tier;
     return options;

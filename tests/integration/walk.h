@@ -91,6 +91,7 @@ struct walk {
     struct model_table *doomed;              /* being dropped: requests to it may be refused */
     enum embtier_err drop_err;
     struct embtier_move_options move;
+    struct embtier *mover;            /* the connection that asks for the move */
     const char *moved;                /* the name of the table that moves */
     const struct model_table *moving; /* it may be in its old home, or in its new one; or NULL */
     enum embtier_err move_err;

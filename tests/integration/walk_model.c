@@ -72,6 +72,8 @@ static void random_hyperparameters(uint64_t *random, struct table_spec *spec)
  * also takes a spot, and is rounded up. */
 #define ARRAY_BYTES     (4 * MIB - 16 * KIB)
 #define ARRAY_ROW_BYTES 24
+/* Hot rows and their remap take as many slabs at most. */
+#define HOT_BYTES (2 * MIB - 16 * KIB)
 
 void model_random_home(uint64_t *random, struct table_spec *spec)
 {
@@ -79,12 +81,37 @@ void model_random_home(uint64_t *random, struct table_spec *spec)
 
     spec->home = EMBTIER_HOME_CACHE;
     spec->home_tier[0] = '\0';
+    spec->hot_rows = 0;
     if (spec->rows == EMBTIER_UNBOUNDED ||
         spec->rows * (row_bytes + ARRAY_ROW_BYTES) > ARRAY_BYTES || model_pick(random, 2) > 0)
         return;
     spec->home = EMBTIER_HOME_ARRAY;
     snprintf(spec->home_tier, sizeof(spec->home_tier), "%s",
              model_pick(random, 2) == 0 ? "dram" : "pmem");
+}
+
+uint64_t *model_random_move(uint64_t *random, struct model_table *table)
+{
+    struct table_spec *const spec = &table->spec;
+    const uint64_t row_bytes = table_spec_weight_bytes(spec) + table_spec_state_bytes(spec);
+    const uint64_t most = HOT_BYTES / (row_bytes + ARRAY_ROW_BYTES);
+    const uint32_t every = 1 + model_pick(random, 8);
+    uint64_t *ids;
+
+    if (spec->home == EMBTIER_HOME_SPLIT || most == 0 || model_pick(random, 2) > 0) {
+        model_random_home(random, spec);
+        return NULL;
+    }
+    ids = malloc(table->row_count * sizeof(*ids));
+    if (!ids)
+        abort();
+    spec->home = EMBTIER_HOME_SPLIT;
+    snprintf(spec->home_tier, sizeof(spec->home_tier), "%s",
+             model_pick(random, 2) == 0 ? "dram" : "pmem");
+    spec->hot_rows = 0;
+    for (uint32_t row = 0; row < table->row_count && spec->hot_rows < most; row += every)
+        ids[spec->hot_rows++] = model_id(table, row);
+    return ids;
 }
 
 void model_random_spec(uint64_t *random, const char *name, uint64_t bytes,

@@ -54,8 +54,11 @@ uint32_t model_pick(uint64_t *random, uint64_t below);
  * which is also the spec's if it is bounded. */
 void model_random_spec(uint64_t *random, const char *name, uint64_t bytes,
                        struct table_spec *ret_spec, uint32_t *ret_row_count);
-/* Gives it a random home, in which it has room. */
+/* Gives it a random home, in which it has room; for a new table. */
 void model_random_home(uint64_t *random, struct table_spec *spec);
+/* The same for a table that is there, which may also be split. Returns the ids of its hot rows,
+ * malloced; NULL: it has another home. */
+uint64_t *model_random_move(uint64_t *random, struct model_table *table);
 struct model_table *model_table_new(const struct table_spec *spec, uint32_t row_count,
                                     uint64_t serial);
 

@@ -30,6 +30,7 @@ struct row_array {
     uint64_t stride;
     uint32_t row_bytes;
     uint8_t shift; /* log2 of a granule */
+    struct row_remap *remap;
 };
 
 _Static_assert(ROW_CACHE_TABLES_MAX <= UINT16_MAX, "a table's place is 16 bits");
@@ -41,6 +42,14 @@ struct arrays_table {
     uint16_t *block_dirty;   /* dirty rows of each block; up to BLOCK_ROWS */
     uint16_t number;
 };
+
+/* The shortest rows are on granules of 16 bytes. An allocation has up to 32 bytes more. While the
+ * table of entries grows, it is there twice, and the new one is up to twice as long as needed. */
+_Static_assert(3 * sizeof(struct arrays_table) + 32 +
+                       (ARENA_SLAB_BYTES / (sizeof(struct row_spot) + 16) / BLOCK_ROWS + 1) *
+                           sizeof(uint16_t) <=
+                   ROW_ARRAYS_SLAB_HEAP_BYTES,
+               "as the header says");
 
 struct row_arrays {
     struct row_arrays_opts opts;
@@ -78,6 +87,16 @@ struct row_array *row_array_new(void *memory, uint64_t rows, uint32_t row_bytes)
     };
     memset(array->spots, 0, rows * sizeof(*array->spots));
     return array;
+}
+
+void row_array_set_remap(struct row_array *array, struct row_remap *remap)
+{
+    array->remap = remap;
+}
+
+struct row_remap *row_array_remap(const struct row_array *array)
+{
+    return array->remap;
 }
 
 static void *row_of(const struct row_array *array, uint64_t id)
@@ -164,6 +183,11 @@ static struct arrays_table *table_at(const struct row_arrays *arrays, uint16_t t
 bool row_arrays_has(const struct row_arrays *arrays, uint16_t table)
 {
     return arrays->places[table] > 0;
+}
+
+struct row_array *row_arrays_array(const struct row_arrays *arrays, uint16_t table)
+{
+    return table_at(arrays, table)->array;
 }
 
 enum embtier_err row_arrays_add_table(struct row_arrays *arrays, uint16_t table,
@@ -476,7 +500,7 @@ uint32_t row_arrays_give(struct row_arrays *arrays, uint16_t number, struct row_
     uint64_t id = giving->cursor;
     uint32_t count = 0;
 
-    assert(!arrays->in_epoch);
+    assert(!arrays->in_epoch && !giving->wants);
     for (uint32_t steps = giving->most_steps;
          steps > 0 && table->rows > 0 && id < table->array->rows; steps--, id++)
         if (!give_row(arrays, table, id, giving, &count))

@@ -24,6 +24,7 @@
 
 struct row_array;  /* one table's array */
 struct row_arrays; /* one lane's share of all arrays */
+struct row_remap;
 struct row_spots;
 
 /* Returns the memory for an array of @rows rows of @row_bytes, in whole slabs (ARENA_SLAB_BYTES).
@@ -32,6 +33,14 @@ uint64_t row_array_memory_bytes(uint64_t rows, uint32_t row_bytes);
 /* Lays out an array without rows in @memory, which is aligned to a page and may have any content.
  * Any thread. */
 struct row_array *row_array_new(void *memory, uint64_t rows, uint32_t row_bytes);
+/* The remap of an array that has only a table's hot rows, whose ids here are slots. NULL: it has
+ * all rows. Borrowed; set before any lane knows the array. */
+void row_array_set_remap(struct row_array *array, struct row_remap *remap);
+struct row_remap *row_array_remap(const struct row_array *array);
+
+/* A lane's memory on the heap for each slab of arrays: the counters of its rows, and a table's
+ * entry, since an array has at least one slab. */
+#define ROW_ARRAYS_SLAB_HEAP_BYTES 256
 
 struct row_arrays_opts {
     /* As in struct row_cache_opts. */
@@ -66,6 +75,8 @@ MUST_CHECK enum embtier_err row_arrays_add_table(struct row_arrays *arrays, uint
  * lanes have done this, the array is free to reuse. */
 void row_arrays_remove_table(struct row_arrays *arrays, uint16_t table);
 bool row_arrays_has(const struct row_arrays *arrays, uint16_t table);
+/* Returns the array of a table that is known. */
+struct row_array *row_arrays_array(const struct row_arrays *arrays, uint16_t table);
 
 /* Like the functions of row_cache.h with the same names. */
 MUST_CHECK uint32_t row_arrays_get(struct row_arrays *arrays, uint16_t table,
@@ -85,7 +96,7 @@ MUST_CHECK uint32_t row_arrays_change_through(struct row_arrays *arrays, uint16_
 /* Inserts rows that are not present, and leaves present rows as they are. Never refuses a row. */
 void row_arrays_insert(struct row_arrays *arrays, uint16_t table, const struct row_ref *refs,
                        uint32_t count, const void *const *rows, const uint64_t *dirty);
-/* As row_cache_give(), with ids in the place of sets. */
+/* As row_cache_give(), with ids in the place of sets. Gives all rows: there must be no wants(). */
 uint32_t row_arrays_give(struct row_arrays *arrays, uint16_t table, struct row_giving *giving);
 /* Returns how many of the lane's rows of @table are present. */
 uint64_t row_arrays_table_rows(const struct row_arrays *arrays, uint16_t table);

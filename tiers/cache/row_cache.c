@@ -51,13 +51,14 @@ struct probes {
 /* The last stage's action on a row. */
 enum use { USE_GET, USE_SET, USE_FIND, USE_CHANGE, USE_CHANGE_THROUGH, USE_PIN, USE_UNPIN };
 
-/* True if the request asks for places. */
+/* True if the call asks for places. */
 static inline bool finds(enum use use)
 {
     return use == USE_FIND || use == USE_CHANGE || use == USE_CHANGE_THROUGH;
 }
 
-struct request {
+/* One call's work on refs of a table. */
+struct row_call {
     enum use use;
     uint16_t table;
     const struct row_ref *refs;
@@ -71,7 +72,7 @@ struct request {
     const void **rows; /* gets places */
     uint32_t missed_count;
     uint32_t hits;       /* in tier 0 */
-    uint64_t departures; /* of the cache, when the request began */
+    uint64_t departures; /* of the cache, when the call began */
 };
 
 static inline __attribute__((always_inline)) void
@@ -116,7 +117,7 @@ static inline __attribute__((always_inline)) void match_second_tags(const struct
 }
 
 static inline __attribute__((always_inline)) void
-check_entries(const struct row_cache *c, const struct request *request, const struct row_ref *refs,
+check_entries(const struct row_cache *c, const struct row_call *call, const struct row_ref *refs,
               uint32_t count, uint32_t lines, struct probes *p)
 {
     for (uint32_t i = 0; i < count; i++) {
@@ -128,9 +129,8 @@ check_entries(const struct row_cache *c, const struct request *request, const st
             way = (uint32_t)__builtin_ctz(p->masks[i]);
             entry = &p->sets[i]->entries[way];
             /* The tag matched by chance, once in some thousands: take the slow way. */
-            if (UNLIKELY(!row_entry_is(entry, request->table, refs[i].id)))
-                way = row_index_find(&c->index, request->table, refs[i].hash, refs[i].id,
-                                     &p->sets[i]);
+            if (UNLIKELY(!row_entry_is(entry, call->table, refs[i].id)))
+                way = row_index_find(&c->index, call->table, refs[i].hash, refs[i].id, &p->sets[i]);
         }
         p->ways[i] = (uint8_t)way;
         if (way != ROW_WAY_NONE && lines) {
@@ -149,41 +149,41 @@ static inline __attribute__((always_inline)) void touch(struct row_cache *c, str
         place.set->stamps[place.way] = c->now;
 }
 
-/* Hits in tier 0 are added up, and counted when the request has run. */
+/* Hits in tier 0 are added up, and counted when the call has run. */
 static inline __attribute__((always_inline)) void count_hit(struct row_cache *c,
-                                                            struct request *request, uint32_t tier)
+                                                            struct row_call *call, uint32_t tier)
 {
     if (LIKELY(!tier)) {
-        request->hits++;
+        call->hits++;
         return;
     }
     counter_add(&c->stats.tiers[tier].hits, 1);
-    if (request->use == USE_GET)
+    if (call->use == USE_GET)
         counter_add(&c->stats.tiers[tier].get_hits, 1);
 }
 
 /* Copies a cached row, after moving it to tier 0 if possible. */
 static inline __attribute__((always_inline)) void
-copy_hit(struct row_cache *c, struct request *request, struct row_place place, uint32_t position)
+copy_hit(struct row_cache *c, struct row_call *call, struct row_place place, uint32_t position)
 {
     struct row_entry *entry = place_entry(place);
     uint32_t tier;
     uint8_t *row = (uint8_t *)row_cache_address(c, entry->slot, &tier);
 
-    count_hit(c, request, tier);
+    count_hit(c, call, tier);
     touch(c, place);
     if (UNLIKELY(tier) && row_moves_promote(c, place))
         row = (uint8_t *)row_cache_address(c, entry->slot, &tier);
-    if (request->use == USE_GET) {
-        memcpy(request->dest + position * request->stride, row, request->bytes);
+    if (call->use == USE_GET) {
+        memcpy(call->dest + position * call->stride, row, call->bytes);
         return;
     }
     row_cache_mark_dirty(c, place, tier);
     if (LIKELY(!tier)) {
-        memcpy(row, request->src + position * request->stride, request->bytes);
+        memcpy(row, call->src + position * call->stride, call->bytes);
         return;
     }
-    arena_copy_in(c->arenas[tier], row, request->src + position * request->stride, request->bytes);
+    arena_copy_in(c->arenas[tier], row, call->src + position * call->stride, call->bytes);
     c->undrained |= 1u << tier;
 }
 
@@ -221,69 +221,68 @@ static void unpin(struct row_cache *c, struct row_place place)
     }
 }
 
-/* Handles ref @at of the request, with its place, or none. */
+/* Handles ref @at of the call, with its place, or none. */
 static inline __attribute__((always_inline)) void
-use_row(struct row_cache *c, struct request *request, uint32_t at, struct row_place place)
+use_row(struct row_cache *c, struct row_call *call, uint32_t at, struct row_place place)
 {
     if (UNLIKELY(place.way == ROW_WAY_NONE)) {
-        if (request->missed)
-            request->missed[request->missed_count] = at;
-        else if (finds(request->use))
-            request->rows[at] = NULL;
-        request->missed_count++;
-    } else if (finds(request->use)) {
+        if (call->missed)
+            call->missed[call->missed_count] = at;
+        else if (finds(call->use))
+            call->rows[at] = NULL;
+        call->missed_count++;
+    } else if (finds(call->use)) {
         uint32_t tier;
 
         touch(c, place);
-        request->rows[at] = row_cache_address(c, place_entry(place)->slot, &tier);
-        if (request->use == USE_CHANGE)
+        call->rows[at] = row_cache_address(c, place_entry(place)->slot, &tier);
+        if (call->use == USE_CHANGE)
             row_cache_mark_dirty(c, place, tier);
-        if (request->use != USE_FIND)
-            count_hit(c, request, tier);
-    } else if (request->use == USE_PIN) {
+        if (call->use != USE_FIND)
+            count_hit(c, call, tier);
+    } else if (call->use == USE_PIN) {
         if (pin(c, place))
-            request->found[at / 64] |= UINT64_C(1) << at % 64;
-    } else if (request->use == USE_UNPIN) {
+            call->found[at / 64] |= UINT64_C(1) << at % 64;
+    } else if (call->use == USE_UNPIN) {
         unpin(c, place);
     } else {
-        copy_hit(c, request, place, request->refs[at].position);
+        copy_hit(c, call, place, call->refs[at].position);
     }
 }
 
-static struct row_place look_up(const struct row_cache *c, const struct request *request,
-                                uint32_t at)
+static struct row_place look_up(const struct row_cache *c, const struct row_call *call, uint32_t at)
 {
-    const struct row_ref *const ref = &request->refs[at];
+    const struct row_ref *const ref = &call->refs[at];
     struct row_place place;
 
-    place.way = row_index_find(&c->index, request->table, ref->hash, ref->id, &place.set);
+    place.way = row_index_find(&c->index, call->table, ref->hash, ref->id, &place.set);
     return place;
 }
 
 static inline __attribute__((always_inline)) void use_rows(struct row_cache *c,
-                                                           struct request *request, uint32_t first,
+                                                           struct row_call *call, uint32_t first,
                                                            uint32_t count, const struct probes *p)
 {
     for (uint32_t i = 0; i < count; i++) {
         struct row_place place = { p->sets[i], p->ways[i] };
 
-        if (UNLIKELY(c->departures != request->departures))
-            place = look_up(c, request, first + i);
-        use_row(c, request, first + i, place);
+        if (UNLIKELY(c->departures != call->departures))
+            place = look_up(c, call, first + i);
+        use_row(c, call, first + i, place);
     }
 }
 
 /* Finds the group that has reached the stage @behind groups behind the first; false: none has. */
-static inline __attribute__((always_inline)) bool group_at(const struct request *request,
+static inline __attribute__((always_inline)) bool group_at(const struct row_call *call,
                                                            uint32_t step, uint32_t behind,
                                                            uint32_t *ret_first, uint32_t *ret_count)
 {
     uint64_t first = ((uint64_t)step - behind) * GROUP;
 
-    if (step < behind || first >= request->count)
+    if (step < behind || first >= call->count)
         return false;
     *ret_first = (uint32_t)first;
-    *ret_count = (uint32_t)MIN(UINT64_C(0) + GROUP, request->count - first);
+    *ret_count = (uint32_t)MIN(UINT64_C(0) + GROUP, call->count - first);
     return true;
 }
 
@@ -326,28 +325,28 @@ ask_for_entry(const struct row_cache *c, const struct row_spot *spot, uint64_t h
 
 /* Handles a row for which the map is enough. */
 static inline __attribute__((always_inline)) void
-use_spot(struct row_cache *c, const struct request *request, uint32_t at, struct row_spot *spot)
+use_spot(struct row_cache *c, const struct row_call *call, uint32_t at, struct row_spot *spot)
 {
     uint8_t *const row = slab_pool_address(&c->pools[0], spot->slot_and_1 - 1);
-    const uint32_t position = request->refs[at].position;
+    const uint32_t position = call->refs[at].position;
 
     if (spot->stamp != c->now)
         spot->stamp = c->now;
-    if (request->use == USE_GET)
-        memcpy(request->dest + position * request->stride, row, request->bytes);
-    else if (request->use == USE_SET)
-        memcpy(row, request->src + position * request->stride, request->bytes);
+    if (call->use == USE_GET)
+        memcpy(call->dest + position * call->stride, row, call->bytes);
+    else if (call->use == USE_SET)
+        memcpy(row, call->src + position * call->stride, call->bytes);
     else
-        request->rows[at] = row;
+        call->rows[at] = row;
 }
 
 /* Runs all refs through the map of their table. */
 static inline __attribute__((always_inline)) void
-run_mapped(struct row_cache *c, struct request *request, struct row_spot *spots, uint32_t lines)
+run_mapped(struct row_cache *c, struct row_call *call, struct row_spot *spots, uint32_t lines)
 {
-    const struct row_ref *const refs = request->refs;
-    const uint32_t count = request->count;
-    const bool changes = request->use == USE_SET || request->use == USE_CHANGE;
+    const struct row_ref *const refs = call->refs;
+    const uint32_t count = call->count;
+    const bool changes = call->use == USE_SET || call->use == USE_CHANGE;
     const uint32_t ahead = MIN(count, (uint32_t)ROWS_AHEAD);
     uint32_t hits = 0;
 
@@ -368,66 +367,66 @@ run_mapped(struct row_cache *c, struct request *request, struct row_spot *spots,
             struct row_spot *const spot = &spots[refs[at].id];
 
             if (LIKELY(says_all(c, spot, changes))) {
-                use_spot(c, request, at, spot);
+                use_spot(c, call, at, spot);
                 hits++;
             } else if (spot->slot_and_1 == 0) {
-                use_row(c, request, at, (struct row_place){ NULL, ROW_WAY_NONE });
+                use_row(c, call, at, (struct row_place){ NULL, ROW_WAY_NONE });
             } else {
-                use_row(c, request, at, look_up(c, request, at));
+                use_row(c, call, at, look_up(c, call, at));
             }
         }
     }
-    request->hits += hits;
+    call->hits += hits;
 }
 
 /* Runs all refs through the pipeline. @use is a constant wherever this is inlined. */
-static inline __attribute__((always_inline)) void run(struct row_cache *c, struct request *request,
+static inline __attribute__((always_inline)) void run(struct row_cache *c, struct row_call *call,
                                                       enum use use)
 {
-    const uint16_t map = c->tables[request->table].map;
+    const uint16_t map = c->tables[call->table].map;
     struct probes probes[GROUPS];
-    uint32_t steps = (uint32_t)div_round_up(request->count, GROUP) + GROUPS - 1;
-    const struct row_ref *refs = request->refs;
+    uint32_t steps = (uint32_t)div_round_up(call->count, GROUP) + GROUPS - 1;
+    const struct row_ref *refs = call->refs;
     uint32_t lines = 0;
     uint32_t at, n;
 
-    request->use = use;
-    request->departures = c->departures;
+    call->use = use;
+    call->departures = c->departures;
     if (use == USE_GET || use == USE_SET || use == USE_FIND)
-        lines = (uint32_t)MIN(div_round_up(request->bytes, CACHE_LINE), (uint64_t)LINES_AHEAD);
+        lines = (uint32_t)MIN(div_round_up(call->bytes, CACHE_LINE), (uint64_t)LINES_AHEAD);
     if (map != ROW_MAP_NONE && use != USE_PIN && use != USE_UNPIN) {
-        run_mapped(c, request, row_maps_spots(&c->maps, map), lines);
+        run_mapped(c, call, row_maps_spots(&c->maps, map), lines);
         return;
     }
     for (uint32_t step = 0; step < steps; step++) {
-        if (group_at(request, step, 3, &at, &n))
-            use_rows(c, request, at, n, &probes[(step - 3) % GROUPS]);
-        if (group_at(request, step, 2, &at, &n)) {
+        if (group_at(call, step, 3, &at, &n))
+            use_rows(c, call, at, n, &probes[(step - 3) % GROUPS]);
+        if (group_at(call, step, 2, &at, &n)) {
             match_second_tags(refs + at, &probes[(step - 2) % GROUPS]);
-            check_entries(c, request, refs + at, n, lines, &probes[(step - 2) % GROUPS]);
+            check_entries(c, call, refs + at, n, lines, &probes[(step - 2) % GROUPS]);
         }
-        if (group_at(request, step, 1, &at, &n))
+        if (group_at(call, step, 1, &at, &n))
             match_tags(c, refs + at, n, &probes[(step - 1) % GROUPS]);
-        if (group_at(request, step, 0, &at, &n))
+        if (group_at(call, step, 0, &at, &n))
             find_sets(c, refs + at, n, &probes[step % GROUPS]);
     }
 }
 
-/* Counts the hits and misses of a request that has run. */
-static inline __attribute__((always_inline)) void
-count_use(struct row_cache *c, const struct request *request, bool gets)
+/* Counts the hits and misses of a call that has run. */
+static inline __attribute__((always_inline)) void count_use(struct row_cache *c,
+                                                            const struct row_call *call, bool gets)
 {
-    counter_add(&c->stats.tiers[0].hits, request->hits);
+    counter_add(&c->stats.tiers[0].hits, call->hits);
     if (gets)
-        counter_add(&c->stats.tiers[0].get_hits, request->hits);
-    counter_add(&c->stats.misses, request->missed_count);
+        counter_add(&c->stats.tiers[0].get_hits, call->hits);
+    counter_add(&c->stats.misses, call->missed_count);
 }
 
 uint32_t row_cache_get(struct row_cache *c, uint16_t table, const struct row_ref *refs,
                        uint32_t count, void *dest, uint64_t stride, uint32_t bytes,
                        uint32_t *ret_missed)
 {
-    struct request request = {
+    struct row_call call = {
         .table = table,
         .refs = refs,
         .count = count,
@@ -439,48 +438,48 @@ uint32_t row_cache_get(struct row_cache *c, uint16_t table, const struct row_ref
 
     assert(c->tables[table].state == TABLE_IN_USE && bytes <= c->tables[table].row_bytes);
     row_upkeep(c, count);
-    run(c, &request, USE_GET);
+    run(c, &call, USE_GET);
     row_upkeep_end(c);
-    count_use(c, &request, true);
-    return request.missed_count;
+    count_use(c, &call, true);
+    return call.missed_count;
 }
 
 uint32_t row_cache_find(struct row_cache *c, uint16_t table, const struct row_ref *refs,
                         uint32_t count, uint32_t bytes, const void **ret_rows)
 {
-    struct request request = {
+    struct row_call call = {
         .table = table, .refs = refs, .count = count, .bytes = bytes, .rows = ret_rows
     };
 
     assert(c->tables[table].state == TABLE_IN_USE && bytes <= c->tables[table].row_bytes);
-    run(c, &request, USE_FIND);
-    return request.missed_count;
+    run(c, &call, USE_FIND);
+    return call.missed_count;
 }
 
 uint32_t row_cache_change(struct row_cache *c, uint16_t table, const struct row_ref *refs,
                           uint32_t count, void **ret_rows)
 {
-    struct request request = {
+    struct row_call call = {
         .table = table, .refs = refs, .count = count, .rows = (const void **)ret_rows
     };
 
     assert(c->tables[table].state == TABLE_IN_USE);
-    run(c, &request, USE_CHANGE);
-    count_use(c, &request, false);
-    return request.missed_count;
+    run(c, &call, USE_CHANGE);
+    count_use(c, &call, false);
+    return call.missed_count;
 }
 
 uint32_t row_cache_change_through(struct row_cache *c, uint16_t table, const struct row_ref *refs,
                                   uint32_t count, void **ret_rows)
 {
-    struct request request = {
+    struct row_call call = {
         .table = table, .refs = refs, .count = count, .rows = (const void **)ret_rows
     };
 
     assert(c->tables[table].state == TABLE_IN_USE);
-    run(c, &request, USE_CHANGE_THROUGH);
-    count_use(c, &request, false);
-    return request.missed_count;
+    run(c, &call, USE_CHANGE_THROUGH);
+    count_use(c, &call, false);
+    return call.missed_count;
 }
 
 /* Returns the tier of @row, which is a row of this cache. */
@@ -588,7 +587,7 @@ uint32_t row_cache_set(struct row_cache *c, uint16_t table, const struct row_ref
                        uint32_t count, const void *src, uint64_t stride, uint32_t bytes,
                        uint32_t *ret_missed)
 {
-    struct request request = {
+    struct row_call call = {
         .table = table,
         .refs = refs,
         .count = count,
@@ -600,21 +599,21 @@ uint32_t row_cache_set(struct row_cache *c, uint16_t table, const struct row_ref
 
     assert(c->tables[table].state == TABLE_IN_USE && bytes <= c->tables[table].row_bytes);
     row_upkeep(c, count);
-    run(c, &request, USE_SET);
+    run(c, &call, USE_SET);
     row_upkeep_end(c);
-    count_use(c, &request, false);
-    return request.missed_count;
+    count_use(c, &call, false);
+    return call.missed_count;
 }
 
 void row_cache_pin(struct row_cache *c, uint16_t table, const struct row_ref *refs, uint32_t count,
                    uint64_t *ret_pinned)
 {
-    struct request request = { .table = table, .refs = refs, .count = count, .found = ret_pinned };
+    struct row_call call = { .table = table, .refs = refs, .count = count, .found = ret_pinned };
 
     assert(c->tables[table].state == TABLE_IN_USE);
     memset(ret_pinned, 0, div_round_up(count, 64) * sizeof(*ret_pinned));
     row_upkeep(c, count);
-    run(c, &request, USE_PIN);
+    run(c, &call, USE_PIN);
     row_upkeep_end(c);
 }
 
@@ -632,7 +631,7 @@ enum row_pin row_cache_pin_one(struct row_cache *c, uint16_t table, const struct
 void row_cache_unpin(struct row_cache *c, uint16_t table, const struct row_ref *refs,
                      uint32_t count)
 {
-    struct request request = { .table = table, .refs = refs, .count = count };
+    struct row_call call = { .table = table, .refs = refs, .count = count };
 
-    run(c, &request, USE_UNPIN);
+    run(c, &call, USE_UNPIN);
 }

@@ -121,14 +121,17 @@ struct row_giving {
     uint64_t cursor;     /* starts at 0 */
     uint32_t most_rows;  /* that a call gives */
     uint32_t most_steps; /* sets or ids that a call looks at */
+    /* Says if a row is to be given; the others stay. NULL: all are. @ref has its hash and id. */
+    bool (*wants)(void *context, const struct row_ref *ref);
     /* Takes a row over. False: it has no room now, and the row stays. Called from inside the
      * operation; must not call back into the home that gives. */
     bool (*take)(void *context, const struct row_ref *ref, const void *row, bool dirty);
     void *context;
 };
 /* Gives rows of @table to giving->take(), pinned ones too, and forgets them. Stops when take()
- * refuses, or at one of the limits; the next call goes on from there. A call after the last set
- * begins anew. Returns how many were given. Not in an epoch: a walk over old rows might miss them.
+ * refuses, or at one of the limits; the next call goes on from there. After the last set the cursor
+ * is 0, and the next call begins anew. A walk from 0 to 0 sees all rows that were there all the
+ * time. Returns how many were given. Not in an epoch: a walk over old rows might miss them.
  */
 uint32_t row_cache_give(struct row_cache *cache, uint16_t table, struct row_giving *giving);
 /* Returns how many rows of @table are cached. */

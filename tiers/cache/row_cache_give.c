@@ -18,6 +18,8 @@ static bool give_set(struct row_cache *c, uint16_t table, struct row_set *set,
         if (entry->table != table)
             continue;
         ref = (struct row_ref){ .hash = row_cache_hash(c, entry), .id = entry->id };
+        if (giving->wants && !giving->wants(giving->context, &ref))
+            continue;
         if (*count == giving->most_rows ||
             !giving->take(giving->context, &ref, row_cache_address(c, slot, &tier),
                           set->dirty >> place.way & 1))

@@ -96,7 +96,7 @@ void row_moves_forget(struct row_cache *c, struct row_place place)
     assert(table->rows > 0);
     table->rows--;
     c->departures++;
-    if (entry->pins != 0) { /* its table is being purged */
+    if (entry->pins != 0) { /* its table is being purged, or it goes to another home */
         counter_sub(&c->stats.pinned_rows, 1);
         counter_sub(&c->stats.pinned_bytes, table->row_bytes);
     }

@@ -71,20 +71,29 @@ const struct command commands[] = {
     { "table drop", "NAME [--yes]", "delete a table and all its rows",
       "  -y, --yes  do not ask; without a terminal nothing is asked\n",
       "  embtier table drop users --yes\n", command_table_drop, NULL },
-    { "table move", "NAME --home cache|array [--tier T] [--rate MIB]",
+    { "table move", "NAME --home cache|array|split [--tier T] [--hot-rows FILE] [--rate MIB]",
       "move a table's rows to another home in memory while clients work",
-      "      --home HOME  where the rows go: cache, the row cache; array, memory kept for arrays\n"
-      "                   (array_bytes in embtierd.yaml(5))\n"
-      "      --tier TIER  tier of an array (default the one it is in, or the fastest with room)\n"
-      "      --rate MIB   move at most this many MiB of rows a second. A move takes at most a\n"
-      "                   fifth of each lane's time, with or without this option\n"
+      "      --home HOME      where the rows go: cache, the row cache; array, memory kept for\n"
+      "                       arrays (array_bytes in embtierd.yaml(5)); split, the hot rows into\n"
+      "                       such memory and all others into the row cache\n"
+      "      --tier TIER      tier of an array or a split (default the one it is in, or the\n"
+      "                       fastest with room)\n"
+      "      --hot-rows FILE  for home split: the ids of the hot rows, a file as\n"
+      "                       `embtier trace hottest --save` writes it, or a NumPy file\n"
+      "      --rate MIB       move at most this many MiB of rows a second. A move takes at most\n"
+      "                       a fifth of each lane's time, with or without this option\n"
       "\n"
       "All clients go on, and lose no update. Ctrl-C, `embtier jobs cancel` and a drop of the\n"
       "table move the rows back. A move pauses while a checkpoint is made.\n"
       "\n"
+      "A split needs memory for its hot rows and 12 bytes for each of their ids. Unbounded tables\n"
+      "can be split too. To name other hot rows, move the table to home cache first.\n"
+      "\n"
       "With -o json: {table, home, tier, rows, was_there}.\n",
       "  embtier table move users --home array --tier dram\n"
-      "  embtier table move users --home cache --rate 100\n",
+      "  embtier table move users --home cache --rate 100\n"
+      "  embtier trace hottest run.trace --table users --save hot.safetensors\n"
+      "  embtier table move users --home split --hot-rows hot.safetensors\n",
       command_table_move, NULL },
     { "checkpoint create", "[--step N] [--metadata JSON] [--keep N]",
       "save all tables as they are now",

@@ -83,7 +83,7 @@ static json_t *table_to_json(const struct embtier_table_info *info)
 {
     json_t *value = json_pack(
         "{s:s, s:i, s:o, s:i, s:s, s:s, s:s, s:o, s:b, s:i, s:i, s:s, s:s, s:b, s:s, s:s, s:o, "
-        "s:s, s:s}",
+        "s:s, s:s, s:o}",
         "name", info->name, "table_id", (int)info->table_id, "rows",
         info->rows == EMBTIER_UNBOUNDED ? json_string("unbounded") : cli_json_u64(info->rows),
         "dim", (int)info->dim, "dtype", dtype_word(info->dtype), "optimizer",
@@ -92,7 +92,8 @@ static json_t *table_to_json(const struct embtier_table_info *info)
         "state_bytes", (int)info->state_bytes, "state", info->state, "rounding",
         rounding_word(info->rounds_to_nearest), "allow_nonfinite", info->allows_nonfinite,
         "durability", durability_word(info->durability), "uuid", info->uuid, "step",
-        cli_json_u64(info->step), "home", home_word(info->home), "tier", info->home_tier);
+        cli_json_u64(info->step), "home", home_word(info->home), "tier", info->home_tier,
+        "hot_rows", cli_json_u64(info->hot_rows));
 
     if (value && init_to_json(info, value) && hyperparameters_to_json(info, value))
         return value;
@@ -159,6 +160,8 @@ static int print_table(const struct cli *cli, const struct embtier_table_info *i
     printf("durability %s\n", durability_word(info->durability));
     text_print(stdout, "home       %s%s%s\n", home_word(info->home),
                info->home_tier[0] ? ", tier " : "", info->home_tier);
+    if (info->home == EMBTIER_HOME_SPLIT)
+        printf("hot rows   %" PRIu64 "\n", info->hot_rows);
     text_print(stdout, "state      %s\n", info->state);
     printf("uuid       %s\n", info->uuid[0] ? info->uuid : "none");
     printf("step       %" PRIu64 "\n", info->step);
@@ -193,6 +196,18 @@ int command_table_create(struct cli *cli, int argc, char **argv)
     return EXIT_DONE;
 }
 
+/* "cache", "array:dram", or "split:dram:10k" with the number of hot rows. */
+static bool add_home(struct text_table *text, const struct embtier_table_info *info)
+{
+    const bool is_split = info->home == EMBTIER_HOME_SPLIT;
+    struct number_text hot = { { 0 } };
+
+    if (is_split)
+        number_count(&hot, (double)info->hot_rows);
+    return text_table_add(text, "%s%s%s%s%s", home_word(info->home), info->home_tier[0] ? ":" : "",
+                          info->home_tier, is_split ? ":" : "", is_split ? hot.text : "");
+}
+
 static int print_list(const struct embtier_table_list *list)
 {
     _cleanup_(text_table_freep) struct text_table *text = text_table_new("lrrlllrlll");
@@ -215,9 +230,7 @@ static int print_list(const struct embtier_table_list *list)
              text_table_add(text, "%s", init_text(info, init, sizeof(init))) &&
              text_table_add(text, "%" PRIu64, info->seed) &&
              text_table_add(text, "%s", durability_word(info->durability)) &&
-             text_table_add(text, "%s%s%s", home_word(info->home), info->home_tier[0] ? ":" : "",
-                            info->home_tier) &&
-             text_table_add(text, "%s", info->state);
+             add_home(text, info) && text_table_add(text, "%s", info->state);
     }
     if (!ok)
         return cli_fail(EMBTIER_NO_MEMORY, "");

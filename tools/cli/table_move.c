@@ -3,20 +3,23 @@
 #include <getopt.h>
 #include <jansson.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "base/macros.h"
 #include "base/spec/table_spec.h"
 #include "base/text/text_escape.h"
 #include "tools/cli/cli.h"
+#include "tools/cli/hot_rows.h"
 #include "tools/cli/number.h"
 #include "tools/cli/progress_bar.h"
 
-enum { OPTION_HOME = 256, OPTION_TIER, OPTION_RATE };
+enum { OPTION_HOME = 256, OPTION_TIER, OPTION_RATE, OPTION_HOT_ROWS };
 
 static const struct option options_long[] = {
     { "home", required_argument, NULL, OPTION_HOME },
     { "tier", required_argument, NULL, OPTION_TIER },
     { "rate", required_argument, NULL, OPTION_RATE },
+    { "hot-rows", required_argument, NULL, OPTION_HOT_ROWS },
     CLI_LONG_OPTIONS,
 };
 
@@ -27,7 +30,11 @@ static const struct option options_long[] = {
 struct arguments {
     struct embtier_move_options options;
     bool has_home;
+    const char *hot_path; /* NULL: not given */
 };
+
+/* Beside the ids of hot rows in the arena. */
+#define ARENA_SPARE_BYTES (64 * KIB)
 
 /* Returns the bytes of @text MiB, at least one; 0: that is no such number. */
 static uint64_t parse_rate(const char *text)
@@ -49,12 +56,15 @@ static int read_option(struct cli *cli, int option, struct arguments *arguments)
     case OPTION_HOME:
         home = home_parse(optarg);
         if (home < 0)
-            return cli_usage(cli, "--home %s: allowed: cache, array", TEXT_SHOWN(optarg));
+            return cli_usage(cli, "--home %s: allowed: cache, array, split", TEXT_SHOWN(optarg));
         arguments->options.home = (enum embtier_home)home;
         arguments->has_home = true;
         return -1;
     case OPTION_TIER:
         arguments->options.home_tier = optarg;
+        return -1;
+    case OPTION_HOT_ROWS:
+        arguments->hot_path = optarg;
         return -1;
     default:
         arguments->options.rate_bytes = parse_rate(optarg);
@@ -80,8 +90,30 @@ static int read_arguments(struct cli *cli, int argc, char **argv, struct argumen
     if (optind + 1 != argc)
         return cli_usage(cli, "one table's name is wanted");
     if (!arguments->has_home)
-        return cli_usage(cli, "--home is missing: cache or array");
+        return cli_usage(cli, "--home is missing: cache, array or split");
+    if ((arguments->options.home == EMBTIER_HOME_SPLIT) != (arguments->hot_path != NULL))
+        return cli_usage(cli, arguments->hot_path ? "--hot-rows is for --home split only"
+                                                  : "--home split needs --hot-rows FILE");
     return -1;
+}
+
+/* Reads the hot rows, if the new home has some. */
+static enum embtier_err read_hot_rows(struct arguments *arguments, uint64_t **ret_ids,
+                                      struct err_msg *msg)
+{
+    if (!arguments->hot_path)
+        return EMBTIER_OK;
+    TRY(hot_rows_read_file(arguments->hot_path, ret_ids, &arguments->options.hot_row_count, msg));
+    arguments->options.hot_rows = *ret_ids;
+    return EMBTIER_OK;
+}
+
+/* Returns the arena for the hot rows; 0: none is needed. */
+static uint64_t arena_bytes(const struct arguments *arguments)
+{
+    const uint64_t count = arguments->options.hot_row_count;
+
+    return count > 0 ? count * sizeof(uint64_t) + ARENA_SPARE_BYTES : 0;
 }
 
 static int print_moved(const struct cli *cli, const char *name,
@@ -116,6 +148,8 @@ int command_table_move(struct cli *cli, int argc, char **argv)
     struct arguments arguments = { .options = EMBTIER_MOVE_OPTIONS_INIT };
     struct embtier_moved_info moved = { 0 };
     int exit_code = read_arguments(cli, argc, argv, &arguments);
+    _cleanup_(freep) uint64_t *hot_ids = NULL;
+    struct err_msg msg = { { 0 } };
     enum embtier_err err;
     struct progress_bar bar;
     const char *name;
@@ -123,7 +157,10 @@ int command_table_move(struct cli *cli, int argc, char **argv)
     if (exit_code >= 0)
         return exit_code;
     name = argv[optind];
-    exit_code = cli_connect_patiently(cli, 0);
+    err = read_hot_rows(&arguments, &hot_ids, &msg);
+    if (err)
+        return cli_fail(err, msg.text);
+    exit_code = cli_connect_patiently(cli, arena_bytes(&arguments));
     if (exit_code)
         return exit_code;
     progress_bar_begin(&bar, "moving", GOES_BACK);

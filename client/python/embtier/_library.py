@@ -92,6 +92,7 @@ class TableInfo(Record):
         ("home_tier", OptionalBytes),
         ("uuid", OptionalBytes),
         ("step", U64),
+        ("hot_rows", U64),
     ]
 
 
@@ -103,6 +104,8 @@ class MoveOptions(Record):
         ("rate_bytes", U64),
         ("progress", Progress),
         ("progress_context", OptionalHandle),
+        ("hot_rows", OptionalHandle),
+        ("hot_row_count", U64),
     ]
 
 

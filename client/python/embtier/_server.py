@@ -190,20 +190,27 @@ class Server:
         tier: str | None = None,
         rate: int = 0,
         progress: Progress | None = None,
+        hot_rows: Any = None,
     ) -> int:
         """Moves a table's rows to another home in memory while all clients go on, and returns how many rows have moved
         when all are there.
 
-        @home: "cache" or "array"; @tier: of an array; None: the one that the table is in, or the fastest with room.
+        @home: "cache", "array" or "split"; @tier: of an array or a split; None: the one that the table is in, or the
+        fastest with room.
+        @hot_rows: for "split": ids of the rows that get a place in its array, all different, in any order. All others
+        are in the cache. The ids go through the session's arena, which needs 8 bytes for each while the table moves.
         @rate: most bytes of rows a second; 0: as fast as a fifth of the time of each of the server's lanes allows.
-        @progress: as in :meth:`create_table`. Its unit is "rows", and "rows back" while a move is undone.
+        @progress: as in :meth:`create_table`. Its unit is "hot rows" while their ids are stored, "rows", and "rows
+        back" while a move is undone.
 
         A table that has this home is left as it is. After an error it is whole in its old home, unless the message says
         that it is in its new one. NoTableError. BusyError: it is being made or moved. InvalidError: no such tier, or an
-        array of an unbounded table. TooLargeError, NoMemoryError: too little memory for arrays. CancelledError:
+        array of an unbounded table, or a hot row named twice, or a table that is split already, by other rows or in
+        another tier. IdRangeError: the table has no such hot row. TooLargeError, NoMemoryError: too little memory for arrays. CancelledError:
         ``embtier jobs cancel``. DroppedError: a drop of the table ended the move.
         """
         moved = MovedInfo()
+        ids = None if hot_rows is None else np.ascontiguousarray(as_ids(hot_rows))
         with Reports(progress) as reports:
             options = MoveOptions(
                 struct_bytes=sizeof(MoveOptions),
@@ -211,6 +218,8 @@ class Server:
                 home_tier=tier,
                 rate_bytes=_arguments.integer("rate", rate, 0, 2**64 - 1),
                 progress=reports.function,
+                hot_rows=None if ids is None else c_void_p(ids.ctypes.data),
+                hot_row_count=0 if ids is None else ids.size,
             )
             with self._connection as handle:
                 self._connection.check(lib.embtier_table_move(handle, name, byref(options), byref(moved)))

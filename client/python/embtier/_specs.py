@@ -78,6 +78,7 @@ def spec_of(info: TableInfo) -> TableSpec:
         state_numbers=info.state_bytes // 4,
         uuid=info.uuid.decode(),
         step=info.step,
+        hot_rows=info.hot_rows,
     )
 
 

@@ -32,7 +32,7 @@ OPTIMIZER_HYPERPARAMETERS = {
 DEFAULT = -1e300  # EMBTIER_DEFAULT
 ROUNDING_NUMBERS = {"stochastic": 0, "nearest": 1}
 DURABILITY_NUMBERS = {"replay": 0, "async": 1, "sync": 2}
-HOME_NUMBERS = {"cache": 0, "array": 1}
+HOME_NUMBERS = {"cache": 0, "array": 1, "split": 2}
 POOL_NUMBERS = {"sum": 1, "mean": 2, "max": 3}
 INIT_NUMBERS = {"zeros": 0, "constant": 1, "uniform": 2, "normal": 3}
 INIT_PARAMETERS = {"zeros": 0, "constant": 1, "uniform": 2, "normal": 2}
@@ -49,7 +49,8 @@ class TableSpec:
 
     @rows: None if it is unbounded: any id from 0 to 2**64 - 1 is a row.
     @state: "creating", "live" or "dropping".
-    @home, @tier: as in :meth:`Server.create_table`; @tier is None if the home is not an array.
+    @home, @tier: as in :meth:`Server.create_table`; @tier is None if the home is the cache.
+    @hot_rows: of home "split": the number of rows that have a place in its array; else 0.
     @state_numbers: number of state values that the optimizer keeps for a row.
     @uuid: tells the table's rows from those of other created tables. Checkpoints, exports and imports preserve it, so
     copies have the same.
@@ -82,6 +83,7 @@ class TableSpec:
     state_numbers: int
     uuid: str = ""
     step: int = field(default=0, compare=False)
+    hot_rows: int = 0
 
     @property
     def numpy_dtype(self) -> np.dtype:

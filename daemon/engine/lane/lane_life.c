@@ -15,6 +15,7 @@
 #include "daemon/engine/memory/reserved.h"
 #include "daemon/engine/memory/ticket_memory.h"
 #include "daemon/engine/ops/tickets/caster.h"
+#include "daemon/engine/rows/home_split.h"
 #include "daemon/engine/tables/row_routes.h"
 #include "daemon/engine/tables/tables.h"
 #include "kernels/cpu/cast/cast.h"
@@ -22,13 +23,14 @@
 #include "tiers/array/row_arrays.h"
 
 #define TABLE_MARKS_BYTES ((ROW_CACHE_TABLES_MAX + 1) * sizeof(uint32_t))
-/* TABLE_MARKS_BYTES counts twice below: the two sets of arrays have half as many bytes each. */
+/* The two sets of arrays and the hot parts of split tables have these (row_arrays_new()). */
+#define ARRAY_PLACES_BYTES   (3 * (ROW_CACHE_TABLES_MAX + 1) * sizeof(uint16_t))
 #define SEGMENT_TABLES_BYTES (OP_POOL_SEGMENTS_MAX * sizeof(struct table *))
 
 _Static_assert((sizeof(struct miss) + sizeof(uint32_t)) * ROWS_MISSES_MAX +
                        OP_SEGMENTS_MAX * sizeof(struct op_segment) + SEGMENT_TABLES_BYTES +
-                       2 * TABLE_MARKS_BYTES + READ_JOB_BYTES + ROWS_GRADIENT_BYTES +
-                       sizeof(struct lane) +
+                       TABLE_MARKS_BYTES + ARRAY_PLACES_BYTES + READ_JOB_BYTES +
+                       ROWS_GRADIENT_BYTES + sizeof(struct lane) +
                        CONFIG_LANES_MAX * (sizeof(struct mailbox *) + sizeof(struct caster *)) <=
                    LANE_FIXED_BYTES,
                "the configuration counts what a lane reserves");
@@ -78,6 +80,9 @@ static bool is_mine(void *context, uint64_t hash)
     return row_routes_lane(lane->opts.routes, hash) == lane->opts.index;
 }
 
+_Static_assert(ROW_ARRAYS_SLAB_HEAP_BYTES <= HEAP_ARRAY_SLAB_BYTES,
+               "the configuration counts arrays' counters");
+
 static enum embtier_err arrays_new(struct lane *lane, enum home_kind kind, struct err_msg *msg)
 {
     const struct row_arrays_opts opts = {
@@ -90,6 +95,21 @@ static enum embtier_err arrays_new(struct lane *lane, enum home_kind kind, struc
 
     TRY(row_arrays_new(&opts, &arrays, msg));
     lane->rows.homes[kind] = (struct home){ &home_array_ops, arrays };
+    return EMBTIER_OK;
+}
+
+static enum embtier_err split_new(struct lane *lane, struct err_msg *msg)
+{
+    const struct row_arrays_opts opts = {
+        .hash = hash_of_row,
+        .evict = write_row,
+        .is_mine = is_mine,
+        .context = lane,
+    };
+    struct home_split *split = NULL;
+
+    TRY(home_split_new(&opts, &lane->rows.homes[HOME_CACHE], &split, msg));
+    lane->rows.homes[HOME_SPLIT] = (struct home){ &home_split_ops, split };
     return EMBTIER_OK;
 }
 
@@ -177,6 +197,7 @@ enum embtier_err lane_new(const struct lane_opts *opts, struct lane **ret_lane, 
     TRY(cache_new(lane, msg));
     TRY(arrays_new(lane, HOME_ARRAY, msg));
     TRY(arrays_new(lane, HOME_OTHER_ARRAY, msg));
+    TRY(split_new(lane, msg));
     lane->rows.homes[HOME_MOVING] = (struct home){ &home_moving_ops, &lane->rows.moving };
     if (miss_table_new(ROWS_MISSES_MAX, &lane->rows.misses) != EMBTIER_OK ||
         read_order_new(lane->rows.misses, opts->routes->shard_count, &lane->rows.read_order) !=
@@ -236,6 +257,7 @@ void lane_free(struct lane *lane)
     caster_free(lane->caster);
     read_pool_free(lane->rows.readers);
     write_queue_free(lane->rows.write_queue);
+    home_split_free(lane->rows.homes[HOME_SPLIT].rows);
     row_cache_free(lane->rows.homes[HOME_CACHE].rows);
     row_arrays_free(lane->rows.homes[HOME_ARRAY].rows);
     row_arrays_free(lane->rows.homes[HOME_OTHER_ARRAY].rows);

@@ -6,11 +6,12 @@
 #define EMBTIER_DAEMON_ENGINE_MEMORY_ENGINE_RESERVED_H
 
 #include "base/macros.h"
+#include "base/spec/array_shape.h"
 #include "config/config.h"
 
 /* Memory that each lane reserves in addition to the budgets (daemon/engine/lane/lane_life.c and the
  * parts that it makes). */
-#define LANE_FIXED_BYTES (UINT64_C(6784) * KIB) /* table of misses, scratch memory */
+#define LANE_FIXED_BYTES (UINT64_C(6912) * KIB) /* table of misses, scratch memory */
 #define LANE_SHARD_BYTES 1024                   /* for each shard: the order of reads */
 #define LANE_QUEUE_BYTES (UINT64_C(128) * KIB)  /* a batch of the writer */
 #define LANE_QUEUE_LEAST (UINT64_C(256) * KIB)  /* the shortest ring */
@@ -26,6 +27,9 @@
  * and 8 readers a lane. All together these numbers are a tenth to a half more than was seen. */
 #define HEAP_LANE_BYTES   (6 * MIB) /* batches of the writer, write buffers in pieces */
 #define HEAP_READER_BYTES (3 * MIB) /* blocks of the rows that are read at once */
+
+/* For each slab of arrays: the counters of its rows (tiers/array/row_arrays.h). */
+#define HEAP_ARRAY_SLAB_BYTES 256
 
 /* Each session's memory in addition to its arena: ticket numbers, completions, descriptors. */
 #define SESSION_BYTES (36 * KIB)
@@ -50,7 +54,12 @@ static inline uint64_t engine_lane_reserved_bytes(const struct config *config, u
 /* Returns the bytes of each lane on the heap, in addition to that. */
 static inline uint64_t engine_lane_heap_bytes(const struct config *config)
 {
-    return config->lanes.readers_per_lane * HEAP_READER_BYTES + HEAP_LANE_BYTES;
+    uint64_t array_slabs = 0;
+
+    for (uint32_t t = 0; t < config->cache.tier_count; t++)
+        array_slabs += config->cache.tiers[t].array_bytes / ARRAY_SLAB_BYTES;
+    return config->lanes.readers_per_lane * HEAP_READER_BYTES + HEAP_LANE_BYTES +
+           array_slabs * HEAP_ARRAY_SLAB_BYTES;
 }
 
 /* Returns the bytes of all sessions together. */

@@ -126,7 +126,6 @@ static void tell(struct request_memory_share *share)
 {
     if (!share->wake || share->is_told)
         return;
-    assert(!share->is_told);
     share->is_told = true;
     share->wake(share);
 }

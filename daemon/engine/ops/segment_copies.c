@@ -67,7 +67,7 @@ enum embtier_err segment_copies_take(const struct request_rules *rules,
         return refuse(ret_refusal, EMBTIER_UNSUPPORTED, UINT32_MAX, submission->flags, flags);
     if (IS_BAD(CHECK_SEGMENT_COUNT, count > most))
         return refuse(ret_refusal, EMBTIER_TOO_LARGE, UINT32_MAX, count, most);
-    if (IS_BAD(CHECK_SEGMENTS_IN_ARENA,
+    if (IS_BAD(CHECK_SEGMENTS_IN_REGION,
                !in_region(session, submission->segments_offset, count * bytes, OP_ID_ALIGN)))
         return refuse(ret_refusal, EMBTIER_OFFSET_RANGE, UINT32_MAX, submission->segments_offset,
                       session->channel.region_bytes);
@@ -109,7 +109,7 @@ enum embtier_err segment_ids_check(const struct session *session, uint32_t segme
                                    uint64_t ids_offset, uint32_t id_count,
                                    struct refusal *ret_refusal)
 {
-    if (IS_BAD(CHECK_IDS_IN_ARENA,
+    if (IS_BAD(CHECK_IDS_IN_REGION,
                !in_region(session, ids_offset, id_count * sizeof(uint64_t), OP_ID_ALIGN)))
         return refuse(ret_refusal, EMBTIER_OFFSET_RANGE, segment, ids_offset,
                       session->channel.region_bytes);

@@ -80,7 +80,7 @@ static enum embtier_err take_segment(void *context, uint32_t s, struct table *ta
     segment->row_bytes = op->place_bytes ? op->place_bytes(table, with_state)
                          : with_state    ? table->row_bytes
                                          : table->weight_bytes;
-    if (IS_BAD(CHECK_ROWS_IN_ARENA,
+    if (IS_BAD(CHECK_ROWS_IN_REGION,
                !in_region(session, wire->rows_offset, (uint64_t)wire->id_count * segment->row_bytes,
                           OP_ROW_ALIGN)))
         return refuse(b->refusal, EMBTIER_OFFSET_RANGE, s, wire->rows_offset,

@@ -2,9 +2,10 @@
 /* home.h: the interface of a home, the place in memory where a table's rows live.
  *
  * A lane has the cache over SSD (home_cache.c), and two sets of arrays of whole tables
- * (home_array.c). A table that goes from an array to another goes from one set to the other. Each
- * home holds the lane's share of the rows of all tables in it. A table that moves is in two of them
- * (home_moving.h). The functions are those of row_cache.h, which documents each. Rows are host
+ * (home_array.c). A table that goes from an array to another goes from one set to the other. A
+ * split table has its hot rows in arrays of their own, and all others in the cache (home_split.h).
+ * Each home holds the lane's share of the rows of all tables in it. A table that moves is in two of
+ * them (home_moving.h). The functions are those of row_cache.h, which documents each. Rows are host
  * memory, and pointers to them are followed by lanes and kernels. A row that is not in its home is
  * in the write queue, being read, or on SSD, whatever the home. docs/internals/homes.md lists the
  * places that ask for a table's home, and the files to change for a new one. Thread: the lane, but
@@ -93,5 +94,6 @@ struct rows_cursor {
 
 extern const struct home_ops home_cache_ops;
 extern const struct home_ops home_array_ops;
+extern const struct home_ops home_split_ops;
 
 #endif

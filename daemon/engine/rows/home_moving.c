@@ -314,11 +314,18 @@ static enum row_pin moving_pin_one(void *home, uint16_t table, const struct row_
     return only || pin != ROW_NOT_CACHED ? pin : move->to->ops->pin_one(move->to->rows, table, ref);
 }
 
-/* Either home ignores rows that it does not have, or has not pinned. */
+/* Either home ignores rows that it does not have, or has not pinned. If the cache keeps the cold
+ * rows, both homes would unpin these, so the cache alone does: hot rows in an array have no pins.
+ */
 static void moving_unpin(void *home, uint16_t table, const struct row_ref *refs, uint32_t count)
 {
     const struct home_move *const move = find_move(home, table);
+    const struct home *const cache = move->from->ops == &home_cache_ops ? move->from : move->to;
 
+    if (move->hot) {
+        cache->ops->unpin(cache->rows, table, refs, count);
+        return;
+    }
     move->from->ops->unpin(move->from->rows, table, refs, count);
     move->to->ops->unpin(move->to->rows, table, refs, count);
 }

@@ -24,6 +24,7 @@ enum home_move_part {
     MOVE_EPOCH,    /* rows stay where they are during an epoch */
     MOVE_OLD_ROWS, /* rows are looked for in the old home */
     MOVE_NEW_ROWS, /* and in the new one */
+    MOVE_WALK,     /* hot rows leave the cache until a walk has found none */
 };
 #ifndef WITHOUT_MOVE_PART
 #define WITHOUT_MOVE_PART MOVE_WHOLE
@@ -37,12 +38,18 @@ enum home_move_stage {
     HOME_MOVE_ARRIVED, /* the new one does; the old one has no rows of it */
 };
 
+struct home_split;
+
 struct home_move {
     uint16_t table;
     enum home_move_stage stage;
     const struct home *from;
     const struct home *to;
+    struct home_split
+        *hot;        /* only its hot rows move, as the cache keeps the others; NULL: all do */
     uint64_t cursor; /* of row_cache_give() */
+    bool has_given;  /* since the cursor was 0 */
+    bool is_walked;  /* the cache has given all its hot rows */
 };
 
 struct home_moving {

@@ -3,10 +3,14 @@
 
 #include "daemon/engine/rows/rows.h"
 
+/* The home of moving tables has functions for requests only. The functions here ask the two homes
+ * that a moving table is in, so none of them may be called with HOME_MOVING. */
+
 enum embtier_err rows_add_table(struct rows *rows, const struct table *table)
 {
     const struct home *const home = rows_home(rows, table);
 
+    assert(home->ops->add);
     return home->ops->add(home->rows, table, table->array);
 }
 
@@ -14,6 +18,7 @@ bool rows_purge_table(struct rows *rows, const struct table *table, uint32_t ste
 {
     const struct home *const home = rows_home(rows, table);
 
+    assert(home->ops->purge);
     return home->ops->purge(home->rows, table, step);
 }
 
@@ -69,6 +74,7 @@ struct home_stats rows_home_stats(const struct rows *rows, enum home_kind kind)
 {
     struct home_stats stats;
 
+    assert(kind < HOME_KINDS);
     rows->homes[kind].ops->stats(rows->homes[kind].rows, &stats);
     return stats;
 }

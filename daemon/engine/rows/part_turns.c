@@ -207,14 +207,14 @@ static uint32_t rows_to_change(struct rows *rows, struct part *part, uint32_t co
     return 0;
 }
 
-static void spend(struct rows *rows, struct session_lane *session, uint64_t cost, uint64_t *left)
+static void spend(struct rows *rows, struct session_lane *side, uint64_t cost, uint64_t *left)
 {
-    schedule_charge(rows->schedule, session, cost);
+    schedule_charge(rows->schedule, side, cost);
     *left -= MIN(*left, cost);
 }
 
 /* Looks up rows of @part, for about *@left. */
-static enum turn part_turn(struct rows *rows, struct part *part, struct session_lane *session,
+static enum turn part_turn(struct rows *rows, struct part *part, struct session_lane *side,
                            uint64_t *left)
 {
     const uint32_t segments = part->request->segment_count;
@@ -228,12 +228,12 @@ static enum turn part_turn(struct rows *rows, struct part *part, struct session_
         uint32_t count, row_cost;
         uint64_t work;
 
-        if (part->retry_first && !part_retry(rows, part, session))
+        if (part->retry_first && !part_retry(rows, part, side))
             return TURN_BLOCKED;
         while (*left > 0 && part->segment < segments &&
                part->next_ref == part->starts[part->segment + 1]) {
             part->segment++;
-            spend(rows, session, LANE_COST_SEGMENT, left);
+            spend(rows, side, LANE_COST_SEGMENT, left);
         }
         if (part->segment == segments)
             return TURN_FINISHED;
@@ -254,7 +254,7 @@ static enum turn part_turn(struct rows *rows, struct part *part, struct session_
         if (part->request->row_op->limit)
             count = part->request->row_op->limit(part, count, *left, &work);
         work += (uint64_t)part_chunk(rows, part, count) * LANE_COST_MISS;
-        spend(rows, session, work, left);
+        spend(rows, side, work, left);
         if (*left < row_cost)
             *left = 0; /* not enough for a single row */
     }
@@ -262,53 +262,53 @@ static enum turn part_turn(struct rows *rows, struct part *part, struct session_
 
 void rows_add_part(struct rows *rows, struct part *part)
 {
-    struct session_lane *const session = &part->request->session->lanes[rows->lane];
+    struct session_lane *const side = &part->request->session->lanes[rows->lane];
 
     assert(part->waiting == 0 && !part->retry_first);
     part->next = NULL;
-    if (session->last)
-        session->last->next = part;
+    if (side->last)
+        side->last->next = part;
     else
-        session->first = part;
-    session->last = part;
-    if (!session->is_blocked)
-        schedule_add_work(rows->schedule, session, SESSION_PARTS);
+        side->first = part;
+    side->last = part;
+    if (!side->is_blocked)
+        schedule_add_work(rows->schedule, side, SESSION_PARTS);
 }
 
-static void block(struct rows *rows, struct session_lane *session)
+static void block(struct rows *rows, struct session_lane *side)
 {
-    assert(!session->is_blocked && session->first);
-    session->is_blocked = true;
-    session->next_blocked = NULL;
+    assert(!side->is_blocked && side->first);
+    side->is_blocked = true;
+    side->next_blocked = NULL;
     if (rows->blocked)
-        rows->last_blocked->next_blocked = session;
+        rows->last_blocked->next_blocked = side;
     else
-        rows->blocked = session;
-    rows->last_blocked = session;
-    schedule_remove_work(rows->schedule, session, SESSION_PARTS);
+        rows->blocked = side;
+    rows->last_blocked = side;
+    schedule_remove_work(rows->schedule, side, SESSION_PARTS);
 }
 
-void rows_turn(struct rows *rows, struct session_lane *session)
+void rows_turn(struct rows *rows, struct session_lane *side)
 {
-    uint64_t left = schedule_turn_cost(rows->schedule, session);
+    uint64_t left = schedule_turn_cost(rows->schedule, side);
     bool goes_on = true;
 
     while (goes_on) {
-        struct part *const part = session->first;
+        struct part *const part = side->first;
         enum turn turn;
 
-        assert(!session->is_blocked && part);
-        turn = part_turn(rows, part, session, &left);
+        assert(!side->is_blocked && part);
+        turn = part_turn(rows, part, side, &left);
 
         if (turn == TURN_BLOCKED)
-            block(rows, session);
+            block(rows, side);
         if (turn != TURN_FINISHED)
             return;
-        session->first = part->next;
-        goes_on = session->first && left > 0;
-        if (!session->first) {
-            session->last = NULL;
-            schedule_remove_work(rows->schedule, session, SESSION_PARTS);
+        side->first = part->next;
+        goes_on = side->first && left > 0;
+        if (!side->first) {
+            side->last = NULL;
+            schedule_remove_work(rows->schedule, side, SESSION_PARTS);
         }
         /* A SET's lookup may be over while rows still wait; the part ends with the last of them.
          * This call may free the part and, with its last part, the session. So all else is in order
@@ -322,15 +322,15 @@ void rows_turn(struct rows *rows, struct session_lane *session)
  * been charged for it, so it cannot take all of it, time and again, before others get some. */
 void rows_unblock_all(struct rows *rows)
 {
-    struct session_lane *session = rows->blocked;
+    struct session_lane *side = rows->blocked;
 
     rows->blocked = rows->last_blocked = NULL;
-    while (session) {
-        struct session_lane *const next = session->next_blocked;
+    while (side) {
+        struct session_lane *const next = side->next_blocked;
 
-        assert(session->is_blocked);
-        session->is_blocked = false;
-        schedule_add_work(rows->schedule, session, SESSION_PARTS);
-        session = next;
+        assert(side->is_blocked);
+        side->is_blocked = false;
+        schedule_add_work(rows->schedule, side, SESSION_PARTS);
+        side = next;
     }
 }

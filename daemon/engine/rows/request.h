@@ -39,8 +39,8 @@ struct ticket_memory;
 
 struct request_segment {
     struct table *table;
-    uint8_t *rows; /* in the client's arena; the daemon treats its bytes as rows and nothing else. A
-                      push has none */
+    uint8_t *rows; /* in the client's region, or of a wave in the daemon's own memory; the daemon
+                      treats the bytes as rows and nothing else. A push has none */
     uint64_t ids_offset;
     uint32_t id_count;
     uint32_t row_bytes; /* of a row in `rows`: weights, or weights and state */
@@ -61,8 +61,8 @@ struct part {
                                index + 1; 0: none */
     uint32_t retry_last;
     uint32_t hit_rows;
-    uint64_t log_mark; /* position in the write queue behind the logged rows that it changed; 0: it
-                          changed none */
+    uint64_t log_mark; /* position in the write queue when it last served rows of a logged table,
+                          which is behind those that it changed; 0: it served none */
 };
 
 struct request {

@@ -6,9 +6,14 @@
  * SSD or the queue has it, and it is forgotten. Rows stay where they are during an epoch: a
  * checkpoint walks over one home after the other, and would miss a row that went from one to be
  * walked to one that was. So no row is old when it moves, and its mark in the new home is that of
- * rows that change now. */
+ * rows that change now.
+ *
+ * Between the cache and a split only hot rows move: the cache keeps the cold ones, which both homes
+ * find there. */
 #include <assert.h>
 
+#include "base/macros.h"
+#include "daemon/engine/rows/home_split.h"
 #include "daemon/engine/rows/rows.h"
 
 _Static_assert(ROWS_CHUNK <= HOME_CHUNK && READ_JOB_ROWS <= HOME_CHUNK,
@@ -35,10 +40,33 @@ static struct home_move *move_at(struct rows *rows, const struct table *table)
     return move;
 }
 
+/* Returns the split if the other home of the move is the cache, else NULL. */
+static struct home_split *hot_of(const struct rows *rows, enum home_kind from, enum home_kind to)
+{
+    const bool is_hot =
+        (from == HOME_CACHE && to == HOME_SPLIT) || (from == HOME_SPLIT && to == HOME_CACHE);
+
+    return is_hot ? rows->homes[HOME_SPLIT].rows : NULL;
+}
+
+static bool leaves_cache(const struct home_move *move)
+{
+    return move->from->ops == &home_cache_ops;
+}
+
+/* Makes the table known to its new home, unless that is the cache and knows its cold rows. */
+static enum embtier_err add(const struct home_move *move, const struct table *table,
+                            struct row_array *array)
+{
+    if (!move->hot)
+        return move->to->ops->add(move->to->rows, table, array);
+    return leaves_cache(move) ? home_split_add_hot(move->hot, table->index, array) : EMBTIER_OK;
+}
+
 enum embtier_err rows_move_prepare(struct rows *rows, const struct table *table,
                                    enum home_kind from, enum home_kind to, struct row_array *array)
 {
-    const struct home *const home = &rows->homes[to];
+    struct home_move *move;
     uint32_t m = 0;
 
     assert(from != to && from < HOME_KINDS && to < HOME_KINDS);
@@ -46,12 +74,14 @@ enum embtier_err rows_move_prepare(struct rows *rows, const struct table *table,
         m++;
     if (m == HOME_MOVES_MAX)
         return EMBTIER_BUSY;
-    TRY(home->ops->add(home->rows, table, array));
-    rows->moving.moves[m].table = table->index;
-    rows->moving.moves[m].from = &rows->homes[from];
-    rows->moving.moves[m].to = home;
-    rows->moving.moves[m].cursor = 0;
-    set_stage(&rows->moving.moves[m], HOME_MOVE_WAITS);
+    move = &rows->moving.moves[m];
+    *move = (struct home_move){ .table = table->index,
+                                .stage = HOME_MOVE_NONE,
+                                .from = &rows->homes[from],
+                                .to = &rows->homes[to],
+                                .hot = hot_of(rows, from, to) };
+    TRY(add(move, table, array));
+    set_stage(move, HOME_MOVE_WAITS);
     return EMBTIER_OK;
 }
 
@@ -64,8 +94,16 @@ struct row_taking {
     struct rows *rows;
     struct table *table;
     const struct home *to;
+    const struct home_split *hot;
     bool is_full;
 };
+
+static bool is_hot(void *context, const struct row_ref *ref)
+{
+    const struct row_taking *const taking = context;
+
+    return home_split_is_hot(taking->hot, taking->table->index, ref);
+}
 
 static bool take(void *context, const struct row_ref *ref, const void *row, bool dirty)
 {
@@ -82,25 +120,54 @@ static bool take(void *context, const struct row_ref *ref, const void *row, bool
     return false;
 }
 
+/* Called after some of the old home's rows have been given. If that is the cache of a split, it
+ * does not count its hot rows: it has none after a walk that found none, as no more come to it. */
+static void note_walk(struct home_move *move, bool has_given)
+{
+    const bool is_empty = move->from->ops->rows(move->from->rows, move->table) == 0;
+
+    move->has_given |= has_given;
+    if (move->cursor != 0 && !is_empty && MOVE_HAS(MOVE_WALK))
+        return;
+    move->is_walked = !move->has_given || is_empty || !MOVE_HAS(MOVE_WALK);
+    move->has_given = false;
+}
+
+/* Returns how many rows the old home still has to give; if that is the cache of a split, more than
+ * 0 until it has none. */
+static uint64_t rows_left(const struct home_move *move)
+{
+    if (!move->hot)
+        return move->from->ops->rows(move->from->rows, move->table);
+    if (!leaves_cache(move))
+        return home_split_hot_rows(move->hot, move->table);
+    if (move->is_walked)
+        return 0;
+    return MAX(move->from->ops->rows(move->from->rows, move->table), UINT64_C(1));
+}
+
 struct rows_moved rows_move_step(struct rows *rows, struct table *table, uint32_t most_rows)
 {
     struct home_move *const move = move_at(rows, table);
-    struct row_taking taking = { .rows = rows, .table = table, .to = move->to };
+    struct row_taking taking = { .rows = rows, .table = table, .to = move->to, .hot = move->hot };
     struct row_giving giving = {
         .cursor = move->cursor,
         .most_rows = most_rows,
         .most_steps = most_rows * STEP_PLACES,
+        .wants = move->hot ? is_hot : NULL,
         .take = take,
         .context = &taking,
     };
     struct rows_moved moved = { .has_epoch = rows->in_epoch };
 
     assert(move->stage == HOME_MOVE_GOES);
-    if (!rows->in_epoch || !MOVE_HAS(MOVE_EPOCH)) {
+    if (!move->is_walked && (!rows->in_epoch || !MOVE_HAS(MOVE_EPOCH))) {
         moved.rows = move->from->ops->give(move->from->rows, table->index, &giving);
         move->cursor = giving.cursor;
+        if (move->hot && leaves_cache(move))
+            note_walk(move, moved.rows > 0 || taking.is_full);
     }
-    moved.left = move->from->ops->rows(move->from->rows, table->index);
+    moved.left = rows_left(move);
     moved.is_full = taking.is_full;
     return moved;
 }
@@ -113,6 +180,7 @@ void rows_move_turn_back(struct rows *rows, const struct table *table)
     move->from = move->to;
     move->to = from;
     move->cursor = 0;
+    move->has_given = move->is_walked = false;
     if (move->stage == HOME_MOVE_WAITS)
         set_stage(move, HOME_MOVE_ARRIVED);
     else if (move->stage == HOME_MOVE_ARRIVED)
@@ -123,14 +191,24 @@ void rows_move_arrive(struct rows *rows, const struct table *table)
 {
     struct home_move *const move = move_at(rows, table);
 
-    assert(move->from->ops->rows(move->from->rows, table->index) == 0);
+    assert(move->hot || move->from->ops->rows(move->from->rows, table->index) == 0);
     set_stage(move, HOME_MOVE_ARRIVED);
+}
+
+/* Forgets the table in its old home, but for cold rows in the cache. True: it is gone. */
+static bool forget(const struct home_move *move, const struct table *table)
+{
+    if (!move->hot)
+        return move->from->ops->purge(move->from->rows, table, 1);
+    if (!leaves_cache(move))
+        home_split_remove_hot(move->hot, table->index);
+    return true;
 }
 
 void rows_move_end(struct rows *rows, const struct table *table)
 {
     struct home_move *const move = move_at(rows, table);
-    const bool is_gone = move->from->ops->purge(move->from->rows, table, 1);
+    const bool is_gone = forget(move, table);
 
     assert(move->stage == HOME_MOVE_ARRIVED && is_gone);
     (void)is_gone;

@@ -38,9 +38,7 @@ struct waiting_ref {
     uint32_t position;
     uint32_t link; /* the next in the miss entry's chain */
 };
-_Static_assert(sizeof(struct waiting_ref) == sizeof(struct row_ref) &&
-                   _Alignof(struct waiting_ref) == _Alignof(struct row_ref),
-               "takes the place of a ref");
+_Static_assert(sizeof(struct waiting_ref) == sizeof(struct row_ref), "takes the place of a ref");
 
 static struct waiting_ref *waiter_at(const struct rows *rows, uint32_t link)
 {

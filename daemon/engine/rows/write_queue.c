@@ -504,6 +504,7 @@ static bool has_room(const struct write_queue *queue, uint64_t bytes, uint64_t *
     return tail + *ret_filler + bytes - queue->head <= queue->ring_bytes;
 }
 
+/* Finds the place of an entry: in one piece, and behind all that the writer may be reading. */
 static bool make_room(struct write_queue *queue, uint64_t bytes, uint64_t *ret_position)
 {
     uint64_t tail = atomic_load_explicit(&queue->tail, memory_order_relaxed);
@@ -540,7 +541,6 @@ bool write_queue_put(struct write_queue *queue, struct table *table, uint64_t ha
         .older = *bucket,
         .bytes = bytes,
     };
-    assert(position + bytes - queue->head <= queue->ring_bytes);
     memcpy(entry + 1, row, table->row_bytes);
     *bucket = position + 1;
     counter_add(&queue->rows, 1);

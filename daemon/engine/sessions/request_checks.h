@@ -14,22 +14,22 @@
     X(CHECK_FIELDS)                                                                                \
     X(CHECK_FLAGS)                                                                                 \
     X(CHECK_SEGMENT_COUNT)                                                                         \
-    X(CHECK_SEGMENTS_IN_ARENA)                                                                     \
+    X(CHECK_SEGMENTS_IN_REGION)                                                                    \
     X(CHECK_SEGMENT_FIELDS)                                                                        \
     X(CHECK_ID_COUNT)                                                                              \
     X(CHECK_BAG_COUNT)                                                                             \
     X(CHECK_TABLE)                                                                                 \
-    X(CHECK_IDS_IN_ARENA)                                                                          \
-    X(CHECK_ROWS_IN_ARENA)                                                                         \
+    X(CHECK_IDS_IN_REGION)                                                                         \
+    X(CHECK_ROWS_IN_REGION)                                                                        \
     X(CHECK_ID)                                                                                    \
     X(COPY_SUBMISSION)                                                                             \
     X(COPY_SEGMENTS)                                                                               \
     X(COPY_IDS)                                                                                    \
     X(CHECK_POOL_MODE)                                                                             \
     X(CHECK_POOL_WEIGHTS_OF_MAX)                                                                   \
-    X(CHECK_POOL_BAGS_IN_ARENA)                                                                    \
-    X(CHECK_POOL_OFFSETS_IN_ARENA)                                                                 \
-    X(CHECK_POOL_WEIGHTS_IN_ARENA)                                                                 \
+    X(CHECK_POOL_BAGS_IN_REGION)                                                                   \
+    X(CHECK_POOL_OFFSETS_IN_REGION)                                                                \
+    X(CHECK_POOL_WEIGHTS_IN_REGION)                                                                \
     X(CHECK_POOL_FIRST_OFFSET)                                                                     \
     X(CHECK_POOL_OFFSETS_RISE)                                                                     \
     X(CHECK_POOL_OFFSETS_END)                                                                      \
@@ -41,10 +41,10 @@
     X(CHECK_PUSH_TICKET_TABLE)                                                                     \
     X(CHECK_PUSH_TICKET_BAGS)                                                                      \
     X(CHECK_PUSH_WEIGHTS_OF_MAX)                                                                   \
-    X(CHECK_PUSH_WEIGHTS_IN_ARENA)                                                                 \
+    X(CHECK_PUSH_WEIGHTS_IN_REGION)                                                                \
     X(CHECK_PUSH_OPTIMIZER)                                                                        \
     X(CHECK_PUSH_DIM)                                                                              \
-    X(CHECK_PUSH_GRADIENTS_IN_ARENA)                                                               \
+    X(CHECK_PUSH_GRADIENTS_IN_REGION)                                                              \
     X(CHECK_PUSH_SAME_RATE)                                                                        \
     X(CHECK_PUSH_ID)                                                                               \
     X(CHECK_PUSH_FINITE)                                                                           \

@@ -2,6 +2,7 @@
 #include "daemon/engine/sessions/session.h"
 
 #include <assert.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -46,4 +47,22 @@ void session_answer(struct session *session, uint32_t number, const struct answe
     atomic_store_explicit(&session->slot_busy[number % session->channel.slot_count], 0,
                           memory_order_relaxed);
     session->channel.ops->complete(&session->channel, number, answer);
+}
+
+enum embtier_err session_check_bytes(const struct session *session, uint64_t offset, uint64_t bytes,
+                                     struct err_msg *msg)
+{
+    uint64_t begin, end;
+
+    if (!session)
+        return err_set(msg, EMBTIER_INVALID,
+                       "this connection has no shared memory, so it cannot transfer rows");
+    begin = session->channel.payload;
+    end = session->channel.region_bytes;
+    if (offset < begin || offset > end || bytes > end - offset)
+        return err_set(msg, EMBTIER_OFFSET_RANGE,
+                       "%" PRIu64 " bytes at offset %" PRIu64 " do not lie in the arena's %" PRIu64
+                       " to %" PRIu64,
+                       bytes, offset, begin, end);
+    return EMBTIER_OK;
 }

@@ -114,7 +114,8 @@ struct session {
     struct session *next_updating;
     struct session *previous_updating;
     struct session *next_held; /* see update_hold() */
-    uint64_t wanted_bytes;     /* that the next request, or a push, found no room for; else 0 */
+    bool is_held;
+    uint64_t wanted_bytes; /* that the next request, or a push, found no room for; else 0 */
     enum request_memory_use wanted_use;
     uint64_t begin_cost;   /* of the dearest of its last requests, to begin it */
     uint64_t lately_bytes; /* that it asked for; older requests count less (segments.c) */
@@ -170,5 +171,10 @@ static inline void session_release(struct session *session)
 
 /* Answers request @number. Its slot may be used again after that. Any lane. */
 void session_answer(struct session *session, uint32_t number, const struct answer *answer);
+
+/* Checks that bytes lie in the client's part of its region. INVALID: @session is NULL, as the
+ * client has no shared memory. OFFSET_RANGE. */
+MUST_CHECK enum embtier_err session_check_bytes(const struct session *session, uint64_t offset,
+                                                uint64_t bytes, struct err_msg *msg);
 
 #endif

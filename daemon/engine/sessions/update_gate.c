@@ -104,7 +104,8 @@ void update_end(struct update_gate *gate, struct session *session, enum update_k
 
 void update_hold(struct update_gate *gate, struct session *session)
 {
-    assert(!gate->held || gate->last_held != session);
+    assert(!session->is_held);
+    session->is_held = true;
     session->next_held = NULL;
     if (gate->held)
         gate->last_held->next_held = session;
@@ -118,6 +119,8 @@ void update_release_held(struct update_gate *gate)
     struct session *session;
 
     while ((session = gate->held)) {
+        assert(session->is_held);
+        session->is_held = false;
         gate->held = session->next_held;
         schedule_add_work(gate->schedule, schedule_side_of(gate->schedule, session), SESSION_TAKE);
     }

@@ -30,6 +30,7 @@ enum table_state {
 enum home_kind {
     HOME_CACHE = EMBTIER_HOME_CACHE,
     HOME_ARRAY = EMBTIER_HOME_ARRAY,
+    HOME_SPLIT = EMBTIER_HOME_SPLIT,
     HOME_OTHER_ARRAY,
     HOME_KINDS,
     HOME_MOVING = HOME_KINDS, /* no place of its own: a table on its way between two of these */
@@ -61,7 +62,7 @@ struct table {
      * lock (tables_move.c). */
     _Atomic uint8_t home;    /* enum home_kind (rows/home.h) */
     _Atomic uint8_t move;    /* enum table_move_state */
-    struct row_array *array; /* of all its rows, if its home is an array; else NULL */
+    struct row_array *array; /* of all its rows, or of the hot ones of a split table; else NULL */
 
     _Atomic uint64_t step; /* the greatest step of the pushes that have changed rows */
 

@@ -8,9 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/spec/array_shape.h"
 #include "base/text/bytes.h"
 #include "tiers/array/array_space.h"
 #include "tiers/array/row_arrays.h"
+#include "tiers/array/row_remap.h"
 
 struct table_arrays {
     pthread_mutex_t lock;
@@ -78,16 +80,18 @@ static enum embtier_err no_such_tier(const struct table_arrays *arrays,
 static enum embtier_err no_array_memory(const struct table_spec *spec, const char **ret_advice,
                                         struct err_msg *msg)
 {
+    const char *const home = spec->home == EMBTIER_HOME_SPLIT ? "split" : "an array";
+
     *ret_advice = "set array_bytes of a tier in the server's configuration, or choose home cache";
     if (spec->home_tier[0] == '\0')
         return err_set(msg, EMBTIER_INVALID,
-                       "table '%s' cannot be an array, as no tier keeps memory for arrays",
-                       spec->name);
+                       "table '%s' cannot be %s, as no tier keeps memory for arrays", spec->name,
+                       home);
     *ret_advice = "set the tier's array_bytes in the server's configuration, choose another tier, "
                   "or home cache";
     return err_set(msg, EMBTIER_INVALID,
-                   "table '%s' cannot be an array, as tier '%s' keeps no memory for arrays",
-                   spec->name, spec->home_tier);
+                   "table '%s' cannot be %s, as tier '%s' keeps no memory for arrays", spec->name,
+                   home, spec->home_tier);
 }
 
 /* @tier keeps most of the tiers that @spec may lie in. */
@@ -95,30 +99,64 @@ static enum embtier_err no_room(const struct table_arrays *arrays, uint32_t tier
                                 const struct table_spec *spec, uint64_t bytes,
                                 const char **ret_advice, struct err_msg *msg)
 {
+    const bool is_split = spec->home == EMBTIER_HOME_SPLIT;
+    const char *const as = is_split ? "for its hot rows and their remap" : "as an array";
     struct bytes_text wanted, all, left, piece;
     struct array_space_stats stats;
 
     *ret_advice = "choose home cache";
     if (bytes == 0)
-        return err_set(msg, EMBTIER_TOO_LARGE, "table '%s' has too many rows for an array",
-                       spec->name);
+        return err_set(msg, EMBTIER_TOO_LARGE, "table '%s' has too many %s for an array",
+                       spec->name, is_split ? "hot rows" : "rows");
     array_space_stats(arrays->spaces[tier], &stats);
     *ret_advice = "raise its array_bytes, or choose home cache";
     if (bytes > stats.bytes)
         return err_set(msg, EMBTIER_TOO_LARGE,
-                       "table '%s' needs %s as an array; tier '%s' keeps %s for arrays", spec->name,
-                       format_bytes(&wanted, bytes), arrays->tiers[tier].name,
+                       "table '%s' needs %s %s; tier '%s' keeps %s for arrays", spec->name,
+                       format_bytes(&wanted, bytes), as, arrays->tiers[tier].name,
                        format_bytes(&all, stats.bytes));
     *ret_advice = "drop a table in an array, raise array_bytes, or choose home cache";
     return err_set(msg, EMBTIER_NO_MEMORY,
-                   "table '%s' needs %s in one piece as an array; of the %s that tier '%s' keeps "
+                   "table '%s' needs %s in one piece %s; of the %s that tier '%s' keeps "
                    "for arrays, %s are free, the largest piece is %s",
-                   spec->name, format_bytes(&wanted, bytes), format_bytes(&all, stats.bytes),
+                   spec->name, format_bytes(&wanted, bytes), as, format_bytes(&all, stats.bytes),
                    arrays->tiers[tier].name, format_bytes(&left, stats.free_bytes),
                    format_bytes(&piece, stats.largest_free_bytes));
 }
 
 /* ---- Taking and giving ---- */
+
+static uint32_t row_bytes_of(const struct table_spec *spec)
+{
+    return table_spec_weight_bytes(spec) + table_spec_state_bytes(spec);
+}
+
+/* Returns where the remap of a split table lies, behind its hot rows. 0: they are too many. */
+static uint64_t remap_at(const struct table_spec *spec)
+{
+    struct array_shape shape;
+
+    if (row_remap_memory_bytes(spec->hot_rows) == 0)
+        return 0;
+    shape = array_shape_of(spec->hot_rows, row_bytes_of(spec));
+    return shape.bytes > 0 ? align_up(shape.rows_at + spec->hot_rows * shape.stride, CACHE_LINE)
+                           : 0;
+}
+
+static uint64_t split_bytes(const struct table_spec *spec)
+{
+    const uint64_t at = remap_at(spec);
+
+    return at > 0 ? align_up(at + row_remap_memory_bytes(spec->hot_rows), ARRAY_SLAB_BYTES) : 0;
+}
+
+static struct row_array *split_new(void *memory, const struct table_spec *spec)
+{
+    struct row_array *const array = row_array_new(memory, spec->hot_rows, row_bytes_of(spec));
+
+    row_array_set_remap(array, row_remap_begin((uint8_t *)memory + remap_at(spec), spec->hot_rows));
+    return array;
+}
 
 /* Locked. Takes memory of the first tier that has room, among those that @spec may lie in; or says
  * why there is none. */
@@ -157,21 +195,22 @@ static enum embtier_err take(struct table_arrays *arrays, struct table_spec *spe
                              struct row_array **ret_array, const char **ret_advice,
                              struct err_msg *msg)
 {
-    const uint32_t row_bytes = table_spec_weight_bytes(spec) + table_spec_state_bytes(spec);
     void *memory = NULL;
     uint32_t tier = 0;
     enum embtier_err err;
 
     *ret_array = NULL;
-    if (spec->home != EMBTIER_HOME_ARRAY)
+    if (spec->home == EMBTIER_HOME_CACHE)
         return EMBTIER_OK;
     pthread_mutex_lock(&arrays->lock);
-    err = take_memory(arrays, spec, row_array_memory_bytes(spec->rows, row_bytes), &tier, &memory,
-                      ret_advice, msg);
+    err =
+        take_memory(arrays, spec, table_arrays_needed_bytes(spec), &tier, &memory, ret_advice, msg);
     pthread_mutex_unlock(&arrays->lock);
     TRY(err);
     snprintf(spec->home_tier, sizeof(spec->home_tier), "%s", arrays->tiers[tier].name);
-    *ret_array = row_array_new(memory, spec->rows, row_bytes);
+    *ret_array = spec->home == EMBTIER_HOME_SPLIT
+                     ? split_new(memory, spec)
+                     : row_array_new(memory, spec->rows, row_bytes_of(spec));
     return EMBTIER_OK;
 }
 
@@ -226,9 +265,15 @@ uint32_t table_arrays_find(const struct table_arrays *arrays, const char *tier)
 
 uint64_t table_arrays_needed_bytes(const struct table_spec *spec)
 {
-    const uint32_t row_bytes = table_spec_weight_bytes(spec) + table_spec_state_bytes(spec);
-
-    return spec->home == EMBTIER_HOME_ARRAY ? row_array_memory_bytes(spec->rows, row_bytes) : 0;
+    switch (spec->home) {
+    case EMBTIER_HOME_ARRAY:
+        return row_array_memory_bytes(spec->rows, row_bytes_of(spec));
+    case EMBTIER_HOME_SPLIT:
+        return split_bytes(spec);
+    case EMBTIER_HOME_CACHE:
+        break;
+    }
+    return 0;
 }
 
 void table_arrays_stats(struct table_arrays *arrays, uint32_t tier,

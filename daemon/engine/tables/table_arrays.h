@@ -26,7 +26,8 @@ MUST_CHECK enum embtier_err table_arrays_new(const struct array_tier *tiers, uin
 void table_arrays_free(struct table_arrays *arrays);
 DEFINE_CLEANUP(struct table_arrays, table_arrays_free)
 
-/* Takes memory for all rows of @spec; no row is there yet. If @spec names no tier, fills in the
+/* Takes memory for all rows of @spec; no row is there yet. For a split table, takes memory for its
+ * hot rows and their remap, which is begun (row_remap.h). If @spec names no tier, fills in the
  * first one with room. For another home, takes nothing and returns no array. INVALID: there is no
  * such tier, or it keeps no memory for arrays. TOO_LARGE: more than the tier keeps. NO_MEMORY:
  * other tables have it. */

@@ -163,7 +163,7 @@ enum embtier_err tables_add_to_lanes(struct tables *tables, struct table *table,
         const enum embtier_err err = tables->rows->add(tables->lanes[i], table);
 
         if (err != EMBTIER_OK)
-            return err_set(msg, err, "table '%s': rows of %u bytes do not fit into the cache: %s",
+            return err_set(msg, err, "table '%s': its home has no room for rows of %u bytes: %s",
                            table->spec.name, table->row_bytes, err_text(err));
     }
     return EMBTIER_OK;

@@ -146,12 +146,22 @@ MUST_CHECK enum embtier_err tables_find(struct tables *tables, const char *name,
 MUST_CHECK enum embtier_err tables_drop(struct tables *tables, const char *name,
                                         const struct progress_sink *progress,
                                         struct table_info *ret_info, struct err_msg *msg);
+/* Ids of hot rows, in memory that a client may read and change meanwhile, so each is copied before
+ * it is looked at. */
+struct hot_ids {
+    const void *ids; /* 64-bit each */
+    uint64_t count;
+};
+
 /* Where a table is to live. */
 struct table_move_opts {
     const char *name;
     enum embtier_home home;
-    const char *tier;    /* of an array; "": the table's own tier, or the first one with room */
+    const char
+        *tier; /* of an array or a split; "": the table's own tier, or the first one with room */
     uint64_t rate_bytes; /* a second, of rows; 0: as fast as a fifth of a lane's time allows */
+    struct hot_ids hot;  /* of a split; borrowed until the move has ended */
+    uint64_t hot_sum;    /* of these, as tables_move() computes it */
 };
 struct table_moved {
     struct table_info info; /* with its new home */
@@ -165,8 +175,8 @@ tables_check_move(struct tables *tables, const struct table_move_opts *opts, str
 /* Moves the rows of a table to another home while requests go on (docs/internals/moves.md). Returns
  * when all have moved and the catalog says so. After an error the table is whole in its old home;
  * or in its new one, as the message says, if its rows could not go back. NO_TABLE; BUSY:
- * it is being made, or moves already; INVALID, TOO_LARGE, NO_MEMORY: table_arrays_take(); CANCELLED
- * and DISCONNECTED, from @progress; SHUTDOWN. */
+ * it is being made, or moves already; INVALID, TOO_LARGE, NO_MEMORY: table_arrays_take();
+ * hot_set_store() and hot_set_load(); CANCELLED and DISCONNECTED, from @progress; SHUTDOWN. */
 MUST_CHECK enum embtier_err tables_move(struct tables *tables, const struct table_move_opts *opts,
                                         const struct progress_sink *progress,
                                         struct table_moved *ret_moved, struct err_msg *msg);

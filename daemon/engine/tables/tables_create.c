@@ -174,16 +174,23 @@ static enum embtier_err take_array(struct tables *tables, struct creation *creat
                                    struct row_array **ret_array, struct err_msg *msg)
 {
     struct table_spec *const spec = &creation->spec;
-    struct err_msg why = { { 0 } };
+    struct err_msg why = { "the ids of its hot rows are with the old table" };
 
+    *ret_array = NULL;
     if (creation->placing == TABLE_PLACED_AS_ASKED)
         return table_arrays_take(tables->arrays, spec, ret_array, msg);
-    if (table_arrays_take_anywhere(tables->arrays, spec, ret_array, &why) == EMBTIER_OK)
+    if (spec->home != EMBTIER_HOME_SPLIT &&
+        table_arrays_take_anywhere(tables->arrays, spec, ret_array, &why) == EMBTIER_OK)
         return EMBTIER_OK;
-    log_warn("a table that was an array is cached here", "table=%s why=%s", spec->name,
-             LOG_QUOTED(why.text));
+    if (spec->home == EMBTIER_HOME_SPLIT)
+        log_warn("a table that was split is cached here", "table=%s why=%s", spec->name,
+                 LOG_QUOTED(why.text));
+    else
+        log_warn("a table that was an array is cached here", "table=%s why=%s", spec->name,
+                 LOG_QUOTED(why.text));
     spec->home = EMBTIER_HOME_CACHE;
     spec->home_tier[0] = '\0';
+    spec->hot_rows = spec->hot_sum = 0;
     return EMBTIER_OK;
 }
 

@@ -10,6 +10,7 @@
 #include "base/log/log.h"
 #include "daemon/engine/tables/progress.h"
 #include "store/catalog.h"
+#include "store/hot_rows.h"
 #include "store/store.h"
 
 struct shard_progress {
@@ -60,10 +61,15 @@ enum embtier_err tables_drop_stored_rows(struct tables *tables, const struct tab
 {
     struct shard_progress progress = { .sink = sink };
     struct err_msg why = { { 0 } };
-    const enum embtier_err err =
+    enum embtier_err err =
         store_drop_table(tables->store, table_id, spec->durability != EMBTIER_DURABILITY_REPLAY,
                          report_shards, &progress, &tables->stopping, &why);
 
+    if (err != EMBTIER_OK)
+        return rows_stay(spec->name, err, why.text, msg);
+    if (spec->hot_rows == 0)
+        return EMBTIER_OK;
+    err = hot_rows_drop(tables->store, table_id, &tables->stopping, &why);
     return err == EMBTIER_OK ? EMBTIER_OK : rows_stay(spec->name, err, why.text, msg);
 }
 

@@ -15,6 +15,7 @@
 #include "base/log/log.h"
 #include "base/text/bytes.h"
 #include "daemon/engine/memory/accounts.h"
+#include "daemon/engine/tables/hot_set.h"
 #include "daemon/engine/tables/table_arrays.h"
 #include "kernels/cpu/init/init_rows.h"
 #include "store/catalog.h"
@@ -25,14 +26,39 @@
 #define FOLD_TRIES    10
 #define FOLD_PAUSE_NS 200000000L
 
+/* Fills the remap of a split table. A table whose ids of hot rows cannot be read is cached until
+ * the next start, as a home is memory only. Removes such ids of a table that is not split. */
+static void load_hot_rows(struct tables *tables, uint32_t table_id, struct table_spec *spec,
+                          struct row_array **array)
+{
+    struct err_msg why = { { 0 } };
+
+    if (spec->hot_rows == 0)
+        return;
+    if (spec->home != EMBTIER_HOME_SPLIT) {
+        if (hot_set_forget(tables, table_id, spec))
+            spec->hot_rows = spec->hot_sum = 0;
+        return;
+    }
+    if (hot_set_load(tables, table_id, spec, *array, &why) == EMBTIER_OK)
+        return;
+    log_error("a split table is cached until the next start, as its hot rows are not known: move "
+              "it to home cache, and split it anew",
+              "table=%s why=%s", spec->name, LOG_QUOTED(why.text));
+    table_arrays_give(tables->arrays, TAKE(*array));
+    spec->home = EMBTIER_HOME_CACHE;
+    spec->home_tier[0] = '\0';
+}
+
 /* @spec is as the catalog has it, except for an array's tier. @array is taken over. */
 static enum embtier_err load_table(struct tables *tables, const struct catalog_table *entry,
-                                   const struct table_spec *spec, struct row_array *array,
+                                   struct table_spec *spec, struct row_array *array,
                                    struct err_msg *msg)
 {
     _cleanup_(account_closep) struct account *account = tables_open_owner(tables, entry->owner);
     struct table *const table = tables_take_struct(tables);
 
+    load_hot_rows(tables, entry->table_id, spec, &array);
     if (!table || !account ||
         !tables_fill_struct(tables, table, entry->table_id, spec, &account, array)) {
         table_arrays_give(tables->arrays, array);

@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/log/log.h"
+#include "daemon/engine/tables/hot_set.h"
 #include "daemon/engine/tables/progress.h"
 #include "daemon/engine/tables/table_arrays.h"
 #include "store/catalog.h"
@@ -33,9 +34,11 @@ struct move {
     struct tables *tables;
     struct table *table;
     const struct progress_sink *progress;
-    struct table_spec spec;  /* as it will be */
-    uint8_t from, to;        /* enum home_kind, from the beginning to the end */
-    struct row_array *array; /* the new home's */
+    struct table_spec spec;    /* as it will be */
+    uint8_t from, to;          /* enum home_kind, from the beginning to the end */
+    struct row_array *array;   /* the new home's */
+    const struct hot_ids *hot; /* for a split */
+    bool is_written;           /* the catalog has the new home */
     bool goes_back;
     bool is_cut;          /* the server stops while the table is in both homes */
     enum embtier_err why; /* the move ends in this error, as it had to turn round; or OK */
@@ -224,16 +227,56 @@ static enum embtier_err sweep(struct move *move)
     }
 }
 
-static enum embtier_err write_catalog(struct move *move)
+static enum embtier_err write_home(struct move *move, const struct table_spec *spec)
 {
     enum embtier_err err;
 
     tables_lock_catalog(move->tables);
-    err = catalog_set_home(move->tables->catalog, atomic_load(&move->table->table_id),
-                           move->spec.home, move->spec.home_tier, move->msg);
+    err = catalog_set_home(move->tables->catalog, atomic_load(&move->table->table_id), spec,
+                           move->msg);
     tables_unlock_catalog(move->tables);
     return err;
 }
+
+static enum embtier_err write_catalog(struct move *move)
+{
+    TRY(write_home(move, &move->spec));
+    move->is_written = true;
+    return EMBTIER_OK;
+}
+
+/* ---- The ids of hot rows ---- */
+
+/* Stores them, and fills the remap. The catalog has their number first, so that the next start
+ * removes them if this one gets no further. */
+static enum embtier_err store_hot_rows(struct move *move)
+{
+    const uint32_t table_id = atomic_load(&move->table->table_id);
+    struct table_spec before = move->table->spec;
+
+    if (move->to != HOME_SPLIT)
+        return EMBTIER_OK;
+    before.hot_rows = move->spec.hot_rows;
+    TRY(write_home(move, &before));
+    TRY(hot_set_store(move->tables, table_id, &move->spec, move->hot, move->progress, move->msg));
+    return hot_set_load(move->tables, table_id, &move->spec, move->array, move->msg);
+}
+
+/* Removes them if the table is no longer split, or could not be. */
+static void forget_hot_rows(struct move *move)
+{
+    struct table *const table = move->table;
+    const bool is_unused = move->to == HOME_SPLIT ? atomic_load(&table->home) == move->from
+                                                  : move->from == HOME_SPLIT && move->is_written;
+
+    if (!is_unused || !hot_set_forget(move->tables, atomic_load(&table->table_id), &table->spec))
+        return;
+    pthread_mutex_lock(&move->tables->lock);
+    table->spec.hot_rows = table->spec.hot_sum = 0;
+    pthread_mutex_unlock(&move->tables->lock);
+}
+
+/* ---- Moving the rows ---- */
 
 /* Moves all rows in one direction, and records the new home if that is the end. */
 static enum embtier_err move_once(struct move *move)
@@ -288,11 +331,34 @@ static void settle(struct move *move)
         table->array = move->array;
         table->spec.home = move->spec.home;
         memcpy(table->spec.home_tier, move->spec.home_tier, sizeof(table->spec.home_tier));
+        table->spec.hot_rows = move->spec.hot_rows;
+        table->spec.hot_sum = move->spec.hot_sum;
     }
     atomic_store(&table->home, move->goes_back ? move->from : move->to);
     pthread_mutex_unlock(&tables->lock);
     tell_all(move, MOVE_END);
     table_arrays_give(tables->arrays, left);
+}
+
+static bool has_home(const struct table *table, const struct table_spec *spec)
+{
+    return table->spec.home == spec->home &&
+           (spec->home_tier[0] == '\0' || strcmp(spec->home_tier, table->spec.home_tier) == 0);
+}
+
+/* A table that is split cannot be split anew: it is in one set of hot rows at a time. */
+static enum embtier_err check_hot_rows(const struct table *table, const struct table_spec *spec,
+                                       struct err_msg *msg)
+{
+    if (spec->home != EMBTIER_HOME_SPLIT || table->spec.home != EMBTIER_HOME_SPLIT)
+        return EMBTIER_OK;
+    if (spec->hot_sum == 0 || (has_home(table, spec) && spec->hot_rows == table->spec.hot_rows &&
+                               spec->hot_sum == table->spec.hot_sum))
+        return EMBTIER_OK;
+    return err_set(msg, EMBTIER_INVALID,
+                   "table '%s' is split already, by other hot rows or in another tier: move it to "
+                   "home cache first",
+                   spec->name);
 }
 
 /* Returns the table's spec as it would be, or why it cannot move there. */
@@ -308,7 +374,12 @@ static enum embtier_err new_spec(const struct table *table, const struct table_m
                        spec.name);
     spec.home = opts->home;
     table_spec_set_tier(&spec, opts->tier);
+    if (opts->home == EMBTIER_HOME_SPLIT) {
+        spec.hot_rows = opts->hot.count;
+        spec.hot_sum = opts->hot_sum;
+    }
     TRY(table_spec_check(&spec, msg));
+    TRY(check_hot_rows(table, &spec, msg));
     *ret_spec = spec;
     return EMBTIER_OK;
 }
@@ -337,12 +408,6 @@ enum embtier_err tables_check_move(struct tables *tables, const struct table_mov
     return err;
 }
 
-static bool has_home(const struct table *table, const struct table_spec *spec)
-{
-    return table->spec.home == spec->home &&
-           (spec->home_tier[0] == '\0' || strcmp(spec->home_tier, table->spec.home_tier) == 0);
-}
-
 /* Finds the table and says in its struct that it moves, unless it has that home. */
 static enum embtier_err move_begin(struct tables *tables, const struct table_move_opts *opts,
                                    struct move *move, struct table_moved *ret_moved)
@@ -355,9 +420,9 @@ static enum embtier_err move_begin(struct tables *tables, const struct table_mov
         *ret_moved = (struct table_moved){ .info = tables_info_of(move->table), .was_there = true };
     } else if (err == EMBTIER_OK) {
         move->from = atomic_load(&move->table->home);
-        move->to = HOME_CACHE;
-        if (move->spec.home == EMBTIER_HOME_ARRAY)
-            move->to = move->from == HOME_ARRAY ? HOME_OTHER_ARRAY : HOME_ARRAY;
+        move->to = (uint8_t)move->spec.home;
+        if (move->to == HOME_ARRAY && move->from == HOME_ARRAY)
+            move->to = HOME_OTHER_ARRAY;
         atomic_store(&move->table->move, (uint8_t)TABLE_MOVES);
         ret_moved->was_there = false;
     }
@@ -393,9 +458,12 @@ static enum embtier_err move_table(struct move *move, struct table_moved *ret_mo
     enum embtier_err err;
 
     TRY(table_arrays_take(move->tables->arrays, &move->spec, &move->array, move->msg));
-    err = prepare(move);
+    err = store_hot_rows(move);
+    if (err == EMBTIER_OK)
+        err = prepare(move);
     if (err != EMBTIER_OK) {
         table_arrays_give(move->tables->arrays, move->array);
+        forget_hot_rows(move);
         return err;
     }
     /* A lane sees this at any time up to its start. It makes no difference before that. */
@@ -403,6 +471,7 @@ static enum embtier_err move_table(struct move *move, struct table_moved *ret_mo
     tell_all(move, MOVE_START);
     TRY(move_rows(move));
     settle(move);
+    forget_hot_rows(move);
     return tell_end(move, ret_moved);
 }
 
@@ -410,13 +479,17 @@ enum embtier_err tables_move(struct tables *tables, const struct table_move_opts
                              const struct progress_sink *progress, struct table_moved *ret_moved,
                              struct err_msg *msg)
 {
-    struct move move = {
-        .tables = tables, .progress = progress, .msg = msg, .rate_bytes = opts->rate_bytes
-    };
+    struct table_move_opts summed = *opts;
+    struct move move = { .tables = tables,
+                         .progress = progress,
+                         .msg = msg,
+                         .rate_bytes = opts->rate_bytes,
+                         .hot = &opts->hot };
     enum embtier_err err;
 
+    summed.hot_sum = hot_set_sum(&opts->hot);
     tables_lock_catalog(tables); /* no drop begins now */
-    err = move_begin(tables, opts, &move, ret_moved);
+    err = move_begin(tables, &summed, &move, ret_moved);
     tables_unlock_catalog(tables);
     if (err != EMBTIER_OK || ret_moved->was_there)
         return err;

@@ -45,14 +45,14 @@ static enum embtier_err stopped(struct err_msg *msg)
     return err_set(msg, EMBTIER_SHUTDOWN, "the server is shutting down");
 }
 
-struct rows {
+struct row_sums {
     uint64_t dirty;
     uint64_t held;
 };
 
-static struct rows count_rows(const struct checkpoints_opts *c)
+static struct row_sums count_rows(const struct checkpoints_opts *c)
 {
-    struct rows rows = { 0 };
+    struct row_sums rows = { 0 };
 
     for (uint32_t i = 0; i < c->lane_count; i++) {
         struct lane_stats stats;
@@ -320,7 +320,7 @@ enum embtier_err checkpoint_making_run(struct checkpoint_making *making, struct 
 {
     const struct checkpoints_opts *const c = making->opts;
     const uint64_t began_ns = clock_now_ns(&clock_monotonic);
-    const struct rows before = count_rows(c);
+    const struct row_sums before = count_rows(c);
     struct err_msg why = { { 0 } };
 
     if (checkpoint_sweep(store_shelf(c->store), &why) != EMBTIER_OK)

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/jobs/table/table_move_job.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/macros.h"
+#include "daemon/engine/sessions/session.h"
 #include "daemon/engine/tables/tables.h"
 #include "daemon/jobs/answer.h"
 #include "daemon/jobs/table/table_answer.h"
@@ -70,6 +72,34 @@ static const struct job_kind move_kind = {
     .free = free_job,
 };
 
+/* The same with ids of hot rows in the client's arena, which the job reads at its beginning. */
+static const struct job_kind split_kind = {
+    .word = "table move",
+    .line = LINE_MOVES,
+    .stops = true,
+    .uses_arena = true,
+    .table = table,
+    .run = run,
+    .reply = reply,
+    .free = free_job,
+};
+
+/* Finds the ids of hot rows in the client's arena. */
+static enum embtier_err find_hot_ids(const struct job_request *request, struct hot_ids *ret_ids,
+                                     struct err_msg *msg)
+{
+    const Embtier__TableMove *const wire = request->wire->table_move;
+
+    if (wire->hot_rows > UINT64_MAX / sizeof(uint64_t))
+        return err_set(msg, EMBTIER_OFFSET_RANGE, "%" PRIu64 " hot rows do not lie in any arena",
+                       wire->hot_rows);
+    TRY(session_check_bytes(request->session, wire->hot_rows_at, wire->hot_rows * sizeof(uint64_t),
+                            msg));
+    *ret_ids =
+        (struct hot_ids){ request->session->channel.region + wire->hot_rows_at, wire->hot_rows };
+    return EMBTIER_OK;
+}
+
 enum embtier_err table_move_job_new(const struct job_request *request, struct job **ret_job,
                                     struct err_msg *msg)
 {
@@ -87,6 +117,10 @@ enum embtier_err table_move_job_new(const struct job_request *request, struct jo
                                            .home = (enum embtier_home)wire->home,
                                            .tier = move->tier,
                                            .rate_bytes = wire->rate_bytes };
+    if (wire->home == EMBTIER_HOME_SPLIT && wire->hot_rows > 0) {
+        move->job.kind = &split_kind;
+        TRY(find_hot_ids(request, &move->opts.hot, msg));
+    }
     TRY(tables_check_move(request->parts->tables, &move->opts, msg));
     job_set_table(&move->job, move->name);
     *ret_job = &TAKE(move)->job;

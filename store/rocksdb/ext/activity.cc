@@ -185,6 +185,12 @@ void rocksdb_ext_activity_written(const struct rocksdb_ext_activity *activity, u
     *ret_written = found == activity->rep->written.end() ? rocksdb_ext_written{} : found->second;
 }
 
+void rocksdb_ext_activity_forget(struct rocksdb_ext_activity *activity, uint32_t table_id)
+{
+    std::lock_guard<std::mutex> lock(activity->rep->mutex);
+    activity->rep->written.erase(table_id);
+}
+
 void rocksdb_ext_note_tables(rocksdb_options_t *options)
 {
     options->rep.table_properties_collector_factories.push_back(

@@ -47,7 +47,7 @@ struct Activity {
     uint32_t running_shards = 0;
     uint32_t peak_shards = 0;
     uint64_t completed = 0;
-    std::map<uint32_t, rocksdb_ext_written> written; // by table
+    std::map<uint32_t, rocksdb_ext_written> written; // by table, until it is dropped
     rocksdb_ext_written all_written = {};
 
     // A file that failed has no properties, so its bytes belong to no table.

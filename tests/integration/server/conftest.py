@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import re
 import sys
 import threading
 import time
@@ -115,8 +116,8 @@ def rng() -> random.Random:
 
 @pytest.fixture
 def random_homes(rng: random.Random, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Gives tables with a number of rows a random home, and arrays a random tier, as long as there is room. Must come before the
-    test's daemons, which keep memory for arrays in each tier."""
+    """Gives tables a random home, and arrays and splits a random tier, as long as there is room. Only tables with a number of rows
+    become arrays. Must come before the test's daemons, which keep memory for arrays in each tier."""
     create_table = embtier.Server.create_table
     homes = random.Random(rng.randrange(2**32))
 
@@ -129,7 +130,22 @@ def random_homes(rng: random.Random, monkeypatch: pytest.MonkeyPatch) -> None:
                 pass
             except embtier.InvalidError as error:
                 assert f"there is no tier '{tier}'" in str(error)
-        return create_table(server, name, dim, rows, **options)
+        table = create_table(server, name, dim, rows, **options)
+        if "home" not in options and table.spec.home == "cache" and homes.random() < 0.5:
+            split(server, name, homes.choice([2, 3, 10]))
+        return table
+
+    def split(server: embtier.Server, name: str, every: int) -> None:
+        # The tests' ids are small numbers, so some of them are hot.
+        try:
+            server.move_table(name, "split", hot_rows=range(0, 4000, every))
+        except embtier.IdRangeError as error:  # a smaller table
+            rows = int(re.search(r"has (\d+) rows", str(error))[1])
+            server.move_table(name, "split", hot_rows=range(0, rows, every))
+        except (embtier.NoMemoryError, embtier.TooLargeError):
+            pass
+        except embtier.InvalidError as error:
+            assert re.search("no tier keeps memory for arrays|without shared memory", str(error))
 
     monkeypatch.setattr(embtier.Server, "create_table", create)
     monkeypatch.setattr(Daemon, "array_mib", 16)

@@ -82,6 +82,22 @@ static void test_more_lanes_share_the_ring_but_not_the_rest(void **state)
     assert_int_equal(eight.bytes - two.bytes, 8 * eight.lane_bytes - 2 * two.lane_bytes);
 }
 
+/* 16,384 slabs of 256 bytes in each lane. */
+static void test_arrays_count_their_counters_in_each_lane(void **state)
+{
+    struct config config = some_config();
+    const struct config_unbudgeted before = unbudgeted_of(&config, 2);
+    struct config_unbudgeted after;
+
+    (void)state;
+    config.cache.tier_count = 1;
+    config.cache.tiers[0].array_bytes = 32 * GIB;
+    after = unbudgeted_of(&config, 2);
+    assert_int_equal(after.lane_bytes - before.lane_bytes, 4 * MIB);
+    assert_int_equal(after.bytes - before.bytes, 2 * 4 * MIB);
+    assert_int_equal(after.lane_reserved_bytes, before.lane_reserved_bytes);
+}
+
 static void test_requests_count_their_least(void **state)
 {
     struct config config = some_config();
@@ -117,6 +133,7 @@ int main(void)
         cmocka_unit_test(test_parts_are_what_modules_say),
         cmocka_unit_test(test_sum_counts_lanes_and_databases_each),
         cmocka_unit_test(test_more_lanes_share_the_ring_but_not_the_rest),
+        cmocka_unit_test(test_arrays_count_their_counters_in_each_lane),
         cmocka_unit_test(test_requests_count_their_least),
         cmocka_unit_test(test_many_shards_count_in_all_that_has_shards),
     };

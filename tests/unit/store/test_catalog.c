@@ -123,36 +123,53 @@ static void test_owners_come_back_also_from_a_journal_and_from_copies(void **sta
     catalog_free(catalog);
 }
 
+/* The home of table number @i. */
+static struct table_spec home_of(uint32_t i)
+{
+    struct table_spec spec = spec_make("home");
+
+    spec.home = (enum embtier_home)(i % 3);
+    memset(spec.home_tier, 0, sizeof(spec.home_tier));
+    table_spec_set_tier(&spec, spec.home == EMBTIER_HOME_CACHE ? "" : "other");
+    if (spec.home == EMBTIER_HOME_SPLIT) {
+        spec.hot_rows = 1000 + i;
+        spec.hot_sum = UINT64_MAX - i;
+    }
+    return spec;
+}
+
 static void test_a_new_home_comes_back_also_from_a_journal(void **state)
 {
     const struct store_fixture *f = *state;
     struct catalog *catalog = catalog_must_open(f);
     struct err_msg msg = { { 0 } };
+    struct table_spec home;
 
     for (uint32_t i = 0; i < 100; i++) { /* some in the file, some in the journal */
         char name[16];
 
         snprintf(name, sizeof(name), "t%u", i);
-        must(catalog_set_home(catalog, catalog_must_add(catalog, name, CATALOG_LIVE),
-                              i % 2 ? EMBTIER_HOME_ARRAY : EMBTIER_HOME_CACHE, i % 2 ? "other" : "",
-                              &msg),
+        home = home_of(i);
+        must(catalog_set_home(catalog, catalog_must_add(catalog, name, CATALOG_LIVE), &home, &msg),
              &msg);
     }
-    assert_int_equal(catalog_set_home(catalog, 999, EMBTIER_HOME_CACHE, "", &msg),
-                     EMBTIER_NO_TABLE);
-    assert_int_equal(catalog_set_home(catalog, catalog_at(catalog, 0)->table_id, EMBTIER_HOME_CACHE,
-                                      "other", &msg),
+    home = home_of(0);
+    assert_int_equal(catalog_set_home(catalog, 999, &home, &msg), EMBTIER_NO_TABLE);
+    table_spec_set_tier(&home, "other");
+    assert_int_equal(catalog_set_home(catalog, catalog_at(catalog, 0)->table_id, &home, &msg),
+                     EMBTIER_INVALID);
+    home = home_of(2);
+    home.hot_rows = 0;
+    assert_int_equal(catalog_set_home(catalog, catalog_at(catalog, 0)->table_id, &home, &msg),
                      EMBTIER_INVALID);
     catalog_free(catalog);
     catalog = catalog_must_open(f);
     assert_int_equal(catalog_count(catalog), 100);
     for (uint32_t i = 0; i < 100; i++) {
         const struct catalog_table *const table = catalog_at(catalog, i);
-        struct table_spec spec = spec_make(table->spec.name);
+        struct table_spec spec = home_of(i);
 
-        memset(spec.home_tier, 0, sizeof(spec.home_tier));
-        spec.home = i % 2 ? EMBTIER_HOME_ARRAY : EMBTIER_HOME_CACHE;
-        table_spec_set_tier(&spec, i % 2 ? "other" : "");
+        memcpy(spec.name, table->spec.name, sizeof(spec.name));
         assert_memory_equal(&table->spec, &spec, sizeof(spec));
         assert_int_equal(table->state, CATALOG_LIVE);
         assert_ptr_equal(catalog_find(catalog, spec.name), table);

@@ -226,6 +226,36 @@ static void test_tables_that_come_and_go_leave_no_files(void **state)
     assert_int_equal(fixture_count_right(f, 1, 0, 2000, 1), 2000);
 }
 
+static uint64_t written_of(struct store_fixture *f, uint32_t table)
+{
+    struct store_written written;
+
+    store_written(f->store, table, &written);
+    return written.flush_bytes + written.compaction_bytes + written.import_bytes;
+}
+
+/* Tables come and go for years, and their numbers only rise. */
+static void test_counts_of_dropped_tables_are_forgotten(void **state)
+{
+    struct store_fixture *f = *state;
+    struct err_msg msg = { { 0 } };
+    uint64_t all;
+
+    fixture_open(f);
+    fixture_write_all(f, 1, 0, 2000, 1);
+    for (uint32_t table = 2; table < 22; table++) {
+        fixture_write_all(f, table, 0, 100, 1);
+        fixture_flush_all(f);
+        assert_true(written_of(f, table) > 0);
+        must(store_drop_table(f->store, table, false, NULL, NULL, NULL, &msg), &msg);
+    }
+    all = written_of(f, STORE_ALL_TABLES);
+    for (uint32_t table = 2; table < 22; table++)
+        assert_int_equal(written_of(f, table), 0);
+    assert_true(written_of(f, 1) > 0);
+    assert_true(all > written_of(f, 1));
+}
+
 static void *drop_table(void *context)
 {
     struct store_fixture *f = context;
@@ -555,6 +585,7 @@ int main(void)
         COMPACTION_TEST(test_urgent_shards_compact_even_while_the_server_is_busy),
         COMPACTION_TEST(test_dropped_table_gives_its_space_back_and_others_stay),
         COMPACTION_TEST(test_tables_that_come_and_go_leave_no_files),
+        COMPACTION_TEST(test_counts_of_dropped_tables_are_forgotten),
         COMPACTION_TEST(test_drop_and_automatic_compactions_take_turns),
         COMPACTION_TEST(test_drop_goes_on_where_the_disk_is_not_full),
         cmocka_unit_test(test_a_hold_without_a_slot_times_out),

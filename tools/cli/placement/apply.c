@@ -183,7 +183,8 @@ static enum embtier_err read_tables(struct cli *cli, struct apply_server *server
 
 static const char *place_word(const struct applying *a, struct apply_place place)
 {
-    return place.home == EMBTIER_HOME_ARRAY ? a->server.tiers[place.tier].name : "cache";
+    return place.home == EMBTIER_HOME_ARRAY ? a->server.tiers[place.tier].name
+                                            : home_word((int)place.home);
 }
 
 static bool add_move(struct text_table *text, const struct applying *a,

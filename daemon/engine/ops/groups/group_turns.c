@@ -56,7 +56,8 @@ void step_lead(struct op_lane *lane, struct push *push)
     if (push_join(&lane->rules, push, &refusal) == EMBTIER_OK) {
         tickets_cast(lane, push->joint, push->joint->segment_count);
         if (push->joint->casts_left == 0)
-            schedule_unstall(lane->schedule, push->session); /* no member has any gradients */
+            schedule_unstall(lane->schedule,
+                             push->session); /* the lane has done all casts, if any */
         return;
     }
     group_end_step(push->member, &refusal, false, 0);

@@ -31,9 +31,9 @@
  *     `-------------------------------------------------------------------------------------'
  *
  * pooled.c takes the ids and adds up; pooled_turns.c has the rest. Everything read of the client's
- * memory is checked each time it is read. Segments and ids are read once; the offset behind a bag
- * is read again when the bag did not fit in any more. Thread: the home lane, except for
- * wave_add_up() and wave_add_up_staged(). */
+ * memory is checked each time it is read. Segments are read once. Ids are read once, or once more
+ * if the search for their rows failed. The offset behind a bag is read again when the bag did not
+ * fit in. Thread: the home lane, except for wave_add_up() and wave_add_up_staged(). */
 #ifndef EMBTIER_DAEMON_ENGINE_OPS_POOLED_POOLED_H
 #define EMBTIER_DAEMON_ENGINE_OPS_POOLED_POOLED_H
 

@@ -59,14 +59,14 @@ static enum embtier_err take_segment(void *context, uint32_t s, struct table *ta
     b->rules->segment_tables[s] = table;
     b->entered = s + 1;
     TRY(segment_ids_check(b->session, s, wire->ids_offset, wire->id_count, b->refusal));
-    if (IS_BAD(CHECK_POOL_BAGS_IN_ARENA,
+    if (IS_BAD(CHECK_POOL_BAGS_IN_REGION,
                !in_region(b->session, wire->bags_offset, bags_bytes, OP_NUMBER_ALIGN)))
         return refuse(b->refusal, EMBTIER_OFFSET_RANGE, s, wire->bags_offset, end);
-    if (IS_BAD(CHECK_POOL_OFFSETS_IN_ARENA,
+    if (IS_BAD(CHECK_POOL_OFFSETS_IN_REGION,
                !in_region(b->session, wire->offsets_offset,
                           ((uint64_t)wire->bag_count + 1) * sizeof(uint32_t), OP_NUMBER_ALIGN)))
         return refuse(b->refusal, EMBTIER_OFFSET_RANGE, s, wire->offsets_offset, end);
-    if (IS_BAD(CHECK_POOL_WEIGHTS_IN_ARENA,
+    if (IS_BAD(CHECK_POOL_WEIGHTS_IN_REGION,
                wire->weights_offset != 0 && !in_region(b->session, wire->weights_offset,
                                                        count * sizeof(float), OP_NUMBER_ALIGN)))
         return refuse(b->refusal, EMBTIER_OFFSET_RANGE, s, wire->weights_offset, end);

@@ -230,7 +230,6 @@ static void give_out(struct op_lane *lane, struct pooled *pooled)
         if (wave->state != WAVE_READY || pooled_must_wait(pooled, wave))
             continue;
         to = lane->mailboxes[(lane->index + wave->number) % lanes];
-        assert(wave->state == WAVE_READY);
         wave->state = WAVE_GIVEN_OUT;
         wave->request.message.kind = MESSAGE_ADD_UP;
         mailbox_send(to, &wave->request.message);
@@ -259,33 +258,33 @@ static void looked_up(struct op_lane *lane, struct request *request)
 
 void pooled_add_up(struct op_lane *lane, struct request *request)
 {
-    struct session_lane *const session = &request->session->lanes[lane->index];
+    struct session_lane *const side = &request->session->lanes[lane->index];
     struct message *const message = &request->message;
 
     message->next = NULL;
-    if (session->add_up)
-        session->last_add_up->next = message;
+    if (side->add_up)
+        side->last_add_up->next = message;
     else
-        session->add_up = message;
-    session->last_add_up = message;
-    schedule_add_work(lane->schedule, session, SESSION_ADD_UP);
+        side->add_up = message;
+    side->last_add_up = message;
+    schedule_add_work(lane->schedule, side, SESSION_ADD_UP);
 }
 
-void pooled_add_up_turn(struct op_lane *lane, struct session_lane *session)
+void pooled_add_up_turn(struct op_lane *lane, struct session_lane *side)
 {
-    struct message *const message = session->add_up;
+    struct message *const message = side->add_up;
     struct request *const request = CONTAINER_OF(message, struct request, message);
-    const uint64_t most = schedule_turn_cost(lane->schedule, session);
+    const uint64_t most = schedule_turn_cost(lane->schedule, side);
     uint64_t cost;
     const bool is_done = wave_add_up_staged(wave_of(request),
                                             most < LANE_TURN_COST_ALONE ? most : UINT64_MAX, &cost);
 
-    schedule_charge(lane->schedule, session, cost);
+    schedule_charge(lane->schedule, side, cost);
     if (!is_done)
         return;
-    session->add_up = message->next;
-    if (!session->add_up)
-        schedule_remove_work(lane->schedule, session, SESSION_ADD_UP);
+    side->add_up = message->next;
+    if (!side->add_up)
+        schedule_remove_work(lane->schedule, side, SESSION_ADD_UP);
     message->kind = MESSAGE_ADDED_UP;
     mailbox_send(lane->mailboxes[request->session->home], message); /* it may be gone then */
 }

@@ -10,8 +10,7 @@
 #include "daemon/engine/turns/cost.h"
 #include "kernels/cpu/reduce/reduce.h"
 
-/* The gradients of bags whose segment has none, while other segments of the table have some. */
-static const float zeros[EMBTIER_DIM_MAX];
+const float push_zeros[EMBTIER_DIM_MAX];
 
 _Static_assert(offsetof(struct push_wave, request) == 0, "a wave begins with its request");
 
@@ -254,7 +253,7 @@ uint64_t push_prepare(struct push *push)
 
             for (uint32_t b = 0; b < of->bag_count; b++)
                 group->bag_places[of->first_bag + b] =
-                    gradients ? gradients + (size_t)b * group->dim : zeros;
+                    gradients ? gradients + (size_t)b * group->dim : push_zeros;
             cost += of->bag_count / 4;
         }
     }

@@ -241,6 +241,10 @@ uint64_t push_run_pairs(const struct ticket *runs, const struct ticket_group *gr
 /* The same from the run of a wave's ref on. */
 uint64_t push_pair_count(const struct request *request, uint32_t segment, uint32_t position,
                          uint32_t count);
+
+/* The gradients of bags whose segment has none, while other segments of the table have some. */
+extern const float push_zeros[EMBTIER_DIM_MAX];
+
 /* Updates @count whole rows of the wave's slice @segment. @rows[i] is the row of @refs[i], or NULL
  * if it is not there. A wave of a trial leaves rows unchanged. @scratch: ROWS_GRADIENT_BYTES. */
 void push_update(const struct request *request, uint32_t segment, const struct row_ref *refs,

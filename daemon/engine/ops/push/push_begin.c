@@ -78,7 +78,7 @@ static enum embtier_err check_against_ticket(const struct push_beginning *b, uin
         return EMBTIER_OK;
     if (IS_BAD(CHECK_PUSH_WEIGHTS_OF_MAX, segment->mode == EMBTIER_POOL_MAX))
         return refuse(b->refusal, EMBTIER_UNSUPPORTED, s, segment->mode, 0);
-    if (IS_BAD(CHECK_PUSH_WEIGHTS_IN_ARENA,
+    if (IS_BAD(CHECK_PUSH_WEIGHTS_IN_REGION,
                !in_region(b->session, wire->weights_offset,
                           (uint64_t)segment->id_count * sizeof(float), OP_NUMBER_ALIGN)))
         return refuse(b->refusal, EMBTIER_OFFSET_RANGE, s, wire->weights_offset,
@@ -103,7 +103,7 @@ static enum embtier_err take_segment(void *context, uint32_t s, struct table *ta
         return refuse(b->refusal, EMBTIER_UNSUPPORTED, s, table->spec.optimizer, 0);
     if (IS_BAD(CHECK_PUSH_DIM, wire->dim != table->spec.dim))
         return refuse(b->refusal, EMBTIER_SHAPE, s, wire->dim, table->spec.dim);
-    if (IS_BAD(CHECK_PUSH_GRADIENTS_IN_ARENA,
+    if (IS_BAD(CHECK_PUSH_GRADIENTS_IN_REGION,
                !(has_ticket(b) && wire->gradients_offset == 0) &&
                    !in_region(b->session, wire->gradients_offset,
                               (uint64_t)wire->count * wire->dim * sizeof(float), OP_NUMBER_ALIGN)))

@@ -13,9 +13,6 @@
 #include "kernels/cpu/optimizer/finite.h"
 #include "kernels/cpu/reduce/reduce.h"
 
-/* The gradients of bags whose segment has none, while other segments of the table have some. */
-static const float zeros[EMBTIER_DIM_MAX];
-
 _Static_assert(EMBTIER_DIM_MAX * sizeof(float) <= ROWS_GRADIENT_BYTES / 4,
                "two of one row's gradients fit in a half");
 /* Adam's rows are the longest. */
@@ -212,7 +209,7 @@ static void weights_add(const struct push *push, const struct ticket_group *of,
         return;
     w->rows[w->count] = row;
     w->bags[w->count] =
-        gradients ? gradients + (size_t)(pair->bag - segment->first_bag) * of->dim : zeros;
+        gradients ? gradients + (size_t)(pair->bag - segment->first_bag) * of->dim : push_zeros;
     w->divisors[w->count] = segment->mode == EMBTIER_POOL_MEAN
                                 ? (float)(of->offsets[pair->bag + 1] - of->offsets[pair->bag])
                                 : 1.0f;

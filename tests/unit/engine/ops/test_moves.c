@@ -26,11 +26,29 @@ static const struct lanes_shape moving_shapes[] = {
       .array_slabs = 40 },
 };
 
+/* A few rows are hot in one split, and two thirds in another. */
+#define FEW_HOT  300
+#define MANY_HOT 8000
+
+static uint64_t hot_ids[MANY_HOT];
+
+/* Each way from a home to another. */
 static const struct table_move_opts places[] = {
-    { .home = EMBTIER_HOME_ARRAY, .tier = "test" },  { .home = EMBTIER_HOME_CACHE, .tier = "" },
-    { .home = EMBTIER_HOME_ARRAY, .tier = "other" }, { .home = EMBTIER_HOME_ARRAY, .tier = "test" },
-    { .home = EMBTIER_HOME_ARRAY, .tier = "other" }, { .home = EMBTIER_HOME_CACHE, .tier = "" },
+    { .home = EMBTIER_HOME_ARRAY, .tier = "test" },
+    { .home = EMBTIER_HOME_CACHE, .tier = "" },
+    { .home = EMBTIER_HOME_SPLIT, .tier = "test", .hot = { hot_ids, MANY_HOT } },
+    { .home = EMBTIER_HOME_ARRAY, .tier = "other" },
+    { .home = EMBTIER_HOME_ARRAY, .tier = "test" },
+    { .home = EMBTIER_HOME_SPLIT, .tier = "other", .hot = { hot_ids, FEW_HOT } },
+    { .home = EMBTIER_HOME_CACHE, .tier = "" },
 };
+
+/* Some of the rows that are looked up most, and others. */
+static void choose_hot_ids(void)
+{
+    for (uint32_t i = 0; i < MANY_HOT; i++)
+        hot_ids[i] = i % 2 ? i / 2 * 3 : i / 2 * 3 + 1;
+}
 
 /* On a thread of its own a test cannot fail, so it ends the program. */
 #define THREAD_CHECK(what)                                                                         \
@@ -263,7 +281,8 @@ static void test_rows_are_the_same_while_their_tables_move(void **state)
         pushing_start(&t, *state, shape);
         for (uint32_t n = 0; n < TABLES; n++)
             mover_start(&movers[n], &t, n);
-        for (uint32_t round = 0; round < rounds_of(60) || movers[0].moves < 4; round++) {
+        for (uint32_t round = 0; round < rounds_of(60) || movers[0].moves < ARRAY_LEN(places);
+             round++) {
             if (round % 6 == 5)
                 train_in_epoch(&t, round);
             else if (round % 6 == 2)
@@ -292,5 +311,6 @@ int main(void)
 #undef T
     };
 
+    choose_hot_ids();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
