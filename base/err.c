@@ -45,6 +45,11 @@ const char *err_text(enum embtier_err err)
     return "unknown error";
 }
 
+enum embtier_err err_shutdown(struct err_msg *msg)
+{
+    return err_set(msg, EMBTIER_SHUTDOWN, "the server is shutting down");
+}
+
 enum embtier_err err_from_errno(int errnum)
 {
     switch (errnum) {

@@ -30,6 +30,9 @@ enum embtier_err err_from_errno(int errnum);
 #define err_set_errno(msg, errnum, ...)                                                            \
     (err_write_errno((msg), (errnum), __VA_ARGS__), err_not_ok(err_from_errno(errnum)))
 
+/* Returns SHUTDOWN, with its message: work was given up because the server stops. */
+enum embtier_err err_shutdown(struct err_msg *msg);
+
 void err_write(struct err_msg *msg, const char *format, ...) PRINTF_LIKE(2, 3);
 /* Appends to a message that is already written. */
 void err_append(struct err_msg *msg, const char *format, ...) PRINTF_LIKE(2, 3);

@@ -48,6 +48,9 @@
             return _try_err;                                                                       \
     } while (0)
 
+/* The ending of a noun in a message: "1 row", "2 rows". */
+#define PLURAL(count) ((count) == 1 ? "" : "s")
+
 /* Each argument is evaluated once. The names are unique, so calls may be nested. */
 #define MIN(a, b) PICK_(a, b, <, UNIQUE_(_a, __COUNTER__), UNIQUE_(_b, __COUNTER__))
 #define MAX(a, b) PICK_(a, b, >, UNIQUE_(_a, __COUNTER__), UNIQUE_(_b, __COUNTER__))

@@ -243,14 +243,16 @@ static enum embtier_err check_tier(const struct config *config, uint32_t t, stru
                                 "is missing; allowed: at least %s", BYTES_TEXT(least));
     if (tier->bytes < least)
         return yaml_doc_mistake(config->doc, TIER_KEY(t, "bytes"), msg,
-                                "%s is too little for %u lanes; allowed: at least %s",
-                                BYTES_TEXT(tier->bytes), config->lanes.count, BYTES_TEXT(least));
+                                "%s is too little for %u lane%s; allowed: at least %s",
+                                BYTES_TEXT(tier->bytes), config->lanes.count,
+                                PLURAL(config->lanes.count), BYTES_TEXT(least));
     if (cache_bytes(tier) < least)
         return yaml_doc_mistake(config->doc, TIER_KEY(t, "array_bytes"), msg,
-                                "%s of %s leave too little to the row cache of %u lanes; allowed: "
+                                "%s of %s leave too little to the row cache of %u lane%s; allowed: "
                                 "at most %s",
                                 BYTES_TEXT(tier->array_bytes), BYTES_TEXT(tier->bytes),
-                                config->lanes.count, BYTES_TEXT(tier->bytes - least));
+                                config->lanes.count, PLURAL(config->lanes.count),
+                                BYTES_TEXT(tier->bytes - least));
     if (tier->kind == TIER_KIND_FILE && tier->path[0] == '\0')
         return yaml_doc_mistake(config->doc, TIER_KEY(t, "path"), msg,
                                 "is missing; allowed: a directory, for kind file");
@@ -313,9 +315,9 @@ static enum embtier_err check_directories(const struct config *config, struct er
     if (shard_count(config) > CONFIG_SHARDS_MAX)
         return yaml_doc_mistake(
             config->doc, "data.shards_per_directory", msg,
-            "%u shards in each of %u directories make %u shards; allowed: %u in all",
-            config->data.shards_per_directory, config->data.directory_count, shard_count(config),
-            CONFIG_SHARDS_MAX);
+            "%u shard%s in each of %u directories make %u shards; allowed: %u in all",
+            config->data.shards_per_directory, PLURAL(config->data.shards_per_directory),
+            config->data.directory_count, shard_count(config), CONFIG_SHARDS_MAX);
     return EMBTIER_OK;
 }
 
@@ -325,8 +327,9 @@ static enum embtier_err check_together(const struct config *config, struct err_m
     TRY(config_transfer_check(config, msg));
     if (config->lanes.count > shard_count(config))
         return yaml_doc_mistake(config->doc, "lanes.count", msg,
-                                "%u lanes, but %u shards; allowed: at most one lane per shard",
-                                config->lanes.count, shard_count(config));
+                                "%u lanes, but %u shard%s; allowed: at most one lane per shard",
+                                config->lanes.count, shard_count(config),
+                                PLURAL(shard_count(config)));
     for (uint32_t t = 0; t < config->cache.tier_count; t++)
         TRY(check_tier(config, t, msg));
     if (config->socket.max_arena_bytes > config->socket.max_total_arena_bytes)

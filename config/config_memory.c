@@ -45,10 +45,10 @@ enum embtier_err config_transfer_check(const struct config *config, struct err_m
 
     if (bytes >= transfer_least(config))
         return EMBTIER_OK;
-    return yaml_doc_mistake(config->doc, "checkpoints.transfer_bytes", msg,
-                            "%s is too little to export a table of %u shards; allowed: at least %s",
-                            BYTES_TEXT(bytes), shard_count(config),
-                            BYTES_TEXT(transfer_least(config)));
+    return yaml_doc_mistake(
+        config->doc, "checkpoints.transfer_bytes", msg,
+        "%s is too little to export a table of %u shard%s; allowed: at least %s", BYTES_TEXT(bytes),
+        shard_count(config), PLURAL(shard_count(config)), BYTES_TEXT(transfer_least(config)));
 }
 
 uint64_t config_memory_fixed(const struct config *config, uint32_t lane_count)

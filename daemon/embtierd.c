@@ -255,7 +255,7 @@ static enum embtier_err begin_log(struct err_msg *msg)
 {
     const int rc = log_begin();
 
-    return rc == 0 ? EMBTIER_OK : err_set_errno(msg, rc, "log: thread");
+    return rc == 0 ? EMBTIER_OK : err_set_errno(msg, rc, "cannot start the thread of the log");
 }
 
 int main(int argc, char **argv)

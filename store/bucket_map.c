@@ -104,10 +104,8 @@ static enum embtier_err map_parse(const char *file, const char *text, const char
     const char *const digits = json_string_value(json_object_get(root, "shards"));
 
     if (version > BUCKET_MAP_FORMAT_VERSION)
-        return err_set(msg, EMBTIER_VERSION,
-                       "%s: format version %" JSON_INTEGER_FORMAT ", this program reads %d: a "
-                       "newer embtierd made it: start that one",
-                       file, version, BUCKET_MAP_FORMAT_VERSION);
+        return store_other_format(file, version > UINT32_MAX ? UINT32_MAX : (uint32_t)version,
+                                  BUCKET_MAP_FORMAT_VERSION, msg);
     if (owner && strcmp(owner, uuid) != 0)
         return err_set(msg, EMBTIER_MISMATCH,
                        "%s: belongs to store %s, but the data directories to store %s: " WAY_OUT,
@@ -132,13 +130,13 @@ static enum embtier_err map_check(const char *file, const struct bucket_map *map
 
     if (map->shard_count != shard_count)
         return err_set(msg, EMBTIER_MISMATCH,
-                       "%s: made for %u shards, but embtier.json says %u: " WAY_OUT, file,
-                       map->shard_count, shard_count);
+                       "%s: made for %u shard%s, but embtier.json says %u: " WAY_OUT, file,
+                       map->shard_count, PLURAL(map->shard_count), shard_count);
     for (uint32_t bucket = 0; bucket < ROW_BUCKETS; bucket++) {
         if (map->shards[bucket] >= shard_count)
             return err_set(msg, EMBTIER_CORRUPT,
-                           "%s: bucket %u is in shard %u, but there are %u shards: " WAY_OUT, file,
-                           bucket, map->shards[bucket], shard_count);
+                           "%s: bucket %u is in shard %u, but the store has %u shard%s: " WAY_OUT,
+                           file, bucket, map->shards[bucket], shard_count, PLURAL(shard_count));
         has_bucket[map->shards[bucket]] = true;
     }
     for (uint32_t shard = 0; shard < shard_count; shard++)

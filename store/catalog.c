@@ -10,16 +10,10 @@
 #include <sys/stat.h>
 
 #include "base/spec/table_spec_json.h"
+#include "store/catalog_file.h"
 #include "store/catalog_journal.h"
 #include "store/files/durable_file.h"
-#include "store/files/summed_json.h"
 #include "store/store_identity.h"
-
-/* Up to 3 this is the version of the tables' specs (table_spec_json.h); 4 adds a checksum; 5 names
- * a journal. Programs that know no journal must not take the file for the whole catalog. */
-#define FORMAT_VERSION         5
-#define FORMAT_VERSION_JOURNAL 5
-#define FORMAT_VERSION_ALONE   4
 
 /* A smaller catalog is rewritten with each change, which takes no longer. */
 #define JOURNAL_TABLES_LEAST 64
@@ -48,31 +42,6 @@ struct change {
     uint32_t count;
     enum catalog_state state;
 };
-
-/* The tables after a change. */
-struct tables {
-    struct catalog_table *tables;
-    uint32_t count;
-    uint32_t next_table_id;
-};
-
-/* @journal: the journal's number, or 0. */
-static enum embtier_err write_tables(const char *directory, const struct tables *tables,
-                                     uint32_t journal, struct err_msg *msg)
-{
-    _cleanup_(json_decrefp) json_t *root = NULL;
-    json_t *list = json_array();
-    bool complete = list != NULL;
-
-    for (uint32_t i = 0; complete && i < tables->count; i++)
-        complete = json_array_append_new(list, catalog_table_to_json(&tables->tables[i])) == 0;
-    root = json_pack("{s:s, s:i, s:I, s:o}", SUMMED_JSON_KEY, SUMMED_JSON_NONE, "format_version",
-                     journal ? FORMAT_VERSION_JOURNAL : FORMAT_VERSION_ALONE, "next_table_id",
-                     (json_int_t)tables->next_table_id, "tables", list);
-    if (root && journal)
-        complete = complete && json_object_set_new(root, "journal", json_integer(journal)) == 0;
-    return summed_json_write(directory, CATALOG_FILE, complete ? root : NULL, msg);
-}
 
 /* ---- Finding ---- */
 
@@ -136,7 +105,7 @@ static void ids_remove(json_t *ids, const struct catalog_table *table)
 }
 
 /* Returns the names of all tables; NULL: out of memory. */
-static json_t *ids_new(const struct tables *tables)
+static json_t *ids_new(const struct catalog_tables *tables)
 {
     _cleanup_(json_decrefp) json_t *ids = json_object();
 
@@ -149,7 +118,7 @@ static json_t *ids_new(const struct tables *tables)
 /* ---- Changing ---- */
 
 /* The caller has made room for one more. */
-static void tables_change(struct tables *tables, const struct change *change)
+static void tables_change(struct catalog_tables *tables, const struct change *change)
 {
     uint32_t index;
 
@@ -198,7 +167,7 @@ static enum embtier_err catalog_grow(struct catalog *catalog, struct err_msg *ms
 /* Changes the tables in memory. The caller has made room. */
 static void catalog_apply(struct catalog *catalog, const struct change *change)
 {
-    struct tables tables = { catalog->tables, catalog->count, catalog->next_table_id };
+    struct catalog_tables tables = { catalog->tables, catalog->count, catalog->next_table_id };
     uint32_t index;
 
     assert(change->kind != CHANGE_ADD || catalog->count < catalog->capacity);
@@ -212,8 +181,8 @@ static void catalog_apply(struct catalog *catalog, const struct change *change)
 }
 
 /* Makes a copy with room for one more. */
-static enum embtier_err tables_copy(const struct catalog *catalog, struct tables *ret_tables,
-                                    struct err_msg *msg)
+static enum embtier_err tables_copy(const struct catalog *catalog,
+                                    struct catalog_tables *ret_tables, struct err_msg *msg)
 {
     struct catalog_table *const tables = calloc((size_t)catalog->count + 1, sizeof(*tables));
 
@@ -221,13 +190,8 @@ static enum embtier_err tables_copy(const struct catalog *catalog, struct tables
         return no_memory(catalog, msg);
     if (catalog->tables)
         memcpy(tables, catalog->tables, catalog->count * sizeof(*tables));
-    *ret_tables = (struct tables){ tables, catalog->count, catalog->next_table_id };
+    *ret_tables = (struct catalog_tables){ tables, catalog->count, catalog->next_table_id };
     return EMBTIER_OK;
-}
-
-static void tables_clear(struct tables *tables)
-{
-    free(tables->tables);
 }
 
 static void note_length(struct catalog *catalog)
@@ -239,7 +203,7 @@ static void note_length(struct catalog *catalog)
 
 /* Writes catalog.json anew; @with_journal: with a new, empty journal. The old journal stays until
  * the new file is safe. */
-static enum embtier_err write_whole(struct catalog *catalog, const struct tables *tables,
+static enum embtier_err write_whole(struct catalog *catalog, const struct catalog_tables *tables,
                                     bool with_journal, struct err_msg *msg)
 {
     struct catalog_journal journal = { 0 };
@@ -247,7 +211,7 @@ static enum embtier_err write_whole(struct catalog *catalog, const struct tables
 
     if (with_journal)
         TRY(catalog_journal_make(catalog->directory, catalog->last_journal + 1, &journal, msg));
-    err = write_tables(catalog->directory, tables, journal.number, msg);
+    err = catalog_file_write(catalog->directory, tables, journal.number, msg);
     if (err != EMBTIER_OK) {
         catalog->journal.is_unsure = true; /* the new file may exist all the same */
         return err;
@@ -260,7 +224,7 @@ static enum embtier_err write_whole(struct catalog *catalog, const struct tables
 }
 
 /* Takes @tables. They replace the catalog's once they are safe on disk. */
-static enum embtier_err catalog_replace(struct catalog *catalog, struct tables *tables,
+static enum embtier_err catalog_replace(struct catalog *catalog, struct catalog_tables *tables,
                                         struct err_msg *msg)
 {
     _cleanup_(json_decrefp) json_t *ids = ids_new(tables);
@@ -322,7 +286,7 @@ static enum embtier_err catalog_change(struct catalog *catalog, const struct cha
                                        struct err_msg *msg)
 {
     const struct catalog_journal *const journal = &catalog->journal;
-    _cleanup_(tables_clear) struct tables tables = { 0 };
+    _cleanup_(catalog_tables_clear) struct catalog_tables tables = { 0 };
 
     if (journal->number > 0 && !journal->is_unsure &&
         journal->bytes <= MAX(catalog->whole_bytes, JOURNAL_BYTES_LEAST))
@@ -342,70 +306,27 @@ static enum embtier_err tables_check(struct catalog *catalog, struct err_msg *ms
         struct err_msg why;
 
         if (table_spec_check(&table->spec, &why) != EMBTIER_OK)
-            return err_set(msg, EMBTIER_CORRUPT, "%s: table %" PRIu32 ": %s", catalog->path,
-                           table->table_id, why.text);
+            return err_set(msg, EMBTIER_CORRUPT, "%s: table %" PRIu32 ": %s" CATALOG_WAY_OUT,
+                           catalog->path, table->table_id, why.text);
         if (table->table_id >= catalog->next_table_id ||
             (i > 0 && table->table_id <= catalog->tables[i - 1].table_id))
-            return err_set(msg, EMBTIER_CORRUPT, "%s: table id %" PRIu32 " is out of order",
+            return err_set(msg, EMBTIER_CORRUPT,
+                           "%s: table id %" PRIu32 " is out of order" CATALOG_WAY_OUT,
                            catalog->path, table->table_id);
         if (table->state != CATALOG_DROPPING && catalog_find(catalog, table->spec.name))
-            return err_set(msg, EMBTIER_CORRUPT, "%s: two tables named %s", catalog->path,
-                           table->spec.name);
+            return err_set(msg, EMBTIER_CORRUPT, "%s: two tables named %s" CATALOG_WAY_OUT,
+                           catalog->path, table->spec.name);
         if (!ids_add(catalog->ids, table))
             return no_memory(catalog, msg);
     }
     return EMBTIER_OK;
 }
 
-static enum embtier_err parse_tables(struct catalog *catalog, const json_t *list, uint32_t version,
-                                     struct err_msg *msg)
-{
-    const uint32_t count = (uint32_t)json_array_size(list);
-
-    catalog->tables = calloc((size_t)count + 1, sizeof(*catalog->tables));
-    if (!catalog->tables)
-        return no_memory(catalog, msg);
-    catalog->count = count;
-    catalog->capacity = count + 1;
-    for (uint32_t i = 0; i < count; i++)
-        if (!catalog_table_from_json(json_array_get(list, i), version, &catalog->tables[i]))
-            return err_set(msg, EMBTIER_CORRUPT, "%s: entry %u of tables is damaged", catalog->path,
-                           i);
-    return EMBTIER_OK;
-}
-
-/* @ret_journal: the journal's number, or 0. */
-static enum embtier_err catalog_parse(struct catalog *catalog, const char *text,
-                                      uint32_t *ret_journal, struct err_msg *msg)
-{
-    json_error_t error;
-    _cleanup_(json_decrefp) json_t *root = json_loads(text, JSON_REJECT_DUPLICATES, &error);
-    const json_t *list = json_object_get(root, "tables");
-    uint32_t version;
-
-    if (!root)
-        return err_set(msg, EMBTIER_CORRUPT, "%s:%d: damaged", catalog->path, error.line);
-    if (!json_to_u32(json_object_get(root, "format_version"), &version) || !json_is_array(list) ||
-        !json_to_u32(json_object_get(root, "next_table_id"), &catalog->next_table_id))
-        return err_set(msg, EMBTIER_CORRUPT, "%s: not a catalog", catalog->path);
-    if (version > FORMAT_VERSION)
-        return err_set(msg, EMBTIER_VERSION,
-                       "%s: format version %u, this program reads up to %d: start a newer embtierd",
-                       catalog->path, version, FORMAT_VERSION);
-    TRY(parse_tables(catalog, list, version, msg));
-    TRY(tables_check(catalog, msg)); /* before the checksum, as its message says more */
-    TRY(summed_json_check(catalog->path, text, version >= FORMAT_VERSION_ALONE, msg));
-    *ret_journal = 0;
-    if (version >= FORMAT_VERSION_JOURNAL &&
-        (!json_to_u32(json_object_get(root, "journal"), ret_journal) || *ret_journal == 0))
-        return err_set(msg, EMBTIER_CORRUPT, "%s: lacks the number of its journal", catalog->path);
-    return EMBTIER_OK;
-}
-
 static enum embtier_err wrong_change(const struct catalog *catalog, const char *why,
                                      struct err_msg *msg)
 {
-    return err_set(msg, EMBTIER_CORRUPT, "%s: a change in its journal %s", catalog->path, why);
+    return err_set(msg, EMBTIER_CORRUPT, "%s: a change in its journal %s" CATALOG_WAY_OUT,
+                   catalog->path, why);
 }
 
 static enum embtier_err apply_states(struct catalog *catalog, const json_t *json,
@@ -435,7 +356,7 @@ static enum embtier_err apply_spec(struct catalog *catalog, const json_t *json, 
     struct catalog_table table;
     uint32_t index;
 
-    if (!catalog_table_from_json(json, TABLE_SPEC_JSON_VERSION, &table) ||
+    if (!catalog_table_from_json(json, &table) ||
         !find_index(catalog->tables, catalog->count, table.table_id, &index) ||
         strcmp(catalog->tables[index].spec.name, table.spec.name) != 0)
         return wrong_change(catalog, "changes a table that is missing or another", msg);
@@ -454,8 +375,8 @@ static enum embtier_err apply_change(void *context, const json_t *json, struct e
         return apply_spec(catalog, changed, msg);
     if (!added)
         return apply_states(catalog, json, msg);
-    if (!catalog_table_from_json(added, TABLE_SPEC_JSON_VERSION, &table) ||
-        table.table_id < catalog->next_table_id || table.table_id >= CATALOG_TABLE_IDS)
+    if (!catalog_table_from_json(added, &table) || table.table_id < catalog->next_table_id ||
+        table.table_id >= CATALOG_TABLE_IDS)
         return wrong_change(catalog, "adds an invalid table", msg);
     if (catalog_find(catalog, table.spec.name))
         return wrong_change(catalog, "adds a table whose name is taken", msg);
@@ -483,12 +404,18 @@ enum embtier_err catalog_read(const char *directory, struct catalog **ret_catalo
 {
     _cleanup_(catalog_freep) struct catalog *catalog = catalog_new(directory);
     _cleanup_(freep) char *text = NULL;
+    struct catalog_tables tables = { 0 };
     uint32_t journal = 0;
 
     if (!catalog)
         return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", directory);
     TRY(durable_file_read(directory, CATALOG_FILE, &text, msg));
-    TRY(catalog_parse(catalog, text, &journal, msg));
+    TRY(catalog_file_parse(catalog->path, text, &tables, &journal, msg));
+    catalog->tables = tables.tables;
+    catalog->count = tables.count;
+    catalog->capacity = tables.count + 1;
+    catalog->next_table_id = tables.next_table_id;
+    TRY(tables_check(catalog, msg));
     catalog->whole_bytes = strlen(text);
     if (journal) {
         TRY(catalog_journal_read(directory, journal, apply_change, catalog, &catalog->journal,
@@ -504,12 +431,12 @@ static enum embtier_err catalog_make(const char *directory, struct catalog **ret
                                      struct err_msg *msg)
 {
     _cleanup_(catalog_freep) struct catalog *catalog = catalog_new(directory);
-    _cleanup_(tables_clear) struct tables none = { .next_table_id = 1 };
+    _cleanup_(catalog_tables_clear) struct catalog_tables none = { .next_table_id = 1 };
 
     if (!catalog)
         return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", directory);
     if (store_identity_is_ready(directory))
-        return err_set(msg, EMBTIER_CORRUPT, "%s: missing", catalog->path);
+        return err_set(msg, EMBTIER_CORRUPT, "%s: missing" CATALOG_WAY_OUT, catalog->path);
     TRY(catalog_replace(catalog, &none, msg));
     *ret_catalog = TAKE(catalog);
     return EMBTIER_OK;
@@ -553,9 +480,14 @@ enum embtier_err catalog_add(struct catalog *catalog, const struct table_spec *s
 
     TRY(table_spec_check(spec, msg));
     if (catalog_find(catalog, spec->name))
-        return err_set(msg, EMBTIER_EXISTS, "table %s already exists", spec->name);
+        return err_set(msg, EMBTIER_EXISTS,
+                       "table '%s' already exists: use it, drop it first, or choose another name",
+                       spec->name);
     if (table.table_id >= CATALOG_TABLE_IDS)
-        return err_set(msg, EMBTIER_TOO_LARGE, "all table ids are used up");
+        return err_set(msg, EMBTIER_TOO_LARGE,
+                       "all %" PRIu32
+                       " table ids are used up: make a new store, and import the tables there",
+                       CATALOG_TABLE_IDS);
     TRY(catalog_change(catalog, &(struct change){ .kind = CHANGE_ADD, .table = &table }, msg));
     *ret_table_id = table.table_id;
     return EMBTIER_OK;
@@ -568,7 +500,7 @@ enum embtier_err catalog_set_state(struct catalog *catalog, uint32_t table_id,
 
     TRY(catalog_index(catalog, table_id, &index, msg));
     if (state != CATALOG_DROPPING && catalog->tables[index].state == CATALOG_DROPPING)
-        return err_set(msg, EMBTIER_DROPPED, "table %s is being dropped",
+        return err_set(msg, EMBTIER_DROPPED, "table '%s' is being dropped",
                        catalog->tables[index].spec.name);
     return catalog_change(
         catalog,
@@ -631,13 +563,13 @@ enum embtier_err catalog_set_live(struct catalog *catalog, const struct catalog_
 enum embtier_err catalog_copy(const struct catalog *catalog, const char *directory,
                               const struct catalog_made *made, struct err_msg *msg)
 {
-    _cleanup_(tables_clear) struct tables tables = { 0 };
+    _cleanup_(catalog_tables_clear) struct catalog_tables tables = { 0 };
     struct change change;
 
     TRY(change_made(catalog, made, &change, msg));
     TRY(tables_copy(catalog, &tables, msg));
     tables_change(&tables, &change);
-    return write_tables(directory, &tables, 0, msg);
+    return catalog_file_write(directory, &tables, 0, msg);
 }
 
 void catalog_set_step(struct catalog *catalog, uint32_t index, uint64_t step)
@@ -650,7 +582,8 @@ void catalog_set_step(struct catalog *catalog, uint32_t index, uint64_t step)
 
 enum embtier_err catalog_fold(struct catalog *catalog, struct err_msg *msg)
 {
-    const struct tables tables = { catalog->tables, catalog->count, catalog->next_table_id };
+    const struct catalog_tables tables = { catalog->tables, catalog->count,
+                                           catalog->next_table_id };
 
     if (catalog->journal.number == 0 && !catalog->has_new_steps)
         return EMBTIER_OK;
@@ -662,7 +595,7 @@ enum embtier_err catalog_fold(struct catalog *catalog, struct err_msg *msg)
 enum embtier_err catalog_take_over(struct catalog *catalog, const struct catalog *other,
                                    struct err_msg *msg)
 {
-    _cleanup_(tables_clear) struct tables tables = { 0 };
+    _cleanup_(catalog_tables_clear) struct catalog_tables tables = { 0 };
 
     TRY(tables_copy(other, &tables, msg));
     tables.next_table_id = MAX(catalog->next_table_id, other->next_table_id);
@@ -678,7 +611,7 @@ static int compare_table_ids(const void *a, const void *b)
 }
 
 /* Sets the steps of `replay` tables. Returns true if one has changed. */
-static bool go_back_in_steps(struct tables *tables, const struct catalog *then)
+static bool go_back_in_steps(struct catalog_tables *tables, const struct catalog *then)
 {
     bool has_changed = false;
 
@@ -701,7 +634,7 @@ enum embtier_err catalog_go_back(struct catalog *catalog, const struct catalog *
                                  struct err_msg *msg)
 {
     const uint32_t most = catalog->count + (then ? then->count : 0);
-    _cleanup_(tables_clear) struct tables tables = {
+    _cleanup_(catalog_tables_clear) struct catalog_tables tables = {
         .tables = calloc((size_t)most + 1, sizeof(*tables.tables)),
         .count = catalog->count,
         .next_table_id = MAX(catalog->next_table_id, then ? then->next_table_id : 0),
@@ -728,7 +661,7 @@ enum embtier_err catalog_go_back(struct catalog *catalog, const struct catalog *
 struct catalog *catalog_dup(const struct catalog *catalog)
 {
     struct catalog *copy = catalog_new(catalog->directory);
-    struct tables tables;
+    struct catalog_tables tables;
 
     if (!copy)
         return NULL;

@@ -16,14 +16,12 @@
 
 #include "base/err.h"
 #include "base/spec/table_spec.h"
-#include "store/catalog_table.h"
+#include "store/catalog_file.h"
 
 struct catalog;
 
-#define CATALOG_FILE "catalog.json"
-#define CATALOG_TABLE_IDS                                                                          \
-    (UINT32_C(1) << 31) /* tables have ids below it; hot_rows.h has others                         \
-                         */
+/* Tables have ids below it; hot_rows.h has others. */
+#define CATALOG_TABLE_IDS (UINT32_C(1) << 31)
 
 /* Reads the catalog. NOT_FOUND if there is none. */
 MUST_CHECK enum embtier_err catalog_read(const char *directory, struct catalog **ret_catalog,

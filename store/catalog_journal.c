@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/spec/table_spec_json.h"
+#include "store/catalog_file.h"
 #include "store/files/durable_file.h"
 #include "store/files/file_tree.h"
 #include "store/files/summed_json.h"
@@ -123,8 +124,8 @@ static bool is_torn(char *text, size_t from, size_t end)
 
 static enum embtier_err damaged(const struct reading *reading, const char *why, struct err_msg *msg)
 {
-    return err_set(msg, EMBTIER_CORRUPT, "%s/%s:%" PRIu32 ": damaged: %s", reading->directory,
-                   reading->name.text, reading->journal.line_count + 1, why);
+    return err_set(msg, EMBTIER_CORRUPT, "%s/%s:%" PRIu32 ": damaged: %s" CATALOG_WAY_OUT,
+                   reading->directory, reading->name.text, reading->journal.line_count + 1, why);
 }
 
 /* The caller has checked the checksum of @line. */
@@ -194,7 +195,8 @@ enum embtier_err catalog_journal_read(const char *directory, uint32_t number,
         durable_file_read_bytes(directory, reading.name.text, &text, &bytes, msg);
 
     if (err == EMBTIER_NOT_FOUND)
-        return err_set(msg, EMBTIER_CORRUPT, "%s/%s: missing", directory, reading.name.text);
+        return err_set(msg, EMBTIER_CORRUPT, "%s/%s: missing" CATALOG_WAY_OUT, directory,
+                       reading.name.text);
     TRY(err);
     TRY(read_lines(&reading, text, bytes, msg));
     *ret_journal = reading.journal;

@@ -4,7 +4,7 @@
  * They are stored as rows of a logged table whose id no table has: that of the split table, with
  * its highest bit set. A row has HOT_ROWS_CHUNK ids, little-endian; unused places are zero. So a
  * checkpoint has them without further work. The catalog has their number and their sum
- * (catalog_table.h), which say if the stored ids are those that the table was split by. It names
+ * (catalog_file.h), which say if the stored ids are those that the table was split by. It names
  * their number for as long as any of them may be stored.
  *
  * Thread: any; one at a time for each table. */

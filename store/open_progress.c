@@ -14,10 +14,8 @@
 /* Waits for a second; false at the end. The caller holds the lock, which is free meanwhile. */
 static bool wait_a_second(struct open_progress *progress)
 {
-    struct timespec until;
+    const struct timespec until = clock_until(NS_PER_S);
 
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec++;
     while (!progress->is_ended)
         if (pthread_cond_timedwait(&progress->ended, &progress->lock, &until) == ETIMEDOUT)
             break;
@@ -40,14 +38,9 @@ static void *progress_main(void *arg)
 
 void open_progress_begin(struct open_progress *progress)
 {
-    pthread_condattr_t attributes;
-
     *progress = (struct open_progress){ .began_ns = clock_now_ns(&clock_monotonic) };
     pthread_mutex_init(&progress->lock, NULL);
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&progress->ended, &attributes);
-    pthread_condattr_destroy(&attributes);
+    clock_init_cond(&progress->ended);
     progress->has_thread = pthread_create(&progress->thread, NULL, progress_main, progress) == 0;
     if (progress->has_thread)
         pthread_setname_np(progress->thread, "opening");

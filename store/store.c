@@ -200,6 +200,7 @@ enum embtier_err store_open(const struct store_opts *opts, struct store **ret_st
         return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
     store->progress = &progress;
     pthread_mutex_init(&store->lock, NULL);
+    pthread_mutex_init(&store->reading.lock, NULL);
     pthread_mutex_init(&store->reserve_lock, NULL);
     TRY(store_identity_open(config, &store->identity, msg));
     store->shard_count = config->data.directory_count * config->data.shards_per_directory;
@@ -252,6 +253,7 @@ enum embtier_err store_close(struct store *store, bool complete, struct err_msg 
     if (first == EMBTIER_OK && complete && !atomic_load(&store->closed_file))
         first = store_write_closed_file(store, msg);
     pthread_mutex_destroy(&store->lock);
+    pthread_mutex_destroy(&store->reading.lock);
     pthread_mutex_destroy(&store->reserve_lock);
     space_free(store->space);
     free(store->databases);
@@ -324,7 +326,8 @@ void store_stats(struct store *store, struct store_stats *ret_stats)
     const rocksdb_options_t *options = store->setup->options;
     struct store_stats stats = { .direct_io = store->direct_io,
                                  .capacity_bytes = store->capacity_bytes,
-                                 .io_uring = store->setup->io_uring };
+                                 .io_uring = store->setup->io_uring,
+                                 .reading_ns = store_reading_ns(store) };
     uint64_t read_bytes, compaction_read_bytes;
     struct space_stats space;
 

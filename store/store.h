@@ -122,9 +122,14 @@ MUST_CHECK enum embtier_err store_check_demand(const struct store *store,
 /* Does the same for rows of one table. */
 MUST_CHECK enum embtier_err store_check_room(const struct store *store, uint64_t row_count,
                                              uint64_t row_bytes, bool logged, struct err_msg *msg);
-/* Does the same for rows that a client changes now, without figures; never waits. */
+/* The bytes of an update that has no room, and those that there is room for. */
+struct store_refusal {
+    uint64_t needed_bytes;
+    uint64_t room_bytes;
+};
+/* Does the same for rows that a client changes now; never waits. @ret_refusal: for NO_SPACE. */
 enum embtier_err store_admit(const struct store *store, uint64_t row_count, uint64_t row_bytes,
-                             bool logged);
+                             bool logged, struct store_refusal *ret_refusal);
 /* Reports @row_count rows (@row_bytes in all) that changed in memory and still have to be
  * written. */
 void store_report_unwritten(struct store *store, uint64_t row_count, uint64_t row_bytes);

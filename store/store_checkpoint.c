@@ -31,12 +31,12 @@ enum embtier_err store_capture(struct store *store, struct checkpoint_draft *dra
 {
     for (uint32_t s = 0; s < store->shard_count && !logged; s++) {
         if (give_up && atomic_load(give_up))
-            return err_set(msg, EMBTIER_SHUTDOWN, "the server is shutting down");
+            return err_shutdown(msg);
         TRY(database_flush(store_database_of(store, s, logged), msg));
     }
     for (uint32_t s = 0; s < store->shard_count; s++) {
         if (give_up && atomic_load(give_up))
-            return err_set(msg, EMBTIER_SHUTDOWN, "the server is shutting down");
+            return err_shutdown(msg);
         if (clock_now_ns(&clock_monotonic) > until_ns)
             return EMBTIER_AGAIN;
         TRY(checkpoint_capture(draft, s, logged, store_database_of(store, s, logged), msg));

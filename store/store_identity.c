@@ -106,6 +106,17 @@ static bool record_parse(const json_t *root, struct record *ret_record)
     return true;
 }
 
+enum embtier_err store_other_format(const char *file, uint32_t version, uint32_t own_version,
+                                    struct err_msg *msg)
+{
+    return err_set(msg, EMBTIER_VERSION, "%s: format version %u, this program reads %u: %s", file,
+                   version, own_version,
+                   version > own_version
+                       ? "a newer embtierd made it: start that one"
+                       : "an older one made it, and it cannot be converted: export its tables "
+                         "with that one, and import them into a new store");
+}
+
 /* Returns state ABSENT if there is no such file. */
 static enum embtier_err record_read(const char *path, struct record *ret_record,
                                     struct err_msg *msg)
@@ -129,19 +140,19 @@ static enum embtier_err record_read(const char *path, struct record *ret_record,
     root = json_loads(text, JSON_REJECT_DUPLICATES, &error);
     if (!root)
         return err_set(msg, EMBTIER_CORRUPT, "%s:%d: damaged" WAY_OUT, file, error.line);
-    if (u32_read(root, "format_version", &version) && version != STORE_FORMAT_VERSION)
-        return err_set(msg, EMBTIER_VERSION, "%s: format version %u, this program reads %d: %s",
-                       file, version, STORE_FORMAT_VERSION,
-                       version > STORE_FORMAT_VERSION
-                           ? "a newer embtierd made it: start that one"
-                           : "an older one made it, and it cannot be converted: export its tables "
-                             "with that one, and import them into a new store");
-    if (version == 0 || !record_parse(root, ret_record))
-        return err_set(msg, EMBTIER_CORRUPT, "%s: damaged" WAY_OUT, file);
-    err = summed_json_check(file, text, true, msg);
+    /* The checksum comes first: a turned bit must not pass for another format. */
+    err = summed_json_check(file, text, false, msg);
+    if (err == EMBTIER_OK && u32_read(root, "format_version", &version) &&
+        version != STORE_FORMAT_VERSION)
+        return store_other_format(file, version, STORE_FORMAT_VERSION, msg);
+    if (err == EMBTIER_OK)
+        err = summed_json_check(file, text, true, msg);
     if (err == EMBTIER_CORRUPT)
         err_append(msg, WAY_OUT);
-    return err;
+    TRY(err);
+    if (!record_parse(root, ret_record))
+        return err_set(msg, EMBTIER_CORRUPT, "%s: damaged" WAY_OUT, file);
+    return EMBTIER_OK;
 }
 
 static enum embtier_err record_write(const char *path, const struct record *record,
@@ -266,8 +277,13 @@ static enum embtier_err directories_check_distinct(const struct store_identity *
     for (uint32_t i = 0; i < identity->directory_count; i++) {
         const char *path = identity->directories[i].path;
 
+        if (stat(path, &stats[i]) != 0 && errno == ENOENT)
+            return err_set(msg, EMBTIER_NOT_FOUND,
+                           "%s: No such file or directory: is a disk not mounted? If the data "
+                           "directory is to be a new one, make it first (mkdir)",
+                           path);
         if (stat(path, &stats[i]) != 0)
-            return err_set_errno(msg, errno, "%s", path);
+            return err_set_errno(msg, errno, "data directory %s", path);
         for (uint32_t j = 0; j < i; j++)
             if (stats[i].st_dev == stats[j].st_dev && stats[i].st_ino == stats[j].st_ino)
                 return err_set(msg, EMBTIER_CONFIG, "data.directories: %s and %s are the same",
@@ -400,7 +416,7 @@ static enum embtier_err random_bytes(void *bytes, size_t count, struct err_msg *
 {
     /* Up to 256 bytes come whole, or not at all. */
     if (getrandom(bytes, count, 0) != (ssize_t)count)
-        return err_set_errno(msg, errno, "getrandom");
+        return err_set_errno(msg, errno, "cannot get random bytes from the system (getrandom)");
     return EMBTIER_OK;
 }
 

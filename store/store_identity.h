@@ -17,8 +17,8 @@
 #include "config/config.h"
 
 /* 2: each shard has two databases. 3: embtier.json has a checksum. 4: a map gives each row's shard
- * (bucket_map.h). Other versions are refused. */
-#define STORE_FORMAT_VERSION 4
+ * (bucket_map.h). 5: each table in the catalog has a checksum. Other versions are refused. */
+#define STORE_FORMAT_VERSION 5
 #define STORE_UUID_CHARS     32
 
 struct store_identity;
@@ -56,6 +56,11 @@ uint32_t store_identity_directory_count(const struct store_identity *identity);
 const char *store_identity_directory(const struct store_identity *identity, uint32_t index);
 const char *store_identity_uuid(const struct store_identity *identity); /* STORE_UUID_CHARS */
 const unsigned char *store_identity_hash_key(const struct store_identity *identity);
+
+/* Refuses @file, which has another format than this program's: returns VERSION, and says what to
+ * do. */
+MUST_CHECK enum embtier_err store_other_format(const char *file, uint32_t version,
+                                               uint32_t own_version, struct err_msg *msg);
 
 /* True if a server has @directory open. */
 bool store_identity_is_in_use(const char *directory);

@@ -49,6 +49,12 @@ struct store {
     bool is_open;                   /* opened completely */
     struct open_progress *progress; /* until is_open */
     pthread_mutex_t lock;           /* guards the closed file */
+    struct store_reading {
+        pthread_mutex_t lock;
+        uint32_t running;  /* reads of rows, now */
+        uint64_t since_ns; /* when the first of them began */
+        uint64_t busy_ns;  /* for which any ran, up to then */
+    } reading;
     /* closed.json exists: no row of a `replay` table was written since the last clean close. */
     _Atomic bool closed_file;
     _Atomic int replay_refusal; /* an enum embtier_err */
@@ -63,6 +69,9 @@ static inline struct database *store_database_of(const struct store *store, uint
 {
     return store->databases[shard * DATABASE_KINDS + (logged ? DATABASE_LOGGED : DATABASE_REPLAY)];
 }
+
+/* Returns the time for which at least one read of rows ran; store_rows.c. */
+uint64_t store_reading_ns(struct store *store);
 
 static inline const char *store_directory_of(const struct store *store, uint32_t shard)
 {

@@ -22,12 +22,46 @@ static uint32_t rows_of_one(const struct store_row *rows, uint32_t count)
     return i;
 }
 
+/* ---- Reads ---- */
+
+/* Overlapping reads count once: their sum would be more than the time that lookups waited. */
+static void reading_begin(struct store_reading *reading)
+{
+    pthread_mutex_lock(&reading->lock);
+    if (reading->running++ == 0)
+        reading->since_ns = clock_now_ns(&clock_monotonic);
+    pthread_mutex_unlock(&reading->lock);
+}
+
+static void reading_end(struct store_reading *reading)
+{
+    pthread_mutex_lock(&reading->lock);
+    assert(reading->running > 0);
+    if (--reading->running == 0)
+        reading->busy_ns += clock_since(clock_now_ns(&clock_monotonic), reading->since_ns);
+    pthread_mutex_unlock(&reading->lock);
+}
+
+uint64_t store_reading_ns(struct store *store)
+{
+    struct store_reading *const reading = &store->reading;
+    uint64_t ns;
+
+    pthread_mutex_lock(&reading->lock);
+    ns = reading->busy_ns;
+    if (reading->running > 0)
+        ns += clock_since(clock_now_ns(&clock_monotonic), reading->since_ns);
+    pthread_mutex_unlock(&reading->lock);
+    return ns;
+}
+
 enum embtier_err store_read(struct store *store, uint32_t shard, struct store_row *rows,
                             uint32_t count, struct err_msg *msg)
 {
     enum embtier_err first = EMBTIER_OK;
 
     assert(shard < store->shard_count);
+    reading_begin(&store->reading);
     for (uint32_t done = 0; done < count;) {
         const uint32_t some = rows_of_one(rows + done, count - done);
         const enum embtier_err err =
@@ -38,6 +72,7 @@ enum embtier_err store_read(struct store *store, uint32_t shard, struct store_ro
             first = err;
         done += some;
     }
+    reading_end(&store->reading);
     return first;
 }
 
@@ -130,7 +165,7 @@ enum embtier_err store_shorten_logs(struct store *store, const _Atomic bool *giv
                                    first == EMBTIER_OK ? msg : NULL);
 
         if (err == EMBTIER_SHUTDOWN)
-            return err_set(msg, err, "the server is shutting down");
+            return err_shutdown(msg);
         if (first == EMBTIER_OK)
             first = err;
     }

@@ -78,14 +78,15 @@ enum embtier_err store_check_room(const struct store *store, uint64_t row_count,
     char what[64];
 
     store_demand_add(&demand, row_count, row_bytes, logged);
-    snprintf(what, sizeof(what), "no space for %" PRIu64 " rows", row_count);
+    snprintf(what, sizeof(what), "no space for %" PRIu64 " row%s", row_count, PLURAL(row_count));
     return store_check_demand(store, &demand, what, msg);
 }
 
 enum embtier_err store_admit(const struct store *store, uint64_t row_count, uint64_t row_bytes,
-                             bool logged)
+                             bool logged, struct store_refusal *ret_refusal)
 {
-    return space_admit(store->space, stored_bytes_of(row_count, row_bytes, logged));
+    ret_refusal->needed_bytes = stored_bytes_of(row_count, row_bytes, logged);
+    return space_admit(store->space, ret_refusal->needed_bytes, &ret_refusal->room_bytes);
 }
 
 void store_report_unwritten(struct store *store, uint64_t row_count, uint64_t row_bytes)

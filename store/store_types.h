@@ -35,6 +35,7 @@ struct store_written {
 struct store_stats {
     struct store_written written;
     uint64_t read_bytes; /* by reads of rows, from SST files */
+    uint64_t reading_ns; /* for which at least one read of rows ran */
     uint64_t rows_read;
     uint64_t rows_absent; /* asked for, never written */
     uint64_t rows_written;

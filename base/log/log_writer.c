@@ -12,6 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
+
 #define LATE_WAIT_MS  100 /* for a line logged after the end */
 #define FAULT_WAIT_MS 250
 
@@ -204,18 +206,14 @@ static bool is_file(void)
 
 int log_writer_begin(log_dropped_text dropped_text)
 {
-    pthread_condattr_t attributes;
     int rc;
 
     if (is_file())
         return 0;
     writer.dropped_text = dropped_text;
     writer.is_ending = false;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     pthread_cond_init(&writer.wake, NULL);
-    pthread_cond_init(&writer.idle, &attributes);
-    pthread_condattr_destroy(&attributes);
+    clock_init_cond(&writer.idle);
     rc = pthread_create(&writer.thread, NULL, writer_main, NULL);
     if (rc != 0)
         return rc;
@@ -228,15 +226,8 @@ int log_writer_begin(log_dropped_text dropped_text)
 /* The caller holds the lock. */
 static void await_end(uint32_t wait_ms)
 {
-    struct timespec until;
+    const struct timespec until = clock_until(wait_ms * UINT64_C(1000000));
 
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += wait_ms / 1000;
-    until.tv_nsec += (long)(wait_ms % 1000) * 1000000;
-    if (until.tv_nsec >= 1000000000) {
-        until.tv_sec++;
-        until.tv_nsec -= 1000000000;
-    }
     while (atomic_load(&writer.mode) == MODE_THREAD)
         if (pthread_cond_timedwait(&writer.idle, &writer.lock, &until) == ETIMEDOUT)
             break;

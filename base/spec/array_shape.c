@@ -2,7 +2,6 @@
 #include "base/spec/array_shape.h"
 
 #include "base/macros.h"
-#include "base/row_spot.h"
 
 /* Granules are large enough for a spot's 32 bits to reach each. */
 #define GRANULE_SHIFT_LEAST 4
@@ -20,7 +19,7 @@ struct array_shape array_shape_of(uint64_t rows, uint32_t row_bytes)
             return shape;
     }
     shape.rows_at =
-        ARRAY_HEAD_BYTES + align_up(rows * sizeof(struct row_spot), (uint64_t)ARRAY_HEAD_BYTES);
+        ARRAY_HEAD_BYTES + align_up(rows * ARRAY_SPOT_BYTES, (uint64_t)ARRAY_HEAD_BYTES);
     shape.bytes = align_up(shape.rows_at + rows * shape.stride, ARRAY_SLAB_BYTES);
     return shape;
 }

@@ -8,8 +8,10 @@
 
 /* Memory is taken in whole slabs. */
 #define ARRAY_SLAB_BYTES (UINT64_C(2) << 20)
-/* The array's own numbers, before the spots (base/row_spot.h). */
+/* The array's own numbers, before the spots. */
 #define ARRAY_HEAD_BYTES 4096
+/* One row's place (tiers/spots/row_spot.h). */
+#define ARRAY_SPOT_BYTES UINT64_C(8)
 
 struct array_shape {
     uint8_t shift;    /* log2 of a granule: each row begins on one */

@@ -362,10 +362,13 @@ static enum embtier_err init_check(const struct table_spec *spec, struct err_msg
                            init_word(spec->init), name);
     }
     if (spec->init == EMBTIER_INIT_UNIFORM && !(spec->init_params[0] <= spec->init_params[1]))
-        return err_set(msg, EMBTIER_INVALID, "init uniform: low %g is above high %g",
-                       spec->init_params[0], spec->init_params[1]);
+        return err_set(
+            msg, EMBTIER_INVALID,
+            "init uniform: low %g is above high %g; allowed: a low that is at most the high",
+            spec->init_params[0], spec->init_params[1]);
     if (spec->init == EMBTIER_INIT_NORMAL && spec->init_params[1] < 0)
-        return err_set(msg, EMBTIER_INVALID, "init normal: stddev %g is negative",
+        return err_set(msg, EMBTIER_INVALID,
+                       "init normal: stddev %g is negative; allowed: 0 or more",
                        spec->init_params[1]);
     return EMBTIER_OK;
 }

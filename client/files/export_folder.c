@@ -274,6 +274,11 @@ static enum embtier_err make(struct export_folder *f, struct err_msg *msg)
     bool is_new;
 
     f->parent = open(f->parent_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (f->parent < 0 && errno == ENOENT)
+        return err_set(
+            msg, EMBTIER_NOT_FOUND,
+            "folder %s: No such file or directory: make it first, or choose another path",
+            f->parent_path);
     if (f->parent < 0)
         return err_set_errno(msg, errno, "folder %s", f->parent_path);
     TRY(check_free(f, msg));

@@ -66,11 +66,12 @@ struct embtier_push_options {
  * optimizer. NONFINITE, unless the table allows_nonfinite: a gradient has NaN or infinity, or the
  * update would make a finite row NaN or infinite. Gradients that add up to more than f32 holds are
  * refused too. No row has changed then. If requests of other connections change the same rows
- * meanwhile, a number that still overflows becomes the greatest number of its sign. TOO_LARGE: a
- * row gets more than 2^27 numbers of gradients, over all its ids; no row has changed. In a group
- * the gradients of all members count, and all members get the error. Also SHAPE, NO_TICKET,
- * TICKET_USED and TICKET_EXPIRED; for a push by rows TICKETS_FULL; and the errors of SET. On
- * failure the contents of the weights are undefined.
+ * meanwhile, a number that still overflows becomes the greatest number of its sign. Numbers that
+ * the caller overwrites before the push is answered are not checked again. TOO_LARGE: a row gets
+ * more than 2^27 numbers of gradients, over all its ids; no row has changed. In a group the
+ * gradients of all members count, and all members get the error. Also SHAPE, NO_TICKET, TICKET_USED
+ * and TICKET_EXPIRED; for a push by rows TICKETS_FULL; and the errors of SET. On failure the
+ * contents of the weights are undefined.
  *
  * @prefetch: a batch of this connection that has a prefetch, else INVALID. BUSY if its last result
  * has not been asked for. The push takes the prefetch as it takes its ticket. A refused push

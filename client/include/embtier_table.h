@@ -95,6 +95,11 @@ struct embtier_table_info {
     uint64_t step; /* greatest step of a push that changed rows, as of the opening or listing of the
                       table; 0: no push, or an import without the optimizer's state */
     uint64_t hot_rows; /* of home split: rows that have a place in its array; else 0 */
+    /* Since the server started, by GETs and pooled lookups: */
+    uint64_t lookup_rows;
+    uint64_t missed_lookup_rows; /* of these: no memory had the row, and none was about to */
+    uint64_t read_lookup_rows;   /* of these: read from SSD */
+    uint64_t lookup_ns; /* estimate of the time that all lanes spent on lookups, without reads */
 };
 
 /* Creates a table. EXISTS. INVALID: the message has the reason. BUSY: the user may have at most

@@ -44,6 +44,10 @@ void table_describe(const Embtier__TableInfo *wire, struct table_description *re
         .uuid = spec->uuid,
         .step = spec->step,
         .hot_rows = spec->home == EMBTIER_HOME_SPLIT ? spec->hot_rows : 0,
+        .lookup_rows = wire->lookup_rows,
+        .missed_lookup_rows = wire->missed_lookup_rows,
+        .read_lookup_rows = wire->read_lookup_rows,
+        .lookup_ns = wire->lookup_ns,
     };
 #define X(name, field, lowest, highest, standard, text) description->info.field = spec->field;
     EMBTIER_HYPERPARAMETER_TABLE(X)

@@ -155,7 +155,7 @@ enum embtier_err connection_receive(struct connection *connection, struct err_ms
         return err_set(msg, EMBTIER_DISCONNECTED, "closed by the client");
     if (errno == EAGAIN || errno == EINTR)
         return EMBTIER_OK;
-    return err_set_errno(msg, errno, "receive");
+    return err_set_errno(msg, errno, "cannot receive from the client");
 }
 
 static enum embtier_err keep(struct connection *connection, const uint8_t *bytes, size_t count,
@@ -229,7 +229,7 @@ enum embtier_err connection_reply(struct connection *connection, const struct Em
     if (!connection_has_unsent(connection)) {
         sent = send_some(connection, bytes, count, fds, fd_count);
         if (sent < 0)
-            return err_set_errno(msg, errno, "send");
+            return err_set_errno(msg, errno, "cannot send to the client");
     }
     if (fd_count > 0 && sent == 0)
         return err_set(msg, EMBTIER_PROTOCOL, "the client does not read its replies");
@@ -270,7 +270,7 @@ enum embtier_err connection_flush(struct connection *connection, struct err_msg 
                                        connection->unsent_bytes, NULL, 0);
 
         if (sent < 0)
-            return err_set_errno(msg, errno, "send");
+            return err_set_errno(msg, errno, "cannot send to the client");
         if (sent == 0)
             return EMBTIER_OK;
         connection->unsent_at += (size_t)sent;

@@ -72,48 +72,41 @@ static void on_session_made(struct control *control, struct session_order *order
         control->sweep = true;
 }
 
-static void on_message(struct control *control, struct message *message)
+static void on_job_done(struct control *control, struct job *job)
 {
-    switch (message->kind) {
-    case MESSAGE_SESSION_MADE:
-        on_session_made(control, CONTAINER_OF(message, struct session_order, made_message));
-        break;
-    case MESSAGE_SESSION_GONE:
-        control_session_gone(control, CONTAINER_OF(message, struct session, gone_message));
-        break;
-    case MESSAGE_CHANNEL_FREED:
-        control_channel_freed(control,
-                              CONTAINER_OF(message, struct transport_channel, freed_message));
-        break;
-    case MESSAGE_SESSION_BROKEN:
-        on_session_broken(control, CONTAINER_OF(message, struct session, broken_message));
-        break;
-    case MESSAGE_JOB_PROGRESS:
-        control_job_progress(control, CONTAINER_OF(message, struct job, progress_message));
-        break;
-    case MESSAGE_JOB_DONE: {
-        struct job *const job = CONTAINER_OF(message, struct job, done_message);
-        struct connection *const connection = job->owner;
+    struct connection *const connection = job->owner;
 
-        control_job_done(control, job);
-        if (!connection) /* a job of the server's own */
-            break;
-        if (connection->fd < 0) {
-            control_let_go(control, connection); /* of what the job had */
-            if (connection->session_is_gone)
-                control_session_gone(control, connection->session);
-            control->sweep = true;
-        } else {
-            control_close_cancelled(control, connection);
-            go_on(control, connection);
-        }
-        break;
-    }
-    default:
-        log_error("message for another thread", "kind=%d", (int)message->kind);
-        break;
+    control_job_done(control, job);
+    if (!connection) /* a job of the server's own */
+        return;
+    if (connection->fd < 0) {
+        control_let_go(control, connection); /* of what the job had */
+        if (connection->session_is_gone)
+            control_session_gone(control, connection->session);
+        control->sweep = true;
+    } else {
+        control_close_cancelled(control, connection);
+        go_on(control, connection);
     }
 }
+
+static void drop_job(struct control *control, struct job *job)
+{
+    (void)control;
+    job_free(job);
+}
+
+MESSAGE_KIND(message_session_made, on_session_made, control, struct session_order, made_message)
+MESSAGE_KIND(message_session_gone, control_session_gone, control, struct session, gone_message)
+MESSAGE_KIND(message_session_broken, on_session_broken, control, struct session, broken_message)
+MESSAGE_KIND(message_job_progress, control_job_progress, control, struct job, progress_message)
+MESSAGE_HANDLER(take_job_done, on_job_done, control, struct job, done_message)
+MESSAGE_HANDLER(drop_job_done, drop_job, control, struct job, done_message)
+MESSAGE_HANDLER(take_freed, control_channel_freed, control, struct transport_channel, freed_message)
+
+/* The server's own jobs, and memory of sessions, may end when no thread takes mail any more. */
+const struct message_kind message_job_done = { .take = take_job_done, .drop = drop_job_done };
+const struct message_kind message_channel_freed = { .take = take_freed, .drop = take_freed };
 
 static void on_mail(struct control *control)
 {
@@ -127,7 +120,7 @@ static void on_mail(struct control *control)
     while (message) {
         struct message *const next = message->next;
 
-        on_message(control, message);
+        message->kind->take(&(struct receiver){ .control = control }, message);
         message = next;
     }
 }
@@ -301,7 +294,7 @@ enum embtier_err control_new(const struct server_parts *parts, struct control **
     control->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     control->mail_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (control->epoll_fd < 0 || control->mail_fd < 0)
-        return err_set_errno(msg, errno, "control: event descriptors");
+        return err_set_errno(msg, errno, "cannot make event descriptors");
     limit_accounts(parts);
     control->job_parts = (struct job_parts){ .tables = parts->tables,
                                              .checkpoints = parts->checkpoints,
@@ -311,16 +304,15 @@ enum embtier_err control_new(const struct server_parts *parts, struct control **
     TRY(control_listen(control, msg));
     event.data.ptr = &control->mail_fd;
     if (epoll_ctl(control->epoll_fd, EPOLL_CTL_ADD, control->mail_fd, &event) != 0)
-        return err_set_errno(msg, errno, "control: epoll");
+        return err_set_errno(msg, errno, "cannot watch descriptors (epoll)");
     event.data.ptr = &control->listen_fd;
     if (epoll_ctl(control->epoll_fd, EPOLL_CTL_ADD, control->listen_fd, &event) != 0)
-        return err_set_errno(msg, errno, "control: epoll");
+        return err_set_errno(msg, errno, "cannot watch descriptors (epoll)");
     *ret_control = TAKE(control);
     return EMBTIER_OK;
 }
 
-/* Frees mail that came when no thread took it any more: the server's own jobs, and
- * memory of sessions. */
+/* Frees mail that came when no thread took it any more. */
 static void free_rest(struct control *control)
 {
     struct message *message = inbox_take_all(&control->inbox);
@@ -328,11 +320,8 @@ static void free_rest(struct control *control)
     while (message) {
         struct message *const next = message->next;
 
-        if (message->kind == MESSAGE_JOB_DONE)
-            job_free(CONTAINER_OF(message, struct job, done_message));
-        else if (message->kind == MESSAGE_CHANNEL_FREED)
-            control_channel_freed(control,
-                                  CONTAINER_OF(message, struct transport_channel, freed_message));
+        if (message->kind->drop)
+            message->kind->drop(&(struct receiver){ .control = control }, message);
         message = next;
     }
 }

@@ -90,7 +90,7 @@ void control_let_go(struct control *control, struct connection *connection)
             atomic_store_explicit(&session->gone, true, memory_order_relaxed);
         session->channel.ops->hang_up(&session->channel,
                                       err == EMBTIER_OK ? EMBTIER_DISCONNECTED : err);
-        lane_send(control->parts->lanes[session->home], &session->detach_message);
+        lane_detach(control->parts->lanes[session->home], session);
     }
 }
 

@@ -162,6 +162,10 @@ void control_handle_hello(struct control *control, struct connection *connection
                           const Embtier__Hello *hello);
 /* Tells the client that its session is still being made. */
 void control_tell_making(struct control *control, struct connection *connection);
+/* Messages to the control thread. control.c */
+extern const struct message_kind message_session_made, message_session_gone, message_session_broken;
+extern const struct message_kind message_channel_freed, message_job_progress, message_job_done;
+
 /* Answers the hello, and frees the order. */
 void control_session_made(struct control *control, struct session_order *order);
 /* Has the session's memory freed, once no job and no dropped client uses it. */

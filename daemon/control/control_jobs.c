@@ -89,14 +89,6 @@ static struct job_info describe_transfer(const struct connection *connection,
     return info;
 }
 
-static int compare_ids(const void *a, const void *b)
-{
-    const uint64_t left = ((const struct job_info *)a)->id;
-    const uint64_t right = ((const struct job_info *)b)->id;
-
-    return (left > right) - (left < right);
-}
-
 struct list {
     struct job_info *infos;
     uint32_t count;
@@ -108,7 +100,8 @@ static bool has_id(const struct list *list, uint64_t id)
 {
     const struct job_info wanted = { .id = id };
 
-    return list->jobs > 0 && bsearch(&wanted, list->infos, list->jobs, sizeof(wanted), compare_ids);
+    return list->jobs > 0 &&
+           bsearch(&wanted, list->infos, list->jobs, sizeof(wanted), job_info_compare);
 }
 
 static bool add_one(struct list *list, const struct connection *connection,
@@ -134,7 +127,7 @@ static enum embtier_err add_transfers(const struct control *control, struct list
                            !add_one(list, c, &c->loading, c->counts_load)))
             return EMBTIER_NO_MEMORY;
     if (list->count > list->jobs)
-        qsort(list->infos, list->count, sizeof(*list->infos), compare_ids);
+        qsort(list->infos, list->count, sizeof(*list->infos), job_info_compare);
     return EMBTIER_OK;
 }
 

@@ -33,7 +33,7 @@ enum embtier_err control_listen(struct control *control, struct err_msg *msg)
     TRY(socket_path_clear(path, msg));
     control->listen_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (control->listen_fd < 0)
-        return err_set_errno(msg, errno, "socket");
+        return err_set_errno(msg, errno, "cannot make a socket");
     before = umask(0177); /* no other user until the mode is set */
     rc = bind(control->listen_fd, (const struct sockaddr *)&address, sizeof(address));
     umask(before);

@@ -33,13 +33,18 @@ static void handle_open(struct control *control, struct connection *connection, 
     enum embtier_err err = tables_find(control->parts->tables, open->name, &info, &msg);
 
     if (err == EMBTIER_OK && info.state == TABLE_CREATING)
-        err = err_set(&msg, EMBTIER_BUSY, "table '%s' is still being created", open->name);
+        err = err_set(&msg, EMBTIER_BUSY, "table '%s' is still being created: try again later",
+                      open->name);
     else if (err == EMBTIER_OK && open->dim != 0 && open->dim != info.spec.dim)
-        err = err_set(&msg, EMBTIER_MISMATCH, "table '%s' has dim %" PRIu32 ", not %" PRIu32,
+        err = err_set(&msg, EMBTIER_MISMATCH,
+                      "table '%s' has dim %" PRIu32 ", not %" PRIu32
+                      ": open it with its own dim, or with none",
                       open->name, info.spec.dim, open->dim);
     else if (err == EMBTIER_OK && open->dtype != 0 && open->dtype != (uint32_t)info.spec.dtype)
-        err = err_set(&msg, EMBTIER_MISMATCH, "table '%s' has dtype %s", open->name,
-                      dtype_word(info.spec.dtype));
+        err = err_set(&msg, EMBTIER_MISMATCH,
+                      "table '%s' has dtype %s, not %s: open it with its own dtype, or with none",
+                      open->name, dtype_word(info.spec.dtype),
+                      dtype_word((int)open->dtype) ? dtype_word((int)open->dtype) : "another");
     if (err != EMBTIER_OK)
         control_reply_error(control, connection, id, err, &msg);
     else

@@ -121,6 +121,7 @@ static enum embtier_err order_session(struct control *control, struct connection
 
     if (!order)
         return EMBTIER_NO_MEMORY;
+    order->made_message.kind = &message_session_made;
     order->owner = connection;
     order->request_id = id;
     order->uid = connection->peer_uid;
@@ -164,6 +165,7 @@ static void release(struct control *control, struct connection *connection,
     connection->counted_bytes = 0;
     channel->account = account_open(control->parts->accounts, connection->peer_uid);
     assert(channel->account == connection->account); /* it is open, so no memory is needed */
+    channel->freed_message.kind = &message_channel_freed;
     control->releasing_count++;
     session_maker_release(control->maker, channel, is_abandoned);
 }
@@ -173,12 +175,14 @@ static void attach(struct control *control, struct connection *connection, struc
 {
     session->send = control->send;
     session->owner = control;
+    session->gone_message.kind = &message_session_gone;
+    session->broken_message.kind = &message_session_broken;
     session->pid = connection->peer_pid;
     session->uid = connection->peer_uid;
     session->account = session->ticket_share.account = connection->account;
     connection->session = session;
     connection->channel = channel;
-    lane_send(control->parts->lanes[session->home], &session->attach_message);
+    lane_attach(control->parts->lanes[session->home], session);
 }
 
 /* Gives back all that an order without a session has. No client has seen its channel. */

@@ -83,8 +83,8 @@ void control_submit_job(struct control *control, struct connection *connection, 
     struct err_msg msg = { { 0 } };
     enum embtier_err err;
 
-    job->done_message.kind = MESSAGE_JOB_DONE;
-    job->progress_message.kind = MESSAGE_JOB_PROGRESS;
+    job->done_message.kind = &message_job_done;
+    job->progress_message.kind = &message_job_progress;
     job->owner = connection;
     job->request_id = id;
     if (connection) {

@@ -72,10 +72,11 @@ struct source {
 #define SPACE(field)  FIELD(FROM_SPACE, struct array_space_stats, field, 1)
 #define CHECKPOINTS_PER(field, number)                                                             \
     FIELD(FROM_CHECKPOINTS, struct checkpoints_stats, field, number)
-#define GROUPS(field)  FIELD(FROM_GROUPS, struct group_stats, field, 1)
-#define PROFILE(field) FIELD(FROM_PROFILE, struct profile_state, field, 1)
-#define STORE(field)   FIELD(FROM_STORE, struct store_stats, field, 1)
-#define TOTALS(field)  FIELD(FROM_TOTALS, struct tables_totals, field, 1)
+#define GROUPS(field)            FIELD(FROM_GROUPS, struct group_stats, field, 1)
+#define PROFILE(field)           FIELD(FROM_PROFILE, struct profile_state, field, 1)
+#define STORE(field)             FIELD(FROM_STORE, struct store_stats, field, 1)
+#define STORE_PER(field, number) FIELD(FROM_STORE, struct store_stats, field, number)
+#define TOTALS(field)            FIELD(FROM_TOTALS, struct tables_totals, field, 1)
 #define LABELS                                                                                     \
     {                                                                                              \
         .from = FROM_CODE                                                                          \

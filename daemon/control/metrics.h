@@ -22,10 +22,10 @@ struct server_parts;
  *   TIERS(field)                 the sum over all lanes, for each tier of the row cache
  *   ARRAYS(field)                the sum over all lanes, of struct home_stats of arrays
  *   SPACE(field)                 for each tier, of struct array_space_stats
- *   CHECKPOINTS_PER(field, number), GROUPS(field), PROFILE(field), STORE(field), TOTALS(field)
- *                                of the part's own struct; the first is divided
- *   LABELS                       METRIC_LABEL_TABLE has a row for each value of the label
- *   OTHER                        code, in metrics.c or control_requests.c
+ *   CHECKPOINTS_PER(field, number), GROUPS(field), PROFILE(field), STORE(field), STORE_PER(field,
+ * number), TOTALS(field) of the part's own struct; with a number, divided LABELS METRIC_LABEL_TABLE
+ * has a row for each value of the label OTHER                        code, in metrics.c or
+ * control_requests.c
  *
  * Fields are unsigned numbers or bool. */
 #define METRIC_TABLE(METRIC)                                                                       \
@@ -43,14 +43,14 @@ struct server_parts;
     METRIC(casting_seconds, COUNTER, "Seconds that caster threads spent sorting gradients by row", \
            "", LANES_PER(casting_ns, 1e9))                                                         \
     METRIC(groups, GAUGE, "Groups of trainers", "", GROUPS(groups))                                \
-    METRIC(group_steps, COUNTER, "Steps of groups, by how they ended", "end", LABELS)              \
+    METRIC(group_steps, COUNTER, "Steps of groups, by outcome", "outcome", LABELS)                 \
     METRIC(failed_rows, COUNTER, "Rows that could not be read", "", LANES(failed_rows))            \
     METRIC(abandoned_rows, COUNTER, "Rows left out because their client was gone", "",             \
            LANES(abandoned_rows))                                                                  \
     METRIC(logged_rows, COUNTER,                                                                   \
            "Changed rows of async and sync tables, which are written at once", "",                 \
            LANES(logged_rows))                                                                     \
-    METRIC(checkpoints, COUNTER, "Checkpoints, by how they ended", "end", LABELS)                  \
+    METRIC(checkpoints, COUNTER, "Checkpoints, by outcome", "outcome", LABELS)                     \
     METRIC(checkpoint_newest_seconds, GAUGE,                                                       \
            "Age of the newest checkpoint; no figure if there is none", "", OTHER)                  \
     METRIC(checkpoint_pause_seconds, GAUGE, "How long the newest checkpoint paused updates", "",   \
@@ -110,7 +110,7 @@ struct server_parts;
            LANES(write_queue.capacity_bytes))                                                      \
     METRIC(write_retries, COUNTER, "Writes that the store refused for the moment", "",             \
            LANES(write_queue.retries))                                                             \
-    METRIC(write_error, GAUGE, "Error that blocks writes, 0 if none", "",                          \
+    METRIC(write_error, GAUGE, "Number of the error that blocks writes, 0 if none", "",            \
            LANES_MOST(write_queue.err))                                                            \
     METRIC(rows_initialised, COUNTER, "Rows made on first touch", "", TOTALS(rows_initialised))    \
     METRIC(updated_bytes, COUNTER, "Bytes of updated rows, counted at each update", "",            \
@@ -123,6 +123,8 @@ struct server_parts;
            "Bytes of rows handed to RocksDB, with keys and heads", "", STORE(row_bytes_written))   \
     METRIC(store_written_bytes, COUNTER, "Bytes written to SSD, by cause", "cause", LABELS)        \
     METRIC(store_read_bytes, COUNTER, "Bytes read from SSD for rows", "", STORE(read_bytes))       \
+    METRIC(store_reading_seconds, COUNTER, "Time for which at least one read of rows ran", "",     \
+           STORE_PER(reading_ns, 1e9))                                                             \
     METRIC(store_stored_bytes, GAUGE, "Bytes of live files on SSD", "", STORE(stored_bytes))       \
     METRIC(store_reserve_bytes, GAUGE, "Space reserved for drops, checkpoints, stops and starts",  \
            "", STORE(reserve_bytes))                                                               \
@@ -150,9 +152,10 @@ struct server_parts;
            PROFILE(lost_samples))                                                                  \
     METRIC(store_capacity_bytes, GAUGE, "Capacity of the drives, see endurance.capacity_bytes",    \
            "", OTHER)                                                                              \
-    METRIC(store_rated_written_bytes, GAUGE, "endurance.rated_written_bytes; 0: not known", "",    \
+    METRIC(store_rated_written_bytes, GAUGE,                                                       \
+           "Bytes that the drives may take in their rated life, as configured; 0: not known", "",  \
            OTHER)                                                                                  \
-    METRIC(store_rated_years, GAUGE, "endurance.rated_years", "", OTHER)                           \
+    METRIC(store_rated_years, GAUGE, "Years of that life, as configured", "", OTHER)               \
     METRIC(store_direct_io, GAUGE, "1 if reads and writes of SSD bypass the page cache", "",       \
            STORE(direct_io))                                                                       \
     METRIC(log_dropped_lines, COUNTER, "Log lines that standard error did not accept", "", OTHER)  \

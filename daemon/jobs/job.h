@@ -90,8 +90,8 @@ struct job {
     char what[EMBTIER_TABLE_NAME_MAX + 1]; /* for the list: a table, a checkpoint's number, or "" */
 
     /* Set by the function that submits it. */
-    struct message done_message;     /* MESSAGE_JOB_DONE */
-    struct message progress_message; /* MESSAGE_JOB_PROGRESS; in the inbox while `told` */
+    struct message done_message;     /* of a kind of the owner's, as is the next */
+    struct message progress_message; /* in the inbox while `told` */
     uid_t uid;                       /* the user and the process that asked */
     pid_t pid;
     bool is_step; /* a step of a transfer: its id, age and progress are the transfer's, not the

@@ -276,7 +276,7 @@ static enum embtier_err start_threads(struct worker *worker, struct err_msg *msg
             thread->line = (enum job_line)l;
             rc = pthread_create(&thread->thread, NULL, line_main, thread);
             if (rc != 0)
-                return err_set_errno(msg, rc, "worker: thread");
+                return err_set_errno(msg, rc, "cannot start a worker thread");
             pthread_setname_np(thread->thread, "worker");
             thread->is_there = true;
         }
@@ -449,7 +449,7 @@ enum embtier_err worker_cancel(struct worker *worker, uint64_t id, uid_t uid, bo
     return err;
 }
 
-static int compare_ids(const void *a, const void *b)
+int job_info_compare(const void *a, const void *b)
 {
     const uint64_t left = ((const struct job_info *)a)->id;
     const uint64_t right = ((const struct job_info *)b)->id;
@@ -496,7 +496,7 @@ enum embtier_err worker_list(struct worker *worker, uint64_t after, uint32_t mos
         if (job->id > after)
             infos[count++] = describe(job, now_ns);
     pthread_mutex_unlock(&worker->lock);
-    qsort(infos, count, sizeof(*infos), compare_ids);
+    qsort(infos, count, sizeof(*infos), job_info_compare);
     *ret_infos = infos;
     *ret_count = MIN(count, most);
     *ret_more = count > most;

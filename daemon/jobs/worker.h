@@ -40,7 +40,7 @@ DEFINE_CLEANUP(struct worker, worker_free)
 /* Most jobs of the long kinds that a user may have waiting; one more is BUSY. */
 #define JOBS_WAITING_MOST 128
 
-/* Borrows @job until MESSAGE_JOB_DONE. BUSY: too many jobs of this user wait; @job is not taken.
+/* Borrows @job until done_message. BUSY: too many jobs of this user wait; @job is not taken.
  * Never refuses a job without an owner. */
 MUST_CHECK enum embtier_err worker_submit(struct worker *worker, struct job *job,
                                           struct err_msg *msg);
@@ -68,6 +68,8 @@ struct job_info {
     uint64_t age_ms;
     struct job_progress progress;
 };
+/* Compares ids, for qsort() and bsearch(). */
+int job_info_compare(const void *a, const void *b);
 /* Returns PERMISSION, with its text: the job is another user's. */
 enum embtier_err job_refuse_cancel(uint64_t id, struct err_msg *msg);
 /* Lists jobs that wait or run and have ids above @after, oldest first and at most @most, as a

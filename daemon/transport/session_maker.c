@@ -106,7 +106,6 @@ static void *maker_main(void *context)
 
 void session_maker_make(struct session_maker *maker, struct session_order *order)
 {
-    order->made_message.kind = MESSAGE_SESSION_MADE;
     pthread_mutex_lock(&maker->lock);
     link_order(maker, order);
     pthread_cond_signal(&maker->wake_maker);
@@ -150,7 +149,6 @@ static void *freer_main(void *context)
 void session_maker_release(struct session_maker *maker, struct transport_channel *channel,
                            bool is_abandoned)
 {
-    channel->freed_message.kind = MESSAGE_CHANNEL_FREED;
     channel->is_abandoned = is_abandoned;
     channel->next_freed = NULL;
     pthread_mutex_lock(&maker->lock);
@@ -180,7 +178,7 @@ enum embtier_err session_maker_new(void (*send)(void *owner, struct message *mes
         const int rc = pthread_create(&maker->threads[i], NULL, mains[i], maker);
 
         if (rc != 0)
-            return err_set_errno(msg, rc, "sessions: thread");
+            return err_set_errno(msg, rc, "cannot start a thread for sessions");
         pthread_setname_np(maker->threads[i], "sessions");
         maker->thread_count++;
     }

@@ -28,7 +28,7 @@ struct session_maker;
 
 /* A session to be made. */
 struct session_order {
-    struct message made_message; /* MESSAGE_SESSION_MADE */
+    struct message made_message; /* of a kind of the owner's */
     void *owner;                 /* the connection, for the thread that is told */
     uint32_t request_id;
     uid_t uid;
@@ -57,12 +57,12 @@ MUST_CHECK enum embtier_err session_maker_new(void (*send)(void *owner, struct m
 void session_maker_free(struct session_maker *maker);
 DEFINE_CLEANUP(struct session_maker, session_maker_free)
 
-/* Borrows @order until MESSAGE_SESSION_MADE. */
+/* Borrows @order until made_message. */
 void session_maker_make(struct session_maker *maker, struct session_order *order);
 /* Gives up an order that no client wants any more. It ends with the error DISCONNECTED. */
 void session_maker_give_up(struct session_order *order);
 /* Gives the memory of a channel without a session back to the system. Borrows the channel until
- * MESSAGE_CHANNEL_FREED; after that transport_channel_free() is quick. @is_abandoned: no client
+ * freed_message; after that transport_channel_free() is quick. @is_abandoned: no client
  * reads the memory any more, so it is freed even if a process has it mapped. Else it is freed once
  * the client, which may still read answers there, lets go of it too. */
 void session_maker_release(struct session_maker *maker, struct transport_channel *channel,

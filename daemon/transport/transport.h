@@ -41,7 +41,7 @@ struct transport_channel {
     uint64_t counted_bytes;
 
     /* session_maker.c's, likewise. */
-    struct message freed_message; /* MESSAGE_CHANNEL_FREED */
+    struct message freed_message; /* of a kind of the owner's */
     struct transport_channel *next_freed;
     bool is_abandoned;
 };

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/text/text_escape.h"
+#include "placement/model/items.h"
 
 void instance_free(struct instance *instance)
 {
@@ -23,49 +24,6 @@ void instance_free(struct instance *instance)
 }
 
 /* ---- items ---- */
-
-/* Follows the links to the first table of those that are kept together, and shortens them. */
-static uint32_t first_table(uint32_t *links, uint32_t table)
-{
-    while (links[table] != table) {
-        links[table] = links[links[table]];
-        table = links[table];
-    }
-    return table;
-}
-
-static void join_tables(const struct model *model, uint32_t *links)
-{
-    for (uint32_t i = 0; i < model->table_count; i++)
-        links[i] = i;
-    for (uint32_t i = 0; i < model->rule_count; i++) {
-        const struct model_rule *const rule = &model->rules[i];
-
-        if (rule->kind == MODEL_TOGETHER) {
-            const uint32_t a = first_table(links, rule->table);
-            const uint32_t b = first_table(links, rule->other);
-
-            links[MAX(a, b)] = MIN(a, b);
-        }
-    }
-}
-
-/* Replaces each link by the number of the item. First tables come before the others, so their item
- * is known by then. */
-static uint32_t number_items(uint32_t table_count, uint32_t *links)
-{
-    uint32_t count = 0;
-
-    for (uint32_t i = 0; i < table_count; i++)
-        links[i] = links[i] == i ? count++ : links[links[i]];
-    return count;
-}
-
-static void join_to_first(uint32_t table_count, uint32_t *links)
-{
-    for (uint32_t i = 0; i < table_count; i++)
-        links[i] = first_table(links, i);
-}
 
 /* Adds the times of a table that the model gives. */
 static void add_times(struct instance *x, uint32_t table)
@@ -227,9 +185,8 @@ enum embtier_err instance_new(const struct model *model, struct instance **ret_i
     x->item_of_table = calloc(model->table_count, sizeof(*x->item_of_table));
     if (!x->item_of_table)
         return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
-    join_tables(model, x->item_of_table);
-    join_to_first(model->table_count, x->item_of_table);
-    x->item_count = number_items(model->table_count, x->item_of_table);
+    x->item_count =
+        model_items(model->rules, model->rule_count, model->table_count, x->item_of_table);
     if (!allocate(x))
         return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
     fill_items(x);

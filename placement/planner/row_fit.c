@@ -153,16 +153,13 @@ static void hand_down(const struct row_planning *rows, uint32_t table, int64_t l
                       const struct split_cut *before, struct split_cut *cut)
 {
     int64_t last = (int64_t)rows->model.level_count - 1;
-    uint64_t sum = 0;
 
     if (row_has_rest(rows, table, before))
         return;
-    for (uint32_t m = 0; m < rows->model.level_count; m++)
-        sum += cut->rows[m];
     while (last > level && before->rows[last] == 0)
         last--;
     if (last > level)
-        cut->rows[last] += most_rows(rows, table) - sum;
+        cut->rows[last] += most_rows(rows, table) - split_array_rows(&rows->model, cut);
 }
 
 /* Rounds down parts that fill less than half of their last slab. */
@@ -171,7 +168,7 @@ static void round_table(struct fitting *f, uint32_t table)
     const struct row_planning *const rows = f->rows;
     struct split_cut cut = f->cuts[table];
 
-    if (row_is_whole(rows, table, &cut)) {
+    if (split_is_whole(&rows->model, table, &cut)) {
         for (uint32_t m = 0; m < rows->model.level_count; m++)
             if (row_part_bytes(rows, table, &cut, m) == UINT64_MAX)
                 cut.rows[m] = 0;
@@ -225,7 +222,7 @@ static bool find_loss(const struct fitting *f, uint32_t level, uint32_t gpu,
             continue;
         if (!row_fit_resize(rows, i, level, -1, &change.cut))
             change.cut.rows[level] = 0;
-        if (!row_is_whole(rows, i, &f->cuts[i]))
+        if (!split_is_whole(&rows->model, i, &f->cuts[i]))
             hand_down(rows, i, level, &f->cuts[i], &change.cut);
         change.gain_s = time_of(rows, i, &f->cuts[i]) - time_of(rows, i, &change.cut);
         change.makes_rest =
@@ -260,8 +257,8 @@ static bool find_gain(const struct fitting *f, uint32_t level, uint32_t gpu,
         struct change change = { .table = i, .cut = f->cuts[i] };
 
         if (!is_in_room(f, i, level, gpu) || f->cuts[i].rows[level] == 0 ||
-            row_is_whole(rows, i, &f->cuts[i]) || !row_fit_resize(rows, i, level, 1, &change.cut) ||
-            !fits(f, i, level, &change.cut))
+            split_is_whole(&rows->model, i, &f->cuts[i]) ||
+            !row_fit_resize(rows, i, level, 1, &change.cut) || !fits(f, i, level, &change.cut))
             continue;
         change.gain_s = time_of(rows, i, &f->cuts[i]) - time_of(rows, i, &change.cut);
         if (change.gain_s <= ret_change->gain_s)

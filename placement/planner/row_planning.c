@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/row_spot.h"
 #include "base/spec/array_shape.h"
 #include "base/text/text_escape.h"
 
@@ -73,7 +72,7 @@ static enum embtier_err fill_tables(struct row_planning *rows)
         rows->tables[i] = (struct split_table){
             .name = table->name,
             .rows = table->rows,
-            .row_bytes = align_up(table->row_bytes, GRANULE) + sizeof(struct row_spot),
+            .row_bytes = align_up(table->row_bytes, GRANULE) + ARRAY_SPOT_BYTES,
             .remap_bytes = ROW_REMAP_BYTES,
             .lookup_bytes = table->weight_bytes,
             .bags_per_batch = table->lookups,
@@ -146,30 +145,11 @@ enum embtier_err row_planning_new(struct planning *p, struct row_planning **ret_
 
 /* ---- Bytes ---- */
 
-static uint64_t array_rows(const struct row_planning *rows, const struct split_cut *cut)
-{
-    uint64_t sum = 0;
-
-    for (uint32_t m = 0; m < rows->model.level_count; m++)
-        sum += cut->rows[m];
-    return sum;
-}
-
-bool row_is_whole(const struct row_planning *rows, uint32_t table, const struct split_cut *cut)
-{
-    const uint64_t all = rows->p->workload->tables[table].rows;
-
-    for (uint32_t m = 0; m < rows->model.level_count; m++)
-        if (cut->rows[m] > 0)
-            return all != EMBTIER_UNBOUNDED && cut->rows[m] == all;
-    return true;
-}
-
 bool row_has_rest(const struct row_planning *rows, uint32_t table, const struct split_cut *cut)
 {
     const uint64_t all = rows->p->workload->tables[table].rows;
 
-    return all == EMBTIER_UNBOUNDED || array_rows(rows, cut) < all;
+    return all == EMBTIER_UNBOUNDED || split_array_rows(&rows->model, cut) < all;
 }
 
 uint64_t row_part_bytes(const struct row_planning *rows, uint32_t table,
@@ -180,7 +160,7 @@ uint64_t row_part_bytes(const struct row_planning *rows, uint32_t table,
 
     if (cut->rows[level] == 0)
         return 0;
-    if (row_is_whole(rows, table, cut))
+    if (split_is_whole(&rows->model, table, cut))
         return work->array_bytes > 0 ? work->array_bytes : UINT64_MAX;
     bytes = array_shape_of(cut->rows[level], work->row_bytes).bytes;
     if (bytes == 0)
@@ -252,7 +232,7 @@ static void take_out(struct row_planning *rows, const struct split_cut *cuts)
 {
     for (uint32_t i = 0; i < rows->model.table_count; i++) {
         const struct work_table *const work = &rows->p->workload->tables[i];
-        const uint64_t out = array_rows(rows, &cuts[i]);
+        const uint64_t out = split_array_rows(&rows->model, &cuts[i]);
 
         if (out != rows->left_rows[i])
             hot_reuse_left(rows->hot[i], (double)out, &rows->left[i]);

@@ -57,8 +57,6 @@ DEFINE_CLEANUP(struct row_planning, row_planning_free)
  * have. */
 uint64_t row_part_bytes(const struct row_planning *rows, uint32_t table,
                         const struct split_cut *cut, uint32_t level);
-/* True: all rows of a bounded table lie in one level, or all rows in the rest. */
-bool row_is_whole(const struct row_planning *rows, uint32_t table, const struct split_cut *cut);
 /* True: some rows are left for the cache. */
 bool row_has_rest(const struct row_planning *rows, uint32_t table, const struct split_cut *cut);
 

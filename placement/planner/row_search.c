@@ -307,7 +307,7 @@ static void count_hulls(struct searching *s)
 static bool is_all_whole(const struct searching *s)
 {
     for (uint32_t i = 0; i < s->rows->model.table_count; i++)
-        if (!row_is_whole(s->rows, i, &s->best->cuts[i]))
+        if (!split_is_whole(&s->rows->model, i, &s->best->cuts[i]))
             return false;
     return true;
 }

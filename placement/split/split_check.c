@@ -10,8 +10,7 @@
 
 /* ---- one table ---- */
 
-/* Rows in arrays; UINT64_MAX: more than 64 bits hold. */
-static uint64_t array_rows(const struct split_model *model, const struct split_cut *cut)
+uint64_t split_array_rows(const struct split_model *model, const struct split_cut *cut)
 {
     uint64_t rows = 0;
 
@@ -28,11 +27,10 @@ static bool has_rows(const struct split_model *model, uint32_t table, const stru
                               ? SPLIT_TABLE_BYTES_MAX / ((uint64_t)t->row_bytes + t->remap_bytes)
                               : t->rows;
 
-    return array_rows(model, cut) <= most;
+    return split_array_rows(model, cut) <= most;
 }
 
-/* True: all rows of a bounded table lie in one level, or all rows of a table lie in the rest. */
-static bool is_whole(const struct split_model *model, uint32_t table, const struct split_cut *cut)
+bool split_is_whole(const struct split_model *model, uint32_t table, const struct split_cut *cut)
 {
     const uint64_t rows = model->tables[table].rows;
 
@@ -48,7 +46,7 @@ void split_parts(const struct split_model *model, uint32_t table, const struct s
     const struct split_table *const t = &model->tables[table];
     const double read_bytes = split_lookups(t) * t->lookup_bytes;
     const uint64_t row_bytes =
-        (uint64_t)t->row_bytes + (is_whole(model, table, cut) ? 0 : t->remap_bytes);
+        (uint64_t)t->row_bytes + (split_is_whole(model, table, cut) ? 0 : t->remap_bytes);
     double share = 0;
     uint64_t rows = 0;
 
@@ -79,7 +77,7 @@ static bool lies_in(const struct split_model *model, const struct split_cut *cut
     if (level < model->level_count)
         return cut->rows[level] > 0;
     return model->tables[table].rows == EMBTIER_UNBOUNDED ||
-           array_rows(model, cut) < model->tables[table].rows;
+           split_array_rows(model, cut) < model->tables[table].rows;
 }
 
 static bool lies_elsewhere(const struct split_model *model, const struct split_cut *cut,
@@ -142,8 +140,8 @@ static enum embtier_err check_table(const struct split_model *model, uint32_t ta
     if (!has_rows(model, table, cut))
         return err_set(msg, EMBTIER_INVALID,
                        "table '%s': %" PRIu64 " rows lie in levels, but it has %" PRIu64,
-                       TEXT_SHOWN(t->name), array_rows(model, cut), t->rows);
-    if (t->unsplit && !is_whole(model, table, cut))
+                       TEXT_SHOWN(t->name), split_array_rows(model, cut), t->rows);
+    if (t->unsplit && !split_is_whole(model, table, cut))
         return err_set(msg, EMBTIER_INVALID, "table '%s': it is split, but must not be",
                        TEXT_SHOWN(t->name));
     return EMBTIER_OK;

@@ -16,6 +16,10 @@ struct split_part {
     double time_s;  /* of a batch */
 };
 
+/* Rows in levels; UINT64_MAX: more than 64 bits hold. */
+uint64_t split_array_rows(const struct split_model *model, const struct split_cut *cut);
+/* True: all rows of a bounded table lie in one level, or all rows of a table lie in the rest. */
+bool split_is_whole(const struct split_model *model, uint32_t table, const struct split_cut *cut);
 /* Writes level_count + 1 parts, the rest last. The cut has no more rows than the table. */
 void split_parts(const struct split_model *model, uint32_t table, const struct split_cut *cut,
                  struct split_part *ret_parts);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/text/text_escape.h"
+#include "placement/model/items.h"
 
 void split_instance_free(struct split_instance *x)
 {
@@ -24,41 +25,6 @@ void split_instance_free(struct split_instance *x)
 }
 
 /* ---- items ---- */
-
-/* Follows the links to the first table of those that are kept together, and shortens them. */
-static uint32_t first_table(uint32_t *links, uint32_t table)
-{
-    while (links[table] != table) {
-        links[table] = links[links[table]];
-        table = links[table];
-    }
-    return table;
-}
-
-static void join_tables(struct split_instance *x)
-{
-    const struct split_model *const model = x->model;
-
-    for (uint32_t i = 0; i < x->table_count; i++)
-        x->items[i] = i;
-    for (uint32_t i = 0; i < model->rule_count; i++) {
-        if (model->rules[i].kind == MODEL_TOGETHER) {
-            const uint32_t a = first_table(x->items, model->rules[i].table);
-            const uint32_t b = first_table(x->items, model->rules[i].other);
-
-            x->items[MAX(a, b)] = MIN(a, b);
-        }
-    }
-    for (uint32_t i = 0; i < x->table_count; i++)
-        x->items[i] = first_table(x->items, i);
-}
-
-/* A first table comes before the others, so its number is known by then. */
-static void number_items(struct split_instance *x)
-{
-    for (uint32_t i = 0; i < x->table_count; i++)
-        x->items[i] = x->items[i] == i ? x->item_count++ : x->items[x->items[i]];
-}
 
 static void list_items(struct split_instance *x)
 {
@@ -287,8 +253,7 @@ enum embtier_err split_instance_new(const struct split_model *model,
         return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
     find_rooms(x);
     TRY(reserve_all(x, msg));
-    join_tables(x);
-    number_items(x);
+    x->item_count = model_items(model->rules, model->rule_count, x->table_count, x->items);
     list_items(x);
     apply_rules(x);
     for (uint32_t i = 0; i < x->table_count; i++)

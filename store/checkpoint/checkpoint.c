@@ -213,7 +213,7 @@ static enum embtier_err keep_database(struct checkpoint_draft *draft, uint32_t i
         struct rocksdb_ext_file file;
 
         if (give_up && atomic_load(give_up))
-            return err_set(msg, EMBTIER_SHUTDOWN, "the server is shutting down");
+            return err_shutdown(msg);
         rocksdb_ext_files_at(captured->files, i, &file);
         TRY(keep_file(draft, database, database_path(captured->database), folder, &file, give_up,
                       msg));
@@ -392,8 +392,9 @@ enum embtier_err checkpoint_verify(const struct checkpoint_shelf *shelf,
     TRY(checkpoint_catalog(shelf, record, &catalog, msg));
     if (record->database_count != record->shard_count * STORE_DATABASES_PER_SHARD)
         return err_set(msg, EMBTIER_CORRUPT,
-                       "checkpoint %" PRIu64 ": has %" PRIu32 " databases of %" PRIu32 " shards",
-                       record->info.id, record->database_count, record->shard_count);
+                       "checkpoint %" PRIu64 ": has %" PRIu32 " databases of %" PRIu32 " shard%s",
+                       record->info.id, record->database_count, record->shard_count,
+                       PLURAL(record->shard_count));
     for (uint32_t i = 0; i < record->database_count; i++)
         TRY(verify_database(shelf, record->info.id, &record->databases[i], true, &verifying,
                             give_up, msg));

@@ -116,7 +116,10 @@ enum embtier_err checkpoint_mark(const struct checkpoint_shelf *shelf, uint64_t 
         return no_memory(msg);
     TRY(path_is_there(folder, &has_folder, msg));
     if (!has_folder)
-        return err_set(msg, EMBTIER_NOT_FOUND, "there is no checkpoint %" PRIu64, id);
+        return err_set(msg, EMBTIER_NOT_FOUND,
+                       "there is no checkpoint %" PRIu64
+                       ": `embtier checkpoint list` lists those that exist",
+                       id);
     TRY(file_make(path, "", 0, &sum, msg));
     return directory_sync(folder, msg);
 }
@@ -230,7 +233,10 @@ enum embtier_err checkpoint_read(const struct checkpoint_shelf *shelf, uint64_t 
         return no_memory(msg);
     TRY(state_of(shelf, id, &state, msg));
     if (state == FOLDER_DRAFT)
-        return err_set(msg, EMBTIER_NOT_FOUND, "there is no checkpoint %" PRIu64, id);
+        return err_set(msg, EMBTIER_NOT_FOUND,
+                       "there is no checkpoint %" PRIu64
+                       ": `embtier checkpoint list` lists those that exist",
+                       id);
     if (state == FOLDER_DAMAGED)
         return err_set(msg, EMBTIER_CORRUPT,
                        "%s/" CHECKPOINT_RECORD_FILE
@@ -243,8 +249,8 @@ enum embtier_err checkpoint_read(const struct checkpoint_shelf *shelf, uint64_t 
         record->shard_count !=
             store_identity_directory_count(shelf->identity) * shelf->shards_per_directory)
         return err_set(msg, EMBTIER_MISMATCH,
-                       "%s: of checkpoint %" PRIu64 " with %" PRIu32 " shards", folder,
-                       record->info.id, record->shard_count);
+                       "%s: of checkpoint %" PRIu64 " with %" PRIu32 " shard%s", folder,
+                       record->info.id, record->shard_count, PLURAL(record->shard_count));
     *ret_record = TAKE(record);
     return EMBTIER_OK;
 }

@@ -333,13 +333,7 @@ static void scheduler_round(struct compaction_scheduler *scheduler)
 
 static struct timespec period_end(void)
 {
-    struct timespec end;
-
-    clock_gettime(CLOCK_MONOTONIC, &end);
-    end.tv_nsec += PERIOD_MS * 1000000;
-    end.tv_sec += end.tv_nsec / 1000000000;
-    end.tv_nsec %= 1000000000;
-    return end;
+    return clock_until(PERIOD_MS * UINT64_C(1000000));
 }
 
 /* Waits until the next round; false at the end. */
@@ -375,7 +369,6 @@ enum embtier_err compaction_scheduler_new(const struct compaction_scheduler_opts
                                           struct err_msg *msg)
 {
     struct compaction_scheduler *scheduler = calloc(1, sizeof(*scheduler));
-    pthread_condattr_t attributes;
     int errnum;
 
     if (!scheduler)
@@ -384,10 +377,7 @@ enum embtier_err compaction_scheduler_new(const struct compaction_scheduler_opts
     scheduler->parallel = MAX(opts->parallel, 1u);
     scheduler->hold_patience_ns = opts->hold_patience_ms * UINT64_C(1000000);
     pthread_mutex_init(&scheduler->mutex, NULL);
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&scheduler->changed, &attributes);
-    pthread_condattr_destroy(&attributes);
+    clock_init_cond(&scheduler->changed);
     scheduler->entries = calloc(MAX(opts->database_count, 1u), sizeof(*scheduler->entries));
     if (!scheduler->entries) {
         compaction_scheduler_free(scheduler);
@@ -410,15 +400,15 @@ enum embtier_err compaction_scheduler_new(const struct compaction_scheduler_opts
  * knows only joins by that clock. */
 static bool is_joined(pthread_t thread)
 {
+#ifdef __SANITIZE_THREAD__
     struct timespec until;
 
-#ifdef __SANITIZE_THREAD__
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec += STOP_PATIENCE_S;
     return pthread_timedjoin_np(thread, NULL, &until) == 0;
 #else
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += STOP_PATIENCE_S;
+    const struct timespec until = clock_until(STOP_PATIENCE_S * UINT64_C(1000000000));
+
     return pthread_clockjoin_np(thread, NULL, CLOCK_MONOTONIC, &until) == 0;
 #endif
 }
@@ -479,7 +469,7 @@ enum embtier_err compaction_scheduler_hold(struct compaction_scheduler *schedule
         struct timespec until;
 
         if (give_up && atomic_load(give_up)) {
-            err = err_set(msg, EMBTIER_SHUTDOWN, "the server is shutting down");
+            err = err_shutdown(msg);
             break;
         }
         if (scheduler->slots_used < scheduler->parallel) {

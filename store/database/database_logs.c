@@ -70,7 +70,7 @@ static enum embtier_err await_flushes(struct database *database, const _Atomic b
 
     for (;;) {
         if (give_up && atomic_load(give_up))
-            return err_set(msg, EMBTIER_SHUTDOWN, "the server is shutting down");
+            return err_shutdown(msg);
         if (database_property(database, "rocksdb.num-immutable-mem-table") == 0)
             return EMBTIER_OK;
         if (database_is_failed(database) ||

@@ -140,7 +140,7 @@ static enum embtier_err sum_all(int fd, const char *path, uint64_t bytes,
         size_t count = 0;
 
         if (give_up && atomic_load(give_up))
-            return err_set(msg, EMBTIER_SHUTDOWN, "the server is shutting down");
+            return err_shutdown(msg);
         TRY(read_some(fd, path, piece, (size_t)MIN(left, (uint64_t)PIECE_BYTES), &count, msg));
         if (count == 0)
             return ends_early(path, bytes, msg);

@@ -66,6 +66,7 @@ struct space {
     uint64_t marks[2]; /* @admitted at the last two reports, oldest first: later bytes are counted
                           twice rather than not at all */
     int64_t spare_bytes;
+    uint32_t fullest; /* the directory that has the least */
     uint64_t told_ns;
 
     sem_t wake;
@@ -274,7 +275,11 @@ static void look(struct space *space)
         for (uint32_t j = 0; j < space->directory_count; j++)
             if (space->directories[j].device == directory->device)
                 spare -= (int64_t)missing_of(&space->directories[j]);
-        least = MIN(least, spare / (int64_t)directory->sharers);
+        spare /= (int64_t)directory->sharers;
+        if (spare < least) {
+            least = spare;
+            space->fullest = i;
+        }
     }
     if (least == INT64_MAX) /* nothing is known of any: a failed write will tell */
         least = INT64_MAX / 2 / space->directory_count;
@@ -294,7 +299,8 @@ static void tell(struct space *space, uint64_t *refusals)
     space->told_ns = now_ns;
     log_warn("the disk is full except for the reserve: updates are refused until a table is "
              "dropped, a checkpoint is deleted, or other programs free space",
-             "free_bytes_for_rows=%" PRId64, space->spare_bytes);
+             "free_bytes_for_rows=%" PRId64 " fullest_directory=%s", space->spare_bytes,
+             LOG_QUOTED(space->directories[space->fullest].path));
 }
 
 static void *space_main(void *argument)
@@ -310,10 +316,7 @@ static void *space_main(void *argument)
         look(space);
         tell(space, &refusals);
         pthread_mutex_unlock(&space->lock);
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_nsec += LOOK_NS;
-        until.tv_sec += until.tv_nsec / 1000000000L;
-        until.tv_nsec %= 1000000000L;
+        until = clock_until(LOOK_NS);
         while (sem_clockwait(&space->wake, CLOCK_MONOTONIC, &until) != 0 && errno == EINTR)
             continue;
     }
@@ -445,13 +448,17 @@ void space_report(struct space *space, uint64_t unwritten_bytes)
     pthread_mutex_unlock(&space->lock);
 }
 
-enum embtier_err space_admit(struct space *space, uint64_t bytes)
+enum embtier_err space_admit(struct space *space, uint64_t bytes, uint64_t *ret_room_bytes)
 {
+    uint64_t admitted, limit;
+
     if (LIKELY(atomic_load_explicit(&space->plenty, memory_order_relaxed)))
         return EMBTIER_OK;
     if (atomic_fetch_add(&space->admitted, bytes) + bytes <= atomic_load(&space->limit))
         return EMBTIER_OK;
-    atomic_fetch_sub(&space->admitted, bytes);
+    admitted = atomic_fetch_sub(&space->admitted, bytes) - bytes;
+    limit = atomic_load(&space->limit);
+    *ret_room_bytes = limit > admitted ? limit - admitted : 0;
     atomic_fetch_add(&space->refusals, 1);
     wake(space);
     return EMBTIER_NO_SPACE;
@@ -460,19 +467,21 @@ enum embtier_err space_admit(struct space *space, uint64_t bytes)
 enum embtier_err space_check(struct space *space, uint64_t bytes, const char *what,
                              struct err_msg *msg)
 {
+    const char *fullest;
     int64_t spare;
 
     pthread_mutex_lock(&space->lock);
     look(space);
     spare = space->spare_bytes;
+    fullest = space->directories[space->fullest].path;
     pthread_mutex_unlock(&space->lock);
     if (spare >= 0 && (uint64_t)spare >= bytes)
         return EMBTIER_OK;
     return err_set(msg, EMBTIER_NO_SPACE,
                    "%s: %" PRIu64 " MiB are needed, and %" PRIu64
-                   " MiB are free in the data directories, without the reserve and unwritten rows: "
-                   "drop tables, delete checkpoints, or free space",
-                   what, div_round_up(bytes, MIB), (uint64_t)MAX(spare, (int64_t)0) / MIB);
+                   " MiB are free in the data directories, without the reserve and unwritten rows; "
+                   "%s has the least: drop tables, delete checkpoints, or free space there",
+                   what, div_round_up(bytes, MIB), (uint64_t)MAX(spare, (int64_t)0) / MIB, fullest);
 }
 
 void space_stats(struct space *space, struct space_stats *ret_stats)

@@ -58,8 +58,8 @@ bool space_end_use(struct space *space);
 /* Reports the bytes of rows that have changed in memory and are not in a write buffer. Called at
  * least once per look. */
 void space_report(struct space *space, uint64_t unwritten_bytes);
-/* Admits an update of @bytes. NO_SPACE: there is no room for it now. Never waits. */
-enum embtier_err space_admit(struct space *space, uint64_t bytes);
+/* Admits an update of @bytes. NO_SPACE: there is room for @ret_room_bytes now. Never waits. */
+enum embtier_err space_admit(struct space *space, uint64_t bytes, uint64_t *ret_room_bytes);
 /* Looks now. NO_SPACE, with the figures, if there is no room for @bytes more of rows. */
 MUST_CHECK enum embtier_err space_check(struct space *space, uint64_t bytes, const char *what,
                                         struct err_msg *msg);

@@ -13,14 +13,16 @@
 #define BEFORE_SUM "\"" SUMMED_JSON_KEY "\": \""
 #define SUM_CHARS  (sizeof(SUMMED_JSON_NONE) - 1)
 
-/* Returns the place of the checksum's digits in @text; NULL if it has none. */
+/* Returns the place of the checksum's digits in @text; NULL if its first member is none. Records
+ * within have sums of their own. */
 static char *find_sum(const char *text)
 {
-    const char *const found = strstr(text, BEFORE_SUM);
+    const char *const member = text + strspn(text, "{ \n");
 
-    if (!found || strlen(found) < strlen(BEFORE_SUM) + SUM_CHARS)
+    if (strncmp(member, BEFORE_SUM, strlen(BEFORE_SUM)) != 0 ||
+        strlen(member) < strlen(BEFORE_SUM) + SUM_CHARS)
         return NULL;
-    return (char *)(uintptr_t)found + strlen(BEFORE_SUM);
+    return (char *)(uintptr_t)member + strlen(BEFORE_SUM);
 }
 
 /* Computes the checksum of @text with zeros in place of @digits, which are in it. */
@@ -34,11 +36,16 @@ static void make_sum(const char *text, const char *digits, char ret_digits[SUM_C
     snprintf(ret_digits, SUM_CHARS + 1, "%08" PRIx32, rocksdb_ext_sum_end(sum));
 }
 
+static char *to_text(const json_t *root, size_t flags)
+{
+    return root ? json_dumps(root, flags | JSON_REAL_PRECISION(17)) : NULL;
+}
+
 /* Returns @root as text with its checksum, malloced. */
 static enum embtier_err make_text(const json_t *root, size_t flags, const char *directory,
                                   const char *name, char **ret_text, struct err_msg *msg)
 {
-    _cleanup_(freep) char *text = root ? json_dumps(root, flags | JSON_REAL_PRECISION(17)) : NULL;
+    _cleanup_(freep) char *text = to_text(root, flags);
     char *const digits = text ? find_sum(text) : NULL;
     char sum[SUM_CHARS + 1];
 
@@ -101,4 +108,23 @@ enum embtier_err summed_json_check(const char *path, const char *text, bool is_n
                        "by hand is not accepted)",
                        path, sum, (int)SUM_CHARS, digits);
     return EMBTIER_OK;
+}
+
+bool summed_json_seal(json_t *record)
+{
+    _cleanup_(freep) char *text = to_text(record, 0);
+    const char *const digits = text ? find_sum(text) : NULL;
+    char sum[SUM_CHARS + 1];
+
+    if (!digits)
+        return false;
+    make_sum(text, digits, sum);
+    return json_object_set_new(record, SUMMED_JSON_KEY, json_string(sum)) == 0;
+}
+
+bool summed_json_is_sealed(const json_t *record)
+{
+    _cleanup_(freep) char *text = to_text(record, 0);
+
+    return text && summed_json_is_whole(text);
 }

@@ -32,4 +32,13 @@ bool summed_json_is_whole(const char *text);
 MUST_CHECK enum embtier_err summed_json_check(const char *path, const char *text, bool is_needed,
                                               struct err_msg *msg);
 
+/* A record within a file has its own checksum, so that a damaged file can say which record is not
+ * as it was written. It is computed like that of a file, over the record as one line of text.
+ *
+ * Sets the checksum of @record, whose first member is SUMMED_JSON_KEY: SUMMED_JSON_NONE. False: out
+ * of memory. */
+MUST_CHECK bool summed_json_seal(json_t *record);
+/* True if @record has the right checksum. */
+bool summed_json_is_sealed(const json_t *record);
+
 #endif

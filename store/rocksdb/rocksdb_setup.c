@@ -108,8 +108,8 @@ static enum embtier_err write_buffers_apply(rocksdb_options_t *options, const st
 
     if (total / buffers < WRITE_BUFFER_BYTES_MIN)
         return yaml_doc_mistake(config->doc, "rocksdb.memtable_bytes", msg,
-                                "%s is too little for %u shards; allowed: at least %s",
-                                BYTES_TEXT(total), shard_count,
+                                "%s is too little for %u shard%s; allowed: at least %s",
+                                BYTES_TEXT(total), shard_count, PLURAL(shard_count),
                                 BYTES_TEXT(buffers * WRITE_BUFFER_BYTES_MIN));
     rocksdb_ext_share_write_buffers(options, total);
     rocksdb_options_set_write_buffer_size(options, MIN(total / buffers, WRITE_BUFFER_BYTES_MAX));

@@ -25,6 +25,8 @@ from daemons import CLI, FAULTS, LONG, SANITIZED, Daemon
 
 import embtier
 
+pytestmark = pytest.mark.usefixtures("random_homes")
+
 # Per moment; the long form takes every call.
 KILLS = int(os.environ.get("EMBTIER_TEST_KILLS", 2 if SANITIZED else 10_000 if LONG else 6))
 ONLY = os.environ.get("EMBTIER_TEST_KILL", "").split(":")  # [""]: none is named

@@ -378,12 +378,18 @@ static void test_a_table_of_a_checkpoint_is_restored(void **state)
 
 static void test_status_shows_and_counts(void **state)
 {
+    char error[16] = "";
+
     assert_int_equal(embtier(state, "status"), 0);
     assert_says("embtierd ");
     assert_says("\nwith rocksdb ");
     assert_null(strchr(output, '\\'));
     assert_says("cache_hit_rows");
     assert_says("hit rate");
+    assert_says("by outcome");
+    assert_says("write_error");
+    assert_int_equal(sscanf(strstr(output, "write_error"), "write_error %15s", error), 1);
+    assert_string_equal(error, "none");
     assert_int_equal(embtier(state, "-o json status"), 0);
     assert_says("\"libraries\": [\n    \"rocksdb ");
     assert_says("\"cache_hit_rows\": {");
@@ -504,10 +510,10 @@ static void test_wrong_usage_is_2_and_says_what_is_allowed(void **state)
         { "get --state x", "an argument is missing" },
         { "set s 1=1,2,3:4,5,6", "row 1 has state, which is set with --state" },
         { "set --state s 1=1,2,3", "row 1 is not ID=NUMBER,...:NUMBER,..." },
-        { "set --state s 1=1,2:4,5,6", "row 1 has fewer than 3 numbers" },
-        { "set --state s 1=1,2,3,4:4,5,6", "row 1 has more than 3 numbers" },
-        { "set --state s 1=1,2,3:4,5", "row 1 has fewer than 3 numbers of state" },
-        { "set --state s 1=1,2,3:4,5,6,7", "row 1 has more than 3 numbers of state" },
+        { "set --state s 1=1,2:4,5,6", "row 1 has 2 numbers instead of 3; nothing was set" },
+        { "set --state s 1=1,2,3,4:4,5,6", "row 1 has 4 numbers instead of 3; nothing was set" },
+        { "set --state s 1=1,2,3:4,5", "row 1 has 2 numbers of state instead of 3" },
+        { "set --state s 1=1,2,3:4,5,6,7", "row 1 has 4 numbers of state instead of 3" },
         { "set --state s 1=1,2,3:4,5,6:7", "row 1 is not ID=NUMBER,...:NUMBER,..." },
         { "set --state s 1=1,2,3:4,x,6", "row 1: 'x,6' is not a number" },
         { "set --state n 1=1,2:3", "row 1 has state, but the table's optimizer has none" },
@@ -521,6 +527,10 @@ static void test_wrong_usage_is_2_and_says_what_is_allowed(void **state)
         { "export x y -r 4", "invalid option -- 'r'" },
         { "table list -y", "invalid option -- 'y'" },
         { "get -S x 1", "invalid option -- 'S'" },
+        { "get s -1", "embtier get: '-1': a word that begins with - is an option" },
+        { "get s 1 -23", "'-23': a word that begins with - is an option" },
+        { "get s -- -1", "'-1' is not a row id; allowed: 0 to 18446744073709551615" },
+        { "set s -1=1,2,3", "ids and counts are never negative" },
         { "get --state -zq x 1", "invalid option -- 'z'" },
         { "--output json -zq status", "invalid option -- 'z'\nTry 'embtier --help'" },
         { "table drop x -yt", "option '-t' requires an argument" },

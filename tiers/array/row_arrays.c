@@ -7,9 +7,9 @@
 
 #include "base/counter.h"
 #include "base/macros.h"
-#include "base/row_spot.h"
 #include "base/spec/array_shape.h"
 #include "tiers/arena/arena.h"
+#include "tiers/spots/row_spot.h"
 
 /* As in row_cache.c: refs whose spot is being prefetched, refs whose row is, and lines of such a
  * row. A row is prefetched only when its spot has arrived. Its place is known before, but
@@ -21,6 +21,8 @@
 #define BLOCK_ROWS 4096
 /* Spots that one step of a scan reads, for each row that it may hand over. */
 #define SCAN_SPOTS 64
+
+_Static_assert(sizeof(struct row_spot) == ARRAY_SPOT_BYTES, "the shape counts spots");
 
 /* Lies in the first page of its memory. */
 struct row_array {

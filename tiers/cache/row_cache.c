@@ -202,8 +202,7 @@ static bool pin(struct row_cache *c, struct row_place place)
     if (entry->pins++ == 0) {
         if (!WITHOUT_PINS)
             place.set->pinned |= (uint16_t)(1u << place.way);
-        counter_add(&c->stats.pinned_rows, 1);
-        counter_add(&c->stats.pinned_bytes, bytes);
+        row_cache_count_pinned(c, entry->table, 1);
     }
     return true;
 }
@@ -216,8 +215,7 @@ static void unpin(struct row_cache *c, struct row_place place)
         return;
     if (--entry->pins == 0) {
         place.set->pinned &= (uint16_t) ~(1u << place.way);
-        counter_sub(&c->stats.pinned_rows, 1);
-        counter_sub(&c->stats.pinned_bytes, c->tables[entry->table].row_bytes);
+        row_cache_count_pinned(c, entry->table, -1);
     }
 }
 

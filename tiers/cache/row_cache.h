@@ -128,14 +128,15 @@ struct row_giving {
     bool (*take)(void *context, const struct row_ref *ref, const void *row, bool dirty);
     void *context;
 };
-/* Gives rows of @table to giving->take(), pinned ones too, and forgets them. Stops when take()
- * refuses, or at one of the limits; the next call goes on from there. After the last set the cursor
- * is 0, and the next call begins anew. A walk from 0 to 0 sees all rows that were there all the
- * time. Returns how many were given. Not in an epoch: a walk over old rows might miss them.
+/* Gives rows of @table, none of which is pinned, to giving->take(), and forgets them. Stops when
+ * take() refuses, or at one of the limits; the next call goes on from there. After the last set the
+ * cursor is 0, and the next call begins anew. A walk from 0 to 0 sees all rows that were there all
+ * the time. Returns how many were given. Not in an epoch: a walk over old rows might miss them.
  */
 uint32_t row_cache_give(struct row_cache *cache, uint16_t table, struct row_giving *giving);
-/* Returns how many rows of @table are cached. */
+/* Return how many rows of @table are cached, and how many of these are pinned. */
 uint32_t row_cache_table_rows(const struct row_cache *cache, uint16_t table);
+uint32_t row_cache_pinned_rows(const struct row_cache *cache, uint16_t table);
 
 /* Copies the first @bytes (weights, or weights and state) of @table's cached rows to @dest +
  * position * @stride, and moves the rows to tier 0. Writes the indexes (into @refs) of rows that
@@ -169,7 +170,7 @@ void row_cache_used(struct row_cache *cache, uint16_t table, const struct row_re
                     uint32_t count, const void *const *rows);
 
 /* Returns the places of @table's rows in tier 0, for a caller that follows them itself
- * (kernels/cpu/pool/pool.h). The caller stamps each used row with the clock. They are valid as long
+ * (tiers/spots/spot_pool.h). The caller stamps each used row with the clock. They are valid as long
  * as places from row_cache_find(), and until a call counts rows. False: the table has no map. */
 MUST_CHECK bool row_cache_spots(const struct row_cache *cache, uint16_t table,
                                 struct row_spots *ret_spots);
@@ -199,7 +200,12 @@ MUST_CHECK uint32_t row_cache_insert(struct row_cache *cache, uint16_t table,
  * 1/ROW_CACHE_PINNED_PART of tier 0. Bit i of @ret_pinned tells if row i was pinned. */
 void row_cache_pin(struct row_cache *cache, uint16_t table, const struct row_ref *refs,
                    uint32_t count, uint64_t *ret_pinned);
-enum row_pin { ROW_PINNED, ROW_NOT_CACHED, ROW_NOT_PINNED };
+enum row_pin {
+    ROW_PINNED,
+    ROW_NOT_CACHED,
+    ROW_NOT_PINNED,
+    ROW_UNPINNED, /* cached, and takes no pins; only from homes (daemon/engine/rows/home.h) */
+};
 /* The same for one row. Also returns the reason if it was not pinned: it is not cached, or a limit
  * on pins is reached. */
 MUST_CHECK enum row_pin row_cache_pin_one(struct row_cache *cache, uint16_t table,

@@ -37,6 +37,7 @@ uint32_t row_cache_give(struct row_cache *c, uint16_t table, struct row_giving *
     uint32_t count = 0;
 
     assert(!c->in_epoch && c->tables[table].state == TABLE_IN_USE);
+    assert(c->tables[table].pinned_rows == 0); /* MTrainS, section 5.7 */
     for (uint32_t steps = giving->most_steps;
          steps > 0 && c->tables[table].rows > 0 && row_index_next_set(&c->index, &s); steps--, s++)
         if (!give_set(c, table, &c->index.sets[s], giving, &count))
@@ -48,4 +49,10 @@ uint32_t row_cache_give(struct row_cache *c, uint16_t table, struct row_giving *
 uint32_t row_cache_table_rows(const struct row_cache *c, uint16_t table)
 {
     return c->tables[table].rows;
+}
+
+uint32_t row_cache_pinned_rows(const struct row_cache *c, uint16_t table)
+{
+    assert(c->tables[table].state == TABLE_IN_USE);
+    return c->tables[table].pinned_rows;
 }

@@ -20,7 +20,10 @@ enum cached_table_state { TABLE_UNKNOWN, TABLE_IN_USE, TABLE_PURGING };
 
 struct cached_table {
     uint32_t row_bytes;
-    uint32_t purge_set; /* while purging: the next set to scan */
+    union {
+        uint32_t pinned_rows; /* while in use */
+        uint32_t purge_set;   /* while purging: the next set to scan */
+    };
     uint32_t rows;
     uint8_t length_class;
     uint8_t state;
@@ -122,6 +125,20 @@ static inline struct row_spot *row_cache_spot(const struct row_cache *c,
 static inline uint16_t row_cache_dirty_mark(uint8_t epoch)
 {
     return 1 + (epoch != 0);
+}
+
+/* Counts a row of the table that got its first pin, or lost its last. */
+static inline void row_cache_count_pinned(struct row_cache *c, uint16_t table, int change)
+{
+    struct cached_table *const t = &c->tables[table];
+
+    assert(change > 0 || c->stats.pinned_rows > 0);
+    if (t->state == TABLE_IN_USE) {
+        assert(change > 0 || t->pinned_rows > 0);
+        t->pinned_rows += (uint32_t)change;
+    }
+    counter_add(&c->stats.pinned_rows, (uint64_t)(int64_t)change);
+    counter_add(&c->stats.pinned_bytes, (uint64_t)((int64_t)change * t->row_bytes));
 }
 
 /* True if a dirty row was dirty when the epoch began. */

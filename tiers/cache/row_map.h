@@ -23,7 +23,7 @@
 #include <stdint.h>
 
 #include "base/macros.h"
-#include "base/row_spot.h"
+#include "tiers/spots/row_spot.h"
 
 #define ROW_MAP_PAGE_BYTES 4096
 #define ROW_MAP_NONE       0

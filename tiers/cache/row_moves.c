@@ -96,9 +96,9 @@ void row_moves_forget(struct row_cache *c, struct row_place place)
     assert(table->rows > 0);
     table->rows--;
     c->departures++;
-    if (entry->pins != 0) { /* its table is being purged, or it goes to another home */
-        counter_sub(&c->stats.pinned_rows, 1);
-        counter_sub(&c->stats.pinned_bytes, table->row_bytes);
+    if (entry->pins != 0) { /* its table is being purged */
+        assert(table->state == TABLE_PURGING);
+        row_cache_count_pinned(c, entry->table, -1);
     }
     slab_pool_free_slot(&c->pools[tier], entry->slot);
     row_index_clear(&c->index, place.set, place.way, hash);

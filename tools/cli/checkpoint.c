@@ -321,7 +321,7 @@ static void print_created(const struct embtier_checkpoint *checkpoint)
     printf("created checkpoint %" PRIu64 " in %.4g s: %" PRIu32 " table%s, %s, %s of them new; "
            "updates paused for %s\n",
            checkpoint->id, (double)checkpoint->spent_ms / 1e3, checkpoint->table_count,
-           checkpoint->table_count == 1 ? "" : "s", number_bytes(&bytes, (double)checkpoint->bytes),
+           PLURAL(checkpoint->table_count), number_bytes(&bytes, (double)checkpoint->bytes),
            number_bytes(&new_bytes, (double)checkpoint->new_bytes),
            pause_text(&pause, checkpoint->pause_us));
 }

@@ -71,6 +71,7 @@ int command_profile_record(struct cli *cli, int argc, char **argv);
 int command_profile_show(struct cli *cli, int argc, char **argv);
 int command_plan_make(struct cli *cli, int argc, char **argv);
 int command_apply(struct cli *cli, int argc, char **argv);
+int command_plan_check(struct cli *cli, int argc, char **argv);
 int command_plan_show(struct cli *cli, int argc, char **argv);
 int command_plan_diff(struct cli *cli, int argc, char **argv);
 int command_plan_what_if(struct cli *cli, int argc, char **argv);

@@ -337,6 +337,35 @@ const struct command commands[] = {
       "  embtier apply run.plan --dry-run\n"
       "  embtier apply run.plan --rate 64\n",
       command_apply, NULL },
+    { "plan check", "PLAN [--for TIME] [options]",
+      "compare a plan's predictions with the running server",
+      "Counts for a time how clients use the server, and compares it with the plan: hit rates,\n"
+      "lookup time of a batch, reads/s of SSD, bytes written to SSD an hour; by memory and table.\n"
+      "\n"
+      "      --for TIME           how long to count: 60s (default), 10m, 1h\n"
+      "      --hit-points N       most points by which a hit rate may differ (default 2)\n"
+      "      --time-percent N     the same for lookup times, in percent (default 15)\n"
+      "      --iops-percent N     the same for reads/s (default 15)\n"
+      "      --written-percent N  the same for bytes written (default 10)\n"
+      "      --json               as -o json\n"
+      "\n"
+      "Predicted rates are those at the pace of the clients. Hits: lookups that need no SSD; of a\n"
+      "memory, the share of lookups that it serves. A difference beyond its bar has a !. Tables\n"
+      "whose home is not the plan's, or that only one of the two has, are named. A figure with\n"
+      "too little traffic is not compared. Exit status: 0 within the bars; 1 beyond, or a table\n"
+      "is not as planned; 2 a failure, or too little traffic for any figure.\n"
+      "\n"
+      "With -o json: {generation, seconds, lookups, batches_per_s, bars, within, compared, "
+      "beyond,\n"
+      "misplaced, memories: [{name, FIGURES}], tables: [{name, place, planned, actual, "
+      "FIGURES}]}.\n"
+      "FIGURES: hit_rate, time_s, reads_per_s and written_bytes_per_hour, each {state, predicted,\n"
+      "measured, difference, beyond}. State is compared, too_few, idle (nothing predicted) or\n"
+      "unknown (not measured). Place is as_planned, elsewhere, altered, changed (meanwhile),\n"
+      "missing or unplanned.\n",
+      "  embtier plan check run.plan --for 10m\n"
+      "  embtier plan check run.plan --for 60s --time-percent 30 --json | jq .within\n",
+      command_plan_check, NULL },
     { "plan what-if", "MACHINE... --profile FILE [options]",
       "find the cheapest machine that reaches a target",
       "MACHINE: files as for `embtier plan make`, 1 to 64. Each one is planned as it is, with\n"

@@ -2,6 +2,7 @@
 /* embtier: inspects an embedding server and changes its tables, from the command line. */
 #include "tools/cli/cli.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <limits.h>
@@ -243,6 +244,18 @@ static void short_options(struct short_options *letters, const char *how,
     *at = '\0';
 }
 
+/* Says that a word such as "-1" is no number here: no id and no count is negative. */
+static int refuse_digit(const struct cli *cli, int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++)
+        if (argv[i][0] == '-' && argv[i][1] == (char)optopt)
+            return cli_usage(cli,
+                             "'%s': a word that begins with - is an option, and there is none of "
+                             "this name; ids and counts are never negative",
+                             TEXT_SHOWN(argv[i]));
+    return try_help(cli);
+}
+
 int cli_next_option(struct cli *cli, int argc, char **argv, const struct option *options,
                     int *ret_exit)
 {
@@ -256,7 +269,9 @@ int cli_next_option(struct cli *cli, int argc, char **argv, const struct option 
         if (option == -1)
             return CLI_OPTIONS_END;
         *ret_exit = -1;
-        if (option == '?' || option == ':') {
+        if (option == '?' && isdigit(optopt)) {
+            *ret_exit = refuse_digit(cli, argc, argv);
+        } else if (option == '?' || option == ':') {
             *ret_exit = refuse_option(cli, &mistake);
         } else if (!common_option(cli, option, ret_exit)) {
             return option;

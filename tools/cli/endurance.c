@@ -321,14 +321,16 @@ static void print_drives(const struct report *report)
     if (isfinite(drive_writes_a_day(report)))
         printf("drive writes a day    %.3g DWPD\n", drive_writes_a_day(report));
     if (report->rated_bytes <= 0) {
-        puts("rated                 not known: endurance.rated_written_bytes is not configured");
+        puts("rated for             not known: endurance.rated_written_bytes is not configured; it "
+             "is "
+             "the TBW of the data sheet, of all drives together");
         return;
     }
-    printf("rated                 %.3g DWPD (%s TBW in %.0f years)\n",
+    printf("rated for             %.3g DWPD: %s written in %.0f year%s\n",
            rated_drive_writes_a_day(report), number_bytes(&bytes, report->rated_bytes),
-           report->rated_years);
+           report->rated_years, PLURAL(report->rated_years));
     if (isfinite(years(report)))
-        printf("rated life            %.3g years at this rate\n", years(report));
+        printf("they are written in   %.3g years at this rate\n", years(report));
 }
 
 static int print_report(const struct report *report, bool is_interval)

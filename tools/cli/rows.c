@@ -88,11 +88,24 @@ static bool encode(enum embtier_dtype dtype, double value, uint8_t *out)
     return number_encode(dtype, value, out) && (value == 0 || number_decode(dtype, out) != 0);
 }
 
+/* Refuses a row without @count numbers; its @numbers end with ':' or the text. */
+static int refuse_count(const struct cli *cli, const char *row, const char *what,
+                        const char *numbers, uint32_t count)
+{
+    uint32_t given = 1;
+
+    for (; *numbers != '\0' && *numbers != ':'; numbers++)
+        given += *numbers == ',';
+    return cli_usage(cli, "row %s has %u number%s%s instead of %u; nothing was set",
+                     TEXT_SHOWN(row), given, PLURAL(given), what, count);
+}
+
 /* Parses @count numbers from *@at on, such as "0.5,-1", up to @end. */
 static int parse_numbers(const struct cli *cli, const char *row, const char *what, char **at,
                          uint32_t count, char end, enum embtier_dtype dtype, uint8_t *out)
 {
     const uint32_t number_bytes = dtype_bytes(dtype);
+    const char *const begin_of_row = *at;
 
     for (uint32_t i = 0; i < count; i++) {
         char *const begin = *at;
@@ -103,16 +116,16 @@ static int parse_numbers(const struct cli *cli, const char *row, const char *wha
             return cli_usage(cli, "row %s: '%s' is not a number", TEXT_SHOWN(row),
                              TEXT_SHOWN(begin));
         if ((**at == ',') != (i + 1 < count))
-            return cli_usage(cli, "row %s has %s than %u %s", TEXT_SHOWN(row),
-                             **at == ',' ? "more" : "fewer", count, what);
+            return refuse_count(cli, row, what, begin_of_row, count);
         if (!encode(dtype, value, out + (size_t)i * number_bytes))
-            return cli_usage(
-                cli,
-                "row %s: '%s' does not fit in %s, which holds at %s %.*g (place "
-                "%u of %u %s); nothing was set",
-                TEXT_SHOWN(row), text_show_bytes(&shown, begin, (size_t)(*at - begin)),
-                dtype_word((int)dtype), fabs(value) < 1 ? "least" : "most", number_digits(dtype),
-                fabs(value) < 1 ? number_min(dtype) : number_max(dtype), i + 1, count, what);
+            return cli_usage(cli,
+                             "row %s: '%s' does not fit in %s, which holds at %s %.*g (place "
+                             "%u of %u number%s%s); nothing was set",
+                             TEXT_SHOWN(row), text_show_bytes(&shown, begin, (size_t)(*at - begin)),
+                             dtype_word((int)dtype), fabs(value) < 1 ? "least" : "most",
+                             number_digits(dtype),
+                             fabs(value) < 1 ? number_min(dtype) : number_max(dtype), i + 1, count,
+                             PLURAL(count), what);
         *at += **at == ',';
     }
     if (**at != end)
@@ -142,12 +155,12 @@ static int add_row(const struct cli *cli, struct row_set *rows, char *text)
                                           : "row %s has state, which is set with --state",
                          TEXT_SHOWN(text));
     out = rows->rows + rows->count * row_bytes(rows);
-    exit_code = parse_numbers(cli, text, "numbers", &at, rows->info->dim, states > 0 ? ':' : '\0',
+    exit_code = parse_numbers(cli, text, "", &at, rows->info->dim, states > 0 ? ':' : '\0',
                               rows->info->dtype, out);
     if (exit_code == 0 && states > 0) {
         at++;
-        exit_code = parse_numbers(cli, text, "numbers of state", &at, states, '\0',
-                                  EMBTIER_DTYPE_F32, out + rows->info->weight_bytes);
+        exit_code = parse_numbers(cli, text, " of state", &at, states, '\0', EMBTIER_DTYPE_F32,
+                                  out + rows->info->weight_bytes);
     }
     if (exit_code)
         return exit_code;
@@ -389,7 +402,8 @@ static int set_batch(const struct cli *cli, const struct row_set *rows, size_t f
         return 0;
     exit_code = cli_fail_server(cli, err);
     if (first > 0)
-        fprintf(stderr, "embtier: the first %zu rows were set before this error\n", first);
+        fprintf(stderr, "embtier: the first %zu row%s set before this error\n", first,
+                first == 1 ? " was" : "s were");
     return exit_code;
 }
 
@@ -476,7 +490,7 @@ int command_set(struct cli *cli, int argc, char **argv)
         return cli_print_json(
             json_pack("{s:s, s:I}", "table", rows.info->name, "rows_set", (json_int_t)rows.count),
             9);
-    text_print(stdout, "set %zu row%s of table '%s'\n", rows.count, rows.count == 1 ? "" : "s",
+    text_print(stdout, "set %zu row%s of table '%s'\n", rows.count, PLURAL(rows.count),
                rows.info->name);
     return EXIT_DONE;
 }

@@ -95,13 +95,14 @@ static int print_info(const struct cli *cli, const struct embtier_profile_info *
         printf("profiling, with %s of memory\n", BYTES_TEXT(info->memory_bytes));
         return EXIT_DONE;
     }
-    printf("%s lookups of %" PRIu32 " tables in %s, %s samples%s\n",
-           number_count(&lookups, (double)info->lookups), info->tables,
-           number_duration(&age, (double)info->age_ms / 1e3),
-           number_count(&samples, (double)info->samples),
+    printf("%s lookup%s of %" PRIu32 " table%s in %s, %s sample%s%s\n",
+           number_count(&lookups, (double)info->lookups), PLURAL(info->lookups), info->tables,
+           PLURAL(info->tables), number_duration(&age, (double)info->age_ms / 1e3),
+           number_count(&samples, (double)info->samples), PLURAL(info->samples),
            info->is_exact ? ": every row was sampled" : "");
     if (info->lost_samples > 0)
-        printf("%" PRIu64 " samples found no room: estimates may be wrong\n", info->lost_samples);
+        printf("%" PRIu64 " sample%s found no room: estimates may be wrong\n", info->lost_samples,
+               PLURAL(info->lost_samples));
     if (saved)
         printf("saved: %s\n", saved);
     return EXIT_DONE;

@@ -4,7 +4,8 @@
  * Metrics of one area share the first word of their names (cache_…, store_…) and are shown
  * together. Metrics that share it with no other are shown as the server's. Metrics with a label are
  * shown in a table with a column for each of its values. The program knows only this: names with
- * _bytes are bytes, and cache_hit_rows and cache_miss_rows give hit rates. */
+ * _bytes are bytes, names that end with _error are numbers of errors, and cache_hit_rows and
+ * cache_miss_rows give hit rates. */
 #include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
@@ -15,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/err.h"
 #include "base/text/text_escape.h"
 #include "tools/cli/cli.h"
 #include "tools/cli/number.h"
@@ -169,6 +171,14 @@ struct view {
     double seconds;                              /* between @before and @now */
 };
 
+static bool is_error(const char *name)
+{
+    static const char end[] = "_error";
+    const size_t length = strlen(name);
+
+    return length >= strlen(end) && strcmp(name + length - strlen(end), end) == 0;
+}
+
 static bool add_value(struct text_table *text, const struct view *view,
                       const struct embtier_metric *metric)
 {
@@ -179,6 +189,9 @@ static bool add_value(struct text_table *text, const struct view *view,
     struct number_text rate;
     double per_second;
 
+    if (is_error(metric->name))
+        return text_table_add(
+            text, "%s", metric->value != 0 ? err_name((enum embtier_err)metric->value) : "none");
     if (is_bytes)
         number_bytes(&value, metric->value);
     else

@@ -108,7 +108,7 @@ static int print_exported(const struct cli *cli, const char *table, const char *
             JSON_DOUBLE_DIGITS);
     text_print(stdout, "exported table '%s' as of checkpoint %" PRIu64 ": %s row%s, %s in %s\n",
                table, exported->checkpoint, number_count(&rows, (double)exported->rows),
-               exported->rows == 1 ? "" : "s", number_bytes(&bytes, (double)exported->bytes), path);
+               PLURAL(exported->rows), number_bytes(&bytes, (double)exported->bytes), path);
     return EXIT_DONE;
 }
 
@@ -198,7 +198,7 @@ static int print_imported(const struct cli *cli, const char *path,
                                         cli_json_u64(imported->bytes)),
                               JSON_DOUBLE_DIGITS);
     text_print(stdout, "imported table '%s': %s row%s, %s\n", imported->name,
-               number_count(&rows, (double)imported->rows), imported->rows == 1 ? "" : "s",
+               number_count(&rows, (double)imported->rows), PLURAL(imported->rows),
                number_bytes(&bytes, (double)imported->bytes));
     return EXIT_DONE;
 }

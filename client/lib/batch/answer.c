@@ -172,11 +172,12 @@ static enum embtier_err tell_too_large(const struct embtier_batch *batch)
     const bool is_of_key = result->limit == batch->server->memory.max_batch_rows;
 
     if (result->limit == 0)
-        return err_set(
-            msg, result->err,
-            "batch of %" PRIu64 " ids in %u parts needs more memory than lanes.request_bytes gives "
-            "one request; use fewer ids and parts, or raise the server's %s",
-            count_ids(batch), batch->part_count, SERVER_KEY(batch->server, "lanes.request_bytes"));
+        return err_set(msg, result->err,
+                       "batch of %" PRIu64
+                       " ids in %u part%s needs more memory than lanes.request_bytes gives "
+                       "one request; use fewer ids and parts, or raise the server's %s",
+                       count_ids(batch), batch->part_count, PLURAL(batch->part_count),
+                       SERVER_KEY(batch->server, "lanes.request_bytes"));
     if (is_of_memory)
         return err_set(
             msg, result->err,
@@ -192,6 +193,26 @@ static enum embtier_err tell_too_large(const struct embtier_batch *batch)
         is_of_key ? SERVER_KEY(batch->server, "socket.max_batch_rows") : "", is_of_key ? ")" : "");
 }
 
+/* The server's log names the directory: its paths are not for every client. */
+static enum embtier_err tell_no_space(const struct embtier_batch *batch)
+{
+    static const char advice[] =
+        "drop tables, delete checkpoints, or free space; the server's log names the directory";
+    const struct batch_result *const result = &batch->result;
+    struct err_msg *const msg = &batch->server->message;
+
+    if (result->segment >= batch->part_count)
+        return err_set(msg, result->err, "no space left on the server's disk: %s", advice);
+    if (result->value == 0)
+        return err_set(msg, result->err, "no space left on the server's disk%s: %s",
+                       PART_TABLE_TEXT(batch, result->segment), advice);
+    return err_set(msg, result->err,
+                   "no space left on the server's disk: the update may take %" PRIu64
+                   " KiB, and there is room for %" PRIu64 " KiB%s: %s",
+                   div_round_up(result->value, KIB), result->limit / KIB,
+                   PART_TABLE_TEXT(batch, result->segment), advice);
+}
+
 /* The meaning of an answer's numbers depends on its error; see op_completion. This function
  * handles errors about no part. */
 static enum embtier_err tell_batch_error(const struct embtier_batch *batch)
@@ -202,6 +223,8 @@ static enum embtier_err tell_batch_error(const struct embtier_batch *batch)
     switch (result->err) {
     case EMBTIER_TOO_LARGE:
         return tell_too_large(batch);
+    case EMBTIER_NO_SPACE:
+        return tell_no_space(batch);
     case EMBTIER_NO_TICKET:
         return err_set(msg, result->err, "this client has no %s %" PRIu64, ticket_word(batch),
                        result->value);
@@ -255,41 +278,43 @@ static enum embtier_err tell_part_error(const struct embtier_batch *batch)
     case EMBTIER_ID_RANGE:
         return err_set(msg, result->err,
                        "row id %" PRIu64 " is out of range: table '%s' has %" PRIu64
-                       " rows; allowed: 0 to %" PRIu64 " (part %u)",
-                       result->value, table, result->limit, result->limit - 1, result->segment);
+                       " row%s; allowed: 0 to %" PRIu64 "%s",
+                       result->value, table, result->limit, PLURAL(result->limit),
+                       result->limit - 1, PART_TEXT(batch, result->segment));
     case EMBTIER_OFFSET_RANGE:
         return err_set(msg, result->err,
-                       "offset %" PRIu64 " is past the arena's end at %" PRIu64
-                       " (part %u, table '%s')",
-                       result->value, result->limit, result->segment, table);
+                       "offset %" PRIu64 " is past the arena's end at %" PRIu64 "%s", result->value,
+                       result->limit, PART_TABLE_TEXT(batch, result->segment));
     case EMBTIER_BAG_RANGE:
         return err_set(msg, result->err,
                        "offset %" PRIu64 " of bags is %" PRIu64
-                       ": offsets start with 0, never decrease, and end with the number of ids, %u "
-                       "(part %u, table '%s')",
+                       ": offsets start with 0, never decrease, and end with the number of ids, "
+                       "%u%s",
                        result->value, result->limit, batch->parts[result->segment].count,
-                       result->segment, table);
+                       PART_TABLE_TEXT(batch, result->segment));
     case EMBTIER_PINS_FULL:
         return err_set(msg, result->err,
                        "no room in DRAM for row id %" PRIu64
                        " of table '%s': prefetched rows may use half of the first tier; push or "
-                       "release prefetches first, or prefetch fewer rows at a time (part %u)",
-                       result->value, table, result->segment);
+                       "release prefetches first, or prefetch fewer rows at a time%s",
+                       result->value, table, PART_TEXT(batch, result->segment));
     case EMBTIER_NO_TABLE:
         return err_set(msg, result->err,
                        "no such table: '%s' was dropped or created again since it was opened; open "
-                       "it again (part %u)",
-                       table, result->segment);
+                       "it again%s",
+                       table, PART_TEXT(batch, result->segment));
     case EMBTIER_DROPPED:
-        return err_set(msg, result->err, "table '%s' was dropped (part %u)", table,
-                       result->segment);
+        return err_set(msg, result->err, "table '%s' was dropped%s", table,
+                       PART_TEXT(batch, result->segment));
+    case EMBTIER_NO_SPACE:
+        return tell_no_space(batch);
     case EMBTIER_UNSUPPORTED:
         if (batch->op != EMBTIER_GET_POOLED_TICKET)
             break;
         return err_set(
             msg, result->err,
-            "in a lookup with a ticket, all parts of table '%s' must be maxima, or none (part %u)",
-            table, result->segment);
+            "in a lookup with a ticket, all parts of table '%s' must be maxima, or none%s", table,
+            PART_TEXT(batch, result->segment));
     case EMBTIER_TOO_LARGE:
     case EMBTIER_NO_TICKET:
     case EMBTIER_TICKET_USED:
@@ -299,8 +324,8 @@ static enum embtier_err tell_part_error(const struct embtier_batch *batch)
     default:
         break;
     }
-    return err_set(msg, result->err, "%s (part %u, table '%s')", err_text(result->err),
-                   result->segment, table);
+    return err_set(msg, result->err, "%s%s", err_text(result->err),
+                   PART_TABLE_TEXT(batch, result->segment));
 }
 
 /* Handles errors that only pushes get, or that mean something else for a push. */
@@ -313,42 +338,43 @@ static enum embtier_err tell_push_part_error(const struct embtier_batch *batch)
     switch (result->err) {
     case EMBTIER_SHAPE:
         return err_set(msg, result->err,
-                       "gradients have the wrong shape: %" PRIu64 " where %" PRIu64
-                       " is needed (part %u, table '%s')",
-                       result->value, result->limit, result->segment, table);
+                       "gradients have the wrong shape: %" PRIu64 " where %" PRIu64 " is needed%s",
+                       result->value, result->limit, PART_TABLE_TEXT(batch, result->segment));
     case EMBTIER_NONFINITE:
         if (result->limit == OP_LIMIT_OF_UPDATE)
             return err_set(
                 msg, result->err,
                 "table '%s' refuses updates that make a row NaN or infinite, as that of %s %" PRIu64
-                " would; nothing was applied (part %u)",
+                " would; nothing was applied%s",
                 table, batch->kind == BATCH_OF_BAGS ? "a row in bag" : "the id at", result->value,
-                result->segment);
+                PART_TEXT(batch, result->segment));
         if (result->limit > 0 && result->value == result->limit)
             return err_set(msg, result->err,
                            "table '%s' refuses gradients with NaN or infinity, and a weight of a "
-                           "sample is NaN or infinite (part %u)",
-                           table, result->segment);
+                           "sample is NaN or infinite%s",
+                           table, PART_TEXT(batch, result->segment));
         return err_set(
             msg, result->err,
             "table '%s' refuses gradients with NaN or infinity, and the gradient of %s %" PRIu64
-            " has one (part %u)",
+            " has one%s",
             table, batch->kind == BATCH_OF_BAGS ? "bag" : "the id at", result->value,
-            result->segment);
+            PART_TEXT(batch, result->segment));
     case EMBTIER_TOO_LARGE:
         return err_set(msg, result->err,
                        "a row of table '%s' gets %" PRIu64
                        " gradients in this push, more than the %" PRIu64
-                       " that are summed for a row of its dim; nothing was applied (part %u)",
-                       table, result->value, result->limit, result->segment);
+                       " that are summed for a row of its dim; nothing was applied%s",
+                       table, result->value, result->limit, PART_TEXT(batch, result->segment));
     case EMBTIER_UNSUPPORTED:
-        return err_set(msg, result->err, "table '%s' has no optimizer for a push (part %u)", table,
-                       result->segment);
+        return err_set(
+            msg, result->err,
+            "table '%s' has no optimizer for a push%s: set its rows, or make a table with one",
+            table, PART_TEXT(batch, result->segment));
     case EMBTIER_INVALID:
         return err_set(msg, result->err,
                        "the learning rate is not finite, or differs from that of other parts of "
-                       "table '%s' (part %u)",
-                       table, result->segment);
+                       "table '%s'%s",
+                       table, PART_TEXT(batch, result->segment));
     default:
         return tell_part_error(batch);
     }
@@ -385,19 +411,17 @@ static enum embtier_err tell_unused_field(const struct embtier_batch *batch)
     const char *name = "unknown";
     const struct op_field *fields;
     uint32_t count;
-    char where[32] = "";
 
     fields = is_of_part ? op_segment_fields(form, &count) : op_submission_fields(&count);
     for (uint32_t i = 0; i < count; i++)
         if (fields[i].offset + 1 == result->field)
             name = fields[i].name;
-    if (is_of_part)
-        snprintf(where, sizeof(where), " (part %u)", result->segment);
     return err_set(&batch->server->message, result->err,
                    "%s does not use the field '%s', which must be 0 and is %" PRIu64
                    "%s: something else wrote into the shared arena, or this library and the "
                    "server are of different versions",
-                   op_form_words(form), name, result->value, where);
+                   op_form_words(form), name, result->value,
+                   is_of_part ? PART_TEXT(batch, result->segment) : "");
 }
 
 enum embtier_err answer_tell(const struct embtier_batch *batch)

@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "client/lib/connection.h"
@@ -12,6 +13,27 @@
 const char *batch_table_name(const struct embtier_batch *batch, uint32_t part)
 {
     return batch->parts[part].table->description.info.name;
+}
+
+const char *batch_part_text(const struct embtier_batch *batch, uint32_t part,
+                            struct part_text *buffer)
+{
+    buffer->text[0] = '\0';
+    if (batch->part_count > 1)
+        snprintf(buffer->text, sizeof(buffer->text), " (part %u)", part);
+    return buffer->text;
+}
+
+const char *batch_table_text(const struct embtier_batch *batch, uint32_t part,
+                             struct part_text *buffer)
+{
+    const char *const table = batch_table_name(batch, part);
+
+    if (batch->part_count > 1)
+        snprintf(buffer->text, sizeof(buffer->text), " (part %u, table '%s')", part, table);
+    else
+        snprintf(buffer->text, sizeof(buffer->text), " (table '%s')", table);
+    return buffer->text;
 }
 
 static enum embtier_err check_parts(const struct embtier_batch *batch)
@@ -281,7 +303,8 @@ static enum embtier_err check_part(const struct embtier_batch *batch, uint32_t p
 {
     if (part >= batch->part_count)
         return err_set(&batch->server->message, EMBTIER_INVALID,
-                       "there is no part %u in a batch of %u parts", part, batch->part_count);
+                       "there is no part %u in a batch of %u part%s; the first is part 0", part,
+                       batch->part_count, PLURAL(batch->part_count));
     return EMBTIER_OK;
 }
 

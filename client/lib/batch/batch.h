@@ -76,6 +76,20 @@ struct embtier_batch {
 };
 
 const char *batch_table_name(const struct embtier_batch *batch, uint32_t part);
+
+/* Where a request failed, for the end of a message. Only a batch of several parts has numbers of
+ * parts that its user knows. */
+struct part_text {
+    char text[EMBTIER_TABLE_NAME_MAX + 40];
+};
+/* " (part 2)", or "" in a batch of one part. */
+const char *batch_part_text(const struct embtier_batch *batch, uint32_t part,
+                            struct part_text *buffer);
+/* " (part 2, table 'users')", or " (table 'users')" in a batch of one part. */
+const char *batch_table_text(const struct embtier_batch *batch, uint32_t part,
+                             struct part_text *buffer);
+#define PART_TEXT(batch, part)       batch_part_text(batch, part, &(struct part_text){ { 0 } })
+#define PART_TABLE_TEXT(batch, part) batch_table_text(batch, part, &(struct part_text){ { 0 } })
 /* BUSY if the server may still read and write the batch's memory. */
 MUST_CHECK enum embtier_err batch_refuse_in_flight(struct embtier_batch *batch);
 void batches_free(struct embtier *server); /* all of them, in any state */

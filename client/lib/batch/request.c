@@ -346,8 +346,8 @@ static enum embtier_err check_submittable(struct embtier_batch *batch, enum embt
         id_count += batch->parts[i].count;
         if (batch->parts[i].table->handle == 0)
             return err_set(&server->message, EMBTIER_NO_TABLE,
-                           "no such table: '%s' no longer existed after the reconnect (part %u)",
-                           batch_table_name(batch, i), i);
+                           "no such table: '%s' no longer existed after the reconnect%s",
+                           batch_table_name(batch, i), PART_TEXT(batch, i));
     }
     /* The batch was checked when it was made, but the server may be another since a reconnect. */
     if (id_count > server->memory.max_batch_rows)
@@ -488,10 +488,10 @@ static enum embtier_err read_push_options(struct embtier_batch *batch,
     for (uint32_t i = 0; i < batch->part_count; i++)
         if (!(fabs(learning_rate_of(&options, i)) <= (double)FLT_MAX))
             return err_set(
-                msg, EMBTIER_INVALID, "learning rate %g is not finite%s (part %u, table '%s')",
+                msg, EMBTIER_INVALID, "learning rate %g is not finite%s%s",
                 learning_rate_of(&options, i),
                 isfinite(learning_rate_of(&options, i)) ? " in f32, the precision of updates" : "",
-                i, batch_table_name(batch, i));
+                PART_TABLE_TEXT(batch, i));
     if (options.weight_gradients && batch->kind == BATCH_OF_GRADIENTS)
         return err_set(msg, EMBTIER_INVALID, "only a push by ticket takes gradients of weights");
     *ret_options = options;

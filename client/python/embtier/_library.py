@@ -93,6 +93,10 @@ class TableInfo(Record):
         ("uuid", OptionalBytes),
         ("step", U64),
         ("hot_rows", U64),
+        ("lookup_rows", U64),
+        ("missed_lookup_rows", U64),
+        ("read_lookup_rows", U64),
+        ("lookup_ns", U64),
     ]
 
 

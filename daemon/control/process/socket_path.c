@@ -33,7 +33,7 @@ static enum embtier_err must_be_dead(const char *path, struct err_msg *msg)
 
     TRY(socket_path_address(path, &address, msg));
     if (fd < 0)
-        return err_set_errno(msg, errno, "socket");
+        return err_set_errno(msg, errno, "cannot make a socket");
     rc = connect(fd, (const struct sockaddr *)&address, sizeof(address)) == 0 ? 0 : errno;
     switch (rc) {
     case ECONNREFUSED:
@@ -87,7 +87,7 @@ static enum embtier_err try_directory(const char *path, struct err_msg *msg)
     if (directory_fd < 0)
         return err_set_errno(msg, errno, "socket %s", path);
     if (fd < 0)
-        return err_set_errno(msg, errno, "socket");
+        return err_set_errno(msg, errno, "cannot make a socket");
     snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d", directory_fd);
     if (access(address.sun_path, F_OK) != 0)
         return EMBTIER_OK; /* no /proc: the start finds out */

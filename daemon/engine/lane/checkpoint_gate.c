@@ -50,27 +50,19 @@ static void find_holder(struct gate_search *search)
         (void)!lane_gate_holder(search->lanes[i], &search->holder);
 }
 
-static enum embtier_err stopped(struct err_msg *msg)
-{
-    return err_set(msg, EMBTIER_SHUTDOWN, "the server is shutting down");
-}
-
 enum embtier_err gate_close(struct gate_search *search, struct err_msg *msg)
 {
     const enum gate_mode mode = gate_try_mode(search->tries++ - search->late_tries);
     struct timespec until;
-    uint64_t until_ns;
 
     if (atomic_load(search->stopping))
-        return stopped(msg);
+        return err_shutdown(msg);
     assert(!search->is_closed);
     sem_init(&search->drained, 0, 0);
     search->is_closed = true;
     search->is_late = false;
     search->closed_ns = clock_now_ns(&clock_monotonic);
-    until_ns = search->closed_ns + GATE_DRAIN_NS;
-    until.tv_sec = (time_t)(until_ns / NS_PER_SECOND);
-    until.tv_nsec = (long)(until_ns % NS_PER_SECOND);
+    until = clock_moment(search->closed_ns + GATE_DRAIN_NS);
     for (uint32_t i = 0; i < search->lane_count; i++)
         lane_close_gate(search->lanes[i], &search->drained, mode);
     for (uint32_t i = 0; i < search->lane_count; i++) {
@@ -159,7 +151,7 @@ enum embtier_err gate_rest(struct gate_search *search, struct err_msg *msg)
     while (spent_ns < rest_ns) {
         if (atomic_load(search->stopping)) {
             gate_open(search, false);
-            return stopped(msg);
+            return err_shutdown(msg);
         }
         sleep_ns(MIN(rest_ns - spent_ns, LOOK_NS));
         spent_ns = clock_now_ns(&clock_monotonic) - began_ns;

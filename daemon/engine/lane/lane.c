@@ -9,12 +9,10 @@
 
 #include <assert.h>
 #include <limits.h>
-#include <semaphore.h>
 #include <sys/epoll.h>
 
 #include "base/counter.h"
 #include "base/cpu.h"
-#include "base/log/log.h"
 #include "base/system/thread_class.h"
 #include "daemon/engine/lane/lane_impl.h"
 #include "daemon/engine/memory/engine_reserved.h"
@@ -295,6 +293,8 @@ static void on_memory(struct lane *lane, struct session *session)
     lane_settle(&lane->ops, session);
 }
 
+MESSAGE_KIND(message_memory, on_memory, lane, struct session, memory_message)
+
 static void on_attach(struct lane *lane, struct session *session)
 {
     if (!session->channel.ops->arm_doorbell(&session->channel, lane->epoll_fd, session)) {
@@ -303,90 +303,34 @@ static void on_attach(struct lane *lane, struct session *session)
     }
     assert(!session->mailbox && session->home == lane->opts.index);
     session->mailbox = &lane->mailbox;
+    session->memory_message.kind = &message_memory;
     session->memory_share.wake = wake_for_memory;
     session_poll(lane, session);
 }
 
+MESSAGE_KIND(message_attach, on_attach, lane, struct session, attach_message)
+
+static void on_detach(struct lane *lane, struct session *session)
+{
+    assert(!session->detaching);
+    session->detaching = true;
+    update_release_held(&lane->gate);
+    group_leave_all(session);
+    lane_settle(&lane->ops, session);
+}
+
+MESSAGE_KIND(message_detach, on_detach, lane, struct session, detach_message)
+
 /* ---- Messages ---- */
-
-static void on_call(struct lane *lane, struct lane_call *call)
-{
-    call->fn(lane, call->argument);
-    sem_post(&call->done);
-}
-
-static void on_request_done(struct lane *lane, struct request *request)
-{
-    request->op->done(&lane->ops, request);
-}
-
-static void on_message(struct lane *lane, struct message *message)
-{
-    switch (message->kind) {
-    case MESSAGE_PART:
-        rows_add_part(&lane->rows, CONTAINER_OF(message, struct part, message));
-        break;
-    case MESSAGE_REQUEST_DONE:
-        on_request_done(lane, CONTAINER_OF(message, struct request, message));
-        break;
-    case MESSAGE_ADD_UP:
-        pooled_add_up(&lane->ops, CONTAINER_OF(message, struct request, message));
-        break;
-    case MESSAGE_ADDED_UP:
-        pooled_on_added_up(&lane->ops, CONTAINER_OF(message, struct request, message));
-        break;
-    case MESSAGE_UNPIN:
-        pins_give_back(&lane->ops, CONTAINER_OF(message, struct ticket_lane, message));
-        break;
-    case MESSAGE_UNPINNED:
-        tickets_on_unpinned(&lane->ops, CONTAINER_OF(message, struct ticket_lane, message));
-        break;
-    case MESSAGE_CAST:
-        tickets_on_cast(&lane->ops, CONTAINER_OF(message, struct ticket_group, message));
-        break;
-    case MESSAGE_LEAD:
-        step_lead(&lane->ops, CONTAINER_OF(message, struct push, message));
-        break;
-    case MESSAGE_STEP_DONE:
-        step_done(&lane->ops, CONTAINER_OF(message, struct push, message));
-        break;
-    case MESSAGE_READ_DONE:
-        rows_on_read_done(&lane->rows, CONTAINER_OF(message, struct read_job, message));
-        break;
-    case MESSAGE_WRITTEN:
-        rows_on_written(&lane->rows);
-        break;
-    case MESSAGE_MEMORY:
-        on_memory(lane, CONTAINER_OF(message, struct session, memory_message));
-        break;
-    case MESSAGE_ATTACH:
-        on_attach(lane, CONTAINER_OF(message, struct session, attach_message));
-        break;
-    case MESSAGE_DETACH: {
-        struct session *const session = CONTAINER_OF(message, struct session, detach_message);
-
-        assert(!session->detaching);
-        session->detaching = true;
-        update_release_held(&lane->gate);
-        group_leave_all(session);
-        lane_settle(&lane->ops, session);
-        break;
-    }
-    case MESSAGE_CALL:
-        on_call(lane, CONTAINER_OF(message, struct lane_call, message));
-        break;
-    default:
-        log_error("message for another thread", "kind=%d", (int)message->kind);
-        break;
-    }
-}
 
 static void take_all(struct lane *lane, struct message *message)
 {
-    while (message) {
-        struct message *const next = message->next; /* the message may be gone after on_message() */
+    const struct receiver to = { .rows = &lane->rows, .ops = &lane->ops, .lane = lane };
 
-        on_message(lane, message);
+    while (message) {
+        struct message *const next = message->next; /* the message may be gone afterwards */
+
+        message->kind->take(&to, message);
         message = next;
     }
 }

@@ -31,6 +31,7 @@ struct mailbox;
 struct request_memory;
 struct row_routes;
 struct sampler_lane;
+struct session;
 struct ticket_memory;
 struct store;
 struct table;
@@ -80,6 +81,10 @@ DEFINE_CLEANUP(struct lane, lane_free)
 /* Puts a message into the lane's inbox and wakes it. */
 void lane_send(struct lane *lane, struct message *message);
 struct mailbox *lane_mailbox(struct lane *lane);
+/* Has the lane, its home, serve a session; then let go of it, which the lane tells by
+ * gone_message. */
+void lane_attach(struct lane *lane, struct session *session);
+void lane_detach(struct lane *lane, struct session *session);
 
 struct lane_call {
     struct message message;

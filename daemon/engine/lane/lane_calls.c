@@ -23,9 +23,29 @@ struct mailbox *lane_mailbox(struct lane *lane)
     return &lane->mailbox;
 }
 
+void lane_attach(struct lane *lane, struct session *session)
+{
+    session->attach_message.kind = &message_attach;
+    lane_send(lane, &session->attach_message);
+}
+
+void lane_detach(struct lane *lane, struct session *session)
+{
+    session->detach_message.kind = &message_detach;
+    lane_send(lane, &session->detach_message);
+}
+
+static void on_call(struct lane *lane, struct lane_call *call)
+{
+    call->fn(lane, call->argument);
+    sem_post(&call->done);
+}
+
+MESSAGE_KIND(message_call, on_call, lane, struct lane_call, message)
+
 void lane_call(struct lane *lane, void (*fn)(struct lane *lane, void *argument), void *argument)
 {
-    struct lane_call call = { .message.kind = MESSAGE_CALL, .fn = fn, .argument = argument };
+    struct lane_call call = { .message.kind = &message_call, .fn = fn, .argument = argument };
 
     sem_init(&call.done, 0, 0);
     lane_send(lane, &call.message);
@@ -145,6 +165,9 @@ static void call_move(struct lane *lane, void *argument)
     case MOVE_PREPARE:
         moving->err = rows_move_prepare(&lane->rows, act->table, (enum home_kind)act->from,
                                         (enum home_kind)act->to, act->array);
+        break;
+    case MOVE_LOOK:
+        act->pinned_rows = rows_move_pinned(&lane->rows, act->table);
         break;
     case MOVE_START:
         rows_move_start(&lane->rows, act->table);

@@ -48,6 +48,12 @@ struct lane {
     struct mailbox mailbox;
 };
 
+/* lane.c: a session is given to the lane, which lets go of it; or it gets the memory that it waits
+ * for. */
+extern const struct message_kind message_attach, message_detach, message_memory;
+/* lane_calls.c: runs a function on the lane. */
+extern const struct message_kind message_call;
+
 /* Runs one round of the loop. False: there was nothing to do. */
 bool lane_round(struct lane *lane);
 /* The lane's thread. */

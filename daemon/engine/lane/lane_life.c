@@ -225,7 +225,7 @@ enum embtier_err lane_start(struct lane *lane, struct err_msg *msg)
     lane->ops.casters = lane->casters;
     rc = pthread_create(&lane->thread, NULL, lane_main, lane);
     if (rc != 0)
-        return err_set_errno(msg, rc, "lane %u: thread", lane->opts.index);
+        return err_set_errno(msg, rc, "cannot start the thread of lane %u", lane->opts.index);
     snprintf(name, sizeof(name), "lane-%u", lane->opts.index);
     pthread_setname_np(lane->thread, name);
     lane->has_thread = true;

@@ -4,48 +4,62 @@
  * The inbox is a stack. A producer pushes with one compare-and-swap. The owner takes the whole
  * stack with one exchange and reverses it, so messages of one producer arrive in the order they
  * were sent. No thread ever waits. Messages are embedded in their subjects (a part, a read job, a
- * call), so nothing is allocated.
+ * call), so nothing is allocated. A message names its kind, which deals with it.
  *
  * The owner sees all bytes of a message (release on push, acquire on take). */
 #ifndef EMBTIER_DAEMON_ENGINE_MAIL_INBOX_H
 #define EMBTIER_DAEMON_ENGINE_MAIL_INBOX_H
 
+#include <assert.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-enum message_kind {
-    /* To a lane. */
-    MESSAGE_PART,         /* struct part: do your share of a request */
-    MESSAGE_REQUEST_DONE, /* struct request: every lane has done its part; to the home lane */
-    MESSAGE_ADD_UP,       /* struct request of a wave (pooled.h): add up its rows */
-    MESSAGE_ADDED_UP,     /* the same: done; to the home lane */
-    MESSAGE_UNPIN,        /* struct ticket_lane: unpin the rows that this lane has pinned for it */
-    MESSAGE_UNPINNED,     /* the same: done; to the home lane */
-    MESSAGE_CAST,         /* struct ticket_group: its caster has cast it */
-    MESSAGE_LEAD, /* struct push: the group's pushes have all arrived; to member 0's home lane */
-    MESSAGE_STEP_DONE, /* struct push: the group is done with it; to its home lane */
-    MESSAGE_READ_DONE, /* struct read_job */
-    MESSAGE_MEMORY,    /* struct session: it has got the request memory that it waited for */
-    MESSAGE_WRITTEN,   /* struct write_queue: rows have reached RocksDB */
-    MESSAGE_ATTACH,    /* struct session: serve it */
-    MESSAGE_DETACH,    /* struct session: forget it, tell the control thread */
-    MESSAGE_CALL,      /* struct lane_call: run a function on the lane */
+#include "base/macros.h"
 
-    /* To the control thread. */
-    MESSAGE_SESSION_MADE,   /* struct session_order */
-    MESSAGE_SESSION_GONE,   /* struct session: its home lane has let go of it */
-    MESSAGE_SESSION_BROKEN, /* struct session: it broke the protocol */
-    MESSAGE_CHANNEL_FREED,  /* struct transport_channel: its memory has been freed */
-    MESSAGE_JOB_PROGRESS,   /* struct job */
-    MESSAGE_JOB_DONE,       /* struct job */
+struct control;
+struct lane;
+struct op_lane;
+struct rows;
+
+/* The thread that takes messages, as the parts of it that handlers know. NULL: it has no such part,
+ * so it must not get messages for it. */
+struct receiver {
+    struct rows *rows;
+    struct op_lane *ops;
+    struct lane *lane;
+    struct control *control;
+};
+
+struct message;
+
+/* A kind of message is one such struct, defined beside its handler. It is declared with the struct
+ * that the message is embedded in, or where the message is sent. Nothing else knows the kinds. */
+struct message_kind {
+    /* Deals with the message, which may be gone afterwards. */
+    void (*take)(const struct receiver *to, struct message *message);
+    /* Called instead when the receiver has ended; NULL: there is nothing to free. */
+    void (*drop)(const struct receiver *to, struct message *message);
 };
 
 struct message {
     struct message *next;
-    enum message_kind kind;
+    const struct message_kind *kind; /* set before it is sent */
 };
+
+/* Defines @handler for messages that are the @member of a struct @type: calls @fn with the
+ * receiver's @part and that struct. */
+#define MESSAGE_HANDLER(handler, fn, part, type, member)                                           \
+    static void handler(const struct receiver *to, struct message *message)                        \
+    {                                                                                              \
+        assert(to->part);                                                                          \
+        fn(to->part, CONTAINER_OF(message, type, member));                                         \
+    }
+/* Defines the kind @name with such a handler. */
+#define MESSAGE_KIND(name, fn, part, type, member)                                                 \
+    MESSAGE_HANDLER(name##_take, fn, part, type, member)                                           \
+    const struct message_kind name = { .take = name##_take };
 
 struct inbox {
     _Atomic(struct message *) newest;

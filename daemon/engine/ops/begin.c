@@ -36,3 +36,10 @@ enum embtier_err op_begin(struct op_lane *lane, struct session *session, uint32_
         request_memory_forget(rules, session);
     return err;
 }
+
+static void on_request_done(struct op_lane *lane, struct request *request)
+{
+    request->op->done(lane, request);
+}
+
+MESSAGE_KIND(message_request_done, on_request_done, ops, struct request, message)

@@ -5,6 +5,7 @@
 #include "daemon/engine/ops/get_set.h"
 #include "daemon/engine/ops/op_table.h"
 #include "daemon/engine/ops/segments.h"
+#include "daemon/engine/tables/table_counts.h"
 #include "proto/op_fields.h"
 
 static uint8_t *row_at(const struct request_segment *segment, const struct row_ref *ref)
@@ -31,6 +32,7 @@ static enum outcome get_queued(struct rows *rows, struct part *part, uint32_t se
 
     memcpy(row_at(to, ref), row, to->row_bytes);
     counter_add(&rows->counts.queued_get_rows, 1);
+    counter_add(&table_counts_of(to->table, rows->lane)->missed, 1);
     part->hit_rows++;
     return OUTCOME_DONE;
 }
@@ -39,12 +41,15 @@ static uint32_t get_chunk(struct rows *rows, struct part *part, const struct row
                           uint32_t count)
 {
     const struct request_segment *const to = &part->request->segments[part->segment];
+    struct table_counts *const counts = table_counts_of(to->table, rows->lane);
+    const uint64_t begin_ns = table_counts_begin(counts);
     uint32_t missed;
 
     counter_add(&rows->counts.get_rows, count);
     missed = home_get(rows, to->table, refs, count, to->rows, to->row_bytes, to->row_bytes,
                       rows->chunk_missed);
     counter_add(&rows->counts.missed_rows, missed);
+    table_counts_end(counts, begin_ns, count);
     return missed;
 }
 

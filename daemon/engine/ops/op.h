@@ -92,6 +92,16 @@ struct op {
     void (*done)(struct op_lane *lane, struct request *request);
 };
 
+/* Calls done() of the request's operation. begin.c */
+extern const struct message_kind message_request_done;
+
+/* Makes @op the operation of a request that has been laid out. */
+static inline void op_own(const struct op *op, struct request *request)
+{
+    request->op = op;
+    request->message.kind = &message_request_done;
+}
+
 /* Goes on after a wave of @what, of which @under_way waves are left. Takes more of it, or ends it
  * with its last wave. */
 static inline void op_after_wave(struct op_lane *lane, struct session *session, const struct op *op,

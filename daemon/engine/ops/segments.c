@@ -69,13 +69,10 @@ static enum embtier_err take_segment(void *context, uint32_t s, struct table *ta
     const struct op_segment *const wire = &b->rules->scratch[s];
     struct request_segment *const segment = &b->request->segments[s];
     const bool with_state = b->submission->flags & OP_FLAG_STATE;
-    enum embtier_err err = EMBTIER_OK;
 
     segment->table = table;
     if (request_changes(b->request))
-        err = request_change_refusal(b->rules, table, wire->id_count);
-    if (err != EMBTIER_OK)
-        return refuse(b->refusal, err, s, 0, 0);
+        TRY(request_admit_change(b->rules, s, table, wire->id_count, b->refusal));
     TRY(segment_ids_check(session, s, wire->ids_offset, wire->id_count, b->refusal));
     segment->row_bytes = op->place_bytes ? op->place_bytes(table, with_state)
                          : with_state    ? table->row_bytes
@@ -118,7 +115,7 @@ enum embtier_err segments_begin(struct op_lane *lane, struct session *session, u
     if (!IS_COPIED(COPY_SUBMISSION))
         copy_again(&copy, channel_submission(&session->channel, number), sizeof(copy));
     TRY(request_new(rules, session, number, &copy, sums.ids, &b.request, refusal));
-    b.request->op = IS_COPIED(COPY_SUBMISSION) ? ret_taking->op : op_of(copy.op);
+    op_own(IS_COPIED(COPY_SUBMISSION) ? ret_taking->op : op_of(copy.op), b.request);
     b.request->row_op = b.request->op->row_op;
     b.request->is_update = request_changes(b.request);
     err = segment_copies_enter(rules, session, &copy, form, take_segment, &b, refusal);

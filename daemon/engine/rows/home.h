@@ -64,12 +64,16 @@ struct home_ops {
     uint32_t (*insert)(void *home, uint16_t table, const struct row_ref *refs, uint32_t count,
                        const void *const *rows, const uint64_t *dirty, uint32_t *ret_refused);
 
-    /* Staying. */
-    bool takes_pins; /* rows stay only while pinned, so pins count in the user's account */
+    /* Staying. Rows of a home that takes pins stay only while pinned, so they count in the user's
+     * account. pin() sets bit i of @ret_here if row i is in memory, and is pinned or takes no pins.
+     * It sets bit i of @ret_pinned if it pinned the row, so that unpin() has to follow. pinned()
+     * counts the table's rows with pins. */
+    bool takes_pins;
     void (*pin)(void *home, uint16_t table, const struct row_ref *refs, uint32_t count,
-                uint64_t *ret_pinned);
+                uint64_t *ret_here, uint64_t *ret_pinned);
     enum row_pin (*pin_one)(void *home, uint16_t table, const struct row_ref *ref);
     void (*unpin)(void *home, uint16_t table, const struct row_ref *refs, uint32_t count);
+    uint64_t (*pinned)(const void *home, uint16_t table);
 
     /* Saving. */
     uint32_t (*write_back)(void *home, uint64_t *cursor, uint32_t most_rows, bool *ret_done);

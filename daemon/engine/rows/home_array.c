@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The home of tables in arrays: all rows of a table in one memory, found by id alone. */
+#include <assert.h>
 #include <string.h>
 
 #include "daemon/engine/rows/home.h"
@@ -102,25 +103,34 @@ static enum row_pin array_pin_one(void *home, uint16_t table, const struct row_r
 {
     const void *row;
 
-    return row_arrays_find(home, table, ref, 1, &row) == 0 ? ROW_PINNED : ROW_NOT_CACHED;
+    return row_arrays_find(home, table, ref, 1, &row) == 0 ? ROW_UNPINNED : ROW_NOT_CACHED;
 }
 
-/* A row that is there stays: pins are not counted. */
+/* A row that is there stays. */
 static void array_pin(void *home, uint16_t table, const struct row_ref *refs, uint32_t count,
-                      uint64_t *ret_pinned)
+                      uint64_t *ret_here, uint64_t *ret_pinned)
 {
+    memset(ret_here, 0, div_round_up(count, 64) * sizeof(*ret_here));
     memset(ret_pinned, 0, div_round_up(count, 64) * sizeof(*ret_pinned));
     for (uint32_t i = 0; i < count; i++)
-        if (array_pin_one(home, table, &refs[i]) == ROW_PINNED)
-            ret_pinned[i / 64] |= UINT64_C(1) << i % 64;
+        if (array_pin_one(home, table, &refs[i]) == ROW_UNPINNED)
+            ret_here[i / 64] |= UINT64_C(1) << i % 64;
 }
 
 static void array_unpin(void *home, uint16_t table, const struct row_ref *refs, uint32_t count)
 {
+    assert(count == 0);
     (void)home;
     (void)table;
     (void)refs;
     (void)count;
+}
+
+static uint64_t array_pinned(const void *home, uint16_t table)
+{
+    (void)home;
+    (void)table;
+    return 0;
 }
 
 static uint32_t array_write_back(void *home, uint64_t *cursor, uint32_t most_rows, bool *ret_done)
@@ -177,6 +187,7 @@ const struct home_ops home_array_ops = {
     .pin = array_pin,
     .pin_one = array_pin_one,
     .unpin = array_unpin,
+    .pinned = array_pinned,
     .write_back = array_write_back,
     .begin_epoch = array_begin_epoch,
     .end_epoch = array_end_epoch,

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The home of most tables: the row cache, in DRAM, slower memory below it, and SSD below that. */
+#include <string.h>
+
 #include "daemon/engine/rows/home.h"
 
 #include "daemon/engine/tables/table.h"
@@ -85,9 +87,10 @@ static uint32_t cache_insert(void *home, uint16_t table, const struct row_ref *r
 }
 
 static void cache_pin(void *home, uint16_t table, const struct row_ref *refs, uint32_t count,
-                      uint64_t *ret_pinned)
+                      uint64_t *ret_here, uint64_t *ret_pinned)
 {
     row_cache_pin(home, table, refs, count, ret_pinned);
+    memcpy(ret_here, ret_pinned, div_round_up(count, 64) * sizeof(*ret_here));
 }
 
 static enum row_pin cache_pin_one(void *home, uint16_t table, const struct row_ref *ref)
@@ -98,6 +101,11 @@ static enum row_pin cache_pin_one(void *home, uint16_t table, const struct row_r
 static void cache_unpin(void *home, uint16_t table, const struct row_ref *refs, uint32_t count)
 {
     row_cache_unpin(home, table, refs, count);
+}
+
+static uint64_t cache_pinned(const void *home, uint16_t table)
+{
+    return row_cache_pinned_rows(home, table);
 }
 
 static uint32_t cache_write_back(void *home, uint64_t *cursor, uint32_t most_rows, bool *ret_done)
@@ -156,6 +164,7 @@ const struct home_ops home_cache_ops = {
     .pin = cache_pin,
     .pin_one = cache_pin_one,
     .unpin = cache_unpin,
+    .pinned = cache_pinned,
     .write_back = cache_write_back,
     .begin_epoch = cache_begin_epoch,
     .end_epoch = cache_end_epoch,

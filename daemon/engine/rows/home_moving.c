@@ -2,6 +2,7 @@
 #include "daemon/engine/rows/home_moving.h"
 
 #include <assert.h>
+#include <string.h>
 
 #include "base/macros.h"
 
@@ -281,53 +282,45 @@ static uint32_t moving_insert(void *home, uint16_t table, const struct row_ref *
                      ret_refused);
 }
 
-static void moving_pin(void *home, uint16_t table, const struct row_ref *refs, uint32_t count,
-                       uint64_t *ret_pinned)
-{
-    const struct home_move *const move = find_move(home, table);
-    const struct home *const only = only_home(move);
-    uint64_t pinned[HOME_CHUNK / 64];
-    struct some rest = { .count = 0 };
-
-    if (only) {
-        only->ops->pin(only->rows, table, refs, count, ret_pinned);
-        return;
-    }
-    assert(count <= HOME_CHUNK);
-    move->from->ops->pin(move->from->rows, table, refs, count, ret_pinned);
-    for (uint32_t i = 0; i < count; i++)
-        if (!(ret_pinned[i / 64] >> i % 64 & 1))
-            some_add(&rest, refs, i);
-    move->to->ops->pin(move->to->rows, table, rest.refs, rest.count, pinned);
-    for (uint32_t i = 0; i < rest.count; i++)
-        if (pinned[i / 64] >> i % 64 & 1)
-            ret_pinned[rest.places[i] / 64] |= UINT64_C(1) << rest.places[i] % 64;
-}
-
+/* A row that moves would leave its pins behind. So a move waits until all pins are given back, and
+ * takes no new ones (docs/internals/moves.md). */
 static enum row_pin moving_pin_one(void *home, uint16_t table, const struct row_ref *ref)
 {
-    const struct home_move *const move = find_move(home, table);
-    const struct home *const only = only_home(move);
-    const struct home *const first = only ? only : move->from;
-    const enum row_pin pin = first->ops->pin_one(first->rows, table, ref);
+    const void *row;
 
-    return only || pin != ROW_NOT_CACHED ? pin : move->to->ops->pin_one(move->to->rows, table, ref);
+    return moving_find(home, table, ref, 1, 0, &row) == 0 ? ROW_UNPINNED : ROW_NOT_CACHED;
 }
 
-/* Either home ignores rows that it does not have, or has not pinned. If the cache keeps the cold
- * rows, both homes would unpin these, so the cache alone does: hot rows in an array have no pins.
- */
+static void moving_pin(void *home, uint16_t table, const struct row_ref *refs, uint32_t count,
+                       uint64_t *ret_here, uint64_t *ret_pinned)
+{
+    const void *rows[HOME_CHUNK];
+
+    assert(count <= HOME_CHUNK);
+    memset(ret_here, 0, div_round_up(count, 64) * sizeof(*ret_here));
+    memset(ret_pinned, 0, div_round_up(count, 64) * sizeof(*ret_pinned));
+    (void)moving_find(home, table, refs, count, 0, rows);
+    for (uint32_t i = 0; i < count; i++)
+        if (rows[i])
+            ret_here[i / 64] |= UINT64_C(1) << i % 64;
+}
+
+/* Rows have pins from before the move, until the first of them moves. */
 static void moving_unpin(void *home, uint16_t table, const struct row_ref *refs, uint32_t count)
 {
-    const struct home_move *const move = find_move(home, table);
-    const struct home *const cache = move->from->ops == &home_cache_ops ? move->from : move->to;
+    const struct home *const only = only_home(find_move(home, table));
 
-    if (move->hot) {
-        cache->ops->unpin(cache->rows, table, refs, count);
-        return;
-    }
-    move->from->ops->unpin(move->from->rows, table, refs, count);
-    move->to->ops->unpin(move->to->rows, table, refs, count);
+    assert(only || count == 0);
+    if (only)
+        only->ops->unpin(only->rows, table, refs, count);
+}
+
+static uint64_t moving_pinned(const void *home, uint16_t table)
+{
+    const struct home_move *const move = find_move(home, table);
+
+    assert(move->stage == HOME_MOVE_WAITS);
+    return move->from->ops->pinned(move->from->rows, table);
 }
 
 const struct home_ops home_moving_ops = {
@@ -341,8 +334,9 @@ const struct home_ops home_moving_ops = {
     .change_through = moving_change_through,
     .changed = moving_changed,
     .insert = moving_insert,
-    .takes_pins = true, /* its rows may be in the cache, now or later */
+    .takes_pins = false,
     .pin = moving_pin,
     .pin_one = moving_pin_one,
     .unpin = moving_unpin,
+    .pinned = moving_pinned,
 };

@@ -4,8 +4,8 @@
  * Each row is in one of the two homes, or in none, and never in both. A call looks for rows in the
  * old home, and for those that are not there in the new one. It leaves them where they are: only
  * rows_move_step() moves rows, between two turns and outside of epochs. Rows that come from
- * elsewhere go into the new home. So a row keeps its marks and pins until it moves, and each home
- * saves and evicts the rows that it has.
+ * elsewhere go into the new home. So a row keeps its marks until it moves, and each home saves and
+ * evicts the rows that it has. No row has pins by then.
  *
  * Thread: the lane. docs/internals/moves.md has the whole move. */
 #ifndef EMBTIER_DAEMON_ENGINE_ROWS_HOME_MOVING_H

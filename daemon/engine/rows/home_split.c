@@ -442,28 +442,32 @@ static enum row_pin split_pin_one(void *home, uint16_t table, const struct row_r
     if (row_remap_find(remap_of(split, table), ref, 1, &slot) == 0)
         return split->cache->ops->pin_one(split->cache->rows, table, ref);
     in_array.id = slot;
-    return row_arrays_find(split->arrays, table, &in_array, 1, &row) == 0 ? ROW_PINNED
+    return row_arrays_find(split->arrays, table, &in_array, 1, &row) == 0 ? ROW_UNPINNED
                                                                           : ROW_NOT_CACHED;
 }
 
-/* A hot row that is there stays: its pins are not counted. */
+/* A hot row that is there stays. */
 static void split_pin(void *home, uint16_t table, const struct row_ref *refs, uint32_t count,
-                      uint64_t *ret_pinned)
+                      uint64_t *ret_here, uint64_t *ret_pinned)
 {
     struct home_split *const split = home;
-    struct places pinned = { { 0 } };
+    struct places here = { { 0 } }, pinned = { { 0 } };
     struct share hot, cold;
 
+    memset(ret_here, 0, div_round_up(count, 64) * sizeof(*ret_here));
     memset(ret_pinned, 0, div_round_up(count, 64) * sizeof(*ret_pinned));
     deal(split, table, refs, count, NULL, &hot, &cold);
     (void)find_hot(split, FIND, table, &hot);
     for (uint32_t i = 0; i < hot.count; i++)
         if (hot.rows[i])
-            ret_pinned[hot.places[i] / 64] |= UINT64_C(1) << hot.places[i] % 64;
-    split->cache->ops->pin(split->cache->rows, table, cold.refs, cold.count, pinned.bits);
-    for (uint32_t i = 0; i < cold.count; i++)
-        if (pinned.bits[i / 64] >> i % 64 & 1)
-            ret_pinned[cold.places[i] / 64] |= UINT64_C(1) << cold.places[i] % 64;
+            ret_here[hot.places[i] / 64] |= UINT64_C(1) << hot.places[i] % 64;
+    split->cache->ops->pin(split->cache->rows, table, cold.refs, cold.count, here.bits,
+                           pinned.bits);
+    for (uint32_t i = 0; i < cold.count; i++) {
+        ret_here[cold.places[i] / 64] |= (here.bits[i / 64] >> i % 64 & 1) << cold.places[i] % 64;
+        ret_pinned[cold.places[i] / 64] |= (pinned.bits[i / 64] >> i % 64 & 1)
+                                           << cold.places[i] % 64;
+    }
 }
 
 static void split_unpin(void *home, uint16_t table, const struct row_ref *refs, uint32_t count)
@@ -475,6 +479,13 @@ static void split_unpin(void *home, uint16_t table, const struct row_ref *refs, 
         deal(split, table, refs + at, MIN(count - at, (uint32_t)CHUNK), NULL, &hot, &cold);
         split->cache->ops->unpin(split->cache->rows, table, cold.refs, cold.count);
     }
+}
+
+static uint64_t split_pinned(const void *home, uint16_t table)
+{
+    const struct home_split *const split = home;
+
+    return split->cache->ops->pinned(split->cache->rows, table);
 }
 
 /* ---- Saving and describing: the array's part, as the cache does its own ---- */
@@ -534,6 +545,7 @@ const struct home_ops home_split_ops = {
     .pin = split_pin,
     .pin_one = split_pin_one,
     .unpin = split_unpin,
+    .pinned = split_pinned,
     .write_back = split_write_back,
     .begin_epoch = split_begin_epoch,
     .end_epoch = split_end_epoch,

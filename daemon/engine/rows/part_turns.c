@@ -16,6 +16,7 @@
 
 #include <assert.h>
 
+#include "daemon/engine/tables/table_counts.h"
 #include "daemon/engine/turns/cost.h"
 
 /* ---- Requests and their parts ---- */
@@ -127,8 +128,12 @@ static enum outcome ref_locate(struct rows *rows, struct part *part, uint32_t se
         outcome = op->stored(rows, part, segment, ref);
     if (outcome != OUTCOME_MISSED)
         return outcome;
-    return op->changes ? rows_read_to_change(rows, part, segment, ref)
-                       : rows_read(rows, part, table, ref);
+    if (op->changes)
+        return rows_read_to_change(rows, part, segment, ref);
+    outcome = rows_read(rows, part, table, ref);
+    if (outcome == OUTCOME_DONE && !op->pins) /* a prefetch is no lookup */
+        table_counts_read(table_counts_of(table, rows->lane));
+    return outcome;
 }
 
 static enum outcome ref_missed(struct rows *rows, struct part *part, uint32_t segment,
@@ -274,6 +279,8 @@ void rows_add_part(struct rows *rows, struct part *part)
     if (!side->is_blocked)
         schedule_add_work(rows->schedule, side, SESSION_PARTS);
 }
+
+MESSAGE_KIND(message_part, rows_add_part, rows, struct part, message)
 
 static void block(struct rows *rows, struct session_lane *side)
 {

@@ -140,7 +140,7 @@ static enum embtier_err jobs_new(struct read_pool *pool, struct err_msg *msg)
                              (unsigned long long)bytes);
     for (uint32_t i = 0; i < pool->job_count; i++) {
         pool->jobs[i].bytes = pool->bytes + (uint64_t)i * READ_JOB_BYTES;
-        pool->jobs[i].message.kind = MESSAGE_READ_DONE;
+        pool->jobs[i].message.kind = &message_read_done;
     }
     pool->free_count = pool->job_count;
     return EMBTIER_OK;
@@ -165,7 +165,7 @@ enum embtier_err read_pool_new(struct mailbox *lane, struct store *store, uint32
         const int rc = pthread_create(&pool->threads[pool->started], NULL, reader_main, pool);
 
         if (rc != 0)
-            return err_set_errno(msg, rc, "readers: thread %u of %u", pool->started + 1,
+            return err_set_errno(msg, rc, "cannot start reader thread %u of %u", pool->started + 1,
                                  thread_count);
         pthread_setname_np(pool->threads[pool->started], "reader");
     }

@@ -2,7 +2,7 @@
 /* read_pool.h: the reader threads of one lane, which wait for SSD so that the lane does not.
  *
  * There is a fixed number of jobs, each with room for some rows of one shard. The lane fills a free
- * job, sends it, and gets it back in its inbox (MESSAGE_READ_DONE) with every row's bytes. A row
+ * job, sends it, and gets it back in its inbox (message_read_done) with every row's bytes. A row
  * comes from the store, or is made by the table's initial distribution if it was never written. The
  * lane never takes a lock for this: jobs change hands through their state word. */
 #ifndef EMBTIER_DAEMON_ENGINE_ROWS_READ_POOL_H
@@ -27,8 +27,11 @@ struct table;
 
 enum read_job_state { READ_JOB_FREE, READ_JOB_READY, READ_JOB_RUNNING, READ_JOB_DONE };
 
+/* The job comes back. row_reads.c */
+extern const struct message_kind message_read_done;
+
 struct read_job {
-    struct message message;  /* MESSAGE_READ_DONE */
+    struct message message;  /* message_read_done */
     _Atomic uint32_t state;  /* enum read_job_state */
     _Atomic uint64_t number; /* in the order of sending: the oldest job is read first */
     uint32_t shard;

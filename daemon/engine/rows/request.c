@@ -69,13 +69,12 @@ void request_lay_out(const struct request_rules *rules, struct request *request,
            starts_place(rules, head_bytes, segments) - segments_place(head_bytes));
     assert(rules->lane_count > 0 && rules->lane_count <= CONFIG_LANES_MAX);
     request->id_count = id_count;
-    request->message.kind = MESSAGE_REQUEST_DONE;
     request->segment_count = segments;
     request->lane_count = rules->lane_count;
     request->segments = (struct request_segment *)(block + segments_place(head_bytes));
     request->parts = (struct part *)(block + parts_place(head_bytes, segments));
     for (uint32_t lane = 0; lane < rules->lane_count; lane++) {
-        request->parts[lane].message.kind = MESSAGE_PART;
+        request->parts[lane].message.kind = &message_part;
         request->parts[lane].request = request;
         request->parts[lane].starts = starts + (uint64_t)lane * (segments + 1);
         request->parts[lane].refs = refs;
@@ -84,13 +83,19 @@ void request_lay_out(const struct request_rules *rules, struct request *request,
     request->ids = refs + (ref_copies(rules) - 1) * id_count;
 }
 
-enum embtier_err request_change_refusal(const struct request_rules *rules,
-                                        const struct table *table, uint64_t row_count)
+enum embtier_err request_admit_change(const struct request_rules *rules, uint32_t segment,
+                                      const struct table *table, uint64_t row_count,
+                                      struct refusal *refusal)
 {
-    const enum embtier_err err = table->logged ? EMBTIER_OK : store_replay_refusal(rules->store);
+    enum embtier_err err = table->logged ? EMBTIER_OK : store_replay_refusal(rules->store);
+    struct store_refusal why = { 0 };
 
-    return err == EMBTIER_OK ? store_admit(rules->store, row_count, table->row_bytes, table->logged)
-                             : err;
+    if (err == EMBTIER_OK)
+        err = store_admit(rules->store, row_count, table->row_bytes, table->logged, &why);
+    return err == EMBTIER_OK
+               ? EMBTIER_OK
+               : refuse(refusal, err, segment,
+                        why.room_bytes < why.needed_bytes ? why.needed_bytes : 0, why.room_bytes);
 }
 
 static void leave_tables(struct request *request)

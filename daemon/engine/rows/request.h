@@ -46,7 +46,7 @@ struct request_segment {
     uint32_t row_bytes; /* of a row in `rows`: weights, or weights and state */
 };
 
-/* One lane's share of a request. The lane owns it from MESSAGE_PART until it is done. It shares
+/* One lane's share of a request. The lane owns it from message_part until it is done. It shares
  * no cache line. */
 struct part {
     _Alignas(CACHE_LINE) struct message message;
@@ -65,8 +65,11 @@ struct part {
                           which is behind those that it changed; 0: it served none */
 };
 
+/* Asks the lane for its share. part_turns.c */
+extern const struct message_kind message_part;
+
 struct request {
-    struct message message; /* MESSAGE_REQUEST_DONE */
+    struct message message; /* of its operation: all parts are done (op_own() in ops/op.h) */
     struct session *session;
     uint32_t number;
     const struct op *op;         /* the operation; its done() gets the request back */
@@ -132,10 +135,11 @@ bool request_part_done(struct part *part);
 void request_answer(struct session *session, uint32_t number, const struct refusal *refusal,
                     uint64_t hit_rows, uint64_t ticket);
 
-/* Returns why @row_count rows of a table cannot be changed at present, or OK. @row_count is an
- * upper bound: it counts a row as often as it occurs. */
-enum embtier_err request_change_refusal(const struct request_rules *rules,
-                                        const struct table *table, uint64_t row_count);
+/* Refuses a change of @row_count rows of a segment's table if it cannot be made at present.
+ * @row_count is an upper bound: it counts a row as often as it occurs. */
+enum embtier_err request_admit_change(const struct request_rules *rules, uint32_t segment,
+                                      const struct table *table, uint64_t row_count,
+                                      struct refusal *refusal);
 
 /* Returns the segment of part->refs[@index]. */
 uint32_t part_segment_of(const struct part *part, uint32_t index);

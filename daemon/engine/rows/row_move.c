@@ -85,8 +85,15 @@ enum embtier_err rows_move_prepare(struct rows *rows, const struct table *table,
     return EMBTIER_OK;
 }
 
+uint64_t rows_move_pinned(struct rows *rows, const struct table *table)
+{
+    (void)move_at(rows, table);
+    return home_moving_ops.pinned(&rows->moving, table->index);
+}
+
 void rows_move_start(struct rows *rows, const struct table *table)
 {
+    assert(rows_move_pinned(rows, table) == 0);
     set_stage(move_at(rows, table), HOME_MOVE_GOES);
 }
 

@@ -434,7 +434,7 @@ static void log_read_error(struct rows *rows, const struct read_job *job, enum e
               LOG_QUOTED(job->msg.text));
 }
 
-void rows_on_read_done(struct rows *rows, struct read_job *job)
+static void on_read_done(struct rows *rows, struct read_job *job)
 {
     assert(atomic_load_explicit(&job->state, memory_order_relaxed) == READ_JOB_DONE);
     job->message.next = NULL;
@@ -444,6 +444,8 @@ void rows_on_read_done(struct rows *rows, struct read_job *job)
         rows->read_done = &job->message;
     rows->last_read_done = &job->message;
 }
+
+MESSAGE_KIND(message_read_done, on_read_done, rows, struct read_job, message)
 
 /* Serves the waiters of the job's next rows, for one turn's work. If some waiters of a row are left
  * then, the row gets its place and its answers when all have been served. */
@@ -521,12 +523,21 @@ static void unpark(struct rows *rows, uint64_t count)
     }
 }
 
-void rows_on_written(struct rows *rows)
+/* The write queue has more room, or will have none: lets parked rows and blocked sessions go on. */
+static void on_written(struct rows *rows)
 {
     unpark(rows, write_queue_reap(rows->write_queue));
     rows_log_on_written(rows);
     rows_unblock_all(rows);
 }
+
+static void take_written(const struct receiver *to, struct message *message)
+{
+    (void)message;
+    on_written(to->rows);
+}
+
+const struct message_kind message_written = { .take = take_written };
 
 void rows_try_again(struct rows *rows)
 {

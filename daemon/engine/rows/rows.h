@@ -149,12 +149,9 @@ enum outcome rows_read(struct rows *rows, struct part *part, struct table *table
 /* Fills free read jobs with the rows that wait for one. True: that was a turn's work, and there may
  * be more. */
 bool rows_dispatch_reads(struct rows *rows);
-void rows_on_read_done(struct rows *rows, struct read_job *job);
 /* Gives rows that have been read to the refs that wait for them, some per turn. False: there are
  * none. */
 bool rows_serve_read(struct rows *rows);
-/* The write queue has more room, or will have none: lets parked rows and blocked sessions go on. */
-void rows_on_written(struct rows *rows);
 /* Retries everything that waits for room. */
 void rows_try_again(struct rows *rows);
 
@@ -265,11 +262,12 @@ static inline bool home_takes_pins(const struct rows *rows, const struct table *
 }
 
 static inline void home_pin(const struct rows *rows, const struct table *table,
-                            const struct row_ref *refs, uint32_t count, uint64_t *ret_pinned)
+                            const struct row_ref *refs, uint32_t count, uint64_t *ret_here,
+                            uint64_t *ret_pinned)
 {
     const struct home *const home = rows_home(rows, table);
 
-    home->ops->pin(home->rows, table->index, refs, count, ret_pinned);
+    home->ops->pin(home->rows, table->index, refs, count, ret_here, ret_pinned);
 }
 
 static inline enum row_pin home_pin_one(const struct rows *rows, const struct table *table,
@@ -319,7 +317,10 @@ struct home_stats rows_home_stats(const struct rows *rows, enum home_kind kind);
 MUST_CHECK enum embtier_err rows_move_prepare(struct rows *rows, const struct table *table,
                                               enum home_kind from, enum home_kind to,
                                               struct row_array *array);
-/* From now on both homes have rows of it, and new ones come into the new home. */
+/* Returns how many rows of a table that has not yet started have pins. It takes no new ones if
+ * table->home is HOME_MOVING. */
+uint64_t rows_move_pinned(struct rows *rows, const struct table *table);
+/* From now on both homes have rows of it, and new ones come into the new home. No row has pins. */
 void rows_move_start(struct rows *rows, const struct table *table);
 struct rows_moved {
     uint64_t rows;  /* moved by this step */

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/counter.h"
 #include "base/log/log.h"
 #include "base/row_hash.h"
@@ -98,7 +99,7 @@ struct write_queue {
     _Atomic uint64_t retries;
 
     /* All three threads write these, seldom. */
-    _Alignas(CACHE_LINE) struct message message; /* MESSAGE_WRITTEN */
+    _Alignas(CACHE_LINE) struct message message; /* message_written */
     _Atomic bool told;                           /* the message is in the lane's inbox */
     _Atomic bool writer_idle;
     _Atomic bool stopping;
@@ -123,12 +124,8 @@ static struct entry *entry_at(const struct write_queue *queue, uint64_t position
 
 static void stage_sleep(struct stage *stage, long ns)
 {
-    struct timespec until;
+    const struct timespec until = clock_until((uint64_t)ns);
 
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += ns;
-    until.tv_sec += until.tv_nsec / 1000000000L;
-    until.tv_nsec %= 1000000000L;
     while (!atomic_load(&stage->queue->stopping) &&
            sem_clockwait(&stage->wake, CLOCK_MONOTONIC, &until) == 0)
         continue; /* new rows do not make a stalled store faster */
@@ -420,7 +417,7 @@ static enum embtier_err stage_start(struct stage *stage, struct write_queue *que
     stage->has_wake = true;
     rc = pthread_create(&stage->thread, NULL, run, stage);
     if (rc != 0)
-        return err_set_errno(msg, rc, "write queue: thread");
+        return err_set_errno(msg, rc, "cannot start a thread of a write queue");
     pthread_setname_np(stage->thread, name);
     stage->has_thread = true;
     return EMBTIER_OK;
@@ -452,7 +449,7 @@ enum embtier_err write_queue_new(struct mailbox *lane, struct store *store,
     queue->lane = lane;
     queue->store = store;
     queue->routes = routes;
-    queue->message.kind = MESSAGE_WRITTEN;
+    queue->message.kind = &message_written;
     queue->ring_bytes = power_of_two_down(MAX(ring_bytes, RING_BYTES_MIN));
     queue->bucket_mask = queue->ring_bytes / ROW_BYTES_TYPICAL - 1;
     queue->ring = reserved_new(queue->ring_bytes + RING_SLACK);

@@ -60,9 +60,12 @@ enum embtier_err write_queue_failure(const struct write_queue *queue);
 const void *write_queue_find(const struct write_queue *queue, uint16_t table, uint64_t hash,
                              uint64_t id);
 
-/* Frees rows that have been written, and returns how many. The lane calls it on MESSAGE_WRITTEN. */
+/* Rows have reached the store, or it takes none. row_reads.c */
+extern const struct message_kind message_written;
+
+/* Frees rows that have been written, and returns how many. The lane calls it on message_written. */
 uint64_t write_queue_reap(struct write_queue *queue);
-/* True if the lane can expect another MESSAGE_WRITTEN: rows are queued and the store takes them. */
+/* True if the lane can expect another message_written: rows are queued and the store takes them. */
 bool write_queue_goes_on(const struct write_queue *queue);
 
 /* mark() returns the position of the tail. passed() is true if everything before @mark has been

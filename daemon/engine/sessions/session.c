@@ -23,11 +23,6 @@ enum embtier_err session_new(uint64_t id, const struct channel *channel, uint32_
     session->channel = *channel;
     session->lane_count = lane_count;
     session->home = (uint32_t)(id % lane_count);
-    session->attach_message.kind = MESSAGE_ATTACH;
-    session->detach_message.kind = MESSAGE_DETACH;
-    session->gone_message.kind = MESSAGE_SESSION_GONE;
-    session->broken_message.kind = MESSAGE_SESSION_BROKEN;
-    session->memory_message.kind = MESSAGE_MEMORY;
     *ret_session = session;
     return EMBTIER_OK;
 }

@@ -2,10 +2,10 @@
 /* session.h: one connected client, as the lanes know it.
  *
  * A transport makes the channel to the client (channel.h), and the session on it. The control
- * thread gives the session to its home lane (MESSAGE_ATTACH), which polls it for requests. Every
+ * thread gives the session to its home lane (lane_attach()), which polls it for requests. Every
  * lane keeps a queue of the session's parts, so that they run in order. When the client is gone,
- * the control thread asks the home lane to let go (MESSAGE_DETACH). The lane answers
- * (MESSAGE_SESSION_GONE) when no request is under way. Only then may the transport free the memory
+ * the control thread asks the home lane to let go (lane_detach()). The lane answers
+ * (gone_message) when no request is under way. Only then may the transport free the memory
  * that the channel points to. */
 #ifndef EMBTIER_DAEMON_ENGINE_SESSIONS_SESSION_H
 #define EMBTIER_DAEMON_ENGINE_SESSIONS_SESSION_H
@@ -136,7 +136,8 @@ struct session {
     _Alignas(CACHE_LINE) _Atomic uint8_t slot_busy[OP_SLOTS_MAX];
 
     /* The home lane sends these messages to the control thread through send(): one when it has let
-     * go, one when the client breaks the protocol. broken_why is a constant. */
+     * go, one when the client breaks the protocol. The control thread sets their kinds. broken_why
+     * is a constant. */
     struct message gone_message;
     struct message broken_message;
     const char *broken_why;

@@ -83,7 +83,7 @@ enum embtier_err row_writer_new(const struct row_writer_opts *opts, struct row_w
 static enum embtier_err look(const struct row_writer *writer, struct err_msg *msg)
 {
     if (atomic_load(writer->opts.give_up))
-        return err_set(msg, EMBTIER_SHUTDOWN, "the server is shutting down");
+        return err_shutdown(msg);
     return progress_look(writer->opts.progress, msg);
 }
 

@@ -18,6 +18,7 @@
 
 struct account;
 struct row_array;
+struct table_counts;
 
 enum table_state {
     TABLE_FREE,     /* the struct holds no table */
@@ -69,6 +70,7 @@ struct table {
     /* Counters, for the metrics; relaxed. */
     _Atomic uint64_t updated_rows;     /* by SET; a row counts each time it is set */
     _Atomic uint64_t rows_initialised; /* first touches: made by the generator instead of read */
+    struct table_counts *counts;       /* by lane (table_counts.h) */
 };
 
 /* A handle names a table of this run of the server. The table id in it tells if the index still

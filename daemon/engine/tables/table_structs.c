@@ -11,6 +11,7 @@
 
 #include "daemon/engine/memory/accounts.h"
 #include "daemon/engine/tables/table_arrays.h"
+#include "daemon/engine/tables/table_counts.h"
 #include "store/catalog.h"
 
 bool tables_find_used(const struct tables *tables, uint32_t table_id, uint32_t *ret_place)
@@ -76,6 +77,32 @@ void tables_give_name_away(struct tables *tables, const struct table *table)
     pthread_mutex_unlock(&tables->lock);
 }
 
+/* Makes the structs of a chunk, with their lanes' counts. NULL: out of memory. */
+static struct table *new_chunk(const struct tables *tables)
+{
+    const uint64_t bytes =
+        (uint64_t)CHUNK_TABLES * tables->lane_count * sizeof(struct table_counts);
+    struct table *const chunk = calloc(CHUNK_TABLES, sizeof(*chunk));
+    struct table_counts *const counts =
+        chunk ? aligned_alloc(_Alignof(struct table_counts), bytes) : NULL;
+
+    if (!counts) {
+        free(chunk);
+        return NULL;
+    }
+    memset(counts, 0, bytes);
+    for (uint32_t i = 0; i < CHUNK_TABLES; i++)
+        chunk[i].counts = counts + (size_t)i * tables->lane_count;
+    return chunk;
+}
+
+void tables_free_chunk(struct table *chunk)
+{
+    if (chunk)
+        free(chunk[0].counts); /* and those of the others */
+    free(chunk);
+}
+
 struct table *tables_take_struct(struct tables *tables)
 {
     if (!grow_used(tables))
@@ -85,7 +112,7 @@ struct table *tables_take_struct(struct tables *tables)
         struct table *table;
 
         if (!chunk) {
-            chunk = calloc(CHUNK_TABLES, sizeof(*chunk));
+            chunk = new_chunk(tables);
             if (!chunk)
                 return NULL;
             atomic_store_explicit(&tables->chunks[index / CHUNK_TABLES], chunk,
@@ -123,6 +150,7 @@ bool tables_fill_struct(struct tables *tables, struct table *table, uint32_t tab
     atomic_store(&table->step, spec->step);
     atomic_store(&table->updated_rows, 0);
     atomic_store(&table->rows_initialised, 0);
+    memset(table->counts, 0, tables->lane_count * sizeof(*table->counts));
     atomic_store(&table->table_id, table_id);
     table_set_state(table, TABLE_CREATING);
     is_used = tables_find_used(tables, table_id, &place);

@@ -64,7 +64,7 @@ void tables_free(struct tables *tables)
         return;
     tdestroy(tables->names, keep);
     for (uint32_t i = 0; i < CHUNKS_MAX; i++)
-        free(atomic_load(&tables->chunks[i]));
+        tables_free_chunk(atomic_load(&tables->chunks[i]));
     catalog_free(tables->catalog);
     free(tables->used);
     pthread_mutex_destroy(&tables->lock);

@@ -36,13 +36,22 @@ DEFINE_CLEANUP(struct tables, tables_free)
 
 /* One act of a table's move, on one lane (rows_move_prepare() and its neighbours). */
 struct table_move_act {
-    enum { MOVE_PREPARE, MOVE_START, MOVE_STEP, MOVE_TURN_BACK, MOVE_ARRIVE, MOVE_END } act;
+    enum {
+        MOVE_PREPARE,
+        MOVE_LOOK,
+        MOVE_START,
+        MOVE_STEP,
+        MOVE_TURN_BACK,
+        MOVE_ARRIVE,
+        MOVE_END,
+    } act;
     struct table *table;
     /* For MOVE_PREPARE: enum home_kind (rows/home.h), and the new home's memory. */
     uint8_t from;
     uint8_t to;
     struct row_array *array;
-    uint32_t most_rows; /* for MOVE_STEP */
+    uint64_t pinned_rows; /* the result of MOVE_LOOK: rows that have pins */
+    uint32_t most_rows;   /* for MOVE_STEP */
     /* The results of MOVE_STEP: */
     uint64_t moved_rows;
     uint64_t left_rows;         /* in the old home */
@@ -83,13 +92,22 @@ struct table *tables_enter(struct tables *tables, uint64_t handle, uint32_t *ret
 /* Any lane. Returns table number @index, which the caller knows to exist. */
 struct table *tables_at(struct tables *tables, uint16_t index);
 
+/* Lookups of a table since the start. */
+struct table_lookups {
+    uint64_t rows;
+    uint64_t missed_rows; /* of these: no memory had the row, and none was about to */
+    uint64_t read_rows;   /* of these: read from SSD */
+    uint64_t lane_ns;     /* estimate of the time that all lanes spent on them, without reads */
+};
+
 /* A table, as a client is told of it. */
 struct table_info {
     uint64_t handle;
     uint32_t table_id;
     uint32_t state; /* enum table_state */
     struct table_spec spec;
-    uint64_t updated_rows; /* since the start, as is `written` */
+    uint64_t updated_rows; /* since the start, as are the next two */
+    struct table_lookups lookups;
     struct store_written written;
 };
 

@@ -65,6 +65,22 @@ static const char *rows_text(struct rows_text *buffer, const struct table_spec *
 }
 #define ROWS_TEXT(spec) rows_text(&(struct rows_text){ { 0 } }, (spec))
 
+struct init_text {
+    char text[96];
+};
+
+/* Writes the initial values as `embtier table create --init` takes them: "uniform:-0.1,0.1". */
+static const char *init_text(struct init_text *buffer, const struct table_spec *spec)
+{
+    size_t length =
+        (size_t)snprintf(buffer->text, sizeof(buffer->text), "%s", init_word((int)spec->init));
+
+    for (unsigned i = 0; i < 2 && init_param_name((int)spec->init, i)[0] != '\0'; i++)
+        length += (size_t)snprintf(buffer->text + length, sizeof(buffer->text) - length, "%s%.9g",
+                                   i == 0 ? ":" : ",", spec->init_params[i]);
+    return buffer->text;
+}
+
 struct differences_text {
     char text[320];
 };
@@ -110,18 +126,20 @@ static enum embtier_err is_another(const struct table_spec *spec, const char *di
                                    struct err_msg *msg)
 {
     struct hyperparameters_text hyperparameters;
+    struct init_text init;
 
     table_spec_hyperparameters(spec, &hyperparameters);
     return err_set(msg, EMBTIER_MISMATCH,
                    "table '%s' exists and differs from the request (%s): dim %u, %s, rows %s, "
                    "optimizer %s%s%s%s, rounding %s, %snonfinite gradients, init %s, seed %" PRIu64
-                   ", durability %s, home %s%s%s",
+                   ", %sdurability %s, home %s%s%s; ask for the same, or choose another name",
                    spec->name, differing, spec->dim, dtype_word(spec->dtype), ROWS_TEXT(spec),
                    optimizer_word(spec->optimizer), hyperparameters.text[0] ? " (" : "",
                    hyperparameters.text, hyperparameters.text[0] ? ")" : "",
                    rounding_word(spec->rounds_to_nearest), spec->allows_nonfinite ? "" : "no ",
-                   init_word(spec->init), spec->seed, durability_word(spec->durability),
-                   home_word(spec->home), spec->home_tier[0] ? " in tier " : "", spec->home_tier);
+                   init_text(&init, spec), spec->seed, spec->eager ? "eager, " : "",
+                   durability_word(spec->durability), home_word(spec->home),
+                   spec->home_tier[0] ? " in tier " : "", spec->home_tier);
 }
 
 /* Tables that are still being dropped count too. */
@@ -132,7 +150,7 @@ static enum embtier_err check_owner(const struct account *account, uint32_t coun
         return EMBTIER_OK;
     return err_set(msg, EMBTIER_BUSY,
                    "your user has %" PRIu64 " tables, and may have at most %" PRIu64
-                   "%s: drop some",
+                   "%s: drop some (`embtier table drop`)",
                    account_has(account, ACCOUNT_TABLES), account_part(account, ACCOUNT_TABLES),
                    account_rule(account, ACCOUNT_TABLES));
 }
@@ -156,7 +174,7 @@ static enum embtier_err give_uuid(struct table_spec *spec, struct err_msg *msg)
         return EMBTIER_OK;
     /* getrandom() returns so few bytes whole, or not at all. */
     if (getrandom(bytes, sizeof(bytes), 0) != (ssize_t)sizeof(bytes))
-        return err_set_errno(msg, errno, "getrandom");
+        return err_set_errno(msg, errno, "cannot get random bytes from the system (getrandom)");
     for (size_t i = 0; i < sizeof(bytes); i++)
         snprintf(spec->uuid + 2 * i, 3, "%02x", bytes[i]);
     return EMBTIER_OK;
@@ -271,7 +289,9 @@ static enum embtier_err create_begin(struct tables *tables, struct creation *cre
         return EMBTIER_OK;
     }
     if (entry)
-        return err_set(msg, EMBTIER_EXISTS, "table '%s' already exists", spec->name);
+        return err_set(msg, EMBTIER_EXISTS,
+                       "table '%s' already exists: use it, drop it first, or choose another name",
+                       spec->name);
     *ret_found = false;
     return make_struct(tables, creation, ret_table, msg);
 }
@@ -386,7 +406,7 @@ enum embtier_err tables_create(struct tables *tables, const struct table_spec *s
         }
         log_created(&creation.spec, atomic_load(&table->table_id));
     }
-    *ret_info = tables_info_of(table);
+    *ret_info = tables_info_of(tables, table);
     return EMBTIER_OK;
 }
 
@@ -409,7 +429,7 @@ enum embtier_err tables_begin(struct tables *tables, const struct table_spec *sp
         create_undo(tables, table);
         return err;
     }
-    *ret_info = tables_info_of(table);
+    *ret_info = tables_info_of(tables, table);
     return EMBTIER_OK;
 }
 
@@ -454,7 +474,7 @@ enum embtier_err tables_publish(struct tables *tables, struct table_info *infos,
         if (!table) /* cannot happen: the tables are being made */
             continue;
         table_set_state(table, TABLE_LIVE);
-        infos[i] = tables_info_of(table);
+        infos[i] = tables_info_of(tables, table);
     }
     tables_unlock_catalog(tables);
     TRY(err);

@@ -77,7 +77,7 @@ enum embtier_err tables_drop_rows(struct tables *tables, struct table *table,
                                   const struct progress_sink *sink, struct err_msg *msg)
 {
     /* Copied: the struct is another table's as soon as the cached rows are gone. */
-    const struct table_info info = tables_info_of(table);
+    const struct table_info info = tables_info_of(tables, table);
 
     TRY(drop_cached_rows(tables, table, msg));
     return tables_drop_stored_rows(tables, &info.spec, info.table_id, sink, msg);
@@ -113,9 +113,10 @@ static enum embtier_err drop_begin(struct tables *tables, const char *name,
     uint32_t table_id;
 
     if (!entry || tables_is_left_over(tables, entry))
-        return err_set(msg, EMBTIER_NO_TABLE, "there is no table '%s'", name);
+        return tables_no_table(name, msg);
     if (entry->state == CATALOG_CREATING)
-        return err_set(msg, EMBTIER_BUSY, "table '%s' is still being created", name);
+        return err_set(msg, EMBTIER_BUSY, "table '%s' is still being created: try again later",
+                       name);
     table_id = entry->table_id;
     table = tables_find_struct(tables, table_id);
     if (!table)
@@ -140,7 +141,7 @@ static enum embtier_err drop_table(struct tables *tables, const char *name,
     tables_lock_catalog(tables);
     err = drop_begin(tables, name, &table, msg);
     if (err == EMBTIER_OK)
-        info = tables_info_of(table);
+        info = tables_info_of(tables, table);
     tables_unlock_catalog(tables);
     TRY(err);
     TRY(tables_drop_rows(tables, table, progress, msg));

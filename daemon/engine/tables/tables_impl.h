@@ -118,7 +118,16 @@ static inline enum embtier_err tables_no_struct(struct tables *tables, struct er
     pthread_mutex_unlock(&tables->lock);
     if (!is_full)
         return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
-    return err_set(msg, EMBTIER_TOO_LARGE, "more than %u tables: drop some", TABLES_LIMIT);
+    return err_set(
+        msg, EMBTIER_TOO_LARGE,
+        "there are %u tables, the most that a server can have: drop some (`embtier table drop`)",
+        TABLES_LIMIT);
+}
+/* Refuses a request about a table that does not exist. */
+static inline enum embtier_err tables_no_table(const char *name, struct err_msg *msg)
+{
+    return err_set(msg, EMBTIER_NO_TABLE,
+                   "there is no table '%s': `embtier table list` lists those that exist", name);
 }
 /* Returns the account of the user @owner, open; NULL: out of memory. */
 struct account *tables_open_owner(struct tables *tables, uid_t owner);
@@ -126,7 +135,9 @@ struct account *tables_open_owner(struct tables *tables, uid_t owner);
 /* ---- tables_list.c ---- */
 
 /* Returns all but `written`, which takes a lock of the store's. */
-struct table_info tables_info_of(struct table *table);
+struct table_info tables_info_of(const struct tables *tables, struct table *table);
+/* Frees the structs of a chunk, which may be NULL. */
+void tables_free_chunk(struct table *chunk);
 void tables_totals_add(struct tables_totals *totals, struct table *table);
 
 /* ---- tables_drop.c ---- */

@@ -5,9 +5,31 @@
 
 #include <stdlib.h>
 
+#include "daemon/engine/tables/table_counts.h"
 #include "store/store.h"
 
-struct table_info tables_info_of(struct table *table)
+/* Time is that of the pieces that were timed, as if all others took as long. */
+static struct table_lookups add_up_lookups(const struct tables *tables, const struct table *table)
+{
+    struct table_lookups sum = { 0 };
+    double ns = 0;
+
+    for (uint32_t i = 0; i < tables->lane_count; i++) {
+        const struct table_counts *const counts = table_counts_of(table, i);
+        const uint64_t lookups = counter_get(&counts->lookups);
+        const uint64_t timed_rows = counter_get(&counts->timed_rows);
+
+        sum.rows += lookups;
+        sum.missed_rows += counter_get(&counts->missed);
+        sum.read_rows += counter_get(&counts->read);
+        if (timed_rows > 0)
+            ns += (double)counter_get(&counts->timed_ns) / (double)timed_rows * (double)lookups;
+    }
+    sum.lane_ns = (uint64_t)ns;
+    return sum;
+}
+
+struct table_info tables_info_of(const struct tables *tables, struct table *table)
 {
     struct table_info info = {
         .handle = table_handle(table),
@@ -15,6 +37,7 @@ struct table_info tables_info_of(struct table *table)
         .state = atomic_load(&table->state),
         .spec = table->spec,
         .updated_rows = atomic_load_explicit(&table->updated_rows, memory_order_relaxed),
+        .lookups = add_up_lookups(tables, table),
     };
 
     info.spec.step = atomic_load(&table->step);
@@ -36,10 +59,10 @@ enum embtier_err tables_find(struct tables *tables, const char *name, struct tab
     pthread_mutex_lock(&tables->lock);
     found = tables_struct_named(tables, name);
     if (found)
-        *ret_info = tables_info_of(found);
+        *ret_info = tables_info_of(tables, found);
     pthread_mutex_unlock(&tables->lock);
     if (!found)
-        return err_set(msg, EMBTIER_NO_TABLE, "there is no table '%s'", name);
+        return tables_no_table(name, msg);
     add_written(tables, ret_info, 1);
     return EMBTIER_OK;
 }
@@ -56,7 +79,7 @@ enum embtier_err tables_page(struct tables *tables, uint32_t after, uint32_t mos
     if (tables_find_used(tables, after, &place))
         place++;
     for (; place < tables->used_count && count < most; place++)
-        infos[count++] = tables_info_of(tables_at(tables, tables->used[place].index));
+        infos[count++] = tables_info_of(tables, tables_at(tables, tables->used[place].index));
     *ret_more = place < tables->used_count;
     pthread_mutex_unlock(&tables->lock);
     add_written(tables, infos, count);

@@ -79,12 +79,7 @@ static enum embtier_err load_where_it_was(struct tables *tables, const struct ca
     struct row_array *array = NULL;
     struct err_msg why = { { 0 } };
 
-    if (spec.init_version < 1 || spec.init_version > INIT_ROWS_VERSION)
-        return err_set(
-            msg, EMBTIER_VERSION,
-            "table '%s' has initial values of version %u, this server knows 1 to %u: start a "
-            "newer embtierd",
-            spec.name, spec.init_version, INIT_ROWS_VERSION);
+    TRY(init_rows_check_version(&spec, msg));
     if (table_arrays_take(tables->arrays, &spec, &array, &why) == EMBTIER_OK)
         return load_table(tables, entry, &spec, array, msg);
     *ret_displaced = true;

@@ -94,6 +94,22 @@ static enum embtier_err prepare(struct move *move)
     return EMBTIER_OK;
 }
 
+/* Returns how many rows have pins. */
+static uint64_t count_pinned(const struct move *move)
+{
+    uint64_t rows = 0;
+
+    for (uint32_t i = 0; i < move->tables->lane_count; i++) {
+        struct table_move_act act = { .act = MOVE_LOOK, .table = move->table };
+        const enum embtier_err err = move->tables->rows->move(move->tables->lanes[i], &act);
+
+        assert(err == EMBTIER_OK);
+        (void)err;
+        rows += act.pinned_rows;
+    }
+    return rows;
+}
+
 /* ---- Pace ---- */
 
 static uint32_t step_rows(const struct move *move)
@@ -145,6 +161,24 @@ static void rest(const struct move *move, uint64_t spent_ns)
             ns = due - spent < 1e18 ? (uint64_t)(due - spent) : UINT64_C(1000000000000000000);
     }
     sleep_for(move, ns);
+}
+
+/* Waits until no row has pins, since they would stay behind. The table takes no new ones, and those
+ * that it has end with their tickets. SHUTDOWN; or why the table is to stay. */
+static enum embtier_err await_no_pins(const struct move *move)
+{
+    uint64_t rows, most = 0;
+
+    while ((rows = count_pinned(move)) > 0) {
+        if (is_stopping(move))
+            return err_set(move->msg, EMBTIER_SHUTDOWN, "%s", err_text(EMBTIER_SHUTDOWN));
+        TRY(look(move));
+        most = MAX(most, rows);
+        if (move->progress)
+            move->progress->report(move->progress->context, most - rows, most, "pinned rows");
+        sleep_for(move, PAUSE_NS);
+    }
+    return EMBTIER_OK;
 }
 
 /* ---- Moving ---- */
@@ -297,7 +331,7 @@ static enum embtier_err move_rows(struct move *move)
             return EMBTIER_OK;
         if (is_stopping(move)) {
             move->is_cut = true;
-            return err_set(move->msg, EMBTIER_SHUTDOWN, "%s", err_text(EMBTIER_SHUTDOWN));
+            return err_shutdown(move->msg);
         }
         if (move->why != EMBTIER_OK && !move->goes_back) {
             /* It is here because its rows could not go back. */
@@ -391,7 +425,7 @@ static enum embtier_err find_to_move(struct tables *tables, const struct table_m
 {
     *ret_table = tables_struct_named(tables, opts->name);
     if (!*ret_table)
-        return err_set(msg, EMBTIER_NO_TABLE, "there is no table '%s'", opts->name);
+        return tables_no_table(opts->name, msg);
     return new_spec(*ret_table, opts, ret_spec, msg);
 }
 
@@ -417,7 +451,8 @@ static enum embtier_err move_begin(struct tables *tables, const struct table_mov
     pthread_mutex_lock(&tables->lock);
     err = find_to_move(tables, opts, &move->table, &move->spec, move->msg);
     if (err == EMBTIER_OK && has_home(move->table, &move->spec)) {
-        *ret_moved = (struct table_moved){ .info = tables_info_of(move->table), .was_there = true };
+        *ret_moved = (struct table_moved){ .info = tables_info_of(move->tables, move->table),
+                                           .was_there = true };
     } else if (err == EMBTIER_OK) {
         move->from = atomic_load(&move->table->home);
         move->to = (uint8_t)move->spec.home;
@@ -436,7 +471,7 @@ static enum embtier_err tell_end(const struct move *move, struct table_moved *re
     struct table_info info;
 
     pthread_mutex_lock(&move->tables->lock);
-    info = tables_info_of(move->table);
+    info = tables_info_of(move->tables, move->table);
     pthread_mutex_unlock(&move->tables->lock);
     if (move->why != EMBTIER_OK) {
         log_info("table not moved", "table=%s home=%s why=%s", info.spec.name,
@@ -450,6 +485,15 @@ static enum embtier_err tell_end(const struct move *move, struct table_moved *re
              move->moved_rows);
     *ret_moved = (struct table_moved){ .info = info, .rows = move->moved_rows };
     return EMBTIER_OK;
+}
+
+/* Leaves the table, no row of which has moved, in its old home. */
+static void stay(struct move *move, enum embtier_err why)
+{
+    move->why = why;
+    move->why_text = *move->msg;
+    move->goes_back = true;
+    tell_all(move, MOVE_TURN_BACK);
 }
 
 /* Moves a table whose struct says so. */
@@ -468,8 +512,16 @@ static enum embtier_err move_table(struct move *move, struct table_moved *ret_mo
     }
     /* A lane sees this at any time up to its start. It makes no difference before that. */
     atomic_store(&move->table->home, (uint8_t)HOME_MOVING);
-    tell_all(move, MOVE_START);
-    TRY(move_rows(move));
+    err = await_no_pins(move);
+    if (err == EMBTIER_OK) {
+        tell_all(move, MOVE_START);
+        TRY(move_rows(move));
+    } else if (is_stopping(move)) {
+        move->is_cut = true;
+        return err;
+    } else {
+        stay(move, err);
+    }
     settle(move);
     forget_hot_rows(move);
     return tell_end(move, ret_moved);

@@ -40,11 +40,6 @@ static void report(const struct progress_sink *progress, uint64_t done, uint64_t
         progress->report(progress->context, done, total, unit);
 }
 
-static enum embtier_err stopped(struct err_msg *msg)
-{
-    return err_set(msg, EMBTIER_SHUTDOWN, "the server is shutting down");
-}
-
 struct row_sums {
     uint64_t dirty;
     uint64_t held;
@@ -96,7 +91,7 @@ static enum embtier_err clean_some(struct checkpoint_making *making, struct err_
     /* A step may write none: there are fewer dirty rows by now, or the writers are busy. */
     for (uint64_t cleaned = 0; cleaned < wanted && step.rows > 0; cleaned += step.rows) {
         if (atomic_load(making->stopping))
-            return stopped(msg);
+            return err_shutdown(msg);
         step = save_some(c, savings, checkpoint_pace_step(&making->pace, true));
         checkpoint_pace_look(&making->pace, &step);
         pause_ns(PAUSE_NS);
@@ -265,7 +260,7 @@ static enum embtier_err save_old_rows(struct checkpoint_making *making, struct e
         uint64_t rest_ns;
 
         if (atomic_load(making->stopping))
-            return stopped(msg);
+            return err_shutdown(msg);
         step = save_some(c, savings, checkpoint_pace_step(&making->pace, step.idle));
         checkpoint_pace_look(&making->pace, &step);
         /* A writer that met a full disk does not learn of the reserve at once. */

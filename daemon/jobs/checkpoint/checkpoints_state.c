@@ -14,16 +14,6 @@
 /* Interval at which a thread that waits for another change checks whether to give up. */
 #define LOOK_NS 100000000L
 
-static void init_changed(pthread_cond_t *changed)
-{
-    pthread_condattr_t attributes;
-
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(changed, &attributes);
-    pthread_condattr_destroy(&attributes);
-}
-
 enum embtier_err checkpoints_new(const struct checkpoints_opts *opts,
                                  struct checkpoints **ret_checkpoints, struct err_msg *msg)
 {
@@ -39,7 +29,7 @@ enum embtier_err checkpoints_new(const struct checkpoints_opts *opts,
     checkpoints->few_cores = opts->core_count < 2 * opts->lane_count + 2;
     checkpoints->tried_ns = clock_now_ns(&clock_monotonic);
     pthread_mutex_init(&checkpoints->lock, NULL);
-    init_changed(&checkpoints->changed);
+    clock_init_cond(&checkpoints->changed);
     *ret_checkpoints = checkpoints;
     return EMBTIER_OK;
 }
@@ -69,16 +59,10 @@ enum embtier_err checkpoints_begin_change(struct checkpoints *c,
 
     pthread_mutex_lock(&c->lock);
     while (c->is_changing && err == EMBTIER_OK) {
-        struct timespec until;
+        const struct timespec until = clock_until(LOOK_NS);
 
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_nsec += LOOK_NS;
-        until.tv_sec += until.tv_nsec / 1000000000L;
-        until.tv_nsec %= 1000000000L;
         (void)pthread_cond_timedwait(&c->changed, &c->lock, &until);
-        err = atomic_load(&c->stopping)
-                  ? err_set(msg, EMBTIER_SHUTDOWN, "the server is shutting down")
-                  : progress_look(progress, msg);
+        err = atomic_load(&c->stopping) ? err_shutdown(msg) : progress_look(progress, msg);
     }
     c->is_changing |= err == EMBTIER_OK;
     pthread_mutex_unlock(&c->lock);
@@ -123,7 +107,7 @@ enum embtier_err checkpoints_begin_use(struct checkpoints *c, uint64_t id, struc
     pthread_mutex_lock(&c->lock);
     if (c->deleting_id == id)
         err = err_set(msg, EMBTIER_NOT_FOUND,
-                      "there is no checkpoint %" PRIu64 ": it is being deleted", id);
+                      "there is no checkpoint %" PRIu64 " any more: it is being deleted", id);
     else if (c->use_count == USES_MAX)
         err = err_set(msg, EMBTIER_BUSY,
                       "%d checkpoints are being read, the limit: try again later", USES_MAX);

@@ -83,8 +83,9 @@ enum embtier_err profiler_new(struct sampler *sampler, uint64_t memory_bytes, ui
 
     if (memory_bytes < least)
         return err_set(msg, EMBTIER_TOO_LARGE,
-                       "a profile of %u tables on %u lanes needs at least %s of memory, not %s",
-                       count, sampler->lane_count, BYTES_TEXT(least), BYTES_TEXT(memory_bytes));
+                       "a profile of %u table%s on %u lane%s needs at least %s of memory, not %s",
+                       count, PLURAL(count), sampler->lane_count, PLURAL(sampler->lane_count),
+                       BYTES_TEXT(least), BYTES_TEXT(memory_bytes));
     if (!profiler || !tables)
         return err_set(msg, EMBTIER_NO_MEMORY, "profile: out of memory");
     profiler->sampler = sampler;

@@ -174,9 +174,9 @@ static enum embtier_err make(struct profiles *profiles, uid_t uid, uint64_t memo
 
     if (bytes < profiler_bytes_least(tables, lanes))
         return err_set(msg, EMBTIER_TOO_LARGE,
-                       "a profile of %u tables on %u lanes needs at least %s of memory, not %s",
-                       tables, lanes, BYTES_TEXT(profiler_bytes_least(tables, lanes)),
-                       BYTES_TEXT(bytes));
+                       "a profile of %u table%s on %u lane%s needs at least %s of memory, not %s",
+                       tables, PLURAL(tables), lanes, PLURAL(lanes),
+                       BYTES_TEXT(profiler_bytes_least(tables, lanes)), BYTES_TEXT(bytes));
     TRY(transfer_memory_take(profiles->opts.memory, uid, bytes, "a profile", &profiles->share,
                              msg));
     if (sampler_new(tables, lanes, &sampler) != EMBTIER_OK)
@@ -195,7 +195,7 @@ static enum embtier_err begin_thread(struct profiles *profiles, struct err_msg *
     atomic_store(&profiles->stopping, false);
     rc = pthread_create(&profiles->thread, NULL, thread_main, profiles);
     if (rc != 0)
-        return err_set_errno(msg, rc, "profile: thread");
+        return err_set_errno(msg, rc, "cannot start the thread of the profile");
     pthread_setname_np(profiles->thread, "profile");
     return EMBTIER_OK;
 }
@@ -329,7 +329,8 @@ static enum embtier_err stop(struct profiles *profiles, uid_t uid, struct profil
     struct err_msg why = { { 0 } };
 
     if (!profiles->sampler)
-        return err_set(msg, EMBTIER_NOT_FOUND, "no profile runs");
+        return err_set(msg, EMBTIER_NOT_FOUND,
+                       "no profile runs: `embtier profile start` begins one");
     if (!may)
         return err_set(msg, EMBTIER_PERMISSION,
                        "user %u started the profile: only it, root and the server's user may stop "

@@ -88,6 +88,30 @@ static const struct catalog_table *find_live(const struct catalog *catalog, cons
     return table && table->state == CATALOG_LIVE ? table : NULL;
 }
 
+static int compare_tables(const void *a, const void *b)
+{
+    const uintptr_t left = (uintptr_t) * (const struct catalog_table *const *)a;
+    const uintptr_t right = (uintptr_t) * (const struct catalog_table *const *)b;
+
+    return (left > right) - (left < right);
+}
+
+static enum embtier_err check_named_once(const struct catalog_table *const *chosen, uint32_t count,
+                                         struct err_msg *msg)
+{
+    _cleanup_(freep) const struct catalog_table **sorted =
+        calloc((size_t)count + 1, sizeof(*sorted));
+
+    if (!sorted)
+        return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+    memcpy(sorted, chosen, count * sizeof(*sorted));
+    qsort(sorted, count, sizeof(*sorted), compare_tables);
+    for (uint32_t i = 1; i < count; i++)
+        if (sorted[i] == sorted[i - 1])
+            return err_set(msg, EMBTIER_INVALID, "table '%s' is named twice", sorted[i]->spec.name);
+    return EMBTIER_OK;
+}
+
 /* Chooses the tables of @order. @ret_chosen: malloced pointers into @catalog. */
 static enum embtier_err choose(const struct catalog *catalog, const struct restore_order *order,
                                const struct catalog_table ***ret_chosen, uint32_t *ret_count,
@@ -105,14 +129,16 @@ static enum embtier_err choose(const struct catalog *catalog, const struct resto
             order->name_count ? find_live(catalog, order->names[i]) : catalog_at(catalog, i);
 
         if (!table)
-            return err_set(msg, EMBTIER_NO_TABLE, "checkpoint %" PRIu64 " has no table '%s'",
-                           order->id, order->names[i]);
-        for (uint32_t j = 0; j < count; j++)
-            if (chosen[j] == table)
-                return err_set(msg, EMBTIER_INVALID, "table '%s' is named twice", table->spec.name);
+            return err_set(msg, EMBTIER_NO_TABLE,
+                           "checkpoint %" PRIu64
+                           " has no table '%s': `embtier checkpoint show %" PRIu64
+                           "` lists its tables",
+                           order->id, order->names[i], order->id);
         if (table->state == CATALOG_LIVE)
             chosen[count++] = table;
     }
+    if (order->name_count)
+        TRY(check_named_once(chosen, count, msg));
     *ret_chosen = TAKE(chosen);
     *ret_count = count;
     return EMBTIER_OK;
@@ -131,13 +157,7 @@ static struct table_spec spec_of(const struct catalog_table *table,
 static enum embtier_err check_spec(const struct table_spec *spec, struct err_msg *msg)
 {
     TRY(table_spec_check(spec, msg)); /* the new name */
-    if (spec->init_version < 1 || spec->init_version > INIT_ROWS_VERSION)
-        return err_set(
-            msg, EMBTIER_VERSION,
-            "table '%s' has initial values of version %u, this server knows 1 to %u: start a "
-            "newer embtierd",
-            spec->name, spec->init_version, INIT_ROWS_VERSION);
-    return EMBTIER_OK;
+    return init_rows_check_version(spec, msg);
 }
 
 static enum embtier_err check_free(struct tables *tables, const struct table_spec *spec,
@@ -238,7 +258,7 @@ static enum embtier_err check_room(const struct restoring *what, const struct ta
     snprintf(words, sizeof(words),
              "no space to restore %" PRIu32 " table%s of checkpoint %" PRIu64 ", about %" PRIu64
              " rows",
-             count, count == 1 ? "" : "s", what->record->info.id, demand.row_count);
+             count, PLURAL(count), what->record->info.id, demand.row_count);
     return tables_check_demand(tables, &demand, words, msg);
 }
 

@@ -91,8 +91,11 @@ static enum embtier_err copy_order(const Embtier__CheckpointRestore *wire,
         return EMBTIER_NO_MEMORY;
     for (size_t i = 0; i < wire->n_tables; i++) {
         if (!table_name_is_valid(wire->tables[i]))
-            return err_set(msg, EMBTIER_NO_TABLE, "checkpoint %" PRIu64 " has no table '%s'",
-                           wire->id, wire->tables[i]);
+            return err_set(msg, EMBTIER_NO_TABLE,
+                           "checkpoint %" PRIu64
+                           " has no table '%s': `embtier checkpoint show %" PRIu64
+                           "` lists its tables",
+                           wire->id, wire->tables[i], wire->id);
         order->names[i] = strdup(wire->tables[i]);
         if (!order->names[i])
             return EMBTIER_NO_MEMORY;

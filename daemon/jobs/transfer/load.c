@@ -46,15 +46,9 @@ void load_free(struct load *load)
 static enum embtier_err check_spec(struct table_spec *spec, struct err_msg *msg)
 {
     TRY(table_spec_check_loaded(spec, msg));
-    if (spec->init_version > INIT_ROWS_VERSION)
-        return err_set(
-            msg, EMBTIER_VERSION,
-            "table '%s' has initial values of version %u, this server knows 1 to %u: start a "
-            "newer embtierd",
-            spec->name, spec->init_version, INIT_ROWS_VERSION);
     if (spec->init_version == 0)
         spec->init_version = INIT_ROWS_VERSION;
-    return EMBTIER_OK;
+    return init_rows_check_version(spec, msg);
 }
 
 static enum embtier_err take_memory(struct load *load, uid_t uid, const struct table_spec *spec,
@@ -85,8 +79,8 @@ static enum embtier_err check_room(struct tables *tables, const struct table_spe
     store_demand_add(&demand, row_count,
                      (uint64_t)table_spec_weight_bytes(spec) + table_spec_state_bytes(spec),
                      spec->durability != EMBTIER_DURABILITY_REPLAY);
-    snprintf(words, sizeof(words), "no space to import table '%s', %" PRIu64 " rows", spec->name,
-             row_count);
+    snprintf(words, sizeof(words), "no space to import table '%s', %" PRIu64 " row%s", spec->name,
+             row_count, PLURAL(row_count));
     return tables_check_demand(tables, &demand, words, msg);
 }
 

@@ -55,7 +55,8 @@ static enum embtier_err find_checkpoint(struct store *store, struct scan *scan,
     if (scan->order.checkpoint_id == 0) {
         TRY(checkpoint_read_newest(store_shelf(store), ret_record, msg));
         if (!*ret_record)
-            return err_set(msg, EMBTIER_NOT_FOUND, "there is no checkpoint yet");
+            return err_set(msg, EMBTIER_NOT_FOUND,
+                           "there is no checkpoint yet: make one with `embtier checkpoint create`");
         scan->order.checkpoint_id = (*ret_record)->info.id;
     }
     TRY(checkpoints_begin_use(scan->checkpoints, scan->order.checkpoint_id, msg));
@@ -68,19 +69,15 @@ static enum embtier_err check_table(const struct catalog_table *table, const str
                                     struct err_msg *msg)
 {
     if (!table || table->state != CATALOG_LIVE)
-        return err_set(msg, EMBTIER_NO_TABLE, "checkpoint %" PRIu64 " has no table '%s'",
-                       scan->order.checkpoint_id, scan->order.name);
+        return err_set(msg, EMBTIER_NO_TABLE,
+                       "checkpoint %" PRIu64 " has no table '%s': `embtier checkpoint show %" PRIu64
+                       "` lists its tables",
+                       scan->order.checkpoint_id, scan->order.name, scan->order.checkpoint_id);
     if (scan->order.all_rows && table->spec.rows == EMBTIER_UNBOUNDED)
         return err_set(msg, EMBTIER_INVALID,
                        "table '%s' is unbounded: only its written rows can be exported",
                        scan->order.name);
-    if (table->spec.init_version < 1 || table->spec.init_version > INIT_ROWS_VERSION)
-        return err_set(
-            msg, EMBTIER_VERSION,
-            "table '%s' has initial values of version %u, this server knows 1 to %u: start a "
-            "newer embtierd",
-            scan->order.name, table->spec.init_version, INIT_ROWS_VERSION);
-    return EMBTIER_OK;
+    return init_rows_check_version(&table->spec, msg);
 }
 
 /* Counts the memory that the scan can need, then opens all that it reads. */
@@ -191,9 +188,7 @@ static enum embtier_err fill_some(struct scan *scan, uint8_t *rows, uint32_t mos
 
 static enum embtier_err look(const _Atomic bool *give_up, struct err_msg *msg)
 {
-    return atomic_load_explicit(give_up, memory_order_relaxed)
-               ? err_set(msg, EMBTIER_SHUTDOWN, "the server is shutting down")
-               : EMBTIER_OK;
+    return atomic_load_explicit(give_up, memory_order_relaxed) ? err_shutdown(msg) : EMBTIER_OK;
 }
 
 static enum embtier_err fill_all(struct scan *scan, uint8_t *rows, uint32_t most,

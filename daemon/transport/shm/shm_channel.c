@@ -28,7 +28,7 @@ static enum embtier_err memfd_new(const char *name, uint64_t bytes, int *ret_fd,
     _cleanup_(closep) int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
 
     if (fd < 0)
-        return err_set_errno(msg, errno, "memfd_create");
+        return err_set_errno(msg, errno, "cannot make shared memory (memfd_create)");
     if (ftruncate(fd, (off_t)bytes) != 0)
         return err_set_errno(msg, errno, "cannot have %" PRIu64 " bytes of shared memory%s", bytes,
                              errno == EFBIG ? " (the server's limit of a file's length, ulimit -f)"
@@ -223,7 +223,7 @@ static enum embtier_err prepare(const struct channel_spec *spec,
     TRY(memfd_new("embtier-arena", shm->arena_bytes, &shm->arena_fd, msg));
     shm->doorbell_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (shm->doorbell_fd < 0)
-        return err_set_errno(msg, errno, "eventfd");
+        return err_set_errno(msg, errno, "cannot make an event descriptor (eventfd)");
     init_control(shm, spec->max_batch_rows);
     *ret_channel = &TAKE(shm)->base;
     return EMBTIER_OK;

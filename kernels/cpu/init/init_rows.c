@@ -16,6 +16,17 @@ static const struct init_rows_loops *const loops_by_isa[] = {
 #undef X
 };
 
+enum embtier_err init_rows_check_version(const struct table_spec *spec, struct err_msg *msg)
+{
+    if (spec->init_version >= 1 && spec->init_version <= INIT_ROWS_VERSION)
+        return EMBTIER_OK;
+    return err_set(
+        msg, EMBTIER_VERSION,
+        "table '%s' has initial values of version %u, this server knows 1 to %u: start a "
+        "newer embtierd",
+        spec->name, spec->init_version, INIT_ROWS_VERSION);
+}
+
 static void store(const struct init_rows_loops *loops, enum embtier_dtype dtype,
                   const float *values, uint32_t count, void *row, uint32_t first)
 {

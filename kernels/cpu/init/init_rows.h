@@ -12,11 +12,16 @@
 
 #include <stdint.h>
 
+#include "base/err.h"
 #include "base/spec/table_spec.h"
 
 /* The version that new tables get. A change of a single bit of any value needs a new version; old
  * versions stay. */
 #define INIT_ROWS_VERSION 1
+
+/* VERSION: the table's initial values have a version that this program does not know. */
+MUST_CHECK enum embtier_err init_rows_check_version(const struct table_spec *spec,
+                                                    struct err_msg *msg);
 
 /* Writes the weights (dim numbers of the table's dtype) and then zeroed optimizer state of @count
  * rows. Row i goes to @ret_rows[i], which has room for weight_bytes + state_bytes and is aligned to

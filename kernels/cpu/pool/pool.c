@@ -3,8 +3,6 @@
 
 #include "kernels/cpu/pool/pool_loops.h"
 
-const float pool_no_row[EMBTIER_DIM_MAX];
-
 static const struct pool_loops *const loops_by_isa[] = {
 #define X(isa) [KERNELS_ISA_##isa] = &pool_loops_##isa,
     KERNELS_ISA_TABLE(X)

@@ -7,9 +7,6 @@
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/pool/pool.h"
 
-/* Stands in for a row that is not there. It is zeros, because a client may see the useless sum. */
-extern const float pool_no_row[EMBTIER_DIM_MAX];
-
 struct pool_loops {
     void (*pool)(const struct pool_batch *batch);
     void (*divide)(float *bags, uint32_t dim, const uint32_t *counts, uint32_t bag_count);

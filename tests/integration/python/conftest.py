@@ -8,6 +8,7 @@ library (default: beside that daemon); EMBTIER_TEST_LANES, its lanes (default: 1
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import random
 import shutil
@@ -48,14 +49,17 @@ lanes:
   write_queue_bytes: 16MiB
 cache:
   tiers:
-    - {{name: dram, kind: dram, bytes: {dram_mib}MiB}}
-    - {{name: pmem, kind: file, path: {folder}/pmem, bytes: {pmem_mib}MiB}}
+    - {{name: dram, kind: dram, bytes: {dram_mib}MiB, array_bytes: {array_mib}MiB}}
+    - {{name: pmem, kind: file, path: {folder}/pmem, bytes: {pmem_mib}MiB, array_bytes: {array_mib}MiB}}
 rocksdb:
   memtable_bytes: 16MiB
   metadata_cache_bytes: 8MiB
 socket:
   path: {socket}
 """
+
+
+ARRAY_MIB = 16  # in each tier, for the arrays of tests with random homes; not for the cache
 
 
 class Daemon:
@@ -70,7 +74,8 @@ class Daemon:
         (folder / "rows").mkdir()
         (folder / "pmem").mkdir()
         text = _CONFIG.format(
-            folder=folder, lanes=LANES, socket=self.socket, dram_mib=4 * LANES, pmem_mib=4 * LANES
+            folder=folder, lanes=LANES, socket=self.socket, array_mib=ARRAY_MIB,
+            dram_mib=4 * LANES + ARRAY_MIB, pmem_mib=4 * LANES + ARRAY_MIB,
         )
         (folder / "embtierd.yaml").write_text(text)
         self._process: subprocess.Popen | None = None
@@ -186,6 +191,37 @@ def rng() -> random.Random:
     seed = int(os.environ.get("EMBTIER_TEST_SEED", random.SystemRandom().randrange(2**32)))
     print(f"EMBTIER_TEST_SEED={seed}")
     return random.Random(seed)
+
+
+def give_homes(rng: random.Random, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on, gives tables with a number of rows a random home, and arrays a random tier, as long as there is room.
+    EMBTIER_TEST_HOME=cache or =array gives all of them that home."""
+    create_table = embtier.Server.create_table
+    homes = random.Random(rng.randrange(2**32))
+    tiers = {"cache": [None], "array": ["dram", "pmem"], "": [None, None, "dram", "pmem"]}[os.environ.get("EMBTIER_TEST_HOME", "")]
+
+    @functools.wraps(create_table)  # embtier.torch asks for its arguments
+    def create(server: embtier.Server, name: str, dim: int, rows: int | None = None, **options):
+        if rows is not None and not options.keys() & {"home", "tier"} and (tier := homes.choice(tiers)):
+            # A table that is too large, or whose tier does not exist, is cached.
+            try:
+                return create_table(server, name, dim, rows, home="array", tier=tier, **options)
+            except (embtier.NoMemoryError, embtier.TooLargeError):
+                pass
+            except embtier.InvalidError as error:
+                if f"there is no tier '{tier}'" not in str(error):
+                    raise
+            except embtier.MismatchError:  # with if_not_exists: the table has another home
+                pass
+        return create_table(server, name, dim, rows, **options)
+
+    monkeypatch.setattr(embtier.Server, "create_table", create)
+
+
+@pytest.fixture
+def random_homes(rng: random.Random, monkeypatch: pytest.MonkeyPatch) -> None:
+    """See give_homes(). Must come before the test's tables."""
+    give_homes(rng, monkeypatch)
 
 
 @pytest.hookimpl(optionalhook=True, hookwrapper=True)

@@ -167,7 +167,13 @@ static void test_an_error_is_told_with_table_part_and_numbers(void **state)
         { EMBTIER_NO_TABLE, 0,
           "no such table: 'words' was dropped or created again since it was opened; open it again "
           "(part 0)" },
-        { EMBTIER_NO_SPACE, UINT32_MAX, "no space left on device" },
+        { EMBTIER_NO_SPACE, UINT32_MAX,
+          "no space left on the server's disk: drop tables, delete checkpoints, or free space; the "
+          "server's log names the directory" },
+        { EMBTIER_NO_SPACE, 1,
+          "no space left on the server's disk: the update may take 1 KiB, and there is room for 0 "
+          "KiB (part 1, table 'users'): drop tables, delete checkpoints, or free space; the "
+          "server's log names the directory" },
         { EMBTIER_IO, 7, "input/output error" },
         { (enum embtier_err)999, 0, "unknown error (part 0, table 'words')" },
     };
@@ -207,7 +213,7 @@ static void test_a_batch_that_the_memory_for_requests_has_no_room_for_is_told_so
     assert_int_equal(embtier_get(batch), EMBTIER_TOO_LARGE);
     assert_string_equal(
         embtier_message(fixture->server),
-        "batch of 900 ids in 1 parts needs more memory than lanes.request_bytes gives one request; "
+        "batch of 900 ids in 1 part needs more memory than lanes.request_bytes gives one request; "
         "use fewer ids and parts, or raise the server's lanes.request_bytes");
     fixture->fake.err_limit = 1000;
     assert_int_equal(embtier_get(batch), EMBTIER_TOO_LARGE);

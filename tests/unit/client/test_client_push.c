@@ -429,7 +429,9 @@ static void test_a_refusal_is_told_with_what_was_wrong(void **state)
         { EMBTIER_NONFINITE, 1,
           "table 'words' refuses gradients with NaN or infinity, and the gradient of bag 57 has "
           "one (part 1)" },
-        { EMBTIER_UNSUPPORTED, 0, "table 'users' has no optimizer for a push (part 0)" },
+        { EMBTIER_UNSUPPORTED, 0,
+          "table 'users' has no optimizer for a push (part 0): set its rows, or make a table with "
+          "one" },
         { EMBTIER_UNSUPPORTED, UINT32_MAX, "not supported here" },
         { EMBTIER_INVALID, UINT32_MAX,
           "the server refused the push; steps are 1 to 9007199254740991" },

@@ -494,6 +494,20 @@ static void test_no_rows_is_no_work(void **state)
     init_rows(&spec, NULL, 0, NULL);
 }
 
+static void test_versions_that_are_not_known_are_refused(void **state)
+{
+    struct table_spec spec = spec_of(EMBTIER_INIT_CONSTANT, 0, 0, 4);
+    struct err_msg msg = { { 0 } };
+
+    (void)state;
+    for (spec.init_version = 1; spec.init_version <= INIT_ROWS_VERSION; spec.init_version++)
+        assert_int_equal(init_rows_check_version(&spec, &msg), EMBTIER_OK);
+    assert_int_equal(init_rows_check_version(&spec, &msg), EMBTIER_VERSION);
+    assert_non_null(strstr(msg.text, "table 't' has initial values of version "));
+    spec.init_version = 0; /* only a request may ask for the newest */
+    assert_int_equal(init_rows_check_version(&spec, &msg), EMBTIER_VERSION);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -511,6 +525,7 @@ int main(void)
         cmocka_unit_test(test_normal_inverts_its_distribution_far_into_the_tails),
         cmocka_unit_test(test_halves_round_to_nearest_even),
         cmocka_unit_test(test_no_rows_is_no_work),
+        cmocka_unit_test(test_versions_that_are_not_known_are_refused),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -14,6 +14,7 @@
 #include <fcntl.h>
 #include <ftw.h>
 #include <inttypes.h>
+#include <jansson.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,6 +28,7 @@
 #include "store/bucket_map.h"
 #include "store/catalog.h"
 #include "store/checkpoint/checkpoint.h"
+#include "store/files/summed_json.h"
 #include "store/store.h"
 
 #define FIXTURE_WAIT_NS (UINT64_C(120) * 1000 * 1000 * 1000) /* no test takes this long */
@@ -380,6 +382,36 @@ static inline void fixture_replace_text(struct store_fixture *f, unsigned index,
     assert_int_equal(ftruncate(fileno(file), 0), 0);
     fprintf(file, "%.*s%s%s", (int)(at - text), text, to, at + strlen(from));
     assert_int_equal(fclose(file), 0);
+}
+
+/* Makes place for a new checksum of @json. */
+static inline void fixture_unseal(json_t *json)
+{
+    if (json_object_get(json, SUMMED_JSON_KEY))
+        json_object_set_new(json, SUMMED_JSON_KEY, json_string(SUMMED_JSON_NONE));
+}
+
+/* The same with a file of JSON, whose checksums are then right again. */
+static inline void fixture_forge_text(struct store_fixture *f, unsigned index, const char *name,
+                                      const char *from, const char *to)
+{
+    struct err_msg msg;
+    char path[400];
+    json_t *root, *record;
+    size_t i;
+
+    fixture_replace_text(f, index, name, from, to);
+    snprintf(path, sizeof(path), "%s/%s", f->made[index], name);
+    root = json_load_file(path, 0, NULL);
+    assert_non_null(root);
+    json_array_foreach(json_object_get(root, "tables"), i, record)
+    {
+        fixture_unseal(record);
+        assert_true(summed_json_seal(record));
+    }
+    fixture_unseal(root);
+    must(summed_json_write(f->made[index], name, root, &msg), &msg);
+    json_decref(root);
 }
 
 /* Puts the output of a shell command about the store in @ret_output, to see what other tools say.

@@ -443,7 +443,7 @@ static void test_a_map_of_another_number_of_shards_is_refused(void **state)
     map->shards[77] = SHARDS;
     map_write(f, 1, map);
     assert_refused(f, EMBTIER_CORRUPT,
-                   "/d1/" BUCKET_MAP_FILE ": bucket 77 is in shard 4, but there are 4 shards");
+                   "/d1/" BUCKET_MAP_FILE ": bucket 77 is in shard 4, but the store has 4 shards");
     for (uint32_t bucket = 0; bucket < ROW_BUCKETS; bucket++)
         map->shards[bucket] = bucket % 2 * 3;
     map_write(f, 1, map);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests that the catalog keeps its changes over restarts and crashes, and refuses damaged files. */
 #include "store/catalog.h"
+#include "store/files/durable_file.h"
 
 #include "tests/unit/store/store_fixture.h"
 
@@ -272,46 +273,77 @@ static void catalog_refused(const struct store_fixture *f, enum embtier_err err,
     assert_null(catalog);
 }
 
-static void test_damaged_catalog_is_refused_with_its_name(void **state)
+#define NO_TABLE "table 1 in the list, 'a', is damaged: it is no table"
+
+/* A file that was written wrongly, so that its checksums are right. */
+static void test_a_catalog_that_makes_no_sense_is_refused(void **state)
 {
     static const struct {
         const char *from, *to;
         enum embtier_err err;
         const char *words;
     } damages[] = {
-        { "\"format_version\": 4", "\"format_version\": 9", EMBTIER_VERSION, "version 9" },
+        { "\"format_version\": 6", "\"format_version\": 9", EMBTIER_VERSION,
+          "format version 9, this program reads 6: a newer embtierd made it" },
+        { "\"format_version\": 6", "\"format_version\": 5", EMBTIER_VERSION,
+          "format version 5, this program reads 6: an older one made it, and it cannot be" },
         { "\"tables\"", "\"cables\"", EMBTIER_CORRUPT, "catalog.json: not a catalog" },
         { "\"dim\": 64", "\"dim\": 0", EMBTIER_CORRUPT, "dim 0 is out of range" },
-        { "\"dim\": 64", "\"dim\": \"64\"", EMBTIER_CORRUPT, "entry 0 of tables is damaged" },
+        { "\"dim\": 64", "\"dim\": \"64\"", EMBTIER_CORRUPT, NO_TABLE },
         { "bf16", "bf17", EMBTIER_CORRUPT, "dtype -1 is not known" },
         { "\"table_id\": 1", "\"table_id\": 7", EMBTIER_CORRUPT, "table id 7 is out of order" },
         { "\"name\": \"b\"", "\"name\": \"a\"", EMBTIER_CORRUPT, "two tables named a" },
-        { "\"live\"", "\"dead\"", EMBTIER_CORRUPT, "entry 0 of tables is damaged" },
-        { "{", "", EMBTIER_CORRUPT, "catalog.json:2:" },
-        { "\"eps\"", "\"epsilon\"", EMBTIER_CORRUPT, "entry 0 of tables is damaged" },
+        { "\"live\"", "\"dead\"", EMBTIER_CORRUPT, NO_TABLE },
+        { "\"eps\"", "\"epsilon\"", EMBTIER_CORRUPT, NO_TABLE },
         { "\"eps\"", "\"alpha\"", EMBTIER_CORRUPT,
           "optimizer rowwise_adagrad has no alpha; it has eps, weight_decay, clip_norm" },
         { "\"weight_decay\": ", "\"weight_decay\": -", EMBTIER_CORRUPT,
           "weight_decay -0.1 is out of range" },
-        { "\"clip_norm\": ", "\"clip_norm\": true, \"alpha\": ", EMBTIER_CORRUPT,
-          "entry 0 of tables is damaged" },
-        { "\"hyperparameters\"", "\"hyper\"", EMBTIER_CORRUPT, "entry 0 of tables is damaged" },
-        { "\"rounds_to_nearest\": true", "\"rounds_to_nearest\": 1", EMBTIER_CORRUPT,
-          "entry 0 of tables is damaged" },
-        { "\"allows_nonfinite\"", "\"allows\"", EMBTIER_CORRUPT, "entry 0 of tables is damaged" },
-        { "\"durability\"", "\"endurance\"", EMBTIER_CORRUPT, "entry 0 of tables is damaged" },
+        { "\"clip_norm\": ", "\"clip_norm\": true, \"alpha\": ", EMBTIER_CORRUPT, NO_TABLE },
+        { "\"hyperparameters\"", "\"hyper\"", EMBTIER_CORRUPT, NO_TABLE },
+        { "\"rounds_to_nearest\": true", "\"rounds_to_nearest\": 1", EMBTIER_CORRUPT, NO_TABLE },
+        { "\"allows_nonfinite\"", "\"allows\"", EMBTIER_CORRUPT, NO_TABLE },
+        { "\"durability\"", "\"endurance\"", EMBTIER_CORRUPT, NO_TABLE },
         { "\"sync\"", "\"sink\"", EMBTIER_CORRUPT, "durability -1 is not known" },
         { "\"array\"", "\"attic\"", EMBTIER_CORRUPT, "home -1 is not known" },
-        { "\"array\"", "1", EMBTIER_CORRUPT, "entry 0 of tables is damaged" },
+        { "\"array\"", "1", EMBTIER_CORRUPT, NO_TABLE },
         { "\"home\"", "\"hole\"", EMBTIER_CORRUPT, ": home cache has no tier" },
-        { "\"pmem\"", "7", EMBTIER_CORRUPT, "entry 0 of tables is damaged" },
+        { "\"pmem\"", "7", EMBTIER_CORRUPT, NO_TABLE },
         { "\"pmem\"", "\"p mem\"", EMBTIER_CORRUPT, "a tier's name has 1 to 31" },
         { "\"pmem\"", "\"0123456789abcdef0123456789abcdef\"", EMBTIER_CORRUPT,
           "a tier's name has 1 to 31" },
-        { "\"seed\": \"", "\"seed\": \"1", EMBTIER_CORRUPT, "entry 0 of tables is damaged" },
-        { "\"next_table_id\": ", "\"next_table_id\": 1", EMBTIER_CORRUPT, "its checksum is" },
-        { "\"crc32c\"", "\"crc32d\"", EMBTIER_CORRUPT, "it has no checksum" },
-        { "\"crc32c\": \"", "\"crc32c\": \"f", EMBTIER_CORRUPT, "its checksum is" },
+        { "\"seed\": \"", "\"seed\": \"1", EMBTIER_CORRUPT, NO_TABLE },
+    };
+    struct store_fixture *f = *state;
+
+    for (size_t i = 0; i < ARRAY_LEN(damages); i++) {
+        struct catalog *catalog = catalog_must_open(f);
+
+        catalog_must_add(catalog, "a", CATALOG_LIVE);
+        catalog_must_add(catalog, "b", CATALOG_LIVE);
+        catalog_free(catalog);
+        fixture_forge_text(f, 0, "catalog.json", damages[i].from, damages[i].to);
+        catalog_refused(f, damages[i].err, damages[i].words);
+        fixture_remove(f, 0, "catalog.json");
+    }
+}
+
+static void test_damage_is_refused_with_the_file_and_the_record(void **state)
+{
+    static const struct {
+        const char *from, *to, *words;
+    } damages[] = {
+        { "{", "", "catalog.json:2: damaged near the record of table 1 in" },
+        { "\"format_version\": 6", "\"format_version\": 7", "damaged: its checksum is" },
+        { "\"next_table_id\": ", "\"next_table_id\": 1", "damaged: its checksum is" },
+        { "\"crc32c\"", "\"crc32d\"", "it has no checksum" },
+        { "\"crc32c\": \"", "\"crc32c\": \"f", "its checksum is" },
+        { "\"tables\"", "\"cables\"", "its checksum is" },
+        { "\"dim\": 64", "\"dim\": 65", "table 1 in the list, 'a', is damaged: its checksum" },
+        { "\"home\"", "\"hole\"", "table 1 in the list, 'a', is damaged: its checksum" },
+        { "\"name\": \"b\"", "\"name\": \"c\"", "table 2 in the list, 'c', is damaged" },
+        { "\"name\": \"b\"", "\"nome\": \"b\"", "table 2 in the list, '?', is damaged" },
+        { "\"name\": \"b\"", "\"name\" \"b\"", "damaged near the record of table 2 in" },
     };
     struct store_fixture *f = *state;
 
@@ -322,41 +354,72 @@ static void test_damaged_catalog_is_refused_with_its_name(void **state)
         catalog_must_add(catalog, "b", CATALOG_LIVE);
         catalog_free(catalog);
         fixture_replace_text(f, 0, "catalog.json", damages[i].from, damages[i].to);
-        catalog_refused(f, damages[i].err, damages[i].words);
+        catalog_refused(f, EMBTIER_CORRUPT, damages[i].words);
+        catalog_refused(f, EMBTIER_CORRUPT, ": put the catalog's files back from a copy");
         fixture_remove(f, 0, "catalog.json");
     }
 }
 
-/* The catalog is as version 1 wrote it, before tables had hyperparameters and a durability. */
-static void test_older_catalog_s_tables_have_the_defaults(void **state)
+/* Returns where the first record of @text, a catalog.json, begins. */
+static char *first_record(char *text, size_t *ret_bytes)
 {
-    struct store_fixture *f = *state;
-    struct catalog *catalog = catalog_must_open(f);
-    const struct table_spec *spec;
+    char *const start = strchr(strstr(text, "\"tables\""), '{');
+    char *const end = strstr(start, "\n    }");
 
-    catalog_must_add(catalog, "a", CATALOG_LIVE);
-    catalog_free(catalog);
-    fixture_replace_text(f, 0, "catalog.json", "\"format_version\": 4", "\"format_version\": 1");
-    fixture_replace_text(f, 0, "catalog.json", "\"crc32c\"", "\"unheard-of\"");
-    fixture_replace_text(f, 0, "catalog.json", "\"hyperparameters\"", "\"unknown\"");
-    fixture_replace_text(f, 0, "catalog.json", "\"rounds_to_nearest\"", "\"and\"");
-    fixture_replace_text(f, 0, "catalog.json", "\"allows_nonfinite\"", "\"ignored\"");
-    catalog_refused(f, EMBTIER_CORRUPT, "entry 0 of tables is damaged"); /* has a durability */
-    fixture_replace_text(f, 0, "catalog.json", "\"durability\"", "\"none\"");
-    catalog = catalog_must_open(f);
-    spec = &catalog_at(catalog, 0)->spec;
-    assert_true(spec->eps == 1e-10 && spec->weight_decay == 0 && spec->clip_norm == 0);
-    assert_true(spec->alpha == 0 && spec->beta1 == 0 && spec->beta2 == 0);
-    assert_false(spec->rounds_to_nearest || spec->allows_nonfinite);
-    assert_int_equal(spec->durability, EMBTIER_DURABILITY_REPLAY);
-    catalog_must_add(catalog, "b", CATALOG_LIVE); /* this writes the catalog anew */
-    catalog_free(catalog);
-    catalog = catalog_must_open(f);
-    assert_true(catalog_at(catalog, 0)->spec.eps == 1e-10);
-    assert_true(catalog_at(catalog, 1)->spec.eps == 1.0 / 3e7);
-    catalog_free(catalog);
+    assert_non_null(end);
+    *ret_bytes = (size_t)(end + strlen("\n    }") - start);
+    return start;
 }
 
+static bool is_json(const char *text, const json_t *wanted)
+{
+    json_t *const json = json_loads(text, 0, NULL);
+    const bool is_same = json && json_equal(json, wanted);
+
+    json_decref(json);
+    return is_same;
+}
+
+static void write_bytes(const char *path, const char *text, size_t bytes)
+{
+    FILE *const file = fopen(path, "w");
+
+    assert_non_null(file);
+    assert_int_equal(fwrite(text, 1, bytes, file), bytes);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void test_a_turned_bit_in_a_record_is_found_and_the_record_named(void **state)
+{
+    const struct store_fixture *f = *state;
+    struct catalog *catalog = catalog_must_open(f);
+    struct err_msg msg = { { 0 } };
+    size_t record_bytes, bytes;
+    char path[400], *text, *record;
+    json_t *whole;
+
+    catalog_must_add(catalog, "a", CATALOG_LIVE);
+    catalog_must_add(catalog, "b", CATALOG_LIVE);
+    catalog_free(catalog);
+    must(durable_file_read(f->made[0], CATALOG_FILE, &text, &msg), &msg);
+    bytes = strlen(text);
+    snprintf(path, sizeof(path), "%s/" CATALOG_FILE, f->made[0]);
+    whole = json_loads(text, 0, NULL);
+    record = first_record(text, &record_bytes);
+    for (size_t bit = 0; bit < 8 * record_bytes; bit++) {
+        record[bit / 8] = (char)(record[bit / 8] ^ (1 << bit % 8));
+        write_bytes(path, text, bytes);
+        catalog_refused(f, EMBTIER_CORRUPT, path);
+        /* A zero byte cuts the text short; 1e-10 and 1E-10 are the same. */
+        if (record[bit / 8] != '\0' && !is_json(text, whole))
+            catalog_refused(f, EMBTIER_CORRUPT, "the record of table 1 in the list");
+        record[bit / 8] = (char)(record[bit / 8] ^ (1 << bit % 8));
+    }
+    json_decref(whole);
+    free(text);
+}
+
+/* A later version may add a hyperparameter to an optimizer. */
 static void test_hyperparameter_that_a_catalog_has_not_has_its_default(void **state)
 {
     struct store_fixture *f = *state;
@@ -364,10 +427,8 @@ static void test_hyperparameter_that_a_catalog_has_not_has_its_default(void **st
 
     catalog_must_add(catalog, "a", CATALOG_LIVE);
     catalog_free(catalog);
-    fixture_replace_text(f, 0, "catalog.json", "\"format_version\": 4", "\"format_version\": 3");
-    fixture_replace_text(f, 0, "catalog.json", "\"crc32c\"", "\"unheard-of\"");
-    fixture_replace_text(f, 0, "catalog.json", "\"hyperparameters\": {",
-                         "\"hyperparameters\": {}, \"ignored\": {");
+    fixture_forge_text(f, 0, "catalog.json", "\"hyperparameters\": {",
+                       "\"hyperparameters\": {}, \"ignored\": {");
     catalog = catalog_must_open(f);
     assert_true(catalog_at(catalog, 0)->spec.eps == 1e-10);
     assert_true(catalog_at(catalog, 0)->spec.rounds_to_nearest);
@@ -539,8 +600,9 @@ int main(void)
         CATALOG_TEST(test_change_that_cannot_be_stored_changes_nothing),
         CATALOG_TEST(test_failed_change_does_not_happen_at_the_next_start),
         CATALOG_TEST(test_half_written_new_catalog_is_ignored),
-        CATALOG_TEST(test_damaged_catalog_is_refused_with_its_name),
-        CATALOG_TEST(test_older_catalog_s_tables_have_the_defaults),
+        CATALOG_TEST(test_a_catalog_that_makes_no_sense_is_refused),
+        CATALOG_TEST(test_damage_is_refused_with_the_file_and_the_record),
+        CATALOG_TEST(test_a_turned_bit_in_a_record_is_found_and_the_record_named),
         CATALOG_TEST(test_hyperparameter_that_a_catalog_has_not_has_its_default),
         CATALOG_TEST(test_lost_catalog_of_a_store_is_not_an_empty_one),
         CATALOG_TEST(test_checkpoint_s_catalog_has_live_only_what_was_live_all_the_time),

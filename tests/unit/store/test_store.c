@@ -228,7 +228,8 @@ static void test_store_refuses_missing_directory(void **state)
     struct store_fixture *f = *state;
 
     fixture_remove(f, 1, "");
-    fixture_refused(f, EMBTIER_NOT_FOUND, "/d1: No such file or directory");
+    fixture_refused(f, EMBTIER_NOT_FOUND,
+                    "/d1: No such file or directory: is a disk not mounted? If");
 }
 
 static void test_store_refuses_newer_format(void **state)
@@ -237,10 +238,10 @@ static void test_store_refuses_newer_format(void **state)
 
     fixture_open(f);
     fixture_close(f);
-    fixture_replace_text(f, 0, "embtier.json", "\"format_version\": 4", "\"format_version\": 5");
+    fixture_forge_text(f, 0, "embtier.json", "\"format_version\": 5", "\"format_version\": 6");
     fixture_refused(
         f, EMBTIER_VERSION,
-        "format version 5, this program reads 4: a newer embtierd made it: start that one");
+        "format version 6, this program reads 5: a newer embtierd made it: start that one");
 }
 
 /* The rows of an older store lie in other shards. The start leaves its files as they are. */
@@ -254,10 +255,10 @@ static void test_store_refuses_older_format_and_leaves_it_alone(void **state)
     fixture_close(f);
     fixture_remove(f, 0, "buckets.json");
     fixture_remove(f, 1, "buckets.json");
-    fixture_replace_text(f, 0, "embtier.json", "\"format_version\": 4", "\"format_version\": 3");
-    fixture_replace_text(f, 1, "embtier.json", "\"format_version\": 4", "\"format_version\": 3");
+    fixture_forge_text(f, 0, "embtier.json", "\"format_version\": 5", "\"format_version\": 4");
+    fixture_forge_text(f, 1, "embtier.json", "\"format_version\": 5", "\"format_version\": 4");
     fixture_refused(f, EMBTIER_VERSION,
-                    "format version 3, this program reads 4: an older one made it, and it cannot "
+                    "format version 4, this program reads 5: an older one made it, and it cannot "
                     "be converted: export its tables with that one");
     assert_int_equal(store_check(&f->config, &msg), EMBTIER_VERSION);
     snprintf(path, sizeof(path), "%s/d0/buckets.json", f->root);
@@ -275,6 +276,17 @@ static void test_store_refuses_damaged_identity(void **state)
                     "/d1/embtier.json:2: damaged: put the file back from a copy");
     fixture_truncate(f, 1, "embtier.json", 0);
     fixture_refused(f, EMBTIER_CORRUPT, ": put the file back from a copy of this directory");
+}
+
+/* Otherwise the user would look for another embtierd. */
+static void test_a_turned_bit_of_the_version_is_damage_and_no_other_format(void **state)
+{
+    struct store_fixture *f = *state;
+
+    fixture_open(f);
+    fixture_close(f);
+    fixture_replace_text(f, 0, "embtier.json", "\"format_version\": 5", "\"format_version\": 7");
+    fixture_refused(f, EMBTIER_CORRUPT, "/d0/embtier.json: damaged: its checksum is");
 }
 
 /* With another hash key, rows would be looked for in other shards and not be found. */
@@ -524,6 +536,7 @@ int main(void)
         STORE_TEST(test_store_refuses_missing_directory),
         STORE_TEST(test_store_refuses_newer_format),
         STORE_TEST(test_store_refuses_older_format_and_leaves_it_alone),
+        STORE_TEST(test_a_turned_bit_of_the_version_is_damage_and_no_other_format),
         STORE_TEST(test_store_refuses_damaged_identity),
         STORE_TEST(test_store_refuses_identity_with_another_text),
         STORE_TEST(test_second_process_is_told_which_one_has_the_store),

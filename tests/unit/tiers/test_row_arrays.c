@@ -13,10 +13,10 @@
 #include <string.h>
 
 #include "base/macros.h"
-#include "base/row_spot.h"
 #include "tests/seed.h"
 #include "tiers/arena/arena.h"
 #include "tiers/array/row_arrays.h"
+#include "tiers/spots/row_spot.h"
 
 #define LANES     3
 #define TABLES    2

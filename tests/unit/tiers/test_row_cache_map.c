@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_row_cache_map.c: tests that rows of a small table, which a map finds, are kept as well as
  * rows that the index finds. */
-#include "base/row_spot.h"
 #include "tests/unit/tiers/row_cache_fixture.h"
+#include "tiers/spots/row_spot.h"
 
 #define T     7     /* a table with a map */
 #define OTHER 6     /* a table without a map */

@@ -6,9 +6,9 @@
  * cache may forget clean rows at any time and hand over dirty ones. It may never show an old value,
  * nor lose a dirty or pinned row. In an epoch it hands over only rows that were dirty when it
  * began, as they were then. EMBTIER_TEST_SEED replays a run. */
-#include "base/row_spot.h"
 #include "tests/seed.h"
 #include "tests/unit/tiers/row_cache_fixture.h"
+#include "tiers/spots/row_spot.h"
 
 #define TABLES     4 /* per shape */
 #define TABLES_END (FIXTURE_TWIN_TABLES + TABLES)

@@ -109,10 +109,10 @@ static int compare_times(const void *a, const void *b)
 
 static void print_summary(const struct plan *plan, const char *path)
 {
-    text_print(stdout, "%s: generation %" PRIu64 ", %s tables", path, plan->generation,
-               number_count(NUMBER(), plan->table_count));
+    text_print(stdout, "%s: generation %" PRIu64 ", %s table%s", path, plan->generation,
+               number_count(NUMBER(), plan->table_count), PLURAL(plan->table_count));
     if (plan->gpu_count > 0)
-        printf(", %" PRIu32 " GPU%s", plan->gpu_count, plan->gpu_count == 1 ? "" : "s");
+        printf(", %" PRIu32 " GPU%s", plan->gpu_count, PLURAL(plan->gpu_count));
     printf("\npredicted: %.4g samples/s; a batch of %s takes %s", plan->samples_per_s,
            number_count(NUMBER(), plan->samples_per_batch), number_time(NUMBER(), plan->time_s));
     if (plan->bound_s > 0)

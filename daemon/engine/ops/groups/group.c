@@ -102,7 +102,7 @@ static void send_back(struct push *push, const struct refusal *refusal, bool is_
     push->refusal = *refusal;
     push->hit_rows = hit_rows;
     push->is_applied = is_applied;
-    push->message.kind = MESSAGE_STEP_DONE;
+    push->message.kind = &message_step_done;
     mailbox_send(push->ticket->home, &push->message);
 }
 
@@ -192,7 +192,7 @@ static void count_arrival(struct groups *groups, struct group *group)
 
             assert(leader);
             group->applying = true;
-            leader->message.kind = MESSAGE_LEAD;
+            leader->message.kind = &message_lead;
             mailbox_send(leader->ticket->home, &leader->message);
             return;
         }

@@ -24,7 +24,7 @@
  *
  * Thread: any. One lock guards all groups. It is taken a few times a step, and its holder never
  * sleeps. A push that has arrived belongs to the group until it is sent back to its home lane
- * (MESSAGE_LEAD, MESSAGE_STEP_DONE). */
+ * (message_lead, message_step_done). */
 #ifndef EMBTIER_DAEMON_ENGINE_OPS_GROUPS_GROUP_H
 #define EMBTIER_DAEMON_ENGINE_OPS_GROUPS_GROUP_H
 

@@ -48,7 +48,18 @@ void step_settle(struct op_lane *lane, struct session *session)
         schedule_unstall(lane->schedule, session);
 }
 
-void step_lead(struct op_lane *lane, struct push *push)
+static void on_step_done(struct op_lane *lane, struct push *push)
+{
+    assert(push->stage == PUSH_ARRIVED);
+    if (push->is_applied)
+        push_set_stage(push, PUSH_UPDATING);
+    push->is_taken = true;
+    schedule_unstall(lane->schedule, push->session);
+}
+
+MESSAGE_KIND(message_step_done, on_step_done, ops, struct push, message)
+
+static void on_lead(struct op_lane *lane, struct push *push)
 {
     struct refusal refusal = { .segment = UINT32_MAX };
 
@@ -62,17 +73,10 @@ void step_lead(struct op_lane *lane, struct push *push)
     }
     group_end_step(push->member, &refusal, false, 0);
     push->refusal = refusal;
-    step_done(lane, push);
+    on_step_done(lane, push);
 }
 
-void step_done(struct op_lane *lane, struct push *push)
-{
-    assert(push->stage == PUSH_ARRIVED);
-    if (push->is_applied)
-        push_set_stage(push, PUSH_UPDATING);
-    push->is_taken = true;
-    schedule_unstall(lane->schedule, push->session);
-}
+MESSAGE_KIND(message_lead, on_lead, ops, struct push, message)
 
 void step_end(struct op_lane *lane, struct push *push)
 {

@@ -10,10 +10,6 @@
 void step_turn(struct op_lane *lane, struct push *push);
 /* Called when something else of the session is done: a push may have waited for that. */
 void step_settle(struct op_lane *lane, struct session *session);
-/* On MESSAGE_LEAD: all pushes have arrived, and this one leads. */
-void step_lead(struct op_lane *lane, struct push *push);
-/* On MESSAGE_STEP_DONE: the push belongs to its session again. */
-void step_done(struct op_lane *lane, struct push *push);
 /* Ends the group's part of a push that is over, and the step if the push leads. */
 void step_end(struct op_lane *lane, struct push *push);
 

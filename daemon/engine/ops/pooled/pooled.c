@@ -7,6 +7,7 @@
 
 #include "daemon/engine/memory/request_memory.h"
 #include "daemon/engine/ops/get_set.h"
+#include "daemon/engine/ops/op.h"
 #include "daemon/engine/ops/op_table.h"
 #include "daemon/engine/ops/tickets/ticket.h"
 #include "daemon/engine/sampling/sampler.h"
@@ -15,6 +16,7 @@
 #include "daemon/engine/tables/tables.h"
 #include "daemon/engine/turns/cost.h"
 #include "kernels/cpu/pool/pool.h"
+#include "tiers/spots/spot_pool.h"
 
 _Static_assert(offsetof(struct wave, request) == 0, "a wave begins with its request");
 
@@ -207,7 +209,7 @@ static uint32_t *winners_of(const struct pooled *pooled, const struct slice *sli
 
 /* Adds up a slice. @search: finds its rows; NULL: they have been found. */
 static void add_up_slice(const struct pooled *pooled, const struct wave *wave,
-                         const struct slice *slice, struct pool_search *search)
+                         const struct slice *slice, struct spot_search *search)
 {
     const struct pooled_segment *const segment = &pooled->segments[slice->segment];
     const uint32_t dim = segment->table->spec.dim;
@@ -220,12 +222,14 @@ static void add_up_slice(const struct pooled *pooled, const struct wave *wave,
         .offsets = slice->offsets,
         .bag_count = slice->bag_count,
         .begun = slice->begun,
-        .search = search,
         .bags = segment->bags + (uint64_t)slice->first_bag * dim,
         .winners = winners_of(pooled, slice),
     };
 
-    pool_rows(&batch);
+    if (search)
+        spot_pool(&batch, search);
+    else
+        pool_rows(&batch);
     if (segment->mode == EMBTIER_POOL_MEAN)
         divide(slice, dim, batch.bags);
 }
@@ -435,7 +439,7 @@ static enum embtier_err take_ids(const struct request_rules *rules, struct poole
     request_lay_out(rules, request, sizeof(*wave), wave->slice_count, ids);
     request->session = pooled->session;
     request->number = pooled->number;
-    request->op = &op_pool;
+    op_own(&op_pool, request);
     request->row_op = &row_op_get;
     request->is_wave = true;
     wave->pooled = pooled;
@@ -579,7 +583,7 @@ bool pooled_search(struct pooled *pooled, struct wave *wave, uint32_t index,
                    const struct row_spots *where)
 {
     const struct slice *const slice = &wave->slices[index];
-    struct pool_search search = { .where = *where,
+    struct spot_search search = { .where = *where,
                                   .ids = wave->ids + slice->first,
                                   .rows = wave->rows + slice->first };
 

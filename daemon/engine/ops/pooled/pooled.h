@@ -41,9 +41,9 @@
 #include <stdint.h>
 
 #include "base/embtier_types.h"
-#include "base/row_spot.h"
 #include "daemon/engine/ops/waves.h"
 #include "daemon/engine/rows/request.h"
+#include "tiers/spots/row_spot.h"
 
 /* The most in one wave. */
 #define WAVE_IDS    4096

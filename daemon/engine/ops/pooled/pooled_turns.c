@@ -12,6 +12,7 @@
 #include "daemon/engine/ops/pooled/pooled.h"
 #include "daemon/engine/ops/tickets/tickets.h"
 #include "daemon/engine/sessions/client_bytes.h"
+#include "daemon/engine/tables/table_counts.h"
 #include "daemon/engine/turns/cost.h"
 #include "proto/op_fields.h"
 
@@ -47,10 +48,41 @@ static bool may_add_up(const struct op_lane *lane, const struct pooled *pooled,
            !pooled_must_wait(pooled, wave);
 }
 
-static void count_hits(struct op_lane *lane, struct pooled *pooled, const struct slice *slice)
+static struct table_counts *slice_counts(const struct op_lane *lane, const struct pooled *pooled,
+                                         const struct slice *slice)
 {
-    counter_add(&lane->rows->counts.get_rows, slice->id_count);
-    pooled->hit_rows += slice->id_count;
+    return table_counts_of(pooled->segments[slice->segment].table, lane->rows->lane);
+}
+
+/* Begins to add a wave up in place, as table_counts_begin(): the wave is one piece. */
+static uint64_t begin_in_place(const struct op_lane *lane, const struct pooled *pooled,
+                               const struct wave *wave)
+{
+    return wave->slice_count > 0 ? table_counts_begin(slice_counts(lane, pooled, &wave->slices[0]))
+                                 : 0;
+}
+
+/* Counts the lookups of a wave that was added up in place. A table has the time of its share. */
+static void count_hits(struct op_lane *lane, struct pooled *pooled, const struct wave *wave,
+                       uint64_t begin_ns)
+{
+    const uint64_t ns = begin_ns ? clock_since(clock_now_ns(&clock_monotonic), begin_ns) : 0;
+    uint64_t rows = 0;
+
+    for (uint32_t i = 0; i < wave->slice_count; i++)
+        rows += wave->slices[i].id_count;
+    for (uint32_t i = 0; i < wave->slice_count; i++) {
+        const uint64_t some = wave->slices[i].id_count;
+        struct table_counts *const counts = slice_counts(lane, pooled, &wave->slices[i]);
+
+        counter_add(&counts->lookups, some);
+        if (begin_ns && rows > 0) {
+            counter_add(&counts->timed_rows, some);
+            counter_add(&counts->timed_ns, ns * some / rows);
+        }
+    }
+    counter_add(&lane->rows->counts.get_rows, rows);
+    pooled->hit_rows += rows;
 }
 
 static bool has_map(const struct op_lane *lane, const struct pooled *pooled, uint32_t segment,
@@ -63,6 +95,7 @@ static bool has_map(const struct op_lane *lane, const struct pooled *pooled, uin
  * waves are not tried: each failure does the work twice. */
 static bool search(struct op_lane *lane, struct pooled *pooled, struct wave *wave)
 {
+    const uint64_t begin_ns = begin_in_place(lane, pooled, wave);
     struct row_spots where;
 
     for (uint32_t i = 0; i < wave->slice_count; i++)
@@ -77,11 +110,10 @@ static bool search(struct op_lane *lane, struct pooled *pooled, struct wave *wav
             return false;
         }
     pooled_searched(&lane->rules, pooled, wave);
-    for (uint32_t i = 0; i < wave->slice_count; i++) {
+    for (uint32_t i = 0; i < wave->slice_count; i++)
         home_used_spots(lane->rows, pooled->segments[wave->slices[i].segment].table,
                         wave->slices[i].id_count);
-        count_hits(lane, pooled, &wave->slices[i]);
-    }
+    count_hits(lane, pooled, wave, begin_ns);
     return true;
 }
 
@@ -100,6 +132,7 @@ static bool add_up_in_place(struct op_lane *lane, struct pooled *pooled, struct 
 {
     const struct request *const request = &wave->request;
     const struct part *const part = &request->parts[0];
+    const uint64_t begin_ns = begin_in_place(lane, pooled, wave);
 
     for (uint32_t i = 0; i < wave->slice_count; i++)
         if (home_find(lane->rows, request->segments[i].table, part->refs + part->starts[i],
@@ -112,8 +145,8 @@ static bool add_up_in_place(struct op_lane *lane, struct pooled *pooled, struct 
 
         home_used(lane->rows, request->segments[i].table, part->refs + part->starts[i],
                   slice->id_count, wave->rows + slice->first);
-        count_hits(lane, pooled, slice);
     }
+    count_hits(lane, pooled, wave, begin_ns);
     return true;
 }
 
@@ -231,7 +264,7 @@ static void give_out(struct op_lane *lane, struct pooled *pooled)
             continue;
         to = lane->mailboxes[(lane->index + wave->number) % lanes];
         wave->state = WAVE_GIVEN_OUT;
-        wave->request.message.kind = MESSAGE_ADD_UP;
+        wave->request.message.kind = &message_add_up;
         mailbox_send(to, &wave->request.message);
     }
 }
@@ -256,7 +289,9 @@ static void looked_up(struct op_lane *lane, struct request *request)
     op_after_wave(lane, pooled->session, &op_pool, pooled, pooled->waves.under_way);
 }
 
-void pooled_add_up(struct op_lane *lane, struct request *request)
+/* Queues a wave to be added up. Each turn adds up some of it; with the last of it, the wave goes
+ * home. */
+static void on_add_up(struct op_lane *lane, struct request *request)
 {
     struct session_lane *const side = &request->session->lanes[lane->index];
     struct message *const message = &request->message;
@@ -269,6 +304,8 @@ void pooled_add_up(struct op_lane *lane, struct request *request)
     side->last_add_up = message;
     schedule_add_work(lane->schedule, side, SESSION_ADD_UP);
 }
+
+MESSAGE_KIND(message_add_up, on_add_up, ops, struct request, message)
 
 void pooled_add_up_turn(struct op_lane *lane, struct session_lane *side)
 {
@@ -285,11 +322,11 @@ void pooled_add_up_turn(struct op_lane *lane, struct session_lane *side)
     side->add_up = message->next;
     if (!side->add_up)
         schedule_remove_work(lane->schedule, side, SESSION_ADD_UP);
-    message->kind = MESSAGE_ADDED_UP;
+    message->kind = &message_added_up;
     mailbox_send(lane->mailboxes[request->session->home], message); /* it may be gone then */
 }
 
-void pooled_on_added_up(struct op_lane *lane, struct request *request)
+static void on_added_up(struct op_lane *lane, struct request *request)
 {
     struct pooled *const pooled = wave_of(request)->pooled;
 
@@ -297,6 +334,8 @@ void pooled_on_added_up(struct op_lane *lane, struct request *request)
     give_out(lane, pooled); /* a wave that goes on with this one's last bag */
     op_after_wave(lane, pooled->session, &op_pool, pooled, pooled->waves.under_way);
 }
+
+MESSAGE_KIND(message_added_up, on_added_up, ops, struct request, message)
 
 static enum embtier_err begin(struct op_lane *lane, struct session *session, uint32_t number,
                               const struct op_submission *submission, struct taking *ret_taking,

@@ -5,11 +5,12 @@
 
 #include "daemon/engine/ops/op.h"
 
-/* On MESSAGE_ADD_UP, on any lane: queues a wave to be added up. Each turn adds up some of it; with
- * the last of it, the wave goes home. */
-void pooled_add_up(struct op_lane *lane, struct request *request);
+/* A wave whose rows are there: to any lane, which adds it up. */
+extern const struct message_kind message_add_up;
+/* The wave has been added up: to the home lane. */
+extern const struct message_kind message_added_up;
+
+/* Adds up some of a session's wave. */
 void pooled_add_up_turn(struct op_lane *lane, struct session_lane *side);
-/* On MESSAGE_ADDED_UP, on the home lane. */
-void pooled_on_added_up(struct op_lane *lane, struct request *request);
 
 #endif

@@ -10,38 +10,60 @@
 #include "daemon/engine/tables/tables.h"
 #include "daemon/engine/turns/cost.h"
 
+static struct ticket_group *group_of(const struct request *request, uint32_t segment)
+{
+    const struct push_wave *const wave = push_wave_of(request);
+
+    return &wave->push->ticket->groups[wave->slices[segment].group];
+}
+
 /* Notes that the row of a ref is pinned. */
 static void note_pin(const struct request *request, uint32_t segment, uint32_t position)
 {
-    const struct push_wave *const wave = push_wave_of(request);
-    const struct push_slice *const slice = &wave->slices[segment];
+    const struct push_slice *const slice = &push_wave_of(request)->slices[segment];
 
-    wave->push->ticket->groups[slice->group].pinned[slice->first_run + position] = 1;
+    group_of(request, segment)->pinned[slice->first_run + position] = 1;
 }
 
 static enum row_pin pin_row(struct rows *rows, const struct part *part, uint32_t segment,
                             const struct row_ref *ref)
 {
-    const enum row_pin pin = home_pin_one(rows, part->request->segments[segment].table, ref);
+    const struct table *const table = part->request->segments[segment].table;
+    const void *row;
+    enum row_pin pin;
 
+    if (!group_of(part->request, segment)->takes_pins)
+        return home_find(rows, table, ref, 1, 0, &row) == 0 ? ROW_UNPINNED : ROW_NOT_CACHED;
+    pin = home_pin_one(rows, table, ref);
     if (pin == ROW_PINNED)
         note_pin(part->request, segment, ref->position);
     return pin;
+}
+
+/* True if the row stays, or needs no pin to. */
+static bool is_kept(enum row_pin pin)
+{
+    return pin == ROW_PINNED || pin == ROW_UNPINNED;
 }
 
 static uint32_t prefetch_chunk(struct rows *rows, struct part *part, const struct row_ref *refs,
                                uint32_t count)
 {
     const struct table *const table = part->request->segments[part->segment].table;
-    uint64_t pinned[ROWS_CHUNK / 64];
+    uint64_t here[ROWS_CHUNK / 64], pinned[ROWS_CHUNK / 64];
+    const void *places[ROWS_CHUNK];
+    const bool takes_pins = group_of(part->request, part->segment)->takes_pins;
     uint32_t missed = 0;
 
     counter_add(&rows->counts.prefetched_rows, count);
-    home_pin(rows, table, refs, count, pinned);
+    if (takes_pins)
+        home_pin(rows, table, refs, count, here, pinned);
+    else
+        (void)home_find(rows, table, refs, count, 0, places);
     for (uint32_t i = 0; i < count; i++) {
-        if (pinned[i / 64] >> i % 64 & 1)
+        if (takes_pins && (pinned[i / 64] >> i % 64 & 1))
             note_pin(part->request, part->segment, refs[i].position);
-        else
+        if (takes_pins ? !(here[i / 64] >> i % 64 & 1) : !places[i])
             rows->chunk_missed[missed++] = i;
     }
     return missed;
@@ -64,6 +86,7 @@ static enum outcome prefetch_cached(struct rows *rows, struct part *part, uint32
 {
     switch (pin_row(rows, part, segment, ref)) {
     case ROW_PINNED:
+    case ROW_UNPINNED:
         return OUTCOME_DONE;
     case ROW_NOT_CACHED:
         return OUTCOME_MISSED;
@@ -73,15 +96,18 @@ static enum outcome prefetch_cached(struct rows *rows, struct part *part, uint32
     return prefetch_refused(rows, part, segment, ref);
 }
 
-/* Puts a queued row into the cache, clean, and pins it there. */
+/* Puts a queued row into its home, clean, and pins it there. If it is not to be pinned, it does no
+ * harm that there is no room: it is read when it is needed. */
 static enum outcome prefetch_queued(struct rows *rows, struct part *part, uint32_t segment,
                                     const struct row_ref *ref, const void *row)
 {
     const struct table *const table = part->request->segments[segment].table;
     uint32_t refused;
+    const bool is_here = home_insert(rows, table, ref, 1, &row, NULL, &refused) == 0;
 
-    if (home_insert(rows, table, ref, 1, &row, NULL, &refused) == 0 &&
-        pin_row(rows, part, segment, ref) == ROW_PINNED)
+    if (!group_of(part->request, segment)->takes_pins)
+        return OUTCOME_DONE;
+    if (is_here && is_kept(pin_row(rows, part, segment, ref)))
         return OUTCOME_DONE;
     return prefetch_refused(rows, part, segment, ref);
 }
@@ -93,7 +119,7 @@ static void prefetch_placed(struct rows *rows, struct part *part, uint32_t index
     const uint32_t segment = part_segment_of(part, index);
 
     (void)was_stored;
-    if (pin_row(rows, part, segment, row) != ROW_PINNED)
+    if (group_of(part->request, segment)->takes_pins && !is_kept(pin_row(rows, part, segment, row)))
         rows_ref_fail(rows, part, segment, row->id, EMBTIER_PINS_FULL);
 }
 
@@ -109,9 +135,10 @@ const struct row_op row_op_pin = {
 
 /* ---- Giving pins back ---- */
 
-void pins_give_back(struct op_lane *lane, struct ticket_lane *part)
+/* Queues pins to be given back, some per turn. */
+static void give_back(struct op_lane *lane, struct ticket_lane *part)
 {
-    assert(part->message.kind == MESSAGE_UNPIN && part->group == 0 && part->run == 0);
+    assert(part->group == 0 && part->run == 0);
     part->next = NULL;
     if (lane->unpinning)
         lane->last_unpinning->next = part;
@@ -119,6 +146,8 @@ void pins_give_back(struct op_lane *lane, struct ticket_lane *part)
         lane->unpinning = part;
     lane->last_unpinning = part;
 }
+
+MESSAGE_KIND(message_unpin, give_back, ops, struct ticket_lane, message)
 
 /* Unpins the pinned rows of this lane among @count runs. */
 static void unpin_runs(struct op_lane *lane, const struct ticket_group *group, uint32_t first,
@@ -166,7 +195,7 @@ bool pins_turn(struct op_lane *lane)
     assert(part->group <= part->ticket->group_count);
     if (part->group == part->ticket->group_count) {
         lane->unpinning = part->next;
-        part->message.kind = MESSAGE_UNPINNED;
+        part->message.kind = &message_unpinned;
         mailbox_send(part->ticket->home, &part->message);
     }
     return true;

@@ -9,9 +9,7 @@
 /* The work on rows of a prefetch's wave. */
 extern const struct row_op row_op_pin;
 
-/* On MESSAGE_UNPIN: queues pins to be given back, some per turn. */
-void pins_give_back(struct op_lane *lane, struct ticket_lane *part);
-/* Gives back some pins. False: there are none. */
+/* Gives back some pins of ended prefetches (message_unpin). False: there are none. */
 bool pins_turn(struct op_lane *lane);
 
 #endif

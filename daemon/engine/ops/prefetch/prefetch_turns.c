@@ -40,14 +40,19 @@ static void end(struct op_lane *lane, void *what)
     session_release(session);
 }
 
-/* Counts the rows that their homes pin, each once, in the user's account. */
+/* Counts the rows that their homes pin, each once, in the user's account. A table may have another
+ * home by the time its rows come in: those of others are never pinned, as nothing counts them. */
 static enum embtier_err pin(const struct op_lane *lane, struct push *push, struct refusal *refusal)
 {
     uint64_t bytes = 0;
 
-    for (uint32_t g = 0; g < push->ticket->group_count; g++)
-        if (home_takes_pins(lane->rows, push->groups[g].table))
-            bytes += (uint64_t)push->ticket->groups[g].run_count * push->groups[g].table->row_bytes;
+    for (uint32_t g = 0; g < push->ticket->group_count; g++) {
+        struct ticket_group *const group = &push->ticket->groups[g];
+
+        group->takes_pins = home_takes_pins(lane->rows, push->groups[g].table);
+        if (group->takes_pins)
+            bytes += (uint64_t)group->run_count * push->groups[g].table->row_bytes;
+    }
     return ticket_pin(&lane->rules, push->ticket, bytes, refusal);
 }
 

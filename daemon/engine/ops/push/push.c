@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/engine/ops/op.h"
 #include "daemon/engine/ops/push/push_impl.h"
 
 #include <math.h>
@@ -190,12 +191,13 @@ enum embtier_err push_take_ids(struct push *push, uint64_t *cost, struct refusal
 
 /* ---- Numbers ---- */
 
-/* Returns the index of the first number that is not finite. */
+/* Returns the place of the first number that is not finite. The last one, if there is none any
+ * more: the client may have changed it meanwhile. */
 static uint64_t find_nonfinite(const float *numbers, uint64_t count)
 {
     uint64_t i = 0;
 
-    while (i < count && isfinite(numbers[i]))
+    while (i + 1 < count && isfinite(numbers[i]))
         i++;
     return i;
 }
@@ -386,7 +388,7 @@ void push_take_wave(const struct request_rules *rules, struct push *push, struct
     request->number = push->number;
     wave->push = push;
     wave->is_trial = push->stage == PUSH_TRYING;
-    request->op = push->op;
+    op_own(push->op, request);
     request->row_op = wave->is_trial ? &row_op_try : push->row_op;
     request->is_wave = true;
     for (uint32_t i = 0; i < wave->slice_count; i++) {

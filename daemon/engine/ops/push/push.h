@@ -119,6 +119,12 @@ static inline bool push_stage_follows(enum push_stage from, enum push_stage to)
 
 #define PUSH_NONE_FAILED UINT64_MAX
 
+/* The group's pushes have all arrived, and this one leads: to member 0's home lane. group_turns.c
+ */
+extern const struct message_kind message_lead;
+/* The group is done with the push, which belongs to its session again. group_turns.c */
+extern const struct message_kind message_step_done;
+
 struct push {
     struct session *session;
     uint32_t number;
@@ -134,7 +140,7 @@ struct push {
     enum push_stage stage;
 
     struct group_member *member; /* the member whose part of a step it is, or NULL */
-    struct message message;      /* MESSAGE_LEAD, MESSAGE_STEP_DONE */
+    struct message message;      /* message_lead, message_step_done */
     struct ticket *joint; /* only of the leader: the step's ticket, for the rows of all members */
     bool is_applied;      /* the step has been applied, or a part of it */
     bool is_answered;     /* the client has its answer, or its ticket will give it */

@@ -92,13 +92,11 @@ static enum embtier_err take_segment(void *context, uint32_t s, struct table *ta
 {
     struct push_beginning *const b = context;
     const struct op_push_segment *const wire = &b->segments[s];
-    enum embtier_err err;
 
     push_note_table(b, s, table);
-    err = request_change_refusal(b->rules, table,
-                                 has_ticket(b) ? b->ticket->segments[s].id_count : wire->count);
-    if (err != EMBTIER_OK)
-        return refuse(b->refusal, err, s, 0, 0);
+    TRY(request_admit_change(b->rules, s, table,
+                             has_ticket(b) ? b->ticket->segments[s].id_count : wire->count,
+                             b->refusal));
     if (IS_BAD(CHECK_PUSH_OPTIMIZER, table->spec.optimizer == EMBTIER_OPTIMIZER_NONE))
         return refuse(b->refusal, EMBTIER_UNSUPPORTED, s, table->spec.optimizer, 0);
     if (IS_BAD(CHECK_PUSH_DIM, wire->dim != table->spec.dim))

@@ -67,7 +67,7 @@ enum embtier_err caster_new(uint32_t index, uint64_t pairs_max, struct caster **
                              (unsigned long long)caster->scratch_bytes);
     rc = pthread_create(&caster->thread, NULL, caster_main, caster);
     if (rc != 0)
-        return err_set_errno(msg, rc, "caster %u: thread", index);
+        return err_set_errno(msg, rc, "cannot start the caster thread of lane %u", index);
     snprintf(name, sizeof(name), "caster-%u", index);
     pthread_setname_np(caster->thread, name);
     caster->has_thread = true;

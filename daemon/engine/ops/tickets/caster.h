@@ -28,7 +28,7 @@ void caster_free(struct caster *caster);
 DEFINE_CLEANUP(struct caster, caster_free)
 
 /* Sends a group from any thread. @line: the line of the group's session for this caster. The group
- * comes back to its ticket's home lane as MESSAGE_CAST. */
+ * comes back to its ticket's home lane as message_cast. */
 void caster_send(struct caster *caster, struct cast_line *line, struct ticket_group *group);
 /* Returns the time spent casting. Any thread. */
 uint64_t caster_busy_ns(const struct caster *caster);

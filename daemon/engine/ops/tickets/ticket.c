@@ -160,7 +160,7 @@ static void lay_out_group(struct ticket_group *group, uint32_t mark, uint32_t **
     const uint64_t ids = group->id_count;
     const uint64_t bags = group->bag_count;
 
-    group->message.kind = MESSAGE_CAST;
+    group->message.kind = &message_cast;
     group->order = *order;
     *order += group->segment_count;
     group->segment_count = 0; /* counted again as the segments are put there */
@@ -201,7 +201,7 @@ static void lay_out_lanes(const struct plan *plan, struct ticket *ticket, struct
 {
     ticket->lanes = lanes;
     for (uint32_t i = 0; i < plan->rules->lane_count; i++)
-        lanes[i] = (struct ticket_lane){ .message.kind = MESSAGE_UNPIN, .ticket = ticket };
+        lanes[i] = (struct ticket_lane){ .message.kind = &message_unpin, .ticket = ticket };
 }
 
 static enum embtier_err make(const struct plan *plan, struct session *session,

@@ -74,8 +74,11 @@ struct ticket_segment {
     float greatest_weight; /* greatest finite weight, in magnitude; 1 for samples without weights */
 };
 
+/* A caster has cast the group. tickets.c */
+extern const struct message_kind message_cast;
+
 struct ticket_group {
-    struct message message; /* MESSAGE_CAST, from a caster */
+    struct message message; /* message_cast, from a caster */
     struct ticket *ticket;
     uint64_t table; /* handle */
     uint32_t dim;
@@ -92,12 +95,18 @@ struct ticket_group {
     uint32_t *winners; /* for a maximum: bag_count x dim (kernels/cpu/pool/pool.h); else NULL */
     const float **bag_places;  /* for a push, bag_count; NULL: there is one segment */
     uint8_t *pinned;           /* for a prefetch, by run: 1 if pinned; written by the rows' lanes */
+    bool takes_pins;           /* for a prefetch: its rows are counted in the user's account */
     struct cast_pair *scratch; /* for a step, which may exceed a caster's scratch */
 };
 
+/* Unpin the rows that this lane has pinned. prefetch_rows.c */
+extern const struct message_kind message_unpin;
+/* The lane has done so. tickets.c */
+extern const struct message_kind message_unpinned;
+
 /* A lane's work at the end of a prefetch: it unpins its rows. */
 struct ticket_lane {
-    struct message message; /* MESSAGE_UNPIN, to the lane; MESSAGE_UNPINNED, back */
+    struct message message; /* message_unpin, to the lane; message_unpinned, back */
     struct ticket *ticket;
     struct ticket_lane *next;
     uint32_t group; /* cursor */

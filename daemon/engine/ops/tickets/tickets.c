@@ -51,7 +51,7 @@ void tickets_cast(struct op_lane *lane, struct ticket *ticket, uint32_t segment)
     }
 }
 
-void tickets_on_cast(struct op_lane *lane, struct ticket_group *group)
+static void on_cast(struct op_lane *lane, struct ticket_group *group)
 {
     struct ticket *const ticket = group->ticket;
     struct session *const session = ticket->session;
@@ -66,6 +66,8 @@ void tickets_on_cast(struct op_lane *lane, struct ticket_group *group)
         schedule_unstall(lane->schedule, session);
     lane->settle(lane, session);
 }
+
+MESSAGE_KIND(message_cast, on_cast, ops, struct ticket_group, message)
 
 /* Adds a ticket to the list, which is in the order of issue. A ticket that comes back is one of the
  * newest, most often. */
@@ -151,7 +153,7 @@ void tickets_end(struct op_lane *lane, struct ticket *ticket)
         ticket_free(&lane->rules, ticket);
 }
 
-void tickets_on_unpinned(struct op_lane *lane, struct ticket_lane *part)
+static void on_unpinned(struct op_lane *lane, struct ticket_lane *part)
 {
     struct ticket *const ticket = part->ticket;
     struct session *const session = ticket->session;
@@ -170,6 +172,8 @@ void tickets_on_unpinned(struct op_lane *lane, struct ticket_lane *part)
         schedule_unstall(lane->schedule, session); /* it may wait for these pins */
     lane->settle(lane, session);
 }
+
+MESSAGE_KIND(message_unpinned, on_unpinned, ops, struct ticket_lane, message)
 
 uint64_t tickets_expire(struct op_lane *lane)
 {

@@ -9,8 +9,6 @@
 
 /* Has the groups of a ticket cast whose segments are all known: segments before @segment are. */
 void tickets_cast(struct op_lane *lane, struct ticket *ticket, uint32_t segment);
-/* On MESSAGE_CAST. */
-void tickets_on_cast(struct op_lane *lane, struct ticket_group *group);
 /* Gives a ticket to the client, for the time a ticket has. */
 MUST_CHECK enum embtier_err tickets_issue(struct op_lane *lane, struct ticket *ticket);
 /* Takes a ticket away from the client again. */
@@ -21,8 +19,6 @@ void tickets_lend(struct op_lane *lane, struct ticket *ticket);
 void tickets_give_back(struct op_lane *lane, struct ticket *ticket);
 /* Ends a ticket that no request needs any more. */
 void tickets_end(struct op_lane *lane, struct ticket *ticket);
-/* On MESSAGE_UNPINNED. */
-void tickets_on_unpinned(struct op_lane *lane, struct ticket_lane *part);
 /* Ends the tickets whose time is over. Returns the time when the next one expires, or 0. */
 uint64_t tickets_expire(struct op_lane *lane);
 /* Ends all tickets that a session has. */

@@ -54,7 +54,7 @@ def test_what_is_no_push_is_refused_without_asking_the_server(server, name):
                 batch.push(0.1, step)
         with pytest.raises(TypeError):
             batch.push(0.1, 1.5)
-        with pytest.raises(embtier.InvalidError, match=rf"learning rate nan is not finite \(part 0, table '{name}'\)"):
+        with pytest.raises(embtier.InvalidError, match=rf"learning rate nan is not finite \((part 0, )?table '{name}'\)"):
             batch.push(float("nan"), 1)
         with pytest.raises(ValueError, match="one for each of the . parts"):
             batch.push([0.1, 0.2, 0.3], 1)
@@ -150,7 +150,7 @@ def test_a_refused_push_leaves_the_batch_its_ticket(server, name):
     for bad in (np.nan, -np.inf):
         batch.gradients(0)[:] = 1
         batch.gradients(0)[1, 3] = bad
-        with pytest.raises(embtier.NonfiniteError, match=rf"table '{name}' .* the gradient of bag 1 has one \(part 0\)"):
+        with pytest.raises(embtier.NonfiniteError, match=rf"table '{name}' .* the gradient of bag 1 has one$"):
             batch.push(1, 1)
         assert batch.ticket == ticket
     assert first_column(table, 1, 2, 3) == [1, 1, 1]
@@ -286,7 +286,7 @@ def test_a_refused_push_by_rows_says_where(server, name):
     batch.ids(0)[:] = [1, 2, 3]
     batch.gradients(0)[:] = 1
     batch.gradients(0)[2, 0] = np.inf
-    with pytest.raises(embtier.NonfiniteError, match=r"the gradient of the id at 2 has one \(part 0\)"):
+    with pytest.raises(embtier.NonfiniteError, match=r"the gradient of the id at 2 has one$"):
         batch.push(1, 1)
     batch.gradients(0)[:] = 1
     batch.ids(0)[1] = 100

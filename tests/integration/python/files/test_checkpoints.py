@@ -19,6 +19,8 @@ from conftest import TREE, Daemon, under_load
 import embtier
 from embtier._library import CheckpointInfo, CheckpointOptions, ProgressFunction, lib
 
+pytestmark = pytest.mark.usefixtures("random_homes")
+
 
 def ids(server: embtier.Server) -> list[int]:
     return [checkpoint.id for checkpoint in server.checkpoints()]
@@ -256,7 +258,8 @@ def names(server: embtier.Server) -> list[str]:
 
 
 def as_made(spec: embtier.TableSpec, **changes) -> embtier.TableSpec:
-    return dataclasses.replace(spec, table_id=0, **changes)
+    """Without its id, and without its home, for which a restored table may find no memory."""
+    return dataclasses.replace(spec, **{"table_id": 0, "home": "cache", "tier": None, **changes})
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -342,6 +345,21 @@ def test_of_several_none_is_made_when_one_is_there(server, name):
     assert server.tables() == before
     made = server.restore_checkpoint(checkpoint.id, [several[2], several[0]])
     assert sorted(spec.name for spec in made) == [several[0], several[2]]
+
+
+def test_a_table_that_is_named_twice_is_refused(server, name):
+    several = [f"{name}.{number}" for number in range(3)]
+    for one in several:
+        create(server, one, "replay")
+    checkpoint = server.checkpoint()
+    for one in several:
+        server.drop_table(one)
+    before = server.tables()
+    with pytest.raises(ValueError, match=f"'{several[0]}' is named twice"):
+        server.restore_checkpoint(checkpoint.id, [several[0], several[2], several[1], several[0]])
+    assert server.tables() == before
+    made = server.restore_checkpoint(checkpoint.id, several)  # once each is fine
+    assert sorted(spec.name for spec in made) == several
 
 
 def test_all_tables_of_a_checkpoint_are_restored(own_daemon):

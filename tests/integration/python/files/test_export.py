@@ -28,6 +28,8 @@ from transfers import (
 import embtier
 from embtier import _library
 
+pytestmark = pytest.mark.usefixtures("random_homes")
+
 KILLS = 60 if LONG else 6
 ROWS = 1000
 IDS = np.concatenate([np.arange(0, 900, 3), [999]]).astype(np.uint64)  # of trained rows

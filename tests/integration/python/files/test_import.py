@@ -16,6 +16,8 @@ from transfers import next_table_id, refused, safetensors_bytes
 
 import embtier
 
+pytestmark = pytest.mark.usefixtures("random_homes")
+
 # ---- Files of other programs ----
 
 

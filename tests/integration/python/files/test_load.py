@@ -17,6 +17,8 @@ from transfers import is_free, refused
 
 import embtier
 
+pytestmark = pytest.mark.usefixtures("random_homes")
+
 DIM = 6
 
 

@@ -29,6 +29,8 @@ import train_online_retail as training  # noqa: E402
 import training_checkpoint  # noqa: E402
 from dlrm_model import Dlrm  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("random_homes")
+
 STEPS = 60
 BATCH = 128
 DIM = 16

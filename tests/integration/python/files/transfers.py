@@ -36,7 +36,8 @@ DTYPES = {"F32": "<f4", "F16": "<f2", "BF16": "<u2", "F64": "<f8", "I64": "<i8",
 
 
 def as_made(spec: embtier.TableSpec, **changes) -> embtier.TableSpec:
-    return dataclasses.replace(spec, table_id=0, name="", **changes)
+    """Without what an import gives the new table: its id, name and home."""
+    return dataclasses.replace(spec, **{"table_id": 0, "name": "", "home": "cache", "tier": None, **changes})
 
 
 def train(server: embtier.Server, table: embtier.Table, step: int, ids: np.ndarray) -> None:

@@ -342,3 +342,30 @@ def test_arguments_that_fit_no_table_are_refused_and_leave_none(server, name):
         with pytest.raises(ValueError, match="embeddings must be floating-point numbers of 2 dimensions"):
             kind.from_pretrained(torch.zeros(3), **here)
     assert {one.name for one in server.tables()} == made | {name}
+
+
+def test_replaced_tables_have_the_home_that_was_asked_for_and_move_while_the_model_trains(server, name):
+    torch.manual_seed(1)
+    model, twin = Towers(), Towers()
+    twin.load_state_dict(model.state_dict())
+    replaced = et.replace(model, server, lr=LR, min_rows=1, prefix=f"{name}.", home="array", tier="pmem")
+    tables = [one.table for one in replaced]
+    assert [(table.spec.home, table.spec.tier) for table in tables] == [("array", "pmem")] * 2
+    optimizer = et.CombinedOptimizer(torch.optim.SGD(model.parameters(), lr=LR), model)
+    plain = torch.optim.SGD(twin.parameters(), lr=LR)
+    rng = np.random.default_rng(1)
+    for step in range(6):
+        if step == 3:
+            server.move_table(tables[0].name, "cache")
+        ids, dense = torch.from_numpy(rng.integers(0, ROWS, (8, 3))), torch.zeros(8, 1)
+        losses = []
+        for one, stepped in ((model, optimizer), (twin, plain)):
+            stepped.zero_grad()
+            loss = one(ids, dense)
+            loss.backward()
+            stepped.step()
+            losses.append(loss.item())
+        assert losses[0] == pytest.approx(losses[1], abs=1e-5)
+    assert server.open_table(tables[0].name).spec.home == "cache"
+    for table in tables:
+        server.drop_table(table.name)

@@ -143,7 +143,7 @@ def test_no_update_of_any_client_is_lost_and_every_read_is_right(daemon):
         with daemon.connect(timeout=LIMIT_S) as server:
             tables = {name: server.open_table(name) for name in wanted}
             step = 0
-            while mover.moves < 9 and mover.thread.is_alive():
+            while (mover.moves < 9 or step < 6) and mover.thread.is_alive():
                 step += 1
                 name = ("one", "other")[step % 2]
                 places = rng.choice(len(mine), 300, replace=False)

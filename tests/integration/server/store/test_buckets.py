@@ -151,9 +151,9 @@ def test_the_map_of_another_store_is_refused(daemon, make_daemon):
 
 def test_a_store_of_an_older_format_is_refused(daemon):
     for path in maps_of(daemon):
-        rewrite_summed(path.parent / "embtier.json", format_version=3)
+        rewrite_summed(path.parent / "embtier.json", format_version=4)
         path.unlink()
     before = what_is_there(daemon)
     for why in refusals(daemon):
-        assert "format version 3, this program reads 4: an older one made it" in why and "export its tables" in why
+        assert "format version 4, this program reads 5: an older one made it" in why and "export its tables" in why
     assert what_is_there(daemon) == before

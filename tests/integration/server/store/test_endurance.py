@@ -137,8 +137,8 @@ def test_people_can_read_it(writing_daemon, make_daemon):
 
     with writing_daemon.connect(arena_bytes=32 << 20) as server:
         update(server.create_table("rows", DIM), 1)
-    for words in ("updated rows", "compaction", "(all)", "drive writes a day", "rated ", "1 DWPD"):
+    for words in ("updated rows", "compaction", "(all)", "drive writes a day", "rated for ", "1 DWPD: ", " written in 1 year\n", "they are written in "):
         assert words in text(writing_daemon)
     plain = make_daemon()
     plain.start()
-    assert "endurance.rated_written_bytes is not configured" in text(plain)
+    assert "endurance.rated_written_bytes is not configured; it is the TBW" in text(plain)

@@ -15,6 +15,8 @@ from daemons import LANES
 
 import embtier
 
+pytestmark = pytest.mark.usefixtures("random_homes")
+
 # (dtype, dim, rows, optimizer, init)
 TABLES = {
     "f32_1": ("f32", 1, None, "none", ("uniform", -1, 1)),

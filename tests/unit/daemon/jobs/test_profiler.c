@@ -560,7 +560,7 @@ static void test_nothing_looked_up(void **state)
     assert_int_equal(
         profiler_new(world.sampler, profiler_bytes_least(1, LANES) - 1, CORES, &profiler, &msg),
         EMBTIER_TOO_LARGE);
-    assert_non_null(strstr(msg.text, "a profile of 1 tables on 3 lanes needs at least"));
+    assert_non_null(strstr(msg.text, "a profile of 1 table on 3 lanes needs at least"));
     tear_down(&world);
 }
 

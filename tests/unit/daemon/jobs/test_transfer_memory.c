@@ -106,7 +106,7 @@ static void test_a_user_that_has_something_leaves_a_quarter_to_others(void **sta
     assert_int_equal(transfer_memory_take(memory, UID, 26 * MIB, "an export", &shares[1], &msg),
                      EMBTIER_BUSY);
     assert_non_null(strstr(
-        msg.text, "imports of this user already have 50MiB: one user may have three quarters"));
+        msg.text, "transfers of this user already have 50MiB: a user may have three quarters"));
     assert_int_equal(transfer_memory_probe(memory, UID, 26 * MIB, "an export", NULL), EMBTIER_BUSY);
     assert_int_equal(transfer_memory_probe(memory, OTHER, 26 * MIB, "an export", NULL), EMBTIER_OK);
     assert_int_equal(transfer_memory_used(memory), 50 * MIB);

@@ -322,7 +322,7 @@ static inline struct client client_attach(struct lanes_fixture *x, uint64_t slot
     client.session->send = fixture_mail;
     client.session->owner = x;
     client.session->account = client.session->ticket_share.account = x->account;
-    lane_send(x->lanes[client.session->home], &client.session->attach_message);
+    lane_attach(x->lanes[client.session->home], client.session);
     return client;
 }
 
@@ -408,7 +408,7 @@ static inline void client_detach(struct client *client)
 {
     struct session *const session = client->session;
 
-    lane_send(client->x->lanes[session->home], &session->detach_message);
+    lane_detach(client->x->lanes[session->home], session);
     fixture_await_mail(client->x, &session->gone_message);
     groups_forget(session);
     client_free(client);

@@ -126,7 +126,7 @@ static void detach(struct rounds *r, struct client *client)
     bool gone = false;
 
     atomic_store(&session->gone, true);
-    lane_send(r->lane, &session->detach_message);
+    lane_detach(r->lane, session);
     while (!gone) {
         (void)lane_round(r->lane);
         for (struct message *m = inbox_take_all(&r->x.mail); m; m = m->next)

@@ -147,7 +147,7 @@ static void detach(struct rounds *r, struct client *client)
     bool gone = false;
 
     atomic_store(&session->gone, true);
-    lane_send(r->x.lanes[session->home], &session->detach_message);
+    lane_detach(r->x.lanes[session->home], session);
     while (!gone) {
         go_round(r);
         for (struct message *m = inbox_take_all(&r->x.mail); m; m = m->next)

@@ -443,4 +443,31 @@ static inline void release_pins(struct pushing *t, uint64_t ticket)
     assert_int_equal(submit_and_wait(t)->err, EMBTIER_OK);
 }
 
+static inline uint64_t pinned_rows(struct pushing *t)
+{
+    uint64_t rows = 0;
+
+    for (uint32_t i = 0; i < t->p.x.lane_count; i++) {
+        struct lane_stats stats;
+
+        lane_stats(t->p.x.lanes[i], &stats);
+        rows += stats.cache.pinned_rows;
+    }
+    return rows;
+}
+
+/* Waits for @rows pinned rows. Pins come back some time after the answer to the request that ends
+ * them. */
+static inline void await_pinned(struct pushing *t, uint64_t rows)
+{
+    const uint64_t until = now_ns() + FIXTURE_WAIT_NS;
+    unsigned looks = 0;
+
+    while (pinned_rows(t) != rows) {
+        if (now_ns() > until)
+            fail_msg("%llu rows are pinned", (unsigned long long)pinned_rows(t));
+        fixture_pause(&looks);
+    }
+}
+
 #endif

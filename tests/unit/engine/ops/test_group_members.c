@@ -32,7 +32,7 @@ static void die(struct training *t, const struct session *session)
     struct lane *const home = t->p.p.x.lanes[session->home];
 
     atomic_store(&((struct session *)session)->gone, true);
-    lane_send(home, &((struct session *)session)->detach_message);
+    lane_detach(home, (struct session *)session);
     lane_call(home, call_nothing, NULL);
 }
 

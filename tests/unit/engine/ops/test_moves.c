@@ -281,7 +281,8 @@ static void test_rows_are_the_same_while_their_tables_move(void **state)
         pushing_start(&t, *state, shape);
         for (uint32_t n = 0; n < TABLES; n++)
             mover_start(&movers[n], &t, n);
-        for (uint32_t round = 0; round < rounds_of(60) || movers[0].moves < ARRAY_LEN(places);
+        for (uint32_t round = 0; round < rounds_of(60) || movers[0].moves < ARRAY_LEN(places) ||
+                                 movers[0].given_up == 0;
              round++) {
             if (round % 6 == 5)
                 train_in_epoch(&t, round);

@@ -5,33 +5,6 @@
 
 #define AHEAD 600 /* ids in a prefetch: a user may have two, and three lanes room for far more */
 
-static uint64_t pinned_rows(struct pushing *t)
-{
-    uint64_t rows = 0;
-
-    for (uint32_t i = 0; i < t->p.x.lane_count; i++) {
-        struct lane_stats stats;
-
-        lane_stats(t->p.x.lanes[i], &stats);
-        rows += stats.cache.pinned_rows;
-    }
-    return rows;
-}
-
-/* Waits for @rows pinned rows. Pins come back some time after the answer to the request that ends
- * them. */
-static void await_pinned(struct pushing *t, uint64_t rows)
-{
-    const uint64_t until = now_ns() + FIXTURE_WAIT_NS;
-    unsigned looks = 0;
-
-    while (pinned_rows(t) != rows) {
-        if (now_ns() > until)
-            fail_msg("%llu rows are pinned", (unsigned long long)pinned_rows(t));
-        fixture_pause(&looks);
-    }
-}
-
 /* Looks up @count rows from @first on. Returns how many of them were cached. */
 static uint64_t look_at(struct pushing *t, uint64_t table, uint64_t first, uint32_t count)
 {

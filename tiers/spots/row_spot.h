@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* row_spot.h: the place in memory of each row of a small table, by id. The row cache
  * (tiers/cache/row_map.h) and arrays (tiers/array/row_arrays.h) keep it; the pooling loops
- * (kernels/cpu/pool/pool.h) read it. */
-#ifndef EMBTIER_BASE_ROW_SPOT_H
-#define EMBTIER_BASE_ROW_SPOT_H
+ * (spot_pool.h) read it. */
+#ifndef EMBTIER_TIERS_SPOTS_ROW_SPOT_H
+#define EMBTIER_TIERS_SPOTS_ROW_SPOT_H
 
 #include <stdint.h>
 
