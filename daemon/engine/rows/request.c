@@ -128,8 +128,9 @@ static enum embtier_err take_ids(const struct request_rules *rules, const struct
         refs[i].position = first + i;
         refs[i].link = 0;
     }
-    for (uint32_t i = 0; !IS_COPIED(COPY_IDS) && i < count; i++)
-        copy_once(&refs[i].id, &ids[i], sizeof(ids[i]));
+    if (!IS_COPIED(COPY_IDS))
+        for (uint32_t i = 0; i < count; i++)
+            copy_once(&refs[i].id, &ids[i], sizeof(ids[i]));
     return EMBTIER_OK;
 }
 

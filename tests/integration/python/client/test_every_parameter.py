@@ -21,7 +21,7 @@ HUGE = 2**40_000  # more digits than Python prints
 MESSAGE_MAX = 1024  # in bytes
 RESULTS = {embtier.TableSpec, embtier.Checkpoint, embtier.Exported, embtier.Imported, embtier.ProfileState, et.Replaced}  # callers never make these
 CALLED = {  # a parameter: its name in messages
-    "ids": "(row )?ids", "parts": "part", "input": "the ids",
+    "ids": "(row )?ids", "hot_rows": "row ids", "parts": "part", "input": "the ids",
 }  # fmt: skip
 
 
