@@ -143,6 +143,7 @@ static enum embtier_err finish_whole(struct making *m, struct err_msg *msg)
 {
     const struct evaluation *const e = &m->homes->evaluation;
 
+    assert(m->homes);
     TRY(check_limits(m->opts, e, m->homes->bound_s, msg));
     if (plan_fill(m->planning, m->homes, &m->plan) != EMBTIER_OK)
         return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");

@@ -269,7 +269,7 @@ enum embtier_err hot_reuse_new(const struct measured_profile *measured, uint32_t
 {
     _cleanup_(hot_reuse_freep) struct hot_reuse *hot = calloc(1, sizeof(*hot));
     _cleanup_(free_fit) struct fit *fit = calloc(1, sizeof(*fit));
-    struct pieces pieces;
+    struct pieces pieces = { 0 };
 
     if (!hot || !fit)
         return EMBTIER_NO_MEMORY;

@@ -105,6 +105,7 @@ REQUESTS: list[tuple[str, dict]] = [
     ("profile_stop", {}),
     ("status", {}),
     ("table_move", {"name": "placed", "home": 0}),
+    ("table_move", {"name": "placed", "home": 2, "hot_rows": 1, "hot_rows_at": 1 << 12}),
     ("table_move", {"name": "placed", "home": 1, "home_tier": "dram", "rate_bytes": 1 << 30}),
     ("table_drop", {"name": "t"}),
     ("table_drop", {"name": "restored"}),

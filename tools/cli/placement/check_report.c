@@ -53,6 +53,15 @@ static bool add_difference(struct text_table *text, enum check_kind kind,
                           kind == CHECK_HIT_RATE ? "pt" : "%", mark);
 }
 
+static bool add_blanks(struct text_table *text, uint32_t count)
+{
+    bool ok = true;
+
+    for (uint32_t i = 0; i < count; i++)
+        ok = text_table_add(text, "-") && ok;
+    return ok;
+}
+
 static bool add_figure(struct text_table *text, enum check_kind kind,
                        const struct check_figure *figure)
 {
@@ -60,10 +69,10 @@ static bool add_figure(struct text_table *text, enum check_kind kind,
     bool ok;
 
     if (figure->state == CHECK_IDLE)
-        return text_table_add(text, "-") && text_table_add(text, "-") && text_table_add(text, "-");
+        return add_blanks(text, 3);
     ok = text_table_add(text, "%s", value_text(kind, figure->predicted, &predicted));
     if (figure->state == CHECK_UNKNOWN)
-        return ok && text_table_add(text, "-") && text_table_add(text, "-");
+        return ok && add_blanks(text, 2);
     ok = ok && text_table_add(text, "%s", value_text(kind, figure->measured, &measured));
     return ok && (figure->state == CHECK_TOO_FEW ? text_table_add(text, "too few")
                                                  : add_difference(text, kind, figure));

@@ -87,8 +87,9 @@ static void test_what_one_user_left_to_be_cleaned_up_is_not_before_anothers_job(
     int connection;
 
     (void)state;
-    assert_int_equal(worker_new(&(struct job_parts){ NULL }, tell, NULL, &worker, NULL),
-                     EMBTIER_OK);
+    assert_int_equal(
+        worker_new(&(struct job_parts){ .checkpoints = NULL }, tell, NULL, &worker, NULL),
+        EMBTIER_OK);
     submit(worker, &first, &scan_next_job, ONE, &connection);
     pthread_mutex_lock(&seen.lock);
     while (!seen.is_running)

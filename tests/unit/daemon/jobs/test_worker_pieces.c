@@ -78,7 +78,8 @@ static int setup(void **state)
 {
     struct worker *worker = NULL;
 
-    if (worker_new(&(struct job_parts){ NULL }, send, NULL, &worker, NULL) != EMBTIER_OK)
+    if (worker_new(&(struct job_parts){ .checkpoints = NULL }, send, NULL, &worker, NULL) !=
+        EMBTIER_OK)
         return -1;
     *state = worker;
     return 0;

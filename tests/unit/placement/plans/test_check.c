@@ -195,10 +195,11 @@ static void test_too_little_traffic_is_not_compared(void **state)
     const struct check *check;
 
     for (uint32_t i = 0; i < 2; i++) {
-        world->counts[i].lookups = CHECK_LOOKUPS_LEAST / 2 - 1; /* the sum is too little as well */
+        world->counts[i].lookups =
+            CHECK_LOOKUPS_LEAST / 2.0 - 1; /* the sum is too little as well */
         world->counts[i].missed = world->counts[i].read = world->counts[i].written_bytes = 0;
     }
-    world->window.cache_hits[0] = CHECK_LOOKUPS_LEAST / 2 - 1;
+    world->window.cache_hits[0] = CHECK_LOOKUPS_LEAST / 2.0 - 1;
     world->window.reading_s = world->window.written_bytes = 0;
     check = make(world);
     assert_int_equal(check->tables[0].figures[CHECK_HIT_RATE].state, CHECK_TOO_FEW);
