@@ -319,7 +319,8 @@ def test_optimizer_state_has_its_place_on_ssd_and_survives_a_set(own_daemon):
     or as weights over a row that had to be read."""
     with own_daemon.connect() as server:
         for name in ("none", "adam"):
-            server.create_table(name, 8, 1000, optimizer=name).set(np.arange(1000), np.ones((1000, 8)))
+            # A split would store its hot ids as well.
+            server.create_table(name, 8, 1000, optimizer=name, home="cache").set(np.arange(1000), np.ones((1000, 8)))
     sizes = {}
     own_daemon.restart()
     for name in ("none", "adam"):
