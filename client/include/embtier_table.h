@@ -97,8 +97,9 @@ struct embtier_table_info {
     uint64_t hot_rows; /* of home split: rows that have a place in its array; else 0 */
     /* Since the server started, by GETs and pooled lookups: */
     uint64_t lookup_rows;
-    uint64_t missed_lookup_rows; /* of these: no memory had the row, and none was about to */
-    uint64_t read_lookup_rows;   /* of these: read from SSD */
+    uint64_t
+        missed_lookup_rows; /* of these: the table's home had not the row, nor was it being read */
+    uint64_t read_lookup_rows; /* of these: read from SSD */
     uint64_t lookup_ns; /* estimate of the time that all lanes spent on lookups, without reads */
 };
 

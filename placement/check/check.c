@@ -18,7 +18,8 @@ struct checking {
     double batches;                     /* in the window */
     double pace;                        /* measured batches a second, of the plan's */
     double block_bytes;
-    double read_bytes; /* of all tables, in whole blocks */
+    double read_bytes;  /* of all planned tables, in whole blocks */
+    bool has_unplanned; /* lookups of tables that the plan lacks are in sums of the server */
 };
 
 /* ---- Figures ---- */
@@ -98,7 +99,15 @@ static const char *planned_home(const struct plan_table *table)
 
 static const char *actual_home(const struct check_counts *counts)
 {
-    return counts->home == EMBTIER_HOME_ARRAY ? counts->tier : "cache";
+    switch (counts->home) {
+    case EMBTIER_HOME_ARRAY:
+        return counts->tier;
+    case EMBTIER_HOME_SPLIT:
+        return "split";
+    case EMBTIER_HOME_CACHE:
+        break;
+    }
+    return "cache";
 }
 
 static enum check_place place_of(const struct plan_table *table, const struct check_counts *counts)
@@ -112,6 +121,12 @@ static enum check_place place_of(const struct plan_table *table, const struct ch
         return CHECK_CHANGED;
     return strcmp(planned_home(table), actual_home(counts)) == 0 ? CHECK_AS_PLANNED
                                                                  : CHECK_ELSEWHERE;
+}
+
+/* Returns the lookups of which enough were timed; 0 if none was. */
+static double timed_lookups(const struct check_counts *counts)
+{
+    return counts->lane_s > 0 ? counts->lookups : 0;
 }
 
 /* The lanes share a batch, and reads of different tables share SSD by their bytes. */
@@ -130,6 +145,7 @@ static void fill_table(const struct checking *c, const struct plan_table *table,
 {
     const double seconds = c->window->seconds;
     const double blocks = blocks_read(c, table, counts);
+    const bool shares_reads = c->has_unplanned && counts->read > 0; /* with unplanned tables */
     double reads_per_s = 0, bytes_per_s = 0;
 
     for (uint32_t i = 0; i < table->part_count; i++) {
@@ -140,10 +156,10 @@ static void fill_table(const struct checking *c, const struct plan_table *table,
          counts->lookups > 0 ? 1 - counts->missed / counts->lookups : 0, counts->lookups,
          CHECK_LOOKUPS_LEAST);
     fill(c, line, CHECK_TIME, plan_table_time_s(table),
-         c->batches > 0 ? measured_time_s(c, table, counts) : 0, counts->lookups,
-         CHECK_LOOKUPS_LEAST);
-    if (counts->lane_s <= 0)
-        line->figures[CHECK_TIME].state = CHECK_TOO_FEW;
+         c->batches > 0 ? measured_time_s(c, table, counts) : 0,
+         shares_reads ? 0 : timed_lookups(counts), CHECK_TIMED_LEAST);
+    if (shares_reads)
+        line->figures[CHECK_TIME].state = CHECK_UNKNOWN;
     fill(c, line, CHECK_IOPS, reads_per_s, blocks / seconds, MAX(blocks, reads_per_s * seconds),
          CHECK_READS_LEAST);
     fill(c, line, CHECK_WRITTEN, bytes_per_s * HOUR_S, counts->written_bytes / seconds * HOUR_S,
@@ -207,6 +223,21 @@ static double served_by(const struct checking *c, uint32_t tier)
     return sum;
 }
 
+static bool has_split(const struct checking *c, uint32_t tier)
+{
+    for (uint32_t i = 0; i < c->window->table_count; i++)
+        if (c->window->tables[i].home == EMBTIER_HOME_SPLIT &&
+            strcmp(c->window->tables[i].tier, c->window->tiers[tier]) == 0)
+            return true;
+    return false;
+}
+
+static void leave_unknown(struct check_line *line)
+{
+    for (uint32_t kind = 0; kind < CHECK_KINDS; kind++)
+        line->figures[kind].state = CHECK_UNKNOWN;
+}
+
 static void fill_tier(const struct checking *c, const struct plan_memory *memory, uint32_t tier)
 {
     struct check_line *const line = &c->check->memories[c->check->memory_count++];
@@ -217,13 +248,19 @@ static void fill_tier(const struct checking *c, const struct plan_memory *memory
         all += c->window->tables[i].lookups;
         lane_s += c->window->tables[i].lane_s;
     }
+    if (c->has_unplanned) {
+        leave_unknown(line);
+        return;
+    }
     fill(c, line, CHECK_HIT_RATE, planned_share(c, tier), all > 0 ? served_by(c, tier) / all : 0,
-         all, CHECK_LOOKUPS_LEAST);
+         has_split(c, tier) ? 0 : all, CHECK_LOOKUPS_LEAST);
     fill(c, line, CHECK_TIME, memory->time_s,
          c->batches > 0 ? lane_s / c->window->lane_count / c->batches : 0,
-         c->window->tier_count == 1 ? all : 0, CHECK_LOOKUPS_LEAST);
+         c->window->tier_count == 1 && lane_s > 0 ? all : 0, CHECK_TIMED_LEAST);
     if (c->window->tier_count > 1) /* lanes do not count their time by tier */
         line->figures[CHECK_TIME].state = CHECK_UNKNOWN;
+    if (has_split(c, tier)) /* lookups of its hot rows are not counted by themselves */
+        line->figures[CHECK_HIT_RATE].state = CHECK_UNKNOWN;
 }
 
 static void fill_ssd(const struct checking *c, const struct plan_memory *memory)
@@ -243,6 +280,10 @@ static void fill_ssd(const struct checking *c, const struct plan_memory *memory)
             reads_per_s += c->plan->tables[i].parts[p].reads_per_s * c->pace;
             bytes_per_s += c->plan->tables[i].parts[p].writes_bytes_per_day / DAY_S * c->pace;
         }
+    if (c->has_unplanned) {
+        leave_unknown(line);
+        return;
+    }
     for (uint32_t t = 0; t < window->tier_count; t++)
         held += planned_share(c, t);
     blocks = c->read_bytes / c->block_bytes;
@@ -295,9 +336,18 @@ static double block_bytes(const struct plan *plan)
         for (uint32_t p = 0; p < plan->tables[i].part_count; p++)
             reads_per_s += plan->tables[i].parts[p].reads_per_s;
     return reads_per_s > 0 && plan->memories[plan->memory_count - 1].read_bytes > 0
-               ? round(plan->memories[plan->memory_count - 1].read_bytes * batches_per_s /
-                       reads_per_s)
+               ? MAX(round(plan->memories[plan->memory_count - 1].read_bytes * batches_per_s /
+                           reads_per_s),
+                     1.0)
                : 4096;
+}
+
+static bool is_planned(const struct checking *c, const struct check_counts *counts)
+{
+    for (uint32_t i = 0; i < c->plan->table_count; i++)
+        if (c->counts[i] == counts)
+            return true;
+    return false;
 }
 
 /* Finds the pace: how many batches of the plan the lookups in the window make. */
@@ -315,17 +365,12 @@ static void take_pace(struct checking *c)
         c->check->lookups += c->counts[i]->lookups;
         c->read_bytes += blocks_read(c, &c->plan->tables[i], c->counts[i]) * c->block_bytes;
     }
+    for (uint32_t i = 0; i < c->window->table_count; i++)
+        c->has_unplanned = c->has_unplanned || (c->window->tables[i].lookups > 0 &&
+                                                !is_planned(c, &c->window->tables[i]));
     c->batches = lookups_a_batch > 0 ? c->check->lookups / lookups_a_batch : 0;
     c->check->batches_per_s = c->batches / c->window->seconds;
     c->pace = planned_per_s > 0 ? c->check->batches_per_s / planned_per_s : 0;
-}
-
-static bool is_planned(const struct checking *c, const struct check_counts *counts)
-{
-    for (uint32_t i = 0; i < c->plan->table_count; i++)
-        if (c->counts[i] == counts)
-            return true;
-    return false;
 }
 
 static void add_unplanned(const struct checking *c)

@@ -10,8 +10,10 @@
 
 #include "placement/plan/plan.h"
 
-/* Fewer events are not compared: their chance alone would exceed the bars. */
+/* Fewer events are not compared: their chance alone would exceed the bars. Lanes time one piece of
+ * lookups in 64, and a piece has at most 512: a time has at least 12 pieces. */
 #define CHECK_LOOKUPS_LEAST   10000
+#define CHECK_TIMED_LEAST     400000 /* lookups */
 #define CHECK_READS_LEAST     400
 #define CHECK_WRITTEN_LEAST   (4 * MIB)
 #define CHECK_HIT_POINTS      2.0 /* the default bars */
@@ -27,7 +29,7 @@ struct check_counts {
     enum embtier_dtype dtype;
     enum embtier_optimizer optimizer;
     enum embtier_home home;
-    char tier[TIER_NAME_MAX + 1]; /* of an array; else "" */
+    char tier[TIER_NAME_MAX + 1]; /* of an array, or of a split's; else "" */
     bool has_changed;             /* it was made, or changed its home, in the window */
     double lookups, missed, read; /* rows */
     double lane_s;                /* the time of all lanes, without reads */
@@ -56,7 +58,7 @@ struct check_bars {
 
 enum check_state {
     CHECK_IDLE,     /* none is predicted, and none to speak of was measured */
-    CHECK_UNKNOWN,  /* the server does not measure it */
+    CHECK_UNKNOWN,  /* the server does not measure it, or not for planned tables alone */
     CHECK_TOO_FEW,  /* events in the window */
     CHECK_COMPARED, /* the members below are set; else they are as far as known */
 };

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "placement/planner/parts_search.h"
 #include "placement/solve/solve.h"
 
 /* Effort for one model with fixed times; many are solved. */
@@ -13,13 +14,7 @@
 #define SEARCHES        1
 #define NODES           4096
 #define GAP             0.003
-/* Parts of a tier's bytes that arrays may have: eighths, then sixteenths beside the best one. */
-#define PARTS       16
-#define COARSE_STEP 2
-#define ROUNDS      2 /* over all tiers */
-#define REPEATS     3 /* of one model, with the times of its own answer */
-/* Prices of SSD's reads and writes, as multiples of the time for which they use up its limits. */
-static const double prices[] = { 0.25, 1, 4, 16 };
+#define REPEATS         3 /* of one model, with the times of its own answer */
 /* Predicted ages are found by bisection, so a hit rate may be too low by a part far below this. */
 #define ROUNDING 1e-6
 /* Moves of single tables and of pairs. */
@@ -37,7 +32,7 @@ struct searching {
     uint32_t *places;       /* scratch, as the next ones */
     uint32_t *moved;
     double *times_s;
-    uint32_t parts[TIERS_MAX]; /* of each tier's bytes, for arrays */
+    struct parts_search parts;
     double price;
     uint64_t done, total;
 };
@@ -140,8 +135,7 @@ static enum embtier_err solve(struct searching *s, const struct solve_opts *opts
         const uint64_t reserved = s->p->machine->tiers[k].bytes - s->p->tier_bytes[k];
 
         if (*bytes > reserved)
-            *bytes = reserved + (*bytes - reserved) / PARTS * s->parts[k] +
-                     (s->parts[k] == PARTS ? (*bytes - reserved) % PARTS : 0);
+            *bytes = reserved + parts_of(*bytes - reserved, s->parts.parts[k]);
     }
     price_times(s);
     model.memories = memories;
@@ -160,12 +154,22 @@ static struct solve_opts quick_opts(const struct searching *s)
     };
 }
 
-/* Solves with these parts until the answer does not change. */
-static enum embtier_err try_parts(struct searching *s)
+/* Returns to the times of the best assignment, so that each try begins alike. */
+static enum embtier_err return_to_best(struct searching *s, struct err_msg *msg)
 {
+    if (!s->has_best)
+        return EMBTIER_OK;
+    return planning_evaluate(s->p, s->best->places, &s->last, msg);
+}
+
+/* Solves with these parts until the answer does not change. */
+static enum embtier_err try_parts(void *ctx)
+{
+    struct searching *const s = ctx;
     const struct solve_opts opts = quick_opts(s);
     bool same = false;
 
+    TRY(return_to_best(s, NULL));
     for (uint32_t i = 0; i < REPEATS && !same; i++) {
         _cleanup_(solve_answer_freep) struct solve_answer *answer = NULL;
         const enum embtier_err err = solve(s, &opts, &answer, NULL);
@@ -181,49 +185,11 @@ static enum embtier_err try_parts(struct searching *s)
     return EMBTIER_OK;
 }
 
-/* Returns to the times of the best assignment, so that each try begins alike. */
-static enum embtier_err return_to_best(struct searching *s, struct err_msg *msg)
+static const struct evaluation *best_so_far(const void *ctx)
 {
-    if (!s->has_best)
-        return EMBTIER_OK;
-    return planning_evaluate(s->p, s->best->places, &s->last, msg);
-}
+    const struct searching *const s = ctx;
 
-/* Tries a tier's parts from @from to @to, and keeps the part with which the best was found. */
-static enum embtier_err try_tier(struct searching *s, uint32_t tier, uint32_t from, uint32_t to,
-                                 uint32_t step)
-{
-    uint32_t best = s->parts[tier];
-
-    for (uint32_t part = from; part <= to; part += step) {
-        const struct evaluation before = s->best->evaluation;
-        const bool had_best = s->has_best;
-
-        s->parts[tier] = part;
-        TRY(return_to_best(s, NULL));
-        TRY(try_parts(s));
-        if (s->has_best && (!had_best || evaluation_is_better(&s->best->evaluation, &before)))
-            best = part;
-    }
-    s->parts[tier] = best;
-    return EMBTIER_OK;
-}
-
-/* Begins with all of each tier for arrays. */
-static enum embtier_err try_all_parts(struct searching *s)
-{
-    for (uint32_t k = 0; k < TIERS_MAX; k++)
-        s->parts[k] = PARTS;
-    for (uint32_t round = 0; round < ROUNDS; round++)
-        for (uint32_t k = 0; k < s->p->machine->tier_count; k++) {
-            const uint32_t part = s->parts[k];
-
-            if (round == 0)
-                TRY(try_tier(s, k, 0, PARTS, COARSE_STEP));
-            else
-                TRY(try_tier(s, k, part - MIN(part, 1u), MIN(part + 1, (uint32_t)PARTS), 1));
-        }
-    return EMBTIER_OK;
+    return s->has_best ? &s->best->evaluation : NULL;
 }
 
 /* ---- Moves ---- */
@@ -299,9 +265,9 @@ static enum embtier_err try_neighbours(struct searching *s)
 
 static uint64_t count_evaluations(const struct searching *s)
 {
-    const uint64_t tries = (PARTS / COARSE_STEP + 4) * s->p->machine->tier_count;
+    const uint64_t tries = PARTS_TRIES * s->p->machine->tier_count;
 
-    return 2 + tries * REPEATS * (1 + ARRAY_LEN(prices)) + count_moves(s) + 1;
+    return 2 + tries * REPEATS * (1 + PARTS_PRICES) + count_moves(s) + 1;
 }
 
 /* Solves quickly, and with all effort if that finds nothing. */
@@ -338,7 +304,7 @@ static enum embtier_err finish(struct searching *s, struct err_msg *msg)
     TRY(return_to_best(s, msg));
     s->price = 0;
     for (uint32_t k = 0; k < s->p->machine->tier_count; k++)
-        s->parts[k] = (uint32_t)MIN(
+        s->parts.parts[k] = (uint32_t)MIN(
             (double)PARTS, ceil((double)s->best->evaluation.array_bytes[k] * PARTS /
                                 MAX(1.0, (double)s->p->memories[first + k].capacity_bytes)));
     if (solve(s, &opts, &answer, NULL) != EMBTIER_OK)
@@ -349,9 +315,9 @@ static enum embtier_err finish(struct searching *s, struct err_msg *msg)
 
 static enum embtier_err try_prices(struct searching *s)
 {
-    for (uint32_t i = 0; i < ARRAY_LEN(prices); i++) {
-        s->price = prices[i];
-        TRY(try_all_parts(s));
+    for (uint32_t i = 0; i < PARTS_PRICES; i++) {
+        s->price = parts_prices[i];
+        TRY(parts_search(&s->parts));
     }
     return EMBTIER_OK;
 }
@@ -359,10 +325,9 @@ static enum embtier_err try_prices(struct searching *s)
 static enum embtier_err run(struct searching *s, struct err_msg *msg)
 {
     s->total = count_evaluations(s);
-    for (uint32_t k = 0; k < TIERS_MAX; k++)
-        s->parts[k] = PARTS;
+    parts_fill(&s->parts);
     TRY(start(s, msg));
-    TRY(try_all_parts(s));
+    TRY(parts_search(&s->parts));
     if (s->is_slowed)
         TRY(try_prices(s));
     TRY(finish(s, msg));
@@ -383,6 +348,9 @@ enum embtier_err homes_search(struct planning *p, const struct homes_search_opts
         .p = p, .opts = opts, .best = best, .places = places, .moved = moved, .times_s = times_s
     };
 
+    s.parts = (struct parts_search){
+        .tier_count = p->machine->tier_count, .try = try_parts, .best = best_so_far, .ctx = &s
+    };
     if (best)
         best->places = calloc(count, sizeof(*best->places));
     if (!best || !best->places || !places || !moved || !times_s)

@@ -141,9 +141,10 @@ static bool is_refusal(enum embtier_err err)
 
 static enum embtier_err finish_whole(struct making *m, struct err_msg *msg)
 {
-    const struct evaluation *const e = &m->homes->evaluation;
+    const struct evaluation *e;
 
     assert(m->homes);
+    e = &m->homes->evaluation;
     TRY(check_limits(m->opts, e, m->homes->bound_s, msg));
     if (plan_fill(m->planning, m->homes, &m->plan) != EMBTIER_OK)
         return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");

@@ -5,20 +5,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "placement/planner/parts_search.h"
 #include "placement/planner/row_fit.h"
 #include "placement/planner/row_moves.h"
 #include "placement/split/split_curve.h"
 #include "placement/split/split_solve.h"
 
 /* Effort for one model; many are solved. */
-#define GAP  0.003
-#define WORK UINT64_C(40000)
-/* Parts of a tier's bytes that arrays may have: eighths, then sixteenths beside the best one. */
-#define PARTS       16
-#define COARSE_STEP 2
-#define REPEATS     2 /* of one model, with the cache that its own answer leaves */
-/* As in homes_search.c. */
-static const double prices[] = { 0.25, 1, 4, 16 };
+#define GAP      0.003
+#define WORK     UINT64_C(40000)
+#define REPEATS  2 /* of one model, with the cache that its own answer leaves */
 #define ROUNDING 1e-6
 #define CLIFF    0.01
 /* Changes of single parts. */
@@ -34,7 +30,7 @@ struct searching {
     bool is_slowed; /* SSD set the pace of cuts, or they exceeded a limit */
     struct evaluation last;
     struct split_cut *cuts; /* scratch */
-    uint32_t parts[TIERS_MAX];
+    struct parts_search parts;
     double price;
     uint64_t done, total;
     uint64_t end; /* of changes */
@@ -92,9 +88,8 @@ static enum embtier_err return_to_best(struct searching *s)
 static uint64_t part_of(const struct searching *s, uint32_t level, uint64_t bytes)
 {
     const uint32_t first = machine_first_tier(s->rows->p->machine);
-    const uint32_t part = level < first ? PARTS : s->parts[level - first];
 
-    return part == PARTS ? bytes : bytes / PARTS * part;
+    return level < first ? bytes : parts_of(bytes, s->parts.parts[level - first]);
 }
 
 static void fill_rooms(const struct searching *s, struct model_memory *ret_levels,
@@ -131,8 +126,10 @@ static enum embtier_err solve(struct searching *s, uint64_t work, struct split_a
 }
 
 /* Solves with these parts, beginning with the cache as it is for the best cuts. */
-static enum embtier_err try_parts(struct searching *s)
+static enum embtier_err try_parts(void *ctx)
 {
+    struct searching *const s = ctx;
+
     TRY(return_to_best(s));
     for (uint32_t i = 0; i < REPEATS; i++) {
         _cleanup_(split_answer_freep) struct split_answer *answer = NULL;
@@ -149,40 +146,11 @@ static enum embtier_err try_parts(struct searching *s)
     return EMBTIER_OK;
 }
 
-/* Tries a tier's parts from @from to @to, and keeps the part with which the best was found. */
-static enum embtier_err try_tier(struct searching *s, uint32_t tier, uint32_t from, uint32_t to,
-                                 uint32_t step)
+static const struct evaluation *best_so_far(const void *ctx)
 {
-    uint32_t best = s->parts[tier];
+    const struct searching *const s = ctx;
 
-    for (uint32_t part = from; part <= to; part += step) {
-        const struct evaluation before = s->best->evaluation;
-        const bool had_best = s->has_best;
-
-        s->parts[tier] = part;
-        TRY(try_parts(s));
-        if (s->has_best && (!had_best || evaluation_is_better(&s->best->evaluation, &before)))
-            best = part;
-    }
-    s->parts[tier] = best;
-    return EMBTIER_OK;
-}
-
-/* Begins with all of each tier for arrays. */
-static enum embtier_err try_all_parts(struct searching *s)
-{
-    const uint32_t tiers = s->rows->p->machine->tier_count;
-
-    for (uint32_t k = 0; k < TIERS_MAX; k++)
-        s->parts[k] = PARTS;
-    for (uint32_t k = 0; k < tiers; k++)
-        TRY(try_tier(s, k, 0, PARTS, COARSE_STEP));
-    for (uint32_t k = 0; k < tiers; k++) {
-        const uint32_t part = s->parts[k];
-
-        TRY(try_tier(s, k, part - MIN(part, 1u), MIN(part + 1, (uint32_t)PARTS), 1));
-    }
-    return EMBTIER_OK;
+    return s->has_best ? &s->best->evaluation : NULL;
 }
 
 /* ---- Changes of single parts ---- */
@@ -256,21 +224,20 @@ static enum embtier_err start(struct searching *s, const struct homes *whole, st
 
 static uint64_t count_evaluations(const struct searching *s)
 {
-    const uint64_t tries = (PARTS / COARSE_STEP + 4) * s->rows->p->machine->tier_count;
+    const uint64_t tries = PARTS_TRIES * s->rows->p->machine->tier_count;
 
-    return 3 + tries * REPEATS * (1 + ARRAY_LEN(prices)) + count_changes(s);
+    return 3 + tries * REPEATS * (1 + PARTS_PRICES) + count_changes(s);
 }
 
 static enum embtier_err run(struct searching *s, const struct homes *whole, struct err_msg *msg)
 {
     s->total = count_evaluations(s);
-    for (uint32_t k = 0; k < TIERS_MAX; k++)
-        s->parts[k] = PARTS;
+    parts_fill(&s->parts);
     TRY(start(s, whole, msg));
-    TRY(try_all_parts(s));
-    for (uint32_t i = 0; i < ARRAY_LEN(prices) && s->is_slowed; i++) {
-        s->price = prices[i];
-        TRY(try_all_parts(s));
+    TRY(parts_search(&s->parts));
+    for (uint32_t i = 0; i < PARTS_PRICES && s->is_slowed; i++) {
+        s->price = parts_prices[i];
+        TRY(parts_search(&s->parts));
     }
     TRY(try_neighbours(s));
     if (!s->has_best)
@@ -321,6 +288,9 @@ enum embtier_err row_search(struct row_planning *rows, const struct homes *whole
     _cleanup_(freep) struct split_cut *cuts = calloc(count, sizeof(*cuts));
     struct searching s = { .rows = rows, .opts = opts, .best = best, .cuts = cuts };
 
+    s.parts = (struct parts_search){
+        .tier_count = rows->p->machine->tier_count, .try = try_parts, .best = best_so_far, .ctx = &s
+    };
     if (best)
         best->cuts = calloc(count, sizeof(*best->cuts));
     if (!best || !best->cuts || !cuts)

@@ -37,7 +37,7 @@ CLASSES = {
     "ENOSPC": embtier.NoSpaceError,
     "EDQUOT": embtier.NoSpaceError,
 }
-REASONS = [os.strerror(getattr(errno, name)).lower() for name in CLASSES]
+REASONS = [os.strerror(getattr(errno, name)).lower() for name in CLASSES] + ["no space left on the server's disk"]
 
 
 class Rows:

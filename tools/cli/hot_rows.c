@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/cli/hot_rows.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,14 +9,16 @@
 
 #define READ_ROWS (UINT32_C(1) << 20)
 
-/* Returns the index of the tensor with the ids, or the number of tensors. */
+/* Returns the index of the tensor with the ids, or the number of tensors. The one tensor of an .npy
+ * file has no name. */
 static uint32_t find_ids(const struct tensor_reader *reader)
 {
     uint32_t index = 0;
 
+    if (tensor_reader_count(reader) == 1 && tensor_reader_at(reader, 0)->name[0] == '\0')
+        return 0;
     while (index < tensor_reader_count(reader) &&
-           strcmp(tensor_reader_at(reader, index)->name, "ids") != 0 &&
-           tensor_reader_at(reader, index)->name[0] != '\0')
+           strcmp(tensor_reader_at(reader, index)->name, "ids") != 0)
         index++;
     return index;
 }
@@ -28,6 +31,17 @@ static enum embtier_err check(const char *path, const struct tensor_info *info, 
         info->rows == 0)
         return err_set(msg, EMBTIER_INVALID,
                        "%s: hot rows are a list of 64-bit integers, with at least one", path);
+    return EMBTIER_OK;
+}
+
+/* As unsigned numbers, negative ids would be large ids, which an unbounded table accepts. */
+static enum embtier_err check_ids(const char *path, const struct tensor_info *info,
+                                  const uint64_t *ids, struct err_msg *msg)
+{
+    for (uint64_t i = 0; info->dtype == TENSOR_I64 && i < info->rows; i++)
+        if (ids[i] > INT64_MAX)
+            return err_set(msg, EMBTIER_ID_RANGE, "%s: id %" PRId64 " at %" PRIu64 " is negative",
+                           path, (int64_t)ids[i], i);
     return EMBTIER_OK;
 }
 
@@ -50,6 +64,7 @@ enum embtier_err hot_rows_read_file(const char *path, uint64_t **ret_ids, uint64
         TRY(tensor_reader_read(reader, index, at,
                                (uint32_t)MIN(info->rows - at, (uint64_t)READ_ROWS), ids + at,
                                sizeof(*ids), msg));
+    TRY(check_ids(path, info, ids, msg));
     *ret_count = info->rows;
     *ret_ids = TAKE(ids);
     return EMBTIER_OK;

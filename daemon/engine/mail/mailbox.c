@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/engine/mail/mailbox.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -28,6 +29,7 @@ void mailbox_send(struct mailbox *mailbox, struct message *message)
 {
     const uint64_t one = 1;
 
+    assert(message->kind);
     inbox_push(&mailbox->inbox, message);
     atomic_thread_fence(memory_order_seq_cst);
     if (atomic_load_explicit(&mailbox->asleep, memory_order_relaxed) &&

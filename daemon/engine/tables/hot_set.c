@@ -44,7 +44,26 @@ uint64_t hot_set_sum(const struct hot_ids *ids)
     return sum;
 }
 
-/* ---- To SSD ---- */
+/* ---- Into the remap ---- */
+
+struct filling {
+    const struct hot_work *work;
+    const struct hot_ids *given; /* in a client's memory, which may change; NULL: on SSD */
+    struct row_remap *remap;
+    uint64_t *ids; /* of a chunk */
+    uint64_t sum;
+};
+
+/* OK if the work is to go on. */
+static enum embtier_err look(const struct hot_work *work, struct err_msg *msg)
+{
+    TRY(progress_look(work->progress, msg));
+    if (atomic_load(&work->tables->stopping))
+        return err_shutdown(msg);
+    if (work->table && atomic_load(&work->table->move) == TABLE_MOVES_LAST)
+        return err_set(msg, EMBTIER_DROPPED, "a drop of the table waits");
+    return EMBTIER_OK;
+}
 
 static enum embtier_err check_range(const struct table_spec *spec, const uint64_t *ids,
                                     uint32_t count, struct err_msg *msg)
@@ -57,74 +76,25 @@ static enum embtier_err check_range(const struct table_spec *spec, const uint64_
     return EMBTIER_OK;
 }
 
-/* A checkpoint that captures the databases waits for this, or this for it. */
-static enum embtier_err write_chunk(struct tables *tables, uint32_t table_id, uint64_t chunk,
-                                    const uint64_t *ids, uint32_t count, struct err_msg *msg)
+static enum embtier_err read_chunk(const struct filling *filling, uint64_t chunk,
+                                   struct err_msg *msg)
 {
-    enum embtier_err err;
+    const struct hot_work *const work = filling->work;
+    const uint32_t count = chunk_count(work->spec->hot_rows, chunk);
 
-    pthread_rwlock_rdlock(&tables->hold);
-    err = hot_rows_write(tables->store, table_id, chunk, ids, count, msg);
-    pthread_rwlock_unlock(&tables->hold);
-    return err;
+    TRY(look(work, msg));
+    if (!filling->given)
+        return hot_rows_read(work->tables->store, work->table_id, chunk, filling->ids, msg);
+    memcpy(filling->ids, (const uint8_t *)filling->given->ids + chunk * HOT_ROWS_CHUNK_BYTES,
+           count * sizeof(*filling->ids));
+    return check_range(work->spec, filling->ids, count, msg);
 }
-
-static enum embtier_err store_chunk(struct tables *tables, uint32_t table_id, uint64_t chunk,
-                                    const uint64_t *ids, uint32_t count,
-                                    const struct progress_sink *progress, struct err_msg *msg)
-{
-    enum embtier_err err;
-
-    while ((err = write_chunk(tables, table_id, chunk, ids, count, msg)) == EMBTIER_BUSY) {
-        TRY(progress_look(progress, msg));
-        if (atomic_load(&tables->stopping))
-            return err_set(msg, EMBTIER_SHUTDOWN, "%s", err_text(EMBTIER_SHUTDOWN));
-        nanosleep(&(struct timespec){ .tv_nsec = PAUSE_NS }, NULL);
-    }
-    return err;
-}
-
-enum embtier_err hot_set_store(struct tables *tables, uint32_t table_id,
-                               const struct table_spec *spec, const struct hot_ids *ids,
-                               const struct progress_sink *progress, struct err_msg *msg)
-{
-    _cleanup_(freep) uint64_t *copy = calloc(HOT_ROWS_CHUNK, sizeof(*copy));
-    uint64_t sum = 0;
-
-    if (!copy)
-        return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
-    TRY(store_check_room(tables->store, chunks_of(ids->count), HOT_ROWS_CHUNK_BYTES, true, msg));
-    for (uint64_t chunk = 0; chunk < chunks_of(ids->count); chunk++) {
-        const uint32_t count = chunk_count(ids->count, chunk);
-
-        memcpy(copy, (const uint8_t *)ids->ids + chunk * HOT_ROWS_CHUNK_BYTES,
-               count * sizeof(*copy));
-        TRY(check_range(spec, copy, count, msg));
-        sum += hot_rows_sum(copy, count);
-        TRY(progress_tell(progress, chunk * HOT_ROWS_CHUNK, ids->count, "hot rows", msg));
-        TRY(store_chunk(tables, table_id, chunk, copy, count, progress, msg));
-    }
-    if (sum != spec->hot_sum)
-        return err_set(msg, EMBTIER_INVALID,
-                       "the hot rows of table '%s' changed while they were read", spec->name);
-    return store_sync_all_logs(tables->store, msg);
-}
-
-/* ---- From SSD ---- */
-
-struct loading {
-    struct tables *tables;
-    const struct table_spec *spec;
-    uint32_t table_id;
-    struct row_remap *remap;
-    uint64_t *ids; /* of a chunk */
-    uint64_t sum;
-};
 
 /* Passes the ids of a chunk to the remap. */
-static void pass_chunk(const struct loading *loading, uint32_t count, bool places)
+static void pass_chunk(const struct filling *filling, uint32_t count, bool places)
 {
-    const struct row_hasher *const hasher = store_hasher(loading->tables->store);
+    const struct hot_work *const work = filling->work;
+    const struct row_hasher *const hasher = store_hasher(work->tables->store);
     struct row_ref refs[PORTION];
 
     for (uint32_t at = 0; at < count; at += PORTION) {
@@ -132,53 +102,117 @@ static void pass_chunk(const struct loading *loading, uint32_t count, bool place
 
         for (uint32_t i = 0; i < some; i++)
             refs[i] =
-                (struct row_ref){ .hash = row_hash(hasher, loading->table_id, loading->ids[at + i]),
-                                  .id = loading->ids[at + i] };
-        (places ? row_remap_place : row_remap_count)(loading->remap, refs, some);
+                (struct row_ref){ .hash = row_hash(hasher, work->table_id, filling->ids[at + i]),
+                                  .id = filling->ids[at + i] };
+        (places ? row_remap_place : row_remap_count)(filling->remap, refs, some);
     }
 }
 
-static enum embtier_err pass_all(struct loading *loading, bool places, struct err_msg *msg)
+static enum embtier_err err_changed(const struct filling *filling, struct err_msg *msg)
 {
-    const uint64_t all = loading->spec->hot_rows;
-
-    loading->sum = 0;
-    for (uint64_t chunk = 0; chunk < chunks_of(all); chunk++) {
-        TRY(hot_rows_read(loading->tables->store, loading->table_id, chunk, loading->ids, msg));
-        loading->sum += hot_rows_sum(loading->ids, chunk_count(all, chunk));
-        pass_chunk(loading, chunk_count(all, chunk), places);
-    }
-    if (loading->sum == loading->spec->hot_sum)
-        return EMBTIER_OK;
+    if (filling->given)
+        return err_set(msg, EMBTIER_INVALID,
+                       "the hot rows of table '%s' changed while they were read",
+                       filling->work->spec->name);
     return err_set(msg, EMBTIER_CORRUPT,
                    "the stored hot rows of table '%s' are not those that it was split by",
-                   loading->spec->name);
+                   filling->work->spec->name);
 }
 
-enum embtier_err hot_set_load(struct tables *tables, uint32_t table_id,
-                              const struct table_spec *spec, struct row_array *array,
-                              struct err_msg *msg)
+static enum embtier_err pass_all(struct filling *filling, bool places, struct err_msg *msg)
+{
+    const struct table_spec *const spec = filling->work->spec;
+
+    filling->sum = 0;
+    for (uint64_t chunk = 0; chunk < chunks_of(spec->hot_rows); chunk++) {
+        TRY(read_chunk(filling, chunk, msg));
+        filling->sum += hot_rows_sum(filling->ids, chunk_count(spec->hot_rows, chunk));
+        pass_chunk(filling, chunk_count(spec->hot_rows, chunk), places);
+    }
+    return filling->sum == spec->hot_sum ? EMBTIER_OK : err_changed(filling, msg);
+}
+
+static enum embtier_err fill(const struct hot_work *work, const struct hot_ids *given,
+                             struct row_array *array, struct err_msg *msg)
 {
     _cleanup_(freep) uint64_t *ids = calloc(HOT_ROWS_CHUNK, sizeof(*ids));
-    struct loading loading = { .tables = tables,
-                               .spec = spec,
-                               .table_id = table_id,
-                               .remap = row_array_remap(array),
-                               .ids = ids };
+    struct filling filling = {
+        .work = work, .given = given, .remap = row_array_remap(array), .ids = ids
+    };
     enum embtier_err err;
     uint64_t id = 0;
 
     if (!ids)
         return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
-    TRY(pass_all(&loading, false, msg));
-    TRY(pass_all(&loading, true, msg));
-    err = row_remap_end(loading.remap, &id);
+    TRY(pass_all(&filling, false, msg));
+    TRY(pass_all(&filling, true, msg));
+    err = row_remap_end(filling.remap, &id);
     if (err == EMBTIER_EXISTS)
         return err_set(msg, EMBTIER_INVALID,
-                       "row %" PRIu64 " is twice among the hot rows of table '%s'", id, spec->name);
-    return err == EMBTIER_OK
-               ? EMBTIER_OK
-               : err_set(msg, err, "the hot rows of table '%s' changed on SSD", spec->name);
+                       "row %" PRIu64 " is twice among the hot rows of table '%s'", id,
+                       work->spec->name);
+    return err == EMBTIER_OK ? EMBTIER_OK : err_changed(&filling, msg);
+}
+
+enum embtier_err hot_set_take(const struct hot_work *work, const struct hot_ids *ids,
+                              struct row_array *array, struct err_msg *msg)
+{
+    return fill(work, ids, array, msg);
+}
+
+enum embtier_err hot_set_load(const struct hot_work *work, struct row_array *array,
+                              struct err_msg *msg)
+{
+    return fill(work, NULL, array, msg);
+}
+
+/* ---- To SSD ---- */
+
+/* A checkpoint that captures the databases waits for this, or this for it. */
+static enum embtier_err write_chunk(const struct hot_work *work, uint64_t chunk,
+                                    const uint64_t *ids, uint32_t count, struct err_msg *msg)
+{
+    enum embtier_err err;
+
+    pthread_rwlock_rdlock(&work->tables->hold);
+    err = hot_rows_write(work->tables->store, work->table_id, chunk, ids, count, msg);
+    pthread_rwlock_unlock(&work->tables->hold);
+    return err;
+}
+
+static enum embtier_err store_chunk(const struct hot_work *work, uint64_t chunk,
+                                    const uint64_t *ids, uint32_t count, struct err_msg *msg)
+{
+    enum embtier_err err;
+
+    while ((err = write_chunk(work, chunk, ids, count, msg)) == EMBTIER_BUSY) {
+        TRY(look(work, msg));
+        nanosleep(&(struct timespec){ .tv_nsec = PAUSE_NS }, NULL);
+    }
+    return err;
+}
+
+enum embtier_err hot_set_store(const struct hot_work *work, struct row_array *array,
+                               struct err_msg *msg)
+{
+    _cleanup_(freep) uint64_t *ids = calloc(HOT_ROWS_CHUNK, sizeof(*ids));
+    const struct row_remap *const remap = row_array_remap(array);
+    const uint64_t rows = work->spec->hot_rows;
+    struct store *const store = work->tables->store;
+
+    if (!ids)
+        return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+    TRY(store_check_room(store, chunks_of(rows), HOT_ROWS_CHUNK_BYTES, true, msg));
+    for (uint64_t chunk = 0; chunk < chunks_of(rows); chunk++) {
+        const uint32_t count = chunk_count(rows, chunk);
+
+        TRY(look(work, msg));
+        TRY(progress_tell(work->progress, chunk * HOT_ROWS_CHUNK, rows, "hot rows", msg));
+        for (uint32_t i = 0; i < count; i++)
+            ids[i] = row_remap_id(remap, chunk * HOT_ROWS_CHUNK + i);
+        TRY(store_chunk(work, chunk, ids, count, msg));
+    }
+    return store_sync_all_logs(store, msg);
 }
 
 /* ---- Away from SSD ---- */
@@ -189,7 +223,10 @@ static enum embtier_err forget(struct tables *tables, uint32_t table_id,
     struct table_spec without = *spec;
     enum embtier_err err;
 
-    TRY(hot_rows_drop(tables->store, table_id, &tables->stopping, msg));
+    store_use_reserve(tables->store); /* it frees space */
+    err = hot_rows_drop(tables->store, table_id, &tables->stopping, msg);
+    store_end_reserve(tables->store);
+    TRY(err);
     without.hot_rows = without.hot_sum = 0;
     tables_lock_catalog(tables);
     err = catalog_set_home(tables->catalog, table_id, &without, msg);

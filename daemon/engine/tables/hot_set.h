@@ -13,21 +13,32 @@
 struct hot_ids;
 struct progress_sink;
 struct row_array;
+struct table;
 struct tables;
 
 /* Returns the sum by which the ids are known (store/hot_rows.h). */
 uint64_t hot_set_sum(const struct hot_ids *ids);
-/* Stores the ids, after the catalog has @spec's number of hot rows for the table. ID_RANGE: the
- * table has no such id. INVALID: their sum is not that of @spec. NO_SPACE, IO, and errors of
- * progress_look(). */
-MUST_CHECK enum embtier_err hot_set_store(struct tables *tables, uint32_t table_id,
-                                          const struct table_spec *spec, const struct hot_ids *ids,
-                                          const struct progress_sink *progress,
+/* A set on its way. CANCELLED, DISCONNECTED, SHUTDOWN, or DROPPED, as a drop waits, end the work.
+ */
+struct hot_work {
+    struct tables *tables;
+    const struct table *table; /* NULL: at a start, when no drop can wait */
+    uint32_t table_id;
+    const struct table_spec *spec;        /* with the number of hot rows, and their sum */
+    const struct progress_sink *progress; /* may be NULL */
+};
+
+/* Fills the remap of @array, which table_arrays_take() has begun, with @ids, which a client may
+ * change meanwhile. ID_RANGE: the table has no such id. INVALID: an id is there twice, or their sum
+ * is not that of the spec. */
+MUST_CHECK enum embtier_err hot_set_take(const struct hot_work *work, const struct hot_ids *ids,
+                                         struct row_array *array, struct err_msg *msg);
+/* Stores the ids of the array's remap, after the catalog has their number. NO_SPACE, IO. */
+MUST_CHECK enum embtier_err hot_set_store(const struct hot_work *work, struct row_array *array,
                                           struct err_msg *msg);
-/* Fills the remap of @array, which table_arrays_take() has begun, with the stored ids. INVALID: an
- * id is there twice. NOT_FOUND, CORRUPT: they are not those of @spec. */
-MUST_CHECK enum embtier_err hot_set_load(struct tables *tables, uint32_t table_id,
-                                         const struct table_spec *spec, struct row_array *array,
+/* Fills the remap of @array with the stored ids. NOT_FOUND, CORRUPT: they are not those of the
+ * spec. */
+MUST_CHECK enum embtier_err hot_set_load(const struct hot_work *work, struct row_array *array,
                                          struct err_msg *msg);
 /* Removes stored ids of a table that is not split, and their number from the catalog. False, with a
  * line in the log: the next start does so. */

@@ -194,7 +194,7 @@ tables_check_move(struct tables *tables, const struct table_move_opts *opts, str
  * when all have moved and the catalog says so. After an error the table is whole in its old home;
  * or in its new one, as the message says, if its rows could not go back. NO_TABLE; BUSY:
  * it is being made, or moves already; INVALID, TOO_LARGE, NO_MEMORY: table_arrays_take();
- * hot_set_store() and hot_set_load(); CANCELLED and DISCONNECTED, from @progress; SHUTDOWN. */
+ * hot_set_take() and hot_set_store(); CANCELLED and DISCONNECTED, from @progress; SHUTDOWN. */
 MUST_CHECK enum embtier_err tables_move(struct tables *tables, const struct table_move_opts *opts,
                                         const struct progress_sink *progress,
                                         struct table_moved *ret_moved, struct err_msg *msg);

@@ -28,19 +28,21 @@
 
 /* Fills the remap of a split table. A table whose ids of hot rows cannot be read is cached until
  * the next start, as a home is memory only. Removes such ids of a table that is not split. */
-static void load_hot_rows(struct tables *tables, uint32_t table_id, struct table_spec *spec,
-                          struct row_array **array)
+static void load_hot_rows(struct tables *tables, const struct catalog_table *entry,
+                          struct table_spec *spec, struct row_array **array)
 {
+    const struct hot_work work = { .tables = tables, .table_id = entry->table_id, .spec = spec };
     struct err_msg why = { { 0 } };
 
     if (spec->hot_rows == 0)
         return;
     if (spec->home != EMBTIER_HOME_SPLIT) {
-        if (hot_set_forget(tables, table_id, spec))
+        /* Not @spec, whose tier may be another until the next start. */
+        if (hot_set_forget(tables, entry->table_id, &entry->spec))
             spec->hot_rows = spec->hot_sum = 0;
         return;
     }
-    if (hot_set_load(tables, table_id, spec, *array, &why) == EMBTIER_OK)
+    if (hot_set_load(&work, *array, &why) == EMBTIER_OK)
         return;
     log_error("a split table is cached until the next start, as its hot rows are not known: move "
               "it to home cache, and split it anew",
@@ -58,7 +60,7 @@ static enum embtier_err load_table(struct tables *tables, const struct catalog_t
     _cleanup_(account_closep) struct account *account = tables_open_owner(tables, entry->owner);
     struct table *const table = tables_take_struct(tables);
 
-    load_hot_rows(tables, entry->table_id, spec, &array);
+    load_hot_rows(tables, entry, spec, &array);
     if (!table || !account ||
         !tables_fill_struct(tables, table, entry->table_id, spec, &account, array)) {
         table_arrays_give(tables->arrays, array);

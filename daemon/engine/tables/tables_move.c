@@ -281,19 +281,26 @@ static enum embtier_err write_catalog(struct move *move)
 
 /* ---- The ids of hot rows ---- */
 
-/* Stores them, and fills the remap. The catalog has their number first, so that the next start
- * removes them if this one gets no further. */
+/* Fills the remap, and stores its ids. The catalog and the struct have their number first. So a
+ * drop, a later move or the next start removes them if this move gets no further. */
 static enum embtier_err store_hot_rows(struct move *move)
 {
-    const uint32_t table_id = atomic_load(&move->table->table_id);
+    const struct hot_work work = { .tables = move->tables,
+                                   .table = move->table,
+                                   .table_id = atomic_load(&move->table->table_id),
+                                   .spec = &move->spec,
+                                   .progress = move->progress };
     struct table_spec before = move->table->spec;
 
     if (move->to != HOME_SPLIT)
         return EMBTIER_OK;
+    TRY(hot_set_take(&work, move->hot, move->array, move->msg));
     before.hot_rows = move->spec.hot_rows;
     TRY(write_home(move, &before));
-    TRY(hot_set_store(move->tables, table_id, &move->spec, move->hot, move->progress, move->msg));
-    return hot_set_load(move->tables, table_id, &move->spec, move->array, move->msg);
+    pthread_mutex_lock(&move->tables->lock);
+    move->table->spec.hot_rows = move->spec.hot_rows;
+    pthread_mutex_unlock(&move->tables->lock);
+    return hot_set_store(&work, move->array, move->msg);
 }
 
 /* Removes them if the table is no longer split, or could not be. */
@@ -302,6 +309,9 @@ static void forget_hot_rows(struct move *move)
     struct table *const table = move->table;
     const bool is_unused = move->to == HOME_SPLIT ? atomic_load(&table->home) == move->from
                                                   : move->from == HOME_SPLIT && move->is_written;
+
+    if (table->spec.hot_rows == 0)
+        return; /* none were stored */
 
     if (!is_unused || !hot_set_forget(move->tables, atomic_load(&table->table_id), &table->spec))
         return;
@@ -386,8 +396,8 @@ static enum embtier_err check_hot_rows(const struct table *table, const struct t
 {
     if (spec->home != EMBTIER_HOME_SPLIT || table->spec.home != EMBTIER_HOME_SPLIT)
         return EMBTIER_OK;
-    if (spec->hot_sum == 0 || (has_home(table, spec) && spec->hot_rows == table->spec.hot_rows &&
-                               spec->hot_sum == table->spec.hot_sum))
+    if (has_home(table, spec) && spec->hot_rows == table->spec.hot_rows &&
+        spec->hot_sum == table->spec.hot_sum)
         return EMBTIER_OK;
     return err_set(msg, EMBTIER_INVALID,
                    "table '%s' is split already, by other hot rows or in another tier: move it to "
@@ -413,7 +423,6 @@ static enum embtier_err new_spec(const struct table *table, const struct table_m
         spec.hot_sum = opts->hot_sum;
     }
     TRY(table_spec_check(&spec, msg));
-    TRY(check_hot_rows(table, &spec, msg));
     *ret_spec = spec;
     return EMBTIER_OK;
 }
@@ -450,6 +459,8 @@ static enum embtier_err move_begin(struct tables *tables, const struct table_mov
 
     pthread_mutex_lock(&tables->lock);
     err = find_to_move(tables, opts, &move->table, &move->spec, move->msg);
+    if (err == EMBTIER_OK)
+        err = check_hot_rows(move->table, &move->spec, move->msg);
     if (err == EMBTIER_OK && has_home(move->table, &move->spec)) {
         *ret_moved = (struct table_moved){ .info = tables_info_of(move->tables, move->table),
                                            .was_there = true };

@@ -55,7 +55,7 @@ ADAM = {
     "allows_nonfinite": True,
     "durability": 1,
 }
-ARRAY = {"name": "placed", "rows": 10, "dim": 3, "dtype": 1, "home": 1, "home_tier": "dram"}
+ARRAY = {"name": "placed", "rows": 10, "dim": 3, "dtype": 1, "home": 1, "home_tier": "dram", "hot_rows": 0}
 MOMENTUM = {"name": "thrown", "dim": 3, "dtype": 1, "optimizer": 6, "momentum": 0.75}
 RMSPROP = {"name": "half", "dim": 3, "dtype": 2, "optimizer": 4, "alpha": 0.5, "rounds_to_nearest": True}
 
@@ -105,7 +105,8 @@ REQUESTS: list[tuple[str, dict]] = [
     ("profile_stop", {}),
     ("status", {}),
     ("table_move", {"name": "placed", "home": 0}),
-    ("table_move", {"name": "placed", "home": 2, "hot_rows": 1, "hot_rows_at": 1 << 12}),
+    ("table_move", {"name": "placed", "home": 2, "hot_rows": 1, "hot_rows_at": 1 << 15}),
+    ("table_move", {"name": "placed", "home": 0}),  # its array is free for the next move
     ("table_move", {"name": "placed", "home": 1, "home_tier": "dram", "rate_bytes": 1 << 30}),
     ("table_drop", {"name": "t"}),
     ("table_drop", {"name": "restored"}),

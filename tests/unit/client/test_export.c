@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests that an export stops when there is nothing more to write, and writes where no signals come.
- * It must not ask for more room than its rows may need. The scan is a stub; the rest is the
+ * It must not ask for more room than its rows may need. The scan is of the test; the rest is the
  * library's own. */
 #include "tests/unit/client/client_fixture.h"
 

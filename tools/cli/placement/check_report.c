@@ -114,8 +114,10 @@ static void print_misplaced(const struct check_line *line)
     case CHECK_AS_PLANNED:
         return;
     case CHECK_ELSEWHERE:
-        text_print(stdout, "table %s: its home is %s, and the plan's is %s: run `embtier apply`\n",
-                   line->name, line->actual, line->planned);
+        text_print(stdout, "table %s: its home is %s, and the plan's is %s: %s\n", line->name,
+                   line->actual, line->planned,
+                   strcmp(line->planned, "split") == 0 ? "see `embtier table move`"
+                                                       : "run `embtier apply`");
         return;
     case CHECK_ALTERED:
         text_print(stdout, "table %s: its rows, dim, dtype or optimizer differ from the plan's\n",

@@ -155,8 +155,9 @@ static struct check_counts counts_of(const struct embtier_table_info *old,
         .dtype = now->dtype,
         .optimizer = now->optimizer,
         .home = now->home,
-        .has_changed =
-            !old || old->home != now->home || strcmp(old->home_tier, now->home_tier) != 0,
+        .has_changed = !old || old->home != now->home ||
+                       strcmp(old->home_tier, now->home_tier) != 0 ||
+                       old->hot_rows != now->hot_rows,
         .lookups = (double)(now->lookup_rows - then->lookup_rows),
         .missed = (double)(now->missed_lookup_rows - then->missed_lookup_rows),
         .read = (double)(now->read_lookup_rows - then->read_lookup_rows),
@@ -166,7 +167,7 @@ static struct check_counts counts_of(const struct embtier_table_info *old,
     };
 
     snprintf(counts.name, sizeof(counts.name), "%s", now->name);
-    if (now->home == EMBTIER_HOME_ARRAY)
+    if (now->home != EMBTIER_HOME_CACHE)
         snprintf(counts.tier, sizeof(counts.tier), "%s", now->home_tier);
     return counts;
 }

@@ -158,8 +158,10 @@ static void unpin_runs(struct op_lane *lane, const struct ticket_group *group, u
     struct row_ref refs[ROWS_CHUNK];
     uint32_t found = 0;
 
-    if (atomic_load_explicit(&table->table_id, memory_order_relaxed) != table_id)
-        return; /* the table was dropped, and its rows with it */
+    /* A drop forgets the rows with their pins, on this lane perhaps already. */
+    if (atomic_load_explicit(&table->state, memory_order_relaxed) != TABLE_LIVE ||
+        atomic_load_explicit(&table->table_id, memory_order_relaxed) != table_id)
+        return;
     for (uint32_t run = first; run < first + count; run++) {
         const uint64_t id = group->pairs[group->starts[run]].row;
         const uint64_t hash = row_hash(lane->rules.hasher, table_id, id);

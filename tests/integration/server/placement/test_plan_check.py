@@ -93,6 +93,20 @@ def check(daemon, plan: Path, *arguments: str, code: int | None = 0) -> dict:
     return json.loads(run(daemon, "plan", "check", plan, "--json", *arguments, code=code).stdout)
 
 
+def all_compared(checked: dict) -> bool:
+    figures = [line_of(checked, name)[figure] for name in TABLES for figure in ("hit_rate", "time_s")]
+    return all(figure["state"] == "compared" for figure in [*figures, line_of(checked, "ssd")["reads_per_s"]])
+
+
+def check_enough(daemon, plan: Path, *arguments: str) -> dict:
+    """A slow machine needs a longer window for as many lookups."""
+    for seconds in (3, 6, 12, 24):
+        checked = check(daemon, plan, "--for", f"{seconds}s", *arguments, code=None)
+        if all_compared(checked):
+            break
+    return checked
+
+
 def make_plan(daemon, folder: Path) -> Path:
     """The plan from a profile of the trace; one table is to be an array."""
     machine, rules, profile, plan = (folder / name for name in ("machine.yaml", "rules.yaml", "run.profile", "run.plan"))
@@ -124,7 +138,7 @@ def line_of(checked: dict, name: str) -> dict:
 def test_the_trace_of_the_plan_is_within_its_bars(daemon, plan):
     with Player(daemon, SKEWS) as player:
         player.await_rounds(450)  # all of the trace: the array has its rows
-        checked = check(daemon, plan, "--for", "3s", "--hit-points", "8", "--iops-percent", "80", *ANY)
+        checked = check_enough(daemon, plan, "--hit-points", "8", "--iops-percent", "80", *ANY)
     assert checked["within"] and checked["beyond"] == 0 and checked["misplaced"] == 0
     for name in TABLES:
         line = line_of(checked, name)
@@ -138,14 +152,19 @@ def test_the_trace_of_the_plan_is_within_its_bars(daemon, plan):
 
 
 def test_another_trace_is_beyond_the_bars(daemon, plan):
+    with daemon.connect() as server:
+        server.open_table("array").get(np.arange(ROWS))  # an array reads a row when it is first looked up
     with Player(daemon, dict.fromkeys(TABLES, 0.0)) as player:
         player.await_rounds(50)
-        checked = check(daemon, plan, "--for", "2s", *ANY, code=1)
-        text = run(daemon, "plan", "check", plan, "--for", "1s", *ANY, code=1).stdout
+        checked = check_enough(daemon, plan, *ANY)
+        for seconds in (3, 6, 12, 24):
+            shown = run(daemon, "plan", "check", plan, "--for", f"{seconds}s", *ANY, code=None)
+            if "pt!" in shown.stdout:
+                break
     assert not checked["within"] and line_of(checked, "steep")["hit_rate"]["beyond"]
     assert line_of(checked, "steep")["hit_rate"]["difference"] < -15
-    assert not line_of(checked, "array")["hit_rate"]["beyond"]  # an array has all rows, whatever is looked up
-    assert "pt!" in text and "beyond 2 points" in text
+    assert not line_of(checked, "array")["hit_rate"]["beyond"]  # whatever is looked up
+    assert shown.returncode == 1 and "pt!" in shown.stdout and "beyond 2 points" in shown.stdout
 
 
 def test_no_traffic_is_told_and_not_compared(daemon, plan):

@@ -140,7 +140,7 @@ def test_a_server_killed_during_a_move_has_the_table_in_its_old_home(make_roomy,
             server.move_table("rows", "split", hot_rows=HOT)
         table.set(IDS, numbered())
     (home,) = set(there) - {start}
-    move = subprocess.Popen([CLI, "-s", daemon.socket, "table", "move", "rows", *there[home], "--rate", "0.03"])
+    move = subprocess.Popen([CLI, "-s", daemon.socket, "table", "move", "rows", *there[home], "--rate", "0.002"])
     await_that(lambda: half_moved(daemon))
     daemon.kill()
     move.wait(LIMIT_S)
@@ -170,6 +170,7 @@ def test_what_cannot_be_split_is_refused_and_stays_as_it_is(make_roomy):
         for options, error, message in REFUSALS.values():
             with pytest.raises(error, match=message):
                 server.move_table("rows", "split", **options)
+        assert daemon.metrics()["store_rows_written"] == 0, "ids are checked before any of them is stored"
         large = server.create_table("large", DIM, 1_000_000)
         with pytest.raises(
             embtier.TooLargeError, match=r"needs [\d.]+MiB for its hot rows and their remap; tier 'dram' keeps 8MiB for arrays"
@@ -186,10 +187,30 @@ def test_what_cannot_be_split_is_refused_and_stays_as_it_is(make_roomy):
         assert (table.get(IDS) == numbered()).all()
 
 
+def test_other_hot_rows_are_refused_whatever_their_sum(make_roomy):
+    """The catalog knows hot rows by a sum of hashes. That of one id is 0."""
+    daemon = make_roomy()
+    with daemon.connect() as server:
+        table = server.create_table("rows", DIM)
+        table.set(FAR, numbered())
+        server.move_table("rows", "split", "dram", hot_rows=FAR[::3])
+        for tier in ("dram", "pmem"):
+            with pytest.raises(embtier.InvalidError, match="is split already, by other hot rows or in another tier"):
+                server.move_table("rows", "split", tier, hot_rows=[18385900643063223618])
+        assert (table.get(FAR) == numbered()).all()
+        server.move_table("rows", "cache")
+        server.move_table("rows", "split", "pmem", hot_rows=[18385900643063223618])
+    daemon.restart()
+    with daemon.connect() as server:
+        assert (spec_of(server, "rows").home, spec_of(server, "rows").hot_rows) == ("split", 1)
+        assert (server.open_table("rows").get(FAR) == numbered()).all()
+
+
 def test_the_command_splits_a_table_by_a_file(make_roomy, tmp_path):
     daemon = make_roomy()
     np.save(tmp_path / "hot.npy", HOT)
     np.save(tmp_path / "wrong.npy", HOT.astype("f4"))
+    np.save(tmp_path / "negative.npy", np.array([1, -1]))
 
     def run(*arguments):
         return subprocess.run(
@@ -208,6 +229,7 @@ def test_the_command_splits_a_table_by_a_file(make_roomy, tmp_path):
         ("--home", "cache", "--hot-rows", "x"): "--hot-rows is for --home split only",
         ("--home", "split", "--hot-rows", str(tmp_path / "wrong.npy")): "a list of 64-bit integers",
         ("--home", "split", "--hot-rows", str(tmp_path / "none.npy")): "none.npy",
+        ("--home", "split", "--hot-rows", str(tmp_path / "negative.npy")): "id -1 at 1 is negative",
     }.items():
         done = run("table", "move", "rows", *arguments)
         assert done.returncode != 0

@@ -159,7 +159,7 @@ def test_first_values_are_the_same_whatever_lanes_cache_order_and_start(make_dae
 def test_rows_that_were_never_written_write_nothing_to_ssd(own_daemon):
     """This holds even if they are read, and leave the cache, by the ten thousand, and the server stops."""
     with own_daemon.connect() as server:
-        table = server.create_table("read_only", 64, init=("uniform", 0, 1))
+        table = server.create_table("read_only", 64, init=("uniform", 0, 1), home="cache")  # a split stores its hot ids
         for first in range(0, 100_000 * LANES, 10_000):
             table.get(np.arange(first, first + 10_000))
     metrics = own_daemon.metrics()
@@ -195,7 +195,7 @@ def test_clean_rows_that_leave_the_cache_are_not_written_again(own_daemon):
 
 def test_a_dirty_row_is_written_once_however_often_it_was_set(own_daemon):
     with own_daemon.connect() as server:
-        table = server.create_table("often", 64)
+        table = server.create_table("often", 64, home="cache")  # a split stores its hot ids
         for i in range(200):
             table.set(np.arange(1000), np.full((1000, 64), i))
         assert own_daemon.metrics()["store_rows_written"] == 0, "they fit into the cache"
@@ -319,7 +319,8 @@ def test_optimizer_state_has_its_place_on_ssd_and_survives_a_set(own_daemon):
     or as weights over a row that had to be read."""
     with own_daemon.connect() as server:
         for name in ("none", "adam"):
-            server.create_table(name, 8, 1000, optimizer=name).set(np.arange(1000), np.ones((1000, 8)))
+            # A split would store its hot ids as well.
+            server.create_table(name, 8, 1000, optimizer=name, home="cache").set(np.arange(1000), np.ones((1000, 8)))
     sizes = {}
     own_daemon.restart()
     for name in ("none", "adam"):

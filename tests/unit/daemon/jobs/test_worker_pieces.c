@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests that long imports share their threads with others, and end when no client wants them. The
- * load is a stub that decides when a piece ends and whether more follows. */
+ * test's own load decides when a piece ends and whether more follows. */
 /* clang-format off */
 #include <stdarg.h>
 #include <stddef.h>

@@ -184,6 +184,36 @@ static void test_a_move_given_up_while_it_waits_leaves_the_pins(void **state)
     }
 }
 
+/* Pins of a table that is dropped go with its rows, from every home. */
+static void test_a_dropped_table_takes_its_pins_along(void **state)
+{
+    static const uint64_t hot[] = { 0, 7, AHEAD / 2, TABLE_ROWS - 1 };
+    static const struct table_move_opts homes[] = {
+        { .home = EMBTIER_HOME_CACHE, .tier = "" },
+        { .home = EMBTIER_HOME_ARRAY, .tier = "test" },
+        { .home = EMBTIER_HOME_SPLIT, .tier = "test", .hot = { hot, ARRAY_LEN(hot) } },
+    };
+
+    for (size_t s = 0; s < ARRAY_LEN(move_shapes) * ARRAY_LEN(homes); s++) {
+        struct table_move_opts opts = homes[s % ARRAY_LEN(homes)];
+        struct table_moved moved;
+        struct table_info info;
+        struct err_msg msg = { { 0 } };
+        struct pushing t;
+        uint64_t ticket;
+
+        pushing_start(&t, *state, &move_shapes[s / ARRAY_LEN(homes)]);
+        opts.name = t.tables[0].spec.name;
+        must(tables_move(t.p.x.tables, &opts, NULL, &moved, &msg), &msg);
+        ticket = prefetch_ahead(&t);
+        must(tables_drop(t.p.x.tables, opts.name, NULL, &info, &msg), &msg);
+        assert_int_equal(pinned_rows(&t), AHEAD); /* of the other table */
+        release_pins(&t, ticket);
+        await_pinned(&t, 0);
+        pushing_stop(&t);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -191,6 +221,7 @@ int main(void)
         T(test_a_prefetch_of_an_array_takes_no_pins_of_others),
         T(test_a_move_waits_for_pins_and_takes_no_new_ones),
         T(test_a_move_given_up_while_it_waits_leaves_the_pins),
+        T(test_a_dropped_table_takes_its_pins_along),
 #undef T
     };
 

@@ -195,20 +195,63 @@ static void test_too_little_traffic_is_not_compared(void **state)
     const struct check *check;
 
     for (uint32_t i = 0; i < 2; i++) {
-        world->counts[i].lookups =
-            CHECK_LOOKUPS_LEAST / 2.0 - 1; /* the sum is too little as well */
+        world->counts[i].lookups = 500; /* the sum is too little as well, and so are its reads */
         world->counts[i].missed = world->counts[i].read = world->counts[i].written_bytes = 0;
     }
-    world->window.cache_hits[0] = CHECK_LOOKUPS_LEAST / 2.0 - 1;
+    world->window.cache_hits[0] = 500;
     world->window.reading_s = world->window.written_bytes = 0;
     check = make(world);
     assert_int_equal(check->tables[0].figures[CHECK_HIT_RATE].state, CHECK_TOO_FEW);
     assert_int_equal(check->tables[1].figures[CHECK_WRITTEN].state, CHECK_TOO_FEW);
     assert_int_equal(check->tables[1].figures[CHECK_HIT_RATE].state, CHECK_TOO_FEW);
     assert_false(check_is_within(check));
-    assert_int_equal(check->beyond_count, check->tables[1].figures[CHECK_IOPS].is_beyond +
-                                              check->memories[1].figures[CHECK_TIME].is_beyond +
-                                              check->memories[1].figures[CHECK_IOPS].is_beyond);
+    assert_int_equal(check->compared_count, 0);
+    assert_int_equal(check->beyond_count, 0);
+}
+
+static void test_a_time_of_few_pieces_is_not_compared(void **state)
+{
+    struct world *const world = *state;
+    const struct check *check = make(world);
+    const uint32_t compared = check->compared_count;
+
+    assert_int_equal(check->tables[1].figures[CHECK_TIME].state, CHECK_COMPARED);
+    world->counts[1].lane_s = -1e-3; /* a new estimate of the time before was lower */
+    check = make(world);
+    assert_int_equal(check->tables[1].figures[CHECK_TIME].state, CHECK_TOO_FEW);
+    assert_false(check->tables[1].figures[CHECK_TIME].is_beyond);
+    assert_int_equal(check->compared_count, compared - 1);
+}
+
+/* The server counts reads and hits of all tables together. */
+static void test_lookups_of_a_table_that_the_plan_lacks_are_not_taken_for_planned_ones(void **state)
+{
+    struct world *const world = *state;
+    const struct check *check;
+
+    world->counts[2] = world->counts[1];
+    name_it(world->counts[2].name, sizeof(world->counts[2].name), "other");
+    world->window.table_count = 3;
+    check = make(world);
+    assert_int_equal(check->tables[2].place, CHECK_UNPLANNED);
+    for (uint32_t m = 0; m < check->memory_count; m++)
+        for (uint32_t kind = 0; kind < CHECK_KINDS; kind++)
+            assert_int_equal(check->memories[m].figures[kind].state, CHECK_UNKNOWN);
+    assert_int_equal(check->tables[1].figures[CHECK_TIME].state, CHECK_UNKNOWN);
+    assert_int_equal(check->tables[1].figures[CHECK_HIT_RATE].state, CHECK_COMPARED);
+}
+
+static void test_a_split_table_is_not_where_a_plan_of_whole_tables_says(void **state)
+{
+    struct world *const world = *state;
+    const struct check *check;
+
+    world->counts[1].home = EMBTIER_HOME_SPLIT;
+    name_it(world->counts[1].tier, sizeof(world->counts[1].tier), "dram");
+    check = make(world);
+    assert_int_equal(check->tables[1].place, CHECK_ELSEWHERE);
+    assert_string_equal(check->tables[1].actual, "split");
+    assert_int_equal(check->memories[0].figures[CHECK_HIT_RATE].state, CHECK_UNKNOWN);
 }
 
 static void test_time_of_a_tier_is_unknown_if_there_are_several(void **state)
@@ -267,6 +310,9 @@ int main(void)
         TEST(test_each_figure_is_marked_beyond_its_own_bar_only),
         TEST(test_bytes_that_no_plan_predicts_are_beyond),
         TEST(test_too_little_traffic_is_not_compared),
+        TEST(test_a_time_of_few_pieces_is_not_compared),
+        TEST(test_lookups_of_a_table_that_the_plan_lacks_are_not_taken_for_planned_ones),
+        TEST(test_a_split_table_is_not_where_a_plan_of_whole_tables_says),
         TEST(test_time_of_a_tier_is_unknown_if_there_are_several),
         TEST(test_tables_in_the_wrong_place_have_no_figures),
         TEST(test_tables_that_one_side_lacks_are_named),
