@@ -130,8 +130,8 @@ struct embtier_move_options {
     const char *home_tier;  /* name of the tier of an array or a split; NULL or "": the one that the
                                table is in, or the fastest that has room */
     uint64_t rate_bytes; /* of rows, a second; 0: as fast as a fifth of each lane's time allows */
-    /* Called now and then; may be NULL. Units are "hot rows" while their ids are stored, "rows",
-     * and "rows back" when a move is undone. */
+    /* Called now and then; may be NULL. Units are "hot rows" while their ids are stored, "pinned
+     * rows" while prefetches keep the move waiting, "rows", and "rows back" when it is undone. */
     embtier_progress_fn *progress;
     void *progress_context;
     /* For EMBTIER_HOME_SPLIT: the ids of the hot rows, all different, in any order. They go through
@@ -148,7 +148,8 @@ struct embtier_moved_info {
     int was_there; /* nonzero: the table had this home, and nothing was done */
 };
 /* Moves a table's rows to another home in memory, and returns when all are there. All clients
- * continue meanwhile, and lose no update. @ret_moved may be NULL. After an error the table is whole
+ * continue meanwhile, and lose no update. It waits for prefetches that have pinned rows of the
+ * table, also for those of the caller. @ret_moved may be NULL. After an error the table is whole
  * in its old home, or else the message says that it is in its new one. NO_TABLE. BUSY: the table is
  * being made, or moves already, or too many tables move. INVALID: no such tier; an array of an
  * unbounded table; a hot row named twice; a table that is split already, by other rows or in

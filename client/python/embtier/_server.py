@@ -200,8 +200,8 @@ class Server:
         @hot_rows: for "split": ids of the rows that get a place in its array, all different, in any order. All others
         are in the cache. The ids go through the session's arena, which needs 8 bytes for each while the table moves.
         @rate: most bytes of rows a second; 0: as fast as a fifth of the time of each of the server's lanes allows.
-        @progress: as in :meth:`create_table`. Its unit is "hot rows" while their ids are stored, "rows", and "rows
-        back" while a move is undone.
+        @progress: as in :meth:`create_table`. Its unit is "hot rows" while their ids are stored, "pinned rows" while
+        prefetches of the table, also the caller's, keep it waiting, "rows", and "rows back" while a move is undone.
 
         A table that has this home is left as it is. After an error it is whole in its old home, unless the message says
         that it is in its new one. NoTableError. BusyError: it is being made or moved. InvalidError: no such tier, or an
