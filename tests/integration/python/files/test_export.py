@@ -119,7 +119,7 @@ def test_show_says_the_same_of_both(daemon, server, name, tmp_path):
     server.import_table(tmp_path / "export", f"{name}.copy")
     shown = [cli_json(daemon, "table", "show", one) for one in (name, f"{name}.copy")]
     assert {key for key in shown[0] if shown[0][key] != shown[1].get(key)} <= {
-        "name", "id", "table_id", "flush_bytes", "compaction_bytes",
+        "name", "id", "table_id", "home", "tier", "flush_bytes", "compaction_bytes",
     }, shown  # fmt: skip
 
 
