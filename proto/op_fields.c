@@ -52,7 +52,7 @@ static const struct {
 
 const char *op_form_words(uint32_t form)
 {
-#define FORM(name, bit, op, kind, words)                                                           \
+#define FORM(name, bit, op, tickets, kind, words)                                                  \
     if (form & OP_FORM_##name)                                                                     \
         return words;
     OP_FORMS(FORM)
@@ -62,7 +62,7 @@ const char *op_form_words(uint32_t form)
 
 enum op_segment_kind op_segment_kind(uint32_t form)
 {
-#define FORM(name, bit, op, kind, words)                                                           \
+#define FORM(name, bit, op, tickets, kind, words)                                                  \
     if (form & OP_FORM_##name)                                                                     \
         return OP_KIND_##kind;
     OP_FORMS(FORM)

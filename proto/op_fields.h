@@ -16,16 +16,16 @@
 #include "base/embtier_err.h"
 #include "proto/ops.h"
 
-/* FORM(name, bit, operation, struct of its segments, description). A push has two forms, because
- * the meaning of its segments depends on a ticket. */
+/* FORM(name, bit, operation, requests with which tickets, struct of its segments, description). A
+ * push has two forms, because the meaning of its segments depends on a ticket. */
 #define OP_FORMS(FORM)                                                                             \
-    FORM(GET, 0, GET, SEGMENT, "a GET")                                                            \
-    FORM(SET, 1, SET, SEGMENT, "a SET")                                                            \
-    FORM(POOL, 2, POOL, POOL_SEGMENT, "a pooled lookup")                                           \
-    FORM(PUSH_BAGS, 3, PUSH, PUSH_SEGMENT, "a push by ticket")                                     \
-    FORM(PUSH_ROWS, 4, PUSH, PUSH_SEGMENT, "a push of rows")                                       \
-    FORM(RELEASE, 5, RELEASE, NO_SEGMENT, "a release")                                             \
-    FORM(PREFETCH, 6, PREFETCH, PUSH_SEGMENT, "a prefetch")
+    FORM(GET, 0, GET, ANY, SEGMENT, "a GET")                                                       \
+    FORM(SET, 1, SET, ANY, SEGMENT, "a SET")                                                       \
+    FORM(POOL, 2, POOL, ANY, POOL_SEGMENT, "a pooled lookup")                                      \
+    FORM(PUSH_BAGS, 3, PUSH, GIVEN, PUSH_SEGMENT, "a push by ticket")                              \
+    FORM(PUSH_ROWS, 4, PUSH, NONE, PUSH_SEGMENT, "a push of rows")                                 \
+    FORM(RELEASE, 5, RELEASE, ANY, NO_SEGMENT, "a release")                                        \
+    FORM(PREFETCH, 6, PREFETCH, ANY, PUSH_SEGMENT, "a prefetch")
 
 enum op_form {
 #define FORM(name, bit, ...) OP_FORM_##name = 1 << (bit),
@@ -33,6 +33,8 @@ enum op_form {
 #undef FORM
         OP_FORM_IN_GROUP = 1 << 7, /* added to a form: the request names a group */
 };
+
+enum op_ticket { OP_TICKET_NONE = 1, OP_TICKET_GIVEN = 2, OP_TICKET_ANY = 3 };
 
 /* Sets of forms, for the tables below. */
 #define OP_NO_FORM             0U
@@ -126,23 +128,15 @@ OP_DEFINE_IS_CLEAN(op_push_segment, OP_PUSH_SEGMENT_FIELDS)
 /* Returns the form of a submission; 0 if its operation does not exist. */
 static inline uint32_t op_form_of(const struct op_submission *submission)
 {
-    const uint32_t group = submission->group != 0 ? OP_FORM_IN_GROUP : 0;
+    const uint32_t ticket = submission->ticket != 0 ? OP_TICKET_GIVEN : OP_TICKET_NONE;
+    uint32_t form = 0;
 
-    switch ((enum op_number)submission->op) {
-    case OP_GET:
-        return OP_FORM_GET | group;
-    case OP_SET:
-        return OP_FORM_SET | group;
-    case OP_POOL:
-        return OP_FORM_POOL | group;
-    case OP_PUSH:
-        return (submission->ticket != 0 ? OP_FORM_PUSH_BAGS : OP_FORM_PUSH_ROWS) | group;
-    case OP_RELEASE:
-        return OP_FORM_RELEASE | group;
-    case OP_PREFETCH:
-        return OP_FORM_PREFETCH | group;
-    }
-    return 0;
+#define FORM(name, bit, op_name, tickets, kind, words)                                             \
+    if (submission->op == OP_##op_name && ((uint32_t)OP_TICKET_##tickets & ticket))                \
+        form = OP_FORM_##name;
+    OP_FORMS(FORM)
+#undef FORM
+    return form != 0 && submission->group != 0 ? form | OP_FORM_IN_GROUP : form;
 }
 
 /* The structs of segments. */

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/spec/home_rules.h"
 #include "proto/control.pb-c.h"
 
 enum embtier_err table_spec_from_wire(const struct Embtier__TableSpec *wire,
@@ -35,7 +36,7 @@ enum embtier_err table_spec_from_wire(const struct Embtier__TableSpec *wire,
     if (name_bytes < sizeof(spec.name)) /* a longer name stays empty, which is refused below */
         memcpy(spec.name, wire->name, name_bytes);
     table_spec_set_tier(&spec, wire->home_tier);
-    if (spec.home == EMBTIER_HOME_SPLIT)
+    if (home_has_hot_rows(spec.home))
         spec.hot_rows = wire->hot_rows;
     memcpy(spec.uuid, wire->uuid, MIN(uuid_bytes, (size_t)TABLE_UUID_CHARS));
     if (uuid_bytes > TABLE_UUID_CHARS)
@@ -77,7 +78,7 @@ void table_spec_to_wire(const struct table_spec *spec, struct Embtier__TableSpec
     wire.uuid = (char *)spec->uuid;
     wire.home = spec->home;
     wire.home_tier = (char *)spec->home_tier;
-    if (spec->home == EMBTIER_HOME_SPLIT)
+    if (home_has_hot_rows(spec->home))
         wire.hot_rows = spec->hot_rows;
     wire.step = spec->step;
     *ret_wire = wire;

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/spec/home_rules.h"
 #include "base/spec/table_spec_json.h"
 #include "store/catalog_file.h"
 #include "store/catalog_journal.h"
@@ -678,13 +679,11 @@ struct catalog *catalog_dup(const struct catalog *catalog)
 /* Hot rows that are stored now may be in the files, or not. */
 static void settle_home(struct table_spec *spec, const struct table_spec *now)
 {
-    const bool is_same = now->home == EMBTIER_HOME_SPLIT && now->hot_rows == spec->hot_rows &&
+    const bool is_same = home_has_hot_rows(now->home) && now->hot_rows == spec->hot_rows &&
                          now->hot_sum == spec->hot_sum;
 
-    if (spec->home == EMBTIER_HOME_SPLIT && !is_same) {
-        spec->home = EMBTIER_HOME_CACHE;
-        spec->home_tier[0] = '\0';
-    }
+    if (home_has_hot_rows(spec->home) && !is_same)
+        table_spec_set_cached(spec);
     spec->hot_rows = MAX(spec->hot_rows, now->hot_rows);
 }
 

@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/spec/home_rules.h"
+
 struct word {
     int number;
     const char *text;
@@ -373,6 +375,12 @@ static enum embtier_err init_check(const struct table_spec *spec, struct err_msg
     return EMBTIER_OK;
 }
 
+void table_spec_set_cached(struct table_spec *spec)
+{
+    spec->home = EMBTIER_HOME_CACHE;
+    spec->home_tier[0] = '\0';
+}
+
 bool table_uuid_is_valid(const char *uuid)
 {
     const size_t count = strspn(uuid, "0123456789abcdef");
@@ -399,22 +407,21 @@ enum embtier_err table_spec_check(const struct table_spec *spec, struct err_msg 
         return err_set(msg, EMBTIER_INVALID, "durability %d is not known", (int)spec->durability);
     if (!home_word(spec->home))
         return err_set(msg, EMBTIER_INVALID, "home %d is not known", (int)spec->home);
-    if (spec->home == EMBTIER_HOME_ARRAY && spec->rows == EMBTIER_UNBOUNDED)
+    if (home_needs_rows(spec->home) && spec->rows == EMBTIER_UNBOUNDED)
         return err_set(msg, EMBTIER_INVALID,
-                       "table '%s': home array needs a table with a number of rows: it has a place "
+                       "table '%s': home %s needs a table with a number of rows: it has a place "
                        "for each row, so give rows, or choose home cache",
-                       spec->name);
-    if (spec->home == EMBTIER_HOME_SPLIT && spec->hot_rows == 0)
-        return err_set(
-            msg, EMBTIER_INVALID,
-            "table '%s': home split needs hot rows, at least one: name them in a move of "
-            "the table, or choose home cache",
-            spec->name);
+                       spec->name, home_word(spec->home));
+    if (home_has_hot_rows(spec->home) && spec->hot_rows == 0)
+        return err_set(msg, EMBTIER_INVALID,
+                       "table '%s': home %s needs hot rows, at least one: name them in a move of "
+                       "the table, or choose home cache",
+                       spec->name, home_word(spec->home));
     if (!tier_name_is_valid(spec->home_tier) && spec->home_tier[0] != '\0')
         return err_set(msg, EMBTIER_INVALID,
                        "table '%s': a tier's name has 1 to %d of A-Z a-z 0-9 _ and -, not '%.31s'",
                        spec->name, TIER_NAME_MAX, spec->home_tier);
-    if (spec->home == EMBTIER_HOME_CACHE && spec->home_tier[0] != '\0')
+    if (!home_has_tier(spec->home) && spec->home_tier[0] != '\0')
         return err_set(msg, EMBTIER_INVALID,
                        "table '%s': home %s has no tier of its own: leave the tier out, or choose "
                        "home array",
@@ -459,11 +466,11 @@ enum embtier_err table_spec_check_new(const struct table_spec *spec, struct err_
 enum embtier_err table_spec_check_loaded(const struct table_spec *spec, struct err_msg *msg)
 {
     TRY(table_spec_check(spec, msg));
-    if (spec->home == EMBTIER_HOME_SPLIT)
+    if (home_has_hot_rows(spec->home))
         return err_set(msg, EMBTIER_INVALID,
-                       "table '%s': a new table cannot have home split: choose another home, and "
+                       "table '%s': a new table cannot have home %s: choose another home, and "
                        "move the table when it is made",
-                       spec->name);
+                       spec->name, home_word(spec->home));
     for (unsigned i = 0; i < 2; i++) {
         const char *name = init_param_name(spec->init, i);
 

@@ -64,6 +64,9 @@ bool tier_name_is_valid(const char *name);
 /* Sets the home tier. @tier may be NULL; a name that is too long becomes one that
  * table_spec_check() refuses. */
 void table_spec_set_tier(struct table_spec *spec, const char *tier);
+/* Makes the table a cached one, of no tier. Its hot rows stay as they are: their ids may be stored
+ * still. */
+void table_spec_set_cached(struct table_spec *spec);
 /* True for TABLE_UUID_CHARS hex digits, or "". */
 bool table_uuid_is_valid(const char *uuid);
 /* Replaces each hyperparameter that is EMBTIER_DEFAULT by the optimizer's default. */

@@ -139,11 +139,9 @@ static void add_lane(struct lane_sums *sums, const struct lane_stats *lane)
             add(&sums->figures[f][0], lane, source);
         for (uint32_t t = 0; source->from == FROM_TIERS && t < TIERS_MAX; t++)
             add(&sums->figures[f][t], &lane->cache.tiers[t], source);
-        if (source->from == FROM_ARRAYS) {
-            add(&sums->figures[f][0], &lane->homes[HOME_ARRAY], source);
-            add(&sums->figures[f][0], &lane->homes[HOME_OTHER_ARRAY], source);
-            add(&sums->figures[f][0], &lane->homes[HOME_SPLIT], source);
-        }
+        for (uint32_t h = 0; source->from == FROM_ARRAYS && h < HOME_KINDS; h++)
+            if (h != HOME_CACHE) /* whose tiers have figures of their own */
+                add(&sums->figures[f][0], &lane->homes[h], source);
     }
 }
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from daemons import LONG, SANITIZED
 from power_loss import Disk
-from stores import checkpoint_under_load
+from stores import checkpoint_under_load, is_whole
 from test_kill import ROWS, Oracle, update_until_it_dies
 
 import embtier
@@ -38,6 +38,17 @@ REPLAY_ROWS = 2000
 IMPORTED = 5  # all numbers of the file to be imported
 
 
+def describe(server, rows: dict[str, np.ndarray]) -> str:
+    """Says which rows have which number."""
+    found = []
+    for name, got in rows.items():
+        spec = server.open_table(name).spec
+        for number in np.unique(got):
+            ids = np.flatnonzero((got == number).any(1))
+            found.append(f"{name} ({spec.home} {spec.tier}): {len(ids)} rows are {number}, as {ids[:9].tolist()}")
+    return "; ".join(found)
+
+
 class Load:
     """Makes requests until the server dies, and notes which results the server must remember."""
 
@@ -48,6 +59,7 @@ class Load:
         self.checkpoint_rows = {0: (0, 0)}  # id: the least and most that its replay tables may hold
         self.newest = 0  # the newest that was acknowledged
         self.newest_is_ours = False  # else the server may replace it
+        self.whole_checkpoints = {0}  # the others may have parts of an update (is_whole())
         self.tables: set[str] = set()  # made and not dropped
         self.unsure: set[str] = set()  # being made or dropped
         self.whole: dict[str, tuple[int, int]] = {}  # the least and most that rows of tables made with rows may hold
@@ -100,9 +112,11 @@ class Load:
             while True:
                 time.sleep(pause_s)
                 least = self.replay_acknowledged
-                made = checkpoint_under_load(server, keep=2).id
-                self.checkpoint_rows[made] = least, self.replay_sent
-                self.newest, self.newest_is_ours = made, True
+                made = checkpoint_under_load(server, keep=2)
+                self.checkpoint_rows[made.id] = least, self.replay_sent
+                if made.cut_updates == 0:
+                    self.whole_checkpoints.add(made.id)
+                self.newest, self.newest_is_ours = made.id, True
 
     def make_tables(self) -> None:
         with self.daemon.connect() as server:
@@ -126,7 +140,7 @@ class Load:
         with self.daemon.connect() as server:
             while True:
                 name, checkpoint = f"restore_{next(self.names)}", self.newest
-                if not checkpoint:
+                if not checkpoint or checkpoint not in self.whole_checkpoints:
                     server.tables()  # also notices the end of the server
                 else:
                     self.whole[name] = self.checkpoint_rows[checkpoint]
@@ -213,21 +227,23 @@ class Load:
         assert not self.newest or self.newest in listed or is_replaced, f"checkpoint {self.newest} is gone: {listed}"
         for id in listed:
             server.verify_checkpoint(id)
-        numbers = set()
-        for name in REPLAY:
-            got = server.open_table(name).get(np.arange(REPLAY_ROWS))
-            numbers |= set(np.unique(got).tolist())
-        assert len(numbers) == 1, f"rows of several requests: {sorted(numbers)}"
-        number = int(numbers.pop())
+        newest = max(listed, default=0)
+        rows = {name: server.open_table(name).get(np.arange(REPLAY_ROWS)) for name in REPLAY}
+        numbers = sorted({int(number) for got in rows.values() for number in np.unique(got)})
+        if len(numbers) == 1:
+            self.whole_checkpoints.add(newest)
+        elif stopped or newest in self.whole_checkpoints or is_whole(self.daemon, newest):
+            pytest.fail(f"rows of several requests: {describe(server, rows)}")
+        assert all((got == got[:, :1]).all() for got in rows.values()), f"rows torn: {describe(server, rows)}"
         least, most = self.checkpoint_rows[self.newest]
-        if max(listed, default=0) > self.newest or stopped:  # one may have been made, or be in the making, without an answer
+        if newest > self.newest or stopped:  # one may have been made, or be in the making, without an answer
             most = self.replay_sent
         if stopped:
             least = self.replay_acknowledged
-        assert least <= number <= most, f"replay rows are {number}, not of {least} to {most}"
-        self.replay_sent = self.replay_acknowledged = number
-        self.newest, self.newest_is_ours = max(listed, default=0), False
-        self.checkpoint_rows[self.newest] = number, number
+        assert least <= numbers[0] and numbers[-1] <= most, f"replay rows are {numbers}, not of {least} to {most}"
+        self.replay_sent = self.replay_acknowledged = numbers[-1]
+        self.newest, self.newest_is_ours = newest, False
+        self.checkpoint_rows[self.newest] = numbers[0], numbers[-1]
 
 
 def random_options(daemon, rng) -> dict:

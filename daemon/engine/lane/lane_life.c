@@ -15,7 +15,6 @@
 #include "daemon/engine/memory/reserved.h"
 #include "daemon/engine/memory/ticket_memory.h"
 #include "daemon/engine/ops/tickets/caster.h"
-#include "daemon/engine/rows/home_split.h"
 #include "daemon/engine/tables/row_routes.h"
 #include "daemon/engine/tables/tables.h"
 #include "kernels/cpu/cast/cast.h"
@@ -54,25 +53,6 @@ static bool write_row(void *context, uint16_t table, uint64_t hash, uint64_t id,
                            row);
 }
 
-static enum embtier_err cache_new(struct lane *lane, struct err_msg *msg)
-{
-    struct row_cache *cache = NULL;
-    struct row_cache_opts opts = {
-        .arenas = lane->opts.arenas,
-        .arena_count = lane->opts.arena_count,
-        .hash = hash_of_row,
-        .evict = write_row,
-        .context = lane,
-    };
-
-    memcpy(opts.arena_first_slab, lane->opts.arena_first_slab, sizeof(opts.arena_first_slab));
-    memcpy(opts.arena_slab_count, lane->opts.arena_slab_count, sizeof(opts.arena_slab_count));
-    opts.map_slabs = lane->opts.map_slabs;
-    TRY(row_cache_new(&opts, &cache, msg));
-    lane->rows.homes[HOME_CACHE] = (struct home){ &home_cache_ops, cache };
-    return EMBTIER_OK;
-}
-
 static bool is_mine(void *context, uint64_t hash)
 {
     const struct lane *const lane = context;
@@ -83,34 +63,27 @@ static bool is_mine(void *context, uint64_t hash)
 _Static_assert(ROW_ARRAYS_SLAB_HEAP_BYTES <= HEAP_ARRAY_SLAB_BYTES,
                "the configuration counts arrays' counters");
 
-static enum embtier_err arrays_new(struct lane *lane, enum home_kind kind, struct err_msg *msg)
+static enum embtier_err homes_new(struct lane *lane, struct err_msg *msg)
 {
-    const struct row_arrays_opts opts = {
+    const struct row_arrays_opts arrays = {
         .hash = hash_of_row,
         .evict = write_row,
         .is_mine = is_mine,
         .context = lane,
     };
-    struct row_arrays *arrays = NULL;
-
-    TRY(row_arrays_new(&opts, &arrays, msg));
-    lane->rows.homes[kind] = (struct home){ &home_array_ops, arrays };
-    return EMBTIER_OK;
-}
-
-static enum embtier_err split_new(struct lane *lane, struct err_msg *msg)
-{
-    const struct row_arrays_opts opts = {
+    struct row_cache_opts cache = {
+        .arenas = lane->opts.arenas,
+        .arena_count = lane->opts.arena_count,
+        .map_slabs = lane->opts.map_slabs,
         .hash = hash_of_row,
         .evict = write_row,
-        .is_mine = is_mine,
         .context = lane,
     };
-    struct home_split *split = NULL;
 
-    TRY(home_split_new(&opts, &lane->rows.homes[HOME_CACHE], &split, msg));
-    lane->rows.homes[HOME_SPLIT] = (struct home){ &home_split_ops, split };
-    return EMBTIER_OK;
+    memcpy(cache.arena_first_slab, lane->opts.arena_first_slab, sizeof(cache.arena_first_slab));
+    memcpy(cache.arena_slab_count, lane->opts.arena_slab_count, sizeof(cache.arena_slab_count));
+    return rows_make_homes(&lane->rows, &(struct home_opts){ .cache = &cache, .arrays = &arrays },
+                           msg);
 }
 
 static enum embtier_err events_new(struct lane *lane, struct err_msg *msg)
@@ -194,11 +167,7 @@ enum embtier_err lane_new(const struct lane_opts *opts, struct lane **ret_lane, 
         !lane->ops.rules.table_marks || !lane->rows.gradients || !lane->mailboxes || !lane->casters)
         return err_set(msg, EMBTIER_NO_MEMORY, "lane: out of memory");
     TRY(events_new(lane, msg));
-    TRY(cache_new(lane, msg));
-    TRY(arrays_new(lane, HOME_ARRAY, msg));
-    TRY(arrays_new(lane, HOME_OTHER_ARRAY, msg));
-    TRY(split_new(lane, msg));
-    lane->rows.homes[HOME_MOVING] = (struct home){ &home_moving_ops, &lane->rows.moving };
+    TRY(homes_new(lane, msg));
     if (miss_table_new(ROWS_MISSES_MAX, &lane->rows.misses) != EMBTIER_OK ||
         read_order_new(lane->rows.misses, opts->routes->shard_count, &lane->rows.read_order) !=
             EMBTIER_OK)
@@ -257,10 +226,7 @@ void lane_free(struct lane *lane)
     caster_free(lane->caster);
     read_pool_free(lane->rows.readers);
     write_queue_free(lane->rows.write_queue);
-    home_split_free(lane->rows.homes[HOME_SPLIT].rows);
-    row_cache_free(lane->rows.homes[HOME_CACHE].rows);
-    row_arrays_free(lane->rows.homes[HOME_ARRAY].rows);
-    row_arrays_free(lane->rows.homes[HOME_OTHER_ARRAY].rows);
+    rows_free_homes(&lane->rows);
     read_order_free(lane->rows.read_order);
     miss_table_free(lane->rows.misses);
     closep(&lane->epoll_fd);

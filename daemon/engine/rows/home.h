@@ -3,7 +3,7 @@
  *
  * A lane has the cache over SSD (home_cache.c), and two sets of arrays of whole tables
  * (home_array.c). A table that goes from an array to another goes from one set to the other. A
- * split table has its hot rows in arrays of their own, and all others in the cache (home_split.h).
+ * split table has its hot rows in arrays of their own, and all others in the cache (home_split.c).
  * Each home holds the lane's share of the rows of all tables in it. A table that moves is in two of
  * them (home_moving.h). The functions are those of row_cache.h, which documents each. Rows are host
  * memory, and pointers to them are followed by lanes and kernels. A row that is not in its home is
@@ -22,6 +22,7 @@
 #include "tiers/cache/row_cache.h"
 
 struct row_array;
+struct row_arrays_opts;
 struct row_spots;
 
 struct home_stats {
@@ -33,10 +34,35 @@ struct home_stats {
     uint64_t get_hits; /* the hits that only read */
 };
 
+/* All that the homes of a lane are made of; each takes its part. */
+struct home_opts {
+    const struct row_cache_opts *cache;
+    const struct row_arrays_opts *arrays; /* of every home that has arrays */
+    const struct home *homes;             /* the lane's, by enum home_kind; those of lower numbers
+                                             are made already, and outlive this one */
+};
+
+/* Functions of a home whose hot rows lie apart. Another home has its other rows, and saves, evicts
+ * and pins them. Only the hot rows take part in moves between these two homes. */
+struct home_hot_ops {
+    enum home_kind others; /* the home that has the other rows */
+    /* add() makes the hot rows known; the other home knows the table already. remove() forgets
+     * them, and leaves the table in the other home. rows() counts the hot rows in memory. */
+    enum embtier_err (*add)(void *home, uint16_t table, struct row_array *array);
+    void (*remove)(void *home, uint16_t table);
+    bool (*is_hot)(const void *home, uint16_t table, const struct row_ref *ref);
+    uint64_t (*rows)(const void *home, uint16_t table);
+};
+
 struct home_ops {
-    /* add() makes the table known to the lane; @array is its memory, or NULL if the home takes
-     * none. purge() forgets its rows, some per call; true when all are gone. give() gives rows of
-     * the table away, and rows() counts those that are here: row_cache_give(). */
+    /* Making and ending. NULL for a home that is made otherwise. */
+    enum embtier_err (*make)(const struct home_opts *opts, void **ret_home, struct err_msg *msg);
+    void (*free)(void *home);
+    const struct home_hot_ops *hot; /* NULL: the home has all rows of its tables */
+
+    /* Tables. add() makes the table known to the lane; @array is its memory, or NULL if the home
+     * takes none. purge() forgets its rows, some per call; true when all are gone. give() gives
+     * rows of the table away, and rows() counts those that are here: row_cache_give(). */
     enum embtier_err (*add)(void *home, const struct table *table, struct row_array *array);
     bool (*purge)(void *home, const struct table *table, uint32_t step);
     uint32_t (*give)(void *home, uint16_t table, struct row_giving *giving);

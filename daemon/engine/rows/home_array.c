@@ -7,6 +7,21 @@
 #include "daemon/engine/tables/table.h"
 #include "tiers/array/row_arrays.h"
 
+static enum embtier_err array_make(const struct home_opts *opts, void **ret_home,
+                                   struct err_msg *msg)
+{
+    struct row_arrays *arrays = NULL;
+
+    TRY(row_arrays_new(opts->arrays, &arrays, msg));
+    *ret_home = arrays;
+    return EMBTIER_OK;
+}
+
+static void array_free(void *home)
+{
+    row_arrays_free(home);
+}
+
 static enum embtier_err array_add(void *home, const struct table *table, struct row_array *array)
 {
     return row_arrays_add_table(home, table->index, array);
@@ -169,6 +184,8 @@ static void array_stats(const void *home, struct home_stats *ret_stats)
 }
 
 const struct home_ops home_array_ops = {
+    .make = array_make,
+    .free = array_free,
     .add = array_add,
     .purge = array_purge,
     .give = array_give,

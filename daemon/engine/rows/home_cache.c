@@ -6,6 +6,21 @@
 
 #include "daemon/engine/tables/table.h"
 
+static enum embtier_err cache_make(const struct home_opts *opts, void **ret_home,
+                                   struct err_msg *msg)
+{
+    struct row_cache *cache = NULL;
+
+    TRY(row_cache_new(opts->cache, &cache, msg));
+    *ret_home = cache;
+    return EMBTIER_OK;
+}
+
+static void cache_free(void *home)
+{
+    row_cache_free(home);
+}
+
 static enum embtier_err cache_add(void *home, const struct table *table, struct row_array *array)
 {
     (void)array;
@@ -146,6 +161,8 @@ static void cache_stats(const void *home, struct home_stats *ret_stats)
 }
 
 const struct home_ops home_cache_ops = {
+    .make = cache_make,
+    .free = cache_free,
     .add = cache_add,
     .purge = cache_purge,
     .give = cache_give,

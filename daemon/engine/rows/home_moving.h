@@ -38,18 +38,16 @@ enum home_move_stage {
     HOME_MOVE_ARRIVED, /* the new one does; the old one has no rows of it */
 };
 
-struct home_split;
-
 struct home_move {
     uint16_t table;
     enum home_move_stage stage;
     const struct home *from;
     const struct home *to;
-    struct home_split
-        *hot;        /* only its hot rows move, as the cache keeps the others; NULL: all do */
-    uint64_t cursor; /* of row_cache_give() */
-    bool has_given;  /* since the cursor was 0 */
-    bool is_walked;  /* the cache has given all its hot rows */
+    const struct home *hot; /* @from or @to, if the other one has the same cold rows (struct
+                               home_hot_ops): then only hot rows move; NULL: all do */
+    uint64_t cursor;        /* of row_cache_give() */
+    bool has_given;         /* since the cursor was 0 */
+    bool is_walked;         /* the home of the cold rows has given all hot rows that it had */
 };
 
 struct home_moving {

@@ -1,11 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/engine/rows/home_split.h"
-
+/* The home of tables whose hot rows lie in an array, and all others in the cache over SSD (the
+ * remap of SCRec, section III-C).
+ *
+ * The array has a slot for each hot row, which a remap finds (tiers/array/row_remap.h). A call is
+ * dealt out: hot rows are looked for in the array only, all others in the cache only. So a hot row
+ * is never in the cache but during a move. The cache knows the table as it knows any other, and
+ * saves, evicts and pins its cold rows. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/macros.h"
+#include "daemon/engine/rows/home.h"
+#include "daemon/engine/tables/table.h"
 #include "tiers/array/row_arrays.h"
 #include "tiers/array/row_remap.h"
 
@@ -49,29 +56,33 @@ static bool is_mine(void *context, uint64_t hash)
     return split->opts.is_mine(split->opts.context, hash);
 }
 
-enum embtier_err home_split_new(const struct row_arrays_opts *opts, const struct home *cache,
-                                struct home_split **ret_split, struct err_msg *msg)
+static void split_free(void *home)
 {
-    _cleanup_(home_split_freep) struct home_split *split = calloc(1, sizeof(*split));
+    struct home_split *const split = home;
+
+    row_arrays_free(split->arrays);
+    free(split);
+}
+
+static enum embtier_err split_make(const struct home_opts *opts, void **ret_home,
+                                   struct err_msg *msg)
+{
+    struct home_split *const split = calloc(1, sizeof(*split));
+    enum embtier_err err;
 
     if (!split)
         return err_set(msg, EMBTIER_NO_MEMORY, "split tables: out of memory");
-    split->cache = cache;
-    split->opts = *opts;
-    TRY(row_arrays_new(
+    split->cache = &opts->homes[HOME_CACHE];
+    split->opts = *opts->arrays;
+    err = row_arrays_new(
         &(struct row_arrays_opts){
             .hash = hash_of_slot, .evict = evict_slot, .is_mine = is_mine, .context = split },
-        &split->arrays, msg));
-    *ret_split = TAKE(split);
-    return EMBTIER_OK;
-}
-
-void home_split_free(struct home_split *split)
-{
-    if (!split)
-        return;
-    row_arrays_free(split->arrays);
-    free(split);
+        &split->arrays, msg);
+    if (err != EMBTIER_OK)
+        split_free(split);
+    else
+        *ret_home = split;
+    return err;
 }
 
 /* ---- Dealing out ---- */
@@ -143,27 +154,33 @@ static uint32_t places_list(const struct places *places, uint32_t *ret_list)
 
 /* ---- Tables ---- */
 
-enum embtier_err home_split_add_hot(struct home_split *split, uint16_t table,
-                                    struct row_array *array)
+static enum embtier_err hot_add(void *home, uint16_t table, struct row_array *array)
 {
+    struct home_split *const split = home;
+
     assert(row_array_remap(array));
     return row_arrays_add_table(split->arrays, table, array);
 }
 
-void home_split_remove_hot(struct home_split *split, uint16_t table)
+static void hot_remove(void *home, uint16_t table)
 {
+    struct home_split *const split = home;
+
     row_arrays_remove_table(split->arrays, table);
 }
 
-bool home_split_is_hot(const struct home_split *split, uint16_t table, const struct row_ref *ref)
+static bool hot_is_hot(const void *home, uint16_t table, const struct row_ref *ref)
 {
+    const struct home_split *const split = home;
     uint32_t slot;
 
     return row_remap_find(remap_of(split, table), ref, 1, &slot) == 1;
 }
 
-uint64_t home_split_hot_rows(const struct home_split *split, uint16_t table)
+static uint64_t hot_rows(const void *home, uint16_t table)
 {
+    const struct home_split *const split = home;
+
     return row_arrays_table_rows(split->arrays, table);
 }
 
@@ -172,10 +189,10 @@ static enum embtier_err split_add(void *home, const struct table *table, struct 
     struct home_split *const split = home;
     enum embtier_err err;
 
-    TRY(home_split_add_hot(split, table->index, array));
+    TRY(hot_add(split, table->index, array));
     err = split->cache->ops->add(split->cache->rows, table, NULL);
     if (err != EMBTIER_OK)
-        home_split_remove_hot(split, table->index);
+        hot_remove(split, table->index);
     return err;
 }
 
@@ -183,7 +200,7 @@ static bool split_purge(void *home, const struct table *table, uint32_t step)
 {
     struct home_split *const split = home;
 
-    home_split_remove_hot(split, table->index);
+    hot_remove(split, table->index);
     return split->cache->ops->purge(split->cache->rows, table, step);
 }
 
@@ -233,7 +250,7 @@ static uint64_t split_rows(const void *home, uint16_t table)
 {
     const struct home_split *const split = home;
 
-    return home_split_hot_rows(split, table) + split->cache->ops->rows(split->cache->rows, table);
+    return hot_rows(split, table) + split->cache->ops->rows(split->cache->rows, table);
 }
 
 /* ---- Copying ---- */
@@ -526,7 +543,18 @@ static void split_stats(const void *home, struct home_stats *ret_stats)
     arrays.ops->stats(arrays.rows, ret_stats);
 }
 
+static const struct home_hot_ops split_hot_ops = {
+    .others = HOME_CACHE,
+    .add = hot_add,
+    .remove = hot_remove,
+    .is_hot = hot_is_hot,
+    .rows = hot_rows,
+};
+
 const struct home_ops home_split_ops = {
+    .make = split_make,
+    .free = split_free,
+    .hot = &split_hot_ops,
     .add = split_add,
     .purge = split_purge,
     .give = split_give,

@@ -1,7 +1,37 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <assert.h>
 
+#include "base/macros.h"
 #include "daemon/engine/rows/rows.h"
+
+/* A home that stands on another comes after it. */
+static const struct home_ops *const kinds[HOME_KINDS] = {
+    [HOME_CACHE] = &home_cache_ops,
+    [HOME_ARRAY] = &home_array_ops,
+    [HOME_SPLIT] = &home_split_ops,
+    [HOME_OTHER_ARRAY] = &home_array_ops,
+};
+
+enum embtier_err rows_make_homes(struct rows *rows, const struct home_opts *opts,
+                                 struct err_msg *msg)
+{
+    struct home_opts with_homes = *opts;
+
+    with_homes.homes = rows->homes;
+    for (uint32_t h = 0; h < HOME_KINDS; h++) {
+        TRY(kinds[h]->make(&with_homes, &rows->homes[h].rows, msg));
+        rows->homes[h].ops = kinds[h];
+    }
+    rows->homes[HOME_MOVING] = (struct home){ &home_moving_ops, &rows->moving };
+    return EMBTIER_OK;
+}
+
+void rows_free_homes(struct rows *rows)
+{
+    for (uint32_t h = HOME_KINDS; h-- > 0;)
+        if (rows->homes[h].ops)
+            rows->homes[h].ops->free(TAKE(rows->homes[h].rows));
+}
 
 /* The home of moving tables has functions for requests only. The functions here ask the two homes
  * that a moving table is in, so none of them may be called with HOME_MOVING. */

@@ -8,12 +8,11 @@
  * walked to one that was. So no row is old when it moves, and its mark in the new home is that of
  * rows that change now.
  *
- * Between the cache and a split only hot rows move: the cache keeps the cold ones, which both homes
- * find there. */
+ * Between a home whose hot rows lie apart and the home of its cold rows, only hot rows move (struct
+ * home_hot_ops). The cold ones stay where both homes find them: in the cache, if one is a split. */
 #include <assert.h>
 
 #include "base/macros.h"
-#include "daemon/engine/rows/home_split.h"
 #include "daemon/engine/rows/rows.h"
 
 _Static_assert(ROWS_CHUNK <= HOME_CHUNK && READ_JOB_ROWS <= HOME_CHUNK,
@@ -40,27 +39,31 @@ static struct home_move *move_at(struct rows *rows, const struct table *table)
     return move;
 }
 
-/* Returns the split if the other home of the move is the cache, else NULL. */
-static struct home_split *hot_of(const struct rows *rows, enum home_kind from, enum home_kind to)
+/* Returns the home of the hot rows if the other one has the cold rows of the same tables. */
+static const struct home *hot_of(const struct rows *rows, enum home_kind from, enum home_kind to)
 {
-    const bool is_hot =
-        (from == HOME_CACHE && to == HOME_SPLIT) || (from == HOME_SPLIT && to == HOME_CACHE);
+    const struct home_hot_ops *const from_hot = rows->homes[from].ops->hot;
+    const struct home_hot_ops *const to_hot = rows->homes[to].ops->hot;
 
-    return is_hot ? rows->homes[HOME_SPLIT].rows : NULL;
+    if (from_hot && from_hot->others == to)
+        return &rows->homes[from];
+    return to_hot && to_hot->others == from ? &rows->homes[to] : NULL;
 }
 
-static bool leaves_cache(const struct home_move *move)
+/* True if the hot rows come from among the cold ones. */
+static bool becomes_hot(const struct home_move *move)
 {
-    return move->from->ops == &home_cache_ops;
+    return move->hot && move->hot == move->to;
 }
 
-/* Makes the table known to its new home, unless that is the cache and knows its cold rows. */
+/* Makes the table known to its new home, unless that knows its cold rows. */
 static enum embtier_err add(const struct home_move *move, const struct table *table,
                             struct row_array *array)
 {
     if (!move->hot)
         return move->to->ops->add(move->to->rows, table, array);
-    return leaves_cache(move) ? home_split_add_hot(move->hot, table->index, array) : EMBTIER_OK;
+    return becomes_hot(move) ? move->hot->ops->hot->add(move->hot->rows, table->index, array)
+                             : EMBTIER_OK;
 }
 
 enum embtier_err rows_move_prepare(struct rows *rows, const struct table *table,
@@ -101,7 +104,7 @@ struct row_taking {
     struct rows *rows;
     struct table *table;
     const struct home *to;
-    const struct home_split *hot;
+    const struct home *hot;
     bool is_full;
 };
 
@@ -109,7 +112,7 @@ static bool is_hot(void *context, const struct row_ref *ref)
 {
     const struct row_taking *const taking = context;
 
-    return home_split_is_hot(taking->hot, taking->table->index, ref);
+    return taking->hot->ops->hot->is_hot(taking->hot->rows, taking->table->index, ref);
 }
 
 static bool take(void *context, const struct row_ref *ref, const void *row, bool dirty)
@@ -127,8 +130,8 @@ static bool take(void *context, const struct row_ref *ref, const void *row, bool
     return false;
 }
 
-/* Called after some of the old home's rows have been given. If that is the cache of a split, it
- * does not count its hot rows: it has none after a walk that found none, as no more come to it. */
+/* Called after some of the old home's rows have been given. If that is the home of cold rows, it
+ * does not count hot ones: it has none after a walk that found none, as no more come to it. */
 static void note_walk(struct home_move *move, bool has_given)
 {
     const bool is_empty = move->from->ops->rows(move->from->rows, move->table) == 0;
@@ -140,14 +143,14 @@ static void note_walk(struct home_move *move, bool has_given)
     move->has_given = false;
 }
 
-/* Returns how many rows the old home still has to give; if that is the cache of a split, more than
+/* Returns how many rows the old home still has to give; if that is the home of cold rows, more than
  * 0 until it has none. */
 static uint64_t rows_left(const struct home_move *move)
 {
     if (!move->hot)
         return move->from->ops->rows(move->from->rows, move->table);
-    if (!leaves_cache(move))
-        return home_split_hot_rows(move->hot, move->table);
+    if (!becomes_hot(move))
+        return move->hot->ops->hot->rows(move->hot->rows, move->table);
     if (move->is_walked)
         return 0;
     return MAX(move->from->ops->rows(move->from->rows, move->table), UINT64_C(1));
@@ -171,7 +174,7 @@ struct rows_moved rows_move_step(struct rows *rows, struct table *table, uint32_
     if (!move->is_walked && (!rows->in_epoch || !MOVE_HAS(MOVE_EPOCH))) {
         moved.rows = move->from->ops->give(move->from->rows, table->index, &giving);
         move->cursor = giving.cursor;
-        if (move->hot && leaves_cache(move))
+        if (becomes_hot(move))
             note_walk(move, moved.rows > 0 || taking.is_full);
     }
     moved.left = rows_left(move);
@@ -202,13 +205,13 @@ void rows_move_arrive(struct rows *rows, const struct table *table)
     set_stage(move, HOME_MOVE_ARRIVED);
 }
 
-/* Forgets the table in its old home, but for cold rows in the cache. True: it is gone. */
+/* Forgets the table in its old home, but for cold rows. True: it is gone. */
 static bool forget(const struct home_move *move, const struct table *table)
 {
     if (!move->hot)
         return move->from->ops->purge(move->from->rows, table, 1);
-    if (!leaves_cache(move))
-        home_split_remove_hot(move->hot, table->index);
+    if (!becomes_hot(move))
+        move->hot->ops->hot->remove(move->hot->rows, table->index);
     return true;
 }
 

@@ -173,6 +173,11 @@ void rows_log_on_written(struct rows *rows);
 
 /* ---- The rows' home (home.h): for a table of this lane ---- */
 
+/* Makes all homes; @opts needs no homes. After an error too, rows_free_homes() has to follow. */
+MUST_CHECK enum embtier_err rows_make_homes(struct rows *rows, const struct home_opts *opts,
+                                            struct err_msg *msg);
+void rows_free_homes(struct rows *rows);
+
 static inline const struct home *rows_home(const struct rows *rows, const struct table *table)
 {
     return &rows->homes[atomic_load_explicit(&table->home, memory_order_relaxed)];

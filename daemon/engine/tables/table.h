@@ -38,6 +38,13 @@ enum home_kind {
     HOME_SLOTS,
 };
 
+/* Returns the home of tables that are in this place of a lane. */
+static inline enum embtier_home home_of_kind(enum home_kind kind)
+{
+    assert(kind < HOME_KINDS);
+    return kind == HOME_OTHER_ARRAY ? EMBTIER_HOME_ARRAY : (enum embtier_home)kind;
+}
+
 enum table_move_state {
     TABLE_STAYS,
     TABLE_MOVES,     /* to another home */

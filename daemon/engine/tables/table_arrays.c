@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/spec/array_shape.h"
+#include "base/spec/home_rules.h"
 #include "base/text/bytes.h"
 #include "tiers/array/array_space.h"
 #include "tiers/array/row_arrays.h"
@@ -50,6 +51,73 @@ void table_arrays_free(struct table_arrays *arrays)
     free(arrays);
 }
 
+/* ---- Forms: how the tables of each home lie in the memory of a tier ---- */
+
+struct form {
+    const char *text;                                 /* what such a table is */
+    const char *as;                                   /* what it needs memory for */
+    const char *rows;                                 /* of which there can be too many */
+    uint64_t (*bytes)(const struct table_spec *spec); /* 0: too many rows */
+    struct row_array *(*make)(void *memory, const struct table_spec *spec);
+};
+
+static uint32_t row_bytes_of(const struct table_spec *spec)
+{
+    return table_spec_weight_bytes(spec) + table_spec_state_bytes(spec);
+}
+
+static uint64_t array_bytes(const struct table_spec *spec)
+{
+    return row_array_memory_bytes(spec->rows, row_bytes_of(spec));
+}
+
+static struct row_array *array_make(void *memory, const struct table_spec *spec)
+{
+    return row_array_new(memory, spec->rows, row_bytes_of(spec));
+}
+
+/* Returns where the remap of a split table lies, behind its hot rows. 0: they are too many. */
+static uint64_t remap_at(const struct table_spec *spec)
+{
+    struct array_shape shape;
+
+    if (row_remap_memory_bytes(spec->hot_rows) == 0)
+        return 0;
+    shape = array_shape_of(spec->hot_rows, row_bytes_of(spec));
+    return shape.bytes > 0 ? align_up(shape.rows_at + spec->hot_rows * shape.stride, CACHE_LINE)
+                           : 0;
+}
+
+static uint64_t split_bytes(const struct table_spec *spec)
+{
+    const uint64_t at = remap_at(spec);
+
+    return at > 0 ? align_up(at + row_remap_memory_bytes(spec->hot_rows), ARRAY_SLAB_BYTES) : 0;
+}
+
+static struct row_array *split_make(void *memory, const struct table_spec *spec)
+{
+    struct row_array *const array = row_array_new(memory, spec->hot_rows, row_bytes_of(spec));
+
+    row_array_set_remap(array, row_remap_begin((uint8_t *)memory + remap_at(spec), spec->hot_rows));
+    return array;
+}
+
+static const struct form forms[] = {
+    [EMBTIER_HOME_ARRAY] = { "an array", "as an array", "rows", array_bytes, array_make },
+    [EMBTIER_HOME_SPLIT] = { "split", "for its hot rows and their remap", "hot rows", split_bytes,
+                             split_make },
+};
+
+/* Returns NULL for a home that takes no memory for a table. */
+static const struct form *form_of(const struct table_spec *spec)
+{
+    if (!home_has_tier((int)spec->home))
+        return NULL;
+    assert((size_t)spec->home < ARRAY_LEN(forms) && forms[spec->home].make);
+    return &forms[spec->home];
+}
+
 /* ---- Refusals: the reason, and the advice for a table that is being made ---- */
 
 struct tiers_text {
@@ -80,7 +148,7 @@ static enum embtier_err no_such_tier(const struct table_arrays *arrays,
 static enum embtier_err no_array_memory(const struct table_spec *spec, const char **ret_advice,
                                         struct err_msg *msg)
 {
-    const char *const home = spec->home == EMBTIER_HOME_SPLIT ? "split" : "an array";
+    const char *const home = form_of(spec)->text;
 
     *ret_advice = "set array_bytes of a tier in the server's configuration, or choose home cache";
     if (spec->home_tier[0] == '\0')
@@ -99,15 +167,14 @@ static enum embtier_err no_room(const struct table_arrays *arrays, uint32_t tier
                                 const struct table_spec *spec, uint64_t bytes,
                                 const char **ret_advice, struct err_msg *msg)
 {
-    const bool is_split = spec->home == EMBTIER_HOME_SPLIT;
-    const char *const as = is_split ? "for its hot rows and their remap" : "as an array";
+    const char *const as = form_of(spec)->as;
     struct bytes_text wanted, all, left, piece;
     struct array_space_stats stats;
 
     *ret_advice = "choose home cache";
     if (bytes == 0)
         return err_set(msg, EMBTIER_TOO_LARGE, "table '%s' has too many %s for an array",
-                       spec->name, is_split ? "hot rows" : "rows");
+                       spec->name, form_of(spec)->rows);
     array_space_stats(arrays->spaces[tier], &stats);
     *ret_advice = "raise its array_bytes, or choose home cache";
     if (bytes > stats.bytes)
@@ -125,38 +192,6 @@ static enum embtier_err no_room(const struct table_arrays *arrays, uint32_t tier
 }
 
 /* ---- Taking and giving ---- */
-
-static uint32_t row_bytes_of(const struct table_spec *spec)
-{
-    return table_spec_weight_bytes(spec) + table_spec_state_bytes(spec);
-}
-
-/* Returns where the remap of a split table lies, behind its hot rows. 0: they are too many. */
-static uint64_t remap_at(const struct table_spec *spec)
-{
-    struct array_shape shape;
-
-    if (row_remap_memory_bytes(spec->hot_rows) == 0)
-        return 0;
-    shape = array_shape_of(spec->hot_rows, row_bytes_of(spec));
-    return shape.bytes > 0 ? align_up(shape.rows_at + spec->hot_rows * shape.stride, CACHE_LINE)
-                           : 0;
-}
-
-static uint64_t split_bytes(const struct table_spec *spec)
-{
-    const uint64_t at = remap_at(spec);
-
-    return at > 0 ? align_up(at + row_remap_memory_bytes(spec->hot_rows), ARRAY_SLAB_BYTES) : 0;
-}
-
-static struct row_array *split_new(void *memory, const struct table_spec *spec)
-{
-    struct row_array *const array = row_array_new(memory, spec->hot_rows, row_bytes_of(spec));
-
-    row_array_set_remap(array, row_remap_begin((uint8_t *)memory + remap_at(spec), spec->hot_rows));
-    return array;
-}
 
 /* Locked. Takes memory of the first tier that has room, among those that @spec may lie in; or says
  * why there is none. */
@@ -195,22 +230,20 @@ static enum embtier_err take(struct table_arrays *arrays, struct table_spec *spe
                              struct row_array **ret_array, const char **ret_advice,
                              struct err_msg *msg)
 {
+    const struct form *const form = form_of(spec);
     void *memory = NULL;
     uint32_t tier = 0;
     enum embtier_err err;
 
     *ret_array = NULL;
-    if (spec->home == EMBTIER_HOME_CACHE)
+    if (!form)
         return EMBTIER_OK;
     pthread_mutex_lock(&arrays->lock);
-    err =
-        take_memory(arrays, spec, table_arrays_needed_bytes(spec), &tier, &memory, ret_advice, msg);
+    err = take_memory(arrays, spec, form->bytes(spec), &tier, &memory, ret_advice, msg);
     pthread_mutex_unlock(&arrays->lock);
     TRY(err);
     snprintf(spec->home_tier, sizeof(spec->home_tier), "%s", arrays->tiers[tier].name);
-    *ret_array = spec->home == EMBTIER_HOME_SPLIT
-                     ? split_new(memory, spec)
-                     : row_array_new(memory, spec->rows, row_bytes_of(spec));
+    *ret_array = form->make(memory, spec);
     return EMBTIER_OK;
 }
 
@@ -265,15 +298,9 @@ uint32_t table_arrays_find(const struct table_arrays *arrays, const char *tier)
 
 uint64_t table_arrays_needed_bytes(const struct table_spec *spec)
 {
-    switch (spec->home) {
-    case EMBTIER_HOME_ARRAY:
-        return row_array_memory_bytes(spec->rows, row_bytes_of(spec));
-    case EMBTIER_HOME_SPLIT:
-        return split_bytes(spec);
-    case EMBTIER_HOME_CACHE:
-        break;
-    }
-    return 0;
+    const struct form *const form = form_of(spec);
+
+    return form ? form->bytes(spec) : 0;
 }
 
 void table_arrays_stats(struct table_arrays *arrays, uint32_t tier,

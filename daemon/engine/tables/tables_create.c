@@ -12,6 +12,7 @@
 #include <sys/random.h>
 
 #include "base/log/log.h"
+#include "base/spec/home_rules.h"
 #include "daemon/engine/memory/accounts.h"
 #include "daemon/engine/tables/progress.h"
 #include "daemon/engine/tables/row_routes.h"
@@ -197,17 +198,12 @@ static enum embtier_err take_array(struct tables *tables, struct creation *creat
     *ret_array = NULL;
     if (creation->placing == TABLE_PLACED_AS_ASKED)
         return table_arrays_take(tables->arrays, spec, ret_array, msg);
-    if (spec->home != EMBTIER_HOME_SPLIT &&
+    if (!home_has_hot_rows(spec->home) &&
         table_arrays_take_anywhere(tables->arrays, spec, ret_array, &why) == EMBTIER_OK)
         return EMBTIER_OK;
-    if (spec->home == EMBTIER_HOME_SPLIT)
-        log_warn("a table that was split is cached here", "table=%s why=%s", spec->name,
-                 LOG_QUOTED(why.text));
-    else
-        log_warn("a table that was an array is cached here", "table=%s why=%s", spec->name,
-                 LOG_QUOTED(why.text));
-    spec->home = EMBTIER_HOME_CACHE;
-    spec->home_tier[0] = '\0';
+    log_warn("a table that had another home is cached here", "table=%s home=%s why=%s", spec->name,
+             home_word(spec->home), LOG_QUOTED(why.text));
+    table_spec_set_cached(spec);
     spec->hot_rows = spec->hot_sum = 0;
     return EMBTIER_OK;
 }

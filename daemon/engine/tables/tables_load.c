@@ -13,6 +13,7 @@
 #include <time.h>
 
 #include "base/log/log.h"
+#include "base/spec/home_rules.h"
 #include "base/text/bytes.h"
 #include "daemon/engine/memory/accounts.h"
 #include "daemon/engine/tables/hot_set.h"
@@ -36,7 +37,7 @@ static void load_hot_rows(struct tables *tables, const struct catalog_table *ent
 
     if (spec->hot_rows == 0)
         return;
-    if (spec->home != EMBTIER_HOME_SPLIT) {
+    if (!home_has_hot_rows(spec->home)) {
         /* Not @spec, whose tier may be another until the next start. */
         if (hot_set_forget(tables, entry->table_id, &entry->spec))
             spec->hot_rows = spec->hot_sum = 0;
@@ -48,8 +49,7 @@ static void load_hot_rows(struct tables *tables, const struct catalog_table *ent
               "it to home cache, and split it anew",
               "table=%s why=%s", spec->name, LOG_QUOTED(why.text));
     table_arrays_give(tables->arrays, TAKE(*array));
-    spec->home = EMBTIER_HOME_CACHE;
-    spec->home_tier[0] = '\0';
+    table_spec_set_cached(spec);
 }
 
 /* @spec is as the catalog has it, except for an array's tier. @array is taken over. */

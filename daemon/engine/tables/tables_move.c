@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/log/log.h"
+#include "base/spec/home_rules.h"
 #include "daemon/engine/tables/hot_set.h"
 #include "daemon/engine/tables/progress.h"
 #include "daemon/engine/tables/table_arrays.h"
@@ -292,7 +293,7 @@ static enum embtier_err store_hot_rows(struct move *move)
                                    .progress = move->progress };
     struct table_spec before = move->table->spec;
 
-    if (move->to != HOME_SPLIT)
+    if (!home_has_hot_rows((int)move->spec.home))
         return EMBTIER_OK;
     TRY(hot_set_take(&work, move->hot, move->array, move->msg));
     before.hot_rows = move->spec.hot_rows;
@@ -307,8 +308,9 @@ static enum embtier_err store_hot_rows(struct move *move)
 static void forget_hot_rows(struct move *move)
 {
     struct table *const table = move->table;
-    const bool is_unused = move->to == HOME_SPLIT ? atomic_load(&table->home) == move->from
-                                                  : move->from == HOME_SPLIT && move->is_written;
+    const bool is_unused = home_has_hot_rows(home_of_kind(move->to))
+                               ? atomic_load(&table->home) == move->from
+                               : home_has_hot_rows(home_of_kind(move->from)) && move->is_written;
 
     if (table->spec.hot_rows == 0)
         return; /* none were stored */
@@ -394,7 +396,7 @@ static bool has_home(const struct table *table, const struct table_spec *spec)
 static enum embtier_err check_hot_rows(const struct table *table, const struct table_spec *spec,
                                        struct err_msg *msg)
 {
-    if (spec->home != EMBTIER_HOME_SPLIT || table->spec.home != EMBTIER_HOME_SPLIT)
+    if (!home_has_hot_rows(spec->home) || !home_has_hot_rows(table->spec.home))
         return EMBTIER_OK;
     if (has_home(table, spec) && spec->hot_rows == table->spec.hot_rows &&
         spec->hot_sum == table->spec.hot_sum)
@@ -418,7 +420,7 @@ static enum embtier_err new_spec(const struct table *table, const struct table_m
                        spec.name);
     spec.home = opts->home;
     table_spec_set_tier(&spec, opts->tier);
-    if (opts->home == EMBTIER_HOME_SPLIT) {
+    if (home_has_hot_rows(opts->home)) {
         spec.hot_rows = opts->hot.count;
         spec.hot_sum = opts->hot_sum;
     }
@@ -451,6 +453,15 @@ enum embtier_err tables_check_move(struct tables *tables, const struct table_mov
     return err;
 }
 
+/* A table that keeps its home and goes to another tier goes to another set. Splits do not
+ * (check_hot_rows()), and the cache has no tiers to choose. */
+static uint8_t other_set(uint8_t kind)
+{
+    assert(kind == HOME_ARRAY);
+    (void)kind;
+    return HOME_OTHER_ARRAY;
+}
+
 /* Finds the table and says in its struct that it moves, unless it has that home. */
 static enum embtier_err move_begin(struct tables *tables, const struct table_move_opts *opts,
                                    struct move *move, struct table_moved *ret_moved)
@@ -467,8 +478,8 @@ static enum embtier_err move_begin(struct tables *tables, const struct table_mov
     } else if (err == EMBTIER_OK) {
         move->from = atomic_load(&move->table->home);
         move->to = (uint8_t)move->spec.home;
-        if (move->to == HOME_ARRAY && move->from == HOME_ARRAY)
-            move->to = HOME_OTHER_ARRAY;
+        if (move->to == move->from)
+            move->to = other_set(move->from);
         atomic_store(&move->table->move, (uint8_t)TABLE_MOVES);
         ret_moved->was_there = false;
     }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/macros.h"
+#include "base/spec/home_rules.h"
 #include "daemon/engine/sessions/session.h"
 #include "daemon/engine/tables/tables.h"
 #include "daemon/jobs/answer.h"
@@ -117,7 +118,7 @@ enum embtier_err table_move_job_new(const struct job_request *request, struct jo
                                            .home = (enum embtier_home)wire->home,
                                            .tier = move->tier,
                                            .rate_bytes = wire->rate_bytes };
-    if (wire->home == EMBTIER_HOME_SPLIT && wire->hot_rows > 0) {
+    if (home_has_hot_rows((int)wire->home) && wire->hot_rows > 0) {
         move->job.kind = &split_kind;
         TRY(find_hot_ids(request, &move->opts.hot, msg));
     }

@@ -152,6 +152,13 @@ def checkpoint_under_load(server, **options):
     return under_load(server.checkpoint, **options)
 
 
+def is_whole(daemon, checkpoint: int) -> bool:
+    """True if the daemon's log says that the checkpoint has all rows of an update, or none. On a busy machine there may be no moment
+    without an update, and the checkpoint then cuts some. A daemon that is killed may not get round to saying it."""
+    made = [one["cut_updates"] for one in daemon.logged("checkpoint made") if one["id"] == str(checkpoint)]
+    return made == ["0"]
+
+
 # ---- Damage ----
 
 

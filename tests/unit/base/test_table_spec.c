@@ -9,8 +9,10 @@
 #include <cmocka.h>
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
+#include "base/spec/home_rules.h"
 #include "base/spec/table_spec.h"
 
 static struct table_spec good_spec(void)
@@ -346,6 +348,51 @@ static void test_words_and_numbers_go_both_ways(void **state)
     assert_string_equal(init_param_name(77, 0), "");
 }
 
+static void assert_home_keeps_its_rules(enum embtier_home home, const char *word)
+{
+    struct table_spec spec = good_spec();
+
+    spec.home = home;
+    spec.hot_rows = home_has_hot_rows(home) ? 3 : 0;
+    assert_int_equal(table_spec_check(&spec, NULL), EMBTIER_OK);
+    snprintf(spec.home_tier, sizeof(spec.home_tier), "dram");
+    if (home_has_tier(home))
+        assert_int_equal(table_spec_check(&spec, NULL), EMBTIER_OK);
+    else
+        assert_refused(&spec, "has no tier of its own");
+    table_spec_set_cached(&spec);
+    assert_int_equal(table_spec_check(&spec, NULL), EMBTIER_OK);
+
+    spec.home = home;
+    spec.rows = EMBTIER_UNBOUNDED;
+    if (home_needs_rows(home))
+        assert_refused(&spec, "needs a table with a number of rows");
+    else
+        assert_int_equal(table_spec_check(&spec, NULL), EMBTIER_OK);
+
+    spec.rows = 1000;
+    spec.hot_rows = 0;
+    if (home_has_hot_rows(home))
+        assert_refused(&spec, "needs hot rows");
+    assert_int_equal(home_parse(word), home);
+    assert_string_equal(home_word(home), word);
+}
+
+static void test_each_home_has_the_rules_of_its_row(void **state)
+{
+    const int unknown[] = { -1, 99 };
+
+    (void)state;
+#define X(name, number, word, text) assert_home_keeps_its_rules(EMBTIER_HOME_##name, word);
+    EMBTIER_HOME_TABLE(X)
+#undef X
+    assert_true(home_needs_rows(EMBTIER_HOME_ARRAY) && home_has_tier(EMBTIER_HOME_ARRAY));
+    assert_true(home_has_hot_rows(EMBTIER_HOME_SPLIT) && !home_needs_rows(EMBTIER_HOME_SPLIT));
+    for (size_t i = 0; i < 2; i++)
+        assert_false(home_needs_rows(unknown[i]) || home_has_tier(unknown[i]) ||
+                     home_has_hot_rows(unknown[i]));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -360,6 +407,7 @@ int main(void)
         cmocka_unit_test(test_new_tables_constants_are_not_0_where_that_divides),
         cmocka_unit_test(test_row_layout_follows_dtype_and_optimizer),
         cmocka_unit_test(test_words_and_numbers_go_both_ways),
+        cmocka_unit_test(test_each_home_has_the_rules_of_its_row),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -260,7 +260,7 @@ def test_tables_of_another_store_are_cached_where_there_is_no_room(make_roomy, m
             table = server.open_table("rows")
             assert (table.spec.home, table.spec.tier) == home
             assert (table.get(np.arange(ROWS)) == 7).all()
-        warnings = new.logged("a table that was an array is cached here")
+        warnings = new.logged("a table that had another home is cached here")
         assert [line["table"] for line in warnings] == (["rows"] if home[0] == "cache" else [])
         new.stop()
 

@@ -107,7 +107,7 @@ static inline struct op_submission form_lay_out(const struct client *client, uin
     uint8_t *behind = (uint8_t *)at + (size_t)shape->segments * bytes;
     bool known = false;
 
-#define FORM(name, bit, op_name, kind, words)                                                      \
+#define FORM(name, bit, op_name, tickets, kind, words)                                             \
     if (FORM_IS(form, name)) {                                                                     \
         submission.op = OP_##op_name;                                                              \
         known = true;                                                                              \
