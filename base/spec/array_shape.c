@@ -23,3 +23,29 @@ struct array_shape array_shape_of(uint64_t rows, uint32_t row_bytes)
     shape.bytes = align_up(shape.rows_at + rows * shape.stride, ARRAY_SLAB_BYTES);
     return shape;
 }
+
+uint64_t remap_ids_at(uint64_t rows)
+{
+    return REMAP_HEAD_BYTES + align_up((rows + 1) * sizeof(uint32_t), UINT64_C(0) + CACHE_LINE);
+}
+
+uint64_t remap_bytes_of(uint64_t rows)
+{
+    return rows == 0 || rows > REMAP_ROWS_MAX ? 0 : remap_ids_at(rows) + rows * sizeof(uint64_t);
+}
+
+struct split_shape split_shape_of(uint64_t hot_rows, uint32_t row_bytes)
+{
+    const uint64_t remap_bytes = remap_bytes_of(hot_rows);
+    struct split_shape split = { 0 };
+    struct array_shape rows;
+
+    if (remap_bytes == 0)
+        return split;
+    rows = array_shape_of(hot_rows, row_bytes);
+    if (rows.bytes == 0)
+        return split;
+    split.remap_at = align_up(rows.rows_at + hot_rows * rows.stride, UINT64_C(0) + CACHE_LINE);
+    split.bytes = align_up(split.remap_at + remap_bytes, ARRAY_SLAB_BYTES);
+    return split;
+}

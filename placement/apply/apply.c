@@ -12,19 +12,26 @@
 
 static bool is_same(struct apply_place a, struct apply_place b)
 {
-    return a.home == b.home && a.tier == b.tier;
+    return a.home == b.home && a.tier == b.tier && a.hot_rows == b.hot_rows;
 }
 
-static const struct apply_place in_cache = { EMBTIER_HOME_CACHE, APPLY_NO_TIER };
+static const struct apply_place in_cache = { EMBTIER_HOME_CACHE, APPLY_NO_TIER, 0 };
+
+static bool has_tier(struct apply_place place)
+{
+    return place.tier != APPLY_NO_TIER;
+}
 
 /* Array memory that a table takes at a place; UINT64_MAX: more than any tier has. */
 static uint64_t array_bytes(const struct apply_held *table, struct apply_place place)
 {
     uint64_t bytes;
 
-    if (place.home != EMBTIER_HOME_ARRAY)
+    if (!has_tier(place))
         return 0;
-    bytes = array_shape_of(table->rows, table->row_bytes).bytes;
+    bytes = place.home == EMBTIER_HOME_SPLIT
+                ? split_shape_of(place.hot_rows, table->row_bytes).bytes
+                : array_shape_of(table->rows, table->row_bytes).bytes;
     return bytes > 0 ? bytes : UINT64_MAX;
 }
 
@@ -81,9 +88,8 @@ static enum embtier_err check_same(const struct plan_table *table, const struct 
 /* ---- The places that the plan wants ---- */
 
 static enum embtier_err find_tier(const struct apply_server *server, const struct plan_table *table,
-                                  uint32_t *ret_tier, struct err_msg *msg)
+                                  const char *name, uint32_t *ret_tier, struct err_msg *msg)
 {
-    const char *const name = table->parts[0].tier;
     char names[TIERS_MAX * (TIER_NAME_MAX + 3)] = "";
     size_t used = 0;
 
@@ -100,46 +106,87 @@ static enum embtier_err find_tier(const struct apply_server *server, const struc
                    table->name, name, names);
 }
 
+/* The ranges of a table that are in arrays of tiers: a server takes one of them, as the hot rows of
+ * a split, if the cache has the rest. */
+static enum embtier_err find_range(const struct plan_table *table,
+                                   const struct plan_part **ret_range, struct err_msg *msg)
+{
+    const bool has_rest = table->parts[table->part_count - 1].home == PLAN_CACHE;
+    uint32_t count = 0;
+
+    *ret_range = NULL;
+    for (uint32_t p = 0; p < table->part_count; p++)
+        if (table->parts[p].home == PLAN_ARRAY) {
+            *ret_range = &table->parts[p];
+            count++;
+        }
+    if (count <= (has_rest ? 1 : 0))
+        return EMBTIER_OK;
+    return err_set(msg, EMBTIER_UNSUPPORTED,
+                   "table '%s' has %" PRIu32
+                   " ranges in arrays%s, but a server has hot rows in one "
+                   "tier, and the rest in the cache: make a plan for one tier of arrays, or with "
+                   "the table in `unsplit` of its rules",
+                   table->name, count, has_rest ? "" : " and none in the cache");
+}
+
+static enum embtier_err wanted_split(const struct apply_server *server,
+                                     const struct plan_table *table, struct apply_place *ret_place,
+                                     struct err_msg *msg)
+{
+    const struct plan_part *range;
+
+    TRY(find_range(table, &range, msg));
+    if (!range)
+        return EMBTIER_OK;
+    ret_place->home = EMBTIER_HOME_SPLIT;
+    ret_place->hot_rows = range->rows;
+    return find_tier(server, table, range->tier, &ret_place->tier, msg);
+}
+
 static enum embtier_err wanted_place(const struct apply_server *server,
                                      const struct plan_table *table, const struct apply_opts *opts,
                                      struct apply_place *ret_place, struct err_msg *msg)
 {
     *ret_place = in_cache;
-    if (table->part_count > 1)
-        return err_set(msg, EMBTIER_UNSUPPORTED,
-                       "table '%s' is split into %" PRIu32
-                       " parts, and this version moves whole tables only: make a plan without "
-                       "--row-wise, or with the table in `unsplit` of its rules",
-                       table->name, table->part_count);
-    switch (table->parts[0].home) {
-    case PLAN_ARRAY:
-        ret_place->home = EMBTIER_HOME_ARRAY;
-        return find_tier(server, table, &ret_place->tier, msg);
-    case PLAN_HBM:
-        if (opts->without_gpu)
-            return EMBTIER_OK; /* place_gpu_tables() */
+    if (table->parts[0].home == PLAN_HBM && !opts->without_gpu)
         return err_set(msg, EMBTIER_UNSUPPORTED,
                        "table '%s' is to be in the memory of GPU %" PRIu32
                        ", and the server has no tables there: add --without-gpu, which takes an "
                        "array or the cache instead",
                        table->name, table->parts[0].gpu);
-    case PLAN_CACHE:
-    default:
+    if (table->part_count > 1)
+        return wanted_split(server, table, ret_place, msg);
+    if (table->parts[0].home != PLAN_ARRAY) /* in GPU memory: place_without_gpu() */
         return EMBTIER_OK;
-    }
+    ret_place->home = EMBTIER_HOME_ARRAY;
+    return find_tier(server, table, table->parts[0].tier, &ret_place->tier, msg);
 }
 
 /* ---- The moves ---- */
 
+/* Between the cache and a split only hot rows move. */
+static uint64_t rows_moving(const struct apply_held *held, struct apply_place to)
+{
+    return held->place.home == EMBTIER_HOME_ARRAY || to.home == EMBTIER_HOME_ARRAY
+               ? held->rows
+               : held->place.hot_rows + to.hot_rows;
+}
+
 static struct apply_move move_of(const struct apply_held *held, struct apply_place to)
 {
+    const uint64_t rows = rows_moving(held, to);
+
     return (struct apply_move){
         .table = held,
         .from = held->place,
         .to = to,
-        .row_bytes = held->rows * held->row_bytes,
+        .rows = rows,
+        .row_bytes = rows * held->row_bytes,
         .from_bytes = array_bytes(held, held->place),
         .to_bytes = array_bytes(held, to),
+        .goes_by_cache = held->place.home == EMBTIER_HOME_SPLIT && to.home == EMBTIER_HOME_SPLIT &&
+                         !is_same(held->place, to),
     };
 }
 
@@ -160,27 +207,56 @@ static uint64_t wanted_bytes(const struct apply *apply, uint32_t tier)
     return bytes;
 }
 
-/* Gives a table that the plan wants in GPU memory an array of the first tier with room. */
-static struct apply_place place_without_gpu(const struct apply *apply,
-                                            const struct apply_held *held)
+/* True if the place has room beside those of the moves so far. */
+static bool has_room(const struct apply *apply, const struct apply_held *held,
+                     struct apply_place place)
 {
-    for (uint32_t t = 0; held->rows != EMBTIER_UNBOUNDED && t < apply->server->tier_count; t++) {
-        const struct apply_place place = { EMBTIER_HOME_ARRAY, t };
-        const uint64_t bytes = array_bytes(held, place);
-        const uint64_t wanted = wanted_bytes(apply, t);
+    const uint64_t all = apply->server->tiers[place.tier].array_bytes;
+    const uint64_t bytes = array_bytes(held, place);
+    uint64_t wanted = wanted_bytes(apply, place.tier);
 
-        if (is_same(held->place, place))
-            return place;
-        if (wanted <= apply->server->tiers[t].array_bytes &&
-            bytes <= apply->server->tiers[t].array_bytes - wanted)
+    if (held->place.tier == place.tier) /* its own memory is free then */
+        wanted -= MIN(wanted, array_bytes(held, held->place));
+    return wanted <= all && bytes <= all - wanted;
+}
+
+/* Returns the rows of a table that the plan does not leave to the cache; 0: all. */
+static uint64_t rows_in_arrays(const struct plan_table *table)
+{
+    uint64_t rows = 0;
+
+    if (table->parts[table->part_count - 1].home != PLAN_CACHE)
+        return 0;
+    for (uint32_t p = 0; p + 1 < table->part_count; p++)
+        rows += table->parts[p].rows;
+    return rows;
+}
+
+/* Gives rows that the plan wants in GPU memory, and those in an array beside them, an array of the
+ * first tier with room. If there is none for both, @beside stays as it is. */
+static struct apply_place place_without_gpu(const struct apply *apply,
+                                            const struct plan_table *table,
+                                            const struct apply_held *held,
+                                            struct apply_place beside)
+{
+    const uint64_t hot_rows = rows_in_arrays(table);
+
+    for (uint32_t t = 0; t < apply->server->tier_count; t++) {
+        const struct apply_place place = { hot_rows > 0 ? EMBTIER_HOME_SPLIT : EMBTIER_HOME_ARRAY,
+                                           t, hot_rows };
+
+        if (hot_rows == 0 && held->rows == EMBTIER_UNBOUNDED)
+            break;
+        if (is_same(held->place, place) || has_room(apply, held, place))
             return place;
     }
-    return in_cache;
+    return has_tier(beside) && has_room(apply, held, beside) ? beside : in_cache;
 }
 
 static void add_move(struct apply *apply, const struct apply_held *held, struct apply_place to)
 {
-    if (is_same(held->place, to)) {
+    /* Only the server knows if a split has the same hot rows. */
+    if (is_same(held->place, to) && to.home != EMBTIER_HOME_SPLIT) {
         apply->same_count++;
         return;
     }
@@ -205,7 +281,7 @@ static enum embtier_err add_tables(struct apply *apply, const struct plan *plan,
         TRY(check_same(table, held, msg));
         TRY(wanted_place(apply->server, table, opts, &place, msg));
         if (is_in_gpu) {
-            place = place_without_gpu(apply, held);
+            place = place_without_gpu(apply, table, held, place);
             apply->gpu_count++;
         }
         add_move(apply, held, place);
@@ -262,10 +338,40 @@ void apply_free(struct apply *apply)
 
 /* ---- The order ---- */
 
-static bool fits(const struct apply *apply, const struct apply_move *move)
+void apply_limit_hot_rows(struct apply *apply, struct apply_move *move, uint64_t hot_rows)
 {
-    return move->to.home != EMBTIER_HOME_ARRAY ||
-           move->to_bytes <= apply->server->tiers[move->to.tier].free_bytes;
+    struct apply_place to = move->to;
+
+    assert(hot_rows > 0 && hot_rows <= to.hot_rows && !move->is_done);
+    to.hot_rows = hot_rows;
+    apply->row_bytes -= move->row_bytes;
+    *move = move_of(move->table, to);
+    apply->row_bytes += move->row_bytes;
+}
+
+static bool is_trial(const struct apply_move *move)
+{
+    return move->to.home == EMBTIER_HOME_SPLIT && is_same(move->from, move->to) &&
+           !move->goes_by_cache;
+}
+
+/* Returns the step that brings a table nearer to its place. */
+static struct apply_step step_of(struct apply_move *move)
+{
+    const bool leaves_split = move->goes_by_cache && move->from.home == EMBTIER_HOME_SPLIT;
+
+    return (struct apply_step){ move, leaves_split ? in_cache : move->to };
+}
+
+static bool takes_memory(const struct apply_step *step)
+{
+    return has_tier(step->to) && !is_trial(step->move);
+}
+
+static bool fits(const struct apply *apply, const struct apply_step *step)
+{
+    return !takes_memory(step) ||
+           step->move->to_bytes <= apply->server->tiers[step->to.tier].free_bytes;
 }
 
 /* Moves that give memory back come first, then those that fit. If none does, the largest array that
@@ -277,11 +383,12 @@ bool apply_next(const struct apply *apply, struct apply_step *ret_step)
     for (uint32_t pass = 0; pass < 2; pass++)
         for (uint32_t i = 0; i < apply->move_count; i++) {
             struct apply_move *const move = &apply->moves[i];
+            const struct apply_step step = step_of(move);
 
-            if (move->is_done || (pass == 0 && move->to.home == EMBTIER_HOME_ARRAY))
+            if (move->is_done || (pass == 0 && takes_memory(&step)))
                 continue;
-            if (fits(apply, move)) {
-                *ret_step = (struct apply_step){ move, move->to };
+            if (fits(apply, &step)) {
+                *ret_step = step;
                 return true;
             }
             if (move->from_bytes > (largest ? largest->from_bytes : 0))
@@ -298,9 +405,13 @@ void apply_done(struct apply *apply, const struct apply_step *step)
     struct apply_move *const move = step->move;
 
     assert(!move->is_done);
-    if (move->from.home == EMBTIER_HOME_ARRAY)
+    if (is_trial(move)) {
+        move->is_done = move->was_there = true;
+        return;
+    }
+    if (has_tier(move->from))
         apply->server->tiers[move->from.tier].free_bytes += move->from_bytes;
-    if (step->to.home == EMBTIER_HOME_ARRAY) {
+    if (has_tier(step->to)) {
         assert(move->to_bytes <= apply->server->tiers[step->to.tier].free_bytes);
         apply->server->tiers[step->to.tier].free_bytes -= move->to_bytes;
     }
@@ -313,8 +424,19 @@ void apply_refused(struct apply *apply, const struct apply_step *step)
 {
     uint64_t *const free_bytes = &apply->server->tiers[step->to.tier].free_bytes;
 
-    assert(step->to.home == EMBTIER_HOME_ARRAY && step->move->to_bytes > 0);
+    assert(takes_memory(step) && step->move->to_bytes > 0);
     *free_bytes = MIN(*free_bytes, step->move->to_bytes - 1);
+}
+
+bool apply_is_trial(const struct apply_step *step)
+{
+    return is_trial(step->move);
+}
+
+void apply_has_other_rows(const struct apply_step *step)
+{
+    assert(is_trial(step->move) && !step->move->is_done);
+    step->move->goes_by_cache = true;
 }
 
 uint32_t apply_left(const struct apply *apply)

@@ -11,10 +11,11 @@
 
 #define APPLY_NO_TIER UINT32_MAX
 
-/* Where a whole table lives. */
+/* Where a table lives. */
 struct apply_place {
     enum embtier_home home;
-    uint32_t tier; /* of an array: index into the server's tiers; else APPLY_NO_TIER */
+    uint32_t tier; /* of an array or a split: index into the server's tiers; else APPLY_NO_TIER */
+    uint64_t hot_rows; /* of a split: how many; else 0 */
 };
 
 struct apply_tier {
@@ -44,8 +45,10 @@ struct apply_server {
 struct apply_move {
     const struct apply_held *table; /* its place is the one before all moves */
     struct apply_place from, to;    /* @from changes when it takes a detour */
-    uint64_t row_bytes;             /* of all its rows: the most that moves */
+    uint64_t rows, row_bytes;       /* the most that move */
     uint64_t from_bytes, to_bytes;  /* of array memory; 0: the cache */
+    bool goes_by_cache;             /* a split of other hot rows: the old one ends first */
+    bool was_there;                 /* done without a move: the split had these hot rows */
     bool is_done;
 };
 
@@ -53,7 +56,7 @@ struct apply {
     struct apply_server *server; /* borrowed */
     struct apply_move *moves;    /* in the order of the plan */
     uint32_t move_count;
-    uint32_t same_count;      /* tables that are where the plan wants them */
+    uint32_t same_count;      /* tables that are where the plan wants them, but for splits */
     uint32_t unplanned_count; /* tables of the server that are not in the plan: they stay */
     uint32_t gpu_count;       /* parts in GPU memory for which there is another place */
     uint64_t row_bytes;       /* of all moves */
@@ -67,15 +70,20 @@ struct apply_opts {
 
 /* @plan has passed plan_check(). NO_TABLE: the server lacks a table of the plan. MISMATCH: it
  * differs from the plan's. INVALID: the server has no such tier. TOO_LARGE: the arrays do not fit
- * into the tier. UNSUPPORTED: a table is split, or lies in GPU memory. @msg names table or tier,
- * the figures, and what can be done. NO_MEMORY. */
+ * into the tier. UNSUPPORTED: a table has ranges in several tiers, or lies in GPU memory. @msg
+ * names table or tier, the figures, and what can be done. NO_MEMORY. */
 MUST_CHECK enum embtier_err apply_new(const struct plan *plan, struct apply_server *server,
                                       const struct apply_opts *opts, struct apply **ret_apply,
                                       struct err_msg *msg);
 void apply_free(struct apply *apply);
 DEFINE_CLEANUP(struct apply, apply_free)
 
-/* A step: a move, or a detour through the cache of a table that is in the way of others. */
+/* Gives a move to a split the hot rows that there are, at least one and at most as many as before.
+ * To be called before the first step. */
+void apply_limit_hot_rows(struct apply *apply, struct apply_move *move, uint64_t hot_rows);
+
+/* A step: a move, or a detour through the cache: of a table that is in the way of others, or from a
+ * split to another one. */
 struct apply_step {
     struct apply_move *move;
     struct apply_place to;
@@ -88,6 +96,11 @@ bool apply_next(const struct apply *apply, struct apply_step *ret_step);
 void apply_done(struct apply *apply, const struct apply_step *step);
 /* The server refused the step, as no gap in the tier is large enough: as if it had no room. */
 void apply_refused(struct apply *apply, const struct apply_step *step);
+/* True if the table is a split of as many hot rows in the same tier. These may be the same rows:
+ * then the server has nothing to do, and takes no memory. */
+bool apply_is_trial(const struct apply_step *step);
+/* The server said that such a step's table has other hot rows. */
+void apply_has_other_rows(const struct apply_step *step);
 /* Returns the number of moves that are not done. */
 uint32_t apply_left(const struct apply *apply);
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/macros.h"
+#include "base/spec/array_shape.h"
 
 /* Refs whose lines are prefetched together. */
 #define FIND_AHEAD 32
@@ -19,33 +20,23 @@ struct row_remap {
     uint64_t counted_sum, placed_sum;
 };
 
-static uint64_t starts_bytes(uint64_t rows)
-{
-    return align_up((rows + 1) * sizeof(uint32_t), CACHE_LINE);
-}
-
-uint64_t row_remap_memory_bytes(uint64_t rows)
-{
-    if (rows == 0 || rows > ROW_REMAP_ROWS_MAX)
-        return 0;
-    return align_up(sizeof(struct row_remap), CACHE_LINE) + starts_bytes(rows) +
-           rows * sizeof(uint64_t);
-}
+_Static_assert(sizeof(struct row_remap) <= REMAP_HEAD_BYTES && REMAP_HEAD_BYTES % CACHE_LINE == 0,
+               "the shape counts the head");
 
 /* ---- Making it ---- */
 
 struct row_remap *row_remap_begin(void *memory, uint64_t rows)
 {
-    uint8_t *const starts = (uint8_t *)memory + align_up(sizeof(struct row_remap), CACHE_LINE);
+    uint8_t *const bytes = memory;
     struct row_remap *const remap = memory;
 
-    assert(row_remap_memory_bytes(rows) > 0 && (uintptr_t)memory % CACHE_LINE == 0);
+    assert(remap_bytes_of(rows) > 0 && (uintptr_t)memory % CACHE_LINE == 0);
     *remap = (struct row_remap){
-        .starts = (uint32_t *)starts,
-        .ids = (uint64_t *)(starts + starts_bytes(rows)),
+        .starts = (uint32_t *)(bytes + REMAP_HEAD_BYTES),
+        .ids = (uint64_t *)(bytes + remap_ids_at(rows)),
         .rows = rows,
     };
-    memset(remap->starts, 0, starts_bytes(rows));
+    memset(remap->starts, 0, remap_ids_at(rows) - REMAP_HEAD_BYTES);
     return remap;
 }
 

@@ -22,15 +22,12 @@
 
 struct row_remap;
 
-#define ROW_REMAP_NO_SLOT  UINT32_MAX
-#define ROW_REMAP_ROWS_MAX (UINT32_MAX - 1)
+#define ROW_REMAP_NO_SLOT UINT32_MAX
 
-/* Returns the memory for a remap of @rows rows; 0: they are too many, or none. */
-uint64_t row_remap_memory_bytes(uint64_t rows);
-
-/* Makes a remap of @rows rows in @memory, which is aligned to a line of the processor's cache and
- * may have any content. The caller then passes all rows to row_remap_count(), in any order and
- * portions, all of them again to row_remap_place(), and calls row_remap_end(). */
+/* Makes a remap of @rows rows in @memory, which has remap_bytes_of() them (array_shape.h), is
+ * aligned to a line of the processor's cache and may have any content. The caller then passes all
+ * rows to row_remap_count(), in any order and portions, all of them again to row_remap_place(), and
+ * calls row_remap_end(). */
 struct row_remap *row_remap_begin(void *memory, uint64_t rows);
 void row_remap_count(struct row_remap *remap, const struct row_ref *refs, uint32_t count);
 void row_remap_place(struct row_remap *remap, const struct row_ref *refs, uint32_t count);

@@ -276,9 +276,8 @@ const struct command commands[] = {
       "\n"
       "Each table lies whole in the memory of a GPU, in an array in a tier, or behind the cache,\n"
       "which has the memory that arrays leave of each tier. With --row-wise a table may have one\n"
-      "range of its rows, sorted by hotness, in each of them; `embtier apply` does not move "
-      "tables\n"
-      "to such homes yet. The search minimises the time of the\n"
+      "range of its rows, sorted by hotness, in each of them; `embtier apply` takes plans\n"
+      "with at most one range of a table in an array. The search minimises the time of the\n"
       "slowest GPU's lookups. The limits are bytes, reads/s and bytes written a day. The plan is\n"
       "printed as `embtier plan show` prints it. docs/internals/placement/planning.md describes\n"
       "the keys of the files, and the model.\n",
@@ -326,16 +325,19 @@ const struct command commands[] = {
       "      --dry-run        show what would move, and how long it would take at most\n"
       "      --rate MIB       move at most this many MiB of rows a second (default 256). The\n"
       "                       server spends at most a fifth of each lane's time on it\n"
-      "      --without-gpu    put tables that the plan has in GPU memory into arrays, or else the\n"
+      "      --trace FILE     the trace that the plan's profile was made from: it has the hot\n"
+      "                       rows of tables that are cut by hotness\n"
+      "      --without-gpu    put rows that the plan has in GPU memory into arrays, or else the\n"
       "                       cache\n"
       "\n"
       "Clients go on meanwhile, and each row can be read and written at all times. An interrupted\n"
       "or failed run leaves each table whole in its old or its new home; a further run goes on.\n"
       "When all tables have moved, the plan is in force: an older one is refused from then on.\n"
-      "With -o json: {generation, applied, moves: [{table, from: {home, tier}, to: {home, tier},\n"
-      "rows, bytes, array_bytes}], same, unplanned, bytes, moved_rows, detours}.\n",
+      "With -o json: {generation, applied, moves: [{table, from: {home, tier, hot_rows},\n"
+      "to: {home, tier, hot_rows}, rows, bytes, array_bytes}], same, unplanned, bytes,\n"
+      "moved_rows, detours}. hot_rows: of splits only.\n",
       "  embtier apply run.plan --dry-run\n"
-      "  embtier apply run.plan --rate 64\n",
+      "  embtier apply rows.plan --rate 64 --trace run.trace\n",
       command_apply, NULL },
     { "plan check", "PLAN [--for TIME] [options]",
       "compare a plan's predictions with the running server",

@@ -76,30 +76,17 @@ static struct row_array *array_make(void *memory, const struct table_spec *spec)
     return row_array_new(memory, spec->rows, row_bytes_of(spec));
 }
 
-/* Returns where the remap of a split table lies, behind its hot rows. 0: they are too many. */
-static uint64_t remap_at(const struct table_spec *spec)
-{
-    struct array_shape shape;
-
-    if (row_remap_memory_bytes(spec->hot_rows) == 0)
-        return 0;
-    shape = array_shape_of(spec->hot_rows, row_bytes_of(spec));
-    return shape.bytes > 0 ? align_up(shape.rows_at + spec->hot_rows * shape.stride, CACHE_LINE)
-                           : 0;
-}
-
 static uint64_t split_bytes(const struct table_spec *spec)
 {
-    const uint64_t at = remap_at(spec);
-
-    return at > 0 ? align_up(at + row_remap_memory_bytes(spec->hot_rows), ARRAY_SLAB_BYTES) : 0;
+    return split_shape_of(spec->hot_rows, row_bytes_of(spec)).bytes;
 }
 
 static struct row_array *split_make(void *memory, const struct table_spec *spec)
 {
+    const struct split_shape shape = split_shape_of(spec->hot_rows, row_bytes_of(spec));
     struct row_array *const array = row_array_new(memory, spec->hot_rows, row_bytes_of(spec));
 
-    row_array_set_remap(array, row_remap_begin((uint8_t *)memory + remap_at(spec), spec->hot_rows));
+    row_array_set_remap(array, row_remap_begin((uint8_t *)memory + shape.remap_at, spec->hot_rows));
     return array;
 }
 

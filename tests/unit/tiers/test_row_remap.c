@@ -13,6 +13,7 @@
 
 #include "base/macros.h"
 #include "base/row_hash.h"
+#include "base/spec/array_shape.h"
 #include "tests/seed.h"
 #include "tiers/array/row_remap.h"
 
@@ -35,7 +36,7 @@ static struct row_ref ref_of(const struct ids *ids, uint64_t id)
 static void ids_open(struct ids *ids, uint32_t count, uint64_t multiple)
 {
     const uint64_t seed = seed_of_test("remap", seed_random());
-    const uint64_t bytes = row_remap_memory_bytes(count);
+    const uint64_t bytes = remap_bytes_of(count);
     unsigned char key[ROW_HASH_KEY_BYTES] = { 0 };
 
     memcpy(key, &seed, sizeof(seed));
@@ -147,11 +148,11 @@ static void test_rows_that_change_while_it_is_made_are_refused(void **state)
 static void test_an_id_takes_sixteen_bytes_at_most(void **state)
 {
     (void)state;
-    assert_true(row_remap_memory_bytes(1000) <= 16 * 1000);
-    assert_true(row_remap_memory_bytes(100000000) <= UINT64_C(12) * 100000000 + KIB);
-    assert_int_equal(row_remap_memory_bytes(0), 0);
-    assert_true(row_remap_memory_bytes(ROW_REMAP_ROWS_MAX) > 0);
-    assert_int_equal(row_remap_memory_bytes(UINT64_C(1) + ROW_REMAP_ROWS_MAX), 0);
+    assert_true(remap_bytes_of(1000) <= 16 * 1000);
+    assert_true(remap_bytes_of(100000000) <= UINT64_C(12) * 100000000 + KIB);
+    assert_int_equal(remap_bytes_of(0), 0);
+    assert_true(remap_bytes_of(REMAP_ROWS_MAX) > 0);
+    assert_int_equal(remap_bytes_of(UINT64_C(1) + REMAP_ROWS_MAX), 0);
 }
 
 int main(void)

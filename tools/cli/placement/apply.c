@@ -12,6 +12,7 @@
 #include "base/spec/table_spec.h"
 #include "base/text/text_escape.h"
 #include "placement/apply/apply.h"
+#include "placement/hot/hottest.h"
 #include "placement/plan/plan_file.h"
 #include "tools/cli/cli.h"
 #include "tools/cli/number.h"
@@ -23,13 +24,23 @@
     "the server moves the table in progress back, and those that have moved stay there: run "      \
     "`embtier apply` again to go on"
 
-enum { DRY_RUN = 256, RATE, WITHOUT_GPU };
+/* Beside the ids of hot rows in the arena. */
+#define ARENA_SPARE_BYTES (64 * KIB)
+
+enum { DRY_RUN = 256, RATE, TRACE, WITHOUT_GPU };
 
 struct arguments {
     const char *path;
+    const char *trace_path; /* NULL: not given */
     uint64_t rate_bytes;
     bool dry_run;
     struct apply_opts opts;
+};
+
+/* The hot rows of a table that becomes a split. */
+struct hot_set {
+    uint64_t *ids;
+    uint64_t count;
 };
 
 /* All that a run has. */
@@ -39,7 +50,9 @@ struct applying {
     uint64_t hash; /* of its file */
     struct apply_server server;
     struct apply *apply;
+    struct hot_set *hot; /* of each move */
     uint64_t moved_rows, done_bytes, detours;
+    uint32_t were_there;
     struct progress_bar bar;
 };
 
@@ -53,6 +66,9 @@ static int parse_option(const struct cli *cli, int option, struct arguments *arg
     switch (option) {
     case DRY_RUN:
         arguments->dry_run = true;
+        return -1;
+    case TRACE:
+        arguments->trace_path = optarg;
         return -1;
     case WITHOUT_GPU:
         arguments->opts.without_gpu = true;
@@ -71,6 +87,7 @@ static int parse(struct cli *cli, int argc, char **argv, struct arguments *argum
 {
     static const struct option options[] = { { "dry-run", no_argument, NULL, DRY_RUN },
                                              { "rate", required_argument, NULL, RATE },
+                                             { "trace", required_argument, NULL, TRACE },
                                              { "without-gpu", no_argument, NULL, WITHOUT_GPU },
                                              CLI_LONG_OPTIONS };
     int exit_code = EXIT_USAGE;
@@ -158,8 +175,10 @@ static void describe(const struct embtier_table_info *info, const struct apply_s
         .place = { .home = info->home, .tier = APPLY_NO_TIER },
     };
     snprintf(ret_held->name, sizeof(ret_held->name), "%s", info->name);
-    if (info->home == EMBTIER_HOME_ARRAY)
+    if (info->home != EMBTIER_HOME_CACHE)
         ret_held->place.tier = tier_named(server, info->home_tier);
+    if (info->home == EMBTIER_HOME_SPLIT)
+        ret_held->place.hot_rows = info->hot_rows;
 }
 
 static enum embtier_err read_tables(struct cli *cli, struct apply_server *server,
@@ -181,10 +200,19 @@ static enum embtier_err read_tables(struct cli *cli, struct apply_server *server
 
 /* ---- Reports ---- */
 
-static const char *place_word(const struct applying *a, struct apply_place place)
+/* Returns the name of its tier; NULL: it has none. */
+static const char *tier_of(const struct applying *a, struct apply_place place)
 {
-    return place.home == EMBTIER_HOME_ARRAY ? a->server.tiers[place.tier].name
-                                            : home_word((int)place.home);
+    return place.tier == APPLY_NO_TIER ? NULL : a->server.tiers[place.tier].name;
+}
+
+/* "cache", "dram", and for a split "dram + cache". */
+static bool add_place(struct text_table *text, const struct applying *a, struct apply_place place)
+{
+    const char *const tier = tier_of(a, place);
+
+    return text_table_add(text, "%s%s", tier ? tier : home_word((int)place.home),
+                          place.home == EMBTIER_HOME_SPLIT ? " + cache" : "");
 }
 
 static bool add_move(struct text_table *text, const struct applying *a,
@@ -192,10 +220,9 @@ static bool add_move(struct text_table *text, const struct applying *a,
 {
     struct number_text rows, bytes, memory;
 
-    return text_table_add(text, "%s", move->table->name) &&
-           text_table_add(text, "%s", place_word(a, move->from)) &&
-           text_table_add(text, "%s", place_word(a, move->to)) &&
-           text_table_add(text, "%s", number_count(&rows, (double)move->table->rows)) &&
+    return text_table_add(text, "%s", move->table->name) && add_place(text, a, move->from) &&
+           add_place(text, a, move->to) &&
+           text_table_add(text, "%s", number_count(&rows, (double)move->rows)) &&
            text_table_add(text, "%s", number_bytes(&bytes, (double)move->row_bytes)) &&
            text_table_add(text, "%s", number_bytes(&memory, (double)move->to_bytes));
 }
@@ -217,8 +244,9 @@ static bool print_moves(const struct applying *a)
 
 static void print_left_alone(const struct applying *a)
 {
-    if (a->apply->same_count > 0)
-        printf("tables that are there already: %" PRIu32 "\n", a->apply->same_count);
+    if (a->apply->same_count + a->were_there > 0)
+        printf("tables that are there already: %" PRIu32 "\n",
+               a->apply->same_count + a->were_there);
     if (a->apply->unplanned_count > 0)
         printf("tables of the server that are not in the plan, and stay where they are: %" PRIu32
                "\n",
@@ -247,8 +275,9 @@ static int print_dry_run(const struct applying *a)
 
 static json_t *place_json(const struct applying *a, struct apply_place place)
 {
-    return json_pack("{s:s, s:s?}", "home", home_word(place.home), "tier",
-                     place.home == EMBTIER_HOME_ARRAY ? a->server.tiers[place.tier].name : NULL);
+    return json_pack("{s:s, s:s?, s:o*}", "home", home_word(place.home), "tier", tier_of(a, place),
+                     "hot_rows",
+                     place.home == EMBTIER_HOME_SPLIT ? cli_json_u64(place.hot_rows) : NULL);
 }
 
 static int print_json(const struct applying *a, bool has_moved)
@@ -258,21 +287,23 @@ static int print_json(const struct applying *a, bool has_moved)
     for (uint32_t i = 0; i < a->apply->move_count; i++) {
         const struct apply_move *const move = &a->apply->moves[i];
 
+        if (move->was_there)
+            continue;
         json_array_append_new(
             moves,
             json_pack("{s:s, s:o, s:o, s:o, s:o, s:o}", "table", move->table->name, "from",
                       place_json(a, move->table->place), "to", place_json(a, move->to), "rows",
-                      cli_json_u64(move->table->rows), "bytes", cli_json_u64(move->row_bytes),
+                      cli_json_u64(move->rows), "bytes", cli_json_u64(move->row_bytes),
                       "array_bytes", cli_json_u64(move->to_bytes)));
     }
-    return cli_print_json(json_pack("{s:o, s:b, s:o, s:o, s:o, s:o, s:o, s:o}", "generation",
-                                    cli_json_u64(a->plan->generation), "applied", has_moved,
-                                    "moves", moves, "same", cli_json_u64(a->apply->same_count),
-                                    "unplanned", cli_json_u64(a->apply->unplanned_count), "bytes",
-                                    cli_json_u64(a->apply->row_bytes), "moved_rows",
-                                    cli_json_u64(a->moved_rows), "detours",
-                                    cli_json_u64(a->detours)),
-                          JSON_DOUBLE_DIGITS);
+    return cli_print_json(
+        json_pack("{s:o, s:b, s:o, s:o, s:o, s:o, s:o, s:o}", "generation",
+                  cli_json_u64(a->plan->generation), "applied", has_moved, "moves", moves, "same",
+                  cli_json_u64(a->apply->same_count + a->were_there), "unplanned",
+                  cli_json_u64(a->apply->unplanned_count), "bytes",
+                  cli_json_u64(a->apply->row_bytes), "moved_rows", cli_json_u64(a->moved_rows),
+                  "detours", cli_json_u64(a->detours)),
+        JSON_DOUBLE_DIGITS);
 }
 
 static int print_applied(const struct applying *a)
@@ -283,9 +314,99 @@ static int print_applied(const struct applying *a)
     text_print(stdout,
                "the plan of generation %" PRIu64 " is in force; tables moved: %" PRIu32
                ", rows of them in memory: %s\n",
-               a->plan->generation, a->apply->move_count,
+               a->plan->generation, a->apply->move_count - a->were_there,
                number_count(&rows, (double)a->moved_rows));
     return EXIT_DONE;
+}
+
+/* ---- Hot rows ---- */
+
+/* Returns how many ids the largest hot set of the plan may have. */
+static uint64_t most_hot_rows(const struct plan *plan)
+{
+    uint64_t most = 0;
+
+    for (uint32_t i = 0; i < plan->table_count; i++) {
+        const struct plan_table *const table = &plan->tables[i];
+        uint64_t rows = 0;
+
+        for (uint32_t p = 0; table->part_count > 1 && p < table->part_count; p++)
+            rows += table->parts[p].home == PLAN_CACHE ? 0 : table->parts[p].rows;
+        most = MAX(most, rows);
+    }
+    return most;
+}
+
+/* Returns the arena for these ids; 0: none is needed. */
+static uint64_t arena_bytes(const struct applying *a)
+{
+    const uint64_t rows = a->arguments->trace_path ? most_hot_rows(a->plan) : 0;
+
+    return rows > 0 ? rows * sizeof(uint64_t) + ARENA_SPARE_BYTES : 0;
+}
+
+/* Finds the hot rows of one table in the trace. */
+static enum embtier_err find_hot_rows(struct applying *a, uint32_t index, struct err_msg *msg)
+{
+    struct apply_move *const move = &a->apply->moves[index];
+    _cleanup_(hot_rows_freep) struct hot_rows *hot = NULL;
+    const struct hottest_opts opts = {
+        .table = move->table->name,
+        .rows = move->to.hot_rows,
+        .memory_bytes =
+            MAX(HOTTEST_MEMORY_BYTES_DEFAULT, move->to.hot_rows * 4 * sizeof(struct hot_row)),
+        .progress = progress_bar_update,
+        .ctx = &a->bar,
+    };
+    struct hot_set *const set = &a->hot[index];
+
+    TRY(hottest_rows(a->arguments->trace_path, &opts, &hot, msg));
+    if (hot->count == 0)
+        return err_set(msg, EMBTIER_INVALID,
+                       "%s has no lookup of table '%s', so its hot rows are not known: give the "
+                       "trace that the plan's profile was made from",
+                       a->arguments->trace_path, move->table->name);
+    set->ids = malloc(hot->count * sizeof(*set->ids));
+    if (!set->ids)
+        return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+    for (uint64_t i = 0; i < hot->count; i++)
+        set->ids[i] = hot->rows[i].id;
+    set->count = hot->count;
+    apply_limit_hot_rows(a->apply, move, set->count);
+    return EMBTIER_OK;
+}
+
+/* Finds all of them before the first table moves. */
+static enum embtier_err find_all_hot_rows(struct applying *a, struct err_msg *msg)
+{
+    enum embtier_err err = EMBTIER_OK;
+
+    a->hot = calloc(MAX(a->apply->move_count, 1u), sizeof(*a->hot));
+    if (!a->hot)
+        return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+    for (uint32_t i = 0; err == EMBTIER_OK && i < a->apply->move_count; i++) {
+        const struct apply_move *const move = &a->apply->moves[i];
+
+        if (move->to.home != EMBTIER_HOME_SPLIT)
+            continue;
+        if (!a->arguments->trace_path)
+            return err_set(msg, EMBTIER_INVALID,
+                           "table '%s' is to have its %" PRIu64 " hottest rows in tier '%s': add "
+                           "--trace FILE, the trace that the plan's profile was made from, which "
+                           "says which rows these are",
+                           move->table->name, move->to.hot_rows, tier_of(a, move->to));
+        progress_bar_begin(&a->bar, "counting", "nothing was moved");
+        err = find_hot_rows(a, i, msg);
+        progress_bar_end(&a->bar);
+    }
+    return err;
+}
+
+static void free_hot_rows(struct applying *a)
+{
+    for (uint32_t i = 0; a->hot && i < a->apply->move_count; i++)
+        free(a->hot[i].ids);
+    free(a->hot);
 }
 
 /* ---- Moving ---- */
@@ -295,44 +416,68 @@ struct step_progress {
     const struct apply_step *step;
 };
 
-/* Counts a table's rows by their bytes in the bar of all tables. */
+/* Counts a table's rows by their bytes in the bar of all tables. Other units are those of what
+ * comes before: pins that end, ids of hot rows that are stored. */
 static void on_progress(void *context, uint64_t done, uint64_t total, const char *unit)
 {
     const struct step_progress *const progress = context;
     struct applying *const a = progress->a;
-    const double part = total > 0 ? MIN((double)done / (double)total, 1.0) : 0;
+    const bool are_rows = strcmp(unit, "rows") == 0;
+    const double part = are_rows && total > 0 ? MIN((double)done / (double)total, 1.0) : 0;
 
-    (void)unit;
     progress_bar_update(&a->bar,
                         a->done_bytes + (uint64_t)(part * (double)progress->step->move->row_bytes),
                         a->apply->row_bytes, "bytes");
 }
 
-static enum embtier_err run_step(struct cli *cli, struct applying *a, const struct apply_step *step)
+static struct embtier_move_options options_of(const struct applying *a,
+                                              const struct apply_step *step)
 {
-    struct step_progress progress = { a, step };
+    const struct hot_set *const hot = &a->hot[step->move - a->apply->moves];
     struct embtier_move_options options = EMBTIER_MOVE_OPTIONS_INIT;
-    struct embtier_moved_info moved = { 0 };
-    enum embtier_err err;
 
     options.home = step->to.home;
-    if (step->to.home == EMBTIER_HOME_ARRAY)
-        options.home_tier = a->server.tiers[step->to.tier].name;
-    options.rate_bytes = a->arguments->rate_bytes;
-    options.progress = on_progress;
-    options.progress_context = &progress;
-    err = embtier_table_move(cli->server, step->move->table->name, &options, &moved);
-    if (err == EMBTIER_NO_MEMORY && step->to.home == EMBTIER_HOME_ARRAY) {
-        apply_refused(a->apply, step); /* no gap is large enough */
-        return EMBTIER_OK;
+    options.home_tier = tier_of(a, step->to);
+    if (step->to.home == EMBTIER_HOME_SPLIT) {
+        options.hot_rows = hot->ids;
+        options.hot_row_count = hot->count;
     }
-    TRY(err);
+    options.rate_bytes = a->arguments->rate_bytes;
+    return options;
+}
+
+static void note_done(struct applying *a, const struct apply_step *step,
+                      const struct embtier_moved_info *moved)
+{
     apply_done(a->apply, step);
-    a->moved_rows += moved.rows;
+    a->moved_rows += moved->rows;
+    a->were_there += step->move->was_there;
     if (step->move->is_done)
         a->done_bytes += step->move->row_bytes;
     else
         a->detours++;
+}
+
+static enum embtier_err run_step(struct cli *cli, struct applying *a, const struct apply_step *step)
+{
+    struct step_progress progress = { a, step };
+    struct embtier_move_options options = options_of(a, step);
+    struct embtier_moved_info moved = { 0 };
+    enum embtier_err err;
+
+    options.progress = on_progress;
+    options.progress_context = &progress;
+    err = embtier_table_move(cli->server, step->move->table->name, &options, &moved);
+    if (err == EMBTIER_INVALID && apply_is_trial(step)) {
+        apply_has_other_rows(step);
+        return EMBTIER_OK;
+    }
+    if (err == EMBTIER_NO_MEMORY && options.home_tier) {
+        apply_refused(a->apply, step); /* no gap is large enough */
+        return EMBTIER_OK;
+    }
+    TRY(err);
+    note_done(a, step, &moved);
     return EMBTIER_OK;
 }
 
@@ -388,12 +533,16 @@ static enum embtier_err run(struct cli *cli, struct applying *a, struct err_msg 
     if (err != EMBTIER_OK)
         return err_set(msg, err, "%s", embtier_message(cli->server));
     TRY(prepare(cli, a, msg));
-    return a->arguments->dry_run ? EMBTIER_OK : move_tables(cli, a, msg);
+    if (a->arguments->dry_run)
+        return EMBTIER_OK;
+    TRY(find_all_hot_rows(a, msg));
+    return move_tables(cli, a, msg);
 }
 
 static int tell_failure(const struct applying *a, enum embtier_err err, const struct err_msg *msg)
 {
-    const uint32_t moved = a->apply ? a->apply->move_count - apply_left(a->apply) : 0;
+    const uint32_t done = a->apply ? a->apply->move_count - apply_left(a->apply) : 0;
+    const uint32_t moved = done - a->were_there;
     struct err_msg whole;
 
     if (moved == 0)
@@ -430,9 +579,10 @@ int command_apply(struct cli *cli, int argc, char **argv)
     err = plan_file_load(arguments.path, &applying.plan, &msg);
     if (err == EMBTIER_OK)
         err = hash_plan(applying.plan, &applying.hash, &msg);
-    exit_code = err ? cli_fail(err, msg.text) : cli_connect_patiently(cli, 0);
+    exit_code = err ? cli_fail(err, msg.text) : cli_connect_patiently(cli, arena_bytes(&applying));
     if (exit_code == EXIT_DONE)
         exit_code = apply_plan(cli, &applying);
+    free_hot_rows(&applying);
     apply_free(applying.apply);
     free(applying.server.tables);
     plan_free(applying.plan);

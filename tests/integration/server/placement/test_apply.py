@@ -4,12 +4,14 @@ whole in its old or its new home, and a further run goes on. An older plan, or a
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
 import subprocess
 import threading
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -48,21 +50,31 @@ def daemon(make_daemon):
     return daemon
 
 
-def part_of(home: str) -> tuple[dict, int]:
-    """The part of a plan, and the bytes that it takes of its memory."""
-    bytes_ = ROWS * DIM * 4
-    part = {"rows": ROWS, "lookup_share": 1, "time_s": 1e-6, "reads_per_s": 0, "writes_bytes_per_day": 0}
-    if home == "cache":
-        return {"home": "cache", **part, "hit_rates": [0.5, 0.25], "cache_bytes": [0, 0]}, 0
-    if home == "hbm":
-        return {"home": "hbm", **part, "bytes": bytes_}, bytes_
-    return {"home": "array", "tier": home, **part, "bytes": bytes_}, bytes_
+def parts_of(home: str) -> list[dict]:
+    """The parts of a table. "dram:100" has its 100 hottest rows there, and the rest in the cache; more parts come before these."""
+    names = [part.partition(":") for part in home.split("+")]
+    if names[-1][1]:
+        names.append(("cache", "", ""))
+    parts, left = [], ROWS
+    for name, _, count in names:
+        rows = int(count or left)
+        left -= rows
+        part = {"rows": rows, "lookup_share": 1 / len(names), "time_s": 1e-6, "reads_per_s": 0, "writes_bytes_per_day": 0}
+        if name == "cache":
+            parts.append({"home": "cache", **part, "hit_rates": [0.5, 0.25], "cache_bytes": [0, 0]})
+        else:
+            where = {"home": "hbm"} if name == "hbm" else {"home": "array", "tier": name}
+            parts.append({**where, **part, "bytes": rows * (DIM * 4 + 16 * (len(names) > 1))})
+    return parts
 
 
 def text_of(homes: dict[str, str], generation: int, **changes) -> str:
     """A plan's file, as JSON, which is YAML too."""
-    gpus = int("hbm" in homes.values())
-    used = {memory: sum(part_of(home)[1] for home in homes.values() if home == memory) for memory in ("hbm", "dram", "pmem")}
+    parts = {name: parts_of(home) for name, home in homes.items()}
+    used = dict.fromkeys(("hbm", "dram", "pmem", "cache"), 0)
+    for part in itertools.chain(*parts.values()):
+        used[part.get("tier", part["home"])] += part.get("bytes", 0)
+    gpus = int(used["hbm"] > 0)
     one = {"bandwidth_bytes_per_s": 1e9, "read_bytes": 0, "time_s": 0, "cache_bytes": 0, "capacity_bytes": 1 << 40}
     memories = [{"name": "hbm", "gpu": 0, **one, "array_bytes": used["hbm"]}] * gpus
     memories += [{"name": tier, **one, "array_bytes": used[tier]} for tier in ("dram", "pmem")]
@@ -71,9 +83,9 @@ def text_of(homes: dict[str, str], generation: int, **changes) -> str:
         "format": "embtier-plan", "version": 1, "generation": generation, "samples_per_s": 1000, "samples_per_batch": 100,
         "time_s": 1e-3, "gpu_count": gpus, "table_count": len(homes), "memories": memories,
         "tables": [
-            {"name": name, "rows": ROWS, "dim": DIM, "dtype": "f32", "optimizer": "sgd", "read_bytes": 1000, "parts": [part_of(home)[0]]}
+            {"name": name, "rows": ROWS, "dim": DIM, "dtype": "f32", "optimizer": "sgd", "read_bytes": 1000, "parts": parts[name]}
             | ({"gpu": 0} if gpus else {}) | changes
-            for name, home in homes.items()
+            for name in homes
         ],
     }  # fmt: skip
     return json.dumps(plan)
@@ -101,9 +113,20 @@ def refused(daemon, *arguments: str | Path, code: int = 1) -> str:
     return done.stderr
 
 
+def write_trace(folder: Path, hot: dict[str, Iterable[int]], others: Iterable[int] = IDS) -> Path:
+    """A trace in which the rows @hot are looked up more often than the @others."""
+    path = folder / f"{len(list(folder.glob('*.trace')))}.trace"
+    with embtier.TraceWriter(path, [embtier.TraceTable(name, DIM, rows=ROWS) for name in hot]) as trace:
+        for name, ids in hot.items():
+            trace.add(name, np.concatenate([np.repeat(list(ids), 3), list(others)]).astype(np.uint64))
+        trace.next_batch()
+    return path
+
+
 def homes_of(daemon) -> dict[str, str]:
+    """By table, as in parts_of()."""
     with daemon.connect(timeout=LIMIT_S) as server:
-        return {spec.name: spec.tier or spec.home for spec in server.tables()}
+        return {spec.name: f"{spec.tier}:{spec.hot_rows}" if spec.home == "split" else spec.tier or spec.home for spec in server.tables()}
 
 
 def check_rows(daemon) -> None:
@@ -141,6 +164,13 @@ SECOND = {"a": "pmem", "b": "cache", "c": "dram", "d": "dram", "e": "pmem"}
 FULL = [{"a": "dram", "b": "dram", "c": "pmem", "d": "pmem", "e": "pmem"}, {"a": "pmem", "b": "pmem", "c": "dram", "d": "dram", "e": "pmem"}]
 
 
+# Tables become splits and end being splits, in each tier and in each order.
+CUT = [
+    {"a": "dram:2000", "b": "dram", "c": "pmem:2400", "d": "cache", "e": "pmem:100"},
+    {"a": "pmem", "b": "pmem:1500", "c": "dram:2000", "d": "dram:1", "e": "cache"},
+]
+
+
 def test_a_dry_run_shows_all_and_changes_nothing(daemon, tmp_path):
     plan = write(tmp_path, FIRST)
     shown = apply(daemon, plan, "--dry-run")
@@ -153,8 +183,10 @@ def test_a_dry_run_shows_all_and_changes_nothing(daemon, tmp_path):
     assert set(homes_of(daemon).values()) == {"cache"}
 
 
-def test_plans_one_after_the_other_while_clients_push(daemon, tmp_path):
-    """Tables of full tiers change places. No push is lost, and each row is there at all times."""
+@pytest.mark.parametrize("plans", [FULL, CUT], ids=["full", "cut"])
+def test_plans_one_after_the_other_while_clients_push(daemon, tmp_path, plans):
+    """Tables of full tiers change places, or are cut by hotness. No push is lost, and each row is there at all times."""
+    trace = write_trace(tmp_path, {name: range(i, ROWS, 2) for i, name in enumerate(TABLES)})
     pushes, is_over, errors = dict.fromkeys(TABLES, 0), threading.Event(), []
 
     def work(name: str, seed: int) -> None:
@@ -178,10 +210,10 @@ def test_plans_one_after_the_other_while_clients_push(daemon, tmp_path):
     try:
         await_that(lambda: min(pushes.values()) > 0 or errors)
         for generation in range(1, 4 if SANITIZED else 7):
-            before, wanted = dict(pushes), FULL[generation % 2]
-            done = apply(daemon, write(tmp_path, wanted, generation), "--rate", "100000")
+            before, wanted = dict(pushes), plans[generation % 2]
+            done = apply(daemon, write(tmp_path, wanted, generation), "--rate", "100000", "--trace", trace)
             assert done["applied"] and homes_of(daemon) == wanted
-            if generation > 1:
+            if generation > 1 and plans is FULL:
                 assert done["detours"] > 0 and len(done["moves"]) == 4 and done["same"] == 1
             await_that(lambda: all(pushes[name] > before[name] for name in TABLES) or errors)
     finally:
@@ -276,6 +308,62 @@ def test_plans_that_are_not_for_this_server(daemon, tmp_path):
     done = apply(daemon, write(tmp_path, {"a": "hbm", "b": "dram", "c": "dram"}), "--without-gpu")
     assert homes_of(daemon) == {"a": "pmem", "b": "dram", "c": "dram", "d": "cache", "e": "cache"}
     assert done["unplanned"] == 2
+    check_rows(daemon)
+
+
+def test_ranges_become_splits_with_the_hot_rows_of_a_trace(daemon, tmp_path):
+    homes = {"a": "dram:1000", "b": "dram", "c": "pmem:500", "d": "cache", "e": "cache"}
+    hot = {"a": range(1000, 2000), "c": range(500)}
+    plan = write(tmp_path, homes)
+    message = refused(daemon, plan)
+    assert "table 'a' is to have its 1000 hottest rows in tier 'dram': add --trace FILE" in message
+    shown = apply(daemon, plan, "--dry-run")
+    moves = {move["table"]: move for move in shown["moves"]}
+    assert moves["a"]["to"] == {"home": "split", "tier": "dram", "hot_rows": 1000} and "hot_rows" not in moves["b"]["to"]
+    assert [moves[name]["rows"] for name in "abc"] == [1000, ROWS, 500] and moves["a"]["bytes"] == 1000 * DIM * 4
+    text = subprocess.run(command(daemon, "apply", plan, "--dry-run"), capture_output=True, text=True, check=True).stdout
+    assert "dram + cache" in text and "pmem + cache" in text
+    assert "--trace" in refused(daemon, plan, "--trace", code=2)
+    assert "table 'c'" in refused(daemon, plan, "--trace", write_trace(tmp_path, {"a": hot["a"]}))
+    empty = write_trace(tmp_path, {"a": [], "c": hot["c"]}, others=[])
+    assert f"{empty} has no lookup of table 'a'" in refused(daemon, plan, "--trace", empty)
+    assert set(homes_of(daemon).values()) == {"cache"}
+
+    trace = write_trace(tmp_path, hot)
+    done = apply(daemon, plan, "--trace", trace)
+    assert done["applied"] and done["detours"] == 0 and len(done["moves"]) == 3 and homes_of(daemon) == homes
+    check_rows(daemon)
+    with daemon.connect(timeout=LIMIT_S) as server:
+        for name, ids in hot.items():  # others would be refused
+            assert server.move_table(name, "split", tier=homes[name].partition(":")[0], hot_rows=ids) == 0
+    again = apply(daemon, plan, "--trace", trace)
+    assert again["applied"] and again["moves"] == [] and again["same"] == 5
+
+    # Other hot rows of the same number, another number, and fewer than the plan has.
+    other = {"a": range(3000, 4000), "c": range(500)}
+    done = apply(daemon, write(tmp_path, homes, 2), "--trace", write_trace(tmp_path, other))
+    assert [move["table"] for move in done["moves"]] == ["a"] and done["detours"] == 1 and homes_of(daemon) == homes
+    with daemon.connect(timeout=LIMIT_S) as server:
+        assert server.move_table("a", "split", tier="dram", hot_rows=other["a"]) == 0
+    homes = homes | {"a": "pmem:700", "c": "pmem:600"}
+    done = apply(daemon, write(tmp_path, homes, 3), "--trace", write_trace(tmp_path, {"a": range(700), "c": range(40)}, range(90)))
+    assert done["detours"] == 2 and homes_of(daemon) == homes | {"a": "pmem:700", "c": "pmem:90"}
+    check_rows(daemon)
+    daemon.restart()
+    assert homes_of(daemon) == homes | {"c": "pmem:90"}
+    done = apply(daemon, write(tmp_path, dict.fromkeys(TABLES, "cache"), 4))  # needs no trace
+    assert done["applied"] and set(homes_of(daemon).values()) == {"cache"}
+    check_rows(daemon)
+
+
+def test_ranges_in_two_tiers_and_in_gpu_memory(daemon, tmp_path):
+    trace = write_trace(tmp_path, {"a": range(3000)})
+    message = refused(daemon, write(tmp_path, {"a": "dram:1000+pmem:1000"}), "--trace", trace)
+    assert "table 'a' has 2 ranges in arrays, but a server has hot rows in one tier" in message
+    gpu = write(tmp_path, {"a": "hbm:1000+pmem:500"})
+    assert "table 'a' is to be in the memory of GPU 0" in refused(daemon, gpu, "--trace", trace)
+    done = apply(daemon, gpu, "--trace", trace, "--without-gpu")  # both ranges, in the fastest tier with room
+    assert done["applied"] and homes_of(daemon)["a"] == "dram:1500"
     check_rows(daemon)
 
 

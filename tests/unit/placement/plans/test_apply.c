@@ -38,6 +38,20 @@ static void add_tier(struct world *world, const char *name, uint64_t slabs)
     tier->array_bytes = tier->free_bytes = slabs * ARRAY_SLAB_BYTES;
 }
 
+/* As table_arrays.c counts. */
+static uint64_t bytes_at(const struct apply_held *table, struct apply_place place)
+{
+    switch (place.home) {
+    case EMBTIER_HOME_ARRAY:
+        return array_shape_of(table->rows, ROW_BYTES).bytes;
+    case EMBTIER_HOME_SPLIT:
+        return split_shape_of(place.hot_rows, ROW_BYTES).bytes;
+    case EMBTIER_HOME_CACHE:
+        break;
+    }
+    return 0;
+}
+
 static void add_table(struct world *world, uint64_t slabs, struct apply_place place)
 {
     struct apply_held *const table = &world->tables[world->server.table_count];
@@ -50,8 +64,20 @@ static void add_table(struct world *world, uint64_t slabs, struct apply_place pl
                                   .place = place };
     snprintf(table->name, sizeof(table->name), "t%u", world->server.table_count++);
     world->server.tables = world->tables;
-    if (place.home == EMBTIER_HOME_ARRAY)
-        world->server.tiers[place.tier].free_bytes -= slabs * ARRAY_SLAB_BYTES;
+    if (place.tier != APPLY_NO_TIER)
+        world->server.tiers[place.tier].free_bytes -= bytes_at(table, place);
+}
+
+static void split_table(const struct world *world, struct plan_table *table, uint32_t tier,
+                        uint64_t hot_rows)
+{
+    table->part_count = 2;
+    table->parts[0].home = PLAN_ARRAY;
+    table->parts[0].rows = hot_rows;
+    snprintf(table->parts[0].tier, sizeof(table->parts[0].tier), "%s",
+             world->server.tiers[tier].name);
+    table->parts[1].home = PLAN_CACHE;
+    table->parts[1].rows = table->rows - hot_rows;
 }
 
 /* A plan that wants table @i in @places[i]; tier -1 of an array stands for a GPU. */
@@ -75,16 +101,22 @@ static void make_plan(struct world *world, const struct apply_place *places)
             part->home = PLAN_ARRAY;
             snprintf(part->tier, sizeof(part->tier), "%s",
                      world->server.tiers[places[i].tier].name);
-        }
+        } else if (places[i].home == EMBTIER_HOME_SPLIT)
+            split_table(world, table, places[i].tier, places[i].hot_rows);
     }
 }
 
-static const struct apply_place cached = { EMBTIER_HOME_CACHE, APPLY_NO_TIER };
-static const struct apply_place on_gpu = { EMBTIER_HOME_ARRAY, APPLY_NO_TIER };
+static const struct apply_place cached = { EMBTIER_HOME_CACHE, APPLY_NO_TIER, 0 };
+static const struct apply_place on_gpu = { EMBTIER_HOME_ARRAY, APPLY_NO_TIER, 0 };
 
 static struct apply_place array_in(uint32_t tier)
 {
-    return (struct apply_place){ EMBTIER_HOME_ARRAY, tier };
+    return (struct apply_place){ EMBTIER_HOME_ARRAY, tier, 0 };
+}
+
+static struct apply_place split_in(uint32_t tier, uint64_t hot_rows)
+{
+    return (struct apply_place){ EMBTIER_HOME_SPLIT, tier, hot_rows };
 }
 
 static struct apply *must_apply(struct world *world, bool without_gpu)
@@ -112,35 +144,52 @@ static void must_refuse(struct world *world, enum embtier_err wanted, const char
 
 /* ---- A server that takes the steps ---- */
 
-/* Keeps its own account of each tier, and refuses as a server would. */
-static void run_steps(struct apply *apply, struct apply_place *places, const uint64_t *slabs,
+static bool is_same_place(struct apply_place a, struct apply_place b)
+{
+    return a.home == b.home && a.tier == b.tier && a.hot_rows == b.hot_rows;
+}
+
+/* Keeps its own account of each tier, and refuses as a server would. @has_other: of each table,
+ * whether its hot rows are not those of the plan. */
+static void run_steps(struct apply *apply, struct apply_place *places, const bool *has_other,
                       const struct apply_held *tables, uint32_t *ret_steps)
 {
     uint64_t used[TIERS_MAX] = { 0 };
     struct apply_step step;
 
     for (uint32_t i = 0; i < apply->server->table_count; i++)
-        if (places[i].home == EMBTIER_HOME_ARRAY)
-            used[places[i].tier] += slabs[i];
+        if (places[i].tier != APPLY_NO_TIER)
+            used[places[i].tier] += bytes_at(&tables[i], places[i]);
     for (*ret_steps = 0; apply_next(apply, &step); ++*ret_steps) {
         const uint32_t i = (uint32_t)(step.move->table - tables);
         struct apply_place *const place = &places[i];
 
         assert_true(*ret_steps < 4 * TABLES_MAX);
-        assert_false(place->home == step.to.home && place->tier == step.to.tier);
-        /* Both arrays exist while rows move. */
-        if (step.to.home == EMBTIER_HOME_ARRAY) {
-            used[step.to.tier] += slabs[i];
-            assert_true(used[step.to.tier] * ARRAY_SLAB_BYTES <=
-                        apply->server->tiers[step.to.tier].array_bytes);
+        if (is_same_place(*place, step.to)) {
+            assert_true(apply_is_trial(&step));
+            if (has_other[i])
+                apply_has_other_rows(&step);
+            else
+                apply_done(apply, &step);
+            assert_true(step.move->was_there == !has_other[i]);
+            continue;
         }
-        if (place->home == EMBTIER_HOME_ARRAY)
-            used[place->tier] -= slabs[i];
+        assert_false(apply_is_trial(&step));
+        /* A server splits no split table anew. */
+        assert_false(place->home == EMBTIER_HOME_SPLIT && step.to.home == EMBTIER_HOME_SPLIT);
+        /* Both arrays exist while rows move. */
+        if (step.to.tier != APPLY_NO_TIER) {
+            used[step.to.tier] += bytes_at(&tables[i], step.to);
+            assert_true(used[step.to.tier] <= apply->server->tiers[step.to.tier].array_bytes);
+        }
+        if (place->tier != APPLY_NO_TIER)
+            used[place->tier] -= bytes_at(&tables[i], *place);
         *place = step.to;
         apply_done(apply, &step);
     }
 }
 
+/* A split of half a table takes fewer slabs than the whole table. */
 static struct apply_place draw_place(struct random *random, uint64_t *room, uint64_t slabs)
 {
     const uint32_t tier = (uint32_t)random_below(random, 3);
@@ -148,7 +197,9 @@ static struct apply_place draw_place(struct random *random, uint64_t *room, uint
     if (tier == 2 || room[tier] < slabs)
         return cached;
     room[tier] -= slabs;
-    return array_in(tier);
+    return random_below(random, 3) == 0
+               ? split_in(tier, slabs * SLAB_ROWS / (2 + random_below(random, 2)))
+               : array_in(tier);
 }
 
 /* Tiers so full that tables are in each other's way. */
@@ -162,6 +213,7 @@ static void test_steps_bring_all_tables_to_their_places(void **state)
         struct world world = { .plan = NULL };
         uint64_t slabs[TABLES_MAX], before[2] = { 6, 9 }, after[2] = { 6, 9 };
         struct apply_place places[TABLES_MAX], wanted[TABLES_MAX];
+        bool has_other[TABLES_MAX];
         const uint32_t count = 1 + (uint32_t)random_below(&random, TABLES_MAX);
         uint32_t steps;
 
@@ -178,18 +230,17 @@ static void test_steps_bring_all_tables_to_their_places(void **state)
             _cleanup_(apply_freep) struct apply *apply = must_apply(&world, false);
 
             for (uint32_t i = 0; i < count; i++) { /* they were sorted by name */
-                slabs[i] = array_shape_of(world.tables[i].rows, ROW_BYTES).bytes / ARRAY_SLAB_BYTES;
+                has_other[i] = random_below(&random, 2) == 0;
                 places[i] = world.tables[i].place;
             }
             assert_int_equal(apply->move_count + apply->same_count, count);
-            run_steps(apply, places, slabs, world.tables, &steps);
+            run_steps(apply, places, has_other, world.tables, &steps);
             assert_int_equal(apply_left(apply), 0);
             detours += steps - apply->move_count;
             for (uint32_t i = 0; i < count; i++) {
                 const uint32_t old = (uint32_t)strtoul(world.tables[i].name + 1, NULL, 10);
 
-                assert_int_equal(places[i].home, wanted[old].home);
-                assert_int_equal(places[i].tier, wanted[old].tier);
+                assert_true(is_same_place(places[i], wanted[old]));
             }
         }
         plan_free(world.plan);
@@ -250,8 +301,13 @@ static void test_refusals(void **state)
     table->optimizer = EMBTIER_OPTIMIZER_ADAM;
     must_refuse(&world, EMBTIER_MISMATCH, "has optimizer adam in the plan, and none on the server");
     table->optimizer = EMBTIER_OPTIMIZER_NONE;
-    table->part_count = 2;
-    must_refuse(&world, EMBTIER_UNSUPPORTED, "table 't0' is split into 2 parts");
+    table->part_count = 2; /* both are in arrays */
+    table->parts[1] = table->parts[0];
+    must_refuse(&world, EMBTIER_UNSUPPORTED,
+                "table 't0' has 2 ranges in arrays and none in the cache, but a server has");
+    table->part_count = 3;
+    table->parts[2].home = PLAN_CACHE;
+    must_refuse(&world, EMBTIER_UNSUPPORTED, "table 't0' has 2 ranges in arrays, but a server has");
     table->part_count = 1;
     memcpy(table->parts[0].tier, "cxl", 4);
     must_refuse(&world, EMBTIER_INVALID,
@@ -297,6 +353,62 @@ static void test_tables_for_gpus_take_arrays_with_room_or_the_cache(void **state
     plan_free(world.plan);
 }
 
+/* The hot rows of two ranges become those of one, if there is room, else the second one stays. */
+static void test_hot_rows_for_gpus_join_those_in_an_array(void **state)
+{
+    const uint64_t rows = 6 * SLAB_ROWS;
+
+    (void)state;
+    for (uint64_t slabs = 1; slabs <= 5; slabs += 2) {
+        const struct apply_place wanted[] = { split_in(0, 2 * SLAB_ROWS) };
+        struct world world = { .plan = NULL };
+        struct plan_table *table;
+        struct apply *apply;
+
+        add_tier(&world, "dram", slabs);
+        add_table(&world, 6, cached);
+        make_plan(&world, wanted);
+        table = &world.plan->tables[0];
+        table->parts[2] = table->parts[1];
+        table->parts[1] = table->parts[0];
+        table->parts[0].home = PLAN_HBM;
+        table->parts[0].rows = 3 * SLAB_ROWS;
+        table->parts[2].rows = rows - 5 * SLAB_ROWS;
+        table->part_count = 3;
+        must_refuse(&world, EMBTIER_UNSUPPORTED, "in the memory of GPU 0");
+        apply = must_apply(&world, true);
+        assert_int_equal(apply->move_count, slabs > 1);
+        if (slabs > 1) {
+            assert_int_equal(apply->moves[0].to.home, EMBTIER_HOME_SPLIT);
+            assert_int_equal(apply->moves[0].to.hot_rows, (slabs > 4 ? 5 : 2) * SLAB_ROWS);
+            assert_int_equal(apply->moves[0].rows, apply->moves[0].to.hot_rows);
+        }
+        apply_free(apply);
+        plan_free(world.plan);
+    }
+}
+
+/* A trace may know fewer hot rows than a plan wants. They take less memory, and fewer bytes move.
+ */
+static void test_fewer_hot_rows_take_less(void **state)
+{
+    struct world world = { .plan = NULL };
+    const struct apply_place wanted[] = { split_in(0, 3 * SLAB_ROWS) };
+    struct apply *apply;
+
+    (void)state;
+    add_tier(&world, "dram", 4);
+    add_table(&world, 6, cached);
+    make_plan(&world, wanted);
+    apply = must_apply(&world, false);
+    assert_int_equal(apply->moves[0].to_bytes, 3 * ARRAY_SLAB_BYTES);
+    apply_limit_hot_rows(apply, &apply->moves[0], SLAB_ROWS);
+    assert_int_equal(apply->moves[0].to_bytes, ARRAY_SLAB_BYTES);
+    assert_int_equal(apply->row_bytes, (uint64_t)SLAB_ROWS * ROW_BYTES);
+    apply_free(apply);
+    plan_free(world.plan);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -304,6 +416,8 @@ int main(void)
         cmocka_unit_test(test_a_refused_step_is_tried_again_when_more_is_free),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_tables_for_gpus_take_arrays_with_room_or_the_cache),
+        cmocka_unit_test(test_hot_rows_for_gpus_join_those_in_an_array),
+        cmocka_unit_test(test_fewer_hot_rows_take_less),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
