@@ -106,6 +106,18 @@ static enum embtier_err find_tier(const struct apply_server *server, const struc
                    table->name, name, names);
 }
 
+/* Returns the rows of a table that the plan does not leave to the cache; 0: all. */
+static uint64_t rows_in_arrays(const struct plan_table *table)
+{
+    uint64_t rows = 0;
+
+    if (table->parts[table->part_count - 1].home != PLAN_CACHE)
+        return 0;
+    for (uint32_t p = 0; p + 1 < table->part_count; p++)
+        rows += table->parts[p].rows;
+    return rows;
+}
+
 /* The ranges of a table that are in arrays of tiers: a server takes one of them, as the hot rows of
  * a split, if the cache has the rest. */
 static enum embtier_err find_range(const struct plan_table *table,
@@ -136,6 +148,8 @@ static enum embtier_err wanted_split(const struct apply_server *server,
 {
     const struct plan_part *range;
 
+    if (table->parts[0].home == PLAN_HBM && rows_in_arrays(table) == 0)
+        return EMBTIER_OK; /* none in the cache: a whole array, of place_without_gpu() */
     TRY(find_range(table, &range, msg));
     if (!range)
         return EMBTIER_OK;
@@ -218,18 +232,6 @@ static bool has_room(const struct apply *apply, const struct apply_held *held,
     if (held->place.tier == place.tier) /* its own memory is free then */
         wanted -= MIN(wanted, array_bytes(held, held->place));
     return wanted <= all && bytes <= all - wanted;
-}
-
-/* Returns the rows of a table that the plan does not leave to the cache; 0: all. */
-static uint64_t rows_in_arrays(const struct plan_table *table)
-{
-    uint64_t rows = 0;
-
-    if (table->parts[table->part_count - 1].home != PLAN_CACHE)
-        return 0;
-    for (uint32_t p = 0; p + 1 < table->part_count; p++)
-        rows += table->parts[p].rows;
-    return rows;
 }
 
 /* Gives rows that the plan wants in GPU memory, and those in an array beside them, an array of the
@@ -407,6 +409,7 @@ void apply_done(struct apply *apply, const struct apply_step *step)
     assert(!move->is_done);
     if (is_trial(move)) {
         move->is_done = move->was_there = true;
+        apply->same_count++;
         return;
     }
     if (has_tier(move->from))
@@ -437,6 +440,15 @@ void apply_has_other_rows(const struct apply_step *step)
 {
     assert(is_trial(step->move) && !step->move->is_done);
     step->move->goes_by_cache = true;
+}
+
+uint32_t apply_moved(const struct apply *apply)
+{
+    uint32_t moved = 0;
+
+    for (uint32_t i = 0; i < apply->move_count; i++)
+        moved += apply->moves[i].is_done && !apply->moves[i].was_there;
+    return moved;
 }
 
 uint32_t apply_left(const struct apply *apply)

@@ -56,7 +56,8 @@ struct apply {
     struct apply_server *server; /* borrowed */
     struct apply_move *moves;    /* in the order of the plan */
     uint32_t move_count;
-    uint32_t same_count;      /* tables that are where the plan wants them, but for splits */
+    uint32_t same_count;      /* tables that are where the plan wants them; splits count when
+                                 the server has said so */
     uint32_t unplanned_count; /* tables of the server that are not in the plan: they stay */
     uint32_t gpu_count;       /* parts in GPU memory for which there is another place */
     uint64_t row_bytes;       /* of all moves */
@@ -101,7 +102,8 @@ void apply_refused(struct apply *apply, const struct apply_step *step);
 bool apply_is_trial(const struct apply_step *step);
 /* The server said that such a step's table has other hot rows. */
 void apply_has_other_rows(const struct apply_step *step);
-/* Returns the number of moves that are not done. */
+/* Return the number of tables that have moved to their place, and of moves that are not done. */
+uint32_t apply_moved(const struct apply *apply);
 uint32_t apply_left(const struct apply *apply);
 
 #endif

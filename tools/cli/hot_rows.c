@@ -8,6 +8,13 @@
 #include "client/files/tensor_file.h"
 
 #define READ_ROWS (UINT32_C(1) << 20)
+/* Beside the ids in the arena. */
+#define ARENA_SPARE_BYTES (64 * KIB)
+
+uint64_t hot_rows_arena_bytes(uint64_t count)
+{
+    return count > 0 ? count * sizeof(uint64_t) + ARENA_SPARE_BYTES : 0;
+}
 
 /* Returns the index of the tensor with the ids, or the number of tensors. The one tensor of an .npy
  * file has no name. */

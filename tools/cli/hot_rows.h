@@ -8,6 +8,9 @@
 
 #include "base/err.h"
 
+/* Returns the arena of a client that names so many hot rows in a move; 0 for none. */
+uint64_t hot_rows_arena_bytes(uint64_t count);
+
 /* Reads the tensor "ids" of a safetensors file, or the one of a .npy file: 64-bit integers in one
  * dimension, at least one. @ret_ids is malloced. INVALID, and the errors of tensor_reader_open().
  */

@@ -33,9 +33,6 @@ struct arguments {
     const char *hot_path; /* NULL: not given */
 };
 
-/* Beside the ids of hot rows in the arena. */
-#define ARENA_SPARE_BYTES (64 * KIB)
-
 /* Returns the bytes of @text MiB, at least one; 0: that is no such number. */
 static uint64_t parse_rate(const char *text)
 {
@@ -108,14 +105,6 @@ static enum embtier_err read_hot_rows(struct arguments *arguments, uint64_t **re
     return EMBTIER_OK;
 }
 
-/* Returns the arena for the hot rows; 0: none is needed. */
-static uint64_t arena_bytes(const struct arguments *arguments)
-{
-    const uint64_t count = arguments->options.hot_row_count;
-
-    return count > 0 ? count * sizeof(uint64_t) + ARENA_SPARE_BYTES : 0;
-}
-
 static int print_moved(const struct cli *cli, const char *name,
                        const struct embtier_moved_info *moved)
 {
@@ -160,7 +149,7 @@ int command_table_move(struct cli *cli, int argc, char **argv)
     err = read_hot_rows(&arguments, &hot_ids, &msg);
     if (err)
         return cli_fail(err, msg.text);
-    exit_code = cli_connect_patiently(cli, arena_bytes(&arguments));
+    exit_code = cli_connect_patiently(cli, hot_rows_arena_bytes(arguments.options.hot_row_count));
     if (exit_code)
         return exit_code;
     progress_bar_begin(&bar, "moving", GOES_BACK);

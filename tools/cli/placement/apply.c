@@ -15,6 +15,7 @@
 #include "placement/hot/hottest.h"
 #include "placement/plan/plan_file.h"
 #include "tools/cli/cli.h"
+#include "tools/cli/hot_rows.h"
 #include "tools/cli/number.h"
 #include "tools/cli/progress_bar.h"
 #include "tools/cli/text_table.h"
@@ -23,9 +24,6 @@
 #define INTERRUPTED                                                                                \
     "the server moves the table in progress back, and those that have moved stay there: run "      \
     "`embtier apply` again to go on"
-
-/* Beside the ids of hot rows in the arena. */
-#define ARENA_SPARE_BYTES (64 * KIB)
 
 enum { DRY_RUN = 256, RATE, TRACE, WITHOUT_GPU };
 
@@ -52,7 +50,6 @@ struct applying {
     struct apply *apply;
     struct hot_set *hot; /* of each move */
     uint64_t moved_rows, done_bytes, detours;
-    uint32_t were_there;
     struct progress_bar bar;
 };
 
@@ -244,9 +241,8 @@ static bool print_moves(const struct applying *a)
 
 static void print_left_alone(const struct applying *a)
 {
-    if (a->apply->same_count + a->were_there > 0)
-        printf("tables that are there already: %" PRIu32 "\n",
-               a->apply->same_count + a->were_there);
+    if (a->apply->same_count > 0)
+        printf("tables that are there already: %" PRIu32 "\n", a->apply->same_count);
     if (a->apply->unplanned_count > 0)
         printf("tables of the server that are not in the plan, and stay where they are: %" PRIu32
                "\n",
@@ -296,14 +292,14 @@ static int print_json(const struct applying *a, bool has_moved)
                       cli_json_u64(move->rows), "bytes", cli_json_u64(move->row_bytes),
                       "array_bytes", cli_json_u64(move->to_bytes)));
     }
-    return cli_print_json(
-        json_pack("{s:o, s:b, s:o, s:o, s:o, s:o, s:o, s:o}", "generation",
-                  cli_json_u64(a->plan->generation), "applied", has_moved, "moves", moves, "same",
-                  cli_json_u64(a->apply->same_count + a->were_there), "unplanned",
-                  cli_json_u64(a->apply->unplanned_count), "bytes",
-                  cli_json_u64(a->apply->row_bytes), "moved_rows", cli_json_u64(a->moved_rows),
-                  "detours", cli_json_u64(a->detours)),
-        JSON_DOUBLE_DIGITS);
+    return cli_print_json(json_pack("{s:o, s:b, s:o, s:o, s:o, s:o, s:o, s:o}", "generation",
+                                    cli_json_u64(a->plan->generation), "applied", has_moved,
+                                    "moves", moves, "same", cli_json_u64(a->apply->same_count),
+                                    "unplanned", cli_json_u64(a->apply->unplanned_count), "bytes",
+                                    cli_json_u64(a->apply->row_bytes), "moved_rows",
+                                    cli_json_u64(a->moved_rows), "detours",
+                                    cli_json_u64(a->detours)),
+                          JSON_DOUBLE_DIGITS);
 }
 
 static int print_applied(const struct applying *a)
@@ -314,7 +310,7 @@ static int print_applied(const struct applying *a)
     text_print(stdout,
                "the plan of generation %" PRIu64 " is in force; tables moved: %" PRIu32
                ", rows of them in memory: %s\n",
-               a->plan->generation, a->apply->move_count - a->were_there,
+               a->plan->generation, apply_moved(a->apply),
                number_count(&rows, (double)a->moved_rows));
     return EXIT_DONE;
 }
@@ -335,14 +331,6 @@ static uint64_t most_hot_rows(const struct plan *plan)
         most = MAX(most, rows);
     }
     return most;
-}
-
-/* Returns the arena for these ids; 0: none is needed. */
-static uint64_t arena_bytes(const struct applying *a)
-{
-    const uint64_t rows = a->arguments->trace_path ? most_hot_rows(a->plan) : 0;
-
-    return rows > 0 ? rows * sizeof(uint64_t) + ARENA_SPARE_BYTES : 0;
 }
 
 /* Finds the hot rows of one table in the trace. */
@@ -451,7 +439,6 @@ static void note_done(struct applying *a, const struct apply_step *step,
 {
     apply_done(a->apply, step);
     a->moved_rows += moved->rows;
-    a->were_there += step->move->was_there;
     if (step->move->is_done)
         a->done_bytes += step->move->row_bytes;
     else
@@ -472,7 +459,7 @@ static enum embtier_err run_step(struct cli *cli, struct applying *a, const stru
         apply_has_other_rows(step);
         return EMBTIER_OK;
     }
-    if (err == EMBTIER_NO_MEMORY && options.home_tier) {
+    if (err == EMBTIER_NO_MEMORY && options.home_tier && !apply_is_trial(step)) {
         apply_refused(a->apply, step); /* no gap is large enough */
         return EMBTIER_OK;
     }
@@ -541,8 +528,7 @@ static enum embtier_err run(struct cli *cli, struct applying *a, struct err_msg 
 
 static int tell_failure(const struct applying *a, enum embtier_err err, const struct err_msg *msg)
 {
-    const uint32_t done = a->apply ? a->apply->move_count - apply_left(a->apply) : 0;
-    const uint32_t moved = done - a->were_there;
+    const uint32_t moved = a->apply ? apply_moved(a->apply) : 0;
     struct err_msg whole;
 
     if (moved == 0)
@@ -573,13 +559,16 @@ int command_apply(struct cli *cli, int argc, char **argv)
     int exit_code = parse(cli, argc, argv, &arguments);
     struct err_msg msg = { { 0 } };
     enum embtier_err err;
+    uint64_t hot_rows;
 
     if (exit_code >= 0)
         return exit_code;
     err = plan_file_load(arguments.path, &applying.plan, &msg);
     if (err == EMBTIER_OK)
         err = hash_plan(applying.plan, &applying.hash, &msg);
-    exit_code = err ? cli_fail(err, msg.text) : cli_connect_patiently(cli, arena_bytes(&applying));
+    hot_rows = err == EMBTIER_OK && arguments.trace_path ? most_hot_rows(applying.plan) : 0;
+    exit_code =
+        err ? cli_fail(err, msg.text) : cli_connect_patiently(cli, hot_rows_arena_bytes(hot_rows));
     if (exit_code == EXIT_DONE)
         exit_code = apply_plan(cli, &applying);
     free_hot_rows(&applying);

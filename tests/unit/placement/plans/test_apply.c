@@ -152,7 +152,7 @@ static bool is_same_place(struct apply_place a, struct apply_place b)
 /* Keeps its own account of each tier, and refuses as a server would. @has_other: of each table,
  * whether its hot rows are not those of the plan. */
 static void run_steps(struct apply *apply, struct apply_place *places, const bool *has_other,
-                      const struct apply_held *tables, uint32_t *ret_steps)
+                      const struct apply_held *tables, uint32_t *ret_steps, uint32_t *trials)
 {
     uint64_t used[TIERS_MAX] = { 0 };
     struct apply_step step;
@@ -167,6 +167,7 @@ static void run_steps(struct apply *apply, struct apply_place *places, const boo
         assert_true(*ret_steps < 4 * TABLES_MAX);
         if (is_same_place(*place, step.to)) {
             assert_true(apply_is_trial(&step));
+            ++*trials;
             if (has_other[i])
                 apply_has_other_rows(&step);
             else
@@ -206,7 +207,7 @@ static struct apply_place draw_place(struct random *random, uint64_t *room, uint
 static void test_steps_bring_all_tables_to_their_places(void **state)
 {
     struct random random = { 1 };
-    uint32_t detours = 0;
+    uint32_t detours = 0, trials = 0;
 
     (void)state;
     for (uint32_t c = 0; c < CASES; c++) {
@@ -234,7 +235,7 @@ static void test_steps_bring_all_tables_to_their_places(void **state)
                 places[i] = world.tables[i].place;
             }
             assert_int_equal(apply->move_count + apply->same_count, count);
-            run_steps(apply, places, has_other, world.tables, &steps);
+            run_steps(apply, places, has_other, world.tables, &steps, &trials);
             assert_int_equal(apply_left(apply), 0);
             detours += steps - apply->move_count;
             for (uint32_t i = 0; i < count; i++) {
@@ -246,6 +247,7 @@ static void test_steps_bring_all_tables_to_their_places(void **state)
         plan_free(world.plan);
     }
     assert_true(detours > CASES / 100); /* else the tiers were not full enough */
+    assert_true(trials > CASES / 100);
 }
 
 /* A gap may be too small, though free bytes suffice. */
@@ -388,6 +390,28 @@ static void test_hot_rows_for_gpus_join_those_in_an_array(void **state)
     }
 }
 
+/* With no range in the cache, the whole table becomes an array. */
+static void test_a_table_of_a_gpu_and_an_array_becomes_an_array(void **state)
+{
+    struct world world = { .plan = NULL };
+    const struct apply_place wanted[] = { split_in(0, 2 * SLAB_ROWS) };
+    struct plan_part *parts;
+    struct apply *apply;
+
+    (void)state;
+    add_tier(&world, "dram", 8);
+    add_table(&world, 6, cached);
+    make_plan(&world, wanted);
+    parts = world.plan->tables[0].parts;
+    parts[1] = parts[0];
+    parts[0].home = PLAN_HBM;
+    apply = must_apply(&world, true);
+    assert_int_equal(apply->move_count, 1);
+    assert_true(is_same_place(apply->moves[0].to, array_in(0)));
+    apply_free(apply);
+    plan_free(world.plan);
+}
+
 /* A trace may know fewer hot rows than a plan wants. They take less memory, and fewer bytes move.
  */
 static void test_fewer_hot_rows_take_less(void **state)
@@ -417,6 +441,7 @@ int main(void)
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_tables_for_gpus_take_arrays_with_room_or_the_cache),
         cmocka_unit_test(test_hot_rows_for_gpus_join_those_in_an_array),
+        cmocka_unit_test(test_a_table_of_a_gpu_and_an_array_becomes_an_array),
         cmocka_unit_test(test_fewer_hot_rows_take_less),
     };
 
