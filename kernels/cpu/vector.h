@@ -178,22 +178,18 @@ enum vector_level { VECTOR_L1, VECTOR_L2 };
 
 KERNEL_INLINE void vector_ask_for_in(enum vector_level level, const void *row, uint32_t row_bytes)
 {
-    const char *line = (const char *)row;
-    uint32_t lines = row_bytes / CACHE_LINE;
+    const char *const end = (const char *)row + row_bytes;
+    const char *line = (const char *)((uintptr_t)row & -(uintptr_t)CACHE_LINE);
 
-#define ASK(line)                                                                                  \
-    (level == VECTOR_L1 ? __builtin_prefetch(line, 0, 3) : __builtin_prefetch(line, 0, 2))
-    for (; lines >= 4; lines -= 4, line += 4 * CACHE_LINE) {
-        ASK(line);
-        ASK(line + CACHE_LINE);
-        ASK(line + 2 * CACHE_LINE);
-        ASK(line + 3 * CACHE_LINE);
-    }
-    for (; lines > 0; lines--, line += CACHE_LINE)
-        ASK(line);
-    if ((uintptr_t)row % CACHE_LINE != 0 || row_bytes % CACHE_LINE != 0)
-        ASK((const char *)row + row_bytes - 1);
-#undef ASK
+    /* Not unrolled: the loops around this need the registers that counts of lines would take. */
+#pragma GCC unroll 1
+    do {
+        if (level == VECTOR_L1)
+            __builtin_prefetch(line, 0, 3);
+        else
+            __builtin_prefetch(line, 0, 2);
+        line += CACHE_LINE;
+    } while (line < end);
 }
 
 KERNEL_INLINE void vector_ask_for(const void *row, uint32_t row_bytes)
