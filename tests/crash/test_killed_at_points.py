@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A server may be killed before any call that changes the file system: while it drops, moves, imports or restores tables, makes
-or deletes a checkpoint, compacts, stops, or starts with all tables restored. Every row is still as its table's durability
-promises, and a table or checkpoint is there wholly or not at all. The same holds for an export whose client is killed.
+"""A server may be killed before any call that changes the file system: while it drops, moves, imports or restores tables, applies
+a plan, makes or deletes a checkpoint, compacts, stops, or starts with all tables restored. Every row is still as its table's
+durability promises, and a table or checkpoint is there wholly or not at all. The same holds for an export whose client is killed.
 
 A fault library (tests/faults/kill_at.c) counts the calls from the moment that the test chooses, and kills. The start after that
 may be killed too. EMBTIER_TEST_KILL=MOMENT:CALL[:CALL_OF_THE_START], as failures name it, repeats one case. The same call number
@@ -85,6 +85,8 @@ class Store:
 
     def __init__(self, folder: Path) -> None:
         self.daemon = Daemon(folder, SETTINGS, lanes=1)
+        dram = self.daemon.dram(1) | {"bytes": "8MiB", "array_bytes": "4MiB"}  # an array and the hot rows of a split
+        self.daemon.configure({"cache": {"tiers": [dram, self.daemon.pmem(1)]}})
         self.rows, self.copy = folder / "rows", folder / "copy"
         self.killer = Killer(folder / "kill")
         self.daemon.with_fault("kill_at", EMBTIER_FAULT_KILL=str(self.killer.path))
@@ -219,6 +221,79 @@ class Move(Moment):
             assert spec.home in self.homes[spec.name], f"{spec.name} is in home {spec.home}, not {self.homes[spec.name]}"
         for name in TABLES:
             must_be(server, name, 3 if is_logged(name) else 2)
+
+
+def place(home: str, rows: int, **more: object) -> dict:
+    """A range of a table in a plan."""
+    figures = {"rows": rows, "lookup_share": 1 if rows == ROWS else 0.5, "time_s": 1e-6, "reads_per_s": 0, "writes_bytes_per_day": 0}
+    return {"home": home, **figures} | ({"hit_rates": [0.5], "cache_bytes": [0]} if home == "cache" else {"tier": "dram"}) | more
+
+
+class Apply(Moment):
+    """Applies a plan by which one table becomes an array, one a split, and the others go to the cache."""
+
+    PLANNED = {"victim_replay": "array", "victim_async": "split"}
+    HOT = range(0, ROWS, 3)
+
+    def __init__(self) -> None:
+        self.is_done = False
+
+    def prepare(self, server) -> None:
+        write(server, TABLES, 3)
+        self.before = {spec.name: spec.home for spec in server.tables()}
+
+    def planned(self, name: str) -> str:
+        return self.PLANNED.get(name, "cache")
+
+    def write_plan(self, folder: Path, generation: int) -> Path:
+        hot, row_bytes = len(self.HOT), DIM * 4
+        parts = {name: [place("cache", ROWS)] for name in TABLES}
+        parts["victim_replay"] = [place("array", ROWS, bytes=ROWS * row_bytes)]
+        parts["victim_async"] = [place("array", hot, bytes=hot * (row_bytes + 16)), place("cache", ROWS - hot)]
+        memory = {"bandwidth_bytes_per_s": 1e9, "read_bytes": 0, "time_s": 0, "cache_bytes": 0, "capacity_bytes": 1 << 40}
+        arrays = sum(part.get("bytes", 0) for of_table in parts.values() for part in of_table)
+        table = {"rows": ROWS, "dim": DIM, "dtype": "f32", "optimizer": "none", "read_bytes": 1000}
+        plan = {
+            "format": "embtier-plan", "version": 1, "generation": generation, "samples_per_s": 1000, "samples_per_batch": 100,
+            "time_s": 1e-3, "gpu_count": 0, "table_count": len(TABLES),
+            "memories": [{"name": "dram", **memory, "array_bytes": arrays},
+                         {"name": "ssd", **memory, "array_bytes": ROWS * row_bytes * len(TABLES)}],
+            "tables": [{"name": name, **table, "parts": parts[name]} for name in TABLES],
+        }  # fmt: skip
+        path = folder / f"{generation}.plan"
+        path.write_text(json.dumps(plan))
+        return path
+
+    def apply(self, daemon: Daemon, generation: int) -> subprocess.CompletedProcess:
+        trace = daemon.folder / "hot.trace"
+        if not trace.exists():
+            with embtier.TraceWriter(trace, [embtier.TraceTable("victim_async", DIM, rows=ROWS)]) as file:
+                file.add("victim_async", np.concatenate([np.repeat(list(self.HOT), 3), IDS]).astype(np.uint64))
+                file.next_batch()
+        plan = self.write_plan(daemon.folder, generation)
+        command = [CLI, "-s", daemon.socket, "apply", plan, "--trace", trace]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+    def run(self, server, store) -> None:
+        self.is_done = self.apply(store.daemon, 2).returncode == 0
+
+    def check(self, server) -> None:
+        for spec in server.tables():
+            homes = {self.planned(spec.name)} | ({self.before[spec.name]} if not self.is_done else set())
+            assert spec.home in homes, f"{spec.name} is in home {spec.home}, not {homes}"
+        for name in TABLES:
+            must_be(server, name, 3 if is_logged(name) else 2)
+
+    def check_stopped(self, store) -> None:
+        """The plan is in force if it was said to be, and a further run goes on."""
+        store.daemon.start()
+        if self.is_done:
+            assert "the plan has generation 1, and the one in force has 2" in self.apply(store.daemon, 1).stderr
+        done = self.apply(store.daemon, 2)
+        assert done.returncode == 0, done.stderr
+        with store.daemon.connect() as server:
+            assert {spec.name: spec.home for spec in server.tables()} == {name: self.planned(name) for name in TABLES}
+        store.daemon.kill()
 
 
 class Restore(Moment):
@@ -417,7 +492,7 @@ class RestoreFrom(Moment):
 
 
 MOMENTS = {
-    "drop": Drop, "move": Move, "restore": Restore, "compact": Compact, "stop": Stop, "checkpoint": Checkpoint, "delete": Delete,
+    "drop": Drop, "move": Move, "apply": Apply, "restore": Restore, "compact": Compact, "stop": Stop, "checkpoint": Checkpoint, "delete": Delete,
     "import": Import, "restore_start": RestoreStart, "restore_from": RestoreFrom,
 }  # fmt: skip
 
