@@ -23,14 +23,17 @@ const struct command commands[] = {
       "                          server's start. Flushes and compactions come in bursts, so\n"
       "                          choose an interval that spans many of them\n"
       "\n"
-      "Amplification: bytes written to SSD per byte that clients updated. The drives' capacity\n"
-      "and rating come from the server's configuration (endurance.*).\n"
+      "Amplification: bytes written to SSD per byte that clients updated. Store amplification:\n"
+      "the same per byte of the rows that the server wrote back, which a cache makes fewer; it\n"
+      "is ssd.write_amplification of a machine's file. The drives' capacity and rating come\n"
+      "from the server's configuration (endurance.*).\n"
       "\n"
       "With -o json: {uptime_s, seconds, tables: [{name, updated_rows, updated_bytes,\n"
       "flush_bytes, compaction_bytes, write_amplification}], dropped_tables, all_tables,\n"
-      "written_bytes_by_cause, written_bytes, write_amplification, written_bytes_per_day,\n"
-      "capacity_bytes, drive_writes_per_day, rated_written_bytes,\n"
-      "rated_drive_writes_per_day, rated_life_years}; an unknown value is null.\n",
+      "written_bytes_by_cause, written_bytes, write_amplification, stored_row_bytes,\n"
+      "store_amplification, written_bytes_per_day, capacity_bytes, drive_writes_per_day,\n"
+      "rated_written_bytes, rated_drive_writes_per_day, rated_life_years}; an unknown value is\n"
+      "null.\n",
       "  embtier endurance\n"
       "  embtier endurance --interval 600\n",
       command_endurance, NULL },

@@ -50,7 +50,8 @@ struct report {
     struct writes all;
     struct cause causes[CAUSES_MAX];
     size_t cause_count;
-    double bytes; /* of all causes */
+    double bytes;            /* of all causes */
+    double stored_row_bytes; /* of rows that the server wrote back */
     double capacity_bytes;
     double rated_bytes; /* 0: unknown */
     double rated_years;
@@ -162,6 +163,8 @@ static bool report_make(const struct sample *before, const struct sample *now,
                                    metric(before->status, "updated_bytes", "") -
                                    report.all.updated_bytes;
     writes_add(&report.all, &report.dropped, 1);
+    report.stored_row_bytes = metric(now->status, "store_row_bytes_written", "") -
+                              metric(before->status, "store_row_bytes_written", "");
     report.capacity_bytes = metric(now->status, "store_capacity_bytes", "");
     report.rated_bytes = metric(now->status, "store_rated_written_bytes", "");
     report.rated_years = metric(now->status, "store_rated_years", "");
@@ -236,12 +239,14 @@ static json_t *report_to_json(const struct report *report)
         return NULL;
     }
     return json_pack(
-        "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "uptime_s",
-        cli_json_number(report->uptime_s), "seconds", cli_json_number(report->seconds), "tables",
-        tables, "dropped_tables", writes_to_json(&report->dropped, ""), "all_tables",
+        "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+        "uptime_s", cli_json_number(report->uptime_s), "seconds", cli_json_number(report->seconds),
+        "tables", tables, "dropped_tables", writes_to_json(&report->dropped, ""), "all_tables",
         writes_to_json(&report->all, ""), "written_bytes_by_cause", causes, "written_bytes",
         cli_json_number(report->bytes), "write_amplification",
-        cli_json_number(ratio(report->bytes, report->all.updated_bytes)), "written_bytes_per_day",
+        cli_json_number(ratio(report->bytes, report->all.updated_bytes)), "stored_row_bytes",
+        cli_json_number(report->stored_row_bytes), "store_amplification",
+        cli_json_number(ratio(report->bytes, report->stored_row_bytes)), "written_bytes_per_day",
         cli_json_number(bytes_a_day(report)), "capacity_bytes",
         cli_json_number(report->capacity_bytes), "drive_writes_per_day",
         cli_json_number(drive_writes_a_day(report)), "rated_written_bytes",
@@ -305,18 +310,24 @@ static bool print_causes(const struct report *report)
     return ok;
 }
 
+static void print_amplification(const char *title, double amplification, const char *what)
+{
+    if (isfinite(amplification))
+        printf("%s%.2f (bytes written for a byte %s)\n", title, amplification, what);
+    else
+        printf("%s-\n", title);
+}
+
 static void print_drives(const struct report *report)
 {
     struct number_text bytes;
 
     printf("written a day         %s\n",
            isfinite(bytes_a_day(report)) ? number_bytes(&bytes, bytes_a_day(report)) : "-");
-    printf("write amplification   ");
-    if (report->all.updated_bytes > 0)
-        printf("%.2f (bytes written for a byte updated)\n",
-               report->bytes / report->all.updated_bytes);
-    else
-        puts("-");
+    print_amplification("write amplification   ", ratio(report->bytes, report->all.updated_bytes),
+                        "updated");
+    print_amplification("store amplification   ", ratio(report->bytes, report->stored_row_bytes),
+                        "of a row written back");
     printf("capacity              %s\n", number_bytes(&bytes, report->capacity_bytes));
     if (isfinite(drive_writes_a_day(report)))
         printf("drive writes a day    %.3g DWPD\n", drive_writes_a_day(report));

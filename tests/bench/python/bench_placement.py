@@ -103,13 +103,6 @@ def batches_for(mixture: Mixture, lookups: float) -> int:
 # ---- A plan ----
 
 
-def measured_amplification(made: Daemon) -> float:
-    """Bytes that reached the drive for each byte of a row that was written back."""
-    written = made.embtier("endurance")
-    rows = made.embtier("status")["metrics"]["store_rows_written"]
-    return max(1.0, written["written_bytes"] / max(rows * ROW_BYTES, 1))
-
-
 def make_plan(made: Daemon, mixture: Mixture, is_row_wise: bool) -> tuple[Path, Path, int]:
     """Makes a plan from the warm server @made, which has all tables behind the cache. Returns its file, the trace's, and the bytes
     for arrays."""
@@ -123,7 +116,8 @@ def make_plan(made: Daemon, mixture: Mixture, is_row_wise: bool) -> tuple[Path, 
         measured = subprocess.run(
             [ROOT / "tools/describe-machine", "--directory", folder, f"--tier=dram={used}"], capture_output=True, text=True, check=True
         ).stdout
-        machine.write_text(f"{measured}  write_amplification: {measured_amplification(made):.3f}\n")
+        amplification = made.embtier("endurance")["store_amplification"]
+        machine.write_text(f"{measured}  write_amplification: {max(amplification, 1):.3f}\n")
         rules.write_text("cache_least:\n  - {memory: dram, bytes: 4MiB}\n")
     made.embtier(
         "plan", "make", plan, "--profile", profile, "--machine", machine, "--rules", rules, "--optimizer", "sgd",

@@ -124,10 +124,30 @@ def test_rates_are_those_of_the_interval_and_the_rating_that_of_the_configuratio
     assert report["write_amplification"] == pytest.approx(
         report["written_bytes"] / report["all_tables"]["updated_bytes"]
     )
+    assert report["store_amplification"] == pytest.approx(report["written_bytes"] / report["stored_row_bytes"])
 
     idle = endurance(writing_daemon, "--interval", "0.3")
     assert idle["all_tables"]["updated_rows"] == 0
     assert idle["all_tables"]["flush_bytes"] == idle["all_tables"]["compaction_bytes"] == 0
+
+
+def test_updates_that_the_cache_absorbs_make_no_amplification_of_the_store_smaller(make_daemon):
+    """The rows fit into the cache, so a hundred updates of a row are written back once."""
+    daemon = make_daemon()
+    daemon.start()
+    rows = 1000
+    with daemon.connect() as server:
+        table = server.create_table("rows", DIM, rows)
+        for turn in range(100):
+            table.set(np.arange(rows), np.full((rows, DIM), turn))
+        server.checkpoint()
+        report = endurance(daemon)
+    row_bytes = DIM * 4
+    assert report["all_tables"]["updated_bytes"] == 100 * rows * row_bytes
+    assert rows * row_bytes <= report["stored_row_bytes"] <= 3 * rows * row_bytes
+    assert report["write_amplification"] < 0.1 and report["store_amplification"] > 0.8
+    idle = endurance(daemon, "--interval", "0.3")
+    assert idle["stored_row_bytes"] == 0 and idle["store_amplification"] is None
 
 
 def test_people_can_read_it(writing_daemon, make_daemon):
