@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""What a plan is worth on this machine, how right its predictions are, and the rate of clients while tables move.
+"""The gain of a plan on this machine, its predictions beside measured figures, and the rate of clients while tables move.
 
 The tables are the 26 of MLPerf's recommendation benchmark, of a fiftieth of their rows; a tenth of these fit into DRAM. The machine
 is measured by tools/describe-machine, and the profile is of a trace with other ids of the same popularity.
@@ -27,6 +27,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Thread
 
 import numpy as np
 from bench_training import DIM, ROOT, embtier, options
@@ -118,7 +119,7 @@ def make_plan(made: Daemon, mixture: Mixture, is_row_wise: bool) -> tuple[Path, 
         ).stdout
         amplification = made.embtier("endurance")["store_amplification"]
         machine.write_text(f"{measured}  write_amplification: {max(amplification, 1):.3f}\n")
-        rules.write_text("cache_least:\n  - {memory: dram, bytes: 4MiB}\n")
+        rules.write_text(f"cache_least:\n  - {{memory: dram, bytes: {min(4 * MIB, used // 2)}}}\n")
     made.embtier(
         "plan", "make", plan, "--profile", profile, "--machine", machine, "--rules", rules, "--optimizer", "sgd",
         *["--row-wise"] * is_row_wise,
@@ -199,19 +200,15 @@ def real_gain(mixture: Mixture, made: Daemon, reference: Trainer, planned: Daemo
 
 
 def predict(planned: Daemon, plan: Path, trainer: Trainer, seconds: float) -> None:
-    program = [planned.embtier, "plan", "check", plan, "--for", f"{seconds}s"]
     result: dict = {}
-
-    def check() -> None:
-        result.update(program[0](*program[1:], codes=(0, 1, 2)))
-
-    from threading import Thread  # noqa: PLC0415
-
-    thread = Thread(target=check)
+    thread = Thread(target=lambda: result.update(planned.embtier("plan", "check", plan, "--for", f"{seconds}s", codes=(0, 1, 2))))
     thread.start()
     trainer.train_until(lambda: not thread.is_alive())
     thread.join()
-    print(json.dumps(result, indent=1), file=sys.stderr)
+    if not result:
+        print(f"bench_placement: no figure: {seconds:g} s are too short", file=sys.stderr)
+        return
+    print(json.dumps(result), file=sys.stderr)
     lines = {line["name"]: line for line in result["memories"]}
     for name, unit, memory, kind, bar, factor in (
         ("predict-hits", " %", "dram", "hit_rate", 0.02, 100),
