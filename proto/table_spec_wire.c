@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "proto/table_spec_wire.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/spec/home_rules.h"
@@ -25,7 +26,6 @@ enum embtier_err table_spec_from_wire(const struct Embtier__TableSpec *wire,
         .home = (enum embtier_home)wire->home,
         .step = wire->step,
     };
-    const size_t name_bytes = strnlen(wire->name, sizeof(spec.name));
     const size_t uuid_bytes = strnlen(wire->uuid, sizeof(spec.uuid));
 
 #define X(name, field, lowest, highest, standard, text)                                            \
@@ -33,8 +33,11 @@ enum embtier_err table_spec_from_wire(const struct Embtier__TableSpec *wire,
     EMBTIER_HYPERPARAMETER_TABLE(X)
 #undef X
     table_spec_fill_defaults(&spec);
-    if (name_bytes < sizeof(spec.name)) /* a longer name stays empty, which is refused below */
-        memcpy(spec.name, wire->name, name_bytes);
+    if (strlen(wire->name) > EMBTIER_TABLE_NAME_MAX)
+        return err_set(msg, EMBTIER_INVALID,
+                       "table name has %zu bytes, allowed: 1 to %d; it begins '%.64s'",
+                       strlen(wire->name), EMBTIER_TABLE_NAME_MAX, wire->name);
+    snprintf(spec.name, sizeof(spec.name), "%s", wire->name);
     table_spec_set_tier(&spec, wire->home_tier);
     if (home_has_hot_rows(spec.home))
         spec.hot_rows = wire->hot_rows;

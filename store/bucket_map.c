@@ -15,8 +15,8 @@
 
 #define MAP_CHARS (BUCKET_MAP_DIGITS * ROW_BUCKETS)
 #define WAY_OUT                                                                                    \
-    "put this store's file back from a copy, or make a new store of a checkpoint with "            \
-    "--restore-from"
+    "put this store's file back from a copy, or make a new store of a checkpoint, in other data "  \
+    "directories, with --init --restore-from"
 
 /* The copies of all directories. */
 struct survey {

@@ -205,8 +205,10 @@ static enum embtier_err directory_check_empty(const char *path, struct err_msg *
             known = known || strcmp(entry->d_name, ours[i]) == 0;
         if (!known)
             err = err_set(msg, EMBTIER_MISMATCH,
-                          "%s: not a data directory (no %s) and not empty (%s)", path,
-                          IDENTITY_FILE, entry->d_name);
+                          "%s: not a data directory (no %s) and not empty (%s): name another "
+                          "directory; of a store put the file back from a copy, or make a new "
+                          "store of a checkpoint with --init --restore-from",
+                          path, IDENTITY_FILE, entry->d_name);
     }
     closedir(dir);
     return err;

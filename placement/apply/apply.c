@@ -55,10 +55,14 @@ static struct apply_held *find_held(const struct apply_server *server, const cha
 static enum embtier_err differs(const struct plan_table *table, const char *key, const char *wanted,
                                 const char *found, struct err_msg *msg)
 {
+    const bool is_optimizer = strcmp(key, "optimizer") == 0;
+
     return err_set(msg, EMBTIER_MISMATCH,
                    "table '%s' has %s %s in the plan, and %s on the server: the plan is of another "
-                   "table; make a new one",
-                   table->name, key, wanted, found);
+                   "table; make a new one%s%s%s",
+                   table->name, key, wanted, found,
+                   is_optimizer ? ", with `embtier plan make --optimizer " : "",
+                   is_optimizer ? found : "", is_optimizer ? "`" : "");
 }
 
 static enum embtier_err check_same(const struct plan_table *table, const struct apply_held *held,

@@ -20,6 +20,7 @@ struct facts {
     const struct plan *plan;
     double loads[PLAN_GPUS_MAX]; /* lookup time of each GPU; of all tables if there is none */
     double most_load;
+    bool is_row_wise; /* a table that is whole was not worth a cut */
     /* Bytes that a batch reads for each byte held, of whole tables with this rank. */
     double most_density[RANKS], least_density[RANKS];
 };
@@ -66,6 +67,7 @@ static struct facts facts_of(const struct plan *plan)
         double *const load = &facts.loads[load_of(table)];
 
         *load += plan_table_time_s(table);
+        facts.is_row_wise |= table->part_count > 1;
         facts.most_load = MAX(facts.most_load, *load);
         if (density(table) < 0)
             continue;
@@ -227,9 +229,9 @@ static void explain_time(const struct facts *facts, struct plan_table *table)
 
     if (facts->loads[load_of(table)] < facts->most_load || !(share >= MUCH_TIME))
         return;
-    say(table, "; sets the time, %.3g%% of %s", 100 * share,
-        facts->plan->gpu_count > 0 ? "the slowest GPU's" : "all lookups'");
-    if (table->part_count == 1 && table->rows != 1)
+    say(table, "; sets the time, %.3g%% of that of %s", 100 * share,
+        facts->plan->gpu_count > 0 ? "the slowest GPU" : "all lookups");
+    if (table->part_count == 1 && table->rows != 1 && !facts->is_row_wise)
         say(table, ": split it");
 }
 

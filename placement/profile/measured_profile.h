@@ -15,6 +15,8 @@ struct measured_bin {
 
 struct measured_table {
     struct trace_table table;
+    bool has_optimizer; /* a trace does not say which */
+    enum embtier_optimizer optimizer;
     struct table_summary summary;
     double pooling_factor; /* 0: no bags */
     struct access_cdf cdf;

@@ -13,6 +13,7 @@
 
 #include "base/text/text_escape.h"
 #include "placement/trace/table_names.h"
+#include "placement/trace/trace_format.h"
 
 #define DIGITS 9
 /* The longest numbers with a comma: -1.23456789e-308, and the time of the last bin. */
@@ -100,13 +101,14 @@ static json_t *table_to_json(const struct measured_table *table, uint32_t segmen
     const struct table_summary *const summary = &table->summary;
 
     return json_pack(
-        "{s:s, s:o, s:i, s:s, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:o, s:o, s:o, s:o}", "name",
+        "{s:s, s:o, s:i, s:s, s:s*, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:o, s:o, s:o, s:o}", "name",
         table->table.name, "rows", rows_to_json(table->table.rows), "dim", (int)table->table.dim,
-        "dtype", dtype_word(table->table.dtype), "lookups", (json_int_t)summary->lookups, "batches",
-        (json_int_t)summary->batches, "pooling_factor", table->pooling_factor, "distinct_rows",
-        summary->rows, "batch_rows", summary->batch_rows, "updated_batch_rows",
-        summary->updated_batch_rows, "sampling_rate", summary->sampling_rate, "cdf_rows",
-        numbers_to_json(table->cdf.rows, table->cdf.point_count), "cdf_shares",
+        "dtype", dtype_word(table->table.dtype), "optimizer",
+        table->has_optimizer ? optimizer_word((int)table->optimizer) : NULL, "lookups",
+        (json_int_t)summary->lookups, "batches", (json_int_t)summary->batches, "pooling_factor",
+        table->pooling_factor, "distinct_rows", summary->rows, "batch_rows", summary->batch_rows,
+        "updated_batch_rows", summary->updated_batch_rows, "sampling_rate", summary->sampling_rate,
+        "cdf_rows", numbers_to_json(table->cdf.rows, table->cdf.point_count), "cdf_shares",
         numbers_to_json(table->cdf.shares, table->cdf.point_count), "first",
         numbers_to_json(table->first, segment_count), "reuse", reuse_to_json(table, segment_count));
 }
@@ -221,6 +223,10 @@ static enum embtier_err read_object(struct loader *loader, char *text, json_t **
     json_t *json;
 
     TRY(read_line(loader, text, &bytes));
+    if (loader->line == 1 && bytes >= strlen(TRACE_MAGIC) &&
+        memcmp(text, TRACE_MAGIC, strlen(TRACE_MAGIC)) == 0)
+        return wrong(loader, "this is a trace: `embtier profile show TRACE --save FILE` makes a "
+                             "profile of it");
     json = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
     if (!json_is_object(json)) {
         json_decref(json);
@@ -351,6 +357,22 @@ static enum embtier_err load_description(const struct loader *loader, const json
     TRY(get_count(loader, object, "dim", 1, EMBTIER_DIM_MAX, &dim));
     table->dim = (uint32_t)dim;
     return load_rows(loader, object, &table->rows);
+}
+
+/* Only the profile of a server has it. */
+static enum embtier_err load_optimizer(const struct loader *loader, const json_t *object,
+                                       struct measured_table *table)
+{
+    const json_t *const json = json_object_get(object, "optimizer");
+    const char *const word = json_string_value(json);
+
+    if (!json)
+        return EMBTIER_OK;
+    if (!word || optimizer_parse(word) < 0)
+        return wrong(loader, "optimizer: not the name of an optimizer");
+    table->has_optimizer = true;
+    table->optimizer = (enum embtier_optimizer)optimizer_parse(word);
+    return EMBTIER_OK;
 }
 
 static enum embtier_err load_summary(const struct loader *loader, const json_t *object,
@@ -521,6 +543,7 @@ static enum embtier_err load_tables(struct loader *loader, char *text)
 
         TRY(read_object(loader, text, &object));
         TRY(load_description(loader, object, &table->table));
+        TRY(load_optimizer(loader, object, table));
         TRY(load_summary(loader, object, table));
         if (table->summary.lookups > lookups_left)
             return wrong(loader, "lookups: with the tables before, more than line 1's %" PRIu64,

@@ -434,7 +434,7 @@ class BagBatch(Batch):
         array = (BagPart * len(parts))()
         for i, part in enumerate(parts):
             if not isinstance(part, Bags):
-                raise TypeError(f"a part must be a Bags, not {kind_of(part)} {shown(part)}")
+                raise TypeError(f"a part must be an embtier.Bags(table, count, bag_count), not {kind_of(part)} {shown(part)}")
             _check_part(connection, part.table, part.count)
             integer("a part's bag_count", part.bag_count, 0, 2**32 - 2)
             mode = number_of("mode", POOL_NUMBERS, part.mode)

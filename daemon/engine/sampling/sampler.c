@@ -110,6 +110,7 @@ static void fill_in(struct sampler_table *to, const struct table *table, uint32_
     to->table.rows = table->spec.rows == EMBTIER_UNBOUNDED ? 0 : table->spec.rows;
     to->table.dim = table->spec.dim;
     to->table.dtype = table->spec.dtype;
+    to->optimizer = table->spec.optimizer;
     memcpy(to->table.name, table->spec.name, sizeof(to->table.name));
     atomic_store_explicit(&to->threshold, UINT64_MAX, memory_order_relaxed);
     atomic_store_explicit(&to->pick_interval, SAMPLER_PICK_INTERVAL, memory_order_relaxed);

@@ -46,6 +46,7 @@ struct sampler_table {
     _Atomic uint32_t pick_interval; /* lookups for each random one, while not all are sampled */
     uint32_t table_id;
     struct trace_table table;
+    enum embtier_optimizer optimizer;
 };
 
 /* A lane's counts of a table (base/counter.h); any thread reads those above the line. */

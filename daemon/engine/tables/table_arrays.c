@@ -163,7 +163,7 @@ static enum embtier_err no_room(const struct table_arrays *arrays, uint32_t tier
         return err_set(msg, EMBTIER_TOO_LARGE, "table '%s' has too many %s for an array",
                        spec->name, form_of(spec)->rows);
     array_space_stats(arrays->spaces[tier], &stats);
-    *ret_advice = "raise its array_bytes, or choose home cache";
+    *ret_advice = "raise its array_bytes, and its bytes by as much, or choose home cache";
     if (bytes > stats.bytes)
         return err_set(msg, EMBTIER_TOO_LARGE,
                        "table '%s' needs %s %s; tier '%s' keeps %s for arrays", spec->name,

@@ -41,14 +41,19 @@ static json_t *hex(uint64_t value)
     return json_string(text);
 }
 
+#define WAY_OUT "remove the file; then no plan is in force, and all tables stay where they are"
+
 static enum embtier_err parse(const char *path, const char *text, struct plan_state *ret_state,
                               struct err_msg *msg)
 {
-    enum embtier_err err = EMBTIER_OK;
+    struct err_msg why = { { 0 } };
+    enum embtier_err err;
     json_error_t error;
     json_t *root;
 
-    TRY(summed_json_check(path, text, true, msg));
+    err = summed_json_check(path, text, true, &why);
+    if (err != EMBTIER_OK)
+        return err_set(msg, err, "%s: " WAY_OUT, why.text);
     root = json_loads(text, 0, &error);
     if (json_integer_value(json_object_get(root, "version")) > VERSION)
         err = err_set(msg, EMBTIER_VERSION, "%s: a newer version of embtier wrote it", path);
@@ -56,9 +61,7 @@ static enum embtier_err parse(const char *path, const char *text, struct plan_st
              !read_hex(root, "hash", &ret_state->hash) ||
              !read_hex(root, "applied_ms", &ret_state->applied_ms))
         err = err_set(msg, EMBTIER_CORRUPT,
-                      "%s: damaged: it lacks generation, hash or applied_ms; without the file no "
-                      "plan is in force",
-                      path);
+                      "%s: damaged: it lacks generation, hash or applied_ms: " WAY_OUT, path);
     json_decref(root);
     return err;
 }
@@ -133,12 +136,13 @@ enum embtier_err plan_record_check(struct plan_record *record, uint64_t generati
     if (generation < state.generation)
         return err_set(msg, EMBTIER_MISMATCH,
                        "the plan has generation %" PRIu64 ", and the one in force has %" PRIu64
-                       ": make a new plan from that one",
+                       ": make a new plan with `embtier plan make --previous` and that one",
                        generation, state.generation);
     if (generation == state.generation && hash != state.hash)
         return err_set(msg, EMBTIER_MISMATCH,
                        "another plan of generation %" PRIu64
-                       " is in force: make a new plan from that one",
+                       " is in force: make a new plan with `embtier plan make --previous` and "
+                       "that one",
                        generation);
     return EMBTIER_OK;
 }

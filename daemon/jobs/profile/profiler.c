@@ -319,6 +319,10 @@ enum embtier_err profiler_measure(struct profiler *profiler, struct measured_pro
     if (measured_profile_make_some(profiler->profile, tables, which, count, ret_measured) !=
         EMBTIER_OK)
         return err_set(msg, EMBTIER_NO_MEMORY, "profile: out of memory");
+    for (uint32_t i = 0; i < count; i++) {
+        (*ret_measured)->tables[i].has_optimizer = true;
+        (*ret_measured)->tables[i].optimizer = profiler->sampler->tables[which[i]].optimizer;
+    }
     return EMBTIER_OK;
 }
 

@@ -43,6 +43,7 @@ struct profiles {
     /* The results. */
     struct measured_profile *measured; /* NULL: none */
     uint64_t snapshot;
+    bool was_empty; /* the last profile ended without results */
 
     pthread_mutex_t state_lock; /* held for a moment; of what profiles_state() reads */
     struct sampler *sampler;    /* NULL: none runs */
@@ -271,8 +272,10 @@ static enum embtier_err read_piece(struct profiles *profiles, struct profile_pie
         TRY(measure(profiles, msg));
     if (!profiles->measured)
         return err_set(msg, EMBTIER_NOT_FOUND,
-                       "there is no profile: `embtier profile start` begins one, and tables have "
-                       "to be looked up while it runs");
+                       profiles->was_empty
+                           ? "no table was looked up during the profile: make a longer one, while "
+                             "clients use the server"
+                           : "there is no profile: `embtier profile start` begins one");
     if (piece->snapshot != 0 && piece->snapshot != profiles->snapshot)
         return err_set(msg, EMBTIER_BUSY,
                        "another client had new results made while these were read: try again");
@@ -337,7 +340,8 @@ static enum embtier_err stop(struct profiles *profiles, uid_t uid, struct profil
                        "it",
                        profiles->uid);
     end_sampling(profiles);
-    if (measure(profiles, &why) != EMBTIER_OK)
+    profiles->was_empty = measure(profiles, &why) != EMBTIER_OK;
+    if (profiles->was_empty)
         log_warn("the profile has no results", "why=%s", LOG_QUOTED(why.text));
     profiles_state(profiles, ret_state);
     ret_state->runs = false;

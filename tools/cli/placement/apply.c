@@ -252,6 +252,15 @@ static void print_left_alone(const struct applying *a)
                a->apply->gpu_count);
 }
 
+/* True if a table is to become a split, whose hot rows only a trace knows. */
+static bool has_cut_tables(const struct applying *a)
+{
+    for (uint32_t i = 0; i < a->apply->move_count; i++)
+        if (a->apply->moves[i].to.home == EMBTIER_HOME_SPLIT)
+            return true;
+    return false;
+}
+
 static int print_dry_run(const struct applying *a)
 {
     struct number_text bytes, seconds, rate;
@@ -259,9 +268,12 @@ static int print_dry_run(const struct applying *a)
     if (a->apply->move_count > 0 && !print_moves(a))
         return cli_fail(EMBTIER_NO_MEMORY, "");
     print_left_alone(a);
+    if (has_cut_tables(a) && !a->arguments->trace_path)
+        puts("tables that are cut by hotness need --trace FILE, the trace of the plan's profile");
     text_print(
         stdout,
-        "nothing was moved; tables to move: %" PRIu32 ", at most %s of rows, as far as they "
+        "dry run, nothing was moved; tables to move: %" PRIu32
+        ", at most %s of rows, as far as they "
         "are in memory, so at most %s at %s/s\n",
         a->apply->move_count, number_bytes(&bytes, (double)a->apply->row_bytes),
         number_duration(&seconds, (double)a->apply->row_bytes / (double)a->arguments->rate_bytes),

@@ -49,12 +49,14 @@ enum embtier_err plan_inputs_optimizers(const struct measured_profile *profile, 
 {
     _cleanup_(freep) enum embtier_optimizer *optimizers =
         calloc(profile->table_count, sizeof(*optimizers));
-    _cleanup_(freep) char *copy = strdup(text ? text : "none");
-    char *rest = copy;
+    _cleanup_(freep) char *copy = strdup(text ? text : "");
+    char *rest = text ? copy : NULL;
 
     if (!copy || !optimizers)
         return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
-    TRY(set_optimizer(profile, optimizers, NULL, "none", msg));
+    for (uint32_t i = 0; i < profile->table_count; i++)
+        optimizers[i] = profile->tables[i].has_optimizer ? profile->tables[i].optimizer
+                                                         : EMBTIER_OPTIMIZER_NONE;
     for (char *word = strsep(&rest, ","); word; word = strsep(&rest, ",")) {
         char *const equals = strchr(word, '=');
 

@@ -33,7 +33,7 @@ struct arguments {
     const char *path; /* of the plan */
     const char *profile, *machine;
     const char *rules, *previous; /* NULL: none */
-    const char *optimizers;       /* NULL: all tables have none */
+    const char *optimizers;       /* NULL: the profile's, or none */
     const char *samples;          /* as written; NULL: from the profile */
     double samples_per_batch;
     bool no_solver;
@@ -177,7 +177,7 @@ static enum embtier_err hash_inputs(const struct arguments *arguments, struct in
     TRY(hash_file(inputs, "rules", arguments->rules, msg));
     TRY(hash_file(inputs, "previous", arguments->previous, msg));
     if (asprintf(&options, "optimizer=%s samples-per-batch=%s solver=%s%s",
-                 arguments->optimizers ? arguments->optimizers : "none",
+                 arguments->optimizers ? arguments->optimizers : "profile",
                  arguments->samples ? arguments->samples : "profile",
                  arguments->no_solver ? "none" : "auto",
                  arguments->row_wise ? " row-wise" : "") < 0)

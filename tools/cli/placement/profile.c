@@ -20,6 +20,7 @@ struct arguments {
     const char *plot_path; /* NULL: no picture */
     const char *save_path; /* NULL: not saved */
     struct cache_tiers tiers;
+    bool has_optimizer;
     enum embtier_optimizer optimizer;
 };
 
@@ -62,6 +63,7 @@ static int parse_option(const struct cli *cli, int option, struct arguments *arg
         if (optimizer < 0)
             return cli_usage(cli, "--optimizer %s: see `embtier table create --help`",
                              TEXT_SHOWN(optarg));
+        arguments->has_optimizer = true;
         arguments->optimizer = (enum embtier_optimizer)optimizer;
         return -1;
     }
@@ -151,14 +153,17 @@ static bool is_saved(const char *path)
 
 /* Returns the bytes of each table's rows, weights and state; NULL when out of memory. */
 static double *row_bytes_of(const struct measured_profile *measured,
-                            enum embtier_optimizer optimizer)
+                            const struct arguments *arguments)
 {
     double *const bytes = calloc(measured->table_count, sizeof(*bytes));
 
     for (uint32_t i = 0; bytes && i < measured->table_count; i++) {
-        const struct table_spec spec = { .dim = measured->tables[i].table.dim,
-                                         .dtype = measured->tables[i].table.dtype,
-                                         .optimizer = optimizer };
+        const struct measured_table *const table = &measured->tables[i];
+        const bool has_own = !arguments->has_optimizer && table->has_optimizer;
+        const struct table_spec spec = { .dim = table->table.dim,
+                                         .dtype = table->table.dtype,
+                                         .optimizer =
+                                             has_own ? table->optimizer : arguments->optimizer };
 
         bytes[i] = (double)table_spec_weight_bytes(&spec) + table_spec_state_bytes(&spec);
     }
@@ -191,7 +196,7 @@ static enum embtier_err make_report(const struct arguments *arguments,
                                     const struct measured_profile *measured,
                                     struct profile_report *ret_report, struct err_msg *msg)
 {
-    _cleanup_(freep) double *row_bytes = row_bytes_of(measured, arguments->optimizer);
+    _cleanup_(freep) double *row_bytes = row_bytes_of(measured, arguments);
 
     if (!row_bytes)
         return EMBTIER_NO_MEMORY;

@@ -135,6 +135,24 @@ static bool add_titles(struct text_table *text, const struct profile_report *rep
     return ok && text_table_add(text, "CDF");
 }
 
+/* Says which figures are estimates. */
+static void print_sampling(const struct measured_profile *measured)
+{
+    uint32_t count = 0;
+    double least = 1;
+
+    for (uint32_t i = 0; i < measured->table_count; i++) {
+        const double rate = measured->tables[i].summary.sampling_rate;
+
+        count += rate < 1;
+        least = MIN(least, rate);
+    }
+    if (count > 0 && least > 0)
+        printf("tables of which only some rows were followed: %" PRIu32
+               ", at least 1 row in %.0f; their figures are estimates\n",
+               count, 1 / least);
+}
+
 bool profile_report_print(const struct profile_report *report)
 {
     static const char *const sides[CACHE_TIERS_MAX + 1] = {
@@ -159,6 +177,7 @@ bool profile_report_print(const struct profile_report *report)
     for (uint32_t tier = 0; tier < report->tiers.count; tier++)
         printf("tier %" PRIu32 " of %s: %.1f%% of all lookups predicted to hit\n", tier + 1,
                number_bytes(&bytes, report->tiers.bytes[tier]), 100 * report->hit_rates[tier]);
+    print_sampling(report->measured);
     putchar('\n');
     text_table_print(text, 0, stdout);
     return true;

@@ -180,6 +180,10 @@ def test_mistakes(own_daemon: Daemon, tmp_path: Path) -> None:
             server.start_profile()
         with pytest.raises(embtier.NotFoundError, match="no table was looked up"):
             server.save_profile(saved)
+        server.stop_profile()
+        with pytest.raises(embtier.NotFoundError, match="no table was looked up during the profile: make a longer one"):
+            server.save_profile(saved)
+        server.start_profile(2**60)
         with pytest.raises(embtier.NotFoundError, match="none: No such file or directory"):
             server.save_profile(tmp_path / "none" / "none")
         assert not saved.exists()
@@ -195,6 +199,41 @@ def test_mistakes(own_daemon: Daemon, tmp_path: Path) -> None:
     own_daemon.start()
     with own_daemon.connect() as server, pytest.raises(embtier.NotFoundError, match="there is no profile"):
         server.save_profile(tmp_path / "other")
+
+
+def test_a_plan_takes_the_optimizers_of_the_servers_tables(own_daemon: Daemon, tmp_path: Path) -> None:
+    """Its state is part of a row. An option overrides it, and a profile of a trace has none."""
+    saved, machine, trace = tmp_path / "saved", tmp_path / "machine.yaml", tmp_path / "run.trace"
+    optimizers = {"plain": "none", "adam": "adam", "sgd": "sgd"}
+    machine.write_text(
+        "tiers: [{name: dram, bytes: 1GiB, bandwidth_bytes_per_s: 10GB}]\nssd: {bytes: 1TB, read_bandwidth_bytes_per_s: 1GB}\n"
+    )
+
+    def planned(profile: Path, *options: str) -> dict[str, str]:
+        path = tmp_path / f"{len(list(tmp_path.glob('*.plan')))}.plan"
+        done("plan", "make", path, "--profile", profile, "--machine", machine, "--solver", "none", *options)
+        return {table["name"]: table["optimizer"] for table in json.loads(done("-o", "json", "plan", "show", path))["tables"]}
+
+    with own_daemon.connect() as server:
+        server.start_profile()
+        for name, optimizer in optimizers.items():
+            server.create_table(name, 8, 1000, optimizer=optimizer).get(np.arange(1000))
+        server.save_profile(saved)
+    assert planned(saved) == optimizers
+    assert planned(saved, "--optimizer", "sgd,adam=adagrad") == {"plain": "sgd", "adam": "adagrad", "sgd": "sgd"}
+    sizes = [shown(saved, "--cache", "100KiB", *options)["hit_rates"][0] for options in ((), ("--optimizer", "none"))]
+    assert sizes[0] <= sizes[1], "rows with state are larger"
+    with embtier.TraceWriter(trace, [embtier.TraceTable(name, 8, rows=1000) for name in optimizers]) as writer:
+        for name in optimizers:
+            writer.add(name, np.arange(1000))
+        writer.next_batch()
+    done("profile", "show", trace, "--save", tmp_path / "traced")
+    assert set(planned(tmp_path / "traced").values()) == {"none"}
+    said = refused(1, "plan", "make", tmp_path / "no.plan", "--profile", trace, "--machine", machine)
+    assert f"{trace}:1: this is a trace: `embtier profile show TRACE --save FILE` makes a profile of it" in said
+    text = saved.read_text()
+    saved.write_text(text.replace('"optimizer":"adam"', '"optimizer":"adem"'))
+    assert "optimizer: not the name of an optimizer" in refused(1, "profile", "show", saved)
 
 
 def test_a_server_stops_while_it_profiles(own_daemon: Daemon) -> None:

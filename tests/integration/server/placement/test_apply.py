@@ -297,6 +297,7 @@ def test_plans_that_are_not_for_this_server(daemon, tmp_path):
     check("the server has no table 'x'", FIRST | {"x": "cache"})
     check("table 'a' has dim 25 in the plan, and 24 on the server", {"a": "cache"}, dim=25)
     check("table 'a' has optimizer adam in the plan, and sgd on the server", {"a": "cache"}, optimizer="adam")
+    check("make a new one, with `embtier plan make --optimizer sgd`", {"a": "cache"}, optimizer="adam")
     three = {"a": "dram", "b": "dram", "c": "dram"}
     check(f"tier 'dram' keeps {2 * SLAB} bytes for arrays, and they would take {3 * SLAB}, {SLAB} more: raise", three)
     check("table 'a' is to be in the memory of GPU 0", {"a": "hbm", "b": "cache"})
@@ -323,6 +324,7 @@ def test_ranges_become_splits_with_the_hot_rows_of_a_trace(daemon, tmp_path):
     assert [moves[name]["rows"] for name in "abc"] == [1000, ROWS, 500] and moves["a"]["bytes"] == 1000 * DIM * 4
     text = subprocess.run(command(daemon, "apply", plan, "--dry-run"), capture_output=True, text=True, check=True).stdout
     assert "dram + cache" in text and "pmem + cache" in text
+    assert "tables that are cut by hotness need --trace FILE" in text
     assert "--trace" in refused(daemon, plan, "--trace", code=2)
     assert "table 'c'" in refused(daemon, plan, "--trace", write_trace(tmp_path, {"a": hot["a"]}))
     empty = write_trace(tmp_path, {"a": [], "c": hot["c"]}, others=[])
