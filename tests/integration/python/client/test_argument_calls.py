@@ -125,7 +125,7 @@ def test_counts_of_batches_are_not_cut(server, name):
     for wrong in (5, "users", None):
         with pytest.raises(TypeError, match="Table"):
             server.batch([(wrong, 1)])
-    with pytest.raises(TypeError, match="a Bags, not tuple"):
+    with pytest.raises(TypeError, match=r"embtier.Bags\(table, count, bag_count\), not tuple"):
         server.bag_batch([(table, 1)])
 
 

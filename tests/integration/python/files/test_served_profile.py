@@ -91,13 +91,14 @@ def make_tables(server: embtier.Server) -> None:
         server.create_table(name, 8, ROWS, optimizer="sgd")
 
 
-def test_figures_are_those_of_the_lookups(own_daemon: Daemon, tmp_path: Path) -> None:
-    counts = [{"one": Counted(), "two": Counted()} for _ in range(CLIENTS)]
+@pytest.mark.parametrize("client_count", [1, CLIENTS])
+def test_figures_are_those_of_the_lookups(own_daemon: Daemon, tmp_path: Path, client_count: int) -> None:
+    counts = [{"one": Counted(), "two": Counted()} for _ in range(client_count)]
     with own_daemon.connect() as server:
         make_tables(server)
         state = server.start_profile()
         assert state.runs and state.lookups == 0 and state.memory_bytes > 0
-        clients = [threading.Thread(target=work, args=(own_daemon, seed, counts[seed])) for seed in range(CLIENTS)]
+        clients = [threading.Thread(target=work, args=(own_daemon, seed, counts[seed])) for seed in range(client_count)]
         for client in clients:
             client.start()
         for client in clients:
@@ -112,7 +113,7 @@ def test_figures_are_those_of_the_lookups(own_daemon: Daemon, tmp_path: Path) ->
     assert metrics["profile_samples"] == state.samples > 0 and metrics["profile_bytes"] == state.memory_bytes
     assert shown(tmp_path / "running")["tables"] == shown(tmp_path / "stopped")["tables"]
     profile = shown(tmp_path / "stopped")
-    assert profile["lookups"] == state.lookups and profile["batches"] == 2 * STEPS * CLIENTS
+    assert profile["lookups"] == state.lookups and profile["batches"] == 2 * STEPS * client_count
     for table in profile["tables"]:
         each = [count[table["name"]] for count in counts]
         lookups = sum((one.lookups for one in each), Counter())
@@ -123,9 +124,10 @@ def test_figures_are_those_of_the_lookups(own_daemon: Daemon, tmp_path: Path) ->
         assert table["lookups"] == lookups.total() and table["batches"] == batches
         assert table["distinct_rows"] == len(lookups) and table["sampling_rate"] == 1
         assert table["pooling_factor"] == pytest.approx(lookups.total() / sum(one.bags for one in each))
-        # A row of two pieces of a batch counts again if another lane's batch came in between.
-        assert table["batch_rows"] == pytest.approx(batch_rows / batches, rel=0.02)
-        assert table["updated_share"] == pytest.approx(sum(one.updated_rows for one in each) / batch_rows, rel=0.02)
+        # A row counts again if another client's batch came in between. How often that happens depends on the machine.
+        times = table["batch_rows"] / (batch_rows / batches)
+        assert times == pytest.approx(1, rel=1e-6) if client_count == 1 else 1 - 1e-6 <= times <= 1.3
+        assert table["updated_share"] * times == pytest.approx(sum(one.updated_rows for one in each) / batch_rows, rel=1e-6)
         for rows, share in table["cdf"]:
             assert share == pytest.approx(sum(hottest[: round(rows)]) / lookups.total(), rel=1e-6)
 
