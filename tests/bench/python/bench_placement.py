@@ -10,8 +10,9 @@ all tables behind the cache. They take turns. real-gain-rows-split and -bags-spl
 
 predict: `embtier plan check` while a client trains, for ten minutes (--seconds). Each figure is a measured one beside the plan's.
 
-apply-live: 8 clients read and write 8 tables, half of which have arrays. A plan swaps the halves, again and again. Reported is their
-rate meanwhile beside that before. Each row that is read is compared with the last number that its client wrote.
+apply-live: 8 clients read and write 8 tables, all of which fit into the cache. A plan moves half of them into arrays, and the next
+one moves them back, again and again. Reported is the clients' rate meanwhile beside that before. Each row that is read is compared
+with the last number that its client wrote.
 
 A figure is one JSON object on a line, as tests/bench/lib/bench.h has it."""
 
@@ -265,22 +266,23 @@ def run_client(socket: str, number: int, rows: int, counts: np.ndarray, is_over:
 
 
 def live_plan(folder: Path, rows: int, generation: int) -> Path:
-    """A plan by hand. In every other generation the first half of the tables has arrays, and else the second half."""
+    """A plan by hand. In every other generation the first half of the tables has arrays, and else none."""
     path = folder / f"{generation}.plan"
     tables = []
     for i in range(LIVE_TABLES):
-        has_array = (i < LIVE_TABLES // 2) == (generation % 2 == 0)
+        has_array = i < LIVE_TABLES // 2 and generation % 2 == 0
         part = {"rows": rows, "lookup_share": 1.0, "time_s": 1e-6, "reads_per_s": 0, "writes_bytes_per_day": 0} | HOMES[not has_array]
         part |= {"bytes": rows * ROW_BYTES} if has_array else {"hit_rates": [0.5], "cache_bytes": [0]}
         tables.append(
             {"name": f"t{i}", "rows": rows, "dim": DIM, "dtype": "f32", "optimizer": "none", "read_bytes": 1000, "parts": [part]}
         )
     one = {"bandwidth_bytes_per_s": 1e9, "read_bytes": 0, "time_s": 0, "cache_bytes": 0, "capacity_bytes": 1 << 40}
-    half, whole = rows * ROW_BYTES * LIVE_TABLES // 2, rows * ROW_BYTES * LIVE_TABLES
+    whole = rows * ROW_BYTES * LIVE_TABLES
+    arrays = sum(part.get("bytes", 0) for table in tables for part in table["parts"])
     plan = {
         "format": "embtier-plan", "version": 1, "generation": generation, "samples_per_s": 1000, "samples_per_batch": 100,
         "time_s": 1e-3, "gpu_count": 0, "table_count": LIVE_TABLES,
-        "memories": [{"name": "dram", **one, "array_bytes": half}, {"name": "ssd", **one, "array_bytes": whole}], "tables": tables,
+        "memories": [{"name": "dram", **one, "array_bytes": arrays}, {"name": "ssd", **one, "array_bytes": whole}], "tables": tables,
     }  # fmt: skip
     path.write_text(json.dumps(plan))
     return path
@@ -292,11 +294,13 @@ def apply_live(given: argparse.Namespace) -> None:
     context = multiprocessing.get_context("fork")
     counts = np.frombuffer(context.RawArray("Q", 2 * CLIENTS), np.uint64).reshape(CLIENTS, 2)
     is_over = context.Value("b", 0)
-    with daemon(arrays + LIVE_TABLES // 2 * rows * ROW_BYTES + OVERHEAD_BYTES) as made:
+    with daemon(arrays + round(LIVE_TABLES * rows * ROW_BYTES * 1.35) + OVERHEAD_BYTES) as made:
         made.start(arrays)
         with made.connect() as server:
             for i in range(LIVE_TABLES):
-                server.create_table(f"t{i}", DIM, rows, init="zeros", eager=True)
+                table = server.create_table(f"t{i}", DIM, rows, init="zeros", eager=True)
+                for ids in np.array_split(np.arange(rows), max(1, rows // 8192)):
+                    table.get(ids)
         clients = [
             context.Process(target=run_client, args=(made.socket, n, rows, counts[n], is_over), daemon=True) for n in range(CLIENTS)
         ]
@@ -313,14 +317,15 @@ def apply_live(given: argparse.Namespace) -> None:
         time.sleep(TURN_S)
         while len(pairs) < given.turns or done() < CHECKED * given.scale:
             generation += 1
-            plan, first, began = live_plan(made.folder, rows, generation), done(), time.perf_counter()
-            said = made.embtier("apply", plan, "--rate", "100000")
-            applied, spent = done() - first, time.perf_counter() - began
-            moved, planned = moved + said["moved_rows"] * ROW_BYTES, planned + said["bytes"]
+            plan = live_plan(made.folder, rows, generation)
             first, began = done(), time.perf_counter()
-            time.sleep(spent)
+            time.sleep(TURN_S)
             rest = (done() - first) / (time.perf_counter() - began)
-            pairs.append((applied / spent, rest))
+            first, began = done(), time.perf_counter()
+            said = made.embtier("apply", plan)
+            applied = (done() - first) / (time.perf_counter() - began)
+            moved, planned = moved + said["moved_rows"] * ROW_BYTES, planned + said["bytes"]
+            pairs.append((applied, rest))
         is_over.value = 1
         for client in clients:
             client.join()
