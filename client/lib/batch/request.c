@@ -282,9 +282,10 @@ static enum embtier_err check_ticket(const struct embtier_batch *batch, enum emb
         op == EMBTIER_RELEASE || (op == EMBTIER_PUSH && batch->kind == BATCH_OF_BAGS);
 
     if (needs_one && batch->ticket == 0 && batch->kind == BATCH_OF_PREFETCH)
-        return err_set(msg, EMBTIER_INVALID, "the batch has no prefetch: make one first");
+        return err_set(msg, EMBTIER_INVALID, "the batch has no prefetch: prefetch it first");
     if (needs_one && batch->ticket == 0)
-        return err_set(msg, EMBTIER_INVALID, "the batch has no ticket: look up with one first");
+        return err_set(msg, EMBTIER_INVALID,
+                       "the batch has no ticket: look up with a ticket first");
     if (is_lookup(op) && batch->ticket != 0)
         return err_set(msg, EMBTIER_INVALID,
                        "the batch's ticket has not been used: push or release it first");

@@ -43,7 +43,7 @@ struct profiles {
     /* The results. */
     struct measured_profile *measured; /* NULL: none */
     uint64_t snapshot;
-    bool was_empty; /* the last profile ended without results */
+    struct err_msg why_none; /* the last profile ended without results; empty: it had some */
 
     pthread_mutex_t state_lock; /* held for a moment; of what profiles_state() reads */
     struct sampler *sampler;    /* NULL: none runs */
@@ -270,12 +270,14 @@ static enum embtier_err read_piece(struct profiles *profiles, struct profile_pie
 
     if (piece->snapshot == 0 && profiles->sampler)
         TRY(measure(profiles, msg));
+    if (!profiles->measured && profiles->why_none.text[0] != '\0')
+        return err_set(msg, EMBTIER_NOT_FOUND,
+                       "the last profile has no results: %s; make another one while clients use "
+                       "the server",
+                       profiles->why_none.text);
     if (!profiles->measured)
         return err_set(msg, EMBTIER_NOT_FOUND,
-                       profiles->was_empty
-                           ? "no table was looked up during the profile: make a longer one, while "
-                             "clients use the server"
-                           : "there is no profile: `embtier profile start` begins one");
+                       "there is no profile: `embtier profile start` begins one");
     if (piece->snapshot != 0 && piece->snapshot != profiles->snapshot)
         return err_set(msg, EMBTIER_BUSY,
                        "another client had new results made while these were read: try again");
@@ -329,7 +331,6 @@ static enum embtier_err stop(struct profiles *profiles, uid_t uid, struct profil
                              struct err_msg *msg)
 {
     const bool may = uid == 0 || uid == geteuid() || uid == profiles->uid;
-    struct err_msg why = { { 0 } };
 
     if (!profiles->sampler)
         return err_set(msg, EMBTIER_NOT_FOUND,
@@ -340,9 +341,9 @@ static enum embtier_err stop(struct profiles *profiles, uid_t uid, struct profil
                        "it",
                        profiles->uid);
     end_sampling(profiles);
-    profiles->was_empty = measure(profiles, &why) != EMBTIER_OK;
-    if (profiles->was_empty)
-        log_warn("the profile has no results", "why=%s", LOG_QUOTED(why.text));
+    profiles->why_none.text[0] = '\0';
+    if (measure(profiles, &profiles->why_none) != EMBTIER_OK)
+        log_warn("the profile has no results", "why=%s", LOG_QUOTED(profiles->why_none.text));
     profiles_state(profiles, ret_state);
     ret_state->runs = false;
     clear(profiles);

@@ -14,8 +14,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
-import os
 import statistics
 import subprocess
 import sys
@@ -25,12 +23,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from count_instructions import client_environment, wait_for
+
 TABLES, ROWS, DIM = 2, 200_000, 64  # the tables, and the rows of each
 IDS, FEW_IDS = 8192, 8  # of a request for rows
 BAGS, GATHERS = 400, 80  # of each table in a request for bags
 DRAWS = 4  # different requests for bags, used round and round
 ROW_DRAWS = 2_000_000  # ids of requests for rows: ten times the rows of a table
-START_S = 120
 
 
 @dataclass(frozen=True)
@@ -164,19 +163,10 @@ def serve_turns(socket: str, name: str) -> None:
 # ---- Two servers ----
 
 
-def wait_for(socket: Path, server: subprocess.Popen) -> None:
-    deadline = time.monotonic() + START_S
-    while not socket.exists():
-        if server.poll() is not None or time.monotonic() > deadline:
-            raise SystemExit("compare_builds: the server did not start; its message is above")
-        time.sleep(0.05)
-
-
 @contextlib.contextmanager
 def client_of(build: Path, name: str) -> Iterator[subprocess.Popen]:
     """Gives a client that takes turns for a figure on a server of its own."""
     figure = FIGURES[name]
-    source = json.loads((build / "meson-info/meson-info.json").read_text())["directories"]["source"]
     with tempfile.TemporaryDirectory(prefix="embtier-compare.") as folder:
         socket, config = Path(folder, "socket"), Path(folder, "embtierd.yaml")
         Path(folder, "data").mkdir()
@@ -189,13 +179,9 @@ def client_of(build: Path, name: str) -> Iterator[subprocess.Popen]:
         server = subprocess.Popen([build.resolve() / "daemon/embtierd", "--config", config, "--init"])
         try:
             wait_for(socket, server)
-            environment = os.environ | {
-                "PYTHONPATH": f"{source}/client/python",
-                "EMBTIER_LIBRARY": str(build.resolve() / "client/libembtier.so"),
-            }
             with subprocess.Popen(
                 [sys.executable, __file__, "--client", socket, name],
-                env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                env=client_environment(build), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
             ) as client:
                 if client.stdout.readline() != "ready\n":
                     raise SystemExit("compare_builds: the client failed; its message is above")

@@ -138,8 +138,17 @@ def wait_for(socket: Path, server: subprocess.Popen) -> None:
     deadline = time.monotonic() + START_S
     while not socket.exists():
         if server.poll() is not None or time.monotonic() > deadline:
-            raise SystemExit("count_instructions: the server did not start; start it by hand to see why")
+            raise SystemExit(f"{Path(sys.argv[0]).stem}: the server did not start; start it by hand to see why")
         time.sleep(0.1)
+
+
+def client_environment(build: Path) -> dict[str, str]:
+    """The variables with which a client has the library of that build, and the package of its source."""
+    source = json.loads((build / "meson-info/meson-info.json").read_text())["directories"]["source"]
+    return os.environ | {
+        "PYTHONPATH": f"{source}/client/python",
+        "EMBTIER_LIBRARY": str(build.resolve() / "client/libembtier.so"),
+    }
 
 
 def ask(client: subprocess.Popen, operation: str, count: int) -> None:
@@ -161,7 +170,6 @@ def dump(server: subprocess.Popen, folder: str, number: int) -> Path:
 
 def count_build(build: Path) -> dict[str, Counter]:
     """Returns the instructions per row of each function, for each operation."""
-    source = json.loads((build / "meson-info/meson-info.json").read_text())["directories"]["source"]
     with tempfile.TemporaryDirectory(prefix="embtier-count.") as folder:
         socket, config = Path(folder, "socket"), Path(folder, "embtierd.yaml")
         Path(folder, "data").mkdir()
@@ -179,13 +187,9 @@ def count_build(build: Path) -> dict[str, Counter]:
         )
         try:
             wait_for(socket, server)
-            environment = os.environ | {
-                "PYTHONPATH": f"{source}/client/python",
-                "EMBTIER_LIBRARY": str(build.resolve() / "client/libembtier.so"),
-            }
             client = subprocess.Popen(
                 [sys.executable, __file__, socket, "--client"],
-                env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                env=client_environment(build), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
             )
             counts = {}
             with client:

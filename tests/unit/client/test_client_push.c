@@ -97,7 +97,7 @@ static void test_a_ticket_is_there_from_its_lookup_to_its_push(void **state)
     assert_int_equal(push(batch), EMBTIER_OK);
     assert_int_equal(fixture->fake.submission.ticket, FAKE_TICKET + 1);
     assert_int_equal(embtier_batch_ticket(batch), 0);
-    assert_refused(fixture, push(batch), "has no ticket: look up with one first");
+    assert_refused(fixture, push(batch), "has no ticket: look up with a ticket first");
     assert_int_equal(embtier_get_pooled_ticket(batch), EMBTIER_OK);
     assert_int_equal(embtier_batch_ticket(batch), FAKE_TICKET + 3);
 }

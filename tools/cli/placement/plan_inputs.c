@@ -49,14 +49,13 @@ enum embtier_err plan_inputs_optimizers(const struct measured_profile *profile, 
 {
     _cleanup_(freep) enum embtier_optimizer *optimizers =
         calloc(profile->table_count, sizeof(*optimizers));
-    _cleanup_(freep) char *copy = strdup(text ? text : "");
-    char *rest = text ? copy : NULL;
+    _cleanup_(freep) char *copy = text ? strdup(text) : NULL;
+    char *rest = copy;
 
-    if (!copy || !optimizers)
+    if ((text && !copy) || !optimizers)
         return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
     for (uint32_t i = 0; i < profile->table_count; i++)
-        optimizers[i] = profile->tables[i].has_optimizer ? profile->tables[i].optimizer
-                                                         : EMBTIER_OPTIMIZER_NONE;
+        optimizers[i] = profile->tables[i].optimizer;
     for (char *word = strsep(&rest, ","); word; word = strsep(&rest, ",")) {
         char *const equals = strchr(word, '=');
 

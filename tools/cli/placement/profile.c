@@ -159,11 +159,11 @@ static double *row_bytes_of(const struct measured_profile *measured,
 
     for (uint32_t i = 0; bytes && i < measured->table_count; i++) {
         const struct measured_table *const table = &measured->tables[i];
-        const bool has_own = !arguments->has_optimizer && table->has_optimizer;
         const struct table_spec spec = { .dim = table->table.dim,
                                          .dtype = table->table.dtype,
-                                         .optimizer =
-                                             has_own ? table->optimizer : arguments->optimizer };
+                                         .optimizer = arguments->has_optimizer
+                                                          ? arguments->optimizer
+                                                          : table->optimizer };
 
         bytes[i] = (double)table_spec_weight_bytes(&spec) + table_spec_state_bytes(&spec);
     }

@@ -126,7 +126,9 @@ def test_figures_are_those_of_the_lookups(own_daemon: Daemon, tmp_path: Path, cl
         assert table["pooling_factor"] == pytest.approx(lookups.total() / sum(one.bags for one in each))
         # A row counts again if another client's batch came in between. How often that happens depends on the machine.
         times = table["batch_rows"] / (batch_rows / batches)
-        assert times == pytest.approx(1, rel=1e-6) if client_count == 1 else 1 - 1e-6 <= times <= 1.3
+        if client_count == 1:
+            assert times == pytest.approx(1, rel=1e-6)
+        assert batch_rows * (1 - 1e-6) <= table["batch_rows"] * batches <= lookups.total() * (1 + 1e-6)
         assert table["updated_share"] * times == pytest.approx(sum(one.updated_rows for one in each) / batch_rows, rel=1e-6)
         for rows, share in table["cdf"]:
             assert share == pytest.approx(sum(hottest[: round(rows)]) / lookups.total(), rel=1e-6)
@@ -183,7 +185,7 @@ def test_mistakes(own_daemon: Daemon, tmp_path: Path) -> None:
         with pytest.raises(embtier.NotFoundError, match="no table was looked up"):
             server.save_profile(saved)
         server.stop_profile()
-        with pytest.raises(embtier.NotFoundError, match="no table was looked up during the profile: make a longer one"):
+        with pytest.raises(embtier.NotFoundError, match="the last profile has no results: no table was looked up since"):
             server.save_profile(saved)
         server.start_profile(2**60)
         with pytest.raises(embtier.NotFoundError, match="none: No such file or directory"):

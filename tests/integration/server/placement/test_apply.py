@@ -405,7 +405,8 @@ def test_a_damaged_record_of_the_plan_is_told(daemon, tmp_path):
     (record,) = [path for path in daemon.folder.rglob("plan.json")]
     text = record.read_text()
     record.write_text(text.replace('"generation": "0', '"generation": "1'))
-    assert f"{record}: damaged: its checksum is" in daemon.fail_to_start()
+    said = daemon.fail_to_start()
+    assert f"{record}: damaged: its checksum is" in said and "remove the file; then no plan is in force" in said
     record.write_text(text)
     daemon.start()
     assert homes_of(daemon) == FIRST
