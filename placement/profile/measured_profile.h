@@ -15,7 +15,7 @@ struct measured_bin {
 
 struct measured_table {
     struct trace_table table;
-    bool has_optimizer; /* a trace does not say which */
+    bool has_optimizer;               /* a trace does not say which */
     enum embtier_optimizer optimizer; /* without, it is none */
     struct table_summary summary;
     double pooling_factor; /* 0: no bags */
