@@ -5,6 +5,7 @@ for."""
 
 from __future__ import annotations
 
+import functools
 import json
 import subprocess
 import threading
@@ -40,16 +41,18 @@ def daemon(make_daemon):
     return daemon
 
 
+@functools.cache
+def trace_of(skew: float, seed: int) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    chances = 1 / np.arange(1, ROWS + 1) ** skew
+    return rng.permutation(ROWS)[rng.choice(ROWS, (400, BATCH), p=chances / chances.sum())]
+
+
 class Player:
     """A client that plays a trace over and over: the same lookups each time, of all tables."""
 
     def __init__(self, daemon, skews: dict[str, float], seed: int = 1) -> None:
-        rng = np.random.default_rng(seed)
-        self.ids = {}
-        for name in sorted(skews):
-            chances = 1 / np.arange(1, ROWS + 1) ** skews[name]
-            ranks = rng.choice(ROWS, (400, BATCH), p=chances / chances.sum())
-            self.ids[name] = rng.permutation(ROWS)[ranks]
+        self.ids = {name: trace_of(skews[name], seed + number) for number, name in enumerate(sorted(skews))}
         self.daemon, self.stop, self.rounds, self.errors = daemon, threading.Event(), 0, []
         self.thread = threading.Thread(target=self.play)
 
@@ -124,9 +127,19 @@ def make_plan(daemon, folder: Path) -> Path:
     return plan
 
 
+@pytest.fixture(scope="module")
+def plans_made() -> list[bytes]:
+    """The plan, once a test has made it: it depends on the trace only, so the servers of all tests can take it."""
+    return []
+
+
 @pytest.fixture
-def plan(daemon, tmp_path):
-    plan = make_plan(daemon, tmp_path)
+def plan(daemon, tmp_path, plans_made):
+    plan = tmp_path / "run.plan"
+    if plans_made:
+        plan.write_bytes(plans_made[0])
+    else:
+        plans_made.append(make_plan(daemon, tmp_path).read_bytes())
     run(daemon, "apply", plan)
     return plan
 
