@@ -8,8 +8,10 @@
 #ifdef __CUDACC__
 #include <math.h>
 #define KERNEL_INLINE static __host__ __device__ __forceinline__
-#else
+#elif defined(__OPTIMIZE__)
 #define KERNEL_INLINE static inline __attribute__((always_inline))
+#else
+#define KERNEL_INLINE static inline /* copies take long to compile, and are no faster */
 #endif
 
 KERNEL_INLINE float kernel_sqrt(float value)
