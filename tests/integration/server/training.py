@@ -108,6 +108,16 @@ def places(dtype: str, numbers: np.ndarray) -> np.ndarray:
     return np.where(bits & 0x8000, -(bits & 0x7FFF), bits)
 
 
+def added_up(numbers: np.ndarray, places: np.ndarray, count: int) -> np.ndarray:
+    """@count rows: each is the sum of those of @numbers with its place. np.add.at() does the same in ten times the time."""
+    sums = np.zeros((count, numbers.shape[1]), numbers.dtype)
+    order = np.argsort(places, kind="stable")
+    found, first = np.unique(places[order], return_index=True)
+    if len(found):
+        sums[found] = np.add.reduceat(numbers[order], first, axis=0)
+    return sums
+
+
 # ---- Optimizers ----
 
 
@@ -175,15 +185,13 @@ class Reference:
         else:
             shares[:] = self.scales[:, None]
         self.shares = shares
-        bags = np.zeros((len(lengths), rows.shape[1]), rows.dtype)
-        np.add.at(bags, self.bag_of, rows * shares)
-        return bags
+        return added_up(rows * shares, self.bag_of, len(lengths))
 
     def push(self, step: Step, lr: float, number: int) -> None:
         """Applies the gradients; look_up() must come first."""
         touched, which = np.unique(step.ids, return_inverse=True)
-        gradients = np.zeros((len(touched), self.weights.shape[1]), self.weights.dtype)
-        np.add.at(gradients, which, step.gradients[self.bag_of].astype(gradients.dtype) * self.shares)
+        shares = step.gradients[self.bag_of].astype(self.weights.dtype) * self.shares
+        gradients = added_up(shares, which, len(touched))
         weights, self.state[touched] = updated(
             self.table.spec, self.weights[touched], self.state[touched], gradients, lr, number
         )

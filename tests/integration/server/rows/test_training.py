@@ -8,7 +8,7 @@ import hashlib
 
 import numpy as np
 import pytest
-from daemons import SANITIZED, Daemon
+from daemons import LONG, SANITIZED, Daemon
 from training import POOLS, Reference, Step, batch_for, look_up, nearest, numbers_of, places
 
 import embtier
@@ -25,7 +25,7 @@ DECAY_AND_CLIPPING = {
     "weight_decay": 2**-7, "clip_norm": 2**-4, "eps": 2**-10, "alpha": 0.875, "beta1": 0.75, "beta2": 0.9375,
     "momentum": 0.875,
 }  # fmt: skip
-STEPS = 10 if SANITIZED else 100
+STEPS = 10 if SANITIZED else 100 if LONG else 40
 DIM = 8
 MAX = list(POOLS).index("max")
 
@@ -265,19 +265,20 @@ def test_stochastic_rounding_is_unbiased(daemon, name, dtype):
             both = (found != 1).all(axis=1).sum()  # columns are rounded independently
             assert abs(both - share**2 * rows) < 6 * np.sqrt(share**2 * (1 - share**2) * rows)
 
+        walked = rows // 4
         walk, still = (
             server.create_table(
-                f"{name}_{rounding}", 2, rows, dtype=dtype, optimizer="sgd", init=("constant", 1), rounding=rounding
+                f"{name}_{rounding}", 2, count, dtype=dtype, optimizer="sgd", init=("constant", 1), rounding=rounding
             )
-            for rounding in ("stochastic", "nearest")
+            for rounding, count in (("stochastic", walked), ("nearest", 1000))
         )
         for number in range(1, 21):
             for table in (walk, still):
                 push_to_all(table, np.float32(-unit / 16), number)
-        mean = numbers_of(walk, walk.get(np.arange(rows))).astype(np.float64).mean()
+        mean = numbers_of(walk, walk.get(np.arange(walked))).astype(np.float64).mean()
         # A step's variance is at most a quarter of the squared unit; above 1 the unit is 2 * unit.
-        assert abs(mean - (1 + 20 * unit / 16)) < 6 * np.sqrt(20 / (2 * rows)) * unit
-        assert (numbers_of(still, still.get(np.arange(rows))) == 1).all()
+        assert abs(mean - (1 + 20 * unit / 16)) < 6 * np.sqrt(20 / (2 * walked)) * unit
+        assert (numbers_of(still, still.get(np.arange(still.rows))) == 1).all()
 
 
 @pytest.mark.parametrize("dtype", ["f16", "bf16"])
@@ -313,7 +314,7 @@ def test_stochastic_rounding_is_the_same_for_the_same_seed_and_another_for_anoth
 
 # ---- The same bytes ----
 
-BYTES_STEPS = 60 if SANITIZED else 1000
+BYTES_STEPS = 60 if SANITIZED else 1000 if LONG else 300
 BYTES_ROWS, BYTES_DIM, BYTES_BAGS = 12_000, 256, 8
 # (dtype, optimizer, mode, weighted, other options): 60 MiB in all.
 BYTES_TABLES = [
