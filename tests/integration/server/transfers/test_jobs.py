@@ -189,9 +189,11 @@ def test_a_table_dropped_while_a_checkpoint_writes_its_rows_is_not_half_in_it(ow
         with own_daemon.connect() as server:
             table = server.open_table("dirty")
             while not over.is_set():
-                table.get([1])
+                if slow.wait(1):
+                    table.get([1])
+                    time.sleep(0.001)
 
-    asking = threading.Thread(target=ask)
+    asking, slow = threading.Thread(target=ask), threading.Event()
     with contextlib.ExitStack() as stack:
         server, other = (stack.enter_context(own_daemon.connect()) for _ in range(2))
         stack.callback(lambda: over.set() or (asking.ident and asking.join()))
@@ -204,9 +206,11 @@ def test_a_table_dropped_while_a_checkpoint_writes_its_rows_is_not_half_in_it(ow
                 server.create_table(name, 8).set(ids, np.ones((500, 8)))
             made: list[int] = []
             thread = threading.Thread(target=lambda made=made: made.append(other.checkpoint().id))
+            slow.set()
             thread.start()
             for name in names:
                 server.drop_table(name)
+            slow.clear()  # the tables are dropped by now
             thread.join()
             tables = server.checkpoint_info(made[0]).tables
             for name in set(names) & set(tables):
