@@ -13,7 +13,7 @@ import time
 
 import numpy as np
 import pytest
-from daemons import LANES, SANITIZED, TREE
+from daemons import LANES, LONG, SANITIZED, TREE
 from raw_client import PUSH, RELEASE, RawClient
 from training import Reference, Step
 
@@ -159,7 +159,7 @@ def test_sessions_short_of_memory_lose_no_push_and_none_has_effect_twice(make_da
     must have all pushes, and nothing else."""
     daemon = make_daemon({"lanes": {"request_bytes": "1MiB", "ticket_bytes": "1MiB", "ticket_seconds": 1}})
     daemon.start()
-    rows, turns = 50_000, 10 if SANITIZED else 30
+    rows, turns = 50_000, 10 if SANITIZED else 30 if LONG else 16
     totals, failures = [], []
 
     def train(seed: int) -> None:
@@ -350,7 +350,7 @@ def test_one_id_out_of_range_among_many_refuses_all(server, name, at):
     ids[at] = 40_000
     with nothing_changes(table):
         by_rows, by_ticket = gradients_of(table, ids), bags_of((table, ids))
-        for _ in range(5 if SANITIZED else 50):
+        for _ in range(5 if SANITIZED else 50 if LONG else 10):
             for request in (lambda: by_rows.push(-1, 1), lambda: by_ticket.lookup(ticket=True)):
                 with pytest.raises(embtier.IdRangeError, match=rf"row id 40000 .* table '{name}' has 40000 rows"):
                     request()
@@ -656,7 +656,7 @@ def test_a_push_amid_which_the_server_stops_or_the_client_dies_changes_all_rows_
     """A client that trains on cannot know whether the push was applied, but never finds half a step."""
     daemon = make_daemon()
     daemon.start()
-    rows, rounds = 100_000, 3 if SANITIZED else 6
+    rows, rounds = 50_000, 3 if SANITIZED else 6 if LONG else 4
     with daemon.connect() as server:
         for i in range(rounds):
             sgd_table(server, f"t{i}", rows=rows, dim=32)
