@@ -87,14 +87,14 @@ def test_a_push_that_changes_no_row_of_a_table_is_no_step_of_it(own_daemon):
         assert steps(server) == {"replay": 5, "async": 0, "sync": 0}
 
 
-@pytest.mark.parametrize("rows", (1, 30_000), ids=("one row", "many"))
+@pytest.mark.parametrize("rows", (1, 10_000), ids=("one row", "many"))
 def test_a_checkpoint_has_the_step_of_its_rows_while_others_push(own_daemon, rows):
     """Each push takes 1 from its rows, so the rows' numbers are their step, negated."""
     options = {"optimizer": "sgd", "init": "zeros"}
     over = threading.Event()
     with own_daemon.connect() as server:
         for one in DURABILITIES:
-            server.create_table(one, 2, 30_000, durability=one, **options)
+            server.create_table(one, 2, 10_000, durability=one, **options)
 
     def push_on() -> None:
         with own_daemon.connect() as mine:
