@@ -15,6 +15,11 @@
 #include "store/files/durable_file.h"
 
 #define MANY 70 /* a catalog this large has a journal */
+#ifdef __SANITIZE_ADDRESS__
+#define LAST_LINE_STEP 7 /* bits */
+#else
+#define LAST_LINE_STEP 3
+#endif
 
 /* The linker puts these in place of the C library's functions. The process ends before one of the
  * calls, or calls fail from there on. */
@@ -356,7 +361,8 @@ static void test_a_bit_that_has_turned_is_found(void **state)
     size_t bytes = 0, last = 0;
     char *const journal = make_journal(f, &path, &bytes, &last);
 
-    for (size_t bit = 0; bit < 8 * bytes; bit += bit / 8 < last ? 101 : 3) {
+    /* In each byte of the last line at least one. */
+    for (size_t bit = 0; bit < 8 * bytes; bit += bit / 8 < last ? 101 : LAST_LINE_STEP) {
         journal[bit / 8] = (char)(journal[bit / 8] ^ (1 << bit % 8));
         write_to(path, journal, bytes);
         assert_refused(f, "damaged");
@@ -420,7 +426,33 @@ static void test_a_journal_that_the_catalog_does_not_name_is_not_read(void **sta
 
 /* Steps of a process that ends before one of its calls. The parent knows how many were
  * acknowledged. */
-#define STEPS 12
+#define STEPS  12
+#define BEFORE 62 /* tables before the steps, of which the third makes a journal */
+
+/* Opens a catalog of BEFORE tables. Only the first one is made table by table. */
+static struct catalog *must_open_before(const struct store_fixture *f)
+{
+    static char whole[65536];
+    static size_t bytes;
+    char *const path = path_join(f->made[0], CATALOG_FILE);
+    struct catalog *catalog;
+
+    if (bytes > 0)
+        write_to(path, whole, bytes);
+    catalog = must_open(f);
+    if (bytes == 0) {
+        char *made;
+
+        must_add(catalog, 0, BEFORE);
+        made = read_all(path, &bytes);
+        assert_true(bytes <= sizeof(whole));
+        memcpy(whole, made, bytes);
+        free(made);
+    }
+    assert_int_equal(catalog_count(catalog), BEFORE);
+    free(path);
+    return catalog;
+}
 
 static enum embtier_err step(struct catalog *catalog, uint32_t number, struct err_msg *msg)
 {
@@ -439,11 +471,10 @@ static enum embtier_err step(struct catalog *catalog, uint32_t number, struct er
 static char *expected_after(uint32_t steps)
 {
     struct store_fixture *const f = fixture_new();
-    struct catalog *const catalog = must_open(f);
+    struct catalog *const catalog = must_open_before(f);
     struct err_msg msg = { { 0 } };
     char *text;
 
-    must_add(catalog, 0, 62); /* the third step makes a journal */
     for (uint32_t i = 0; i < steps; i++)
         must(step(catalog, i, &msg), &msg);
     text = all_of(catalog);
@@ -454,10 +485,9 @@ static char *expected_after(uint32_t steps)
 
 static void run_steps(const struct store_fixture *f, int call, uint32_t *acknowledged)
 {
-    struct catalog *const catalog = must_open(f);
+    struct catalog *const catalog = must_open_before(f);
     struct err_msg msg;
 
-    must_add(catalog, 0, 62);
     calls_left = call;
     for (uint32_t i = 0; i < STEPS; i++) {
         if (step(catalog, i, &msg) != EMBTIER_OK)
@@ -516,10 +546,9 @@ static void test_calls_that_fail_change_nothing_and_do_no_harm(void **state)
     (void)state;
     for (int call = 0; more; call++) {
         struct store_fixture *const f = fixture_new();
-        struct catalog *const catalog = must_open(f);
+        struct catalog *const catalog = must_open_before(f);
         struct err_msg msg = { { 0 } };
 
-        must_add(catalog, 0, 62);
         failure = failures[call % 3];
         calls_left = call;
         more = false;
