@@ -370,11 +370,12 @@ static void test_all_instruction_sets_give_the_same_bits(void **state)
 
 /* ---- Gradients made during the update ---- */
 
-#define RUNS      20
-#define BAGS      8
-#define POSITIONS 4
-#define LONG_RUN  300 /* pairs of the last run; others have up to 4 */
-#define PAIRS_MAX (RUNS * 4 + LONG_RUN)
+#define RUNS        20
+#define BAGS        8
+#define POSITIONS   4
+#define LONG_RUN    300 /* pairs of the last run; others have up to 4 */
+#define PAIRS_MAX   (RUNS * 4 + LONG_RUN)
+#define DIM_LONGEST 8192
 
 /* Pairs of some bags' gradients in random runs. */
 struct casted {
@@ -461,7 +462,7 @@ static void check_on_the_way(enum kernels_isa isa, const struct table *table,
 
 static void test_gradients_made_on_the_way_are_those_made_before(void **state)
 {
-    static const uint32_t dims[] = { 1, 7, 16, 17, 64, 100, 8192 };
+    static const uint32_t dims[] = { 1, 7, 16, 17, 64, 100, DIM_LONGEST };
     uint64_t random = seed_of_test(__func__, SEED_USUAL);
 
     (void)state;
@@ -469,10 +470,15 @@ static void test_gradients_made_on_the_way_are_those_made_before(void **state)
         const uint32_t rest = n / (8 * OPTIMIZER_COUNT);
         struct table_spec spec = spec_of(1 + n / 8 % OPTIMIZER_COUNT, 1 + rest % 3, dims[rest / 3],
                                          n % 3 * 0.5, n % 5 * 0.01);
-        struct casted casted = make_casted(spec.dim, &random);
+        struct casted casted;
         struct table table;
-        float *const gradients = fixture_alloc((size_t)RUNS * spec.dim, sizeof(float));
+        float *gradients;
 
+        /* Of the longest rows, a few cases of each optimizer, type and kind of gradients. */
+        if (spec.dim == DIM_LONGEST && n % 5 != 0)
+            continue;
+        casted = make_casted(spec.dim, &random);
+        gradients = fixture_alloc((size_t)RUNS * spec.dim, sizeof(float));
         spec.rounds_to_nearest = false;
         table = make_table(&spec, RUNS, &random);
         FOR_EACH_ISA(isa)
