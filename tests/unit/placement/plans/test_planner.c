@@ -7,16 +7,17 @@
 
 #define SEED 20261128
 #ifdef __SANITIZE_ADDRESS__ /* which finds what it finds in a few cases, and is slow */
-#define CASES 15
+#define CASES   15
+#define LIMITED 8
 #else
-#define CASES 45
+#define CASES   45
+#define LIMITED 16
 #endif
 /* The search proves nothing. On these cases it must come this close to the best, and nearly always
  * find it. */
 #define GAP_EACH   0.02
 #define MISSED_MAX 3
-/* The same where a limit rules the best homes out. */
-#define LIMITED     16
+/* The same in the LIMITED cases, where a limit rules the best homes out. */
 #define GAP_LIMITED 0.1
 
 static void free_case(struct planner_case *c)
