@@ -474,7 +474,7 @@ static void test_gradients_made_on_the_way_are_those_made_before(void **state)
         struct table table;
         float *gradients;
 
-        /* Of the longest rows, a few cases of each optimizer, type and kind of gradients. */
+        /* A few cases have the longest rows: each pair of optimizer, type and kind of gradients. */
         if (spec.dim == DIM_LONGEST && n % 5 != 0)
             continue;
         casted = make_casted(spec.dim, &random);

@@ -361,7 +361,7 @@ static void test_a_bit_that_has_turned_is_found(void **state)
     size_t bytes = 0, last = 0;
     char *const journal = make_journal(f, &path, &bytes, &last);
 
-    /* In each byte of the last line at least one. */
+    /* Each byte of the last line has at least one turned bit. */
     for (size_t bit = 0; bit < 8 * bytes; bit += bit / 8 < last ? 101 : LAST_LINE_STEP) {
         journal[bit / 8] = (char)(journal[bit / 8] ^ (1 << bit % 8));
         write_to(path, journal, bytes);
