@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-import functools
+import gzip
 import json
 import os
 import signal
@@ -103,8 +103,21 @@ def drop_tables(server: embtier.Server) -> None:
 
 
 @pytest.fixture(scope="module")
-def retail() -> online_retail.Retail:
-    return online_retail.load(training.DATA)
+def data(tmp_path_factory) -> Path:
+    """Every fourth invoice of the sample. Each training reads all of its file, and tests the last days, whatever its steps."""
+    path = tmp_path_factory.mktemp("data") / "retail.csv.gz"
+    with gzip.open(training.DATA, "rt", newline="") as file:
+        head, *lines = file
+    with gzip.open(path, "wt", newline="", compresslevel=1) as file:
+        file.writelines([head, *(line for line in lines if line.partition(",")[0][-1] in "048")])
+    return path
+
+
+@pytest.fixture(scope="module")
+def retail(data) -> online_retail.Retail:
+    retail = online_retail.load(data)
+    assert len(retail.train) > EXAMPLE_STEPS * BATCH and len(retail.held_out) > BATCH
+    return retail
 
 
 def test_after_a_crash_training_goes_on_as_if_nothing_had_happened(daemon: Daemon, retail, tmp_path):
@@ -177,12 +190,12 @@ LIMIT_S = 120  # for each wait
 class Example:
     """The program as a process. Its rows have an optimizer with state, and it makes only the steps that it may."""
 
-    def __init__(self, socket: str, folder: Path, *options: str) -> None:
+    def __init__(self, data: Path, socket: str, folder: Path, *options: str) -> None:
         self.folder = Path(tempfile.mkdtemp(dir=folder))
         self.said = self.folder / "said"
         self.may(0)
         command = [
-            sys.executable, PACED, self.folder / "may", self.folder / "at", "--socket", socket, "--dim", str(DIM),
+            sys.executable, PACED, self.folder / "may", self.folder / "at", "--data", data, "--socket", socket, "--dim", str(DIM),
             "--optimizer", "adam", "--lr", "0.01", "--steps", str(EXAMPLE_STEPS), "--checkpoint-dir", folder / "dense",
             "--keep", "-o", "json", *options,
         ]  # fmt: skip
@@ -213,20 +226,20 @@ class Example:
         return self.process.returncode, json.loads(report or b"{}")
 
 
-def test_the_example_ends_the_same_whatever_was_killed_on_the_way(daemon, own_daemon, retail, tmp_path_factory):
+def test_the_example_ends_the_same_whatever_was_killed_on_the_way(daemon, own_daemon, data, retail, tmp_path_factory):
     """First the trainer is killed. Then the server, which goes back to a checkpoint without a step. Then both."""
-    undisturbed = Example(daemon.socket, tmp_path_factory.mktemp("undisturbed"))
+    undisturbed = Example(data, daemon.socket, tmp_path_factory.mktemp("undisturbed"))
     undisturbed.may(EXAMPLE_STEPS)
     folder = tmp_path_factory.mktemp("disturbed")
     every = ("--checkpoint-every", str(EXAMPLE_EVERY))
 
-    first = Example(own_daemon.socket, folder, *every)
+    first = Example(data, own_daemon.socket, folder, *every)
     first.make(EXAMPLE_EVERY + STEPS_AFTER)
     first.may(EXAMPLE_EVERY + 2 * STEPS_AFTER)
     first.process.kill()  # in the middle of one of these steps, or between two
     assert first.end() == (-signal.SIGKILL, {})
 
-    second = Example(own_daemon.socket, folder, *every, "--resume")
+    second = Example(data, own_daemon.socket, folder, *every, "--resume")
     second.make(2 * EXAMPLE_EVERY + STEPS_AFTER)
     with own_daemon.connect() as server:
         server.checkpoint()
@@ -236,7 +249,7 @@ def test_the_example_ends_the_same_whatever_was_killed_on_the_way(daemon, own_da
     assert second.end() == (1, {}), second.said.read_text()
     own_daemon.start()
 
-    third = Example(own_daemon.socket, folder, *every, "--resume")
+    third = Example(data, own_daemon.socket, folder, *every, "--resume")
     third.make(3 * EXAMPLE_EVERY + STEPS_AFTER)
     third.may(3 * EXAMPLE_EVERY + 2 * STEPS_AFTER)
     third.process.kill()
@@ -247,7 +260,7 @@ def test_the_example_ends_the_same_whatever_was_killed_on_the_way(daemon, own_da
     with own_daemon.connect() as server:
         steps = [checkpoint.step for checkpoint in server.checkpoints() if checkpoint.step is not None]
     assert steps == [EXAMPLE_EVERY, 2 * EXAMPLE_EVERY, 3 * EXAMPLE_EVERY]
-    last = Example(own_daemon.socket, folder, *every, "--resume")
+    last = Example(data, own_daemon.socket, folder, *every, "--resume")
     last.may(EXAMPLE_STEPS)
     status, report = last.end()
     assert status == 0, last.said.read_text()
@@ -265,43 +278,52 @@ def test_the_example_ends_the_same_whatever_was_killed_on_the_way(daemon, own_da
         training.drop_tables(other)
 
 
-def test_a_training_from_the_start_does_not_push_out_checkpoints_unasked(own_daemon, tmp_path):
-    command = [
-        sys.executable, TREE / "examples/train_online_retail.py", "--socket", own_daemon.socket, "--dim", "4", "--steps",
-        "2", "--checkpoint-every", "1", "--checkpoint-dir", tmp_path / "dense", "--alone",
-    ]  # fmt: skip
+@pytest.fixture
+def run_example(data, monkeypatch, capsys):
+    """Runs the program in this process, which has torch already. Returns its exit status and what it told."""
+    threads = torch.get_num_threads()
+
+    def run(*options: str | Path) -> tuple[int, str]:
+        monkeypatch.setattr(sys, "argv", [str(EXAMPLE), "--data", str(data), "--dim", "4", "--steps", "2", *map(str, options)])
+        status = training.main()
+        return status, capsys.readouterr().err
+
+    yield run
+    torch.set_num_threads(threads)
+
+
+def test_a_training_from_the_start_does_not_push_out_checkpoints_unasked(own_daemon, run_example, tmp_path):
+    options = (
+        "--socket", own_daemon.socket, "--checkpoint-every", "1", "--checkpoint-dir", tmp_path / "dense", "--alone",
+    )  # fmt: skip
     with own_daemon.connect() as server:
         others = server.checkpoint(step=1).id
-        run = functools.partial(
-            subprocess.run, stderr=subprocess.PIPE, text=True, timeout=120,
-            env=os.environ | {"PYTHONPATH": str(TREE / "client/python")},
-        )  # fmt: skip
-        assert run(command).returncode == 0
+        status, said = run_example(*options)
+        assert status == 0, said
         before = [checkpoint.id for checkpoint in server.checkpoints()]
-        refused = run(command)
-        assert refused.returncode != 0 and "--resume" in refused.stderr and "--restart" in refused.stderr
+        status, said = run_example(*options)
+        assert status != 0 and "--resume" in said and "--restart" in said
         assert [checkpoint.id for checkpoint in server.checkpoints()] == before
-        assert run([*command, "--restart"]).returncode == 0
+        status, said = run_example(*options, "--restart")
+        assert status == 0, said
         assert others in [checkpoint.id for checkpoint in server.checkpoints()], "of somebody else"
 
 
-def test_without_a_checkpoint_a_training_that_is_there_is_not_begun_anew_unasked(own_daemon, tmp_path):
-    command = [
-        sys.executable, EXAMPLE, "--socket", own_daemon.socket, "--dim", "4", "--steps", "2", "--keep", "--resume",
-        "--checkpoint-every", "2", "--checkpoint-dir", tmp_path / "dense",
-    ]  # fmt: skip
-    run = functools.partial(
-        subprocess.run, stderr=subprocess.PIPE, text=True, timeout=LIMIT_S,
-        env=os.environ | {"PYTHONPATH": str(TREE / "client/python")},
+def test_without_a_checkpoint_a_training_that_is_there_is_not_begun_anew_unasked(own_daemon, run_example, tmp_path):
+    options = (
+        "--socket", own_daemon.socket, "--keep", "--resume", "--checkpoint-every", "2", "--checkpoint-dir", tmp_path / "dense",
     )  # fmt: skip
     with own_daemon.connect() as server:
-        assert run(command).returncode == 0, "there is nothing yet"
+        status, said = run_example(*options)
+        assert status == 0, f"there is nothing yet: {said}"
         rows = server.open_table(training.our_tables(server)[0]).get(range(100))
         server.checkpoint()  # the newest cannot be deleted
         for checkpoint in server.checkpoints()[:-1]:
             server.delete_checkpoint(checkpoint.id)
-        refused = run(command)
-        assert refused.returncode == 1 and "no checkpoint" in refused.stderr and "--restart" in refused.stderr
+        status, said = run_example(*options)
+        assert status == 1 and "no checkpoint" in said and "--restart" in said
         assert (server.open_table(training.our_tables(server)[0]).get(range(100)) == rows).all()
-        assert run([*command, "--restart"]).returncode == 0
-        assert run(command).returncode == 0, "it goes on from the one that was made now"
+        status, said = run_example(*options, "--restart")
+        assert status == 0, said
+        status, said = run_example(*options)
+        assert status == 0, f"it goes on from the one that was made now: {said}"
