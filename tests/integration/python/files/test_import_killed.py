@@ -51,7 +51,7 @@ def check_outcome(server: embtier.Server, name: str, wanted: np.ndarray) -> bool
     return True
 
 
-def make_file(folder: Path, rows: int = 200_000) -> np.ndarray:
+def make_file(folder: Path, rows: int = 100_000) -> np.ndarray:
     wanted = numbers(rows, 32)
     np.save(folder / "rows.npy", wanted)
     return wanted
