@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/macros.h"
 #include "base/paths.h"
 #include "base/spec/table_spec_json.h"
 #include "base/text/text_escape.h"
@@ -56,6 +57,7 @@ void export_manifest_clear(struct export_manifest *manifest)
 {
     clear_parts(manifest->parts, manifest->part_count);
     manifest->parts = NULL;
+    manifest->part_room = 0;
     manifest->part_count = 0;
 }
 
@@ -76,18 +78,30 @@ static enum embtier_err no_memory(struct err_msg *msg)
     return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
 }
 
-enum embtier_err export_manifest_add(struct export_manifest *manifest,
-                                     const struct tensor_written *written, struct err_msg *msg)
+/* Makes room for one part more. An export may have many, so the room doubles. */
+static enum embtier_err make_room(struct export_manifest *manifest, struct err_msg *msg)
 {
-    struct export_part *const parts =
-        reallocarray(manifest->parts, (size_t)manifest->part_count + 1, sizeof(*manifest->parts));
-    struct export_part *part;
-    uint32_t tensor = 0;
+    const uint32_t room = MAX(2 * manifest->part_count, 8u);
+    struct export_part *parts;
 
+    if (manifest->part_count < manifest->part_room)
+        return EMBTIER_OK;
+    parts = reallocarray(manifest->parts, room, sizeof(*parts));
     if (!parts)
         return no_memory(msg);
     manifest->parts = parts;
-    part = &parts[manifest->part_count++];
+    manifest->part_room = room;
+    return EMBTIER_OK;
+}
+
+enum embtier_err export_manifest_add(struct export_manifest *manifest,
+                                     const struct tensor_written *written, struct err_msg *msg)
+{
+    struct export_part *part;
+    uint32_t tensor = 0;
+
+    TRY(make_room(manifest, msg));
+    part = &manifest->parts[manifest->part_count++];
     *part = (struct export_part){ .first_id = manifest->rows, .rows = written->rows };
     for (int c = 0; c < EXPORT_COLUMNS; c++) {
         if (!export_manifest_has(manifest, (enum export_column)c))

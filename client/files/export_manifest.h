@@ -50,6 +50,7 @@ struct export_manifest {
     bool has_step;
     uint64_t step;
     struct export_part *parts; /* owned */
+    uint32_t part_room;        /* parts that @parts has memory for; 0 if the manifest was read */
     uint32_t part_count;
 };
 void export_manifest_clear(struct export_manifest *manifest);
