@@ -61,16 +61,18 @@ static const struct lanes_shape shapes[] = {
 #define SHAPES_STEP  1
 #endif
 
-/* Returns how many rounds a random test makes. Under a sanitizer each round takes three to ten
- * times as long. */
-static inline uint32_t rounds_of(uint32_t usual)
+/* Returns how many of a random test's rounds it makes: all with EMBTIER_TEST_LONG=1, else half.
+ * Under a sanitizer each round takes three to ten times as long. */
+static inline uint32_t rounds_of(uint32_t all)
 {
 #if defined(__SANITIZE_THREAD__)
-    return (usual + 9) / 10;
+    return (all + 9) / 10;
 #elif defined(__SANITIZE_ADDRESS__)
-    return (usual + 3) / 4;
+    return (all + 3) / 4;
 #else
-    return usual;
+    const char *const text = getenv("EMBTIER_TEST_LONG");
+
+    return text && strcmp(text, "1") == 0 ? all : (all + 1) / 2;
 #endif
 }
 

@@ -10,7 +10,7 @@
 #ifdef __SANITIZE_ADDRESS__ /* which finds what it finds in a few cases, and is slow */
 #define CASES 24
 #else
-#define CASES 200
+#define CASES 100
 #endif
 /* The search proves nothing. It must come this close to the best cuts of the grid, and nearly
  * always reach them. */
