@@ -16,6 +16,7 @@
 #include "store/files/durable_file.h"
 #include "store/files/file_tree.h"
 #include "store/rocksdb/rocksdb_ext.h"
+#include "tests/long_form.h"
 
 #define ROWS        400
 #define EXIT_KILLED 77
@@ -214,13 +215,6 @@ static size_t count_folders(const struct store_fixture *f)
 
 /* ---- Tests ---- */
 
-static bool is_long(void)
-{
-    const char *const text = getenv("EMBTIER_TEST_LONG");
-
-    return text && strcmp(text, "1") == 0;
-}
-
 /* Runs the part to its end, then once for each site (or some of them) where it dies. Calls @check
  * after each run. */
 static void at_sites(const char *part, void (*prepare)(struct store_fixture *f),
@@ -237,7 +231,7 @@ static void at_sites(const char *part, void (*prepare)(struct store_fixture *f),
         if (at == 0) { /* the run that counts the sites */
             assert_true(done > 0);
             count = done;
-            if (!is_long())
+            if (!is_long_form())
                 step = MAX(count / SITES, 1u);
         } else {
             assert_int_equal(done, 0);
@@ -344,7 +338,7 @@ static void test_killed_while_all_is_restored_the_next_start_goes_on(void **stat
 
 static void test_an_error_anywhere_leaves_what_was_there(void **state)
 {
-    const uint32_t step = is_long() ? 1 : 3;
+    const uint32_t step = is_long_form() ? 1 : 3;
     struct store_fixture *const f = *state;
     enum embtier_err err = EMBTIER_IO;
     uint32_t at = 0, count = 0, before;

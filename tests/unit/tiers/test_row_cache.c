@@ -414,8 +414,8 @@ static void test_a_table_without_rows_costs_no_index(void **state)
     fixture_close(&f);
 }
 
-#define SHRINKING_SLABS                                                                            \
-    30 /* each takes a third of a second; with half of them metadata is not small */
+/* Each takes a third of a second. With half of them, metadata takes more than it may. */
+#define SHRINKING_SLABS 30
 
 static void test_the_index_shrinks_when_longer_rows_come(void **state)
 {

@@ -7,6 +7,7 @@
 #include "tests/unit/engine/lane/lane_fixture.h"
 
 #include "daemon/engine/ops/pooled/pooled.h"
+#include "tests/long_form.h"
 #include "tests/seed.h"
 
 #define DIM        64
@@ -70,9 +71,7 @@ static inline uint32_t rounds_of(uint32_t all)
 #elif defined(__SANITIZE_ADDRESS__)
     return (all + 3) / 4;
 #else
-    const char *const text = getenv("EMBTIER_TEST_LONG");
-
-    return text && strcmp(text, "1") == 0 ? all : (all + 1) / 2;
+    return is_long_form() ? all : (all + 1) / 2;
 #endif
 }
 
