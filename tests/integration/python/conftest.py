@@ -28,6 +28,7 @@ import pytest
 TREE = Path(__file__).resolve().parents[3]
 EMBTIERD = Path(os.environ.get("EMBTIERD", TREE / "build/daemon/embtierd")).resolve()
 LANES = int(os.environ.get("EMBTIER_TEST_LANES", "1"))
+SHARDS = max(4, LANES)
 
 os.environ.setdefault("EMBTIER_LIBRARY", str(EMBTIERD.parents[1] / "client/libembtier.so"))
 sys.path.insert(0, str(TREE / "client/python"))
@@ -37,16 +38,19 @@ import embtier  # noqa: E402
 READY_LIMIT_S = 60
 STOP_LIMIT_S = 60
 
+# A start touches all memory that it may use, and makes each database: what tests do not need costs more than what they do.
 _CONFIG = """\
 data:
   directories: [{folder}/rows]
-  shards_per_directory: 8
+  shards_per_directory: {shards}
+  reserve_bytes: 4MiB
 lanes:
   count: {lanes}
   group_seconds: 60
   readers_per_lane: 2
-  request_bytes: 64MiB
-  write_queue_bytes: 16MiB
+  request_bytes: 32MiB
+  ticket_bytes: 16MiB
+  write_queue_bytes: 8MiB
 cache:
   tiers:
     - {{name: dram, kind: dram, bytes: {dram_mib}MiB, array_bytes: {array_mib}MiB}}
@@ -74,7 +78,7 @@ class Daemon:
         (folder / "rows").mkdir()
         (folder / "pmem").mkdir()
         text = _CONFIG.format(
-            folder=folder, lanes=LANES, socket=self.socket, array_mib=ARRAY_MIB,
+            folder=folder, lanes=LANES, shards=SHARDS, socket=self.socket, array_mib=ARRAY_MIB,
             dram_mib=4 * LANES + ARRAY_MIB, pmem_mib=4 * LANES + ARRAY_MIB,
         )
         (folder / "embtierd.yaml").write_text(text)

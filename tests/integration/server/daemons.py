@@ -28,7 +28,7 @@ _spec.loader.exec_module(_conftest)
 
 import embtier  # noqa: E402  (the file above says where it lies)
 
-TREE, EMBTIERD, LANES = _conftest.TREE, _conftest.EMBTIERD, _conftest.LANES
+TREE, EMBTIERD, LANES, SHARDS = _conftest.TREE, _conftest.EMBTIERD, _conftest.LANES, _conftest.SHARDS
 under_load = _conftest.under_load
 FAULTS = Path(os.environ.get("EMBTIER_FAULTS", EMBTIERD.parents[1] / "tests/faults"))
 CLI = Path(os.environ.get("EMBTIER_CLI", EMBTIERD.parents[1] / "tools/embtier"))
@@ -63,7 +63,7 @@ class Daemon(_conftest.Daemon):
         folder.mkdir(exist_ok=True, parents=True)
         super().__init__(folder)
         self.config = {
-            "data": {"directories": [f"{folder}/rows"], "shards_per_directory": 8},
+            "data": {"directories": [f"{folder}/rows"], "shards_per_directory": max(SHARDS, lanes), "reserve_bytes": "4MiB"},
             "lanes": {
                 "count": lanes,
                 "readers_per_lane": 2,

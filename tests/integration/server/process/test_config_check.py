@@ -26,7 +26,7 @@ REFUSED = {
         {"rocksdb": {"options": "compression=kDisableCompressionOption"}}, "`compression` is kDisable",
     ),
     "too large": ({"rocksdb": {"options": "level0_file_num_compaction_trigger=1000"}}, "level0_file_num"),
-    "write buffers": ({"rocksdb": {"memtable_bytes": "1MiB"}}, "memtable_bytes"),
+    "write buffers": ({"rocksdb": {"memtable_bytes": "1MiB"}, "data": {"shards_per_directory": 8}}, "memtable_bytes"),
     "all memory": ({"cache": {"tiers": [{"kind": "dram", "bytes": "900GiB"}]}}, "all memory"),
     "account of a large tier": (
         {"cache": {"tiers": [{"kind": "dram", "bytes": "4MiB"}, {"kind": "file", "bytes": "60GiB"}]}},
@@ -141,7 +141,7 @@ def test_a_server_that_dies_while_it_looks_is_a_mistake(tmp_path, script, says):
 
 
 def test_directories_of_another_shape_are_found(tmp_path):
-    daemon = Daemon(tmp_path, lanes=1)
+    daemon = Daemon(tmp_path, {"data": {"shards_per_directory": 8}}, lanes=1)
     daemon.start()
     daemon.stop()
     files = sorted(str(path) for path in tmp_path.rglob("*"))

@@ -175,7 +175,7 @@ MISTAKES = {
     "unknown_section": ({"lane": {"count": 1}}, "lane"),
     "wrong_type": ({"lanes": {"count": "many"}}, "lanes.count"),
     "zero_lanes": ({"lanes": {"count": 0}}, "lanes.count"),
-    "more_lanes_than_shards": ({"lanes": {"count": 9}}, "lanes.count"),
+    "more_lanes_than_shards": ({"lanes": {"count": 5}, "data": {"shards_per_directory": 4}}, "lanes.count"),
     "larger_than_memory": (tiers(bytes="1024TiB"), "1024TiB|1PiB|1125899906842624"),
     "sums_larger_than_memory": ({"lanes": {"request_bytes": "900TiB"}}, "900TiB"),
     "two_tiers_of_one_name": (tiers(name="dram"), "dram"),
@@ -231,7 +231,7 @@ def test_a_directory_that_may_not_be_written_is_named(make_daemon):
 
 
 def test_a_changed_number_of_shards_is_refused_and_the_old_one_still_works(make_daemon):
-    daemon = make_daemon()
+    daemon = make_daemon({"data": {"shards_per_directory": 8}})
     daemon.start()
     with daemon.connect() as server:
         server.create_table("kept", 2).set([3], [[5, 6]])

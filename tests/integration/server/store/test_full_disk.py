@@ -43,6 +43,7 @@ class Disk:
         self.wrapper = ("unshare", "-Urm", "sh", "-c", script)
         if subprocess.run([*self.wrapper, "true"], capture_output=True, timeout=60).returncode != 0:
             pytest.skip("no tmpfs of our own here")
+        del daemon.config["data"]["reserve_bytes"]  # as large as the server makes it
         daemon.configure(
             {
                 "data": {"directories": [str(self.path)], "shards_per_directory": shards},

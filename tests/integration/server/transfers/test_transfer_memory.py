@@ -16,6 +16,7 @@ import embtier  # noqa: E402
 
 MIB = 1 << 20
 LEAST = "66MiB"  # for 8 shards: enough for one export, but not for two
+EIGHT_SHARDS = {"shards_per_directory": 8}
 
 
 def fill(server, name: str, rows: int = 1000, dim: int = 16, **options) -> embtier.Table:
@@ -30,7 +31,7 @@ def fill(server, name: str, rows: int = 1000, dim: int = 16, **options) -> embti
 @pytest.fixture
 def small(make_daemon):
     """A daemon with memory for one export at a time."""
-    daemon = make_daemon({"checkpoints": {"interval_seconds": 0, "transfer_bytes": LEAST}})
+    daemon = make_daemon({"data": EIGHT_SHARDS, "checkpoints": {"interval_seconds": 0, "transfer_bytes": LEAST}})
     daemon.start()
     return daemon
 
@@ -105,7 +106,7 @@ def test_an_export_that_never_fits_says_so(make_daemon, tmp_path):
 
 
 def test_too_little_memory_for_any_export_is_refused_at_the_start(make_daemon):
-    daemon = make_daemon({"checkpoints": {"transfer_bytes": "65MiB"}})
+    daemon = make_daemon({"data": EIGHT_SHARDS, "checkpoints": {"transfer_bytes": "65MiB"}})
     said = daemon.fail_to_start()
     assert "checkpoints.transfer_bytes: 65MiB is too little to export a table of 8 shards" in said
     assert f"allowed: at least {LEAST}" in said
