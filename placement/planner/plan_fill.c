@@ -47,11 +47,10 @@ static void fill_memories(const struct filling *f)
                                             machine->tiers[k].bandwidth_bytes_per_s };
         snprintf(memory->name, sizeof(memory->name), "%s", machine->tiers[k].name);
     }
-    *ssd_memory(f) =
-        (struct plan_memory){ .name = "ssd",
-                              .gpu = PLAN_NO_GPU,
-                              .capacity_bytes = machine->ssd.bytes,
-                              .bandwidth_bytes_per_s = machine->ssd.read_bandwidth_bytes_per_s };
+    *ssd_memory(f) = (struct plan_memory){ .name = "ssd",
+                                           .gpu = PLAN_NO_GPU,
+                                           .capacity_bytes = machine->ssd.bytes,
+                                           .bandwidth_bytes_per_s = planning_ssd_bandwidth(f->p) };
 }
 
 static void fill_memory_times(const struct filling *f)

@@ -306,11 +306,24 @@ static double row_blocks(const struct planning *p, uint32_t table)
     return (double)div_round_up(p->workload->tables[table].row_bytes, p->machine->ssd.block_bytes);
 }
 
+static double or_infinity(double limit)
+{
+    return limit > 0 ? limit : INFINITY;
+}
+
+double planning_ssd_bandwidth(const struct planning *p)
+{
+    const struct machine_ssd *const ssd = &p->machine->ssd;
+
+    return p->rules->warns[LIMIT_READ_IOPS] ? ssd->read_bandwidth_bytes_per_s
+                                            : MIN(ssd->read_bandwidth_bytes_per_s,
+                                                  or_infinity(ssd->read_iops) * ssd->block_bytes);
+}
+
 /* The time on SSD of one lookup that misses, with all of its bandwidth. */
 static double miss_s(const struct planning *p, uint32_t table)
 {
-    return row_blocks(p, table) * p->machine->ssd.block_bytes /
-           p->machine->ssd.read_bandwidth_bytes_per_s;
+    return row_blocks(p, table) * p->machine->ssd.block_bytes / planning_ssd_bandwidth(p);
 }
 
 /* A miss brings a row in, and so drives one out in the long run. That one is written if it was
@@ -442,19 +455,13 @@ static void fill_bytes(const struct planning *p, const uint32_t *places, struct 
         e->cache_bytes[k] = p->tier_bytes[k] - MIN(p->tier_bytes[k], e->array_bytes[k]);
 }
 
-static double or_infinity(double limit)
-{
-    return limit > 0 ? limit : INFINITY;
-}
-
-/* SSD sets the pace where its limits are not only warnings. */
+/* Writes to SSD set the pace if their limit is not only a warning. The time of a batch has the
+ * reads. */
 static void fill_pace(const struct planning *p, struct evaluation *e)
 {
     const struct machine_ssd *const ssd = &p->machine->ssd;
 
     e->batch_s = e->time_s;
-    if (!p->rules->warns[LIMIT_READ_IOPS])
-        e->batch_s = MAX(e->batch_s, e->reads / or_infinity(ssd->read_iops));
     if (!p->rules->warns[LIMIT_WRITE_BANDWIDTH])
         e->batch_s =
             MAX(e->batch_s, e->written_bytes / or_infinity(ssd->write_bandwidth_bytes_per_s));

@@ -85,6 +85,9 @@ struct cached_lookups {
 struct cache_cost planning_cache_cost(const struct planning *planning, uint32_t table,
                                       const struct cached_lookups *cached,
                                       const struct table_prediction *prediction);
+/* Returns the bytes of blocks that SSD reads in a second: its bandwidth, or what its limit of reads
+ * leaves of it. If that limit is only a warning, reads take no time of their own. */
+double planning_ssd_bandwidth(const struct planning *planning);
 /* Returns the time for which SSD's limits are used up by these reads and writes of a batch. */
 double planning_ssd_s(const struct planning *planning, const struct cache_cost *cost);
 /* The least time of a lookup, on one GPU: a tier may be slower than SSD, or than the next one.

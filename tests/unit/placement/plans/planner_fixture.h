@@ -101,6 +101,16 @@ static inline void draw_machine(struct random *random, struct machine *machine, 
                                          .write_amplification = 1 };
 }
 
+/* The time that SSD takes for a block. */
+static inline double case_block_s(const struct planner_case *c)
+{
+    const struct machine_ssd *const ssd = &c->machine.ssd;
+    const double least_s =
+        ssd->read_iops > 0 && !c->rules.warns[LIMIT_READ_IOPS] ? 1 / ssd->read_iops : 0;
+
+    return fmax(ssd->block_bytes / ssd->read_bandwidth_bytes_per_s, least_s);
+}
+
 static inline void draw_planner_case(struct random *random, struct planner_case *c, uint32_t tables,
                                      uint32_t gpus)
 {
@@ -222,8 +232,7 @@ static inline struct cost case_cost(const struct planner_case *c, const uint32_t
             const double updated =
                 seen->updated_batch_rows * (double)seen->batches / (double)c->profile->batches;
 
-            time_s += lookups * missed * blocks * m->ssd.block_bytes /
-                      m->ssd.read_bandwidth_bytes_per_s * sharers;
+            time_s += lookups * missed * blocks * case_block_s(c) * sharers;
             cost.reads += lookups * missed * blocks;
             cost.written_bytes +=
                 fmin(lookups * missed, updated) * case_row_bytes(c, i) * m->ssd.write_amplification;

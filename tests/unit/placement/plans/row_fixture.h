@@ -132,9 +132,7 @@ static inline double rest_s(const struct planner_case *c, uint32_t i, const stru
     cost->reads += lookups * missed * blocks;
     cost->written_bytes +=
         fmin(lookups * missed, updated) * case_row_bytes(c, i) * m->ssd.write_amplification;
-    return (time_s +
-            lookups * missed * blocks * m->ssd.block_bytes / m->ssd.read_bandwidth_bytes_per_s) *
-           sharers;
+    return (time_s + lookups * missed * blocks * case_block_s(c)) * sharers;
 }
 
 static inline struct cost cut_cost(const struct planner_case *c, struct hot_reuse *const *hots,

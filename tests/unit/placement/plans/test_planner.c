@@ -338,24 +338,39 @@ static struct cost free_cost(struct planner_case *c, double *ret_samples_per_s)
     return plan_cost(c, plan);
 }
 
-static void test_reads_of_ssd_set_the_pace(void **state)
+/* With half of the blocks a second that it could use, reads alone take twice the time. */
+static void test_reads_of_ssd_take_time(void **state)
 {
     _cleanup_(plan_freep) struct plan *plan = NULL;
     struct planner_warnings warnings;
     struct err_msg msg = { { 0 } };
     struct planner_case c;
     struct cost cost;
-    double pace;
+    double pace, samples;
 
     (void)state;
     make_cached(&c);
     cost = free_cost(&c, &pace);
-    c.machine.ssd.read_iops = cost.reads / cost.time_s / 2; /* half of what it could use */
+    samples = pace * cost.time_s;
+    c.machine.ssd.read_iops = cost.reads / cost.time_s / 2;
     assert_int_equal(make_plan(&c, &plan, &warnings, &msg), EMBTIER_OK);
-    assert_true(near(plan->samples_per_s, pace / 2));
-    assert_true(near(reads_per_s(plan), c.machine.ssd.read_iops));
+    cost = plan_cost(&c, plan);
+    assert_true(near(plan->samples_per_s, samples / cost.time_s));
+    assert_true(plan->samples_per_s < pace / 2);
+    assert_true(reads_per_s(plan) < c.machine.ssd.read_iops);
+    assert_true(near(plan->memories[plan->memory_count - 1].bandwidth_bytes_per_s,
+                     c.machine.ssd.read_iops * c.machine.ssd.block_bytes));
+    plan_freep(&plan);
+    plan = NULL;
     c.rules.target_samples_per_s = pace * 3 / 4;
-    expect_limit(&c, LIMIT_READ_IOPS, "read_iops: blocks read from SSD: ");
+    assert_int_equal(make_plan(&c, &plan, &warnings, &msg), EMBTIER_INVALID);
+    assert_non_null(strstr(msg.text, "target: seconds that a batch may take at the target: "));
+    assert_non_null(strstr(msg.text, "; read_iops by "));
+    c.rules.warns[LIMIT_READ_IOPS] = true; /* then the drive is as fast as its bandwidth */
+    assert_int_equal(make_plan(&c, &plan, &warnings, &msg), EMBTIER_OK);
+    assert_true(near(plan->samples_per_s, pace));
+    assert_int_equal(warnings.count, 1);
+    assert_non_null(strstr(warnings.texts[0].text, "read_iops: blocks read from SSD: "));
     free_case(&c);
 }
 
@@ -568,7 +583,7 @@ int main(void)
         cmocka_unit_test(test_tables_that_are_kept_together_share_a_place),
         cmocka_unit_test(test_reserved_bytes_stay_free),
         cmocka_unit_test(test_no_more_bytes_move_than_allowed),
-        cmocka_unit_test(test_reads_of_ssd_set_the_pace),
+        cmocka_unit_test(test_reads_of_ssd_take_time),
         cmocka_unit_test(test_writes_to_ssd_set_the_pace),
         cmocka_unit_test(test_writes_of_a_day_are_limited),
         cmocka_unit_test(test_a_target_that_no_plan_reaches_is_refused_by_the_bound),

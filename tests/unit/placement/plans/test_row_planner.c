@@ -406,7 +406,7 @@ static void test_each_limit_says_by_how_much_it_is_missed(void **state)
     expect_refusal(&p, "target: seconds that a batch may take at the target: ");
     p.c.rules.target_samples_per_s = pace / 2;
     p.c.machine.ssd.read_iops = 1;
-    expect_refusal(&p, "read_iops: blocks read from SSD: ");
+    expect_refusal(&p, "; read_iops by ");
     p.c.machine.ssd.write_bandwidth_bytes_per_s = 1;
     expect_refusal(&p, "; write_bandwidth by ");
     p.c.machine.ssd.drive_writes_per_day = 1e-6;
