@@ -98,7 +98,8 @@ static void fill_times(const struct measured_profile *measured, uint32_t table,
     uint32_t next = 0;
 
     *ret_times =
-        (struct reuse_times){ .lookups = (double)at->summary.lookups * (left ? left->lookups : 1),
+        (struct reuse_times){ .is_steady = measured->is_steady,
+                              .lookups = (double)at->summary.lookups * (left ? left->lookups : 1),
                               .end_time = (double)measured->lookups,
                               .segment_length = (double)measured->segment_length,
                               .segment_count = measured->segment_count };

@@ -4,6 +4,8 @@
 #ifndef EMBTIER_PLACEMENT_PROFILE_MEASURED_PROFILE_H
 #define EMBTIER_PLACEMENT_PROFILE_MEASURED_PROFILE_H
 
+#include <stdbool.h>
+
 #include "placement/profile/profile.h"
 
 /* Lookups of one segment whose reuse times lie in one bin of a time_histogram. */
@@ -26,6 +28,7 @@ struct measured_table {
 };
 
 struct measured_profile {
+    bool is_steady; /* of lookups that go on and on (steady.h), not of a trace from its beginning */
     uint64_t lookups; /* of all tables */
     uint64_t batches;
     uint64_t segment_length;

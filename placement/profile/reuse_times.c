@@ -9,6 +9,7 @@
 
 void reuse_times_add(struct reuse_times *sum, const struct reuse_times *more, double row_bytes)
 {
+    sum->is_steady = more->is_steady;
     sum->lookups += more->lookups;
     sum->end_time = more->end_time;
     sum->segment_length = more->segment_length;
@@ -40,10 +41,22 @@ static double touched_in(const struct reuse_times *times, uint32_t segment, doub
            (to - from);
 }
 
+/* Counts the same in a time before the trace, with which the window begins. Lookups were then like
+ * those of the whole trace. */
+static double touched_before(const struct reuse_times *times, double length)
+{
+    double touched = 0;
+
+    for (uint32_t i = 0; i < times->segment_count; i++)
+        touched +=
+            times->segments[i].first * length + time_curve_sum(&times->segments[i].reuse, length);
+    return touched / times->end_time;
+}
+
 double reuse_times_touched(const struct reuse_times *times, double end, double age)
 {
-    const double begin = MAX(0.0, end - age);
-    double touched = 0;
+    const double begin = times->is_steady ? end - age : MAX(0.0, end - age);
+    double touched = begin < 0 ? touched_before(times, -begin) : 0;
 
     for (uint32_t i = 0; i < times->segment_count; i++)
         touched += touched_in(times, i, begin, end);
@@ -81,10 +94,12 @@ static double full_time(const struct reuse_times *times, double low, double high
 static double age_at(const struct reuse_times *times, uint32_t moment, double rows)
 {
     const double end = moment_of(times, moment);
-    double low = 0, high = end;
+    double low = 0, high = times->is_steady ? REUSE_STEADY_AGE * times->end_time : end;
 
-    if (reuse_times_touched(times, end, end) <= rows)
-        return full_time(times, end, segment_begin(times, moment / REUSE_MOMENTS + 1), rows);
+    if (reuse_times_touched(times, end, high) <= rows)
+        return times->is_steady
+                   ? high
+                   : full_time(times, end, segment_begin(times, moment / REUSE_MOMENTS + 1), rows);
     for (int i = 0; i < BISECTIONS && high - low > 1e-9 * high; i++) {
         const double middle = (low + high) / 2;
 

@@ -13,14 +13,20 @@
  * tables, so a table can be left out of the sum, or counted with other bytes per row, without the
  * trace. docs/internals/placement/profile.md says more.
  *
+ * Steady times (steady.h) are of lookups that go on and on. Before the trace there were lookups
+ * like those of the whole trace, and the cache has long been full.
+ *
  * A sum over tables (reuse_times_add()) has the same type; its rows are bytes. */
 #ifndef EMBTIER_PLACEMENT_PROFILE_REUSE_TIMES_H
 #define EMBTIER_PLACEMENT_PROFILE_REUSE_TIMES_H
+
+#include <stdbool.h>
 
 #include "placement/profile/time_histogram.h"
 
 #define REUSE_SEGMENTS_MAX 16
 #define REUSE_MOMENTS      4 /* of each segment, at which the age is found */
+#define REUSE_STEADY_AGE   64
 
 struct reuse_segment {
     double first;            /* lookups that are the first of their row */
@@ -28,6 +34,7 @@ struct reuse_segment {
 };
 
 struct reuse_times {
+    bool is_steady;
     double lookups;
     double end_time;       /* lookups of all tables */
     double segment_length; /* in time; the last segment may be shorter */
@@ -35,7 +42,8 @@ struct reuse_times {
     struct reuse_segment segments[REUSE_SEGMENTS_MAX];
 };
 
-/* Eviction ages over the trace. INFINITY: nothing has been dropped yet. */
+/* Eviction ages over the trace. INFINITY: nothing has been dropped yet. Steady ages are finite, at
+ * most REUSE_STEADY_AGE times the trace. */
 struct reuse_ages {
     double ages[REUSE_SEGMENTS_MAX * REUSE_MOMENTS];
 };

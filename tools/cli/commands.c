@@ -279,6 +279,8 @@ const struct command commands[] = {
       "      --samples-per-batch N\n"
       "                        samples in a batch of the profile (default: the most bags that a\n"
       "                        table has in a batch)\n"
+      "      --from-empty      hit rates of a cache that starts empty and sees only the profile's\n"
+      "                        lookups (default: of a server that has long run)\n"
       "      --solver WORD     auto (default): HiGHS or CBC improves the placement if one is\n"
       "                        installed; none: it is not asked\n"
       "\n"

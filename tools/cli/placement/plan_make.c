@@ -19,6 +19,7 @@
 #include "placement/plan/plan_file.h"
 #include "placement/planner/planner.h"
 #include "placement/profile/profile_file.h"
+#include "placement/profile/steady.h"
 #include "tools/cli/cli.h"
 #include "tools/cli/placement/plan_inputs.h"
 #include "tools/cli/placement/plan_report.h"
@@ -27,7 +28,17 @@
 
 #define HASH_BYTES (64 * KIB)
 
-enum { PROFILE = 256, MACHINE, RULES, PREVIOUS, OPTIMIZER, SAMPLES, SOLVER_OPTION, ROW_WISE };
+enum {
+    PROFILE = 256,
+    MACHINE,
+    RULES,
+    PREVIOUS,
+    OPTIMIZER,
+    SAMPLES,
+    SOLVER_OPTION,
+    ROW_WISE,
+    FROM_EMPTY
+};
 
 struct arguments {
     const char *path; /* of the plan */
@@ -37,7 +48,8 @@ struct arguments {
     const char *samples;          /* as written; NULL: from the profile */
     double samples_per_batch;
     bool no_solver;
-    bool row_wise; /* tables may be split */
+    bool row_wise;   /* tables may be split */
+    bool from_empty; /* the cache starts empty, and sees the profile's lookups only */
 };
 
 /* The files that were read. */
@@ -83,6 +95,10 @@ static int parse_option(const struct cli *cli, int option, struct arguments *arg
         arguments->row_wise = true;
         return -1;
     }
+    if (option == FROM_EMPTY) {
+        arguments->from_empty = true;
+        return -1;
+    }
     if (option == SOLVER_OPTION)
         return parse_solver(cli, arguments);
     *paths[option - PROFILE] = optarg;
@@ -100,6 +116,7 @@ static int parse(struct cli *cli, int argc, char **argv, struct arguments *argum
                                                SAMPLES },
                                              { "solver", required_argument, NULL, SOLVER_OPTION },
                                              { "row-wise", no_argument, NULL, ROW_WISE },
+                                             { "from-empty", no_argument, NULL, FROM_EMPTY },
                                              CLI_LONG_OPTIONS };
     int exit_code = EXIT_USAGE;
     int option;
@@ -176,11 +193,11 @@ static enum embtier_err hash_inputs(const struct arguments *arguments, struct in
     TRY(hash_file(inputs, "machine", arguments->machine, msg));
     TRY(hash_file(inputs, "rules", arguments->rules, msg));
     TRY(hash_file(inputs, "previous", arguments->previous, msg));
-    if (asprintf(&options, "optimizer=%s samples-per-batch=%s solver=%s%s",
+    if (asprintf(&options, "optimizer=%s samples-per-batch=%s solver=%s%s%s",
                  arguments->optimizers ? arguments->optimizers : "profile",
                  arguments->samples ? arguments->samples : "profile",
-                 arguments->no_solver ? "none" : "auto",
-                 arguments->row_wise ? " row-wise" : "") < 0)
+                 arguments->no_solver ? "none" : "auto", arguments->row_wise ? " row-wise" : "",
+                 arguments->from_empty ? " from-empty" : "") < 0)
         return EMBTIER_NO_MEMORY;
     add_hash(inputs, "options", XXH3_64bits(options, strlen(options)));
     return EMBTIER_OK;
@@ -202,6 +219,8 @@ static enum embtier_err load(const struct arguments *arguments, struct inputs *i
     TRY(check_new(arguments->path, msg));
     TRY(machine_file_load(arguments->machine, &inputs->machine, msg));
     TRY(profile_file_load(arguments->profile, &inputs->profile, msg));
+    if (!arguments->from_empty)
+        TRY(measured_profile_make_steady(inputs->profile, msg));
     TRY(plan_inputs_optimizers(inputs->profile, arguments->optimizers, &inputs->optimizers, msg));
     TRY(plan_inputs_rules(inputs->profile, &inputs->machine, arguments->rules, &inputs->rules,
                           msg));

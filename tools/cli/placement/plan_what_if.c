@@ -9,6 +9,7 @@
 #include "placement/machine/machine_file.h"
 #include "placement/planner/what_if.h"
 #include "placement/profile/profile_file.h"
+#include "placement/profile/steady.h"
 #include "tools/cli/cli.h"
 #include "tools/cli/number.h"
 #include "tools/cli/placement/plan_inputs.h"
@@ -151,6 +152,7 @@ static enum embtier_err compare(const struct arguments *arguments, struct compar
         c->count += changes_of(arguments, &machines[i]);
     }
     TRY(profile_file_load(arguments->profile, &c->profile, msg));
+    TRY(measured_profile_make_steady(c->profile, msg));
     TRY(plan_inputs_optimizers(c->profile, arguments->optimizers, &c->optimizers, msg));
     progress_bar_begin(&c->bar, "planning", "nothing was written");
     for (uint32_t i = 0; err == EMBTIER_OK && i < arguments->machine_count; i++)

@@ -112,6 +112,21 @@ def test_more_dram_never_makes_a_slower_plan(few, machine, tmp_path):
     assert times == sorted(times, reverse=True) and times[0] > 2 * times[-1]
 
 
+def test_a_plan_is_for_a_server_that_has_long_run_or_for_a_cache_that_starts_empty(few, machine, tmp_path):
+    """The first lookups of a trace hit in a cache that is full already. From empty, hit rates are those that `profile show` predicts."""
+    rules, sizes = tmp_path / "rules.yaml", (1 << 20, 1 << 20)
+    machine.write_text("\n".join(line for line in MACHINE.replace("24MiB", "1MiB").replace("16MiB", "1MiB").splitlines()[1:]))
+    rules.write_text(json.dumps({"pin": [{"table": f"t{i}", "memory": "cache"} for i in range(FEW)]}))
+    rates = {}
+    for more in ((), ("--from-empty",)):
+        plan = made(tmp_path / f"plan{more}", few, machine, "--optimizer", "sgd", "--rules", rules, *more)
+        rates[more] = {table["name"]: table["parts"][0]["hit_rates"] for table in plan["tables"]}
+    shown = json.loads(done("-o", "json", "profile", "show", few, "--optimizer", "sgd", "--cache", ",".join(map(str, sizes))))
+    for table in shown["tables"]:
+        assert rates["--from-empty",][table["name"]] == pytest.approx(table["hit_rates"], abs=1e-6)
+        assert sum(rates[()][table["name"]]) > sum(table["hit_rates"]) + 0.03
+
+
 def test_rules_and_the_plan_in_force(profile, machine, tmp_path):
     rules = tmp_path / "rules.yaml"
     rules.write_text("pin: [{table: t1, memory: pmem, gpu: 1}]\nforbid: [{table: t2, memory: hbm}]\n")

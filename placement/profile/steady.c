@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "placement/profile/steady.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/macros.h"
+
+struct steady {
+    uint32_t segment_count;
+    double segment_length, end_time;
+    double lookups[REUSE_SEGMENTS_MAX][TIME_HISTOGRAM_BINS];
+    double firsts[REUSE_SEGMENTS_MAX];
+    double longer[TIME_HISTOGRAM_BINS + 1]; /* share of reuse times from this bin on */
+};
+
+static void take_table(const struct measured_table *table, struct steady *s)
+{
+    memset(s->lookups, 0, sizeof(s->lookups));
+    for (uint32_t i = 0; i < table->bin_count; i++)
+        s->lookups[table->bins[i].segment][table->bins[i].bin] = table->bins[i].lookups;
+    memcpy(s->firsts, table->first, sizeof(s->firsts));
+}
+
+/* Returns the first segment at whose beginning the trace is as old as the longest time of the bin.
+ * Of its lookups, and those of all segments after it, it is known whether they have such a time. */
+static uint32_t segment_that_knows(const struct steady *s, uint32_t bin)
+{
+    const double longest = (double)(time_histogram_begin(bin + 1) - 1);
+
+    return (uint32_t)MIN(ceil(longest / s->segment_length), (double)s->segment_count);
+}
+
+/* Estimates the share of reuse times that are no shorter than each bin. A bin's lookups are
+ * compared with all that are known not to be shorter. */
+static void fill_longer(struct steady *s)
+{
+    double at_least[REUSE_SEGMENTS_MAX]; /* each segment's lookups that are not in shorter bins */
+
+    for (uint32_t i = 0; i < s->segment_count; i++) {
+        at_least[i] = s->firsts[i];
+        for (uint32_t bin = 0; bin < TIME_HISTOGRAM_BINS; bin++)
+            at_least[i] += s->lookups[i][bin];
+    }
+    s->longer[0] = 1;
+    for (uint32_t bin = 0; bin < TIME_HISTOGRAM_BINS; bin++) {
+        double here = 0, all = 0;
+
+        for (uint32_t i = segment_that_knows(s, bin); i < s->segment_count; i++) {
+            here += s->lookups[i][bin];
+            all += at_least[i];
+        }
+        s->longer[bin + 1] = s->longer[bin] * (all > 0 ? MAX(1 - here / all, 0.0) : 1);
+        for (uint32_t i = 0; i < s->segment_count; i++)
+            at_least[i] = MAX(at_least[i] - s->lookups[i][bin], 0.0);
+    }
+}
+
+/* The first bin whose times are all as long as the trace is old in the middle of a segment. */
+static uint32_t bin_of_age(const struct steady *s, uint32_t segment)
+{
+    const double begin = segment * s->segment_length;
+    const double end = MIN(begin + s->segment_length, s->end_time);
+    const uint32_t bin = time_histogram_bin((uint64_t)((begin + end) / 2));
+
+    return MIN(bin + 1, (uint32_t)TIME_HISTOGRAM_BINS);
+}
+
+/* Gives first lookups of a segment the times that are longer than the trace is old in its middle.
+ */
+static void spread_longer(struct steady *s, uint32_t segment)
+{
+    const uint32_t from = bin_of_age(s, segment);
+    const double count = s->firsts[segment];
+
+    if (s->longer[from] <= 0)
+        return;
+    for (uint32_t bin = from; bin < TIME_HISTOGRAM_BINS; bin++)
+        s->lookups[segment][bin] += count * (s->longer[bin] - s->longer[bin + 1]) / s->longer[from];
+    s->firsts[segment] = count * s->longer[TIME_HISTOGRAM_BINS] / s->longer[from];
+}
+
+/* Returns how many lookups the first segment lacks of what it would have with the times of the
+ * trace. */
+static double lacks(const struct steady *s, uint32_t bin, double lookups)
+{
+    return MAX(lookups * (s->longer[bin] - s->longer[bin + 1]) - s->lookups[0][bin], 0.0);
+}
+
+/* Most rows have their first lookup in the first segment, and most of those early in it. So these
+ * get the times that the segment lacks, also short ones. */
+static void spread_missing(struct steady *s)
+{
+    const double count = s->firsts[0];
+    double lookups = count, lacking, all;
+
+    for (uint32_t bin = 0; bin < TIME_HISTOGRAM_BINS; bin++)
+        lookups += s->lookups[0][bin];
+    lacking = all = lookups * s->longer[TIME_HISTOGRAM_BINS];
+    for (uint32_t bin = 0; bin < TIME_HISTOGRAM_BINS; bin++)
+        all += lacks(s, bin, lookups);
+    if (all <= 0)
+        return;
+    for (uint32_t bin = 0; bin < TIME_HISTOGRAM_BINS; bin++)
+        s->lookups[0][bin] += count * lacks(s, bin, lookups) / all;
+    s->firsts[0] = count * lacking / all;
+}
+
+static enum embtier_err give_table(const struct steady *s, struct measured_table *table)
+{
+    uint32_t count = 0;
+    struct measured_bin *bins;
+
+    for (uint32_t i = 0; i < s->segment_count; i++)
+        for (uint32_t bin = 0; bin < TIME_HISTOGRAM_BINS; bin++)
+            count += (float)s->lookups[i][bin] > 0;
+    bins = calloc(count + 1, sizeof(*bins));
+    if (!bins)
+        return EMBTIER_NO_MEMORY;
+    free(table->bins);
+    table->bins = bins;
+    table->bin_count = 0;
+    for (uint32_t i = 0; i < s->segment_count; i++)
+        for (uint32_t bin = 0; bin < TIME_HISTOGRAM_BINS; bin++)
+            if ((float)s->lookups[i][bin] > 0)
+                bins[table->bin_count++] =
+                    (struct measured_bin){ (uint16_t)i, (uint16_t)bin, (float)s->lookups[i][bin] };
+    memcpy(table->first, s->firsts, sizeof(table->first));
+    return EMBTIER_OK;
+}
+
+enum embtier_err measured_profile_make_steady(struct measured_profile *measured,
+                                              struct err_msg *msg)
+{
+    _cleanup_(freep) struct steady *s = calloc(1, sizeof(*s));
+
+    if (!s)
+        return err_set(msg, EMBTIER_NO_MEMORY, "out of memory for a profile");
+    s->segment_count = measured->segment_count;
+    s->segment_length = (double)measured->segment_length;
+    s->end_time = (double)measured->lookups;
+    for (uint32_t i = 0; i < measured->table_count && !measured->is_steady; i++) {
+        take_table(&measured->tables[i], s);
+        fill_longer(s);
+        spread_missing(s);
+        for (uint32_t k = 1; k < s->segment_count; k++)
+            spread_longer(s, k);
+        if (give_table(s, &measured->tables[i]) != EMBTIER_OK)
+            return err_set(msg, EMBTIER_NO_MEMORY, "out of memory for a profile");
+    }
+    measured->is_steady = true;
+    return EMBTIER_OK;
+}
