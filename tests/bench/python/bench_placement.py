@@ -98,6 +98,16 @@ class Trainer:
             self.train(1)
 
 
+def while_training(made: Daemon, trainer: Trainer, *command: str | Path, codes: tuple[int, ...] = (0,)) -> dict:
+    """The JSON of a command that runs while the server is trained on."""
+    result: dict = {}
+    thread = Thread(target=lambda: result.update(made.embtier(*command, codes=codes)))
+    thread.start()
+    trainer.train_until(lambda: not thread.is_alive())
+    thread.join()
+    return result
+
+
 def batches_for(mixture: Mixture, lookups: float) -> int:
     return max(20, round(lookups * mixture.bytes / ROW_BYTES / DRAM_SHARE / mixture.lookups))
 
@@ -105,9 +115,17 @@ def batches_for(mixture: Mixture, lookups: float) -> int:
 # ---- A plan ----
 
 
-def make_plan(made: Daemon, mixture: Mixture, is_row_wise: bool) -> tuple[Path, Path, int]:
+def store_amplification(made: Daemon, trainer: Trainer, seconds: float) -> float:
+    """Trains for so long, and measures the second half: before compactions of all levels have begun, the figure is near 1."""
+    until = time.monotonic() + seconds / 2
+    trainer.train_until(lambda: time.monotonic() >= until)
+    measured = while_training(made, trainer, "endurance", "--interval", str(max(1, round(seconds / 2))))
+    return max(measured["store_amplification"] or 1, 1)
+
+
+def make_plan(made: Daemon, trainer: Trainer, mixture: Mixture, is_row_wise: bool, seconds: float) -> tuple[Path, Path, int]:
     """Makes a plan from the warm server @made, which has all tables behind the cache. Returns its file, the trace's, and the bytes
-    for arrays."""
+    for arrays. @seconds: for which writes are measured; 0 takes those of the warm-up."""
     folder = made.folder
     trace, profile, machine, rules = (folder / name for name in ("run.trace", "run.profile", "machine.yaml", "rules.yaml"))
     plan = folder / ("rows.plan" if is_row_wise else "tables.plan")
@@ -118,8 +136,11 @@ def make_plan(made: Daemon, mixture: Mixture, is_row_wise: bool) -> tuple[Path, 
         measured = subprocess.run(
             [ROOT / "tools/describe-machine", "--directory", folder, f"--tier=dram={used}"], capture_output=True, text=True, check=True
         ).stdout
-        amplification = made.embtier("endurance")["store_amplification"]
-        machine.write_text(f"{measured}  write_amplification: {max(amplification, 1):.3f}\n")
+        if seconds:
+            amplification = store_amplification(made, trainer, seconds)
+        else:
+            amplification = max(made.embtier("endurance")["store_amplification"] or 1, 1)
+        machine.write_text(f"{measured}  write_amplification: {amplification:.3f}\n")
         rules.write_text(f"cache_least:\n  - {{memory: dram, bytes: {min(4 * MIB, used // 2)}}}\n")
     made.embtier(
         "plan", "make", plan, "--profile", profile, "--machine", machine, "--rules", rules, "--optimizer", "sgd",
@@ -142,9 +163,11 @@ def reference_server(mixture: Mixture) -> Iterator[tuple[Daemon, Trainer]]:
 
 
 @contextmanager
-def planned_server(made: Daemon, mixture: Mixture, is_row_wise: bool) -> Iterator[tuple[Daemon, Path, Trainer]]:
+def planned_server(
+    made: Daemon, reference: Trainer, mixture: Mixture, is_row_wise: bool, seconds: float
+) -> Iterator[tuple[Daemon, Path, Trainer]]:
     """A second server, with the same bytes of DRAM and the tables as planned. It is warm."""
-    plan, trace, array_bytes = make_plan(made, mixture, is_row_wise)
+    plan, trace, array_bytes = make_plan(made, reference, mixture, is_row_wise, seconds)
     with daemon(made.tier_bytes) as planned:
         planned.start(array_bytes)
         with planned.connect() as server:
@@ -201,11 +224,7 @@ def real_gain(mixture: Mixture, made: Daemon, reference: Trainer, planned: Daemo
 
 
 def predict(planned: Daemon, plan: Path, trainer: Trainer, seconds: float) -> None:
-    result: dict = {}
-    thread = Thread(target=lambda: result.update(planned.embtier("plan", "check", plan, "--for", f"{seconds}s", codes=(0, 1, 2))))
-    thread.start()
-    trainer.train_until(lambda: not thread.is_alive())
-    thread.join()
+    result = while_training(planned, trainer, "plan", "check", plan, "--for", f"{seconds}s", codes=(0, 1, 2))
     if not result:
         print(f"bench_placement: no figure: {seconds:g} s are too short", file=sys.stderr)
         return
@@ -347,16 +366,17 @@ def apply_live(given: argparse.Namespace) -> None:
 def main() -> None:
     given = options(__doc__, ["real-gain", "real-gain-split", "predict", "apply-live"], 9)
     mixture = Mixture(given.scale, max(4, round(BAGS * given.scale)))
+    check_s = (given.seconds or CHECK_S * min(given.scale, 1)) if "predict" in given.names else 0
     if {"real-gain", "real-gain-split", "predict"} & {*given.names}:
         with reference_server(mixture) as (made, reference):
             for is_row_wise, gain in ((False, "real-gain"), (True, "real-gain-split")):
                 if gain not in given.names and (is_row_wise or "predict" not in given.names):
                     continue
-                with planned_server(made, mixture, is_row_wise) as (planned, plan, trainer):
+                with planned_server(made, reference, mixture, is_row_wise, check_s) as (planned, plan, trainer):
                     if gain in given.names:
                         real_gain(mixture, made, reference, planned, trainer, given, "-split" * is_row_wise)
                     if "predict" in given.names and not is_row_wise:
-                        predict(planned, plan, trainer, given.seconds or CHECK_S * min(given.scale, 1))
+                        predict(planned, plan, trainer, check_s)
     if "apply-live" in given.names:
         apply_live(given)
 
