@@ -9,7 +9,7 @@
 #include "placement/solve/solve.h"
 
 #ifdef __SANITIZE_ADDRESS__ /* which finds what it finds in a few cases, and is slow */
-#define CASES 250
+#define CASES 120
 #else
 #define CASES 1000
 #endif

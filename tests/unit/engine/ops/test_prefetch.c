@@ -87,7 +87,7 @@ static void test_prefetched_rows_stay_until_they_are_released(void **state)
         second = prefetch(&t, AHEAD / 2, AHEAD)->ticket; /* overlaps half of the first */
         assert_true(first != 0 && second != 0 && first != second);
         assert_int_equal(pinned_rows(&t), TABLES * (AHEAD + AHEAD / 2));
-        press(&t, 10);
+        press(&t, 4);
         for (uint32_t n = 0; n < TABLES; n++)
             assert_int_equal(look_at(&t, t.tables[n].handle, 0, AHEAD + AHEAD / 2),
                              AHEAD + AHEAD / 2);
@@ -110,7 +110,7 @@ static void test_a_push_releases_the_prefetch_it_names(void **state)
         struct pushing t;
 
         pushing_start(&t, *state, &shapes[s]);
-        for (uint32_t round = 0; round < rounds_of(20); round++) {
+        for (uint32_t round = 0; round < rounds_of(12); round++) {
             struct op_pool_segment looked_up[SEGMENTS], *segments;
             const uint64_t ahead = prefetch(&t, 0, 500)->ticket;
             uint64_t ticket;

@@ -7,8 +7,8 @@
 
 #define SEED 20261128
 #ifdef __SANITIZE_ADDRESS__ /* which finds what it finds in a few cases, and is slow */
-#define CASES   15
-#define LIMITED 8
+#define CASES   9
+#define LIMITED 5
 #else
 #define CASES   45
 #define LIMITED 16

@@ -8,9 +8,11 @@
 
 #define SEED 20261128
 #ifdef __SANITIZE_ADDRESS__ /* which finds what it finds in a few cases, and is slow */
-#define CASES 24
+#define CASES  12
+#define EQUALS 4
 #else
-#define CASES 100
+#define CASES  100
+#define EQUALS 12
 #endif
 /* The search proves nothing. It must come this close to the best cuts of the grid, and nearly
  * always reach them. */
@@ -127,7 +129,7 @@ static void test_whole_tables_cost_the_same_in_both_models(void **state)
     uint32_t compared = 0;
 
     (void)state;
-    for (uint32_t i = 0; i < 12; i++) {
+    for (uint32_t i = 0; i < EQUALS; i++) {
         _cleanup_(workload_freep) struct workload *workload = NULL;
         _cleanup_(planning_freep) struct planning *planning = NULL;
         _cleanup_(row_planning_freep) struct row_planning *rows = NULL;
@@ -161,7 +163,7 @@ static void test_whole_tables_cost_the_same_in_both_models(void **state)
         measured_profile_free(c.profile);
     }
     printf("%u compared\n", compared);
-    assert_true(compared > 100);
+    assert_true(compared > 8 * EQUALS);
 }
 
 /* ---- Rules ---- */
