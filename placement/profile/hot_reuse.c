@@ -98,7 +98,14 @@ struct pieces {
     double rows[ACCESS_CDF_POINTS_MAX];
     double lookups[ACCESS_CDF_POINTS_MAX]; /* of each row */
     double rates[ACCESS_CDF_POINTS_MAX];   /* the same, of all lookups of all tables */
+    double firsts[ACCESS_CDF_POINTS_MAX];  /* first lookups of all rows */
 };
+
+/* Returns the other lookups of a piece. */
+static double reuses(const struct pieces *pieces, uint32_t piece)
+{
+    return MAX(pieces->rows[piece] * pieces->lookups[piece] - pieces->firsts[piece], 0.0);
+}
 
 /* Keeps every so many-th point, and the last one. */
 static void thin(const struct access_cdf *from, uint32_t points, struct access_cdf *ret_cdf)
@@ -112,6 +119,27 @@ static void thin(const struct access_cdf *from, uint32_t points, struct access_c
         ret_cdf->rows[i] = from->rows[at];
         ret_cdf->shares[i] = from->shares[at];
     }
+}
+
+/* A row has one first lookup in a trace. In a steady profile these are the lookups after a time
+ * longer than the trace, which come at random as all others do. */
+static void fill_firsts(const struct measured_profile *measured, uint32_t table, uint32_t count,
+                        struct pieces *pieces)
+{
+    double measured_sum = 0, sum = 0;
+
+    for (uint32_t i = 0; i < measured->segment_count; i++)
+        measured_sum += measured->tables[table].first[i];
+    for (uint32_t k = 0; k < count; k++) {
+        pieces->firsts[k] = pieces->rows[k] * pieces->lookups[k] *
+                            exp(-pieces->rates[k] * (double)measured->lookups);
+        sum += pieces->firsts[k];
+    }
+    for (uint32_t k = 0; k < count; k++)
+        pieces->firsts[k] = !measured->is_steady
+                                ? pieces->rows[k]
+                                : MIN(pieces->firsts[k] * measured_sum / MAX(sum, TINY),
+                                      pieces->rows[k] * pieces->lookups[k]);
 }
 
 static void cut(const struct measured_profile *measured, uint32_t table,
@@ -128,6 +156,7 @@ static void cut(const struct measured_profile *measured, uint32_t table,
         ret_pieces->rates[i] =
             MIN(ret_pieces->lookups[i] / MAX((double)measured->lookups, 1.0), 1.0);
     }
+    fill_firsts(measured, table, cdf->point_count, ret_pieces);
 }
 
 /* ---- Times ---- */
@@ -146,9 +175,8 @@ static void fill_time(const struct pieces *pieces, double time, uint32_t count, 
     for (uint32_t k = 0; k < count; k++)
         most = MAX(most, -pieces->rates[k] * time);
     for (uint32_t k = 0; k < count; k++)
-        cells[k] = (float)MAX(exp(-pieces->rates[k] * time - most) * pieces->rates[k] *
-                                  pieces->rows[k] * MAX(pieces->lookups[k] - 1, 0.0),
-                              TINY);
+        cells[k] = (float)MAX(
+            exp(-pieces->rates[k] * time - most) * pieces->rates[k] * reuses(pieces, k), TINY);
 }
 
 /* Lists the bins that any segment has. */
@@ -202,7 +230,7 @@ static enum embtier_err divide_times(const struct measured_table *table,
     for (uint32_t i = 0; i < fit->row_count; i++)
         fill_time(pieces, mean_time(hot->bins[i]), fit->column_count, row_of(fit, i));
     for (uint32_t k = 0; k < fit->column_count; k++)
-        fit->column_sums[k] = pieces->rows[k] * MAX(pieces->lookups[k] - 1, 0.0);
+        fit->column_sums[k] = reuses(pieces, k);
     fit_cells(fit);
     add_up_times(fit, hot);
     return EMBTIER_OK;
@@ -210,22 +238,28 @@ static enum embtier_err divide_times(const struct measured_table *table,
 
 /* ---- First lookups, and rows of a batch ---- */
 
+/* Returns how likely a piece is to have the first lookups of a segment. */
+static double first_weight(const struct measured_profile *measured, const struct pieces *pieces,
+                           uint32_t piece, uint32_t segment)
+{
+    const double time = pieces->rates[piece] * (double)measured->segment_length;
+
+    return measured->is_steady
+               ? pieces->firsts[piece]
+               : pieces->rows[piece] * (exp(-time * segment) - exp(-time * (segment + 1.0)));
+}
+
 static void divide_firsts(const struct measured_profile *measured, uint32_t table,
                           const struct pieces *pieces, struct fit *fit, struct hot_reuse *hot)
 {
-    const double length = (double)measured->segment_length;
-
     fit->row_count = measured->segment_count;
     for (uint32_t i = 0; i < fit->row_count; i++) {
         fit->row_sums[i] = measured->tables[table].first[i];
         for (uint32_t k = 0; k < fit->column_count; k++)
-            row_of(fit, i)[k] =
-                (float)MAX(pieces->rows[k] * (exp(-pieces->rates[k] * length * i) -
-                                              exp(-pieces->rates[k] * length * (i + 1.0))),
-                           TINY);
+            row_of(fit, i)[k] = (float)MAX(first_weight(measured, pieces, k, i), TINY);
     }
     for (uint32_t k = 0; k < fit->column_count; k++)
-        fit->column_sums[k] = pieces->rows[k];
+        fit->column_sums[k] = pieces->firsts[k];
     fit_cells(fit);
     for (uint32_t i = 0; i < fit->row_count; i++) {
         double left = 1;

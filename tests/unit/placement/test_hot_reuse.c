@@ -12,8 +12,10 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "placement/profile/hot_reuse.h"
+#include "placement/profile/steady.h"
 #include "placement/synthetic/zipf.h"
 #include "tests/unit/placement/exact_lru.h"
 
@@ -22,6 +24,7 @@
 #define CHUNK   500
 #define ALLOWED 0.03
 #define POINTS  64
+#define CUTS    6
 
 struct source {
     uint32_t rows;
@@ -140,6 +143,14 @@ static void get_rest(const void *context, uint32_t table, struct reuse_times *re
     measured_profile_reuse_left(rest->profile, table, &rest->left[table], ret_times);
 }
 
+static void play(const struct trace *trace, const uint32_t *hot, struct exact_lru *lru)
+{
+    for (uint32_t i = 0; i < LOOKUPS; i++)
+        if (trace->rows[i] >= hot[trace->tables[i]])
+            exact_lru_lookup(lru, trace->tables[i],
+                             trace->rows[i] + (trace->tables[i] ? sources[0].rows : 0));
+}
+
 /* Returns the worst error of a hit rate without the @hot hottest rows of each table. */
 static double compare(const struct trace *trace, struct hot_reuse *const *hots, const uint32_t *hot,
                       double bytes)
@@ -157,10 +168,12 @@ static double compare(const struct trace *trace, struct hot_reuse *const *hots, 
         lru.row_bytes[t] = row_bytes[t];
         hot_reuse_left(hots[t], hot[t], &rest.left[t]);
     }
-    for (uint32_t i = 0; i < LOOKUPS; i++)
-        if (trace->rows[i] >= hot[trace->tables[i]])
-            exact_lru_lookup(&lru, trace->tables[i],
-                             trace->rows[i] + (trace->tables[i] ? sources[0].rows : 0));
+    if (trace->profile->is_steady) { /* the cache is full when the trace begins */
+        play(trace, hot, &lru);
+        memset(lru.hits, 0, sizeof(lru.hits));
+        memset(lru.lookups, 0, sizeof(lru.lookups));
+    }
+    play(trace, hot, &lru);
     assert_int_equal(predict_shared_cache(&source, row_bytes, &tiers, predicted, NULL), EMBTIER_OK);
     for (uint32_t t = 0; t < TABLES; t++) {
         const double lookups = (double)MAX(lru.lookups[t], UINT64_C(1));
@@ -180,19 +193,17 @@ static double compare(const struct trace *trace, struct hot_reuse *const *hots, 
     return worst;
 }
 
-static void test_hit_rates_without_hot_rows_are_those_of_an_exact_cache(void **state)
+static void compare_with_an_exact_cache(const struct trace *trace, size_t cuts)
 {
     static const double shares[] = { 0.02, 0.1, 0.4 };
-    static const uint32_t hots_of[][TABLES] = { { 0, 0 },    { 60, 0 },      { 600, 300 },
-                                                { 0, 3000 }, { 6000, 3000 }, { 30000, 100 } };
-    struct trace *const trace = draw_trace();
+    static const uint32_t hots_of[CUTS][TABLES] = { { 0, 0 },    { 60, 0 },      { 600, 300 },
+                                                    { 0, 3000 }, { 6000, 3000 }, { 30000, 100 } };
     struct hot_reuse *hots[TABLES] = { NULL };
     double worst = 0;
 
-    (void)state;
     for (uint32_t t = 0; t < TABLES; t++)
         assert_int_equal(hot_reuse_new(trace->profile, t, POINTS, &hots[t]), EMBTIER_OK);
-    for (size_t i = 0; i < ARRAY_LEN(hots_of); i++)
+    for (size_t i = 0; i < cuts; i++)
         for (size_t k = 0; k < ARRAY_LEN(shares); k++) {
             const double all =
                 sources[0].rows * sources[0].row_bytes + sources[1].rows * sources[1].row_bytes;
@@ -204,6 +215,27 @@ static void test_hit_rates_without_hot_rows_are_those_of_an_exact_cache(void **s
     assert_true(worst <= ALLOWED);
     for (uint32_t t = 0; t < TABLES; t++)
         hot_reuse_free(hots[t]);
+}
+
+static void test_hit_rates_without_hot_rows_are_those_of_an_exact_cache(void **state)
+{
+    struct trace *const trace = draw_trace();
+
+    (void)state;
+    compare_with_an_exact_cache(trace, CUTS);
+    free_trace(trace);
+}
+
+/* The trace is played twice. Rows that come once in it come back after exactly its length, which
+ * real ones do not, so the cuts that leave only such rows are left out. */
+static void test_the_same_for_a_cache_that_has_long_been_full(void **state)
+{
+    struct trace *const trace = draw_trace();
+    struct err_msg msg;
+
+    (void)state;
+    assert_int_equal(measured_profile_make_steady(trace->profile, &msg), EMBTIER_OK);
+    compare_with_an_exact_cache(trace, CUTS - 2);
     free_trace(trace);
 }
 
@@ -252,6 +284,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_hit_rates_without_hot_rows_are_those_of_an_exact_cache),
+        cmocka_unit_test(test_the_same_for_a_cache_that_has_long_been_full),
         cmocka_unit_test(test_what_is_left_never_grows_and_adds_up),
     };
 
