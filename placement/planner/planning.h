@@ -85,8 +85,9 @@ struct cached_lookups {
 struct cache_cost planning_cache_cost(const struct planning *planning, uint32_t table,
                                       const struct cached_lookups *cached,
                                       const struct table_prediction *prediction);
-/* Returns the bytes of blocks that SSD reads in a second: its bandwidth, or what its limit of reads
- * leaves of it. If that limit is only a warning, reads take no time of their own. */
+/* Returns the bytes of blocks that SSD reads in a second: its bandwidth, or the bytes of as many
+ * blocks as `read_iops` allows, if these are fewer. If that limit is only a warning, it is ignored.
+ */
 double planning_ssd_bandwidth(const struct planning *planning);
 /* Returns the time for which SSD's limits are used up by these reads and writes of a batch. */
 double planning_ssd_s(const struct planning *planning, const struct cache_cost *cost);

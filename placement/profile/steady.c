@@ -24,7 +24,7 @@ static void take_table(const struct measured_table *table, struct steady *s)
 }
 
 /* Returns the first segment at whose beginning the trace is as old as the longest time of the bin.
- * Of its lookups, and those of all segments after it, it is known whether they have such a time. */
+ * All its lookups, and those of later segments, either have such a time or are known not to. */
 static uint32_t segment_that_knows(const struct steady *s, uint32_t bin)
 {
     const double longest = (double)(time_histogram_begin(bin + 1) - 1);

@@ -16,7 +16,7 @@
 
 #include "placement/profile/measured_profile.h"
 
-/* Changes @measured, which a file has to be saved before. Predictions are then those of a cache
+/* Changes @measured; save its file before. Predictions are then those of a cache
  * that has long been full. NO_MEMORY: it is of no use any more. */
 MUST_CHECK enum embtier_err measured_profile_make_steady(struct measured_profile *measured,
                                                          struct err_msg *msg);

@@ -120,6 +120,8 @@ def store_amplification(made: Daemon, trainer: Trainer, seconds: float) -> float
     until = time.monotonic() + seconds / 2
     trainer.train_until(lambda: time.monotonic() >= until)
     measured = while_training(made, trainer, "endurance", "--interval", str(max(1, round(seconds / 2))))
+    if not measured:  # the command's own message is lost with its thread
+        sys.exit("bench_placement: `embtier endurance` failed, so there is no store amplification")
     return max(measured["store_amplification"] or 1, 1)
 
 

@@ -18,6 +18,7 @@
 #include "placement/profile/steady.h"
 #include "placement/synthetic/zipf.h"
 #include "tests/unit/placement/exact_lru.h"
+#include "tests/unit/placement/profile_fixture.h"
 
 #define TABLES  2
 #define LOOKUPS 600000
@@ -77,20 +78,6 @@ static void sort_rows(struct trace *trace, uint32_t table)
             trace->rows[i] = numbers[trace->rows[i]];
 }
 
-static void look_up(struct profile *profile, uint64_t batch, uint32_t table, const uint64_t *ids,
-                    uint32_t count)
-{
-    const uint32_t bag_ends[] = { count };
-    const struct trace_lookups lookups = { .batch = batch,
-                                           .table = table,
-                                           .bag_count = 1,
-                                           .id_count = count,
-                                           .bag_ends = bag_ends,
-                                           .ids = ids };
-
-    assert_int_equal(profile_add(profile, &lookups), EMBTIER_OK);
-}
-
 static struct trace *draw_trace(void)
 {
     struct trace *const trace = calloc(1, sizeof(*trace));
@@ -116,7 +103,7 @@ static struct trace *draw_trace(void)
                 trace->tables[at] = (uint8_t)t;
                 trace->rows[at] = (uint32_t)ids[i];
             }
-            look_up(profile, batch, t, ids, count);
+            add_bag(profile, batch, t, ids, count);
         }
     for (uint32_t t = 0; t < TABLES; t++)
         sort_rows(trace, t);

@@ -12,9 +12,9 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "placement/profile/profile.h"
 #include "placement/synthetic/zipf.h"
 #include "tests/unit/placement/exact_lru.h"
+#include "tests/unit/placement/profile_fixture.h"
 
 #define ONE_TABLE  0.01
 #define EACH_TABLE 0.02
@@ -69,13 +69,6 @@ struct world {
 static void look_up(struct world *world, uint64_t batch, uint32_t table, uint32_t count)
 {
     uint64_t ids[CHUNK];
-    const uint32_t bag_ends[] = { count };
-    const struct trace_lookups lookups = { .batch = batch,
-                                           .table = table,
-                                           .bag_count = 1,
-                                           .id_count = count,
-                                           .bag_ends = bag_ends,
-                                           .ids = ids };
 
     for (uint32_t i = 0; i < count; i++) {
         ids[i] = draw(&world->sources[table], &world->zipfs[table], world->looked_up[table]++,
@@ -83,7 +76,7 @@ static void look_up(struct world *world, uint64_t batch, uint32_t table, uint32_
         for (uint32_t k = 0; k < world->lru_count; k++)
             exact_lru_lookup(&world->lrus[k], table, world->bases[table] + (uint32_t)ids[i]);
     }
-    assert_int_equal(profile_add(world->profile, &lookups), EMBTIER_OK);
+    add_bag(world->profile, batch, table, ids, count);
 }
 
 static void run(struct world *world, uint64_t lookups)

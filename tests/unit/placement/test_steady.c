@@ -14,6 +14,7 @@
 #include "placement/profile/steady.h"
 #include "placement/synthetic/zipf.h"
 #include "tests/unit/placement/exact_lru.h"
+#include "tests/unit/placement/profile_fixture.h"
 
 #define TABLES  3
 #define CHUNK   1000
@@ -43,14 +44,7 @@ struct world {
 static void look_up(struct world *w, uint32_t table, uint32_t count, uint64_t batch)
 {
     const struct source *const source = &w->sources[table];
-    const uint32_t bag_ends[] = { count };
     uint64_t ids[CHUNK];
-    const struct trace_lookups lookups = { .batch = batch,
-                                           .table = table,
-                                           .bag_count = 1,
-                                           .id_count = count,
-                                           .bag_ends = bag_ends,
-                                           .ids = ids };
 
     for (uint32_t i = 0; i < count; i++) {
         ids[i] =
@@ -61,7 +55,7 @@ static void look_up(struct world *w, uint32_t table, uint32_t count, uint64_t ba
             exact_lru_lookup(&w->lrus[k], table, w->bases[table] + (uint32_t)ids[i]);
     }
     if (w->profile)
-        assert_int_equal(profile_add(w->profile, &lookups), EMBTIER_OK);
+        add_bag(w->profile, batch, table, ids, count);
 }
 
 static bool has_lookups(const struct source *source, const struct world *w, uint64_t batch)
@@ -228,17 +222,10 @@ static void test_a_scan_stays_one(void **state)
 static void add(struct profile *profile, uint32_t table, uint64_t batch, uint64_t rows)
 {
     uint64_t ids[CHUNK];
-    const uint32_t bag_ends[] = { CHUNK };
-    const struct trace_lookups lookups = { .batch = batch,
-                                           .table = table,
-                                           .bag_count = 1,
-                                           .id_count = CHUNK,
-                                           .bag_ends = bag_ends,
-                                           .ids = ids };
 
     for (uint32_t i = 0; i < CHUNK; i++)
         ids[i] = i % rows;
-    assert_int_equal(profile_add(profile, &lookups), EMBTIER_OK);
+    add_bag(profile, batch, table, ids, CHUNK);
 }
 
 /* A table that is looked up only in the first segment stays as it was: it is not known when its
