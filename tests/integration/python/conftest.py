@@ -48,9 +48,9 @@ lanes:
   count: {lanes}
   group_seconds: 60
   readers_per_lane: 2
-  request_bytes: 32MiB
-  ticket_bytes: 16MiB
-  write_queue_bytes: 8MiB
+  request_bytes: 8MiB
+  ticket_bytes: 4MiB
+  write_queue_bytes: 4MiB
 cache:
   tiers:
     - {{name: dram, kind: dram, bytes: {dram_mib}MiB, array_bytes: {array_mib}MiB}}

@@ -67,9 +67,9 @@ class Daemon(_conftest.Daemon):
             "lanes": {
                 "count": lanes,
                 "readers_per_lane": 2,
-                "request_bytes": "32MiB",
-                "ticket_bytes": "16MiB",
-                "write_queue_bytes": "8MiB",
+                "request_bytes": "8MiB",
+                "ticket_bytes": "4MiB",
+                "write_queue_bytes": "4MiB",
             },
             "cache": {"tiers": [self.dram(lanes), self.pmem(lanes)]},
             "rocksdb": {"memtable_bytes": "16MiB", "metadata_cache_bytes": "8MiB"},
