@@ -35,7 +35,7 @@ from daemons import LONG, SANITIZED, Daemon
 import embtier
 
 # Per kind.
-FLIPS = int(os.environ.get("EMBTIER_TEST_FLIPS", 3 if SANITIZED else 1000 if LONG else 40))
+FLIPS = int(os.environ.get("EMBTIER_TEST_FLIPS", 3 if SANITIZED else 1000 if LONG else 20))
 
 DIM = 16
 ROWS = 4000

@@ -29,7 +29,7 @@ from failing_work import (
 ONLY = os.environ.get("EMBTIER_TEST_FAULT")
 PATTERN = os.environ.get("EMBTIER_TEST_FAULTS")
 # The long form tries all sites with all faults, which takes hours.
-SECONDS = float(os.environ.get("EMBTIER_TEST_FAULT_SECONDS", 0 if LONG or PATTERN else 25))  # 0: no limit
+SECONDS = float(os.environ.get("EMBTIER_TEST_FAULT_SECONDS", 0 if LONG or PATTERN else 15))  # 0: no limit
 PARTS = 4 if LONG and not (ONLY or PATTERN) else 1  # of all sites, side by side
 
 

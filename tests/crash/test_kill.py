@@ -19,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("random_homes")
 
 ROWS = 6000
 # For each of the two halves: replay tables here, logged tables below.
-KILLS = int(os.environ.get("EMBTIER_TEST_KILLS", 500 if LONG else 25))
+KILLS = int(os.environ.get("EMBTIER_TEST_KILLS", 500 if LONG else 15))
 
 # name: (dim, optimizer); all columns of a row hold the same number, its version
 TABLES = {"narrow": (3, "none"), "wide": (300, "none"), "stateful": (40, "adam")}
@@ -172,7 +172,7 @@ def test_after_sigkill_under_load_replay_tables_are_as_in_the_newest_checkpoint(
 
 # ---- Logged tables ----
 
-LOGGED_KILLS = int(os.environ.get("EMBTIER_TEST_KILLS", 6 if SANITIZED else 500 if LONG else 25))
+LOGGED_KILLS = int(os.environ.get("EMBTIER_TEST_KILLS", 6 if SANITIZED else 500 if LONG else 15))
 
 # name: (dim, optimizer, durability); rows as above, but those of push_* hold the number of their pushes
 LOGGED_TABLES = {

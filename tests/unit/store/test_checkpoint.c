@@ -16,7 +16,7 @@
 #include "store/files/durable_file.h"
 #include "store/files/file_tree.h"
 #include "store/rocksdb/rocksdb_ext.h"
-#include "tests/long_form.h"
+#include "tests/forms.h"
 
 #define ROWS        400
 #define EXIT_KILLED 77

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests lanes with a cache that is far too small. A session's requests must take effect in order,
  * every session must get its turn, and no row may be lost. */
+#include "tests/forms.h"
 #include "tests/unit/engine/lane/lane_fixture.h"
 
 #include <math.h>
@@ -186,7 +187,7 @@ static void model_free(struct model *model)
 static void *model_play(void *context)
 {
     struct model *const model = context;
-    const uint32_t rounds = 1500;
+    const uint32_t rounds = BY_BUILD(1500, 500, 400);
 
     for (uint32_t i = 0; i < rounds; i++) {
         if (model->client.submitted >= FIXTURE_SLOTS)

@@ -14,6 +14,7 @@
 
 #include "base/macros.h"
 #include "daemon/engine/memory/request_memory.h"
+#include "tests/forms.h"
 #include "tests/seed.h"
 
 #define REGION_BYTES (16 * MIB)
@@ -104,7 +105,7 @@ static void test_largest_request_fits_after_any_history(void **state)
 
     (void)state;
     assert_in_one_piece(memory);
-    for (uint64_t i = 0; i < 10; i++) {
+    for (uint64_t i = 0; i < BY_BUILD(10, 5, 2); i++) {
         print_message("seed %#" PRIx64 "\n", first + i);
         assert_true(play(memory, first + i, 5000) > 0); /* memory ran out at times */
         assert_in_one_piece(memory);

@@ -7,7 +7,7 @@
 #include "tests/unit/engine/lane/lane_fixture.h"
 
 #include "daemon/engine/ops/pooled/pooled.h"
-#include "tests/long_form.h"
+#include "tests/forms.h"
 #include "tests/seed.h"
 
 #define DIM        64
@@ -53,27 +53,10 @@ static const struct lanes_shape shapes[] = {
       .write_queue_bytes = 1 * MIB },
 };
 
-/* A test of all shapes. The thread sanitizer sees those of several lanes. */
-#ifdef __SANITIZE_THREAD__
-#define SHAPES_FIRST 1
-#define SHAPES_STEP  2
-#else
-#define SHAPES_FIRST 0
-#define SHAPES_STEP  1
-#endif
-
-/* Returns how many of a random test's rounds it makes: all with EMBTIER_TEST_LONG=1, else half.
- * Under a sanitizer each round takes three to ten times as long. */
-static inline uint32_t rounds_of(uint32_t all)
-{
-#if defined(__SANITIZE_THREAD__)
-    return (all + 9) / 10;
-#elif defined(__SANITIZE_ADDRESS__)
-    return (all + 3) / 4;
-#else
-    return is_long_form() ? all : (all + 1) / 2;
-#endif
-}
+/* A test of all shapes. The thread sanitizer sees those of several lanes; the address sanitizer
+ * sees one lane without maps, and several with them. */
+#define SHAPES_FIRST BY_BUILD(0, 0, 1)
+#define SHAPES_STEP  BY_BUILD(1, 3, 2)
 
 static inline void pooling_start(struct pooling *p, struct store_fixture *f,
                                  const struct lanes_shape *shape)
