@@ -5,13 +5,10 @@
 
 #include "placement/solve/bound.h"
 #include "placement/solve/search.h"
+#include "tests/forms.h"
 
-#ifdef __SANITIZE_ADDRESS__ /* which finds what it finds in a few cases, and is slow */
-#define CASES 80
-#else
-#define CASES 300
-#endif
-#define SEED 7
+#define CASES BY_BUILD(300, 80, 300)
+#define SEED  7
 
 static void draw_dual(struct random *random, const struct instance *x, struct bound *b)
 {

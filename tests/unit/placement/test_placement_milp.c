@@ -6,14 +6,11 @@
 #include <stdlib.h>
 
 #include "placement/solve/milp.h"
+#include "tests/forms.h"
 
-#ifdef __SANITIZE_ADDRESS__ /* which finds what it finds in a few cases, and is slow */
-#define CASES 100
-#else
-#define CASES 400
-#endif
-#define SEED 99
-#define CARE 1e-9
+#define CASES BY_BUILD(400, 100, 400)
+#define SEED  99
+#define CARE  1e-9
 
 struct fixture {
     struct placement_case c;

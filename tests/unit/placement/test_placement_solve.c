@@ -7,13 +7,10 @@
 
 #include "placement/solve/milp.h"
 #include "placement/solve/solve.h"
+#include "tests/forms.h"
 
-#ifdef __SANITIZE_ADDRESS__ /* which finds what it finds in a few cases, and is slow */
-#define CASES 120
-#else
-#define CASES 1000
-#endif
-#define SEED 20251127
+#define CASES BY_BUILD(1000, 120, 1000)
+#define SEED  20251127
 
 static void check_answer(const struct placement_case *c, const struct solve_answer *answer,
                          double best_s)

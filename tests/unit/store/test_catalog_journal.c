@@ -3,6 +3,7 @@
  * whichever of its calls is the last. A damaged journal must be refused, a torn one accepted. */
 #include "store/catalog.h"
 
+#include "tests/forms.h"
 #include "tests/unit/store/store_fixture.h"
 
 #include <dirent.h>
@@ -14,12 +15,8 @@
 #include "store/catalog_journal.h"
 #include "store/files/durable_file.h"
 
-#define MANY 70 /* a catalog this large has a journal */
-#ifdef __SANITIZE_ADDRESS__
-#define LAST_LINE_STEP 7 /* bits */
-#else
-#define LAST_LINE_STEP 3
-#endif
+#define MANY           70                /* a catalog this large has a journal */
+#define LAST_LINE_STEP BY_BUILD(3, 7, 3) /* bits */
 
 /* The linker puts these in place of the C library's functions. The process ends before one of the
  * calls, or calls fail from there on. */

@@ -6,6 +6,7 @@
  * cache may forget clean rows at any time and hand over dirty ones. It may never show an old value,
  * nor lose a dirty or pinned row. In an epoch it hands over only rows that were dirty when it
  * began, as they were then. EMBTIER_TEST_SEED replays a run. */
+#include "tests/forms.h"
 #include "tests/seed.h"
 #include "tests/unit/tiers/row_cache_fixture.h"
 #include "tiers/spots/row_spot.h"
@@ -14,12 +15,8 @@
 #define TABLES_END (FIXTURE_TWIN_TABLES + TABLES)
 #define IDS        50000 /* most ids in a table */
 #define BATCH      64
-#ifdef __SANITIZE_ADDRESS__
-#define ROUNDS 2000 /* a minute less; other builds run all */
-#else
-#define ROUNDS 8000
-#endif
-#define ROW_MAX 60000
+#define ROUNDS     BY_BUILD(8000, 2000, 8000)
+#define ROW_MAX    60000
 
 struct shape {
     uint16_t first_table;

@@ -25,16 +25,13 @@
 #include "placement/model/assignment.h"
 #include "placement/random.h"
 #include "placement/solve/solve.h"
+#include "tests/forms.h"
 #include "tools/solve/child_solver.h"
 
 #define TABLES 40
 #define GPUS   3
 /* The address sanitizer takes more than any limit. */
-#ifdef __SANITIZE_ADDRESS__
-#define IS_SANITIZED true
-#else
-#define IS_SANITIZED false
-#endif
+#define IS_SANITIZED BY_BUILD(false, true, false)
 
 static uint32_t descriptors_before; /* each test */
 

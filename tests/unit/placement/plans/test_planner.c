@@ -3,16 +3,12 @@
  * from their definitions; each rule and limit; each refusal. */
 #include "placement/plan/plan_diff.h"
 #include "placement/planner/what_if.h"
+#include "tests/forms.h"
 #include "tests/unit/placement/plans/planner_fixture.h"
 
-#define SEED 20261128
-#ifdef __SANITIZE_ADDRESS__ /* which finds what it finds in a few cases, and is slow */
-#define CASES   9
-#define LIMITED 5
-#else
-#define CASES   45
-#define LIMITED 16
-#endif
+#define SEED    20261128
+#define CASES   BY_BUILD(45, 9, 45)
+#define LIMITED BY_BUILD(16, 5, 16)
 /* The search proves nothing. On these cases it must come this close to the best, and nearly always
  * find it. */
 #define GAP_EACH   0.02

@@ -4,16 +4,12 @@
  */
 #include "placement/plan/plan_diff.h"
 #include "placement/planner/row_search.h"
+#include "tests/forms.h"
 #include "tests/unit/placement/plans/row_fixture.h"
 
-#define SEED 20261128
-#ifdef __SANITIZE_ADDRESS__ /* which finds what it finds in a few cases, and is slow */
-#define CASES  12
-#define EQUALS 4
-#else
-#define CASES  100
-#define EQUALS 12
-#endif
+#define SEED   20261128
+#define CASES  BY_BUILD(100, 12, 100)
+#define EQUALS BY_BUILD(12, 4, 12)
 /* The search proves nothing. It must come this close to the best cuts of the grid, and nearly
  * always reach them. */
 #define GAP_EACH   0.02

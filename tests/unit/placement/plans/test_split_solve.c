@@ -4,12 +4,9 @@
 #include "tests/unit/placement/plans/split_fixture.h"
 
 #include "placement/split/split_solve.h"
+#include "tests/forms.h"
 
-#ifdef __SANITIZE_ADDRESS__ /* which finds what it finds in a few cases, and is slow */
-#define CASES 50
-#else
-#define CASES 200
-#endif
+#define CASES     BY_BUILD(200, 50, 200)
 #define SEED      20251128
 #define TOLERANCE 1e-4 /* rows are whole, and a case has few of them */
 
