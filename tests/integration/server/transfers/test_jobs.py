@@ -40,7 +40,7 @@ def await_that(what: Callable[[], object]) -> None:
     deadline = time.monotonic() + LIMIT_S
     while not what():
         assert time.monotonic() < deadline, what
-        time.sleep(0.02)
+        time.sleep(0.05)  # @what may start a process
 
 
 def command(daemon: Daemon, *words: str) -> list:
