@@ -16,6 +16,8 @@ import embtier
 
 ROWS, DIM = 600, 4
 OPTIMIZERS = ("sgd", "adagrad", "rowwise_adagrad", "rmsprop", "adam", "momentum", "adamw", "sparse_adam")
+if SANITIZED:  # one for each size of state: none, a number for the row, one and two for each of its numbers
+    OPTIMIZERS = ("sgd", "rowwise_adagrad", "momentum", "adam")
 UNDIVIDED = ("sgd", "momentum")  # these divide their gradients by nothing
 LARGEST = {"f32": np.finfo(np.float32).max, "f16": np.float32(65504), "bf16": np.float32(3.3895314e38)}
 
