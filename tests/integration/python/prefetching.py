@@ -17,7 +17,7 @@ LIMIT_S = 60
 
 
 def make_table(server: embtier.Server, name: str) -> embtier.Table:
-    return server.create_table(name, DIM, ROWS, optimizer="sgd", init=("normal", 0, 1), seed=3)
+    return server.create_table(name, DIM, ROWS, optimizer="sgd", init=("uniform", -1, 1), seed=3)
 
 
 def press(table: embtier.Table, first: int = ROWS // 2) -> None:

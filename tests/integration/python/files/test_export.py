@@ -218,8 +218,9 @@ def test_it_is_of_the_checkpoint_asked_for(server, name, tmp_path):
 
 
 def test_each_request_is_in_it_wholly_or_not_at_all(daemon, server, name, tmp_path):
-    table = server.create_table(name, 16, 20000)
-    table.set(np.arange(20000), np.zeros((1, 16)))
+    rows = 8000 if SANITIZED else 20_000
+    table = server.create_table(name, 16, rows)
+    table.set(np.arange(rows), np.zeros((1, 16)))
     stop, failures, sent = threading.Event(), [], [0]
 
     def write() -> None:
@@ -228,7 +229,7 @@ def test_each_request_is_in_it_wholly_or_not_at_all(daemon, server, name, tmp_pa
                 mine = own.open_table(name)
                 while not stop.is_set():
                     sent[0] += 1
-                    mine.set(np.arange(20000), np.full((20000, 16), sent[0], np.float32))
+                    mine.set(np.arange(rows), np.full((rows, 16), sent[0], np.float32))
         except BaseException as error:  # passed on to the test's thread
             failures.append(error)
 
@@ -243,7 +244,7 @@ def test_each_request_is_in_it_wholly_or_not_at_all(daemon, server, name, tmp_pa
             before = sent[0]
             under_load(server.export_table, table, tmp_path / str(turn), file_bytes=100_000)
             exported = read_export(tmp_path / str(turn))
-            assert exported["ids"].tolist() == list(range(20000))
+            assert exported["ids"].tolist() == list(range(rows))
             assert len(np.unique(exported["weight"])) == 1, "several requests are in it"
             found.append(int(exported["weight"][0, 0]))
             assert before - 1 <= found[-1] <= sent[0]

@@ -20,6 +20,7 @@ from transfers import LONG, cli_json, is_free, kill_after, moments_of_kills, spe
 import embtier
 
 KILLS = 40 if LONG else 5
+DIM = 80  # long rows, as each takes a sanitizer's time
 
 
 # ---- Killed ----
@@ -51,8 +52,8 @@ def check_outcome(server: embtier.Server, name: str, wanted: np.ndarray) -> bool
     return True
 
 
-def make_file(folder: Path, rows: int = 100_000) -> np.ndarray:
-    wanted = numbers(rows, 32)
+def make_file(folder: Path, rows: int = 40_000) -> np.ndarray:
+    wanted = numbers(rows, DIM)
     np.save(folder / "rows.npy", wanted)
     return wanted
 
@@ -76,7 +77,7 @@ def test_a_client_that_is_killed_leaves_a_whole_table_or_none(daemon, server, na
 
 @pytest.mark.parametrize("calls_at_the_end", [1, 2, 3])
 def test_one_that_dies_at_its_end_does_too(daemon, server, name, tmp_path, calls_at_the_end):
-    wanted = make_file(tmp_path, 50_000)
+    wanted = make_file(tmp_path, 20_000)
     program = textwrap.dedent("""
         import os, signal, sys
         sys.path.insert(0, sys.argv[1])
@@ -157,7 +158,7 @@ def test_a_server_that_is_killed_has_a_whole_table_or_none(own_daemon: Daemon, t
 
 
 def test_a_name_is_taken_while_it_is_imported(daemon, server, name, tmp_path):
-    make_file(tmp_path, 50_000)
+    make_file(tmp_path, 20_000)
     found = []
     with daemon.connect() as other:
 
@@ -176,4 +177,4 @@ def test_a_name_is_taken_while_it_is_imported(daemon, server, name, tmp_path):
 
         server.import_table(tmp_path / "rows.npy", name, progress=meanwhile)
     assert found and None not in found, found
-    assert (server.open_table(name).get([49_999]) == numbers(50_000, 32)[-1]).all()
+    assert (server.open_table(name).get([19_999]) == numbers(20_000, DIM)[-1]).all()

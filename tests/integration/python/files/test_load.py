@@ -32,12 +32,12 @@ def numbers(count: int, dim: int = DIM, dtype: str = "<f4") -> np.ndarray:
 @pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])
 def test_pieces_of_any_size_become_a_table(server, name, dtype):
     """One piece is larger than the 8 MiB of memory that take it."""
-    count, dim = 80_000, 64  # few rows, as each takes time
+    count, dim = 20_000, 256  # few rows, as each takes time
     rows = numbers(count, dim, "<f2" if dtype == "f16" else "<f4")
     if dtype == "bf16":
         rows = (rows.view("<u4") >> 16).astype("<u2")
     ids = np.random.default_rng(2).permutation(count)
-    bounds = [0, 1, 1, 1000, 78_000, count]
+    bounds = [0, 1, 1, 1000, 19_000, count]
     pieces = ((ids[a:b], rows[a:b]) for a, b in zip(bounds, bounds[1:]))
     said: list[str] = []
     made = server.load_table(

@@ -137,7 +137,7 @@ def test_an_embedding_bag_and_several_modules_have_inputs_of_their_own(server, n
 
 
 def test_rows_are_hits_under_pressure(server, name, hit_rows):
-    module, loader = collection_of(server, name), loader_of()
+    module, loader = collection_of(server, name), loader_of(5)
     for k in ("without", "with"):
         over = et.Prefetcher(loader, module, given, ahead=1) if k == "with" else loader
         for bag in module.bags.values():

@@ -23,15 +23,18 @@ pytestmark = pytest.mark.usefixtures("random_homes")
 
 KILLS = int(os.environ.get("EMBTIER_TEST_KILLS", 3 if SANITIZED else 200 if LONG else 6))
 
+# Seconds between two requests of a client. Without a rest, clients take a sanitizer's processor for most of a minute.
+REST = 0.05 if SANITIZED else 0.0
+
 
 # ---- One point between requests ----
 
 WRITERS = 3
-ROWS = 200  # of each writer in each table, 4 KiB each
-DIM = 1024
+ROWS = 200  # of each writer in each table, 4 KiB each, or 1 KiB
+DIM = 256 if SANITIZED else 1024
 PUSHED = 400 * LANES
 PUSHED_DIM = 64
-OTHERS = 4000 * LANES  # rows of a cached table, more than the cache holds: those that are set leave it all the time
+OTHERS = (8000 if SANITIZED else 4000) * LANES  # rows of a cached table, more than the cache holds: those that are set leave it all the time
 
 
 @dataclass
@@ -41,8 +44,7 @@ class Counters:
     sent: list[int] = field(default_factory=lambda: [0] * (WRITERS + 1))
     acknowledged: list[int] = field(default_factory=lambda: [0] * (WRITERS + 1))
     failures: list[BaseException] = field(default_factory=list)
-    # Each client's seconds between two requests. Without a rest, they take a sanitizer's processor for most of a minute.
-    rest: float = 0.02 if SANITIZED else 0.0
+    rest: float = REST  # of each client between two requests
 
 
 def run_until_it_dies(daemon, counters, client) -> None:
@@ -211,6 +213,7 @@ def step_until_it_dies(daemon, member, done, failures, go, away) -> None:
                         batch.gradients(part)[:] = 1
                     batch.push(1.0, group.step + 1, group=group)
                     done[member] += 1
+                    time.sleep(REST)
     except (*GONE, embtier.GroupBrokenError):
         pass
     except BaseException as error:  # passed on to the test's thread
@@ -270,7 +273,7 @@ def test_a_step_of_a_group_is_in_it_wholly_and_one_that_waits_for_a_member_holds
 
 # ---- SIGKILL while checkpoints are made ----
 
-STEPPED_ROWS = 3000
+STEPPED_ROWS = 1000 if SANITIZED else 3000
 STEPPED = {"set_narrow": (5, "adam"), "set_wide": (300, "none"), "pushed": (16, "adagrad")}
 
 
@@ -357,7 +360,7 @@ def test_after_sigkill_while_checkpoints_are_made_rows_are_those_of_the_newest(m
         before = stepper.completed
         thread = threading.Thread(target=stepper.run_until_it_dies, args=(daemon, rng.randrange(2**32)))
         thread.start()
-        time.sleep(rng.uniform(0, 3.0 if SANITIZED else 1.2))
+        time.sleep(rng.uniform(0, 2.0 if SANITIZED else 1.2))
         while kill == KILLS - 1 and steps == 0 and stepper.completed == before and thread.is_alive():
             time.sleep(0.01)  # all kills so far came before a checkpoint was complete
         daemon.kill()
@@ -388,7 +391,7 @@ def test_a_restore_killed_at_any_moment_is_done_wholly_or_not_at_all(make_daemon
             return [the_number(server.open_table(t).get(np.arange(2000))) for t in ("replay", "async", "sync")]
 
     done = 0
-    for turn in range(8 if LONG else 5):
+    for turn in range(8 if LONG else 3 if SANITIZED else 5):
         with daemon.connect() as server:
             for name in ("replay", "async", "sync"):
                 server.open_table(name).set(np.arange(2000), np.full((2000, 16), turn + 2))
@@ -547,7 +550,7 @@ def test_the_server_makes_one_now_and_then_if_something_has_changed_and_keeps_so
             assert time.monotonic() < deadline
             number += 1
             write_all(server, number)
-            time.sleep(0.05)
+            time.sleep(0.2)
         assert newest.automatic
         written, deadline = datetime.now(timezone.utc), time.monotonic() + 60
         written = written.replace(microsecond=written.microsecond // 1000 * 1000)

@@ -58,7 +58,7 @@ def await_that(is_so) -> None:
     deadline = time.monotonic() + LIMIT_S
     while not is_so():
         assert time.monotonic() < deadline
-        time.sleep(0.05)
+        time.sleep(0.1)  # @is_so may start a process
 
 
 def jobs(daemon) -> list[dict]:

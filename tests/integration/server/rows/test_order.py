@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from daemons import LANES
+from daemons import LANES, SANITIZED
 
 import embtier
 
@@ -21,6 +21,7 @@ def tiny(make_daemon):
     return daemon
 
 
+# A row more than the cache holds is enough to ask. Sanitizers get fewer rows and fewer rounds.
 @pytest.mark.parametrize("optimizer", ["none", "adam"])
 @pytest.mark.parametrize("fits", [True, False], ids=["cached", "missing"])
 def test_set_and_get_of_the_same_rows_in_one_pipeline_take_effect_in_order(tiny, rng, optimizer, fits):
@@ -28,13 +29,14 @@ def test_set_and_get_of_the_same_rows_in_one_pipeline_take_effect_in_order(tiny,
     optimizer, for a SET too)."""
     tiny.start()
     count, dim, depth = 400, 64, 32
-    rows = 400 if fits else (40_000 if optimizer == "none" else 20_000) * LANES  # more than the cache holds
+    narrow, wide = (26_000, 10_000) if SANITIZED else (40_000, 20_000)
+    rows = 400 if fits else (narrow if optimizer == "none" else wide) * LANES  # more than the cache holds
     with tiny.connect(max_in_flight=depth, arena_bytes=64 << 20) as server:
         table = server.create_table("rows", dim, rows, optimizer=optimizer)
         for first in range(0, rows, 400):
             table.set(np.arange(first, first + 400), np.full((400, dim), -1))
         batches = [server.batch([(table, count)]) for _ in range(depth)]
-        for round_ in range(12):
+        for round_ in range(6 if SANITIZED else 12):
             ids = np.array(rng.sample(range(rows), count // 2))
             expected = []
             for i, batch in enumerate(batches):
@@ -70,7 +72,7 @@ def test_requests_with_state_and_without_in_one_pipeline_take_effect_in_order(ti
         states = np.zeros(rows, np.float32)
         weights = np.zeros(rows, np.float16)
         batches = [server.batch([(table, count)], state=i // 2 % 2 == 0) for i in range(depth)]
-        for round_ in range(40):
+        for round_ in range(20 if SANITIZED else 40):
             some = np.array(rng.sample(range(rows), count // 2))
             expected = []
             for i, batch in enumerate(batches):
@@ -110,7 +112,8 @@ def test_requests_of_one_session_are_in_order_though_others_wait_for_the_same_ro
     """Two sessions work on the same missing rows. Each session sees its own values in order, and every GET sees a whole row that
     some SET wrote."""
     tiny.start()
-    dim, count, rounds, rows = 32, 300, 60, 60_000 * LANES
+    dim, count = 32, 300
+    rounds, rows = (30, 26_000 * LANES) if SANITIZED else (60, 60_000 * LANES)
     with tiny.connect() as first, tiny.connect() as second:
         table = first.create_table("shared", dim, rows, optimizer="adagrad")
         for at in range(0, rows, 2000):
@@ -145,7 +148,7 @@ def test_a_dropped_and_remade_table_has_first_values_again_though_its_rows_were_
     """Old rows were cached in both tiers, queued, on SSD, or being read by another session. None comes back."""
     tiny.start()
     with tiny.connect() as server, tiny.connect() as other:
-        for round_ in range(5):
+        for round_ in range(2 if SANITIZED else 5):
             table = server.create_table("again", 64, 30_000, init=("constant", round_), optimizer="adagrad")
             for at in range(0, 30_000, 3000):
                 table.set(np.arange(at, at + 3000), np.full((3000, 64), 99))

@@ -140,7 +140,7 @@ def test_a_server_killed_during_a_move_has_the_table_in_its_old_home(make_roomy,
             server.move_table("rows", "split", hot_rows=HOT)
         table.set(IDS, numbered())
     (home,) = set(there) - {start}
-    move = subprocess.Popen([CLI, "-s", daemon.socket, "table", "move", "rows", *there[home], "--rate", "0.002"])
+    move = subprocess.Popen([CLI, "-s", daemon.socket, "table", "move", "rows", *there[home], "--rate", "0.01"])
     await_that(lambda: half_moved(daemon))
     daemon.kill()
     move.wait(LIMIT_S)

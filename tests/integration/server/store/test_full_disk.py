@@ -20,12 +20,12 @@ from stores import paths, run_cli
 
 import embtier
 
-DIM = 256
-BATCH = 1000  # rows, about a mebibyte
+DIM = 1024  # long rows, as each takes a sanitizer's time
+BATCH = 250  # rows, about a mebibyte
 DISK_MIB = 48 + 48 * LANES
 LIMIT_S = 60
 MIB = 1 << 20
-MOST_ROWS = DISK_MIB * 1000
+MOST_ROWS = DISK_MIB * BATCH
 
 
 class Disk:
@@ -154,7 +154,7 @@ def must_hold(table, count: int, number: int = 1) -> None:
 
 def test_a_table_that_cannot_leave_its_array_as_the_disk_is_full_stays_there(some_disk):
     disk = some_disk
-    mib, rows = 24, 22_000
+    mib, rows = 24, 22 * BATCH
     tier = disk.daemon.dram(LANES, 4) | {"bytes": f"{4 * LANES + mib}MiB", "array_bytes": f"{mib}MiB"}
     disk.daemon.configure({"cache": {"tiers": [tier]}})
     disk.start()
@@ -197,7 +197,7 @@ def test_a_full_disk_is_freed_by_a_drop(disk, durability, others_fill):
         # A compaction may have taken the free space at that moment, so that the disk refused rows before the reserve was near.
         while (status := disk.daemon.metrics())["store_space_refusals"] == 0:
             count = fill_with_rows(table, count=count)
-        assert count > DISK_MIB * 1000 / 4, "most of the disk is there for rows"
+        assert count > DISK_MIB * BATCH / 4, "most of the disk is there for rows"
         assert status["store_reserve_held_bytes"] == status["store_reserve_bytes"] == disk.reserve_bytes() > 0
         if to_the_last_byte:
             disk.fill()
@@ -281,7 +281,7 @@ def test_what_others_have_taken_from_an_array_is_waited_for(make_daemon):
             table = disk.create(server)
             first = server.checkpoint().id
             count = fill_with_rows(table)
-            assert count > DISK_MIB * 1000 / 4, "most of the disk is there for rows"
+            assert count > DISK_MIB * BATCH / 4, "most of the disk is there for rows"
             disk.fill()
             with pytest.raises(embtier.NoSpaceError, match="no checkpoint"):
                 server.checkpoint()
@@ -342,7 +342,7 @@ def wide_disk(make_daemon):
 @pytest.mark.parametrize("durability", ["replay", "sync"])
 def test_many_shards_start_on_a_disk_that_others_have_filled(wide_disk, durability, stopped):
     """Each database makes some files when it is opened; the reserve has room for all of them."""
-    disk, ids = wide_disk, np.arange(SHARDS * 100)
+    disk, ids = wide_disk, np.arange(SHARDS * 25)
     disk.start()
     with disk.daemon.connect(timeout=LIMIT_S) as server:
         disk.create(server, durability=durability).set(ids, rows_of(ids, 1))
@@ -365,7 +365,7 @@ def test_many_shards_start_on_a_disk_that_others_have_filled(wide_disk, durabili
 
 def test_what_uses_the_reserve_leaves_a_start_its_part(wide_disk):
     """While a checkpoint is made, other programs take the space that the server gives up for it; then the server dies."""
-    disk, ids = wide_disk, np.arange(SHARDS * 100)
+    disk, ids = wide_disk, np.arange(SHARDS * 25)
     disk.start()
     with disk.daemon.connect(timeout=LIMIT_S) as server:
         table = disk.create(server, durability="async")
@@ -395,7 +395,7 @@ def test_an_eager_table_that_does_not_fit_is_refused_when_it_is_asked_for(some_d
     disk.start()
     with disk.daemon.connect(timeout=LIMIT_S) as server:
         before = disk.daemon.metrics()["store_written_bytes"]["flush"]
-        for rows in (DISK_MIB * 1000, 1 << 40, 1 << 62):
+        for rows in (DISK_MIB * BATCH, 1 << 40, 1 << 62):
             with pytest.raises(embtier.NoSpaceError, match=r"MiB are needed, and \d+ MiB are free"):
                 server.create_table("rows", DIM, rows, eager=True)
         assert server.tables() == []
@@ -431,7 +431,7 @@ def test_a_restore_that_does_not_fit_is_refused_before_anything_is_made(some_dis
     disk = some_disk
     disk.start()
     with disk.daemon.connect(timeout=LIMIT_S) as server:
-        count = DISK_MIB * 1000 // 8 // BATCH * BATCH
+        count = DISK_MIB * BATCH // 8 // BATCH * BATCH
         set_rows(disk.create(server, durability=durability), count)
         server.create_table("small", DIM).set(np.arange(10), rows_of(np.arange(10), 5))
         made = server.checkpoint().id
@@ -481,7 +481,7 @@ def test_a_restore_is_not_refused_for_what_rows_were_before(some_disk):
     disk.start()
     with disk.daemon.connect(timeout=LIMIT_S) as server:
         table = disk.create(server)
-        count = DISK_MIB * 1000 // 8 // BATCH * BATCH
+        count = DISK_MIB * BATCH // 8 // BATCH * BATCH
         for number in range(3):
             set_rows(table, count, number)
         made = server.checkpoint().id
@@ -495,7 +495,7 @@ def test_a_restore_of_another_store_that_does_not_fit_ends_the_start_before_anyt
     other = make_daemon()
     other.start()
     with other.connect(timeout=LIMIT_S) as server:
-        set_rows(server.create_table("rows", DIM), DISK_MIB * 1200 // BATCH * BATCH)
+        set_rows(server.create_table("rows", DIM), DISK_MIB * 6 // 5 * BATCH)
         server.checkpoint()
     other.stop()
     nsenter = ("nsenter", "-U", "-m", "--preserve-credentials", "-t", str(disk.keeper.pid))
@@ -517,7 +517,7 @@ def test_an_import_that_does_not_fit_is_refused_before_anything_is_made(some_dis
         del array
         return path
 
-    count, options = DISK_MIB * 1200, {}
+    count, options = DISK_MIB * 6 // 5 * BATCH, {}
     disk.start()
     if kind == "array with ids":
         np.save(tmp_path / "ids.npy", np.arange(count, dtype=np.uint64) * 7)
