@@ -35,6 +35,7 @@ sys.path.insert(0, str(TREE / "client/python"))
 
 import embtier  # noqa: E402
 
+ARENA_BYTES = 16 << 20  # the server touches all of it for each connection
 READY_LIMIT_S = 60
 STOP_LIMIT_S = 60
 
@@ -145,7 +146,7 @@ class Daemon:
             shutil.rmtree(self._socket_folder)
 
     def connect(self, **options) -> embtier.Server:
-        return embtier.connect(self.socket, **({"timeout": 60} | options))
+        return embtier.connect(self.socket, **({"timeout": 60, "arena_bytes": ARENA_BYTES} | options))
 
 
 def under_load(call: Callable, *arguments, **options):

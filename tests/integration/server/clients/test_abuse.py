@@ -268,6 +268,14 @@ def anonymous_bytes(daemon) -> int:
 
 
 @pytest.fixture
+def own_daemon(make_daemon):
+    """Its memory for requests holds a few of the largest that abusers send."""
+    daemon = make_daemon({"lanes": {"request_bytes": "32MiB"}})
+    daemon.start()
+    return daemon
+
+
+@pytest.fixture
 def daemon(watched_daemon):
     """A daemon with a client that asks for rows all the time, and checks them (conftest.py)."""
     with watched_daemon.connect(arena_bytes=0) as server:

@@ -553,7 +553,7 @@ def test_expired_tickets_are_refused_and_their_memory_is_free(make_daemon):
 def test_when_the_memory_for_tickets_is_used_up_a_lookup_is_told_so_at_once(make_daemon):
     daemon = make_daemon({"lanes": {"ticket_bytes": "1MiB"}})
     daemon.start()
-    with daemon.connect() as server:
+    with daemon.connect(arena_bytes=64 << 20) as server:
         table = sgd_table(server, "t", rows=TICKET_IDS)
         with nothing_changes(table):
             before = time.monotonic()

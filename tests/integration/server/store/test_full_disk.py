@@ -22,7 +22,7 @@ import embtier
 
 DIM = 1024  # long rows, as each takes a sanitizer's time
 BATCH = 250  # rows, about a mebibyte
-DISK_MIB = 48 + 48 * LANES
+DISK_MIB = 48 + 48 * max(LANES, 2)  # a smaller disk has a smaller reserve
 LIMIT_S = 60
 MIB = 1 << 20
 MOST_ROWS = DISK_MIB * BATCH
