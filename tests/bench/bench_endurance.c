@@ -23,8 +23,9 @@
 
 #define DRAWS_OF_TURN       (UINT64_C(16) << 20) /* of write-back */
 #define TURNS               4
-#define RUN_SECONDS         2400 /* times --seconds: ten minutes */
-#define SAMPLES             600
+#define RUN_SECONDS         2400       /* times --seconds: ten minutes */
+#define SAMPLES             600        /* at most */
+#define SAMPLE_LEAST_S      0.25       /* requests in flight end with each sample */
 #define REQUEST_BYTES       (64 * MIB) /* the configuration's default */
 #define WRITE_QUEUE_BYTES   (64 * MIB)
 #define MEMTABLE_BYTES      (256 * MIB)
@@ -131,6 +132,7 @@ static void run_write_back(void)
 struct long_run {
     struct mixed_load load;
     double budgets;
+    uint32_t sample_count;
     double times[SAMPLES], resident[SAMPLES], rates[SAMPLES];
 };
 
@@ -157,21 +159,21 @@ static void say_memory(void *context, json_t *figure)
 {
     const struct long_run *const run = context;
     json_t *const memory = bench_plot(figure, "resident memory in a long run of mixed", "s", "B");
-    const double ends[] = { 0, run->times[SAMPLES - 1] };
+    const double ends[] = { 0, run->times[run->sample_count - 1] };
     const double budgets[] = { run->budgets, run->budgets };
     const double allowed[] = { run->budgets * MEMORY_OVER_BUDGETS,
                                run->budgets * MEMORY_OVER_BUDGETS };
 
-    bench_plot_line(memory, "embtierd", run->times, run->resident, SAMPLES);
+    bench_plot_line(memory, "embtierd", run->times, run->resident, run->sample_count);
     bench_plot_line(memory, "sum of the budgets", ends, budgets, 2);
     bench_plot_line(memory, "asked: at most", ends, allowed, 2);
     bench_plot_line(bench_plot(figure, "rows/s in a long run of mixed", "s", "rows/s"), "embtier",
-                    run->times, run->rates, SAMPLES);
+                    run->times, run->rates, run->sample_count);
 }
 
 static void report_memory(struct long_run *run)
 {
-    const double most = bench_quantile(run->resident, SAMPLES, 1);
+    const double most = bench_quantile(run->resident, run->sample_count, 1);
 
     bench_report(&(struct bench_figure){ .name = "memory",
                                          .unit = "B",
@@ -208,12 +210,13 @@ static void run_long(void)
                      &trace);
     run->budgets = (double)(run->load.shape.dram_bytes + REQUEST_BYTES + WRITE_QUEUE_BYTES +
                             MEMTABLE_BYTES + MIXED_METADATA_BYTES);
+    run->sample_count = (uint32_t)MIN(MAX(seconds / SAMPLE_LEAST_S, 2.0), (double)SAMPLES);
     bench_say("%.0f s of mixed", seconds);
     ours = bench_metric(&run->load.server, "store_written_bytes", NULL);
     system = system_written_bytes(&run->load);
     began = bench_now();
-    for (uint32_t i = 0; i < SAMPLES; i++) {
-        run->rates[i] = mixed_load_run(&run->load, seconds / SAMPLES);
+    for (uint32_t i = 0; i < run->sample_count; i++) {
+        run->rates[i] = mixed_load_run(&run->load, seconds / run->sample_count);
         run->times[i] = bench_now() - began;
         run->resident[i] = bench_metric(&run->load.server, "process_resident_bytes", NULL);
     }
