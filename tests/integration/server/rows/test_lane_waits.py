@@ -203,5 +203,5 @@ def test_a_few_rows_from_ssd_find_a_place_despite_a_batch_of_more_rows_than_may_
         assert (other.open_table("cold").get(small) == small[:, None]).all()
         assert not large.poll(), "it waited for the large batch"
         slow_daemon.trigger.unlink()
-        if not SANITIZED:  # which would take longest for this: it is the same as above
+        if not SANITIZED:  # a sanitizer takes longest for these rows, which are served as the few were
             large.wait()

@@ -259,4 +259,4 @@ def test_figures_add_up(own_daemon):
     assert metrics["request_rows"] == {"get": asked, "set": 1000 * rounds, "push": 0, "prefetch": 0}
     assert sum(metrics["lookup_rows"].values()) == asked
     assert metrics["requests"] == 2 * rounds and metrics["tables"] == 1 and metrics["lanes"] == LANES
-    assert metrics["write_queue_bytes"] <= metrics["write_queue_capacity_bytes"] <= 2 * (8 << 20)
+    assert metrics["write_queue_bytes"] <= metrics["write_queue_capacity_bytes"] <= 2 * (4 << 20)  # of lanes.write_queue_bytes

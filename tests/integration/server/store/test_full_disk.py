@@ -431,7 +431,7 @@ def test_a_restore_that_does_not_fit_is_refused_before_anything_is_made(some_dis
     disk = some_disk
     disk.start()
     with disk.daemon.connect(timeout=LIMIT_S) as server:
-        count = DISK_MIB * BATCH // 8 // BATCH * BATCH
+        count = DISK_MIB // 8 * BATCH
         set_rows(disk.create(server, durability=durability), count)
         server.create_table("small", DIM).set(np.arange(10), rows_of(np.arange(10), 5))
         made = server.checkpoint().id
@@ -481,7 +481,7 @@ def test_a_restore_is_not_refused_for_what_rows_were_before(some_disk):
     disk.start()
     with disk.daemon.connect(timeout=LIMIT_S) as server:
         table = disk.create(server)
-        count = DISK_MIB * BATCH // 8 // BATCH * BATCH
+        count = DISK_MIB // 8 * BATCH
         for number in range(3):
             set_rows(table, count, number)
         made = server.checkpoint().id
