@@ -83,7 +83,7 @@ static json_t *table_to_json(const struct embtier_table_info *info)
 {
     json_t *value = json_pack(
         "{s:s, s:i, s:o, s:i, s:s, s:s, s:s, s:o, s:b, s:i, s:i, s:s, s:s, s:b, s:s, s:s, s:o, "
-        "s:s, s:s, s:o}",
+        "s:s, s:s, s:o, s:o, s:o, s:o, s:o}",
         "name", info->name, "table_id", (int)info->table_id, "rows",
         info->rows == EMBTIER_UNBOUNDED ? json_string("unbounded") : cli_json_u64(info->rows),
         "dim", (int)info->dim, "dtype", dtype_word(info->dtype), "optimizer",
@@ -93,7 +93,9 @@ static json_t *table_to_json(const struct embtier_table_info *info)
         rounding_word(info->rounds_to_nearest), "allow_nonfinite", info->allows_nonfinite,
         "durability", durability_word(info->durability), "uuid", info->uuid, "step",
         cli_json_u64(info->step), "home", home_word(info->home), "tier", info->home_tier,
-        "hot_rows", cli_json_u64(info->hot_rows));
+        "hot_rows", cli_json_u64(info->hot_rows), "lookup_rows", cli_json_u64(info->lookup_rows),
+        "missed_lookup_rows", cli_json_u64(info->missed_lookup_rows), "read_lookup_rows",
+        cli_json_u64(info->read_lookup_rows), "lookup_ns", cli_json_u64(info->lookup_ns));
 
     if (value && init_to_json(info, value) && hyperparameters_to_json(info, value))
         return value;

@@ -3,7 +3,8 @@
 """The gain of a plan on this machine, its predictions beside measured figures, and the rate of clients while tables move.
 
 The tables are the 26 of MLPerf's recommendation benchmark, of a fiftieth of their rows; a tenth of these fit into DRAM. The machine
-is measured by tools/describe-machine, and the profile is of a trace with other ids of the same popularity.
+is measured by tools/describe-machine, for predict with the server's lookups. The profile is of a trace with other ids of the same
+popularity.
 
 real-gain: rows of GETs and bags of pooled lookups a second, as planned, beside a second server with the same bytes of DRAM that has
 all tables behind the cache. They take turns. real-gain-rows-split and -bags-split: the same for a plan that may cut tables.
@@ -29,6 +30,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
+from typing import TypeVar
 
 import numpy as np
 from bench_training import DIM, ROOT, embtier, options
@@ -41,6 +43,8 @@ TRACE_LOOKUPS = 20
 TURN_S = 2.0
 CHECK_S = 600.0
 OVERHEAD_BYTES = 8 * MIB  # of the cache: its index, and slabs that are not full
+
+T = TypeVar("T")
 
 
 def figure(name: str, unit: str, ours: float, reference: float, reference_name: str, **more: object) -> None:
@@ -98,14 +102,15 @@ class Trainer:
             self.train(1)
 
 
-def while_training(made: Daemon, trainer: Trainer, *command: str | Path, codes: tuple[int, ...] = (0,)) -> dict:
-    """The JSON of a command that runs while the server is trained on."""
-    result: dict = {}
-    thread = Thread(target=lambda: result.update(made.embtier(*command, codes=codes)))
+def while_training(trainer: Trainer, work: Callable[[], T], missing: T) -> T:
+    """Returns the result of @work, which runs while the server is trained on. @missing: the result if @work raises SystemExit, whose
+    message is lost with the thread."""
+    results = [missing]
+    thread = Thread(target=lambda: results.append(work()))
     thread.start()
     trainer.train_until(lambda: not thread.is_alive())
     thread.join()
-    return result
+    return results[-1]
 
 
 def batches_for(mixture: Mixture, lookups: float) -> int:
@@ -119,10 +124,22 @@ def store_amplification(made: Daemon, trainer: Trainer, seconds: float) -> float
     """Trains for so long, and measures the second half: before compactions of all levels have begun, the figure is near 1."""
     until = time.monotonic() + seconds / 2
     trainer.train_until(lambda: time.monotonic() >= until)
-    measured = while_training(made, trainer, "endurance", "--interval", str(max(1, round(seconds / 2))))
-    if not measured:  # the command's own message is lost with its thread
+    measured = while_training(trainer, lambda: made.embtier("endurance", "--interval", str(max(1, round(seconds / 2)))), {})
+    if not measured:
         sys.exit("bench_placement: `embtier endurance` failed, so there is no store amplification")
     return max(measured["store_amplification"] or 1, 1)
+
+
+def describe_machine(made: Daemon, trainer: Trainer, dram_bytes: int, seconds: float) -> str:
+    """@seconds: for which the server's lookups are measured, while it is trained on; 0: memory and drive alone are."""
+    command = [ROOT / "tools/describe-machine", "--directory", made.folder, f"--tier=dram={dram_bytes}"]
+    if seconds:
+        command += ["--socket", made.socket, "--for", str(seconds), "--embtier", made.cli]
+
+    def work() -> str:
+        return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
+
+    return while_training(trainer, work, "") if seconds else work()
 
 
 def make_plan(made: Daemon, trainer: Trainer, mixture: Mixture, is_row_wise: bool, seconds: float) -> tuple[Path, Path, int]:
@@ -135,13 +152,11 @@ def make_plan(made: Daemon, trainer: Trainer, mixture: Mixture, is_row_wise: boo
         mixture.write_trace(trace, batches_for(mixture, TRACE_LOOKUPS), seed=2)
         made.embtier("profile", "show", trace, "--optimizer", "sgd", "--save", profile)
         used = int(made.embtier("status")["metrics"]["cache_used_bytes"]["dram"])
-        measured = subprocess.run(
-            [ROOT / "tools/describe-machine", "--directory", folder, f"--tier=dram={used}"], capture_output=True, text=True, check=True
-        ).stdout
         if seconds:
             amplification = store_amplification(made, trainer, seconds)
         else:
             amplification = max(made.embtier("endurance")["store_amplification"] or 1, 1)
+        measured = describe_machine(made, trainer, used, seconds / 4)
         machine.write_text(f"{measured}  write_amplification: {amplification:.3f}\n")
         rules.write_text(f"cache_least:\n  - {{memory: dram, bytes: {min(4 * MIB, used // 2)}}}\n")
     made.embtier(
@@ -226,7 +241,7 @@ def real_gain(mixture: Mixture, made: Daemon, reference: Trainer, planned: Daemo
 
 
 def predict(planned: Daemon, plan: Path, trainer: Trainer, seconds: float) -> None:
-    result = while_training(planned, trainer, "plan", "check", plan, "--for", f"{seconds}s", codes=(0, 1, 2))
+    result = while_training(trainer, lambda: planned.embtier("plan", "check", plan, "--for", f"{seconds}s", codes=(0, 1, 2)), {})
     if not result:
         print(f"bench_placement: no figure: {seconds:g} s are too short", file=sys.stderr)
         return

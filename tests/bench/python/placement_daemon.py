@@ -103,6 +103,10 @@ class Daemon:
         )
         self.connect().close()
 
+    @property
+    def cli(self) -> str:
+        return os.environ.get("EMBTIER_CLI", str(BUILD / "tools/embtier"))
+
     def connect(self, arena_bytes: int = 128 * MIB) -> embtier.Server:
         return connect(self.process, self.log, self.socket, arena_bytes)
 
@@ -114,8 +118,7 @@ class Daemon:
 
     def embtier(self, *arguments: str | Path, codes: tuple[int, ...] = (0,)) -> dict:
         """Runs the command, and returns its JSON."""
-        program = os.environ.get("EMBTIER_CLI", BUILD / "tools/embtier")
-        command = [str(program), "-s", self.socket, "-o", "json", *map(str, arguments)]
+        command = [self.cli, "-s", self.socket, "-o", "json", *map(str, arguments)]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode not in codes:
             sys.exit(f"bench_placement: {' '.join(command)}: {done.stderr}")

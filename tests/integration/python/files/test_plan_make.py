@@ -298,31 +298,3 @@ def test_an_outside_solver_changes_nothing_for_the_worse(profile, machine, tmp_p
 def test_progress_is_shown(profile, machine, tmp_path, daemon):
     code, seen, _ = run_on_terminal(daemon, "plan", "make", tmp_path / "a", "--profile", profile, "--machine", machine)
     assert code == 0 and re.search(r"planning.*placements", seen), seen
-
-
-def describe(*arguments: str | Path) -> subprocess.CompletedProcess:
-    return subprocess.run([TREE / "tools/describe-machine", *arguments], capture_output=True, text=True, timeout=240)
-
-
-def test_a_measured_machine_is_one_that_plans_take(profile, tmp_path):
-    described = describe("--directory", tmp_path, "--tier", "dram=24MiB", "--tier", "cxl=16777216", "--seconds", "0.01")
-    assert described.returncode == 0, described
-    (tmp_path / "machine.yaml").write_text(described.stdout)
-    plan = made(tmp_path / "a.plan", profile, tmp_path / "machine.yaml")
-    assert [(one["name"], one["capacity_bytes"]) for one in plan["memories"][:2]] == [("dram", 24 << 20), ("cxl", 16 << 20)]
-    assert all(one["bandwidth_bytes_per_s"] > 0 for one in plan["memories"])
-    assert not list(tmp_path.glob("embtier-measure-*"))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--directory", "/nowhere", "--tier", "dram=1MiB"], "No such file or directory: '/nowhere/"),
-        (["--directory", "/tmp", "--tier", "dram"], "dram: allowed: NAME=SIZE, such as dram=16GiB"),
-        (["--directory", "/tmp", "--tier", "dram=16G"], "16G: allowed: a size such as 4194304, 4MiB or 16GiB"),
-        (["--directory", "/tmp"], "--tier"),
-    ],
-)
-def test_mistakes_of_describe_machine(arguments, message):
-    result = describe(*arguments)
-    assert result.returncode != 0 and message in result.stderr and result.stdout == ""

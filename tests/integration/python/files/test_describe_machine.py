@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`tools/describe-machine`: the file is one that plans take; figures of a server are those of its counts."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import TREE
+from transfers import CLI
+
+TIERS = ["--tier", "dram=24MiB", "--tier", "cxl=16777216"]
+QUICK = ["--seconds", "0.01", "--for", "0.05"]
+MIB = 1 << 20
+
+
+def describe(*arguments: str | Path) -> subprocess.CompletedProcess:
+    return subprocess.run([TREE / "tools/describe-machine", *arguments], capture_output=True, text=True, timeout=240)
+
+
+def described(folder: Path, *arguments: str | Path) -> tuple[dict[str, float], str]:
+    """Figures by key, behind the name of their tier or ssd; and the text."""
+    done = describe("--directory", folder, *QUICK, *arguments)
+    assert done.returncode == 0, done
+    assert not list(folder.glob("embtier-measure-*"))
+    figures, memory = {}, ""
+    for line in done.stdout.splitlines():
+        key, _, value = line.partition("#")[0].strip(" -").partition(": ")
+        memory = value.strip() if key == "name" else "ssd" if key == "ssd:" else memory
+        if value and key != "name":
+            figures[f"{memory} {key}"] = float(value)
+    return figures, done.stdout
+
+
+def test_a_measured_machine_is_one_that_plans_take(tmp_path):
+    def embtier(*arguments: str | Path) -> str:
+        done = subprocess.run([str(CLI), *map(str, arguments)], capture_output=True, text=True, timeout=240)
+        assert done.returncode == 0, done
+        return done.stdout
+
+    figures, text = described(tmp_path, *TIERS)
+    assert "# not by the server" not in text and all(figure > 0 for figure in figures.values())
+    (tmp_path / "machine.yaml").write_text(text)
+    embtier("trace", "generate", tmp_path / "a.trace", "--tables", 2, "--rows", 3000, "--dim", 32, "--batches", 20, "--bags", 100)
+    embtier("profile", "show", tmp_path / "a.trace", "--save", tmp_path / "a.profile")
+    embtier("plan", "make", tmp_path / "a.plan", "--profile", tmp_path / "a.profile", "--machine", tmp_path / "machine.yaml")
+    plan = json.loads(embtier("-o", "json", "plan", "show", tmp_path / "a.plan"))
+    assert [(one["name"], one["capacity_bytes"]) for one in plan["memories"][:2]] == [("dram", 24 << 20), ("cxl", 16 << 20)]
+    assert all(one["bandwidth_bytes_per_s"] > 0 for one in plan["memories"])
+
+
+# ---- With a server whose answers are known ----
+
+
+def table(name: str, home: str, tier: str, lookups: int, **more: int) -> dict:
+    counts = {"lookup_rows": lookups, "missed_lookup_rows": 0, "read_lookup_rows": 0, "lookup_ns": 0}
+    return {"name": name, "uuid": "u", "home": home, "tier": tier, "weight_bytes": 256, "state_bytes": 4} | counts | more
+
+
+def fake(folder: Path, before: tuple[list, dict], now: tuple[list, dict]) -> list[str]:
+    """A program that answers as `embtier` does, first with @before, then with @now: tables and figures."""
+    answers = [json.dumps(answer) for answer in (before[0], {"metrics": before[1]}, now[0], {"metrics": now[1]})]
+    for i, answer in enumerate(answers):
+        (folder / f"answer{i}").write_text(answer)
+    program = folder / "embtier"
+    program.write_text(
+        f"#!{sys.executable}\n"
+        "import pathlib\n"
+        f"folder = pathlib.Path({str(folder)!r})\n"
+        "first = min(folder.glob('answer*'))\n"
+        "print(first.read_text())\n"
+        "first.unlink()\n"
+    )
+    program.chmod(0o755)
+    return ["--socket", "/nowhere", "--embtier", str(program)]
+
+
+def metrics(reading_s: float, *tiers: str) -> dict:
+    return {"store_reading_seconds": reading_s, "lanes": 2, "cache_capacity_bytes": dict.fromkeys(tiers, MIB)}
+
+
+def test_figures_of_a_server_are_those_of_its_counts(tmp_path):
+    before = [
+        table("a", "cache", "", 5_000_000, missed_lookup_rows=7, read_lookup_rows=7, lookup_ns=1),
+        table("dropped", "cache", "", 9_000_000, lookup_ns=1),
+    ]
+    now = [
+        table("a", "cache", "", 6_000_000, missed_lookup_rows=100_007, read_lookup_rows=50_007, lookup_ns=300_000_001),
+        table("b", "array", "dram", 500_000, weight_bytes=5000, lookup_ns=700_000_000),
+    ]
+    old_b = table("b", "array", "dram", 0, weight_bytes=5000)
+    given = fake(tmp_path, ([*before, old_b], metrics(1, "dram")), (now, metrics(3, "dram")))
+    figures, text = described(tmp_path, "--tier", "dram=24MiB", *given)
+    # Two lanes that took a second: 900,000 rows of 256 B that were found, and 500,000 of 5,000 B. 50,000 blocks in two seconds.
+    assert figures["dram bandwidth_bytes_per_s"] == 2 * (900_000 * 256 + 500_000 * 5000)
+    assert figures["ssd read_iops"] == 25_000
+    assert text.count("# by the server's lookups") == 2 and "# not by" not in text
+
+
+def test_of_several_tiers_only_that_of_arrays_is_known(tmp_path):
+    none = [table("a", "cache", "", 0), table("b", "array", "cxl", 0)]
+    now = [
+        table("a", "cache", "", 6_000_000, read_lookup_rows=1000, weight_bytes=4096, lookup_ns=300_000_000),
+        table("b", "array", "cxl", 500_000, lookup_ns=1_000_000_000),
+    ]
+    given = fake(tmp_path, (none, metrics(0, "dram", "cxl")), (now, metrics(1, "dram", "cxl")))
+    figures, text = described(tmp_path, *TIERS, *given)
+    assert figures["cxl bandwidth_bytes_per_s"] == 2 * 500_000 * 256
+    assert figures["ssd read_iops"] == 2000  # a row of 4,100 bytes fills two blocks
+    dram = next(line for line in text.splitlines() if "bandwidth" in line)
+    assert "# not by the server" in dram and figures["dram bandwidth_bytes_per_s"] > 0
+
+
+def test_too_few_lookups_leave_the_measured_figures(tmp_path):
+    now = [table("a", "cache", "", 399_999, read_lookup_rows=399, lookup_ns=1)]
+    given = fake(tmp_path, ([table("a", "cache", "", 0)], metrics(0, "dram")), (now, metrics(1, "dram")))
+    figures, text = described(tmp_path, "--tier", "dram=24MiB", *given)
+    assert text.count("# not by the server") == 2 and figures["ssd read_iops"] > 399
+
+
+def test_tiers_are_those_of_the_server(tmp_path):
+    given = fake(tmp_path, ([], metrics(0, "dram", "pmem")), ([], metrics(1, "dram", "pmem")))
+    done = describe("--directory", tmp_path, *TIERS, *given)
+    assert done.returncode == 1 and "--tier: the server's tiers are dram, pmem" in done.stderr and done.stdout == ""
+
+
+def test_a_server_that_works(daemon, tmp_path):
+    with daemon.connect() as server:
+        table = server.create_table("a", dim=64, rows=20_000, home="array", tier="pmem")
+        ids, is_over = np.arange(8192), threading.Event()
+
+        def look_up() -> None:
+            while not is_over.is_set():
+                table.get(ids)
+
+        client = threading.Thread(target=look_up)
+        client.start()
+        try:
+            for seconds in (0.5, 3, 12, 48):  # a slow machine needs longer for as many lookups
+                given = ["--socket", daemon.socket, "--for", str(seconds), "--embtier", str(CLI)]
+                figures, text = described(tmp_path, "--tier", "dram=24MiB", "--tier", "pmem=24MiB", *given)
+                if "# by the server's lookups" in text:
+                    break
+        finally:
+            is_over.set()
+            client.join()
+    by_server = [line for line in text.splitlines() if "# by the server's lookups" in line]
+    assert len(by_server) == 1 and figures["pmem bandwidth_bytes_per_s"] == float(by_server[0].partition("#")[0].split(": ")[1])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--directory", "/nowhere", "--tier", "dram=1MiB"], "No such file or directory: '/nowhere/"),
+        (["--directory", "/tmp", "--tier", "dram"], "dram: allowed: NAME=SIZE, such as dram=16GiB"),
+        (["--directory", "/tmp", "--tier", "dram=16G"], "16G: allowed: a size such as 4194304, 4MiB or 16GiB"),
+        (["--directory", "/tmp"], "--tier"),
+        (["--directory", "/tmp", "--tier", "dram=1MiB", "--for", "0"], "--for 0: allowed: more than 0"),
+        (["--directory", "/tmp", "--tier", "dram=1MiB", "--seconds", "nan"], "--seconds nan: allowed: more than 0"),
+        (
+            ["--directory", "/tmp", "--tier", "dram=1MiB", *QUICK, "--socket", "/nowhere/s", "--embtier", str(CLI)],
+            "/nowhere/s",
+        ),
+        (["--directory", "/tmp", "--tier", "dram=1MiB", "--socket", "/s", "--embtier", "/no/program"], "/no/program"),
+    ],
+)
+def test_mistakes(arguments, message):
+    result = describe(*arguments)
+    assert result.returncode != 0 and message in result.stderr and result.stdout == ""
+    assert "Traceback" not in result.stderr
