@@ -7,7 +7,8 @@ is measured by tools/describe-machine, for predict with the server's lookups. Th
 popularity.
 
 real-gain: rows of GETs and bags of pooled lookups a second, as planned, beside a second server with the same bytes of DRAM that has
-all tables behind the cache. They take turns. real-gain-rows-split and -bags-split: the same for a plan that may cut tables.
+all tables behind the cache. They take turns, each with the same new batches. real-gain-rows-split and -bags-split: the same for a
+plan that may cut tables.
 
 predict: `embtier plan check` while a client trains, for ten minutes (--seconds). Each figure is a measured one beside the plan's.
 
@@ -198,10 +199,19 @@ def planned_server(
 # ---- real-gain ----
 
 
-def rate_of_turn(request: Callable[[list[np.ndarray]], float], drawn: list[list[np.ndarray]], amount: int, seconds: float) -> float:
+def rate_of_turn(
+    request: Callable[[list[np.ndarray]], float],
+    drawn: list[list[np.ndarray]],
+    draw: Callable[[], list[np.ndarray]],
+    amount: int,
+    seconds: float,
+) -> float:
+    """@drawn: the batches of the turn, to which @draw adds. None is looked up twice: its rows would all be in DRAM."""
     spent, done = 0.0, 0
     while spent < seconds:
-        spent += request(drawn[done % len(drawn)])
+        if done == len(drawn):
+            drawn.append(draw())
+        spent += request(drawn[done])
         done += 1
     return amount * done / spent
 
@@ -226,10 +236,11 @@ def real_gain(mixture: Mixture, made: Daemon, reference: Trainer, planned: Daemo
         before = [one.embtier("status")["metrics"]["store_rows_read"] for one in (planned, made)]
         pairs = []
         for turn in range(given.turns):
-            drawn = [mixture.draw(fresh) for _ in range(50)]
+            drawn: list[list[np.ndarray]] = []
             sides = [trainer, reference]
             rates = {
-                side: rate_of_turn(getattr(side, request), drawn, amount, seconds) for side in (sides if turn % 2 == 0 else sides[::-1])
+                side: rate_of_turn(getattr(side, request), drawn, lambda: mixture.draw(fresh), amount, seconds)
+                for side in (sides if turn % 2 == 0 else sides[::-1])
             }
             pairs.append((rates[trainer], rates[reference]))
         read = [one.embtier("status")["metrics"]["store_rows_read"] for one in (planned, made)]
