@@ -260,6 +260,27 @@ static enum embtier_err take_plan(struct reading *reading, const struct raw_plan
     return check(reading, plan, plan_find_mistake);
 }
 
+/* The same for a plan in JSON, which is YAML too. */
+static uint32_t find_json_version(const char *text, size_t bytes, const char **ret_version)
+{
+    static const char key[] = "\"version\"";
+    const char *const end = text + bytes;
+    const char *at = memmem(text, bytes, key, strlen(key));
+    uint32_t number = 1;
+
+    if (!at)
+        return 0;
+    for (const char *before = text; before < at; before++)
+        number += *before == '\n';
+    at += strlen(key);
+    while (at < end && (*at == ' ' || *at == '\n'))
+        at++;
+    if (at == end || *at != ':')
+        return 0;
+    *ret_version = at + 1;
+    return number;
+}
+
 /* Returns the line of the key `version` of the whole file, and its text; 0 if there is none. */
 static uint32_t find_version(const char *text, size_t bytes, const char **ret_version)
 {
@@ -267,6 +288,8 @@ static uint32_t find_version(const char *text, size_t bytes, const char **ret_ve
     const char *const end = text + bytes;
     uint32_t number = 1;
 
+    if (bytes > 0 && text[0] == '{')
+        return find_json_version(text, bytes, ret_version);
     for (const char *line = text; line < end; number++) {
         const char *const newline = memchr(line, '\n', (size_t)(end - line));
 

@@ -149,6 +149,8 @@ static inline struct plan *draw_plan(struct random *random, uint32_t tables, uin
     for (uint32_t i = 0; i < tables; i++) {
         draw_description(random, plan, i, &plan->tables[i]);
         draw_parts(random, plan, &plan->tables[i]);
+        plan->memories[plan->memory_count - 1].array_bytes +=
+            plan->tables[i].rows * plan_row_bytes(&plan->tables[i]); /* unbounded: 0 */
     }
     for (uint32_t i = 0; i < plan->memory_count; i++)
         plan->memories[i].capacity_bytes = plan->memories[i].array_bytes +

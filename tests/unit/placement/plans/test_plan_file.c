@@ -203,6 +203,19 @@ static void test_reads_what_people_write(void **state)
     assert_string_equal(plan->tables[1].reason, "");
 }
 
+/* A plan in JSON, which is YAML too, tells its version before its keys are looked at. */
+static void test_a_newer_plan_in_json(void **state)
+{
+    static const char text[] = "{\"format\": \"embtier-plan\",\n \"version\": 2, \"key\": 1}";
+    struct plan *plan = NULL;
+    struct err_msg msg;
+
+    (void)state;
+    assert_int_equal(plan_file_parse("a.plan", text, strlen(text), &plan, &msg), EMBTIER_VERSION);
+    assert_non_null(strstr(msg.text, "a.plan:2: version: 2 is newer than 1"));
+    assert_null(plan);
+}
+
 static const struct {
     const char *what, *by, *message;
     enum embtier_err err;
@@ -247,6 +260,8 @@ static const struct {
     { "array_bytes: 3200", "array_bytes: 3201",
       "a.plan:14: memories[1].array_bytes: 3201; allowed: 3200, the sum of the parts there",
       EMBTIER_CONFIG },
+    { "array_bytes: 6400", "array_bytes: 6399",
+      "a.plan:15: memories[2].array_bytes: 6399; allowed: from 6400, all rows", EMBTIER_CONFIG },
     { "array_bytes: 6400", "array_bytes: 2GiB",
       "a.plan:15: memories[2].capacity_bytes: ", EMBTIER_CONFIG },
     { "array_bytes: 1600", "array_bytes: -1600", "a.plan:13: memories[0].array_bytes: `-1600`",
@@ -513,6 +528,7 @@ static void test_refuses_too_much(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_newer_plan_in_json),
         cmocka_unit_test(test_loads_the_same_bits),
         cmocka_unit_test_setup_teardown(test_saves_a_file_once, trace_fixture_new,
                                         trace_fixture_free),
