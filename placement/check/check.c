@@ -82,32 +82,49 @@ static double blocks_read(const struct checking *c, const struct plan_table *tab
 
 /* ---- Tables ---- */
 
-static const char *planned_home(const struct plan_table *table)
+static const char *memory_of(const struct plan_part *part)
 {
-    if (table->part_count > 1)
-        return "split";
-    switch (table->parts[0].home) {
+    switch (part->home) {
     case PLAN_HBM:
         return "hbm";
     case PLAN_ARRAY:
-        return table->parts[0].tier;
+        return part->tier;
     case PLAN_CACHE:
         break;
     }
     return "cache";
 }
 
-static const char *actual_home(const struct check_counts *counts)
+static struct check_home planned_home(const struct plan_table *table)
+{
+    const struct plan_part *const first = &table->parts[0];
+    struct check_home home = { .word = memory_of(first) };
+
+    if (table->part_count > 1)
+        home = (struct check_home){ "split", memory_of(first), first->rows };
+    return home;
+}
+
+static struct check_home actual_home(const struct check_counts *counts)
 {
     switch (counts->home) {
     case EMBTIER_HOME_ARRAY:
-        return counts->tier;
+        return (struct check_home){ .word = counts->tier };
     case EMBTIER_HOME_SPLIT:
-        return "split";
+        return (struct check_home){ "split", counts->tier, counts->hot_rows };
     case EMBTIER_HOME_CACHE:
         break;
     }
-    return "cache";
+    return (struct check_home){ .word = "cache" };
+}
+
+/* A trace may have fewer hot rows than the plan wants, so a split may have fewer. */
+static bool is_as_planned(struct check_home planned, struct check_home actual)
+{
+    if (strcmp(planned.word, actual.word) != 0)
+        return false;
+    return !planned.tier ||
+           (strcmp(planned.tier, actual.tier) == 0 && actual.hot_rows <= planned.hot_rows);
 }
 
 static enum check_place place_of(const struct plan_table *table, const struct check_counts *counts)
@@ -119,8 +136,8 @@ static enum check_place place_of(const struct plan_table *table, const struct ch
         return CHECK_ALTERED;
     if (counts->has_changed)
         return CHECK_CHANGED;
-    return strcmp(planned_home(table), actual_home(counts)) == 0 ? CHECK_AS_PLANNED
-                                                                 : CHECK_ELSEWHERE;
+    return is_as_planned(planned_home(table), actual_home(counts)) ? CHECK_AS_PLANNED
+                                                                   : CHECK_ELSEWHERE;
 }
 
 /* Returns the lookups of which enough were timed; 0 if none was. */
@@ -178,8 +195,9 @@ static void fill_tables(const struct checking *c)
             .name = table->name,
             .place = place_of(table, c->counts[i]),
             .planned = planned_home(table),
-            .actual = c->counts[i] ? actual_home(c->counts[i]) : NULL,
         };
+        if (c->counts[i])
+            line->actual = actual_home(c->counts[i]);
         if (line->place == CHECK_AS_PLANNED)
             fill_table(c, table, c->counts[i], line);
         else
@@ -298,6 +316,14 @@ static void fill_ssd(const struct checking *c, const struct plan_memory *memory)
          MAX(window->written_bytes, bytes_per_s * window->seconds), CHECK_WRITTEN_LEAST);
 }
 
+static void add_unknown(const struct checking *c, const struct plan_memory *memory)
+{
+    struct check_line *const line = &c->check->memories[c->check->memory_count++];
+
+    *line = (struct check_line){ .name = memory->name };
+    leave_unknown(line);
+}
+
 /* GPUs are left out: a server has no tables in their memory. */
 static void fill_memories(const struct checking *c)
 {
@@ -312,6 +338,8 @@ static void fill_memories(const struct checking *c)
             continue;
         if (tier < c->window->tier_count && strcmp(c->window->tiers[tier], memory->name) == 0)
             fill_tier(c, memory, tier);
+        else /* the server has other tiers */
+            add_unknown(c, memory);
         tier++;
     }
 }

@@ -30,6 +30,7 @@ struct check_counts {
     enum embtier_optimizer optimizer;
     enum embtier_home home;
     char tier[TIER_NAME_MAX + 1]; /* of an array, or of a split's; else "" */
+    uint64_t hot_rows;            /* of a split */
     bool has_changed;             /* it was made, or changed its home, in the window */
     double lookups, missed, read; /* rows */
     double lane_s;                /* the time of all lanes, without reads */
@@ -80,10 +81,17 @@ enum check_place {
     CHECK_UNPLANNED, /* the plan does not have it */
 };
 
+/* Where a table's rows are. */
+struct check_home {
+    const char *word;  /* "cache", a tier, "hbm", "split"; NULL: there is no such table */
+    const char *tier;  /* of a split's hot rows: a tier or "hbm"; else NULL */
+    uint64_t hot_rows; /* of a split */
+};
+
 struct check_line {
     const char *name;
-    enum check_place place;       /* of a table */
-    const char *planned, *actual; /* homes: "cache", a tier, "hbm", "split"; NULL: none */
+    enum check_place place; /* of a table */
+    struct check_home planned, actual;
     struct check_figure figures[CHECK_KINDS];
 };
 

@@ -81,7 +81,7 @@ static bool add_figure(struct text_table *text, enum check_kind kind,
 static bool add_line(struct text_table *text, const struct check_line *line)
 {
     bool ok = text_table_add(text, "%s", line->name) &&
-              text_table_add(text, "%s", line->planned ? line->planned : "");
+              text_table_add(text, "%s", line->planned.word ? line->planned.word : "");
 
     for (uint32_t k = 0; ok && k < CHECK_KINDS; k++)
         ok = add_figure(text, (enum check_kind)k, &line->figures[k]);
@@ -108,16 +108,33 @@ static bool print_lines(const struct check *check)
     return ok;
 }
 
+struct home_text {
+    char text[TIER_NAME_MAX + 64];
+};
+
+/* "cache", "dram", "split with 4,000 hot rows in dram" */
+static const char *home_text(const struct check_home *home, struct home_text *buffer)
+{
+    struct number_text rows;
+
+    if (!home->tier)
+        return home->word;
+    snprintf(buffer->text, sizeof(buffer->text), "%s with %s hot rows in %s", home->word,
+             number_count(&rows, (double)home->hot_rows), home->tier);
+    return buffer->text;
+}
+
 static void print_misplaced(const struct check_line *line)
 {
+    struct home_text actual, planned;
+
     switch (line->place) {
     case CHECK_AS_PLANNED:
         return;
     case CHECK_ELSEWHERE:
         text_print(stdout, "table %s: its home is %s, and the plan's is %s: %s\n", line->name,
-                   line->actual, line->planned,
-                   strcmp(line->planned, "split") == 0 ? "see `embtier table move`"
-                                                       : "run `embtier apply`");
+                   home_text(&line->actual, &actual), home_text(&line->planned, &planned),
+                   line->planned.tier ? "run `embtier apply --trace`" : "run `embtier apply`");
         return;
     case CHECK_ALTERED:
         text_print(stdout, "table %s: its rows, dim, dtype or optimizer differ from the plan's\n",
@@ -177,6 +194,19 @@ static json_t *figure_json(const struct check_figure *figure)
                      "beyond", figure->is_beyond);
 }
 
+/* A split also has "planned_tier" and "planned_hot_rows". */
+static bool set_home(json_t *value, const char *key, const struct check_home *home)
+{
+    char tier[32], rows[32];
+
+    snprintf(tier, sizeof(tier), "%s_tier", key);
+    snprintf(rows, sizeof(rows), "%s_hot_rows", key);
+    return json_object_set_new(value, key, home->word ? json_string(home->word) : json_null()) ==
+               0 &&
+           (!home->tier || (json_object_set_new(value, tier, json_string(home->tier)) == 0 &&
+                            json_object_set_new(value, rows, cli_json_u64(home->hot_rows)) == 0));
+}
+
 static json_t *line_json(const struct check_line *line, bool is_table)
 {
     json_t *const value = json_pack("{s:o}", "name", cli_json_text(line->name));
@@ -184,10 +214,7 @@ static json_t *line_json(const struct check_line *line, bool is_table)
 
     if (ok && is_table)
         ok = json_object_set_new(value, "place", json_string(place_words[line->place])) == 0 &&
-             json_object_set_new(value, "planned",
-                                 line->planned ? json_string(line->planned) : json_null()) == 0 &&
-             json_object_set_new(value, "actual",
-                                 line->actual ? json_string(line->actual) : json_null()) == 0;
+             set_home(value, "planned", &line->planned) && set_home(value, "actual", &line->actual);
     for (uint32_t k = 0; ok && k < CHECK_KINDS && line->place == CHECK_AS_PLANNED; k++)
         ok = json_object_set_new(value, kind_words[k], figure_json(&line->figures[k])) == 0;
     if (ok)

@@ -166,6 +166,7 @@ static struct check_counts counts_of(const struct embtier_table_info *old,
                          (double)(now->compaction_bytes - then->compaction_bytes),
     };
 
+    counts.hot_rows = now->hot_rows;
     snprintf(counts.name, sizeof(counts.name), "%s", now->name);
     if (now->home != EMBTIER_HOME_CACHE)
         snprintf(counts.tier, sizeof(counts.tier), "%s", now->home_tier);

@@ -250,7 +250,51 @@ static void test_a_split_table_is_not_where_a_plan_of_whole_tables_says(void **s
     name_it(world->counts[1].tier, sizeof(world->counts[1].tier), "dram");
     check = make(world);
     assert_int_equal(check->tables[1].place, CHECK_ELSEWHERE);
-    assert_string_equal(check->tables[1].actual, "split");
+    assert_string_equal(check->tables[1].actual.word, "split");
+    assert_int_equal(check->memories[0].figures[CHECK_HIT_RATE].state, CHECK_UNKNOWN);
+}
+
+/* Fewer hot rows than planned are as planned, since a trace may have fewer. */
+static void test_a_split_has_the_planned_tier_and_no_more_hot_rows(void **state)
+{
+    static const struct {
+        const char *tier;
+        uint64_t hot_rows;
+        enum check_place place;
+    } cases[] = { { "dram", 100, CHECK_AS_PLANNED },
+                  { "dram", 40, CHECK_AS_PLANNED },
+                  { "dram", 101, CHECK_ELSEWHERE },
+                  { "pmem", 100, CHECK_ELSEWHERE } };
+    struct world *const world = *state;
+    struct plan_table *const table = &world->plan->tables[1];
+
+    table->part_count = 2;
+    table->parts[1] = table->parts[0];
+    table->parts[0] = (struct plan_part){ .home = PLAN_ARRAY, .rows = 100, .lookup_share = 0.5 };
+    name_it(table->parts[0].tier, sizeof(table->parts[0].tier), "dram");
+    table->parts[1].lookup_share = 0.5;
+    for (uint32_t i = 0; i < ARRAY_LEN(cases); i++) {
+        world->counts[1].home = EMBTIER_HOME_SPLIT;
+        world->counts[1].hot_rows = cases[i].hot_rows;
+        name_it(world->counts[1].tier, sizeof(world->counts[1].tier), cases[i].tier);
+        check_free(world->check);
+        world->check = NULL;
+        make(world);
+        assert_int_equal(world->check->tables[1].place, cases[i].place);
+        assert_string_equal(world->check->tables[1].planned.tier, "dram");
+        assert_int_equal(world->check->tables[1].actual.hot_rows, cases[i].hot_rows);
+    }
+}
+
+static void test_a_tier_that_the_server_lacks_is_unknown(void **state)
+{
+    struct world *const world = *state;
+    const struct check *check;
+
+    name_it(world->window.tiers[0], sizeof(world->window.tiers[0]), "hot");
+    check = make(world);
+    assert_int_equal(check->memory_count, 2);
+    assert_string_equal(check->memories[0].name, "dram");
     assert_int_equal(check->memories[0].figures[CHECK_HIT_RATE].state, CHECK_UNKNOWN);
 }
 
@@ -275,8 +319,8 @@ static void test_tables_in_the_wrong_place_have_no_figures(void **state)
     world->counts[0].tier[0] = '\0';
     check = make(world);
     assert_int_equal(check->tables[0].place, CHECK_ELSEWHERE);
-    assert_string_equal(check->tables[0].planned, "dram");
-    assert_string_equal(check->tables[0].actual, "cache");
+    assert_string_equal(check->tables[0].planned.word, "dram");
+    assert_string_equal(check->tables[0].actual.word, "cache");
     assert_int_equal(check->tables[0].figures[CHECK_HIT_RATE].state, CHECK_IDLE);
     assert_int_equal(check->misplaced_count, 1);
     assert_false(check_is_within(check));
@@ -313,6 +357,8 @@ int main(void)
         TEST(test_a_time_of_few_pieces_is_not_compared),
         TEST(test_lookups_of_a_table_that_the_plan_lacks_are_not_taken_for_planned_ones),
         TEST(test_a_split_table_is_not_where_a_plan_of_whole_tables_says),
+        TEST(test_a_split_has_the_planned_tier_and_no_more_hot_rows),
+        TEST(test_a_tier_that_the_server_lacks_is_unknown),
         TEST(test_time_of_a_tier_is_unknown_if_there_are_several),
         TEST(test_tables_in_the_wrong_place_have_no_figures),
         TEST(test_tables_that_one_side_lacks_are_named),
