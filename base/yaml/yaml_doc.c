@@ -65,24 +65,32 @@ static const cyaml_config_t cyaml_settings = {
     .flags = CYAML_CFG_NO_ALIAS,
 };
 
+static void write_place(const struct yaml_doc *doc, uint32_t line, const char *key, char *text,
+                        size_t bytes)
+{
+    const size_t source_bytes = strlen(doc->source);
+    const size_t cut = source_bytes > SOURCE_SHOWN ? source_bytes - SOURCE_SHOWN : 0;
+
+    snprintf(text, bytes, "%s%s:%u: %s", cut > 0 ? "..." : "", doc->source + cut, line, key);
+}
+
+void yaml_doc_place(const struct yaml_doc *doc, const char *key, char *ret_text, size_t bytes)
+{
+    write_place(doc, yaml_doc_line(doc, key), key, ret_text, bytes);
+}
+
 PRINTF_LIKE(5, 0)
 static enum embtier_err mistake_at(const struct yaml_doc *doc, uint32_t line, const char *key,
                                    struct err_msg *msg, const char *format, va_list args)
 {
     const char *colon = key[0] != '\0' ? ": " : "";
-    char what[sizeof(msg->text)];
-    const char *source;
-    size_t source_bytes;
+    char what[sizeof(msg->text)], place[sizeof(msg->text)];
 
     vsnprintf(what, sizeof(what), format, args);
     if (!doc)
         return err_set(msg, EMBTIER_CONFIG, "defaults: %s%s%s", key, colon, what);
-    source = doc->source;
-    source_bytes = strlen(source);
-    if (source_bytes > SOURCE_SHOWN)
-        source += source_bytes - SOURCE_SHOWN;
-    return err_set(msg, EMBTIER_CONFIG, "%s%s:%u: %s%s%s", source_bytes > SOURCE_SHOWN ? "..." : "",
-                   source, line, key, colon, what);
+    write_place(doc, line, key, place, sizeof(place));
+    return err_set(msg, EMBTIER_CONFIG, "%s%s%s", place, colon, what);
 }
 
 enum embtier_err yaml_doc_mistake(const struct yaml_doc *doc, const char *key, struct err_msg *msg,

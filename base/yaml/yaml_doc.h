@@ -54,6 +54,9 @@ const void *yaml_doc_data(const struct yaml_doc *doc);
  * mapping or sequence around it, or 1. */
 uint32_t yaml_doc_line(const struct yaml_doc *doc, const char *key);
 
+/* Writes the place of @key, "a.yaml:3: pin[0]". A long path is cut at its beginning. */
+void yaml_doc_place(const struct yaml_doc *doc, const char *key, char *ret_text, size_t bytes);
+
 /* Reports a mistake in @key and returns EMBTIER_CONFIG. @doc is NULL if there is no file, only
  * defaults. */
 enum embtier_err yaml_doc_mistake(const struct yaml_doc *doc, const char *key, struct err_msg *msg,

@@ -10,6 +10,7 @@ enum embtier_err rules_new(struct rules **ret_rules)
     if (!rules)
         return EMBTIER_NO_MEMORY;
     rules->moved_bytes_max = UINT64_MAX;
+    rules->least_gain = RULES_LEAST_GAIN;
     *ret_rules = rules;
     return EMBTIER_OK;
 }
@@ -19,6 +20,7 @@ void rules_free(struct rules *rules)
     if (!rules)
         return;
     free(rules->rules);
+    free(rules->names);
     free(rules->unsplit);
     free(rules);
 }

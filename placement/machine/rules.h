@@ -26,15 +26,25 @@ enum rules_limit {
         RULES_LIMITS
 };
 
+/* "a.yaml:3: pin[0]" */
+struct rule_name {
+    char text[160];
+};
+
 struct rules {
     struct model_rule *rules; /* memories are numbered as in machine.h */
+    struct rule_name *names;  /* of each rule */
     uint32_t rule_count;
     bool *unsplit;               /* of each table: all its rows have one home; NULL: none */
     double target_samples_per_s; /* 0: none */
     uint64_t moved_bytes_max;    /* from the plan in force; UINT64_MAX: no limit */
+    double
+        least_gain; /* another plan than that in force must be faster by this share of its time */
     uint64_t cache_least_bytes[TIERS_MAX]; /* arrays leave at least this much of each tier */
     bool warns[RULES_LIMITS];              /* exceeding this limit is only a warning */
 };
+
+#define RULES_LEAST_GAIN 0.01 /* the default */
 
 /* Rules without any constraint. NO_MEMORY. */
 MUST_CHECK enum embtier_err rules_new(struct rules **ret_rules);

@@ -33,7 +33,7 @@ struct raw_limits {
 };
 
 struct raw_rules {
-    char *target_samples_per_s, *moved_bytes_max;
+    char *target_samples_per_s, *moved_bytes_max, *least_gain;
     struct raw_limits *limits;
     struct raw_item *pin, *forbid, *reserve, *cache_least;
     struct raw_group *together;
@@ -78,6 +78,7 @@ static const cyaml_schema_value_t group_schema = { CYAML_VALUE_MAPPING(
 static const cyaml_schema_field_t rules_fields[] = {
     TEXT(rules, target_samples_per_s),
     TEXT(rules, moved_bytes_max),
+    TEXT(rules, least_gain),
     CYAML_FIELD_MAPPING_PTR("limits", FLAGS, struct raw_rules, limits, limit_fields),
     LIST(pin, &placed_schema),
     LIST(forbid, &placed_schema),
@@ -95,6 +96,7 @@ static const struct yaml_key target_key = {
 };
 static const struct yaml_key moved_key = { "moved_bytes_max", YAML_BYTES, NAN, 0,
                                            MACHINE_BYTES_MAX, 0,          0 };
+static const struct yaml_key gain_key = { "least_gain", YAML_NUMBER, RULES_LEAST_GAIN, 0, 1, 0, 0 };
 static const struct yaml_key bytes_key = { "bytes", YAML_BYTES, NAN, 1, MACHINE_BYTES_MAX, 0, 0 };
 
 /* The file, and the names that it may use. */
@@ -175,8 +177,15 @@ static enum embtier_err find_gpu(const struct reading *r, const char *key, const
 
 #define ITEM_KEY(list, i, name) yaml_item_key(&(struct yaml_key_text){ { 0 } }, list, i, name)
 
-static void add(struct reading *r, struct model_rule rule)
+/* @i: the item of the list that the rule comes from. */
+static void add(struct reading *r, const char *list, uint32_t i, struct model_rule rule)
 {
+    struct rule_name *const name = &r->rules->names[r->rules->rule_count];
+    struct yaml_key_text key;
+
+    yaml_item_key(&key, list, i, "");
+    yaml_doc_place(r->doc, key.text, name->text, sizeof(name->text));
+    rule.name = name->text;
     r->rules->rules[r->rules->rule_count++] = rule;
 }
 
@@ -192,7 +201,7 @@ static enum embtier_err take_placed(struct reading *r, const char *list, uint32_
     if (raw->memory || !raw->gpu)
         TRY(find_memory(r, ITEM_KEY(list, i, "memory"), raw->memory, 0,
                         machine_memory_count(r->machine), &rule.memory, msg));
-    add(r, rule);
+    add(r, list, i, rule);
     return EMBTIER_OK;
 }
 
@@ -209,7 +218,7 @@ static enum embtier_err take_reserve(struct reading *r, uint32_t i, const struct
                                 "all GPUs share `%s`; allowed: only with hbm", raw->memory);
     TRY(yaml_value_parse(r->doc, &bytes_key, ITEM_KEY("reserve", i, "bytes"), raw->bytes,
                          &rule.bytes, msg));
-    add(r, rule);
+    add(r, "reserve", i, rule);
     return EMBTIER_OK;
 }
 
@@ -250,7 +259,7 @@ static enum embtier_err take_group(struct reading *r, uint32_t group, const stru
         yaml_item_key(&key, list.text, i, "");
         TRY(find_table(r, key.text, raw->tables[i], i == 0 ? &rule.table : &rule.other, msg));
         if (i > 0)
-            add(r, rule);
+            add(r, "together", group, rule);
     }
     return EMBTIER_OK;
 }
@@ -329,13 +338,16 @@ static uint64_t most_rules(const struct raw_rules *raw)
 static enum embtier_err take(struct reading *r, const struct raw_rules *raw, struct err_msg *msg)
 {
     r->rules->rules = calloc(most_rules(raw) + 1, sizeof(*r->rules->rules));
-    if (!r->rules->rules)
+    r->rules->names = calloc(most_rules(raw) + 1, sizeof(*r->rules->names));
+    if (!r->rules->rules || !r->rules->names)
         return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
     TRY(yaml_value_parse(r->doc, &target_key, target_key.name, raw->target_samples_per_s,
                          &r->rules->target_samples_per_s, msg));
     if (raw->moved_bytes_max)
         TRY(yaml_value_parse(r->doc, &moved_key, moved_key.name, raw->moved_bytes_max,
                              &r->rules->moved_bytes_max, msg));
+    TRY(yaml_value_parse(r->doc, &gain_key, gain_key.name, raw->least_gain, &r->rules->least_gain,
+                         msg));
     if (raw->limits)
         TRY(take_limits(r, raw->limits, msg));
     return take_lists(r, raw, msg);

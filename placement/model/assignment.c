@@ -39,7 +39,8 @@ static enum embtier_err check_rules(const struct model *model, const uint32_t *p
         const struct model_rule *const rule = &model->rules[i];
 
         if (rule->kind != MODEL_RESERVE && !rule_holds(model, rule, places))
-            return err_set(msg, EMBTIER_INVALID, "rule %" PRIu32 ": table '%s' breaks it", i,
+            return err_set(msg, EMBTIER_INVALID, "%s: table '%s' breaks it",
+                           MODEL_RULE_NAME(model->rules, i),
                            TEXT_SHOWN(model->tables[rule->table].name));
     }
     return EMBTIER_OK;

@@ -89,6 +89,15 @@ static enum embtier_err check_memory(const struct model_memory *memory, struct e
     return EMBTIER_OK;
 }
 
+const char *model_rule_name(const struct model_rule *rules, uint32_t rule,
+                            struct model_rule_text *buffer)
+{
+    if (rules[rule].name)
+        return rules[rule].name;
+    snprintf(buffer->text, sizeof(buffer->text), "rule %" PRIu32, rule);
+    return buffer->text;
+}
+
 static enum embtier_err check_index(uint32_t rule, const char *key, uint32_t index, uint32_t count,
                                     bool any, struct err_msg *msg)
 {

@@ -62,7 +62,18 @@ struct model_rule {
     uint32_t table, other;
     uint32_t memory, gpu;
     uint64_t bytes;
+    const char *name; /* for messages, such as "a.yaml:3: pin[0]"; NULL: its number. Borrowed */
 };
+
+struct model_rule_text {
+    char text[24];
+};
+
+/* Returns the name of a rule, or "rule N", which it writes. */
+const char *model_rule_name(const struct model_rule *rules, uint32_t rule,
+                            struct model_rule_text *buffer);
+#define MODEL_RULE_NAME(rules, rule)                                                               \
+    model_rule_name(rules, rule, &(struct model_rule_text){ { 0 } })
 
 /* All is borrowed, and stays as it is for as long as an instance is made of it. */
 struct model {

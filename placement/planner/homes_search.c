@@ -267,7 +267,7 @@ static uint64_t count_evaluations(const struct searching *s)
 {
     const uint64_t tries = PARTS_TRIES * s->p->machine->tier_count;
 
-    return 2 + tries * REPEATS * (1 + PARTS_PRICES) + count_moves(s) + 1;
+    return 2 + tries * REPEATS * (1 + PARTS_PRICES) + count_moves(s) + 2;
 }
 
 /* Solves quickly, and with all effort if that finds nothing. */
@@ -313,6 +313,26 @@ static enum embtier_err finish(struct searching *s, struct err_msg *msg)
     return offer_tidy(s, answer->places, msg);
 }
 
+/* Small drifts of a profile move nothing. */
+static enum embtier_err stay(struct searching *s)
+{
+    struct evaluation in_force;
+    enum embtier_err err;
+
+    if (!s->p->previous)
+        return EMBTIER_OK;
+    report(s);
+    err = planning_evaluate(s->p, s->p->previous_places, &in_force, NULL);
+    if (err != EMBTIER_OK)
+        return err == EMBTIER_INVALID ? EMBTIER_OK : err;
+    if (planning_is_worth(s->p, &s->best->evaluation, &in_force))
+        return EMBTIER_OK;
+    s->best->evaluation = in_force;
+    s->best->has_stayed = true;
+    memcpy(s->best->places, s->p->previous_places, places_bytes(s));
+    return EMBTIER_OK;
+}
+
 static enum embtier_err try_prices(struct searching *s)
 {
     for (uint32_t i = 0; i < PARTS_PRICES; i++) {
@@ -332,6 +352,7 @@ static enum embtier_err run(struct searching *s, struct err_msg *msg)
         TRY(try_prices(s));
     TRY(finish(s, msg));
     TRY(try_neighbours(s));
+    TRY(stay(s));
     return return_to_best(s, msg);
 }
 

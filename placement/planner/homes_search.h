@@ -29,6 +29,7 @@ struct homes {
     struct evaluation evaluation;
     double bound_s;             /* no assignment has a shorter time_s */
     struct err_msg solver_says; /* as in struct solve_answer */
+    bool has_stayed; /* the plan in force is the answer: others are not worth their moves */
 };
 
 /* The times of @planning are those of the answer afterwards. INVALID: no assignment obeys the rules

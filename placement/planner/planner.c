@@ -86,9 +86,8 @@ static void add_moves(const struct planner_opts *opts, const struct evaluation *
                  e->moved_bytes - opts->rules->moved_bytes_max);
 }
 
-/* The best plan that was found exceeds a limit: the search took limits as elastic, and stretched
- * them least. It prefers plans that exceed none, but not finding one proves nothing, except where
- * the bound does. */
+/* The best plan that was found exceeds a limit: the search took limits as elastic. It prefers plans
+ * that exceed none, but not finding one proves nothing, except where the bound does. */
 static enum embtier_err check_limits(const struct planner_opts *opts, const struct evaluation *e,
                                      double bound_s, struct err_msg *msg)
 {
@@ -117,6 +116,14 @@ static enum embtier_err check_limits(const struct planner_opts *opts, const stru
 }
 
 /* ---- Plans ---- */
+
+static void say_that_it_stays(const struct planner_opts *opts, struct planner_warnings *warnings)
+{
+    err_write(&warnings->stay_says,
+              "the plan in force stays: no other plan was found that is faster by %g%% "
+              "(`least_gain` in the rules)",
+              100 * opts->rules->least_gain);
+}
 
 /* A plan that is being made. */
 struct making {
@@ -149,6 +156,8 @@ static enum embtier_err finish_whole(struct making *m, struct err_msg *msg)
     if (plan_fill(m->planning, m->homes, &m->plan) != EMBTIER_OK)
         return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
     fill_warnings(m->opts, e, &m->warnings);
+    if (m->homes->has_stayed)
+        say_that_it_stays(m->opts, &m->warnings);
     return EMBTIER_OK;
 }
 
@@ -159,7 +168,9 @@ static enum embtier_err finish_rows(struct making *m, const struct row_planning 
     if (plan_fill_rows(rows, cuts, &m->plan) != EMBTIER_OK)
         return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
     fill_warnings(m->opts, &cuts->evaluation, &m->warnings);
-    if (cuts->is_whole)
+    if (cuts->has_stayed)
+        say_that_it_stays(m->opts, &m->warnings);
+    else if (cuts->is_whole)
         err_write(&m->warnings.rows_say, "no table is cut: no cut makes a better plan than whole "
                                          "tables");
     else if (cuts->hulls > 0)
@@ -210,6 +221,10 @@ enum embtier_err planner_make(const struct planner_opts *opts, struct plan **ret
     _cleanup_(free_making) struct making m = { .opts = opts };
 
     assert(opts->input_count <= PLAN_INPUTS_MAX);
+    if (!opts->previous && opts->rules->moved_bytes_max != UINT64_MAX)
+        return err_set(msg, EMBTIER_INVALID,
+                       "moved_bytes_max: there is no plan in force to count moves from: give it "
+                       "with --previous, or leave this rule out");
     TRY(workload_new(opts->profile, opts->optimizers, opts->samples_per_batch, &workload, msg));
     TRY(make(&m, workload, msg));
     m.plan->input_count = opts->input_count;

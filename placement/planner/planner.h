@@ -28,6 +28,7 @@ struct planner_warnings {
     struct err_msg texts[RULES_LIMITS];
     struct err_msg solver_says; /* why the outside solver's answer was not taken; "": it was, or
                                    none was asked */
+    struct err_msg stay_says;   /* why the plan in force stays; "": it does not */
     struct err_msg rows_say;    /* why no table is cut, or whose cuts may be worse than others; "":
                                    nothing */
 };

@@ -87,7 +87,11 @@ static void forbid_arrays(struct planning *p)
         for (uint32_t m = 0; m < machine_cache(p->machine); m++)
             if (p->workload->tables[i].array_bytes == 0)
                 rules[p->model.rule_count++] = (struct model_rule){
-                    .kind = MODEL_FORBID, .table = i, .memory = m, .gpu = MODEL_ANY
+                    .kind = MODEL_FORBID,
+                    .table = i,
+                    .memory = m,
+                    .gpu = MODEL_ANY,
+                    .name = "its number of rows, unbounded or too large for an array,",
                 };
 }
 
@@ -540,6 +544,14 @@ static int compare(double a, double b)
     const double close = CLOSE * MAX(fabs(a), fabs(b));
 
     return a < b - close ? -1 : a > b + close;
+}
+
+bool planning_is_worth(const struct planning *p, const struct evaluation *found,
+                       const struct evaluation *in_force)
+{
+    return p->rules->least_gain == 0 || found->moved_bytes <= in_force->moved_bytes ||
+           compare(found->excess, in_force->excess) < 0 ||
+           found->batch_s < in_force->batch_s * (1 - p->rules->least_gain);
 }
 
 bool evaluation_is_better(const struct evaluation *a, const struct evaluation *b)

@@ -102,6 +102,10 @@ void planning_judge(const struct planning *planning, struct evaluation *e);
 /* The rows of a whole table at a place, by memory. */
 struct split_cut planning_cut_of(const struct planning *planning, uint32_t table, uint32_t place);
 
+/* False: the plan in force should stay, as @found is not faster by the least gain of the rules. */
+bool planning_is_worth(const struct planning *planning, const struct evaluation *found,
+                       const struct evaluation *in_force);
+
 /* True: @a is to be preferred. */
 bool evaluation_is_better(const struct evaluation *a, const struct evaluation *b);
 

@@ -222,6 +222,26 @@ static enum embtier_err start(struct searching *s, const struct homes *whole, st
     return s->rows->p->previous ? offer(s, s->rows->p->previous, &better) : EMBTIER_OK;
 }
 
+/* Small drifts of a profile move nothing. */
+static enum embtier_err stay(struct searching *s)
+{
+    const struct planning *const p = s->rows->p;
+    struct evaluation in_force;
+    enum embtier_err err;
+
+    if (!p->previous)
+        return EMBTIER_OK;
+    err = row_planning_evaluate(s->rows, p->previous, &in_force, NULL);
+    if (err != EMBTIER_OK)
+        return err == EMBTIER_INVALID ? EMBTIER_OK : err;
+    if (planning_is_worth(p, &s->best->evaluation, &in_force))
+        return EMBTIER_OK;
+    s->best->evaluation = in_force;
+    s->best->has_stayed = true;
+    memcpy(s->best->cuts, p->previous, cuts_bytes(s));
+    return EMBTIER_OK;
+}
+
 static uint64_t count_evaluations(const struct searching *s)
 {
     const uint64_t tries = PARTS_TRIES * s->rows->p->machine->tier_count;
@@ -244,6 +264,7 @@ static enum embtier_err run(struct searching *s, const struct homes *whole, stru
         return err_set(msg, EMBTIER_NO_SPACE,
                        "no cuts were found that obey the rules: the tables that may not lie in "
                        "the cache nearly fill the memories; reserve less, or loosen rules");
+    TRY(stay(s));
     return return_to_best(s);
 }
 

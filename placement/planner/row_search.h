@@ -15,9 +15,10 @@
 struct row_homes {
     struct split_cut *cuts; /* table_count */
     struct evaluation evaluation;
-    double bound_s; /* no cuts have a shorter time_s */
-    bool is_whole;  /* no cut helps: the homes of whole tables are the answer */
-    uint32_t hulls; /* tables whose curve has a cliff, so that the solver took its hull */
+    double bound_s;  /* no cuts have a shorter time_s */
+    bool is_whole;   /* no cut helps: the homes of whole tables are the answer */
+    uint32_t hulls;  /* tables whose curve has a cliff, so that the solver took its hull */
+    bool has_stayed; /* the plan in force is the answer: others are not worth their moves */
 };
 
 /* @whole: the best homes of whole tables; NULL: there are none. The figures of @rows are those of

@@ -74,8 +74,8 @@ static enum embtier_err refuse_item(const struct instance *x, uint32_t item, str
     err_write(msg, "table '%s'%s: ", TEXT_SHOWN(name),
               is_one_table(x, item) ? "" : ", with the tables kept together with it");
     if (place == NONE) {
-        err_append(msg, "rules leave it no place; rule %" PRIu32 " rules out the last one",
-                   last_rule(x, item));
+        err_append(msg, "rules leave it no place; %s rules out the last one",
+                   MODEL_RULE_NAME(x->model->rules, last_rule(x, item)));
         return EMBTIER_INVALID;
     }
     instance_room_name(x, x->room_of_place[place], room_name, sizeof(room_name));
@@ -84,7 +84,7 @@ static enum embtier_err refuse_item(const struct instance *x, uint32_t item, str
                " too few",
                x->bytes[item], room_name, bytes_at(x, place), x->bytes[item] - bytes_at(x, place));
     if (rule != MODEL_ANY)
-        err_append(msg, "; rule %" PRIu32 " rules out larger ones", rule);
+        err_append(msg, "; %s rules out larger ones", MODEL_RULE_NAME(x->model->rules, rule));
     return EMBTIER_INVALID;
 }
 

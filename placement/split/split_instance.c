@@ -63,9 +63,8 @@ static enum embtier_err reserve(struct split_instance *x, uint32_t rule, uint32_
     if (bytes > x->room_bytes[room]) {
         split_room_name(x, room, name, sizeof(name));
         return err_set(msg, EMBTIER_INVALID,
-                       "rule %" PRIu32 ": reserves %" PRIu64 " bytes of %s, where %" PRIu64
-                       " are left",
-                       rule, bytes, name, x->room_bytes[room]);
+                       "%s: reserves %" PRIu64 " bytes of %s, where %" PRIu64 " are left",
+                       MODEL_RULE_NAME(x->model->rules, rule), bytes, name, x->room_bytes[room]);
     }
     x->room_bytes[room] -= bytes;
     return EMBTIER_OK;

@@ -288,6 +288,8 @@ static void print_warnings(const struct planner_warnings *warnings)
 {
     for (uint32_t i = 0; i < warnings->count; i++)
         fprintf(stderr, "embtier: warning: %s\n", warnings->texts[i].text);
+    if (warnings->stay_says.text[0] != '\0')
+        fprintf(stderr, "embtier: %s\n", warnings->stay_says.text);
     if (warnings->rows_say.text[0] != '\0')
         fprintf(stderr, "embtier: %s\n", warnings->rows_say.text);
     if (warnings->solver_says.text[0] != '\0')

@@ -34,7 +34,8 @@ struct comparison {
     struct measured_profile *profile;
     enum embtier_optimizer *optimizers;
     struct progress_bar bar;
-    uint32_t count, done;        /* rows in all, and before the present one */
+    uint32_t count, done; /* rows in all, and before the present one */
+    bool has_target;
     const char *paths[ROWS_MAX]; /* of the machines */
     struct what_if rows[ROWS_MAX];
 };
@@ -132,6 +133,7 @@ static enum embtier_err plan_machine(const struct arguments *arguments, struct c
     TRY(plan_inputs_rules(c->profile, machine, arguments->rules, &rules, msg));
     if (arguments->target > 0)
         rules->target_samples_per_s = arguments->target;
+    c->has_target = rules->target_samples_per_s > 0;
     opts.rules = rules;
     for (uint32_t i = 0; i < changes_of(arguments, machine); i++, c->done++) {
         TRY(what_if_plan(&opts, i, &c->rows[c->done]));
@@ -195,11 +197,14 @@ static int print_text(const struct comparison *c)
     if (!ok)
         return cli_fail(EMBTIER_NO_MEMORY, "");
     text_table_print(text, 0, stdout);
+    putchar('\n');
     if (best < c->count)
-        text_print(stdout, "\ncheapest that reaches the target: %s%s%s\n", c->paths[best],
+        text_print(stdout, "cheapest that %s: %s%s%s\n",
+                   c->has_target ? "reaches the target" : "can be planned", c->paths[best],
                    c->rows[best].change[0] ? ", " : "", c->rows[best].change);
     else
-        puts("\nnone that has a cost reaches the target");
+        printf("none that has a cost %s\n",
+               c->has_target ? "reaches the target" : "can be planned");
     return EXIT_DONE;
 }
 

@@ -138,6 +138,12 @@ def test_rules_and_the_plan_in_force(profile, machine, tmp_path):
     kept = made(tmp_path / "kept", profile, machine, "--rules", rules, "--previous", tmp_path / "old")
     assert kept["generation"] == 2
     assert json.loads(done("-o", "json", "plan", "diff", tmp_path / "old", tmp_path / "kept"))["bytes_moved"] == 0
+    result = make(tmp_path / "missing", profile, machine, "--rules", rules)
+    assert result.returncode == 1 and "moved_bytes_max: there is no plan in force" in result.stderr
+    rules.write_text("least_gain: 1\n")  # no plan is that much faster
+    result = make(tmp_path / "stays", profile, machine, "--rules", rules, "--previous", tmp_path / "old")
+    assert result.returncode == 0 and "the plan in force stays: no other plan was found that is faster by 100%" in result.stderr, result
+    assert json.loads(done("-o", "json", "plan", "diff", tmp_path / "old", tmp_path / "stays"))["bytes_moved"] == 0
     moved = made(tmp_path / "moved", profile, machine, "--previous", tmp_path / "old")
     assert moved["time_s"] <= kept["time_s"]
     assert [one["name"] for one in kept["inputs"]] == ["profile", "machine", "rules", "previous", "options"]
@@ -271,8 +277,9 @@ ssd: {bytes: 1GB, read_bandwidth_bytes_per_s: 6GB, cost_per_gb: 1, power_w_per_g
     changes = json.loads(done("-o", "json", *arguments, "--target", "1e6"))["plans"]
     assert [one["change"] for one in changes] == ["", "dram x2", "ssd x2"] * 3
     assert changes[0]["samples_per_s"] < changes[2]["samples_per_s"]
-    assert f"cheapest that reaches the target: {large}\n" in done(*arguments, "--target", "1e6", "--as-they-are")
+    assert f"\n\ncheapest that reaches the target: {large}\n" in done(*arguments, "--target", "1e6", "--as-they-are")
     assert "none that has a cost reaches the target" in done(*arguments, "--target", "1e12", "--as-they-are")
+    assert "\n\ncheapest that can be planned: " in done(*arguments, "--as-they-are")
     assert embtier("plan", "what-if", "--profile", profile).returncode == 2
 
 

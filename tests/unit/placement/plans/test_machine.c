@@ -190,6 +190,7 @@ static void test_rules_are_what_their_file_says(void **state)
     if (load_rules(state,
                    "target_samples_per_s: 2.5e5\n"
                    "moved_bytes_max: 1GiB\n"
+                   "least_gain: 0.25\n"
                    "limits: {read_iops: warning, drive_writes: error}\n"
                    "pin: [{table: users, memory: hbm, gpu: 1}, {table: items, gpu: 0}]\n"
                    "forbid: [{table: shops, memory: cache}]\n"
@@ -201,6 +202,7 @@ static void test_rules_are_what_their_file_says(void **state)
         fail_msg("%s", msg.text);
     assert_true(rules->target_samples_per_s == 2.5e5);
     assert_int_equal(rules->moved_bytes_max, GIB);
+    assert_true(rules->least_gain == 0.25);
     assert_true(rules->warns[LIMIT_READ_IOPS] && !rules->warns[LIMIT_DRIVE_WRITES]);
     assert_int_equal(rules->cache_least_bytes[0], 2000000000);
     assert_int_equal(rules->rule_count, 6);
@@ -215,6 +217,10 @@ static void test_rules_are_what_their_file_says(void **state)
     assert_true(rule[4].table == 0 && rule[4].other == 2);
     assert_true(rule[5].kind == MODEL_RESERVE && rule[5].memory == 1 &&
                 rule[5].bytes == 1000000000);
+    /* Messages name a rule by its place. */
+    assert_non_null(strstr(rule[1].name, ":5: pin[1]"));
+    assert_non_null(strstr(rule[4].name, ":7: together[0]"));
+    assert_non_null(strstr(rule[5].name, ":8: reserve[0]"));
 }
 
 static void test_an_empty_file_has_no_rules(void **state)
@@ -225,6 +231,7 @@ static void test_an_empty_file_has_no_rules(void **state)
     assert_int_equal(load_rules(state, "# none\n", &rules, &msg), EMBTIER_OK);
     assert_int_equal(rules->rule_count, 0);
     assert_int_equal(rules->moved_bytes_max, UINT64_MAX);
+    assert_true(rules->least_gain == RULES_LEAST_GAIN);
 }
 
 static void test_mistakes_of_rules(void **state)
@@ -260,6 +267,7 @@ static void test_mistakes_of_rules(void **state)
           "allowed: error, warning" },
         { "target_samples_per_s: -5\n", "1: target_samples_per_s: `-5` is not possible", "1e-06" },
         { "moved_bytes_max: many\n", "1: moved_bytes_max: `many` is not possible", "allowed" },
+        { "least_gain: 1.5\n", "1: least_gain: ", "0 to 1" },
         { "pins: []\n", "1: pins: unknown key", "did you mean `pin`?" },
         { "pin: {table: users}\n", "1: pin: is not a list", "allowed: a list" },
     };

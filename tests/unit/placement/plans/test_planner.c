@@ -285,6 +285,43 @@ static void test_no_more_bytes_move_than_allowed(void **state)
     free_case(&c);
 }
 
+/* A slightly better plan is not worth its moves. */
+static void test_small_gains_move_nothing(void **state)
+{
+    const double gains[] = { 0, 1 };
+    struct planner_case c;
+    struct planner_opts opts;
+    struct model_rule *rule;
+
+    (void)state;
+    make_roomy(&c);
+    for (uint32_t i = 0; i < 3; i++) {
+        rule = add_rule(&c, MODEL_PIN);
+        rule->table = i;
+        rule->memory = machine_find_memory(&c.machine, "cache");
+    }
+    opts = opts_of(&c);
+    {
+        _cleanup_(plan_freep) struct plan *old = plan_of(&opts);
+
+        c.rules.rule_count = 0;
+        opts.previous = old;
+        for (uint32_t k = 0; k < ARRAY_LEN(gains); k++) {
+            _cleanup_(plan_freep) struct plan *plan = NULL;
+            _cleanup_(plan_diff_freep) struct plan_diff *diff = NULL;
+            struct planner_warnings warnings;
+            struct err_msg msg = { { 0 } };
+
+            c.rules.least_gain = gains[k]; /* 1: no plan is as fast */
+            assert_int_equal(planner_make(&opts, &plan, &warnings, &msg), EMBTIER_OK);
+            assert_int_equal(plan_diff_new(old, plan, &diff), EMBTIER_OK);
+            assert_true((diff->bytes_moved > 0) == (k == 0));
+            assert_true((warnings.stay_says.text[0] != '\0') == (k == 1));
+        }
+    }
+    free_case(&c);
+}
+
 /* ---- Limits ---- */
 
 static enum embtier_err make_plan(const struct planner_case *c, struct plan **ret_plan,
@@ -579,6 +616,7 @@ int main(void)
         cmocka_unit_test(test_tables_that_are_kept_together_share_a_place),
         cmocka_unit_test(test_reserved_bytes_stay_free),
         cmocka_unit_test(test_no_more_bytes_move_than_allowed),
+        cmocka_unit_test(test_small_gains_move_nothing),
         cmocka_unit_test(test_reads_of_ssd_take_time),
         cmocka_unit_test(test_writes_to_ssd_set_the_pace),
         cmocka_unit_test(test_writes_of_a_day_are_limited),
