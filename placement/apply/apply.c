@@ -89,6 +89,27 @@ static enum embtier_err check_same(const struct plan_table *table, const struct 
     return EMBTIER_OK;
 }
 
+/* No server has tables in GPU memory yet. */
+static enum embtier_err check_gpus(const struct plan *plan, struct err_msg *msg)
+{
+    for (uint32_t i = 0; i < plan->table_count; i++) {
+        const struct plan_table *const table = &plan->tables[i];
+
+        if (table->parts[0].home == PLAN_HBM)
+            return err_set(msg, EMBTIER_UNSUPPORTED,
+                           "table '%s' is to be in the memory of GPU %" PRIu32
+                           ", and the server has no tables there: add --without-gpu, which takes "
+                           "an array or the cache instead",
+                           table->name, table->parts[0].gpu);
+    }
+    if (plan->gpu_count == 0)
+        return EMBTIER_OK;
+    return err_set(msg, EMBTIER_UNSUPPORTED,
+                   "the plan is for %" PRIu32 " GPUs, and the server has none: add --without-gpu, "
+                   "or make a plan for a machine without `gpus`",
+                   plan->gpu_count);
+}
+
 /* ---- The places that the plan wants ---- */
 
 static enum embtier_err find_tier(const struct apply_server *server, const struct plan_table *table,
@@ -163,16 +184,10 @@ static enum embtier_err wanted_split(const struct apply_server *server,
 }
 
 static enum embtier_err wanted_place(const struct apply_server *server,
-                                     const struct plan_table *table, const struct apply_opts *opts,
-                                     struct apply_place *ret_place, struct err_msg *msg)
+                                     const struct plan_table *table, struct apply_place *ret_place,
+                                     struct err_msg *msg)
 {
     *ret_place = in_cache;
-    if (table->parts[0].home == PLAN_HBM && !opts->without_gpu)
-        return err_set(msg, EMBTIER_UNSUPPORTED,
-                       "table '%s' is to be in the memory of GPU %" PRIu32
-                       ", and the server has no tables there: add --without-gpu, which takes an "
-                       "array or the cache instead",
-                       table->name, table->parts[0].gpu);
     if (table->part_count > 1)
         return wanted_split(server, table, ret_place, msg);
     if (table->parts[0].home != PLAN_ARRAY) /* in GPU memory: place_without_gpu() */
@@ -214,6 +229,7 @@ static uint64_t wanted_bytes(const struct apply *apply, uint32_t tier)
     const struct apply_tier *const t = &apply->server->tiers[tier];
     uint64_t bytes = t->array_bytes - t->free_bytes;
 
+    bytes -= MIN(bytes, apply->unplaced_bytes[tier]);
     for (uint32_t i = 0; i < apply->move_count; i++)
         if (apply->moves[i].from.tier == tier)
             bytes -= MIN(bytes, apply->moves[i].from_bytes);
@@ -253,7 +269,7 @@ static struct apply_place place_without_gpu(const struct apply *apply,
 
         if (hot_rows == 0 && held->rows == EMBTIER_UNBOUNDED)
             break;
-        if (is_same(held->place, place) || has_room(apply, held, place))
+        if (has_room(apply, held, place))
             return place;
     }
     return has_tier(beside) && has_room(apply, held, beside) ? beside : in_cache;
@@ -271,8 +287,34 @@ static void add_move(struct apply *apply, const struct apply_held *held, struct 
     apply->move_count++;
 }
 
+/* The array that a table for GPU memory has now is free for others before it gets a place. */
+static void count_unplaced(struct apply *apply, const struct plan *plan)
+{
+    for (uint32_t i = 0; i < plan->table_count; i++) {
+        const struct apply_held *const held = find_held(apply->server, plan->tables[i].name);
+
+        if (plan->tables[i].parts[0].home == PLAN_HBM && held && has_tier(held->place))
+            apply->unplaced_bytes[held->place.tier] += array_bytes(held, held->place);
+    }
+}
+
+static struct apply_place take_place_without_gpu(struct apply *apply,
+                                                 const struct plan_table *table,
+                                                 const struct apply_held *held,
+                                                 struct apply_place beside)
+{
+    if (has_tier(held->place)) {
+        const uint64_t bytes = array_bytes(held, held->place);
+
+        assert(apply->unplaced_bytes[held->place.tier] >= bytes);
+        apply->unplaced_bytes[held->place.tier] -= bytes;
+    }
+    apply->gpu_count++;
+    return place_without_gpu(apply, table, held, beside);
+}
+
 static enum embtier_err add_tables(struct apply *apply, const struct plan *plan, bool in_gpu,
-                                   const struct apply_opts *opts, struct err_msg *msg)
+                                   struct err_msg *msg)
 {
     for (uint32_t i = 0; i < plan->table_count; i++) {
         const struct plan_table *const table = &plan->tables[i];
@@ -285,11 +327,9 @@ static enum embtier_err add_tables(struct apply *apply, const struct plan *plan,
         if (!held)
             return err_set(msg, EMBTIER_NO_TABLE, "the server has no table '%s'", table->name);
         TRY(check_same(table, held, msg));
-        TRY(wanted_place(apply->server, table, opts, &place, msg));
-        if (is_in_gpu) {
-            place = place_without_gpu(apply, table, held, place);
-            apply->gpu_count++;
-        }
+        TRY(wanted_place(apply->server, table, &place, msg));
+        if (is_in_gpu)
+            place = take_place_without_gpu(apply, table, held, place);
         add_move(apply, held, place);
     }
     return EMBTIER_OK;
@@ -326,9 +366,12 @@ enum embtier_err apply_new(const struct plan *plan, struct apply_server *server,
         return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
     if (server->table_count > 0)
         qsort(server->tables, server->table_count, sizeof(*server->tables), compare_held);
-    TRY(add_tables(apply, plan, false, opts, msg));
+    if (!opts->without_gpu)
+        TRY(check_gpus(plan, msg));
+    count_unplaced(apply, plan);
+    TRY(add_tables(apply, plan, false, msg));
     TRY(check_room(apply, msg));
-    TRY(add_tables(apply, plan, true, opts, msg));
+    TRY(add_tables(apply, plan, true, msg));
     apply->unplanned_count = server->table_count - plan->table_count;
     *ret_apply = TAKE(apply);
     return EMBTIER_OK;
@@ -444,6 +487,54 @@ void apply_has_other_rows(const struct apply_step *step)
 {
     assert(is_trial(step->move) && !step->move->is_done);
     step->move->goes_by_cache = true;
+}
+
+/* ---- Back, and how far it came ---- */
+
+/* True if a detour has left the table in the cache. */
+static bool is_on_the_way(const struct apply_move *move)
+{
+    return !move->is_done && move->table->place.home != EMBTIER_HOME_CACHE &&
+           move->from.home == EMBTIER_HOME_CACHE;
+}
+
+bool apply_next_back(const struct apply *apply, struct apply_step *ret_step)
+{
+    for (uint32_t i = 0; i < apply->move_count; i++) {
+        struct apply_move *const move = &apply->moves[i];
+        const struct apply_place old = move->table->place;
+
+        if (is_on_the_way(move) && old.home == EMBTIER_HOME_ARRAY &&
+            array_bytes(move->table, old) <= apply->server->tiers[old.tier].free_bytes) {
+            *ret_step = (struct apply_step){ move, old };
+            return true;
+        }
+    }
+    return false;
+}
+
+void apply_back_done(struct apply *apply, const struct apply_step *step)
+{
+    struct apply_move *const move = step->move;
+    uint64_t *const free_bytes = &apply->server->tiers[step->to.tier].free_bytes;
+
+    assert(is_on_the_way(move) && is_same(step->to, move->table->place));
+    move->from = step->to;
+    move->from_bytes = array_bytes(move->table, step->to);
+    assert(move->from_bytes <= *free_bytes);
+    *free_bytes -= move->from_bytes;
+}
+
+uint32_t apply_on_the_way(const struct apply *apply, const char **ret_name)
+{
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < apply->move_count; i++)
+        if (is_on_the_way(&apply->moves[i])) {
+            *ret_name = apply->moves[i].table->name;
+            count++;
+        }
+    return count;
 }
 
 uint32_t apply_moved(const struct apply *apply)

@@ -61,17 +61,19 @@ struct apply {
     uint32_t unplanned_count; /* tables of the server that are not in the plan: they stay */
     uint32_t gpu_count;       /* parts in GPU memory for which there is another place */
     uint64_t row_bytes;       /* of all moves */
+    /* Array memory of tables that the plan wants in GPU memory, and that have no place yet. */
+    uint64_t unplaced_bytes[TIERS_MAX];
 };
 
 struct apply_opts {
     /* Put what the plan wants in GPU memory into arrays of the first tier with room, or else into
-     * the cache. Otherwise it is an error: no server has such arrays yet. */
+     * the cache. Otherwise a plan for GPUs is an error: no server has such arrays yet. */
     bool without_gpu;
 };
 
 /* @plan has passed plan_check(). NO_TABLE: the server lacks a table of the plan. MISMATCH: it
  * differs from the plan's. INVALID: the server has no such tier. TOO_LARGE: the arrays do not fit
- * into the tier. UNSUPPORTED: a table has ranges in several tiers, or lies in GPU memory. @msg
+ * into the tier. UNSUPPORTED: a table has ranges in several tiers, or the plan is for GPUs. @msg
  * names table or tier, the figures, and what can be done. NO_MEMORY. */
 MUST_CHECK enum embtier_err apply_new(const struct plan *plan, struct apply_server *server,
                                       const struct apply_opts *opts, struct apply **ret_apply,
@@ -102,8 +104,16 @@ void apply_refused(struct apply *apply, const struct apply_step *step);
 bool apply_is_trial(const struct apply_step *step);
 /* The server said that such a step's table has other hot rows. */
 void apply_has_other_rows(const struct apply_step *step);
+/* Finds a step that takes a table back to its old array, which it left for others in a detour, if
+ * there is room: for a run that cannot go on. Splits stay in the cache, as nobody names their old
+ * hot rows. */
+bool apply_next_back(const struct apply *apply, struct apply_step *ret_step);
+/* Counts such a step as done. */
+void apply_back_done(struct apply *apply, const struct apply_step *step);
 /* Return the number of tables that have moved to their place, and of moves that are not done. */
 uint32_t apply_moved(const struct apply *apply);
 uint32_t apply_left(const struct apply *apply);
+/* Returns the number of tables that a detour has left in the cache, and the name of one of them. */
+uint32_t apply_on_the_way(const struct apply *apply, const char **ret_name);
 
 #endif

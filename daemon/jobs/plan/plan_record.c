@@ -136,8 +136,9 @@ enum embtier_err plan_record_check(struct plan_record *record, uint64_t generati
     if (generation < state.generation)
         return err_set(msg, EMBTIER_MISMATCH,
                        "the plan has generation %" PRIu64 ", and the one in force has %" PRIu64
-                       ": make a new plan with `embtier plan make --previous` and that one",
-                       generation, state.generation);
+                       ": make a new plan with `embtier plan make --previous` and that one, or "
+                       "stop the server and remove %s/" PLAN_RECORD_FILE,
+                       generation, state.generation, record->directory);
     if (generation == state.generation && hash != state.hash)
         return err_set(msg, EMBTIER_MISMATCH,
                        "another plan of generation %" PRIu64

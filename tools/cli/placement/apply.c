@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -22,8 +23,11 @@
 
 #define RATE_DEFAULT ((uint64_t)(256 * MIB))
 #define INTERRUPTED                                                                                \
-    "the server moves the table in progress back, and those that have moved stay there: run "      \
-    "`embtier apply` again to go on"
+    "the server moves the table in progress back, those that have moved stay there, and those "    \
+    "that gave way to others are in the cache: run `embtier apply` again to go on"
+#define POLL_MS 50
+/* The plan counts on so much of the server's cache, or hit rates will be lower. */
+#define CACHE_SHARE_LEAST 0.9
 
 enum { DRY_RUN = 256, RATE, TRACE, WITHOUT_GPU };
 
@@ -48,7 +52,8 @@ struct applying {
     uint64_t hash; /* of its file */
     struct apply_server server;
     struct apply *apply;
-    struct hot_set *hot; /* of each move */
+    struct hot_set *hot;           /* of each move */
+    double cache_bytes[TIERS_MAX]; /* of each tier of the server */
     uint64_t moved_rows, done_bytes, detours;
     struct progress_bar bar;
 };
@@ -133,28 +138,39 @@ static uint32_t tier_named(const struct apply_server *server, const char *name)
     return APPLY_NO_TIER;
 }
 
-/* Reads the tiers from the metrics of arrays, which name each tier in the order of speed. */
-static enum embtier_err read_tiers(struct cli *cli, struct apply_server *server)
+/* Returns the tier's index. A new one is added; APPLY_NO_TIER: there is no room. */
+static uint32_t add_tier(struct apply_server *server, const char *name)
+{
+    const uint32_t tier = tier_named(server, name);
+
+    if (tier != APPLY_NO_TIER || server->tier_count == TIERS_MAX)
+        return tier;
+    snprintf(server->tiers[server->tier_count].name, sizeof(server->tiers->name), "%s", name);
+    return server->tier_count++;
+}
+
+/* Reads the tiers from their metrics, which name each tier in the order of speed. */
+static enum embtier_err read_tiers(struct cli *cli, struct applying *a)
 {
     struct embtier_status *status = NULL;
 
     TRY(embtier_status(cli->server, &status));
     for (size_t i = 0; i < embtier_status_count(status); i++) {
         const struct embtier_metric *const metric = embtier_status_at(status, i);
-        const bool is_capacity = strcmp(metric->name, "array_capacity_bytes") == 0;
-        uint32_t tier = tier_named(server, metric->label_value);
+        const bool is_array = strcmp(metric->name, "array_capacity_bytes") == 0;
+        const bool is_free = strcmp(metric->name, "array_free_bytes") == 0;
+        const bool is_cache = strcmp(metric->name, "cache_capacity_bytes") == 0;
+        const uint32_t tier =
+            is_array || is_free || is_cache ? add_tier(&a->server, metric->label_value) : 0;
 
-        if (!is_capacity && strcmp(metric->name, "array_free_bytes") != 0)
+        if (tier == APPLY_NO_TIER)
             continue;
-        if (tier == APPLY_NO_TIER && server->tier_count == TIERS_MAX)
-            continue;
-        if (tier == APPLY_NO_TIER) {
-            tier = server->tier_count++;
-            snprintf(server->tiers[tier].name, sizeof(server->tiers[tier].name), "%s",
-                     metric->label_value);
-        }
-        *(is_capacity ? &server->tiers[tier].array_bytes : &server->tiers[tier].free_bytes) =
-            (uint64_t)metric->value;
+        if (is_array)
+            a->server.tiers[tier].array_bytes = (uint64_t)metric->value;
+        else if (is_free)
+            a->server.tiers[tier].free_bytes = (uint64_t)metric->value;
+        else if (is_cache)
+            a->cache_bytes[tier] = metric->value;
     }
     embtier_status_free(status);
     return EMBTIER_OK;
@@ -193,6 +209,61 @@ static enum embtier_err read_tables(struct cli *cli, struct apply_server *server
                      &server->tables[server->table_count++]);
     embtier_table_list_free(list);
     return server->tables ? EMBTIER_OK : err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+}
+
+static bool is_running_move(const struct embtier_job *job)
+{
+    return job->runs && strcmp(job->kind, "table move") == 0;
+}
+
+/* Waits until no table moves: a move that turns back, such as that of an earlier run that was
+ * interrupted, still has its memory. */
+static enum embtier_err await_moves(struct cli *cli, struct applying *a)
+{
+    bool moves = true;
+
+    progress_bar_begin(&a->bar, "waiting for moves", "nothing was moved");
+    while (moves) {
+        struct embtier_job_list *list = NULL;
+        const enum embtier_err err = embtier_job_list(cli->server, &list);
+
+        moves = false;
+        for (size_t i = 0; err == EMBTIER_OK && i < embtier_job_list_count(list); i++) {
+            const struct embtier_job *const job = embtier_job_list_at(list, i);
+
+            if (!is_running_move(job))
+                continue;
+            moves = true;
+            progress_bar_update(&a->bar, job->done, job->total, job->unit);
+        }
+        embtier_job_list_free(list);
+        if (err != EMBTIER_OK) {
+            progress_bar_end(&a->bar);
+            return err;
+        }
+        if (moves)
+            nanosleep(&(struct timespec){ .tv_nsec = POLL_MS * 1000000L }, NULL);
+    }
+    progress_bar_end(&a->bar);
+    return EMBTIER_OK;
+}
+
+/* As the server does when a run begins. */
+static enum embtier_err check_generation(struct cli *cli, const struct applying *a,
+                                         struct err_msg *msg)
+{
+    const uint64_t generation = a->plan->generation;
+    struct embtier_plan_info info;
+
+    TRY(embtier_plan_show(cli->server, &info));
+    if (generation > info.generation || (generation == info.generation && a->hash == info.hash))
+        return EMBTIER_OK;
+    return err_set(msg, EMBTIER_MISMATCH,
+                   "the plan has generation %" PRIu64 ", and %s has %" PRIu64
+                   ": make a new plan with `embtier plan make --previous` and that one",
+                   generation,
+                   generation == info.generation ? "another one in force" : "the one in force",
+                   info.generation);
 }
 
 /* ---- Reports ---- */
@@ -259,6 +330,26 @@ static bool has_cut_tables(const struct applying *a)
         if (a->apply->moves[i].to.home == EMBTIER_HOME_SPLIT)
             return true;
     return false;
+}
+
+static void warn_of_cache(const struct applying *a)
+{
+    for (uint32_t i = 0; i < a->plan->memory_count; i++) {
+        const struct plan_memory *const memory = &a->plan->memories[i];
+        const uint32_t tier = tier_named(&a->server, memory->name);
+        struct number_text planned, there;
+
+        if (plan_memory_kind(memory) != PLAN_MEMORY_TIER ||
+            (tier != APPLY_NO_TIER &&
+             a->cache_bytes[tier] >= CACHE_SHARE_LEAST * (double)memory->cache_bytes))
+            continue;
+        if (memory->cache_bytes > 0)
+            text_print(stderr,
+                       "embtier: warning: the plan counts on %s of cache in tier '%s', and the "
+                       "server has %s: fewer lookups will hit than it predicts\n",
+                       number_bytes(&planned, (double)memory->cache_bytes), memory->name,
+                       number_bytes(&there, tier == APPLY_NO_TIER ? 0 : a->cache_bytes[tier]));
+    }
 }
 
 static int print_dry_run(const struct applying *a)
@@ -345,6 +436,22 @@ static uint64_t most_hot_rows(const struct plan *plan)
     return most;
 }
 
+/* Another table's trace has other hot rows. */
+static enum embtier_err check_traced(const struct applying *a, const struct apply_held *held,
+                                     const struct trace_table *traced, struct err_msg *msg)
+{
+    if (traced->rows == held->rows && traced->dim == held->dim && traced->dtype == held->dtype)
+        return EMBTIER_OK;
+    return err_set(msg, EMBTIER_MISMATCH,
+                   "table '%s' has other %s in %s than on the server: give the trace that the "
+                   "plan's profile was made from",
+                   held->name,
+                   traced->rows != held->rows ? "rows"
+                   : traced->dim != held->dim ? "dim"
+                                              : "dtype",
+                   a->arguments->trace_path);
+}
+
 /* Finds the hot rows of one table in the trace. */
 static enum embtier_err find_hot_rows(struct applying *a, uint32_t index, struct err_msg *msg)
 {
@@ -361,6 +468,7 @@ static enum embtier_err find_hot_rows(struct applying *a, uint32_t index, struct
     struct hot_set *const set = &a->hot[index];
 
     TRY(hottest_rows(a->arguments->trace_path, &opts, &hot, msg));
+    TRY(check_traced(a, move->table, &hot->table, msg));
     if (hot->count == 0)
         return err_set(msg, EMBTIER_INVALID,
                        "%s has no lookup of table '%s', so its hot rows are not known: give the "
@@ -416,6 +524,17 @@ struct step_progress {
     const struct apply_step *step;
 };
 
+/* Returns the bytes that a step counts for in the bar: half of a move that takes two. */
+static double step_bytes(const struct apply_step *step)
+{
+    const struct apply_move *const move = step->move;
+    const bool is_first =
+        step->to.home == EMBTIER_HOME_CACHE && move->to.home != EMBTIER_HOME_CACHE;
+    const bool is_second = move->from.home != move->table->place.home;
+
+    return (double)move->row_bytes * (is_first || is_second ? 0.5 : 1);
+}
+
 /* Counts a table's rows by their bytes in the bar of all tables. Other units are those of what
  * comes before: pins that end, ids of hot rows that are stored. */
 static void on_progress(void *context, uint64_t done, uint64_t total, const char *unit)
@@ -425,8 +544,7 @@ static void on_progress(void *context, uint64_t done, uint64_t total, const char
     const bool are_rows = strcmp(unit, "rows") == 0;
     const double part = are_rows && total > 0 ? MIN((double)done / (double)total, 1.0) : 0;
 
-    progress_bar_update(&a->bar,
-                        a->done_bytes + (uint64_t)(part * (double)progress->step->move->row_bytes),
+    progress_bar_update(&a->bar, a->done_bytes + (uint64_t)(part * step_bytes(progress->step)),
                         a->apply->row_bytes, "bytes");
 }
 
@@ -449,12 +567,10 @@ static struct embtier_move_options options_of(const struct applying *a,
 static void note_done(struct applying *a, const struct apply_step *step,
                       const struct embtier_moved_info *moved)
 {
+    a->done_bytes += (uint64_t)step_bytes(step);
     apply_done(a->apply, step);
     a->moved_rows += moved->rows;
-    if (step->move->is_done)
-        a->done_bytes += step->move->row_bytes;
-    else
-        a->detours++;
+    a->detours += !step->move->is_done;
 }
 
 static enum embtier_err run_step(struct cli *cli, struct applying *a, const struct apply_step *step)
@@ -497,11 +613,39 @@ static enum embtier_err run_steps(struct cli *cli, struct applying *a, struct er
     return EMBTIER_OK;
 }
 
+/* A run that cannot go on takes the tables that gave way to others back, as far as there is room
+ * and the server takes moves. */
+static void move_back(struct cli *cli, struct applying *a)
+{
+    struct embtier_moved_info moved;
+    struct apply_step step;
+
+    progress_bar_begin(&a->bar, "moving back", INTERRUPTED);
+    while (apply_next_back(a->apply, &step)) {
+        struct embtier_move_options options = EMBTIER_MOVE_OPTIONS_INIT;
+
+        options.home = step.to.home;
+        options.home_tier = tier_of(a, step.to);
+        options.rate_bytes = a->arguments->rate_bytes;
+        options.progress = progress_bar_update;
+        options.progress_context = &a->bar;
+        if (embtier_table_move(cli->server, step.move->table->name, &options, &moved) != EMBTIER_OK)
+            break;
+        apply_back_done(a->apply, &step);
+    }
+    progress_bar_end(&a->bar);
+}
+
 /* ---- The command ---- */
 
 static enum embtier_err prepare(struct cli *cli, struct applying *a, struct err_msg *msg)
 {
-    enum embtier_err err = read_tiers(cli, &a->server);
+    enum embtier_err err = a->arguments->dry_run ? check_generation(cli, a, msg) : EMBTIER_OK;
+
+    if (err == EMBTIER_OK)
+        err = await_moves(cli, a);
+    if (err == EMBTIER_OK)
+        err = read_tiers(cli, a);
 
     if (err == EMBTIER_OK)
         err = read_tables(cli, &a->server, msg);
@@ -517,6 +661,8 @@ static enum embtier_err move_tables(struct cli *cli, struct applying *a, struct 
     progress_bar_begin(&a->bar, "moving", INTERRUPTED);
     err = run_steps(cli, a, msg);
     progress_bar_end(&a->bar);
+    if (err != EMBTIER_OK)
+        move_back(cli, a);
     TRY(err);
     err = embtier_plan_end(cli->server);
     return err ? err_set(msg, err, "%s", embtier_message(cli->server)) : EMBTIER_OK;
@@ -532,8 +678,9 @@ static enum embtier_err run(struct cli *cli, struct applying *a, struct err_msg 
     if (err != EMBTIER_OK)
         return err_set(msg, err, "%s", embtier_message(cli->server));
     TRY(prepare(cli, a, msg));
+    warn_of_cache(a);
     if (a->arguments->dry_run)
-        return EMBTIER_OK;
+        return a->arguments->trace_path ? find_all_hot_rows(a, msg) : EMBTIER_OK;
     TRY(find_all_hot_rows(a, msg));
     return move_tables(cli, a, msg);
 }
@@ -541,14 +688,20 @@ static enum embtier_err run(struct cli *cli, struct applying *a, struct err_msg 
 static int tell_failure(const struct applying *a, enum embtier_err err, const struct err_msg *msg)
 {
     const uint32_t moved = a->apply ? apply_moved(a->apply) : 0;
-    struct err_msg whole;
+    const char *name = "";
+    const uint32_t on_the_way = a->apply ? apply_on_the_way(a->apply, &name) : 0;
+    struct err_msg whole, way = { { 0 } };
 
-    if (moved == 0)
+    if (moved == 0 && on_the_way == 0)
         return cli_fail(err, msg->text);
+    if (on_the_way > 0)
+        snprintf(way.text, sizeof(way.text),
+                 "; tables that gave way to others, and are in the cache: %" PRIu32 " (%s%s)",
+                 on_the_way, name, on_the_way > 1 ? ", ..." : "");
     (void)err_set(&whole, err,
-                  "%s; tables that have moved, and stay there: %" PRIu32 "; tables left: %" PRIu32
+                  "%s; tables that have moved, and stay there: %" PRIu32 "%s; tables left: %" PRIu32
                   "; run `embtier apply` again to go on",
-                  msg->text, moved, apply_left(a->apply));
+                  msg->text, moved, way.text, apply_left(a->apply));
     return cli_fail(err, whole.text);
 }
 

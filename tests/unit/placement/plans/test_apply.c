@@ -414,6 +414,91 @@ static void test_a_table_of_a_gpu_and_an_array_becomes_an_array(void **state)
 
 /* A trace may know fewer hot rows than a plan wants. They take less memory, and fewer bytes move.
  */
+/* Arrays of tables that are to leave for a GPU's memory are room for others. */
+static void test_arrays_of_tables_for_gpus_are_free_for_others(void **state)
+{
+    struct world world = { .plan = NULL };
+    const struct apply_place wanted[] = { array_in(0), array_in(0), on_gpu, on_gpu };
+    struct apply *apply;
+
+    (void)state;
+    add_tier(&world, "dram", 4);
+    add_tier(&world, "pmem", 3);
+    add_table(&world, 2, cached);
+    add_table(&world, 2, cached);
+    add_table(&world, 3, array_in(0));
+    add_table(&world, 2, array_in(1));
+    make_plan(&world, wanted);
+    must_refuse(&world, EMBTIER_UNSUPPORTED, "table 't2' is to be in the memory of GPU 0");
+    apply = must_apply(&world, true);
+    assert_int_equal(apply->move_count, 4);
+    assert_string_equal(apply->moves[2].table->name, "t2"); /* pmem, as t3 is to leave it */
+    assert_int_equal(apply->moves[2].to.tier, 1);
+    assert_string_equal(apply->moves[3].table->name, "t3"); /* its old place is t2's now */
+    assert_int_equal(apply->moves[3].to.home, EMBTIER_HOME_CACHE);
+    apply_free(apply);
+    plan_free(world.plan);
+}
+
+static void test_a_plan_for_gpus_is_refused_without_them(void **state)
+{
+    struct world world = { .plan = NULL };
+    const struct apply_place wanted[] = { array_in(0) };
+    struct apply *apply;
+
+    (void)state;
+    add_tier(&world, "dram", 1);
+    add_table(&world, 1, cached);
+    make_plan(&world, wanted);
+    world.plan->gpu_count = 8;
+    must_refuse(&world, EMBTIER_UNSUPPORTED, "the plan is for 8 GPUs, and the server has none");
+    apply = must_apply(&world, true);
+    assert_int_equal(apply->move_count, 1);
+    apply_free(apply);
+    plan_free(world.plan);
+}
+
+/* A run that ends after a detour takes the table back. */
+static void test_a_table_that_gave_way_finds_back(void **state)
+{
+    struct world world = { .plan = NULL };
+    const struct apply_place wanted[] = { array_in(1), array_in(0) };
+    struct apply_step step;
+    struct apply *apply;
+    const char *name = "";
+
+    (void)state;
+    add_tier(&world, "dram", 1);
+    add_tier(&world, "pmem", 1);
+    add_table(&world, 1, array_in(0));
+    add_table(&world, 1, array_in(1));
+    make_plan(&world, wanted);
+    apply = must_apply(&world, false);
+    assert_int_equal(apply_on_the_way(apply, &name), 0);
+    assert_false(apply_next_back(apply, &step));
+    assert_true(apply_next(apply, &step));
+    assert_int_equal(step.to.home, EMBTIER_HOME_CACHE);
+    apply_done(apply, &step);
+    assert_int_equal(apply_on_the_way(apply, &name), 1);
+    assert_string_equal(name, "t0");
+    assert_int_equal(apply_moved(apply), 0);
+    assert_true(apply_next_back(apply, &step));
+    assert_true(is_same_place(step.to, array_in(0)));
+    apply_back_done(apply, &step);
+    assert_int_equal(apply_on_the_way(apply, &name), 0);
+    assert_int_equal(world.server.tiers[0].free_bytes, 0);
+    /* Once the other table has its place, there is no way back. */
+    assert_true(apply_next(apply, &step));
+    apply_done(apply, &step);
+    assert_true(apply_next(apply, &step));
+    assert_true(is_same_place(step.to, array_in(0)));
+    apply_done(apply, &step);
+    assert_false(apply_next_back(apply, &step));
+    assert_int_equal(apply_on_the_way(apply, &name), 1);
+    apply_free(apply);
+    plan_free(world.plan);
+}
+
 static void test_fewer_hot_rows_take_less(void **state)
 {
     struct world world = { .plan = NULL };
@@ -442,6 +527,9 @@ int main(void)
         cmocka_unit_test(test_tables_for_gpus_take_arrays_with_room_or_the_cache),
         cmocka_unit_test(test_hot_rows_for_gpus_join_those_in_an_array),
         cmocka_unit_test(test_a_table_of_a_gpu_and_an_array_becomes_an_array),
+        cmocka_unit_test(test_arrays_of_tables_for_gpus_are_free_for_others),
+        cmocka_unit_test(test_a_plan_for_gpus_is_refused_without_them),
+        cmocka_unit_test(test_a_table_that_gave_way_finds_back),
         cmocka_unit_test(test_fewer_hot_rows_take_less),
     };
 
