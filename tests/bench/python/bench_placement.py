@@ -7,8 +7,8 @@ is measured by tools/describe-machine, for predict with the server's lookups. Th
 popularity.
 
 real-gain: rows of GETs and bags of pooled lookups a second, as planned, beside a second server with the same bytes of DRAM that has
-all tables behind the cache. They take turns, each with the same new batches. real-gain-rows-split and -bags-split: the same for a
-plan that may cut tables.
+all tables behind the cache. They take turns with the same batches, whose ids are new. -warm: the same 50 batches over and over, so
+that all rows are in DRAM. -split: a plan that may cut tables.
 
 predict: `embtier plan check` while a client trains, for ten minutes (--seconds). Each figure is a measured one beside the plan's.
 
@@ -21,6 +21,7 @@ A figure is one JSON object on a line, as tests/bench/lib/bench.h has it."""
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import multiprocessing
 import statistics
@@ -42,6 +43,7 @@ DRAM_SHARE = 10  # the rows have so many times the bytes of DRAM
 WARM_LOOKUPS = 6  # for each row that DRAM has room for
 TRACE_LOOKUPS = 20
 TURN_S = 2.0
+WARM_BATCHES = 50
 CHECK_S = 600.0
 OVERHEAD_BYTES = 8 * MIB  # of the cache: its index, and slabs that are not full
 
@@ -199,21 +201,26 @@ def planned_server(
 # ---- real-gain ----
 
 
-def rate_of_turn(
-    request: Callable[[list[np.ndarray]], float],
-    drawn: list[list[np.ndarray]],
-    draw: Callable[[], list[np.ndarray]],
-    amount: int,
-    seconds: float,
-) -> float:
-    """@drawn: the batches of the turn, to which @draw adds. None is looked up twice: its rows would all be in DRAM."""
+def rate_of_turn(request: Callable[[list[np.ndarray]], float], drawn: Batches, amount: int, seconds: float) -> float:
     spent, done = 0.0, 0
     while spent < seconds:
-        if done == len(drawn):
-            drawn.append(draw())
         spent += request(drawn[done])
         done += 1
     return amount * done / spent
+
+
+class Batches:
+    """The batches of a turn, the same for both servers: each has new ids, or there are WARM_BATCHES, over and over."""
+
+    def __init__(self, draw: Callable[[], list[np.ndarray]], are_new: bool) -> None:
+        self.draw, self.are_new, self.drawn = draw, are_new, []
+
+    def __getitem__(self, i: int) -> list[np.ndarray]:
+        if not self.are_new:
+            i %= WARM_BATCHES
+        while len(self.drawn) <= i:
+            self.drawn.append(self.draw())
+        return self.drawn[i]
 
 
 def report_gain(name: str, unit: str, pairs: list[tuple[float, float]], mixture: Mixture, limit: str) -> None:
@@ -229,23 +236,20 @@ def report_gain(name: str, unit: str, pairs: list[tuple[float, float]], mixture:
 def real_gain(mixture: Mixture, made: Daemon, reference: Trainer, planned: Daemon, trainer: Trainer, given: argparse.Namespace, end: str) -> None:
     seconds = min(given.seconds or TURN_S, TURN_S)
     fresh = np.random.default_rng(3)
-    for name, unit, amount, request in (
-        ("rows", " rows/s", mixture.lookups, "get"),
-        ("bags", " bags/s", mixture.bags * len(mixture.rows), "look_up"),
-    ):
+    kinds = [("rows", " rows/s", mixture.lookups, "get"), ("bags", " bags/s", mixture.bags * len(mixture.rows), "look_up")]
+    for (name, unit, amount, request), are_new in itertools.product(kinds, (True, False)):
         before = [one.embtier("status")["metrics"]["store_rows_read"] for one in (planned, made)]
         pairs = []
         for turn in range(given.turns):
-            drawn: list[list[np.ndarray]] = []
+            drawn = Batches(lambda: mixture.draw(fresh), are_new)
             sides = [trainer, reference]
             rates = {
-                side: rate_of_turn(getattr(side, request), drawn, lambda: mixture.draw(fresh), amount, seconds)
-                for side in (sides if turn % 2 == 0 else sides[::-1])
+                side: rate_of_turn(getattr(side, request), drawn, amount, seconds) for side in (sides if turn % 2 == 0 else sides[::-1])
             }
             pairs.append((rates[trainer], rates[reference]))
         read = [one.embtier("status")["metrics"]["store_rows_read"] for one in (planned, made)]
         limit = f"reads of SSD: {read[0] - before[0]:,.0f} rows as planned, {read[1] - before[1]:,.0f} beside"
-        report_gain(f"real-gain-{name}{end}", unit, pairs, mixture, limit)
+        report_gain(f"real-gain-{name}{end}{'' if are_new else '-warm'}", unit, pairs, mixture, limit)
 
 
 # ---- predict ----
