@@ -293,6 +293,7 @@ static void put_table(struct plan *plan, uint32_t number, enum plan_home home, u
     else
         part->bytes = 4 * rows;
     plan->memories[home].array_bytes += part->bytes;
+    plan->memories[2].array_bytes += 4 * rows; /* SSD has all rows */
 }
 
 static void test_says_what_the_numbers_say(void **state)

@@ -127,11 +127,11 @@ static void test_a_refusal_names_the_missing_bytes(void **state)
             p.rules[1].table = 1, "level 'HBM' of GPU 0",
             "2000 bytes of 1000, 1000 too many; the largest is table 'second' with 1000");
     REFUSED(p.model.rule_count = 1;
-            p.rules[0] = ((struct model_rule){ MODEL_RESERVE, 0, 0, 1, MODEL_ANY, 1501 }), "DRAM",
-            "1501");
+            p.rules[0] = ((struct model_rule){ MODEL_RESERVE, 0, 0, 1, MODEL_ANY, 1501, NULL }),
+            "DRAM", "1501");
     REFUSED(p.levels[0].capacity_bytes = p.levels[1].capacity_bytes = 400; p.model.rule_count = 2;
             for (uint32_t i = 0; i < 2; i++) p.rules[i] =
-                ((struct model_rule){ MODEL_FORBID, i, 0, 2, MODEL_ANY, 0 }),
+                ((struct model_rule){ MODEL_FORBID, i, 0, 2, MODEL_ANY, 0, NULL }),
             "out of the rest", "2000 bytes, but all levels have 1200, 800 too few");
     REFUSED(p.model.rule_count = 2; p.rules[0].memory = MODEL_ANY; p.rules[1].memory = MODEL_ANY;
             p.rules[1].gpu = 1, "first", "no place");
@@ -190,15 +190,15 @@ static void test_the_check_holds_rules(void **state)
     (void)state;
     make_plain(&p);
     p.model.rule_count = 1;
-    p.rules[0] = (struct model_rule){ MODEL_PIN, 0, 0, 0, MODEL_ANY, 0 };
+    p.rules[0] = (struct model_rule){ MODEL_PIN, 0, 0, 0, MODEL_ANY, 0, NULL };
     assert_int_equal(check(&p, (struct split_cut){ 0, { 20 } }, none, "rule 0"), EMBTIER_INVALID);
     assert_int_equal(check(&p, (struct split_cut){ 0, { 100 } }, none, ""), EMBTIER_OK);
-    p.rules[0] = (struct model_rule){ MODEL_FORBID, 0, 0, 1, 0, 0 };
+    p.rules[0] = (struct model_rule){ MODEL_FORBID, 0, 0, 1, 0, 0, NULL };
     assert_int_equal(check(&p, (struct split_cut){ 0, { 0, 1 } }, none, "rule 0"), EMBTIER_INVALID);
     assert_int_equal(check(&p, (struct split_cut){ 1, { 0, 1 } }, none, ""), EMBTIER_OK);
     p.rules[0] = (struct model_rule){ .kind = MODEL_TOGETHER, .other = 1 };
     assert_int_equal(check(&p, (struct split_cut){ 1, { 0 } }, none, "rule 0"), EMBTIER_INVALID);
-    p.rules[0] = (struct model_rule){ MODEL_RESERVE, 0, 0, 1, MODEL_ANY, 1475 };
+    p.rules[0] = (struct model_rule){ MODEL_RESERVE, 0, 0, 1, MODEL_ANY, 1475, NULL };
     assert_int_equal(check(&p, (struct split_cut){ 0, { 0, 1 } }, none, "1 too many"),
                      EMBTIER_INVALID);
 }
