@@ -123,8 +123,9 @@ static bool is_as_planned(struct check_home planned, struct check_home actual)
 {
     if (strcmp(planned.word, actual.word) != 0)
         return false;
-    return !planned.tier ||
-           (strcmp(planned.tier, actual.tier) == 0 && actual.hot_rows <= planned.hot_rows);
+    if (!planned.tier || !actual.tier) /* neither is split */
+        return true;
+    return strcmp(planned.tier, actual.tier) == 0 && actual.hot_rows <= planned.hot_rows;
 }
 
 static enum check_place place_of(const struct plan_table *table, const struct check_counts *counts)
