@@ -387,6 +387,7 @@ const struct command commands[] = {
       "      --profile FILE    a profile that `embtier profile show --save` wrote\n"
       "      --target N        samples/s to reach (default: the target of the rules)\n"
       "      --as-they-are     plan the machines without changes\n"
+      "      --row-wise        tables may be split by hotness, as for `embtier plan make`\n"
       "      --rules FILE, --optimizer LIST, --samples-per-batch N\n"
       "                        as for `embtier plan make`\n"
       "\n"

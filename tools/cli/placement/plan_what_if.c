@@ -19,14 +19,14 @@
 #define MACHINES_MAX 64
 #define ROWS_MAX     (MACHINES_MAX * WHAT_IF_CHANGES_MAX)
 
-enum { PROFILE = 256, RULES, OPTIMIZER, SAMPLES, TARGET, AS_THEY_ARE };
+enum { PROFILE = 256, RULES, OPTIMIZER, SAMPLES, TARGET, AS_THEY_ARE, ROW_WISE };
 
 struct arguments {
     char **machines; /* paths */
     uint32_t machine_count;
     const char *profile, *rules, *optimizers;
     double samples_per_batch, target; /* 0: not given */
-    bool as_they_are;
+    bool as_they_are, row_wise;
 };
 
 /* Plans of all machines and changes, one after the other. */
@@ -67,6 +67,9 @@ static int parse_option(const struct cli *cli, int option, struct arguments *arg
         return plan_inputs_number(cli, "samples-per-batch", optarg, &arguments->samples_per_batch);
     case TARGET:
         return plan_inputs_number(cli, "target", optarg, &arguments->target);
+    case ROW_WISE:
+        arguments->row_wise = true;
+        return -1;
     default:
         arguments->as_they_are = true;
         return -1;
@@ -82,6 +85,7 @@ static int parse(struct cli *cli, int argc, char **argv, struct arguments *argum
                                                SAMPLES },
                                              { "target", required_argument, NULL, TARGET },
                                              { "as-they-are", no_argument, NULL, AS_THEY_ARE },
+                                             { "row-wise", no_argument, NULL, ROW_WISE },
                                              CLI_LONG_OPTIONS };
     int exit_code = EXIT_USAGE;
     int option;
@@ -128,6 +132,7 @@ static enum embtier_err plan_machine(const struct arguments *arguments, struct c
                                  .optimizers = c->optimizers,
                                  .machine = machine,
                                  .samples_per_batch = arguments->samples_per_batch,
+                                 .row_wise = arguments->row_wise,
                                  .search = { .progress = show_progress, .ctx = c } };
 
     TRY(plan_inputs_rules(c->profile, machine, arguments->rules, &rules, msg));

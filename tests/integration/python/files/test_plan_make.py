@@ -283,6 +283,13 @@ ssd: {bytes: 1GB, read_bandwidth_bytes_per_s: 6GB, cost_per_gb: 1, power_w_per_g
     assert embtier("plan", "what-if", "--profile", profile).returncode == 2
 
 
+def test_what_if_cuts_tables_too(few, machine):
+    machine.write_text(TIGHT)
+    arguments = ("-o", "json", "plan", "what-if", machine, "--profile", few, *ADAM, "--as-they-are")
+    whole, cut = (json.loads(done(*arguments, *more))["plans"][0] for more in ((), ("--row-wise",)))
+    assert cut["samples_per_s"] > 1.01 * whole["samples_per_s"]
+
+
 def test_a_plan_is_never_replaced(profile, machine, tmp_path):
     path = tmp_path / "a"
     path.write_text("mine")
