@@ -30,7 +30,7 @@ static enum embtier_err begin(struct control *control, struct connection *connec
 {
     const struct plan_applying applying = applying_of(control);
 
-    if (control->applying && control->applying != connection)
+    if (control->applying && (control->applying != connection || control->plan_job))
         return err_set(msg, EMBTIER_BUSY,
                        "process %" PRIu64 " is applying the plan of generation %" PRIu64,
                        (uint64_t)applying.pid, applying.generation);

@@ -25,7 +25,8 @@
 #define INTERRUPTED                                                                                \
     "the server moves the table in progress back, those that have moved stay there, and those "    \
     "that gave way to others are in the cache: run `embtier apply` again to go on"
-#define POLL_MS 50
+#define POLL_MS     50
+#define POLLS_QUIET 20
 /* The plan counts on so much of the server's cache, or hit rates will be lower. */
 #define CACHE_SHARE_LEAST 0.9
 
@@ -211,41 +212,43 @@ static enum embtier_err read_tables(struct cli *cli, struct apply_server *server
     return server->tables ? EMBTIER_OK : err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
 }
 
-static bool is_running_move(const struct embtier_job *job)
+/* Writes the name of a table that moves; "" if none does. */
+static enum embtier_err find_moving(struct cli *cli, struct applying *a,
+                                    char name[EMBTIER_TABLE_NAME_MAX + 1])
 {
-    return job->runs && strcmp(job->kind, "table move") == 0;
+    struct embtier_job_list *list = NULL;
+
+    name[0] = '\0';
+    TRY(embtier_job_list(cli->server, &list));
+    for (size_t i = 0; i < embtier_job_list_count(list); i++) {
+        const struct embtier_job *const job = embtier_job_list_at(list, i);
+
+        if (!job->runs || strcmp(job->kind, "table move") != 0)
+            continue;
+        snprintf(name, EMBTIER_TABLE_NAME_MAX + 1, "%s", job->what);
+        progress_bar_update(&a->bar, job->done, job->total, job->unit);
+    }
+    embtier_job_list_free(list);
+    return EMBTIER_OK;
 }
 
 /* Waits until no table moves: a move that turns back, such as that of an earlier run that was
  * interrupted, still has its memory. */
 static enum embtier_err await_moves(struct cli *cli, struct applying *a)
 {
-    bool moves = true;
+    char name[EMBTIER_TABLE_NAME_MAX + 1] = "";
+    enum embtier_err err;
 
     progress_bar_begin(&a->bar, "waiting for moves", "nothing was moved");
-    while (moves) {
-        struct embtier_job_list *list = NULL;
-        const enum embtier_err err = embtier_job_list(cli->server, &list);
-
-        moves = false;
-        for (size_t i = 0; err == EMBTIER_OK && i < embtier_job_list_count(list); i++) {
-            const struct embtier_job *const job = embtier_job_list_at(list, i);
-
-            if (!is_running_move(job))
-                continue;
-            moves = true;
-            progress_bar_update(&a->bar, job->done, job->total, job->unit);
-        }
-        embtier_job_list_free(list);
-        if (err != EMBTIER_OK) {
-            progress_bar_end(&a->bar);
-            return err;
-        }
-        if (moves)
-            nanosleep(&(struct timespec){ .tv_nsec = POLL_MS * 1000000L }, NULL);
+    err = find_moving(cli, a, name);
+    for (uint32_t polls = 0; err == EMBTIER_OK && name[0] != '\0'; polls++) {
+        if (polls == POLLS_QUIET && !a->bar.is_shown)
+            text_print(stderr, "embtier: waiting until table '%s' has moved\n", name);
+        nanosleep(&(struct timespec){ .tv_nsec = POLL_MS * 1000000L }, NULL);
+        err = find_moving(cli, a, name);
     }
     progress_bar_end(&a->bar);
-    return EMBTIER_OK;
+    return err;
 }
 
 /* As the server does when a run begins. */
@@ -640,13 +643,11 @@ static void move_back(struct cli *cli, struct applying *a)
 
 static enum embtier_err prepare(struct cli *cli, struct applying *a, struct err_msg *msg)
 {
-    enum embtier_err err = a->arguments->dry_run ? check_generation(cli, a, msg) : EMBTIER_OK;
+    enum embtier_err err =
+        a->arguments->dry_run ? check_generation(cli, a, msg) : await_moves(cli, a);
 
-    if (err == EMBTIER_OK)
-        err = await_moves(cli, a);
     if (err == EMBTIER_OK)
         err = read_tiers(cli, a);
-
     if (err == EMBTIER_OK)
         err = read_tables(cli, &a->server, msg);
     if (err != EMBTIER_OK)
