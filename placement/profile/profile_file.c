@@ -2,15 +2,14 @@
 #include "placement/profile/profile_file.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "base/system/new_file.h"
 #include "base/text/text_escape.h"
 #include "placement/trace/table_names.h"
 #include "placement/trace/trace_format.h"
@@ -166,19 +165,11 @@ static enum embtier_err write_lines(const struct measured_profile *measured, FIL
 enum embtier_err profile_file_save(const struct measured_profile *measured, const char *path,
                                    struct err_msg *msg)
 {
-    FILE *const file = fopen(path, "wxe");
-    enum embtier_err err;
+    _cleanup_(new_file_freep) struct new_file *file = NULL;
 
-    if (!file && errno == EEXIST)
-        return err_set(msg, EMBTIER_EXISTS, "%s already exists", path);
-    if (!file)
-        return err_set_errno(msg, errno, "%s", path);
-    err = write_lines(measured, file, path, msg);
-    if (fclose(file) != 0 && err == EMBTIER_OK)
-        err = err_set_errno(msg, errno, "%s", path);
-    if (err != EMBTIER_OK)
-        unlink(path);
-    return err;
+    TRY(new_file_open(path, &file, msg));
+    TRY(write_lines(measured, new_file_stream(file), path, msg));
+    return new_file_finish(file, msg);
 }
 
 /* ---- Loading ---- */

@@ -9,6 +9,9 @@
 /* clang-format on */
 #include <inttypes.h>
 #include <math.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 
 #include "placement/profile/profile_file.h"
 #include "placement/synthetic/zipf.h"
@@ -246,6 +249,43 @@ static void test_replaces_no_file(void **state)
     assert_int_equal(access(fixture->path, F_OK), 0);
 }
 
+/* Saves in a process that the kernel kills after some bytes. Returns its number. */
+static pid_t save_in_part(const struct measured_profile *measured, const char *path)
+{
+    const pid_t pid = fork();
+    int status = 0;
+
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        const struct rlimit limit = { 1000, 1000 };
+        struct err_msg msg;
+
+        (void)signal(SIGXFSZ, SIG_DFL);
+        (void)setrlimit(RLIMIT_CORE, &(struct rlimit){ 0, 0 });
+        (void)setrlimit(RLIMIT_FSIZE, &limit);
+        _exit((int)profile_file_save(measured, path, &msg));
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGXFSZ);
+    return pid;
+}
+
+static void test_a_killed_save_leaves_its_name_free(void **state)
+{
+    const struct trace_fixture *const fixture = *state;
+    _cleanup_(measured_profile_freep) struct measured_profile *measured = measure(false);
+    _cleanup_(measured_profile_freep) struct measured_profile *loaded = NULL;
+    char partial[sizeof(fixture->path) + 32];
+    struct err_msg msg;
+
+    snprintf(partial, sizeof(partial), "%s.%d.partial", fixture->path,
+             (int)save_in_part(measured, fixture->path));
+    assert_int_equal(access(fixture->path, F_OK), -1);
+    assert_int_equal(unlink(partial), 0);
+    assert_int_equal(profile_file_save(measured, fixture->path, &msg), EMBTIER_OK);
+    assert_int_equal(profile_file_load(fixture->path, &loaded, &msg), EMBTIER_OK);
+}
+
 /* A table with all bins of all segments, so that its line is the longest that there is. */
 static void test_loads_the_longest_line(void **state)
 {
@@ -456,11 +496,17 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, trace_fixture_new, trace_fixture_free)
     const struct CMUnitTest tests[] = {
-        TEST(test_loads_what_was_saved),      TEST(test_loads_the_longest_line),
-        TEST(test_saves_all_kinds_of_tables), TEST(test_saves_a_padded_trace),
-        TEST(test_saves_an_emptied_sample),   TEST(test_replaces_no_file),
-        TEST(test_explains_bad_values),       TEST(test_lookups_of_tables_add_up),
-        TEST(test_refuses_a_name_twice),      TEST(test_refuses_every_cut),
+        TEST(test_loads_what_was_saved),
+        TEST(test_loads_the_longest_line),
+        TEST(test_saves_all_kinds_of_tables),
+        TEST(test_saves_a_padded_trace),
+        TEST(test_saves_an_emptied_sample),
+        TEST(test_replaces_no_file),
+        TEST(test_a_killed_save_leaves_its_name_free),
+        TEST(test_explains_bad_values),
+        TEST(test_lookups_of_tables_add_up),
+        TEST(test_refuses_a_name_twice),
+        TEST(test_refuses_every_cut),
         TEST(test_refuses_an_endless_line),
     };
 
