@@ -34,8 +34,8 @@ embtier_profile_start(struct embtier *server, uint64_t memory_bytes,
  * and this one is neither root nor the server's. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
 embtier_profile_stop(struct embtier *server, struct embtier_profile_info *ret_info);
-/* Writes the results, so far or of the last profile, into the new file @path. `embtier profile
- * show` reads it. After an error there is no file. EXISTS: there was one. NOT_FOUND: the server has
+/* Writes the results, so far or of the last profile, into the new file @path, durable and whole or
+ * not at all. `embtier profile show` reads it. EXISTS: there was one. NOT_FOUND: the server has
  * no results, no table was looked up, or there is no such folder. BUSY: another client had results
  * made meanwhile. IO, NO_SPACE, PERMISSION: the file cannot be written. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_profile_save(struct embtier *server,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <stdio.h>
-#include <unistd.h>
 
+#include "base/system/new_file.h"
 #include "client/lib/connection.h"
 
 static void describe(const Embtier__ProfileInfo *wire, struct embtier_profile_info *ret_info)
@@ -106,17 +106,9 @@ static enum embtier_err write_lines(struct embtier *server, FILE *file, const ch
 
 enum embtier_err embtier_profile_save(struct embtier *server, const char *path)
 {
-    FILE *const file = fopen(path, "wxe");
-    enum embtier_err err;
+    _cleanup_(new_file_freep) struct new_file *file = NULL;
 
-    if (!file && errno == EEXIST)
-        return err_set(&server->message, EMBTIER_EXISTS, "%s already exists", path);
-    if (!file)
-        return err_set_errno(&server->message, errno, "%s", path);
-    err = write_lines(server, file, path);
-    if (fclose(file) != 0 && err == EMBTIER_OK)
-        err = err_set_errno(&server->message, errno, "%s", path);
-    if (err != EMBTIER_OK)
-        unlink(path);
-    return err;
+    TRY(new_file_open(path, &file, &server->message));
+    TRY(write_lines(server, new_file_stream(file), path));
+    return new_file_finish(file, &server->message);
 }

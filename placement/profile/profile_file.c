@@ -2,15 +2,14 @@
 #include "placement/profile/profile_file.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "base/system/new_file.h"
 #include "base/text/text_escape.h"
 #include "placement/trace/table_names.h"
 #include "placement/trace/trace_format.h"
@@ -30,6 +29,11 @@ _Static_assert(REUSE_SEGMENTS_MAX *TIME_HISTOGRAM_BINS *(TIME_BYTES_MAX + REAL_B
 #define ROUNDING 1e-6
 /* A number of DIGITS digits differs by less than this part of it. */
 #define DIGITS_ROUNDING 1e-8
+/* A threshold that only the hash 0 passes samples so many rows (table_profile.c). */
+#define RATE_LEAST (0x1p-64 * (1 - DIGITS_ROUNDING))
+/* No point has fewer rows: that is less than the distance of two doubles from 1 on, divided among
+ * all rows of a sample. With fewer, a row's lookups could be more than a double holds. */
+#define CDF_ROWS_LEAST 0x1p-70
 
 static void json_freep(json_t **json)
 {
@@ -166,19 +170,11 @@ static enum embtier_err write_lines(const struct measured_profile *measured, FIL
 enum embtier_err profile_file_save(const struct measured_profile *measured, const char *path,
                                    struct err_msg *msg)
 {
-    FILE *const file = fopen(path, "wxe");
-    enum embtier_err err;
+    _cleanup_(new_file_freep) struct new_file *file = NULL;
 
-    if (!file && errno == EEXIST)
-        return err_set(msg, EMBTIER_EXISTS, "%s already exists", path);
-    if (!file)
-        return err_set_errno(msg, errno, "%s", path);
-    err = write_lines(measured, file, path, msg);
-    if (fclose(file) != 0 && err == EMBTIER_OK)
-        err = err_set_errno(msg, errno, "%s", path);
-    if (err != EMBTIER_OK)
-        unlink(path);
-    return err;
+    TRY(new_file_open(path, &file, msg));
+    TRY(write_lines(measured, new_file_stream(file), path, msg));
+    return new_file_finish(file, msg);
 }
 
 /* ---- Loading ---- */
@@ -304,9 +300,11 @@ static enum embtier_err load_header(struct loader *loader, const json_t *object)
                        "%s:1: tables: %" PRIu64 "; allowed: at most %d", loader->path, tables,
                        PROFILE_TABLES_MAX);
     TRY(get_count(loader, object, "lookups", 0, INT64_MAX, &measured->lookups));
-    TRY(get_count(loader, object, "batches", 0, INT64_MAX, &measured->batches));
+    TRY(get_count(loader, object, "batches", MIN(measured->lookups, UINT64_C(1)), INT64_MAX,
+                  &measured->batches));
     TRY(get_count(loader, object, "segments", 1, REUSE_SEGMENTS_MAX, &segments));
-    TRY(get_count(loader, object, "segment_length", 1, INT64_MAX, &measured->segment_length));
+    TRY(get_count(loader, object, "segment_length", 1, (UINT64_C(1) << 63) / segments,
+                  &measured->segment_length));
     if (measured->segment_length < div_round_up(measured->lookups, segments))
         return wrong(loader,
                      "segment_length: %" PRIu64 " segments of %" PRIu64 " do not hold %" PRIu64
@@ -375,24 +373,44 @@ static enum embtier_err load_optimizer(const struct loader *loader, const json_t
     return EMBTIER_OK;
 }
 
+/* Bags are a count as the others. A server has none for a bag that began before the profile. */
+static enum embtier_err load_pooling(const struct loader *loader, const json_t *object,
+                                     struct measured_table *table)
+{
+    const double lookups = (double)table->summary.lookups;
+    const double least = lookups / (double)INT64_MAX;
+
+    TRY(get_number(loader, object, "pooling_factor", 0, lookups * (1 + ROUNDING),
+                   &table->pooling_factor));
+    if (table->pooling_factor > 0 && table->pooling_factor < least * (1 - ROUNDING))
+        return wrong(loader, "pooling_factor: %.9g; allowed: 0, or %.9g to %.9g",
+                     table->pooling_factor, least, lookups);
+    return EMBTIER_OK;
+}
+
+/* A lookup has a row and a batch. A batch that is counted has a lookup. */
 static enum embtier_err load_summary(const struct loader *loader, const json_t *object,
                                      struct measured_table *table)
 {
     struct table_summary *const summary = &table->summary;
     const double rows = table->table.rows > 0 ? (double)table->table.rows : INFINITY;
-    double lookups;
+    uint64_t least;
+    double lookups, a_batch;
 
     TRY(get_count(loader, object, "lookups", 0, loader->measured->lookups, &summary->lookups));
-    TRY(get_count(loader, object, "batches", 0, loader->measured->batches, &summary->batches));
-    lookups = (double)summary->lookups * (1 + ROUNDING);
-    TRY(get_number(loader, object, "pooling_factor", 0, lookups, &table->pooling_factor));
-    TRY(get_number(loader, object, "distinct_rows", 0, MIN(lookups, rows * (1 + ROUNDING)),
-                   &summary->rows));
-    TRY(get_number(loader, object, "batch_rows", 0, summary->rows * (1 + ROUNDING),
+    least = MIN(summary->lookups, UINT64_C(1));
+    TRY(get_count(loader, object, "batches", least,
+                  MIN(loader->measured->batches, summary->lookups), &summary->batches));
+    lookups = (double)summary->lookups;
+    a_batch = lookups / (double)MAX(summary->batches, UINT64_C(1));
+    TRY(load_pooling(loader, object, table));
+    TRY(get_number(loader, object, "distinct_rows", (double)least,
+                   MIN(lookups, rows) * (1 + ROUNDING), &summary->rows));
+    TRY(get_number(loader, object, "batch_rows", 0, MIN(a_batch, summary->rows) * (1 + ROUNDING),
                    &summary->batch_rows));
     TRY(get_number(loader, object, "updated_batch_rows", 0, summary->batch_rows * (1 + ROUNDING),
                    &summary->updated_batch_rows));
-    return get_number(loader, object, "sampling_rate", 0, 1, &summary->sampling_rate);
+    return get_number(loader, object, "sampling_rate", RATE_LEAST, 1, &summary->sampling_rate);
 }
 
 struct cdf_point {
@@ -425,6 +443,9 @@ static enum embtier_err check_cdf(const struct loader *loader, const struct tabl
         if (point.rows <= last.rows)
             return wrong(loader, "cdf_rows: %.9g comes after %.9g; allowed: rising numbers",
                          point.rows, last.rows);
+        if (point.rows < CDF_ROWS_LEAST)
+            return wrong(loader, "cdf_rows: %.9g; allowed: at least %.9g", point.rows,
+                         CDF_ROWS_LEAST);
         if (i > 0 && !is_concave(before, last, point))
             return wrong(loader,
                          "cdf_shares: the rows after the %.9g hottest ones are hotter than these",
@@ -461,10 +482,14 @@ static enum embtier_err load_cdf(const struct loader *loader, const json_t *obje
     return check_cdf(loader, summary, cdf);
 }
 
-/* Loads one segment's times and lookups, and adds these to *@sum. */
+/* Loads one segment's times and lookups, and adds these to *@sum. No time is longer than all
+ * segments. */
 static enum embtier_err load_segment(const struct loader *loader, const json_t *pairs,
                                      uint32_t segment, struct measured_table *table, double *sum)
 {
+    const struct measured_profile *const measured = loader->measured;
+    const uint64_t all = measured->segment_length * measured->segment_count;
+    const double longest = (double)MIN(all, UINT64_C(1) << 48);
     const size_t count = json_array_size(pairs);
     double last_time = -1, time, lookups;
 
@@ -474,7 +499,7 @@ static enum embtier_err load_segment(const struct loader *loader, const json_t *
     for (size_t i = 0; i < count; i += 2) {
         uint32_t bin;
 
-        TRY(take_number(loader, "reuse", json_array_get(pairs, i), last_time + 1, 0x1p48, &time));
+        TRY(take_number(loader, "reuse", json_array_get(pairs, i), last_time + 1, longest, &time));
         TRY(take_number(loader, "reuse", json_array_get(pairs, i + 1), 0,
                         (double)table->summary.lookups * (1 + ROUNDING), &lookups));
         bin = time_histogram_bin((uint64_t)time);
@@ -488,13 +513,36 @@ static enum embtier_err load_segment(const struct loader *loader, const json_t *
     return EMBTIER_OK;
 }
 
+/* Each row has one first lookup. While all rows are sampled, each other lookup has a time; a server
+ * may have lost all of a table's later samples, and then no time is known. A sample of some rows
+ * may have missed any part of the other lookups. */
+static enum embtier_err check_reuse(const struct loader *loader, const struct measured_table *table,
+                                    double firsts, double reuses)
+{
+    const struct table_summary *const summary = &table->summary;
+    const bool is_partial = summary->sampling_rate < 1 || (table->has_optimizer && reuses == 0);
+
+    if (fabs(firsts - summary->rows) > summary->rows * ROUNDING)
+        return wrong(loader, "first: %.9g lookups; allowed: distinct_rows, %.9g", firsts,
+                     summary->rows);
+    if (firsts + reuses > (double)summary->lookups * (1 + ROUNDING))
+        return wrong(loader, "reuse: with first %.9g lookups, more than lookups: %" PRIu64,
+                     firsts + reuses, summary->lookups);
+    if (!is_partial && firsts + reuses < (double)summary->lookups * (1 - ROUNDING))
+        return wrong(loader,
+                     "reuse: with first %.9g lookups; allowed: lookups, %" PRIu64
+                     ", as sampling_rate is 1",
+                     firsts + reuses, summary->lookups);
+    return EMBTIER_OK;
+}
+
 static enum embtier_err load_reuse(const struct loader *loader, const json_t *object,
                                    struct measured_table *table)
 {
     const uint32_t segments = loader->measured->segment_count;
     const json_t *first, *reuse;
+    double firsts = 0, reuses = 0;
     size_t most = 0;
-    double sum = 0;
 
     TRY(get_array(loader, object, "first", segments, &first));
     TRY(get_array(loader, object, "reuse", segments, &reuse));
@@ -504,18 +552,15 @@ static enum embtier_err load_reuse(const struct loader *loader, const json_t *ob
     for (uint32_t i = 0; i < segments; i++) {
         TRY(take_number(loader, "first", json_array_get(first, i), 0,
                         (double)table->summary.lookups * (1 + ROUNDING), &table->first[i]));
-        sum += table->first[i];
+        firsts += table->first[i];
         most += json_array_size(json_array_get(reuse, i)) / 2;
     }
     table->bins = calloc(most + 1, sizeof(*table->bins));
     if (!table->bins)
         return err_set(loader->msg, EMBTIER_NO_MEMORY, "%s: out of memory", loader->path);
     for (uint32_t i = 0; i < segments; i++)
-        TRY(load_segment(loader, json_array_get(reuse, i), i, table, &sum));
-    if (sum > (double)table->summary.lookups * (1 + ROUNDING))
-        return wrong(loader, "reuse: with first %.9g lookups, more than lookups: %" PRIu64, sum,
-                     table->summary.lookups);
-    return EMBTIER_OK;
+        TRY(load_segment(loader, json_array_get(reuse, i), i, table, &reuses));
+    return check_reuse(loader, table, firsts, reuses);
 }
 
 static enum embtier_err check_names(struct loader *loader)

@@ -14,7 +14,7 @@
  * with all bins of all segments has fewer. */
 #define PROFILE_FILE_LINE_BYTES_MAX (512 * KIB)
 
-/* Writes a new file. EXISTS: there is one. On failure there is none. */
+/* Writes a new file, durable and whole or not at all. EXISTS: there is one. */
 MUST_CHECK enum embtier_err profile_file_save(const struct measured_profile *measured,
                                               const char *path, struct err_msg *msg);
 /* Makes line @line of the file, 0 up to the number of tables, as a malloced text with a newline at

@@ -60,7 +60,7 @@ static void fill_longer(struct steady *s)
 /* The first bin whose times are all as long as the trace is old in the middle of a segment. */
 static uint32_t bin_of_age(const struct steady *s, uint32_t segment)
 {
-    const double begin = segment * s->segment_length;
+    const double begin = MIN(segment * s->segment_length, s->end_time);
     const double end = MIN(begin + s->segment_length, s->end_time);
     const uint32_t bin = time_histogram_bin((uint64_t)((begin + end) / 2));
 

@@ -503,6 +503,17 @@ static void add_segment(const struct profile_segment *segment, const struct scal
     time_curve_add(&sum->reuse, &curve, scales->reuse);
 }
 
+/* Each row has a first lookup. If no sample has one, all samples were lost, or they come while the
+ * results are made: these then count as of the end. */
+static void add_unsampled(const struct table_profile *profile, uint64_t end_time,
+                          struct reuse_times *times)
+{
+    const uint64_t last = (MAX(end_time, UINT64_C(1)) - 1) / (uint64_t)times->segment_length;
+
+    if (first_lookups(profile) == 0)
+        times->segments[last].first += rows_of(profile);
+}
+
 void table_profile_reuse(const struct table_profile *profile, uint64_t end_time,
                          struct reuse_times *ret_times)
 {
@@ -515,6 +526,7 @@ void table_profile_reuse(const struct table_profile *profile, uint64_t end_time,
                                        .end_time = (double)end_time,
                                        .segment_length = (double)length,
                                        .segment_count = profile->segment_count };
+    add_unsampled(profile, end_time, ret_times);
     if (!profile->segments)
         return;
     scales = scales_of(profile);

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/macros.h"
+#include "placement/profile/profile_file.h"
 #include "proto/control.pb-c.h"
 #include "proto/frame.h"
 #include "tests/integration/walk.h"
@@ -323,6 +324,16 @@ static void list_accounts(struct walk *walk)
 
 /* ---- Profiles ---- */
 
+/* However lookups, drops and restarts go on while it is made, no number contradicts another. */
+static void load_profile(struct walk *walk, const char *path)
+{
+    _cleanup_(measured_profile_freep) struct measured_profile *measured = NULL;
+    struct err_msg msg = { { 0 } };
+
+    WALK_CHECK(walk, profile_file_load(path, &measured, &msg) == EMBTIER_OK,
+               "a profile was loaded: %s", msg.text);
+}
+
 /* Begins a profile, and leaves it, or saves and ends it or the one that was begun. A restart
  * forgets it. Until the next lookup it has no results. */
 static void profile(struct walk *walk)
@@ -340,6 +351,8 @@ static void profile(struct walk *walk)
     err = embtier_profile_save(walk->admin, path);
     WALK_CHECK(walk, err == EMBTIER_OK || err == EMBTIER_NOT_FOUND,
                "a profile was saved: error %d: %s", (int)err, embtier_message(walk->admin));
+    if (err == EMBTIER_OK)
+        load_profile(walk, path);
     (void)unlink(path);
     walk_expect(walk, walk->admin, embtier_profile_stop(walk->admin, &info), EMBTIER_OK,
                 "end a profile");

@@ -352,7 +352,7 @@ class Server:
 
     def save_profile(self, path: str | os.PathLike[str]) -> None:
         """Saves the profile, so far or of the last run, into the new file @path, which ``embtier profile show`` reads.
-        After an error there is no file. ExistsError: there was one. NotFoundError: the server has no results, or no
+        The file appears whole or not at all. ExistsError: there was one. NotFoundError: the server has no results, or no
         table was looked up. BusyError: another client had results made meanwhile. IoError, NoSpaceError and
         PermissionError: the file cannot be written."""
         with self._connection as handle:

@@ -245,6 +245,8 @@ void profiler_pace(struct profiler *profiler, uint64_t elapsed_ns)
 
 /* ---- Results ---- */
 
+/* Lanes count on meanwhile, and a batch before its lookups. A request that began before the profile
+ * counts as no batch, so a table may have lookups of that one alone. */
 static struct profile_counts counts_of(const struct sampler *sampler, uint32_t slot)
 {
     struct profile_counts sum = { 0 };
@@ -257,6 +259,7 @@ static struct profile_counts counts_of(const struct sampler *sampler, uint32_t s
         sum.batches += counter_get(&counts->batches);
         sum.updated_rows += counter_get(&counts->updated_rows);
     }
+    sum.batches = MIN(MAX(sum.batches, UINT64_C(1)), sum.lookups);
     return sum;
 }
 
@@ -275,13 +278,14 @@ static bool is_replaced(const struct sampler *sampler, uint32_t slot)
     return false;
 }
 
-/* Sets the exact counts. Returns the tables that were looked up and are still known by their
- * names. */
+/* Sets the exact counts. Returns the tables that were looked up and are still known by their names.
+ * No table has more batches than all together. But the number of a batch comes round after 32 bits,
+ * and a table in two parts of a request counts it twice if another one comes between. */
 static uint32_t count_all(struct profiler *profiler, struct trace_table *ret_tables,
                           uint32_t *ret_which)
 {
     struct sampler *const sampler = profiler->sampler;
-    uint64_t lookups = 0;
+    uint64_t lookups = 0, batches = 0;
     uint32_t count = 0;
 
     for (uint32_t i = 0; i < sampler->table_count; i++) {
@@ -292,6 +296,7 @@ static uint32_t count_all(struct profiler *profiler, struct trace_table *ret_tab
             continue;
         begin(profiler, i);
         lookups += counts.lookups;
+        batches = MAX(batches, counts.batches);
         profile_set_counts(profiler->profile, i, &counts);
         if (is_replaced(sampler, i))
             continue;
@@ -299,7 +304,7 @@ static uint32_t count_all(struct profiler *profiler, struct trace_table *ret_tab
         ret_which[count++] = i;
     }
     profile_set_end(profiler->profile, MAX(lookups, atomic_load(&sampler->time)),
-                    atomic_load(&sampler->batches));
+                    MAX(batches, (uint64_t)atomic_load(&sampler->batches)));
     return count;
 }
 

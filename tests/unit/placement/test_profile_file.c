@@ -9,6 +9,9 @@
 /* clang-format on */
 #include <inttypes.h>
 #include <math.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 
 #include "placement/profile/profile_file.h"
 #include "placement/synthetic/zipf.h"
@@ -246,6 +249,43 @@ static void test_replaces_no_file(void **state)
     assert_int_equal(access(fixture->path, F_OK), 0);
 }
 
+/* Saves in a process that the kernel kills after some bytes. Returns its number. */
+static pid_t save_in_part(const struct measured_profile *measured, const char *path)
+{
+    const pid_t pid = fork();
+    int status = 0;
+
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        const struct rlimit limit = { 1000, 1000 };
+        struct err_msg msg;
+
+        (void)signal(SIGXFSZ, SIG_DFL);
+        (void)setrlimit(RLIMIT_CORE, &(struct rlimit){ 0, 0 });
+        (void)setrlimit(RLIMIT_FSIZE, &limit);
+        _exit((int)profile_file_save(measured, path, &msg));
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGXFSZ);
+    return pid;
+}
+
+static void test_a_killed_save_leaves_its_name_free(void **state)
+{
+    const struct trace_fixture *const fixture = *state;
+    _cleanup_(measured_profile_freep) struct measured_profile *measured = measure(false);
+    _cleanup_(measured_profile_freep) struct measured_profile *loaded = NULL;
+    char partial[sizeof(fixture->path) + 32];
+    struct err_msg msg;
+
+    snprintf(partial, sizeof(partial), "%s.%d.partial", fixture->path,
+             (int)save_in_part(measured, fixture->path));
+    assert_int_equal(access(fixture->path, F_OK), -1);
+    assert_int_equal(unlink(partial), 0);
+    assert_int_equal(profile_file_save(measured, fixture->path, &msg), EMBTIER_OK);
+    assert_int_equal(profile_file_load(fixture->path, &loaded, &msg), EMBTIER_OK);
+}
+
 /* A table with all bins of all segments, so that its line is the longest that there is. */
 static void test_loads_the_longest_line(void **state)
 {
@@ -256,14 +296,18 @@ static void test_loads_the_longest_line(void **state)
     struct measured_table table = { .table = tables[0], .bin_count = BINS, .bins = bins };
     const struct measured_profile saved = { .lookups = INT64_MAX,
                                             .batches = INT64_MAX,
-                                            .segment_length = INT64_MAX,
+                                            .segment_length = INT64_MAX / REUSE_SEGMENTS_MAX + 1,
                                             .segment_count = REUSE_SEGMENTS_MAX,
                                             .table_count = 1,
                                             .tables = &table };
     struct err_msg msg = { { 0 } };
 
     memset(table.table.name, 'n', EMBTIER_TABLE_NAME_MAX);
-    table.summary = (struct table_summary){ INT64_MAX, INT64_MAX, 1.23456789e-5, 1.2e-5, 1e-5, 1 };
+    table.pooling_factor = 1.23456789;
+    table.summary = (struct table_summary){ INT64_MAX,     INT64_MAX,     1.23456789e12,
+                                            1.23456789e-5, 1.23456789e-6, 1.23456789e-7 };
+    for (uint32_t i = 0; i < REUSE_SEGMENTS_MAX; i++)
+        table.first[i] = table.summary.rows / REUSE_SEGMENTS_MAX;
     table.cdf.point_count = ACCESS_CDF_POINTS_MAX;
     for (uint32_t i = 0; i < ACCESS_CDF_POINTS_MAX; i++) {
         table.cdf.shares[i] = (i + 1.0) / ACCESS_CDF_POINTS_MAX;
@@ -283,7 +327,7 @@ static void test_loads_the_longest_line(void **state)
 #define HEADER_OF(tables, lookups, segment_length)                                                 \
     "{\"format\":\"embtier-profile\",\"version\":1,\"tables\":" tables ",\"lookups\":" lookups     \
     ",\"batches\":2,\"segments\":2,\"segment_length\":" segment_length "}\n"
-#define HEADER HEADER_OF("1", "10", "5")
+#define HEADER HEADER_OF("1", "10", "50")
 #define TABLE  TABLE_OF("a")
 #define TABLE_OF(name)                                                                             \
     "{\"name\":\"" name "\",\"rows\":9,\"dim\":4,\"dtype\":\"f32\",\"lookups\":10,\"batches\":2,"  \
@@ -302,10 +346,9 @@ static enum embtier_err load_text(const char *path, const char *text, struct err
     return profile_file_load(path, &measured, ret_msg);
 }
 
-/* Returns HEADER and TABLE with one part replaced. */
-static char *bent(const char *from, const char *to)
+/* Returns @whole with one part replaced. */
+static char *bent(const char *whole, const char *from, const char *to)
 {
-    static const char whole[] = HEADER TABLE;
     const char *const at = strstr(whole, from);
     char *text = NULL;
 
@@ -314,82 +357,163 @@ static char *bent(const char *from, const char *to)
     return text;
 }
 
+struct bad_value {
+    const char *from, *to;
+    enum embtier_err err;
+    const char *text;
+};
+
+static const struct bad_value bad_figures[] = {
+    { "embtier-profile", "other", EMBTIER_CORRUPT, ":1: format: not embtier-profile" },
+    { "\"version\":1", "\"version\":2", EMBTIER_VERSION, ":1: version: 2 is newer than 1" },
+    { "\"version\":1", "\"version\":1.5", EMBTIER_CORRUPT, ":1: version: not a whole number" },
+    { "\"tables\":1", "\"tables\":0", EMBTIER_CORRUPT, ":1: tables: 0; allowed: 1" },
+    { "\"tables\":1", "\"tables\":8193", EMBTIER_TOO_LARGE, ":1: tables: 8193; allowed" },
+    { "\"tables\":1", "\"tables\":2", EMBTIER_CORRUPT, ":3: the file was cut short" },
+    { "\"lookups\":10", "\"lookups\":-1", EMBTIER_CORRUPT, ":1: lookups: -1; allowed: 0" },
+    { "\"segments\":2", "\"segments\":17", EMBTIER_CORRUPT, ":1: segments: 17; allowed: 1 to 16" },
+    { "th\":50", "th\":4", EMBTIER_CORRUPT, ":1: segment_length: 2 segments of 4 do not hold" },
+    { "th\":50", "th\":9223372036854775807", EMBTIER_CORRUPT,
+      ":1: segment_length: 9223372036854775807; allowed: 1 to 4611686018427387904" },
+    { "\"batches\":2,\"seg", "\"batches\":[],\"seg", EMBTIER_CORRUPT, ":1: batches: not a" },
+    { "\"batches\":2,\"seg", "\"batches\":0,\"seg", EMBTIER_CORRUPT,
+      ":1: batches: 0; allowed: 1 to 9223372036854775807" },
+    { "\"name\":\"a\"", "\"name\":\"/\"", EMBTIER_CORRUPT, ":2: name: not the name" },
+    { "\"rows\":9", "\"rows\":0", EMBTIER_CORRUPT, ":2: rows: 0; allowed: 1" },
+    { "\"rows\":9", "\"rows\":\"9\"", EMBTIER_CORRUPT, ":2: rows: not a number of rows" },
+    { "\"rows\":9", "\"rows\":\"-1\"", EMBTIER_CORRUPT, ":2: rows: not a number of rows" },
+    { "\"rows\":9", "\"rows\":\" 9223372036854775808\"", EMBTIER_CORRUPT,
+      ":2: rows: not a number of rows" },
+    { "\"rows\":9", "\"rows\":\"+9223372036854775808\"", EMBTIER_CORRUPT,
+      ":2: rows: not a number of rows" },
+    { "\"rows\":9", "\"rows\":\"\"", EMBTIER_CORRUPT, ":2: rows: not a number of rows" },
+    { "\"dim\":4", "\"dim\":8193", EMBTIER_CORRUPT, ":2: dim: 8193; allowed: 1 to 8192" },
+    { "\"f32\"", "\"f64\"", EMBTIER_CORRUPT, ":2: dtype: allowed: f32, f16, bf16" },
+    { "\"lookups\":10,\"batches\":2,\"p", "\"lookups\":11,\"batches\":2,\"p", EMBTIER_CORRUPT,
+      ":2: lookups: 11; allowed: 0 to 10" },
+    { "10,\"batches\":2,\"p", "10,\"batches\":0,\"p", EMBTIER_CORRUPT,
+      ":2: batches: 0; allowed: 1 to 2" },
+    { "10,\"batches\":2,\"p", "10,\"batches\":3,\"p", EMBTIER_CORRUPT,
+      ":2: batches: 3; allowed: 1 to 2" },
+    { "\"pooling_factor\":5", "\"pooling_factor\":-5", EMBTIER_CORRUPT, ":2: pooling_factor: -5" },
+    { "\"pooling_factor\":5", "\"pooling_factor\":11", EMBTIER_CORRUPT,
+      ":2: pooling_factor: 11; allowed: 0 to 10" },
+    { "\"pooling_factor\":5", "\"pooling_factor\":1e-290", EMBTIER_CORRUPT,
+      ":2: pooling_factor: 1e-290; allowed: 0, or 1.08420217e-18 to 10" },
+    { "\"pooling_factor\":5", "\"pooling_factor\":NaN", EMBTIER_CORRUPT, ":2: character " },
+    { "\"pooling_factor\":5", "\"pooling_factor\":1e999", EMBTIER_CORRUPT, ":2: character " },
+    { "\"pooling_factor\":5,", "", EMBTIER_CORRUPT, ":2: pooling_factor: not a number" },
+    { "\"distinct_rows\":4", "\"distinct_rows\":11", EMBTIER_CORRUPT, ":2: distinct_rows: 11;" },
+    { "\"distinct_rows\":4", "\"distinct_rows\":5e-324", EMBTIER_CORRUPT,
+      ":2: distinct_rows: 4.94065646e-324; allowed: 1 to 9" },
+    { "\"rows\":9", "\"rows\":3", EMBTIER_CORRUPT, ":2: distinct_rows: 4; allowed: 1 to 3" },
+    { "\"distinct_rows\":4,\"batch_rows\":3", "\"distinct_rows\":9,\"batch_rows\":6",
+      EMBTIER_CORRUPT, ":2: batch_rows: 6; allowed: 0 to 5" },
+    { "\"batch_rows\":3", "\"batch_rows\":5", EMBTIER_CORRUPT,
+      ":2: batch_rows: 5; allowed: 0 to 4" },
+    { "\"updated_batch_rows\":1", "\"updated_batch_rows\":4", EMBTIER_CORRUPT,
+      ":2: updated_batch_rows: 4; allowed: 0 to 3" },
+    { "\"sampling_rate\":1", "\"sampling_rate\":2", EMBTIER_CORRUPT, ":2: sampling_rate: 2;" },
+    { "\"sampling_rate\":1", "\"sampling_rate\":0", EMBTIER_CORRUPT,
+      ":2: sampling_rate: 0; allowed: 5.42101081e-20 to 1" },
+    { "]]}\n", "]]}\n\n", EMBTIER_CORRUPT, ":3: lines follow the last table" },
+    { "]]}\n", "]]}", EMBTIER_CORRUPT, ":2: the file was cut short" },
+    { "{\"name\"", "[{\"name\"", EMBTIER_CORRUPT, ":2: character " },
+};
+
+static const struct bad_value bad_curves[] = {
+    { "[1,4]", "[4,1]", EMBTIER_CORRUPT, ":2: cdf_rows: 1 comes after 4" },
+    { "[1,4]", "[4,4]", EMBTIER_CORRUPT, ":2: cdf_rows: 4 comes after 4" },
+    { "[1,4]", "[0,4]", EMBTIER_CORRUPT, ":2: cdf_rows: 0 comes after 0" },
+    { "[1,4]", "[5e-324,4]", EMBTIER_CORRUPT,
+      ":2: cdf_rows: 4.94065646e-324; allowed: at least 8.47032947e-22" },
+    { "[1,4]", "[1,3.9]", EMBTIER_CORRUPT, ":2: cdf_rows: the last one is 3.9; allowed" },
+    { "[1,4],\"cdf_shares\":[0.5,1]", "[],\"cdf_shares\":[]", EMBTIER_CORRUPT,
+      ":2: cdf_rows: 0 points for 10 lookups" },
+    { "[0.5,1]", "[0.2,1]", EMBTIER_CORRUPT, ":2: cdf_shares: the rows after the 1 hottest" },
+    { "[1,4]", "[1,5]", EMBTIER_CORRUPT, ":2: cdf_rows: 5; allowed: 0 to 4" },
+    { "[1,4]", "[1]", EMBTIER_CORRUPT, ":2: cdf_shares: not as many as cdf_rows" },
+    { "[0.5,1]", "[1,0.5]", EMBTIER_CORRUPT, ":2: cdf_shares: 0.5; allowed: 1 to 1" },
+    { "[0.5,1]", "[0.5,0.9]", EMBTIER_CORRUPT, ":2: cdf_shares: the last one is 0.9" },
+    { "[0.5,1]", "[0.5,\"1\"]", EMBTIER_CORRUPT, ":2: cdf_shares: not a number" },
+    { "[3,1]", "[3]", EMBTIER_CORRUPT, ":2: first, reuse: allowed: one element" },
+    { "[3,1]", "[3,2]", EMBTIER_CORRUPT, ":2: first: 5 lookups; allowed: distinct_rows, 4" },
+    { "[3,1],\"reuse\":[[1,1],[2,2,5,3]]", "[0,0],\"reuse\":[[],[]]", EMBTIER_CORRUPT,
+      ":2: first: 0 lookups; allowed: distinct_rows, 4" },
+    { "[2,2,5,3]", "[2,2,5,4]", EMBTIER_CORRUPT, ":2: reuse: with first 11 lookups, more than" },
+    { "[[1,1],[2,2,5,3]]", "[[],[]]", EMBTIER_CORRUPT,
+      ":2: reuse: with first 4 lookups; allowed: lookups, 10, as sampling_rate is 1" },
+    { "\"reuse\":[[1,1],[2,2,5,3]]", "\"optimizer\":\"adam\",\"reuse\":[[1,1],[2,2]]",
+      EMBTIER_CORRUPT, ":2: reuse: with first 7 lookups; allowed: lookups, 10, as" },
+    { "[[1,1],[2", "[1,[2", EMBTIER_CORRUPT, ":2: reuse: segment 0 is no array" },
+    { "[2,2,5,3]", "[2,2,5]", EMBTIER_CORRUPT, ":2: reuse: segment 1 is no array" },
+    { "[2,2,5,3]", "[5,2,5,3]", EMBTIER_CORRUPT, ":2: reuse: 5; allowed: 6 to" },
+    { "[2,2,5,3]", "[2,2,33,3]", EMBTIER_CORRUPT, ":2: reuse: no bin begins at time 33" },
+    { "[2,2,5,3]", "[2,2,104,3]", EMBTIER_CORRUPT, ":2: reuse: 104; allowed: 3 to 100" },
+    { "[2,2,5,3]", "[2,2,5,-3]", EMBTIER_CORRUPT, ":2: reuse: -3; allowed: 0 to" },
+};
+
+static void assert_explained(const char *path, const struct bad_value *bad)
+{
+    _cleanup_(freep) char *text = bent(HEADER TABLE, bad->from, bad->to);
+    struct err_msg msg;
+
+    assert_int_equal(load_text(path, text, &msg), bad->err);
+    if (!strstr(msg.text, bad->text))
+        fail_msg("%s: %s", bad->to, msg.text);
+}
+
 static void test_explains_bad_values(void **state)
 {
-    static const struct {
-        const char *from, *to;
-        enum embtier_err err;
-        const char *text;
-    } cases[] = {
-        { "embtier-profile", "other", EMBTIER_CORRUPT, ":1: format: not embtier-profile" },
-        { "\"version\":1", "\"version\":2", EMBTIER_VERSION, ":1: version: 2 is newer than 1" },
-        { "\"version\":1", "\"version\":1.5", EMBTIER_CORRUPT, ":1: version: not a whole number" },
-        { "\"tables\":1", "\"tables\":0", EMBTIER_CORRUPT, ":1: tables: 0; allowed: 1" },
-        { "\"tables\":1", "\"tables\":8193", EMBTIER_TOO_LARGE, ":1: tables: 8193; allowed" },
-        { "\"tables\":1", "\"tables\":2", EMBTIER_CORRUPT, ":3: the file was cut short" },
-        { "\"lookups\":10", "\"lookups\":-1", EMBTIER_CORRUPT, ":1: lookups: -1; allowed: 0" },
-        { "\"segments\":2", "\"segments\":17", EMBTIER_CORRUPT,
-          ":1: segments: 17; allowed: 1 to 16" },
-        { "th\":5", "th\":4", EMBTIER_CORRUPT, ":1: segment_length: 2 segments of 4 do not hold" },
-        { "\"batches\":2,\"seg", "\"batches\":[],\"seg", EMBTIER_CORRUPT, ":1: batches: not a" },
-        { "\"name\":\"a\"", "\"name\":\"/\"", EMBTIER_CORRUPT, ":2: name: not the name" },
-        { "\"rows\":9", "\"rows\":0", EMBTIER_CORRUPT, ":2: rows: 0; allowed: 1" },
-        { "\"rows\":9", "\"rows\":\"9\"", EMBTIER_CORRUPT, ":2: rows: not a number of rows" },
-        { "\"rows\":9", "\"rows\":\"-1\"", EMBTIER_CORRUPT, ":2: rows: not a number of rows" },
-        { "\"rows\":9", "\"rows\":\" 9223372036854775808\"", EMBTIER_CORRUPT,
-          ":2: rows: not a number of rows" },
-        { "\"rows\":9", "\"rows\":\"+9223372036854775808\"", EMBTIER_CORRUPT,
-          ":2: rows: not a number of rows" },
-        { "\"rows\":9", "\"rows\":\"\"", EMBTIER_CORRUPT, ":2: rows: not a number of rows" },
-        { "\"dim\":4", "\"dim\":8193", EMBTIER_CORRUPT, ":2: dim: 8193; allowed: 1 to 8192" },
-        { "\"f32\"", "\"f64\"", EMBTIER_CORRUPT, ":2: dtype: allowed: f32, f16, bf16" },
-        { "\"lookups\":10,\"batches\":2,\"p", "\"lookups\":11,\"batches\":2,\"p", EMBTIER_CORRUPT,
-          ":2: lookups: 11; allowed: 0 to 10" },
-        { "\"pooling_factor\":5", "\"pooling_factor\":-5", EMBTIER_CORRUPT,
-          ":2: pooling_factor: -5" },
-        { "\"pooling_factor\":5", "\"pooling_factor\":NaN", EMBTIER_CORRUPT, ":2: character " },
-        { "\"pooling_factor\":5", "\"pooling_factor\":1e999", EMBTIER_CORRUPT, ":2: character " },
-        { "\"pooling_factor\":5,", "", EMBTIER_CORRUPT, ":2: pooling_factor: not a number" },
-        { "\"distinct_rows\":4", "\"distinct_rows\":11", EMBTIER_CORRUPT,
-          ":2: distinct_rows: 11;" },
-        { "\"rows\":9", "\"rows\":3", EMBTIER_CORRUPT, ":2: distinct_rows: 4; allowed: 0 to 3" },
-        { "\"batch_rows\":3", "\"batch_rows\":5", EMBTIER_CORRUPT,
-          ":2: batch_rows: 5; allowed: 0 to 4" },
-        { "\"updated_batch_rows\":1", "\"updated_batch_rows\":4", EMBTIER_CORRUPT,
-          ":2: updated_batch_rows: 4; allowed: 0 to 3" },
-        { "\"sampling_rate\":1", "\"sampling_rate\":2", EMBTIER_CORRUPT, ":2: sampling_rate: 2;" },
-        { "[1,4]", "[4,1]", EMBTIER_CORRUPT, ":2: cdf_rows: 1 comes after 4" },
-        { "[1,4]", "[4,4]", EMBTIER_CORRUPT, ":2: cdf_rows: 4 comes after 4" },
-        { "[1,4]", "[0,4]", EMBTIER_CORRUPT, ":2: cdf_rows: 0 comes after 0" },
-        { "[1,4]", "[1,3.9]", EMBTIER_CORRUPT, ":2: cdf_rows: the last one is 3.9; allowed" },
-        { "[1,4],\"cdf_shares\":[0.5,1]", "[],\"cdf_shares\":[]", EMBTIER_CORRUPT,
-          ":2: cdf_rows: 0 points for 10 lookups" },
-        { "[0.5,1]", "[0.2,1]", EMBTIER_CORRUPT, ":2: cdf_shares: the rows after the 1 hottest" },
-        { "[1,4]", "[1,5]", EMBTIER_CORRUPT, ":2: cdf_rows: 5; allowed: 0 to 4" },
-        { "[1,4]", "[1]", EMBTIER_CORRUPT, ":2: cdf_shares: not as many as cdf_rows" },
-        { "[0.5,1]", "[1,0.5]", EMBTIER_CORRUPT, ":2: cdf_shares: 0.5; allowed: 1 to 1" },
-        { "[0.5,1]", "[0.5,0.9]", EMBTIER_CORRUPT, ":2: cdf_shares: the last one is 0.9" },
-        { "[0.5,1]", "[0.5,\"1\"]", EMBTIER_CORRUPT, ":2: cdf_shares: not a number" },
-        { "[3,1]", "[3]", EMBTIER_CORRUPT, ":2: first, reuse: allowed: one element" },
-        { "[3,1]", "[3,2]", EMBTIER_CORRUPT, ":2: reuse: with first 11 lookups, more than" },
-        { "[[1,1],[2", "[1,[2", EMBTIER_CORRUPT, ":2: reuse: segment 0 is no array" },
-        { "[2,2,5,3]", "[2,2,5]", EMBTIER_CORRUPT, ":2: reuse: segment 1 is no array" },
-        { "[2,2,5,3]", "[5,2,5,3]", EMBTIER_CORRUPT, ":2: reuse: 5; allowed: 6 to" },
-        { "[2,2,5,3]", "[2,2,33,3]", EMBTIER_CORRUPT, ":2: reuse: no bin begins at time 33" },
-        { "[2,2,5,3]", "[2,2,5,-3]", EMBTIER_CORRUPT, ":2: reuse: -3; allowed: 0 to" },
-        { "]]}\n", "]]}\n\n", EMBTIER_CORRUPT, ":3: lines follow the last table" },
-        { "]]}\n", "]]}", EMBTIER_CORRUPT, ":2: the file was cut short" },
-        { "{\"name\"", "[{\"name\"", EMBTIER_CORRUPT, ":2: character " },
-    };
     const struct trace_fixture *const fixture = *state;
     struct err_msg msg;
 
     assert_int_equal(load_text(fixture->path, HEADER TABLE, &msg), EMBTIER_OK);
-    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        _cleanup_(freep) char *text = bent(cases[i].from, cases[i].to);
+    for (size_t i = 0; i < ARRAY_LEN(bad_figures); i++)
+        assert_explained(fixture->path, &bad_figures[i]);
+    for (size_t i = 0; i < ARRAY_LEN(bad_curves); i++)
+        assert_explained(fixture->path, &bad_curves[i]);
+}
 
-        assert_int_equal(load_text(fixture->path, text, &msg), cases[i].err);
-        if (!strstr(msg.text, cases[i].text))
+static void test_a_counted_batch_has_a_lookup(void **state)
+{
+    const struct trace_fixture *const fixture = *state;
+    _cleanup_(freep) char *header = bent(HEADER TABLE, "\"batches\":2", "\"batches\":11");
+    _cleanup_(freep) char *both = bent(header, "\"batches\":2,\"p", "\"batches\":11,\"p");
+    struct err_msg msg;
+
+    assert_int_equal(load_text(fixture->path, header, &msg), EMBTIER_OK);
+    assert_int_equal(load_text(fixture->path, both, &msg), EMBTIER_CORRUPT);
+    assert_non_null(strstr(msg.text, ":2: batches: 11; allowed: 1 to 10"));
+}
+
+/* Estimates and the samples that a server misses come this far. */
+static void test_loads_what_is_only_rare(void **state)
+{
+    static const struct {
+        const char *from, *to;
+    } cases[] = {
+        { "\"pooling_factor\":5", "\"pooling_factor\":0" },
+        { "\"pooling_factor\":5", "\"pooling_factor\":1e-9" },
+        { "\"pooling_factor\":5", "\"pooling_factor\":10" },
+        { "\"batch_rows\":3,\"updated_batch_rows\":1",
+          "\"batch_rows\":0,\"updated_batch_rows\":0" },
+        { "\"sampling_rate\":1", "\"sampling_rate\":5.42101086e-20" },
+        { "\"sampling_rate\":1,\"cdf_rows\":[1,4]",
+          "\"sampling_rate\":0.5,\"cdf_rows\":[1e-20,4]" },
+        { "\"reuse\":[[1,1],[2,2,5,3]]", "\"optimizer\":\"adam\",\"reuse\":[[],[]]" },
+        { "1,\"cdf_rows\":[1,4],\"cdf_shares\":[0.5,1],\"first\":[3,1],\"reuse\":[[1,1],[2,2,5,3]]",
+          "0.5,\"cdf_rows\":[1,4],\"cdf_shares\":[0.5,1],\"first\":[0,4],\"reuse\":[[],[1,1]]" },
+        { "[2,2,5,3]", "[2,2,100,3]" },
+        { "th\":50", "th\":4611686018427387904" },
+    };
+    const struct trace_fixture *const fixture = *state;
+    struct err_msg msg;
+
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        _cleanup_(freep) char *text = bent(HEADER TABLE, cases[i].from, cases[i].to);
+
+        if (load_text(fixture->path, text, &msg) != EMBTIER_OK)
             fail_msg("case %zu: %s", i, msg.text);
     }
 }
@@ -456,11 +580,19 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, trace_fixture_new, trace_fixture_free)
     const struct CMUnitTest tests[] = {
-        TEST(test_loads_what_was_saved),      TEST(test_loads_the_longest_line),
-        TEST(test_saves_all_kinds_of_tables), TEST(test_saves_a_padded_trace),
-        TEST(test_saves_an_emptied_sample),   TEST(test_replaces_no_file),
-        TEST(test_explains_bad_values),       TEST(test_lookups_of_tables_add_up),
-        TEST(test_refuses_a_name_twice),      TEST(test_refuses_every_cut),
+        TEST(test_loads_what_was_saved),
+        TEST(test_loads_the_longest_line),
+        TEST(test_saves_all_kinds_of_tables),
+        TEST(test_saves_a_padded_trace),
+        TEST(test_saves_an_emptied_sample),
+        TEST(test_replaces_no_file),
+        TEST(test_a_killed_save_leaves_its_name_free),
+        TEST(test_explains_bad_values),
+        TEST(test_a_counted_batch_has_a_lookup),
+        TEST(test_loads_what_is_only_rare),
+        TEST(test_lookups_of_tables_add_up),
+        TEST(test_refuses_a_name_twice),
+        TEST(test_refuses_every_cut),
         TEST(test_refuses_an_endless_line),
     };
 

@@ -257,12 +257,35 @@ static void test_without_later_lookups_nothing_is_known(void **state)
     profile_free(profile);
 }
 
+/* Segments may be far longer than the trace, as in a file that was written by hand. */
+static void test_segments_longer_than_the_trace(void **state)
+{
+    struct measured_table table = { .bin_count = 1, .bins = calloc(1, sizeof(*table.bins)) };
+    struct measured_profile measured = { .lookups = 100,
+                                         .segment_length = INT64_MAX,
+                                         .segment_count = REUSE_SEGMENTS_MAX,
+                                         .table_count = 1,
+                                         .tables = &table };
+    struct err_msg msg;
+
+    (void)state;
+    table.bins[0] = (struct measured_bin){ .segment = 1, .bin = 5, .lookups = 25 };
+    table.first[1] = 25;
+    table.first[REUSE_SEGMENTS_MAX - 1] = 10;
+    assert_int_equal(measured_profile_make_steady(&measured, &msg), EMBTIER_OK);
+    /* The trace is as old as all of it, so no first lookup there has a time of 5. */
+    assert_true(fabs(table.first[REUSE_SEGMENTS_MAX - 1] - 10) < 1e-6);
+    assert_int_equal(table.bin_count, 1);
+    free(table.bins);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_full_cache_is_predicted),
         cmocka_unit_test(test_a_scan_stays_one),
         cmocka_unit_test(test_without_later_lookups_nothing_is_known),
+        cmocka_unit_test(test_segments_longer_than_the_trace),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import subprocess
 import threading
 import time
@@ -203,6 +204,21 @@ def test_mistakes(own_daemon: Daemon, tmp_path: Path) -> None:
     own_daemon.start()
     with own_daemon.connect() as server, pytest.raises(embtier.NotFoundError, match="there is no profile"):
         server.save_profile(tmp_path / "other")
+
+
+def test_a_killed_save_leaves_its_name_free(own_daemon: Daemon, tmp_path: Path) -> None:
+    """The kernel kills the command when it has written some bytes."""
+    command = [str(CLI), "--socket", str(own_daemon.socket), "profile", "save", str(tmp_path / "saved")]
+    with own_daemon.connect() as server:
+        table = server.create_table("t", 4, 1000)
+        server.start_profile()
+        table.get(np.arange(1000))
+    killed = subprocess.run(["prlimit", "--fsize=100", "--core=0", *command], capture_output=True, text=True, timeout=120)
+    assert killed.returncode == -signal.SIGXFSZ, killed
+    (partial,) = tmp_path.glob("saved*")
+    assert re.fullmatch(r"saved\.\d+\.partial", partial.name)
+    assert subprocess.run(command, timeout=120).returncode == 0
+    assert shown(tmp_path / "saved")["lookups"] == 1000
 
 
 def test_a_plan_takes_the_optimizers_of_the_servers_tables(own_daemon: Daemon, tmp_path: Path) -> None:

@@ -14,12 +14,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
+#include "base/macros.h"
 #include "base/row_hash.h"
 #include "daemon/engine/sampling/sampler.h"
 #include "daemon/engine/tables/table.h"
 #include "daemon/jobs/profile/profiler.h"
-#include "placement/profile/measured_profile.h"
+#include "placement/profile/profile_file.h"
 #include "placement/synthetic/zipf.h"
 #include "tests/forms.h"
 #include "tests/unit/placement/exact_lru.h"
@@ -166,14 +169,42 @@ static void run(struct world *world, uint64_t lookups)
         run_batch(world, owed);
 }
 
-static struct measured_profile *measure(struct world *world)
+/* Estimates may be wrong, but a file that contradicts itself is refused. */
+static void assert_loads(const struct measured_profile *measured)
+{
+    _cleanup_(closep) int fd = memfd_create("profile", MFD_CLOEXEC);
+    _cleanup_(measured_profile_freep) struct measured_profile *loaded = NULL;
+    struct err_msg msg = { { 0 } };
+    char path[64];
+
+    assert_true(fd >= 0);
+    for (uint32_t line = 0; line <= measured->table_count; line++) {
+        _cleanup_(freep) char *text = NULL;
+        size_t bytes = 0;
+
+        assert_int_equal(profile_file_line(measured, line, &text, &bytes), EMBTIER_OK);
+        assert_int_equal(write(fd, text, bytes), bytes);
+    }
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    if (profile_file_load(path, &loaded, &msg) != EMBTIER_OK)
+        fail_msg("%s", msg.text);
+}
+
+/* Leaves the samples in the rings, as those that come while results are made. */
+static struct measured_profile *measure_undrained(struct world *world)
 {
     struct measured_profile *measured = NULL;
     struct err_msg msg = { { 0 } };
 
-    (void)profiler_drain(world->profiler, UINT64_MAX);
     assert_int_equal(profiler_measure(world->profiler, &measured, &msg), EMBTIER_OK);
+    assert_loads(measured);
     return measured;
+}
+
+static struct measured_profile *measure(struct world *world)
+{
+    (void)profiler_drain(world->profiler, UINT64_MAX);
+    return measure_undrained(world);
 }
 
 /* ---- Exact ---- */
@@ -547,6 +578,92 @@ static void test_updated_rows(void **state)
     tear_down(&world);
 }
 
+/* Samples that are lost, or come while results are made, leave lookups without times. Each row that
+ * was looked up still has its first one. */
+static void test_lookups_without_samples(void **state)
+{
+    static const struct source sources[] = { { 1000, 0, 0.5, 64 }, { 1000, 0, 0.5, 64 } };
+    struct measured_profile *measured;
+    struct world world;
+
+    (void)state;
+    set_up(&world, sources, 2, 7);
+    world.drain_every = 0;
+    run(&world, 5 * BATCH);
+    measured = measure_undrained(&world);
+    for (uint32_t i = 0; i < 2; i++) {
+        const struct measured_table *const table = &measured->tables[i];
+        double firsts = 0;
+
+        for (uint32_t k = 0; k < measured->segment_count; k++)
+            firsts += table->first[k];
+        assert_int_equal(table->summary.lookups, 5 * BATCH / 2);
+        assert_int_equal(table->bin_count, 0);
+        assert_true(table->summary.rows == 1 && firsts == 1);
+    }
+    measured_profile_free(measured);
+    tear_down(&world);
+}
+
+/* Looks up @count ids of table 0, at most three, on lane 0. */
+static void look_up_part(struct world *world, uint32_t *batch, bool begins_segment, uint32_t count)
+{
+    const uint64_t hashes[3] = { 1, 2, 3 };
+
+    sampler_note(&world->sampler->lanes[0],
+                 &(struct sampler_lookups){ .table = &world->tables[0],
+                                            .batch = batch,
+                                            .begins_segment = begins_segment,
+                                            .hashes = hashes,
+                                            .stride = 1,
+                                            .count = count });
+}
+
+/* A request that began before the profile has neither bag nor batch. Of two requests that a lane
+ * takes in turns, the table counts each segment as a batch. */
+static void test_batches_that_are_taken_in_pieces(void **state)
+{
+    static const struct source sources[] = { { 1000, 0, 1, 64 } };
+    uint32_t batches[3] = { 0 };
+    struct measured_profile *measured;
+    struct world world;
+
+    (void)state;
+    set_up(&world, sources, 1, 7);
+    look_up_part(&world, &batches[0], false, 3);
+    measured = measure(&world);
+    assert_int_equal(measured->batches, 1);
+    assert_int_equal(measured->tables[0].summary.batches, 1);
+    assert_true(measured->tables[0].pooling_factor == 0);
+    measured_profile_free(measured);
+    for (uint32_t i = 0; i < 8; i++)
+        look_up_part(&world, &batches[1 + i % 2], true, 3);
+    measured = measure(&world);
+    assert_int_equal(measured->tables[0].summary.batches, 8);
+    assert_int_equal(measured->batches, 8);
+    measured_profile_free(measured);
+    tear_down(&world);
+}
+
+/* Another lane has counted a batch, and its lookup not yet. */
+static void test_a_batch_before_its_lookup(void **state)
+{
+    static const struct source sources[] = { { 1000, 0, 1, 64 } };
+    struct measured_profile *measured;
+    struct world world;
+    uint32_t batch = 0;
+
+    (void)state;
+    set_up(&world, sources, 1, 7);
+    look_up_part(&world, &batch, true, 1);
+    world.sampler->lanes[1].counts[0].batches = 1;
+    measured = measure(&world);
+    assert_int_equal(measured->tables[0].summary.lookups, 1);
+    assert_int_equal(measured->tables[0].summary.batches, 1);
+    measured_profile_free(measured);
+    tear_down(&world);
+}
+
 static void test_nothing_looked_up(void **state)
 {
     static const struct source sources[] = { { 1000, 0, 1, 64 } };
@@ -580,6 +697,9 @@ int main(void)
         cmocka_unit_test(test_dropped_tables),
         cmocka_unit_test(test_tables_without_room_are_left_out),
         cmocka_unit_test(test_updated_rows),
+        cmocka_unit_test(test_lookups_without_samples),
+        cmocka_unit_test(test_batches_that_are_taken_in_pieces),
+        cmocka_unit_test(test_a_batch_before_its_lookup),
         cmocka_unit_test(test_nothing_looked_up),
     };
 
