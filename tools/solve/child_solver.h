@@ -7,6 +7,8 @@
  * machine does not end it. Each such end is an error, after which the caller's own answer stays.
  * The count of nodes is meant to end a healthy child before that.
  *
+ * Limits are the wishes below, or the hard limits of the caller where those are lower.
+ *
  * Thread: any; a call blocks until the child has ended. */
 #ifndef EMBTIER_TOOLS_SOLVE_CHILD_SOLVER_H
 #define EMBTIER_TOOLS_SOLVE_CHILD_SOLVER_H
