@@ -293,8 +293,17 @@ static enum embtier_err reap(const struct child_solver *solver, const struct chi
 
 /* ---- answer ---- */
 
-static enum embtier_err take(const struct child *child, const struct milp *milp, double *ret_values,
-                             double *ret_bound, struct err_msg *msg)
+/* Text from the child may be anything. */
+static void take_text(const char *from, char *ret_text, size_t bytes)
+{
+    const size_t used = strnlen(from, bytes - 1);
+
+    snprintf(ret_text, bytes, "%.*s", (int)used, text_is_plain(from, used) ? from : "?");
+}
+
+static enum embtier_err take(struct child_solver *solver, const struct child *child,
+                             const struct milp *milp, double *ret_values, double *ret_bound,
+                             struct err_msg *msg)
 {
     const size_t bytes = milp->column_count * sizeof(*ret_values);
     struct solve_reply reply = { 0 };
@@ -307,13 +316,16 @@ static enum embtier_err take(const struct child *child, const struct milp *milp,
         return EMBTIER_PROTOCOL;
     }
     *ret_bound = reply.bound;
+    solver->answers++;
+    take_text(reply.solver, solver->solver, sizeof(solver->solver));
+    take_text(reply.refused, solver->refused, sizeof(solver->refused));
     return EMBTIER_OK;
 }
 
 static enum embtier_err solve(void *ctx, const struct milp *milp, double *ret_values,
                               double *ret_bound, struct err_msg *msg)
 {
-    const struct child_solver *const solver = ctx;
+    struct child_solver *const solver = ctx;
     _cleanup_(end_child) struct child child = { -1, -1, -1, -1, 0 };
 
     if (milp->entry_count > SOLVE_ENTRIES_MAX)
@@ -322,7 +334,7 @@ static enum embtier_err solve(void *ctx, const struct milp *milp, double *ret_va
     TRY(start_child(solver, milp, &child, msg));
     TRY(watch(solver, &child, msg));
     TRY(reap(solver, &child, msg));
-    return take(&child, milp, ret_values, ret_bound, msg);
+    return take(solver, &child, milp, ret_values, ret_bound, msg);
 }
 
 struct milp_solver child_solver(struct child_solver *child)

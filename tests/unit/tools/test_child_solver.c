@@ -2,7 +2,7 @@
 /* Tests that a solver which crashes, lies, sleeps or takes all memory ends in an error, and never
  * in a wrong placement.
  *
- * The solver is tests/faults/fake_highs.c. With EMBTIER_TEST_SOLVER set to the
+ * The solvers are tests/faults/fake_highs.c and fake_cbc.c. With EMBTIER_TEST_SOLVER set to the
  * path of HiGHS or CBC, that one is asked, too. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include <dirent.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
 #include <linux/capability.h>
@@ -238,6 +239,84 @@ static void test_each_library_that_is_missing_is_named(void **state)
     assert_non_null(strstr(answer->solver_says.text, "libCbcSolver.so.3: "));
 }
 
+/* ---- One library after the other ---- */
+
+/* A folder in which the loader finds libraries of these names first. */
+struct libraries {
+    char folder[32];
+};
+
+static struct libraries make_libraries(void)
+{
+    struct libraries libraries = { "/tmp/embtier-solvers.XXXXXX" };
+
+    assert_non_null(mkdtemp(libraries.folder));
+    setenv("LD_LIBRARY_PATH", libraries.folder, 1);
+    return libraries;
+}
+
+static void add_library(const struct libraries *libraries, const char *name, const char *built)
+{
+    char from[PATH_MAX], path[PATH_MAX];
+
+    built_path(built, from);
+    snprintf(path, sizeof(path), "%s/%s", libraries->folder, name);
+    assert_int_equal(symlink(from, path), 0);
+}
+
+static void remove_libraries(const struct libraries *libraries)
+{
+    static const char *const names[] = { "libhighs.so", "libhighs.so.1", "libCbcSolver.so.3" };
+    char path[PATH_MAX];
+
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        snprintf(path, sizeof(path), "%s/%s", libraries->folder, names[i]);
+        (void)unlink(path);
+    }
+    assert_int_equal(rmdir(libraries->folder), 0);
+    unsetenv("LD_LIBRARY_PATH");
+}
+
+static void test_a_library_that_is_refused_is_followed_by_the_next(void **state)
+{
+    struct fixture *const f = *state;
+    const struct libraries libraries = make_libraries();
+
+    add_library(&libraries, "libhighs.so", "../faults/libfake_highs.so");
+    add_library(&libraries, "libhighs.so.1", "../faults/libfake_highs_without_run.so");
+    add_library(&libraries, "libCbcSolver.so.3", "../faults/libfake_cbc.so");
+    f->child.library = NULL;
+    assert_own(f, "version", "its answer is no better");
+    assert_string_equal(f->child.solver, "CBC 2.0.3");
+    assert_string_equal(f->child.refused, "libhighs.so: HiGHS has version 2; allowed: 1; "
+                                          "libhighs.so.1: HiGHS has no function Highs_run");
+    remove_libraries(&libraries);
+}
+
+static void test_a_library_that_is_not_there_is_no_news_if_another_one_is(void **state)
+{
+    struct fixture *const f = *state;
+    struct libraries libraries;
+
+    if (dlopen("libhighs.so", RTLD_LAZY))
+        skip(); /* it is there */
+    libraries = make_libraries();
+    add_library(&libraries, "libhighs.so.1", "../faults/libfake_highs.so");
+    f->child.library = NULL;
+    assert_own(f, "start", "its answer is no better");
+    assert_string_equal(f->child.solver, "HiGHS 1.0.7");
+    assert_string_equal(f->child.refused, "");
+    remove_libraries(&libraries);
+}
+
+static void test_without_an_answer_no_solver_is_named(void **state)
+{
+    struct fixture *const f = *state;
+
+    assert_own(f, "fail", "the solver failed: HiGHS failed");
+    assert_string_equal(f->child.solver, "");
+}
+
 /* ---- Limits of the caller ---- */
 
 /* Calls @test in a process of its own, whose limits do not come back. */
@@ -349,6 +428,12 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_a_solver_that_takes_all_memory, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_what_is_missing_is_named, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_each_library_that_is_missing_is_named, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(test_a_library_that_is_refused_is_followed_by_the_next,
+                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(
+            test_a_library_that_is_not_there_is_no_news_if_another_one_is, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_without_an_answer_no_solver_is_named, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(test_hard_limits_that_are_lower_than_ours, set_up,
                                         tear_down),
