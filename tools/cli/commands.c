@@ -260,7 +260,9 @@ const struct command commands[] = {
       command_profile_show, NULL },
     { "plan make", "PLAN --profile FILE --machine FILE [options]",
       "make a plan: a home for each table on a machine",
-      "PLAN: the file to write; it may not exist. No server is needed.\n"
+      "PLAN: the file to write; it may not exist. No server is needed. Files that are read may "
+      "not\n"
+      "be pipes, as their hashes are part of the plan.\n"
       "\n"
       "      --profile FILE    what `embtier profile show TRACE --save FILE` or `embtier profile\n"
       "                        record --save FILE` wrote\n"

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* embtier plan make: from a profile and a machine to a plan. */
-#include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <libgen.h>
@@ -25,8 +24,6 @@
 #include "tools/cli/placement/plan_report.h"
 #include "tools/cli/progress_bar.h"
 #include "tools/solve/child_solver.h"
-
-#define HASH_BYTES (64 * KIB)
 
 enum {
     PROFILE = 256,
@@ -60,6 +57,7 @@ struct inputs {
     struct plan *previous;
     enum embtier_optimizer *optimizers;
     struct plan_input hashes[PLAN_INPUTS_MAX];
+    const char *paths[PLAN_INPUTS_MAX]; /* of the files; NULL: no file */
     uint32_t hash_count;
 };
 
@@ -138,68 +136,65 @@ static int parse(struct cli *cli, int argc, char **argv, struct arguments *argum
 
 /* ---- Inputs ---- */
 
-static void add_hash(struct inputs *inputs, const char *name, uint64_t hash)
+static void add_hash(struct inputs *inputs, const char *name, const char *path, uint64_t hash)
 {
-    struct plan_input *const input = &inputs->hashes[inputs->hash_count++];
+    struct plan_input *const input = &inputs->hashes[inputs->hash_count];
 
     snprintf(input->name, sizeof(input->name), "%s", name);
     input->hash = hash;
+    inputs->paths[inputs->hash_count++] = path;
 }
 
-static enum embtier_err hash_stream(FILE *file, const char *path, XXH3_state_t *state,
-                                    struct err_msg *msg)
-{
-    _cleanup_(freep) char *buffer = malloc(HASH_BYTES);
-    size_t got;
-
-    if (!buffer)
-        return EMBTIER_NO_MEMORY;
-    (void)XXH3_64bits_reset(state);
-    while ((got = fread(buffer, 1, HASH_BYTES, file)) > 0)
-        (void)XXH3_64bits_update(state, buffer, got);
-    if (ferror(file))
-        return err_set_errno(msg, errno, "%s: cannot be read", path);
-    return EMBTIER_OK;
-}
-
-/* The file was read before, by its own module. */
 static enum embtier_err hash_file(struct inputs *inputs, const char *name, const char *path,
                                   struct err_msg *msg)
 {
-    XXH3_state_t *state;
-    enum embtier_err err;
-    FILE *file;
+    uint64_t hash = 0;
 
     if (!path)
         return EMBTIER_OK;
-    file = fopen(path, "re");
-    if (!file)
-        return err_set_errno(msg, errno, "%s: cannot be opened", path);
-    state = XXH3_createState();
-    err = state ? hash_stream(file, path, state, msg) : EMBTIER_NO_MEMORY;
-    if (err == EMBTIER_OK)
-        add_hash(inputs, name, XXH3_64bits_digest(state));
-    (void)XXH3_freeState(state);
-    (void)fclose(file);
-    return err;
+    TRY(plan_inputs_hash(path, &hash, msg));
+    add_hash(inputs, name, path, hash);
+    return EMBTIER_OK;
 }
 
-static enum embtier_err hash_inputs(const struct arguments *arguments, struct inputs *inputs,
-                                    struct err_msg *msg)
+/* Comes before anything is loaded, so that a path which is no file is refused at once. */
+static enum embtier_err hash_files(const struct arguments *arguments, struct inputs *inputs,
+                                   struct err_msg *msg)
 {
-    _cleanup_(freep) char *options = NULL;
-
     TRY(hash_file(inputs, "profile", arguments->profile, msg));
     TRY(hash_file(inputs, "machine", arguments->machine, msg));
     TRY(hash_file(inputs, "rules", arguments->rules, msg));
-    TRY(hash_file(inputs, "previous", arguments->previous, msg));
+    return hash_file(inputs, "previous", arguments->previous, msg);
+}
+
+/* Comes after everything was loaded. The modules that load open the files by themselves, so only
+ * equal hashes before and after say that the bytes which were hashed are those that were loaded. */
+static enum embtier_err check_unchanged(const struct inputs *inputs, struct err_msg *msg)
+{
+    for (uint32_t i = 0; i < inputs->hash_count; i++) {
+        uint64_t hash = 0;
+
+        TRY(plan_inputs_hash(inputs->paths[i], &hash, msg));
+        if (hash != inputs->hashes[i].hash)
+            return err_set(msg, EMBTIER_MISMATCH,
+                           "%s: changed while it was read; make the plan again from a file that "
+                           "stays as it is",
+                           inputs->paths[i]);
+    }
+    return EMBTIER_OK;
+}
+
+static enum embtier_err hash_options(const struct arguments *arguments, struct inputs *inputs)
+{
+    _cleanup_(freep) char *options = NULL;
+
     if (asprintf(&options, "optimizer=%s samples-per-batch=%s solver=%s%s%s",
                  arguments->optimizers ? arguments->optimizers : "profile",
                  arguments->samples ? arguments->samples : "profile",
                  arguments->no_solver ? "none" : "auto", arguments->row_wise ? " row-wise" : "",
                  arguments->from_empty ? " from-empty" : "") < 0)
         return EMBTIER_NO_MEMORY;
-    add_hash(inputs, "options", XXH3_64bits(options, strlen(options)));
+    add_hash(inputs, "options", NULL, XXH3_64bits(options, strlen(options)));
     return EMBTIER_OK;
 }
 
@@ -217,6 +212,7 @@ static enum embtier_err load(const struct arguments *arguments, struct inputs *i
                              struct err_msg *msg)
 {
     TRY(check_new(arguments->path, msg));
+    TRY(hash_files(arguments, inputs, msg));
     TRY(machine_file_load(arguments->machine, &inputs->machine, msg));
     TRY(profile_file_load(arguments->profile, &inputs->profile, msg));
     if (!arguments->from_empty)
@@ -226,7 +222,8 @@ static enum embtier_err load(const struct arguments *arguments, struct inputs *i
                           msg));
     if (arguments->previous)
         TRY(plan_file_load(arguments->previous, &inputs->previous, msg));
-    return hash_inputs(arguments, inputs, msg);
+    TRY(check_unchanged(inputs, msg));
+    return hash_options(arguments, inputs);
 }
 
 /* ---- The outside solver ---- */
