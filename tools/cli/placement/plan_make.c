@@ -184,14 +184,15 @@ static enum embtier_err check_unchanged(const struct inputs *inputs, struct err_
     return EMBTIER_OK;
 }
 
+/* The solver is not among them, as only its answer tells which one there was (add_solver()). */
 static enum embtier_err hash_options(const struct arguments *arguments, struct inputs *inputs)
 {
     _cleanup_(freep) char *options = NULL;
 
-    if (asprintf(&options, "optimizer=%s samples-per-batch=%s solver=%s%s%s",
+    if (asprintf(&options, "optimizer=%s samples-per-batch=%s%s%s",
                  arguments->optimizers ? arguments->optimizers : "profile",
                  arguments->samples ? arguments->samples : "profile",
-                 arguments->no_solver ? "none" : "auto", arguments->row_wise ? " row-wise" : "",
+                 arguments->row_wise ? " row-wise" : "",
                  arguments->from_empty ? " from-empty" : "") < 0)
         return EMBTIER_NO_MEMORY;
     add_hash(inputs, "options", NULL, XXH3_64bits(options, strlen(options)));
@@ -228,8 +229,9 @@ static enum embtier_err load(const struct arguments *arguments, struct inputs *i
 
 /* ---- The outside solver ---- */
 
-/* Finds embtier-solve beside this program, as in a build folder, or where it is installed. */
-static bool find_solver(char path[PATH_MAX])
+/* Finds embtier-solve beside this program, as in a build folder, or else where it is installed. If
+ * it is not there either, the search says so when it asks. */
+static void find_solver(char path[PATH_MAX])
 {
     char self[PATH_MAX];
     const ssize_t bytes = readlink("/proc/self/exe", self, sizeof(self) - 1);
@@ -238,10 +240,24 @@ static bool find_solver(char path[PATH_MAX])
         self[bytes] = '\0';
         if (snprintf(path, PATH_MAX, "%s/embtier-solve", dirname(self)) < PATH_MAX &&
             access(path, X_OK) == 0)
-            return true;
+            return;
     }
     snprintf(path, PATH_MAX, "%s", EMBTIER_SOLVE);
-    return access(path, X_OK) == 0;
+}
+
+/* Adds the solver to the inputs of the plan: another solver may make another plan, and so may one
+ * whose limit of processor time ended it. */
+static void add_solver(const struct child_solver *child, bool taken, struct plan *plan)
+{
+    struct plan_input *const input = &plan->inputs[plan->input_count++];
+
+    if (child->answers > 0)
+        snprintf(input->name, sizeof(input->name), "solver %s, %" PRIu32 " answer%s, %s",
+                 child->solver, child->answers, child->answers > 1 ? "s" : "",
+                 taken ? "taken" : "not taken");
+    else
+        snprintf(input->name, sizeof(input->name), "solver none");
+    input->hash = XXH3_64bits(input->name, strlen(input->name));
 }
 
 /* ---- The command ---- */
@@ -252,14 +268,11 @@ static void show_progress(void *bar, uint64_t done, uint64_t total)
 }
 
 static enum embtier_err make(const struct arguments *arguments, const struct inputs *inputs,
-                             struct plan **ret_plan, struct planner_warnings *ret_warnings,
-                             struct err_msg *msg)
+                             struct child_solver *child, struct plan **ret_plan,
+                             struct planner_warnings *ret_warnings, struct err_msg *msg)
 {
-    struct child_solver child = CHILD_SOLVER_INIT;
-    char program[PATH_MAX];
     struct progress_bar bar;
-    const struct milp_solver solver = child_solver(&child);
-    const bool has_solver = !arguments->no_solver && find_solver(program);
+    const struct milp_solver solver = child_solver(child);
     const struct planner_opts opts = {
         .profile = inputs->profile,
         .optimizers = inputs->optimizers,
@@ -268,20 +281,24 @@ static enum embtier_err make(const struct arguments *arguments, const struct inp
         .previous = inputs->previous,
         .samples_per_batch = arguments->samples_per_batch,
         .row_wise = arguments->row_wise,
-        .search = { .solver = has_solver ? &solver : NULL, .progress = show_progress, .ctx = &bar },
+        .search = { .solver = arguments->no_solver ? NULL : &solver,
+                    .progress = show_progress,
+                    .ctx = &bar },
         .inputs = inputs->hashes,
         .input_count = inputs->hash_count,
     };
     enum embtier_err err;
 
-    child.program = program;
     progress_bar_begin(&bar, "planning", "no plan was written");
     err = planner_make(&opts, ret_plan, ret_warnings, msg);
     progress_bar_end(&bar);
+    if (err == EMBTIER_OK)
+        add_solver(child, ret_warnings->solver_says.text[0] == '\0', *ret_plan);
     return err;
 }
 
-static void print_warnings(const struct planner_warnings *warnings)
+static void print_warnings(const struct planner_warnings *warnings,
+                           const struct child_solver *child)
 {
     for (uint32_t i = 0; i < warnings->count; i++)
         fprintf(stderr, "embtier: warning: %s\n", warnings->texts[i].text);
@@ -290,6 +307,9 @@ static void print_warnings(const struct planner_warnings *warnings)
     if (warnings->solver_says.text[0] != '\0')
         fprintf(stderr, "embtier: the outside solver did not help: %s\n",
                 warnings->solver_says.text);
+    if (child->refused[0] != '\0')
+        fprintf(stderr, "embtier: %s was asked instead of other solvers: %s\n", child->solver,
+                child->refused);
 }
 
 static int print_plan(const struct cli *cli, const struct arguments *arguments,
@@ -305,6 +325,8 @@ int command_plan_make(struct cli *cli, int argc, char **argv)
     struct arguments arguments = { .path = "" };
     int exit_code = parse(cli, argc, argv, &arguments);
     _cleanup_(plan_freep) struct plan *plan = NULL;
+    char program[PATH_MAX];
+    struct child_solver child = CHILD_SOLVER_INIT;
     struct planner_warnings warnings = { 0 };
     struct inputs inputs = { 0 };
     struct err_msg msg = { { 0 } };
@@ -312,13 +334,15 @@ int command_plan_make(struct cli *cli, int argc, char **argv)
 
     if (exit_code >= 0)
         return exit_code;
+    find_solver(program);
+    child.program = program;
     err = load(&arguments, &inputs, &msg);
     if (err == EMBTIER_OK)
-        err = make(&arguments, &inputs, &plan, &warnings, &msg);
+        err = make(&arguments, &inputs, &child, &plan, &warnings, &msg);
     if (err == EMBTIER_OK)
         err = plan_file_save(plan, arguments.path, &msg);
     if (err == EMBTIER_OK)
-        print_warnings(&warnings);
+        print_warnings(&warnings, &child);
     exit_code = err ? cli_fail(err, msg.text) : print_plan(cli, &arguments, plan);
     free_inputs(&inputs);
     return exit_code;
