@@ -8,8 +8,9 @@
  * plan-row: the tables of plan-table, cut by hotness over HBM and DRAM; the rest of their rows is
  * read from SSD. Lookups follow Zipf's law, with an exponent drawn for each table.
  *
- * plan-same: the plans of 20 processes are compared, byte by byte, as their files have them. Every
- * second process shares the processors with two that spin.
+ * plan-same: `embtier plan make` runs 20 times on the same files, of which 10 times with
+ * --row-wise. The plans' files are compared, byte by byte. Every second run shares the processors
+ * with two processes that spin. EMBTIER_CLI names the program, if it is not that of this build.
  *
  * --turns sets the number of seeds. Each figure says whether a seed's plan took more processor time
  * than is asked.
@@ -18,19 +19,19 @@
  * Nodes end the solver. If its limit of processor time does, the figure would depend on the
  * machine, so that is a failure.
  */
+#include <inttypes.h>
+#include <limits.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "placement/plan/plan_file.h"
-#include "placement/planner/planner.h"
+#include "placement/profile/profile_file.h"
 #include "placement/random.h"
 #include "placement/solve/solve.h"
 #include "placement/split/split_solve.h"
@@ -48,6 +49,9 @@
 #define SAME_SEED    3 /* some of its tables fit in no array */
 #define SAME_RUNS    20
 #define SPINNERS     2
+/* In the shortest form: each kind of plan, alone and beside others. */
+#define SAME_TABLES_LEAST 12
+#define SAME_RUNS_LEAST   4
 /* Processor seconds that each seed may take. */
 #define TABLE_ALLOWED_S 60
 #define LARGE_ALLOWED_S 120
@@ -295,10 +299,14 @@ static void plan_row(void)
 
 /* ---- equal plans ---- */
 
-/* A plan as its file has it, in memory that processes share. */
-struct plan_text {
-    uint64_t bytes;
-    char text[SAME_BYTES_MAX];
+/* The files of all runs. The model's numbers go through files, as those of users do. */
+struct same {
+    const char *program; /* embtier */
+    char folder[PATH_MAX / 2];
+    char profile[PATH_MAX], machine[PATH_MAX], plan[PATH_MAX];
+    char samples[32];    /* in a batch */
+    json_int_t bytes[2]; /* of the first plan of whole tables, and of cut ones */
+    char *first[2];
 };
 
 /* Two processes that keep the processors busy until they are ended. */
@@ -324,103 +332,160 @@ static void end_spinning(const pid_t *pids)
     }
 }
 
-static struct plan *make_plan(const struct simulated_model *model)
+/* Finds embtier as EMBTIER_CLI says, or in the build of this program. */
+static const char *find_program(void)
 {
-    const struct rules rules = { .moved_bytes_max = UINT64_MAX };
-    struct planner_warnings warnings;
-    struct plan *plan = NULL;
-    struct err_msg msg = { { 0 } };
+    static char path[PATH_MAX];
+    char here[PATH_MAX / 2] = { 0 };
 
-    if (planner_make(&(struct planner_opts){ .profile = model->profile,
-                                             .optimizers = model->optimizers,
-                                             .machine = &model->machine,
-                                             .rules = &rules,
-                                             .samples_per_batch = model->samples_per_batch },
-                     &plan, &warnings, &msg) != EMBTIER_OK)
-        bench_die("%s", msg.text);
-    return plan;
+    if (getenv("EMBTIER_CLI"))
+        return getenv("EMBTIER_CLI");
+    if (readlink("/proc/self/exe", here, sizeof(here) - 1) <= 0)
+        bench_die("/proc/self/exe cannot be read");
+    *strrchr(here, '/') = '\0';
+    snprintf(path, sizeof(path), "%s/../../tools/embtier", here);
+    return path;
 }
 
-static void write_plan(const struct plan *plan, struct plan_text *ret_text)
+static void write_machine(const struct machine *machine, const char *path)
 {
-    FILE *const file = fmemopen(ret_text->text, sizeof(ret_text->text), "w");
+    FILE *const file = fopen(path, "wxe");
 
     if (!file)
-        bench_die("no memory for a plan");
-    plan_file_write(plan, file);
-    ret_text->bytes = (uint64_t)ftell(file);
-    if (fclose(file) != 0 || ret_text->bytes >= sizeof(ret_text->text))
-        bench_die("the plan has more than %d bytes", SAME_BYTES_MAX);
+        bench_die("%s cannot be written", path);
+    fprintf(file, "gpus: {count: %u, hbm_bytes: %" PRIu64 ", hbm_bandwidth_bytes_per_s: %.0f}\n",
+            machine->gpu_count, machine->hbm_bytes, machine->hbm_bandwidth_bytes_per_s);
+    fprintf(file, "tiers: [{name: %s, bytes: %" PRIu64 ", bandwidth_bytes_per_s: %.0f}]\n",
+            machine->tiers[0].name, machine->tiers[0].bytes,
+            machine->tiers[0].bandwidth_bytes_per_s);
+    fprintf(file, "ssd: {bytes: %" PRIu64 ", read_bandwidth_bytes_per_s: %.0f}\n",
+            machine->ssd.bytes, machine->ssd.read_bandwidth_bytes_per_s);
+    if (fclose(file) != 0)
+        bench_die("%s cannot be written", path);
 }
 
-/* Plans in a process of its own, which shares @ret_text. */
-static void plan_apart(const struct simulated_model *model, struct plan_text *ret_text)
+static void write_inputs(struct same *same)
+{
+    struct simulated_model *const model = simulated_model_new(
+        &locality_published[0], SAME_SEED, (uint32_t)bench_scaled(SAME_TABLES, SAME_TABLES_LEAST));
+    const char *const parent = getenv("TMPDIR");
+    struct err_msg msg = { { 0 } };
+
+    snprintf(same->folder, sizeof(same->folder), "%s/embtier-plans.XXXXXX",
+             parent ? parent : "/tmp");
+    if (!mkdtemp(same->folder))
+        bench_die("%s cannot be made", same->folder);
+    snprintf(same->profile, sizeof(same->profile), "%s/profile", same->folder);
+    snprintf(same->machine, sizeof(same->machine), "%s/machine.yaml", same->folder);
+    snprintf(same->plan, sizeof(same->plan), "%s/plan", same->folder);
+    snprintf(same->samples, sizeof(same->samples), "%.0f", model->samples_per_batch);
+    if (profile_file_save(model->profile, same->profile, &msg) != EMBTIER_OK)
+        bench_die("%s", msg.text);
+    write_machine(&model->machine, same->machine);
+    simulated_model_free(model);
+}
+
+static void remove_files(struct same *same)
+{
+    if (unlink(same->profile) != 0 || unlink(same->machine) != 0 || rmdir(same->folder) != 0)
+        bench_say("%s was not removed", same->folder);
+    free(same->first[0]);
+    free(same->first[1]);
+}
+
+/* Its standard output has the plan once more. */
+static void become_planner(const struct same *same, bool row_wise)
+{
+    const char *const last = row_wise ? "--row-wise" : NULL;
+
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (!freopen("/dev/null", "w", stdout))
+        _exit(126);
+    execl(same->program, same->program, "plan", "make", same->plan, "--profile", same->profile,
+          "--machine", same->machine, "--optimizer", "rowwise_adagrad", "--samples-per-batch",
+          same->samples, "--solver", "none", last, (char *)NULL);
+    _exit(127);
+}
+
+static void make_plan(const struct same *same, bool row_wise)
 {
     int status = 0;
     const pid_t pid = fork();
 
     if (pid < 0)
         bench_die("no process can be started");
-    if (pid == 0) {
-        write_plan(make_plan(model), ret_text);
-        _exit(0);
-    }
+    if (pid == 0)
+        become_planner(same, row_wise);
     if (waitpid(pid, &status, 0) != pid || !WIFEXITED(status) || WEXITSTATUS(status) != 0)
-        bench_die("a process that makes a plan failed");
+        bench_die("%s plan make failed", same->program);
 }
 
-/* Counts the runs whose plan has the bytes of the first. Every second one has to share the
- * processors. */
-static uint32_t count_equal_runs(const struct simulated_model *model, uint32_t runs,
-                                 struct plan_text *texts)
+/* Takes the plan's file away. The caller frees the bytes. */
+static char *take_plan(const char *path, json_int_t *ret_bytes)
 {
-    struct plan_text *const first = &texts[0], *const again = &texts[1];
-    uint32_t equal = 1;
+    char *const text = bench_alloc(1, SAME_BYTES_MAX);
+    FILE *const file = fopen(path, "re");
 
-    plan_apart(model, first);
-    for (uint32_t i = 1; i < runs; i++) {
-        pid_t spinning[SPINNERS] = { 0 };
+    if (!file)
+        bench_die("%s cannot be read", path);
+    *ret_bytes = (json_int_t)fread(text, 1, SAME_BYTES_MAX, file);
+    if (*ret_bytes == 0 || *ret_bytes == SAME_BYTES_MAX || fclose(file) != 0 || unlink(path) != 0)
+        bench_die("%s has more than %d bytes, or none", path, SAME_BYTES_MAX);
+    return text;
+}
 
-        again->bytes = 0;
-        if (i % 2)
-            start_spinning(spinning);
-        plan_apart(model, again);
-        if (i % 2)
-            end_spinning(spinning);
-        equal +=
-            first->bytes == again->bytes && memcmp(first->text, again->text, first->bytes) == 0;
+/* Returns whether the plan has the bytes of the first of its kind. Each second run shares the
+ * processors, and each second pair of runs cuts tables. */
+static bool is_equal_run(struct same *same, uint32_t run)
+{
+    const bool row_wise = run / 2 % 2, shares = run % 2;
+    pid_t spinning[SPINNERS] = { 0 };
+    json_int_t bytes = 0;
+    char *text;
+    bool equal;
+
+    if (shares)
+        start_spinning(spinning);
+    make_plan(same, row_wise);
+    if (shares)
+        end_spinning(spinning);
+    text = take_plan(same->plan, &bytes);
+    if (!same->first[row_wise]) {
+        same->first[row_wise] = text;
+        same->bytes[row_wise] = bytes;
+        return true;
     }
+    equal =
+        bytes == same->bytes[row_wise] && memcmp(text, same->first[row_wise], (size_t)bytes) == 0;
+    free(text);
     return equal;
 }
 
 static void add_bytes(void *context, json_t *figure)
 {
-    const struct plan_text *const first = context;
+    const struct same *const same = context;
 
-    json_object_set_new(figure, "plan_bytes", json_integer((json_int_t)first->bytes));
+    json_object_set_new(figure, "plan_bytes", json_integer(same->bytes[0]));
+    json_object_set_new(figure, "row_wise_plan_bytes", json_integer(same->bytes[1]));
 }
 
 static void plan_same(void)
 {
-    struct simulated_model *const model = simulated_model_new(
-        &locality_published[0], SAME_SEED, (uint32_t)bench_scaled(SAME_TABLES, 30));
-    const uint32_t run_count = (uint32_t)bench_scaled(SAME_RUNS, 4);
-    struct plan_text *const texts =
-        mmap(NULL, 2 * sizeof(*texts), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    double equal_runs;
+    struct same same = { .program = find_program() };
+    const uint32_t run_count = (uint32_t)bench_scaled(SAME_RUNS, SAME_RUNS_LEAST);
     const double runs = run_count;
+    double equal_runs = 0;
 
-    if (texts == MAP_FAILED)
-        bench_die("no memory for plans");
-    equal_runs = count_equal_runs(model, run_count, texts);
+    write_inputs(&same);
+    for (uint32_t i = 0; i < run_count; i++)
+        equal_runs += is_equal_run(&same, i);
     bench_report(&(struct bench_figure){ .name = "plan-same",
                                          .unit = "runs",
                                          .bar = 1,
                                          .limit = "counts of steps end the work, never a clock",
                                          .reference_name = "all runs" },
-                 &equal_runs, &runs, 1, add_bytes, texts);
-    munmap(texts, 2 * sizeof(*texts));
-    simulated_model_free(model);
+                 &equal_runs, &runs, 1, add_bytes, &same);
+    remove_files(&same);
 }
 
 int main(int argc, char **argv)

@@ -260,7 +260,9 @@ const struct command commands[] = {
       command_profile_show, NULL },
     { "plan make", "PLAN --profile FILE --machine FILE [options]",
       "make a plan: a home for each table on a machine",
-      "PLAN: the file to write; it may not exist. No server is needed.\n"
+      "PLAN: the file to write; it may not exist. No server is needed. Files that are read may "
+      "not\n"
+      "be pipes, as their hashes are part of the plan.\n"
       "\n"
       "      --profile FILE    what `embtier profile show TRACE --save FILE` or `embtier profile\n"
       "                        record --save FILE` wrote\n"
@@ -282,7 +284,7 @@ const struct command commands[] = {
       "      --from-empty      hit rates of a cache that starts empty and sees only the profile's\n"
       "                        lookups (default: of a server that has long run)\n"
       "      --solver WORD     auto (default): HiGHS or CBC improves the placement if one is\n"
-      "                        installed; none: it is not asked\n"
+      "                        installed; none: it is not asked. The plan's inputs name it\n"
       "\n"
       "Each table lies whole in the memory of a GPU, in an array in a tier, or behind the cache,\n"
       "which has the memory that arrays leave of each tier. With --row-wise a table may have one\n"

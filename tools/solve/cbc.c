@@ -40,6 +40,14 @@ bool cbc_is_in(void *library)
     return dlsym(library, "Cbc_newModel") != NULL;
 }
 
+void cbc_name(void *library, char *ret_name, size_t bytes)
+{
+    const char *(*version)(void);
+
+    *(void **)&version = dlsym(library, "Cbc_getVersion");
+    snprintf(ret_name, bytes, "CBC%s%s", version ? " " : "", version ? version() : "");
+}
+
 static enum embtier_err open_cbc(struct cbc *cbc, void *library, struct err_msg *msg)
 {
 #define X(type, name, arguments)                                                                   \

@@ -32,6 +32,9 @@
 #define STILL_SHARE  100       /* a child that uses less than 1 / 100 of a processor is still */
 #define SAID_BYTES   512       /* of standard error that are kept */
 #define PRINTED_MOST (1 * MIB) /* that the child may print, beside its answer */
+/* Exit statuses of a child that did not become the solver. */
+#define NOT_PREPARED 126
+#define NOT_RUN      127
 
 /* Files in memory: nothing blocks, whatever the child reads or writes. */
 struct child {
@@ -111,10 +114,15 @@ static enum embtier_err put_model(const struct child_solver *solver, const struc
 
 /* ---- child ---- */
 
-static bool limit(int what, uint64_t value)
+/* A hard limit that is lower than the wish stays: only the superuser may raise it. */
+static bool limit(int what, uint64_t wish)
 {
-    const struct rlimit limit = { .rlim_cur = value, .rlim_max = value };
+    struct rlimit limit;
 
+    if (getrlimit(what, &limit) != 0)
+        return false;
+    limit.rlim_max = MIN(limit.rlim_max, (rlim_t)wish);
+    limit.rlim_cur = limit.rlim_max;
     return setrlimit(what, &limit) == 0;
 }
 
@@ -132,13 +140,13 @@ static void become_solver(const struct child_solver *solver, const struct child 
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != parent ||
         dup2(in, STDIN_FILENO) < 0 || dup2(out, STDOUT_FILENO) < 0 ||
         dup2(said, STDERR_FILENO) < 0 || close_range(3, ~0U, 0) != 0)
-        _exit(126);
+        _exit(NOT_PREPARED);
     if ((solver->memory_bytes && !limit(RLIMIT_AS, solver->memory_bytes)) ||
         !limit(RLIMIT_CPU, solver->processor_s) || !limit(RLIMIT_CORE, 0) ||
         !limit(RLIMIT_FSIZE, out_bytes + PRINTED_MOST))
-        _exit(126);
+        _exit(NOT_PREPARED);
     execv(solver->program, solver->library ? given : known);
-    _exit(127);
+    _exit(NOT_RUN);
 }
 
 /* fork() that also opens the child's descriptor. Opened later, it might be another's: where SIGCHLD
@@ -260,7 +268,8 @@ static void append_said(const struct child *child, struct err_msg *msg)
 
 /* Without a status, as the program ignores SIGCHLD or waits for all children, the answer alone
  * tells whether it is whole. */
-static enum embtier_err reap(const struct child *child, struct err_msg *msg)
+static enum embtier_err reap(const struct child_solver *solver, const struct child *child,
+                             struct err_msg *msg)
 {
     siginfo_t end = { 0 };
 
@@ -268,8 +277,12 @@ static enum embtier_err reap(const struct child *child, struct err_msg *msg)
         return EMBTIER_OK;
     if (end.si_code != CLD_EXITED)
         err_write(msg, "the solver was ended by signal %d", end.si_status);
-    else if (end.si_status == 127)
-        err_write(msg, "the solver's program cannot be run");
+    else if (end.si_status == NOT_RUN)
+        err_write(msg, "the solver's program %s cannot be run", TEXT_SHOWN(solver->program));
+    else if (end.si_status == NOT_PREPARED)
+        err_write(msg,
+                  "the solver's process could not set its limits, or open its standard streams "
+                  "(`ulimit -n`)");
     else if (end.si_status != 0)
         err_write(msg, "the solver failed");
     else
@@ -280,8 +293,17 @@ static enum embtier_err reap(const struct child *child, struct err_msg *msg)
 
 /* ---- answer ---- */
 
-static enum embtier_err take(const struct child *child, const struct milp *milp, double *ret_values,
-                             double *ret_bound, struct err_msg *msg)
+/* Text from the child may be anything. */
+static void take_text(const char *from, char *ret_text, size_t bytes)
+{
+    const size_t used = strnlen(from, bytes - 1);
+
+    snprintf(ret_text, bytes, "%.*s", (int)used, text_is_plain(from, used) ? from : "?");
+}
+
+static enum embtier_err take(struct child_solver *solver, const struct child *child,
+                             const struct milp *milp, double *ret_values, double *ret_bound,
+                             struct err_msg *msg)
 {
     const size_t bytes = milp->column_count * sizeof(*ret_values);
     struct solve_reply reply = { 0 };
@@ -294,13 +316,16 @@ static enum embtier_err take(const struct child *child, const struct milp *milp,
         return EMBTIER_PROTOCOL;
     }
     *ret_bound = reply.bound;
+    solver->answers++;
+    take_text(reply.solver, solver->solver, sizeof(solver->solver));
+    take_text(reply.refused, solver->refused, sizeof(solver->refused));
     return EMBTIER_OK;
 }
 
 static enum embtier_err solve(void *ctx, const struct milp *milp, double *ret_values,
                               double *ret_bound, struct err_msg *msg)
 {
-    const struct child_solver *const solver = ctx;
+    struct child_solver *const solver = ctx;
     _cleanup_(end_child) struct child child = { -1, -1, -1, -1, 0 };
 
     if (milp->entry_count > SOLVE_ENTRIES_MAX)
@@ -308,8 +333,8 @@ static enum embtier_err solve(void *ctx, const struct milp *milp, double *ret_va
                        milp->entry_count, SOLVE_ENTRIES_MAX);
     TRY(start_child(solver, milp, &child, msg));
     TRY(watch(solver, &child, msg));
-    TRY(reap(&child, msg));
-    return take(&child, milp, ret_values, ret_bound, msg);
+    TRY(reap(solver, &child, msg));
+    return take(solver, &child, milp, ret_values, ret_bound, msg);
 }
 
 struct milp_solver child_solver(struct child_solver *child)

@@ -7,11 +7,14 @@
  * machine does not end it. Each such end is an error, after which the caller's own answer stays.
  * The count of nodes is meant to end a healthy child before that.
  *
- * Thread: any; a call blocks until the child has ended. */
+ * Limits are the wishes below, or the hard limits of the caller where those are lower.
+ *
+ * Thread: one; a call blocks until the child has ended. */
 #ifndef EMBTIER_TOOLS_SOLVE_CHILD_SOLVER_H
 #define EMBTIER_TOOLS_SOLVE_CHILD_SOLVER_H
 
 #include "placement/solve/milp.h"
+#include "tools/solve/solve_wire.h"
 
 struct child_solver {
     const char *program;   /* path of embtier-solve */
@@ -21,6 +24,10 @@ struct child_solver {
     uint32_t stall_s;
     uint32_t nodes; /* of branch and bound, at most */
     double gap;     /* relative; good enough */
+    uint32_t answers;
+    /* Plain text of the last answer, as the child tells. "": there was none. */
+    char solver[SOLVE_NAME_BYTES];     /* the solver and its version */
+    char refused[SOLVE_REFUSED_BYTES]; /* why libraries that come before it were not taken */
 };
 
 #define CHILD_SOLVER_INIT                                                                          \

@@ -4,14 +4,17 @@
  * A solver may crash, hang or take all memory, so it runs in a process of its own, under limits
  * that its parent sets (child_solver.h). The model comes on standard input, the answer goes to
  * standard output, and a line about a failure to standard error (solve_wire.h). The arguments are
- * libraries; the first that can be loaded is used. */
+ * libraries. The first that can be loaded and has the functions of a known version is used. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
+#include "base/text/text_escape.h"
 #include "tools/solve/cbc.h"
 #include "tools/solve/highs.h"
 #include "tools/solve/solve_wire.h"
@@ -79,44 +82,101 @@ static enum embtier_err read_model(struct solve_request *ret_request, struct mil
 
 /* The reply goes to a descriptor that a library's printing does not reach. */
 static enum embtier_err write_reply(FILE *out, const struct milp *milp, const double *values,
-                                    double bound, struct err_msg *msg)
+                                    const struct solve_reply *reply, struct err_msg *msg)
 {
-    const struct solve_reply reply = { .magic = SOLVE_REPLY_MAGIC,
-                                       .column_count = milp->column_count,
-                                       .bound = bound };
-
-    if (fwrite(&reply, sizeof(reply), 1, out) != 1 ||
+    if (fwrite(reply, sizeof(*reply), 1, out) != 1 ||
         fwrite(values, sizeof(*values), milp->column_count, out) != milp->column_count ||
         fflush(out) != 0)
         return err_set_errno(msg, errno, "standard output");
     return EMBTIER_OK;
 }
 
-/* @paths ends with NULL, and has at least one. The message has an error for each. */
-static enum embtier_err open_library(char **paths, void **ret_library, struct err_msg *msg)
-{
-    for (; *paths; paths++) {
-        void *const library = **paths ? dlopen(*paths, RTLD_NOW | RTLD_LOCAL) : NULL;
-
-        if (library) {
-            *ret_library = library;
-            return EMBTIER_OK;
-        }
-        err_append(msg, "%s%s", msg->text[0] ? "; " : "",
-                   **paths ? dlerror() : "a library has no name");
-    }
-    return EMBTIER_UNSUPPORTED;
-}
-
+/* UNSUPPORTED: another library may do. */
 static enum embtier_err solve(void *library, const struct milp *milp,
                               const struct solve_request *request, double *ret_values,
-                              double *ret_bound, struct err_msg *msg)
+                              struct solve_reply *ret_reply, struct err_msg *msg)
 {
-    if (highs_is_in(library))
+    double *const ret_bound = &ret_reply->bound;
+
+    if (highs_is_in(library)) {
+        highs_name(library, ret_reply->solver, sizeof(ret_reply->solver));
         return highs_solve(library, milp, request->nodes, request->gap, ret_values, ret_bound, msg);
-    if (cbc_is_in(library))
+    }
+    if (cbc_is_in(library)) {
+        cbc_name(library, ret_reply->solver, sizeof(ret_reply->solver));
         return cbc_solve(library, milp, request->nodes, request->gap, ret_values, ret_bound, msg);
+    }
     return err_set(msg, EMBTIER_UNSUPPORTED, "the library is neither HiGHS nor CBC");
+}
+
+/* Why libraries were not taken. A file that is not there is no news if another library solves. */
+struct refusals {
+    struct err_msg all, present;
+};
+
+PRINTF_LIKE(3, 4)
+static void refuse(struct refusals *refusals, bool is_present, const char *format, ...)
+{
+    char text[sizeof(refusals->all.text)];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    err_append(&refusals->all, "%s%s", refusals->all.text[0] ? "; " : "", text);
+    if (is_present)
+        err_append(&refusals->present, "%s%s", refusals->present.text[0] ? "; " : "", text);
+}
+
+/* The loader's text begins with the file that is missing, which may be another one that @path
+ * needs. */
+static bool is_missing(const char *path, const char *error)
+{
+    return strncmp(error, path, strlen(path)) == 0 && strstr(error, strerror(ENOENT));
+}
+
+/* Returns NULL if the library cannot be loaded. */
+static void *load(const char *path, struct refusals *refusals)
+{
+    void *const library = *path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
+    const char *error;
+
+    if (library)
+        return library;
+    error = *path ? dlerror() : "a library has no name";
+    refuse(refusals, !is_missing(path, error), "%s", error);
+    return NULL;
+}
+
+static enum embtier_err fail(enum embtier_err err, const struct err_msg *reason,
+                             const struct refusals *refusals, struct err_msg *msg)
+{
+    return err_set(msg, err, "%s%s%s", reason->text, refusals->present.text[0] ? "; " : "",
+                   refusals->present.text);
+}
+
+/* Tries one library after the other. @paths ends with NULL, and has at least one. */
+static enum embtier_err solve_somehow(char **paths, const struct milp *milp,
+                                      const struct solve_request *request, double *ret_values,
+                                      struct solve_reply *ret_reply, struct err_msg *msg)
+{
+    struct refusals refusals = { 0 };
+
+    for (; *paths; paths++) {
+        void *const library = load(*paths, &refusals);
+        struct err_msg reason = { { 0 } };
+        enum embtier_err err;
+
+        if (!library)
+            continue;
+        err = solve(library, milp, request, ret_values, ret_reply, &reason);
+        if (err != EMBTIER_UNSUPPORTED) {
+            text_fit(refusals.present.text, ret_reply->refused, sizeof(ret_reply->refused));
+            return err == EMBTIER_OK ? err : fail(err, &reason, &refusals, msg);
+        }
+        refuse(&refusals, true, "%s: %s", *paths, reason.text);
+    }
+    return err_set(msg, EMBTIER_UNSUPPORTED, "%s", refusals.all.text);
 }
 
 static enum embtier_err run(char **libraries, FILE *out, struct err_msg *msg)
@@ -124,18 +184,17 @@ static enum embtier_err run(char **libraries, FILE *out, struct err_msg *msg)
     _cleanup_(milp_freep) struct milp *milp = calloc(1, sizeof(*milp));
     _cleanup_(freep) double *values = NULL;
     struct solve_request request = { 0 };
-    double bound = -INFINITY;
-    void *library = NULL;
+    struct solve_reply reply = { .magic = SOLVE_REPLY_MAGIC, .bound = -INFINITY };
 
     if (!milp)
         return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
     TRY(read_model(&request, milp, msg));
+    reply.column_count = milp->column_count;
     values = calloc(milp->column_count, sizeof(*values));
     if (!values)
         return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
-    TRY(open_library(libraries, &library, msg));
-    TRY(solve(library, milp, &request, values, &bound, msg));
-    return write_reply(out, milp, values, bound, msg);
+    TRY(solve_somehow(libraries, milp, &request, values, &reply, msg));
+    return write_reply(out, milp, values, &reply, msg);
 }
 
 /* Moves standard output away, and lets all that is printed go to standard error. */

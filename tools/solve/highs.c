@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -50,6 +51,14 @@ static void close_highs(struct highs *h)
 bool highs_is_in(void *library)
 {
     return dlsym(library, "Highs_versionMajor") != NULL;
+}
+
+void highs_name(void *library, char *ret_name, size_t bytes)
+{
+    const char *(*version)(void);
+
+    *(void **)&version = dlsym(library, "Highs_version");
+    snprintf(ret_name, bytes, "HiGHS%s%s", version ? " " : "", version ? version() : "");
 }
 
 static enum embtier_err find_functions(struct highs *h, void *library, struct err_msg *msg)

@@ -2,8 +2,8 @@
 /* Tests that a solver which crashes, lies, sleeps or takes all memory ends in an error, and never
  * in a wrong placement.
  *
- * The solver is tests/faults/fake_highs.c. With EMBTIER_TEST_SOLVER set to the path of HiGHS
- * or CBC, that one is asked, too. */
+ * The solvers are tests/faults/fake_highs.c and fake_cbc.c. With EMBTIER_TEST_SOLVER set to the
+ * path of HiGHS or CBC, that one is asked, too. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,13 +12,17 @@
 #include <cmocka.h>
 
 #include <dirent.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
+#include <linux/capability.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -218,7 +222,7 @@ static void test_what_is_missing_is_named(void **state)
     f->child.library = "";
     assert_own(f, "start", "a library has no name");
     f->child.program = "/nonexistent/embtier-solve";
-    assert_own(f, "start", "program cannot be run");
+    assert_own(f, "start", "program /nonexistent/embtier-solve cannot be run");
 }
 
 static void test_each_library_that_is_missing_is_named(void **state)
@@ -234,6 +238,159 @@ static void test_each_library_that_is_missing_is_named(void **state)
     assert_non_null(strstr(answer->solver_says.text, "libhighs.so.1: "));
     assert_non_null(strstr(answer->solver_says.text, "libCbcSolver.so.3: "));
 }
+
+/* ---- One library after the other ---- */
+
+/* A folder in which the loader finds libraries of these names first. */
+struct libraries {
+    char folder[32];
+};
+
+static struct libraries make_libraries(void)
+{
+    struct libraries libraries = { "/tmp/embtier-solvers.XXXXXX" };
+
+    assert_non_null(mkdtemp(libraries.folder));
+    setenv("LD_LIBRARY_PATH", libraries.folder, 1);
+    return libraries;
+}
+
+static void add_library(const struct libraries *libraries, const char *name, const char *built)
+{
+    char from[PATH_MAX], path[PATH_MAX];
+
+    built_path(built, from);
+    snprintf(path, sizeof(path), "%s/%s", libraries->folder, name);
+    assert_int_equal(symlink(from, path), 0);
+}
+
+static void remove_libraries(const struct libraries *libraries)
+{
+    static const char *const names[] = { "libhighs.so", "libhighs.so.1", "libCbcSolver.so.3" };
+    char path[PATH_MAX];
+
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        snprintf(path, sizeof(path), "%s/%s", libraries->folder, names[i]);
+        (void)unlink(path);
+    }
+    assert_int_equal(rmdir(libraries->folder), 0);
+    unsetenv("LD_LIBRARY_PATH");
+}
+
+static void test_a_library_that_is_refused_is_followed_by_the_next(void **state)
+{
+    struct fixture *const f = *state;
+    const struct libraries libraries = make_libraries();
+
+    add_library(&libraries, "libhighs.so", "../faults/libfake_highs.so");
+    add_library(&libraries, "libhighs.so.1", "../faults/libfake_highs_without_run.so");
+    add_library(&libraries, "libCbcSolver.so.3", "../faults/libfake_cbc.so");
+    f->child.library = NULL;
+    assert_own(f, "version", "its answer is no better");
+    assert_string_equal(f->child.solver, "CBC 2.0.3");
+    assert_string_equal(f->child.refused, "libhighs.so: HiGHS has version 2; allowed: 1; "
+                                          "libhighs.so.1: HiGHS has no function Highs_run");
+    remove_libraries(&libraries);
+}
+
+static void test_a_library_that_is_not_there_is_no_news_if_another_one_is(void **state)
+{
+    struct fixture *const f = *state;
+    struct libraries libraries;
+
+    if (dlopen("libhighs.so", RTLD_LAZY))
+        skip(); /* it is there */
+    libraries = make_libraries();
+    add_library(&libraries, "libhighs.so.1", "../faults/libfake_highs.so");
+    f->child.library = NULL;
+    assert_own(f, "start", "its answer is no better");
+    assert_string_equal(f->child.solver, "HiGHS 1.0.7");
+    assert_string_equal(f->child.refused, "");
+    remove_libraries(&libraries);
+}
+
+static void test_without_an_answer_no_solver_is_named(void **state)
+{
+    struct fixture *const f = *state;
+
+    assert_own(f, "fail", "the solver failed: HiGHS failed");
+    assert_string_equal(f->child.solver, "");
+}
+
+/* ---- Limits of the caller ---- */
+
+/* Calls @test in a process of its own, whose limits do not come back. */
+static void test_apart(struct fixture *f, void (*test)(struct fixture *f))
+{
+    int status = 0;
+    const pid_t pid = fork();
+
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        test(f);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+/* Whatever the user, no hard limit can be raised from now on. */
+static void give_up_raising(void)
+{
+    struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
+    struct __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3] = { { 0 } };
+
+    assert_int_equal(syscall(SYS_capget, &header, sets), 0);
+    sets[0].effective &= ~(1U << CAP_SYS_RESOURCE);
+    sets[0].permitted &= ~(1U << CAP_SYS_RESOURCE);
+    assert_int_equal(syscall(SYS_capset, &header, sets), 0);
+}
+
+static void lower(int what, uint64_t to)
+{
+    assert_int_equal(setrlimit(what, &(struct rlimit){ to, to }), 0);
+}
+
+static void ask_with_low_limits(struct fixture *f)
+{
+    give_up_raising();
+    lower(RLIMIT_CPU, f->child.processor_s - 1);
+    lower(RLIMIT_FSIZE, MIB);
+    if (!IS_SANITIZED)
+        lower(RLIMIT_AS, f->child.memory_bytes / 2);
+    assert_own(f, "start", "its answer is no better");
+}
+
+static void test_hard_limits_that_are_lower_than_ours(void **state)
+{
+    test_apart(*state, ask_with_low_limits);
+}
+
+#define CALLERS_DESCRIPTORS 4
+
+/* Leaves the caller as many descriptors as it needs, and the child none for its copies. */
+static void ask_with_few_descriptors(struct fixture *f)
+{
+    int fds[CALLERS_DESCRIPTORS];
+    int last = 0;
+
+    for (uint32_t i = 0; i < CALLERS_DESCRIPTORS; i++)
+        fds[i] = dup(STDIN_FILENO);
+    for (uint32_t i = 0; i < CALLERS_DESCRIPTORS; i++) {
+        last = MAX(last, fds[i]);
+        assert_int_equal(close(fds[i]), 0);
+    }
+    lower(RLIMIT_NOFILE, (uint64_t)last + 1);
+    assert_own(f, "start", "could not set its limits, or open its standard streams");
+}
+
+static void test_a_child_that_cannot_be_prepared(void **state)
+{
+    test_apart(*state, ask_with_few_descriptors);
+}
+
+/* ---- A real solver ---- */
 
 static void test_a_real_solver_improves_a_poor_start(void **state)
 {
@@ -272,6 +429,15 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_what_is_missing_is_named, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_each_library_that_is_missing_is_named, set_up,
                                         tear_down),
+        cmocka_unit_test_setup_teardown(test_a_library_that_is_refused_is_followed_by_the_next,
+                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(
+            test_a_library_that_is_not_there_is_no_news_if_another_one_is, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_without_an_answer_no_solver_is_named, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(test_hard_limits_that_are_lower_than_ours, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(test_a_child_that_cannot_be_prepared, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_real_solver_improves_a_poor_start, set_up,
                                         tear_down),
     };

@@ -13,7 +13,12 @@ MUST_CHECK enum embtier_err plan_inputs_optimizers(const struct measured_profile
                                                    const char *text,
                                                    enum embtier_optimizer **ret_optimizers,
                                                    struct err_msg *msg);
-/* @path: NULL gives rules without a constraint. Errors as rules_file_load(). */
+/* Hashes the bytes of a file, XXH3-64. INVALID: it is no regular file. A pipe has nothing left for
+ * a second reading, and one without a writer would never end. */
+MUST_CHECK enum embtier_err plan_inputs_hash(const char *path, uint64_t *ret_hash,
+                                             struct err_msg *msg);
+/* @path: NULL gives rules without a constraint. INVALID: it is no regular file. Other errors as
+ * rules_file_load(). */
 MUST_CHECK enum embtier_err plan_inputs_rules(const struct measured_profile *profile,
                                               const struct machine *machine, const char *path,
                                               struct rules **ret_rules, struct err_msg *msg);

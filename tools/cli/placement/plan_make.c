@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* embtier plan make: from a profile and a machine to a plan. */
-#include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <libgen.h>
@@ -25,8 +24,6 @@
 #include "tools/cli/placement/plan_report.h"
 #include "tools/cli/progress_bar.h"
 #include "tools/solve/child_solver.h"
-
-#define HASH_BYTES (64 * KIB)
 
 enum {
     PROFILE = 256,
@@ -60,6 +57,7 @@ struct inputs {
     struct plan *previous;
     enum embtier_optimizer *optimizers;
     struct plan_input hashes[PLAN_INPUTS_MAX];
+    const char *paths[PLAN_INPUTS_MAX]; /* of the files; NULL: no file */
     uint32_t hash_count;
 };
 
@@ -138,68 +136,66 @@ static int parse(struct cli *cli, int argc, char **argv, struct arguments *argum
 
 /* ---- Inputs ---- */
 
-static void add_hash(struct inputs *inputs, const char *name, uint64_t hash)
+static void add_hash(struct inputs *inputs, const char *name, const char *path, uint64_t hash)
 {
-    struct plan_input *const input = &inputs->hashes[inputs->hash_count++];
+    struct plan_input *const input = &inputs->hashes[inputs->hash_count];
 
     snprintf(input->name, sizeof(input->name), "%s", name);
     input->hash = hash;
+    inputs->paths[inputs->hash_count++] = path;
 }
 
-static enum embtier_err hash_stream(FILE *file, const char *path, XXH3_state_t *state,
-                                    struct err_msg *msg)
-{
-    _cleanup_(freep) char *buffer = malloc(HASH_BYTES);
-    size_t got;
-
-    if (!buffer)
-        return EMBTIER_NO_MEMORY;
-    (void)XXH3_64bits_reset(state);
-    while ((got = fread(buffer, 1, HASH_BYTES, file)) > 0)
-        (void)XXH3_64bits_update(state, buffer, got);
-    if (ferror(file))
-        return err_set_errno(msg, errno, "%s: cannot be read", path);
-    return EMBTIER_OK;
-}
-
-/* The file was read before, by its own module. */
 static enum embtier_err hash_file(struct inputs *inputs, const char *name, const char *path,
                                   struct err_msg *msg)
 {
-    XXH3_state_t *state;
-    enum embtier_err err;
-    FILE *file;
+    uint64_t hash = 0;
 
     if (!path)
         return EMBTIER_OK;
-    file = fopen(path, "re");
-    if (!file)
-        return err_set_errno(msg, errno, "%s: cannot be opened", path);
-    state = XXH3_createState();
-    err = state ? hash_stream(file, path, state, msg) : EMBTIER_NO_MEMORY;
-    if (err == EMBTIER_OK)
-        add_hash(inputs, name, XXH3_64bits_digest(state));
-    (void)XXH3_freeState(state);
-    (void)fclose(file);
-    return err;
+    TRY(plan_inputs_hash(path, &hash, msg));
+    add_hash(inputs, name, path, hash);
+    return EMBTIER_OK;
 }
 
-static enum embtier_err hash_inputs(const struct arguments *arguments, struct inputs *inputs,
-                                    struct err_msg *msg)
+/* Comes before anything is loaded, so that a path which is no file is refused at once. */
+static enum embtier_err hash_files(const struct arguments *arguments, struct inputs *inputs,
+                                   struct err_msg *msg)
 {
-    _cleanup_(freep) char *options = NULL;
-
     TRY(hash_file(inputs, "profile", arguments->profile, msg));
     TRY(hash_file(inputs, "machine", arguments->machine, msg));
     TRY(hash_file(inputs, "rules", arguments->rules, msg));
-    TRY(hash_file(inputs, "previous", arguments->previous, msg));
-    if (asprintf(&options, "optimizer=%s samples-per-batch=%s solver=%s%s%s",
+    return hash_file(inputs, "previous", arguments->previous, msg);
+}
+
+/* Comes after everything was loaded. The modules that load open the files by themselves, so only
+ * equal hashes before and after say that the bytes which were hashed are those that were loaded. */
+static enum embtier_err check_unchanged(const struct inputs *inputs, struct err_msg *msg)
+{
+    for (uint32_t i = 0; i < inputs->hash_count; i++) {
+        uint64_t hash = 0;
+
+        TRY(plan_inputs_hash(inputs->paths[i], &hash, msg));
+        if (hash != inputs->hashes[i].hash)
+            return err_set(msg, EMBTIER_MISMATCH,
+                           "%s: changed while it was read; make the plan again from a file that "
+                           "stays as it is",
+                           inputs->paths[i]);
+    }
+    return EMBTIER_OK;
+}
+
+/* The solver is not among them, as only its answer tells which one there was (add_solver()). */
+static enum embtier_err hash_options(const struct arguments *arguments, struct inputs *inputs)
+{
+    _cleanup_(freep) char *options = NULL;
+
+    if (asprintf(&options, "optimizer=%s samples-per-batch=%s%s%s",
                  arguments->optimizers ? arguments->optimizers : "profile",
                  arguments->samples ? arguments->samples : "profile",
-                 arguments->no_solver ? "none" : "auto", arguments->row_wise ? " row-wise" : "",
+                 arguments->row_wise ? " row-wise" : "",
                  arguments->from_empty ? " from-empty" : "") < 0)
         return EMBTIER_NO_MEMORY;
-    add_hash(inputs, "options", XXH3_64bits(options, strlen(options)));
+    add_hash(inputs, "options", NULL, XXH3_64bits(options, strlen(options)));
     return EMBTIER_OK;
 }
 
@@ -217,6 +213,7 @@ static enum embtier_err load(const struct arguments *arguments, struct inputs *i
                              struct err_msg *msg)
 {
     TRY(check_new(arguments->path, msg));
+    TRY(hash_files(arguments, inputs, msg));
     TRY(machine_file_load(arguments->machine, &inputs->machine, msg));
     TRY(profile_file_load(arguments->profile, &inputs->profile, msg));
     if (!arguments->from_empty)
@@ -226,13 +223,15 @@ static enum embtier_err load(const struct arguments *arguments, struct inputs *i
                           msg));
     if (arguments->previous)
         TRY(plan_file_load(arguments->previous, &inputs->previous, msg));
-    return hash_inputs(arguments, inputs, msg);
+    TRY(check_unchanged(inputs, msg));
+    return hash_options(arguments, inputs);
 }
 
 /* ---- The outside solver ---- */
 
-/* Finds embtier-solve beside this program, as in a build folder, or where it is installed. */
-static bool find_solver(char path[PATH_MAX])
+/* Finds embtier-solve beside this program, as in a build folder, or else where it is installed. If
+ * it is not there either, the search says so when it asks. */
+static void find_solver(char path[PATH_MAX])
 {
     char self[PATH_MAX];
     const ssize_t bytes = readlink("/proc/self/exe", self, sizeof(self) - 1);
@@ -241,10 +240,24 @@ static bool find_solver(char path[PATH_MAX])
         self[bytes] = '\0';
         if (snprintf(path, PATH_MAX, "%s/embtier-solve", dirname(self)) < PATH_MAX &&
             access(path, X_OK) == 0)
-            return true;
+            return;
     }
     snprintf(path, PATH_MAX, "%s", EMBTIER_SOLVE);
-    return access(path, X_OK) == 0;
+}
+
+/* Adds the solver to the inputs of the plan: another solver may make another plan, and so may one
+ * whose limit of processor time ended it. */
+static void add_solver(const struct child_solver *child, bool taken, struct plan *plan)
+{
+    struct plan_input *const input = &plan->inputs[plan->input_count++];
+
+    if (child->answers > 0)
+        snprintf(input->name, sizeof(input->name), "solver %s, %" PRIu32 " answer%s, %s",
+                 child->solver, child->answers, child->answers > 1 ? "s" : "",
+                 taken ? "taken" : "not taken");
+    else
+        snprintf(input->name, sizeof(input->name), "solver none");
+    input->hash = XXH3_64bits(input->name, strlen(input->name));
 }
 
 /* ---- The command ---- */
@@ -255,14 +268,11 @@ static void show_progress(void *bar, uint64_t done, uint64_t total)
 }
 
 static enum embtier_err make(const struct arguments *arguments, const struct inputs *inputs,
-                             struct plan **ret_plan, struct planner_warnings *ret_warnings,
-                             struct err_msg *msg)
+                             struct child_solver *child, struct plan **ret_plan,
+                             struct planner_warnings *ret_warnings, struct err_msg *msg)
 {
-    struct child_solver child = CHILD_SOLVER_INIT;
-    char program[PATH_MAX];
     struct progress_bar bar;
-    const struct milp_solver solver = child_solver(&child);
-    const bool has_solver = !arguments->no_solver && find_solver(program);
+    const struct milp_solver solver = child_solver(child);
     const struct planner_opts opts = {
         .profile = inputs->profile,
         .optimizers = inputs->optimizers,
@@ -271,20 +281,24 @@ static enum embtier_err make(const struct arguments *arguments, const struct inp
         .previous = inputs->previous,
         .samples_per_batch = arguments->samples_per_batch,
         .row_wise = arguments->row_wise,
-        .search = { .solver = has_solver ? &solver : NULL, .progress = show_progress, .ctx = &bar },
+        .search = { .solver = arguments->no_solver ? NULL : &solver,
+                    .progress = show_progress,
+                    .ctx = &bar },
         .inputs = inputs->hashes,
         .input_count = inputs->hash_count,
     };
     enum embtier_err err;
 
-    child.program = program;
     progress_bar_begin(&bar, "planning", "no plan was written");
     err = planner_make(&opts, ret_plan, ret_warnings, msg);
     progress_bar_end(&bar);
+    if (err == EMBTIER_OK)
+        add_solver(child, ret_warnings->solver_says.text[0] == '\0', *ret_plan);
     return err;
 }
 
-static void print_warnings(const struct planner_warnings *warnings)
+static void print_warnings(const struct planner_warnings *warnings,
+                           const struct child_solver *child)
 {
     for (uint32_t i = 0; i < warnings->count; i++)
         fprintf(stderr, "embtier: warning: %s\n", warnings->texts[i].text);
@@ -295,6 +309,9 @@ static void print_warnings(const struct planner_warnings *warnings)
     if (warnings->solver_says.text[0] != '\0')
         fprintf(stderr, "embtier: the outside solver did not help: %s\n",
                 warnings->solver_says.text);
+    if (child->refused[0] != '\0')
+        fprintf(stderr, "embtier: %s was asked instead of other solvers: %s\n", child->solver,
+                child->refused);
 }
 
 static int print_plan(const struct cli *cli, const struct arguments *arguments,
@@ -310,6 +327,8 @@ int command_plan_make(struct cli *cli, int argc, char **argv)
     struct arguments arguments = { .path = "" };
     int exit_code = parse(cli, argc, argv, &arguments);
     _cleanup_(plan_freep) struct plan *plan = NULL;
+    char program[PATH_MAX];
+    struct child_solver child = CHILD_SOLVER_INIT;
     struct planner_warnings warnings = { 0 };
     struct inputs inputs = { 0 };
     struct err_msg msg = { { 0 } };
@@ -317,13 +336,15 @@ int command_plan_make(struct cli *cli, int argc, char **argv)
 
     if (exit_code >= 0)
         return exit_code;
+    find_solver(program);
+    child.program = program;
     err = load(&arguments, &inputs, &msg);
     if (err == EMBTIER_OK)
-        err = make(&arguments, &inputs, &plan, &warnings, &msg);
+        err = make(&arguments, &inputs, &child, &plan, &warnings, &msg);
     if (err == EMBTIER_OK)
         err = plan_file_save(plan, arguments.path, &msg);
     if (err == EMBTIER_OK)
-        print_warnings(&warnings);
+        print_warnings(&warnings, &child);
     exit_code = err ? cli_fail(err, msg.text) : print_plan(cli, &arguments, plan);
     free_inputs(&inputs);
     return exit_code;

@@ -83,7 +83,7 @@ def memory(plan: dict, name: str, gpu: int | None = None) -> dict:
 def test_a_plan_uses_each_memory_within_its_bytes(profile, machine, tmp_path):
     plan = made(tmp_path / "a.plan", profile, machine, "--optimizer", "sgd,t5=adam")
     assert plan["generation"] == 1 and plan["gpu_count"] == 2 and plan["samples_per_batch"] == 100
-    assert [one["name"] for one in plan["inputs"]] == ["profile", "machine", "options"]
+    assert [one["name"] for one in plan["inputs"]] == ["profile", "machine", "options", "solver none"]
     assert [(one["name"], one["rows"], one["optimizer"]) for one in plan["tables"]] == [
         (f"t{i}", ROWS, "adam" if i == 5 else "sgd") for i in range(TABLES)
     ]
@@ -146,7 +146,7 @@ def test_rules_and_the_plan_in_force(profile, machine, tmp_path):
     assert json.loads(done("-o", "json", "plan", "diff", tmp_path / "old", tmp_path / "stays"))["bytes_moved"] == 0
     moved = made(tmp_path / "moved", profile, machine, "--previous", tmp_path / "old")
     assert moved["time_s"] <= kept["time_s"]
-    assert [one["name"] for one in kept["inputs"]] == ["profile", "machine", "rules", "previous", "options"]
+    assert [one["name"] for one in kept["inputs"]] == ["profile", "machine", "rules", "previous", "options", "solver none"]
 
 
 TIGHT = """\
