@@ -146,7 +146,7 @@ static enum embtier_err no_room_at_start(const struct tables *tables, const stru
     return err_set(
         msg, EMBTIER_CONFIG,
         "%s; the arrays of tier '%s' need %s (%s %s); allowed: at least %s. Or start with the old "
-        "value, and drop or export tables",
+        "value, and move tables to the cache or drop some",
         format_bytes(&kept, stats.bytes), spec->home_tier, needed.text,
         needs.count == 1 ? "table" : "tables", needs.tables, needed.text);
 }

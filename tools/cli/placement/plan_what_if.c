@@ -187,12 +187,29 @@ static bool add_row(struct text_table *text, const char *path, const struct what
            text_table_add(text, "%s", row->why.text);
 }
 
+static void print_cheapest(const struct comparison *c)
+{
+    const char *const wish = c->has_target ? "reaches the target" : "can be planned";
+    const uint32_t best = what_if_cheapest(c->rows, c->count);
+    bool is_reached = false;
+
+    for (uint32_t i = 0; i < c->count; i++)
+        is_reached = is_reached || c->rows[i].reaches;
+    putchar('\n');
+    if (best < c->count)
+        text_print(stdout, "cheapest that %s: %s%s%s\n", wish, c->paths[best],
+                   c->rows[best].change[0] ? ", " : "", c->rows[best].change);
+    else if (is_reached)
+        printf("none that %s has a cost: `cost_per_gb` of its memories\n", wish);
+    else
+        puts(c->has_target ? "none reaches the target" : "none can be planned");
+}
+
 static int print_text(const struct comparison *c)
 {
     static const char *const titles[] = { "MACHINE",   "CHANGE",  "COST",   "WATT",
                                           "SAMPLES/S", "REACHES", "WHY NOT" };
     _cleanup_(text_table_freep) struct text_table *text = text_table_new("llrrrll");
-    const uint32_t best = what_if_cheapest(c->rows, c->count);
     bool ok = text != NULL;
 
     for (size_t i = 0; ok && i < ARRAY_LEN(titles); i++)
@@ -202,14 +219,7 @@ static int print_text(const struct comparison *c)
     if (!ok)
         return cli_fail(EMBTIER_NO_MEMORY, "");
     text_table_print(text, 0, stdout);
-    putchar('\n');
-    if (best < c->count)
-        text_print(stdout, "cheapest that %s: %s%s%s\n",
-                   c->has_target ? "reaches the target" : "can be planned", c->paths[best],
-                   c->rows[best].change[0] ? ", " : "", c->rows[best].change);
-    else
-        printf("none that has a cost %s\n",
-               c->has_target ? "reaches the target" : "can be planned");
+    print_cheapest(c);
     return EXIT_DONE;
 }
 

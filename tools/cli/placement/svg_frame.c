@@ -3,6 +3,8 @@
 
 #include <errno.h>
 #include <math.h>
+#include <string.h>
+#include <sys/stat.h>
 
 #define WIDTH       820
 #define HEIGHT      460
@@ -134,11 +136,32 @@ void svg_frame_legend(const struct svg_frame *frame, uint32_t line, const char *
 
 /* ---- The file ---- */
 
+/* The path may be that of a plan, a profile or a trace. */
+static bool has_other_contents(const char *path)
+{
+    static const char begin[] = "<svg ";
+    char found[sizeof(begin)] = "";
+    struct stat info;
+    FILE *file;
+
+    if (stat(path, &info) != 0 || !S_ISREG(info.st_mode) || info.st_size == 0)
+        return false;
+    file = fopen(path, "re");
+    if (!file)
+        return true;
+    (void)!fread(found, 1, sizeof(found) - 1, file);
+    fclose(file);
+    return strcmp(found, begin) != 0;
+}
+
 enum embtier_err svg_frame_open(const char *path, const char *title, struct svg_axis x,
                                 struct svg_axis y, struct svg_frame *ret_frame, struct err_msg *msg)
 {
-    struct svg_frame frame = { .file = fopen(path, "we"), .path = path, .x = x, .y = y };
+    struct svg_frame frame = { .path = path, .x = x, .y = y };
 
+    if (has_other_contents(path))
+        return err_set(msg, EMBTIER_EXISTS, "%s: already exists, and is no picture", path);
+    frame.file = fopen(path, "we");
     if (!frame.file)
         return err_set_errno(msg, errno, "%s", path);
     fprintf(frame.file,

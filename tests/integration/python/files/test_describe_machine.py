@@ -156,7 +156,9 @@ def test_a_server_that_works(daemon, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--directory", "/nowhere", "--tier", "dram=1MiB"], "No such file or directory: '/nowhere/"),
+        (["--directory", "/nowhere", "--tier", "dram=1MiB"], "--directory /nowhere: No such file or directory"),
+        (["--directory", "/tmp", "--tier", "ssd=1MiB"], "ssd=1MiB: allowed: NAME=SIZE"),
+        (["--directory", "/tmp", *["--tier", "a=1MiB"] * 5], "5 tiers; allowed: 1 to 4"),
         (["--directory", "/tmp", "--tier", "dram"], "dram: allowed: NAME=SIZE, such as dram=16GiB"),
         (["--directory", "/tmp", "--tier", "dram=16G"], "16G: allowed: a size such as 4194304, 4MiB or 16GiB"),
         (["--directory", "/tmp"], "--tier"),

@@ -152,7 +152,7 @@ def test_the_picture_has_a_sector_for_each_range(plan, tmp_path):
 
 def test_the_picture(plan, tmp_path):
     picture = tmp_path / "a.svg"
-    picture.write_text("old")
+    picture.write_text("<svg of old/>")
     done("plan", "show", plan, "--svg", picture)
     points = circles(picture)
     assert [point[0].text.split(":")[0] for point in points] == ["a", "b", "c", "d"]
@@ -165,6 +165,10 @@ def test_the_picture(plan, tmp_path):
     assert at[1][0] - at[2][0] == pytest.approx(at[2][0] - at[0][0], abs=0.2)
     assert {"bytes of the table", "bytes read per second", "1 in hbm", "2 in dram", "1 in cache over ssd", "10 kB", "1 MB/s"} <= set(texts(picture))
     assert "/none/a.svg" in refused(1, "plan", "show", plan, "--svg", tmp_path / "none/a.svg")
+    done("plan", "show", plan, "--svg", picture)  # an old picture is replaced, and nothing else
+    text = plan.read_text()
+    assert f"{plan}: already exists, and is no picture" in refused(1, "plan", "show", plan, "--svg", plan)
+    assert plan.read_text() == text
 
 
 @pytest.mark.parametrize("count", [1, 8192])
