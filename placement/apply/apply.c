@@ -55,17 +55,55 @@ static struct apply_held *find_held(const struct apply_server *server, const cha
 static enum embtier_err differs(const struct plan_table *table, const char *key, const char *wanted,
                                 const char *found, struct err_msg *msg)
 {
-    const bool is_optimizer = strcmp(key, "optimizer") == 0;
-
     return err_set(msg, EMBTIER_MISMATCH,
                    "table '%s' has %s %s in the plan, and %s on the server: the plan is of another "
-                   "table; make a new one%s%s%s",
-                   table->name, key, wanted, found,
-                   is_optimizer ? ", with `embtier plan make --optimizer " : "",
-                   is_optimizer ? found : "", is_optimizer ? "`" : "");
+                   "table; make a new one",
+                   table->name, key, wanted, found);
 }
 
-static enum embtier_err check_same(const struct plan_table *table, const struct apply_held *held,
+struct optimizers_text {
+    char text[400];
+};
+
+/* Writes the list for `plan make --optimizer` that fits the server: one word if all tables of the
+ * plan have the same optimizer, else "a=sgd,b=adam"; "..." ends a list that is too long. */
+static const char *optimizers_text(const struct plan *plan, const struct apply_server *server,
+                                   struct optimizers_text *buffer)
+{
+    const char *first = NULL;
+    bool is_one = true;
+    size_t used = 0;
+
+    for (uint32_t i = 0; i < plan->table_count; i++) {
+        const struct apply_held *const held = find_held(server, plan->tables[i].name);
+        const char *const word = held ? optimizer_word(held->optimizer) : "none";
+
+        first = first ? first : word;
+        is_one = is_one && strcmp(word, first) == 0;
+        if (used + EMBTIER_TABLE_NAME_MAX + 32 > sizeof(buffer->text)) {
+            snprintf(buffer->text + used, sizeof(buffer->text) - used, ",...");
+            break;
+        }
+        used += (size_t)snprintf(buffer->text + used, sizeof(buffer->text) - used, "%s%s=%s",
+                                 i > 0 ? "," : "", plan->tables[i].name, word);
+    }
+    return is_one ? first : buffer->text;
+}
+
+static enum embtier_err optimizer_differs(const struct plan *plan,
+                                          const struct apply_server *server,
+                                          const struct plan_table *table,
+                                          const struct apply_held *held, struct err_msg *msg)
+{
+    return err_set(msg, EMBTIER_MISMATCH,
+                   "table '%s' has optimizer %s in the plan, and %s on the server: make a new one, "
+                   "with `embtier plan make --optimizer %s`",
+                   table->name, optimizer_word(table->optimizer), optimizer_word(held->optimizer),
+                   optimizers_text(plan, server, &(struct optimizers_text){ { 0 } }));
+}
+
+static enum embtier_err check_same(const struct plan *plan, const struct apply_server *server,
+                                   const struct plan_table *table, const struct apply_held *held,
                                    struct err_msg *msg)
 {
     char wanted[24], found[24];
@@ -84,8 +122,7 @@ static enum embtier_err check_same(const struct plan_table *table, const struct 
     if (table->dtype != held->dtype)
         return differs(table, "dtype", dtype_word(table->dtype), dtype_word(held->dtype), msg);
     if (table->optimizer != held->optimizer)
-        return differs(table, "optimizer", optimizer_word(table->optimizer),
-                       optimizer_word(held->optimizer), msg);
+        return optimizer_differs(plan, server, table, held, msg);
     return EMBTIER_OK;
 }
 
@@ -326,7 +363,7 @@ static enum embtier_err add_tables(struct apply *apply, const struct plan *plan,
             continue;
         if (!held)
             return err_set(msg, EMBTIER_NO_TABLE, "the server has no table '%s'", table->name);
-        TRY(check_same(table, held, msg));
+        TRY(check_same(plan, apply->server, table, held, msg));
         TRY(wanted_place(apply->server, table, &place, msg));
         if (is_in_gpu)
             place = take_place_without_gpu(apply, table, held, place);

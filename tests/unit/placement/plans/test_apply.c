@@ -302,6 +302,10 @@ static void test_refusals(void **state)
     table->dtype = EMBTIER_DTYPE_F32;
     table->optimizer = EMBTIER_OPTIMIZER_ADAM;
     must_refuse(&world, EMBTIER_MISMATCH, "has optimizer adam in the plan, and none on the server");
+    must_refuse(&world, EMBTIER_MISMATCH, "`embtier plan make --optimizer none`");
+    world.tables[1].optimizer = EMBTIER_OPTIMIZER_SGD;
+    must_refuse(&world, EMBTIER_MISMATCH, "`embtier plan make --optimizer t0=none,t1=sgd`");
+    world.tables[1].optimizer = EMBTIER_OPTIMIZER_NONE;
     table->optimizer = EMBTIER_OPTIMIZER_NONE;
     table->part_count = 2; /* both are in arrays */
     table->parts[1] = table->parts[0];
