@@ -3,9 +3,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -29,7 +31,6 @@ static enum embtier_err open_partial(struct new_file *file, struct err_msg *msg)
 
     if (lstat(file->path, &info) == 0)
         return exists(file->path, msg);
-    (void)unlink(file->partial_path); /* of a dead process, as this one has its number */
     fd = open(file->partial_path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (fd < 0)
         return err_set_errno(msg, errno, "%s", file->path);
@@ -44,11 +45,16 @@ static enum embtier_err open_partial(struct new_file *file, struct err_msg *msg)
 enum embtier_err new_file_open(const char *path, struct new_file **ret_file, struct err_msg *msg)
 {
     _cleanup_(new_file_freep) struct new_file *file = calloc(1, sizeof(*file));
+    uint32_t chance;
 
     if (!file)
         return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", path);
     file->path = strdup(path);
-    if (asprintf(&file->partial_path, "%s.%d.partial", path, (int)getpid()) < 0)
+    /* Threads, and processes of other containers, may have the same number. */
+    if (getrandom(&chance, sizeof(chance), 0) != (ssize_t)sizeof(chance))
+        return err_set_errno(msg, errno, "%s", path);
+    if (asprintf(&file->partial_path, "%s.%d-%08" PRIx32 ".partial", path, (int)getpid(), chance) <
+        0)
         file->partial_path = NULL;
     if (!file->path || !file->partial_path)
         return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", path);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* new_file.h: a file that appears under its name whole and durable, or not at all.
  *
- * It is written beside its name, as PATH.PID.partial, synced, and linked to the name. A link
+ * It is written beside its name, as PATH.PID-RANDOM.partial, synced, and linked to the name. A link
  * replaces no file, so of two writers one gets EXISTS. A program that is killed may leave the
  * partial file. Thread: one for each file. */
 #ifndef EMBTIER_BASE_SYSTEM_NEW_FILE_H

@@ -216,7 +216,7 @@ def test_a_killed_save_leaves_its_name_free(own_daemon: Daemon, tmp_path: Path) 
     killed = subprocess.run(["prlimit", "--fsize=100", "--core=0", *command], capture_output=True, text=True, timeout=120)
     assert killed.returncode == -signal.SIGXFSZ, killed
     (partial,) = tmp_path.glob("saved*")
-    assert re.fullmatch(r"saved\.\d+\.partial", partial.name)
+    assert re.fullmatch(r"saved\.\d+-[0-9a-f]{8}\.partial", partial.name)
     assert subprocess.run(command, timeout=120).returncode == 0
     assert shown(tmp_path / "saved")["lookups"] == 1000
 
