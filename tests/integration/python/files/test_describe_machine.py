@@ -59,12 +59,14 @@ def test_a_measured_machine_is_one_that_plans_take(tmp_path):
 
 def table(name: str, home: str, tier: str, lookups: int, **more: int) -> dict:
     counts = {"lookup_rows": lookups, "missed_lookup_rows": 0, "read_lookup_rows": 0, "lookup_ns": 0}
-    return {"name": name, "uuid": "u", "home": home, "tier": tier, "weight_bytes": 256, "state_bytes": 4} | counts | more
+    described = {"name": name, "uuid": "u", "home": home, "tier": tier, "hot_rows": 0, "weight_bytes": 256, "state_bytes": 4}
+    return described | counts | more
 
 
-def fake(folder: Path, before: tuple[list, dict], now: tuple[list, dict]) -> list[str]:
-    """A program that answers as `embtier` does, first with @before, then with @now: tables and figures."""
-    answers = [json.dumps(answer) for answer in (before[0], {"metrics": before[1]}, now[0], {"metrics": now[1]})]
+def fake(folder: Path, before: tuple[list, dict], now: tuple[list, dict], uptime_ms: int = 2000) -> list[str]:
+    """A program that answers as `embtier` does, first with @before, then with @now: tables and figures. @uptime_ms: then; first 1000."""
+    states = ({"metrics": before[1], "uptime_ms": 1000}, {"metrics": now[1], "uptime_ms": uptime_ms})
+    answers = [json.dumps(answer) for answer in (before[0], states[0], now[0], states[1])]
     for i, answer in enumerate(answers):
         (folder / f"answer{i}").write_text(answer)
     program = folder / "embtier"
@@ -80,8 +82,10 @@ def fake(folder: Path, before: tuple[list, dict], now: tuple[list, dict]) -> lis
     return ["--socket", "/nowhere", "--embtier", str(program)]
 
 
-def metrics(reading_s: float, *tiers: str) -> dict:
-    return {"store_reading_seconds": reading_s, "lanes": 2, "cache_capacity_bytes": dict.fromkeys(tiers, MIB)}
+def metrics(reading_s: float, *tiers: str, rows_read: int = 0) -> dict:
+    return {
+        "store_reading_seconds": reading_s, "store_rows_read": rows_read, "lanes": 2, "cache_capacity_bytes": dict.fromkeys(tiers, MIB),
+    }  # fmt: skip
 
 
 def test_figures_of_a_server_are_those_of_its_counts(tmp_path):
@@ -121,6 +125,27 @@ def test_too_few_lookups_leave_the_measured_figures(tmp_path):
     given = fake(tmp_path, ([table("a", "cache", "", 0)], metrics(0, "dram")), (now, metrics(1, "dram")))
     figures, text = described(tmp_path, "--tier", "dram=24MiB", *given)
     assert text.count("# not by the server") == 2 and figures["ssd read_iops"] > 399
+
+
+def test_reads_of_prefetches_and_pushes_count(tmp_path):
+    now = [table("a", "cache", "", 10_000, read_lookup_rows=1000, weight_bytes=4096)]  # of two blocks
+    given = fake(tmp_path, ([table("a", "cache", "", 0)], metrics(1, "dram", rows_read=500)), (now, metrics(3, "dram", rows_read=10_500)))
+    figures, _ = described(tmp_path, "--tier", "dram=24MiB", *given)
+    assert figures["ssd read_iops"] == 10_000  # 10,000 rows in two seconds
+
+
+def test_a_table_that_moves_meanwhile_is_left_out(tmp_path):
+    before = [table("a", "cache", "", 0), table("b", "array", "dram", 0)]
+    now = [table("a", "array", "dram", 10**7, lookup_ns=10**9), table("b", "array", "dram", 500_000, lookup_ns=10**9)]
+    given = fake(tmp_path, (before, metrics(0, "dram")), (now, metrics(1, "dram")))
+    figures, _ = described(tmp_path, "--tier", "dram=24MiB", *given)
+    assert figures["dram bandwidth_bytes_per_s"] == 2 * 500_000 * 256
+
+
+def test_a_server_that_starts_anew_meanwhile_is_told(tmp_path):
+    one = ([table("a", "cache", "", 0)], metrics(0, "dram"))
+    done = describe("--directory", tmp_path, *QUICK, "--tier", "dram=24MiB", *fake(tmp_path, one, one, uptime_ms=10))
+    assert done.returncode == 1 and "started anew in the meantime" in done.stderr and done.stdout == ""
 
 
 def test_tiers_are_those_of_the_server(tmp_path):
