@@ -319,7 +319,7 @@ static enum embtier_err stay(struct searching *s)
     struct evaluation in_force;
     enum embtier_err err;
 
-    if (!s->p->previous)
+    if (!s->p->has_exact_places)
         return EMBTIER_OK;
     report(s);
     err = planning_evaluate(s->p, s->p->previous_places, &in_force, NULL);

@@ -183,6 +183,26 @@ static struct split_cut previous_cut(const struct planning *p, uint32_t table,
     return cut;
 }
 
+/* True: the cut is where the previous plan has the table. One that it lacks lies in the cache. */
+static bool is_exact(const struct planning *p, uint32_t table, const struct plan_table *previous)
+{
+    const struct split_cut *const cut = &p->previous[table];
+
+    if (!previous)
+        return true;
+    if (previous->rows != p->workload->tables[table].rows ||
+        (previous->gpu != cut->gpu && p->machine->gpu_count > 0))
+        return false;
+    for (uint32_t i = 0; i < previous->part_count; i++) {
+        const uint32_t memory = memory_of(p, &previous->parts[i]);
+
+        if (memory > machine_cache(p->machine) ||
+            (memory < machine_cache(p->machine) && cut->rows[memory] != previous->parts[i].rows))
+            return false;
+    }
+    return true;
+}
+
 /* A table that was split is taken as cached. */
 static uint32_t previous_place(const struct planning *p, uint32_t table)
 {
@@ -205,11 +225,17 @@ static enum embtier_err take_previous(struct planning *p, struct err_msg *msg)
     p->previous = calloc(count, sizeof(*p->previous));
     if (!p->previous_places || !p->previous)
         return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+    p->has_exact_rows = p->has_exact_places = true;
     for (uint32_t i = 0; i < count; i++) {
-        p->previous[i] =
-            previous_cut(p, i, find_previous(p->previous_plan, p->workload->tables[i].name));
+        const struct plan_table *const previous =
+            find_previous(p->previous_plan, p->workload->tables[i].name);
+
+        p->previous[i] = previous_cut(p, i, previous);
         p->previous_places[i] = previous_place(p, i);
+        p->has_exact_rows = p->has_exact_rows && is_exact(p, i, previous);
+        p->has_exact_places = p->has_exact_places && (!previous || previous->part_count == 1);
     }
+    p->has_exact_places = p->has_exact_places && p->has_exact_rows;
     return EMBTIER_OK;
 }
 

@@ -36,6 +36,7 @@ struct planning {
     uint64_t tier_bytes[TIERS_MAX]; /* without reserved ones */
     uint32_t *previous_places;      /* table_count, if there is a previous plan: of whole tables */
     struct split_cut *previous;     /* table_count, the same: of rows */
+    bool has_exact_rows, has_exact_places; /* these are the previous plan, on this machine too */
     struct cache_cost *costs; /* table_count: of the last evaluation, or as if it were cached */
     double *row_bytes;        /* table_count; scratch, as the next one */
     struct table_prediction *predictions;

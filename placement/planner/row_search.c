@@ -229,7 +229,7 @@ static enum embtier_err stay(struct searching *s)
     struct evaluation in_force;
     enum embtier_err err;
 
-    if (!p->previous)
+    if (!p->has_exact_rows)
         return EMBTIER_OK;
     err = row_planning_evaluate(s->rows, p->previous, &in_force, NULL);
     if (err != EMBTIER_OK)

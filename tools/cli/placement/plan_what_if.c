@@ -139,6 +139,7 @@ static enum embtier_err plan_machine(const struct arguments *arguments, struct c
     if (arguments->target > 0)
         rules->target_samples_per_s = arguments->target;
     c->has_target = rules->target_samples_per_s > 0;
+    rules->moved_bytes_max = UINT64_MAX; /* there is no plan in force here */
     opts.rules = rules;
     for (uint32_t i = 0; i < changes_of(arguments, machine); i++, c->done++) {
         TRY(what_if_plan(&opts, i, &c->rows[c->done]));

@@ -290,6 +290,14 @@ def test_what_if_cuts_tables_too(few, machine):
     assert cut["samples_per_s"] > 1.01 * whole["samples_per_s"]
 
 
+def test_what_if_has_no_plan_in_force(few, machine, tmp_path):
+    rules = tmp_path / "rules.yaml"
+    rules.write_text("moved_bytes_max: 0\n")
+    arguments = ("-o", "json", "plan", "what-if", machine, "--profile", few, "--as-they-are")
+    without, limited = (json.loads(done(*arguments, *more))["plans"] for more in ((), ("--rules", rules)))
+    assert limited == without and limited[0]["reaches"]
+
+
 def test_a_plan_is_never_replaced(profile, machine, tmp_path):
     path = tmp_path / "a"
     path.write_text("mine")

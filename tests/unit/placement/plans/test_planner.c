@@ -245,19 +245,24 @@ static void test_reserved_bytes_stay_free(void **state)
 
 /* ---- The plan in force ---- */
 
+static void pin_all_to_cache(struct planner_case *c)
+{
+    for (uint32_t i = 0; i < 3; i++) {
+        struct model_rule *const rule = add_rule(c, MODEL_PIN);
+
+        rule->table = i;
+        rule->memory = machine_find_memory(&c->machine, "cache");
+    }
+}
+
 static void test_no_more_bytes_move_than_allowed(void **state)
 {
     struct planner_case c;
     struct planner_opts opts;
-    struct model_rule *rule;
 
     (void)state;
     make_roomy(&c);
-    for (uint32_t i = 0; i < 3; i++) {
-        rule = add_rule(&c, MODEL_PIN);
-        rule->table = i;
-        rule->memory = machine_find_memory(&c.machine, "cache");
-    }
+    pin_all_to_cache(&c);
     opts = opts_of(&c);
     {
         _cleanup_(plan_freep) struct plan *old = plan_of(&opts);
@@ -285,39 +290,66 @@ static void test_no_more_bytes_move_than_allowed(void **state)
     free_case(&c);
 }
 
-/* A slightly better plan is not worth its moves. */
+/* A plan is worth its moves if it is faster by the least gain, and no sooner. */
 static void test_small_gains_move_nothing(void **state)
 {
-    const double gains[] = { 0, 1 };
     struct planner_case c;
     struct planner_opts opts;
-    struct model_rule *rule;
 
     (void)state;
     make_roomy(&c);
-    for (uint32_t i = 0; i < 3; i++) {
-        rule = add_rule(&c, MODEL_PIN);
-        rule->table = i;
-        rule->memory = machine_find_memory(&c.machine, "cache");
-    }
+    pin_all_to_cache(&c);
     opts = opts_of(&c);
     {
         _cleanup_(plan_freep) struct plan *old = plan_of(&opts);
+        _cleanup_(plan_freep) struct plan *best = NULL;
+        double gains[3] = { 0 };
 
         c.rules.rule_count = 0;
         opts.previous = old;
-        for (uint32_t k = 0; k < ARRAY_LEN(gains); k++) {
+        best = plan_of(&opts);
+        assert_true(best->time_s < old->time_s);
+        gains[1] = 0.99 * (1 - best->time_s / old->time_s);
+        gains[2] = 1.01 * (1 - best->time_s / old->time_s);
+        for (uint32_t i = 0; i < 2 * ARRAY_LEN(gains); i++) {
             _cleanup_(plan_freep) struct plan *plan = NULL;
             _cleanup_(plan_diff_freep) struct plan_diff *diff = NULL;
             struct planner_warnings warnings;
             struct err_msg msg = { { 0 } };
+            const bool stays = i % ARRAY_LEN(gains) == 2;
 
-            c.rules.least_gain = gains[k]; /* 1: no plan is as fast */
+            c.rules.least_gain = gains[i % ARRAY_LEN(gains)];
+            opts.row_wise = i >= ARRAY_LEN(gains);
             assert_int_equal(planner_make(&opts, &plan, &warnings, &msg), EMBTIER_OK);
             assert_int_equal(plan_diff_new(old, plan, &diff), EMBTIER_OK);
-            assert_true((diff->bytes_moved > 0) == (k == 0));
-            assert_true((warnings.stay_says.text[0] != '\0') == (k == 1));
+            assert_true((diff->bytes_moved == 0) == stays);
+            assert_true((warnings.stay_says.text[0] != '\0') == stays);
         }
+    }
+    free_case(&c);
+}
+
+/* On a machine with other memories, a plan cannot stay as it is. */
+static void test_a_plan_of_another_machine_does_not_stay(void **state)
+{
+    struct planner_case c;
+    struct planner_opts opts;
+
+    (void)state;
+    make_roomy(&c);
+    opts = opts_of(&c);
+    {
+        _cleanup_(plan_freep) struct plan *old = plan_of(&opts);
+        _cleanup_(plan_freep) struct plan *plan = NULL;
+        struct planner_warnings warnings;
+        struct err_msg msg = { { 0 } };
+
+        opts.previous = old;
+        c.rules.least_gain = 1;
+        snprintf(old->tables[0].parts[0].tier, sizeof(old->tables[0].parts[0].tier), "gone");
+        old->tables[0].parts[0].home = PLAN_ARRAY;
+        assert_int_equal(planner_make(&opts, &plan, &warnings, &msg), EMBTIER_OK);
+        assert_string_equal(warnings.stay_says.text, "");
     }
     free_case(&c);
 }
@@ -617,6 +649,7 @@ int main(void)
         cmocka_unit_test(test_reserved_bytes_stay_free),
         cmocka_unit_test(test_no_more_bytes_move_than_allowed),
         cmocka_unit_test(test_small_gains_move_nothing),
+        cmocka_unit_test(test_a_plan_of_another_machine_does_not_stay),
         cmocka_unit_test(test_reads_of_ssd_take_time),
         cmocka_unit_test(test_writes_to_ssd_set_the_pace),
         cmocka_unit_test(test_writes_of_a_day_are_limited),
