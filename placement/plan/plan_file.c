@@ -260,25 +260,28 @@ static enum embtier_err take_plan(struct reading *reading, const struct raw_plan
     return check(reading, plan, plan_find_mistake);
 }
 
-/* The same for a plan in JSON, which is YAML too. */
+/* The same for a plan in JSON, which is YAML too: the first "version" with a colon behind it. */
 static uint32_t find_json_version(const char *text, size_t bytes, const char **ret_version)
 {
     static const char key[] = "\"version\"";
     const char *const end = text + bytes;
-    const char *at = memmem(text, bytes, key, strlen(key));
+    const char *at = text;
     uint32_t number = 1;
 
-    if (!at)
-        return 0;
-    for (const char *before = text; before < at; before++)
-        number += *before == '\n';
-    at += strlen(key);
-    while (at < end && (*at == ' ' || *at == '\n'))
-        at++;
-    if (at == end || *at != ':')
-        return 0;
-    *ret_version = at + 1;
-    return number;
+    while ((at = memmem(at, (size_t)(end - at), key, strlen(key)))) {
+        const char *colon = at + strlen(key);
+
+        while (colon < end && strchr(" \t\r\n", *colon))
+            colon++;
+        if (colon < end && *colon == ':') {
+            for (const char *before = text; before < at; before++)
+                number += *before == '\n';
+            *ret_version = colon + 1;
+            return number;
+        }
+        at = colon;
+    }
+    return 0;
 }
 
 /* Returns the line of the key `version` of the whole file, and its text; 0 if there is none. */

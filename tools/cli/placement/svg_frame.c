@@ -160,7 +160,8 @@ enum embtier_err svg_frame_open(const char *path, const char *title, struct svg_
     struct svg_frame frame = { .path = path, .x = x, .y = y };
 
     if (has_other_contents(path))
-        return err_set(msg, EMBTIER_EXISTS, "%s: already exists, and is no picture", path);
+        return err_set(msg, EMBTIER_EXISTS, "%s: already exists, and is no picture of embtier",
+                       path);
     frame.file = fopen(path, "we");
     if (!frame.file)
         return err_set_errno(msg, errno, "%s", path);

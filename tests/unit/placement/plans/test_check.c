@@ -286,6 +286,28 @@ static void test_a_split_has_the_planned_tier_and_no_more_hot_rows(void **state)
     }
 }
 
+/* `apply --without-gpu` puts the hot rows of HBM and of an array into one array. */
+static void test_a_split_of_a_gpu_may_lie_in_a_tier(void **state)
+{
+    struct world *const world = *state;
+    struct plan_table *const table = &world->plan->tables[1];
+
+    table->part_count = 3;
+    table->parts[2] = table->parts[0];
+    table->parts[0] = (struct plan_part){ .home = PLAN_HBM, .rows = 100, .lookup_share = 0.5 };
+    table->parts[1] = (struct plan_part){ .home = PLAN_ARRAY, .rows = 50, .lookup_share = 0.25 };
+    name_it(table->parts[1].tier, sizeof(table->parts[1].tier), "dram");
+    table->parts[2].lookup_share = 0.25;
+    world->counts[1].home = EMBTIER_HOME_SPLIT;
+    world->counts[1].hot_rows = 150;
+    name_it(world->counts[1].tier, sizeof(world->counts[1].tier), "dram");
+    assert_int_equal(make(world)->tables[1].place, CHECK_AS_PLANNED);
+    world->counts[1].hot_rows = 151;
+    check_free(world->check);
+    world->check = NULL;
+    assert_int_equal(make(world)->tables[1].place, CHECK_ELSEWHERE);
+}
+
 static void test_a_tier_that_the_server_lacks_is_unknown(void **state)
 {
     struct world *const world = *state;
@@ -358,6 +380,7 @@ int main(void)
         TEST(test_lookups_of_a_table_that_the_plan_lacks_are_not_taken_for_planned_ones),
         TEST(test_a_split_table_is_not_where_a_plan_of_whole_tables_says),
         TEST(test_a_split_has_the_planned_tier_and_no_more_hot_rows),
+        TEST(test_a_split_of_a_gpu_may_lie_in_a_tier),
         TEST(test_a_tier_that_the_server_lacks_is_unknown),
         TEST(test_time_of_a_tier_is_unknown_if_there_are_several),
         TEST(test_tables_in_the_wrong_place_have_no_figures),
