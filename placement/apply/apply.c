@@ -62,32 +62,36 @@ static enum embtier_err differs(const struct plan_table *table, const char *key,
 }
 
 struct optimizers_text {
-    char text[400];
+    char text[300];
 };
 
-/* Writes the list for `plan make --optimizer` that fits the server: one word if all tables of the
- * plan have the same optimizer, else "a=sgd,b=adam"; "..." ends a list that is too long. */
+static enum embtier_optimizer optimizer_of(const struct plan *plan,
+                                           const struct apply_server *server, uint32_t table)
+{
+    const struct apply_held *const held = find_held(server, plan->tables[table].name);
+
+    return held ? held->optimizer : plan->tables[table].optimizer;
+}
+
+/* Writes the list for `plan make --optimizer` that fits the server: the first table's optimizer,
+ * then the tables with others, "adam,t3=sgd". Returns "..." if it is too long for a message. */
 static const char *optimizers_text(const struct plan *plan, const struct apply_server *server,
                                    struct optimizers_text *buffer)
 {
-    const char *first = NULL;
-    bool is_one = true;
-    size_t used = 0;
+    const enum embtier_optimizer first = optimizer_of(plan, server, 0);
+    size_t used = (size_t)snprintf(buffer->text, sizeof(buffer->text), "%s", optimizer_word(first));
 
-    for (uint32_t i = 0; i < plan->table_count; i++) {
-        const struct apply_held *const held = find_held(server, plan->tables[i].name);
-        const char *const word = held ? optimizer_word(held->optimizer) : "none";
+    for (uint32_t i = 1; i < plan->table_count; i++) {
+        const enum embtier_optimizer other = optimizer_of(plan, server, i);
 
-        first = first ? first : word;
-        is_one = is_one && strcmp(word, first) == 0;
-        if (used + EMBTIER_TABLE_NAME_MAX + 32 > sizeof(buffer->text)) {
-            snprintf(buffer->text + used, sizeof(buffer->text) - used, ",...");
-            break;
-        }
-        used += (size_t)snprintf(buffer->text + used, sizeof(buffer->text) - used, "%s%s=%s",
-                                 i > 0 ? "," : "", plan->tables[i].name, word);
+        if (other == first)
+            continue;
+        if (used + EMBTIER_TABLE_NAME_MAX + 32 > sizeof(buffer->text))
+            return "...";
+        used += (size_t)snprintf(buffer->text + used, sizeof(buffer->text) - used, ",%s=%s",
+                                 plan->tables[i].name, optimizer_word(other));
     }
-    return is_one ? first : buffer->text;
+    return buffer->text;
 }
 
 static enum embtier_err optimizer_differs(const struct plan *plan,
@@ -142,9 +146,9 @@ static enum embtier_err check_gpus(const struct plan *plan, struct err_msg *msg)
     if (plan->gpu_count == 0)
         return EMBTIER_OK;
     return err_set(msg, EMBTIER_UNSUPPORTED,
-                   "the plan is for %" PRIu32 " GPUs, and the server has none: add --without-gpu, "
-                   "or make a plan for a machine without `gpus`",
-                   plan->gpu_count);
+                   "the plan is for %" PRIu32 " GPU%s, and the server has none: add "
+                   "--without-gpu, or make a plan for a machine without `gpus`",
+                   plan->gpu_count, PLURAL(plan->gpu_count));
 }
 
 /* ---- The places that the plan wants ---- */
@@ -324,6 +328,12 @@ static void add_move(struct apply *apply, const struct apply_held *held, struct 
     apply->move_count++;
 }
 
+/* No more than the tier has, whatever the server says of the table. */
+static uint64_t held_bytes(const struct apply *apply, const struct apply_held *held)
+{
+    return MIN(array_bytes(held, held->place), apply->server->tiers[held->place.tier].array_bytes);
+}
+
 /* The array that a table for GPU memory has now is free for others before it gets a place. */
 static void count_unplaced(struct apply *apply, const struct plan *plan)
 {
@@ -331,7 +341,7 @@ static void count_unplaced(struct apply *apply, const struct plan *plan)
         const struct apply_held *const held = find_held(apply->server, plan->tables[i].name);
 
         if (plan->tables[i].parts[0].home == PLAN_HBM && held && has_tier(held->place))
-            apply->unplaced_bytes[held->place.tier] += array_bytes(held, held->place);
+            apply->unplaced_bytes[held->place.tier] += held_bytes(apply, held);
     }
 }
 
@@ -340,12 +350,8 @@ static struct apply_place take_place_without_gpu(struct apply *apply,
                                                  const struct apply_held *held,
                                                  struct apply_place beside)
 {
-    if (has_tier(held->place)) {
-        const uint64_t bytes = array_bytes(held, held->place);
-
-        assert(apply->unplaced_bytes[held->place.tier] >= bytes);
-        apply->unplaced_bytes[held->place.tier] -= bytes;
-    }
+    if (has_tier(held->place))
+        apply->unplaced_bytes[held->place.tier] -= held_bytes(apply, held);
     apply->gpu_count++;
     return place_without_gpu(apply, table, held, beside);
 }
@@ -537,17 +543,25 @@ static bool is_on_the_way(const struct apply_move *move)
 
 bool apply_next_back(const struct apply *apply, struct apply_step *ret_step)
 {
+    uint64_t largest = 0;
+
     for (uint32_t i = 0; i < apply->move_count; i++) {
         struct apply_move *const move = &apply->moves[i];
         const struct apply_place old = move->table->place;
+        const uint64_t bytes = array_bytes(move->table, old);
 
-        if (is_on_the_way(move) && old.home == EMBTIER_HOME_ARRAY &&
-            array_bytes(move->table, old) <= apply->server->tiers[old.tier].free_bytes) {
-            *ret_step = (struct apply_step){ move, old };
-            return true;
-        }
+        if (!is_on_the_way(move) || move->has_no_way_back || old.home != EMBTIER_HOME_ARRAY ||
+            bytes <= largest || bytes > apply->server->tiers[old.tier].free_bytes)
+            continue;
+        largest = bytes;
+        *ret_step = (struct apply_step){ move, old };
     }
-    return false;
+    return largest > 0;
+}
+
+void apply_back_refused(const struct apply_step *step)
+{
+    step->move->has_no_way_back = true;
 }
 
 void apply_back_done(struct apply *apply, const struct apply_step *step)

@@ -49,6 +49,7 @@ struct apply_move {
     uint64_t from_bytes, to_bytes;  /* of array memory; 0: the cache */
     bool goes_by_cache;             /* a split of other hot rows: the old one ends first */
     bool was_there;                 /* done without a move: the split had these hot rows */
+    bool has_no_way_back;
     bool is_done;
 };
 
@@ -105,11 +106,12 @@ bool apply_is_trial(const struct apply_step *step);
 /* The server said that such a step's table has other hot rows. */
 void apply_has_other_rows(const struct apply_step *step);
 /* Finds a step that takes a table back to its old array, which it left for others in a detour, if
- * there is room: for a run that cannot go on. Splits stay in the cache, as nobody names their old
- * hot rows. */
+ * there is room: for a run that cannot go on. The largest comes first. Splits stay in the cache, as
+ * nobody names their old hot rows. */
 bool apply_next_back(const struct apply *apply, struct apply_step *ret_step);
-/* Counts such a step as done. */
+/* Counts such a step as done; or notes that the server refused it. */
 void apply_back_done(struct apply *apply, const struct apply_step *step);
+void apply_back_refused(const struct apply_step *step);
 /* Return the number of tables that have moved to their place, and of moves that are not done. */
 uint32_t apply_moved(const struct apply *apply);
 uint32_t apply_left(const struct apply *apply);

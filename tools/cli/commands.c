@@ -342,8 +342,10 @@ const struct command commands[] = {
       "      --without-gpu    put rows that the plan has in GPU memory into arrays, or else the\n"
       "                       cache\n"
       "\n"
-      "Clients go on meanwhile, and each row can be read and written at all times. An interrupted\n"
-      "or failed run leaves each table whole in its old or its new home; a further run goes on.\n"
+      "Clients go on meanwhile, and each row can be read and written at all times. A run first\n"
+      "waits for moves of the plan's tables. An interrupted or failed run leaves each table whole,\n"
+      "in its old or its new home, or in the cache if it gave way to others; a further run goes\n"
+      "on. Every plan for GPUs needs --without-gpu.\n"
       "When all tables have moved, the plan is in force: an older one is refused from then on.\n"
       "With -o json: {generation, applied, moves: [{table, from: {home, tier, hot_rows},\n"
       "to: {home, tier, hot_rows}, rows, bytes, array_bytes}], same, unplanned, bytes,\n"
@@ -376,7 +378,8 @@ const struct command commands[] = {
       "FIGURES: hit_rate, time_s, reads_per_s and written_bytes_per_hour, each {state, predicted,\n"
       "measured, difference, beyond}. State is compared, too_few, idle (nothing predicted) or\n"
       "unknown (not measured). Place is as_planned, elsewhere, altered, changed (meanwhile),\n"
-      "missing or unplanned.\n",
+      "missing or unplanned. A split also has planned_tier, planned_hot_rows, actual_tier and\n"
+      "actual_hot_rows.\n",
       "  embtier plan check run.plan --for 10m\n"
       "  embtier plan check run.plan --for 60s --time-percent 30 --json | jq .within\n",
       command_plan_check, NULL },

@@ -212,7 +212,15 @@ static enum embtier_err read_tables(struct cli *cli, struct apply_server *server
     return server->tables ? EMBTIER_OK : err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
 }
 
-/* Writes the name of a table that moves; "" if none does. */
+static bool is_planned(const struct applying *a, const char *table)
+{
+    for (uint32_t i = 0; i < a->plan->table_count; i++)
+        if (strcmp(a->plan->tables[i].name, table) == 0)
+            return true;
+    return false;
+}
+
+/* Writes the name of a table of the plan that moves; "" if none does. */
 static enum embtier_err find_moving(struct cli *cli, struct applying *a,
                                     char name[EMBTIER_TABLE_NAME_MAX + 1])
 {
@@ -223,7 +231,7 @@ static enum embtier_err find_moving(struct cli *cli, struct applying *a,
     for (size_t i = 0; i < embtier_job_list_count(list); i++) {
         const struct embtier_job *const job = embtier_job_list_at(list, i);
 
-        if (!job->runs || strcmp(job->kind, "table move") != 0)
+        if (!job->runs || strcmp(job->kind, "table move") != 0 || !is_planned(a, job->what))
             continue;
         snprintf(name, EMBTIER_TABLE_NAME_MAX + 1, "%s", job->what);
         progress_bar_update(&a->bar, job->done, job->total, job->unit);
@@ -232,8 +240,8 @@ static enum embtier_err find_moving(struct cli *cli, struct applying *a,
     return EMBTIER_OK;
 }
 
-/* Waits until no table moves: a move that turns back, such as that of an earlier run that was
- * interrupted, still has its memory. */
+/* Waits until no table of the plan moves: a move that turns back, such as that of an earlier run
+ * that was interrupted, still has its memory. */
 static enum embtier_err await_moves(struct cli *cli, struct applying *a)
 {
     char name[EMBTIER_TABLE_NAME_MAX + 1] = "";
@@ -263,7 +271,8 @@ static enum embtier_err check_generation(struct cli *cli, const struct applying 
         return EMBTIER_OK;
     return err_set(msg, EMBTIER_MISMATCH,
                    "the plan has generation %" PRIu64 ", and %s has %" PRIu64
-                   ": make a new plan with `embtier plan make --previous` and that one",
+                   ": make a new plan with `embtier plan make --previous` and that one, or stop "
+                   "the server and remove plan.json from its first data directory",
                    generation,
                    generation == info.generation ? "another one in force" : "the one in force",
                    info.generation);
@@ -622,6 +631,7 @@ static void move_back(struct cli *cli, struct applying *a)
 {
     struct embtier_moved_info moved;
     struct apply_step step;
+    enum embtier_err err;
 
     progress_bar_begin(&a->bar, "moving back", INTERRUPTED);
     while (apply_next_back(a->apply, &step)) {
@@ -632,9 +642,13 @@ static void move_back(struct cli *cli, struct applying *a)
         options.rate_bytes = a->arguments->rate_bytes;
         options.progress = progress_bar_update;
         options.progress_context = &a->bar;
-        if (embtier_table_move(cli->server, step.move->table->name, &options, &moved) != EMBTIER_OK)
+        err = embtier_table_move(cli->server, step.move->table->name, &options, &moved);
+        if (err == EMBTIER_OK)
+            apply_back_done(a->apply, &step);
+        else if (err == EMBTIER_NO_TABLE || err == EMBTIER_NO_MEMORY)
+            apply_back_refused(&step); /* the others may still go back */
+        else
             break;
-        apply_back_done(a->apply, &step);
     }
     progress_bar_end(&a->bar);
 }

@@ -305,7 +305,7 @@ def test_a_table_that_gave_way_goes_back_when_the_run_ends(daemon, tmp_path, end
     apply(daemon, write(tmp_path, FULL[0]))
     plan = write(tmp_path, FULL[1], 2)
     process = subprocess.Popen(
-        command(daemon, "apply", plan, "--rate", "0.2"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command(daemon, "apply", plan, "--rate", "0.06"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     await_that(lambda: "cache" in homes_of(daemon).values() or process.poll() is not None)
     assert process.poll() is None, process.communicate()
@@ -316,7 +316,10 @@ def test_a_table_that_gave_way_goes_back_when_the_run_ends(daemon, tmp_path, end
     _, error = process.communicate(timeout=LIMIT_S)
     found = homes_of(daemon)
     if end == "cancel":
-        assert "it was cancelled" in error and all(found[name] in (FULL[0][name], FULL[1][name]) for name in found), (found, error)
+        assert "it was cancelled" in error, error
+        # A table has no way back if another one has its place by now.
+        left = [name for name in found if found[name] not in (FULL[0][name], FULL[1][name])]
+        assert not left or (len(left) == 1 and f"in the cache: 1 ({left[0]})" in error and FULL[1]["c"] == found["c"]), (found, error)
     else:  # nobody is there to take it back
         assert all(found[name] in (FULL[0][name], FULL[1][name], "cache") for name in found), found
     check_rows(daemon)

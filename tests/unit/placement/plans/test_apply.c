@@ -304,7 +304,7 @@ static void test_refusals(void **state)
     must_refuse(&world, EMBTIER_MISMATCH, "has optimizer adam in the plan, and none on the server");
     must_refuse(&world, EMBTIER_MISMATCH, "`embtier plan make --optimizer none`");
     world.tables[1].optimizer = EMBTIER_OPTIMIZER_SGD;
-    must_refuse(&world, EMBTIER_MISMATCH, "`embtier plan make --optimizer t0=none,t1=sgd`");
+    must_refuse(&world, EMBTIER_MISMATCH, "`embtier plan make --optimizer none,t1=sgd`");
     world.tables[1].optimizer = EMBTIER_OPTIMIZER_NONE;
     table->optimizer = EMBTIER_OPTIMIZER_NONE;
     table->part_count = 2; /* both are in arrays */
@@ -416,8 +416,6 @@ static void test_a_table_of_a_gpu_and_an_array_becomes_an_array(void **state)
     plan_free(world.plan);
 }
 
-/* A trace may know fewer hot rows than a plan wants. They take less memory, and fewer bytes move.
- */
 /* Arrays of tables that are to leave for a GPU's memory are room for others. */
 static void test_arrays_of_tables_for_gpus_are_free_for_others(void **state)
 {
@@ -503,6 +501,8 @@ static void test_a_table_that_gave_way_finds_back(void **state)
     plan_free(world.plan);
 }
 
+/* A trace may know fewer hot rows than a plan wants. They take less memory, and fewer bytes move.
+ */
 static void test_fewer_hot_rows_take_less(void **state)
 {
     struct world world = { .plan = NULL };
