@@ -170,7 +170,7 @@ def test_predicted_hit_rates_of_a_shop(tmp_path):
 
 def test_a_table_and_a_picture_for_people(trace, tmp_path):
     picture = tmp_path / "a.svg"
-    picture.write_text("old")
+    picture.write_text("<svg of old/>")
     text = done("profile", "show", trace, "--cache", "64KiB", "--plot", picture)
     lines = text.splitlines()
     assert re.fullmatch(rf"{re.escape(str(trace))}: 2 tables, 8 batches, [\d,]+ lookups", lines[0])
