@@ -366,8 +366,8 @@ static enum embtier_err check_room(const struct check *check, const struct plan_
     return EMBTIER_OK;
 }
 
-/* SSD has all rows, whatever their home. Of an unbounded table it has those that were updated,
- * which the plan does not know. */
+/* SSD has all rows, whatever their home. It has the updated rows of an unbounded table, which the
+ * plan does not know. */
 static enum embtier_err check_ssd(const struct check *check, const struct plan_memory *memory)
 {
     const struct plan *const plan = check->plan;

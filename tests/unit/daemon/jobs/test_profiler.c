@@ -619,8 +619,8 @@ static void look_up_part(struct world *world, uint32_t *batch, bool begins_segme
                                             .count = count });
 }
 
-/* A request that began before the profile has neither bag nor batch. Of two requests that a lane
- * takes in turns, the table counts each segment as a batch. */
+/* A request that began before the profile has neither bag nor batch. If a lane takes two requests
+ * in turns, the table counts each segment as a batch. */
 static void test_batches_that_are_taken_in_pieces(void **state)
 {
     static const struct source sources[] = { { 1000, 0, 1, 64 } };
