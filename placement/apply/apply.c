@@ -9,6 +9,10 @@
 
 #include "base/spec/array_shape.h"
 #include "base/spec/table_spec.h"
+#include "base/text/bytes.h"
+
+/* Bytes of a message for what stands beside a table's name, and for the number of the others. */
+#define NAMED_ROOM 64
 
 static bool is_same(struct apply_place a, struct apply_place b)
 {
@@ -378,19 +382,84 @@ static enum embtier_err add_tables(struct apply *apply, const struct plan *plan,
     return EMBTIER_OK;
 }
 
-static enum embtier_err check_room(const struct apply *apply, struct err_msg *msg)
+static bool is_planned(const struct plan *plan, const char *name)
 {
+    for (uint32_t i = 0; i < plan->table_count; i++)
+        if (strcmp(plan->tables[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+static int compare_bytes(const void *a, const void *b)
+{
+    const struct apply_held *const x = *(const struct apply_held *const *)a;
+    const struct apply_held *const y = *(const struct apply_held *const *)b;
+    const uint64_t x_bytes = array_bytes(x, x->place), y_bytes = array_bytes(y, y->place);
+
+    return x_bytes != y_bytes ? (x_bytes < y_bytes) - (x_bytes > y_bytes)
+                              : strcmp(x->name, y->name);
+}
+
+/* Appends the arrays of a tier that the plan does not mention, the largest first, as far as the
+ * message has room for them: they take memory, and no move frees it. */
+static void append_unplanned(const struct apply *apply, const struct plan *plan, uint32_t tier,
+                             struct err_msg *msg)
+{
+    const struct apply_server *const server = apply->server;
+    _cleanup_(freep) const struct apply_held **tables =
+        calloc(MAX(server->table_count, 1u), sizeof(struct apply_held *));
+    uint32_t count = 0, named = 0;
+    uint64_t bytes = 0;
+
+    for (uint32_t i = 0; tables && i < server->table_count; i++)
+        if (server->tables[i].place.tier == tier && !is_planned(plan, server->tables[i].name)) {
+            tables[count++] = &server->tables[i];
+            bytes += array_bytes(&server->tables[i], server->tables[i].place);
+        }
+    if (count == 0)
+        return;
+    qsort(tables, count, sizeof(*tables), compare_bytes);
+    err_append(msg, "; arrays that the plan does not mention take %s of that:", BYTES_TEXT(bytes));
+    while (named < count &&
+           strlen(msg->text) + strlen(tables[named]->name) + NAMED_ROOM < sizeof(msg->text)) {
+        err_append(msg, "%s '%s' (%s)", named > 0 ? "," : "", tables[named]->name,
+                   BYTES_TEXT(array_bytes(tables[named], tables[named]->place)));
+        named++;
+    }
+    if (named < count)
+        err_append(msg, "%s %" PRIu32 " more", named > 0 ? " and" : "", count - named);
+}
+
+/* Returns bytes in whole MiB, rounded up: a value for a configuration that is not less. */
+static uint64_t mib(uint64_t bytes)
+{
+    return div_round_up(bytes, (uint64_t)MIB);
+}
+
+static enum embtier_err check_room(const struct apply *apply, const struct plan *plan,
+                                   struct err_msg *msg)
+{
+    for (uint32_t i = 0; i < apply->move_count; i++)
+        if (apply->moves[i].to_bytes == UINT64_MAX)
+            return err_set(msg, EMBTIER_TOO_LARGE,
+                           "table '%s' has too many rows for an array: make a plan in which the "
+                           "cache has it",
+                           apply->moves[i].table->name);
     for (uint32_t t = 0; t < apply->server->tier_count; t++) {
         const struct apply_tier *const tier = &apply->server->tiers[t];
         const uint64_t bytes = wanted_bytes(apply, t);
 
-        if (bytes > tier->array_bytes)
-            return err_set(msg, EMBTIER_TOO_LARGE,
-                           "tier '%s' keeps %" PRIu64
-                           " bytes for arrays, and they would take %" PRIu64 ", %" PRIu64
-                           " more: raise cache.tiers[%" PRIu32
-                           "].array_bytes and restart the server, or make a plan for less",
-                           tier->name, tier->array_bytes, bytes, bytes - tier->array_bytes, t);
+        if (bytes <= tier->array_bytes)
+            continue;
+        (void)err_set(msg, EMBTIER_TOO_LARGE,
+                      "tier '%s' keeps %s for arrays, and they would take %s, %s more: raise "
+                      "cache.tiers[%" PRIu32 "].array_bytes to %" PRIu64
+                      "MiB, and its bytes by as much, and restart the server, or make a plan for "
+                      "less",
+                      tier->name, BYTES_TEXT(tier->array_bytes), BYTES_TEXT(bytes),
+                      BYTES_TEXT(bytes - tier->array_bytes), t, mib(bytes));
+        append_unplanned(apply, plan, t, msg);
+        return EMBTIER_TOO_LARGE;
     }
     return EMBTIER_OK;
 }
@@ -413,7 +482,7 @@ enum embtier_err apply_new(const struct plan *plan, struct apply_server *server,
         TRY(check_gpus(plan, msg));
     count_unplaced(apply, plan);
     TRY(add_tables(apply, plan, false, msg));
-    TRY(check_room(apply, msg));
+    TRY(check_room(apply, plan, msg));
     TRY(add_tables(apply, plan, true, msg));
     apply->unplanned_count = server->table_count - plan->table_count;
     *ret_apply = TAKE(apply);

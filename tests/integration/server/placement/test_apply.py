@@ -372,7 +372,7 @@ def test_plans_that_are_not_for_this_server(daemon, tmp_path):
     check("table 'a' has optimizer adam in the plan, and sgd on the server", {"a": "cache"}, optimizer="adam")
     check("make a new one, with `embtier plan make --optimizer sgd`", {"a": "cache"}, optimizer="adam")
     three = {"a": "dram", "b": "dram", "c": "dram"}
-    check(f"tier 'dram' keeps {2 * SLAB} bytes for arrays, and they would take {3 * SLAB}, {SLAB} more: raise", three)
+    check("keeps 4MiB for arrays, and they would take 6MiB, 2MiB more: raise cache.tiers[0].array_bytes to 6MiB,", three)
     check("table 'a' is to be in the memory of GPU 0", {"a": "hbm", "b": "cache"})
     eight = tmp_path / "eight.plan"
     eight.write_text(text_of({"a": "dram"}, 1, gpu=7).replace('"gpu_count": 0', '"gpu_count": 8'))
@@ -386,6 +386,14 @@ def test_plans_that_are_not_for_this_server(daemon, tmp_path):
     assert homes_of(daemon) == {"a": "pmem", "b": "dram", "c": "dram", "d": "cache", "e": "cache"}
     assert done["unplanned"] == 2
     check_rows(daemon)
+
+
+def test_arrays_that_the_plan_does_not_mention_are_named(daemon, tmp_path):
+    apply(daemon, write(tmp_path, {"a": "dram", "c": "pmem"}))
+    error = refused(daemon, write(tmp_path, {"b": "dram", "d": "dram"}, 2))
+    assert "they would take 6MiB, 2MiB more: raise cache.tiers[0].array_bytes to 6MiB" in error
+    assert error.rstrip().endswith("arrays that the plan does not mention take 2MiB of that: 'a' (2MiB)"), error
+    assert homes_of(daemon)["b"] == "cache", "nothing was moved"
 
 
 def test_ranges_become_splits_with_the_hot_rows_of_a_trace(daemon, tmp_path):

@@ -328,8 +328,43 @@ static void test_refusals(void **state)
     world.plan->tables[1].parts[0].home = PLAN_ARRAY;
     memcpy(world.plan->tables[1].parts[0].tier, "dram", 5);
     must_refuse(&world, EMBTIER_TOO_LARGE,
-                "tier 'dram' keeps 8388608 bytes for arrays, and they would take 10485760, 2097152 "
-                "more: raise cache.tiers[0].array_bytes");
+                "tier 'dram' keeps 8MiB for arrays, and they would take 10MiB, 2MiB more: raise "
+                "cache.tiers[0].array_bytes to 10MiB");
+    world.tables[0].rows = world.plan->tables[0].rows = EMBTIER_UNBOUNDED - 1;
+    must_refuse(&world, EMBTIER_TOO_LARGE, "table 't0' has too many rows for an array");
+    plan_free(world.plan);
+}
+
+/* Arrays that the plan does not mention stay where they are, so only their names tell the user why
+ * a plan that fits the tier has no room. */
+static void test_unplanned_arrays_that_take_the_room_are_named(void **state)
+{
+    struct world world = { .plan = NULL };
+    const struct apply_place wanted[] = { array_in(0) };
+    char many[600] = "";
+
+    (void)state;
+    add_tier(&world, "dram", 5);
+    add_tier(&world, "pmem", 8);
+    add_table(&world, 2, cached);
+    add_table(&world, 1, array_in(0));
+    add_table(&world, 3, array_in(0));
+    add_table(&world, 4, array_in(1));
+    add_table(&world, 1, cached);
+    world.server.table_count = 1;
+    make_plan(&world, wanted);
+    world.server.table_count = 5;
+    must_refuse(&world, EMBTIER_TOO_LARGE,
+                "tier 'dram' keeps 10MiB for arrays, and they would take 12MiB, 2MiB more: raise "
+                "cache.tiers[0].array_bytes to 12MiB, and its bytes by as much, and restart the "
+                "server, or make a plan for less; arrays that the plan does not mention take 8MiB "
+                "of that: 't2' (6MiB), 't1' (2MiB)");
+    memset(many, 'n', EMBTIER_TABLE_NAME_MAX);
+    memcpy(world.tables[2].name, many, EMBTIER_TABLE_NAME_MAX);
+    memcpy(world.tables[1].name, many, EMBTIER_TABLE_NAME_MAX);
+    world.tables[1].name[0] = 'm';
+    strcat(many, "' (6MiB) and 1 more");
+    must_refuse(&world, EMBTIER_TOO_LARGE, many);
     plan_free(world.plan);
 }
 
@@ -528,6 +563,7 @@ int main(void)
         cmocka_unit_test(test_steps_bring_all_tables_to_their_places),
         cmocka_unit_test(test_a_refused_step_is_tried_again_when_more_is_free),
         cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_unplanned_arrays_that_take_the_room_are_named),
         cmocka_unit_test(test_tables_for_gpus_take_arrays_with_room_or_the_cache),
         cmocka_unit_test(test_hot_rows_for_gpus_join_those_in_an_array),
         cmocka_unit_test(test_a_table_of_a_gpu_and_an_array_becomes_an_array),
