@@ -16,10 +16,6 @@
 #include "config/config_keys.h"
 #include "config/config_memory.h"
 
-/* The row cache works in slabs; each lane's first tier also holds its index. */
-#define SLAB_BYTES       (2 * MIB)
-#define FIRST_TIER_SLABS 2
-
 struct key_text {
     char text[96];
 };
@@ -142,12 +138,6 @@ static uint32_t shard_count(const struct config *config)
     return config->data.directory_count * config->data.shards_per_directory;
 }
 
-/* Returns the bytes of the slabs that one lane needs in tier @t. */
-static uint64_t lane_slab_bytes(uint32_t t)
-{
-    return (t == 0 ? FIRST_TIER_SLABS : 1) * SLAB_BYTES;
-}
-
 /* Gives no more lanes than the cache has room for: a small cache on a large machine is not a
  * mistake. */
 static uint32_t default_lanes(const struct config *config)
@@ -157,7 +147,7 @@ static uint32_t default_lanes(const struct config *config)
     lanes = MIN(lanes, shard_count(config));
     for (uint32_t t = 0; t < config->cache.tier_count; t++)
         if (config->cache.tiers[t].bytes > 0)
-            lanes = MIN(lanes, cache_bytes(&config->cache.tiers[t]) / lane_slab_bytes(t));
+            lanes = MIN(lanes, cache_bytes(&config->cache.tiers[t]) / tier_cache_least_bytes(t, 1));
     return (uint32_t)MAX(lanes, 1u);
 }
 
@@ -189,18 +179,18 @@ static void compute_arena_defaults(struct config *config)
 
 static enum embtier_err compute_defaults(struct config *config, struct err_msg *msg)
 {
-    uint64_t share, dram_slabs;
+    uint64_t share, dram_bytes;
 
     config_descriptors_plan(config,
                             config->lanes.count > 0 ? config->lanes.count : default_lanes(config));
     if (config->checkpoints.transfer_bytes == 0)
         config->checkpoints.transfer_bytes = config_transfer_default(config);
     share = default_memory(config);
-    dram_slabs = MIN(GIB, share) / SLAB_BYTES;
+    dram_bytes = MIN(GIB, share) / TIER_SLAB_BYTES * TIER_SLAB_BYTES;
     if (config->cache.tier_count == 0) {
         config->cache.tiers[0] = (struct tier_spec){
             .kind = TIER_KIND_DRAM,
-            .bytes = MAX(dram_slabs, FIRST_TIER_SLABS) * SLAB_BYTES,
+            .bytes = MAX(dram_bytes, tier_cache_least_bytes(0, 1)),
             .numa_node = -1,
         };
         config->cache.tier_count = 1;
@@ -232,7 +222,7 @@ static const char *const sources[] = { "array", "write_queue", "ssd", "initial" 
 static enum embtier_err check_tier(const struct config *config, uint32_t t, struct err_msg *msg)
 {
     const struct tier_spec *tier = &config->cache.tiers[t];
-    const uint64_t least = config->lanes.count * lane_slab_bytes(t);
+    const uint64_t least = tier_cache_least_bytes(t, config->lanes.count);
     const char *word = kind_word(tier->kind);
 
     if (t == 0 && tier->kind != TIER_KIND_DRAM && tier->kind != TIER_KIND_DRAM_HUGE)
@@ -271,10 +261,10 @@ static enum embtier_err check_tier(const struct config *config, uint32_t t, stru
                                     "`%s` means something else in statistics; allowed: another "
                                     "name",
                                     tier->name);
-    if (tier->array_bytes > 0 && tier->array_bytes < SLAB_BYTES)
+    if (tier->array_bytes > 0 && tier->array_bytes < TIER_SLAB_BYTES)
         return yaml_doc_mistake(config->doc, TIER_KEY(t, "array_bytes"), msg,
                                 "%s is too little for an array; allowed: 0, and at least %s",
-                                BYTES_TEXT(tier->array_bytes), BYTES_TEXT(SLAB_BYTES));
+                                BYTES_TEXT(tier->array_bytes), BYTES_TEXT(TIER_SLAB_BYTES));
     for (uint32_t other = 0; other < t; other++)
         if (strcmp(config->cache.tiers[other].name, tier->name) == 0)
             return yaml_doc_mistake(config->doc, TIER_KEY(t, "name"), msg,

@@ -5,9 +5,14 @@
 
 #include <stdint.h>
 
+#include "base/spec/array_shape.h"
+
 #define TIER_NAME_MAX 31
 #define TIER_PATH_MAX 4095
 #define TIERS_MAX     4
+
+/* The row cache works in slabs of as many bytes as those of arrays, and each lane has its own. */
+#define TIER_SLAB_BYTES ARRAY_SLAB_BYTES
 
 /* X(name, word, description) */
 #define TIER_KIND_TABLE(X)                                                                         \
@@ -32,5 +37,12 @@ struct tier_spec {
     char path[TIER_PATH_MAX + 1]; /* a directory; only for kind FILE */
     int numa_node;                /* only for kind NUMA */
 };
+
+/* Returns the bytes of a tier that arrays must leave to the row cache of @lanes. The first tier has
+ * tier number 0; it also holds the index of each lane. */
+static inline uint64_t tier_cache_least_bytes(uint32_t tier, uint32_t lanes)
+{
+    return lanes * (tier == 0 ? 2 : 1) * TIER_SLAB_BYTES;
+}
 
 #endif

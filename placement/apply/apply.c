@@ -448,16 +448,19 @@ static enum embtier_err check_room(const struct apply *apply, const struct plan 
     for (uint32_t t = 0; t < apply->server->tier_count; t++) {
         const struct apply_tier *const tier = &apply->server->tiers[t];
         const uint64_t bytes = wanted_bytes(apply, t);
+        const uint64_t cache = tier_cache_least_bytes(t, MAX(apply->server->lanes, 1u));
 
         if (bytes <= tier->array_bytes)
             continue;
         (void)err_set(msg, EMBTIER_TOO_LARGE,
                       "tier '%s' keeps %s for arrays, and they would take %s, %s more: raise "
                       "cache.tiers[%" PRIu32 "].array_bytes to %" PRIu64
-                      "MiB, and its bytes by as much, and restart the server, or make a plan for "
+                      "MiB, with bytes of at least %" PRIu64
+                      "MiB as the row cache needs %s, and restart the server, or make a plan for "
                       "less",
                       tier->name, BYTES_TEXT(tier->array_bytes), BYTES_TEXT(bytes),
-                      BYTES_TEXT(bytes - tier->array_bytes), t, mib(bytes));
+                      BYTES_TEXT(bytes - tier->array_bytes), t, mib(bytes), mib(bytes + cache),
+                      BYTES_TEXT(cache));
         append_unplanned(apply, plan, t, msg);
         return EMBTIER_TOO_LARGE;
     }

@@ -38,6 +38,7 @@ struct apply_held {
 struct apply_server {
     struct apply_tier tiers[TIERS_MAX];
     uint32_t tier_count;
+    uint32_t lanes; /* 0: not known */
     struct apply_held *tables;
     uint32_t table_count;
 };

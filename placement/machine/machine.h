@@ -14,9 +14,11 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "base/macros.h"
 #include "base/spec/tier_spec.h"
 
 #define MACHINE_GPUS_MAX      64
+#define MACHINE_LANES_MAX     64
 #define MACHINE_BYTES_MAX     (UINT64_C(1) << 53) /* of one memory; a double holds each number */
 #define MACHINE_BANDWIDTH_MAX 1000000000000000.0
 #define MACHINE_NO_MEMORY     UINT32_MAX
@@ -49,6 +51,7 @@ struct machine_ssd {
 };
 
 struct machine {
+    uint32_t lanes; /* of the server, each with its own cache; 0: nothing is kept for them */
     uint32_t gpu_count;
     uint64_t hbm_bytes; /* of each GPU; 0 without GPUs, as the bandwidth */
     double hbm_bandwidth_bytes_per_s;
@@ -72,6 +75,13 @@ static inline uint32_t machine_cache(const struct machine *machine)
 static inline uint32_t machine_memory_count(const struct machine *machine)
 {
     return machine_cache(machine) + 1;
+}
+
+/* Returns the bytes of tier @tier that arrays must leave to the cache: the server refuses a start
+ * with less. A tier that has fewer has none for arrays. */
+static inline uint64_t machine_cache_least_bytes(const struct machine *machine, uint32_t tier)
+{
+    return MIN(tier_cache_least_bytes(tier, machine->lanes), machine->tiers[tier].bytes);
 }
 
 /* "hbm", a tier's name, or "cache". */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "placement/machine/machine_file.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -17,6 +18,10 @@
 #define DWPD_LEAST 0.001
 #define DWPD_MOST  10000
 #define PRICE_MAX  1e9
+
+/* No server has fewer. One whose configuration says nothing takes fewer lanes if arrays leave its
+ * cache little. */
+#define LANES_LEAST 1
 
 /* K(section, key, kind, default or NAN, least, most, member). Sizes and bandwidths have no
  * default: there is no machine that is like most. */
@@ -59,6 +64,7 @@ struct raw_ssd {
     SSD_KEYS(RAW_MEMBER)
 };
 struct raw_machine {
+    char *lanes;
     struct raw_gpus *gpus;
     struct raw_tier *tiers;
     uint32_t tiers_count;
@@ -76,6 +82,7 @@ static const cyaml_schema_field_t ssd_fields[] = { SSD_KEYS(FIELD) CYAML_FIELD_E
 static const cyaml_schema_value_t tier_schema = { CYAML_VALUE_MAPPING(
     CYAML_FLAG_DEFAULT, struct raw_tier, tier_fields) };
 static const cyaml_schema_field_t machine_fields[] = {
+    CYAML_FIELD_STRING_PTR("lanes", FLAGS, struct raw_machine, lanes, 0, CYAML_UNLIMITED),
     CYAML_FIELD_MAPPING_PTR("gpus", FLAGS, struct raw_machine, gpus, gpu_fields),
     CYAML_FIELD_SEQUENCE("tiers", FLAGS, struct raw_machine, tiers, &tier_schema, 1, TIERS_MAX),
     CYAML_FIELD_MAPPING_PTR("ssd", FLAGS, struct raw_machine, ssd, ssd_fields), CYAML_FIELD_END
@@ -91,6 +98,13 @@ static const cyaml_schema_value_t machine_schema = { CYAML_VALUE_MAPPING(
       most,                                                                                        \
       offsetof(struct raw_##section, key),                                                         \
       offsetof(struct INTO, member) },
+static const struct yaml_key lanes_key = {
+    .name = "lanes",
+    .kind = YAML_COUNT,
+    .standard = LANES_LEAST,
+    .least = LANES_LEAST,
+    .most = MACHINE_LANES_MAX,
+};
 #define INTO machine
 static const struct yaml_key gpu_keys[] = { GPU_KEYS(KEY) };
 #undef INTO
@@ -140,6 +154,12 @@ static enum embtier_err take_tier(const struct yaml_doc *doc, const struct raw_m
     snprintf(tier->name, sizeof(tier->name), "%s", raw->tiers[i].name);
     TRY(yaml_values_parse(doc, yaml_item_key(&key, "tiers", i, ""), tier_keys, ARRAY_LEN(tier_keys),
                           &raw->tiers[i], tier, msg));
+    if (raw->lanes && tier->bytes < tier_cache_least_bytes(i, machine->lanes))
+        return yaml_doc_mistake(doc, yaml_item_key(&key, "tiers", i, "bytes"), msg,
+                                "%s is too little for the cache of %" PRIu32
+                                " lane%s (`lanes`); allowed: at least %s",
+                                BYTES_TEXT(tier->bytes), machine->lanes, PLURAL(machine->lanes),
+                                BYTES_TEXT(tier_cache_least_bytes(i, machine->lanes)));
     if (i > 0 && tier->bandwidth_bytes_per_s > tier[-1].bandwidth_bytes_per_s)
         return yaml_doc_mistake(doc, yaml_item_key(&key, "tiers", i, "bandwidth_bytes_per_s"), msg,
                                 "`%s` is faster than the tier before it; allowed: the fastest "
@@ -189,6 +209,7 @@ static enum embtier_err take(const struct yaml_doc *doc, struct machine *machine
 
     if (!raw)
         raw = &nothing;
+    TRY(yaml_value_parse(doc, &lanes_key, lanes_key.name, raw->lanes, &machine->lanes, msg));
     if (raw->gpus)
         TRY(yaml_values_parse(doc, "gpus", gpu_keys, ARRAY_LEN(gpu_keys), raw->gpus, machine, msg));
     TRY(take_tiers(doc, raw, machine, msg));

@@ -40,7 +40,8 @@ struct rules {
     uint64_t moved_bytes_max;    /* from the plan in force; UINT64_MAX: no limit */
     double
         least_gain; /* another plan than that in force must be faster by this share of its time */
-    uint64_t cache_least_bytes[TIERS_MAX]; /* arrays leave at least this much of each tier */
+    uint64_t cache_least_bytes[TIERS_MAX]; /* arrays leave at least this much of each tier,
+                                              and what the server needs (machine.h) */
     bool warns[RULES_LIMITS];              /* exceeding this limit is only a warning */
 };
 

@@ -64,7 +64,8 @@ static void fill_memories(struct planning *p)
     }
     for (uint32_t k = 0; k < machine->tier_count; k++) {
         p->memories[first + k].capacity_bytes =
-            machine->tiers[k].bytes - p->rules->cache_least_bytes[k];
+            machine->tiers[k].bytes -
+            MAX(p->rules->cache_least_bytes[k], machine_cache_least_bytes(machine, k));
         p->memories[first + k].bandwidth_bytes_per_s = machine->tiers[k].bandwidth_bytes_per_s;
     }
 }

@@ -160,6 +160,7 @@ def make_plan(made: Daemon, trainer: Trainer, mixture: Mixture, is_row_wise: boo
         else:
             amplification = max(made.embtier("endurance")["store_amplification"] or 1, 1)
         measured = describe_machine(made, trainer, used, seconds / 4)
+        measured = measured.replace("\nlanes: ", "\n# lanes: ")  # the tier has bytes of rows alone
         machine.write_text(f"{measured}  write_amplification: {amplification:.3f}\n")
         rules.write_text(f"cache_least:\n  - {{memory: dram, bytes: {min(4 * MIB, used // 2)}}}\n")
     made.embtier(

@@ -158,6 +158,7 @@ static enum embtier_err read_tiers(struct cli *cli, struct applying *a)
     TRY(embtier_status(cli->server, &status));
     for (size_t i = 0; i < embtier_status_count(status); i++) {
         const struct embtier_metric *const metric = embtier_status_at(status, i);
+        const bool is_lanes = strcmp(metric->name, "lanes") == 0;
         const bool is_array = strcmp(metric->name, "array_capacity_bytes") == 0;
         const bool is_free = strcmp(metric->name, "array_free_bytes") == 0;
         const bool is_cache = strcmp(metric->name, "cache_capacity_bytes") == 0;
@@ -166,7 +167,9 @@ static enum embtier_err read_tiers(struct cli *cli, struct applying *a)
 
         if (tier == APPLY_NO_TIER)
             continue;
-        if (is_array)
+        if (is_lanes)
+            a->server.lanes = (uint32_t)metric->value;
+        else if (is_array)
             a->server.tiers[tier].array_bytes = (uint64_t)metric->value;
         else if (is_free)
             a->server.tiers[tier].free_bytes = (uint64_t)metric->value;

@@ -44,6 +44,7 @@ def test_a_measured_machine_is_one_that_plans_take(tmp_path):
         return done.stdout
 
     figures, text = described(tmp_path, *TIERS)
+    assert "# lanes: 1," in text
     assert "# not by the server" not in text and all(figure > 0 for figure in figures.values())
     (tmp_path / "machine.yaml").write_text(text)
     embtier("trace", "generate", tmp_path / "a.trace", "--tables", 2, "--rows", 3000, "--dim", 32, "--batches", 20, "--bags", 100)
@@ -104,6 +105,7 @@ def test_figures_of_a_server_are_those_of_its_counts(tmp_path):
     assert figures["dram bandwidth_bytes_per_s"] == 2 * (900_000 * 256 + 500_000 * 5000)
     assert figures["ssd read_iops"] == 25_000
     assert text.count("# by the server's lookups") == 2 and "# not by" not in text
+    assert "\nlanes: 2\n" in text
 
 
 def test_of_several_tiers_only_that_of_arrays_is_known(tmp_path):

@@ -372,7 +372,7 @@ def test_plans_that_are_not_for_this_server(daemon, tmp_path):
     check("table 'a' has optimizer adam in the plan, and sgd on the server", {"a": "cache"}, optimizer="adam")
     check("make a new one, with `embtier plan make --optimizer sgd`", {"a": "cache"}, optimizer="adam")
     three = {"a": "dram", "b": "dram", "c": "dram"}
-    check("keeps 4MiB for arrays, and they would take 6MiB, 2MiB more: raise cache.tiers[0].array_bytes to 6MiB,", three)
+    check(f"array_bytes to 6MiB, with bytes of at least {6 + 4 * LANES}MiB as the row cache needs {4 * LANES}MiB,", three)
     check("table 'a' is to be in the memory of GPU 0", {"a": "hbm", "b": "cache"})
     eight = tmp_path / "eight.plan"
     eight.write_text(text_of({"a": "dram"}, 1, gpu=7).replace('"gpu_count": 0', '"gpu_count": 8'))

@@ -329,7 +329,8 @@ static void test_refusals(void **state)
     memcpy(world.plan->tables[1].parts[0].tier, "dram", 5);
     must_refuse(&world, EMBTIER_TOO_LARGE,
                 "tier 'dram' keeps 8MiB for arrays, and they would take 10MiB, 2MiB more: raise "
-                "cache.tiers[0].array_bytes to 10MiB");
+                "cache.tiers[0].array_bytes to 10MiB, with bytes of at least 14MiB as the row "
+                "cache needs 4MiB");
     world.tables[0].rows = world.plan->tables[0].rows = EMBTIER_UNBOUNDED - 1;
     must_refuse(&world, EMBTIER_TOO_LARGE, "table 't0' has too many rows for an array");
     plan_free(world.plan);
@@ -354,11 +355,12 @@ static void test_unplanned_arrays_that_take_the_room_are_named(void **state)
     world.server.table_count = 1;
     make_plan(&world, wanted);
     world.server.table_count = 5;
+    world.server.lanes = 3;
     must_refuse(&world, EMBTIER_TOO_LARGE,
                 "tier 'dram' keeps 10MiB for arrays, and they would take 12MiB, 2MiB more: raise "
-                "cache.tiers[0].array_bytes to 12MiB, and its bytes by as much, and restart the "
-                "server, or make a plan for less; arrays that the plan does not mention take 8MiB "
-                "of that: 't2' (6MiB), 't1' (2MiB)");
+                "cache.tiers[0].array_bytes to 12MiB, with bytes of at least 24MiB as the row "
+                "cache needs 12MiB, and restart the server, or make a plan for less; arrays that "
+                "the plan does not mention take 8MiB of that: 't2' (6MiB), 't1' (2MiB)");
     memset(many, 'n', EMBTIER_TABLE_NAME_MAX);
     memcpy(world.tables[2].name, many, EMBTIER_TABLE_NAME_MAX);
     memcpy(world.tables[1].name, many, EMBTIER_TABLE_NAME_MAX);

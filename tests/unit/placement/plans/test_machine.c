@@ -64,7 +64,8 @@ static void refused(void **state, const char *text, const char *where, const cha
 static void test_a_machine_is_what_its_file_says(void **state)
 {
     const struct machine machine =
-        loaded(state, GPUS "tiers:\n"
+        loaded(state, GPUS "lanes: 5\n"
+                           "tiers:\n"
                            "  - {name: dram, bytes: 192GiB, bandwidth_bytes_per_s: 200GB}\n"
                            "  - {name: pmem, bytes: 1TB, bandwidth_bytes_per_s: 30.5GB}\n"
                            "ssd:\n"
@@ -77,6 +78,9 @@ static void test_a_machine_is_what_its_file_says(void **state)
                            "  drive_bytes: 10TB\n"
                            "  write_amplification: 4.5\n");
 
+    assert_int_equal(machine.lanes, 5);
+    assert_int_equal(machine_cache_least_bytes(&machine, 0), 20 * MIB);
+    assert_int_equal(machine_cache_least_bytes(&machine, 1), 10 * MIB);
     assert_int_equal(machine.gpu_count, 2);
     assert_int_equal(machine.hbm_bytes, 40000000000);
     assert_true(machine.hbm_bandwidth_bytes_per_s == 1.6e12);
@@ -114,6 +118,7 @@ static void test_limits_may_be_missing(void **state)
 {
     const struct machine machine = loaded(state, TIERS SSD);
 
+    assert_int_equal(machine.lanes, 1);
     assert_int_equal(machine.gpu_count, 0);
     assert_int_equal(machine_find_memory(&machine, "hbm"), MACHINE_NO_MEMORY);
     assert_int_equal(machine_find_memory(&machine, "dram"), 0);
@@ -151,6 +156,15 @@ static void test_mistakes_of_a_machine(void **state)
           "2: ssd.write_amplification: is missing", "1 to 1000" },
         { TIERS "ssd: {bytes: 2TiB, read_bandwidth_bytes_per_s: 6GB, drive_bytes: 1TiB}\n",
           "2: ssd.drive_bytes: 1TiB is less", "allowed: ssd.bytes, 2TiB, or more" },
+        { "lanes: 0\n" TIERS SSD, "1: lanes: `0` is not possible", "a whole number, 1 to 64" },
+        { "lanes: 3\n"
+          "tiers:\n- {name: a, bytes: 12MiB, bandwidth_bytes_per_s: 2GB}\n"
+          "- {name: b, bytes: 5MiB, bandwidth_bytes_per_s: 1GB}\n" SSD,
+          "4: tiers[1].bytes: 5MiB is too little for the cache of 3 lanes (`lanes`)",
+          "allowed: at least 6MiB" },
+        { "lanes: 1\ntiers: [{name: a, bytes: 3MiB, bandwidth_bytes_per_s: 2GB}]\n" SSD,
+          "2: tiers[0].bytes: 3MiB is too little for the cache of 1 lane (`lanes`)",
+          "allowed: at least 4MiB" },
         { "tiers: [{bytes: 1GB, bandwidth_bytes_per_s: 1GB}]\n" SSD, "1: tiers[0].name: is missing",
           "allowed: a name" },
         { "tiers: [{name: ssd, bytes: 1GB, bandwidth_bytes_per_s: 1GB}]\n" SSD,

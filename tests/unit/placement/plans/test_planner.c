@@ -243,6 +243,34 @@ static void test_reserved_bytes_stay_free(void **state)
     free_case(&c);
 }
 
+/* The server refuses arrays that leave its lanes less. */
+static void test_arrays_leave_the_cache_what_the_server_needs(void **state)
+{
+    struct planner_case c;
+    struct planner_opts opts;
+    struct model_rule *rule;
+
+    (void)state;
+    for (uint32_t lanes = 0; lanes <= 15; lanes += 15) {
+        make_roomy(&c);
+        rule = add_rule(&c, MODEL_RESERVE);
+        rule->memory = machine_find_memory(&c.machine, "hbm");
+        rule->bytes = c.machine.hbm_bytes;
+        c.machine.lanes = lanes;
+        c.rules.cache_least_bytes[0] = 3 * MIB; /* it is not added */
+        opts = opts_of(&c);
+        {
+            _cleanup_(plan_freep) struct plan *plan = plan_of(&opts);
+
+            if (lanes > 0)
+                assert_int_equal(plan->cache_bytes[0], 64 * MIB - plan->memories[2].array_bytes);
+            assert_true((plan->memories[2].array_bytes > 4 * MIB) == (lanes == 0));
+            assert_true(plan->memories[2].array_bytes > 0);
+        }
+        free_case(&c);
+    }
+}
+
 /* ---- The plan in force ---- */
 
 static void pin_all_to_cache(struct planner_case *c)
@@ -647,6 +675,7 @@ int main(void)
         cmocka_unit_test(test_a_forbidden_memory_is_not_used),
         cmocka_unit_test(test_tables_that_are_kept_together_share_a_place),
         cmocka_unit_test(test_reserved_bytes_stay_free),
+        cmocka_unit_test(test_arrays_leave_the_cache_what_the_server_needs),
         cmocka_unit_test(test_no_more_bytes_move_than_allowed),
         cmocka_unit_test(test_small_gains_move_nothing),
         cmocka_unit_test(test_a_plan_of_another_machine_does_not_stay),
