@@ -735,6 +735,15 @@ static int apply_plan(struct cli *cli, struct applying *a)
     return a->arguments->dry_run ? print_dry_run(a) : print_applied(a);
 }
 
+/* Only moves are long work: a dry run asks, so a server that is silent is told after a while. */
+static int connect_for(struct cli *cli, const struct applying *a)
+{
+    const uint64_t hot_rows = a->arguments->trace_path ? most_hot_rows(a->plan) : 0;
+
+    return a->arguments->dry_run ? cli_connect(cli, 0)
+                                 : cli_connect_patiently(cli, hot_rows_arena_bytes(hot_rows));
+}
+
 int command_apply(struct cli *cli, int argc, char **argv)
 {
     struct arguments arguments = { .rate_bytes = RATE_DEFAULT };
@@ -742,16 +751,13 @@ int command_apply(struct cli *cli, int argc, char **argv)
     int exit_code = parse(cli, argc, argv, &arguments);
     struct err_msg msg = { { 0 } };
     enum embtier_err err;
-    uint64_t hot_rows;
 
     if (exit_code >= 0)
         return exit_code;
     err = plan_file_load(arguments.path, &applying.plan, &msg);
     if (err == EMBTIER_OK)
         err = hash_plan(applying.plan, &applying.hash, &msg);
-    hot_rows = err == EMBTIER_OK && arguments.trace_path ? most_hot_rows(applying.plan) : 0;
-    exit_code =
-        err ? cli_fail(err, msg.text) : cli_connect_patiently(cli, hot_rows_arena_bytes(hot_rows));
+    exit_code = err ? cli_fail(err, msg.text) : connect_for(cli, &applying);
     if (exit_code == EXIT_DONE)
         exit_code = apply_plan(cli, &applying);
     free_hot_rows(&applying);

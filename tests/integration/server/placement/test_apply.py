@@ -8,6 +8,7 @@ import itertools
 import json
 import os
 import signal
+import socket
 import subprocess
 import threading
 import time
@@ -481,6 +482,17 @@ def test_apply_during_checkpoints(daemon, tmp_path):
     daemon.start()
     assert homes_of(daemon) == wanted
     check_rows(daemon)
+
+
+def test_a_dry_run_gives_up_a_silent_server(tmp_path):
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(str(tmp_path / "s"))
+        silent.listen()
+        plan = write(tmp_path, FIRST)
+        done = subprocess.run(
+            [str(CLI), "-s", tmp_path / "s", "apply", plan, "--dry-run"], capture_output=True, text=True, timeout=LIMIT_S
+        )
+    assert done.returncode == 1 and "no answer from the server within 10000 ms" in done.stderr, done
 
 
 def test_a_damaged_record_of_the_plan_is_told(daemon, tmp_path):
