@@ -406,7 +406,8 @@ const struct command commands[] = {
       command_plan_what_if, NULL },
     { "profile record", "--seconds N --save FILE [--memory SIZE]",
       "measure how clients look up the server's tables",
-      "Starts a profile, stops it after N seconds, and saves it.\n"
+      "Starts a profile, stops it after N seconds, and saves it. Ctrl-C and SIGTERM stop it at\n"
+      "once, without saving it; `embtier profile save` still can.\n"
       "\n"
       "      --seconds N    0.1 to 86400\n"
       "      --save FILE    a new file; `embtier profile show FILE` prints it\n"

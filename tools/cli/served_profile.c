@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -128,15 +129,13 @@ int command_profile_start(struct cli *cli, int argc, char **argv)
     return err ? cli_fail_server(cli, err) : print_info(cli, &info, NULL);
 }
 
-/* Stops the profile, saves it if @path is not NULL, and prints how it was. */
-static int stop_and_save(const struct cli *cli, const char *path)
+/* Saves the profile if @path is not NULL, and prints how it was. */
+static int save_stopped(const struct cli *cli, const struct embtier_profile_info *info,
+                        const char *path)
 {
-    struct embtier_profile_info info;
-    enum embtier_err err = embtier_profile_stop(cli->server, &info);
+    const enum embtier_err err = path ? embtier_profile_save(cli->server, path) : EMBTIER_OK;
 
-    if (err == EMBTIER_OK && path)
-        err = embtier_profile_save(cli->server, path);
-    return err ? cli_fail_server(cli, err) : print_info(cli, &info, path);
+    return err ? cli_fail_server(cli, err) : print_info(cli, info, path);
 }
 
 int command_profile_stop(struct cli *cli, int argc, char **argv)
@@ -145,6 +144,8 @@ int command_profile_stop(struct cli *cli, int argc, char **argv)
                                              CLI_LONG_OPTIONS };
     struct arguments arguments = { 0 };
     int exit_code = parse(cli, argc, argv, options, &arguments);
+    struct embtier_profile_info info;
+    enum embtier_err err;
 
     if (exit_code >= 0)
         return exit_code;
@@ -152,7 +153,10 @@ int command_profile_stop(struct cli *cli, int argc, char **argv)
     if (exit_code >= 0)
         return exit_code;
     exit_code = cli_connect(cli, 0);
-    return exit_code ? exit_code : stop_and_save(cli, arguments.save_path);
+    if (exit_code)
+        return exit_code;
+    err = embtier_profile_stop(cli->server, &info);
+    return err ? cli_fail_server(cli, err) : save_stopped(cli, &info, arguments.save_path);
 }
 
 int command_profile_save(struct cli *cli, int argc, char **argv)
@@ -175,20 +179,66 @@ int command_profile_save(struct cli *cli, int argc, char **argv)
     return EXIT_DONE;
 }
 
-static void wait_seconds(double seconds)
+/* ---- Recording ---- */
+
+/* Blocks the signals that end a recording, but for those that the caller ignores, and returns them.
+ * The server does not bind a profile to a connection, so the program must live to stop it. */
+static sigset_t block_signals(sigset_t *ret_before)
+{
+    static const int ends[] = { SIGINT, SIGTERM, SIGHUP };
+    struct sigaction action;
+    sigset_t signals;
+
+    sigemptyset(&signals);
+    for (size_t i = 0; i < ARRAY_LEN(ends); i++)
+        if (sigaction(ends[i], NULL, &action) == 0 && action.sa_handler != SIG_IGN)
+            sigaddset(&signals, ends[i]);
+    sigprocmask(SIG_BLOCK, &signals, ret_before);
+    return signals;
+}
+
+/* Returns 0, or one of the signals if it came before the end. */
+static int wait_seconds(double seconds, const sigset_t *signals)
 {
     const uint64_t steps = (uint64_t)ceil(seconds * 1000 / INTERVAL_MS);
     struct progress_bar bar;
+    int caught = -1;
 
-    progress_bar_begin(&bar, "profiling", "the profile goes on: `embtier profile stop` ends it");
-    for (uint64_t step = 0; step < steps; step++) {
+    progress_bar_begin(&bar, "profiling", "");
+    for (uint64_t step = 0; step < steps && caught <= 0; step++) {
         const double left = MIN(seconds * 1000 - (double)step * INTERVAL_MS, (double)INTERVAL_MS);
 
-        nanosleep(&(struct timespec){ .tv_nsec = (long)(left * 1e6) }, NULL);
+        caught = sigtimedwait(signals, NULL, &(struct timespec){ .tv_nsec = (long)(left * 1e6) });
         progress_bar_update(&bar, (uint64_t)((double)(step + 1) * INTERVAL_MS / 1000),
                             (uint64_t)ceil(seconds), "s");
     }
     progress_bar_end(&bar);
+    return MAX(caught, 0);
+}
+
+static int record(const struct cli *cli, const struct arguments *arguments)
+{
+    struct embtier_profile_info info;
+    sigset_t signals, before;
+    enum embtier_err err;
+    int caught;
+
+    signals = block_signals(&before);
+    err = embtier_profile_start(cli->server, arguments->memory_bytes, &info);
+    if (err)
+        return cli_fail_server(cli, err);
+    caught = wait_seconds(arguments->seconds, &signals);
+    err = embtier_profile_stop(cli->server, &info);
+    if (err)
+        return cli_fail_server(cli, err);
+    if (caught == 0) {
+        sigprocmask(SIG_SETMASK, &before, NULL);
+        return save_stopped(cli, &info, arguments->save_path);
+    }
+    fputs("embtier: interrupted; the profile has ended, and was not saved: `embtier profile save "
+          "FILE` saves what there is\n",
+          stderr);
+    return 128 + caught; /* as shells do */
 }
 
 int command_profile_record(struct cli *cli, int argc, char **argv)
@@ -199,8 +249,6 @@ int command_profile_record(struct cli *cli, int argc, char **argv)
                                              CLI_LONG_OPTIONS };
     struct arguments arguments = { 0 };
     int exit_code = parse(cli, argc, argv, options, &arguments);
-    struct embtier_profile_info info;
-    enum embtier_err err;
 
     if (exit_code >= 0)
         return exit_code;
@@ -210,11 +258,5 @@ int command_profile_record(struct cli *cli, int argc, char **argv)
     if (exit_code >= 0)
         return exit_code;
     exit_code = cli_connect(cli, 0);
-    if (exit_code)
-        return exit_code;
-    err = embtier_profile_start(cli->server, arguments.memory_bytes, &info);
-    if (err)
-        return cli_fail_server(cli, err);
-    wait_seconds(arguments.seconds);
-    return stop_and_save(cli, arguments.save_path);
+    return exit_code ? exit_code : record(cli, &arguments);
 }

@@ -222,6 +222,40 @@ def test_a_killed_save_leaves_its_name_free(own_daemon: Daemon, tmp_path: Path) 
     assert shown(tmp_path / "saved")["lookups"] == 1000
 
 
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_recording_that_is_interrupted_ends_the_profile(own_daemon: Daemon, tmp_path: Path, end: signal.Signals) -> None:
+    command = [str(CLI), "--socket", str(own_daemon.socket), "profile", "record", "--seconds", "600", "--save", str(tmp_path / "saved")]
+    with own_daemon.connect() as server:
+        table = server.create_table("t", 4, 100)
+        recording = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        while server.status()["metrics"]["profile_running"] == 0:
+            assert recording.poll() is None, recording.communicate()
+            time.sleep(0.01)
+        table.get(np.arange(10))
+        recording.send_signal(end)
+        out, error = recording.communicate(timeout=60)
+        assert recording.returncode == 128 + end and out == "" and "interrupted; the profile has ended, and was not saved" in error
+        assert server.status()["metrics"]["profile_running"] == 0
+        assert not list(tmp_path.glob("saved*"))
+        server.save_profile(tmp_path / "saved")  # as the message says
+    assert shown(tmp_path / "saved")["lookups"] == 10
+
+
+def test_a_recording_whose_caller_ignores_a_signal_goes_on(own_daemon: Daemon, tmp_path: Path) -> None:
+    """As with nohup."""
+    command = [str(CLI), "--socket", str(own_daemon.socket), "profile", "record", "--seconds", "1.5", "--save", str(tmp_path / "saved")]
+    with own_daemon.connect() as server:
+        table = server.create_table("t", 4, 100)
+        recording = subprocess.Popen(["/bin/sh", "-c", 'trap "" HUP; exec "$@"', "sh", *command], stdout=subprocess.DEVNULL)
+        while server.status()["metrics"]["profile_running"] == 0:
+            assert recording.poll() is None
+            time.sleep(0.01)
+        recording.send_signal(signal.SIGHUP)
+        table.get(np.arange(10))
+        assert recording.wait(timeout=60) == 0
+    assert shown(tmp_path / "saved")["lookups"] == 10
+
+
 def test_a_plan_takes_the_optimizers_of_the_servers_tables(own_daemon: Daemon, tmp_path: Path) -> None:
     """Its state is part of a row. An option overrides it, and a profile of a trace has none."""
     saved, machine, trace = tmp_path / "saved", tmp_path / "machine.yaml", tmp_path / "run.trace"
