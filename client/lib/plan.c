@@ -19,6 +19,7 @@ static enum embtier_err call(struct embtier *server, Embtier__Request *request,
             .applied_ms = reply->plan->applied_ms,
             .applying_pid = reply->plan->applying_pid,
             .applying_generation = reply->plan->applying_generation,
+            .tables = reply->plan->tables,
         };
     return EMBTIER_OK;
 }
@@ -34,7 +35,7 @@ enum embtier_err embtier_plan_show(struct embtier *server, struct embtier_plan_i
 }
 
 enum embtier_err embtier_plan_begin(struct embtier *server, uint64_t generation, uint64_t hash,
-                                    struct embtier_plan_info *ret_info)
+                                    uint32_t tables, struct embtier_plan_info *ret_info)
 {
     Embtier__Request request = EMBTIER__REQUEST__INIT;
     Embtier__PlanBegin body = EMBTIER__PLAN_BEGIN__INIT;
@@ -43,6 +44,7 @@ enum embtier_err embtier_plan_begin(struct embtier *server, uint64_t generation,
         return err_set(&server->message, EMBTIER_INVALID, "a plan's generation is at least 1");
     body.generation = generation;
     body.hash = hash;
+    body.tables = tables;
     request.body_case = EMBTIER__REQUEST__BODY_PLAN_BEGIN;
     request.plan_begin = &body;
     return call(server, &request, ret_info);

@@ -36,7 +36,9 @@ static enum embtier_err begin(struct control *control, struct connection *connec
                        (uint64_t)applying.pid, applying.generation);
     TRY(plan_record_check(control->parts->plan_record, wire->generation, wire->hash, msg));
     control->applying = connection;
-    control->plan = (struct plan_state){ .generation = wire->generation, .hash = wire->hash };
+    control->plan = (struct plan_state){ .generation = wire->generation,
+                                         .hash = wire->hash,
+                                         .tables = wire->tables };
     return EMBTIER_OK;
 }
 

@@ -373,10 +373,10 @@ static void apply_plan(struct walk *walk, struct walk_session *session)
                 "show the plan");
     hash = before.hash + 1;
     walk_expect(walk, walk->admin,
-                embtier_plan_begin(walk->admin, before.generation + 1, hash, NULL), EMBTIER_OK,
+                embtier_plan_begin(walk->admin, before.generation + 1, hash, 3, NULL), EMBTIER_OK,
                 "begin a plan");
     walk_expect(walk, session->server,
-                embtier_plan_begin(session->server, before.generation + 2, hash, NULL),
+                embtier_plan_begin(session->server, before.generation + 2, hash, 0, NULL),
                 EMBTIER_BUSY, "begin a plan beside another");
     walk_expect(walk, session->server, embtier_plan_end(session->server), EMBTIER_INVALID,
                 "end another's plan");
@@ -384,13 +384,14 @@ static void apply_plan(struct walk *walk, struct walk_session *session)
         return; /* this connection may begin it again */
     walk_expect(walk, walk->admin, embtier_plan_end(walk->admin), EMBTIER_OK, "end a plan");
     walk_expect(walk, session->server,
-                embtier_plan_begin(session->server, before.generation + 1, hash + 1, NULL),
+                embtier_plan_begin(session->server, before.generation + 1, hash + 1, 0, NULL),
                 EMBTIER_MISMATCH, "begin another plan of the same generation");
     walk_expect(walk, session->server, embtier_plan_show(session->server, &after), EMBTIER_OK,
                 "show the plan");
     WALK_CHECK(walk,
                after.generation == before.generation + 1 && after.hash == hash &&
-                   after.applied_ms >= before.applied_ms && after.applying_pid == 0,
+                   after.applied_ms >= before.applied_ms && after.applying_pid == 0 &&
+                   after.tables == 3,
                "plan %" PRIu64 " is in force after %" PRIu64, after.generation, before.generation);
 }
 

@@ -169,18 +169,6 @@ static int parse_restore(struct cli *cli, int argc, char **argv, uint64_t *ret_i
 
 /* ---- Output ---- */
 
-/* Formats a time like the server's log: "2026-11-23T08:16:09Z". */
-static const char *time_text(struct number_text *buffer, uint64_t since_1970_ms)
-{
-    const time_t seconds = (time_t)(since_1970_ms / 1000);
-    struct tm utc;
-
-    if (!gmtime_r(&seconds, &utc) ||
-        strftime(buffer->text, sizeof(buffer->text), "%Y-%m-%dT%H:%M:%SZ", &utc) == 0)
-        snprintf(buffer->text, sizeof(buffer->text), "?");
-    return buffer->text;
-}
-
 /* Formats "1.25 ms", because pauses are short. */
 static const char *pause_text(struct number_text *buffer, uint64_t pause_us)
 {
@@ -231,7 +219,7 @@ static json_t *checkpoint_to_json(const struct embtier_checkpoint *checkpoint)
     struct number_text created;
     json_t *value = json_pack(
         "{s:o, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "id",
-        cli_json_u64(checkpoint->id), "created", time_text(&created, checkpoint->created_ms),
+        cli_json_u64(checkpoint->id), "created", number_date(&created, checkpoint->created_ms),
         "made_by", maker(checkpoint), "uid", cli_json_u64(checkpoint->uid), "step",
         checkpoint->has_step ? cli_json_u64(checkpoint->step) : json_null(), "metadata",
         metadata_to_json(checkpoint), "table_count", cli_json_u64(checkpoint->table_count), "bytes",
@@ -276,7 +264,7 @@ static int print_list(const struct embtier_checkpoint_list *list)
         struct number_text number;
 
         ok = text_table_add(text, "%" PRIu64, checkpoint->id) &&
-             text_table_add(text, "%s", time_text(&number, checkpoint->created_ms)) &&
+             text_table_add(text, "%s", number_date(&number, checkpoint->created_ms)) &&
              text_table_add(text, "%s", step_text(&number, checkpoint)) &&
              text_table_add(text, "%" PRIu32, checkpoint->table_count) &&
              text_table_add(text, "%s", number_bytes(&number, (double)checkpoint->bytes)) &&
@@ -295,7 +283,7 @@ static void print_checkpoint(const struct embtier_checkpoint *checkpoint)
     struct number_text number;
 
     printf("id         %" PRIu64 "\n", checkpoint->id);
-    printf("created    %s\n", time_text(&number, checkpoint->created_ms));
+    printf("created    %s\n", number_date(&number, checkpoint->created_ms));
     printf("made by    %s\n", maker(checkpoint));
     printf("uid        %" PRIu32 "\n", checkpoint->uid);
     printf("step       %s\n", step_text(&number, checkpoint));
@@ -457,7 +445,7 @@ static bool confirm_delete(struct cli *cli, uint64_t id, enum embtier_err *ret_e
         return false;
     checkpoint = embtier_checkpoint_list_at(list, 0);
     fprintf(stderr, "Delete checkpoint %" PRIu64 " (made by %s, %s", id, maker(checkpoint),
-            time_text(&created, checkpoint->created_ms));
+            number_date(&created, checkpoint->created_ms));
     if (checkpoint->has_step)
         fprintf(stderr, ", step %" PRIu64, checkpoint->step);
     fputs(")? This cannot be undone. [y/N] ", stderr);

@@ -10,9 +10,10 @@ const struct command commands[] = {
       "Users: how much of each limited resource a user has, and how much it may have now.\n"
       "Resources of which a user has none are left out.\n"
       "\n"
-      "With -o json: {version, libraries, uptime_ms, metrics: {NAME: value, or {LABEL: value}},\n"
+      "With -o json: {version, libraries, uptime_ms, plan: {generation, tables, applied_ms,\n"
+      "applying_pid, applying_generation}, metrics: {NAME: value, or {LABEL: value}},\n"
       "hit_rates: {TIER: 0 to 1}, users: {UID: {THING: {used, most}}}}; with --watch, one line\n"
-      "per interval.\n",
+      "per interval. The generation is 0 if no plan is in force.\n",
       "  embtier status\n"
       "  embtier status --watch 2\n"
       "  embtier -o json status | jq .metrics.cache_hit_rows.dram\n",

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <time.h>
 
 #define EXACT_INTEGERS 9007199254740992.0 /* 2^53 */
 
@@ -77,6 +78,17 @@ const char *number_time(struct number_text *buffer, double seconds)
         unit++;
     }
     snprintf(buffer->text, sizeof(buffer->text), "%.3g %s", seconds, units[unit]);
+    return buffer->text;
+}
+
+const char *number_date(struct number_text *buffer, uint64_t since_1970_ms)
+{
+    const time_t seconds = (time_t)(since_1970_ms / 1000);
+    struct tm utc;
+
+    if (!gmtime_r(&seconds, &utc) ||
+        strftime(buffer->text, sizeof(buffer->text), "%Y-%m-%dT%H:%M:%SZ", &utc) == 0)
+        snprintf(buffer->text, sizeof(buffer->text), "?");
     return buffer->text;
 }
 

@@ -18,6 +18,8 @@ const char *number_count(struct number_text *buffer, double value);
 const char *number_bytes(struct number_text *buffer, double bytes);
 const char *number_duration(struct number_text *buffer, double seconds); /* "1h02m", "45s" */
 const char *number_time(struct number_text *buffer, double seconds);     /* "1.25 ms", "30 s" */
+/* A time like those of the server's log: "2026-11-23T08:16:09Z". */
+const char *number_date(struct number_text *buffer, uint64_t since_1970_ms);
 
 /* Parses a decimal number without sign or blanks, and with nothing behind it. */
 MUST_CHECK bool number_parse_u64(const char *text, uint64_t *ret_value);

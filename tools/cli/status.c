@@ -24,6 +24,14 @@
 
 #define COLUMNS_MAX 16
 
+struct view {
+    const struct embtier_status *now;
+    const struct embtier_status *before;         /* NULL the first time */
+    const struct embtier_account_list *accounts; /* NULL: an older server, which has none */
+    const struct embtier_plan_info *plan;        /* NULL: the same */
+    double seconds;                              /* between @before and @now */
+};
+
 DEFINE_CLEANUP(struct embtier_account_list, embtier_account_list_free)
 
 /* The first word of all names in a metric's area. A metric that would be alone belongs to the area
@@ -143,9 +151,21 @@ static json_t *libraries_to_json(const struct embtier_status *status)
     return libraries;
 }
 
-static json_t *status_to_json(const struct embtier_status *status,
-                              const struct embtier_account_list *accounts)
+static json_t *plan_to_json(const struct embtier_plan_info *plan)
 {
+    const bool is_applied = plan->generation > 0, is_applying = plan->applying_pid > 0;
+
+    return json_pack("{s:o, s:o, s:o, s:o, s:o}", "generation", cli_json_u64(plan->generation),
+                     "tables", plan->tables > 0 ? json_integer(plan->tables) : json_null(),
+                     "applied_ms", is_applied ? cli_json_u64(plan->applied_ms) : json_null(),
+                     "applying_pid", is_applying ? cli_json_u64(plan->applying_pid) : json_null(),
+                     "applying_generation",
+                     is_applying ? cli_json_u64(plan->applying_generation) : json_null());
+}
+
+static json_t *status_to_json(const struct view *view)
+{
+    const struct embtier_status *const status = view->now;
     json_t *metrics = json_object();
     json_t *rates = json_object();
 
@@ -156,20 +176,15 @@ static json_t *status_to_json(const struct embtier_status *status,
             return NULL;
         }
     }
-    return json_pack("{s:s, s:o, s:I, s:o, s:o, s:o}", "version", embtier_status_version(status),
-                     "libraries", libraries_to_json(status), "uptime_ms",
-                     (json_int_t)embtier_status_uptime_ms(status), "metrics", metrics, "hit_rates",
-                     rates, "users", accounts ? accounts_to_json(accounts) : json_null());
+    return json_pack("{s:s, s:o, s:I, s:o, s:o, s:o, s:o}", "version",
+                     embtier_status_version(status), "libraries", libraries_to_json(status),
+                     "uptime_ms", (json_int_t)embtier_status_uptime_ms(status), "plan",
+                     view->plan ? plan_to_json(view->plan) : json_null(), "metrics", metrics,
+                     "hit_rates", rates, "users",
+                     view->accounts ? accounts_to_json(view->accounts) : json_null());
 }
 
 /* ---- Text ---- */
-
-struct view {
-    const struct embtier_status *now;
-    const struct embtier_status *before;         /* NULL the first time */
-    const struct embtier_account_list *accounts; /* NULL: an older server, which has none */
-    double seconds;                              /* between @before and @now */
-};
 
 static bool is_error(const char *name)
 {
@@ -365,6 +380,24 @@ static bool print_users(const struct embtier_account_list *accounts)
     return true;
 }
 
+/* Prints one line. */
+static void print_plan(const struct embtier_plan_info *plan)
+{
+    struct number_text date;
+
+    if (plan->generation == 0)
+        printf("no placement plan is in force");
+    else
+        printf("placement plan of generation %" PRIu64 ", in force since %s", plan->generation,
+               number_date(&date, plan->applied_ms));
+    if (plan->tables > 0)
+        printf(", of %" PRIu32 " table%s", plan->tables, PLURAL(plan->tables));
+    if (plan->applying_pid > 0)
+        printf("; process %" PRIu64 " applies generation %" PRIu64, plan->applying_pid,
+               plan->applying_generation);
+    putchar('\n');
+}
+
 static int print_text(const struct view *view)
 {
     struct number_text uptime;
@@ -376,6 +409,8 @@ static int print_text(const struct view *view)
                    embtier_status_library_at(view->now, i));
     if (embtier_status_library_count(view->now) > 0)
         putchar('\n');
+    if (view->plan)
+        print_plan(view->plan);
     for (size_t i = 0; i < embtier_status_count(view->now); i++)
         if (is_first(view->now, i, true) && !print_area(view, embtier_status_at(view->now, i)))
             return cli_fail(EMBTIER_NO_MEMORY, "");
@@ -390,7 +425,7 @@ static int print_text(const struct view *view)
 /* Prints one line each time, for programs that read a stream. */
 static int print_json_line(const struct view *view)
 {
-    json_t *value = status_to_json(view->now, view->accounts);
+    json_t *value = status_to_json(view);
     bool written;
 
     if (!value)
@@ -401,21 +436,34 @@ static int print_json_line(const struct view *view)
                                           : cli_fail(EMBTIER_IO, "cannot write the output");
 }
 
-/* Older servers do not know the request for users' accounts, and close the connection after it.
- * Such a server is not asked again, and the rest of the status is shown. */
-static enum embtier_err get_status(struct cli *cli, bool *has_accounts,
+/* Requests that the server knows. An older one closes the connection after another. It is not asked
+ * again, and the rest of the status is shown. */
+struct known {
+    bool accounts, plan;
+};
+
+static enum embtier_err unless_older(enum embtier_err err, bool *is_known)
+{
+    if (err != EMBTIER_UNSUPPORTED && err != EMBTIER_PROTOCOL)
+        return err;
+    *is_known = false;
+    return EMBTIER_OK;
+}
+
+static enum embtier_err get_status(struct cli *cli, struct known *known,
                                    struct embtier_status **ret_status,
-                                   struct embtier_account_list **ret_accounts)
+                                   struct embtier_account_list **ret_accounts,
+                                   struct embtier_plan_info *ret_plan)
 {
     enum embtier_err err = embtier_status(cli->server, ret_status);
 
-    if (err != EMBTIER_OK || !*has_accounts)
+    if (err != EMBTIER_OK)
         return err;
-    err = embtier_account_list(cli->server, ret_accounts);
-    if (err == EMBTIER_UNSUPPORTED || err == EMBTIER_PROTOCOL) {
-        *has_accounts = false;
-        return EMBTIER_OK;
-    }
+    if (known->accounts)
+        err = unless_older(embtier_account_list(cli->server, ret_accounts), &known->accounts);
+    known->plan = known->plan && known->accounts; /* plans came later */
+    if (err == EMBTIER_OK && known->plan)
+        err = unless_older(embtier_plan_show(cli->server, ret_plan), &known->plan);
     if (err != EMBTIER_OK)
         embtier_status_free(*ret_status);
     return err;
@@ -426,24 +474,26 @@ static int watch(struct cli *cli, double seconds)
     const struct timespec pause = { .tv_sec = (time_t)seconds,
                                     .tv_nsec = (long)((seconds - floor(seconds)) * 1e9) };
     struct embtier_status *before = NULL;
-    bool has_accounts = true;
+    struct known known = { true, true };
     int exit_code = EXIT_DONE;
 
     while (exit_code == EXIT_DONE) {
         _cleanup_(embtier_account_list_freep) struct embtier_account_list *accounts = NULL;
         struct embtier_status *now;
+        struct embtier_plan_info plan;
         struct view view = { .before = before };
         /* Does nothing unless the server closed the connection. */
-        enum embtier_err err = has_accounts ? EMBTIER_OK : embtier_reconnect(cli->server);
+        enum embtier_err err = known.plan ? EMBTIER_OK : embtier_reconnect(cli->server);
 
         if (err == EMBTIER_OK)
-            err = get_status(cli, &has_accounts, &now, &accounts);
+            err = get_status(cli, &known, &now, &accounts, &plan);
         if (err) {
             exit_code = cli_fail_server(cli, err);
             break;
         }
         view.now = now;
         view.accounts = accounts;
+        view.plan = known.plan ? &plan : NULL;
         if (before) /* 0, and so no rates, if the server was restarted meanwhile */
             view.seconds = (double)clock_since(embtier_status_uptime_ms(now),
                                                embtier_status_uptime_ms(before)) /
@@ -466,8 +516,10 @@ int command_status(struct cli *cli, int argc, char **argv)
     double seconds = 0;
     int exit_code = cli_seconds_option(cli, argc, argv, "watch", 'w', &seconds);
     _cleanup_(embtier_account_list_freep) struct embtier_account_list *accounts = NULL;
+    struct known known = { true, true };
     struct embtier_status *status;
-    bool has_accounts = true;
+    struct embtier_plan_info plan;
+    struct view view;
     enum embtier_err err;
 
     if (exit_code >= 0)
@@ -477,11 +529,11 @@ int command_status(struct cli *cli, int argc, char **argv)
         return exit_code;
     if (seconds > 0)
         return watch(cli, seconds);
-    err = get_status(cli, &has_accounts, &status, &accounts);
+    err = get_status(cli, &known, &status, &accounts, &plan);
     if (err)
         return cli_fail_server(cli, err);
-    exit_code = cli->json ? cli_print_json(status_to_json(status, accounts), 17)
-                          : print_text(&(struct view){ .now = status, .accounts = accounts });
+    view = (struct view){ .now = status, .accounts = accounts, .plan = known.plan ? &plan : NULL };
+    exit_code = cli->json ? cli_print_json(status_to_json(&view), 17) : print_text(&view);
     embtier_status_free(status);
     return exit_code;
 }

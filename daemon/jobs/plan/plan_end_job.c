@@ -44,6 +44,7 @@ void answer_plan(const struct job_client *client, const struct plan_state *state
     body.generation = state->generation;
     body.hash = state->hash;
     body.applied_ms = state->applied_ms;
+    body.tables = state->tables;
     body.applying_pid = (uint64_t)applying->pid;
     body.applying_generation = applying->generation;
     message.body_case = EMBTIER__REPLY__BODY_PLAN;

@@ -62,6 +62,7 @@ static enum embtier_err parse(const char *path, const char *text, struct plan_st
              !read_hex(root, "applied_ms", &ret_state->applied_ms))
         err = err_set(msg, EMBTIER_CORRUPT,
                       "%s: damaged: it lacks generation, hash or applied_ms: " WAY_OUT, path);
+    ret_state->tables = (uint32_t)json_integer_value(json_object_get(root, "tables"));
     json_decref(root);
     return err;
 }
@@ -69,9 +70,10 @@ static enum embtier_err parse(const char *path, const char *text, struct plan_st
 static enum embtier_err write_state(const char *directory, const struct plan_state *state,
                                     struct err_msg *msg)
 {
-    json_t *const root = json_pack("{s:s, s:i, s:o, s:o, s:o}", SUMMED_JSON_KEY, SUMMED_JSON_NONE,
-                                   "version", VERSION, "generation", hex(state->generation), "hash",
-                                   hex(state->hash), "applied_ms", hex(state->applied_ms));
+    json_t *const root =
+        json_pack("{s:s, s:i, s:o, s:o, s:o, s:I}", SUMMED_JSON_KEY, SUMMED_JSON_NONE, "version",
+                  VERSION, "generation", hex(state->generation), "hash", hex(state->hash),
+                  "applied_ms", hex(state->applied_ms), "tables", (json_int_t)state->tables);
     const enum embtier_err err = summed_json_write(directory, PLAN_RECORD_FILE, root, msg);
 
     json_decref(root);

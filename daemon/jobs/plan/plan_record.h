@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan_record.h: generation and hash of the placement plan in force.
+/* plan_record.h: generation, hash and number of tables of the placement plan in force.
  *
  * The file is plan.json in the store's first directory. A checkpoint does not have it, and neither
  * does a restore change it: it is about homes in memory, which a restore keeps. Thread: any. */
@@ -17,6 +17,7 @@ struct plan_state {
     uint64_t generation; /* 0: no plan is in force */
     uint64_t hash;       /* of its file: the 64 bits of XXH3 */
     uint64_t applied_ms; /* when it was put in force, since 1970 */
+    uint32_t tables;     /* 0: not known */
 };
 
 struct plan_record;

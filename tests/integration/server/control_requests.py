@@ -96,7 +96,7 @@ REQUESTS: list[tuple[str, dict]] = [
     ("load_close", {}),
     ("account_list", {"from": 1, "most": 2}),
     ("job_list", {"after": 1, "most": 2}),
-    ("plan_begin", {"generation": 2, "hash": 7}),
+    ("plan_begin", {"generation": 2, "hash": 7, "tables": 3}),
     ("plan_show", {}),
     ("plan_end", {}),
     ("job_cancel", {"id": 1 << 40}),  # no job has come that far

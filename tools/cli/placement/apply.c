@@ -689,9 +689,10 @@ static enum embtier_err move_tables(struct cli *cli, struct applying *a, struct 
 /* Looks at the tables when no other client applies a plan any more, as that would move them. */
 static enum embtier_err run(struct cli *cli, struct applying *a, struct err_msg *msg)
 {
-    const enum embtier_err err =
-        a->arguments->dry_run ? EMBTIER_OK
-                              : embtier_plan_begin(cli->server, a->plan->generation, a->hash, NULL);
+    const enum embtier_err err = a->arguments->dry_run
+                                     ? EMBTIER_OK
+                                     : embtier_plan_begin(cli->server, a->plan->generation, a->hash,
+                                                          a->plan->table_count, NULL);
 
     if (err != EMBTIER_OK)
         return err_set(msg, err, "%s", embtier_message(cli->server));
