@@ -17,6 +17,7 @@ struct new_file {
     char *path, *partial_path, *directory;
     FILE *stream;
     bool has_partial;
+    bool replaces;
 };
 
 static enum embtier_err exists(const char *path, struct err_msg *msg)
@@ -29,26 +30,28 @@ static enum embtier_err open_partial(struct new_file *file, struct err_msg *msg)
     struct stat info;
     int fd;
 
-    if (lstat(file->path, &info) == 0)
+    if (!file->replaces && lstat(file->path, &info) == 0)
         return exists(file->path, msg);
-    fd = open(file->partial_path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    fd = open(file->partial_path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (fd < 0)
         return err_set_errno(msg, errno, "%s", file->path);
     file->has_partial = true;
-    file->stream = fdopen(fd, "w");
+    file->stream = fdopen(fd, "w+");
     if (file->stream)
         return EMBTIER_OK;
     close(fd);
     return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", file->path);
 }
 
-enum embtier_err new_file_open(const char *path, struct new_file **ret_file, struct err_msg *msg)
+static enum embtier_err open_file(const char *path, bool replaces, struct new_file **ret_file,
+                                  struct err_msg *msg)
 {
     _cleanup_(new_file_freep) struct new_file *file = calloc(1, sizeof(*file));
     uint32_t chance;
 
     if (!file)
         return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", path);
+    file->replaces = replaces;
     file->path = strdup(path);
     /* Threads, and processes of other containers, may have the same number. */
     if (getrandom(&chance, sizeof(chance), 0) != (ssize_t)sizeof(chance))
@@ -62,6 +65,19 @@ enum embtier_err new_file_open(const char *path, struct new_file **ret_file, str
     TRY(open_partial(file, msg));
     *ret_file = TAKE(file);
     return EMBTIER_OK;
+}
+
+enum embtier_err new_file_open(const char *path, struct new_file **ret_file, struct err_msg *msg)
+{
+    return open_file(path, false, ret_file, msg);
+}
+
+enum embtier_err new_file_open_over(const char *path, struct new_file **ret_file,
+                                    struct err_msg *msg)
+{
+    _cleanup_(freep) char *there = realpath(path, NULL); /* NULL: there is none */
+
+    return open_file(there ? there : path, true, ret_file, msg);
 }
 
 FILE *new_file_stream(struct new_file *file)
@@ -81,6 +97,12 @@ static enum embtier_err sync_directory(const struct new_file *file, struct err_m
 /* Returns 0 or an errno. */
 static int give_name(struct new_file *file)
 {
+    if (file->replaces) {
+        if (rename(file->partial_path, file->path) != 0)
+            return errno;
+        file->has_partial = false;
+        return 0;
+    }
     if (link(file->partial_path, file->path) == 0)
         return 0;
     if (errno != EPERM && errno != EOPNOTSUPP && errno != ENOSYS)
@@ -106,7 +128,7 @@ enum embtier_err new_file_finish(struct new_file *file, struct err_msg *msg)
     if (why != 0)
         return err_set_errno(msg, why, "%s", file->path);
     err = sync_directory(file, msg);
-    if (err != EMBTIER_OK)
+    if (err != EMBTIER_OK && !file->replaces)
         (void)unlink(file->path);
     return err;
 }

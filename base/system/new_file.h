@@ -3,7 +3,8 @@
  *
  * It is written beside its name, as PATH.PID-RANDOM.partial, synced, and linked to the name. A link
  * replaces no file, so of two writers one gets EXISTS. A program that is killed may leave the
- * partial file. Thread: one for each file. */
+ * partial file. Without new_file_finish() the file that was there stays. Thread: one for each
+ * file. */
 #ifndef EMBTIER_BASE_SYSTEM_NEW_FILE_H
 #define EMBTIER_BASE_SYSTEM_NEW_FILE_H
 
@@ -17,7 +18,11 @@ struct new_file;
 /* EXISTS: there is a file. Else errno's error. */
 MUST_CHECK enum embtier_err new_file_open(const char *path, struct new_file **ret_file,
                                           struct err_msg *msg);
-/* For the contents. The file checks for its errors. */
+/* As new_file_open(), but the file takes the place of one that is there. A symbolic link stays, and
+ * the file that it names is replaced. */
+MUST_CHECK enum embtier_err new_file_open_over(const char *path, struct new_file **ret_file,
+                                               struct err_msg *msg);
+/* For the contents, which can be read back. The file checks for its errors. */
 FILE *new_file_stream(struct new_file *file);
 /* Gives the file its name; errors as new_file_open(). */
 MUST_CHECK enum embtier_err new_file_finish(struct new_file *file, struct err_msg *msg);

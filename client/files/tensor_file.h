@@ -56,6 +56,11 @@ struct tensor_writer_opts {
      * estimate far too high costs no space, but more copying at the end. It is an error if it
      * exceeds the file system's limit for a file. */
     uint64_t most_rows;
+    /* Not NULL: messages name the file so. It is the safetensors file @fd, open for reading and
+     * writing and empty, which is borrowed for the writer's life. The caller gives it its name, or
+     * removes it. @folder and @stem do not matter. */
+    const char *path;
+    int fd;
 };
 
 /* The result of writing, for a manifest. */

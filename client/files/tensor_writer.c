@@ -41,7 +41,7 @@ struct made_file {
 };
 
 struct tensor_writer {
-    int folder;
+    int folder; /* -1: the caller names the file */
     enum tensor_format format;
     uint64_t most_rows;
     uint64_t header_bytes;
@@ -82,7 +82,8 @@ static enum embtier_err check_opts(const struct tensor_writer_opts *opts, struct
     if (opts->tensor_count < 1 || opts->tensor_count > TENSOR_WRITER_MAX)
         return err_set(msg, EMBTIER_INTERNAL, "%" PRIu32 " tensors, allowed: 1 to %d",
                        opts->tensor_count, TENSOR_WRITER_MAX);
-    if (opts->format != TENSOR_SAFETENSORS && opts->format != TENSOR_NPY)
+    if ((opts->format != TENSOR_SAFETENSORS && opts->format != TENSOR_NPY) ||
+        (opts->path && opts->format != TENSOR_SAFETENSORS))
         return err_set(msg, EMBTIER_INTERNAL, "tensor format %d is not known", (int)opts->format);
     if (opts->most_rows < 1)
         return err_set(msg, EMBTIER_INTERNAL, "most_rows must be at least 1");
@@ -207,6 +208,30 @@ static enum embtier_err create_file(struct tensor_writer *w, const char *stem, c
     return EMBTIER_OK;
 }
 
+static enum embtier_err take_file(struct tensor_writer *w, const struct tensor_writer_opts *opts,
+                                  struct err_msg *msg)
+{
+    struct made_file *const file = &w->files[0];
+
+    w->folder = -1;
+    (void)snprintf(file->name, sizeof(file->name), "%s", opts->path);
+    file->fd = fcntl(opts->fd, F_DUPFD_CLOEXEC, 3);
+    if (file->fd < 0)
+        return err_set_errno(msg, errno, "%s", opts->path);
+    w->file_count = 1;
+    return EMBTIER_OK;
+}
+
+static enum embtier_err create_files(struct tensor_writer *w, const struct tensor_writer_opts *opts,
+                                     struct err_msg *msg)
+{
+    if (opts->path)
+        return take_file(w, opts, msg);
+    for (uint32_t i = 0; i < (w->format == TENSOR_NPY ? w->part_count : 1); i++)
+        TRY(create_file(w, opts->stem, w->parts[i].tensor.name, msg));
+    return EMBTIER_OK;
+}
+
 enum embtier_err tensor_writer_new(const struct tensor_writer_opts *opts,
                                    struct tensor_writer **ret_writer, struct err_msg *msg)
 {
@@ -224,8 +249,7 @@ enum embtier_err tensor_writer_new(const struct tensor_writer_opts *opts,
         return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
     TRY(set_parts(w, opts, msg));
     TRY(lay_out(w, msg));
-    for (uint32_t i = 0; i < (w->format == TENSOR_NPY ? w->part_count : 1); i++)
-        TRY(create_file(w, opts->stem, w->parts[i].tensor.name, msg));
+    TRY(create_files(w, opts, msg));
     *ret_writer = TAKE(w);
     return EMBTIER_OK;
 }
@@ -236,7 +260,7 @@ void tensor_writer_free(struct tensor_writer *w)
         return;
     for (uint32_t i = 0; i < w->file_count; i++) {
         closep(&w->files[i].fd);
-        if (!w->ended)
+        if (!w->ended && w->folder >= 0)
             unlinkat(w->folder, w->files[i].name, 0);
     }
     for (uint32_t i = 0; i < w->part_count; i++)
@@ -370,7 +394,8 @@ static enum embtier_err sync_all(struct tensor_writer *w, struct err_msg *msg)
 {
     for (uint32_t i = 0; i < w->file_count; i++)
         TRY(tensor_io_sync(w->files[i].fd, w->files[i].name, msg));
-    return tensor_io_sync(w->folder, "the folder of a tensor file", msg);
+    return w->folder < 0 ? EMBTIER_OK
+                         : tensor_io_sync(w->folder, "the folder of a tensor file", msg);
 }
 
 static void describe(const struct tensor_writer *w, struct tensor_written *ret_written)

@@ -2,7 +2,6 @@
 #include "placement/trace/trace_writer.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,11 +11,12 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "base/system/new_file.h"
 #include "placement/trace/table_names.h"
 
 struct trace_writer {
     char *path;
-    int fd; /* -1: finished */
+    struct new_file *file; /* NULL: finished */
     bool failed;
     uint64_t *rows; /* of each table */
     uint32_t table_count;
@@ -33,7 +33,7 @@ static enum embtier_err write_all(struct trace_writer *writer, const void *bytes
     const unsigned char *at = bytes;
 
     while (count > 0) {
-        const ssize_t written = write(writer->fd, at, count);
+        const ssize_t written = write(fileno(new_file_stream(writer->file)), at, count);
 
         if (written < 0 && errno == EINTR)
             continue;
@@ -135,7 +135,6 @@ enum embtier_err trace_writer_new(const char *path, const struct trace_table *ta
     writer = calloc(1, sizeof(*writer));
     if (!writer)
         return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", path);
-    writer->fd = -1;
     writer->table_count = table_count;
     writer->path = strdup(path);
     writer->rows = calloc(table_count, sizeof(*writer->rows));
@@ -143,11 +142,7 @@ enum embtier_err trace_writer_new(const char *path, const struct trace_table *ta
         return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", path);
     for (uint32_t i = 0; i < table_count; i++)
         writer->rows[i] = tables[i].rows;
-    writer->fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (writer->fd < 0 && errno == EEXIST)
-        return err_set(msg, EMBTIER_EXISTS, "%s already exists", path);
-    if (writer->fd < 0)
-        return err_set_errno(msg, errno, "%s", path);
+    TRY(new_file_open(path, &writer->file, msg));
     TRY(write_header(writer, tables, msg));
     *ret_writer = TAKE(writer);
     return EMBTIER_OK;
@@ -157,10 +152,7 @@ void trace_writer_free(struct trace_writer *writer)
 {
     if (!writer)
         return;
-    if (writer->fd >= 0) {
-        close(writer->fd);
-        unlink(writer->path);
-    }
+    new_file_free(writer->file);
     free(writer->path);
     free(writer->rows);
     free(writer);
@@ -191,7 +183,7 @@ static enum embtier_err check_lookups(const struct trace_writer *writer,
 {
     uint64_t rows;
 
-    if (writer->failed || writer->fd < 0)
+    if (writer->failed || !writer->file)
         return err_set(msg, EMBTIER_INVALID, "%s: writing has ended", writer->path);
     if (lookups->table >= writer->table_count)
         return err_set(msg, EMBTIER_INVALID, "table %" PRIu32 "; the trace has %" PRIu32,
@@ -306,21 +298,16 @@ enum embtier_err trace_writer_add(struct trace_writer *writer, const struct trac
 enum embtier_err trace_writer_finish(struct trace_writer *writer, struct err_msg *msg)
 {
     uint64_t checksum;
-    int fd = writer->fd;
 
-    if (writer->failed || fd < 0)
+    if (writer->failed || !writer->file)
         return err_set(msg, EMBTIER_INVALID, "%s: writing has ended", writer->path);
     writer->totals.magic = TRACE_BLOCK_MAGIC;
     writer->totals.kind = TRACE_BLOCK_END;
     checksum = XXH3_64bits(&writer->totals, sizeof(writer->totals));
     TRY(write_all(writer, &writer->totals, sizeof(writer->totals), msg));
     TRY(write_all(writer, &checksum, sizeof(checksum), msg));
-    writer->fd = -1;
-    if (close(fd) != 0) {
-        const int errnum = errno;
-
-        unlink(writer->path);
-        return err_set_errno(msg, errnum, "%s", writer->path);
-    }
+    writer->failed = true; /* unless it ends well */
+    TRY(new_file_finish(writer->file, msg));
+    new_file_free(TAKE(writer->file));
     return EMBTIER_OK;
 }

@@ -9,12 +9,13 @@
 
 struct trace_writer;
 
-/* Creates the file. EXISTS: there is one already. INVALID: a table cannot be described, or two have
+/* Begins a file, which appears when it is finished (base/system/new_file.h). EXISTS: there is one
+ * already. INVALID: a table cannot be described, or two have
  * the same name. @tables is copied. */
 MUST_CHECK enum embtier_err trace_writer_new(const char *path, const struct trace_table *tables,
                                              uint32_t table_count, struct trace_writer **ret_writer,
                                              struct err_msg *msg);
-/* Removes the file unless trace_writer_finish() has returned OK. */
+/* Leaves no file unless trace_writer_finish() has returned OK. */
 void trace_writer_free(struct trace_writer *writer);
 DEFINE_CLEANUP(struct trace_writer, trace_writer_free)
 
@@ -24,7 +25,7 @@ DEFINE_CLEANUP(struct trace_writer, trace_writer_free)
 MUST_CHECK enum embtier_err trace_writer_add(struct trace_writer *writer,
                                              const struct trace_lookups *lookups,
                                              struct err_msg *msg);
-/* Writes the end block and closes the file. */
+/* Writes the end block, syncs the file and gives it its name. EXISTS: there is one meanwhile. */
 MUST_CHECK enum embtier_err trace_writer_finish(struct trace_writer *writer, struct err_msg *msg);
 
 #endif

@@ -108,6 +108,36 @@ static void test_leaves_nothing_without_an_end(void **state)
     new_file_free(NULL);
 }
 
+static void test_takes_the_place_of_a_file_when_it_is_whole(void **state)
+{
+    const struct fixture *const fixture = *state;
+    struct new_file *file = begin(fixture, "old");
+    struct err_msg msg = { { 0 } };
+    char link[300];
+
+    assert_int_equal(new_file_finish(file, &msg), EMBTIER_OK);
+    new_file_free(file);
+    snprintf(link, sizeof(link), "%s.link", fixture->path);
+    assert_int_equal(symlink(fixture->path, link), 0);
+    for (uint32_t whole = 0; whole < 2; whole++) {
+        assert_int_equal(new_file_open_over(link, &file, &msg), EMBTIER_OK);
+        assert_true(fputs("new", new_file_stream(file)) >= 0);
+        assert_contents(fixture, "old");
+        if (whole)
+            assert_int_equal(new_file_finish(file, &msg), EMBTIER_OK);
+        new_file_free(file);
+        assert_contents(fixture, whole ? "new" : "old");
+        assert_int_equal(file_count(fixture), 2);
+    }
+    assert_int_equal(unlink(fixture->path), 0);
+    assert_int_equal(unlink(link), 0);
+    assert_int_equal(new_file_open_over(fixture->path, &file, &msg), EMBTIER_OK);
+    assert_true(fputs("first", new_file_stream(file)) >= 0);
+    assert_int_equal(new_file_finish(file, &msg), EMBTIER_OK);
+    new_file_free(file);
+    assert_contents(fixture, "first");
+}
+
 static void test_replaces_no_file(void **state)
 {
     const struct fixture *const fixture = *state;
@@ -159,6 +189,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_appears_when_it_is_whole, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_leaves_nothing_without_an_end, make_folder,
                                         remove_folder),
+        cmocka_unit_test_setup_teardown(test_takes_the_place_of_a_file_when_it_is_whole,
+                                        make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_replaces_no_file, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_reports_a_full_disk, make_folder, remove_folder),
         cmocka_unit_test(test_names_a_missing_folder),

@@ -243,7 +243,9 @@ static void test_rows_longer_than_the_buffer_come_back(void **state)
 {
     static const struct tensor wide = { "wide", TENSOR_F32, 300000 };
     struct tensor_fixture *const f = fixture_new();
-    const struct tensor_writer_opts opts = { f->fd, "t", TENSOR_SAFETENSORS, &wide, 1, 9 };
+    const struct tensor_writer_opts opts = {
+        f->fd, "t", TENSOR_SAFETENSORS, &wide, 1, 9, NULL, -1
+    };
     const size_t bytes = 1200000, stride = bytes + 40;
     _cleanup_(freep) unsigned char *rows = malloc(3 * stride);
     _cleanup_(freep) unsigned char *got = calloc(3, stride);
@@ -284,7 +286,7 @@ static void test_wrong_names_and_numbers_are_refused(void **state)
 {
     struct tensor_fixture *const f = fixture_new();
     struct tensor two[2] = { { "a", TENSOR_F32, 1 }, { "b", TENSOR_F32, 1 } };
-    struct tensor_writer_opts opts = { f->fd, "t", TENSOR_NPY, two, 2, 10 };
+    struct tensor_writer_opts opts = { f->fd, "t", TENSOR_NPY, two, 2, 10, NULL, -1 };
 
     (void)state;
     strcpy(two[1].name, "a");
@@ -328,7 +330,9 @@ static void test_wrong_names_and_numbers_are_refused(void **state)
 static void test_no_file_is_overwritten(void **state)
 {
     struct tensor_fixture *const f = fixture_new();
-    const struct tensor_writer_opts opts = { f->fd, "t", TENSOR_NPY, tensors, TENSORS, 10 };
+    const struct tensor_writer_opts opts = {
+        f->fd, "t", TENSOR_NPY, tensors, TENSORS, 10, NULL, -1
+    };
 
     (void)state;
     put_file(f, "t.ids.npy", "mine", 4); /* the fourth: the three before it are made and removed */
@@ -341,7 +345,9 @@ static void test_no_file_is_overwritten(void **state)
 static void test_a_folder_that_is_gone_is_not_found(void **state)
 {
     struct tensor_fixture *const f = fixture_new();
-    const struct tensor_writer_opts opts = { f->fd, "t", TENSOR_NPY, tensors, TENSORS, 10 };
+    const struct tensor_writer_opts opts = {
+        f->fd, "t", TENSOR_NPY, tensors, TENSORS, 10, NULL, -1
+    };
 
     (void)state;
     assert_int_equal(rmdir(f->folder), 0);

@@ -205,16 +205,23 @@ static void test_no_bag_goes_on_in_another_batch(void **state)
     assert_int_equal(read_all(fixture->path, &msg), EMBTIER_OK);
 }
 
-/* An unfinished file goes, and a file that exists stays. */
+/* A file has its name when it is finished, an unfinished one goes, and one that exists stays. */
 static void test_keeps_old_files(void **state)
 {
     const struct trace_fixture *const fixture = *state;
-    struct trace_writer *writer = writer_of(fixture->path);
+    _cleanup_(trace_writer_freep) struct trace_writer *writer = writer_of(fixture->path);
+    struct trace_writer *other = writer_of(fixture->path);
     struct err_msg msg = { { 0 } };
 
-    assert_int_equal(trace_writer_new(fixture->path, tables, 1, &writer, &msg), EMBTIER_EXISTS);
-    trace_writer_free(writer);
     assert_int_equal(access(fixture->path, F_OK), -1);
+    trace_writer_free(other);
+    assert_int_equal(access(fixture->path, F_OK), -1);
+    other = writer_of(fixture->path);
+    assert_int_equal(trace_writer_finish(writer, &msg), EMBTIER_OK);
+    assert_int_equal(trace_writer_finish(other, &msg), EMBTIER_EXISTS);
+    trace_writer_free(other);
+    assert_int_equal(trace_writer_new(fixture->path, tables, 1, &other, &msg), EMBTIER_EXISTS);
+    assert_int_equal(read_all(fixture->path, &msg), EMBTIER_OK);
 }
 
 static void test_refuses_bad_tables(void **state)

@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* embtier trace hottest: the rows of a table that a trace looks up most often. */
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
+#include "base/system/new_file.h"
 #include "base/text/bytes.h"
 #include "base/text/text_escape.h"
 #include "client/files/tensor_file.h"
@@ -108,13 +106,13 @@ static enum embtier_err check_save_path(const char *path, struct err_msg *msg)
     return EMBTIER_OK;
 }
 
-static enum embtier_err write_rows(int folder, const char *stem, const struct hot_rows *hot,
+static enum embtier_err write_rows(int fd, const char *path, const struct hot_rows *hot,
                                    struct err_msg *msg)
 {
     const struct tensor tensors[] = { { .name = "ids", .dtype = TENSOR_U64 },
                                       { .name = "lookups", .dtype = TENSOR_U64 } };
-    const struct tensor_writer_opts opts = { .folder = folder,
-                                             .stem = stem,
+    const struct tensor_writer_opts opts = { .fd = fd,
+                                             .path = path,
                                              .format = TENSOR_SAFETENSORS,
                                              .tensors = tensors,
                                              .tensor_count = ARRAY_LEN(tensors),
@@ -133,22 +131,11 @@ static enum embtier_err write_rows(int folder, const char *stem, const struct ho
 
 static enum embtier_err save(const char *path, const struct hot_rows *hot, struct err_msg *msg)
 {
-    const char *const slash = strrchr(path, '/');
-    const char *const name = slash ? slash + 1 : path;
-    _cleanup_(freep) char *folder_path =
-        slash ? strndup(path, MAX((size_t)(slash - path), (size_t)1)) : strdup(".");
-    _cleanup_(freep) char *stem = strndup(name, strlen(name) - strlen(SAVED_SUFFIX));
-    enum embtier_err err;
-    int folder;
+    _cleanup_(new_file_freep) struct new_file *file = NULL;
 
-    if (!folder_path || !stem)
-        return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", path);
-    folder = open(folder_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (folder < 0)
-        return err_set_errno(msg, errno, "%s", folder_path);
-    err = write_rows(folder, stem, hot, msg);
-    close(folder);
-    return err;
+    TRY(new_file_open(path, &file, msg));
+    TRY(write_rows(fileno(new_file_stream(file)), path, hot, msg));
+    return new_file_finish(file, msg);
 }
 
 /* ---- The command ---- */

@@ -6,6 +6,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/system/new_file.h"
+
 #define WIDTH       820
 #define HEIGHT      460
 #define LEFT        84
@@ -154,6 +156,20 @@ static bool has_other_contents(const char *path)
     return strcmp(found, begin) != 0;
 }
 
+/* A device or a pipe, such as /dev/stdout, is written to; a file is replaced. */
+static enum embtier_err open_file(const char *path, struct svg_frame *frame, struct err_msg *msg)
+{
+    struct stat info;
+
+    if (stat(path, &info) != 0 || S_ISREG(info.st_mode)) {
+        TRY(new_file_open_over(path, &frame->whole, msg));
+        frame->file = new_file_stream(frame->whole);
+        return EMBTIER_OK;
+    }
+    frame->file = fopen(path, "we");
+    return frame->file ? EMBTIER_OK : err_set_errno(msg, errno, "%s", path);
+}
+
 enum embtier_err svg_frame_open(const char *path, const char *title, struct svg_axis x,
                                 struct svg_axis y, struct svg_frame *ret_frame, struct err_msg *msg)
 {
@@ -162,9 +178,7 @@ enum embtier_err svg_frame_open(const char *path, const char *title, struct svg_
     if (has_other_contents(path))
         return err_set(msg, EMBTIER_EXISTS, "%s: already exists, and is no picture of embtier",
                        path);
-    frame.file = fopen(path, "we");
-    if (!frame.file)
-        return err_set_errno(msg, errno, "%s", path);
+    TRY(open_file(path, &frame, msg));
     fprintf(frame.file,
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" "
             "font-family=\"sans-serif\" font-size=\"12\">\n"
@@ -181,9 +195,12 @@ enum embtier_err svg_frame_open(const char *path, const char *title, struct svg_
 
 enum embtier_err svg_frame_close(struct svg_frame *frame, struct err_msg *msg)
 {
+    _cleanup_(new_file_freep) struct new_file *whole = TAKE(frame->whole);
     int errnum = 0;
 
     fputs("</svg>\n", frame->file);
+    if (whole)
+        return new_file_finish(whole, msg);
     if (fflush(frame->file) != 0 || ferror(frame->file))
         errnum = errno ? errno : EIO;
     if (fclose(frame->file) != 0 && errnum == 0)

@@ -9,6 +9,8 @@
 
 #include "base/err.h"
 
+struct new_file;
+
 struct svg_axis {
     const char *title;
     bool is_log;      /* false: from 0 to 1 */
@@ -18,15 +20,17 @@ struct svg_axis {
 
 struct svg_frame {
     FILE *file;
-    const char *path; /* borrowed */
+    struct new_file *whole; /* of @file; NULL: a device or a pipe */
+    const char *path;       /* borrowed */
     struct svg_axis x, y;
 };
 
-/* Opens the file, over one that is there, and draws title and axes. */
+/* Begins the picture with title and axes. svg_frame_close() gives it its name, over a picture that
+ * is there. EXISTS: another file is. */
 MUST_CHECK enum embtier_err svg_frame_open(const char *path, const char *title, struct svg_axis x,
                                            struct svg_axis y, struct svg_frame *ret_frame,
                                            struct err_msg *msg);
-/* Ends the picture and closes the file. */
+/* Ends the picture. On failure, and without it, the picture that was there stays. */
 MUST_CHECK enum embtier_err svg_frame_close(struct svg_frame *frame, struct err_msg *msg);
 
 /* Return the place of a number; one outside the axis is at its end. */

@@ -248,7 +248,8 @@ static enum embtier_err write_trace(const struct arguments *arguments, const str
     struct progress_bar bar;
     enum embtier_err err;
 
-    progress_bar_begin(&bar, "generating", "the trace is not complete: delete the file");
+    progress_bar_begin(&bar, "generating",
+                       "no trace was written; FILE.*.partial is what is left: delete it");
     err = synthetic_trace_write(arguments->path, &synthetic, progress_bar_update, &bar, ret_lookups,
                                 msg);
     progress_bar_end(&bar);

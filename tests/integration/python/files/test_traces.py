@@ -8,6 +8,7 @@ import csv
 import gzip
 import json
 import re
+import signal
 import struct
 import subprocess
 import xml.etree.ElementTree
@@ -221,6 +222,41 @@ def test_meta_s_tables(tmp_path):
     assert [rows for _, rows, _, _ in read_trace(tmp_path / "few")[0]] == [9, 9, 9]
 
 
+# ---- Files that are whole, or absent ----
+
+
+@pytest.mark.skipif(SANITIZED, reason="a sanitizer does not live with a limit of the size of files")
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [
+        ("new.trace", ["trace", "generate", "FILE", "--tables", "2", "--rows", "5000"]),
+        ("rows.safetensors", ["trace", "hottest", "TRACE", "--table", "t0", "--save", "FILE"]),
+        ("new.profile", ["profile", "show", "TRACE", "--save", "FILE"]),
+        ("new.svg", ["profile", "show", "TRACE", "--plot", "FILE"]),
+        ("old.svg", ["profile", "show", "TRACE", "--plot", "FILE"]),
+    ],
+)
+def test_a_killed_command_leaves_no_half_file(trace, tmp_path, name, command):
+    """The kernel kills it when it has written some bytes."""
+    path = tmp_path / name
+    if name == "old.svg":
+        path.write_text("<svg of old/>")
+    before = path.read_bytes() if path.exists() else None
+    command = [str(CLI), *(str({"FILE": path, "TRACE": trace}.get(word, word)) for word in command)]
+    killed = subprocess.run(["prlimit", "--fsize=100", "--core=0", *command], capture_output=True, text=True, timeout=120)
+    assert killed.returncode == -signal.SIGXFSZ, killed
+    assert (path.read_bytes() if path.exists() else None) == before
+    (partial,) = tmp_path.glob(f"{name}.*")
+    assert re.fullmatch(re.escape(name) + r"\.\d+-[0-9a-f]{8}\.partial", partial.name)
+    assert subprocess.run(command, capture_output=True, timeout=120).returncode == 0
+    assert path.stat().st_size > 100 and [partial] == list(tmp_path.glob(f"{name}.*"))
+
+
+def test_a_picture_may_go_to_a_pipe(trace):
+    text = done("profile", "show", trace, "--plot", "/dev/stdout")
+    assert "<svg " in text and "</svg>\n" in text and "TABLE" in text
+
+
 # ---- Mistakes ----
 
 
@@ -274,7 +310,7 @@ def test_the_hottest_rows_are_saved_in_their_order(trace, tmp_path):
         (2, ["--table", "t0", "more"], "more than one TRACE"),
         (1, ["--table", "t9"], "the trace has no table 't9'"),
         (1, ["--table", "t0", "--rows", str(2**63)], f"{2**63} rows do not fit into {2**30} bytes"),
-        (1, ["--table", "t0", "--save", "missing/rows.safetensors"], "missing: No such file or directory"),
+        (1, ["--table", "t0", "--save", "missing/rows.safetensors"], "missing/rows.safetensors: No such file or directory"),
     ],
 )
 def test_mistakes_of_hottest(trace, tmp_path, code, options, message):
