@@ -270,6 +270,11 @@ static int report(const struct cli *cli, const struct plan *plan, const struct c
         cli_fail(EMBTIER_NO_MEMORY, "");
         return EXIT_TROUBLE;
     }
+    /* Later it would be an exit status of 1, which says that a figure is beyond its bar. */
+    if (fflush(stdout) != 0 || ferror(stdout)) {
+        cli_fail(EMBTIER_IO, "cannot write the output");
+        return EXIT_TROUBLE;
+    }
     if (check->misplaced_count > 0 || check->compared_count > 0)
         return check_is_within(check) ? EXIT_WITHIN : EXIT_BEYOND;
     (void)err_set(&msg, EMBTIER_AGAIN,

@@ -209,5 +209,11 @@ def test_failures_have_their_own_exit_status(daemon, plan, tmp_path):
     assert "allowed" in run(daemon, "plan", "check", plan, "--hit-points", "-1", code=2).stderr
     (tmp_path / "no.plan").write_text("format: other\n")
     run(daemon, "plan", "check", tmp_path / "no.plan", code=2)
+    run(daemon, "table", "move", "array", "--home", "cache")  # the status would be 1
+    with open("/dev/full", "w") as full:
+        for options in ([], ["--json"]):
+            command = [str(CLI), "-s", daemon.socket, "plan", "check", str(plan), "--for", "0.5s", *options]
+            done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+            assert done.returncode == 2 and "cannot write the output" in done.stderr, done
     daemon.stop()
-    run(daemon, "plan", "check", plan, "--for", "1s", code=2)
+    assert "embtier: " in run(daemon, "plan", "check", plan, "--for", "1s", code=2).stderr
