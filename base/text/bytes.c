@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <inttypes.h>
+#include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -78,5 +79,19 @@ const char *format_bytes(struct bytes_text *buffer, uint64_t bytes)
     else
         snprintf(buffer->text, sizeof(buffer->text), "%.2f%s",
                  (double)bytes / (double)units[i].bytes, units[i].name);
+    return buffer->text;
+}
+
+const char *format_bytes_rounded(struct bytes_text *buffer, double bytes)
+{
+    static const char *const names[] = { "B", "KiB", "MiB", "GiB", "TiB", "PiB" };
+    size_t unit = 0;
+
+    while (fabs(bytes) >= 1024 && unit + 1 < ARRAY_LEN(names)) {
+        bytes /= 1024;
+        unit++;
+    }
+    snprintf(buffer->text, sizeof(buffer->text), unit == 0 ? "%.0f %s" : "%.1f %s", bytes,
+             names[unit]);
     return buffer->text;
 }

@@ -18,6 +18,8 @@ struct bytes_text {
     char text[32];
 };
 const char *format_bytes(struct bytes_text *buffer, uint64_t bytes);
+/* Formats @bytes as tables for people show them, rounded: "7.3 MiB". */
+const char *format_bytes_rounded(struct bytes_text *buffer, double bytes);
 #define BYTES_TEXT(bytes) format_bytes(&(struct bytes_text){ { 0 } }, (bytes))
 
 #endif

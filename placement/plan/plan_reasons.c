@@ -11,7 +11,7 @@
 
 /* A table with this part of the slowest GPU's time sets the time. */
 #define MUCH_TIME 0.5
-/* The cache serves a table that hits this often as well as an array would. */
+/* The cache serves a table that hits this often nearly as well as an array would. */
 #define HIGH_HIT_RATE 0.9
 /* Memories of GPUs, then the tiers, then the SSD. */
 #define RANKS (PLAN_TIERS_MAX + 2)
@@ -77,16 +77,20 @@ static struct facts facts_of(const struct plan *plan)
     return facts;
 }
 
-/* True if no whole table of a slower memory has hotter bytes. */
+/* True if there are whole tables in slower memory, and none of them has hotter bytes. */
 static bool is_hottest(const struct facts *facts, const struct plan_table *table, uint32_t rank)
 {
-    for (uint32_t i = rank + 1; i < RANKS; i++)
+    bool is_there_one = false;
+
+    for (uint32_t i = rank + 1; i < RANKS; i++) {
         if (facts->most_density[i] > density(table))
             return false;
-    return true;
+        is_there_one |= facts->most_density[i] >= 0;
+    }
+    return is_there_one;
 }
 
-/* True if no whole table of a faster memory has colder bytes. */
+/* True if there are whole tables in faster memory, and none of them has colder bytes. */
 static bool is_colder(const struct facts *facts, const struct plan_table *table, uint32_t rank)
 {
     bool is_there_one = false;
@@ -99,7 +103,13 @@ static bool is_colder(const struct facts *facts, const struct plan_table *table,
     return is_there_one;
 }
 
-/* Finds the memory with the most bytes left among those of arrays with a rank below @rank that the
+/* Returns the bytes that arrays leave: the cache has them, they are reserved, or nothing has. */
+static uint64_t room_of(const struct plan_memory *memory)
+{
+    return memory->capacity_bytes - memory->array_bytes;
+}
+
+/* Finds the memory with the most room among those of arrays with a rank below @rank that the
  * table's GPU reaches. NULL: there is none. */
 static const struct plan_memory *roomiest(const struct plan *plan, const struct plan_table *table,
                                           uint32_t rank)
@@ -116,7 +126,7 @@ static const struct plan_memory *roomiest(const struct plan *plan, const struct 
         if (memory_rank >= rank || kind == PLAN_MEMORY_SSD ||
             (kind == PLAN_MEMORY_GPU && memory->gpu != table->gpu))
             continue;
-        if (!best || plan_memory_left(memory) > plan_memory_left(best))
+        if (!best || room_of(memory) > room_of(best))
             best = memory;
     }
     return best;
@@ -139,18 +149,32 @@ static void say_hits(const struct plan *plan, struct plan_table *table,
     say(table, "%.3g%% of %s lookups hit the cache", 100 * plan_part_hit_rate(plan, part), whose);
 }
 
-/* Says that nothing as fast or faster than rank @rank - 1 has room, if that is so. */
+/* As the columns of `embtier plan show` have them. */
+#define ROUNDED(bytes) format_bytes_rounded(&(struct bytes_text){ { 0 } }, (bytes))
+
+/* Says how often a batch reads the bytes: it may read a row for many lookups. */
+static void say_reads(struct plan_table *table, const char *what)
+{
+    const double share = density(table);
+
+    if (share < 1)
+        say(table, "each batch reads %.3g%% of %s", 100 * share, what);
+    else
+        say(table, "each batch reads %s %.*f times", what, share < 100 ? 1 : 0, share);
+}
+
+/* Says that nothing as fast or faster than rank @rank - 1 has room, even without a cache, if that
+ * is so. */
 static bool say_no_room(const struct plan *plan, struct plan_table *table, uint32_t rank,
                         const char *where)
 {
     const struct plan_memory *const memory = roomiest(plan, table, rank);
     const double bytes = plan_table_bytes(table);
 
-    if (!memory || bytes <= (double)plan_memory_left(memory))
+    if (!memory || bytes <= (double)room_of(memory))
         return false;
-    say(table, "fits %s: its %s are more than the %s that %s has left", where,
-        BYTES_TEXT(bytes < 0x1p63 ? (uint64_t)bytes : UINT64_MAX),
-        BYTES_TEXT(plan_memory_left(memory)), memory->name);
+    say(table, "fits %s: its %s are more than the %s that other arrays leave of %s", where,
+        ROUNDED(bytes), ROUNDED((double)room_of(memory)), memory->name);
     return true;
 }
 
@@ -159,26 +183,25 @@ static void explain_array(const struct facts *facts, struct plan_table *table)
     const struct plan *const plan = facts->plan;
     const struct plan_part *const part = table->parts;
     const uint32_t rank = rank_of(plan, part);
-    const double percent = 100 * density(table);
+    const double bytes = plan_table_bytes(table);
 
     if (rank > 0 && say_no_room(plan, table, rank, "nowhere faster"))
         return;
     if (table->read_bytes == 0)
         say(table, "no lookups, but %s has room for all %s", memory_name(plan, part),
-            BYTES_TEXT(part->bytes));
-    else if (rank > 0 && is_colder(facts, table, rank))
-        say(table,
-            "colder: each batch reads %.3g%% of its bytes; no whole table in faster memory has a "
-            "smaller share",
-            percent);
-    else if (is_hottest(facts, table, rank))
-        say(table,
-            "hottest bytes: each batch reads %.3g%% of them; no whole table in slower memory has a "
-            "larger share",
-            percent);
-    else
-        say(table, "each batch reads %.3g%% of its bytes, and %s has room for all %s", percent,
-            memory_name(plan, part), BYTES_TEXT(part->bytes));
+            ROUNDED(bytes));
+    else if (rank > 0 && is_colder(facts, table, rank)) {
+        say(table, "colder: ");
+        say_reads(table, "its bytes");
+        say(table, "; no whole table in faster memory has a smaller share");
+    } else if (is_hottest(facts, table, rank)) {
+        say(table, "hottest bytes: ");
+        say_reads(table, "them");
+        say(table, "; no whole table in slower memory has a larger share");
+    } else {
+        say_reads(table, "its bytes");
+        say(table, ", and %s has room for all %s", memory_name(plan, part), ROUNDED(bytes));
+    }
 }
 
 static void explain_cached(const struct facts *facts, struct plan_table *table)
@@ -193,7 +216,7 @@ static void explain_cached(const struct facts *facts, struct plan_table *table)
     if (table->rows == EMBTIER_UNBOUNDED)
         say(table, "unbounded: only the cache takes any id");
     else if (plan_part_hit_rate(plan, part) >= HIGH_HIT_RATE)
-        say(table, "cold enough for the cache");
+        say(table, "well served by the cache");
     else if (!say_no_room(plan, table, RANKS, "in no array"))
         say(table, "shares the cache");
     say(table, "; ");
@@ -231,7 +254,8 @@ static void explain_time(const struct facts *facts, struct plan_table *table)
         return;
     say(table, "; sets the time, %.3g%% of that of %s", 100 * share,
         facts->plan->gpu_count > 0 ? "the slowest GPU" : "all lookups");
-    if (table->part_count == 1 && table->rows != 1 && !facts->is_row_wise)
+    if (table->part_count == 1 && table->rows != 1 && !table->unsplit && !facts->is_row_wise &&
+        roomiest(facts->plan, table, rank_of(facts->plan, table->parts)))
         say(table, ": split it");
 }
 

@@ -2,7 +2,8 @@
 /* plan_reasons.h: why each table is where it is, in a sentence, from the plan's numbers alone.
  *
  * A sentence claims only what these numbers show: that a table fits nowhere faster, that no slower
- * memory holds hotter bytes, that the cache hits. The planner's way to the plan is not told.
+ * memory holds hotter bytes, that the cache hits. Its figures are those of the columns of `embtier
+ * plan show`, or follow from them. The planner's way to the plan is not told.
  * Thread: any. */
 #ifndef EMBTIER_PLACEMENT_PLAN_PLAN_REASONS_H
 #define EMBTIER_PLACEMENT_PLAN_PLAN_REASONS_H

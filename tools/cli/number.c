@@ -12,6 +12,8 @@
 #include <strings.h>
 #include <time.h>
 
+#include "base/text/bytes.h"
+
 #define EXACT_INTEGERS 9007199254740992.0 /* 2^53 */
 
 const char *number_count(struct number_text *buffer, double value)
@@ -37,15 +39,9 @@ const char *number_count(struct number_text *buffer, double value)
 
 const char *number_bytes(struct number_text *buffer, double bytes)
 {
-    static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB", "PiB" };
-    size_t unit = 0;
+    struct bytes_text text;
 
-    while (fabs(bytes) >= 1024 && unit + 1 < ARRAY_LEN(units)) {
-        bytes /= 1024;
-        unit++;
-    }
-    snprintf(buffer->text, sizeof(buffer->text), unit == 0 ? "%.0f %s" : "%.1f %s", bytes,
-             units[unit]);
+    snprintf(buffer->text, sizeof(buffer->text), "%s", format_bytes_rounded(&text, bytes));
     return buffer->text;
 }
 
