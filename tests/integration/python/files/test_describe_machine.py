@@ -55,6 +55,26 @@ def test_a_measured_machine_is_one_that_plans_take(tmp_path):
     assert all(one["bandwidth_bytes_per_s"] > 0 for one in plan["memories"])
 
 
+def test_each_tier_is_measured_where_it_lies(tmp_path):
+    """A folder in memory is as fast as memory, so the places are seen by the calls and by the comments."""
+    allowed = describe("--directory", tmp_path, *QUICK, "--tier", "node=16MiB:numa=0")
+    if "Operation not permitted" in allowed.stderr:
+        pytest.skip("this container does not let programs choose a NUMA node")
+    figures, text = described(
+        tmp_path, "--tier", "dram=24MiB", "--tier", "other=16MiB", "--tier", "file=16MiB:file=/dev/shm", "--tier", "node=16MiB:numa=0"
+    )
+    lines = [line for line in text.splitlines() if "bandwidth" in line][:4]
+    assert "#" not in lines[0] and lines[1].endswith("# ordinary memory, as tier dram: name its place if it lies elsewhere")
+    assert all("as tier" not in line for line in lines[2:])
+    rates = [figures[f"{name} bandwidth_bytes_per_s"] for name in ("dram", "other", "file", "node")]
+    assert rates[0] == rates[1] and rates == sorted(rates, reverse=True), "plans want the fastest first"
+    lowered = [line for line in lines if "that of the tier before; measured: " in line]
+    assert all(float(line.rpartition(" ")[2]) > rates[0] * 0.01 for line in lowered)
+    for place, message in (("file=/nowhere", "No such file or directory"), ("numa=63", "Invalid argument")):
+        done = describe("--directory", tmp_path, *QUICK, "--tier", "dram=24MiB", "--tier", f"far=16MiB:{place}")
+        assert done.returncode == 1 and f"--tier far: {place}: {message}" in done.stderr and done.stdout == "", done
+
+
 # ---- With a server whose answers are known ----
 
 
@@ -188,6 +208,8 @@ def test_a_server_that_works(daemon, tmp_path):
         (["--directory", "/tmp", *["--tier", "a=1MiB"] * 5], "5 tiers; allowed: 1 to 4"),
         (["--directory", "/tmp", "--tier", "dram"], "dram: allowed: NAME=SIZE, such as dram=16GiB"),
         (["--directory", "/tmp", "--tier", "dram=16G"], "16G: allowed: a size such as 4194304, 4MiB or 16GiB"),
+        (["--directory", "/tmp", "--tier", "dram=16GiB:disk=/"], "allowed behind the size: nothing, :file=FOLDER, or :numa=NODE"),
+        (["--directory", "/tmp", "--tier", "dram=16GiB:numa=64"], ":numa=NODE of 0 to 63"),
         (["--directory", "/tmp"], "--tier"),
         (["--directory", "/tmp", "--tier", "dram=1MiB", "--for", "0"], "--for 0: allowed: more than 0"),
         (["--directory", "/tmp", "--tier", "dram=1MiB", "--seconds", "nan"], "--seconds nan: allowed: more than 0"),
