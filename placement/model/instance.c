@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text/bytes.h"
 #include "base/text/text_escape.h"
 #include "placement/model/items.h"
 
@@ -127,9 +128,9 @@ static enum embtier_err reserve(struct instance *x, uint32_t rule, uint32_t room
 
     instance_room_name(x, room, name, sizeof(name));
     if (bytes > x->room_bytes[room])
-        return err_set(msg, EMBTIER_INVALID,
-                       "%s: reserves %" PRIu64 " bytes of %s, where %" PRIu64 " are left",
-                       MODEL_RULE_NAME(x->model->rules, rule), bytes, name, x->room_bytes[room]);
+        return err_set(msg, EMBTIER_INVALID, "%s: reserves %s of %s, where %s are left",
+                       MODEL_RULE_NAME(x->model->rules, rule), BYTES_TEXT(bytes), name,
+                       BYTES_TEXT(x->room_bytes[room]));
     x->room_bytes[room] -= bytes;
     return EMBTIER_OK;
 }

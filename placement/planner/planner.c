@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/text/bytes.h"
 #include "placement/plan/plan_reasons.h"
 #include "placement/planner/plan_fill.h"
 
@@ -67,12 +68,12 @@ static void add_others(const struct planner_opts *opts, const struct evaluation 
 static void describe_moves(const struct planner_opts *opts, const struct evaluation *e,
                            struct err_msg *msg)
 {
-    err_write(msg,
-              "moved_bytes_max: %" PRIu64
-              " bytes are to be moved from the plan in force; allowed: %" PRIu64
-              ", which is %" PRIu64 " less",
-              e->moved_bytes, opts->rules->moved_bytes_max,
-              e->moved_bytes - opts->rules->moved_bytes_max);
+    err_write(
+        msg,
+        "moved_bytes_max: %s are to be moved from the plan in force; allowed: %s, which is %s "
+        "less",
+        BYTES_TEXT(e->moved_bytes), BYTES_TEXT(opts->rules->moved_bytes_max),
+        BYTES_TEXT(e->moved_bytes - opts->rules->moved_bytes_max));
 }
 
 static void add_moves(const struct planner_opts *opts, const struct evaluation *e,
@@ -81,9 +82,8 @@ static void add_moves(const struct planner_opts *opts, const struct evaluation *
     const size_t used = strlen(msg->text);
 
     if (e->moved_bytes > opts->rules->moved_bytes_max)
-        snprintf(msg->text + used, sizeof(msg->text) - used,
-                 "; moved_bytes_max by %" PRIu64 " bytes",
-                 e->moved_bytes - opts->rules->moved_bytes_max);
+        snprintf(msg->text + used, sizeof(msg->text) - used, "; moved_bytes_max by %s",
+                 BYTES_TEXT(e->moved_bytes - opts->rules->moved_bytes_max));
 }
 
 /* The best plan that was found exceeds a limit: the search took limits as elastic. It prefers plans

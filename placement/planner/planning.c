@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "placement/planner/planning.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text/bytes.h"
 #include "base/text/text_escape.h"
 #include "placement/model/assignment.h"
 
@@ -131,9 +131,8 @@ static enum embtier_err check_ssd(const struct planning *p, struct err_msg *msg)
         bytes += p->workload->tables[i].stored_bytes;
     if (bytes > room)
         return err_set(msg, EMBTIER_INVALID,
-                       "the tables take %" PRIu64 " bytes of SSD, and ssd.bytes are %" PRIu64
-                       ": %" PRIu64 " are missing",
-                       bytes, room, bytes - room);
+                       "the tables take %s of SSD, and ssd.bytes are %s: %s are missing",
+                       BYTES_TEXT(bytes), BYTES_TEXT(room), BYTES_TEXT(bytes - room));
     return EMBTIER_OK;
 }
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "placement/solve/fit.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text/bytes.h"
 #include "base/text/text_escape.h"
 
 #define NONE UINT32_MAX
@@ -79,10 +79,9 @@ static enum embtier_err refuse_item(const struct instance *x, uint32_t item, str
         return EMBTIER_INVALID;
     }
     instance_room_name(x, x->room_of_place[place], room_name, sizeof(room_name));
-    err_append(msg,
-               "%" PRIu64 " bytes; the largest place allowed, %s, has %" PRIu64 ": %" PRIu64
-               " too few",
-               x->bytes[item], room_name, bytes_at(x, place), x->bytes[item] - bytes_at(x, place));
+    err_append(msg, "%s; the largest place allowed, %s, has %s: %s too few",
+               BYTES_TEXT(x->bytes[item]), room_name, BYTES_TEXT(bytes_at(x, place)),
+               BYTES_TEXT(x->bytes[item] - bytes_at(x, place)));
     if (rule != MODEL_ANY)
         err_append(msg, "; %s rules out larger ones", MODEL_RULE_NAME(x->model->rules, rule));
     return EMBTIER_INVALID;
@@ -245,8 +244,9 @@ static enum embtier_err refuse_all(struct flow *f, uint32_t item, struct err_msg
 
     memset(f->full, false, f->x->room_count); /* so that all of them are named */
     (void)find_room(f, item);
-    err_write(msg, "table '%s' and the tables that need the same memory lack %" PRIu64 " bytes of ",
-              TEXT_SHOWN(f->x->model->tables[instance_table(f->x, item)].name), sum_lacking(f));
+    err_write(msg, "table '%s' and the tables that need the same memory lack %s of ",
+              TEXT_SHOWN(f->x->model->tables[instance_table(f->x, item)].name),
+              BYTES_TEXT(sum_lacking(f)));
     for (uint32_t r = 0; r < f->x->room_count; r++)
         if (f->reached[r]) {
             instance_room_name(f->x, r, name, sizeof(name));

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "placement/split/split_fit.h"
 
-#include <inttypes.h>
-
+#include "base/text/bytes.h"
 #include "base/text/text_escape.h"
 
 /* Tables that need room in the same place, and the largest of them. */
@@ -59,11 +58,11 @@ static enum embtier_err check_room(const struct split_instance *x, uint32_t room
         return EMBTIER_OK;
     split_room_name(x, room, name, sizeof(name));
     return err_set(msg, EMBTIER_INVALID,
-                   "%s: the tables that rules leave no other place take %" PRIu64
-                   " bytes of %" PRIu64 ", %" PRIu64 " too many; the largest is table '%s' with "
-                   "%" PRIu64,
-                   name, need->bytes, x->room_bytes[room], need->bytes - x->room_bytes[room],
-                   TEXT_SHOWN(x->model->tables[need->table].name), need->largest_bytes);
+                   "%s: the tables that rules leave no other place take %s of %s, %s too many; the "
+                   "largest is table '%s' with %s",
+                   name, BYTES_TEXT(need->bytes), BYTES_TEXT(x->room_bytes[room]),
+                   BYTES_TEXT(need->bytes - x->room_bytes[room]),
+                   TEXT_SHOWN(x->model->tables[need->table].name), BYTES_TEXT(need->largest_bytes));
 }
 
 static enum embtier_err check_levels(const struct split_instance *x, const struct need *need,
@@ -76,11 +75,10 @@ static enum embtier_err check_levels(const struct split_instance *x, const struc
     if (need->bytes <= bytes)
         return EMBTIER_OK;
     return err_set(msg, EMBTIER_INVALID,
-                   "the tables that rules keep out of the rest take %" PRIu64
-                   " bytes, but all levels have %" PRIu64 ", %" PRIu64
-                   " too few; the largest is table '%s' with %" PRIu64,
-                   need->bytes, bytes, need->bytes - bytes,
-                   TEXT_SHOWN(x->model->tables[need->table].name), need->largest_bytes);
+                   "the tables that rules keep out of the rest take %s, but all levels have %s, %s "
+                   "too few; the largest is table '%s' with %s",
+                   BYTES_TEXT(need->bytes), BYTES_TEXT(bytes), BYTES_TEXT(need->bytes - bytes),
+                   TEXT_SHOWN(x->model->tables[need->table].name), BYTES_TEXT(need->largest_bytes));
 }
 
 enum embtier_err split_fit_check(const struct split_instance *x, struct err_msg *msg)

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text/bytes.h"
 #include "base/text/text_escape.h"
 #include "placement/model/items.h"
 
@@ -62,9 +63,9 @@ static enum embtier_err reserve(struct split_instance *x, uint32_t rule, uint32_
 
     if (bytes > x->room_bytes[room]) {
         split_room_name(x, room, name, sizeof(name));
-        return err_set(msg, EMBTIER_INVALID,
-                       "%s: reserves %" PRIu64 " bytes of %s, where %" PRIu64 " are left",
-                       MODEL_RULE_NAME(x->model->rules, rule), bytes, name, x->room_bytes[room]);
+        return err_set(msg, EMBTIER_INVALID, "%s: reserves %s of %s, where %s are left",
+                       MODEL_RULE_NAME(x->model->rules, rule), BYTES_TEXT(bytes), name,
+                       BYTES_TEXT(x->room_bytes[room]));
     }
     x->room_bytes[room] -= bytes;
     return EMBTIER_OK;
@@ -181,10 +182,10 @@ static enum embtier_err refuse_table(const struct split_instance *x, uint32_t ta
                        TEXT_SHOWN(t->name));
     split_room_name(x, best, name, sizeof(name));
     return err_set(msg, EMBTIER_INVALID,
-                   "table '%s': takes %" PRIu64 " bytes, but the largest room that its rules leave "
-                   "it is %s with %" PRIu64 " bytes, %" PRIu64 " too few",
-                   TEXT_SHOWN(t->name), bytes, name, x->room_bytes[best],
-                   bytes - x->room_bytes[best]);
+                   "table '%s': takes %s, but the largest room that its rules leave it is %s with "
+                   "%s, %s too few",
+                   TEXT_SHOWN(t->name), BYTES_TEXT(bytes), name, BYTES_TEXT(x->room_bytes[best]),
+                   BYTES_TEXT(bytes - x->room_bytes[best]));
 }
 
 static enum embtier_err check_item(const struct split_instance *x, uint32_t item,

@@ -44,8 +44,8 @@ static void test_a_table_larger_than_every_memory_is_named(void **state)
 
     (void)state;
     assert_refused(&model, "table 'clicks'");
-    assert_refused(&model, "table 'clicks': 60 bytes; the largest place allowed, memory 'SSD', has "
-                           "59: 1 too few");
+    assert_refused(&model, "table 'clicks': 60B; the largest place allowed, memory 'SSD', has "
+                           "59B: 1B too few");
 }
 
 static void test_tables_that_exceed_all_memories_together(void **state)
@@ -55,7 +55,7 @@ static void test_tables_that_exceed_all_memories_together(void **state)
 
     (void)state;
     /* 180 bytes, of which each GPU holds 60. No table fits into the SSD's 53. */
-    assert_refused(&model, "lack 60 bytes of memory 'HBM' of GPU 0, memory 'HBM' of GPU 1");
+    assert_refused(&model, "lack 60B of memory 'HBM' of GPU 0, memory 'HBM' of GPU 1");
 }
 
 static void test_only_the_memories_that_matter_are_named(void **state)
@@ -68,7 +68,7 @@ static void test_only_the_memories_that_matter_are_named(void **state)
     const struct model model = { tables, memories, rules, 3, 2, 2, 2, NULL };
 
     (void)state;
-    assert_refused(&model, "table 'shops' and the tables that need the same memory lack 20 bytes "
+    assert_refused(&model, "table 'shops' and the tables that need the same memory lack 20B "
                            "of memory 'HBM' of GPU 1");
 }
 
@@ -108,9 +108,8 @@ static void test_a_table_larger_than_the_memories_that_its_rules_leave_it(void *
     const struct model model = { tables, memories, rules, 3, 2, 2, ARRAY_LEN(rules), NULL };
 
     (void)state;
-    assert_refused(&model,
-                   "table 'users': 60 bytes; the largest place allowed, memory 'HBM' of GPU "
-                   "0, has 40: 20 too few; rule 2 rules out larger ones");
+    assert_refused(&model, "table 'users': 60B; the largest place allowed, memory 'HBM' of GPU "
+                           "0, has 40B: 20B too few; rule 2 rules out larger ones");
 }
 
 /* As many tables and memories as a model may have. Half of the tables find no room, and the shared
@@ -132,7 +131,7 @@ static void test_a_model_of_the_largest_size(void **state)
     for (uint32_t m = 0; m < MODEL_MEMORIES_MAX; m++)
         memories[m] = (struct model_memory){ "HBM", m == 0, m == 0 ? 2 : 55, 1e9 };
     assert_int_equal(3 * MODEL_TABLES_MAX - 55 * private_count, 24512);
-    assert_refused(&model, "lack 24512 bytes of memory 'HBM'");
+    assert_refused(&model, "lack 23.94KiB of memory 'HBM'");
     free(large);
 }
 

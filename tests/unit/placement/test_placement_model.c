@@ -119,7 +119,7 @@ static void test_more_reserved_than_there_is(void **state)
     make_good(&f);
     f.rules[0].bytes = 174;
     assert_int_equal(instance_new(&f.model, &x, &msg), EMBTIER_INVALID);
-    assert_string_equal(msg.text, "rule 0: reserves 174 bytes of memory 'SSD', where 173 are left");
+    assert_string_equal(msg.text, "rule 0: reserves 174B of memory 'SSD', where 173B are left");
 }
 
 /* ---- assignments ---- */

@@ -254,7 +254,7 @@ def test_mistakes_are_named(profile, machine, tmp_path):
     assert f"{machine}:3: tiers[0].bytes: `-24MiB` is not possible" in refused(1, path, profile, machine)
     assert "CORRUPT" not in refused(1, path, machine, machine)
     machine.write_text(MACHINE.replace("bytes: 1TB", "bytes: 1MB"))
-    assert re.search(r"take \d+ bytes of SSD, and ssd.bytes are 1000000: \d+ are missing", refused(1, path, profile, machine))
+    assert re.search(r"take [\d.]+MiB of SSD, and ssd.bytes are 976.56KiB: [\d.]+MiB are missing", refused(1, path, profile, machine))
 
 
 def test_what_if_names_the_cheapest_machine(profile, machine, tmp_path):

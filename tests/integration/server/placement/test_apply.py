@@ -259,7 +259,7 @@ def test_an_older_plan_or_another_of_the_same_generation_is_refused(daemon, tmp_
 
 def test_the_status_has_the_plan_in_force(daemon, tmp_path):
     def status(*options: str) -> str:
-        return subprocess.run(command(daemon, *options, "status"), capture_output=True, text=True, timeout=LIMIT_S, check=True).stdout
+        return subprocess.run(command(daemon, *options, "status"), stdout=subprocess.PIPE, text=True, timeout=LIMIT_S, check=True).stdout
 
     none = {"generation": 0, "tables": None, "applied_ms": None, "applying_pid": None, "applying_generation": None}
     assert "\nno placement plan is in force\n" in status() and json.loads(status("-o", "json"))["plan"] == none

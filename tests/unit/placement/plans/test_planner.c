@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The planner against all homes of small random cases, with times and limits that are computed here
  * from their definitions; each rule and limit; each refusal. */
+#include "base/text/bytes.h"
 #include "placement/plan/plan_diff.h"
 #include "placement/planner/what_if.h"
 #include "tests/forms.h"
@@ -636,8 +637,8 @@ static void test_missing_bytes_are_named(void **state)
     for (uint32_t i = 0; i < 3; i++)
         bytes += (double)c.profile->tables[i].table.rows * case_row_bytes(&c, i);
     c.machine.ssd.bytes = (uint64_t)bytes - 17;
-    expect_refusal(&c, ": 17 are missing");
-    snprintf(words, sizeof(words), "the tables take %.0f bytes of SSD", bytes);
+    expect_refusal(&c, ": 17B are missing");
+    snprintf(words, sizeof(words), "the tables take %s of SSD", BYTES_TEXT((uint64_t)bytes));
     expect_refusal(&c, words);
     free_case(&c);
 }

@@ -122,17 +122,17 @@ static void test_a_refusal_names_the_missing_bytes(void **state)
 {
     (void)state;
     REFUSED(p.model.rule_count = 1; p.rules[0].memory = 0;
-            p.levels[0].capacity_bytes = 990, "first", "990 bytes, 10 too few");
+            p.levels[0].capacity_bytes = 990, "first", "990B, 10B too few");
     REFUSED(p.model.rule_count = 2;
             p.rules[1].table = 1, "level 'HBM' of GPU 0",
-            "2000 bytes of 1000, 1000 too many; the largest is table 'second' with 1000");
+            "1.95KiB of 1000B, 1000B too many; the largest is table 'second' with 1000B");
     REFUSED(p.model.rule_count = 1;
             p.rules[0] = ((struct model_rule){ MODEL_RESERVE, 0, 0, 1, MODEL_ANY, 1501, NULL }),
-            "DRAM", "1501");
+            "DRAM", "reserves 1.47KiB of ");
     REFUSED(p.levels[0].capacity_bytes = p.levels[1].capacity_bytes = 400; p.model.rule_count = 2;
             for (uint32_t i = 0; i < 2; i++) p.rules[i] =
                 ((struct model_rule){ MODEL_FORBID, i, 0, 2, MODEL_ANY, 0, NULL }),
-            "out of the rest", "2000 bytes, but all levels have 1200, 800 too few");
+            "out of the rest", "1.95KiB, but all levels have 1.17KiB, 800B too few");
     REFUSED(p.model.rule_count = 2; p.rules[0].memory = MODEL_ANY; p.rules[1].memory = MODEL_ANY;
             p.rules[1].gpu = 1, "first", "no place");
     REFUSED(p.tables[0].rows = EMBTIER_UNBOUNDED; p.model.rule_count = 1;
