@@ -4,7 +4,6 @@
 
 sizes            the bytes of rows that each tier of the cache had room for: for `embtier profile show --cache`
 tiers            options of tools/describe-machine: each tier, without what the cache needs beside rows
-rules            rules of a plan, for a file: the cache keeps the least that the server needs
 array-mib        what the plan keeps of DRAM for arrays
 hit-rate         the predicted and the measured hit rate of the run that was profiled
 second-hit-rate  the same of the pass after the plan was applied
@@ -62,10 +61,6 @@ def main() -> int:
         print(",".join(str(rows) for rows, _ in tiers(folder).values()))
     elif what == "tiers":
         print("\n".join(f"--tier={tier}={rows + arrays}" for tier, (rows, arrays) in tiers(folder).items()))
-    elif what == "rules":
-        print("cache_least:")
-        for tier, (rows, _) in tiers(folder).items():
-            print(f"  - {{memory: {tier}, bytes: {rows}}}")
     elif what == "array-mib":
         print(sum(memory["array_bytes"] for memory in read("plan.json")["memories"] if memory["name"] == "dram") >> 20)
     elif what == "hit-rate":
