@@ -327,6 +327,40 @@ static void test_wrong_names_and_numbers_are_refused(void **state)
     fixture_free(f);
 }
 
+/* Such as one that gets its name when it is whole. */
+static void test_a_file_of_the_caller_is_its_own(void **state)
+{
+    static const struct tensor narrow = { "narrow", TENSOR_U64, 0 };
+    static const uint64_t rows[] = { 7, 8, 9 };
+    struct tensor_fixture *const f = fixture_new();
+    struct tensor_writer_opts opts = { -1, NULL, TENSOR_NPY, &narrow, 1, 9, "the file", -1 };
+
+    (void)state;
+    opts.fd = open(path_of(f, "t.partial"), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    assert_true(opts.fd >= 0);
+    assert_new_refused(f, &opts, EMBTIER_INTERNAL, "tensor format 1");
+    opts.format = TENSOR_SAFETENSORS;
+    for (uint32_t ends = 0; ends < 2; ends++) {
+        _cleanup_(tensor_writer_freep) struct tensor_writer *w = NULL;
+        struct tensor_written written;
+
+        must(tensor_writer_new(&opts, &w, &f->msg), &f->msg);
+        must(tensor_writer_add(w, 0, rows, sizeof(*rows), 3, &f->msg), &f->msg);
+        if (ends)
+            must(tensor_writer_end(w, NULL, &written, &f->msg), &f->msg);
+    }
+    assert_int_equal(files_in(f), 1);
+    {
+        _cleanup_(tensor_reader_freep) struct tensor_reader *r = open_of(f, "t.partial");
+        uint64_t got[3] = { 0 };
+
+        must(tensor_reader_read(r, 0, 0, 3, got, sizeof(*got), &f->msg), &f->msg);
+        assert_memory_equal(got, rows, sizeof(rows));
+    }
+    close(opts.fd);
+    fixture_free(f);
+}
+
 static void test_no_file_is_overwritten(void **state)
 {
     struct tensor_fixture *const f = fixture_new();
@@ -487,6 +521,7 @@ int main(void)
         cmocka_unit_test(test_ranges_are_read_apart_and_only_they),
         cmocka_unit_test(test_rows_longer_than_the_buffer_come_back),
         cmocka_unit_test(test_wrong_names_and_numbers_are_refused),
+        cmocka_unit_test(test_a_file_of_the_caller_is_its_own),
         cmocka_unit_test(test_no_file_is_overwritten),
         cmocka_unit_test(test_a_folder_that_is_gone_is_not_found),
         cmocka_unit_test(test_what_is_not_ended_is_removed),
