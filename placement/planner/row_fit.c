@@ -30,12 +30,12 @@ static uint64_t rows_elsewhere(const struct row_planning *rows, const struct spl
 /* Rows that may be in arrays: those that were seen, or all of a bounded table. */
 static uint64_t most_rows(const struct row_planning *rows, uint32_t table)
 {
-    const struct access_cdf *const cdf = &rows->hot[table]->cdf;
-    const uint64_t all = rows->p->workload->tables[table].rows;
+    const struct workload *const workload = rows->p->workload;
+    const uint64_t all = workload->tables[table].rows;
 
     if (all != EMBTIER_UNBOUNDED)
         return all;
-    return cdf->point_count > 0 ? (uint64_t)cdf->rows[cdf->point_count - 1] : 0;
+    return (uint64_t)workload->profile->tables[table].summary.rows;
 }
 
 /* The most rows of a cut table, up to @most, that take no more than these bytes in a level. */

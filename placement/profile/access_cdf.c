@@ -8,9 +8,11 @@
 #include "base/macros.h"
 
 /* Points by share of lookups, for the steep part, and by rows on a logarithmic scale, for the
- * rest. */
+ * rest. Rows with few lookups are told apart: these are classes of rows with equally many. */
 #define SHARE_STEPS 50
-#define ROW_STEPS   48
+#define ROW_STEPS   40
+#define CLASSES     8
+#define LOOKUPS_MIN 1e-9 /* of a row: a file may say that the coldest ones have none */
 /* From one point to the next, the rows rise by more than this part of them. */
 #define RISE_MIN 1e-6
 
@@ -35,10 +37,32 @@ static bool rises(double rows, double next_rows)
     return next_rows > rows * (1 + RISE_MIN);
 }
 
+/* Returns the number of lookups if it is that of a class, or 0. @unit: of the coldest rows, which
+ * have the fewest lookups. Estimated lookups are a multiple of true ones. */
+static double class_of(double lookups, double unit)
+{
+    const double of_class = round(lookups / unit);
+
+    return of_class <= CLASSES ? of_class : 0;
+}
+
+/* The lookups that count as one: the coldest rows have 1, 2, ... of these. */
+static double unit_of(double coldest)
+{
+    return coldest / MAX(round(coldest), 1.0);
+}
+
+static bool ends_class(const struct access_group *group, double unit)
+{
+    const double of_class = class_of(group->lookups, unit);
+
+    return of_class > 0 && class_of(group[1].lookups, unit) != of_class;
+}
+
 void access_cdf_make(struct access_group *groups, uint32_t count, struct access_cdf *ret_cdf)
 {
     double rows = 0, lookups = 0, all_rows = 0, all_lookups = 0;
-    double next_share = 0, next_rows = 0, last_rows = 0, step;
+    double next_share = 0, next_rows = 0, last_rows = 0, step, unit;
 
     qsort(groups, count, sizeof(*groups), compare);
     for (uint32_t i = 0; i < count; i++) {
@@ -49,10 +73,11 @@ void access_cdf_make(struct access_group *groups, uint32_t count, struct access_
     if (all_rows <= 0 || all_lookups <= 0)
         return;
     step = pow(MAX(all_rows, 1.0), 1.0 / ROW_STEPS);
+    unit = unit_of(groups[count - 1].lookups);
     for (uint32_t i = 0; i + 1 < count; i++) {
         rows += groups[i].rows;
         lookups += groups[i].rows * groups[i].lookups;
-        if (lookups < next_share * all_lookups && rows < next_rows)
+        if (lookups < next_share * all_lookups && rows < next_rows && !ends_class(&groups[i], unit))
             continue;
         if (!rises(last_rows, rows))
             continue;
@@ -91,4 +116,172 @@ double access_cdf_share(const struct access_cdf *cdf, double rows)
 double access_cdf_rows(const struct access_cdf *cdf, double share)
 {
     return interpolate(cdf->shares, cdf->rows, cdf->point_count, share);
+}
+
+/* ---- Coming lookups ---- */
+
+/* Corners of a curve of coming lookups, from (0, 0) on. */
+struct corners {
+    uint32_t count;
+    double rows[ACCESS_CDF_POINTS_MAX + 2];
+    double shares[ACCESS_CDF_POINTS_MAX + 2];
+};
+
+/* Past lookups of each row, piece by piece. */
+struct past {
+    const struct access_cdf *cdf;
+    double unit;
+    double lookups[ACCESS_CDF_POINTS_MAX];
+};
+
+static double rows_before(const struct access_cdf *cdf, uint32_t piece)
+{
+    return piece > 0 ? cdf->rows[piece - 1] : 0;
+}
+
+static double share_before(const struct access_cdf *cdf, uint32_t piece)
+{
+    return piece > 0 ? cdf->shares[piece - 1] : 0;
+}
+
+static struct past past_of(const struct access_cdf *cdf, double lookups)
+{
+    struct past past = { .cdf = cdf };
+
+    for (uint32_t i = 0; i < cdf->point_count; i++)
+        past.lookups[i] = MAX((cdf->shares[i] - share_before(cdf, i)) * lookups /
+                                  (cdf->rows[i] - rows_before(cdf, i)),
+                              LOOKUPS_MIN);
+    past.unit = unit_of(past.lookups[cdf->point_count - 1]);
+    return past;
+}
+
+static double piece_class(const struct past *past, uint32_t piece)
+{
+    return class_of(past->lookups[piece], past->unit);
+}
+
+/* Returns the first piece of the same class. */
+static uint32_t class_begin(const struct past *past, uint32_t piece)
+{
+    while (piece > 0 && piece_class(past, piece - 1) == piece_class(past, piece))
+        piece--;
+    return piece;
+}
+
+/* The rows of a class, 0 if there are none. */
+static double class_rows(const struct past *past, double of_class)
+{
+    double rows = 0;
+
+    for (uint32_t i = 0; i < past->cdf->point_count; i++)
+        if (piece_class(past, i) == of_class)
+            rows += past->cdf->rows[i] - rows_before(past->cdf, i);
+    return rows;
+}
+
+/* The lookups of a row at the end of a piece. */
+static double lookups_at(const struct past *past, uint32_t piece)
+{
+    return sqrt(past->lookups[piece] * past->lookups[piece + 1]);
+}
+
+/* Returns how many rows had one lookup more than the row at the end of a piece, or still more. The
+ * numbers are taken to follow power laws between the pieces' ends. */
+static double rows_above(const struct past *past, uint32_t piece)
+{
+    const double lookups = lookups_at(past, piece) + past->unit;
+    double rows = past->cdf->rows[piece], at = lookups_at(past, piece);
+
+    while (piece-- > 0) {
+        const double next = lookups_at(past, piece), next_rows = past->cdf->rows[piece];
+
+        if (next >= lookups)
+            return rows * pow(next_rows / rows, log(lookups / at) / log(next / at));
+        rows = next_rows;
+        at = next;
+    }
+    return rows;
+}
+
+static double coming_share(const struct past *past, uint32_t piece)
+{
+    if (piece_class(past, piece) > 0)
+        return share_before(past->cdf, class_begin(past, piece));
+    return access_cdf_share(past->cdf, rows_above(past, piece));
+}
+
+static void add_corner(struct corners *corners, double rows, double share)
+{
+    corners->rows[corners->count] = rows;
+    corners->shares[corners->count++] = share;
+}
+
+static double unseen_rows(const struct past *past, double rows)
+{
+    const double once = class_rows(past, 1), twice = class_rows(past, 2);
+    const double seen = past->cdf->rows[past->cdf->point_count - 1];
+
+    if (isfinite(rows))
+        return MAX(rows - seen, 0.0);
+    return MAX(twice > 0 ? once * once / (2 * twice) : once * (once - 1) / 2, 1.0);
+}
+
+static struct corners corners_of(const struct past *past, double rows)
+{
+    const uint32_t last = past->cdf->point_count - 1;
+    const double seen = past->cdf->rows[last], unseen = unseen_rows(past, rows);
+    const bool has_unseen = rises(seen, seen + unseen) && piece_class(past, last) == 1;
+    struct corners corners = { .count = 1 };
+
+    for (uint32_t i = 0; i < last; i++)
+        if (piece_class(past, i) == 0 || piece_class(past, i) != piece_class(past, i + 1))
+            add_corner(&corners, past->cdf->rows[i], coming_share(past, i));
+    add_corner(&corners, seen, has_unseen ? coming_share(past, last) : 1);
+    if (has_unseen)
+        add_corner(&corners, seen + unseen, 1);
+    return corners;
+}
+
+/* Leaves out the corners below the least concave curve above them. Rows of a sample come in the
+ * wrong order by chance. The mean of neighbours is then the best guess (isotonic regression). */
+static void make_concave(struct corners *corners)
+{
+    double *const xs = corners->rows, *const ys = corners->shares;
+    uint32_t kept = 0;
+
+    for (uint32_t i = 0; i < corners->count; i++) {
+        while (kept > 1 && (ys[kept - 1] - ys[kept - 2]) * (xs[i] - xs[kept - 2]) <=
+                               (ys[i] - ys[kept - 2]) * (xs[kept - 1] - xs[kept - 2]))
+            kept--;
+        xs[kept] = xs[i];
+        ys[kept++] = ys[i];
+    }
+    corners->count = kept;
+}
+
+void access_cdf_make_coming(const struct access_cdf *past_cdf, double lookups, double rows,
+                            struct access_cdf *ret_coming)
+{
+    const uint32_t count = past_cdf->point_count;
+    struct corners corners;
+    struct past past;
+    double last_rows;
+
+    *ret_coming = *past_cdf;
+    if (count == 0 || lookups <= 0)
+        return;
+    past = past_of(past_cdf, lookups);
+    corners = corners_of(&past, rows);
+    make_concave(&corners);
+    last_rows = corners.rows[corners.count - 1];
+    ret_coming->point_count = 0;
+    for (uint32_t i = 0; i < count; i++)
+        if (count < ACCESS_CDF_POINTS_MAX || i != count / 2)
+            add_point(ret_coming, past_cdf->rows[i],
+                      interpolate(corners.rows, corners.shares, corners.count, past_cdf->rows[i]));
+    if (rises(past_cdf->rows[count - 1], last_rows))
+        add_point(ret_coming, last_rows, 1);
+    else
+        ret_coming->shares[ret_coming->point_count - 1] = 1;
 }

@@ -107,14 +107,17 @@ static double reuses(const struct pieces *pieces, uint32_t piece)
     return MAX(pieces->rows[piece] * pieces->lookups[piece] - pieces->firsts[piece], 0.0);
 }
 
-/* Keeps every so many-th point, and the last one. */
+/* Keeps every so many-th point, and the last two: all rows that were seen, and all rows. */
 static void thin(const struct access_cdf *from, uint32_t points, struct access_cdf *ret_cdf)
 {
     const uint32_t count = MIN(from->point_count, points);
 
     ret_cdf->point_count = count;
     for (uint32_t i = 0; i < count; i++) {
-        const uint32_t at = (uint32_t)((uint64_t)(i + 1) * from->point_count / count) - 1;
+        const uint32_t at =
+            i + 1 < count
+                ? (uint32_t)((uint64_t)(i + 1) * (from->point_count - 1) / (count - 1)) - 1
+                : from->point_count - 1;
 
         ret_cdf->rows[i] = from->rows[at];
         ret_cdf->shares[i] = from->shares[at];

@@ -130,6 +130,14 @@ static enum embtier_err give_table(const struct steady *s, struct measured_table
     return EMBTIER_OK;
 }
 
+static void make_coming(struct measured_table *table)
+{
+    const struct access_cdf past = table->cdf;
+    const double rows = table->table.rows > 0 ? (double)table->table.rows : INFINITY;
+
+    access_cdf_make_coming(&past, (double)table->summary.lookups, rows, &table->cdf);
+}
+
 enum embtier_err measured_profile_make_steady(struct measured_profile *measured,
                                               struct err_msg *msg)
 {
@@ -141,6 +149,7 @@ enum embtier_err measured_profile_make_steady(struct measured_profile *measured,
     s->segment_length = (double)measured->segment_length;
     s->end_time = (double)measured->lookups;
     for (uint32_t i = 0; i < measured->table_count && !measured->is_steady; i++) {
+        make_coming(&measured->tables[i]);
         take_table(&measured->tables[i], s);
         fill_longer(s);
         spread_missing(s);

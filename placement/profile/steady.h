@@ -9,6 +9,8 @@
  * the times that are longer than the trace was old, in proportion. Times longer than the trace
  * stay unknown, and such lookups still count as first ones.
  *
+ * The access CDF becomes that of coming lookups (access_cdf_make_coming()).
+ *
  * Reuse times only get added, each to the segment of its lookup. So hit rates still fall when a
  * cache gets smaller or is shared by more tables. Thread: one. */
 #ifndef EMBTIER_PLACEMENT_PROFILE_STEADY_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_hot_reuse.c: are hit rates of a cache from which the hottest rows were taken those of an
  * exact LRU cache that sees the other lookups only? Within three points of the lookups that are
- * left, and nearer the more are left. */
+ * left, four where lookups come after the trace, and nearer the more are left. */
 /* clang-format off */
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,12 +20,13 @@
 #include "tests/unit/placement/exact_lru.h"
 #include "tests/unit/placement/profile_fixture.h"
 
-#define TABLES  2
-#define LOOKUPS 600000
-#define CHUNK   500
-#define ALLOWED 0.03
-#define POINTS  64
-#define CUTS    6
+#define TABLES         2
+#define LOOKUPS        600000
+#define CHUNK          500
+#define ALLOWED        0.03
+#define ALLOWED_COMING 0.04
+#define POINTS         64
+#define CUTS           6
 
 struct source {
     uint32_t rows;
@@ -37,10 +38,11 @@ struct source {
 static const struct source sources[TABLES] = { { 1 << 16, 0.9, 0.6, 256 },
                                                { 1 << 15, 1.2, 0.4, 512 } };
 
-/* A trace of both tables. Rows are numbered by their lookups, from 0 on for the hottest. */
+/* A trace of both tables, and as many lookups that come after it. Rows are numbered by their
+ * lookups in the trace, from 0 on for the hottest. */
 struct trace {
-    uint8_t tables[LOOKUPS];
-    uint32_t rows[LOOKUPS];
+    uint8_t tables[2 * LOOKUPS];
+    uint32_t rows[2 * LOOKUPS];
     struct measured_profile *profile;
 };
 
@@ -73,7 +75,7 @@ static void sort_rows(struct trace *trace, uint32_t table)
     qsort(counts, rows, sizeof(*counts), compare_counts);
     for (uint32_t i = 0; i < rows; i++)
         numbers[counts[i].row] = i;
-    for (uint32_t i = 0; i < LOOKUPS; i++)
+    for (uint32_t i = 0; i < 2 * LOOKUPS; i++)
         if (trace->tables[i] == table)
             trace->rows[i] = numbers[trace->rows[i]];
 }
@@ -94,7 +96,7 @@ static struct trace *draw_trace(void)
     assert_int_equal(profile_new(tables, TABLES, TABLES * MIB, &profile, &msg), EMBTIER_OK);
     for (uint32_t t = 0; t < TABLES; t++)
         zipfs[t] = zipf_make(sources[t].rows, sources[t].exponent);
-    for (uint32_t batch = 0; batch < LOOKUPS / CHUNK; batch++)
+    for (uint32_t batch = 0; batch < 2 * LOOKUPS / CHUNK; batch++)
         for (uint32_t t = 0; t < TABLES; t++) {
             const uint32_t count = (uint32_t)(sources[t].share * CHUNK);
 
@@ -103,7 +105,8 @@ static struct trace *draw_trace(void)
                 trace->tables[at] = (uint8_t)t;
                 trace->rows[at] = (uint32_t)ids[i];
             }
-            add_bag(profile, batch, t, ids, count);
+            if (at <= LOOKUPS)
+                add_bag(profile, batch, t, ids, count);
         }
     for (uint32_t t = 0; t < TABLES; t++)
         sort_rows(trace, t);
@@ -130,9 +133,10 @@ static void get_rest(const void *context, uint32_t table, struct reuse_times *re
     measured_profile_reuse_left(rest->profile, table, &rest->left[table], ret_times);
 }
 
-static void play(const struct trace *trace, const uint32_t *hot, struct exact_lru *lru)
+static void play(const struct trace *trace, uint32_t from, const uint32_t *hot,
+                 struct exact_lru *lru)
 {
-    for (uint32_t i = 0; i < LOOKUPS; i++)
+    for (uint32_t i = from; i < from + LOOKUPS; i++)
         if (trace->rows[i] >= hot[trace->tables[i]])
             exact_lru_lookup(lru, trace->tables[i],
                              trace->rows[i] + (trace->tables[i] ? sources[0].rows : 0));
@@ -155,12 +159,12 @@ static double compare(const struct trace *trace, struct hot_reuse *const *hots, 
         lru.row_bytes[t] = row_bytes[t];
         hot_reuse_left(hots[t], hot[t], &rest.left[t]);
     }
-    if (trace->profile->is_steady) { /* the cache is full when the trace begins */
-        play(trace, hot, &lru);
+    play(trace, 0, hot, &lru);
+    if (trace->profile->is_steady) { /* coming lookups find a full cache */
         memset(lru.hits, 0, sizeof(lru.hits));
         memset(lru.lookups, 0, sizeof(lru.lookups));
+        play(trace, LOOKUPS, hot, &lru);
     }
-    play(trace, hot, &lru);
     assert_int_equal(predict_shared_cache(&source, row_bytes, &tiers, predicted, NULL), EMBTIER_OK);
     for (uint32_t t = 0; t < TABLES; t++) {
         const double lookups = (double)MAX(lru.lookups[t], UINT64_C(1));
@@ -180,7 +184,7 @@ static double compare(const struct trace *trace, struct hot_reuse *const *hots, 
     return worst;
 }
 
-static void compare_with_an_exact_cache(const struct trace *trace, size_t cuts)
+static void compare_with_an_exact_cache(const struct trace *trace)
 {
     static const double shares[] = { 0.02, 0.1, 0.4 };
     static const uint32_t hots_of[CUTS][TABLES] = { { 0, 0 },    { 60, 0 },      { 600, 300 },
@@ -190,7 +194,7 @@ static void compare_with_an_exact_cache(const struct trace *trace, size_t cuts)
 
     for (uint32_t t = 0; t < TABLES; t++)
         assert_int_equal(hot_reuse_new(trace->profile, t, POINTS, &hots[t]), EMBTIER_OK);
-    for (size_t i = 0; i < cuts; i++)
+    for (size_t i = 0; i < CUTS; i++)
         for (size_t k = 0; k < ARRAY_LEN(shares); k++) {
             const double all =
                 sources[0].rows * sources[0].row_bytes + sources[1].rows * sources[1].row_bytes;
@@ -199,7 +203,7 @@ static void compare_with_an_exact_cache(const struct trace *trace, size_t cuts)
             printf("%.3f of all bytes: the worst error is %.4f\n", shares[k], error);
             worst = fmax(worst, error);
         }
-    assert_true(worst <= ALLOWED);
+    assert_true(worst <= (trace->profile->is_steady ? ALLOWED_COMING : ALLOWED));
     for (uint32_t t = 0; t < TABLES; t++)
         hot_reuse_free(hots[t]);
 }
@@ -209,12 +213,10 @@ static void test_hit_rates_without_hot_rows_are_those_of_an_exact_cache(void **s
     struct trace *const trace = draw_trace();
 
     (void)state;
-    compare_with_an_exact_cache(trace, CUTS);
+    compare_with_an_exact_cache(trace);
     free_trace(trace);
 }
 
-/* The trace is played twice. Rows that come once in it come back after exactly its length, which
- * real ones do not, so the cuts that leave only such rows are left out. */
 static void test_the_same_for_a_cache_that_has_long_been_full(void **state)
 {
     struct trace *const trace = draw_trace();
@@ -222,7 +224,7 @@ static void test_the_same_for_a_cache_that_has_long_been_full(void **state)
 
     (void)state;
     assert_int_equal(measured_profile_make_steady(trace->profile, &msg), EMBTIER_OK);
-    compare_with_an_exact_cache(trace, CUTS - 2);
+    compare_with_an_exact_cache(trace);
     free_trace(trace);
 }
 
