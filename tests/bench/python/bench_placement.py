@@ -40,8 +40,8 @@ from placement_daemon import MIB, ROW_BYTES, Daemon, Mixture, daemon
 
 BAGS = 64  # of a table and batch
 DRAM_SHARE = 10  # the rows have so many times the bytes of DRAM
-WARM_LOOKUPS = 6  # for each row that DRAM has room for
-TRACE_LOOKUPS = 20
+WARM_LOOKUPS = 10  # for each row that DRAM has room for
+TRACE_LOOKUPS = 60
 TURN_S = 2.0
 WARM_BATCHES = 50
 CHECK_S = 600.0
@@ -122,6 +122,30 @@ def batches_for(mixture: Mixture, lookups: float) -> int:
 
 # ---- A plan ----
 
+FILL_IDS = 8192
+
+
+def read_ids(path: Path) -> np.ndarray:
+    """The tensor `ids` of a .safetensors file."""
+    data = path.read_bytes()
+    length = int.from_bytes(data[:8], "little")
+    begin, end = json.loads(data[8 : 8 + length])["ids"]["data_offsets"]
+    return np.frombuffer(data[8 + length + begin : 8 + length + end], np.uint64)
+
+
+def fill_arrays(planned: Daemon, server: embtier.Server, plan: Path, trace: Path) -> None:
+    """Looks each row up that the plan has in an array. They would come into memory with their first lookups, the coldest ones late."""
+    saved = planned.folder / "hot.safetensors"
+    for table in planned.embtier("plan", "show", plan)["tables"]:
+        count = sum(part["rows"] for part in table["parts"] if part["home"] == "array")
+        ids = np.arange(count, dtype=np.uint64)
+        if 0 < count < table["rows"]:
+            saved.unlink(missing_ok=True)
+            planned.embtier("trace", "hottest", trace, "--table", table["name"], "--rows", str(count), "--save", saved)
+            ids = read_ids(saved)
+        for some in np.array_split(ids, -(-len(ids) // FILL_IDS)) if count else []:
+            server.open_table(table["name"]).get(some)
+
 
 def store_amplification(made: Daemon, trainer: Trainer, seconds: float) -> float:
     """Trains for so long, and measures the second half: before compactions of all levels have begun, the figure is near 1."""
@@ -194,6 +218,7 @@ def planned_server(
         with planned.connect() as server:
             mixture.create(server)
             planned.embtier("apply", plan, "--trace", trace)
+            fill_arrays(planned, server, plan, trace)
             trainer = Trainer(mixture, server, seed=1)
             trainer.train(batches_for(mixture, WARM_LOOKUPS))
             yield planned, plan, trainer
