@@ -43,6 +43,7 @@ DRAM_SHARE = 10  # the rows have so many times the bytes of DRAM
 WARM_LOOKUPS = 10  # for each row that DRAM has room for
 TRACE_LOOKUPS = 60
 TURN_S = 2.0
+GAIN_PARTS = 5  # of a turn: a drive of other people's, too, changes its pace within seconds
 WARM_BATCHES = 50
 CHECK_S = 600.0
 OVERHEAD_BYTES = 8 * MIB  # of the cache: its index, and slabs that are not full
@@ -227,12 +228,26 @@ def planned_server(
 # ---- real-gain ----
 
 
-def rate_of_turn(request: Callable[[list[np.ndarray]], float], drawn: Batches, amount: int, seconds: float) -> float:
-    spent, done = 0.0, 0
-    while spent < seconds:
-        spent += request(drawn[done])
-        done += 1
-    return amount * done / spent
+class Side:
+    """One of both servers, with its rates and its misses."""
+
+    def __init__(self, server: Daemon, request: Callable[[list[np.ndarray]], float]) -> None:
+        self.server, self.request = server, request
+        self.rates, self.batches, self.read_before = [], 0, self.rows_read()
+
+    def rows_read(self) -> int:
+        return int(self.server.embtier("status")["metrics"]["store_rows_read"])
+
+    def run(self, drawn: Batches, amount: int, seconds: float) -> None:
+        spent, done = 0.0, 0
+        while spent < seconds:
+            spent += self.request(drawn[done])
+            done += 1
+        self.rates.append(amount * done / spent)
+        self.batches += done
+
+    def miss_share(self, lookups: int) -> float:
+        return (self.rows_read() - self.read_before) / (lookups * self.batches)
 
 
 class Batches:
@@ -260,22 +275,18 @@ def report_gain(name: str, unit: str, pairs: list[tuple[float, float]], mixture:
 
 
 def real_gain(mixture: Mixture, made: Daemon, reference: Trainer, planned: Daemon, trainer: Trainer, given: argparse.Namespace, end: str) -> None:
-    seconds = min(given.seconds or TURN_S, TURN_S)
+    seconds = min(given.seconds or TURN_S, TURN_S) / GAIN_PARTS
     fresh = np.random.default_rng(3)
     kinds = [("rows", " rows/s", mixture.lookups, "get"), ("bags", " bags/s", mixture.bags * len(mixture.rows), "look_up")]
     for (name, unit, amount, request), are_new in itertools.product(kinds, (True, False)):
-        before = [one.embtier("status")["metrics"]["store_rows_read"] for one in (planned, made)]
-        pairs = []
-        for turn in range(given.turns):
+        sides = [Side(server, getattr(client, request)) for server, client in ((planned, trainer), (made, reference))]
+        for turn in range(given.turns * GAIN_PARTS):
             drawn = Batches(lambda: mixture.draw(fresh), are_new)
-            sides = [trainer, reference]
-            rates = {
-                side: rate_of_turn(getattr(side, request), drawn, amount, seconds) for side in (sides if turn % 2 == 0 else sides[::-1])
-            }
-            pairs.append((rates[trainer], rates[reference]))
-        read = [one.embtier("status")["metrics"]["store_rows_read"] for one in (planned, made)]
-        limit = f"reads of SSD: {read[0] - before[0]:,.0f} rows as planned, {read[1] - before[1]:,.0f} beside"
-        report_gain(f"real-gain-{name}{end}{'' if are_new else '-warm'}", unit, pairs, mixture, limit)
+            for side in sides if turn % 2 == 0 else sides[::-1]:
+                side.run(drawn, amount, seconds)
+        misses = [100 * side.miss_share(mixture.lookups) for side in sides]
+        limit = f"reads of SSD: {misses[0]:.2f} % of the lookups as planned, {misses[1]:.2f} % beside"
+        report_gain(f"real-gain-{name}{end}{'' if are_new else '-warm'}", unit, list(zip(sides[0].rates, sides[1].rates)), mixture, limit)
 
 
 # ---- predict ----
