@@ -38,12 +38,12 @@ import numpy as np
 from bench_training import DIM, ROOT, embtier, options
 from placement_daemon import MIB, ROW_BYTES, Daemon, Mixture, daemon
 
-BAGS = 64  # of a table and batch
+BAGS = 512  # of a table and batch
 DRAM_SHARE = 10  # the rows have so many times the bytes of DRAM
 WARM_LOOKUPS = 10  # for each row that DRAM has room for
 TRACE_LOOKUPS = 60
 TURN_S = 2.0
-GAIN_PARTS = 5  # of a turn: a drive of other people's, too, changes its pace within seconds
+GAIN_PARTS = 2  # of a turn: a drive of other people's, too, changes its pace within seconds
 WARM_BATCHES = 50
 CHECK_S = 600.0
 OVERHEAD_BYTES = 8 * MIB  # of the cache: its index, and slabs that are not full
