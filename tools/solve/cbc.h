@@ -2,7 +2,9 @@
 /* cbc.h: the few functions of CBC (COIN-OR branch and cut) that embtier-solve calls, found at run
  * time.
  *
- * The name libCbcSolver.so.3 stands for the interface; a version is only shown. */
+ * The names libCbcSolver.so.3 and, of the same interface, libCbcSolver.so.3.1 stand for the
+ * functions; a version is only shown. Versions 2.10.8 to 2.10.12 have the same Cbc_C_Interface.cpp.
+ */
 #ifndef EMBTIER_TOOLS_SOLVE_CBC_H
 #define EMBTIER_TOOLS_SOLVE_CBC_H
 

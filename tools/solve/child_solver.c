@@ -23,10 +23,13 @@
 #include "base/text/text_escape.h"
 #include "tools/solve/solve_wire.h"
 
-/* Debian 13 has libhighs-dev for the first. coinor-libcbc3 brings the last. */
+/* In Debian 13, libhighs-dev brings the first, libhighs1 the second, and coinor-libcbc3.1 the
+ * third, as in Ubuntu 24.04. The last is that of coinor-libcbc3 in Debian 12, and of CBC's own
+ * build. */
 #define HIGHS        "libhighs.so"
 #define HIGHS_1      "libhighs.so.1"
-#define CBC          "libCbcSolver.so.3"
+#define CBC_3_1      "libCbcSolver.so.3.1"
+#define CBC_3        "libCbcSolver.so.3"
 #define NS_PER_S     UINT64_C(1000000000)
 #define NS_PER_MS    1000000
 #define STILL_SHARE  100       /* a child that uses less than 1 / 100 of a processor is still */
@@ -132,8 +135,8 @@ static void become_solver(const struct child_solver *solver, const struct child 
                           uint64_t out_bytes, pid_t parent)
 {
     char *const given[] = { (char *)solver->program, (char *)solver->library, NULL };
-    char *const known[] = { (char *)solver->program, (char *)HIGHS, (char *)HIGHS_1, (char *)CBC,
-                            NULL };
+    char *const known[] = { (char *)solver->program, (char *)HIGHS, (char *)HIGHS_1,
+                            (char *)CBC_3_1,         (char *)CBC_3, NULL };
     const int in = fcntl(child->in, F_DUPFD, 3), out = fcntl(child->out, F_DUPFD, 3);
     const int said = fcntl(child->said, F_DUPFD, 3);
 

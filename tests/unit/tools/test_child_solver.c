@@ -236,6 +236,7 @@ static void test_each_library_that_is_missing_is_named(void **state)
         skip(); /* there is one */
     assert_non_null(strstr(answer->solver_says.text, "libhighs.so: "));
     assert_non_null(strstr(answer->solver_says.text, "libhighs.so.1: "));
+    assert_non_null(strstr(answer->solver_says.text, "libCbcSolver.so.3.1: "));
     assert_non_null(strstr(answer->solver_says.text, "libCbcSolver.so.3: "));
 }
 
@@ -266,7 +267,8 @@ static void add_library(const struct libraries *libraries, const char *name, con
 
 static void remove_libraries(const struct libraries *libraries)
 {
-    static const char *const names[] = { "libhighs.so", "libhighs.so.1", "libCbcSolver.so.3" };
+    static const char *const names[] = { "libhighs.so", "libhighs.so.1", "libCbcSolver.so.3.1",
+                                         "libCbcSolver.so.3" };
     char path[PATH_MAX];
 
     for (size_t i = 0; i < ARRAY_LEN(names); i++) {
@@ -284,12 +286,29 @@ static void test_a_library_that_is_refused_is_followed_by_the_next(void **state)
 
     add_library(&libraries, "libhighs.so", "../faults/libfake_highs.so");
     add_library(&libraries, "libhighs.so.1", "../faults/libfake_highs_without_run.so");
+    add_library(&libraries, "libCbcSolver.so.3.1", "../faults/libfake_highs_without_run.so");
     add_library(&libraries, "libCbcSolver.so.3", "../faults/libfake_cbc.so");
     f->child.library = NULL;
     assert_own(f, "version", "its answer is no better");
     assert_string_equal(f->child.solver, "CBC 2.0.3");
     assert_string_equal(f->child.refused, "libhighs.so: HiGHS has version 2; allowed: 1; "
-                                          "libhighs.so.1: HiGHS has no function Highs_run");
+                                          "libhighs.so.1: HiGHS has no function Highs_run; "
+                                          "libCbcSolver.so.3.1: HiGHS has no function Highs_run");
+    remove_libraries(&libraries);
+}
+
+/* The name in Debian 13 and Ubuntu 24.04. */
+static void test_cbc_of_newer_systems_is_found(void **state)
+{
+    struct fixture *const f = *state;
+    const struct libraries libraries = make_libraries();
+
+    add_library(&libraries, "libhighs.so", "../faults/libfake_highs.so");
+    add_library(&libraries, "libhighs.so.1", "../faults/libfake_highs.so");
+    add_library(&libraries, "libCbcSolver.so.3.1", "../faults/libfake_cbc.so");
+    f->child.library = NULL;
+    assert_own(f, "version", "its answer is no better");
+    assert_string_equal(f->child.solver, "CBC 2.0.3");
     remove_libraries(&libraries);
 }
 
@@ -431,6 +450,7 @@ int main(void)
                                         tear_down),
         cmocka_unit_test_setup_teardown(test_a_library_that_is_refused_is_followed_by_the_next,
                                         set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_cbc_of_newer_systems_is_found, set_up, tear_down),
         cmocka_unit_test_setup_teardown(
             test_a_library_that_is_not_there_is_no_news_if_another_one_is, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_without_an_answer_no_solver_is_named, set_up,

@@ -22,7 +22,7 @@ gpus: {count: 4, hbm_bytes: 3MiB, hbm_bandwidth_bytes_per_s: 1600GB}
 tiers: [{name: dram, bytes: 6MiB, bandwidth_bytes_per_s: 200GB}]
 ssd: {bytes: 1TB, read_bandwidth_bytes_per_s: 6GB, read_iops: 1e6}
 """
-LIBRARIES = ("libhighs.so", "libhighs.so.1", "libCbcSolver.so.3")  # in the order in which they are tried
+LIBRARIES = ("libhighs.so", "libhighs.so.1", "libCbcSolver.so.3.1", "libCbcSolver.so.3")  # in the order in which they are tried
 
 
 def embtier(*arguments: str | Path, cli: Path = CLI, **environment: str) -> subprocess.CompletedProcess:
@@ -169,7 +169,7 @@ def test_a_plan_names_the_solver_that_answered(profile, machine, own, tmp_path, 
 
 @NO_LIMITS
 def test_a_solver_that_does_not_answer_is_none(profile, machine, own, tmp_path, solvers):
-    _, said = made(tmp_path / "plan", profile, machine, **solvers(*["fake_highs"] * 3, way="version"))
+    _, said = made(tmp_path / "plan", profile, machine, **solvers(*["fake_highs"] * 4, way="version"))
     assert "the outside solver did not help: the solver failed: libhighs.so: HiGHS has version 2; allowed: 1; libhighs.so.1: " in said
     assert (tmp_path / "plan").read_bytes() == own.read_bytes()
 
