@@ -1,13 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fake_cbc.c: a library with the functions of CBC that embtier-solve calls. It answers with the
- * start that it got. */
+ * start that it got. Like a CBC whose OpenBLAS found no memory for its threads, it makes no model
+ * if it was loaded without a limit of one thread. */
 #include <math.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define EXPORT __attribute__((visibility("default")))
 
 static double *start;
+static bool has_one_thread;
+
+static bool is_one(const char *variable)
+{
+    const char *const value = getenv(variable);
+
+    return value && strcmp(value, "1") == 0;
+}
+
+/* OpenBLAS reads these variables when it is loaded. */
+__attribute__((constructor)) static void look_at_threads(void)
+{
+    has_one_thread = is_one("OPENBLAS_NUM_THREADS") && is_one("OMP_NUM_THREADS");
+}
 
 EXPORT const char *Cbc_getVersion(void);
 EXPORT const char *Cbc_getVersion(void)
@@ -18,7 +34,7 @@ EXPORT const char *Cbc_getVersion(void)
 EXPORT void *Cbc_newModel(void);
 EXPORT void *Cbc_newModel(void)
 {
-    return &start;
+    return has_one_thread ? &start : NULL;
 }
 
 EXPORT void Cbc_deleteModel(void *model);

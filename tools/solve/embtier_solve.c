@@ -207,6 +207,14 @@ static FILE *take_output(void)
     return fdopen(fd, "w");
 }
 
+/* CBC and the wheel of HiGHS need BLAS. OpenBLAS starts a thread for each processor as soon as it
+ * is loaded, and each takes about 170 MB of address space: with 16, none of our 2 GiB are left. */
+static void want_one_thread(void)
+{
+    setenv("OPENBLAS_NUM_THREADS", "1", 1);
+    setenv("OMP_NUM_THREADS", "1", 1);
+}
+
 int main(int argc, char **argv)
 {
     struct err_msg msg = { { 0 } };
@@ -216,6 +224,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: embtier-solve LIBRARY... < model > answer\n");
         return 2;
     }
+    want_one_thread();
     out = take_output();
     if (!out || run(argv + 1, out, &msg) != EMBTIER_OK) {
         fflush(stdout); /* the reason is the last line */

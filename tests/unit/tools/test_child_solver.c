@@ -297,7 +297,8 @@ static void test_a_library_that_is_refused_is_followed_by_the_next(void **state)
     remove_libraries(&libraries);
 }
 
-/* The name in Debian 13 and Ubuntu 24.04. */
+/* The name in Debian 13 and Ubuntu 24.04. Whatever the user's variables say, OpenBLAS is to start
+ * no thread, or fake_cbc.c refuses. */
 static void test_cbc_of_newer_systems_is_found(void **state)
 {
     struct fixture *const f = *state;
@@ -306,9 +307,11 @@ static void test_cbc_of_newer_systems_is_found(void **state)
     add_library(&libraries, "libhighs.so", "../faults/libfake_highs.so");
     add_library(&libraries, "libhighs.so.1", "../faults/libfake_highs.so");
     add_library(&libraries, "libCbcSolver.so.3.1", "../faults/libfake_cbc.so");
+    setenv("OPENBLAS_NUM_THREADS", "64", 1);
     f->child.library = NULL;
     assert_own(f, "version", "its answer is no better");
     assert_string_equal(f->child.solver, "CBC 2.0.3");
+    unsetenv("OPENBLAS_NUM_THREADS");
     remove_libraries(&libraries);
 }
 
