@@ -17,7 +17,7 @@ bool cbc_is_in(void *library);
 /* Writes "CBC" and the version, if it tells one. */
 void cbc_name(void *library, char *ret_name, size_t bytes);
 
-/* Does what highs_solve() does (highs.h). */
+/* Does what highs_solve() does (highs.h), with up to 50 * @nodes nodes. */
 MUST_CHECK enum embtier_err cbc_solve(void *library, const struct milp *milp, uint32_t nodes,
                                       double gap, double *ret_values, double *ret_bound,
                                       struct err_msg *msg);

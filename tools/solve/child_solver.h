@@ -22,7 +22,7 @@ struct child_solver {
     uint64_t memory_bytes; /* of its address space; 0: no limit, as sanitizers need */
     uint32_t processor_s;
     uint32_t stall_s;
-    uint32_t nodes; /* of branch and bound, at most */
+    uint32_t nodes; /* of HiGHS's branch and bound, at most; CBC may have up to 50 for each */
     double gap;     /* relative; good enough */
     uint32_t answers;
     /* Plain text of the last answer, as the child tells. "": there was none. */

@@ -2,8 +2,8 @@
 /* Tests that a solver which crashes, lies, sleeps or takes all memory ends in an error, and never
  * in a wrong placement.
  *
- * The solvers are tests/faults/fake_highs.c and fake_cbc.c. With EMBTIER_TEST_SOLVER set to the
- * path of HiGHS or CBC, that one is asked, too. */
+ * The solvers are tests/faults/fake_highs.c and fake_cbc.c. HiGHS and CBC are asked too, if they
+ * are installed or EMBTIER_TEST_SOLVER has the path of one. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -231,6 +231,7 @@ static void test_each_library_that_is_missing_is_named(void **state)
     _cleanup_(solve_answer_freep) struct solve_answer *answer = NULL;
 
     f->child.library = NULL;
+    f->child.nodes = 0;
     answer = ask(f, &f->solver, "start");
     if (!strstr(answer->solver_says.text, "cannot open shared object"))
         skip(); /* there is one */
@@ -245,12 +246,15 @@ static void test_each_library_that_is_missing_is_named(void **state)
 /* A folder in which the loader finds libraries of these names first. */
 struct libraries {
     char folder[32];
+    char *before; /* the variable's value, if it was set */
 };
 
 static struct libraries make_libraries(void)
 {
-    struct libraries libraries = { "/tmp/embtier-solvers.XXXXXX" };
+    struct libraries libraries = { "/tmp/embtier-solvers.XXXXXX", NULL };
 
+    if (getenv("LD_LIBRARY_PATH"))
+        libraries.before = strdup(getenv("LD_LIBRARY_PATH"));
     assert_non_null(mkdtemp(libraries.folder));
     setenv("LD_LIBRARY_PATH", libraries.folder, 1);
     return libraries;
@@ -277,6 +281,9 @@ static void remove_libraries(const struct libraries *libraries)
     }
     assert_int_equal(rmdir(libraries->folder), 0);
     unsetenv("LD_LIBRARY_PATH");
+    if (libraries->before)
+        setenv("LD_LIBRARY_PATH", libraries->before, 1);
+    free(libraries->before);
 }
 
 static void test_a_library_that_is_refused_is_followed_by_the_next(void **state)
@@ -412,29 +419,128 @@ static void test_a_child_that_cannot_be_prepared(void **state)
     test_apart(*state, ask_with_few_descriptors);
 }
 
-/* ---- A real solver ---- */
+/* ---- Real solvers ---- */
+
+#define SMALL_TABLES 10
+/* More than those of which all placements are tried. */
+#define SOME_TABLES 26
+
+static bool is_installed(const char *library)
+{
+    void *const handle = dlopen(library, RTLD_LAZY | RTLD_LOCAL);
+
+    return handle && dlclose(handle) == 0;
+}
+
+/* Calls @test with each solver of this machine, or with EMBTIER_TEST_SOLVER alone. */
+static void with_real_solvers(struct fixture *f, void (*test)(struct fixture *f))
+{
+    static const char *const names[] = { "libhighs.so", "libhighs.so.1", "libCbcSolver.so.3.1",
+                                         "libCbcSolver.so.3" };
+    const char *const given = getenv("EMBTIER_TEST_SOLVER");
+    uint32_t count = 0;
+
+    f->child.processor_s = 100;
+    for (size_t i = 0; i < (given ? 1 : ARRAY_LEN(names)); i++) {
+        f->child.library = given ? given : names[i];
+        if (!given && !is_installed(names[i]))
+            continue;
+        test(f);
+        printf("%s: %s\n", f->child.library, f->child.solver);
+        count++;
+    }
+    if (count > 0)
+        return;
+    printf("neither HiGHS nor CBC is installed, and EMBTIER_TEST_SOLVER is not set\n");
+    skip();
+}
+
+/* The limits of `embtier plan make` let the solver come to its end. */
+static void improve_a_poor_start(struct fixture *f)
+{
+    _cleanup_(solve_answer_freep) struct solve_answer *own = NULL, *answer = NULL;
+
+    f->model.table_count = SOME_TABLES;
+    f->model.gpu_count = 2;
+    own = ask(f, NULL, "");
+    answer = ask(f, &f->solver, "");
+    printf("gap %.2f %%, with the solver %.2f %%\n", 100 * solve_gap(own), 100 * solve_gap(answer));
+    assert_string_equal(answer->solver_says.text, "");
+    assert_true(answer->largest_s < own->largest_s);
+    assert_true(answer->solver_won && answer->solver_bound_s <= answer->largest_s);
+    if (answer->solver_bound_s < answer->largest_s * (1 - 1e-3))
+        fail_msg("bound %g s, answer %g s", answer->solver_bound_s, answer->largest_s);
+}
 
 static void test_a_real_solver_improves_a_poor_start(void **state)
 {
-    struct fixture *const f = *state;
-    struct solve_answer *own, *first, *second;
+    with_real_solvers(*state, improve_a_poor_start);
+}
 
-    f->child.library = getenv("EMBTIER_TEST_SOLVER");
-    if (!f->child.library)
-        skip();
-    f->child.processor_s = 100;
-    f->child.nodes = 1000;
-    own = ask(f, NULL, "");
-    first = ask(f, &f->solver, "");
-    second = ask(f, &f->solver, "");
-    printf("gap %.2f %%, with the solver %.2f %%\n", 100 * solve_gap(own), 100 * solve_gap(first));
-    assert_string_equal(first->solver_says.text, "");
-    assert_true(first->largest_s < own->largest_s);
-    assert_true(first->solver_won && first->solver_bound_s <= first->largest_s);
-    assert_memory_equal(first->places, second->places, TABLES * sizeof(*first->places));
-    solve_answer_free(own);
-    solve_answer_free(first);
-    solve_answer_free(second);
+/* Without @solver, all placements are tried. With it, hardly any, so that the rest is the
+ * solver's. */
+static struct solve_answer *ask_small(struct fixture *f, const struct milp_solver *solver)
+{
+    const struct solve_opts all = { .solver = NULL },
+                            few = { .steps = 1, .searches = 1, .nodes = 1, .solver = solver };
+    struct solve_answer *answer = NULL;
+    struct err_msg msg = { { 0 } };
+
+    if (solve_model(&f->model, solver ? &few : &all, &answer, &msg) != EMBTIER_OK)
+        fail_msg("%s", msg.text);
+    return answer;
+}
+
+static void find_the_best(struct fixture *f)
+{
+    uint32_t won = 0;
+
+    f->child.nodes = 10000;
+    f->child.gap = 0;
+    f->model.table_count = SMALL_TABLES;
+    for (uint64_t mb = 1; mb <= 6; mb++) {
+        _cleanup_(solve_answer_freep) struct solve_answer *best = NULL, *answer = NULL;
+
+        f->memories[0].capacity_bytes = mb * 1000000;
+        f->memories[1].capacity_bytes = mb * 3000000;
+        best = ask_small(f, NULL);
+        answer = ask_small(f, &f->solver);
+        assert_true(best->bound_s >= best->largest_s * (1 - 1e-9)); /* it is the best */
+        /* No solver is asked where the bound proves that an answer is as near as 1e-4. */
+        assert_true(answer->largest_s <= best->largest_s * (1 + 1e-4));
+        assert_true(answer->solver_bound_s <= best->largest_s * (1 + 1e-6));
+        won += answer->solver_won;
+    }
+    assert_true(won > 0);
+}
+
+static void test_a_real_solver_finds_the_best_of_all_placements(void **state)
+{
+    with_real_solvers(*state, find_the_best);
+}
+
+/* The solver ends by itself, with the start or a better answer, however few its nodes are. A second
+ * time it answers the same. */
+static void obey_the_limit_of_nodes(struct fixture *f)
+{
+    f->model.table_count = SOME_TABLES;
+    f->model.gpu_count = 2;
+    for (f->child.nodes = 0; f->child.nodes <= 2; f->child.nodes += 2) {
+        _cleanup_(solve_answer_freep) struct solve_answer *own = ask(f, NULL, "");
+        _cleanup_(solve_answer_freep) struct solve_answer *first = ask(f, &f->solver, "");
+        _cleanup_(solve_answer_freep) struct solve_answer *second = ask(f, &f->solver, "");
+
+        if (!first->solver_won)
+            assert_string_equal(first->solver_says.text, "its answer is no better");
+        assert_true(first->largest_s <= own->largest_s);
+        assert_true(first->solver_bound_s <= first->largest_s);
+        assert_memory_equal(first->places, second->places, SOME_TABLES * sizeof(*first->places));
+    }
+}
+
+static void test_a_real_solver_obeys_the_limit_of_nodes(void **state)
+{
+    with_real_solvers(*state, obey_the_limit_of_nodes);
 }
 
 int main(void)
@@ -462,6 +568,10 @@ int main(void)
                                         tear_down),
         cmocka_unit_test_setup_teardown(test_a_child_that_cannot_be_prepared, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_real_solver_improves_a_poor_start, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(test_a_real_solver_finds_the_best_of_all_placements, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(test_a_real_solver_obeys_the_limit_of_nodes, set_up,
                                         tear_down),
     };
 
