@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -172,6 +174,41 @@ def test_a_solver_that_does_not_answer_is_none(profile, machine, own, tmp_path, 
     _, said = made(tmp_path / "plan", profile, machine, **solvers(*["fake_highs"] * 4, way="version"))
     assert "the outside solver did not help: the solver failed: libhighs.so: HiGHS has version 2; allowed: 1; libhighs.so.1: " in said
     assert (tmp_path / "plan").read_bytes() == own.read_bytes()
+
+
+@pytest.fixture
+def real(solvers) -> Callable[[str], dict[str, str]]:
+    """Makes the environment in which `embtier` finds this solver of the machine, and no other one."""
+
+    def found(solver: str) -> dict[str, str]:
+        if solver == "CBC":
+            if not any(is_loaded(name) for name in LIBRARIES[2:]):
+                pytest.skip("CBC is not installed (Debian 12: coinor-libcbc3; later: coinor-libcbc3.1)")
+            refused = solvers("fake_highs", "fake_highs_without_run", way="version")
+            return refused if any(is_loaded(name) for name in LIBRARIES[:2]) else {}
+        if "EMBTIER_TEST_HIGHS" in os.environ:
+            return {"LD_LIBRARY_PATH": os.environ["EMBTIER_TEST_HIGHS"]}
+        if not any(is_loaded(name) for name in LIBRARIES[:2]):
+            pytest.skip("HiGHS is not installed (Debian 13: libhighs1), and EMBTIER_TEST_HIGHS does not name its folder")
+        return {}
+
+    return found
+
+
+def is_loaded(library: str) -> bool:
+    return subprocess.run([sys.executable, "-c", f"import ctypes; ctypes.CDLL('{library}')"], capture_output=True).returncode == 0
+
+
+@NO_LIMITS
+@pytest.mark.parametrize("solver", ["CBC", "HiGHS"])
+def test_a_real_solver_is_found_and_its_plan_is_no_worse(profile, machine, own, tmp_path, real, solver):
+    path = tmp_path / "plan"
+    hashes, said = made(path, profile, machine, **real(solver))
+    name = list(hashes)[-1]
+    assert re.fullmatch(rf"solver {solver} \d+\.\d+\.\d+, [1-9] answers?, (taken|not taken)", name), (name, said)
+    assert name.endswith("not taken") == ("the outside solver did not help: its answer is no better" in said), (name, said)
+    ours, its = (json.loads(done("-o", "json", "plan", "show", one)) for one in (own, path))
+    assert its["bound_s"] <= its["time_s"] <= ours["time_s"]
 
 
 @pytest.mark.skipif(Path("/usr/local/libexec/embtier/embtier-solve").exists(), reason="embtier-solve is installed")
