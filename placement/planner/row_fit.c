@@ -80,6 +80,26 @@ static uint64_t rows_before(const struct split_cut *cut, uint32_t level)
     return sum;
 }
 
+/* A server has the hot rows of a table in one tier: a part there rules out one in another tier. */
+static bool is_in_another_tier(const struct row_planning *rows, const struct split_cut *cut,
+                               uint32_t level)
+{
+    const uint32_t first = machine_first_tier(rows->p->machine);
+
+    for (uint32_t m = first; level >= first && m < rows->model.level_count; m++)
+        if (m != level && cut->rows[m] > 0)
+            return true;
+    return false;
+}
+
+/* Leaves the rows in the fastest tier that has any, and gives those of slower ones to the rest. */
+static void keep_one_tier(const struct row_planning *rows, struct split_cut *cut)
+{
+    for (uint32_t m = rows->model.level_count; m-- > 0;)
+        if (cut->rows[m] > 0 && is_in_another_tier(rows, cut, m))
+            cut->rows[m] = 0;
+}
+
 /* Makes the table's part in a level as large as fits into these bytes. */
 static bool resize_to(const struct row_planning *rows, uint32_t table, uint32_t level,
                       uint64_t bytes, struct split_cut *cut)
@@ -87,7 +107,7 @@ static bool resize_to(const struct row_planning *rows, uint32_t table, uint32_t 
     const uint64_t most = most_rows(rows, table), before = rows_before(cut, level);
     uint64_t count = 0;
 
-    if (before > most)
+    if (before > most || is_in_another_tier(rows, cut, level))
         return false;
     if (bytes >= PART_SLABS_LEAST * ARRAY_SLAB_BYTES)
         count = rows_within(rows, table, level, bytes, most - before);
@@ -166,8 +186,10 @@ static void hand_down(const struct row_planning *rows, uint32_t table, int64_t l
 static void round_table(struct fitting *f, uint32_t table)
 {
     const struct row_planning *const rows = f->rows;
-    struct split_cut cut = f->cuts[table];
+    struct split_cut cut;
 
+    keep_one_tier(rows, &f->cuts[table]);
+    cut = f->cuts[table];
     if (split_is_whole(&rows->model, table, &cut)) {
         for (uint32_t m = 0; m < rows->model.level_count; m++)
             if (row_part_bytes(rows, table, &cut, m) == UINT64_MAX)

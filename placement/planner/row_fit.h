@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* row_fit.h: cuts that fill arrays, which are whole slabs. Thread: one. */
+/* row_fit.h: cuts that fill arrays, which are whole slabs. A server has the hot rows of a table in
+ * one tier at most, so no table gets parts in several. Thread: one. */
 #ifndef EMBTIER_PLACEMENT_PLANNER_ROW_FIT_H
 #define EMBTIER_PLACEMENT_PLANNER_ROW_FIT_H
 

@@ -10,9 +10,11 @@
 #include "base/text/text_escape.h"
 
 /* Points of a CDF. The figures of all tables take at most 1.5 GiB, whatever a profile says. */
-#define POINTS_MOST  64
-#define POINTS_LEAST 32
-#define MANY_TABLES  256
+/* Rows of a file have nine digits. */
+#define SEEN_ROUNDING 1e-8
+#define POINTS_MOST   64
+#define POINTS_LEAST  32
+#define MANY_TABLES   256
 /* Rows of an array begin at multiples of this, at least. */
 #define GRANULE 16
 /* As in planning.c. */
@@ -59,6 +61,12 @@ static enum embtier_err allocate(struct row_planning *rows)
     return EMBTIER_OK;
 }
 
+/* Returns the rows up to the last point of the CDF that a profile has seen. */
+static double seen_rows(const struct workload *workload, uint32_t table)
+{
+    return workload->profile->tables[table].summary.rows * (1 + SEEN_ROUNDING);
+}
+
 static enum embtier_err fill_tables(struct row_planning *rows)
 {
     const struct workload *const workload = rows->p->workload;
@@ -72,6 +80,7 @@ static enum embtier_err fill_tables(struct row_planning *rows)
         rows->tables[i] = (struct split_table){
             .name = table->name,
             .rows = table->rows,
+            .known_rows = seen_rows(workload, i),
             .row_bytes = align_up(table->row_bytes, GRANULE) + ARRAY_SPOT_BYTES,
             .remap_bytes = ROW_REMAP_BYTES,
             .lookup_bytes = table->weight_bytes,

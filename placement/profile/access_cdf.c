@@ -12,7 +12,14 @@
 #define SHARE_STEPS 50
 #define ROW_STEPS   40
 #define CLASSES     8
-#define LOOKUPS_MIN 1e-9 /* of a row: a file may say that the coldest ones have none */
+#define LOOKUPS_MIN 0.5 /* of a row: a file may say that the coldest ones have none */
+_Static_assert(SHARE_STEPS + ROW_STEPS + CLASSES + 2 <= ACCESS_CDF_POINTS_MAX, "all points fit");
+/* Estimated lookups are so many times the true ones, at least and at most. */
+#define SCALE_MIN 0.4
+#define SCALE_MAX 2.5
+/* Pieces of one class differ by less than this part in a file. */
+#define CLASS_ROUNDING 0.01
+#define UNSEEN_MAX     0x1p49 /* rows of an unbounded table */
 /* From one point to the next, the rows rise by more than this part of them. */
 #define RISE_MIN 1e-6
 
@@ -46,10 +53,15 @@ static double class_of(double lookups, double unit)
     return of_class <= CLASSES ? of_class : 0;
 }
 
-/* The lookups that count as one: the coldest rows have 1, 2, ... of these. */
-static double unit_of(double coldest)
+/* Returns the lookups that count as one: the coldest rows have 1, 2, ... of these. The next ones
+ * have one more, if they are of the next class. @next: 0 if there are none. */
+static double unit_of(double coldest, double next)
 {
-    return coldest / MAX(round(coldest), 1.0);
+    const double unit = next - coldest;
+
+    if (unit > 0 && coldest / unit > 0.75 && unit >= SCALE_MIN && unit <= SCALE_MAX)
+        return coldest / round(coldest / unit);
+    return coldest / MAX(floor(coldest + 0.25), 1.0);
 }
 
 static bool ends_class(const struct access_group *group, double unit)
@@ -57,6 +69,15 @@ static bool ends_class(const struct access_group *group, double unit)
     const double of_class = class_of(group->lookups, unit);
 
     return of_class > 0 && class_of(group[1].lookups, unit) != of_class;
+}
+
+/* Returns the lookups of the coldest rows but those of the last group's number. */
+static double next_lookups(const struct access_group *groups, uint32_t count)
+{
+    for (uint32_t i = count - 1; i-- > 0;)
+        if (groups[i].lookups > groups[count - 1].lookups * (1 + RISE_MIN))
+            return groups[i].lookups;
+    return 0;
 }
 
 void access_cdf_make(struct access_group *groups, uint32_t count, struct access_cdf *ret_cdf)
@@ -73,7 +94,7 @@ void access_cdf_make(struct access_group *groups, uint32_t count, struct access_
     if (all_rows <= 0 || all_lookups <= 0)
         return;
     step = pow(MAX(all_rows, 1.0), 1.0 / ROW_STEPS);
-    unit = unit_of(groups[count - 1].lookups);
+    unit = unit_of(groups[count - 1].lookups, next_lookups(groups, count));
     for (uint32_t i = 0; i + 1 < count; i++) {
         rows += groups[i].rows;
         lookups += groups[i].rows * groups[i].lookups;
@@ -144,6 +165,16 @@ static double share_before(const struct access_cdf *cdf, uint32_t piece)
     return piece > 0 ? cdf->shares[piece - 1] : 0;
 }
 
+static double past_unit(const struct past *past)
+{
+    const double coldest = past->lookups[past->cdf->point_count - 1];
+
+    for (uint32_t i = past->cdf->point_count - 1; i-- > 0;)
+        if (past->lookups[i] > coldest * (1 + CLASS_ROUNDING))
+            return unit_of(coldest, past->lookups[i]);
+    return unit_of(coldest, 0);
+}
+
 static struct past past_of(const struct access_cdf *cdf, double lookups)
 {
     struct past past = { .cdf = cdf };
@@ -152,7 +183,7 @@ static struct past past_of(const struct access_cdf *cdf, double lookups)
         past.lookups[i] = MAX((cdf->shares[i] - share_before(cdf, i)) * lookups /
                                   (cdf->rows[i] - rows_before(cdf, i)),
                               LOOKUPS_MIN);
-    past.unit = unit_of(past.lookups[cdf->point_count - 1]);
+    past.unit = past_unit(&past);
     return past;
 }
 
@@ -196,7 +227,7 @@ static double rows_above(const struct past *past, uint32_t piece)
     while (piece-- > 0) {
         const double next = lookups_at(past, piece), next_rows = past->cdf->rows[piece];
 
-        if (next >= lookups)
+        if (next >= lookups && next > at)
             return rows * pow(next_rows / rows, log(lookups / at) / log(next / at));
         rows = next_rows;
         at = next;
@@ -224,7 +255,7 @@ static double unseen_rows(const struct past *past, double rows)
 
     if (isfinite(rows))
         return MAX(rows - seen, 0.0);
-    return MAX(twice > 0 ? once * once / (2 * twice) : once * (once - 1) / 2, 1.0);
+    return MIN(MAX(twice > 0 ? once * once / (2 * twice) : once, 1.0), UNSEEN_MAX);
 }
 
 static struct corners corners_of(const struct past *past, double rows)

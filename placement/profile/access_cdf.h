@@ -17,7 +17,8 @@
 
 struct access_cdf {
     uint32_t point_count;                 /* 0: no lookups */
-    double rows[ACCESS_CDF_POINTS_MAX];   /* of hottest rows; rises; the last one: all seen */
+    double rows[ACCESS_CDF_POINTS_MAX];   /* of hottest rows; rises; the last one: all seen, and
+                                             of coming lookups also those that were not */
     double shares[ACCESS_CDF_POINTS_MAX]; /* of the lookups; never falls; the last is 1 */
 };
 
@@ -35,7 +36,8 @@ double access_cdf_share(const struct access_cdf *cdf, double rows);
 double access_cdf_rows(const struct access_cdf *cdf, double share);
 /* Makes the curve of coming lookups from that of @lookups past ones, in which rows are sorted by
  * past hotness. Rows without a past lookup come last. @rows: of the table; INFINITY: unbounded,
- * with as many unseen rows as Chao's bound says (Scandinavian J. of Statistics 11, 1984). */
+ * with as many unseen rows as Chao's bound says (Scandinavian J. of Statistics 11, 1984). There
+ * are none if no row was seen once only. */
 void access_cdf_make_coming(const struct access_cdf *past, double lookups, double rows,
                             struct access_cdf *ret_coming);
 

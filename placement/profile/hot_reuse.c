@@ -107,7 +107,8 @@ static double reuses(const struct pieces *pieces, uint32_t piece)
     return MAX(pieces->rows[piece] * pieces->lookups[piece] - pieces->firsts[piece], 0.0);
 }
 
-/* Keeps every so many-th point, and the last two: all rows that were seen, and all rows. */
+/* Keeps every so many-th point, and the last two: of coming lookups these are all rows that were
+ * seen, and all rows. */
 static void thin(const struct access_cdf *from, uint32_t points, struct access_cdf *ret_cdf)
 {
     const uint32_t count = MIN(from->point_count, points);

@@ -130,12 +130,22 @@ static enum embtier_err give_table(const struct steady *s, struct measured_table
     return EMBTIER_OK;
 }
 
+static double first_lookups(const struct measured_table *table)
+{
+    double sum = 0;
+
+    for (uint32_t i = 0; i < REUSE_SEGMENTS_MAX; i++)
+        sum += table->first[i];
+    return sum;
+}
+
 static void make_coming(struct measured_table *table)
 {
     const struct access_cdf past = table->cdf;
     const double rows = table->table.rows > 0 ? (double)table->table.rows : INFINITY;
 
-    access_cdf_make_coming(&past, (double)table->summary.lookups, rows, &table->cdf);
+    if (first_lookups(table) > 0) /* else it is a model of endless lookups, with their true CDF */
+        access_cdf_make_coming(&past, (double)table->summary.lookups, rows, &table->cdf);
 }
 
 enum embtier_err measured_profile_make_steady(struct measured_profile *measured,

@@ -56,14 +56,19 @@ static void fill_slopes(struct split_point *points, uint32_t count)
     }
 }
 
-/* Returns the number of points: (0, 0), those of the CDF, and the last row. */
+static bool is_known(const struct split_table *table, double rows)
+{
+    return table->rows != EMBTIER_UNBOUNDED || table->known_rows == 0 || rows <= table->known_rows;
+}
+
+/* Returns the number of points: (0, 0), those of the CDF that are known, and the last row. */
 static uint32_t find_rows(const struct split_table *table, double *ret_rows)
 {
     const struct access_cdf *const cdf = table->cdf;
     uint32_t count = 0;
 
     ret_rows[count++] = 0;
-    for (uint32_t i = 0; i < cdf->point_count; i++)
+    for (uint32_t i = 0; i < cdf->point_count && is_known(table, cdf->rows[i]); i++)
         ret_rows[count++] = cdf->rows[i];
     if (table->rows != EMBTIER_UNBOUNDED && (double)table->rows > ret_rows[count - 1])
         ret_rows[count++] = (double)table->rows;

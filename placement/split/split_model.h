@@ -38,6 +38,7 @@
 struct split_table {
     const char *name;
     uint64_t rows;         /* EMBTIER_UNBOUNDED: some are always left for the rest */
+    double known_rows;     /* of an unbounded one: that may lie in levels; 0: all of the CDF */
     uint32_t row_bytes;    /* weights and optimizer state of a row, in an array */
     uint32_t remap_bytes;  /* for each row in an array, unless the table lies whole in it */
     uint32_t lookup_bytes; /* read for one lookup */

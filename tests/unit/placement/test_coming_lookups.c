@@ -173,7 +173,8 @@ static void test_rows_that_were_hot_take_so_many_lookups(void **state)
         compare_source(&sources[i]);
 }
 
-static void check_alike(const struct access_cdf *past, double lookups, double rows)
+/* Returns the rows of the curve. */
+static double check_alike(const struct access_cdf *past, double lookups, double rows)
 {
     struct access_cdf coming;
 
@@ -183,19 +184,86 @@ static void check_alike(const struct access_cdf *past, double lookups, double ro
     for (uint32_t i = 0; i < coming.point_count; i++)
         assert_true(fabs(coming.shares[i] - coming.rows[i] / coming.rows[coming.point_count - 1]) <
                     1e-9);
+    return coming.rows[coming.point_count - 1];
 }
 
-/* Rows that were all looked up equally often: no one is hotter than another. */
+/* Rows that were all looked up equally often: no row is hotter than another. */
 static void test_equal_rows_stay_equal(void **state)
 {
     const struct access_cdf one = { 1, { 1000 }, { 1 } };
 
     (void)state;
     for (uint32_t times = 1; times < 20; times++) {
-        check_alike(&one, 1000 * times, 1000);
-        check_alike(&one, 1000 * times, 2000);
-        check_alike(&one, 1000 * times, INFINITY);
+        assert_true(check_alike(&one, 1000 * times, 1000) == 1000);
+        assert_true(check_alike(&one, 1000 * times, 2000) == (times == 1 ? 2000 : 1000));
+        assert_true(check_alike(&one, 1000 * times, INFINITY) == (times == 1 ? 2000 : 1000));
     }
+}
+
+/* A sample stands for more or fewer lookups than there were. Its coldest rows still had one. */
+static void test_lookups_of_a_sample_are_scaled(void **state)
+{
+    const struct access_cdf one = { 1, { 1000 }, { 1 } };
+
+    (void)state;
+    for (double scale = 0.5; scale < 1.7; scale += 0.1) {
+        /* 300 rows with three lookups, 700 with two, 2000 with one. */
+        const struct access_cdf many = { 3, { 300, 1000, 3000 }, { 9.0 / 43, 23.0 / 43, 1 } };
+        struct access_cdf coming;
+
+        assert_true(check_alike(&one, 1000 * scale, 2000) == 2000);
+        access_cdf_make_coming(&many, 4300 * scale, INFINITY, &coming);
+        check_concave(&coming);
+        assert_true(fabs(access_cdf_share(&coming, 3000) - 23.0 / 43) < 1e-9);
+        assert_true(fabs(access_cdf_share(&coming, 1000) - 9.0 / 43) < 1e-9);
+        assert_true(fabs(coming.rows[coming.point_count - 1] - 3000 - 2000.0 * 2000 / 1400) < 1e-3);
+    }
+}
+
+/* Rows without a lookup, behind rows with ever so many. */
+static void test_rows_without_lookups_change_nothing(void **state)
+{
+    const struct access_cdf past = { 5, { 1e5, 2e5, 3e5, 4e5, 1e6 }, { 0.25, 0.5, 0.75, 1, 1 } };
+    struct access_cdf coming;
+
+    (void)state;
+    for (double lookups = 1e7; lookups < 1e19; lookups *= 10) {
+        access_cdf_make_coming(&past, lookups, 1e6, &coming);
+        check_concave(&coming);
+        for (uint32_t i = 0; i < 4; i++)
+            assert_true(fabs(coming.shares[i] - past.shares[i]) < 0.05);
+    }
+}
+
+/* So many rows with one lookup that the square of their number would be no number of rows. */
+static void test_unseen_rows_are_a_number_of_rows(void **state)
+{
+    const struct access_cdf past = { 2, { 1000, 1e8 }, { 0.5, 1 } };
+    struct access_cdf coming;
+
+    (void)state;
+    access_cdf_make_coming(&past, 2e8, INFINITY, &coming);
+    assert_int_equal(coming.point_count, 3);
+    assert_true(coming.rows[2] > 1e8 && coming.rows[2] < 1e9);
+}
+
+/* Where all lookups have a time, as in a simulated model, the curve is the true one. */
+static void test_endless_lookups_keep_their_curve(void **state)
+{
+    struct measured_table table = { .table = { .name = "t", .rows = 2000 },
+                                    .summary = { .lookups = 1000, .rows = 1000 },
+                                    .cdf = { 1, { 1000 }, { 1 } } };
+    struct measured_profile measured = { .lookups = 1000,
+                                         .segment_length = 1000,
+                                         .segment_count = 1,
+                                         .table_count = 1,
+                                         .tables = &table };
+    struct err_msg msg;
+
+    (void)state;
+    assert_int_equal(measured_profile_make_steady(&measured, &msg), EMBTIER_OK);
+    assert_int_equal(table.cdf.point_count, 1);
+    free(table.bins);
 }
 
 /* A curve of a file may have as many points as there can be, and rows without lookups. */
@@ -214,6 +282,8 @@ static void test_any_curve_has_a_coming_one(void **state)
             access_cdf_make_coming(&past, lookups, rows, &coming);
             check_concave(&coming);
             assert_true(coming.point_count <= ACCESS_CDF_POINTS_MAX);
+            for (uint32_t i = 0; i < past.point_count; i++)
+                assert_true(access_cdf_share(&coming, past.rows[i]) <= past.shares[i] + 1e-9);
             assert_true(coming.rows[coming.point_count - 1] <= rows);
         }
     past.point_count = 0;
@@ -226,6 +296,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rows_that_were_hot_take_so_many_lookups),
         cmocka_unit_test(test_equal_rows_stay_equal),
+        cmocka_unit_test(test_lookups_of_a_sample_are_scaled),
+        cmocka_unit_test(test_rows_without_lookups_change_nothing),
+        cmocka_unit_test(test_unseen_rows_are_a_number_of_rows),
+        cmocka_unit_test(test_endless_lookups_keep_their_curve),
         cmocka_unit_test(test_any_curve_has_a_coming_one),
     };
 

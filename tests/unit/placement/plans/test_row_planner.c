@@ -537,6 +537,86 @@ static void test_hot_rows_of_an_unbounded_table_leave_the_cache(void **state)
     clear(&p);
 }
 
+/* Makes the CDF one of coming lookups, some of which are of rows that were not seen. */
+static void see_rows_once(struct measured_table *table)
+{
+    const double seen = table->cdf.rows[table->cdf.point_count - 1];
+    const double lookups = (double)table->summary.lookups;
+    const struct access_cdf past = { 2, { seen / 100, seen }, { 1 - seen * 0.99 / lookups, 1 } };
+
+    assert_true(lookups > 1.01 * seen);
+    table->summary.rows = seen;
+    access_cdf_make_coming(&past, lookups, INFINITY, &table->cdf);
+    assert_true(table->cdf.rows[table->cdf.point_count - 1] > 1.5 * seen);
+}
+
+/* Rows that were never looked up have no ids that anyone knows. */
+static void test_no_unseen_rows_of_an_unbounded_table_are_hot(void **state)
+{
+    struct prepared p = { 0 };
+
+    (void)state;
+    make_tight(&p);
+    p.c.profile->tables[0].table.rows = EMBTIER_UNBOUNDED;
+    see_rows_once(&p.c.profile->tables[0]);
+    p.c.machine.gpu_count = 0;
+    p.c.machine.tiers[0].bytes = 1024 * MIB;
+    {
+        _cleanup_(plan_freep) struct plan *plan = cut_plan(&p.c);
+        const double seen = p.c.profile->tables[0].summary.rows;
+
+        assert_int_equal(plan->tables[0].parts[0].home, PLAN_ARRAY);
+        assert_true((double)plan->tables[0].parts[0].rows <= seen);
+        assert_true((double)plan->tables[0].parts[0].rows > 0.9 * seen);
+    }
+    clear(&p);
+}
+
+/* Returns the number of the table's arrays, and adds them to those of each tier. */
+static uint32_t count_arrays(const struct plan_table *table, const struct planner_case *c,
+                             uint32_t *used)
+{
+    uint32_t arrays = 0;
+
+    for (uint32_t k = 0; k < table->part_count; k++) {
+        if (table->parts[k].home != PLAN_ARRAY)
+            continue;
+        arrays++;
+        used[strcmp(table->parts[k].tier, c->machine.tiers[0].name) != 0]++;
+    }
+    return arrays;
+}
+
+/* A server has the hot rows of a table in one tier. Many slabs in both tiers are worth having. */
+static void test_no_table_has_hot_rows_in_two_tiers(void **state)
+{
+    struct random random = { SEED + 5 };
+    uint32_t used[2] = { 0 };
+
+    (void)state;
+    for (uint32_t i = 0; i < EQUALS; i++) {
+        struct prepared p = { 0 };
+
+        draw_row_case(&random, &p.c, 2, 0, 40000, 1.3);
+        measure_hot(&p);
+        p.c.machine.tier_count = 2;
+        p.c.machine.tiers[0].bytes = (7 + i % 3) * MIB;
+        p.c.machine.tiers[1] = (struct machine_tier){
+            .name = "pmem",
+            .bytes = 16 * MIB,
+            .bandwidth_bytes_per_s = p.c.machine.tiers[0].bandwidth_bytes_per_s / 2,
+        };
+        {
+            _cleanup_(plan_freep) struct plan *plan = cut_plan(&p.c);
+
+            for (uint32_t t = 0; t < plan->table_count; t++)
+                assert_true(count_arrays(&plan->tables[t], &p.c, used) <= 1);
+        }
+        clear(&p);
+    }
+    assert_true(used[0] > 0 && used[1] > 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -555,6 +635,8 @@ int main(void)
         cmocka_unit_test(test_whole_tables_stay_where_no_cut_helps),
         cmocka_unit_test(test_equal_input_gives_an_equal_plan),
         cmocka_unit_test(test_hot_rows_of_an_unbounded_table_leave_the_cache),
+        cmocka_unit_test(test_no_unseen_rows_of_an_unbounded_table_are_hot),
+        cmocka_unit_test(test_no_table_has_hot_rows_in_two_tiers),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
