@@ -13,6 +13,9 @@
 
 /* Bytes of a message for what stands beside a table's name, and for the number of the others. */
 #define NAMED_ROOM 64
+/* Bytes for the word of an optimizer, and for a message about one without names and list. */
+#define OPTIMIZER_ROOM         32
+#define OPTIMIZER_MESSAGE_ROOM 160
 
 static bool is_same(struct apply_place a, struct apply_place b)
 {
@@ -56,13 +59,15 @@ static struct apply_held *find_held(const struct apply_server *server, const cha
                                               sizeof(wanted), compare_held);
 }
 
-static enum embtier_err differs(const struct plan_table *table, const char *key, const char *wanted,
-                                const char *found, struct err_msg *msg)
+static enum embtier_err differs(const struct plan *plan, const struct plan_table *table,
+                                const char *key, const char *wanted, const char *found,
+                                struct err_msg *msg)
 {
-    return err_set(msg, EMBTIER_MISMATCH,
-                   "table '%s' has %s %s in the plan, and %s on the server: the plan is of another "
-                   "table; make a new one",
-                   table->name, key, wanted, found);
+    return err_set(
+        msg, EMBTIER_MISMATCH,
+        "%stable '%s' has %s %s in the plan, and %s on the server: the plan is of another "
+        "table; make a new one",
+        PLAN_PLACE(plan, table, "%s", key), table->name, key, wanted, found);
 }
 
 struct optimizers_text {
@@ -78,9 +83,9 @@ static enum embtier_optimizer optimizer_of(const struct plan *plan,
 }
 
 /* Writes the list for `plan make --optimizer` that fits the server: the first table's optimizer,
- * then the tables with others, "adam,t3=sgd". Returns "..." if it is too long for a message. */
+ * then the tables with others, "adam,t3=sgd". Returns "..." if it takes more than @room bytes. */
 static const char *optimizers_text(const struct plan *plan, const struct apply_server *server,
-                                   struct optimizers_text *buffer)
+                                   size_t room, struct optimizers_text *buffer)
 {
     const enum embtier_optimizer first = optimizer_of(plan, server, 0);
     size_t used = (size_t)snprintf(buffer->text, sizeof(buffer->text), "%s", optimizer_word(first));
@@ -90,7 +95,7 @@ static const char *optimizers_text(const struct plan *plan, const struct apply_s
 
         if (other == first)
             continue;
-        if (used + EMBTIER_TABLE_NAME_MAX + 32 > sizeof(buffer->text))
+        if (used + strlen(plan->tables[i].name) + OPTIMIZER_ROOM > MIN(room, sizeof(buffer->text)))
             return "...";
         used += (size_t)snprintf(buffer->text + used, sizeof(buffer->text) - used, ",%s=%s",
                                  plan->tables[i].name, optimizer_word(other));
@@ -103,11 +108,16 @@ static enum embtier_err optimizer_differs(const struct plan *plan,
                                           const struct plan_table *table,
                                           const struct apply_held *held, struct err_msg *msg)
 {
-    return err_set(msg, EMBTIER_MISMATCH,
-                   "table '%s' has optimizer %s in the plan, and %s on the server: make a new one, "
-                   "with `embtier plan make --optimizer %s`",
-                   table->name, optimizer_word(table->optimizer), optimizer_word(held->optimizer),
-                   optimizers_text(plan, server, &(struct optimizers_text){ { 0 } }));
+    const char *const place = PLAN_PLACE(plan, table, "optimizer");
+    const size_t taken = strlen(place) + strlen(table->name) + OPTIMIZER_MESSAGE_ROOM;
+    const size_t room = sizeof(msg->text) - MIN(taken, sizeof(msg->text));
+
+    return err_set(
+        msg, EMBTIER_MISMATCH,
+        "%stable '%s' has optimizer %s in the plan, and %s on the server: make a new one, "
+        "with `embtier plan make --optimizer %s`",
+        place, table->name, optimizer_word(table->optimizer), optimizer_word(held->optimizer),
+        optimizers_text(plan, server, room, &(struct optimizers_text){ { 0 } }));
 }
 
 static enum embtier_err check_same(const struct plan *plan, const struct apply_server *server,
@@ -119,16 +129,17 @@ static enum embtier_err check_same(const struct plan *plan, const struct apply_s
     if (table->rows != held->rows) {
         snprintf(wanted, sizeof(wanted), "%" PRIu64, table->rows);
         snprintf(found, sizeof(found), "%" PRIu64, held->rows);
-        return differs(table, "rows", table->rows == EMBTIER_UNBOUNDED ? "unbounded" : wanted,
+        return differs(plan, table, "rows", table->rows == EMBTIER_UNBOUNDED ? "unbounded" : wanted,
                        held->rows == EMBTIER_UNBOUNDED ? "unbounded" : found, msg);
     }
     if (table->dim != held->dim) {
         snprintf(wanted, sizeof(wanted), "%" PRIu32, table->dim);
         snprintf(found, sizeof(found), "%" PRIu32, held->dim);
-        return differs(table, "dim", wanted, found, msg);
+        return differs(plan, table, "dim", wanted, found, msg);
     }
     if (table->dtype != held->dtype)
-        return differs(table, "dtype", dtype_word(table->dtype), dtype_word(held->dtype), msg);
+        return differs(plan, table, "dtype", dtype_word(table->dtype), dtype_word(held->dtype),
+                       msg);
     if (table->optimizer != held->optimizer)
         return optimizer_differs(plan, server, table, held, msg);
     return EMBTIER_OK;
@@ -142,29 +153,31 @@ static enum embtier_err check_gpus(const struct plan *plan, struct err_msg *msg)
 
         if (table->parts[0].home == PLAN_HBM)
             return err_set(msg, EMBTIER_UNSUPPORTED,
-                           "table '%s' is to be in the memory of GPU %" PRIu32
+                           "%stable '%s' is to be in the memory of GPU %" PRIu32
                            ", and the server has no tables there: add --without-gpu, which takes "
                            "an array or the cache instead",
-                           table->name, table->parts[0].gpu);
+                           PLAN_PLACE(plan, table, "parts[0].home"), table->name,
+                           table->parts[0].gpu);
     }
     if (plan->gpu_count == 0)
         return EMBTIER_OK;
     return err_set(msg, EMBTIER_UNSUPPORTED,
-                   "the plan is for %" PRIu32 " GPU%s, and the server has none: add "
+                   "%sthe plan is for %" PRIu32 " GPU%s, and the server has none: add "
                    "--without-gpu, or make a plan for a machine without `gpus`",
-                   plan->gpu_count, PLURAL(plan->gpu_count));
+                   PLAN_PLACE(plan, NULL, "gpu_count"), plan->gpu_count, PLURAL(plan->gpu_count));
 }
 
 /* ---- The places that the plan wants ---- */
 
-static enum embtier_err find_tier(const struct apply_server *server, const struct plan_table *table,
-                                  const char *name, uint32_t *ret_tier, struct err_msg *msg)
+static enum embtier_err find_tier(const struct plan *plan, const struct apply_server *server,
+                                  const struct plan_table *table, const struct plan_part *part,
+                                  uint32_t *ret_tier, struct err_msg *msg)
 {
     char names[TIERS_MAX * (TIER_NAME_MAX + 3)] = "";
     size_t used = 0;
 
     for (uint32_t t = 0; t < server->tier_count; t++) {
-        if (strcmp(server->tiers[t].name, name) == 0) {
+        if (strcmp(server->tiers[t].name, part->tier) == 0) {
             *ret_tier = t;
             return EMBTIER_OK;
         }
@@ -172,8 +185,9 @@ static enum embtier_err find_tier(const struct apply_server *server, const struc
                                  server->tiers[t].name);
     }
     return err_set(msg, EMBTIER_INVALID,
-                   "table '%s' is to be in tier '%s', which the server does not have; it has %s",
-                   table->name, name, names);
+                   "%stable '%s' is to be in tier '%s', which the server does not have; it has %s",
+                   PLAN_PLACE(plan, table, "parts[%d].tier", (int)(part - table->parts)),
+                   table->name, part->tier, names);
 }
 
 /* Returns the rows of a table that the plan does not leave to the cache; 0: all. */
@@ -190,7 +204,7 @@ static uint64_t rows_in_arrays(const struct plan_table *table)
 
 /* The ranges of a table that are in arrays of tiers: a server takes one of them, as the hot rows of
  * a split, if the cache has the rest. */
-static enum embtier_err find_range(const struct plan_table *table,
+static enum embtier_err find_range(const struct plan *plan, const struct plan_table *table,
                                    const struct plan_part **ret_range, struct err_msg *msg)
 {
     const bool has_rest = table->parts[table->part_count - 1].home == PLAN_CACHE;
@@ -205,14 +219,15 @@ static enum embtier_err find_range(const struct plan_table *table,
     if (count <= (has_rest ? 1 : 0))
         return EMBTIER_OK;
     return err_set(msg, EMBTIER_UNSUPPORTED,
-                   "table '%s' has %" PRIu32
+                   "%stable '%s' has %" PRIu32
                    " ranges in arrays%s, but a server has hot rows in one "
                    "tier, and the rest in the cache: make a plan for one tier of arrays, or with "
                    "the table in `unsplit` of its rules",
-                   table->name, count, has_rest ? "" : " and none in the cache");
+                   PLAN_PLACE(plan, table, "parts"), table->name, count,
+                   has_rest ? "" : " and none in the cache");
 }
 
-static enum embtier_err wanted_split(const struct apply_server *server,
+static enum embtier_err wanted_split(const struct plan *plan, const struct apply_server *server,
                                      const struct plan_table *table, struct apply_place *ret_place,
                                      struct err_msg *msg)
 {
@@ -220,25 +235,25 @@ static enum embtier_err wanted_split(const struct apply_server *server,
 
     if (table->parts[0].home == PLAN_HBM && rows_in_arrays(table) == 0)
         return EMBTIER_OK; /* none in the cache: a whole array, of place_without_gpu() */
-    TRY(find_range(table, &range, msg));
+    TRY(find_range(plan, table, &range, msg));
     if (!range)
         return EMBTIER_OK;
     ret_place->home = EMBTIER_HOME_SPLIT;
     ret_place->hot_rows = range->rows;
-    return find_tier(server, table, range->tier, &ret_place->tier, msg);
+    return find_tier(plan, server, table, range, &ret_place->tier, msg);
 }
 
-static enum embtier_err wanted_place(const struct apply_server *server,
+static enum embtier_err wanted_place(const struct plan *plan, const struct apply_server *server,
                                      const struct plan_table *table, struct apply_place *ret_place,
                                      struct err_msg *msg)
 {
     *ret_place = in_cache;
     if (table->part_count > 1)
-        return wanted_split(server, table, ret_place, msg);
+        return wanted_split(plan, server, table, ret_place, msg);
     if (table->parts[0].home != PLAN_ARRAY) /* in GPU memory: place_without_gpu() */
         return EMBTIER_OK;
     ret_place->home = EMBTIER_HOME_ARRAY;
-    return find_tier(server, table, table->parts[0].tier, &ret_place->tier, msg);
+    return find_tier(plan, server, table, &table->parts[0], &ret_place->tier, msg);
 }
 
 /* ---- The moves ---- */
@@ -372,9 +387,10 @@ static enum embtier_err add_tables(struct apply *apply, const struct plan *plan,
         if (is_in_gpu != in_gpu)
             continue;
         if (!held)
-            return err_set(msg, EMBTIER_NO_TABLE, "the server has no table '%s'", table->name);
+            return err_set(msg, EMBTIER_NO_TABLE, "%sthe server has no table '%s'",
+                           PLAN_PLACE(plan, table, "name"), table->name);
         TRY(check_same(plan, apply->server, table, held, msg));
-        TRY(wanted_place(apply->server, table, &place, msg));
+        TRY(wanted_place(plan, apply->server, table, &place, msg));
         if (is_in_gpu)
             place = take_place_without_gpu(apply, table, held, place);
         add_move(apply, held, place);
@@ -382,12 +398,13 @@ static enum embtier_err add_tables(struct apply *apply, const struct plan *plan,
     return EMBTIER_OK;
 }
 
-static bool is_planned(const struct plan *plan, const char *name)
+/* Returns the plan's table of this name; NULL: there is none. */
+static const struct plan_table *find_planned(const struct plan *plan, const char *name)
 {
     for (uint32_t i = 0; i < plan->table_count; i++)
         if (strcmp(plan->tables[i].name, name) == 0)
-            return true;
-    return false;
+            return &plan->tables[i];
+    return NULL;
 }
 
 static int compare_bytes(const void *a, const void *b)
@@ -412,7 +429,7 @@ static void append_unplanned(const struct apply *apply, const struct plan *plan,
     uint64_t bytes = 0;
 
     for (uint32_t i = 0; tables && i < server->table_count; i++)
-        if (server->tables[i].place.tier == tier && !is_planned(plan, server->tables[i].name)) {
+        if (server->tables[i].place.tier == tier && !find_planned(plan, server->tables[i].name)) {
             tables[count++] = &server->tables[i];
             bytes += array_bytes(&server->tables[i], server->tables[i].place);
         }
@@ -430,6 +447,15 @@ static void append_unplanned(const struct apply *apply, const struct plan *plan,
         err_append(msg, "%s %" PRIu32 " more", named > 0 ? " and" : "", count - named);
 }
 
+/* Returns the place of the key that tells how much the plan puts into a tier. */
+static const char *tier_place(const struct plan *plan, const char *tier, struct plan_place *buffer)
+{
+    for (uint32_t i = 0; i < plan->memory_count; i++)
+        if (strcmp(plan->memories[i].name, tier) == 0)
+            return plan_place(buffer, plan, NULL, "memories[%" PRIu32 "].array_bytes", i);
+    return plan_place(buffer, plan, NULL, "memories");
+}
+
 /* Returns bytes in whole MiB, rounded up: a value for a configuration that is not less. */
 static uint64_t mib(uint64_t bytes)
 {
@@ -439,12 +465,16 @@ static uint64_t mib(uint64_t bytes)
 static enum embtier_err check_room(const struct apply *apply, const struct plan *plan,
                                    struct err_msg *msg)
 {
+    struct plan_place place;
+
     for (uint32_t i = 0; i < apply->move_count; i++)
         if (apply->moves[i].to_bytes == UINT64_MAX)
-            return err_set(msg, EMBTIER_TOO_LARGE,
-                           "table '%s' has too many rows for an array: make a plan in which the "
-                           "cache has it",
-                           apply->moves[i].table->name);
+            return err_set(
+                msg, EMBTIER_TOO_LARGE,
+                "%stable '%s' has too many rows for an array: make a plan in which the "
+                "cache has it",
+                PLAN_PLACE(plan, find_planned(plan, apply->moves[i].table->name), "parts"),
+                apply->moves[i].table->name);
     for (uint32_t t = 0; t < apply->server->tier_count; t++) {
         const struct apply_tier *const tier = &apply->server->tiers[t];
         const uint64_t bytes = wanted_bytes(apply, t);
@@ -453,12 +483,13 @@ static enum embtier_err check_room(const struct apply *apply, const struct plan 
         if (bytes <= tier->array_bytes)
             continue;
         (void)err_set(msg, EMBTIER_TOO_LARGE,
-                      "tier '%s' keeps %s for arrays, and they would take %s, %s more: raise "
+                      "%stier '%s' keeps %s for arrays, and they would take %s, %s more: raise "
                       "cache.tiers[%" PRIu32 "].array_bytes to %" PRIu64
                       "MiB, with bytes of at least %" PRIu64
                       "MiB as the row cache needs %s, and restart the server, or make a plan for "
                       "less",
-                      tier->name, BYTES_TEXT(tier->array_bytes), BYTES_TEXT(bytes),
+                      tier_place(plan, tier->name, &place), tier->name,
+                      BYTES_TEXT(tier->array_bytes), BYTES_TEXT(bytes),
                       BYTES_TEXT(bytes - tier->array_bytes), t, mib(bytes), mib(bytes + cache),
                       BYTES_TEXT(cache));
         append_unplanned(apply, plan, t, msg);

@@ -76,7 +76,8 @@ struct apply_opts {
 /* @plan has passed plan_check(). NO_TABLE: the server lacks a table of the plan. MISMATCH: it
  * differs from the plan's. INVALID: the server has no such tier. TOO_LARGE: the arrays do not fit
  * into the tier. UNSUPPORTED: a table has ranges in several tiers, or the plan is for GPUs. @msg
- * names table or tier, the figures, and what can be done. NO_MEMORY. */
+ * names table or tier, the figures, and what can be done; with file, line and key before it if the
+ * plan was read from a file. NO_MEMORY. */
 MUST_CHECK enum embtier_err apply_new(const struct plan *plan, struct apply_server *server,
                                       const struct apply_opts *opts, struct apply **ret_apply,
                                       struct err_msg *msg);

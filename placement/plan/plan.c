@@ -2,10 +2,13 @@
 #include "placement/plan/plan.h"
 
 #include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/spec/table_spec.h"
+#include "base/yaml/yaml_doc.h"
 
 enum embtier_err plan_new(uint32_t table_count, uint32_t memory_count, struct plan **ret_plan)
 {
@@ -27,9 +30,32 @@ void plan_free(struct plan *plan)
 {
     if (!plan)
         return;
+    yaml_doc_free(plan->file);
     free(plan->tables);
     free(plan->memories);
     free(plan);
+}
+
+const char *plan_place(struct plan_place *buffer, const struct plan *plan,
+                       const struct plan_table *table, const char *key, ...)
+{
+    static const char end[] = ": ";
+    char whole[64] = "";
+    size_t used = 0;
+    va_list args;
+
+    buffer->text[0] = '\0';
+    if (!plan->file)
+        return buffer->text;
+    if (table)
+        used = (size_t)snprintf(whole, sizeof(whole), "tables[%" PRIu32 "].",
+                                (uint32_t)(table - plan->tables));
+    va_start(args, key);
+    vsnprintf(whole + used, sizeof(whole) - used, key, args);
+    va_end(args);
+    yaml_doc_place(plan->file, whole, buffer->text, sizeof(buffer->text) - strlen(end));
+    memcpy(buffer->text + strlen(buffer->text), end, sizeof(end));
+    return buffer->text;
 }
 
 enum plan_memory_kind plan_memory_kind(const struct plan_memory *memory)

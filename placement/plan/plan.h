@@ -5,7 +5,7 @@
  * A table of one part lies whole in its home. SSD holds a copy of each row of each home, so a home
  * is about memory, and the cache is the home of rows that are only on SSD while cold.
  *
- * Pure values. Thread: any. */
+ * Pure values. A plan that was read from a file also knows the lines of its keys. Thread: any. */
 #ifndef EMBTIER_PLACEMENT_PLAN_PLAN_H
 #define EMBTIER_PLACEMENT_PLAN_PLAN_H
 
@@ -84,8 +84,11 @@ struct plan_input {
     uint64_t hash;              /* XXH3-64 of its bytes */
 };
 
+struct yaml_doc;
+
 struct plan {
-    uint64_t generation; /* 1 more than the plan that it replaces; the first is 1 */
+    struct yaml_doc *file; /* that the plan was read from, owned; NULL: it was made in memory */
+    uint64_t generation;   /* 1 more than the plan that it replaces; the first is 1 */
     uint32_t input_count;
     struct plan_input inputs[PLAN_INPUTS_MAX];
     uint32_t gpu_count; /* 0: clients look rows up from the processor's memory */
@@ -107,6 +110,20 @@ MUST_CHECK enum embtier_err plan_new(uint32_t table_count, uint32_t memory_count
                                      struct plan **ret_plan);
 void plan_free(struct plan *plan);
 DEFINE_CLEANUP(struct plan, plan_free)
+
+/* ---- Places in a file ---- */
+
+struct plan_place {
+    char text[256];
+};
+
+/* Returns the head of a message about a key: "a.plan:31: tables[3].dim: ". @table: the key is one
+ * of this table's; NULL: of the whole plan. Returns "" if the plan was made in memory. */
+const char *plan_place(struct plan_place *buffer, const struct plan *plan,
+                       const struct plan_table *table, const char *key, ...) PRINTF_LIKE(4, 5);
+/* The same in a buffer that lives until the end of the block. */
+#define PLAN_PLACE(plan, table, ...)                                                               \
+    plan_place(&(struct plan_place){ { 0 } }, (plan), (table), __VA_ARGS__)
 
 /* ---- Figures that follow from others ---- */
 

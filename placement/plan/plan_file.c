@@ -358,6 +358,7 @@ enum embtier_err plan_file_parse(const char *source, const char *text, size_t te
     if (plan_new(raw->tables_count, raw->memories_count, &plan) != EMBTIER_OK)
         return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", source);
     TRY(take_plan(&reading, raw, plan));
+    plan->file = TAKE(doc);
     *ret_plan = TAKE(plan);
     return EMBTIER_OK;
 }

@@ -3,7 +3,8 @@
  * (docs/internals/placement/plan-format.md).
  *
  * A file that was read is checked as a plan is, so whatever was done to it, its plan is possible. A
- * mistake is `FILE:LINE: KEY: the fault; allowed: …`. Thread: any. */
+ * mistake is `FILE:LINE: KEY: the fault; allowed: …`. Later messages about the plan name places in
+ * the file by plan_place(). Thread: any. */
 #ifndef EMBTIER_PLACEMENT_PLAN_PLAN_FILE_H
 #define EMBTIER_PLACEMENT_PLAN_PLAN_FILE_H
 
@@ -14,7 +15,7 @@
 #define PLAN_FILE_FORMAT  "embtier-plan"
 #define PLAN_FILE_VERSION 1
 /* 8,192 tables of six parts, with all figures at full length, have fewer. Reading takes less than
- * 400 MiB of memory, whatever the file says. */
+ * 400 MiB of memory, whatever the file says. The plan keeps a part of that for its places. */
 #define PLAN_FILE_BYTES_MAX (64 * MIB)
 
 /* Writes the text of a plan that plan_check() has passed. The same plan gives the same bytes. The

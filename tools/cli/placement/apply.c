@@ -273,10 +273,10 @@ static enum embtier_err check_generation(struct cli *cli, const struct applying 
     if (generation > info.generation || (generation == info.generation && a->hash == info.hash))
         return EMBTIER_OK;
     return err_set(msg, EMBTIER_MISMATCH,
-                   "the plan has generation %" PRIu64 ", and %s has %" PRIu64
+                   "%sthe plan has generation %" PRIu64 ", and %s has %" PRIu64
                    ": make a new plan with `embtier plan make --previous` and that one, or stop "
                    "the server and remove plan.json from its first data directory",
-                   generation,
+                   PLAN_PLACE(a->plan, NULL, "generation"), generation,
                    generation == info.generation ? "another one in force" : "the one in force",
                    info.generation);
 }
@@ -695,7 +695,9 @@ static enum embtier_err run(struct cli *cli, struct applying *a, struct err_msg 
                                                           a->plan->table_count, NULL);
 
     if (err != EMBTIER_OK)
-        return err_set(msg, err, "%s", embtier_message(cli->server));
+        return err_set(msg, err, "%s%s",
+                       err == EMBTIER_MISMATCH ? PLAN_PLACE(a->plan, NULL, "generation") : "",
+                       embtier_message(cli->server));
     TRY(prepare(cli, a, msg));
     warn_of_cache(a);
     if (a->arguments->dry_run)

@@ -7,6 +7,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -112,6 +113,33 @@ def refused(daemon, *arguments: str | Path, code: int = 1) -> str:
     done = subprocess.run(command(daemon, "apply", *arguments), capture_output=True, text=True, timeout=LIMIT_S)
     assert done.returncode == code and done.stdout == "", done
     return done.stderr
+
+
+def write_lines(folder: Path, homes: dict[str, str], generation: int = 1, **changes) -> list[Path]:
+    """The plan with a line for each key of a table, in JSON and in YAML."""
+    plan = json.loads(text_of(homes, generation, **changes))
+    lines = [f"{key}: {json.dumps(value)}" for key, value in plan.items() if key != "tables"] + ["tables:"]
+    for table in plan["tables"]:
+        lines += [f"  {' ' if i else '-'} {key}: {json.dumps(value)}" for i, (key, value) in enumerate(table.items())]
+    paths = [write(folder, homes, generation), write(folder, homes, generation)]
+    paths[0].write_text(json.dumps(plan, indent=1))
+    paths[1].write_text("\n".join(lines) + "\n")
+    return paths
+
+
+def edit(paths: list[Path], old: str, new: str) -> list[Path]:
+    for path in paths:
+        text = re.sub(old, new, path.read_text())
+        assert text != path.read_text(), path
+        path.write_text(text)
+    return paths
+
+
+def place(plan: Path, key: str, value: object) -> str:
+    """The head of a message about a key: file, line and key. The first line that gives it this value is the line."""
+    wanted = re.compile(rf'\b{key.split(".")[-1]}"?: {json.dumps(value)}')
+    line = next(i for i, text in enumerate(plan.read_text().split("\n"), 1) if wanted.search(text))
+    return f"{plan}:{line}: {key}: "
 
 
 def write_trace(folder: Path, hot: dict[str, Iterable[int]], others: Iterable[int] = IDS) -> Path:
@@ -252,8 +280,11 @@ def test_an_older_plan_or_another_of_the_same_generation_is_refused(daemon, tmp_
     assert apply(daemon, spaced)["applied"], "the same plan in other words"
     for wait in (lambda: None, daemon.restart):
         wait()
-        assert "the plan has generation 4, and the one in force has 5" in refused(daemon, write(tmp_path, SECOND, 4))
-        assert "another plan of generation 5 is in force" in refused(daemon, write(tmp_path, SECOND, 5))
+        for plan, options in itertools.product(write_lines(tmp_path, SECOND, 4), ((), ("--dry-run",))):
+            message = place(plan, "generation", 4) + "the plan has generation 4, and the one in force has 5"
+            assert message in refused(daemon, plan, *options)
+        for plan in write_lines(tmp_path, SECOND, 5):
+            assert place(plan, "generation", 5) + "another plan of generation 5 is in force" in refused(daemon, plan)
         assert homes_of(daemon) == FIRST
 
 
@@ -388,20 +419,32 @@ def test_a_plan_that_counts_on_a_larger_cache_is_told(daemon, tmp_path):
 
 
 def test_plans_that_are_not_for_this_server(daemon, tmp_path):
-    def check(message: str, homes: dict[str, str], *options: str, **changes) -> None:
-        assert message in refused(daemon, write(tmp_path, homes, 1, **changes), *options)
-        assert set(homes_of(daemon).values()) == {"cache"}
+    def check(key: str, value: object, message: str, plans: list[Path]) -> None:
+        for plan, options in itertools.product(plans, ((), ("--dry-run",))):
+            error = refused(daemon, plan, *options)
+            assert place(plan, key, value) in error and message in error, error
+            assert set(homes_of(daemon).values()) == {"cache"}
 
-    check("the server has no table 'x'", FIRST | {"x": "cache"})
-    check("table 'a' has dim 25 in the plan, and 24 on the server", {"a": "cache"}, dim=25)
-    check("table 'a' has optimizer adam in the plan, and sgd on the server", {"a": "cache"}, optimizer="adam")
-    check("make a new one, with `embtier plan make --optimizer sgd`", {"a": "cache"}, optimizer="adam")
-    three = {"a": "dram", "b": "dram", "c": "dram"}
-    check(f"array_bytes to 6MiB, with bytes of at least {6 + 4 * LANES}MiB as the row cache needs {4 * LANES}MiB,", three)
-    check("table 'a' is to be in the memory of GPU 0", {"a": "hbm", "b": "cache"})
-    eight = tmp_path / "eight.plan"
-    eight.write_text(text_of({"a": "dram"}, 1, gpu=7).replace('"gpu_count": 0', '"gpu_count": 8'))
-    assert "the plan is for 8 GPUs, and the server has none" in refused(daemon, eight)
+    def plans(homes: dict[str, str], **changes) -> list[Path]:
+        return write_lines(tmp_path, homes, 1, **changes)
+
+    check("tables[5].name", "x", ": the server has no table 'x'", plans(FIRST | {"x": "cache"}))
+    a = {"a": "cache"}
+    check("tables[0].dim", 25, ": table 'a' has dim 25 in the plan, and 24 on the server", plans(a, dim=25))
+    check("tables[0].dtype", "f16", ": table 'a' has dtype f16 in the plan, and f32 on the server", plans(a, dtype="f16"))
+    adam = plans(a, optimizer="adam")
+    check("tables[0].optimizer", "adam", ": table 'a' has optimizer adam in the plan, and sgd on the server", adam)
+    check("tables[0].optimizer", "adam", "make a new one, with `embtier plan make --optimizer sgd`", adam)
+    cxl = edit(plans({"a": "dram"}), '"dram"', '"cxl"')
+    check("tables[0].parts[0].tier", "cxl", ": table 'a' is to be in tier 'cxl', which the server does not have", cxl)
+    three = plans({"a": "dram", "b": "dram", "c": "dram"})
+    needed = f"array_bytes to 6MiB, with bytes of at least {6 + 4 * LANES}MiB as the row cache needs {4 * LANES}MiB,"
+    check("memories[0].array_bytes", 3 * ROWS * DIM * 4, needed, three)
+    small = edit(plans({"a": "dram"}), f'("capacity_bytes": ){1 << 40}(?=[^}}]*"array_bytes": [1-9])', r"\g<1>4096")
+    check("memories[0].capacity_bytes", 4096, f": 4096 (4KiB) does not hold {ROWS * DIM * 4}", small)
+    check("tables[0].parts[0].home", "hbm", ": table 'a' is to be in the memory of GPU 0", plans({"a": "hbm", "b": "cache"}))
+    eight = edit(plans({"a": "dram"}, gpu=7), '(gpu_count"?: )0', r"\g<1>8")
+    check("gpu_count", 8, ": the plan is for 8 GPUs, and the server has none", eight)
     torn = tmp_path / "torn.plan"
     torn.write_text(text_of(FIRST, 1)[:-20])
     assert str(torn) in refused(daemon, torn)
@@ -469,8 +512,10 @@ def test_ranges_become_splits_with_the_hot_rows_of_a_trace(daemon, tmp_path):
 
 def test_ranges_in_two_tiers_and_in_gpu_memory(daemon, tmp_path):
     trace = write_trace(tmp_path, {"a": range(3000)})
-    message = refused(daemon, write(tmp_path, {"a": "dram:1000+pmem:1000"}), "--trace", trace)
-    assert "table 'a' has 2 ranges in arrays, but a server has hot rows in one tier" in message
+    for plan in write_lines(tmp_path, {"a": "dram:1000+pmem:1000"}):
+        line = next(i for i, text in enumerate(plan.read_text().split("\n"), 1) if "parts" in text)
+        message = f"{plan}:{line}: tables[0].parts: table 'a' has 2 ranges in arrays, but a server has hot rows in one tier"
+        assert message in refused(daemon, plan, "--trace", trace)
     gpu = write(tmp_path, {"a": "hbm:1000+pmem:500"})
     assert "table 'a' is to be in the memory of GPU 0" in refused(daemon, gpu, "--trace", trace)
     done = apply(daemon, gpu, "--trace", trace, "--without-gpu")  # both ranges, in the fastest tier with room

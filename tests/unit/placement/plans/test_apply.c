@@ -14,7 +14,9 @@
 
 #include "base/macros.h"
 #include "base/spec/array_shape.h"
+#include "base/yaml/yaml_doc.h"
 #include "placement/apply/apply.h"
+#include "placement/plan/plan_file.h"
 #include "placement/random.h"
 
 #define TABLES_MAX 12
@@ -479,6 +481,145 @@ static void test_arrays_of_tables_for_gpus_are_free_for_others(void **state)
     plan_free(world.plan);
 }
 
+/* Gives a plan that was made in memory the lines of its file in YAML, or in JSON. */
+static void set_file(struct plan *plan, bool is_json)
+{
+    static const char yaml[] = "format: embtier-plan\n"
+                               "version: 1\n"
+                               "generation: 1\n"
+                               "samples_per_s: 1\n"
+                               "samples_per_batch: 1\n"
+                               "time_s: 1\n"
+                               "gpu_count: 0\n"
+                               "table_count: 1\n"
+                               "memories:\n"
+                               "  - {name: dram, capacity_bytes: 1GiB, array_bytes: 256, "
+                               "cache_bytes: 0, bandwidth_bytes_per_s: 1, read_bytes: 0, "
+                               "time_s: 0}\n"
+                               "  - {name: ssd, capacity_bytes: 1GiB, array_bytes: 256, "
+                               "cache_bytes: 0, bandwidth_bytes_per_s: 1, read_bytes: 0, "
+                               "time_s: 0}\n"
+                               "tables:\n"
+                               "  - name: t0\n"
+                               "    rows: 1\n"
+                               "    dim: 64\n"
+                               "    dtype: f32\n"
+                               "    optimizer: none\n"
+                               "    read_bytes: 0\n"
+                               "    parts:\n"
+                               "      - {home: array, tier: dram, rows: 1, bytes: 256, "
+                               "lookup_share: 1, time_s: 0, reads_per_s: 0, "
+                               "writes_bytes_per_day: 0}\n";
+    static const char json[] =
+        "{\"format\": \"embtier-plan\", \"version\": 1,\n"
+        " \"generation\": 1, \"samples_per_s\": 1, \"samples_per_batch\": 1, \"time_s\": 1,\n"
+        " \"gpu_count\": 0, \"table_count\": 1, \"memories\": [\n"
+        "  {\"name\": \"dram\", \"capacity_bytes\": \"1GiB\", \"array_bytes\": 256,\n"
+        "   \"cache_bytes\": 0, \"bandwidth_bytes_per_s\": 1, \"read_bytes\": 0, \"time_s\": 0},\n"
+        "  {\"name\": \"ssd\", \"capacity_bytes\": \"1GiB\", \"array_bytes\": 256,\n"
+        "   \"cache_bytes\": 0, \"bandwidth_bytes_per_s\": 1, \"read_bytes\": 0, \"time_s\": 0}],\n"
+        " \"tables\": [\n"
+        "  {\"name\": \"t0\", \"rows\": 1,\n"
+        "   \"dim\": 64,\n"
+        "   \"dtype\": \"f32\", \"optimizer\": \"none\", \"read_bytes\": 0,\n"
+        "   \"parts\": [\n"
+        "    {\"home\": \"array\", \"tier\": \"dram\", \"rows\": 1, \"bytes\": 256,\n"
+        "     \"lookup_share\": 1, \"time_s\": 0, \"reads_per_s\": 0,\n"
+        "     \"writes_bytes_per_day\": 0}]}]}\n";
+    const char *const text = is_json ? json : yaml;
+    struct plan *loaded = NULL;
+    struct err_msg msg = { { 0 } };
+
+    if (plan_file_parse("a.plan", text, strlen(text), &loaded, &msg) != EMBTIER_OK)
+        fail_msg("%s", msg.text);
+    yaml_doc_free(plan->file);
+    plan->file = TAKE(loaded->file);
+    plan_free(loaded);
+}
+
+/* The server changes, and the plan stays as it is in its file. */
+static void refuse_with_places(bool is_json)
+{
+    struct world world = { .plan = NULL };
+    const struct apply_place wanted[] = { array_in(0) };
+    struct apply_held *const held = &world.tables[0];
+    struct plan_table *table;
+
+    add_tier(&world, "dram", 1);
+    add_table(&world, 1, cached);
+    make_plan(&world, wanted);
+    set_file(world.plan, is_json);
+    table = &world.plan->tables[0];
+    memcpy(world.plan->memories[0].name, "dram", 5);
+
+#define AT(yaml_line, json_line, rest)                                                             \
+    (is_json ? "a.plan:" #json_line ": " rest : "a.plan:" #yaml_line ": " rest)
+    held->dim++;
+    must_refuse(&world, EMBTIER_MISMATCH, AT(15, 10, "tables[0].dim: table 't0' has dim 64"));
+    held->dim--;
+    held->dtype = EMBTIER_DTYPE_F16;
+    must_refuse(&world, EMBTIER_MISMATCH, AT(16, 11, "tables[0].dtype: table 't0' has dtype f32"));
+    held->dtype = EMBTIER_DTYPE_F32;
+    held->optimizer = EMBTIER_OPTIMIZER_ADAM;
+    must_refuse(&world, EMBTIER_MISMATCH, AT(17, 11, "tables[0].optimizer: table 't0' has"));
+    must_refuse(&world, EMBTIER_MISMATCH, "`embtier plan make --optimizer adam`");
+    held->optimizer = EMBTIER_OPTIMIZER_NONE;
+    held->rows++;
+    must_refuse(&world, EMBTIER_MISMATCH, AT(14, 9, "tables[0].rows: table 't0' has rows 7000"));
+    held->rows--;
+    memcpy(held->name, "tx", 3);
+    must_refuse(&world, EMBTIER_NO_TABLE, AT(13, 9, "tables[0].name: the server has no table"));
+    memcpy(held->name, "t0", 3);
+    memcpy(world.server.tiers[0].name, "cxl", 4);
+    must_refuse(&world, EMBTIER_INVALID, AT(20, 13, "tables[0].parts[0].tier: table 't0' is to"));
+    memcpy(world.server.tiers[0].name, "dram", 5);
+    world.server.tiers[0].array_bytes = world.server.tiers[0].free_bytes = 0;
+    must_refuse(&world, EMBTIER_TOO_LARGE, AT(10, 4, "memories[0].array_bytes: tier 'dram' keeps"));
+    held->rows = table->rows = EMBTIER_UNBOUNDED - 1;
+    must_refuse(&world, EMBTIER_TOO_LARGE, AT(19, 12, "tables[0].parts: table 't0' has too many"));
+    table->part_count = 2;
+    table->parts[1] = table->parts[0];
+    must_refuse(&world, EMBTIER_UNSUPPORTED,
+                AT(19, 12, "tables[0].parts: table 't0' has 2 ranges"));
+    table->parts[0].home = PLAN_HBM;
+    must_refuse(&world, EMBTIER_UNSUPPORTED, AT(20, 13, "tables[0].parts[0].home: table 't0' is"));
+    table->parts[0].home = PLAN_ARRAY;
+    world.plan->gpu_count = 8;
+    must_refuse(&world, EMBTIER_UNSUPPORTED, AT(7, 3, "gpu_count: the plan is for 8 GPUs"));
+#undef AT
+    plan_free(world.plan);
+}
+
+static void test_refusals_name_file_line_and_key(void **state)
+{
+    (void)state;
+    refuse_with_places(false);
+    refuse_with_places(true);
+}
+
+/* The list of optimizers gives way to names and path, so that all words of the message stay. */
+static void test_a_refusal_with_long_names_keeps_its_words(void **state)
+{
+    struct world world = { .plan = NULL };
+    struct apply_place wanted[TABLES_MAX];
+
+    (void)state;
+    add_tier(&world, "dram", 1);
+    for (uint32_t i = 0; i < TABLES_MAX; i++) {
+        wanted[i] = cached;
+        add_table(&world, 1, cached);
+        memset(world.tables[i].name, 'a' + (int)i, EMBTIER_TABLE_NAME_MAX);
+        world.tables[i].optimizer = i % 2 ? EMBTIER_OPTIMIZER_SGD : EMBTIER_OPTIMIZER_NONE;
+    }
+    make_plan(&world, wanted);
+    set_file(world.plan, true);
+    world.plan->tables[1].optimizer = EMBTIER_OPTIMIZER_ADAM;
+    must_refuse(&world, EMBTIER_MISMATCH,
+                "' has optimizer adam in the plan, and sgd on the server: make a new one, with "
+                "`embtier plan make --optimizer ...`");
+    plan_free(world.plan);
+}
+
 static void test_a_plan_for_gpus_is_refused_without_them(void **state)
 {
     struct world world = { .plan = NULL };
@@ -565,6 +706,8 @@ int main(void)
         cmocka_unit_test(test_steps_bring_all_tables_to_their_places),
         cmocka_unit_test(test_a_refused_step_is_tried_again_when_more_is_free),
         cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_refusals_name_file_line_and_key),
+        cmocka_unit_test(test_a_refusal_with_long_names_keeps_its_words),
         cmocka_unit_test(test_unplanned_arrays_that_take_the_room_are_named),
         cmocka_unit_test(test_tables_for_gpus_take_arrays_with_room_or_the_cache),
         cmocka_unit_test(test_hot_rows_for_gpus_join_those_in_an_array),

@@ -40,6 +40,7 @@ static void assert_same_plans(const struct plan *a, const struct plan *b)
     assert_memory_equal(a->memories, b->memories, a->memory_count * sizeof(*a->memories));
     whole.tables = a->tables;
     whole.memories = a->memories;
+    whole.file = a->file; /* one of them was not read from a file */
     assert_memory_equal(a, &whole, sizeof(whole));
 }
 
@@ -201,6 +202,37 @@ static void test_reads_what_people_write(void **state)
     assert_int_equal(plan->tables[0].parts[1].gpu, PLAN_NO_GPU);
     assert_int_equal(plan->tables[1].rows, EMBTIER_UNBOUNDED);
     assert_string_equal(plan->tables[1].reason, "");
+}
+
+static void test_knows_the_lines_of_its_keys(void **state)
+{
+    static const char deep[] = "/a/very/long/path/of/a/plan/that/somebody/keeps";
+    struct err_msg msg = { { 0 } };
+    struct plan *plan = NULL;
+    char source[1000];
+
+    (void)state;
+    assert_int_equal(plan_file_parse("a.plan", PLAN, strlen(PLAN), &plan, &msg), EMBTIER_OK);
+    assert_string_equal(PLAN_PLACE(plan, NULL, "generation"), "a.plan:3: generation: ");
+    assert_string_equal(PLAN_PLACE(plan, NULL, "memories[%d].array_bytes", 1),
+                        "a.plan:14: memories[1].array_bytes: ");
+    assert_string_equal(PLAN_PLACE(plan, &plan->tables[0], "dim"), "a.plan:19: tables[0].dim: ");
+    assert_string_equal(PLAN_PLACE(plan, &plan->tables[0], "parts[%d].tier", 1),
+                        "a.plan:27: tables[0].parts[1].tier: ");
+    assert_string_equal(PLAN_PLACE(plan, &plan->tables[1], "parts[0].tier"),
+                        "a.plan:29: tables[1].parts[0].tier: "); /* the line of the part */
+    plan_free(plan);
+
+    for (size_t used = 0; used + sizeof(deep) < sizeof(source);) /* a long path keeps its end */
+        used += (size_t)snprintf(source + used, sizeof(source) - used, "%s", deep);
+    assert_int_equal(plan_file_parse(source, PLAN, strlen(PLAN), &plan, &msg), EMBTIER_OK);
+    assert_non_null(strstr(PLAN_PLACE(plan, &plan->tables[0], "parts[%d].writes_bytes_per_day", 2),
+                           "keeps:28: tables[0].parts[2].writes_bytes_per_day: "));
+    plan_free(plan);
+
+    assert_int_equal(plan_new(1, 1, &plan), EMBTIER_OK);
+    assert_string_equal(PLAN_PLACE(plan, &plan->tables[0], "dim"), ""); /* made in memory */
+    plan_free(plan);
 }
 
 /* A plan in JSON, which is YAML too, tells its version before its keys are looked at. */
@@ -534,6 +566,7 @@ int main(void)
                                         trace_fixture_free),
         cmocka_unit_test(test_loads_the_longest_plan),
         cmocka_unit_test(test_reads_what_people_write),
+        cmocka_unit_test(test_knows_the_lines_of_its_keys),
         cmocka_unit_test(test_names_each_mistake),
         cmocka_unit_test(test_checks_a_plan_that_was_made),
         cmocka_unit_test(test_refuses_a_file_cut_short),
