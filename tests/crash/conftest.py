@@ -17,6 +17,7 @@ _spec = importlib.util.spec_from_file_location("server_conftest", _SERVER / "con
 _conftest = importlib.util.module_from_spec(_spec)
 sys.modules["server_conftest"] = _conftest
 _spec.loader.exec_module(_conftest)  # also defines the fixture `daemons`
+sys.path.append(str(_SERVER / "placement"))  # for the helpers in test_apply.py
 
 make_daemon, own_daemon, name, rng = _conftest.make_daemon, _conftest.own_daemon, _conftest.name, _conftest.rng
 random_homes = _conftest.random_homes
