@@ -50,6 +50,18 @@ struct machine_ssd {
     struct machine_price price;  /* of @drive_bytes */
 };
 
+/* "a.yaml:3: ssd.bytes": the key of a file that a figure comes from; "": no file has it. */
+struct machine_place {
+    char text[160];
+};
+
+/* For messages about figures that a plan cannot do with. */
+struct machine_places {
+    struct machine_place hbm_bytes;
+    struct machine_place tier_bytes[TIERS_MAX];
+    struct machine_place ssd_bytes, read_iops, write_bandwidth, drive_writes;
+};
+
 struct machine {
     uint32_t lanes; /* of the server, each with its own cache; 0: nothing is kept for them */
     uint32_t gpu_count;
@@ -59,6 +71,7 @@ struct machine {
     uint32_t tier_count; /* 1 to TIERS_MAX */
     struct machine_tier tiers[TIERS_MAX];
     struct machine_ssd ssd;
+    struct machine_places places;
 };
 
 static inline uint32_t machine_first_tier(const struct machine *machine)

@@ -115,6 +115,27 @@ static const struct yaml_key tier_keys[] = { TIER_KEYS(KEY) };
 static const struct yaml_key ssd_keys[] = { SSD_KEYS(KEY) };
 #undef INTO
 
+/* ---- Places ---- */
+
+static void note_place(const struct yaml_doc *doc, const char *key, struct machine_place *place)
+{
+    yaml_doc_place(doc, key, place->text, sizeof(place->text));
+}
+
+static void note_places(const struct yaml_doc *doc, struct machine *machine)
+{
+    struct machine_places *const places = &machine->places;
+    struct yaml_key_text key;
+
+    note_place(doc, "gpus.hbm_bytes", &places->hbm_bytes);
+    for (uint32_t i = 0; i < machine->tier_count; i++)
+        note_place(doc, yaml_item_key(&key, "tiers", i, "bytes"), &places->tier_bytes[i]);
+    note_place(doc, "ssd.bytes", &places->ssd_bytes);
+    note_place(doc, "ssd.read_iops", &places->read_iops);
+    note_place(doc, "ssd.write_bandwidth_bytes_per_s", &places->write_bandwidth);
+    note_place(doc, "ssd.drive_writes_per_day", &places->drive_writes);
+}
+
 /* ---- Values that belong together ---- */
 
 /* Names of memories that are no tiers. */
@@ -224,6 +245,7 @@ enum embtier_err machine_file_load(const char *path, struct machine *ret_machine
 
     TRY(yaml_doc_load(path, &machine_schema, &doc, msg));
     TRY(take(doc, &machine, msg));
+    note_places(doc, &machine);
     *ret_machine = machine;
     return EMBTIER_OK;
 }

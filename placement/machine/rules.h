@@ -26,7 +26,7 @@ enum rules_limit {
         RULES_LIMITS
 };
 
-/* "a.yaml:3: pin[0]" */
+/* "a.yaml:3: pin[0]"; "": no file has it. */
 struct rule_name {
     char text[160];
 };
@@ -37,7 +37,8 @@ struct rules {
     uint32_t rule_count;
     bool *unsplit;               /* of each table: all its rows have one home; NULL: none */
     double target_samples_per_s; /* 0: none */
-    uint64_t moved_bytes_max;    /* from the plan in force; UINT64_MAX: no limit */
+    struct rule_name target_place, moved_place; /* of these two keys */
+    uint64_t moved_bytes_max;                   /* from the plan in force; UINT64_MAX: no limit */
     double
         least_gain; /* another plan than that in force must be faster by this share of its time */
     uint64_t cache_least_bytes[TIERS_MAX]; /* arrays leave at least this much of each tier,

@@ -335,6 +335,12 @@ static uint64_t most_rules(const struct raw_rules *raw)
     return count;
 }
 
+static void note_place(const struct yaml_doc *doc, const struct yaml_key *key,
+                       struct rule_name *place)
+{
+    yaml_doc_place(doc, key->name, place->text, sizeof(place->text));
+}
+
 static enum embtier_err take(struct reading *r, const struct raw_rules *raw, struct err_msg *msg)
 {
     r->rules->rules = calloc(most_rules(raw) + 1, sizeof(*r->rules->rules));
@@ -348,6 +354,8 @@ static enum embtier_err take(struct reading *r, const struct raw_rules *raw, str
                              &r->rules->moved_bytes_max, msg));
     TRY(yaml_value_parse(r->doc, &gain_key, gain_key.name, raw->least_gain, &r->rules->least_gain,
                          msg));
+    note_place(r->doc, &target_key, &r->rules->target_place);
+    note_place(r->doc, &moved_key, &r->rules->moved_place);
     if (raw->limits)
         TRY(take_limits(r, raw->limits, msg));
     return take_lists(r, raw, msg);

@@ -86,12 +86,13 @@ static enum embtier_err check_room(const struct model_memory *memory, uint64_t b
     const uint64_t left_bytes =
         memory->capacity_bytes - MIN(reserved_bytes, memory->capacity_bytes);
 
-    if (bytes > left_bytes)
-        return err_set(msg, EMBTIER_INVALID,
-                       "memory '%s': the tables take %" PRIu64 " bytes of %" PRIu64 ", %" PRIu64
-                       " too many",
-                       TEXT_SHOWN(memory->name), bytes, left_bytes, bytes - left_bytes);
-    return EMBTIER_OK;
+    if (bytes <= left_bytes)
+        return EMBTIER_OK;
+    model_begin_message(memory, msg);
+    err_append(
+        msg, "memory '%s': the tables take %" PRIu64 " bytes of %" PRIu64 ", %" PRIu64 " too many",
+        TEXT_SHOWN(memory->name), bytes, left_bytes, bytes - left_bytes);
+    return EMBTIER_INVALID;
 }
 
 static enum embtier_err check_rooms(const struct model *model, const struct sums *sums,

@@ -197,18 +197,29 @@ enum embtier_err instance_new(const struct model *model, struct instance **ret_i
     return EMBTIER_OK;
 }
 
-void instance_room_name(const struct instance *x, uint32_t room, char *ret_name, size_t name_bytes)
+static uint32_t place_of_room(const struct instance *x, uint32_t room)
 {
     uint32_t place = 0;
 
     while (x->room_of_place[place] != room)
         place++;
-    if (x->model->memories[place / x->gpu_count].shared)
-        snprintf(ret_name, name_bytes, "memory '%s'",
-                 TEXT_SHOWN(x->model->memories[place / x->gpu_count].name));
+    return place;
+}
+
+const struct model_memory *instance_room_memory(const struct instance *x, uint32_t room)
+{
+    return &x->model->memories[place_of_room(x, room) / x->gpu_count];
+}
+
+void instance_room_name(const struct instance *x, uint32_t room, char *ret_name, size_t name_bytes)
+{
+    const struct model_memory *const memory = instance_room_memory(x, room);
+
+    if (memory->shared)
+        snprintf(ret_name, name_bytes, "memory '%s'", TEXT_SHOWN(memory->name));
     else
-        snprintf(ret_name, name_bytes, "memory '%s' of GPU %" PRIu32,
-                 TEXT_SHOWN(x->model->memories[place / x->gpu_count].name), instance_gpu(x, place));
+        snprintf(ret_name, name_bytes, "memory '%s' of GPU %" PRIu32, TEXT_SHOWN(memory->name),
+                 instance_gpu(x, place_of_room(x, room)));
 }
 
 uint32_t instance_table(const struct instance *x, uint32_t item)

@@ -49,6 +49,8 @@ static inline uint32_t instance_gpu(const struct instance *x, uint32_t place)
     return place % x->gpu_count;
 }
 
+/* The memory that a room belongs to. */
+const struct model_memory *instance_room_memory(const struct instance *x, uint32_t room);
 /* Writes a room's name for a message: "HBM of GPU 3", or "DRAM". */
 void instance_room_name(const struct instance *x, uint32_t room, char *ret_name, size_t name_bytes);
 /* The first table of an item. */

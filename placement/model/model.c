@@ -23,6 +23,14 @@ double model_gpu_bandwidth(const struct model *model, uint32_t memory)
     return m->shared ? m->bandwidth_bytes_per_s / model->gpu_count : m->bandwidth_bytes_per_s;
 }
 
+void model_begin_message(const struct model_memory *memory, struct err_msg *msg)
+{
+    if (memory->place && memory->place[0] != '\0')
+        err_write(msg, "%s: ", memory->place);
+    else
+        err_write(msg, "%s", "");
+}
+
 static enum embtier_err check_count(const char *key, uint32_t count, uint32_t most,
                                     struct err_msg *msg)
 {

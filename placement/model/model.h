@@ -48,6 +48,8 @@ struct model_memory {
     bool shared;
     uint64_t capacity_bytes;      /* of each GPU, or of all together if shared */
     double bandwidth_bytes_per_s; /* the same */
+    const char *place; /* of the capacity, for messages, such as "a.yaml:3: ssd.bytes"; NULL or "":
+                          it comes from no file. Borrowed */
 };
 
 enum model_rule_kind {
@@ -89,6 +91,9 @@ struct model {
 
 /* INVALID: @msg names the table, memory or rule, the key, its value, and what is allowed. */
 MUST_CHECK enum embtier_err model_check(const struct model *model, struct err_msg *msg);
+
+/* Begins a message about a memory's room with the place that its capacity comes from. */
+void model_begin_message(const struct model_memory *memory, struct err_msg *msg);
 
 /* The memory that a table takes, and the bytes that a batch reads of it, rounded up. */
 uint64_t model_table_bytes(const struct model_table *table);

@@ -34,12 +34,35 @@ static double pace(const struct planner_opts *opts, const struct evaluation *e)
                                                  : e->samples_per_s;
 }
 
+/* Returns @place, or @word if no file has the key. */
+static const char *place_or(const char *place, const char *word)
+{
+    return place[0] != '\0' ? place : word;
+}
+
+/* The key that sets the limit, for the head of a message. */
+static const char *limit_place(const struct planner_opts *opts, enum rules_limit limit)
+{
+    const struct machine_places *const places = &opts->machine->places;
+    const char *const keys[] = { [LIMIT_TARGET] = opts->rules->target_place.text,
+                                 [LIMIT_READ_IOPS] = places->read_iops.text,
+                                 [LIMIT_WRITE_BANDWIDTH] = places->write_bandwidth.text,
+                                 [LIMIT_DRIVE_WRITES] = places->drive_writes.text };
+
+    return place_or(keys[limit], rules_limit_word(limit));
+}
+
+static const char *moved_place(const struct planner_opts *opts)
+{
+    return place_or(opts->rules->moved_place.text, "moved_bytes_max");
+}
+
 static void describe(const struct planner_opts *opts, const struct evaluation *e,
                      enum rules_limit limit, struct err_msg *msg)
 {
     err_write(msg,
               "%s: %s: %.6g %s are needed at %.6g samples/s; allowed: %.6g, which is %.6g less",
-              rules_limit_word(limit), limit_texts[limit], e->needed[limit], limit_units[limit],
+              limit_place(opts, limit), limit_texts[limit], e->needed[limit], limit_units[limit],
               pace(opts, e), e->allowed[limit], e->needed[limit] - e->allowed[limit]);
 }
 
@@ -68,12 +91,10 @@ static void add_others(const struct planner_opts *opts, const struct evaluation 
 static void describe_moves(const struct planner_opts *opts, const struct evaluation *e,
                            struct err_msg *msg)
 {
-    err_write(
-        msg,
-        "moved_bytes_max: %s are to be moved from the plan in force; allowed: %s, which is %s "
-        "less",
-        BYTES_TEXT(e->moved_bytes), BYTES_TEXT(opts->rules->moved_bytes_max),
-        BYTES_TEXT(e->moved_bytes - opts->rules->moved_bytes_max));
+    err_write(msg, "%s: %s are to be moved from the plan in force; allowed: %s, which is %s less",
+              moved_place(opts), BYTES_TEXT(e->moved_bytes),
+              BYTES_TEXT(opts->rules->moved_bytes_max),
+              BYTES_TEXT(e->moved_bytes - opts->rules->moved_bytes_max));
 }
 
 static void add_moves(const struct planner_opts *opts, const struct evaluation *e,
@@ -223,8 +244,9 @@ enum embtier_err planner_make(const struct planner_opts *opts, struct plan **ret
     assert(opts->input_count <= PLAN_INPUTS_MAX);
     if (!opts->previous && opts->rules->moved_bytes_max != UINT64_MAX)
         return err_set(msg, EMBTIER_INVALID,
-                       "moved_bytes_max: there is no plan in force to count moves from: give it "
-                       "with --previous, or leave this rule out");
+                       "%s: there is no plan in force to count moves from: give it with "
+                       "--previous, or leave this rule out",
+                       moved_place(opts));
     TRY(workload_new(opts->profile, opts->optimizers, opts->samples_per_batch, &workload, msg));
     TRY(make(&m, workload, msg));
     m.plan->input_count = opts->input_count;

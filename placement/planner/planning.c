@@ -61,12 +61,14 @@ static void fill_memories(struct planning *p)
     if (first > 0) {
         p->memories[0].capacity_bytes = machine->hbm_bytes;
         p->memories[0].bandwidth_bytes_per_s = machine->hbm_bandwidth_bytes_per_s;
+        p->memories[0].place = machine->places.hbm_bytes.text;
     }
     for (uint32_t k = 0; k < machine->tier_count; k++) {
         p->memories[first + k].capacity_bytes =
             machine->tiers[k].bytes -
             MAX(p->rules->cache_least_bytes[k], machine_cache_least_bytes(machine, k));
         p->memories[first + k].bandwidth_bytes_per_s = machine->tiers[k].bandwidth_bytes_per_s;
+        p->memories[first + k].place = machine->places.tier_bytes[k].text;
     }
 }
 
@@ -124,6 +126,7 @@ static enum embtier_err fill_rules(struct planning *p, struct err_msg *msg)
 
 static enum embtier_err check_ssd(const struct planning *p, struct err_msg *msg)
 {
+    const char *const place = p->machine->places.ssd_bytes.text;
     const uint64_t room = p->machine->ssd.bytes;
     uint64_t bytes = 0;
 
@@ -131,8 +134,9 @@ static enum embtier_err check_ssd(const struct planning *p, struct err_msg *msg)
         bytes += p->workload->tables[i].stored_bytes;
     if (bytes > room)
         return err_set(msg, EMBTIER_INVALID,
-                       "the tables take %s of SSD, and ssd.bytes are %s: %s are missing",
-                       BYTES_TEXT(bytes), BYTES_TEXT(room), BYTES_TEXT(bytes - room));
+                       "%s%sthe tables take %s of SSD, and ssd.bytes are %s: %s are missing", place,
+                       place[0] != '\0' ? ": " : "", BYTES_TEXT(bytes), BYTES_TEXT(room),
+                       BYTES_TEXT(bytes - room));
     return EMBTIER_OK;
 }
 

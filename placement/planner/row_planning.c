@@ -184,10 +184,12 @@ static enum embtier_err check_room(const struct row_planning *rows, uint32_t lev
 {
     if (bytes <= room)
         return EMBTIER_OK;
-    return err_set(msg, EMBTIER_INVALID,
-                   "memory '%s': the parts of tables take %" PRIu64 " bytes of %" PRIu64
-                   ", %" PRIu64 " too many",
-                   TEXT_SHOWN(rows->levels[level].name), bytes, room, bytes - room);
+    model_begin_message(&rows->levels[level], msg);
+    err_append(msg,
+               "memory '%s': the parts of tables take %" PRIu64 " bytes of %" PRIu64 ", %" PRIu64
+               " too many",
+               TEXT_SHOWN(rows->levels[level].name), bytes, room, bytes - room);
+    return EMBTIER_INVALID;
 }
 
 static uint64_t add_bytes(uint64_t a, uint64_t b)

@@ -69,15 +69,17 @@ static enum embtier_err refuse_item(const struct instance *x, uint32_t item, str
 {
     const char *const name = x->model->tables[instance_table(x, item)].name;
     const uint32_t place = largest_left(x, item), rule = rule_in_the_way(x, item);
+    const char *const others =
+        is_one_table(x, item) ? "" : ", with the tables kept together with it";
     char room_name[96];
 
-    err_write(msg, "table '%s'%s: ", TEXT_SHOWN(name),
-              is_one_table(x, item) ? "" : ", with the tables kept together with it");
-    if (place == NONE) {
-        err_append(msg, "rules leave it no place; %s rules out the last one",
-                   MODEL_RULE_NAME(x->model->rules, last_rule(x, item)));
-        return EMBTIER_INVALID;
-    }
+    if (place == NONE)
+        return err_set(msg, EMBTIER_INVALID,
+                       "table '%s'%s: rules leave it no place; %s rules out the last one",
+                       TEXT_SHOWN(name), others,
+                       MODEL_RULE_NAME(x->model->rules, last_rule(x, item)));
+    model_begin_message(instance_room_memory(x, x->room_of_place[place]), msg);
+    err_append(msg, "table '%s'%s: ", TEXT_SHOWN(name), others);
     instance_room_name(x, x->room_of_place[place], room_name, sizeof(room_name));
     err_append(msg, "%s; the largest place allowed, %s, has %s: %s too few",
                BYTES_TEXT(x->bytes[item]), room_name, BYTES_TEXT(bytes_at(x, place)),
@@ -236,6 +238,23 @@ static uint64_t sum_lacking(const struct flow *f)
     return bytes;
 }
 
+/* Begins a message about the reached rooms with the places of all their capacities. */
+static void begin_message(const struct flow *f, struct err_msg *msg)
+{
+    const char *last = "";
+
+    err_write(msg, "%s", "");
+    for (uint32_t r = 0; r < f->x->room_count; r++) {
+        const char *const place = instance_room_memory(f->x, r)->place;
+
+        if (!f->reached[r] || !place || place == last || place[0] == '\0')
+            continue;
+        err_append(msg, "%s%s", last[0] != '\0' ? ", " : "", place);
+        last = place;
+    }
+    err_append(msg, "%s", last[0] != '\0' ? ": " : "");
+}
+
 /* All rooms that the search of @item reaches are full of items that may not go elsewhere. */
 static enum embtier_err refuse_all(struct flow *f, uint32_t item, struct err_msg *msg)
 {
@@ -244,9 +263,10 @@ static enum embtier_err refuse_all(struct flow *f, uint32_t item, struct err_msg
 
     memset(f->full, false, f->x->room_count); /* so that all of them are named */
     (void)find_room(f, item);
-    err_write(msg, "table '%s' and the tables that need the same memory lack %s of ",
-              TEXT_SHOWN(f->x->model->tables[instance_table(f->x, item)].name),
-              BYTES_TEXT(sum_lacking(f)));
+    begin_message(f, msg);
+    err_append(msg, "table '%s' and the tables that need the same memory lack %s of ",
+               TEXT_SHOWN(f->x->model->tables[instance_table(f->x, item)].name),
+               BYTES_TEXT(sum_lacking(f)));
     for (uint32_t r = 0; r < f->x->room_count; r++)
         if (f->reached[r]) {
             instance_room_name(f->x, r, name, sizeof(name));

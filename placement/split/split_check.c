@@ -190,12 +190,13 @@ static enum embtier_err check_room(const struct model_memory *level, const struc
     const uint64_t left_bytes =
         level->capacity_bytes - MIN(sums->reserved_bytes, level->capacity_bytes);
 
-    if (sums->bytes > left_bytes)
-        return err_set(msg, EMBTIER_INVALID,
-                       "level '%s': the tables take %" PRIu64 " bytes of %" PRIu64 ", %" PRIu64
-                       " too many",
-                       TEXT_SHOWN(level->name), sums->bytes, left_bytes, sums->bytes - left_bytes);
-    return EMBTIER_OK;
+    if (sums->bytes <= left_bytes)
+        return EMBTIER_OK;
+    model_begin_message(level, msg);
+    err_append(msg,
+               "level '%s': the tables take %" PRIu64 " bytes of %" PRIu64 ", %" PRIu64 " too many",
+               TEXT_SHOWN(level->name), sums->bytes, left_bytes, sums->bytes - left_bytes);
+    return EMBTIER_INVALID;
 }
 
 static enum embtier_err check_level(const struct split_model *model, uint32_t level,

@@ -57,12 +57,31 @@ static enum embtier_err check_room(const struct split_instance *x, uint32_t room
     if (need->bytes <= x->room_bytes[room])
         return EMBTIER_OK;
     split_room_name(x, room, name, sizeof(name));
-    return err_set(msg, EMBTIER_INVALID,
-                   "%s: the tables that rules leave no other place take %s of %s, %s too many; the "
-                   "largest is table '%s' with %s",
-                   name, BYTES_TEXT(need->bytes), BYTES_TEXT(x->room_bytes[room]),
-                   BYTES_TEXT(need->bytes - x->room_bytes[room]),
-                   TEXT_SHOWN(x->model->tables[need->table].name), BYTES_TEXT(need->largest_bytes));
+    model_begin_message(split_room_level(x, room), msg);
+    err_append(msg,
+               "%s: the tables that rules leave no other place take %s of %s, %s too many; the "
+               "largest is table '%s' with %s",
+               name, BYTES_TEXT(need->bytes), BYTES_TEXT(x->room_bytes[room]),
+               BYTES_TEXT(need->bytes - x->room_bytes[room]),
+               TEXT_SHOWN(x->model->tables[need->table].name), BYTES_TEXT(need->largest_bytes));
+    return EMBTIER_INVALID;
+}
+
+/* Begins a message about all levels with the places of their capacities. */
+static void begin_message(const struct split_instance *x, struct err_msg *msg)
+{
+    bool any = false;
+
+    err_write(msg, "%s", "");
+    for (uint32_t m = 0; m < x->level_count; m++) {
+        const char *const place = x->model->levels[m].place;
+
+        if (!place || place[0] == '\0')
+            continue;
+        err_append(msg, "%s%s", any ? ", " : "", place);
+        any = true;
+    }
+    err_append(msg, "%s", any ? ": " : "");
 }
 
 static enum embtier_err check_levels(const struct split_instance *x, const struct need *need,
@@ -74,11 +93,13 @@ static enum embtier_err check_levels(const struct split_instance *x, const struc
         bytes += x->room_bytes[r];
     if (need->bytes <= bytes)
         return EMBTIER_OK;
-    return err_set(msg, EMBTIER_INVALID,
-                   "the tables that rules keep out of the rest take %s, but all levels have %s, %s "
-                   "too few; the largest is table '%s' with %s",
-                   BYTES_TEXT(need->bytes), BYTES_TEXT(bytes), BYTES_TEXT(need->bytes - bytes),
-                   TEXT_SHOWN(x->model->tables[need->table].name), BYTES_TEXT(need->largest_bytes));
+    begin_message(x, msg);
+    err_append(msg,
+               "the tables that rules keep out of the rest take %s, but all levels have %s, %s too "
+               "few; the largest is table '%s' with %s",
+               BYTES_TEXT(need->bytes), BYTES_TEXT(bytes), BYTES_TEXT(need->bytes - bytes),
+               TEXT_SHOWN(x->model->tables[need->table].name), BYTES_TEXT(need->largest_bytes));
+    return EMBTIER_INVALID;
 }
 
 enum embtier_err split_fit_check(const struct split_instance *x, struct err_msg *msg)

@@ -42,17 +42,24 @@ static void list_items(struct split_instance *x)
 
 /* ---- rooms ---- */
 
+const struct model_memory *split_room_level(const struct split_instance *x, uint32_t room)
+{
+    uint32_t level = 0;
+
+    while (level == x->private_level ? room >= x->gpu_count : split_room(x, level, 0) != room)
+        level++;
+    return &x->model->levels[level];
+}
+
 void split_room_name(const struct split_instance *x, uint32_t room, char *ret_name,
                      size_t name_bytes)
 {
-    for (uint32_t m = 0; m < x->level_count; m++) {
-        const char *const name = x->model->levels[m].name;
+    const struct model_memory *const level = split_room_level(x, room);
 
-        if (m == x->private_level && room < x->gpu_count)
-            snprintf(ret_name, name_bytes, "level '%s' of GPU %" PRIu32, TEXT_SHOWN(name), room);
-        else if (m != x->private_level && split_room(x, m, 0) == room)
-            snprintf(ret_name, name_bytes, "level '%s'", TEXT_SHOWN(name));
-    }
+    if (level->shared)
+        snprintf(ret_name, name_bytes, "level '%s'", TEXT_SHOWN(level->name));
+    else
+        snprintf(ret_name, name_bytes, "level '%s' of GPU %" PRIu32, TEXT_SHOWN(level->name), room);
 }
 
 static enum embtier_err reserve(struct split_instance *x, uint32_t rule, uint32_t room,
@@ -181,11 +188,13 @@ static enum embtier_err refuse_table(const struct split_instance *x, uint32_t ta
                        "table '%s': it is unbounded, but its rules keep it out of the rest",
                        TEXT_SHOWN(t->name));
     split_room_name(x, best, name, sizeof(name));
-    return err_set(msg, EMBTIER_INVALID,
-                   "table '%s': takes %s, but the largest room that its rules leave it is %s with "
-                   "%s, %s too few",
-                   TEXT_SHOWN(t->name), BYTES_TEXT(bytes), name, BYTES_TEXT(x->room_bytes[best]),
-                   BYTES_TEXT(bytes - x->room_bytes[best]));
+    model_begin_message(split_room_level(x, best), msg);
+    err_append(msg,
+               "table '%s': takes %s, but the largest room that its rules leave it is %s with %s, "
+               "%s too few",
+               TEXT_SHOWN(t->name), BYTES_TEXT(bytes), name, BYTES_TEXT(x->room_bytes[best]),
+               BYTES_TEXT(bytes - x->room_bytes[best]));
+    return EMBTIER_INVALID;
 }
 
 static enum embtier_err check_item(const struct split_instance *x, uint32_t item,

@@ -79,6 +79,8 @@ struct split_use split_best_use(const struct split_instance *x, uint32_t table, 
 /* Computes bytes and time from rows and mode. */
 void split_use_count(const struct split_instance *x, uint32_t table, struct split_use *use);
 
+/* The memory that a room belongs to. */
+const struct model_memory *split_room_level(const struct split_instance *x, uint32_t room);
 /* Writes a room's name for a message: "level 'HBM' of GPU 3", or "level 'DRAM'". */
 void split_room_name(const struct split_instance *x, uint32_t room, char *ret_name,
                      size_t name_bytes);

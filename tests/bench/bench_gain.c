@@ -264,8 +264,8 @@ static void run_levels(const struct simulated_model *model, const struct split_t
 {
     const struct machine *const machine = &model->machine;
     const struct model_memory memories[] = {
-        { "hbm", false, machine->hbm_bytes, machine->hbm_bandwidth_bytes_per_s },
-        { "dram", true, machine->tiers[0].bytes, machine->tiers[0].bandwidth_bytes_per_s },
+        { "hbm", false, machine->hbm_bytes, machine->hbm_bandwidth_bytes_per_s, NULL },
+        { "dram", true, machine->tiers[0].bytes, machine->tiers[0].bandwidth_bytes_per_s, NULL },
     };
     const struct split_model split = { .tables = tables,
                                        .levels = &memories[level_sets[levels].first],

@@ -121,7 +121,7 @@ static void test_duals_that_are_no_numbers_prove_nothing(void **state)
 static void test_weights_that_are_all_0_prove_nothing(void **state)
 {
     const struct model_table table = { .name = "a", .weight_bytes = 1, .lookup_bytes = 1 };
-    const struct model_memory memory = { "HBM", false, 1, 1 };
+    const struct model_memory memory = { "HBM", false, 1, 1, NULL };
     const struct model model = { &table, &memory, NULL, 1, 1, 2, 0, NULL };
     double weights[] = { 0, 0 }, prices[] = { 0, 0 };
     struct bound bound = { .weights = weights, .prices_s_byte = prices, .limit_s = 9 };
@@ -150,7 +150,8 @@ static void test_the_search_finds_the_bound_of_the_linear_program(void **state)
           .pooling_factor = 1,
           .lookup_bytes = 1 },
     };
-    const struct model_memory memories[] = { { "HBM", true, 100, 2 }, { "DRAM", true, 200, 1 } };
+    const struct model_memory memories[] = { { "HBM", true, 100, 2, NULL },
+                                             { "DRAM", true, 200, 1, NULL } };
     const struct model model = { tables, memories, NULL, 2, 2, 2, 0, NULL };
     _cleanup_(instance_freep) struct instance *x = NULL;
     _cleanup_(bound_freep) struct bound *bound = NULL;
@@ -182,7 +183,7 @@ static void test_unlike_gpus_are_weighed_apart(void **state)
           .pooling_factor = 1,
           .lookup_bytes = 1 },
     };
-    const struct model_memory memory = { "HBM", false, 100, 1 };
+    const struct model_memory memory = { "HBM", false, 100, 1, NULL };
     const struct model_rule rules[] = {
         { .kind = MODEL_PIN, .table = 0, .memory = MODEL_ANY, .gpu = 0 },
         { .kind = MODEL_PIN, .table = 1, .memory = MODEL_ANY, .gpu = 0 },

@@ -39,7 +39,8 @@ static void assert_refused(const struct model *model, const char *reason)
 
 static void test_a_table_larger_than_every_memory_is_named(void **state)
 {
-    const struct model_memory memories[] = { { "HBM", false, 40, 2 }, { "SSD", true, 59, 1 } };
+    const struct model_memory memories[] = { { "HBM", false, 40, 2, NULL },
+                                             { "SSD", true, 59, 1, NULL } };
     const struct model model = { tables, memories, NULL, 1, 2, 2, 0, NULL };
 
     (void)state;
@@ -50,7 +51,8 @@ static void test_a_table_larger_than_every_memory_is_named(void **state)
 
 static void test_tables_that_exceed_all_memories_together(void **state)
 {
-    const struct model_memory memories[] = { { "HBM", false, 60, 2 }, { "SSD", true, 53, 1 } };
+    const struct model_memory memories[] = { { "HBM", false, 60, 2, NULL },
+                                             { "SSD", true, 53, 1, NULL } };
     const struct model model = { tables, memories, NULL, 3, 2, 2, 0, NULL };
 
     (void)state;
@@ -60,7 +62,8 @@ static void test_tables_that_exceed_all_memories_together(void **state)
 
 static void test_only_the_memories_that_matter_are_named(void **state)
 {
-    const struct model_memory memories[] = { { "HBM", false, 100, 2 }, { "SSD", true, 900, 1 } };
+    const struct model_memory memories[] = { { "HBM", false, 100, 2, NULL },
+                                             { "SSD", true, 900, 1, NULL } };
     const struct model_rule rules[] = {
         { .kind = MODEL_PIN, .table = 0, .memory = 0, .gpu = 1 },
         { .kind = MODEL_PIN, .table = 2, .memory = 0, .gpu = 1 },
@@ -74,7 +77,7 @@ static void test_only_the_memories_that_matter_are_named(void **state)
 
 static void test_tables_that_fit_only_in_pieces(void **state)
 {
-    const struct model_memory memory = { "HBM", false, 100, 2 };
+    const struct model_memory memory = { "HBM", false, 100, 2, NULL };
     const struct model model = { tables, &memory, NULL, 3, 1, 2, 0, NULL };
 
     (void)state;
@@ -83,7 +86,8 @@ static void test_tables_that_fit_only_in_pieces(void **state)
 
 static void test_rules_that_exclude_each_other(void **state)
 {
-    const struct model_memory memories[] = { { "HBM", false, 100, 2 }, { "SSD", true, 900, 1 } };
+    const struct model_memory memories[] = { { "HBM", false, 100, 2, NULL },
+                                             { "SSD", true, 900, 1, NULL } };
     const struct model_rule rules[] = {
         { .kind = MODEL_PIN, .table = 0, .memory = 0, .gpu = MODEL_ANY },
         { .kind = MODEL_TOGETHER, .table = 1, .other = 0 },
@@ -98,7 +102,8 @@ static void test_rules_that_exclude_each_other(void **state)
 
 static void test_a_table_larger_than_the_memories_that_its_rules_leave_it(void **state)
 {
-    const struct model_memory memories[] = { { "HBM", false, 40, 2 }, { "SSD", true, 900, 1 } };
+    const struct model_memory memories[] = { { "HBM", false, 40, 2, NULL },
+                                             { "SSD", true, 900, 1, NULL } };
     const struct model_rule rules[] = {
         { .kind = MODEL_FORBID, .table = 1, .memory = 0, .gpu = 1 },
         { .kind = MODEL_RESERVE, .memory = 0, .gpu = 1, .bytes = 30 },
@@ -129,7 +134,7 @@ static void test_a_model_of_the_largest_size(void **state)
     for (uint32_t i = 0; i < MODEL_TABLES_MAX; i++)
         large[i] = (struct model_table){ .name = "t", .weight_bytes = 3 };
     for (uint32_t m = 0; m < MODEL_MEMORIES_MAX; m++)
-        memories[m] = (struct model_memory){ "HBM", m == 0, m == 0 ? 2 : 55, 1e9 };
+        memories[m] = (struct model_memory){ "HBM", m == 0, m == 0 ? 2 : 55, 1e9, NULL };
     assert_int_equal(3 * MODEL_TABLES_MAX - 55 * private_count, 24512);
     assert_refused(&model, "lack 23.94KiB of memory 'HBM'");
     free(large);

@@ -129,7 +129,8 @@ static void test_a_full_room_breaks_a_row(void **state)
           .pooling_factor = 1,
           .lookup_bytes = 4 },
     };
-    const struct model_memory memories[] = { { "HBM", false, 100, 100 }, { "SSD", true, 999, 1 } };
+    const struct model_memory memories[] = { { "HBM", false, 100, 100, NULL },
+                                             { "SSD", true, 999, 1, NULL } };
     struct fixture f = { .c.model = { tables, memories, NULL, 2, 2, 1, 0, NULL } };
     double values[5] = { 1, 0, 0, 0, 0 };
 

@@ -25,8 +25,8 @@ static void make_good(struct fixture *f)
 {
     f->tables[0] = (struct model_table){ "clicks", 100, 20, 3, 10, 2.5, 8 }; /* reads 200 */
     f->tables[1] = (struct model_table){ "users", 50, 0, 0, 1, 0.3, 10 };    /* reads 3 */
-    f->memories[0] = (struct model_memory){ "HBM", false, 123, 100 };
-    f->memories[1] = (struct model_memory){ "SSD", true, 173, 20 };
+    f->memories[0] = (struct model_memory){ "HBM", false, 123, 100, NULL };
+    f->memories[1] = (struct model_memory){ "SSD", true, 173, 20, NULL };
     f->rules[0] = (struct model_rule){ .kind = MODEL_RESERVE, .memory = 1, .gpu = MODEL_ANY };
     f->model = (struct model){ f->tables, f->memories, f->rules, 2, 2, 2, 1, NULL };
 }

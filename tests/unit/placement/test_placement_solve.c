@@ -101,9 +101,9 @@ static void draw_large(struct random *random, struct large_case *c)
         table->weight_bytes = (uint64_t)(1000000 * pow(random_share(random), -0.8));
         table->pooling_factor = -8.34 * log(random_share(random));
     }
-    c->memories[0] = (struct model_memory){ "HBM", false, 20000000, 1600e9 };
-    c->memories[1] = (struct model_memory){ "DRAM", true, 100000000, 200e9 };
-    c->memories[2] = (struct model_memory){ "SSD", true, UINT64_C(1) << 40, 6e9 };
+    c->memories[0] = (struct model_memory){ "HBM", false, 20000000, 1600e9, NULL };
+    c->memories[1] = (struct model_memory){ "DRAM", true, 100000000, 200e9, NULL };
+    c->memories[2] = (struct model_memory){ "SSD", true, UINT64_C(1) << 40, 6e9, NULL };
     c->rules[0] = (struct model_rule){ .kind = MODEL_TOGETHER, .table = 3, .other = 70 };
     c->rules[1] =
         (struct model_rule){ .kind = MODEL_PIN, .table = 5, .memory = 1, .gpu = MODEL_ANY };
@@ -154,7 +154,7 @@ static void test_tables_that_are_never_read_cost_nothing(void **state)
 {
     const struct model_table tables[] = { { .name = "a", .weight_bytes = 5 },
                                           { .name = "b", .weight_bytes = 6 } };
-    const struct model_memory memory = { "HBM", false, 6, 1e9 };
+    const struct model_memory memory = { "HBM", false, 6, 1e9, NULL };
     const struct model model = { tables, &memory, NULL, 2, 1, 2, 0, NULL };
     const struct solve_opts opts = { 0 };
     _cleanup_(solve_answer_freep) struct solve_answer *answer = NULL;
@@ -178,7 +178,7 @@ static void make_equal(struct large_case *c)
                                              .bags_per_batch = 1,
                                              .pooling_factor = 1,
                                              .lookup_bytes = 64 };
-    c->memories[0] = (struct model_memory){ "HBM", false, 13000, 64 };
+    c->memories[0] = (struct model_memory){ "HBM", false, 13000, 64, NULL };
     c->model = (struct model){ c->tables, c->memories, NULL, EQUAL_TABLES, 1, 2, 0, NULL };
 }
 
@@ -264,7 +264,7 @@ static void test_a_placement_that_exceeds_a_memory_is_refused(void **state)
     (void)state;
     make_equal(&c);
     c.memories[0].capacity_bytes = 3000;
-    c.memories[1] = (struct model_memory){ "SSD", true, 99000, 12.8 };
+    c.memories[1] = (struct model_memory){ "SSD", true, 99000, 12.8, NULL };
     c.model.memory_count = 2;
     answer = ask(&c, &solver);
     own = ask(&c, NULL);
@@ -378,7 +378,7 @@ static void draw_tight(struct random *random, struct large_case *c, uint32_t tab
         c->tables[i] = (struct model_table){ .name = "t", .weight_bytes = weight_bytes };
         bytes += weight_bytes;
     }
-    c->memories[0] = (struct model_memory){ "HBM", false, bytes / 4 * 1001 / 1000, 1600e9 };
+    c->memories[0] = (struct model_memory){ "HBM", false, bytes / 4 * 1001 / 1000, 1600e9, NULL };
     c->model = (struct model){ c->tables, c->memories, NULL, tables, 1, 4, 0, NULL };
 }
 

@@ -70,9 +70,9 @@ static void draw_model(struct fixture *f)
         table->weight_bytes = (uint64_t)(1000000 * pow(random_share(&random), -0.9));
         table->pooling_factor = -8.34 * log(random_share(&random));
     }
-    f->memories[0] = (struct model_memory){ "HBM", false, 9000000, 1600e9 };
-    f->memories[1] = (struct model_memory){ "DRAM", true, 40000000, 200e9 };
-    f->memories[2] = (struct model_memory){ "SSD", true, UINT64_C(1) << 40, 6e9 };
+    f->memories[0] = (struct model_memory){ "HBM", false, 9000000, 1600e9, NULL };
+    f->memories[1] = (struct model_memory){ "DRAM", true, 40000000, 200e9, NULL };
+    f->memories[2] = (struct model_memory){ "SSD", true, UINT64_C(1) << 40, 6e9, NULL };
     f->model = (struct model){ f->tables, f->memories, NULL, TABLES, 3, GPUS, 0, NULL };
 }
 

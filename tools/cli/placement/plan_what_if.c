@@ -136,8 +136,10 @@ static enum embtier_err plan_machine(const struct arguments *arguments, struct c
                                  .search = { .progress = show_progress, .ctx = c } };
 
     TRY(plan_inputs_rules(c->profile, machine, arguments->rules, &rules, msg));
-    if (arguments->target > 0)
+    if (arguments->target > 0) {
         rules->target_samples_per_s = arguments->target;
+        rules->target_place.text[0] = '\0'; /* the target is not that of the file */
+    }
     c->has_target = rules->target_samples_per_s > 0;
     rules->moved_bytes_max = UINT64_MAX; /* there is no plan in force here */
     opts.rules = rules;

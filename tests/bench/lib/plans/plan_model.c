@@ -14,9 +14,9 @@
 #define PI           3.14159265358979323846
 
 static const struct model_memory memories[] = {
-    { "HBM", false, UINT64_C(40) * 1000 * 1000 * 1000, 1600e9 },
-    { "DRAM", true, UINT64_C(192) * 1000 * 1000 * 1000, 200e9 },
-    { "SSD", true, UINT64_C(8000) * 1000 * 1000 * 1000, 6e9 },
+    { "HBM", false, UINT64_C(40) * 1000 * 1000 * 1000, 1600e9, NULL },
+    { "DRAM", true, UINT64_C(192) * 1000 * 1000 * 1000, 200e9, NULL },
+    { "SSD", true, UINT64_C(8000) * 1000 * 1000 * 1000, 6e9, NULL },
 };
 
 static double draw_normal(struct random *random)

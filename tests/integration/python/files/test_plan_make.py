@@ -227,10 +227,15 @@ def test_limits_are_errors_or_warnings(profile, machine, tmp_path):
     rules = tmp_path / "rules.yaml"
     rules.write_text("target_samples_per_s: 1e14\n")
     message = refused(1, tmp_path / "a", profile, machine, "--rules", rules)
-    assert re.search(r"target: .* s are needed at 1e\+14 samples/s; allowed: 1e-12, .* no plan takes less than", message), message
+    assert re.search(r"s are needed at 1e\+14 samples/s; allowed: 1e-12, .* no plan takes less than", message), message
+    assert f"{rules}:1: target_samples_per_s: seconds that a batch may take" in message
     rules.write_text("target_samples_per_s: 1e14\nlimits: {target: warning, read_iops: warning}\n")
     result = make(tmp_path / "a", profile, machine, "--rules", rules)
-    assert result.returncode == 0 and result.stderr.startswith("embtier: warning: target: "), result
+    assert result.returncode == 0 and result.stderr.startswith(f"embtier: warning: {rules}:1: target_samples_per_s: "), result
+    machine.write_text(MACHINE.replace("24MiB", "1MiB").replace("16MiB", "1MiB").replace("8MiB", "4096").replace("1e6", "10"))
+    rules.write_text("target_samples_per_s: 1e4\nlimits: {target: warning}\n")
+    message = refused(1, tmp_path / "b", profile, machine, "--rules", rules)
+    assert f"{machine}:5: ssd.read_iops: blocks read from SSD: " in message, message
 
 
 def test_mistakes_are_named(profile, machine, tmp_path):
@@ -254,7 +259,23 @@ def test_mistakes_are_named(profile, machine, tmp_path):
     assert f"{machine}:3: tiers[0].bytes: `-24MiB` is not possible" in refused(1, path, profile, machine)
     assert "CORRUPT" not in refused(1, path, machine, machine)
     machine.write_text(MACHINE.replace("bytes: 1TB", "bytes: 1MB"))
-    assert re.search(r"take [\d.]+MiB of SSD, and ssd.bytes are 976.56KiB: [\d.]+MiB are missing", refused(1, path, profile, machine))
+    message = refused(1, path, profile, machine)
+    assert re.search(r"take [\d.]+MiB of SSD, and ssd.bytes are 976.56KiB: [\d.]+MiB are missing", message)
+    assert f"{machine}:5: ssd.bytes: the tables take" in message
+
+
+def test_missing_bytes_are_named_with_the_keys_of_the_machine(profile, machine, tmp_path):
+    rules, path = tmp_path / "rules.yaml", tmp_path / "a"
+    rules.write_text("forbid:\n" + "".join(f"  - {{table: t{i}, memory: cache}}\n" for i in range(TABLES)))
+    machine.write_text(MACHINE.replace("hbm_bytes: 8MiB", "hbm_bytes: 4096").replace("16MiB", "8192").replace("24MiB", "8192"))
+    assert f"{machine}:1: gpus.hbm_bytes: table 't" in refused(1, path, profile, machine, "--rules", rules)
+    machine.write_text(MACHINE.replace("8MiB", "5MiB").replace("16MiB", "7MiB").replace("24MiB", "9MiB"))
+    for more in ((), ("--row-wise",)):
+        message = refused(1, path, profile, machine, "--rules", rules, *more)
+        places = [f"{machine}:{place}" for place in ("1: gpus.hbm_bytes", "3: tiers[0].bytes", "4: tiers[1].bytes")]
+        assert ", ".join(places) + ": " in message, message
+    rules.write_text("\nmoved_bytes_max: 0\n")
+    assert f"{rules}:2: moved_bytes_max: there is no plan in force" in refused(1, path, profile, machine, "--rules", rules)
 
 
 def test_what_if_names_the_cheapest_machine(profile, machine, tmp_path):

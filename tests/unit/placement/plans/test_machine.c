@@ -195,6 +195,37 @@ static enum embtier_err load_rules(void **state, const char *text, struct rules 
                            ARRAY_LEN(names), ret_rules, msg);
 }
 
+/* Compares behind the file's name. */
+static void expect_place(const struct trace_fixture *fixture, const char *place, const char *words)
+{
+    const size_t skipped = strlen(fixture->path);
+
+    assert_memory_equal(place, fixture->path, skipped);
+    assert_string_equal(place + skipped, words);
+}
+
+static void test_messages_can_name_the_keys_of_both_files(void **state)
+{
+    const struct machine machine =
+        loaded(state, "gpus:\n  {count: 1,\n  hbm_bytes: 40GB, hbm_bandwidth_bytes_per_s: 1600GB}\n"
+                      "tiers:\n  - name: dram\n    bytes: 192GB\n"
+                      "    bandwidth_bytes_per_s: 200GB\n"
+                      "ssd:\n  bytes: 8TB\n  read_bandwidth_bytes_per_s: 6GB\n"
+                      "  read_iops: 1e6\n");
+    _cleanup_(rules_freep) struct rules *rules = NULL;
+    struct err_msg msg = { { 0 } };
+
+    expect_place(*state, machine.places.hbm_bytes.text, ":3: gpus.hbm_bytes");
+    expect_place(*state, machine.places.tier_bytes[0].text, ":6: tiers[0].bytes");
+    expect_place(*state, machine.places.ssd_bytes.text, ":9: ssd.bytes");
+    expect_place(*state, machine.places.read_iops.text, ":11: ssd.read_iops");
+    if (load_rules(state, "moved_bytes_max: 1GiB\ntarget_samples_per_s: 1e6\n", &rules, &msg) !=
+        EMBTIER_OK)
+        fail_msg("%s", msg.text);
+    expect_place(*state, rules->target_place.text, ":2: target_samples_per_s");
+    expect_place(*state, rules->moved_place.text, ":1: moved_bytes_max");
+}
+
 static void test_rules_are_what_their_file_says(void **state)
 {
     _cleanup_(rules_freep) struct rules *rules = NULL;
@@ -300,6 +331,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, trace_fixture_new, trace_fixture_free)
     const struct CMUnitTest tests[] = {
         TEST(test_a_machine_is_what_its_file_says),
+        TEST(test_messages_can_name_the_keys_of_both_files),
         TEST(test_limits_may_be_missing),
         TEST(test_prices_add_up_if_all_are_known),
         TEST(test_mistakes_of_a_machine),

@@ -632,13 +632,17 @@ static void test_missing_bytes_are_named(void **state)
     rule->memory = machine_find_memory(&c.machine, "cache");
     c.machine.hbm_bytes = MIB;
     c.machine.tiers[0].bytes = 3 * MIB / 2;
-    expect_refusal(&c, "table 't1'");
+    strcpy(c.machine.places.tier_bytes[0].text, "m.yaml:3: tiers[0].bytes");
+    strcpy(c.machine.places.hbm_bytes.text, "m.yaml:2: gpus.hbm_bytes");
+    strcpy(c.machine.places.ssd_bytes.text, "m.yaml:4: ssd.bytes");
+    expect_refusal(&c, "m.yaml:3: tiers[0].bytes: table 't1': ");
     c.rules.rule_count = 0;
     for (uint32_t i = 0; i < 3; i++)
         bytes += (double)c.profile->tables[i].table.rows * case_row_bytes(&c, i);
     c.machine.ssd.bytes = (uint64_t)bytes - 17;
     expect_refusal(&c, ": 17B are missing");
-    snprintf(words, sizeof(words), "the tables take %s of SSD", BYTES_TEXT((uint64_t)bytes));
+    snprintf(words, sizeof(words), "m.yaml:4: ssd.bytes: the tables take %s of SSD",
+             BYTES_TEXT((uint64_t)bytes));
     expect_refusal(&c, words);
     free_case(&c);
 }

@@ -95,7 +95,7 @@ static void make_pair(struct pair *p)
                                      .pooling_factor = 1,
                                      .cdf = &p->cdf,
                                      .rest_lookup_s = p->rest_s };
-    p->level = (struct model_memory){ "HBM", false, 300, 1 };
+    p->level = (struct model_memory){ "HBM", false, 300, 1, NULL };
     p->model = (struct split_model){ &p->table, &p->level, NULL, 1, 1, 2, 0 };
     assert_int_equal(split_instance_new(&p->model, &p->x, NULL), EMBTIER_OK);
 }

@@ -28,8 +28,8 @@ static void make_plain(struct plain *p)
                                              .pooling_factor = 2,
                                              .cdf = &p->cdf,
                                              .rest_lookup_s = p->rest_s };
-    p->levels[0] = (struct model_memory){ "HBM", false, 1000, 100 };
-    p->levels[1] = (struct model_memory){ "DRAM", true, 1500, 20 };
+    p->levels[0] = (struct model_memory){ "HBM", false, 1000, 100, NULL };
+    p->levels[1] = (struct model_memory){ "DRAM", true, 1500, 20, NULL };
     p->model = (struct split_model){ p->tables, p->levels, p->rules, 2, 2, 2, 0 };
 }
 

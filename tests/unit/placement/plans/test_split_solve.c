@@ -73,8 +73,8 @@ static void make_small(struct small *s)
                                      .pooling_factor = 1,
                                      .cdf = &s->cdf,
                                      .rest_lookup_s = s->rest_s };
-    s->levels[0] = (struct model_memory){ "HBM", false, 0, 5 };
-    s->levels[1] = (struct model_memory){ "DRAM", true, 0, 1 };
+    s->levels[0] = (struct model_memory){ "HBM", false, 0, 5, NULL };
+    s->levels[1] = (struct model_memory){ "DRAM", true, 0, 1, NULL };
     s->model = (struct split_model){ &s->table, s->levels, &s->rule, 1, 2, 1, 0 };
 }
 
@@ -247,9 +247,9 @@ static void make_large(struct large *l)
                                              .cdf = &l->cdfs[i],
                                              .rest_lookup_s = l->rests_s[i] };
     }
-    l->levels[0] = (struct model_memory){ "HBM", false, 4000000, 16000 };
-    l->levels[1] = (struct model_memory){ "DRAM", true, 8000000, 4000 };
-    l->levels[2] = (struct model_memory){ "PMEM", true, 16000000, 1000 };
+    l->levels[0] = (struct model_memory){ "HBM", false, 4000000, 16000, NULL };
+    l->levels[1] = (struct model_memory){ "DRAM", true, 8000000, 4000, NULL };
+    l->levels[2] = (struct model_memory){ "PMEM", true, 16000000, 1000, NULL };
     l->model = (struct split_model){ l->tables, l->levels, l->rules, LARGE, 2, LARGE_GPUS, 0 };
 }
 
