@@ -34,6 +34,7 @@ _Static_assert(REUSE_SEGMENTS_MAX *TIME_HISTOGRAM_BINS *(TIME_BYTES_MAX + REAL_B
 /* No point has fewer rows: that is less than the distance of two doubles from 1 on, divided among
  * all rows of a sample. With fewer, a row's lookups could be more than a double holds. */
 #define CDF_ROWS_LEAST 0x1p-70
+#define KEY_SHOWN      32 /* bytes of a key in a message; all keys are shorter */
 
 static void json_freep(json_t **json)
 {
@@ -212,6 +213,44 @@ static enum embtier_err read_line(struct loader *loader, char *text, size_t *ret
     return EMBTIER_OK;
 }
 
+/* Finds the last key of the object @text that begins before @bytes: a parser stopped there, in its
+ * value. Returns its length without quotes; 0: there is none. */
+static size_t find_last_key(const char *text, size_t bytes, const char **ret_key)
+{
+    size_t begin = 0, length = 0, depth = 0;
+    bool is_string = false;
+
+    for (size_t i = 0; i < bytes; i++) {
+        if (text[i] == '"') {
+            if (is_string && depth == 1 && text[0] == '{' && i + 1 < bytes && text[i + 1] == ':') {
+                *ret_key = text + begin;
+                length = i - begin;
+            }
+            begin = i + 1;
+            is_string = !is_string;
+        } else if (is_string) {
+            i += text[i] == '\\'; /* the letter behind it may be a quote */
+        } else {
+            depth += text[i] == '{' || text[i] == '[';
+            depth -= depth > 0 && (text[i] == '}' || text[i] == ']');
+        }
+    }
+    return length;
+}
+
+/* JSON has no NaN and no infinity, so the parser refuses these without their key. */
+static enum embtier_err refuse_text(const struct loader *loader, const char *text, size_t bytes,
+                                    const json_error_t *error)
+{
+    const char *key = "";
+    const size_t key_bytes = find_last_key(text, MIN((size_t)MAX(error->position, 0), bytes), &key);
+    char shown[KEY_SHOWN + 1];
+
+    snprintf(shown, sizeof(shown), "%.*s", (int)MIN(key_bytes, (size_t)KEY_SHOWN), key);
+    return wrong(loader, "%s%scharacter %d: %s", TEXT_SHOWN(shown), key_bytes > 0 ? ": " : "",
+                 error->column, TEXT_SHOWN(error->text));
+}
+
 static enum embtier_err read_object(struct loader *loader, char *text, json_t **ret_json)
 {
     json_error_t error;
@@ -224,10 +263,11 @@ static enum embtier_err read_object(struct loader *loader, char *text, json_t **
         return wrong(loader, "this is a trace: `embtier profile show TRACE --save FILE` makes a "
                              "profile of it");
     json = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
+    if (!json)
+        return refuse_text(loader, text, bytes, &error);
     if (!json_is_object(json)) {
         json_decref(json);
-        return wrong(loader, "character %d: %s", error.column,
-                     json ? "not an object" : TEXT_SHOWN(error.text));
+        return wrong(loader, "not an object");
     }
     *ret_json = json;
     return EMBTIER_OK;
