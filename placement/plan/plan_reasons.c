@@ -53,9 +53,9 @@ static double density(const struct plan_table *table)
     return table->read_bytes / plan_table_bytes(table);
 }
 
-static struct facts facts_of(const struct plan *plan)
+static struct facts facts_of(const struct plan *plan, bool is_row_wise)
 {
-    struct facts facts = { .plan = plan };
+    struct facts facts = { .plan = plan, .is_row_wise = is_row_wise };
 
     for (uint32_t i = 0; i < RANKS; i++) {
         facts.most_density[i] = -1;
@@ -259,9 +259,9 @@ static void explain_time(const struct facts *facts, struct plan_table *table)
         say(table, ": split it");
 }
 
-void plan_explain(struct plan *plan)
+void plan_explain(struct plan *plan, bool is_row_wise)
 {
-    const struct facts facts = facts_of(plan);
+    const struct facts facts = facts_of(plan, is_row_wise);
 
     for (uint32_t i = 0; i < plan->table_count; i++) {
         struct plan_table *const table = &plan->tables[i];

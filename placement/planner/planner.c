@@ -253,7 +253,7 @@ enum embtier_err planner_make(const struct planner_opts *opts, struct plan **ret
     if (opts->input_count > 0)
         memcpy(m.plan->inputs, opts->inputs, opts->input_count * sizeof(*opts->inputs));
     TRY(plan_check(m.plan, msg));
-    plan_explain(m.plan);
+    plan_explain(m.plan, opts->row_wise);
     *ret_warnings = m.warnings;
     *ret_plan = TAKE(m.plan);
     return EMBTIER_OK;

@@ -209,6 +209,14 @@ def test_tables_that_may_not_be_split(few, machine, tmp_path):
     assert int(re.search(r"c:(\d+):", result.stderr)[1]) > line
 
 
+def test_no_cut_is_advised_where_none_helps(few, machine, tmp_path):
+    machine.write_text(MACHINE.replace("count: 2, hbm_bytes: 8MiB", "count: 4, hbm_bytes: 4096"))
+    assert ": split it" in make(tmp_path / "a", few, machine).stdout
+    result = make(tmp_path / "b", few, machine, "--row-wise")
+    assert "no table is cut: no cut makes a better plan than whole tables" in result.stderr
+    assert ": split it" not in result.stdout and "sets the time" in result.stdout
+
+
 def test_row_wise_plans_within_limits_of_moves(few, machine, cut, tmp_path):
     machine.write_text(TIGHT.replace("6MiB", "32MiB"))
     rules = tmp_path / "rules.yaml"

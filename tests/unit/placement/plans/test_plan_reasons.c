@@ -277,7 +277,7 @@ static void test_is_true_of_its_plan(void **state)
 
         for (uint32_t k = 0; k < plan->table_count; k++)
             plan->tables[k].reason[0] = '\0';
-        plan_explain(plan);
+        plan_explain(plan, false);
         assert_int_equal(plan_check(plan, &msg), EMBTIER_OK);
         for (uint32_t k = 0; k < plan->table_count; k++) {
             const struct plan_table *const table = &plan->tables[k];
@@ -363,13 +363,13 @@ static void test_says_what_the_numbers_say(void **state)
         plan->tables[i].parts->time_s = times[i];
     if (plan_check(plan, &msg) != EMBTIER_OK)
         fail_msg("%s", msg.text);
-    plan_explain(plan);
+    plan_explain(plan, false);
     for (uint32_t i = 0; i < 4; i++)
         assert_string_equal(plan->tables[i].reason, expected[i]);
     /* Table 1 becomes hotter than the one in HBM, and fits there. */
     plan->tables[1].read_bytes = 240;
     plan->tables[1].reason[0] = '\0';
-    plan_explain(plan);
+    plan_explain(plan, false);
     assert_string_equal(plan->tables[1].reason,
                         "hottest bytes: each batch reads 60% of them; no whole table in slower "
                         "memory has a larger share");
@@ -380,12 +380,38 @@ static void test_says_what_the_numbers_say(void **state)
     plan->tables[3].parts->hit_rates[0] = 0.5;
     plan->memories[1].capacity_bytes += 4096;
     plan->memories[1].cache_bytes = plan->cache_bytes[0] = 4096;
-    plan_explain(plan);
+    plan_explain(plan, false);
     assert_string_equal(plan->tables[1].reason,
                         "hottest bytes: each batch reads them 12.0 times; no whole table in slower "
                         "memory has a larger share");
     assert_string_equal(plan->tables[3].reason,
                         "shares the cache; 50% of its lookups hit the cache");
+}
+
+/* A planner that may cut tables has found no cut that helps. */
+static void test_advises_no_cut_that_was_tried(void **state)
+{
+    struct random random = { 34 };
+    uint32_t advised = 0;
+
+    (void)state;
+    for (uint32_t i = 0; i < 400; i++) {
+        _cleanup_(plan_freep) struct plan *plan =
+            draw_plan(&random, 1 + (uint32_t)random_below(&random, 4), 1, 1);
+
+        for (uint32_t cuts = 0; cuts < 2; cuts++) {
+            for (uint32_t k = 0; k < plan->table_count; k++)
+                plan->tables[k].reason[0] = '\0';
+            plan_explain(plan, cuts == 1);
+            for (uint32_t k = 0; k < plan->table_count; k++) {
+                const bool is_advised = strstr(plan->tables[k].reason, ": split it") != NULL;
+
+                assert_true(cuts == 0 || !is_advised);
+                advised += is_advised;
+            }
+        }
+    }
+    assert_true(advised > 0);
 }
 
 static void test_keeps_reasons_that_are_there(void **state)
@@ -396,7 +422,7 @@ static void test_keeps_reasons_that_are_there(void **state)
     (void)state;
     snprintf(plan->tables[0].reason, sizeof(plan->tables[0].reason), "pinned by a rule");
     plan->tables[1].reason[0] = '\0';
-    plan_explain(plan);
+    plan_explain(plan, false);
     assert_string_equal(plan->tables[0].reason, "pinned by a rule");
     assert_true(plan->tables[1].reason[0] != '\0');
 }
@@ -425,7 +451,7 @@ static void test_is_never_cut(void **state)
             table->parts[k].lookup_share = k == 0 ? 0.123456 : 0.1753088;
         }
         table->reason[0] = '\0';
-        plan_explain(plan);
+        plan_explain(plan, false);
         if (parts == PLAN_PARTS_MAX)
             assert_non_null(
                 strstr(table->reason, "; sets the time, 100% of that of the slowest GPU"));
@@ -438,6 +464,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_is_true_of_its_plan),
         cmocka_unit_test(test_says_what_the_numbers_say),
+        cmocka_unit_test(test_advises_no_cut_that_was_tried),
         cmocka_unit_test(test_keeps_reasons_that_are_there),
         cmocka_unit_test(test_is_never_cut),
     };
