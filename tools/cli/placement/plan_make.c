@@ -343,6 +343,31 @@ static void warn_of_ranges(const struct plan *plan)
                 tables);
 }
 
+/* Only the profile of a server has optimizers. */
+static bool is_served(const struct measured_profile *profile)
+{
+    for (uint32_t i = 0; i < profile->table_count; i++)
+        if (profile->tables[i].has_optimizer)
+            return true;
+    return false;
+}
+
+/* Only a trace says which rows are hot. */
+static void warn_of_served_cuts(const struct measured_profile *profile, const struct plan *plan)
+{
+    uint32_t tables = 0;
+
+    for (uint32_t i = 0; i < plan->table_count; i++)
+        tables += plan->tables[i].part_count > 1;
+    if (tables > 0 && is_served(profile))
+        fprintf(stderr,
+                "embtier: warning: split tables: %" PRIu32
+                "; the profile is a running server's, which has no trace, and `embtier apply` "
+                "splits tables only with the trace of the plan's profile: record a trace, and "
+                "make the plan from it\n",
+                tables);
+}
+
 int command_plan_make(struct cli *cli, int argc, char **argv)
 {
     struct arguments arguments = { .path = "" };
@@ -367,6 +392,7 @@ int command_plan_make(struct cli *cli, int argc, char **argv)
     if (err == EMBTIER_OK) {
         print_warnings(&warnings, &child);
         warn_of_ranges(plan);
+        warn_of_served_cuts(inputs.profile, plan);
     }
     exit_code = err ? cli_fail(err, msg.text) : print_plan(cli, &arguments, plan);
     free_inputs(&inputs);

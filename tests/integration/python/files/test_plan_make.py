@@ -209,6 +209,17 @@ def test_tables_that_may_not_be_split(few, machine, tmp_path):
     assert int(re.search(r"c:(\d+):", result.stderr)[1]) > line
 
 
+def test_cuts_from_the_profile_of_a_server_are_warned_of(few, machine, tmp_path):
+    """Only its optimizers tell it from a trace's."""
+    machine.write_text(TIGHT)
+    served = tmp_path / "served.profile"
+    served.write_text(few.read_text().replace('"lookups":', '"optimizer":"adam","lookups":').replace('"optimizer":"adam",', "", 1))
+    cut, whole = make(tmp_path / "a", served, machine, "--row-wise"), make(tmp_path / "b", served, machine)
+    assert cut.returncode == 0 and "`embtier apply` splits tables only with the trace of the plan's profile" in cut.stderr, cut
+    assert whole.returncode == 0 and "trace" not in whole.stderr, whole
+    assert "trace" not in make(tmp_path / "c", few, machine, "--row-wise", *ADAM).stderr
+
+
 def test_no_cut_is_advised_where_none_helps(few, machine, tmp_path):
     machine.write_text(MACHINE.replace("count: 2, hbm_bytes: 8MiB", "count: 4, hbm_bytes: 4096"))
     assert ": split it" in make(tmp_path / "a", few, machine).stdout
