@@ -83,6 +83,21 @@ static bool add_hits(struct text_table *text, const struct plan *plan,
     return lookups > 0 ? text_table_add(text, "%.1f%%", 100 * hits) : text_table_add(text, "-");
 }
 
+/* Adds what the table's parts ask of SSD, reads a second and bytes written a day; a dash stands for
+ * a table that needs no SSD. */
+static bool add_ssd(struct text_table *text, const struct plan_table *table)
+{
+    double reads_per_s = 0, bytes_per_day = 0;
+
+    for (uint32_t i = 0; i < table->part_count; i++) {
+        reads_per_s += table->parts[i].reads_per_s;
+        bytes_per_day += table->parts[i].writes_bytes_per_day;
+    }
+    return (reads_per_s > 0 ? text_table_add(text, "%s", number_count(NUMBER(), reads_per_s))
+                            : text_table_add(text, "-")) &&
+           (bytes_per_day > 0 ? add_bytes(text, bytes_per_day) : text_table_add(text, "-"));
+}
+
 /* An unbounded table has no size. */
 static bool add_size(struct text_table *text, const struct plan_table *table)
 {
@@ -159,15 +174,17 @@ static bool add_table(struct text_table *text, const struct plan *plan,
            text_table_add(text, "%s", homes_of(&homes, plan, table)) &&
            add_rows(text, table->rows, "unbounded") && add_size(text, table) &&
            add_bytes(text, table->read_bytes) && add_hits(text, plan, table) &&
-           add_time(text, plan_table_time_s(table)) && text_table_add(text, "%s", table->reason);
+           add_ssd(text, table) && add_time(text, plan_table_time_s(table)) &&
+           text_table_add(text, "%s", table->reason);
 }
 
 /* The table with the longest lookup time comes first: it is the one to look at. */
 static struct text_table *tables_text(const struct plan *plan)
 {
-    static const char *const titles[] = { "TABLE",      "GPU",  "HOME", "ROWS", "BYTES",
-                                          "READ/BATCH", "HITS", "TIME", "WHY" };
-    _cleanup_(text_table_freep) struct text_table *text = text_table_new("lrlrrrrrl");
+    static const char *const titles[] = { "TABLE",      "GPU",        "HOME", "ROWS",
+                                          "BYTES",      "READ/BATCH", "HITS", "READS/S",
+                                          "WRITES/DAY", "TIME",       "WHY" };
+    _cleanup_(text_table_freep) struct text_table *text = text_table_new("lrlrrrrrrrl");
     _cleanup_(freep) const struct plan_table **tables = calloc(plan->table_count, sizeof(*tables));
     bool ok = tables && add_titles(text, titles, ARRAY_LEN(titles));
 

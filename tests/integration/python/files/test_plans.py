@@ -104,6 +104,17 @@ def test_a_plan_for_people(plan):
     assert "75.0%" in tables[0] and "4" in tables[0] and tables[0][-2:] == ["why", "b"]
 
 
+def test_a_plan_for_people_has_what_each_table_asks_of_ssd(plan):
+    asked = "time_s: 4.0, reads_per_s: 1250, writes_bytes_per_day: 3145728"
+    plan.write_text(plan.read_text().replace("time_s: 4.0, reads_per_s: 0, writes_bytes_per_day: 0", asked))
+    lines = done("plan", "show", plan).splitlines()
+    titles = lines[9]
+    cells = [[line[: titles.index(name) + len(name)].split()[-1] for name in ("READS/S", "HITS")] for line in lines[10:]]
+    assert [row[0] for row in cells] == ["1,250", "-", "-", "-"]
+    assert "3.0 MiB" in lines[10][: titles.index("WRITES/DAY") + len("WRITES/DAY")]
+    assert titles.index("WHY") < 100
+
+
 def test_one_table(plan):
     text = done("plan", "show", plan, "--table", "b")
     assert "b: 4,000 rows of 4 f32, optimizer none, looked up by GPU 0" in text
