@@ -390,7 +390,8 @@ const struct command commands[] = {
       "find the cheapest machine that reaches a target",
       "MACHINE: files as for `embtier plan make`, 1 to 64. Each one is planned as it is, with\n"
       "each tier doubled, and with its drives doubled. No server is needed, and nothing is\n"
-      "written.\n"
+      "written. A memory or drive to add is one more MACHINE: docs/machine-pmem.yaml and\n"
+      "docs/machine-optane.yaml are docs/machine.yaml with PMEM and with Optane-class drives.\n"
       "\n"
       "      --profile FILE    a profile that `embtier profile show --save` wrote\n"
       "      --target N        samples/s to reach (default: the target of the rules)\n"

@@ -350,6 +350,16 @@ def test_the_machine_that_is_shipped(profile, tmp_path):
     assert plan["gpu_count"] == 8 and all(table["parts"][0]["home"] == "hbm" for table in plan["tables"])
 
 
+def test_the_machines_with_other_memories_that_are_shipped(profile):
+    machines = [TREE / "docs" / name for name in ("machine.yaml", "machine-pmem.yaml", "machine-optane.yaml")]
+    shown = json.loads(done("-o", "json", "plan", "what-if", *machines, "--profile", profile))
+    changes = ["", "dram x2", "ssd x2"]
+    assert [row["change"] for row in shown["plans"]] == [*changes, "", "dram x2", "pmem x2", "ssd x2", *changes]
+    assert all(row["reaches"] for row in shown["plans"])
+    help_text = done("plan", "what-if", "--help")
+    assert all(f"docs/{path.name}" in help_text for path in machines)
+
+
 @pytest.mark.skipif(SANITIZED, reason="the solver's process has a limit of memory, which sanitizers exceed")
 def test_an_outside_solver_changes_nothing_for_the_worse(profile, machine, tmp_path):
     own = made(tmp_path / "own", profile, machine, "--optimizer", "adam")
