@@ -162,6 +162,20 @@ bool split_item_allows(const struct split_instance *x, uint32_t item, uint32_t g
     return true;
 }
 
+/* Returns the name of the last rule about the table; "its size": there is none. */
+static const char *last_rule(const struct split_instance *x, uint32_t table,
+                             struct model_rule_text *buffer)
+{
+    for (uint32_t i = x->model->rule_count; i-- > 0;) {
+        const struct model_rule *const rule = &x->model->rules[i];
+
+        if (rule->kind != MODEL_RESERVE &&
+            (rule->table == table || (rule->kind == MODEL_TOGETHER && rule->other == table)))
+            return model_rule_name(x->model->rules, i, buffer);
+    }
+    return "its size";
+}
+
 /* Says why a table has no place: the largest room that rules leave it lacks bytes, or there is
  * none. */
 static enum embtier_err refuse_table(const struct split_instance *x, uint32_t table,
@@ -170,6 +184,7 @@ static enum embtier_err refuse_table(const struct split_instance *x, uint32_t ta
     const struct split_table *const t = &x->model->tables[table];
     const uint64_t bytes = t->rows * t->row_bytes;
     uint32_t best = UINT32_MAX;
+    struct model_rule_text rule;
     char name[512] = "";
 
     for (uint32_t m = 0; m < x->level_count; m++)
@@ -181,12 +196,15 @@ static enum embtier_err refuse_table(const struct split_instance *x, uint32_t ta
                 best = room;
         }
     if (best == UINT32_MAX)
-        return err_set(msg, EMBTIER_INVALID, "table '%s': its rules leave it no place",
-                       TEXT_SHOWN(t->name));
-    if (t->rows == EMBTIER_UNBOUNDED)
         return err_set(msg, EMBTIER_INVALID,
-                       "table '%s': it is unbounded, but its rules keep it out of the rest",
-                       TEXT_SHOWN(t->name));
+                       "table '%s': its rules leave it no place; the last one is %s",
+                       TEXT_SHOWN(t->name), last_rule(x, table, &rule));
+    if (t->rows == EMBTIER_UNBOUNDED)
+        return err_set(
+            msg, EMBTIER_INVALID,
+            "table '%s': it is unbounded, but its rules keep it out of the rest; the last "
+            "one is %s",
+            TEXT_SHOWN(t->name), last_rule(x, table, &rule));
     split_room_name(x, best, name, sizeof(name));
     model_begin_message(split_room_level(x, best), msg);
     err_append(msg,
@@ -216,8 +234,9 @@ static enum embtier_err check_item(const struct split_instance *x, uint32_t item
             return EMBTIER_OK;
     return err_set(msg, EMBTIER_INVALID,
                    "table '%s': no GPU is allowed for it and all tables that it is kept together "
-                   "with",
-                   TEXT_SHOWN(x->model->tables[x->tables[first]].name));
+                   "with; its last rule is %s",
+                   TEXT_SHOWN(x->model->tables[x->tables[first]].name),
+                   last_rule(x, x->tables[first], &(struct model_rule_text){ { 0 } }));
 }
 
 /* ---- all ---- */

@@ -129,6 +129,13 @@ static void test_a_refusal_names_the_missing_bytes(void **state)
     REFUSED(p.model.rule_count = 1;
             p.rules[0] = ((struct model_rule){ MODEL_RESERVE, 0, 0, 1, MODEL_ANY, 1501, NULL }),
             "DRAM", "reserves 1.47KiB of ");
+    REFUSED(p.model.rule_count = 1;
+            p.rules[0] = ((struct model_rule){ MODEL_FORBID, 0, 0, MODEL_ANY, MODEL_ANY, 0,
+                                               "r.yaml:2: forbid[0]" }),
+            "its rules leave it no place", "the last one is r.yaml:2: forbid[0]");
+    REFUSED(p.levels[0].place = "m.yaml:2: gpus.hbm_bytes"; p.model.rule_count = 1;
+            p.rules[0].memory = 0; p.levels[0].capacity_bytes = 990,
+                                   "m.yaml:2: gpus.hbm_bytes: table 'first'", "10B too few");
     REFUSED(p.levels[0].capacity_bytes = p.levels[1].capacity_bytes = 400; p.model.rule_count = 2;
             for (uint32_t i = 0; i < 2; i++) p.rules[i] =
                 ((struct model_rule){ MODEL_FORBID, i, 0, 2, MODEL_ANY, 0, NULL }),
