@@ -4,7 +4,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -18,6 +20,7 @@ struct new_file {
     FILE *stream;
     bool has_partial;
     bool replaces;
+    mode_t mode; /* of the file that is replaced; 0: there is none */
 };
 
 static enum embtier_err exists(const char *path, struct err_msg *msg)
@@ -36,6 +39,12 @@ static enum embtier_err open_partial(struct new_file *file, struct err_msg *msg)
     if (fd < 0)
         return err_set_errno(msg, errno, "%s", file->path);
     file->has_partial = true;
+    if (file->mode != 0 && fchmod(fd, file->mode) != 0) {
+        const int why = errno;
+
+        close(fd);
+        return err_set_errno(msg, why, "%s", file->path);
+    }
     file->stream = fdopen(fd, "w+");
     if (file->stream)
         return EMBTIER_OK;
@@ -43,22 +52,46 @@ static enum embtier_err open_partial(struct new_file *file, struct err_msg *msg)
     return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", file->path);
 }
 
-static enum embtier_err open_file(const char *path, bool replaces, struct new_file **ret_file,
-                                  struct err_msg *msg)
+/* A long name is cut, not inside a character, so that the partial one is no longer than it may be.
+ * NULL: out of memory. */
+static char *partial_path_of(const char *path, uint32_t chance)
+{
+    const char *const slash = strrchr(path, '/');
+    const char *const name = slash ? slash + 1 : path;
+    size_t bytes = strlen(name);
+    char suffix[40], *partial;
+    const int suffix_bytes =
+        snprintf(suffix, sizeof(suffix), ".%d-%08" PRIx32 ".partial", (int)getpid(), chance);
+
+    if (bytes > NAME_MAX - (size_t)suffix_bytes) {
+        bytes = NAME_MAX - (size_t)suffix_bytes;
+        while (bytes > 1 && (name[bytes] & 0xc0) == 0x80)
+            bytes--;
+    }
+    if (asprintf(&partial, "%.*s%s", (int)(name - path + (ptrdiff_t)bytes), path, suffix) < 0)
+        return NULL;
+    return partial;
+}
+
+/* @replaced: NULL if no file is replaced; its mode is 0 if there is none. */
+static enum embtier_err open_file(const char *path, const struct stat *replaced,
+                                  struct new_file **ret_file, struct err_msg *msg)
 {
     _cleanup_(new_file_freep) struct new_file *file = calloc(1, sizeof(*file));
+    struct stat info;
     uint32_t chance;
 
     if (!file)
         return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", path);
-    file->replaces = replaces;
+    if (lstat(path, &info) != 0 && errno == ENAMETOOLONG) /* the partial name is shorter */
+        return err_set_errno(msg, errno, "%s", path);
+    file->replaces = replaced != NULL;
+    file->mode = replaced ? replaced->st_mode & 0777 : 0;
     file->path = strdup(path);
     /* Threads, and processes of other containers, may have the same number. */
     if (getrandom(&chance, sizeof(chance), 0) != (ssize_t)sizeof(chance))
         return err_set_errno(msg, errno, "%s", path);
-    if (asprintf(&file->partial_path, "%s.%d-%08" PRIx32 ".partial", path, (int)getpid(), chance) <
-        0)
-        file->partial_path = NULL;
+    file->partial_path = partial_path_of(path, chance);
     if (!file->path || !file->partial_path)
         return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", path);
     TRY(path_directory(path, &file->directory, msg));
@@ -69,15 +102,23 @@ static enum embtier_err open_file(const char *path, bool replaces, struct new_fi
 
 enum embtier_err new_file_open(const char *path, struct new_file **ret_file, struct err_msg *msg)
 {
-    return open_file(path, false, ret_file, msg);
+    return open_file(path, NULL, ret_file, msg);
 }
 
 enum embtier_err new_file_open_over(const char *path, struct new_file **ret_file,
                                     struct err_msg *msg)
 {
-    _cleanup_(freep) char *there = realpath(path, NULL); /* NULL: there is none */
+    _cleanup_(freep) char *there = realpath(path, NULL);
+    struct stat info = { 0 };
 
-    return open_file(there ? there : path, true, ret_file, msg);
+    if (!there && errno != ENOENT)
+        return err_set_errno(msg, errno, "%s", path);
+    if (!there && lstat(path, &info) == 0)
+        return err_set(msg, EMBTIER_NOT_FOUND,
+                       "%s: a symbolic link to a file that does not exist: remove the link", path);
+    if (there && stat(there, &info) != 0)
+        return err_set_errno(msg, errno, "%s", path);
+    return open_file(there ? there : path, &info, ret_file, msg);
 }
 
 FILE *new_file_stream(struct new_file *file)

@@ -138,6 +138,63 @@ static void test_takes_the_place_of_a_file_when_it_is_whole(void **state)
     assert_contents(fixture, "first");
 }
 
+static void test_a_file_that_is_replaced_keeps_its_mode(void **state)
+{
+    const struct fixture *const fixture = *state;
+    struct new_file *file = begin(fixture, "old");
+    struct err_msg msg = { { 0 } };
+    struct stat info;
+
+    assert_int_equal(new_file_finish(file, &msg), EMBTIER_OK);
+    new_file_free(file);
+    assert_int_equal(chmod(fixture->path, 0440), 0);
+    assert_int_equal(new_file_open_over(fixture->path, &file, &msg), EMBTIER_OK);
+    assert_true(fputs("new", new_file_stream(file)) >= 0);
+    assert_int_equal(new_file_finish(file, &msg), EMBTIER_OK);
+    new_file_free(file);
+    assert_contents(fixture, "new");
+    assert_int_equal(stat(fixture->path, &info), 0);
+    assert_int_equal(info.st_mode & 0777, 0440);
+}
+
+static void test_replaces_no_link_that_names_no_file(void **state)
+{
+    const struct fixture *const fixture = *state;
+    struct err_msg msg = { { 0 } };
+    struct new_file *file;
+
+    assert_int_equal(symlink("missing", fixture->path), 0);
+    assert_int_equal(new_file_open_over(fixture->path, &file, &msg), EMBTIER_NOT_FOUND);
+    assert_non_null(strstr(msg.text, "/file: a symbolic link to a file that does not exist"));
+    assert_int_equal(unlink(fixture->path), 0);
+    assert_int_equal(symlink("file", fixture->path), 0); /* to itself */
+    assert_int_not_equal(new_file_open_over(fixture->path, &file, &msg), EMBTIER_OK);
+    assert_non_null(strstr(msg.text, "/file: Too many levels of symbolic links"));
+    assert_int_equal(file_count(fixture), 1);
+}
+
+static void test_takes_the_longest_names(void **state)
+{
+    const struct fixture *const fixture = *state;
+    struct err_msg msg = { { 0 } };
+    struct new_file *file;
+    char path[600];
+    int bytes = snprintf(path, sizeof(path), "%s/", fixture->folder);
+
+    for (uint32_t i = 0; i < 127; i++) /* of two bytes each */
+        bytes += snprintf(path + bytes, sizeof(path) - (size_t)bytes, "\xc3\xa4");
+    snprintf(path + bytes, sizeof(path) - (size_t)bytes, "b");
+    assert_int_equal(new_file_open(path, &file, &msg), EMBTIER_OK);
+    assert_int_equal(new_file_finish(file, &msg), EMBTIER_OK);
+    new_file_free(file);
+    assert_int_equal(file_count(fixture), 1);
+    assert_int_equal(unlink(path), 0);
+    snprintf(path + bytes, sizeof(path) - (size_t)bytes, "bc");
+    assert_int_not_equal(new_file_open(path, &file, &msg), EMBTIER_OK);
+    assert_non_null(strstr(msg.text, "File name too long"));
+    assert_int_equal(file_count(fixture), 0);
+}
+
 static void test_replaces_no_file(void **state)
 {
     const struct fixture *const fixture = *state;
@@ -191,6 +248,11 @@ int main(void)
                                         remove_folder),
         cmocka_unit_test_setup_teardown(test_takes_the_place_of_a_file_when_it_is_whole,
                                         make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(test_a_file_that_is_replaced_keeps_its_mode, make_folder,
+                                        remove_folder),
+        cmocka_unit_test_setup_teardown(test_replaces_no_link_that_names_no_file, make_folder,
+                                        remove_folder),
+        cmocka_unit_test_setup_teardown(test_takes_the_longest_names, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_replaces_no_file, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_reports_a_full_disk, make_folder, remove_folder),
         cmocka_unit_test(test_names_a_missing_folder),
