@@ -410,8 +410,9 @@ const struct command commands[] = {
       command_plan_what_if, NULL },
     { "profile record", "--seconds N --save FILE [--memory SIZE]",
       "measure how clients look up the server's tables",
-      "Starts a profile, stops it after N seconds, and saves it. Ctrl-C and SIGTERM stop it at\n"
-      "once, without saving it; `embtier profile save` still can.\n"
+      "Starts a profile, stops it after N seconds, and saves it. Ctrl-C, SIGTERM and SIGHUP stop\n"
+      "it at once, without saving it; `embtier profile save` still can. The exit status is then\n"
+      "130, 143 or 129. If the server is silent, a second signal, or 10 s, end the command.\n"
       "\n"
       "      --seconds N    0.1 to 86400\n"
       "      --save FILE    a new file; `embtier profile show FILE` prints it\n"

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/text/bytes.h"
 #include "base/text/text_escape.h"
@@ -181,64 +182,92 @@ int command_profile_save(struct cli *cli, int argc, char **argv)
 
 /* ---- Recording ---- */
 
-/* Blocks the signals that end a recording, but for those that the caller ignores, and returns them.
- * The server does not bind a profile to a connection, so the program must live to stop it. */
-static sigset_t block_signals(sigset_t *ret_before)
-{
-    static const int ends[] = { SIGINT, SIGTERM, SIGHUP };
-    struct sigaction action;
-    sigset_t signals;
+#define GIVE_UP_S 10 /* after the first signal, even with --timeout 0 */
 
-    sigemptyset(&signals);
-    for (size_t i = 0; i < ARRAY_LEN(ends); i++)
-        if (sigaction(ends[i], NULL, &action) == 0 && action.sa_handler != SIG_IGN)
-            sigaddset(&signals, ends[i]);
-    sigprocmask(SIG_BLOCK, &signals, ret_before);
-    return signals;
+static volatile sig_atomic_t caught; /* the first signal that came; for the handler */
+
+/* Does only what a signal handler may. The server does not bind a profile to a connection, so the
+ * program must live to stop it. If the server is silent, a second signal or the alarm ends the
+ * program. */
+static void on_signal(int number)
+{
+    static const char text[] = "\nembtier: interrupted; the server did not answer, and may go on "
+                               "profiling: `embtier profile stop` ends that\n";
+
+    if (caught == 0) {
+        caught = number;
+        alarm(GIVE_UP_S);
+        return;
+    }
+    if (write(STDERR_FILENO, text, sizeof(text) - 1) < 0)
+        _exit(128 + caught);
+    _exit(128 + caught); /* as shells do */
 }
 
-/* Returns 0, or one of the signals if it came before the end. */
-static int wait_seconds(double seconds, const sigset_t *signals)
+static const int caught_signals[] = { SIGINT, SIGTERM, SIGHUP, SIGALRM };
+struct signal_actions {
+    struct sigaction of[ARRAY_LEN(caught_signals)];
+};
+
+/* Catches the signals that end a recording, but for those that the caller ignores. */
+static void catch_signals(struct signal_actions *ret_before)
+{
+    const struct sigaction action = { .sa_handler = on_signal };
+
+    for (size_t i = 0; i < ARRAY_LEN(caught_signals); i++)
+        if (sigaction(caught_signals[i], NULL, &ret_before->of[i]) == 0 &&
+            (ret_before->of[i].sa_handler != SIG_IGN || caught_signals[i] == SIGALRM))
+            sigaction(caught_signals[i], &action, NULL);
+}
+
+/* Returns the first signal that came since catch_signals(), or 0. */
+static int release_signals(const struct signal_actions *before)
+{
+    alarm(0);
+    for (size_t i = 0; i < ARRAY_LEN(caught_signals); i++)
+        sigaction(caught_signals[i], &before->of[i], NULL);
+    return caught;
+}
+
+/* Returns early if a signal comes. */
+static void wait_seconds(struct progress_bar *bar, double seconds)
 {
     const uint64_t steps = (uint64_t)ceil(seconds * 1000 / INTERVAL_MS);
-    struct progress_bar bar;
-    int caught = -1;
 
-    progress_bar_begin(&bar, "profiling", "");
-    for (uint64_t step = 0; step < steps && caught <= 0; step++) {
+    for (uint64_t step = 0; step < steps && caught == 0; step++) {
         const double left = MIN(seconds * 1000 - (double)step * INTERVAL_MS, (double)INTERVAL_MS);
 
-        caught = sigtimedwait(signals, NULL, &(struct timespec){ .tv_nsec = (long)(left * 1e6) });
-        progress_bar_update(&bar, (uint64_t)((double)(step + 1) * INTERVAL_MS / 1000),
+        nanosleep(&(struct timespec){ .tv_nsec = (long)(left * 1e6) }, NULL);
+        progress_bar_update(bar, (uint64_t)((double)(step + 1) * INTERVAL_MS / 1000),
                             (uint64_t)ceil(seconds), "s");
     }
-    progress_bar_end(&bar);
-    return MAX(caught, 0);
 }
 
 static int record(const struct cli *cli, const struct arguments *arguments)
 {
     struct embtier_profile_info info;
-    sigset_t signals, before;
+    struct signal_actions before;
+    struct progress_bar bar;
     enum embtier_err err;
-    int caught;
+    int signal_number;
 
-    signals = block_signals(&before);
+    progress_bar_begin(&bar, "profiling", "the profile was not saved");
+    catch_signals(&before); /* in place of the bar's handler */
     err = embtier_profile_start(cli->server, arguments->memory_bytes, &info);
-    if (err)
-        return cli_fail_server(cli, err);
-    caught = wait_seconds(arguments->seconds, &signals);
-    err = embtier_profile_stop(cli->server, &info);
-    if (err)
-        return cli_fail_server(cli, err);
-    if (caught == 0) {
-        sigprocmask(SIG_SETMASK, &before, NULL);
-        return save_stopped(cli, &info, arguments->save_path);
+    if (err == EMBTIER_OK) {
+        wait_seconds(&bar, arguments->seconds);
+        err = embtier_profile_stop(cli->server, &info);
     }
+    signal_number = release_signals(&before);
+    progress_bar_end(&bar);
+    if (err)
+        return cli_fail_server(cli, err);
+    if (signal_number == 0)
+        return save_stopped(cli, &info, arguments->save_path);
     fputs("embtier: interrupted; the profile has ended, and was not saved: `embtier profile save "
           "FILE` saves what there is\n",
           stderr);
-    return 128 + caught; /* as shells do */
+    return 128 + signal_number;
 }
 
 int command_profile_record(struct cli *cli, int argc, char **argv)

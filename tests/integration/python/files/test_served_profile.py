@@ -241,19 +241,66 @@ def test_a_recording_that_is_interrupted_ends_the_profile(own_daemon: Daemon, tm
     assert shown(tmp_path / "saved")["lookups"] == 10
 
 
+def begin_recording(daemon: Daemon, server: embtier.Server, *arguments: str | Path) -> subprocess.Popen:
+    """Returns when the server profiles."""
+    command = [str(CLI), "--socket", str(daemon.socket), *map(str, arguments)]
+    recording = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    while server.status()["metrics"]["profile_running"] == 0:
+        assert recording.poll() is None, recording.communicate()
+        time.sleep(0.01)
+    return recording
+
+
+def test_a_second_signal_ends_a_recording_of_a_silent_server(own_daemon: Daemon, tmp_path: Path) -> None:
+    with own_daemon.connect() as server:
+        recording = begin_recording(
+            own_daemon, server, "--timeout", "0", "profile", "record", "--seconds", "600", "--save", tmp_path / "saved"
+        )
+        own_daemon.freeze()
+        try:
+            recording.send_signal(signal.SIGTERM)
+            with pytest.raises(subprocess.TimeoutExpired):
+                recording.communicate(timeout=1)  # the server may still answer
+            recording.send_signal(signal.SIGTERM)
+            out, error = recording.communicate(timeout=60)
+        finally:
+            own_daemon.signal(signal.SIGCONT)
+    assert recording.returncode == 128 + signal.SIGTERM and out == "", error
+    assert "the server did not answer, and may go on profiling: `embtier profile stop` ends that" in error
+    assert not list(tmp_path.glob("saved*"))
+
+
+def test_a_signal_at_the_end_of_a_recording_is_not_lost(own_daemon: Daemon, tmp_path: Path) -> None:
+    """It comes while the command waits for the server to end the profile. Should it come before, the result is the same."""
+    with own_daemon.connect() as server:
+        recording = begin_recording(own_daemon, server, "profile", "record", "--seconds", "1", "--save", tmp_path / "saved")
+        own_daemon.freeze()
+        try:
+            time.sleep(1.5)
+            recording.send_signal(signal.SIGHUP)
+        finally:
+            own_daemon.signal(signal.SIGCONT)
+        out, error = recording.communicate(timeout=60)
+    assert recording.returncode == 128 + signal.SIGHUP and out == "", error
+    assert "interrupted; the profile has ended, and was not saved" in error
+    assert not list(tmp_path.glob("saved*"))
+
+
 def test_a_recording_whose_caller_ignores_a_signal_goes_on(own_daemon: Daemon, tmp_path: Path) -> None:
     """As with nohup."""
     command = [str(CLI), "--socket", str(own_daemon.socket), "profile", "record", "--seconds", "1.5", "--save", str(tmp_path / "saved")]
     with own_daemon.connect() as server:
         table = server.create_table("t", 4, 100)
         recording = subprocess.Popen(["/bin/sh", "-c", 'trap "" HUP; exec "$@"', "sh", *command], stdout=subprocess.DEVNULL)
-        while server.status()["metrics"]["profile_running"] == 0:
-            assert recording.poll() is None
+        is_told = False
+        while recording.poll() is None:
+            table.get(np.arange(10))
+            if not is_told and server.status()["metrics"]["profile_running"]:
+                recording.send_signal(signal.SIGHUP)
+                is_told = True
             time.sleep(0.01)
-        recording.send_signal(signal.SIGHUP)
-        table.get(np.arange(10))
-        assert recording.wait(timeout=60) == 0
-    assert shown(tmp_path / "saved")["lookups"] == 10
+    assert is_told and recording.returncode == 0
+    assert shown(tmp_path / "saved")["lookups"] > 0
 
 
 def test_a_plan_takes_the_optimizers_of_the_servers_tables(own_daemon: Daemon, tmp_path: Path) -> None:
