@@ -2,9 +2,11 @@
 #include "tools/cli/placement/svg_frame.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/system/new_file.h"
 
@@ -156,18 +158,45 @@ static bool has_other_contents(const char *path)
     return strcmp(found, begin) != 0;
 }
 
-/* A device or a pipe, such as /dev/stdout, is written to; a file is replaced. */
-static enum embtier_err open_file(const char *path, struct svg_frame *frame, struct err_msg *msg)
+/* Returns the standard output or standard error that is the file of @path, or -1. */
+static int standard_fd(const char *path)
+{
+    struct stat info, other;
+
+    if (stat(path, &info) != 0)
+        return -1;
+    for (int fd = STDOUT_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fstat(fd, &other) == 0 && other.st_dev == info.st_dev && other.st_ino == info.st_ino)
+            return fd;
+    return -1;
+}
+
+/* A device or a pipe is written to, and so is the file of @standard, which is -1 or has its name in
+ * /dev/stdout: the text that follows would be lost with it. Another file is replaced. */
+static enum embtier_err open_file(const char *path, int standard, struct svg_frame *frame,
+                                  struct err_msg *msg)
 {
     struct stat info;
+    int fd;
 
-    if (stat(path, &info) != 0 || S_ISREG(info.st_mode)) {
+    if (standard < 0 && (stat(path, &info) != 0 || S_ISREG(info.st_mode))) {
         TRY(new_file_open_over(path, &frame->whole, msg));
         frame->file = new_file_stream(frame->whole);
         return EMBTIER_OK;
     }
-    frame->file = fopen(path, "we");
-    return frame->file ? EMBTIER_OK : err_set_errno(msg, errno, "%s", path);
+    if (standard >= 0) {
+        fflush(stdout);
+        fd = fcntl(standard, F_DUPFD_CLOEXEC, 3); /* it has the same place in the file */
+    } else {
+        fd = open(path, O_WRONLY | O_CLOEXEC);
+    }
+    if (fd >= 0)
+        frame->file = fdopen(fd, "w");
+    if (frame->file)
+        return EMBTIER_OK;
+    if (fd >= 0)
+        close(fd);
+    return err_set_errno(msg, errno, "%s", path);
 }
 
 enum embtier_err svg_frame_open(const char *path, const char *title, struct svg_axis x,
@@ -175,10 +204,12 @@ enum embtier_err svg_frame_open(const char *path, const char *title, struct svg_
 {
     struct svg_frame frame = { .path = path, .x = x, .y = y };
 
-    if (has_other_contents(path))
+    const int standard = standard_fd(path);
+
+    if (standard < 0 && has_other_contents(path))
         return err_set(msg, EMBTIER_EXISTS, "%s: already exists, and is no picture of embtier",
                        path);
-    TRY(open_file(path, &frame, msg));
+    TRY(open_file(path, standard, &frame, msg));
     fprintf(frame.file,
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" "
             "font-family=\"sans-serif\" font-size=\"12\">\n"

@@ -20,7 +20,7 @@ struct svg_axis {
 
 struct svg_frame {
     FILE *file;
-    struct new_file *whole; /* of @file; NULL: a device or a pipe */
+    struct new_file *whole; /* of @file; NULL: a device, a pipe or the standard output */
     const char *path;       /* borrowed */
     struct svg_axis x, y;
 };
@@ -30,7 +30,8 @@ struct svg_frame {
 MUST_CHECK enum embtier_err svg_frame_open(const char *path, const char *title, struct svg_axis x,
                                            struct svg_axis y, struct svg_frame *ret_frame,
                                            struct err_msg *msg);
-/* Ends the picture. On failure, and without it, the picture that was there stays. */
+/* Ends the picture. Without it the picture that was there stays, and so it does on failure, unless
+ * only its folder could not be synced. */
 MUST_CHECK enum embtier_err svg_frame_close(struct svg_frame *frame, struct err_msg *msg);
 
 /* Return the place of a number; one outside the axis is at its end. */

@@ -257,6 +257,20 @@ def test_a_picture_may_go_to_a_pipe(trace):
     assert "<svg " in text and "</svg>\n" in text and "TABLE" in text
 
 
+@pytest.mark.parametrize(("name", "number"), [("/dev/stdout", 1), ("/dev/stderr", 2)])
+def test_a_picture_may_go_to_the_file_of_the_output(trace, tmp_path, name, number):
+    """The text follows it in the same file, behind what other programs wrote there."""
+    path = tmp_path / "both"
+    path.write_text("before\n")
+    with path.open("ab") as file:
+        streams = {"stdout": file} if number == 1 else {"stdout": subprocess.PIPE, "stderr": file}
+        shown = subprocess.run([str(CLI), "profile", "show", trace, "--plot", name], timeout=120, check=True, **streams)
+    text = path.read_text()
+    assert text.startswith("before\n<svg ") and "</svg>\n" in text
+    assert "TABLE" in (text.partition("</svg>\n")[2] if number == 1 else shown.stdout.decode())
+    assert list(tmp_path.glob("both*")) == [path]
+
+
 # ---- Mistakes ----
 
 
