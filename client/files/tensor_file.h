@@ -71,7 +71,7 @@ struct tensor_written {
     uint64_t sums[TENSOR_WRITER_MAX];
     uint32_t file_count; /* npy: one for each tensor, in their order; else 1 */
     struct {
-        char name[TENSOR_FILE_NAME_MAX + 1];
+        char name[TENSOR_FILE_NAME_MAX + 1]; /* empty: a file of the caller */
         uint64_t bytes;
     } files[TENSOR_WRITER_MAX];
 };

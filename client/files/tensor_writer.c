@@ -37,7 +37,8 @@ struct part {
 
 struct made_file {
     int fd;
-    char name[TENSOR_FILE_NAME_MAX + 1];
+    char name[TENSOR_FILE_NAME_MAX + 1]; /* in the folder */
+    char *path;                          /* NULL, or the caller's name for its file */
 };
 
 struct tensor_writer {
@@ -54,6 +55,12 @@ struct tensor_writer {
     bool ended;
     char *buffer;
 };
+
+/* Returns the name of a file in messages. */
+static const char *shown_name(const struct made_file *file)
+{
+    return file->path ? file->path : file->name;
+}
 
 /* ---- Making the files ---- */
 
@@ -214,11 +221,13 @@ static enum embtier_err take_file(struct tensor_writer *w, const struct tensor_w
     struct made_file *const file = &w->files[0];
 
     w->folder = -1;
-    (void)snprintf(file->name, sizeof(file->name), "%s", opts->path);
+    file->path = strdup(opts->path);
+    if (!file->path)
+        return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", opts->path);
+    w->file_count = 1; /* from here on tensor_writer_free() frees it */
     file->fd = fcntl(opts->fd, F_DUPFD_CLOEXEC, 3);
     if (file->fd < 0)
         return err_set_errno(msg, errno, "%s", opts->path);
-    w->file_count = 1;
     return EMBTIER_OK;
 }
 
@@ -262,6 +271,7 @@ void tensor_writer_free(struct tensor_writer *w)
         closep(&w->files[i].fd);
         if (!w->ended && w->folder >= 0)
             unlinkat(w->folder, w->files[i].name, 0);
+        free(w->files[i].path);
     }
     for (uint32_t i = 0; i < w->part_count; i++)
         XXH3_freeState(w->parts[i].sum);
@@ -280,7 +290,7 @@ static enum embtier_err append(struct tensor_writer *w, struct part *part, const
     const size_t count = rows * part->row_bytes;
 
     (void)XXH3_64bits_update(part->sum, bytes, count);
-    TRY(tensor_io_write(file->fd, file->name, at, bytes, count, msg));
+    TRY(tensor_io_write(file->fd, shown_name(file), at, bytes, count, msg));
     tensor_io_begin_sync(file->fd, at, count);
     part->rows += rows;
     return EMBTIER_OK;
@@ -319,7 +329,7 @@ enum embtier_err tensor_writer_add(struct tensor_writer *w, uint32_t index, cons
     if (rows > w->most_rows - part->rows)
         return err_set(msg, EMBTIER_TOO_LARGE,
                        "%s: more than the %" PRIu64 " rows that there is room for",
-                       w->files[part->file].name, w->most_rows);
+                       shown_name(&w->files[part->file]), w->most_rows);
     if (rows == 0)
         return EMBTIER_OK;
     if (rows == 1 || stride == part->row_bytes)
@@ -340,8 +350,8 @@ static enum embtier_err move_down(struct tensor_writer *w, const struct made_fil
         const size_t count = (size_t)MIN(bytes, (uint64_t)BUFFER_BYTES);
         const uint64_t copied = MAX(from, to + count); /* from here on copied and not reused */
 
-        TRY(tensor_io_read(file->fd, file->name, from, w->buffer, count, msg));
-        TRY(tensor_io_write(file->fd, file->name, to, w->buffer, count, msg));
+        TRY(tensor_io_read(file->fd, shown_name(file), from, w->buffer, count, msg));
+        TRY(tensor_io_write(file->fd, shown_name(file), to, w->buffer, count, msg));
         from += count;
         to += count;
         bytes -= count;
@@ -370,11 +380,11 @@ static enum embtier_err end_safetensors(struct tensor_writer *w, const char *con
         end += bytes;
     }
     if (ftruncate(file->fd, (off_t)end) != 0)
-        return err_set_errno(msg, errno, "%s", file->name);
+        return err_set_errno(msg, errno, "%s", shown_name(file));
     fill_entries(w, entries);
     TRY(safetensors_make(entries, w->part_count, w->parts[0].rows, metadata, w->header_bytes,
                          &header, msg));
-    return tensor_io_write(file->fd, file->name, 0, header, w->header_bytes, msg);
+    return tensor_io_write(file->fd, shown_name(file), 0, header, w->header_bytes, msg);
 }
 
 static enum embtier_err end_npy(struct tensor_writer *w, struct err_msg *msg)
@@ -385,7 +395,7 @@ static enum embtier_err end_npy(struct tensor_writer *w, struct err_msg *msg)
         char header[NPY_HEADER_BYTES];
 
         npy_make(part->tensor.dtype, part->rows, part->tensor.columns, header);
-        TRY(tensor_io_write(file->fd, file->name, 0, header, sizeof(header), msg));
+        TRY(tensor_io_write(file->fd, shown_name(file), 0, header, sizeof(header), msg));
     }
     return EMBTIER_OK;
 }
@@ -393,7 +403,7 @@ static enum embtier_err end_npy(struct tensor_writer *w, struct err_msg *msg)
 static enum embtier_err sync_all(struct tensor_writer *w, struct err_msg *msg)
 {
     for (uint32_t i = 0; i < w->file_count; i++)
-        TRY(tensor_io_sync(w->files[i].fd, w->files[i].name, msg));
+        TRY(tensor_io_sync(w->files[i].fd, shown_name(&w->files[i]), msg));
     return w->folder < 0 ? EMBTIER_OK
                          : tensor_io_sync(w->folder, "the folder of a tensor file", msg);
 }
@@ -422,12 +432,12 @@ static enum embtier_err check_end(const struct tensor_writer *w, struct err_msg 
 {
     if (w->broken || w->ended)
         return err_set(msg, EMBTIER_INTERNAL, "%s: ended twice, or after a failure",
-                       w->files[0].name);
+                       shown_name(&w->files[0]));
     for (uint32_t i = 1; i < w->part_count; i++)
         if (w->parts[i].rows != w->parts[0].rows)
             return err_set(msg, EMBTIER_INTERNAL,
                            "%s: tensor '%s' has %" PRIu64 " rows, '%s' has %" PRIu64,
-                           w->files[0].name, w->parts[i].tensor.name, w->parts[i].rows,
+                           shown_name(&w->files[0]), w->parts[i].tensor.name, w->parts[i].rows,
                            w->parts[0].tensor.name, w->parts[0].rows);
     return EMBTIER_OK;
 }

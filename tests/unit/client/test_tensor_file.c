@@ -349,6 +349,18 @@ static void test_a_file_of_the_caller_is_its_own(void **state)
         if (ends)
             must(tensor_writer_end(w, NULL, &written, &f->msg), &f->msg);
     }
+    {
+        _cleanup_(tensor_writer_freep) struct tensor_writer *w = NULL;
+        char path[400];
+
+        snprintf(path, sizeof(path), "%0390d", 7); /* a message has all of it */
+        opts.path = path;
+        opts.most_rows = 2;
+        must(tensor_writer_new(&opts, &w, &f->msg), &f->msg);
+        assert_int_equal(tensor_writer_add(w, 0, rows, sizeof(*rows), 3, &f->msg),
+                         EMBTIER_TOO_LARGE);
+        assert_non_null(strstr(f->msg.text, path));
+    }
     assert_int_equal(files_in(f), 1);
     {
         _cleanup_(tensor_reader_freep) struct tensor_reader *r = open_of(f, "t.partial");
