@@ -36,7 +36,10 @@ typedef void embtier_progress_fn(void *context, uint64_t done, uint64_t total, c
  * Structs of options start with struct_bytes: the struct's size in the version that the program was
  * compiled with. EMBTIER_..._OPTIONS_INIT sets it along with the defaults. The structs grow at
  * their end only. The library fills in defaults behind an older version's end. It refuses an
- * unknown size, such as a newer version's, with INVALID. */
+ * unknown size, such as a newer version's, with INVALID.
+ *
+ * Structs that the library fills in have no such field. While the version is 0.x they may grow:
+ * compile programs anew with each version. */
 
 /* ---- Errors ---- */
 

@@ -21,7 +21,7 @@ struct embtier_plan_info {
     uint64_t applied_ms;          /* time at which it came into force: milliseconds since 1970 */
     uint64_t applying_pid;        /* the process that applies a plan now; 0: none */
     uint64_t applying_generation; /* of the plan that it applies */
-    uint32_t tables;              /* of the plan in force; 0: not known */
+    uint32_t tables;              /* of the plan in force; 0: unknown */
 };
 
 /* Returns the plan in force, and the one that a connection applies now. */
@@ -29,7 +29,7 @@ EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
 embtier_plan_show(struct embtier *server, struct embtier_plan_info *ret_info);
 /* Begins to apply a plan. Until embtier_plan_end() or the end of this connection, other connections
  * get BUSY. @generation: at least 1. @hash: a hash of the plan, which other plans do not have.
- * @tables: how many the plan has; 0: not told.
+ * @tables: how many tables the plan has; 0: unknown.
  * MISMATCH: the plan in force has a greater generation, or the same one and another hash. @ret_info
  * may be NULL. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err

@@ -10,8 +10,7 @@
 struct trace_writer;
 
 /* Begins a file, which appears when it is finished (base/system/new_file.h). EXISTS: there is one
- * already. INVALID: a table cannot be described, or two have
- * the same name. @tables is copied. */
+ * already. INVALID: a table cannot be described, or two have the same name. @tables is copied. */
 MUST_CHECK enum embtier_err trace_writer_new(const char *path, const struct trace_table *tables,
                                              uint32_t table_count, struct trace_writer **ret_writer,
                                              struct err_msg *msg);

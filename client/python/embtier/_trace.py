@@ -106,8 +106,8 @@ class TraceWriter:
 
     Lookups of a call that an exception such as KeyboardInterrupt ends half-way would spoil the trace. Then it is
     removed too. The file has its name from the beginning, so that a program that is killed leaves the batches so far. It
-    is cut short then, and readers refuse it as that. Thread: one at a time. It does not survive fork(): the child gets an
-    error, and changes nothing."""
+    is then cut short, so that readers refuse it and say so. Thread: one at a time. It does not survive fork(): the child
+    gets an error, and changes nothing."""
 
     # Without a buffer, so that a forked child has nothing to flush into the parent's file.
     _file: BinaryIO | None = None
