@@ -80,27 +80,27 @@ static struct facts facts_of(const struct plan *plan, bool is_row_wise)
 /* True if there are whole tables in slower memory, and none of them has hotter bytes. */
 static bool is_hottest(const struct facts *facts, const struct plan_table *table, uint32_t rank)
 {
-    bool is_there_one = false;
+    bool has_any = false;
 
     for (uint32_t i = rank + 1; i < RANKS; i++) {
         if (facts->most_density[i] > density(table))
             return false;
-        is_there_one |= facts->most_density[i] >= 0;
+        has_any |= facts->most_density[i] >= 0;
     }
-    return is_there_one;
+    return has_any;
 }
 
 /* True if there are whole tables in faster memory, and none of them has colder bytes. */
 static bool is_colder(const struct facts *facts, const struct plan_table *table, uint32_t rank)
 {
-    bool is_there_one = false;
+    bool has_any = false;
 
     for (uint32_t i = 0; i < rank; i++) {
         if (facts->least_density[i] < density(table))
             return false;
-        is_there_one |= facts->least_density[i] < INFINITY;
+        has_any |= facts->least_density[i] < INFINITY;
     }
-    return is_there_one;
+    return has_any;
 }
 
 /* Returns the bytes that arrays leave: the cache has them, they are reserved, or nothing has. */

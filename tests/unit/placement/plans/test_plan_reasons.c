@@ -102,7 +102,7 @@ static void assert_no_room(const struct plan *plan, const struct plan_table *tab
 static void assert_density(const struct plan *plan, const struct plan_table *table, bool is_hot)
 {
     const uint32_t own = plan_memory_of(plan, table->parts);
-    bool is_there_one = false;
+    bool has_any = false;
 
     assert_reads(table);
     for (uint32_t i = 0; i < plan->table_count; i++) {
@@ -111,13 +111,13 @@ static void assert_density(const struct plan *plan, const struct plan_table *tab
 
         if (!is_whole(other))
             continue;
-        is_there_one |= is_hot ? is_faster(plan, own, memory) : is_faster(plan, memory, own);
+        has_any |= is_hot ? is_faster(plan, own, memory) : is_faster(plan, memory, own);
         if (is_hot && is_faster(plan, own, memory))
             assert_true(share_read(other) <= share_read(table));
         if (!is_hot && is_faster(plan, memory, own))
             assert_true(share_read(other) >= share_read(table));
     }
-    assert_true(is_there_one);
+    assert_true(has_any);
 }
 
 static void assert_hits(const struct plan *plan, const struct plan_table *table, const char *whose)
