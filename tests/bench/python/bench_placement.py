@@ -44,7 +44,7 @@ WARM_LOOKUPS = 10  # for each row that DRAM has room for
 TRACE_LOOKUPS = 60
 TURN_S = 2.0
 GAIN_PARTS = 2  # of a turn: a drive of other people's, too, changes its pace within seconds
-WARM_BATCHES = 50
+WARM_BATCHES = 8
 CHECK_S = 600.0
 OVERHEAD_BYTES = 8 * MIB  # of the cache: its index, and slabs that are not full
 
