@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <string.h>
 
 #include "base/text/text_escape.h"
 
@@ -29,6 +30,32 @@ void model_begin_message(const struct model_memory *memory, struct err_msg *msg)
         err_write(msg, "%s: ", memory->place);
     else
         err_write(msg, "%s", "");
+}
+
+/* Returns the bytes up to the last colon that both places have in common. */
+static size_t common_bytes(const char *a, const char *b)
+{
+    size_t common = 0;
+
+    for (size_t i = 0; a[i] != '\0' && a[i] == b[i]; i++)
+        if (a[i] == ':')
+            common = i + 1;
+    return common;
+}
+
+void model_add_place(const struct model_memory *memory, const char **last, struct err_msg *msg)
+{
+    const char *place = memory->place;
+
+    if (!place || place[0] == '\0' || place == *last)
+        return;
+    if ((*last)[0] != '\0') {
+        place += common_bytes(place, *last);
+        err_append(msg, ", %s", place + strspn(place, " "));
+    } else {
+        err_append(msg, "%s", place);
+    }
+    *last = memory->place;
 }
 
 static enum embtier_err check_count(const char *key, uint32_t count, uint32_t most,

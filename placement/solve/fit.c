@@ -244,14 +244,9 @@ static void begin_message(const struct flow *f, struct err_msg *msg)
     const char *last = "";
 
     err_write(msg, "%s", "");
-    for (uint32_t r = 0; r < f->x->room_count; r++) {
-        const char *const place = instance_room_memory(f->x, r)->place;
-
-        if (!f->reached[r] || !place || place == last || place[0] == '\0')
-            continue;
-        err_append(msg, "%s%s", last[0] != '\0' ? ", " : "", place);
-        last = place;
-    }
+    for (uint32_t r = 0; r < f->x->room_count; r++)
+        if (f->reached[r])
+            model_add_place(instance_room_memory(f->x, r), &last, msg);
     err_append(msg, "%s", last[0] != '\0' ? ": " : "");
 }
 

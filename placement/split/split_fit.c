@@ -70,18 +70,12 @@ static enum embtier_err check_room(const struct split_instance *x, uint32_t room
 /* Begins a message about all levels with the places of their capacities. */
 static void begin_message(const struct split_instance *x, struct err_msg *msg)
 {
-    bool any = false;
+    const char *last = "";
 
     err_write(msg, "%s", "");
-    for (uint32_t m = 0; m < x->level_count; m++) {
-        const char *const place = x->model->levels[m].place;
-
-        if (!place || place[0] == '\0')
-            continue;
-        err_append(msg, "%s%s", any ? ", " : "", place);
-        any = true;
-    }
-    err_append(msg, "%s", any ? ": " : "");
+    for (uint32_t m = 0; m < x->level_count; m++)
+        model_add_place(&x->model->levels[m], &last, msg);
+    err_append(msg, "%s", last[0] != '\0' ? ": " : "");
 }
 
 static enum embtier_err check_levels(const struct split_instance *x, const struct need *need,
