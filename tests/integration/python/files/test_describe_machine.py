@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 import threading
+import types
 from pathlib import Path
 
 import numpy as np
@@ -79,11 +80,17 @@ def test_each_tier_is_measured_where_it_lies(tmp_path):
         assert done.returncode == 1 and f"--tier far: {place}: {message}" in done.stderr and done.stdout == "", done
 
 
-def test_too_little_memory_is_told(monkeypatch):
+def loaded(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
+    """The program as a module, so that its functions can be replaced."""
     program = importlib.machinery.SourceFileLoader("describe_machine", str(TREE / "tools/describe-machine"))
     module = importlib.util.module_from_spec(importlib.util.spec_from_loader(program.name, program))
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     program.exec_module(module)
+    return module
+
+
+def test_too_little_memory_is_told(monkeypatch):
+    module = loaded(monkeypatch)
 
     def full() -> None:
         raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
@@ -181,6 +188,34 @@ def test_a_wrong_place_is_found_before_the_server_is_asked(tmp_path):
         done = describe(*arguments, *QUICK, *given)
         assert done.returncode == 1 and "/nowhere: No such file or directory" in done.stderr and done.stdout == ""
     assert len(list(tmp_path.glob("answer*"))) == 4, "none was taken"
+
+
+@pytest.mark.parametrize("number", [errno.EPERM, errno.EACCES])
+def test_a_place_that_only_the_server_may_use_is_measured_by_its_lookups(tmp_path, monkeypatch, capsys, number):
+    def refused(_kind: str, _place: str) -> None:
+        raise OSError(number, os.strerror(number))
+
+    module = loaded(monkeypatch)
+    monkeypatch.setattr(module, "check_place", refused)
+    now = [table("a", "cache", "", 10**6, lookup_ns=10**9)]
+    arguments = ["--directory", str(tmp_path), *QUICK, "--tier", "dram=24MiB:numa=0"]
+    given = fake(tmp_path, ([table("a", "cache", "", 0)], metrics(0, "dram")), (now, metrics(1, "dram")))
+    monkeypatch.setattr(sys, "argv", ["describe-machine", *arguments, *given])
+    assert module.main() == 0
+    assert f"bandwidth_bytes_per_s: {2 * 10**6 * 256}  # by the server's lookups\n" in capsys.readouterr().out
+    monkeypatch.setattr(sys, "argv", ["describe-machine", *arguments])
+    with pytest.raises(SystemExit, match=f"--tier dram: numa=0: {os.strerror(number)}"):
+        module.main()
+
+
+def test_a_drive_without_room_is_found_before_the_server_is_asked(tmp_path):
+    one = ([], metrics(0, "dram"))
+    arguments = ["--directory", str(tmp_path), *QUICK, "--tier", "dram=24MiB", *fake(tmp_path, one, one)]
+    command = ["prlimit", f"--fsize={16 * MIB}", str(TREE / "tools/describe-machine"), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 1 and f"--directory {tmp_path}: File too large" in done.stderr and done.stdout == "", done
+    assert len(list(tmp_path.glob("answer*"))) == 4, "none was taken"
+    assert not list(tmp_path.glob("embtier-measure-*"))
 
 
 def test_too_few_lookups_leave_the_measured_figures(tmp_path):
