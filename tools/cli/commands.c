@@ -412,7 +412,8 @@ const struct command commands[] = {
       "measure how clients look up the server's tables",
       "Starts a profile, stops it after N seconds, and saves it. Ctrl-C, SIGTERM and SIGHUP stop\n"
       "it at once, without saving it; `embtier profile save` still can. The exit status is then\n"
-      "130, 143 or 129. If the server is silent, a second signal, or 10 s, end the command.\n"
+      "130, 143 or 129. If the server is silent, --timeout, 10 s, or a signal that comes a second\n"
+      "after the first one or later, end the command; the server may then go on profiling.\n"
       "\n"
       "      --seconds N    0.1 to 86400\n"
       "      --save FILE    a new file; `embtier profile show FILE` prints it\n"

@@ -183,22 +183,37 @@ int command_profile_save(struct cli *cli, int argc, char **argv)
 /* ---- Recording ---- */
 
 #define GIVE_UP_S 10 /* after the first signal, even with --timeout 0 */
+/* Signals within this time of the first are ignored: a user presses Ctrl-C twice, or a shell and a
+ * terminal both send SIGHUP. */
+#define IGNORED_NS INT64_C(1000000000)
 
 static volatile sig_atomic_t caught; /* the first signal that came; for the handler */
 
-/* Does only what a signal handler may. The server does not bind a profile to a connection, so the
- * program must live to stop it. If the server is silent, a second signal or the alarm ends the
- * program. */
+static int64_t now_ns(void)
+{
+    struct timespec now;
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &now); /* a signal handler may call it */
+    return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
+}
+
+/* Does only what a signal handler may. Others wait until it returns. The server does not bind a
+ * profile to a connection, so the program must live to stop it. If the server is silent, a later
+ * signal or the alarm ends the program. */
 static void on_signal(int number)
 {
+    static int64_t first_ns;
     static const char text[] = "\nembtier: interrupted; the server did not answer, and may go on "
                                "profiling: `embtier profile stop` ends that\n";
 
     if (caught == 0) {
         caught = number;
+        first_ns = now_ns();
         alarm(GIVE_UP_S);
         return;
     }
+    if (number != SIGALRM && now_ns() - first_ns < IGNORED_NS)
+        return;
     if (write(STDERR_FILENO, text, sizeof(text) - 1) < 0)
         _exit(128 + caught);
     _exit(128 + caught); /* as shells do */
@@ -212,8 +227,9 @@ struct signal_actions {
 /* Catches the signals that end a recording, but for those that the caller ignores. */
 static void catch_signals(struct signal_actions *ret_before)
 {
-    const struct sigaction action = { .sa_handler = on_signal };
+    struct sigaction action = { .sa_handler = on_signal };
 
+    sigfillset(&action.sa_mask);
     for (size_t i = 0; i < ARRAY_LEN(caught_signals); i++)
         if (sigaction(caught_signals[i], NULL, &ret_before->of[i]) == 0 &&
             (ret_before->of[i].sa_handler != SIG_IGN || caught_signals[i] == SIGALRM))
@@ -243,17 +259,35 @@ static void wait_seconds(struct progress_bar *bar, double seconds)
     }
 }
 
+/* Prints why the recording failed, and returns the exit code: that of the signal, if one came.
+ * @may_profile: the server may have begun a profile. */
+static int fail_record(const struct cli *cli, enum embtier_err err, bool may_profile,
+                       int signal_number)
+{
+    const int exit_code = cli_fail_server(cli, err);
+
+    if (signal_number == 0)
+        return exit_code;
+    if (may_profile)
+        fputs("embtier: interrupted; the server may go on profiling: `embtier profile stop` ends "
+              "that\n",
+              stderr);
+    return 128 + signal_number;
+}
+
 static int record(const struct cli *cli, const struct arguments *arguments)
 {
     struct embtier_profile_info info;
     struct signal_actions before;
     struct progress_bar bar;
     enum embtier_err err;
+    bool may_profile;
     int signal_number;
 
     progress_bar_begin(&bar, "profiling", "the profile was not saved");
     catch_signals(&before); /* in place of the bar's handler */
     err = embtier_profile_start(cli->server, arguments->memory_bytes, &info);
+    may_profile = err == EMBTIER_OK || err == EMBTIER_TIMEOUT || err == EMBTIER_DISCONNECTED;
     if (err == EMBTIER_OK) {
         wait_seconds(&bar, arguments->seconds);
         err = embtier_profile_stop(cli->server, &info);
@@ -261,7 +295,7 @@ static int record(const struct cli *cli, const struct arguments *arguments)
     signal_number = release_signals(&before);
     progress_bar_end(&bar);
     if (err)
-        return cli_fail_server(cli, err);
+        return fail_record(cli, err, may_profile, signal_number);
     if (signal_number == 0)
         return save_stopped(cli, &info, arguments->save_path);
     fputs("embtier: interrupted; the profile has ended, and was not saved: `embtier profile save "
