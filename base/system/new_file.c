@@ -28,10 +28,22 @@ static enum embtier_err exists(const char *path, struct err_msg *msg)
     return err_set(msg, EMBTIER_EXISTS, "%s already exists", path);
 }
 
+/* Returns 0 or an errno. FAT and CIFS give all their files one mode, and refuse another. */
+static int set_mode(int fd, mode_t mode)
+{
+    struct stat info;
+
+    if (fstat(fd, &info) != 0)
+        return errno;
+    if ((info.st_mode & 0777) == mode || fchmod(fd, mode) == 0)
+        return 0;
+    return errno == EPERM || errno == EOPNOTSUPP ? 0 : errno;
+}
+
 static enum embtier_err open_partial(struct new_file *file, struct err_msg *msg)
 {
     struct stat info;
-    int fd;
+    int fd, why;
 
     if (!file->replaces && lstat(file->path, &info) == 0)
         return exists(file->path, msg);
@@ -39,9 +51,8 @@ static enum embtier_err open_partial(struct new_file *file, struct err_msg *msg)
     if (fd < 0)
         return err_set_errno(msg, errno, "%s", file->path);
     file->has_partial = true;
-    if (file->mode != 0 && fchmod(fd, file->mode) != 0) {
-        const int why = errno;
-
+    why = file->mode != 0 ? set_mode(fd, file->mode) : 0;
+    if (why != 0) {
         close(fd);
         return err_set_errno(msg, why, "%s", file->path);
     }
@@ -115,7 +126,9 @@ enum embtier_err new_file_open_over(const char *path, struct new_file **ret_file
         return err_set_errno(msg, errno, "%s", path);
     if (!there && lstat(path, &info) == 0)
         return err_set(msg, EMBTIER_NOT_FOUND,
-                       "%s: a symbolic link to a file that does not exist: remove the link", path);
+                       "%s: a symbolic link to a file that does not exist: make that file, or give "
+                       "another name",
+                       path);
     if (there && stat(there, &info) != 0)
         return err_set_errno(msg, errno, "%s", path);
     return open_file(there ? there : path, &info, ret_file, msg);

@@ -18,8 +18,9 @@ struct new_file;
 /* EXISTS: there is a file. Else errno's error. */
 MUST_CHECK enum embtier_err new_file_open(const char *path, struct new_file **ret_file,
                                           struct err_msg *msg);
-/* As new_file_open(), but the file takes the place of one that is there, and has its mode. A
- * symbolic link stays, and the file that it names is replaced. NOT_FOUND: it names none. */
+/* As new_file_open(), but the file takes the place of one that is there, and has its mode if the
+ * file system can give it that. A symbolic link stays, and the file that it names is replaced.
+ * NOT_FOUND: it names none. */
 MUST_CHECK enum embtier_err new_file_open_over(const char *path, struct new_file **ret_file,
                                                struct err_msg *msg);
 /* For the contents, which can be read back. The file checks for its errors. */

@@ -8,12 +8,25 @@
 #include <cmocka.h>
 /* clang-format on */
 #include <dirent.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/system/new_file.h"
+
+static int fchmod_error; /* 0: none */
+
+/* In place of the C library's, to fail as some file systems do. */
+int fchmod(int fd, mode_t mode)
+{
+    if (fchmod_error == 0)
+        return (int)syscall(SYS_fchmod, fd, mode);
+    errno = fchmod_error;
+    return -1;
+}
 
 struct fixture {
     char folder[200];
@@ -157,6 +170,47 @@ static void test_a_file_that_is_replaced_keeps_its_mode(void **state)
     assert_int_equal(info.st_mode & 0777, 0440);
 }
 
+/* As FAT and CIFS, which have one mode for all files. */
+static void test_replaces_a_file_where_modes_cannot_be_changed(void **state)
+{
+    static const int errors[] = { EPERM, EOPNOTSUPP, EIO };
+    const struct fixture *const fixture = *state;
+    struct new_file *file = begin(fixture, "old");
+    struct err_msg msg = { { 0 } };
+
+    assert_int_equal(new_file_finish(file, &msg), EMBTIER_OK);
+    new_file_free(file);
+    for (size_t i = 0; i < ARRAY_LEN(errors); i++) {
+        fchmod_error = errors[i];
+        assert_int_equal(chmod(fixture->path, 0111), 0); /* no new file has this mode */
+        if (errors[i] == EIO) {
+            assert_int_equal(new_file_open_over(fixture->path, &file, &msg), EMBTIER_IO);
+            continue;
+        }
+        assert_int_equal(new_file_open_over(fixture->path, &file, &msg), EMBTIER_OK);
+        assert_true(fputs("new", new_file_stream(file)) >= 0);
+        assert_int_equal(new_file_finish(file, &msg), EMBTIER_OK);
+        new_file_free(file);
+        assert_contents(fixture, "new");
+    }
+    fchmod_error = 0;
+    assert_int_equal(file_count(fixture), 1);
+}
+
+static void test_asks_for_no_mode_that_a_file_has(void **state)
+{
+    const struct fixture *const fixture = *state;
+    struct new_file *file = begin(fixture, "old");
+    struct err_msg msg = { { 0 } };
+
+    assert_int_equal(new_file_finish(file, &msg), EMBTIER_OK);
+    new_file_free(file);
+    fchmod_error = EIO;
+    assert_int_equal(new_file_open_over(fixture->path, &file, &msg), EMBTIER_OK);
+    new_file_free(file);
+    fchmod_error = 0;
+}
+
 static void test_replaces_no_link_that_names_no_file(void **state)
 {
     const struct fixture *const fixture = *state;
@@ -165,7 +219,7 @@ static void test_replaces_no_link_that_names_no_file(void **state)
 
     assert_int_equal(symlink("missing", fixture->path), 0);
     assert_int_equal(new_file_open_over(fixture->path, &file, &msg), EMBTIER_NOT_FOUND);
-    assert_non_null(strstr(msg.text, "/file: a symbolic link to a file that does not exist"));
+    assert_non_null(strstr(msg.text, "/file: a symbolic link to a file that does not exist: make"));
     assert_int_equal(unlink(fixture->path), 0);
     assert_int_equal(symlink("file", fixture->path), 0); /* to itself */
     assert_int_not_equal(new_file_open_over(fixture->path, &file, &msg), EMBTIER_OK);
@@ -249,6 +303,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_takes_the_place_of_a_file_when_it_is_whole,
                                         make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_a_file_that_is_replaced_keeps_its_mode, make_folder,
+                                        remove_folder),
+        cmocka_unit_test_setup_teardown(test_replaces_a_file_where_modes_cannot_be_changed,
+                                        make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(test_asks_for_no_mode_that_a_file_has, make_folder,
                                         remove_folder),
         cmocka_unit_test_setup_teardown(test_replaces_no_link_that_names_no_file, make_folder,
                                         remove_folder),
