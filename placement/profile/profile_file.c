@@ -213,6 +213,14 @@ static enum embtier_err read_line(struct loader *loader, char *text, size_t *ret
     return EMBTIER_OK;
 }
 
+/* Is the string that ends before @at a key? JSON allows white space before its colon. */
+static bool is_colon_next(const char *text, size_t bytes, size_t at)
+{
+    while (at < bytes && (text[at] == ' ' || text[at] == '\t'))
+        at++;
+    return at < bytes && text[at] == ':';
+}
+
 /* Finds the last key of the object @text that begins before @bytes: a parser stopped there, in its
  * value. Returns its length without quotes; 0: there is none. */
 static size_t find_last_key(const char *text, size_t bytes, const char **ret_key)
@@ -222,7 +230,7 @@ static size_t find_last_key(const char *text, size_t bytes, const char **ret_key
 
     for (size_t i = 0; i < bytes; i++) {
         if (text[i] == '"') {
-            if (is_string && depth == 1 && text[0] == '{' && i + 1 < bytes && text[i + 1] == ':') {
+            if (is_string && depth == 1 && text[0] == '{' && is_colon_next(text, bytes, i + 1)) {
                 *ret_key = text + begin;
                 length = i - begin;
             }

@@ -407,6 +407,8 @@ static const struct bad_value bad_figures[] = {
       ":2: pooling_factor: 1e-290; allowed: 0, or 1.08420217e-18 to 10" },
     { "\"pooling_factor\":5", "\"pooling_factor\":NaN", EMBTIER_CORRUPT,
       ":2: pooling_factor: character " },
+    { "\"pooling_factor\":5", "\"pooling_factor\" \t :NaN", EMBTIER_CORRUPT,
+      ":2: pooling_factor: character " },
     { "\"pooling_factor\":5", "\"pooling_factor\":1e999", EMBTIER_CORRUPT,
       ":2: pooling_factor: character " },
     { "\"pooling_factor\":5,", "", EMBTIER_CORRUPT, ":2: pooling_factor: not a number" },
