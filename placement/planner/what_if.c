@@ -8,13 +8,18 @@ uint32_t what_if_count(const struct machine *machine)
     return machine->tier_count + 2;
 }
 
-static void double_ssd(struct machine_ssd *ssd)
+/* A figure that is doubled is no longer that of the file: messages must not name the file's key. */
+static void double_ssd(struct machine_ssd *ssd, struct machine_places *places)
 {
     ssd->bytes = MIN(ssd->bytes * 2, MACHINE_BYTES_MAX);
     ssd->drive_bytes = MIN(ssd->drive_bytes * 2, MACHINE_BYTES_MAX);
     ssd->read_bandwidth_bytes_per_s *= 2;
     ssd->write_bandwidth_bytes_per_s *= 2;
     ssd->read_iops *= 2;
+    places->ssd_bytes.text[0] = '\0';
+    places->read_iops.text[0] = '\0';
+    places->write_bandwidth.text[0] = '\0';
+    places->drive_writes.text[0] = '\0'; /* its limit is a multiple of the drives' bytes */
 }
 
 void what_if_change(const struct machine *machine, uint32_t number, struct machine *ret_machine,
@@ -25,12 +30,13 @@ void what_if_change(const struct machine *machine, uint32_t number, struct machi
     if (number == 0)
         return;
     if (number > machine->tier_count) {
-        double_ssd(&ret_machine->ssd);
+        double_ssd(&ret_machine->ssd, &ret_machine->places);
         snprintf(ret_change, TIER_NAME_MAX + 8, "ssd x2");
         return;
     }
     ret_machine->tiers[number - 1].bytes =
         MIN(machine->tiers[number - 1].bytes * 2, MACHINE_BYTES_MAX);
+    ret_machine->places.tier_bytes[number - 1].text[0] = '\0';
     snprintf(ret_change, TIER_NAME_MAX + 8, "%s x2", machine->tiers[number - 1].name);
 }
 

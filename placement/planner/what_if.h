@@ -20,7 +20,8 @@ struct what_if {
 };
 
 /* Returns how many changes there are: with that number, a tier is as it is, or has twice its bytes,
- * or the drives are twice as many: bytes, bandwidths, IOPS. */
+ * or the drives are twice as many: bytes, bandwidths, IOPS. A doubled figure has no place in
+ * a file. */
 uint32_t what_if_count(const struct machine *machine);
 void what_if_change(const struct machine *machine, uint32_t number, struct machine *ret_machine,
                     char ret_change[TIER_NAME_MAX + 8]);

@@ -605,6 +605,37 @@ static void test_the_cheapest_change_that_reaches_a_target(void **state)
     free_case(&c);
 }
 
+/* Its value is not the one that the plan was refused for. */
+static void test_a_doubled_figure_names_no_key(void **state)
+{
+    struct machine_places *places;
+    struct machine machine, changed;
+    char change[TIER_NAME_MAX + 8];
+    struct planner_case c;
+
+    (void)state;
+    make_cached(&c);
+    machine = c.machine;
+    places = &machine.places;
+    snprintf(places->hbm_bytes.text, sizeof(places->hbm_bytes.text), "m.yaml:1: gpus.hbm_bytes");
+    snprintf(places->tier_bytes[0].text, sizeof(places->tier_bytes[0].text), "m.yaml:2: tiers");
+    places->ssd_bytes = places->read_iops = places->tier_bytes[0];
+    places->write_bandwidth = places->drive_writes = places->tier_bytes[0];
+    what_if_change(&machine, 0, &changed, change);
+    assert_string_equal(changed.places.tier_bytes[0].text, "m.yaml:2: tiers");
+    what_if_change(&machine, 1, &changed, change);
+    assert_string_equal(changed.places.tier_bytes[0].text, "");
+    assert_string_equal(changed.places.ssd_bytes.text, "m.yaml:2: tiers");
+    what_if_change(&machine, 2, &changed, change);
+    assert_string_equal(changed.places.hbm_bytes.text, "m.yaml:1: gpus.hbm_bytes");
+    assert_string_equal(changed.places.tier_bytes[0].text, "m.yaml:2: tiers");
+    assert_string_equal(changed.places.ssd_bytes.text, "");
+    assert_string_equal(changed.places.read_iops.text, "");
+    assert_string_equal(changed.places.write_bandwidth.text, "");
+    assert_string_equal(changed.places.drive_writes.text, "");
+    free_case(&c);
+}
+
 /* ---- Refusals ---- */
 
 static void expect_refusal(const struct planner_case *c, const char *words)
@@ -690,6 +721,7 @@ int main(void)
         cmocka_unit_test(test_a_target_that_no_plan_reaches_is_refused_by_the_bound),
         cmocka_unit_test(test_limits_change_the_homes),
         cmocka_unit_test(test_the_cheapest_change_that_reaches_a_target),
+        cmocka_unit_test(test_a_doubled_figure_names_no_key),
         cmocka_unit_test(test_missing_bytes_are_named),
         cmocka_unit_test(test_unbounded_and_unused_tables_are_cached),
     };
