@@ -9,12 +9,12 @@
 #include "base/spec/array_shape.h"
 #include "base/text/text_escape.h"
 
-/* Points of a CDF. The figures of all tables take at most 1.5 GiB, whatever a profile says. */
 /* Rows of a file have nine digits. */
 #define SEEN_ROUNDING 1e-8
-#define POINTS_MOST   64
-#define POINTS_LEAST  32
-#define MANY_TABLES   256
+/* Points of a CDF. The figures of all tables take at most 1.5 GiB, whatever a profile says. */
+#define POINTS_MOST  64
+#define POINTS_LEAST 32
+#define MANY_TABLES  256
 /* Rows of an array begin at multiples of this, at least. */
 #define GRANULE 16
 /* As in planning.c. */
