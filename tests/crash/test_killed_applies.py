@@ -3,7 +3,8 @@
 new home, or in the cache if it gave way to others. A further run goes on, and the memory of arrays is there again.
 
 A state is held while it is looked at: by another client's move, by a trace that comes through a pipe, by pins, by a client that is
-stopped, by a call that waits, or by a low rate. test_killed_at_points.py kills the server between these states too."""
+stopped, by a call that waits, or by a rate so low that the test may be late by ten seconds. test_killed_at_points.py kills the
+server between these states too."""
 
 from __future__ import annotations
 
@@ -45,8 +46,11 @@ NEW = {"a": "pmem", "b": "dram", "c": "cache", "d": f"dram:{HOT_ROWS}", "e": "ca
 class Run:
     """A server, and an `embtier apply` that is on its way."""
 
-    def __init__(self, daemon: Daemon, plan: Path, trace: Path, holds: contextlib.ExitStack) -> None:
-        self.daemon, self.plan, self.trace = daemon, plan, trace
+    def __init__(self, daemon: Daemon, folder: Path, state: State, holds: contextlib.ExitStack) -> None:
+        self.daemon, self.folder, self.state = daemon, folder, state
+        self.generation = 1  # of the plan in force
+        self.plan = write(folder, state.new, 2)
+        self.old_trace, self.trace = write_trace(folder, {"d": OLD_HOT}), write_trace(folder, {"d": NEW_HOT})
         self.holds = holds  # of the state; they end after the kill
         self.process: subprocess.Popen | None = None
 
@@ -85,7 +89,22 @@ class Run:
     def freeze(self) -> None:
         """Stops the client. The server goes on with what the client has asked for."""
         self.process.send_signal(signal.SIGSTOP)
-        os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WNOWAIT)
+        with contextlib.suppress(ChildProcessError):  # it has ended
+            os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+
+    def kill(self) -> None:
+        """Kills the client. The server takes its move back, pins or not."""
+        self.process.kill()
+        self.end()
+        await_that(lambda: all(job["pid"] != self.process.pid for job in moves_of(self.daemon)))
+
+    def go_back(self) -> None:
+        """Undoes what the client has done so far, which may be all. The next plans have higher generations."""
+        self.kill()
+        await_that(lambda: not plan_of(self.daemon)["applying_pid"])
+        self.generation += 2
+        apply(self.daemon, write(self.folder, self.state.old, self.generation), "--trace", self.old_trace)
+        self.plan = write(self.folder, self.state.new, self.generation + 1)
 
 
 def plan_of(daemon: Daemon) -> dict:
@@ -142,16 +161,38 @@ def moves(table: str, part: float, rate_mib: float) -> Callable[[Run], None]:
     return reach
 
 
+def moves_in_sight(run: Run, table: str) -> bool:
+    return any(job["what"] == table and job["done"] > 0 for job in moves_of(run.daemon))
+
+
 def gave_way(table: str, rate_mib: float) -> Callable[[Run], None]:
-    """The table has left for the cache, and the client does not know it yet."""
+    """The table has left for the cache, and the client does not know it yet. Its move has the rate, so that it soon ends; or a lower
+    one if the client was stopped too late."""
+
+    def is_stopped_in_time(run: Run, rate_mib: float) -> bool:
+        homes = homes_of(run.daemon)
+        run.begin(rate_mib)
+        await_that(lambda: moves_in_sight(run, table) or homes_of(run.daemon) != homes or run.process.poll() is not None)
+        run.freeze()
+        return moves_in_sight(run, table)
 
     def reach(run: Run) -> None:
-        run.begin(rate_mib)
-        run.await_move(table, 0)
-        run.freeze()
+        for part in (1, 4, 16):
+            if is_stopped_in_time(run, rate_mib / part):
+                break
+            run.go_back()
+        else:
+            pytest.fail("the client was never stopped in time")
         await_that(lambda: not moves_of(run.daemon))
 
     return reach
+
+
+def gave_way_and_others_move(run: Run) -> None:
+    """A first client leaves the table in the cache, since a low rate for all of its moves would take long."""
+    gave_way("a", 0.4)(run)
+    run.kill()
+    moves("c", 0, SLOWLY)(run)
 
 
 def all_moved(run: Run) -> None:
@@ -194,7 +235,7 @@ class State:
     old: dict[str, str]
     moved: str = ""  # tables in their new homes
     in_cache: str = ""  # tables that gave way
-    in_force: int = 1  # the generation
+    is_in_force: bool = False  # the new plan
 
     @property
     def homes(self) -> dict[str, str]:
@@ -207,23 +248,24 @@ def only(table: str) -> dict[str, str]:
 
 
 CUT = OLD | {"d": NEW["d"]}  # by other hot rows than the plan's
-SLOW_MIB = 0.2  # more than two seconds for a table
+MIDDLE = 0.05  # of a table: the rest takes some 20 seconds
+SPLIT_SLOWLY = SLOWLY / 5  # a fifth of the rows is hot
 STATES = {
     "begun": State(begun, NEW, OLD),
     "counting": State(counting, NEW, OLD),
     "waits_for_pins": State(waits_for_pins, only("b"), OLD),
     "first_rows": State(moves("a", 0, SLOWLY), only("a"), OLD),
-    "middle_to_array": State(moves("b", 0.5, SLOW_MIB), only("b"), OLD),
-    "middle_between_tiers": State(moves("a", 0.5, SLOW_MIB), only("a"), OLD),
-    "middle_to_cache": State(moves("c", 0.5, SLOW_MIB), only("c"), OLD),
-    "middle_to_split": State(moves("d", 0.1, SLOW_MIB / 5), only("d"), OLD),  # cold rows count too, and stay
+    "middle_to_array": State(moves("b", MIDDLE, SLOWLY), only("b"), OLD),
+    "middle_between_tiers": State(moves("a", MIDDLE, SLOWLY), only("a"), OLD),
+    "middle_to_cache": State(moves("c", MIDDLE, SLOWLY), only("c"), OLD),
+    "middle_to_split": State(moves("d", MIDDLE / 5, SPLIT_SLOWLY), only("d"), OLD),  # cold rows count too, and stay
     "some_done": State(waits_for_pins, NEW, OLD, moved="ca"),
     "gave_way": State(gave_way("a", 0.4), FULL[1], FULL[0], in_cache="a"),
-    "gave_way_and_others_move": State(moves("c", 0, 0.4), FULL[1], FULL[0], in_cache="a"),
+    "gave_way_and_others_move": State(gave_way_and_others_move, FULL[1], FULL[0], in_cache="a"),
     "split_gave_way": State(gave_way("d", 0.1), CUT, CUT, in_cache="d"),
     "all_moved": State(all_moved, NEW, OLD, moved="abcd"),
     "ending": State(ending, NEW, OLD, moved="abcd"),
-    "ended": State(ended, NEW, OLD, moved="abcd", in_force=2),
+    "ended": State(ended, NEW, OLD, moved="abcd", is_in_force=True),
 }
 
 
@@ -262,15 +304,17 @@ def check_memory(daemon: Daemon) -> None:
     assert daemon.metrics()["array_free_bytes"] == free
 
 
-def check_further_run(run: Run, new: dict[str, str]) -> None:
+def check_further_run(run: Run) -> None:
     """It ends with all tables in their new homes, and another one frees all arrays."""
+    new, old_generation = run.state.new, run.generation
     assert apply(run.daemon, run.plan, "--trace", run.trace)["applied"] and homes_of(run.daemon) == new
     check_memory(run.daemon)
     with run.daemon.connect(timeout=LIMIT_S) as server:
         for name in [name for name, home in new.items() if ":" in home]:
             assert server.move_table(name, "split", tier="dram", hot_rows=NEW_HOT) == 0, "others would be refused"
-    assert "the plan has generation 1, and the one in force has 2" in refused(run.daemon, write(run.plan.parent, new, 1))
-    apply(run.daemon, write(run.plan.parent, dict.fromkeys(TABLES, "cache"), 3))
+    said = refused(run.daemon, write(run.folder, new, old_generation))
+    assert f"the plan has generation {old_generation}, and the one in force has {old_generation + 1}" in said
+    apply(run.daemon, write(run.folder, dict.fromkeys(TABLES, "cache"), old_generation + 2))
     check_memory(run.daemon)
 
 
@@ -308,10 +352,8 @@ def make_server(daemon: Daemon, folder: Path, old: dict[str, str]) -> None:
 
 
 def kill_client(run: Run) -> None:
-    """The server takes its move back, pins or not, and lets others apply a plan."""
-    run.process.kill()
-    run.end()
-    await_that(lambda: all(job["pid"] != run.process.pid for job in moves_of(run.daemon)))
+    """The server then lets others apply a plan."""
+    run.kill()
     run.holds.close()
     await_that(lambda: not moves_of(run.daemon) and not plan_of(run.daemon)["applying_pid"])
 
@@ -342,7 +384,7 @@ def test_an_apply_that_is_killed_leaves_whole_tables_and_can_go_on(make_daemon, 
     disk = preload(daemon, tmp_path, victim == "power")
     make_server(daemon, tmp_path, wanted.old)
     with contextlib.ExitStack() as holds:
-        run = Run(daemon, write(tmp_path, wanted.new, 2), write_trace(tmp_path, {"d": NEW_HOT}), holds)
+        run = Run(daemon, tmp_path, wanted, holds)
         try:
             wanted.reach(run)
             write_rows(daemon, WRITTEN, MEANWHILE)
@@ -353,9 +395,9 @@ def test_an_apply_that_is_killed_leaves_whole_tables_and_can_go_on(make_daemon, 
         finally:
             if run.process:
                 run.process.kill()
-    in_force = 2 if (state, victim) == ("ending", "client") else wanted.in_force  # the server goes on
-    assert homes_of(daemon) == wanted.homes and plan_of(daemon)["generation"] == in_force
+    is_in_force = wanted.is_in_force or (state, victim) == ("ending", "client")  # the server goes on
+    assert homes_of(daemon) == wanted.homes and plan_of(daemon)["generation"] == run.generation + is_in_force
     check_rows(daemon, victim)
     check_memory(daemon)
-    check_further_run(run, wanted.new)
+    check_further_run(run)
     check_rows(daemon, victim)
