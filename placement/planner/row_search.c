@@ -262,9 +262,9 @@ static enum embtier_err run(struct searching *s, const struct homes *whole, stru
     TRY(try_neighbours(s));
     if (!s->has_best)
         return err_set(msg, EMBTIER_NO_SPACE,
-                       "no cuts were found that obey the rules: the tables that may not lie in "
-                       "the cache nearly fill the memories, or one of these has room in no single "
-                       "tier; reserve less, or loosen rules");
+                       "no cuts were found that obey the rules: tables that may not lie in the "
+                       "cache nearly fill the memories, or one of them fits into no single tier; "
+                       "reserve less, or loosen rules");
     TRY(stay(s));
     return return_to_best(s);
 }
