@@ -7,7 +7,7 @@ is measured by tools/describe-machine, for predict with the server's lookups. Th
 popularity.
 
 real-gain: rows of GETs and bags of pooled lookups a second, as planned, beside a second server with the same bytes of DRAM that has
-all tables behind the cache. They take turns with the same batches, whose ids are new. -warm: the same 50 batches over and over, so
+all tables behind the cache. They take turns with the same batches, whose ids are new. -warm: the same few batches over and over, so
 that all rows are in DRAM. -split: a plan that may cut tables.
 
 predict: `embtier plan check` while a client trains, for ten minutes (--seconds). Each figure is a measured one beside the plan's.
@@ -251,7 +251,7 @@ class Side:
 
 
 class Batches:
-    """The batches of a turn, the same for both servers: each has new ids, or there are WARM_BATCHES, over and over."""
+    """Batches, the same for both servers: each has new ids, or there are WARM_BATCHES, over and over."""
 
     def __init__(self, draw: Callable[[], list[np.ndarray]], are_new: bool) -> None:
         self.draw, self.are_new, self.drawn = draw, are_new, []
@@ -280,8 +280,10 @@ def real_gain(mixture: Mixture, made: Daemon, reference: Trainer, planned: Daemo
     kinds = [("rows", " rows/s", mixture.lookups, "get"), ("bags", " bags/s", mixture.bags * len(mixture.rows), "look_up")]
     for (name, unit, amount, request), are_new in itertools.product(kinds, (True, False)):
         sides = [Side(server, getattr(client, request)) for server, client in ((planned, trainer), (made, reference))]
+        drawn = Batches(lambda: mixture.draw(fresh), are_new)
         for turn in range(given.turns * GAIN_PARTS):
-            drawn = Batches(lambda: mixture.draw(fresh), are_new)
+            if are_new:
+                drawn = Batches(lambda: mixture.draw(fresh), are_new)
             for side in sides if turn % 2 == 0 else sides[::-1]:
                 side.run(drawn, amount, seconds)
         misses = [100 * side.miss_share(mixture.lookups) for side in sides]
