@@ -95,9 +95,8 @@ MUST_CHECK enum embtier_err model_check(const struct model *model, struct err_ms
 /* Begins a message about a memory's room with the place that its capacity comes from. */
 void model_begin_message(const struct model_memory *memory, struct err_msg *msg);
 
-/* Adds the place of a memory's capacity to a message about several memories. What it has in common
- * with the last one, the file or also the line, is left out. @last: of the last call; begins as "".
- */
+/* Adds the place of a memory's capacity to a message about several memories, without the part in
+ * common with the last one: the file, or also the line. @last: of the last call; begins as "". */
 void model_add_place(const struct model_memory *memory, const char **last, struct err_msg *msg);
 
 /* The memory that a table takes, and the bytes that a batch reads of it, rounded up. */
