@@ -95,9 +95,8 @@ static bool is_in_another_tier(const struct row_planning *rows, const struct spl
 /* Leaves the rows in the fastest tier that has any, and gives those of slower ones to the rest. */
 static void keep_one_tier(const struct row_planning *rows, struct split_cut *cut)
 {
-    for (uint32_t m = rows->model.level_count; m-- > 0;)
-        if (cut->rows[m] > 0 && is_in_another_tier(rows, cut, m))
-            cut->rows[m] = 0;
+    for (uint32_t m = rows->model.level_count; !row_is_in_one_tier(rows, cut);)
+        cut->rows[--m] = 0;
 }
 
 /* Makes the table's part in a level as large as fits into these bytes. */

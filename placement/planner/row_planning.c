@@ -177,7 +177,28 @@ uint64_t row_part_bytes(const struct row_planning *rows, uint32_t table,
     return bytes + align_up(cut->rows[level] * ROW_REMAP_BYTES, ARRAY_SLAB_BYTES);
 }
 
+bool row_is_in_one_tier(const struct row_planning *rows, const struct split_cut *cut)
+{
+    uint32_t tiers = 0;
+
+    for (uint32_t m = machine_first_tier(rows->p->machine); m < rows->model.level_count; m++)
+        tiers += cut->rows[m] > 0;
+    return tiers <= 1;
+}
+
 /* ---- Evaluation ---- */
+
+static enum embtier_err check_tiers(const struct row_planning *rows, const struct split_cut *cuts,
+                                    struct err_msg *msg)
+{
+    for (uint32_t i = 0; i < rows->model.table_count; i++)
+        if (!row_is_in_one_tier(rows, &cuts[i]))
+            return err_set(msg, EMBTIER_INVALID,
+                           "table '%s': rows in arrays of several tiers; a server has the hot "
+                           "rows of a table in one tier",
+                           TEXT_SHOWN(rows->tables[i].name));
+    return EMBTIER_OK;
+}
 
 static enum embtier_err check_room(const struct row_planning *rows, uint32_t level, uint64_t bytes,
                                    uint64_t room, struct err_msg *msg)
@@ -300,6 +321,7 @@ enum embtier_err row_planning_evaluate(struct row_planning *rows, const struct s
     double rules_s;
 
     TRY(split_check(&rows->rules_only, cuts, &rules_s, NULL, msg));
+    TRY(check_tiers(rows, cuts, msg));
     TRY(fill_bytes(rows, cuts, &e, msg));
     for (uint32_t i = 0; rows->p->previous && i < rows->model.table_count; i++)
         e.moved_bytes += planning_moved_bytes(rows->p, i, &cuts[i]);

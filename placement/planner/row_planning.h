@@ -59,9 +59,12 @@ uint64_t row_part_bytes(const struct row_planning *rows, uint32_t table,
                         const struct split_cut *cut, uint32_t level);
 /* True: some rows are left for the cache. */
 bool row_has_rest(const struct row_planning *rows, uint32_t table, const struct split_cut *cut);
+/* True: no two tiers have rows of the table in arrays. The memory of its GPU is no tier. */
+bool row_is_in_one_tier(const struct row_planning *rows, const struct split_cut *cut);
 
-/* INVALID: a rule is broken, or a level is too full; @msg says so. Limits that are exceeded are no
- * error here. */
+/* INVALID: a rule is broken, a level is too full, or a table has rows in arrays of several tiers,
+ * as no server can (docs/internals/placement/apply.md); @msg says so. Limits that are exceeded are
+ * no error here. */
 MUST_CHECK enum embtier_err row_planning_evaluate(struct row_planning *rows,
                                                   const struct split_cut *cuts,
                                                   struct evaluation *ret_evaluation,

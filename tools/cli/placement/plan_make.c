@@ -322,27 +322,6 @@ static int print_plan(const struct cli *cli, const struct arguments *arguments,
     return plan_report_print(plan, arguments->path) ? EXIT_DONE : cli_fail(EMBTIER_NO_MEMORY, "");
 }
 
-/* A server has the hot rows of a table in one tier (docs/internals/placement/apply.md). */
-static void warn_of_ranges(const struct plan *plan)
-{
-    uint32_t tables = 0;
-
-    for (uint32_t i = 0; i < plan->table_count; i++) {
-        const struct plan_table *const table = &plan->tables[i];
-        uint32_t arrays = 0;
-
-        for (uint32_t p = 0; p < table->part_count; p++)
-            arrays += table->parts[p].home == PLAN_ARRAY;
-        tables += arrays > 1;
-    }
-    if (tables > 0)
-        fprintf(stderr,
-                "embtier: warning: tables with ranges in several tiers: %" PRIu32
-                "; `embtier apply` refuses these: let the cache have all tiers but one "
-                "(`cache_least` in the rules), or name the tables in `unsplit`\n",
-                tables);
-}
-
 /* Only the profile of a server has optimizers. */
 static bool is_served(const struct measured_profile *profile)
 {
@@ -391,7 +370,6 @@ int command_plan_make(struct cli *cli, int argc, char **argv)
         err = plan_file_save(plan, arguments.path, &msg);
     if (err == EMBTIER_OK) {
         print_warnings(&warnings, &child);
-        warn_of_ranges(plan);
         warn_of_served_cuts(inputs.profile, plan);
     }
     exit_code = err ? cli_fail(err, msg.text) : print_plan(cli, &arguments, plan);

@@ -617,6 +617,62 @@ static void test_no_table_has_hot_rows_in_two_tiers(void **state)
     assert_true(used[0] > 0 && used[1] > 0);
 }
 
+/* Rows that were in the rest. */
+static void add_rows_in_second_tier(struct plan_table *table, const struct planner_case *c)
+{
+    struct plan_part *const part = &table->parts[1];
+
+    assert_int_equal(table->parts[0].home, PLAN_ARRAY);
+    assert_int_equal(part->home, PLAN_CACHE);
+    table->parts[2] = *part;
+    table->part_count = 3;
+    part->home = PLAN_ARRAY;
+    strcpy(part->tier, c->machine.tiers[1].name);
+    part->rows = 1000;
+    table->parts[2].rows -= part->rows;
+}
+
+/* A plan of an older version, or one edited by hand. As no byte may move, it would be the best. */
+static void test_a_plan_in_force_with_hot_rows_in_two_tiers_does_not_stay(void **state)
+{
+    struct prepared p = { 0 };
+
+    (void)state;
+    make_tight(&p);
+    p.c.machine.gpu_count = 0;
+    p.c.machine.tier_count = 2;
+    p.c.machine.tiers[1] = (struct machine_tier){
+        .name = "pmem",
+        .bytes = 16 * MIB,
+        .bandwidth_bytes_per_s = p.c.machine.tiers[0].bandwidth_bytes_per_s / 2,
+    };
+    p.c.rules.cache_least_bytes[1] = 16 * MIB; /* so that the first plan leaves it empty */
+    {
+        _cleanup_(plan_freep) struct plan *old = cut_plan(&p.c);
+        struct planner_opts opts = opts_of(&p.c);
+        struct planner_warnings warnings;
+        struct plan *plan = NULL;
+        struct err_msg msg = { { 0 } };
+        uint32_t i = 0;
+
+        while (old->tables[i].part_count != 2 || old->tables[i].parts[0].home != PLAN_ARRAY)
+            assert_true(++i < old->table_count);
+        add_rows_in_second_tier(&old->tables[i], &p.c);
+        p.c.rules.cache_least_bytes[1] = 0;
+        p.c.rules.moved_bytes_max = 0;
+        opts.row_wise = true;
+        opts.previous = old;
+        assert_int_equal(planner_make(&opts, &plan, &warnings, &msg), EMBTIER_INVALID);
+        assert_non_null(strstr(msg.text, "moved_bytes_max: "));
+        p.c.rules.moved_bytes_max = UINT64_MAX;
+        plan = plan_of(&opts);
+        for (i = 0; i < plan->table_count; i++)
+            assert_true(count_arrays(&plan->tables[i], &p.c, (uint32_t[2]){ 0 }) <= 1);
+        plan_free(plan);
+    }
+    clear(&p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -637,6 +693,7 @@ int main(void)
         cmocka_unit_test(test_hot_rows_of_an_unbounded_table_leave_the_cache),
         cmocka_unit_test(test_no_unseen_rows_of_an_unbounded_table_are_hot),
         cmocka_unit_test(test_no_table_has_hot_rows_in_two_tiers),
+        cmocka_unit_test(test_a_plan_in_force_with_hot_rows_in_two_tiers_does_not_stay),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
