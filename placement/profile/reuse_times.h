@@ -26,7 +26,7 @@
 
 #define REUSE_SEGMENTS_MAX 16
 #define REUSE_MOMENTS      4 /* of each segment, at which the age is found */
-#define REUSE_STEADY_AGE   64
+#define REUSE_STEADY_AGE   0x1p20
 
 struct reuse_segment {
     double first;            /* lookups that are the first of their row */
@@ -43,7 +43,7 @@ struct reuse_times {
 };
 
 /* Eviction ages over the trace. INFINITY: nothing has been dropped yet. Steady ages are finite, at
- * most REUSE_STEADY_AGE times the trace. */
+ * most REUSE_STEADY_AGE times the trace, which is longer than any time that matters. */
 struct reuse_ages {
     double ages[REUSE_SEGMENTS_MAX * REUSE_MOMENTS];
 };

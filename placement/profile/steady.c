@@ -7,6 +7,10 @@
 
 #include "base/macros.h"
 
+/* Times longer than the trace get so many values. */
+#define QUANTILES 16
+#define TIME_MAX  0x1p47 /* the last bin begins here or later */
+
 struct steady {
     uint32_t segment_count;
     double segment_length, end_time;
@@ -107,6 +111,45 @@ static void spread_missing(struct steady *s)
     s->firsts[0] = count * lacking / all;
 }
 
+static double bin_mean(uint32_t bin)
+{
+    return ((double)time_histogram_begin(bin) + (double)time_histogram_begin(bin + 1) - 1) / 2;
+}
+
+/* Returns the mean by which times that are longer than the trace exceed it, if all times of a table
+ * of @rows add up to the rows times the trace. Rows that are never looked up make it longer. */
+static double mean_beyond(const struct steady *s, double rows, double unknown)
+{
+    double known = 0;
+
+    for (uint32_t i = 0; i < s->segment_count; i++)
+        for (uint32_t bin = 0; bin < TIME_HISTOGRAM_BINS; bin++)
+            known += s->lookups[i][bin] * bin_mean(bin);
+    return MAX((rows * s->end_time - known) / unknown - s->end_time, 0.0);
+}
+
+/* Gives the lookups whose times are longer than the trace times beyond it, spread exponentially. */
+static void spread_unknown(struct steady *s, double rows)
+{
+    const uint32_t first =
+        MIN(time_histogram_bin((uint64_t)s->end_time) + 1, (uint32_t)TIME_HISTOGRAM_BINS - 1);
+    double unknown = 0, mean;
+
+    for (uint32_t i = 0; i < s->segment_count; i++)
+        unknown += s->firsts[i];
+    if (unknown <= 0)
+        return;
+    mean = mean_beyond(s, rows, unknown);
+    for (uint32_t k = 0; k < QUANTILES; k++) {
+        const double beyond = -log1p(-(k + 0.5) / QUANTILES) * mean;
+        const uint32_t bin = time_histogram_bin((uint64_t)MIN(s->end_time + beyond, TIME_MAX));
+
+        for (uint32_t i = 0; i < s->segment_count; i++)
+            s->lookups[i][MAX(bin, first)] += s->firsts[i] / QUANTILES;
+    }
+    memset(s->firsts, 0, sizeof(s->firsts));
+}
+
 static enum embtier_err give_table(const struct steady *s, struct measured_table *table)
 {
     uint32_t count = 0;
@@ -165,6 +208,8 @@ enum embtier_err measured_profile_make_steady(struct measured_profile *measured,
         spread_missing(s);
         for (uint32_t k = 1; k < s->segment_count; k++)
             spread_longer(s, k);
+        if (measured->tables[i].table.rows != EMBTIER_UNBOUNDED)
+            spread_unknown(s, (double)measured->tables[i].table.rows);
         if (give_table(s, &measured->tables[i]) != EMBTIER_OK)
             return err_set(msg, EMBTIER_NO_MEMORY, "out of memory for a profile");
     }

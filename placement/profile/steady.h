@@ -6,8 +6,14 @@
  * is longer than the trace was old. Such times are called censored. The distribution of all reuse
  * times is estimated from both kinds: Kaplan and Meier, "Nonparametric Estimation from Incomplete
  * Observations", J. American Statistical Association 53, 1958, section 2. First lookups then get
- * the times that are longer than the trace was old, in proportion. Times longer than the trace
- * stay unknown, and such lookups still count as first ones.
+ * the times that are longer than the trace was old, in proportion.
+ *
+ * Of times longer than the trace only the mean can be known. If lookups go on for ever, the times
+ * of a table's lookups add up to its rows times the length of the trace: Kac, "On the Notion of
+ * Recurrence in Discrete Stochastic Processes", Bulletin AMS 53, 1947, theorem 2. So a table with a
+ * fixed number of rows has the mean of these times, which are spread exponentially beyond the
+ * trace. A cache that holds all rows of its tables then misses none. In an unbounded table such
+ * lookups still count as first ones.
  *
  * The access CDF becomes that of coming lookups (access_cdf_make_coming()).
  *
