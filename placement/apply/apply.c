@@ -700,6 +700,15 @@ uint32_t apply_moved(const struct apply *apply)
     return moved;
 }
 
+bool apply_has_equal_split(const struct apply *apply)
+{
+    for (uint32_t i = 0; i < apply->move_count; i++)
+        if (apply->moves[i].to.home == EMBTIER_HOME_SPLIT &&
+            is_same(apply->moves[i].to, apply->moves[i].table->place))
+            return true;
+    return false;
+}
+
 uint32_t apply_left(const struct apply *apply)
 {
     uint32_t left = 0;

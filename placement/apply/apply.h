@@ -117,6 +117,9 @@ void apply_back_refused(const struct apply_step *step);
 /* Return the number of tables that have moved to their place, and of moves that are not done. */
 uint32_t apply_moved(const struct apply *apply);
 uint32_t apply_left(const struct apply *apply);
+/* True if a table among the moves is a split of as many hot rows in the same tier already. Only a
+ * server can tell if these are the same rows. */
+bool apply_has_equal_split(const struct apply *apply);
 /* Returns the number of tables that a detour has left in the cache, and the name of one of them. */
 uint32_t apply_on_the_way(const struct apply *apply, const char **ret_name);
 

@@ -20,6 +20,8 @@
 #define CHECK_TIME_PERCENT    15.0
 #define CHECK_IOPS_PERCENT    15.0
 #define CHECK_WRITTEN_PERCENT 10.0
+/* A split of fewer hot rows than this share of the plan's is another one. */
+#define CHECK_HOT_SHARE_LEAST 0.9
 
 /* A table of the server: as it is at the end of the window, and its counts in the window. */
 struct check_counts {

@@ -356,7 +356,7 @@ const char *plan_key_allowed(const struct plan_key *key)
     case PLAN_KEY_REALS:
         return "a number, such as 0.5 or 1e-3";
     case PLAN_KEY_TEXT:
-        return "a shorter text";
+        return "a text, as `embtier plan make` writes it";
     case PLAN_KEY_HASH:
         return "16 digits of 0-9a-f";
     case PLAN_KEY_FLAG:

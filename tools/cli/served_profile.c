@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* embtier profile start, stop, save, record: the profile of the running server. */
+#include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
@@ -9,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/paths.h"
 #include "base/text/bytes.h"
 #include "base/text/text_escape.h"
 #include "tools/cli/cli.h"
@@ -65,16 +67,24 @@ static int parse(struct cli *cli, int argc, char **argv, const struct option *op
     return -1;
 }
 
-/* The profile is saved last, so this is asked before. */
+/* The profile is saved last, so these are asked before. */
 static int check_save_path(const char *path)
 {
+    _cleanup_(freep) char *directory = NULL;
     struct stat info;
     struct err_msg msg;
+    enum embtier_err err;
 
-    if (!path || lstat(path, &info) != 0)
+    if (!path)
         return -1;
-    err_write(&msg, "%s already exists", path);
-    return cli_fail(EMBTIER_EXISTS, msg.text);
+    if (lstat(path, &info) == 0) {
+        err_write(&msg, "%s already exists", path);
+        return cli_fail(EMBTIER_EXISTS, msg.text);
+    }
+    err = path_directory(path, &directory, &msg);
+    if (err == EMBTIER_OK && access(directory, W_OK | X_OK) != 0)
+        err = err_set_errno(&msg, errno, "%s cannot be made", path);
+    return err == EMBTIER_OK ? -1 : cli_fail(err, msg.text);
 }
 
 /* ---- Printing ---- */

@@ -13,6 +13,7 @@
 #include "base/spec/table_spec.h"
 #include "base/text/text_escape.h"
 #include "placement/apply/apply.h"
+#include "placement/check/check.h"
 #include "placement/hot/hottest.h"
 #include "placement/plan/plan_file.h"
 #include "tools/cli/cli.h"
@@ -380,10 +381,14 @@ static int print_dry_run(const struct applying *a)
         stdout,
         "dry run, nothing was moved; tables to move: %" PRIu32
         ", at most %s of rows, as far as they "
-        "are in memory, so at most %s at %s/s\n",
+        "are in memory, so at most %s at %s/s\n%s",
         a->apply->move_count, number_bytes(&bytes, (double)a->apply->row_bytes),
         number_duration(&seconds, (double)a->apply->row_bytes / (double)a->arguments->rate_bytes),
-        number_bytes(&rate, (double)a->arguments->rate_bytes));
+        number_bytes(&rate, (double)a->arguments->rate_bytes),
+        apply_has_equal_split(a->apply)
+            ? "a table among these is a split of as many hot rows already: the run "
+              "moves it only if they are other rows\n"
+            : "");
     return EXIT_DONE;
 }
 
@@ -397,12 +402,14 @@ static json_t *place_json(const struct applying *a, struct apply_place place)
 static int print_json(const struct applying *a, bool has_moved)
 {
     json_t *const moves = json_array();
+    uint64_t bytes = 0;
 
     for (uint32_t i = 0; i < a->apply->move_count; i++) {
         const struct apply_move *const move = &a->apply->moves[i];
 
         if (move->was_there)
             continue;
+        bytes += move->row_bytes;
         json_array_append_new(
             moves,
             json_pack("{s:s, s:o, s:o, s:o, s:o, s:o}", "table", move->table->name, "from",
@@ -414,9 +421,8 @@ static int print_json(const struct applying *a, bool has_moved)
                                     cli_json_u64(a->plan->generation), "applied", has_moved,
                                     "moves", moves, "same", cli_json_u64(a->apply->same_count),
                                     "unplanned", cli_json_u64(a->apply->unplanned_count), "bytes",
-                                    cli_json_u64(a->apply->row_bytes), "moved_rows",
-                                    cli_json_u64(a->moved_rows), "detours",
-                                    cli_json_u64(a->detours)),
+                                    cli_json_u64(bytes), "moved_rows", cli_json_u64(a->moved_rows),
+                                    "detours", cli_json_u64(a->detours)),
                           JSON_DOUBLE_DIGITS);
 }
 
@@ -467,6 +473,21 @@ static enum embtier_err check_traced(const struct applying *a, const struct appl
                    a->arguments->trace_path);
 }
 
+/* Another trace of the same tables may have far fewer rows than the plan is about. */
+static void warn_of_few_rows(struct applying *a, const struct apply_move *move, uint64_t found)
+{
+    struct number_text there, wanted;
+
+    if ((double)found >= CHECK_HOT_SHARE_LEAST * (double)move->to.hot_rows)
+        return;
+    progress_bar_end(&a->bar);
+    text_print(stderr,
+               "embtier: warning: table '%s': %s has %s different rows, and the plan wants %s in "
+               "tier '%s': is it the trace that the plan's profile was made from?\n",
+               move->table->name, a->arguments->trace_path, number_count(&there, (double)found),
+               number_count(&wanted, (double)move->to.hot_rows), tier_of(a, move->to));
+}
+
 /* Finds the hot rows of one table in the trace. */
 static enum embtier_err find_hot_rows(struct applying *a, uint32_t index, struct err_msg *msg)
 {
@@ -489,6 +510,7 @@ static enum embtier_err find_hot_rows(struct applying *a, uint32_t index, struct
                        "%s has no lookup of table '%s', so its hot rows are not known: give the "
                        "trace that the plan's profile was made from",
                        a->arguments->trace_path, move->table->name);
+    warn_of_few_rows(a, move, hot->count);
     set->ids = malloc(hot->count * sizeof(*set->ids));
     if (!set->ids)
         return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");

@@ -75,6 +75,15 @@ enum embtier_err plan_inputs_optimizers(const struct measured_profile *profile, 
     return EMBTIER_OK;
 }
 
+void plan_inputs_tell_state(const struct measured_profile *profile, const char *text)
+{
+    for (uint32_t i = 0; i < profile->table_count; i++)
+        if (profile->tables[i].has_optimizer)
+            return;
+    if (!text)
+        puts("\nno optimizer is known, so rows are planned without optimizer state (--optimizer)");
+}
+
 /* Opens a file that will be read more than once. The open of a pipe does not wait. */
 static enum embtier_err open_regular(const char *path, int *ret_fd, struct err_msg *msg)
 {

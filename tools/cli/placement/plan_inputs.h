@@ -7,6 +7,9 @@
 #include "placement/profile/measured_profile.h"
 #include "tools/cli/cli.h"
 
+/* Tells people if nothing says which optimizers the tables have: a trace does not, and @text is
+ * NULL. */
+void plan_inputs_tell_state(const struct measured_profile *profile, const char *text);
 /* Parses "adam", "adam,users=sgd" or "users=sgd", from left to right; NULL: none for all tables.
  * The caller frees the array, which has an optimizer for each table. */
 MUST_CHECK enum embtier_err plan_inputs_optimizers(const struct measured_profile *profile,

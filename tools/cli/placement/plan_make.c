@@ -322,6 +322,26 @@ static int print_plan(const struct cli *cli, const struct arguments *arguments,
     return plan_report_print(plan, arguments->path) ? EXIT_DONE : cli_fail(EMBTIER_NO_MEMORY, "");
 }
 
+static bool has_splits(const struct plan *plan)
+{
+    for (uint32_t i = 0; i < plan->table_count; i++)
+        if (plan->tables[i].part_count > 1)
+            return true;
+    return false;
+}
+
+/* Whole tables are no cuts, so the plan in force was no candidate. */
+static void warn_of_previous(const struct arguments *arguments, const struct plan *previous,
+                             const struct plan *plan)
+{
+    if (arguments->row_wise || !previous || !has_splits(previous))
+        return;
+    fprintf(stderr,
+            "embtier: warning: the plan in force splits tables, and a plan without --row-wise "
+            "splits none: that one predicts %.4g samples/s, and this one %.4g\n",
+            previous->samples_per_s, plan->samples_per_s);
+}
+
 /* Only the profile of a server has optimizers. */
 static bool is_served(const struct measured_profile *profile)
 {
@@ -370,9 +390,12 @@ int command_plan_make(struct cli *cli, int argc, char **argv)
         err = plan_file_save(plan, arguments.path, &msg);
     if (err == EMBTIER_OK) {
         print_warnings(&warnings, &child);
+        warn_of_previous(&arguments, inputs.previous, plan);
         warn_of_served_cuts(inputs.profile, plan);
     }
     exit_code = err ? cli_fail(err, msg.text) : print_plan(cli, &arguments, plan);
+    if (exit_code == EXIT_DONE && !cli->json)
+        plan_inputs_tell_state(inputs.profile, arguments.optimizers);
     free_inputs(&inputs);
     return exit_code;
 }

@@ -197,6 +197,24 @@ static struct text_table *tables_text(const struct plan *plan)
     return ok ? TAKE(text) : NULL;
 }
 
+/* As the server's configuration has it. Arrays are whole MiB. */
+static void print_array_bytes(const struct plan *plan)
+{
+    const char *before = "the server must keep for arrays: ";
+
+    for (uint32_t i = 0; i < plan->memory_count; i++) {
+        const struct plan_memory *const memory = &plan->memories[i];
+
+        if (plan_memory_kind(memory) != PLAN_MEMORY_TIER || memory->array_bytes == 0)
+            continue;
+        text_print(stdout, "%sarray_bytes %" PRIu64 "MiB of tier '%s'", before,
+                   div_round_up(memory->array_bytes, MIB), memory->name);
+        before = ", ";
+    }
+    if (before[0] == ',')
+        putchar('\n');
+}
+
 bool plan_report_print(const struct plan *plan, const char *path)
 {
     _cleanup_(text_table_freep) struct text_table *memories = memories_text(plan);
@@ -206,6 +224,7 @@ bool plan_report_print(const struct plan *plan, const char *path)
         return false;
     print_summary(plan, path);
     text_table_print(memories, 0, stdout);
+    print_array_bytes(plan);
     putchar('\n');
     text_table_print(tables, 0, stdout);
     return true;

@@ -208,7 +208,7 @@ static void print_cheapest(const struct comparison *c)
         puts(c->has_target ? "none reaches the target" : "none can be planned");
 }
 
-static int print_text(const struct comparison *c)
+static int print_text(const struct comparison *c, const struct arguments *arguments)
 {
     static const char *const titles[] = { "MACHINE",   "CHANGE",  "COST",   "WATT",
                                           "SAMPLES/S", "REACHES", "WHY NOT" };
@@ -223,6 +223,7 @@ static int print_text(const struct comparison *c)
         return cli_fail(EMBTIER_NO_MEMORY, "");
     text_table_print(text, 0, stdout);
     print_cheapest(c);
+    plan_inputs_tell_state(c->profile, arguments->optimizers);
     return EXIT_DONE;
 }
 
@@ -277,5 +278,5 @@ int command_plan_what_if(struct cli *cli, int argc, char **argv)
     err = compare(&arguments, c, &msg);
     if (err != EMBTIER_OK)
         return cli_fail(err, msg.text);
-    return cli->json ? print_json(c) : print_text(c);
+    return cli->json ? print_json(c) : print_text(c, &arguments);
 }

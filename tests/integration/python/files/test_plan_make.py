@@ -229,7 +229,7 @@ def test_no_cut_is_advised_where_none_helps(few, machine, tmp_path):
 
 
 def test_row_wise_plans_within_limits_of_moves(few, machine, cut, tmp_path):
-    machine.write_text(TIGHT.replace("6MiB", "32MiB"))
+    machine.write_text(TIGHT.replace("4MiB", "12MiB"))
     rules = tmp_path / "rules.yaml"
     times = []
     for i, limit in enumerate(("0", "1MiB", "1GiB")):
@@ -240,6 +240,8 @@ def test_row_wise_plans_within_limits_of_moves(few, machine, cut, tmp_path):
         moved = json.loads(done("-o", "json", "plan", "diff", cut, tmp_path / str(i)))["bytes_moved"]
         assert moved <= (0, 1 << 20, 1 << 30)[i]
     assert times == sorted(times, reverse=True) and times[0] > times[-1]
+    whole = make(tmp_path / "whole", few, machine, *ADAM, "--previous", cut)
+    assert "the plan in force splits tables, and a plan without --row-wise splits none: that one predicts " in whole.stderr
 
 
 def test_limits_are_errors_or_warnings(profile, machine, tmp_path):

@@ -93,8 +93,9 @@ def test_a_plan_for_people(plan):
         ("dram", "-", ["1", "s"]),
         ("ssd", "-", ["1", "s"]),
     ]
+    assert lines[8] == "the server must keep for arrays: array_bytes 1MiB of tier 'dram'"
     # The longest lookup time comes first, then names decide.
-    tables = [line.split() for line in lines[10:]]
+    tables = [line.split() for line in lines[11:]]
     assert [row[:4] for row in tables] == [
         ["b", "0", "cache", "4,000"],
         ["c", "0", "dram", "200"],
@@ -108,10 +109,10 @@ def test_a_plan_for_people_has_what_each_table_asks_of_ssd(plan):
     asked = "time_s: 4.0, reads_per_s: 1250, writes_bytes_per_day: 3145728"
     plan.write_text(plan.read_text().replace("time_s: 4.0, reads_per_s: 0, writes_bytes_per_day: 0", asked))
     lines = done("plan", "show", plan).splitlines()
-    titles = lines[9]
-    cells = [[line[: titles.index(name) + len(name)].split()[-1] for name in ("READS/S", "HITS")] for line in lines[10:]]
+    titles = lines[10]
+    cells = [[line[: titles.index(name) + len(name)].split()[-1] for name in ("READS/S", "HITS")] for line in lines[11:]]
     assert [row[0] for row in cells] == ["1,250", "-", "-", "-"]
-    assert "3.0 MiB" in lines[10][: titles.index("WRITES/DAY") + len("WRITES/DAY")]
+    assert "3.0 MiB" in lines[11][: titles.index("WRITES/DAY") + len("WRITES/DAY")]
     assert titles.index("WHY") < 100
 
 
@@ -188,7 +189,8 @@ def test_pictures_of_few_and_many_tables(tmp_path, count):
     path, picture = tmp_path / "many.plan", tmp_path / "many.svg"
     homes = ["hbm", "dram", "cache"]
     path.write_text(plan_text([(f"t{i}", rng.choice(homes), int(10 ** rng.uniform(0, 8))) for i in range(count)]))
-    assert len(done("plan", "show", path, "--svg", picture).splitlines()) == 10 + count
+    lines = done("plan", "show", path, "--svg", picture).splitlines()
+    assert len(lines) == 10 + count + sum("must keep for arrays" in line for line in lines)
     points = circles(picture)
     assert len(points) == count
     assert all(84 <= float(point.get("cx")) <= 620 and 40 <= float(point.get("cy")) <= 400 for point in points)

@@ -445,6 +445,8 @@ def test_command_line(own_daemon: Daemon, tmp_path: Path) -> None:
         assert state["state"] == "stopped" and state["lookups"] >= 100 and state["saved"] == str(tmp_path / "c")
         assert state["lost_samples"] == 0 and state["tables"] == 1 and 0 < state["memory_bytes"] <= 40 << 20
         assert shown(tmp_path / "c")["tables"][0]["name"] == "t"
+        lost = refused(1, *socket, "profile", "record", "--seconds", "3600", "--save", tmp_path / "none" / "c")
+        assert "none/c cannot be made: No such file or directory" in lost
         assert refused(1, *socket, "profile", "record", "--seconds", "1", "--save", tmp_path / "c") == (
             f"embtier: {tmp_path}/c already exists\n"
         )

@@ -274,7 +274,7 @@ def test_an_older_plan_or_another_of_the_same_generation_is_refused(daemon, tmp_
     plan = write(tmp_path, FIRST, 5)
     assert apply(daemon, plan)["applied"]
     again = apply(daemon, plan)  # a repeated run has nothing to do
-    assert again["applied"] and again["moves"] == [] and again["same"] == 5
+    assert again["applied"] and again["moves"] == [] and again["same"] == 5 and again["bytes"] == 0
     spaced = tmp_path / "spaced.plan"
     spaced.write_text("# a comment\n" + plan.read_text().replace(", ", ",   "))
     assert apply(daemon, spaced)["applied"], "the same plan in other words"
@@ -491,7 +491,9 @@ def test_ranges_become_splits_with_the_hot_rows_of_a_trace(daemon, tmp_path):
         for name, ids in hot.items():  # others would be refused
             assert server.move_table(name, "split", tier=homes[name].partition(":")[0], hot_rows=ids) == 0
     again = apply(daemon, plan, "--trace", trace)
-    assert again["applied"] and again["moves"] == [] and again["same"] == 5
+    assert again["applied"] and again["moves"] == [] and again["same"] == 5 and again["bytes"] == 0
+    text = subprocess.run(command(daemon, "apply", plan, "--dry-run"), capture_output=True, text=True, check=True).stdout
+    assert "is a split of as many hot rows already" in text
 
     # Other hot rows of the same number, another number, and fewer than the plan has.
     other = {"a": range(3000, 4000), "c": range(500)}
@@ -500,7 +502,12 @@ def test_ranges_become_splits_with_the_hot_rows_of_a_trace(daemon, tmp_path):
     with daemon.connect(timeout=LIMIT_S) as server:
         assert server.move_table("a", "split", tier="dram", hot_rows=other["a"]) == 0
     homes = homes | {"a": "pmem:700", "c": "pmem:600"}
-    done = apply(daemon, write(tmp_path, homes, 3), "--trace", write_trace(tmp_path, {"a": range(700), "c": range(40)}, range(90)))
+    few = write_trace(tmp_path, {"a": range(700), "c": range(40)}, range(90))
+    third = write(tmp_path, homes, 3)
+    dry = subprocess.run(command(daemon, "apply", third, "--dry-run", "--trace", few), capture_output=True, text=True, check=True)
+    assert f"table 'c': {few} has 90 different rows, and the plan wants 600 in tier 'pmem': is it the trace" in dry.stderr
+    assert "table 'a'" not in dry.stderr
+    done = apply(daemon, third, "--trace", few)
     assert done["detours"] == 2 and homes_of(daemon) == homes | {"a": "pmem:700", "c": "pmem:90"}
     check_rows(daemon)
     daemon.restart()

@@ -262,7 +262,8 @@ static void test_a_split_has_the_planned_tier_and_no_more_hot_rows(void **state)
         uint64_t hot_rows;
         enum check_place place;
     } cases[] = { { "dram", 100, CHECK_AS_PLANNED },
-                  { "dram", 40, CHECK_AS_PLANNED },
+                  { "dram", 90, CHECK_AS_PLANNED },
+                  { "dram", 89, CHECK_ELSEWHERE },
                   { "dram", 101, CHECK_ELSEWHERE },
                   { "pmem", 100, CHECK_ELSEWHERE } };
     struct world *const world = *state;
