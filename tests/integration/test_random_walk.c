@@ -462,8 +462,10 @@ static void step_move(struct walk *walk)
     pthread_join(thread, NULL);
     walk->moving = NULL;
     walk_expect(walk, walk->mover, walk->move_err, EMBTIER_OK, "move");
-    if (hot_rows)
+    if (hot_rows) {
         embtier_disconnect(walk->mover);
+        await_sessions(walk, WALK_SESSIONS + 1);
+    }
     free(hot_rows);
     WALK_CHECK(walk, !walk->bad_progress, "more was done than there is to do");
 }
