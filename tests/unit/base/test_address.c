@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tests that an address means one thing, or is refused with what is allowed. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/net/address.h"
+
+static void expect(const char *text, enum address_kind kind, const char *path, const char *host,
+                   const char *port)
+{
+    struct address address;
+    struct err_msg msg = { { 0 } };
+
+    assert_int_equal(address_parse(text, &address, &msg), EMBTIER_OK);
+    assert_int_equal(address.kind, kind);
+    assert_string_equal(address.path, path);
+    assert_string_equal(address.host, host);
+    assert_string_equal(address.port, port);
+}
+
+static void test_addresses_are_taken_apart(void **state)
+{
+    (void)state;
+    expect("/run/embtier/embtier.sock", ADDRESS_UNIX, "/run/embtier/embtier.sock", "", "");
+    expect("socket", ADDRESS_UNIX, "socket", "", "");
+    expect("a:b", ADDRESS_UNIX, "a:b", "", "");
+    expect("unix:/a", ADDRESS_UNIX, "/a", "", "");
+    expect("unix+rpc:/a b", ADDRESS_UNIX_RPC, "/a b", "", "");
+    expect("tcp://localhost:7411", ADDRESS_TCP, "", "localhost", "7411");
+    expect("tcp://127.0.0.1:0", ADDRESS_TCP, "", "127.0.0.1", "0");
+    expect("tcp://[::1]:65535", ADDRESS_TCP, "", "::1", "65535");
+}
+
+static void test_mistakes_are_named(void **state)
+{
+    static const struct {
+        const char *text, *said;
+    } cases[] = {
+        { "", "1 to 107" },
+        { "unix:", "1 to 107" },
+        { "unix+rpc:", "1 to 107" },
+        { "tcp://", "no port" },
+        { "tcp://host", "no port" },
+        { "tcp://host:", "no port" },
+        { "tcp://host:65536", "0 to 65535" },
+        { "tcp://host:123456", "0 to 65535" },
+        { "tcp://host:-1", "0 to 65535" },
+        { "tcp://host:1x", "0 to 65535" },
+        { "tcp://host: 1", "0 to 65535" },
+        { "tcp://:1", "host of 0 bytes" },
+        { "tcp://[]:1", "host of 0 bytes" },
+        { "tcp://::1:80", "no port" },
+        { "tcp://[::1", "no port" },
+        { "tcp://[::1]", "no port" },
+        { "tcp://[::1]80", "no port" },
+        { "http://host:1", "no known kind" },
+        { "TCP://host:1", "no known kind" },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct address address;
+        struct err_msg msg = { { 0 } };
+
+        assert_int_equal(address_parse(cases[i].text, &address, &msg), EMBTIER_INVALID);
+        if (!strstr(msg.text, cases[i].said))
+            fail_msg("%s: %s", cases[i].text, msg.text);
+    }
+}
+
+/* The longest that fit, and one byte more. */
+static void test_lengths_are_limited(void **state)
+{
+    char path[ADDRESS_PATH_MAX + 2];
+    char text[ADDRESS_HOST_MAX + 32];
+    struct address address;
+    struct err_msg msg;
+
+    (void)state;
+    memset(path, 'x', sizeof(path));
+    path[ADDRESS_PATH_MAX] = '\0';
+    expect(path, ADDRESS_UNIX, path, "", "");
+    path[ADDRESS_PATH_MAX] = 'x';
+    path[ADDRESS_PATH_MAX + 1] = '\0';
+    assert_int_equal(address_parse(path, &address, &msg), EMBTIER_INVALID);
+    memset(text, 'h', sizeof(text));
+    strcpy(text, "tcp://");
+    text[6] = 'h';
+    strcpy(text + 6 + ADDRESS_HOST_MAX, ":1");
+    assert_int_equal(address_parse(text, &address, &msg), EMBTIER_OK);
+    assert_int_equal(strlen(address.host), ADDRESS_HOST_MAX);
+    strcpy(text + 7 + ADDRESS_HOST_MAX, ":1");
+    text[6 + ADDRESS_HOST_MAX] = 'h';
+    assert_int_equal(address_parse(text, &address, &msg), EMBTIER_INVALID);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_addresses_are_taken_apart),
+        cmocka_unit_test(test_mistakes_are_named),
+        cmocka_unit_test(test_lengths_are_limited),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
