@@ -16,12 +16,14 @@
 
 #include "base/err.h"
 #include "base/log/log.h"
+#include "base/net/address.h"
 #include "base/spec/tier_spec.h"
 #include "config/machine.h"
 
 struct yaml_doc;
 
 #define CONFIG_DIRECTORIES_MAX 64
+#define CONFIG_LISTEN_MAX      8
 #define CONFIG_SHARDS_MAX      1024 /* of all directories together */
 #define CONFIG_LANES_MAX       64
 
@@ -103,6 +105,14 @@ struct config {
         uint32_t max_user_sessions;     /* 0: shared out (daemon/engine/memory/accounts.h) */
         uint32_t max_batch_rows; /* ids in one request; request_bytes may have room for fewer */
     } socket;
+
+    struct {
+        struct address listen[CONFIG_LISTEN_MAX];
+        uint32_t listen_count;
+        uint32_t threads;
+        enum config_switch io_uring;
+        bool insecure; /* addresses that are not of loopback may be plain */
+    } rpc;
 
     struct {
         enum log_level level;

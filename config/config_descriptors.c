@@ -8,6 +8,9 @@
 /* Standard streams, control thread, signals, libraries, rings of threads outside lanes, files that
  * jobs copy or write. */
 #define PROGRAM_DESCRIPTORS 48
+/* Each of these threads has a ring or an epoll, an event descriptor, and one for each address. */
+#define RPC_THREAD_DESCRIPTORS 2
+#define RPC_STREAM_DESCRIPTORS 6
 /* Each lane has an epoll and an event descriptor, and rings of writer and syncer. Each reader adds
  * one more. */
 #define LANE_DESCRIPTORS 4
@@ -38,8 +41,25 @@ struct needs {
     uint64_t shards; /* including compaction, without table files */
     uint64_t table_files;
     uint64_t reading; /* one export and one restore */
-    uint64_t all;     /* without sessions */
+    uint64_t rpc;
+    uint64_t all; /* without sessions */
 };
+
+/* For each session there may be two clients over RPC that have none: they come, or are on their way
+ * out. Each has a socket and the two of its pair. */
+static uint64_t session_descriptors(const struct config *config)
+{
+    return SESSION_DESCRIPTORS + (config->rpc.listen_count > 0 ? RPC_STREAM_DESCRIPTORS : 0);
+}
+
+static uint64_t rpc_needs(const struct config *config)
+{
+    const uint64_t addresses = config->rpc.listen_count;
+
+    if (addresses == 0)
+        return 0;
+    return addresses + config->rpc.threads * (RPC_THREAD_DESCRIPTORS + addresses);
+}
 
 static uint64_t shard_count(const struct config *config)
 {
@@ -55,10 +75,11 @@ static struct needs needs_of(const struct config *config, uint32_t lane_count)
                   MIN(config->rocksdb.compaction_parallel, shards) * COMPACTION_DESCRIPTORS,
         .table_files = shards * CONFIG_DATABASES_PER_SHARD * TABLE_FILES_LEAST,
         .reading = (shards + 1) * (TABLE_FILES_LEAST + READ_DATABASE_DESCRIPTORS),
+        .rpc = rpc_needs(config),
     };
 
-    needs.all =
-        PROGRAM_DESCRIPTORS + needs.lanes + needs.shards + needs.table_files + needs.reading;
+    needs.all = PROGRAM_DESCRIPTORS + needs.lanes + needs.shards + needs.table_files +
+                needs.reading + needs.rpc;
     return needs;
 }
 
@@ -81,11 +102,11 @@ void config_descriptors_plan(struct config *config, uint32_t lane_count)
     uint64_t left = less(limit, needs.all), reading, files, scans;
 
     if (config->socket.max_sessions == 0) {
-        config->socket.max_sessions =
-            (uint32_t)clamp(left / 2 / SESSION_DESCRIPTORS, SESSIONS_LEAST, SESSIONS_DEFAULT);
+        config->socket.max_sessions = (uint32_t)clamp(left / 2 / session_descriptors(config),
+                                                      SESSIONS_LEAST, SESSIONS_DEFAULT);
         config->descriptors.has_fewer_sessions = config->socket.max_sessions < SESSIONS_DEFAULT;
     }
-    left = less(left, (uint64_t)config->socket.max_sessions * SESSION_DESCRIPTORS);
+    left = less(left, (uint64_t)config->socket.max_sessions * session_descriptors(config));
     left -= left / LOGS_PART;
     reading = needs.reading + left / 4;
     files = clamp(less(reading / (shards * CONFIG_SCANS_MAX + 1), READ_DATABASE_DESCRIPTORS),
@@ -104,7 +125,7 @@ enum embtier_err config_descriptors_check(const struct config *config, uint64_t 
                                           struct err_msg *msg)
 {
     const struct needs needs = needs_of(config, config->lanes.count);
-    const uint64_t sessions = (uint64_t)config->socket.max_sessions * SESSION_DESCRIPTORS;
+    const uint64_t sessions = config->socket.max_sessions * session_descriptors(config);
 
     if (needs.all + sessions <= limit)
         return EMBTIER_OK;
@@ -112,9 +133,10 @@ enum embtier_err config_descriptors_check(const struct config *config, uint64_t 
         config->doc, "socket.max_sessions", msg,
         "at least %" PRIu64 " file descriptors are needed (%u sessions of %u, %" PRIu64
         " shards %" PRIu64 ", table files %" PRIu64 ", an export and a restore %" PRIu64
-        ", lanes %" PRIu64 ", the rest %u), the process may have %" PRIu64
+        ", lanes %" PRIu64 ", RPC %" PRIu64 ", the rest %u), the process may have %" PRIu64
         "; allowed: fewer sessions or shards, or a higher limit (`ulimit -Hn`, LimitNOFILE= of "
         "the unit)",
-        needs.all + sessions, config->socket.max_sessions, SESSION_DESCRIPTORS, shard_count(config),
-        needs.shards, needs.table_files, needs.reading, needs.lanes, PROGRAM_DESCRIPTORS, limit);
+        needs.all + sessions, config->socket.max_sessions, (unsigned)session_descriptors(config),
+        shard_count(config), needs.shards, needs.table_files, needs.reading, needs.lanes, needs.rpc,
+        PROGRAM_DESCRIPTORS, limit);
 }

@@ -16,8 +16,8 @@
 /* The most files that one compaction reads: all of level 0, and one of some other levels. */
 #define CONFIG_COMPACTION_INPUTS 40
 
-/* Each session has a socket, three memfds and eventfds together, and a pidfd of the client's
- * process. */
+/* Each session of shared memory has a socket, three memfds and eventfds together, and a pidfd of
+ * the client's process. One over RPC has a socket, the two of its pair, and an eventfd. */
 #define SESSION_DESCRIPTORS 5
 /* The default of socket.max_sessions, and the lowest value to which few descriptors reduce it. */
 #define SESSIONS_DEFAULT 1024

@@ -14,6 +14,8 @@ static const char *const switch_words[] = {
     [SWITCH_AUTO] = "auto", [SWITCH_ON] = "on", [SWITCH_OFF] = "off"
 };
 
+static const char *const answer_words[] = { [false] = "no", [true] = "yes" };
+
 static const char *const level_words[] = { [LOG_LEVEL_ERROR] = "error",
                                            [LOG_LEVEL_WARN] = "warn",
                                            [LOG_LEVEL_INFO] = "info",
@@ -44,6 +46,7 @@ static const cyaml_schema_value_t path_schema = { CYAML_VALUE_STRING(CYAML_FLAG_
 #define FIELD_MODE   FIELD_VALUE
 #define FIELD_NODE   FIELD_VALUE
 #define FIELD_SWITCH FIELD_VALUE
+#define FIELD_ANSWER FIELD_VALUE
 #define FIELD_LEVEL  FIELD_VALUE
 #define FIELD_KIND   FIELD_VALUE
 #define FIELD_TEXT   FIELD_VALUE
@@ -195,6 +198,10 @@ enum embtier_err config_value_parse(const struct config_key *key, const char *te
         TRY(parse_word(switch_words, ARRAY_LEN(switch_words), text, &word));
         *(enum config_switch *)ret_value = (enum config_switch)word;
         return EMBTIER_OK;
+    case CONFIG_ANSWER:
+        TRY(parse_word(answer_words, ARRAY_LEN(answer_words), text, &word));
+        *(bool *)ret_value = word != 0;
+        return EMBTIER_OK;
     case CONFIG_LEVEL:
         TRY(parse_word(level_words, ARRAY_LEN(level_words), text, &word));
         *(enum log_level *)ret_value = (enum log_level)word;
@@ -243,6 +250,8 @@ const char *config_allowed(struct config_allowed *buffer, const struct config_ke
         break;
     case CONFIG_SWITCH:
         return join(buffer, switch_words, ARRAY_LEN(switch_words));
+    case CONFIG_ANSWER:
+        return join(buffer, answer_words, ARRAY_LEN(answer_words));
     case CONFIG_LEVEL:
         return join(buffer, level_words, ARRAY_LEN(level_words));
     case CONFIG_KIND:

@@ -104,6 +104,15 @@ struct cyaml_schema_value;
     K(socket, max_batch_rows, U32, "1048576", 1, 67108864,                                         \
       "largest number of row ids in one request; lanes.request_bytes may have room for fewer")
 
+#define CONFIG_RPC_KEYS(K)                                                                         \
+    K(rpc, listen, PATHS, "(nowhere)", 1, CONFIG_LISTEN_MAX,                                       \
+      "addresses for clients over a network: tcp://HOST:PORT, unix+rpc:PATH")                      \
+    K(rpc, threads, U32, "1", 1, 64, "threads that receive from these clients and send to them")   \
+    K(rpc, io_uring, SWITCH, "auto", 0, 0,                                                         \
+      "whether these threads use io_uring; without it they use epoll")                             \
+    K(rpc, insecure, ANSWER, "no", 0, 0,                                                           \
+      "whether other hosts may reach addresses whose clients are neither known nor encrypted")
+
 #define CONFIG_LOG_KEYS(K) K(log, level, LEVEL, "info", 0, 0, "which lines are written")
 
 /* Keys of each item of cache.tiers, which are also members of struct tier_spec. */
@@ -129,6 +138,7 @@ struct cyaml_schema_value;
     S(checkpoints, CONFIG_CHECKPOINTS_KEYS)                                                        \
     S(endurance, CONFIG_ENDURANCE_KEYS)                                                            \
     S(socket, CONFIG_SOCKET_KEYS)                                                                  \
+    S(rpc, CONFIG_RPC_KEYS)                                                                        \
     S(log, CONFIG_LOG_KEYS)
 
 enum config_type {
@@ -137,6 +147,7 @@ enum config_type {
     CONFIG_MODE, /* uint32_t, octal */
     CONFIG_NODE, /* int */
     CONFIG_SWITCH,
+    CONFIG_ANSWER, /* bool: yes or no */
     CONFIG_LEVEL,
     CONFIG_KIND,
     CONFIG_TEXT,  /* char *, malloced */
@@ -172,6 +183,7 @@ struct config_key {
 #define RAW_MODE                            RAW_VALUE
 #define RAW_NODE                            RAW_VALUE
 #define RAW_SWITCH                          RAW_VALUE
+#define RAW_ANSWER                          RAW_VALUE
 #define RAW_LEVEL                           RAW_VALUE
 #define RAW_KIND                            RAW_VALUE
 #define RAW_TEXT                            RAW_VALUE

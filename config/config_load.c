@@ -75,6 +75,33 @@ static enum embtier_err take_directories(struct config *config, const struct raw
     return EMBTIER_OK;
 }
 
+static enum embtier_err take_addresses(struct config *config, const struct raw_rpc *raw,
+                                       struct err_msg *msg)
+{
+    const uint32_t count = raw && raw->listen ? raw->listen_count : 0;
+
+    if (count > CONFIG_LISTEN_MAX)
+        return yaml_doc_mistake(config->doc, "rpc.listen", msg, "%u addresses; allowed: 1 to %d",
+                                count, CONFIG_LISTEN_MAX);
+    config->rpc.listen_count = count;
+    for (uint32_t i = 0; i < count; i++) {
+        struct address *const address = &config->rpc.listen[i];
+        struct err_msg why = { { 0 } };
+        enum embtier_err err = address_parse(raw->listen[i], address, &why);
+        struct key_text key;
+
+        if (err == EMBTIER_OK && address->kind == ADDRESS_UNIX)
+            err = err_set(&why, EMBTIER_INVALID,
+                          "`%s` is an address for shared memory; allowed: tcp://HOST:PORT, "
+                          "unix+rpc:PATH",
+                          TEXT_SHOWN(raw->listen[i]));
+        snprintf(key.text, sizeof(key.text), "rpc.listen[%u]", i);
+        if (err != EMBTIER_OK)
+            return yaml_doc_mistake(config->doc, key.text, msg, "%s", why.text);
+    }
+    return EMBTIER_OK;
+}
+
 static enum embtier_err take_tiers(struct config *config, const struct raw_cache *raw,
                                    struct err_msg *msg)
 {
@@ -110,6 +137,7 @@ static enum embtier_err take_values(struct config *config, const struct raw_conf
         TRY(take_value(config->doc, key, name.text, section, config, msg));
     }
     TRY(take_directories(config, raw->data, msg));
+    TRY(take_addresses(config, raw->rpc, msg));
     return take_tiers(config, raw->cache, msg);
 }
 

@@ -28,6 +28,7 @@
 #include "daemon/jobs/transfer/transfer_memory.h"
 #include "daemon/server_check.h"
 #include "daemon/stop.h"
+#include "daemon/transport/rpc/rpc.h"
 #include "daemon/transport/shm/shm_channel.h"
 #include "store/store.h"
 #include "tiers/arena/arena.h"
@@ -36,6 +37,7 @@
 struct server {
     struct server_parts parts;
     struct control *control;
+    struct rpc *rpc; /* NULL: no addresses */
     struct row_routes *routes;
     int signal_fd;
 };
@@ -324,6 +326,7 @@ enum embtier_err server_new(const struct config *config, const struct server_res
     TRY(make_profiles(server, msg));
     store_end_reserve(server->parts.store);
     TRY(control_new(&server->parts, &server->control, msg));
+    TRY(rpc_new(config, control_send, server->control, &server->rpc, msg));
     *ret_server = TAKE(server);
     return EMBTIER_OK;
 }
@@ -364,7 +367,9 @@ enum embtier_err server_stop(struct server *server, struct err_msg *msg)
     enum embtier_err err;
 
     notify_stopping();
+    rpc_stop(server->rpc);
     control_end_jobs(server->control);
+    rpc_free(TAKE(server->rpc));
     profiles_end(server->parts.profiles);
     store_use_reserve(server->parts.store);
     err = stop_write_back(&server->parts, server->signal_fd, msg);
@@ -390,7 +395,9 @@ void server_free(struct server *server)
 {
     if (!server)
         return;
+    rpc_stop(server->rpc);
     control_end_jobs(server->control);
+    rpc_free(server->rpc);
     profiles_end(server->parts.profiles);
     free_lanes(server);
     control_free(server->control);

@@ -10,8 +10,8 @@
 #include "base/system/thread_room.h"
 #include "base/text/bytes.h"
 #include "base/yaml/yaml_doc.h"
-#include "daemon/control/process/socket_path.h"
 #include "daemon/jobs/worker.h"
+#include "daemon/transport/listen/socket_path.h"
 #include "daemon/transport/session_maker.h"
 #include "store/rocksdb/rocksdb_setup.h"
 #include "store/store.h"
@@ -42,11 +42,12 @@ static enum embtier_err check_threads(const struct config *config, struct err_ms
 {
     /* The lane, its writer, syncer and caster. */
     const uint32_t lanes = config->lanes.count * (4 + config->lanes.readers_per_lane);
+    const uint32_t rpc = config->rpc.listen_count > 0 ? config->rpc.threads : 0;
     const uint32_t rocksdb = MAX(config->rocksdb.background_threads, 2u) + ROCKSDB_OPENING_THREADS;
 
     if (store_is_in_use(config))
         return EMBTIER_OK;
-    return thread_room_check(lanes + rocksdb + OTHER_THREADS, msg);
+    return thread_room_check(lanes + rpc + rocksdb + OTHER_THREADS, msg);
 }
 
 static enum embtier_err check_cache(const struct config *config, struct err_msg *msg)

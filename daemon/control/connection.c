@@ -43,25 +43,34 @@ static int open_process(int fd, pid_t pid)
     return (int)syscall(SYS_pidfd_open, pid, 0);
 }
 
-enum embtier_err connection_new(int fd, struct accounts *accounts,
+/* The process and user are for the log and for limits. The socket file's mode decides whether they
+ * may connect. */
+static void find_user(struct connection *connection, int fd, const struct transport_peer *peer)
+{
+    struct ucred credentials = { .pid = 0, .uid = (uid_t)-1 };
+    socklen_t bytes = sizeof(credentials);
+
+    if (peer)
+        credentials = (struct ucred){ .pid = peer->pid, .uid = peer->uid };
+    else if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &bytes) != 0)
+        credentials.uid = (uid_t)-1;
+    connection->peer_pid = credentials.pid;
+    connection->peer_uid = credentials.uid;
+}
+
+enum embtier_err connection_new(int fd, struct transport_peer *peer, struct accounts *accounts,
                                 struct connection **ret_connection, uid_t *ret_uid)
 {
     _cleanup_(connection_freep) struct connection *connection = calloc(1, sizeof(*connection));
-    struct ucred peer = { .pid = 0, .uid = (uid_t)-1 };
-    socklen_t bytes = sizeof(peer);
 
+    *ret_uid = (uid_t)-1;
     if (!connection)
         return EMBTIER_NO_MEMORY;
     connection->fd = connection->lent_fd = connection->unread_fd = connection->process_fd = -1;
-    /* The peer's process and user are for the log and for limits. The socket file's mode decides
-     * whether it may connect. */
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0)
-        peer.uid = (uid_t)-1;
-    *ret_uid = peer.uid;
-    connection->peer_pid = peer.pid;
-    connection->peer_uid = peer.uid;
+    find_user(connection, fd, peer);
+    *ret_uid = connection->peer_uid;
     frame_reader_init(&connection->reader, FRAME_REQUEST_BYTES_MAX);
-    connection->account = account_open(accounts, peer.uid);
+    connection->account = account_open(accounts, connection->peer_uid);
     if (!connection->account)
         return EMBTIER_NO_MEMORY;
     if (account_take(connection->account, ACCOUNT_SESSIONS, 1) != ACCOUNT_TAKEN)
@@ -69,8 +78,11 @@ enum embtier_err connection_new(int fd, struct accounts *accounts,
     connection->counts_session = true;
     /* Bytes in the kernel's buffer are charged to no account, so the buffer is small. */
     (void)!setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &(int){ CONNECTION_SOCKET_BYTES }, sizeof(int));
-    connection->process_fd = open_process(fd, peer.pid);
+    /* A closed connection is enough for a peer: its transport holds the other end. */
+    if (!peer)
+        connection->process_fd = open_process(fd, connection->peer_pid);
     connection->fd = fd;
+    connection->peer = peer;
     *ret_connection = TAKE(connection);
     return EMBTIER_OK;
 }
@@ -134,6 +146,8 @@ void connection_free(struct connection *connection)
     account_close(connection->account);
     job_free(connection->scan_final_job); /* they have no transfer yet */
     job_free(connection->load_final_job);
+    if (connection->peer)
+        transport_forget(connection->peer);
     free(connection);
 }
 

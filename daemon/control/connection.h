@@ -25,6 +25,7 @@ struct session;
 struct session_order;
 struct transport;
 struct transport_channel;
+struct transport_peer;
 struct Embtier__Reply;
 
 /* Room for the largest reply and the Progress in front of it. */
@@ -74,6 +75,7 @@ struct connection {
     struct session_order *making; /* its session; no request is read before that is made */
     struct session *session;
     const struct transport *transport; /* its session's channel is one of these */
+    struct transport_peer *peer;       /* NULL: this thread accepted it */
     struct transport_channel *channel; /* the session's; NULL: it has no session */
     uint64_t counted_bytes;            /* of the order or the channel, in the account */
     bool session_detached;
@@ -96,10 +98,13 @@ struct connection {
     uint64_t sent_ns;   /* when some of it was sent last, or there was none */
 };
 
-/* NO_MEMORY; BUSY: the user has as many sessions as it may. Only connection_free() closes @fd. */
-MUST_CHECK enum embtier_err connection_new(int fd, struct accounts *accounts,
+/* @peer: a transport's thread accepted it, and the connection has it from now on; NULL: this thread
+ * did. NO_MEMORY; BUSY: the user has as many sessions as it may. After an error @fd and @peer are
+ * the caller's. */
+MUST_CHECK enum embtier_err connection_new(int fd, struct transport_peer *peer,
+                                           struct accounts *accounts,
                                            struct connection **ret_connection, uid_t *ret_uid);
-/* Closes the socket, if it is still open, and frees. */
+/* Closes the socket, if it is still open, and frees. The transport forgets the peer. */
 void connection_free(struct connection *connection);
 
 /* Receives once. DISCONNECTED: the client closed; BUSY: the user's part of memory for requests is

@@ -32,7 +32,7 @@
 
 /* ---- Mail from lanes and the worker ---- */
 
-static void send_mail(void *owner, struct message *message)
+void control_send(void *owner, struct message *message)
 {
     struct control *const control = owner;
     const uint64_t one = 1;
@@ -103,6 +103,18 @@ MESSAGE_KIND(message_job_progress, control_job_progress, control, struct job, pr
 MESSAGE_HANDLER(take_job_done, on_job_done, control, struct job, done_message)
 MESSAGE_HANDLER(drop_job_done, drop_job, control, struct job, done_message)
 MESSAGE_HANDLER(take_freed, control_channel_freed, control, struct transport_channel, freed_message)
+
+/* No thread takes mail any more. */
+static void drop_peer(struct control *control, struct transport_peer *peer)
+{
+    (void)control;
+    close(peer->fd);
+    transport_forget(peer);
+}
+
+MESSAGE_HANDLER(take_peer, control_peer_arrived, control, struct transport_peer, arrived_message)
+MESSAGE_HANDLER(drop_peer_mail, drop_peer, control, struct transport_peer, arrived_message)
+const struct message_kind message_peer_arrived = { .take = take_peer, .drop = drop_peer_mail };
 
 /* The server's own jobs, and memory of sessions, may end when no thread takes mail any more. */
 const struct message_kind message_job_done = { .take = take_job_done, .drop = drop_job_done };
@@ -221,7 +233,7 @@ enum embtier_err control_run(struct control *control, int signal_fd, struct err_
         for (int i = 0; i < count; i++) {
             void *const tag = events[i].data.ptr;
 
-            if (tag == &control->listen_fd)
+            if (tag == &control->listener)
                 control_on_listen_event(control);
             else if (tag == &control->mail_fd)
                 mail = true;
@@ -285,9 +297,9 @@ enum embtier_err control_new(const struct server_parts *parts, struct control **
 
     if (!control)
         return err_set(msg, EMBTIER_NO_MEMORY, "control: out of memory");
-    control->listen_fd = -1;
+    control->listener.fd = -1;
     control->parts = parts;
-    control->send = send_mail;
+    control->send = control_send;
     control->config_file = config_file_of(parts->config);
     if (!control->config_file)
         return err_set(msg, EMBTIER_NO_MEMORY, "control: out of memory");
@@ -299,14 +311,14 @@ enum embtier_err control_new(const struct server_parts *parts, struct control **
     control->job_parts = (struct job_parts){ .tables = parts->tables,
                                              .checkpoints = parts->checkpoints,
                                              .profiles = parts->profiles };
-    TRY(worker_new(&control->job_parts, send_mail, control, &control->worker, msg));
-    TRY(session_maker_new(send_mail, control, &control->maker, msg));
+    TRY(worker_new(&control->job_parts, control_send, control, &control->worker, msg));
+    TRY(session_maker_new(control_send, control, &control->maker, msg));
     TRY(control_listen(control, msg));
     event.data.ptr = &control->mail_fd;
     if (epoll_ctl(control->epoll_fd, EPOLL_CTL_ADD, control->mail_fd, &event) != 0)
         return err_set_errno(msg, errno, "cannot watch descriptors (epoll)");
-    event.data.ptr = &control->listen_fd;
-    if (epoll_ctl(control->epoll_fd, EPOLL_CTL_ADD, control->listen_fd, &event) != 0)
+    event.data.ptr = &control->listener;
+    if (epoll_ctl(control->epoll_fd, EPOLL_CTL_ADD, control->listener.fd, &event) != 0)
         return err_set_errno(msg, errno, "cannot watch descriptors (epoll)");
     *ret_control = TAKE(control);
     return EMBTIER_OK;

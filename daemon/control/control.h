@@ -16,6 +16,7 @@ struct accounts;
 struct arena;
 struct checkpoints;
 struct control;
+struct message;
 struct groups;
 struct lane;
 struct plan_record;
@@ -58,6 +59,9 @@ MUST_CHECK enum embtier_err control_run(struct control *control, int signal_fd,
                                         struct err_msg *msg);
 /* Ends all jobs; the store may be closed after that. */
 void control_end_jobs(struct control *control);
+/* Sends mail to the control thread, for its kind (inbox.h). Any thread, until control_end_jobs().
+ */
+void control_send(void *control, struct message *message);
 /* Call when no lane runs any more: one that has sent its last mail may still be about to
  * wake this thread. */
 void control_free(struct control *control);

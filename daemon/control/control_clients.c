@@ -163,6 +163,26 @@ void control_end_lending(struct control *control, struct connection *connection)
     control->sweep = true;
 }
 
+/* Tells a client without shared memory why its session ends, unless it has replies to read first.
+ */
+static void say_farewell(struct connection *connection, enum embtier_err err, const char *why)
+{
+    Embtier__Error error = EMBTIER__ERROR__INIT;
+    Embtier__Reply message = EMBTIER__REPLY__INIT;
+    struct err_msg ignored;
+
+    if (connection_has_unsent(connection))
+        return;
+    error.err = (uint32_t)err;
+    error.message = (char *)(uintptr_t)(why && why[0] ? why : err_text(err));
+    message.last = true;
+    message.body_case = EMBTIER__REPLY__BODY_ERROR;
+    message.error = &error;
+    if (connection_reply(connection, &message, NULL, 0, &ignored) != EMBTIER_OK)
+        log_debug("a client was not told why its session ends", "session=%" PRIu64,
+                  connection->number);
+}
+
 void control_close(struct control *control, struct connection *connection, enum embtier_err err,
                    const char *why)
 {
@@ -171,6 +191,8 @@ void control_close(struct control *control, struct connection *connection, enum 
 
     if (connection->fd < 0)
         return;
+    if (connection->peer && err != EMBTIER_OK && err != EMBTIER_DISCONNECTED)
+        say_farewell(connection, err, why);
     if (!was_dropped)
         log_debug("client gone", "session=%" PRIu64 " pid=%d", connection->number,
                   (int)connection->peer_pid);

@@ -17,6 +17,7 @@
 #include "daemon/jobs/answer.h"
 #include "daemon/jobs/job.h"
 #include "daemon/jobs/plan/plan_record.h"
+#include "daemon/transport/listen/listener.h"
 #include "proto/control.pb-c.h"
 
 /* Most tables that are imported at a time, if there is memory for that (transfer_memory.h). One
@@ -34,6 +35,7 @@ struct session;
 struct session_maker;
 struct session_order;
 struct transport_channel;
+struct transport_peer;
 struct worker;
 
 struct control {
@@ -45,10 +47,7 @@ struct control {
     struct inbox inbox;
     char *config_file; /* absolute, for clients' messages; "": none */
     int epoll_fd;
-    int listen_fd;
-    bool has_socket_file; /* made by this server */
-    dev_t socket_device;  /* that file's: the path may be another server's by now */
-    ino_t socket_inode;
+    struct listener listener;
     int mail_fd;
     char signal_mark; /* its address marks the signal's event */
     bool listen_paused;
@@ -78,6 +77,8 @@ MUST_CHECK enum embtier_err control_listen(struct control *control, struct err_m
 void control_stop_listening(struct control *control);
 void control_listen_again(struct control *control); /* if it paused for lack of room */
 void control_on_listen_event(struct control *control);
+/* A transport's thread has accepted a client. */
+void control_peer_arrived(struct control *control, struct transport_peer *peer);
 
 /* ---- control_clients.c ---- */
 

@@ -6,8 +6,6 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -15,54 +13,40 @@
 #include "config/config.h"
 #include "daemon/control/connection.h"
 #include "daemon/control/control_impl.h"
-#include "daemon/control/process/socket_path.h"
 #include "daemon/engine/memory/accounts.h"
+#include "daemon/transport/listen/listener.h"
+#include "daemon/transport/transport.h"
 #include "proto/frame.h"
 
-#define LISTEN_BACKLOG 1024
+#define ACCEPTS_PER_EVENT 1024
 
 enum embtier_err control_listen(struct control *control, struct err_msg *msg)
 {
-    const char *const path = control->parts->config->socket.path;
-    struct sockaddr_un address;
-    struct stat status;
-    mode_t before;
-    int rc;
+    const struct config *const config = control->parts->config;
+    struct address address = { .kind = ADDRESS_UNIX };
 
-    TRY(socket_path_address(path, &address, msg));
-    TRY(socket_path_clear(path, msg));
-    control->listen_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (control->listen_fd < 0)
-        return err_set_errno(msg, errno, "cannot make a socket");
-    before = umask(0177); /* no other user until the mode is set */
-    rc = bind(control->listen_fd, (const struct sockaddr *)&address, sizeof(address));
-    umask(before);
-    if (rc != 0 || lstat(path, &status) != 0)
-        return err_set_errno(msg, errno, "socket %s", path);
-    control->has_socket_file = true;
-    control->socket_device = status.st_dev;
-    control->socket_inode = status.st_ino;
-    if (chmod(path, (mode_t)control->parts->config->socket.mode) != 0 ||
-        listen(control->listen_fd, LISTEN_BACKLOG) != 0)
-        return err_set_errno(msg, errno, "socket %s", path);
-    return EMBTIER_OK;
+    if (strlen(config->socket.path) > ADDRESS_PATH_MAX)
+        return err_set(msg, EMBTIER_TOO_LARGE, "socket %s: longer than %d bytes",
+                       config->socket.path, ADDRESS_PATH_MAX);
+    strcpy(address.path, config->socket.path);
+    return listener_open(&address, (mode_t)config->socket.mode, false, &control->listener, msg);
 }
 
 void control_stop_listening(struct control *control)
 {
-    const char *const path = control->parts->config->socket.path;
-    struct stat status;
-
-    if (control->has_socket_file && lstat(path, &status) == 0 &&
-        status.st_dev == control->socket_device && status.st_ino == control->socket_inode)
-        unlink(path);
-    control->has_socket_file = false;
-    closep(&control->listen_fd); /* only now may its inode be used again */
-    control->listen_fd = -1;
+    listener_close(&control->listener);
 }
 
+/* A client that was accepted: by this thread, or by a thread of the peer's transport. */
+struct newcomer {
+    int fd;
+    struct transport_peer *peer; /* or NULL */
+    const struct transport *transport;
+};
+
 /* Tells the client why, if there is room for that, and closes the socket. */
-static void refuse_client(int fd, enum embtier_err err, const struct err_msg *msg)
+static void refuse_client(const struct newcomer *newcomer, enum embtier_err err,
+                          const struct err_msg *msg)
 {
     Embtier__Error error = EMBTIER__ERROR__INIT;
     Embtier__Reply message = EMBTIER__REPLY__INIT;
@@ -75,11 +59,13 @@ static void refuse_client(int fd, enum embtier_err err, const struct err_msg *ms
     message.body_case = EMBTIER__REPLY__BODY_ERROR;
     message.error = &error;
     if (frame_encode_reply(&message, &bytes, &count) == EMBTIER_OK)
-        (void)!send(fd, bytes, count, MSG_NOSIGNAL | MSG_DONTWAIT);
-    close(fd);
+        (void)!send(newcomer->fd, bytes, count, MSG_NOSIGNAL | MSG_DONTWAIT);
+    close(newcomer->fd);
+    if (newcomer->peer)
+        transport_forget(newcomer->peer);
 }
 
-static void accept_one(struct control *control, int fd)
+static void accept_one(struct control *control, const struct newcomer *newcomer)
 {
     const struct config *const config = control->parts->config;
     struct connection *connection = NULL;
@@ -91,7 +77,7 @@ static void accept_one(struct control *control, int fd)
     if (control->connection_count + control->releasing_count >= config->socket.max_sessions) {
         if (control_may_warn(control))
             log_warn("client refused: too many sessions", "limit=%u", config->socket.max_sessions);
-        refuse_client(fd,
+        refuse_client(newcomer,
                       err_set(&msg, EMBTIER_BUSY,
                               "all users together have %u sessions, the limit "
                               "(socket.max_sessions): try again when some have ended",
@@ -99,7 +85,7 @@ static void accept_one(struct control *control, int fd)
                       &msg);
         return;
     }
-    err = connection_new(fd, control->parts->accounts, &connection, &uid);
+    err = connection_new(newcomer->fd, newcomer->peer, control->parts->accounts, &connection, &uid);
     if (err != EMBTIER_OK) {
         const uint64_t part = accounts_part(control->parts->accounts, uid, ACCOUNT_SESSIONS);
 
@@ -113,28 +99,40 @@ static void accept_one(struct control *control, int fd)
                           " sessions now (socket.max_user_sessions): close some, or try again when "
                           "others have ended",
                           part);
-        refuse_client(fd, err, &msg);
+        refuse_client(newcomer, err, &msg);
         return;
     }
     connection->number = ++control->last_number;
-    connection->transport = control->parts->transport;
+    connection->transport = newcomer->transport;
     connection->since_ns = clock_now_ns(&clock_monotonic);
     control_link(control, connection);
     event.data.ptr = connection;
     connection->watched = event.events;
-    if (epoll_ctl(control->epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0)
+    if (epoll_ctl(control->epoll_fd, EPOLL_CTL_ADD, newcomer->fd, &event) != 0)
         control_close(control, connection, EMBTIER_NO_MEMORY, strerror(errno));
-    else
+    else if (!newcomer->peer)
         control_watch_process(control, connection);
+}
+
+void control_peer_arrived(struct control *control, struct transport_peer *peer)
+{
+    const struct newcomer newcomer = { .fd = peer->fd, .peer = peer, .transport = peer->transport };
+    const struct err_msg msg = { { 0 } };
+
+    if (control->stopping)
+        refuse_client(&newcomer, EMBTIER_SHUTDOWN, &msg);
+    else
+        accept_one(control, &newcomer);
 }
 
 void control_on_listen_event(struct control *control)
 {
-    for (uint32_t i = 0; i < LISTEN_BACKLOG; i++) {
-        const int fd = accept4(control->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    for (uint32_t i = 0; i < ACCEPTS_PER_EVENT; i++) {
+        const int fd = accept4(control->listener.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
         if (fd >= 0) {
-            accept_one(control, fd);
+            accept_one(control,
+                       &(struct newcomer){ .fd = fd, .transport = control->parts->transport });
             continue;
         }
         if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
@@ -142,7 +140,7 @@ void control_on_listen_event(struct control *control)
              * the next tick. */
             log_warn("clients cannot be accepted at the moment", "why=%s",
                      LOG_QUOTED(strerror(errno)));
-            epoll_ctl(control->epoll_fd, EPOLL_CTL_DEL, control->listen_fd, NULL);
+            epoll_ctl(control->epoll_fd, EPOLL_CTL_DEL, control->listener.fd, NULL);
             control->listen_paused = true;
         }
         if (errno != EINTR && errno != ECONNABORTED)
@@ -152,9 +150,9 @@ void control_on_listen_event(struct control *control)
 
 void control_listen_again(struct control *control)
 {
-    struct epoll_event event = { .events = EPOLLIN, .data.ptr = &control->listen_fd };
+    struct epoll_event event = { .events = EPOLLIN, .data.ptr = &control->listener };
 
-    if (control->listen_paused && control->listen_fd >= 0)
+    if (control->listen_paused && control->listener.fd >= 0)
         control->listen_paused =
-            epoll_ctl(control->epoll_fd, EPOLL_CTL_ADD, control->listen_fd, &event) != 0;
+            epoll_ctl(control->epoll_fd, EPOLL_CTL_ADD, control->listener.fd, &event) != 0;
 }

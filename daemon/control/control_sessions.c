@@ -101,7 +101,7 @@ static void reply_hello(struct control *control, struct connection *connection, 
     body.arena_bytes = session->channel.region_bytes;
     body.slot_count = session->channel.slot_count;
     control_reply_fds(control, connection, &message, fds,
-                      connection->transport->descriptors(connection->channel, fds));
+                      connection->transport->announce(connection->channel, fds));
 }
 
 static void refuse_hello(struct control *control, struct connection *connection, uint32_t id,
@@ -128,6 +128,7 @@ static enum embtier_err order_session(struct control *control, struct connection
     order->id = connection->number;
     order->transport = connection->transport;
     order->spec = spec_of(control, hello);
+    order->spec.peer = connection->peer;
     order->lane_count = control->parts->lane_count;
     connection->counted_bytes = order->transport->counted_bytes(&order->spec);
     account_add(connection->account, ACCOUNT_ARENA_BYTES, connection->counted_bytes);

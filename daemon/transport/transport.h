@@ -12,9 +12,11 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "base/err.h"
 #include "daemon/engine/mail/inbox.h"
+#include "daemon/engine/mail/mailbox.h"
 #include "daemon/engine/sessions/channel.h"
 
 struct account;
@@ -23,9 +25,24 @@ struct transport;
 /* Most descriptors that a client gets with its channel. */
 #define TRANSPORT_FDS_MAX 3
 
+/* A client that a transport's own thread has accepted. The transport embeds this in its stream. The
+ * control thread then has @fd, whose other end is the transport's: control messages come and go
+ * there as on a Unix socket. */
+struct transport_peer {
+    struct message arrived_message;   /* to the control thread */
+    struct message forgotten_message; /* back: this thread has none of the peer any more */
+    struct mailbox *mailbox;          /* of the transport's thread */
+    const struct transport *transport;
+    int fd;    /* the control thread's from arrived_message on */
+    uid_t uid; /* -1: not known */
+    pid_t pid; /* 0: not known, or on another host */
+};
+extern const struct message_kind message_peer_arrived;
+
 /* The channel that a client asks for. */
 struct channel_spec {
-    uint64_t region_bytes; /* the channel may have more */
+    struct transport_peer *peer; /* NULL: the control thread accepted it */
+    uint64_t region_bytes;       /* the channel may have more */
     uint32_t slot_count;
     uint32_t max_batch_rows;
 };
@@ -57,10 +74,9 @@ struct transport {
      * whole. Otherwise as prepare(). */
     enum embtier_err (*reserve)(struct transport_channel *channel, uint64_t bytes,
                                 struct err_msg *msg);
-    /* Returns how many descriptors the client of a whole channel gets with the answer to its hello,
-     * and which. They stay the channel's. */
-    uint32_t (*descriptors)(const struct transport_channel *channel,
-                            int ret_fds[TRANSPORT_FDS_MAX]);
+    /* The client of a whole channel is about to get the answer to its hello. Returns how many
+     * descriptors it gets with it, and which. They stay the channel's. */
+    uint32_t (*announce)(struct transport_channel *channel, int ret_fds[TRANSPORT_FDS_MAX]);
     /* Gives the memory of a channel without a session back to the system, which may take long. The
      * channel may be half made. @is_abandoned: no client reads the region any more, so its bytes
      * are freed even if a process has them mapped. */
@@ -68,6 +84,12 @@ struct transport {
     /* Frees the channel, and all that was not released. */
     void (*free)(struct transport_channel *channel);
 };
+
+/* The control thread has freed all that it had for the peer. */
+static inline void transport_forget(struct transport_peer *peer)
+{
+    mailbox_send(peer->mailbox, &peer->forgotten_message);
+}
 
 /* Frees a channel of any transport. */
 static inline void transport_channel_free(struct transport_channel *channel)

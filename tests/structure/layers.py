@@ -49,7 +49,7 @@ LAYERS = {
 }
 # Folder: headers, and folders of headers, that it and its subfolders may not include, although they may include others beside them.
 KEPT_OUT = {
-    "daemon/control": {"daemon/transport/shm/", "proto/shm_ring.h"},  # it sees a transport, whichever it is
+    "daemon/control": {"daemon/transport/shm/", "daemon/transport/rpc/", "proto/shm_ring.h"},  # it sees a transport, whichever it is
     "daemon/engine": {"proto/shm_ring.h"},  # the engine sees a channel, whatever the transport
     "daemon/jobs": {"proto/shm_ring.h"},
 }

@@ -22,6 +22,7 @@ struct control;
 struct lane;
 struct op_lane;
 struct rows;
+struct rpc_host;
 
 /* The thread that takes messages, as the parts of it that handlers know. NULL: it has no such part,
  * so it must not get messages for it. */
@@ -30,6 +31,7 @@ struct receiver {
     struct op_lane *ops;
     struct lane *lane;
     struct control *control;
+    struct rpc_host *rpc_host;
 };
 
 struct message;

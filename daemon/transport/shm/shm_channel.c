@@ -265,7 +265,7 @@ enum embtier_err shm_channel_new(uint64_t arena_bytes, uint32_t slot_count, uint
 }
 
 /* Control, arena, doorbell: the client maps the first two. */
-static uint32_t descriptors(const struct transport_channel *channel, int ret_fds[TRANSPORT_FDS_MAX])
+static uint32_t announce(struct transport_channel *channel, int ret_fds[TRANSPORT_FDS_MAX])
 {
     const struct shm_channel *const shm = shm_of(channel);
 
@@ -315,7 +315,7 @@ const struct transport shm_transport = {
     .counted_bytes = counted_bytes,
     .prepare = prepare,
     .reserve = reserve,
-    .descriptors = descriptors,
+    .announce = announce,
     .release = release,
     .free = free_channel,
 };

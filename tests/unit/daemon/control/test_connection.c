@@ -46,7 +46,7 @@ static struct pair connect_one(struct accounts *accounts)
     uid_t uid;
 
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds), 0);
-    assert_int_equal(connection_new(fds[0], accounts, &pair.connection, &uid), EMBTIER_OK);
+    assert_int_equal(connection_new(fds[0], NULL, accounts, &pair.connection, &uid), EMBTIER_OK);
     assert_int_equal(uid, geteuid());
     pair.client = fds[1];
     return pair;

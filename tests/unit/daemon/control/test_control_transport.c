@@ -6,7 +6,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-#include "daemon/control/process/socket_path.h"
+#include "daemon/transport/listen/socket_path.h"
 #include "proto/control.pb-c.h"
 #include "proto/frame.h"
 
@@ -53,8 +53,7 @@ static enum embtier_err plain_reserve(struct transport_channel *channel, uint64_
     return buffer_channel_reserve(channel, bytes, msg);
 }
 
-static uint32_t plain_descriptors(const struct transport_channel *channel,
-                                  int ret_fds[TRANSPORT_FDS_MAX])
+static uint32_t plain_announce(struct transport_channel *channel, int ret_fds[TRANSPORT_FDS_MAX])
 {
     (void)channel;
     (void)ret_fds;
@@ -82,7 +81,7 @@ static const struct transport plain_transport = {
     .counted_bytes = buffer_channel_counted_bytes,
     .prepare = plain_prepare,
     .reserve = plain_reserve,
-    .descriptors = plain_descriptors,
+    .announce = plain_announce,
     .release = plain_release,
     .free = plain_free,
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/control/process/socket_path.h"
+#include "daemon/transport/listen/socket_path.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* socket_path.h: whether the server can listen at a path. A live socket of another program, of
  * whatever kind, is never taken away. Thread: any. */
-#ifndef EMBTIER_DAEMON_CONTROL_PROCESS_SOCKET_PATH_H
-#define EMBTIER_DAEMON_CONTROL_PROCESS_SOCKET_PATH_H
+#ifndef EMBTIER_DAEMON_TRANSPORT_LISTEN_SOCKET_PATH_H
+#define EMBTIER_DAEMON_TRANSPORT_LISTEN_SOCKET_PATH_H
 
 #include <stdbool.h>
 #include <sys/un.h>

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/transport/listen/listener.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "daemon/transport/listen/socket_path.h"
+
+#define BACKLOG 1024
+
+static enum embtier_err listen_unix(const struct address *address, mode_t mode,
+                                    struct listener *listener, struct err_msg *msg)
+{
+    struct sockaddr_un name;
+    struct stat status;
+    mode_t before;
+    int rc;
+
+    TRY(socket_path_address(address->path, &name, msg));
+    TRY(socket_path_clear(address->path, msg));
+    listener->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (listener->fd < 0)
+        return err_set_errno(msg, errno, "cannot make a socket");
+    before = umask(0177); /* no other user until the mode is set */
+    rc = bind(listener->fd, (const struct sockaddr *)&name, sizeof(name));
+    umask(before);
+    if (rc != 0 || lstat(address->path, &status) != 0)
+        return err_set_errno(msg, errno, "socket %s", address->path);
+    memcpy(listener->path, address->path, sizeof(listener->path));
+    listener->device = status.st_dev;
+    listener->inode = status.st_ino;
+    snprintf(listener->text, sizeof(listener->text), "%s%s",
+             address->kind == ADDRESS_UNIX_RPC ? "unix+rpc:" : "", address->path);
+    if (chmod(address->path, mode) != 0 || listen(listener->fd, BACKLOG) != 0)
+        return err_set_errno(msg, errno, "socket %s", address->path);
+    return EMBTIER_OK;
+}
+
+static bool is_loopback(const struct sockaddr *address)
+{
+    if (address->sa_family == AF_INET) {
+        const struct sockaddr_in *const v4 = (const struct sockaddr_in *)(const void *)address;
+
+        return ntohl(v4->sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+    }
+    if (address->sa_family == AF_INET6) {
+        const struct sockaddr_in6 *const v6 = (const struct sockaddr_in6 *)(const void *)address;
+
+        return IN6_IS_ADDR_LOOPBACK(&v6->sin6_addr);
+    }
+    return false;
+}
+
+/* Names the address with the port that the system chose for port 0. */
+static void name_tcp(struct listener *listener, const struct address *address)
+{
+    struct sockaddr_storage bound;
+    socklen_t bytes = sizeof(bound);
+    char port[sizeof(address->port)];
+    const bool is_v6 = strchr(address->host, ':') != NULL;
+
+    snprintf(port, sizeof(port), "%s", address->port);
+    if (getsockname(listener->fd, (struct sockaddr *)&bound, &bytes) == 0)
+        (void)getnameinfo((const struct sockaddr *)&bound, bytes, NULL, 0, port, sizeof(port),
+                          NI_NUMERICSERV);
+    snprintf(listener->text, sizeof(listener->text), "tcp://%s%s%s:%s", is_v6 ? "[" : "",
+             address->host, is_v6 ? "]" : "", port);
+}
+
+static enum embtier_err listen_at(const struct addrinfo *at, const struct address *address,
+                                  struct listener *listener, struct err_msg *msg)
+{
+    listener->fd =
+        socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, at->ai_protocol);
+    if (listener->fd < 0)
+        return err_set_errno(msg, errno, "cannot make a socket");
+    (void)setsockopt(listener->fd, SOL_SOCKET, SO_REUSEADDR, &(int){ 1 }, sizeof(int));
+    if (bind(listener->fd, at->ai_addr, at->ai_addrlen) != 0 || listen(listener->fd, BACKLOG) != 0)
+        return err_set_errno(msg, errno, "cannot listen at tcp://%s:%s", address->host,
+                             address->port);
+    name_tcp(listener, address);
+    return EMBTIER_OK;
+}
+
+static enum embtier_err listen_tcp(const struct address *address, bool may_be_remote,
+                                   struct listener *listener, struct err_msg *msg)
+{
+    const struct addrinfo wanted = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE };
+    struct addrinfo *found = NULL;
+    const int rc = getaddrinfo(address->host, address->port, &wanted, &found);
+    enum embtier_err err;
+
+    if (rc != 0)
+        return err_set(msg, EMBTIER_INVALID, "cannot listen at tcp://%s:%s: %s", address->host,
+                       address->port, gai_strerror(rc));
+    if (is_loopback(found->ai_addr) || may_be_remote)
+        err = listen_at(found, address, listener, msg);
+    else
+        err = err_set(msg, EMBTIER_INVALID,
+                      "tcp://%s:%s can be reached from other hosts, and its clients are neither "
+                      "known nor encrypted; allowed: an address of loopback (127.0.0.1, [::1]), or "
+                      "`rpc.insecure: yes` where every host of the network is trusted",
+                      address->host, address->port);
+    freeaddrinfo(found);
+    return err;
+}
+
+enum embtier_err listener_open(const struct address *address, mode_t mode, bool may_be_remote,
+                               struct listener *ret_listener, struct err_msg *msg)
+{
+    enum embtier_err err;
+
+    *ret_listener = (struct listener){ .fd = -1 };
+    if (address->kind == ADDRESS_TCP)
+        err = listen_tcp(address, may_be_remote, ret_listener, msg);
+    else
+        err = listen_unix(address, mode, ret_listener, msg);
+    if (err != EMBTIER_OK)
+        listener_close(ret_listener);
+    return err;
+}
+
+/* The file goes first: only when the socket is closed may its inode be used again. */
+void listener_close(struct listener *listener)
+{
+    struct stat status;
+
+    if (listener->path[0] != '\0' && lstat(listener->path, &status) == 0 &&
+        status.st_dev == listener->device && status.st_ino == listener->inode)
+        unlink(listener->path);
+    listener->path[0] = '\0';
+    closep(&listener->fd);
+    listener->fd = -1;
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* listener.h: sockets that listen at an address (base/net/address.h). Thread: any. */
+#ifndef EMBTIER_DAEMON_TRANSPORT_LISTEN_LISTENER_H
+#define EMBTIER_DAEMON_TRANSPORT_LISTEN_LISTENER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/err.h"
+#include "base/net/address.h"
+
+struct listener {
+    int fd; /* -1: closed */
+    /* The file of a Unix socket; the path is "" otherwise. */
+    char path[ADDRESS_PATH_MAX + 1];
+    dev_t device;
+    ino_t inode;
+    /* As it listens: with the port that the system chose. */
+    char text[ADDRESS_HOST_MAX + 32];
+};
+
+/* @mode is that of a Unix socket's file. @may_be_remote: other hosts may reach it. INVALID: they
+ * could, and may not. IN_USE … the system's error: another program has the address. */
+MUST_CHECK enum embtier_err listener_open(const struct address *address, mode_t mode,
+                                          bool may_be_remote, struct listener *ret_listener,
+                                          struct err_msg *msg);
+/* Closes the socket, if it is still open, and removes its file, unless that is another server's by
+ * now. */
+void listener_close(struct listener *listener);
+
+#endif

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/transport/rpc/io/io.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <sys/socket.h>
+
+#include "daemon/transport/rpc/io/io_impl.h"
+
+enum embtier_err io_new(const struct io_engine *engine, int wake_fd, struct io **ret_io,
+                        struct err_msg *ret_refusal, struct err_msg *msg)
+{
+    ret_refusal->text[0] = '\0';
+    if (engine)
+        return engine->make(wake_fd, ret_io, msg);
+    if (io_uring_engine.make(wake_fd, ret_io, ret_refusal) == EMBTIER_OK)
+        return EMBTIER_OK;
+    return io_epoll_engine.make(wake_fd, ret_io, msg);
+}
+
+void io_free(struct io *io)
+{
+    if (!io)
+        return;
+    assert(!io->closing);
+    io->engine->free(io);
+}
+
+void io_open(struct io *io, struct io_file *file, int fd)
+{
+    *file = (struct io_file){ .fd = fd, .read = { .file = file }, .write = { .file = file } };
+    io->engine->add(io, file);
+}
+
+/* ---- Tasks ---- */
+
+static void begin(struct io *io, struct io_task *task, struct iovec *buffers, uint32_t count,
+                  io_done_fn *done)
+{
+    assert(!task->done && !task->file->is_closing && count <= IO_BUFFERS_MAX);
+    task->message = (struct msghdr){ .msg_iov = buffers, .msg_iovlen = count };
+    task->done = done;
+    io->engine->begin(io, task);
+}
+
+void io_read(struct io *io, struct io_file *file, struct iovec *buffers, uint32_t count,
+             io_done_fn *done)
+{
+    begin(io, &file->read, buffers, count, done);
+}
+
+void io_write(struct io *io, struct io_file *file, struct iovec *buffers, uint32_t count,
+              io_done_fn *done)
+{
+    begin(io, &file->write, buffers, count, done);
+}
+
+void io_accept(struct io *io, struct io_file *file, io_done_fn *done)
+{
+    file->read.is_accept = true;
+    begin(io, &file->read, NULL, 0, done);
+}
+
+void io_task_end(struct io_task *task, int result)
+{
+    const bool is_lost = task->file->is_closing && !task->is_accept;
+    io_done_fn *const done = TAKE(task->done);
+
+    done(task->file, is_lost ? -ECANCELED : result);
+}
+
+/* ---- The end of a file ---- */
+
+void io_close(struct io *io, struct io_file *file, void (*closed)(struct io_file *file))
+{
+    if (file->is_closing)
+        return;
+    file->is_closing = true;
+    file->closed = closed;
+    file->next_closing = io->closing;
+    io->closing = file;
+    (void)shutdown(file->fd, SHUT_RDWR);
+    if (file->read.done)
+        io->engine->cancel(io, &file->read);
+    if (file->write.done)
+        io->engine->cancel(io, &file->write);
+}
+
+static void end_closed(struct io *io)
+{
+    struct io_file *file = TAKE(io->closing);
+
+    while (file) {
+        struct io_file *const next = file->next_closing;
+
+        if (file->read.done || file->write.done) {
+            file->next_closing = io->closing;
+            io->closing = file;
+        } else {
+            closep(&file->fd);
+            file->fd = -1;
+            file->closed(file);
+        }
+        file = next;
+    }
+}
+
+static bool is_any_ended(const struct io *io)
+{
+    for (const struct io_file *file = io->closing; file; file = file->next_closing)
+        if (!file->read.done && !file->write.done)
+            return true;
+    return false;
+}
+
+void io_run(struct io *io, uint64_t timeout_ns)
+{
+    io->engine->run(io, is_any_ended(io) ? 0 : timeout_ns);
+    end_closed(io);
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* rpc.h: all that serves clients over streams: sockets that listen, and loops.
+ *
+ * Thread: the owner's. */
+#ifndef EMBTIER_DAEMON_TRANSPORT_RPC_RPC_H
+#define EMBTIER_DAEMON_TRANSPORT_RPC_RPC_H
+
+#include "base/err.h"
+#include "base/macros.h"
+
+struct config;
+struct message;
+struct rpc;
+
+/* Listens at the addresses of config->rpc, and serves from now on. @send hands new clients to the
+ * control thread; any thread calls it. @ret_rpc is NULL if there are no addresses. After an error
+ * it may be half made, and is to be stopped and freed all the same: it may have clients. */
+MUST_CHECK enum embtier_err rpc_new(const struct config *config,
+                                    void (*send)(void *owner, struct message *message), void *owner,
+                                    struct rpc **ret_rpc, struct err_msg *msg);
+/* Accepts no more clients: none is sent to the control thread afterwards. NULL is fine. */
+void rpc_stop(struct rpc *rpc);
+/* It was stopped, and the control thread has none of its clients any more, nor mail of any. */
+void rpc_free(struct rpc *rpc);
+
+#endif

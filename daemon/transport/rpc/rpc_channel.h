@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* rpc_channel.h: the channel (channel.h) of a session whose requests arrive over a stream.
+ *
+ * Its region is the daemon's own memory. The loop of the stream (rpc_stream.h) receives ids, rows
+ * and gradients straight into it, and sends rows and bags straight from it. Offsets are those that
+ * the client has in its own region, so operations and their checks know no difference.
+ *
+ * A request has a slot, from its first byte to the last byte of its answer:
+ *
+ *     FREE -> ARRIVING (its payload is being received) -> WAITING (its number is past the next one)
+ *          -> SUBMITTED (the home lane may have it) -> ANSWERED (in the loop's mail, or being sent)
+ *
+ * Threads: the loop has the slots, except those that are SUBMITTED, which the engine has. The
+ * engine uses the channel's functions. The control thread and the session maker make and free it.
+ * Loop and owner each hold the channel, and the region in addition, which takes long to free. The
+ * last one frees it. */
+#ifndef EMBTIER_DAEMON_TRANSPORT_RPC_RPC_CHANNEL_H
+#define EMBTIER_DAEMON_TRANSPORT_RPC_RPC_CHANNEL_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "daemon/engine/mail/inbox.h"
+#include "daemon/transport/rpc/rpc_output.h"
+#include "daemon/transport/transport.h"
+#include "proto/rpc_frame.h"
+
+extern const struct transport rpc_transport;
+/* Mail for the loop, which the stream deals with. */
+extern const struct message_kind message_rpc_bind, message_rpc_answered;
+
+enum rpc_slot_state { RPC_FREE, RPC_ARRIVING, RPC_WAITING, RPC_SUBMITTED, RPC_ANSWERED };
+
+struct rpc_slot {
+    struct message answered; /* to the loop */
+    struct rpc_channel *channel;
+    enum rpc_slot_state state;
+    uint32_t number;
+    uint64_t *wanted; /* spans that the answer brings, pairs of offset and bytes; or NULL */
+    size_t wanted_numbers;
+    struct answer answer;     /* once it is ANSWERED */
+    struct rpc_output output; /* the answer on its way */
+};
+
+struct rpc_channel {
+    struct transport_channel base;
+    struct transport_peer *peer; /* its stream's, which lives as long as the session */
+    struct message bind_message; /* to the loop: the client is about to learn of the channel */
+    _Atomic uint32_t holders, region_holders;
+    bool is_released; /* by the owner */
+    uint8_t *region;
+    uint64_t region_bytes;
+    uint32_t slot_count;
+    int doorbell_fd; /* an event descriptor, watched edge-triggered and never read */
+    struct op_submission *submissions;
+    struct rpc_slot *slots;
+    uint32_t submitted; /* as `tail`; the loop's */
+    _Alignas(CACHE_LINE) _Atomic uint32_t tail;
+    _Atomic uint32_t is_unpolled; /* the lane does not look at `tail`: ring */
+};
+
+/* Each gives up one hold. */
+void rpc_channel_leave_region(struct rpc_channel *channel);
+void rpc_channel_put(struct rpc_channel *channel);
+
+/* Returns the slot for a request that arrives, now ARRIVING, with all of @submit but its payload.
+ * The loop calls it. PROTOCOL: the number is not among those that may be under way, or a span lies
+ * outside the region. NO_MEMORY. */
+MUST_CHECK enum embtier_err rpc_channel_begin(struct rpc_channel *channel, uint32_t number,
+                                              const Embtier__RpcSubmit *submit,
+                                              struct rpc_slot **ret_slot, struct err_msg *msg);
+/* All of the request has arrived. */
+void rpc_channel_submit(struct rpc_channel *channel, struct rpc_slot *slot);
+/* The last byte of the answer has been given to the system. */
+void rpc_channel_end(struct rpc_slot *slot);
+/* PROTOCOL unless all spans lie in the client's part of the region. */
+MUST_CHECK enum embtier_err rpc_channel_check_spans(const struct rpc_channel *channel,
+                                                    const uint64_t *spans, size_t count,
+                                                    struct err_msg *msg);
+
+#endif

@@ -1,0 +1,430 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Frames that come from a client. */
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/engine/sessions/tsan.h"
+#include "daemon/transport/rpc/rpc_stream_impl.h"
+#include "proto/control.pb-c.h"
+
+/* ---- Refusals ---- */
+
+static void refusal_sent(struct rpc_output *output)
+{
+    struct rpc_stream *const stream = CONTAINER_OF(output, struct rpc_stream, refusal_output);
+
+    free(TAKE(stream->refusal));
+    if (!stream->is_ending)
+        rpc_receive(stream);
+}
+
+/* Tells the client of a mistake. Without memory for that it is not told. */
+static void refuse(struct rpc_stream *stream, uint32_t number, enum embtier_err err,
+                   const struct err_msg *msg)
+{
+    struct rpc_head head = { .kind = RPC_REFUSED, .number = number };
+    Embtier__Error error = EMBTIER__ERROR__INIT;
+    size_t count;
+
+    if (stream->refusal) /* it ends the stream */
+        return;
+    error.err = (uint32_t)err;
+    error.message = (char *)(uintptr_t)(msg->text[0] ? msg->text : err_text(err));
+    count = embtier__error__get_packed_size(&error);
+    stream->refusal = malloc(RPC_HEAD_BYTES + count);
+    if (!stream->refusal)
+        return;
+    head.message_bytes = (uint32_t)count;
+    rpc_head_encode(&head, stream->refusal);
+    embtier__error__pack(&error, stream->refusal + RPC_HEAD_BYTES);
+    stream->refusal_output = (struct rpc_output){ .sent = refusal_sent,
+                                                  .more = stream->refusal,
+                                                  .more_bytes = RPC_HEAD_BYTES + count };
+    rpc_stream_add(stream, &stream->refusal_output);
+}
+
+static void break_off(struct rpc_stream *stream, enum embtier_err err, const struct err_msg *msg)
+{
+    refuse(stream, stream->arrival.head.number, err, msg);
+    rpc_stream_end(stream);
+}
+
+/* ---- Heads and messages ---- */
+
+static size_t in_bytes(const struct rpc_stream *stream)
+{
+    return stream->in_end - stream->in_at;
+}
+
+/* Skips a frame of a kind that this version does not know. */
+static void skip(struct rpc_stream *stream)
+{
+    struct rpc_arrival *const arrival = &stream->arrival;
+    struct err_msg msg = { { 0 } };
+
+    (void)err_set(&msg, EMBTIER_UNSUPPORTED, "frames of kind %u are not known here",
+                  arrival->head.kind);
+    refuse(stream, arrival->head.number, EMBTIER_UNSUPPORTED, &msg);
+    arrival->step = RPC_STEP_SKIP;
+    arrival->bytes_left = arrival->head.message_bytes + arrival->head.payload_bytes;
+}
+
+static bool is_for_channel(uint8_t kind)
+{
+    return kind == RPC_SUBMIT || kind == RPC_WRITE || kind == RPC_READ;
+}
+
+static enum embtier_err take_head(struct rpc_stream *stream, struct err_msg *msg)
+{
+    struct rpc_arrival *const arrival = &stream->arrival;
+    const struct rpc_head *const head = &arrival->head;
+
+    if (in_bytes(stream) < RPC_HEAD_BYTES)
+        return EMBTIER_AGAIN;
+    arrival->head = (struct rpc_head){ 0 }; /* a refusal of this head has no number */
+    TRY(rpc_head_decode(stream->in + stream->in_at, RPC_MESSAGE_BYTES_MAX, &arrival->head, msg));
+    stream->in_at += RPC_HEAD_BYTES;
+    if (is_for_channel(head->kind) && !stream->channel)
+        return err_set(msg, EMBTIER_PROTOCOL,
+                       "a frame of kind %u came before the answer to a hello with a region",
+                       head->kind);
+    if (!is_for_channel(head->kind) && head->kind != RPC_CALL) {
+        skip(stream);
+        return EMBTIER_OK;
+    }
+    if (head->message_bytes == 0 || (head->kind == RPC_CALL && head->payload_bytes != 0))
+        return err_set(msg, EMBTIER_PROTOCOL,
+                       "a frame of kind %u with a message of %" PRIu32 " and a payload of %" PRIu64
+                       " bytes",
+                       head->kind, head->message_bytes, head->payload_bytes);
+    arrival->step = RPC_STEP_MESSAGE;
+    return EMBTIER_OK;
+}
+
+/* Copies the spans, so that the message can be freed before the payload comes. */
+static enum embtier_err expect_payload(struct rpc_arrival *arrival, const uint64_t *spans,
+                                       size_t count, struct err_msg *msg)
+{
+    assert(!arrival->spans);
+    arrival->spans = malloc(MAX(count, (size_t)1) * sizeof(uint64_t));
+    if (!arrival->spans)
+        return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+    if (count > 0)
+        memcpy(arrival->spans, spans, count * sizeof(uint64_t));
+    arrival->span_numbers = count;
+    arrival->span_at = 0;
+    arrival->span_done = 0;
+    arrival->bytes_left = arrival->head.payload_bytes;
+    arrival->step = RPC_STEP_PAYLOAD;
+    return EMBTIER_OK;
+}
+
+static void free_submit(Embtier__RpcSubmit *submit)
+{
+    embtier__rpc_submit__free_unpacked(submit, NULL);
+}
+DEFINE_CLEANUP(Embtier__RpcSubmit, free_submit)
+
+static void free_write(Embtier__RpcWrite *write)
+{
+    embtier__rpc_write__free_unpacked(write, NULL);
+}
+DEFINE_CLEANUP(Embtier__RpcWrite, free_write)
+
+static void free_read(Embtier__RpcRead *read)
+{
+    embtier__rpc_read__free_unpacked(read, NULL);
+}
+DEFINE_CLEANUP(Embtier__RpcRead, free_read)
+
+static enum embtier_err take_submit(struct rpc_stream *stream, const uint8_t *message,
+                                    struct err_msg *msg)
+{
+    struct rpc_arrival *const arrival = &stream->arrival;
+    _cleanup_(free_submitp) Embtier__RpcSubmit *submit = NULL;
+
+    TRY(rpc_decode_submit(message, arrival->head.message_bytes, arrival->head.payload_bytes,
+                          &submit, msg));
+    TRY(rpc_channel_begin(stream->channel, arrival->head.number, submit, &arrival->slot, msg));
+    return expect_payload(arrival, submit->sent, submit->n_sent, msg);
+}
+
+static enum embtier_err take_write(struct rpc_stream *stream, const uint8_t *message,
+                                   struct err_msg *msg)
+{
+    struct rpc_arrival *const arrival = &stream->arrival;
+    _cleanup_(free_writep) Embtier__RpcWrite *write = NULL;
+
+    TRY(rpc_decode_write(message, arrival->head.message_bytes, arrival->head.payload_bytes, &write,
+                         msg));
+    TRY(rpc_channel_check_spans(stream->channel, write->sent, write->n_sent, msg));
+    return expect_payload(arrival, write->sent, write->n_sent, msg);
+}
+
+static void data_sent(struct rpc_output *output)
+{
+    struct rpc_stream *const stream = CONTAINER_OF(output, struct rpc_stream, data_output);
+
+    free_read(TAKE(stream->read));
+    if (!stream->is_ending)
+        rpc_receive(stream);
+}
+
+static enum embtier_err take_read(struct rpc_stream *stream, const uint8_t *message,
+                                  struct err_msg *msg)
+{
+    struct rpc_arrival *const arrival = &stream->arrival;
+    struct rpc_output *const output = &stream->data_output;
+    struct rpc_head head = { .kind = RPC_DATA, .number = arrival->head.number };
+    _cleanup_(free_readp) Embtier__RpcRead *read = NULL;
+
+    assert(!stream->read);
+    TRY(rpc_decode_read(message, arrival->head.message_bytes, arrival->head.payload_bytes, &read,
+                        msg));
+    TRY(rpc_channel_check_spans(stream->channel, read->wanted, read->n_wanted, msg));
+    stream->read = TAKE(read);
+    head.payload_bytes = rpc_spans_bytes(stream->read->wanted, stream->read->n_wanted);
+    *output = (struct rpc_output){ .sent = data_sent,
+                                   .byte_count = RPC_HEAD_BYTES,
+                                   .region = stream->channel->region,
+                                   .spans = stream->read->wanted,
+                                   .span_numbers = stream->read->n_wanted };
+    rpc_head_encode(&head, output->bytes);
+    rpc_stream_add(stream, output);
+    arrival->step = RPC_STEP_HEAD;
+    return EMBTIER_OK;
+}
+
+static enum embtier_err take_call(struct rpc_stream *stream, const uint8_t *message,
+                                  struct err_msg *msg)
+{
+    if (!rpc_relay_call(stream, message, stream->arrival.head.message_bytes))
+        return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+    stream->arrival.step = RPC_STEP_HEAD;
+    return EMBTIER_OK;
+}
+
+static enum embtier_err take_message(struct rpc_stream *stream, struct err_msg *msg)
+{
+    const uint8_t *const message = stream->in + stream->in_at;
+
+    if (in_bytes(stream) < stream->arrival.head.message_bytes)
+        return EMBTIER_AGAIN;
+    stream->in_at += stream->arrival.head.message_bytes;
+    switch (stream->arrival.head.kind) {
+    case RPC_SUBMIT:
+        return take_submit(stream, message, msg);
+    case RPC_WRITE:
+        return take_write(stream, message, msg);
+    case RPC_READ:
+        return take_read(stream, message, msg);
+    default:
+        return take_call(stream, message, msg);
+    }
+}
+
+/* ---- Payloads ---- */
+
+/* Returns where the next bytes of the payload go, and how many of them. */
+static uint8_t *payload_at(const struct rpc_stream *stream, uint64_t *ret_bytes)
+{
+    const struct rpc_arrival *const arrival = &stream->arrival;
+
+    *ret_bytes = arrival->spans[arrival->span_at + 1] - arrival->span_done;
+    return stream->channel->region + arrival->spans[arrival->span_at] + arrival->span_done;
+}
+
+/* Notes that @bytes have come, which are not more than are left. */
+static void payload_came(struct rpc_arrival *arrival, uint64_t bytes)
+{
+    arrival->bytes_left -= bytes;
+    while (bytes > 0) {
+        const uint64_t here = MIN(bytes, arrival->spans[arrival->span_at + 1] - arrival->span_done);
+
+        bytes -= here;
+        arrival->span_done += here;
+        if (arrival->span_done < arrival->spans[arrival->span_at + 1])
+            continue;
+        arrival->span_at += 2;
+        arrival->span_done = 0;
+    }
+}
+
+/* Copies what came together with the head. */
+static enum embtier_err take_payload(struct rpc_stream *stream)
+{
+    struct rpc_arrival *const arrival = &stream->arrival;
+
+    while (arrival->bytes_left > 0 && in_bytes(stream) > 0) {
+        uint64_t bytes;
+        uint8_t *const place = payload_at(stream, &bytes);
+
+        bytes = MIN(bytes, in_bytes(stream));
+        TSAN_CLIENT_BEGIN();
+        memcpy(place, stream->in + stream->in_at, bytes);
+        TSAN_CLIENT_END();
+        stream->in_at += bytes;
+        payload_came(arrival, bytes);
+    }
+    if (arrival->bytes_left > 0)
+        return EMBTIER_AGAIN;
+    if (arrival->slot)
+        rpc_channel_submit(stream->channel, TAKE(arrival->slot));
+    free(TAKE(arrival->spans));
+    arrival->span_numbers = 0;
+    arrival->step = RPC_STEP_HEAD;
+    return EMBTIER_OK;
+}
+
+static enum embtier_err take_skipped(struct rpc_stream *stream)
+{
+    struct rpc_arrival *const arrival = &stream->arrival;
+    const uint64_t bytes = MIN(arrival->bytes_left, in_bytes(stream));
+
+    arrival->bytes_left -= bytes;
+    stream->in_at += bytes;
+    if (arrival->bytes_left > 0)
+        return EMBTIER_AGAIN;
+    arrival->step = RPC_STEP_HEAD;
+    return EMBTIER_OK;
+}
+
+/* ---- Reading ---- */
+
+bool rpc_receive_is_held_up(const struct rpc_stream *stream)
+{
+    return stream->call || stream->read || stream->refusal;
+}
+
+static enum embtier_err step(struct rpc_stream *stream, struct err_msg *msg)
+{
+    switch (stream->arrival.step) {
+    case RPC_STEP_HEAD:
+        return rpc_receive_is_held_up(stream) ? EMBTIER_AGAIN : take_head(stream, msg);
+    case RPC_STEP_MESSAGE:
+        return take_message(stream, msg);
+    case RPC_STEP_PAYLOAD:
+        return take_payload(stream);
+    default:
+        return take_skipped(stream);
+    }
+}
+
+/* Makes room behind what is in the buffer. It grows only when received bytes fill it. False: out of
+ * memory. */
+static bool make_room(struct rpc_stream *stream)
+{
+    const size_t bytes = in_bytes(stream);
+    uint8_t *larger;
+
+    if (stream->in_at > 0)
+        memmove(stream->in, stream->in + stream->in_at, bytes);
+    stream->in_at = 0;
+    stream->in_end = bytes;
+    if (bytes == 0 && stream->in_room > RPC_BUFFER_BYTES) {
+        free(TAKE(stream->in));
+        stream->in_room = 0;
+    }
+    if (stream->in && bytes < stream->in_room)
+        return true;
+    stream->in_room = stream->in_room > 0 ? stream->in_room * 2 : RPC_BUFFER_BYTES;
+    larger = realloc(stream->in, stream->in_room);
+    if (larger)
+        stream->in = larger;
+    return larger != NULL;
+}
+
+static void on_read(struct io_file *file, int result);
+
+/* A payload is received where it belongs, and the next head, if there is a buffer left, behind it
+ * into the stream's own. */
+static void read_more(struct rpc_stream *stream)
+{
+    const struct rpc_arrival *const arrival = &stream->arrival;
+    const bool has_payload = arrival->step == RPC_STEP_PAYLOAD;
+    size_t at = has_payload ? arrival->span_at : arrival->span_numbers;
+    uint32_t count = 0;
+
+    stream->direct_bytes = 0;
+    for (; at < arrival->span_numbers && count < IO_BUFFERS_MAX; at += 2) {
+        const uint64_t done = at == arrival->span_at ? arrival->span_done : 0;
+        const uint64_t bytes = arrival->spans[at + 1] - done;
+
+        stream->in_buffers[count++] = (struct iovec){
+            .iov_base = stream->channel->region + arrival->spans[at] + done,
+            .iov_len = bytes,
+        };
+        stream->direct_bytes += bytes;
+    }
+    if (count < IO_BUFFERS_MAX)
+        stream->in_buffers[count++] = (struct iovec){ .iov_base = stream->in + stream->in_end,
+                                                      .iov_len = stream->in_room - stream->in_end };
+    io_read(rpc_stream_io(stream), &stream->net, stream->in_buffers, count, on_read);
+}
+
+/* Shares received bytes between the payload and the buffer. */
+static void share_out(struct rpc_stream *stream, uint64_t bytes)
+{
+    const uint64_t direct = MIN(stream->direct_bytes, bytes);
+
+    if (direct > 0)
+        payload_came(&stream->arrival, direct);
+    stream->in_end += bytes - direct;
+}
+
+static void on_read(struct io_file *file, int result)
+{
+    struct rpc_stream *const stream = CONTAINER_OF(file, struct rpc_stream, net);
+
+    if (result <= 0) { /* the client closed, or the network failed */
+        rpc_stream_close(stream);
+        return;
+    }
+    if (stream->is_ending) {
+        rpc_receive_nothing(stream);
+        return;
+    }
+    share_out(stream, (uint64_t)result);
+    rpc_receive(stream);
+}
+
+void rpc_receive(struct rpc_stream *stream)
+{
+    struct err_msg msg = { { 0 } };
+    enum embtier_err err = EMBTIER_OK;
+
+    if (stream->net.read.done) /* it goes on when that has ended */
+        return;
+    while (err == EMBTIER_OK && !stream->is_ending)
+        err = step(stream, &msg);
+    if (err == EMBTIER_AGAIN && !stream->is_ending && !make_room(stream))
+        err = err_set(&msg, EMBTIER_NO_MEMORY, "out of memory");
+    if (stream->is_ending)
+        return;
+    if (err != EMBTIER_AGAIN)
+        break_off(stream, err, &msg);
+    else if (!rpc_receive_is_held_up(stream) || stream->arrival.step != RPC_STEP_HEAD)
+        read_more(stream);
+}
+
+void rpc_receive_nothing(struct rpc_stream *stream)
+{
+    if (stream->net.read.done || stream->net.is_closing)
+        return;
+    stream->in_at = stream->in_end = 0;
+    if (!make_room(stream)) {
+        rpc_stream_close(stream);
+        return;
+    }
+    stream->in_buffers[0] = (struct iovec){ .iov_base = stream->in, .iov_len = stream->in_room };
+    io_read(rpc_stream_io(stream), &stream->net, stream->in_buffers, 1, on_read);
+}
+
+void rpc_receive_free(struct rpc_stream *stream)
+{
+    free(TAKE(stream->arrival.spans));
+    free(TAKE(stream->in));
+}

@@ -1,0 +1,348 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/transport/rpc/rpc_stream.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "daemon/engine/memory/engine_reserved.h"
+#include "daemon/engine/sessions/session.h"
+#include "daemon/transport/rpc/rpc_stream_impl.h"
+
+#define KEEPALIVE_S 60
+
+_Static_assert(sizeof(struct session) + CONFIG_LANES_MAX * sizeof(struct session_lane) +
+                       sizeof(struct rpc_channel) + sizeof(struct rpc_stream) + RPC_BUFFER_BYTES <=
+                   SESSION_BYTES,
+               "the configuration counts it");
+
+struct io *rpc_stream_io(const struct rpc_stream *stream)
+{
+    return stream->host->io;
+}
+
+/* ---- The host's list ---- */
+
+static void link_stream(struct rpc_host *host, struct rpc_stream *stream)
+{
+    stream->next = host->streams;
+    if (stream->next)
+        stream->next->link = &stream->next;
+    stream->link = &host->streams;
+    host->streams = stream;
+}
+
+static void unlink_stream(struct rpc_host *host, struct rpc_stream *stream)
+{
+    *stream->link = stream->next;
+    if (stream->next)
+        stream->next->link = stream->link;
+    atomic_fetch_sub(host->count, 1);
+}
+
+/* ---- The end ---- */
+
+/* Frees the stream once nothing refers to it. */
+static void free_if_over(struct rpc_stream *stream)
+{
+    if (!stream->is_net_closed || !stream->is_pair_closed || !stream->is_forgotten)
+        return;
+    if (stream->channel)
+        rpc_channel_put(stream->channel);
+    rpc_receive_free(stream);
+    unlink_stream(stream->host, stream);
+    free(stream->call);
+    free(stream);
+}
+
+static void on_pair_closed(struct io_file *file)
+{
+    struct rpc_stream *const stream = CONTAINER_OF(file, struct rpc_stream, pair);
+
+    stream->is_pair_closed = true;
+    free_if_over(stream);
+}
+
+static void on_net_closed(struct io_file *file)
+{
+    struct rpc_stream *const stream = CONTAINER_OF(file, struct rpc_stream, net);
+
+    stream->is_net_closed = true;
+    rpc_outputs_drop(&stream->outputs);
+    rpc_outputs_drop(&stream->held);
+    if (stream->channel)
+        rpc_channel_leave_region(stream->channel);
+    io_close(rpc_stream_io(stream), &stream->pair, on_pair_closed);
+    free_if_over(stream);
+}
+
+/* The pair is closed behind the connection, so that the control thread, once it sees that, knows
+ * that no byte of the region is used any more. */
+void rpc_stream_close(struct rpc_stream *stream)
+{
+    stream->is_ending = true;
+    io_close(rpc_stream_io(stream), &stream->net, on_net_closed);
+}
+
+/* True if nothing is on its way to the client, and no rest of a reply comes. */
+static bool is_all_sent(const struct rpc_stream *stream)
+{
+    const bool has_rest = rpc_relay_is_in_reply(stream) && !stream->is_pair_over;
+
+    return rpc_outputs_are_empty(&stream->outputs) && rpc_outputs_are_empty(&stream->held) &&
+           !stream->net.write.done && !has_rest;
+}
+
+/* A socket that is closed with unread bytes in it would take back what it has sent. So it waits for
+ * the client to close, for a while. */
+void rpc_stream_go_on_ending(struct rpc_stream *stream)
+{
+    if (stream->is_lingering || stream->net.is_closing || !is_all_sent(stream))
+        return;
+    stream->is_lingering = true;
+    stream->ended_ns = clock_now_ns(&clock_monotonic);
+    (void)shutdown(stream->net.fd, SHUT_WR);
+    rpc_receive_nothing(stream);
+}
+
+void rpc_stream_end(struct rpc_stream *stream)
+{
+    if (!stream->is_ending)
+        stream->ended_ns = clock_now_ns(&clock_monotonic);
+    stream->is_ending = true;
+    rpc_stream_go_on_ending(stream);
+}
+
+/* The control thread closes its end before it forgets, which ends the stream if nothing else did.
+ */
+static void forgotten(struct rpc_host *host, struct rpc_stream *stream)
+{
+    assert(stream->host == host);
+    stream->is_forgotten = true;
+    free_if_over(stream);
+}
+
+/* A client may close while the stream reads nothing from it. */
+static bool has_hung_up(const struct rpc_stream *stream)
+{
+    struct pollfd at = { .fd = stream->net.fd, .events = POLLRDHUP };
+
+    return !stream->net.read.done && !stream->net.is_closing && poll(&at, 1, 0) > 0;
+}
+
+static bool is_overdue(const struct rpc_stream *stream, uint64_t now_ns)
+{
+    if (stream->net.write.done && clock_since(now_ns, stream->moved_ns) > RPC_UNREAD_NS)
+        return true;
+    if (stream->is_lingering && clock_since(now_ns, stream->ended_ns) > RPC_LINGER_NS)
+        return true;
+    return stream->is_ending && clock_since(now_ns, stream->ended_ns) > RPC_UNREAD_NS;
+}
+
+void rpc_streams_tick(struct rpc_host *host, uint64_t now_ns)
+{
+    for (struct rpc_stream *stream = host->streams; stream; stream = stream->next)
+        if (is_overdue(stream, now_ns) || has_hung_up(stream))
+            rpc_stream_close(stream);
+}
+
+void rpc_streams_close(struct rpc_host *host, bool at_once)
+{
+    for (struct rpc_stream *stream = host->streams; stream; stream = stream->next)
+        if (at_once || (stream->is_pair_over && is_all_sent(stream)))
+            rpc_stream_close(stream);
+}
+
+/* ---- To the client ---- */
+
+static void on_sent(struct io_file *file, int result)
+{
+    struct rpc_stream *const stream = CONTAINER_OF(file, struct rpc_stream, net);
+
+    if (result < 0) {
+        rpc_stream_close(stream);
+        return;
+    }
+    stream->moved_ns = clock_now_ns(&clock_monotonic);
+    rpc_outputs_sent(&stream->outputs, (uint64_t)result);
+    rpc_stream_send(stream);
+    if (stream->is_ending)
+        rpc_stream_go_on_ending(stream);
+}
+
+void rpc_stream_send(struct rpc_stream *stream)
+{
+    uint32_t count;
+
+    if (stream->net.write.done || stream->net.is_closing)
+        return;
+    count = rpc_outputs_next(&stream->outputs, stream->out_buffers, IO_BUFFERS_MAX);
+    if (count == 0)
+        return;
+    stream->moved_ns = clock_now_ns(&clock_monotonic);
+    io_write(rpc_stream_io(stream), &stream->net, stream->out_buffers, count, on_sent);
+}
+
+/* Moves those that waited behind a reply into the line. */
+static void unhold(struct rpc_stream *stream)
+{
+    while (!rpc_outputs_are_empty(&stream->held)) {
+        struct rpc_output *const output = stream->held.first;
+
+        stream->held.first = output->next;
+        rpc_outputs_add(&stream->outputs, output);
+    }
+    rpc_outputs_init(&stream->held);
+}
+
+void rpc_stream_add(struct rpc_stream *stream, struct rpc_output *output)
+{
+    const bool is_reply = output == &stream->reply_output;
+
+    if (stream->net.is_closing) {
+        output->sent(output);
+        return;
+    }
+    rpc_outputs_add(!is_reply && rpc_relay_is_in_reply(stream) ? &stream->held : &stream->outputs,
+                    output);
+    if (is_reply && !rpc_relay_is_in_reply(stream))
+        unhold(stream);
+    rpc_stream_send(stream);
+}
+
+/* ---- Answers ---- */
+
+static struct rpc_stream *stream_of(const struct rpc_channel *channel)
+{
+    return CONTAINER_OF(channel->peer, struct rpc_stream, peer);
+}
+
+static void answer_sent(struct rpc_output *output)
+{
+    rpc_channel_end(CONTAINER_OF(output, struct rpc_slot, output));
+}
+
+static void encode_answer(struct rpc_slot *slot)
+{
+    const struct answer *const answer = &slot->answer;
+    struct rpc_output *const output = &slot->output;
+    struct rpc_head head = { .kind = RPC_DONE, .number = slot->number };
+    Embtier__RpcDone done = EMBTIER__RPC_DONE__INIT;
+
+    *output = (struct rpc_output){ .sent = answer_sent };
+    done.err = (uint32_t)answer->refusal.err;
+    done.segment = answer->refusal.segment + 1; /* UINT32_MAX: none */
+    done.field = answer->refusal.field;
+    done.value = answer->refusal.value;
+    done.limit = answer->refusal.limit;
+    done.hit_rows = answer->hit_rows;
+    done.ticket = answer->ticket;
+    if (answer->refusal.err == EMBTIER_OK) {
+        output->region = slot->channel->region;
+        output->spans = slot->wanted;
+        output->span_numbers = slot->wanted_numbers;
+        head.payload_bytes = rpc_spans_bytes(output->spans, output->span_numbers);
+    }
+    head.message_bytes = (uint32_t)embtier__rpc_done__get_packed_size(&done);
+    assert(head.message_bytes <= RPC_OUTPUT_MESSAGE_BYTES);
+    rpc_head_encode(&head, output->bytes);
+    embtier__rpc_done__pack(&done, output->bytes + RPC_HEAD_BYTES);
+    output->byte_count = RPC_HEAD_BYTES + head.message_bytes;
+}
+
+/* The answer's bytes are the client's as soon as the system has them, and then it may use the slot
+ * again. */
+static void answered(struct rpc_host *host, struct rpc_slot *slot)
+{
+    struct rpc_stream *const stream = stream_of(slot->channel);
+
+    assert(stream->host == host);
+    slot->state = RPC_ANSWERED;
+    if (stream->net.is_closing) {
+        rpc_channel_end(slot);
+        return;
+    }
+    encode_answer(slot);
+    rpc_stream_add(stream, &slot->output);
+}
+
+static void bind_channel(struct rpc_host *host, struct rpc_channel *channel)
+{
+    struct rpc_stream *const stream = stream_of(channel);
+
+    assert(stream->host == host && !stream->channel);
+    stream->channel = channel;
+    if (stream->is_net_closed)
+        rpc_channel_leave_region(channel);
+}
+
+MESSAGE_KIND(message_rpc_answered, answered, rpc_host, struct rpc_slot, answered)
+MESSAGE_KIND(message_rpc_bind, bind_channel, rpc_host, struct rpc_channel, bind_message)
+MESSAGE_HANDLER(take_forgotten, forgotten, rpc_host, struct rpc_stream, peer.forgotten_message)
+static const struct message_kind message_rpc_forgotten = { .take = take_forgotten };
+
+/* ---- The beginning ---- */
+
+/* Only a client on this host has a user and a process. */
+static void find_peer(int fd, struct transport_peer *peer)
+{
+    struct ucred credentials = { .pid = 0, .uid = (uid_t)-1 };
+    socklen_t bytes = sizeof(credentials);
+
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &bytes) != 0)
+        credentials.uid = (uid_t)-1;
+    peer->uid = credentials.uid;
+    peer->pid = credentials.pid;
+}
+
+/* Small frames go out at once: each is an answer, or the end of one. A host that has vanished is
+ * noticed within two minutes. */
+static void set_options(int fd)
+{
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){ 1 }, sizeof(int));
+    (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &(int){ 1 }, sizeof(int));
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &(int){ KEEPALIVE_S }, sizeof(int));
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &(int){ KEEPALIVE_S / 6 }, sizeof(int));
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &(int){ 3 }, sizeof(int));
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &(int){ 1000 * KEEPALIVE_S }, sizeof(int));
+}
+
+struct transport_peer *rpc_stream_new(struct rpc_host *host, int fd)
+{
+    struct rpc_stream *stream = NULL;
+    int pair[2] = { -1, -1 };
+
+    if (atomic_fetch_add(host->count, 1) < host->most)
+        stream = calloc(1, sizeof(*stream));
+    if (!stream || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) != 0) {
+        atomic_fetch_sub(host->count, 1);
+        free(stream);
+        close(fd);
+        return NULL;
+    }
+    set_options(fd);
+    *stream = (struct rpc_stream){
+        .peer = { .arrived_message.kind = &message_peer_arrived,
+                  .forgotten_message.kind = &message_rpc_forgotten,
+                  .mailbox = &host->mailbox,
+                  .transport = &rpc_transport,
+                  .fd = pair[1] },
+        .host = host,
+    };
+    link_stream(host, stream);
+    find_peer(fd, &stream->peer);
+    rpc_outputs_init(&stream->outputs);
+    rpc_outputs_init(&stream->held);
+    io_open(rpc_stream_io(stream), &stream->net, fd);
+    io_open(rpc_stream_io(stream), &stream->pair, pair[0]);
+    rpc_receive(stream);
+    rpc_relay_replies(stream);
+    return &stream->peer;
+}

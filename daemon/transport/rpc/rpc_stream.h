@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* rpc_stream.h: one client's connection, and its end of the pair of sockets to the control thread.
+ *
+ * Frames that come (proto/rpc_frame.h) are taken apart. Calls go to the control thread; payloads
+ * are received straight into the region of the session's channel, and then the request is
+ * submitted. Replies, answers and rows go back. While a call, or an answer that the client asked
+ * for outside a request, is on its way, no further frame is read. So one client keeps little
+ * memory, whatever it sends: its slots, and one message.
+ *
+ * A stream ends when the client closes or breaks a rule, or when the control thread closes its end.
+ * Then what is on its way to the client is still sent, for a while. The stream is freed when its
+ * sockets are closed and the control thread has forgotten the client.
+ *
+ * Thread: the loop's, except where said. */
+#ifndef EMBTIER_DAEMON_TRANSPORT_RPC_RPC_STREAM_H
+#define EMBTIER_DAEMON_TRANSPORT_RPC_RPC_STREAM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "daemon/engine/mail/mailbox.h"
+
+struct io;
+struct rpc_stream;
+struct transport_peer;
+
+/* Answers that a client does not read are dropped after this time, with the client. */
+#define RPC_UNREAD_NS (UINT64_C(30) * 1000 * 1000 * 1000)
+
+/* The part of a loop that its streams use. */
+struct rpc_host {
+    struct io *io;
+    struct mailbox mailbox;
+    struct rpc_stream *streams;
+    _Atomic uint32_t *count; /* of the streams of all hosts */
+    uint32_t most;           /* of these */
+};
+
+/* A stream that is over waits so long for its client to close. */
+#define RPC_LINGER_NS (UINT64_C(2) * 1000 * 1000 * 1000)
+
+/* Takes over @fd, an accepted connection, and adds the stream to the host's. Returns its peer, for
+ * the control thread. NULL, with @fd closed: the system has no room, or there are as
+ * many as may be. */
+struct transport_peer *rpc_stream_new(struct rpc_host *host, int fd);
+/* Closes streams whose clients have read nothing for too long. */
+void rpc_streams_tick(struct rpc_host *host, uint64_t now_ns);
+/* Closes all sockets now, or those that the control thread is done with and whose clients have been
+ * sent all that there is. */
+void rpc_streams_close(struct rpc_host *host, bool at_once);
+
+#endif

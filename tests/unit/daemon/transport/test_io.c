@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tests that both engines read, write, accept and close alike. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "daemon/transport/rpc/io/io.h"
+
+#define LIMIT_NS (UINT64_C(60) * 1000000000)
+
+struct fixture {
+    struct io *io;
+    int wake_fd;
+    struct io_file file;
+    int other; /* the other end of the file's socket */
+};
+
+static uint32_t ended, closed;
+static int last_result;
+
+static void on_end(struct io_file *file, int result)
+{
+    (void)file;
+    ended++;
+    last_result = result;
+}
+
+static void on_closed(struct io_file *file)
+{
+    assert_int_equal(file->fd, -1);
+    closed++;
+}
+
+static int setup_on(const struct io_engine *engine, void **state)
+{
+    static struct fixture fixture;
+    struct err_msg msg = { { 0 } }, refusal;
+    int pair[2];
+
+    ended = closed = 0;
+    fixture.wake_fd = eventfd(0, EFD_NONBLOCK);
+    assert_true(fixture.wake_fd >= 0);
+    if (io_new(engine, fixture.wake_fd, &fixture.io, &refusal, &msg) != EMBTIER_OK)
+        fail_msg("%s: %s", engine->name, msg.text);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+    io_open(fixture.io, &fixture.file, pair[0]);
+    fixture.other = pair[1];
+    *state = &fixture;
+    return 0;
+}
+
+static int setup_uring(void **state)
+{
+    return setup_on(&io_uring_engine, state);
+}
+
+static int setup_epoll(void **state)
+{
+    return setup_on(&io_epoll_engine, state);
+}
+
+/* Runs until so many tasks have ended. */
+static void await_ended(struct fixture *f, uint32_t count)
+{
+    const uint64_t until_ns = clock_now_ns(&clock_monotonic) + LIMIT_NS;
+
+    while (ended < count) {
+        assert_true(clock_now_ns(&clock_monotonic) < until_ns);
+        io_run(f->io, LIMIT_NS);
+    }
+}
+
+static void await_closed(struct fixture *f, uint32_t count)
+{
+    const uint64_t until_ns = clock_now_ns(&clock_monotonic) + LIMIT_NS;
+
+    while (closed < count) {
+        assert_true(clock_now_ns(&clock_monotonic) < until_ns);
+        io_run(f->io, LIMIT_NS);
+    }
+}
+
+static int teardown(void **state)
+{
+    struct fixture *const f = *state;
+
+    if (f->file.fd >= 0) {
+        const uint32_t before = closed;
+
+        io_close(f->io, &f->file, on_closed);
+        await_closed(f, before + 1);
+    }
+    io_free(f->io);
+    close(f->wake_fd);
+    if (f->other >= 0)
+        close(f->other);
+    return 0;
+}
+
+static void test_a_read_waits_for_bytes_and_fills_buffers_in_order(void **state)
+{
+    struct fixture *const f = *state;
+    char first[3] = { 0 }, second[8] = { 0 };
+    struct iovec buffers[] = { { first, 3 }, { second, 8 } };
+
+    io_read(f->io, &f->file, buffers, 2, on_end);
+    io_run(f->io, 0);
+    assert_int_equal(ended, 0);
+    assert_int_equal(write(f->other, "abcdef", 6), 6);
+    await_ended(f, 1);
+    assert_int_equal(last_result, 6);
+    assert_memory_equal(first, "abc", 3);
+    assert_memory_equal(second, "def", 3);
+}
+
+static void test_the_other_ends_close_is_a_read_of_nothing(void **state)
+{
+    struct fixture *const f = *state;
+    char byte;
+    struct iovec buffer = { &byte, 1 };
+
+    io_read(f->io, &f->file, &buffer, 1, on_end);
+    close(f->other);
+    f->other = -1;
+    await_ended(f, 1);
+    assert_int_equal(last_result, 0);
+}
+
+static void test_a_write_to_nobody_fails_without_a_signal(void **state)
+{
+    struct fixture *const f = *state;
+    char byte = 'x';
+    struct iovec buffer = { &byte, 1 };
+
+    close(f->other);
+    f->other = -1;
+    io_write(f->io, &f->file, &buffer, 1, on_end);
+    await_ended(f, 1);
+    assert_int_equal(last_result, -EPIPE);
+}
+
+/* More than the system takes at once. */
+static void test_a_long_write_goes_on_as_the_other_end_reads(void **state)
+{
+    static char out[4 << 20], in[1 << 16];
+    struct fixture *const f = *state;
+    size_t sent = 0, got = 0;
+
+    for (size_t i = 0; i < sizeof(out); i++)
+        out[i] = (char)(i * 7 + (i >> 12));
+    while (got < sizeof(out)) {
+        struct iovec buffer = { out + sent, sizeof(out) - sent };
+        ssize_t count;
+
+        if (sent < sizeof(out) && !f->file.write.done) {
+            ended = 0;
+            io_write(f->io, &f->file, &buffer, 1, on_end);
+        }
+        count = recv(f->other, in, sizeof(in), MSG_DONTWAIT);
+        if (count > 0) {
+            assert_memory_equal(in, out + got, (size_t)count);
+            got += (size_t)count;
+        }
+        io_run(f->io, 0);
+        if (ended == 1) {
+            assert_true(last_result > 0);
+            sent += (size_t)last_result;
+            ended = 0;
+        }
+    }
+    assert_int_equal(sent, sizeof(out));
+}
+
+static void test_closing_ends_what_is_under_way(void **state)
+{
+    struct fixture *const f = *state;
+    char byte;
+    struct iovec buffer = { &byte, 1 };
+
+    io_read(f->io, &f->file, &buffer, 1, on_end);
+    io_run(f->io, 0);
+    io_close(f->io, &f->file, on_closed);
+    io_close(f->io, &f->file, on_closed); /* does nothing */
+    assert_int_equal(closed, 0);
+    await_closed(f, 1);
+    assert_int_equal(ended, 1);
+    assert_int_equal(last_result, -ECANCELED);
+    io_run(f->io, 0);
+    assert_int_equal(closed, 1);
+    assert_int_equal(recv(f->other, &byte, 1, 0), 0);
+}
+
+static void test_an_idle_file_closes_too(void **state)
+{
+    struct fixture *const f = *state;
+
+    io_close(f->io, &f->file, on_closed);
+    await_closed(f, 1);
+    assert_int_equal(ended, 0);
+}
+
+static void test_a_write_to_the_wake_descriptor_ends_a_run(void **state)
+{
+    struct fixture *const f = *state;
+    const uint64_t one = 1;
+
+    for (uint32_t i = 0; i < 3; i++) {
+        assert_int_equal(write(f->wake_fd, &one, sizeof(one)), sizeof(one));
+        io_run(f->io, UINT64_MAX);
+    }
+}
+
+static int listen_on(struct sockaddr_un *name)
+{
+    const int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+
+    *name = (struct sockaddr_un){ .sun_family = AF_UNIX };
+    snprintf(name->sun_path + 1, sizeof(name->sun_path) - 1, "embtier-test-io-%d", (int)getpid());
+    assert_int_equal(bind(fd, (const struct sockaddr *)name, sizeof(*name)), 0);
+    assert_int_equal(listen(fd, 8), 0);
+    return fd;
+}
+
+static void test_connections_are_accepted_one_by_one(void **state)
+{
+    struct fixture *const f = *state;
+    struct io_file listener;
+    struct sockaddr_un name;
+    int clients[3];
+
+    io_open(f->io, &listener, listen_on(&name));
+    for (uint32_t i = 0; i < 3; i++) {
+        clients[i] = socket(AF_UNIX, SOCK_STREAM, 0);
+        io_accept(f->io, &listener, on_end);
+        io_run(f->io, 0);
+        assert_int_equal(connect(clients[i], (const struct sockaddr *)&name, sizeof(name)), 0);
+        await_ended(f, i + 1);
+        assert_true(last_result >= 0);
+        close(last_result);
+        close(clients[i]);
+    }
+    io_accept(f->io, &listener, on_end);
+    io_run(f->io, 0);
+    io_close(f->io, &listener, on_closed);
+    await_closed(f, 1);
+    assert_int_equal(ended, 4);
+    assert_true(last_result < 0);
+}
+
+/* Nobody reads what has come: that must not keep the thread busy. */
+static void test_unread_bytes_wake_nobody(void **state)
+{
+    struct fixture *const f = *state;
+    const uint64_t begin_ns = clock_now_ns(&clock_monotonic);
+
+    assert_int_equal(write(f->other, "x", 1), 1);
+    for (uint32_t i = 0; i < 10; i++) /* one of them may end early: the byte has come */
+        io_run(f->io, UINT64_C(10000000));
+    assert_true(clock_now_ns(&clock_monotonic) - begin_ns >= UINT64_C(50000000));
+}
+
+#define ON(test)                                                                                   \
+    cmocka_unit_test_setup_teardown(test, setup_uring, teardown),                                  \
+        cmocka_unit_test_setup_teardown(test, setup_epoll, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        ON(test_a_read_waits_for_bytes_and_fills_buffers_in_order),
+        ON(test_the_other_ends_close_is_a_read_of_nothing),
+        ON(test_a_write_to_nobody_fails_without_a_signal),
+        ON(test_a_long_write_goes_on_as_the_other_end_reads),
+        ON(test_closing_ends_what_is_under_way),
+        ON(test_an_idle_file_closes_too),
+        ON(test_a_write_to_the_wake_descriptor_ends_a_run),
+        ON(test_connections_are_accepted_one_by_one),
+        ON(test_unread_bytes_wake_nobody),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
