@@ -15,9 +15,12 @@ extern "C" {
 struct embtier_connect_options {
     size_t struct_bytes;     /* sizeof(struct embtier_connect_options): set by
                                 EMBTIER_CONNECT_OPTIONS_INIT */
-    const char *socket_path; /* NULL: $EMBTIER_SOCKET, else the server's default;
-                                PERMISSION if that may be another user's */
-    uint64_t arena_bytes;    /* shared memory for ids and rows; 0: control messages only */
+    const char *socket_path; /* the server's address: a path or unix:PATH (shared memory),
+                                unix+rpc:PATH, tcp://HOST:PORT, tcp://[IPV6]:PORT. NULL:
+                                $EMBTIER_SOCKET, else the server's default; PERMISSION if that may
+                                be another user's */
+    uint64_t arena_bytes;    /* memory for ids and rows, shared with the server or, over a network,
+                                as much on both sides; 0: control messages only */
     uint32_t max_in_flight;  /* requests submitted and not done; 1 … 1024 */
     uint32_t timeout_ms;     /* for connecting and for control messages; 0: wait for ever */
     const char *client_name; /* for the server's log, at most 128 bytes; NULL: "libembtier" */

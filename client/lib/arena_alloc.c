@@ -4,7 +4,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#include "proto/shm_ring.h"
+#include "proto/ops.h"
 
 /* All blocks, free and taken, in order of address, without gaps. So freeing only flips a flag and
  * merges, and needs no memory. */
@@ -22,8 +22,8 @@ enum embtier_err arena_alloc_new(uint64_t begin, uint64_t end, struct arena_allo
         free(all);
         return EMBTIER_NO_MEMORY;
     }
-    all->offset = align_up(begin, SHM_ALIGN);
-    end = end / SHM_ALIGN * SHM_ALIGN;
+    all->offset = align_up(begin, OP_ALIGN);
+    end = end / OP_ALIGN * OP_ALIGN;
     all->bytes = end > all->offset ? end - all->offset : 0;
     all->is_free = 1;
     alloc->first = all;
@@ -68,9 +68,9 @@ enum embtier_err arena_alloc_take(struct arena_alloc *alloc, uint64_t bytes,
 {
     struct arena_block *block = alloc->first;
 
-    if (bytes > UINT64_MAX - SHM_ALIGN)
+    if (bytes > UINT64_MAX - OP_ALIGN)
         return EMBTIER_ARENA_FULL;
-    bytes = bytes == 0 ? SHM_ALIGN : align_up(bytes, SHM_ALIGN);
+    bytes = bytes == 0 ? OP_ALIGN : align_up(bytes, OP_ALIGN);
     while (block && !(block->is_free && block->bytes >= bytes))
         block = block->next;
     if (!block)

@@ -29,19 +29,19 @@ void connection_end(struct embtier *server, const char *reason)
 void connection_check(struct embtier *server)
 {
     struct err_msg reason = { { 0 } };
-    uint32_t closed = 0;
+    enum embtier_err ended = EMBTIER_OK;
     enum embtier_err err;
 
     if (server->over)
         return;
     server->checked_ns = clock_now_ns(&clock_monotonic);
-    if (server->memory.control)
-        closed = atomic_load_explicit(&server->memory.control->closed, memory_order_acquire);
+    if (server->channel)
+        ended = server->channel->ops->ended(server->channel);
     err = control_socket_check(&server->socket, &reason);
     if (err)
         connection_end(server, reason.text);
-    else if (closed)
-        connection_end(server, err_text((enum embtier_err)closed));
+    else if (ended)
+        connection_end(server, err_text(ended));
 }
 
 enum embtier_err connection_call(struct embtier *server, Embtier__Request *request,
@@ -62,10 +62,37 @@ enum embtier_err connection_call(struct embtier *server, Embtier__Request *reque
     return err;
 }
 
+typedef enum embtier_err copy_fn(struct client_channel *channel, uint64_t offset, uint64_t bytes,
+                                 struct err_msg *msg);
+
+static enum embtier_err copy(struct embtier *server, copy_fn *fn, uint64_t offset, uint64_t bytes)
+{
+    enum embtier_err err;
+
+    if (!fn)
+        return EMBTIER_OK;
+    if (server->over)
+        return connection_is_over(server);
+    err = fn(server->channel, offset, bytes, &server->message);
+    if (err != EMBTIER_OK)
+        connection_end(server, server->message.text);
+    return err;
+}
+
+enum embtier_err connection_put(struct embtier *server, uint64_t offset, uint64_t bytes)
+{
+    return copy(server, server->channel->ops->put, offset, bytes);
+}
+
+enum embtier_err connection_get(struct embtier *server, uint64_t offset, uint64_t bytes)
+{
+    return copy(server, server->channel->ops->get, offset, bytes);
+}
+
 const char *server_key_text(struct server_key_text *buffer, const struct embtier *server,
                             const char *key)
 {
-    const char *const file = server->memory.config_file;
+    const char *const file = server->facts.config_file;
 
     snprintf(buffer->text, sizeof(buffer->text), "%s%s%s", key, file[0] ? " in " : "", file);
     return buffer->text;

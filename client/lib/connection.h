@@ -16,8 +16,14 @@
 #include "base/err.h"
 #include "client/include/embtier.h"
 #include "client/lib/arena_alloc.h"
+#include "client/transport/client_channel.h"
 #include "client/transport/control_socket.h"
-#include "client/transport/shm/shared_memory.h"
+
+/* As the server said in its answer to the hello. */
+struct server_facts {
+    uint32_t max_batch_rows;
+    char config_file[CONFIG_FILE_BYTES_MAX + 1]; /* "": unknown */
+};
 
 struct embtier {
     /* As the caller asked for; strings are owned. */
@@ -29,7 +35,8 @@ struct embtier {
     uint32_t timeout_ms;
 
     struct control_socket socket;
-    struct shared_memory memory;
+    struct client_channel *channel; /* NULL: the session has control messages only */
+    struct server_facts facts;
     uint64_t session_number; /* counts sessions of this connection, from 1; handles opened in one
                                 end with it */
     bool over;
@@ -63,13 +70,24 @@ void connection_end(struct embtier *server, const char *reason);
 
 DEFINE_CLEANUP(struct embtier, embtier_disconnect)
 
+/* Returns the bytes at an offset into the region, which the session has. */
+static inline void *connection_bytes(const struct embtier *server, uint64_t offset)
+{
+    return server->channel->region + offset;
+}
+
+/* Make a part of the region the same on both sides, before a call that names it or after one. On
+ * failure the message is set, and the connection is over. */
+MUST_CHECK enum embtier_err connection_put(struct embtier *server, uint64_t offset, uint64_t bytes);
+MUST_CHECK enum embtier_err connection_get(struct embtier *server, uint64_t offset, uint64_t bytes);
+
 /* Returns DISCONNECTED and sets the message. */
 enum embtier_err connection_is_over(struct embtier *server);
 
 /* Returns "@key in FILE": a key of the server's configuration and its file, if known. The text lies
  * in @buffer, which SERVER_KEY() places in the caller's statement. */
 struct server_key_text {
-    char text[64 + sizeof(((struct shared_memory *)NULL)->config_file)];
+    char text[64 + sizeof(((struct server_facts *)NULL)->config_file)];
 };
 const char *server_key_text(struct server_key_text *buffer, const struct embtier *server,
                             const char *key);

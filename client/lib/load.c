@@ -5,7 +5,7 @@
 
 #include "client/lib/connection.h"
 #include "client/lib/table.h"
-#include "proto/shm_ring.h"
+#include "proto/ops.h"
 #include "proto/table_spec_wire.h"
 
 #define BUFFER_BYTES (8 * MIB)
@@ -36,16 +36,22 @@ static enum embtier_err check_goes_on(struct embtier_load *load)
     return EMBTIER_OK;
 }
 
+/* The server has given the old load up, and may have another one of this connection. */
+static enum embtier_err check_session(struct embtier_load *load)
+{
+    if (!is_of_session(load))
+        return err_set(&load->server->message, EMBTIER_DISCONNECTED,
+                       "the load ended with the connection it was opened over");
+    return EMBTIER_OK;
+}
+
 static enum embtier_err call(struct embtier_load *load, Embtier__Request *request,
                              embtier_progress_fn *progress, void *progress_context,
                              Embtier__Reply__BodyCase wanted)
 {
     _cleanup_(reply_freep) Embtier__Reply *reply = NULL;
 
-    /* The server has given the old load up, and may have another one of this connection. */
-    if (!is_of_session(load))
-        return err_set(&load->server->message, EMBTIER_DISCONNECTED,
-                       "the load ended with the connection it was opened over");
+    TRY(check_session(load));
     TRY(connection_call(load->server, request, progress, progress_context, &reply));
     if (reply->body_case != wanted)
         return err_set(&load->server->message, EMBTIER_PROTOCOL,
@@ -93,15 +99,15 @@ static enum embtier_err take_buffer(struct embtier_load *load, uint64_t wanted)
                        "this connection was made without shared memory");
     if (bytes == 0)
         bytes = MIN(BUFFER_BYTES, arena_alloc_largest_bytes(server->alloc) / 2);
-    bytes = MAX(bytes, each + SHM_ALIGN);
+    bytes = MAX(bytes, each + OP_ALIGN);
     if (arena_alloc_take(server->alloc, bytes, &load->buffer) != EMBTIER_OK)
         return err_set(&server->message, EMBTIER_ARENA_FULL,
                        "a load's buffer of %llu bytes does not fit into the arena, which has %llu "
                        "left in one piece",
                        (unsigned long long)bytes,
                        (unsigned long long)arena_alloc_largest_bytes(server->alloc));
-    load->capacity = (uint32_t)MIN((bytes - SHM_ALIGN) / each, (uint64_t)UINT32_MAX);
-    load->rows_at = align_up((uint64_t)load->capacity * sizeof(uint64_t), SHM_ALIGN);
+    load->capacity = (uint32_t)MIN((bytes - OP_ALIGN) / each, (uint64_t)UINT32_MAX);
+    load->rows_at = align_up((uint64_t)load->capacity * sizeof(uint64_t), OP_ALIGN);
     return EMBTIER_OK;
 }
 
@@ -147,7 +153,7 @@ enum embtier_err embtier_load_open(struct embtier *server,
 
 struct embtier_load_buffer embtier_load_buffer(const struct embtier_load *load)
 {
-    uint8_t *const bytes = (uint8_t *)load->server->memory.arena + load->buffer->offset;
+    uint8_t *const bytes = connection_bytes(load->server, load->buffer->offset);
 
     return (struct embtier_load_buffer){
         .ids = (uint64_t *)bytes,
@@ -169,6 +175,10 @@ enum embtier_err embtier_load_rows(struct embtier_load *load, uint32_t count)
     if (count > load->capacity)
         return err_set(&load->server->message, EMBTIER_INVALID,
                        "%u rows for a load whose buffer holds %u", count, load->capacity);
+    TRY(check_session(load));
+    TRY(connection_put(load->server, load->buffer->offset, count * sizeof(uint64_t)));
+    TRY(connection_put(load->server, load->buffer->offset + load->rows_at,
+                       (uint64_t)count * load->row_bytes));
     body.offset = load->buffer->offset;
     body.bytes = load->buffer->bytes;
     body.rows = count;

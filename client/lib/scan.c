@@ -4,7 +4,7 @@
 #include "client/lib/connection.h"
 #include "client/lib/load.h"
 #include "client/lib/table.h"
-#include "proto/shm_ring.h"
+#include "proto/ops.h"
 
 #define BUFFER_BYTES (16 * MIB)
 
@@ -68,7 +68,7 @@ static enum embtier_err take_buffer(struct embtier_scan *scan, uint64_t wanted)
                        "this connection was made without shared memory");
     if (bytes == 0)
         bytes = MIN(BUFFER_BYTES, arena_alloc_largest_bytes(server->alloc) / 2);
-    bytes = MAX(bytes, UINT64_C(4) * SHM_ALIGN); /* the server refuses a buffer below a row */
+    bytes = MAX(bytes, UINT64_C(4) * OP_ALIGN); /* the server refuses a buffer below a row */
     if (arena_alloc_take(server->alloc, bytes, &scan->buffer) != EMBTIER_OK)
         return err_set(&server->message, EMBTIER_ARENA_FULL,
                        "a scan's buffer of %llu bytes does not fit into the arena, which has %llu "
@@ -142,7 +142,7 @@ uint64_t embtier_scan_row_count(const struct embtier_scan *scan)
 
 static uint64_t half_bytes(const struct embtier_scan *scan)
 {
-    return scan->buffer->bytes / 2 / SHM_ALIGN * SHM_ALIGN;
+    return scan->buffer->bytes / 2 / OP_ALIGN * OP_ALIGN;
 }
 
 /* True if the answer's rows and ids lie in the half of the buffer that the server was given. */
@@ -155,6 +155,17 @@ static bool fits(const struct embtier_scan *scan, const Embtier__ScanRows *fille
     return filled->rows_at <= bytes && row_bytes <= bytes - filled->rows_at &&
            filled->ids_at <= bytes && id_bytes <= bytes - filled->ids_at &&
            filled->ids_at % sizeof(uint64_t) == 0;
+}
+
+/* Brings the rows, and their ids, that the server has put into half of the buffer. */
+static enum embtier_err get_rows(const struct embtier_scan *scan, const Embtier__ScanRows *filled,
+                                 uint64_t offset)
+{
+    const uint64_t count = filled->rows;
+
+    if (!scan->all_rows)
+        TRY(connection_get(scan->server, offset + filled->ids_at, count * sizeof(uint64_t)));
+    return connection_get(scan->server, offset + filled->rows_at, count * scan->row_bytes);
 }
 
 enum embtier_err embtier_scan_next(struct embtier_scan *scan, struct embtier_scan_rows *ret_rows)
@@ -182,7 +193,8 @@ enum embtier_err embtier_scan_next(struct embtier_scan *scan, struct embtier_sca
     if (reply->body_case != EMBTIER__REPLY__BODY_SCAN_ROWS || !fits(scan, reply->scan_rows))
         return err_set(&server->message, EMBTIER_PROTOCOL,
                        "the server did not answer with rows of the scan");
-    buffer = (const uint8_t *)server->memory.arena + body.offset;
+    TRY(get_rows(scan, reply->scan_rows, body.offset));
+    buffer = connection_bytes(server, body.offset);
     scan->second_half = !scan->second_half;
     *ret_rows = (struct embtier_scan_rows){
         .count = reply->scan_rows->rows,

@@ -15,9 +15,12 @@
 #include "client/lib/batch/batch.h"
 #include "client/lib/group.h"
 #include "client/lib/table.h"
+#include "client/transport/shm/shared_memory.h"
+#include "proto/shm_ring.h"
 
 /* Longer than most requests that hit the cache, and too short for a sleep and a wake-up to pay. */
 #define SPIN_NS_MAX 20000
+#define NS_PER_MS   UINT64_C(1000000)
 
 #define CLIENT_NAME_MAX 128 /* the same as in proto/control_check.c */
 
@@ -45,7 +48,7 @@ const char *embtier_version(void)
 }
 
 static enum embtier_err check_hello(const struct embtier *server, const Embtier__Reply *reply,
-                                    uint32_t fd_count, struct err_msg *msg)
+                                    bool is_rpc, uint32_t fd_count, struct err_msg *msg)
 {
     if (reply->body_case != EMBTIER__REPLY__BODY_HELLO)
         return err_set(msg, EMBTIER_PROTOCOL, "the server did not answer the hello");
@@ -54,12 +57,14 @@ static enum embtier_err check_hello(const struct embtier *server, const Embtier_
                        reply->hello->protocol, PROTOCOL_VERSION);
     if (server->arena_bytes == 0)
         return EMBTIER_OK;
-    if (fd_count != CONTROL_FDS_MAX)
-        return err_set(msg, EMBTIER_PROTOCOL, "%u descriptors came with the hello, expected %d",
-                       fd_count, CONTROL_FDS_MAX);
     if (reply->hello->arena_bytes == 0)
         return err_set(msg, EMBTIER_PROTOCOL, "the server gave no arena of %" PRIu64 " bytes",
                        server->arena_bytes);
+    if (is_rpc)
+        return EMBTIER_OK;
+    if (fd_count != CONTROL_FDS_MAX)
+        return err_set(msg, EMBTIER_PROTOCOL, "%u descriptors came with the hello, expected %d",
+                       fd_count, CONTROL_FDS_MAX);
     return EMBTIER_OK;
 }
 
@@ -74,19 +79,40 @@ static enum embtier_err check_directory(const char *socket_path, struct err_msg 
     return err == EMBTIER_NOT_FOUND ? EMBTIER_OK : err;
 }
 
-/* Connects and says hello. On failure socket and memory are closed. */
-static enum embtier_err open_session(const struct embtier *server, uint64_t arena_bytes_max,
-                                     struct control_socket *ret_socket,
-                                     struct shared_memory *ret_memory, struct err_msg *msg)
+/* Brought by a hello. */
+struct opened {
+    struct control_socket socket;
+    struct client_channel *channel; /* or NULL */
+    struct server_facts facts;
+};
+
+static void opened_init(struct opened *opened, uint32_t timeout_ms)
 {
-    _cleanup_(control_socket_close) struct control_socket sock;
+    *opened = (struct opened){ .channel = NULL };
+    control_socket_init(&opened->socket, timeout_ms);
+}
+
+static void opened_close(struct opened *opened)
+{
+    control_socket_close(&opened->socket);
+    client_channel_free(TAKE(opened->channel));
+}
+
+static void keep_facts(const Embtier__HelloReply *hello, struct server_facts *facts)
+{
+    facts->max_batch_rows = hello->max_batch_rows;
+    snprintf(facts->config_file, sizeof(facts->config_file), "%s", hello->config_file);
+}
+
+/* Connects and says hello. @opened is one that was initialised; on failure it may be open in
+ * part. */
+static enum embtier_err open_session(const struct embtier *server, uint64_t arena_bytes_max,
+                                     struct opened *opened, struct err_msg *msg)
+{
     _cleanup_(reply_freep) Embtier__Reply *reply = NULL;
     Embtier__Request request = EMBTIER__REQUEST__INIT;
     Embtier__Hello hello = EMBTIER__HELLO__INIT;
-    struct shared_memory memory;
 
-    control_socket_init(&sock, server->timeout_ms);
-    shared_memory_init(&memory);
     hello.protocol_min = PROTOCOL_VERSION;
     hello.protocol_max = PROTOCOL_VERSION;
     hello.arena_bytes = server->arena_bytes;
@@ -97,18 +123,22 @@ static enum embtier_err open_session(const struct embtier *server, uint64_t aren
     request.hello = &hello;
     if (server->socket_is_users)
         TRY(check_directory(server->socket_path, msg));
-    TRY(control_socket_connect(&sock, server->socket_path, msg));
+    TRY(control_socket_connect(&opened->socket, server->socket_path, msg));
     if (server->socket_is_users)
-        TRY(control_socket_check_peer(&sock, server->socket_path, msg));
-    TRY(control_socket_call(&sock, &request, NULL, NULL, &reply, msg));
-    TRY(check_hello(server, reply, sock.fd_count, msg));
-    if (server->arena_bytes > 0) {
-        TRY(shared_memory_open(reply->hello, sock.fds, arena_bytes_max, &memory, msg));
-        sock.fd_count = 0;
-    }
-    *ret_socket = sock;
-    *ret_memory = memory;
-    control_socket_init(&sock, 0);
+        TRY(control_socket_check_peer(&opened->socket, server->socket_path, msg));
+    TRY(control_socket_call(&opened->socket, &request, NULL, NULL, &reply, msg));
+    TRY(check_hello(server, reply, opened->socket.rpc != NULL, opened->socket.fd_count, msg));
+    keep_facts(reply->hello, &opened->facts);
+    if (server->arena_bytes == 0)
+        return EMBTIER_OK;
+    if (opened->socket.rpc)
+        return rpc_channel_open(opened->socket.rpc, reply->hello, arena_bytes_max,
+                                server->timeout_ms > 0 ? server->timeout_ms * NS_PER_MS
+                                                       : UINT64_MAX,
+                                &opened->channel, msg);
+    TRY(shared_memory_open(reply->hello, opened->socket.fds, arena_bytes_max, &opened->channel,
+                           msg));
+    opened->socket.fd_count = 0;
     return EMBTIER_OK;
 }
 
@@ -161,17 +191,27 @@ static char *clean_name(const char *name)
     return copy;
 }
 
+/* Takes over what a hello brought. The connection has no open socket and no channel. */
+static void take_opened(struct embtier *server, struct opened *opened)
+{
+    server->socket = opened->socket;
+    control_socket_init(&opened->socket, 0);
+    server->channel = TAKE(opened->channel);
+    server->facts = opened->facts;
+}
+
 static enum embtier_err connect_server(const struct embtier_connect_options *given,
                                        struct embtier **ret_server, struct err_msg *msg)
 {
     _cleanup_(embtier_disconnectp) struct embtier *server = calloc(1, sizeof(*server));
     struct embtier_connect_options options = EMBTIER_CONNECT_OPTIONS_INIT;
+    _cleanup_(opened_close) struct opened opened;
 
+    opened_init(&opened, 0);
     if (!server)
         return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
     server->fail_requests = requests_fail;
     control_socket_init(&server->socket, 0);
-    shared_memory_init(&server->memory);
     TRY(read_options(given, &options, msg));
     server->socket_path = options.socket_path ? strdup(options.socket_path) : default_socket_path();
     server->socket_is_users = !options.socket_path && default_socket_is_users();
@@ -181,14 +221,17 @@ static enum embtier_err connect_server(const struct embtier_connect_options *giv
     server->arena_bytes = options.arena_bytes;
     server->max_in_flight = options.max_in_flight;
     server->timeout_ms = options.timeout_ms;
-    server->spin_ns_max = spin_ns_max();
-    server->spin_ns = server->spin_ns_max;
-    TRY(open_session(server, UINT64_MAX, &server->socket, &server->memory, msg));
-    if (server->memory.arena) {
-        server->slots = calloc(server->memory.slot_count, sizeof(struct embtier_batch *));
+    opened.socket.timeout_ms = options.timeout_ms;
+    TRY(open_session(server, UINT64_MAX, &opened, msg));
+    take_opened(server, &opened);
+    if (server->channel) {
+        /* To look for answers on a connection takes a call of the system. */
+        server->spin_ns_max = server->channel->ops->look ? 0 : spin_ns_max();
+        server->spin_ns = server->spin_ns_max;
+        server->slots = calloc(server->channel->slot_count, sizeof(struct embtier_batch *));
         if (!server->slots ||
-            arena_alloc_new(shm_arena_payload_offset(server->memory.slot_count),
-                            server->memory.arena_bytes, &server->alloc) != EMBTIER_OK)
+            arena_alloc_new(server->channel->payload, server->channel->region_bytes,
+                            &server->alloc) != EMBTIER_OK)
             return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
     }
     *ret_server = TAKE(server);
@@ -211,7 +254,7 @@ void embtier_disconnect(struct embtier *server)
     tables_free(server);
     arena_alloc_free(server->alloc);
     control_socket_close(&server->socket);
-    shared_memory_close(&server->memory);
+    client_channel_free(server->channel);
     free(server->slots);
     free(server->socket_path);
     free(server->client_name);
@@ -219,38 +262,36 @@ void embtier_disconnect(struct embtier *server)
 }
 
 /* The new arena must have the old one's shape, because batches keep their places in it. */
-static enum embtier_err check_same_shape(const struct embtier *server,
-                                         const struct shared_memory *fresh, struct err_msg *msg)
+static enum embtier_err check_same_shape(const struct client_channel *old,
+                                         const struct client_channel *fresh, struct err_msg *msg)
 {
-    if (fresh->slot_count != server->memory.slot_count ||
-        fresh->arena_bytes < server->memory.arena_bytes)
+    if (fresh->slot_count != old->slot_count || fresh->region_bytes < old->region_bytes)
         return err_set(msg, EMBTIER_MISMATCH,
                        "the server now gives %u slots and %" PRIu64 " bytes, before %u and %" PRIu64
                        "; connect again",
-                       fresh->slot_count, fresh->arena_bytes, server->memory.slot_count,
-                       server->memory.arena_bytes);
+                       fresh->slot_count, fresh->region_bytes, old->slot_count, old->region_bytes);
     return EMBTIER_OK;
 }
 
 /* The new session replaces the old one only when all of it is ready. On failure nothing of the old
  * one changes. The new arena is mapped at the old one's address, after the ids and rows of all
  * batches were copied into it. So pointers that the user holds stay valid. */
-static enum embtier_err adopt_session(struct embtier *server, struct control_socket *sock,
-                                      struct shared_memory *fresh, struct err_msg *msg)
+static enum embtier_err adopt_session(struct embtier *server, struct opened *fresh,
+                                      struct err_msg *msg)
 {
-    if (server->memory.arena) {
-        TRY(check_same_shape(server, fresh, msg));
+    if (server->channel) {
+        TRY(check_same_shape(server->channel, fresh->channel, msg));
         for (const struct embtier_batch *batch = server->batches; batch; batch = batch->next)
-            memcpy((char *)fresh->arena + batch->block->offset,
-                   (const char *)server->memory.arena + batch->block->offset, batch->block->bytes);
-        TRY(shared_memory_replace(&server->memory, fresh, msg));
+            memcpy(fresh->channel->region + batch->block->offset,
+                   connection_bytes(server, batch->block->offset), batch->block->bytes);
+        TRY(client_channel_take_place(fresh->channel, server->channel, msg));
+        client_channel_free(server->channel);
     }
     for (struct embtier_batch *batch = server->batches; batch; batch = batch->next)
         batch->ticket = 0; /* tickets were the old session's, like memberships */
     groups_end(server);
     control_socket_close(&server->socket);
-    server->socket = *sock;
-    control_socket_init(sock, 0);
+    take_opened(server, fresh);
     server->tail = 0; /* the slots have been empty since the old session ended */
     server->over = false;
     server->session_number++;
@@ -259,20 +300,18 @@ static enum embtier_err adopt_session(struct embtier *server, struct control_soc
 
 enum embtier_err embtier_reconnect(struct embtier *server)
 {
-    _cleanup_(control_socket_close) struct control_socket sock;
-    _cleanup_(shared_memory_close) struct shared_memory fresh;
+    _cleanup_(opened_close) struct opened fresh;
     enum embtier_err err;
 
-    control_socket_init(&sock, 0);
-    shared_memory_init(&fresh);
+    opened_init(&fresh, server->timeout_ms);
     connection_check(server);
     if (!server->over)
         return EMBTIER_OK;
-    TRY(open_session(server, server->memory.arena ? server->memory.arena_bytes : UINT64_MAX, &sock,
-                     &fresh, &server->message));
-    err = tables_reopen(server, &sock, &server->message);
+    TRY(open_session(server, server->channel ? server->channel->region_bytes : UINT64_MAX, &fresh,
+                     &server->message));
+    err = tables_reopen(server, &fresh.socket, &server->message);
     if (!err)
-        err = adopt_session(server, &sock, &fresh, &server->message);
+        err = adopt_session(server, &fresh, &server->message);
     tables_reopened(server, err == EMBTIER_OK);
     return err;
 }

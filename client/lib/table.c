@@ -286,7 +286,7 @@ static enum embtier_err put_hot_rows(struct embtier *server,
                        "left in one piece: ask for a larger arena",
                        (unsigned long long)count,
                        (unsigned long long)arena_alloc_largest_bytes(server->alloc));
-    memcpy((uint8_t *)server->memory.arena + (*ret_ids)->offset, options->hot_rows,
+    memcpy(connection_bytes(server, (*ret_ids)->offset), options->hot_rows,
            count * sizeof(uint64_t));
     return EMBTIER_OK;
 }
@@ -310,8 +310,10 @@ static enum embtier_err call_move(struct embtier *server, const char *name,
     move.hot_rows_at = ids ? ids->offset : 0;
     request.body_case = EMBTIER__REQUEST__BODY_TABLE_MOVE;
     request.table_move = &move;
-    err =
-        connection_call(server, &request, options->progress, options->progress_context, ret_reply);
+    err = ids ? connection_put(server, ids->offset, move.hot_rows * sizeof(uint64_t)) : EMBTIER_OK;
+    if (err == EMBTIER_OK)
+        err = connection_call(server, &request, options->progress, options->progress_context,
+                              ret_reply);
     if (err != EMBTIER_TIMEOUT)
         arena_alloc_give(server->alloc, ids);
     return err;

@@ -40,6 +40,7 @@ static void close_fds(struct control_socket *sock)
 void control_socket_close(struct control_socket *sock)
 {
     close_fds(sock);
+    rpc_connection_free(TAKE(sock->rpc));
     closep(&sock->fd);
     sock->fd = -1;
     frame_reader_done(&sock->reader);
@@ -56,7 +57,11 @@ static uint64_t deadline_of(const struct control_socket *sock)
 static enum embtier_err wait_for(struct control_socket *sock, short events, uint64_t deadline_ns,
                                  struct err_msg *msg)
 {
-    struct pollfd poll_fd = { .fd = sock->fd, .events = events };
+    struct pollfd poll_fd = { .fd = sock->rpc ? rpc_connection_fd(sock->rpc) : sock->fd,
+                              .events = events };
+
+    if (sock->rpc)
+        poll_fd.events = rpc_connection_events(sock->rpc);
 
     for (;;) {
         const uint64_t now_ns = clock_now_ns(&clock_monotonic);
@@ -89,19 +94,13 @@ static enum embtier_err unreachable(const char *path, int errnum, struct err_msg
     return err_set_errno(msg, errnum, "cannot connect to embtierd on %s", path);
 }
 
-enum embtier_err control_socket_connect(struct control_socket *sock, const char *path,
-                                        struct err_msg *msg)
+static enum embtier_err connect_unix(struct control_socket *sock, const char *path,
+                                     struct err_msg *msg)
 {
     struct sockaddr_un address = { .sun_family = AF_UNIX };
     const uint64_t deadline_ns = deadline_of(sock);
-    const size_t path_bytes = strlen(path);
 
-    if (path_bytes == 0 || path_bytes >= sizeof(address.sun_path))
-        return err_set(msg, EMBTIER_INVALID,
-                       "socket path of %zu bytes, allowed: 1 to %zu (the system's limit): %s",
-                       path_bytes, sizeof(address.sun_path) - 1, path);
-    memcpy(address.sun_path, path, path_bytes);
-    assert(sock->fd < 0);
+    memcpy(address.sun_path, path, strlen(path));
     sock->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (sock->fd < 0)
         return err_set_errno(msg, errno, "cannot make a socket");
@@ -120,6 +119,18 @@ enum embtier_err control_socket_connect(struct control_socket *sock, const char 
         nanosleep(&pause, NULL);
     }
     return EMBTIER_OK;
+}
+
+enum embtier_err control_socket_connect(struct control_socket *sock, const char *text,
+                                        struct err_msg *msg)
+{
+    struct address address;
+
+    assert(sock->fd < 0 && !sock->rpc);
+    TRY(address_parse(text, &address, msg));
+    if (address.kind == ADDRESS_UNIX)
+        return connect_unix(sock, address.path, msg);
+    return rpc_connection_new(&address, text, deadline_of(sock), &sock->rpc, msg);
 }
 
 enum embtier_err control_socket_check_peer(const struct control_socket *sock, const char *path,
@@ -209,6 +220,8 @@ static enum embtier_err receive_bytes(struct control_socket *sock, struct err_ms
     uint8_t *bytes;
     ssize_t count;
 
+    if (sock->rpc)
+        return rpc_connection_receive(sock->rpc, msg);
     TRY(frame_reader_space(&sock->reader, &bytes, &space.iov_len));
     space.iov_base = bytes;
     do
@@ -229,13 +242,15 @@ static enum embtier_err receive_bytes(struct control_socket *sock, struct err_ms
 static enum embtier_err next_reply(struct control_socket *sock, Embtier__Reply **ret_reply,
                                    struct err_msg *msg)
 {
+    struct frame_reader *const reader =
+        sock->rpc ? rpc_connection_replies(sock->rpc) : &sock->reader;
     const uint8_t *payload;
     uint32_t bytes;
     enum embtier_err err;
 
-    TRY(frame_reader_next(&sock->reader, &payload, &bytes, msg));
+    TRY(frame_reader_next(reader, &payload, &bytes, msg));
     err = frame_decode_reply(payload, bytes, ret_reply, msg);
-    frame_reader_next_done(&sock->reader);
+    frame_reader_next_done(reader);
     return err;
 }
 
@@ -318,7 +333,11 @@ enum embtier_err control_socket_call(struct control_socket *sock, Embtier__Reque
     err = frame_encode_request(request, &bytes, &count);
     if (err)
         return err_set(msg, err, "cannot send the request: %s", err_text(err));
-    err = send_bytes(sock, bytes, count, deadline_of(sock), msg);
+    if (sock->rpc)
+        err = rpc_connection_call(sock->rpc, bytes + FRAME_HEADER_BYTES, count - FRAME_HEADER_BYTES,
+                                  msg);
+    else
+        err = send_bytes(sock, bytes, count, deadline_of(sock), msg);
     /* A server that refused the session may have said why before it closed. expect_reply() reads
      * that. */
     if (err && err != EMBTIER_DISCONNECTED) {

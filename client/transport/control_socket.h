@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* control_socket.h: the Unix socket to the daemon, and calls over it.
+/* control_socket.h: the way to the daemon for control messages, and calls over it: a Unix socket,
+ * or a connection that carries requests too (rpc/rpc_connection.h).
  *
  * The server answers requests in order, so a call sends, then reads replies until its last one. It
  * skips replies to calls given up earlier, by their id. The socket never blocks and never raises
@@ -14,15 +15,17 @@
 
 #include "base/err.h"
 #include "client/include/embtier_common.h"
+#include "client/transport/rpc/rpc_connection.h"
 #include "proto/control.pb-c.h"
 #include "proto/frame.h"
 
 #define CONTROL_FDS_MAX 3
 
 struct control_socket {
-    int fd;
-    bool over;           /* nothing more can be sent or received */
-    uint32_t timeout_ms; /* 0: wait for ever */
+    int fd;                     /* of the Unix socket; or -1 */
+    struct rpc_connection *rpc; /* or NULL */
+    bool over;                  /* nothing more can be sent or received */
+    uint32_t timeout_ms;        /* 0: wait for ever */
     uint32_t last_call_id;
     struct frame_reader reader;
     int fds[CONTROL_FDS_MAX]; /* received with a reply; -1: none */
@@ -33,9 +36,9 @@ struct control_socket {
 void control_socket_init(struct control_socket *sock, uint32_t timeout_ms);
 void control_socket_close(struct control_socket *sock);
 
-/* Connects to @path. UNREACHABLE: no server listens. INVALID: the path is too long. PERMISSION,
- * TIMEOUT. */
-MUST_CHECK enum embtier_err control_socket_connect(struct control_socket *sock, const char *path,
+/* Connects to an address (base/net/address.h). UNREACHABLE: no server listens. INVALID: it is no
+ * address. PERMISSION, TIMEOUT. */
+MUST_CHECK enum embtier_err control_socket_connect(struct control_socket *sock, const char *text,
                                                    struct err_msg *msg);
 
 /* PERMISSION: the listener is neither this user nor root. */

@@ -99,9 +99,24 @@ static void write_usual_config(const struct harness *harness)
              "lanes:\n  count: %lu\n  readers_per_lane: 2\n  write_queue_bytes: 16MiB\n"
              "cache:\n  tiers:\n    - {name: dram, kind: dram, bytes: %luMiB}\n"
              "rocksdb:\n  memtable_bytes: 16MiB\n  metadata_cache_bytes: 8MiB\n"
-             "socket:\n  path: %s\n",
-             harness->directory, lanes, 4 * lanes, harness->socket);
+             "socket:\n  path: %s/socket\n"
+             "%s",
+             harness->directory, lanes, 4 * lanes, harness->directory, harness->rpc_yaml);
     harness_configure(harness, yaml);
+}
+
+static void choose_transport(struct harness *harness)
+{
+    const char *const transport = environment("EMBTIER_TEST_TRANSPORT", "shm");
+
+    if (strcmp(transport, "shm") == 0) {
+        snprintf(harness->socket, sizeof(harness->socket), "%s/socket", harness->directory);
+        return;
+    }
+    snprintf(harness->socket, sizeof(harness->socket), "unix+rpc:%s/rpc", harness->directory);
+    snprintf(harness->rpc_yaml, sizeof(harness->rpc_yaml),
+             "rpc:\n  listen: [\"unix+rpc:%s/rpc\"]\n  io_uring: %s\n", harness->directory,
+             strcmp(transport, "rpc-epoll") == 0 ? "off" : "auto");
 }
 
 void harness_new(struct harness *harness)
@@ -111,7 +126,7 @@ void harness_new(struct harness *harness)
     *harness = (struct harness){ .directory = "/tmp/embtier-test-XXXXXX" };
     if (!mkdtemp(harness->directory))
         die(harness, "cannot make %s", harness->directory);
-    snprintf(harness->socket, sizeof(harness->socket), "%s/socket", harness->directory);
+    choose_transport(harness);
     snprintf(path, sizeof(path), "%s/rows", harness->directory);
     if (mkdir(path, 0700) != 0)
         die(harness, "cannot make %s", path);

@@ -2,7 +2,9 @@
 /* harness.h: the real daemon on a temporary directory, for tests and benchmarks in C.
  *
  * Environment: EMBTIERD and EMBTIER_CLI, the programs (set by meson); EMBTIER_TEST_LANES, the
- * daemon's lanes (default 1). Failures of set-up end the test program, with the daemon's log. */
+ * daemon's lanes (default 1); EMBTIER_TEST_TRANSPORT, how clients connect: shm (default), rpc (a
+ * Unix socket without shared memory), rpc-epoll (the same, served without io_uring). Failures of
+ * set-up end the test program, with the daemon's log. */
 #ifndef EMBTIER_TESTS_INTEGRATION_HARNESS_H
 #define EMBTIER_TESTS_INTEGRATION_HARNESS_H
 
@@ -12,13 +14,14 @@
 
 struct harness {
     char directory[64]; /* the daemon's log, configuration and rows */
-    char socket[96];
-    pid_t pid; /* 0: not running */
+    char socket[96];    /* the address for clients */
+    char rpc_yaml[192]; /* for its configuration; "" with shared memory */
+    pid_t pid;          /* 0: not running */
 };
 
 void harness_new(struct harness *harness); /* makes the directory, and `rows` in it for data */
 /* Sets a configuration other than the usual small one. The data directory must be
- * {directory}/rows, and the socket harness->socket. */
+ * {directory}/rows, and the socket {directory}/socket; rpc_yaml goes to the end. */
 void harness_configure(const struct harness *harness, const char *yaml);
 void harness_start(struct harness *harness); /* waits until the daemon serves */
 void harness_stop(struct harness *harness);  /* sends SIGTERM; the daemon must end well */

@@ -66,9 +66,10 @@ static void configure(struct walk *walk, uint32_t lanes)
              "    - {name: dram, kind: dram, bytes: %uMiB, array_bytes: %uMiB}\n"
              "    - {name: pmem, kind: file, path: %s, bytes: %uMiB, array_bytes: %uMiB}\n"
              "rocksdb:\n  memtable_bytes: 4MiB\n  metadata_cache_bytes: 2MiB\n"
-             "socket:\n  path: %s\n  max_batch_rows: %u\n",
+             "socket:\n  path: %s/socket\n  max_batch_rows: %u\n%s",
              harness->directory, LANES_MAX, lanes, dram_mib + ARRAY_MIB, ARRAY_MIB,
-             harness->directory, pmem_mib + ARRAY_MIB, ARRAY_MIB, harness->socket, WALK_BATCH_ROWS);
+             harness->directory, pmem_mib + ARRAY_MIB, ARRAY_MIB, harness->directory,
+             WALK_BATCH_ROWS, harness->rpc_yaml);
     harness_configure(harness, yaml);
 }
 

@@ -330,7 +330,9 @@ static void assert_no_table(struct embtier *server, const char *name)
 /* As a process that ends: closes the socket without a word. */
 static void leave(struct embtier *server)
 {
-    assert_int_equal(shutdown(server->socket.fd, SHUT_RDWR), 0);
+    const int fd = server->socket.rpc ? rpc_connection_fd(server->socket.rpc) : server->socket.fd;
+
+    assert_int_equal(shutdown(fd, SHUT_RDWR), 0);
 }
 
 static void await_no_table(struct embtier *server, const char *name)

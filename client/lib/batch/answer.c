@@ -167,9 +167,9 @@ static enum embtier_err tell_too_large(const struct embtier_batch *batch)
     struct err_msg *const msg = &batch->server->message;
     const char *const what = batch->kind == BATCH_OF_BAGS ? "ids or bags" : "ids";
     const bool is_of_memory =
-        result->limit < batch->server->memory.max_batch_rows && result->value == count_ids(batch);
+        result->limit < batch->server->facts.max_batch_rows && result->value == count_ids(batch);
 
-    const bool is_of_key = result->limit == batch->server->memory.max_batch_rows;
+    const bool is_of_key = result->limit == batch->server->facts.max_batch_rows;
 
     if (result->limit == 0)
         return err_set(msg, result->err,

@@ -51,17 +51,17 @@ static enum embtier_err check_parts(const struct embtier_batch *batch)
         id_count += batch->parts[i].count;
         bag_count += batch->parts[i].bag_count;
     }
-    if (id_count > server->memory.max_batch_rows)
+    if (id_count > server->facts.max_batch_rows)
         return err_set(&server->message, EMBTIER_TOO_LARGE,
                        "batch of %" PRIu64 " ids is over the server's limit of %u "
                        "(%s)",
-                       id_count, server->memory.max_batch_rows,
+                       id_count, server->facts.max_batch_rows,
                        SERVER_KEY(server, "socket.max_batch_rows"));
-    if (bag_count > server->memory.max_batch_rows)
+    if (bag_count > server->facts.max_batch_rows)
         return err_set(&server->message, EMBTIER_TOO_LARGE,
                        "batch of %" PRIu64 " bags is over the server's limit of %u "
                        "(%s)",
-                       bag_count, server->memory.max_batch_rows,
+                       bag_count, server->facts.max_batch_rows,
                        SERVER_KEY(server, "socket.max_batch_rows"));
     return EMBTIER_OK;
 }
@@ -74,22 +74,39 @@ static uint32_t row_bytes(const struct embtier_batch *batch, uint32_t part)
     return info->weight_bytes + (batch->has_state ? info->state_bytes : 0);
 }
 
-/* Returns the size of the room for a part's rows, bags or gradients. */
-static uint64_t rows_bytes(const struct embtier_batch *batch, uint32_t part)
+/* Returns the bytes of so many rows or bags of a part, or of their gradients. */
+static uint64_t bytes_of(const struct embtier_batch *batch, uint32_t part, uint64_t count,
+                         uint64_t bag_count)
 {
-    const struct batch_part *const p = &batch->parts[part];
-    const uint64_t vector_bytes = p->table->description.info.dim * sizeof(float);
+    const uint64_t vector_bytes = batch->parts[part].table->description.info.dim * sizeof(float);
 
     switch (batch->kind) {
     case BATCH_OF_BAGS:
-        return p->bag_count_max * vector_bytes;
+        return bag_count * vector_bytes;
     case BATCH_OF_GRADIENTS:
-        return p->count_max * vector_bytes;
+        return count * vector_bytes;
     case BATCH_OF_PREFETCH:
         return 0;
     default:
-        return (uint64_t)p->count_max * row_bytes(batch, part);
+        return count * row_bytes(batch, part);
     }
+}
+
+/* Returns the size of the room for a part's rows, bags or gradients. */
+static uint64_t rows_bytes(const struct embtier_batch *batch, uint32_t part)
+{
+    return bytes_of(batch, part, batch->parts[part].count_max, batch->parts[part].bag_count_max);
+}
+
+uint64_t batch_rows_bytes(const struct embtier_batch *batch, uint32_t part)
+{
+    return bytes_of(batch, part, batch->parts[part].count, batch->parts[part].bag_count);
+}
+
+uint64_t batch_segments_bytes(const struct embtier_batch *batch)
+{
+    return batch->part_count * (batch->kind == BATCH_OF_ROWS ? sizeof(struct op_segment)
+                                                             : sizeof(struct op_push_segment));
 }
 
 static_assert(sizeof(struct op_push_segment) == sizeof(struct op_pool_segment),
@@ -100,9 +117,7 @@ static_assert(sizeof(struct op_push_segment) == sizeof(struct op_pool_segment),
  * there are fewer than 2^32 rows and bags of at most 2^17 bytes. */
 static uint64_t lay_out(struct embtier_batch *batch, uint64_t begin)
 {
-    uint64_t at =
-        begin + batch->part_count * (batch->kind == BATCH_OF_ROWS ? sizeof(struct op_segment)
-                                                                  : sizeof(struct op_push_segment));
+    uint64_t at = begin + batch_segments_bytes(batch);
 
     for (uint32_t i = 0; i < batch->part_count; i++) {
         batch->parts[i].ids_offset = at;
@@ -119,7 +134,7 @@ static uint64_t lay_out(struct embtier_batch *batch, uint64_t begin)
         }
     }
     for (uint32_t i = 0; i < batch->part_count; i++) {
-        at = align_up(at, SHM_ALIGN);
+        at = align_up(at, OP_ALIGN);
         batch->parts[i].rows_offset = at;
         at += rows_bytes(batch, i);
     }
@@ -136,7 +151,7 @@ static enum embtier_err take_block(struct embtier *server, struct embtier_batch 
                        "batch needs %" PRIu64 " bytes of the shared arena; %" PRIu64 " of %" PRIu64
                        " are free, %" PRIu64 " of them in one piece; use smaller batches, or "
                        "connect with more arena_bytes",
-                       bytes, arena_alloc_free_bytes(server->alloc), server->memory.arena_bytes,
+                       bytes, arena_alloc_free_bytes(server->alloc), server->channel->region_bytes,
                        arena_alloc_largest_bytes(server->alloc));
     if (err)
         return err_set(&server->message, err, "%s", err_text(err));
@@ -429,7 +444,7 @@ uint32_t embtier_batch_count(const struct embtier_batch *batch, uint32_t part)
 
 static void *arena_at(const struct embtier_batch *batch, uint64_t offset)
 {
-    return (char *)batch->server->memory.arena + offset;
+    return connection_bytes(batch->server, offset);
 }
 
 uint64_t *embtier_batch_ids(struct embtier_batch *batch, uint32_t part)

@@ -51,6 +51,8 @@ struct batch_part {
     int skipped;             /* in a push by ticket: its gradients are all zero */
 };
 
+struct span_list;
+
 struct embtier_batch {
     struct embtier *server;
     struct embtier_batch *next;
@@ -90,6 +92,15 @@ const char *batch_table_text(const struct embtier_batch *batch, uint32_t part,
                              struct part_text *buffer);
 #define PART_TEXT(batch, part)       batch_part_text(batch, part, &(struct part_text){ { 0 } })
 #define PART_TABLE_TEXT(batch, part) batch_table_text(batch, part, &(struct part_text){ { 0 } })
+/* Returns the bytes of the batch's segments. */
+uint64_t batch_segments_bytes(const struct embtier_batch *batch);
+/* Returns the bytes that a part's rows, bags or gradients take now. */
+uint64_t batch_rows_bytes(const struct embtier_batch *batch, uint32_t part);
+/* Fills in the spans that a request sends and wants; see spans.c. @push is NULL unless it is a
+ * push. */
+void batch_fill_spans(const struct embtier_batch *batch, enum embtier_op op,
+                      const struct embtier_push_options *push, struct span_list *sent,
+                      struct span_list *wanted);
 /* BUSY if the server may still read and write the batch's memory. */
 MUST_CHECK enum embtier_err batch_refuse_in_flight(struct embtier_batch *batch);
 void batches_free(struct embtier *server); /* all of them, in any state */

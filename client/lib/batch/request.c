@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Requests: a batch goes into the ring, and its answer comes back.
  *
- * Request n uses slot n % slot_count (proto/shm_ring.h). `slots` has the batch in flight in each.
+ * Request n uses slot n % slot_count (client_channel.h). `slots` has the batch in flight in each.
  * Answers come in any order, and are kept in their batch as soon as a call sees them. Poll and wait
  * look for their own answer, submit for that of the batch whose slot it needs. From then on the
  * slot is free, even if the caller has not asked for the result.
@@ -40,10 +40,7 @@
 
 static const struct op_completion *completion_of(const struct embtier_batch *batch)
 {
-    const struct shared_memory *memory = &batch->server->memory;
-
-    return (const struct op_completion *)(memory->control + 1) +
-           batch->request % memory->slot_count;
+    return client_channel_completion(batch->server->channel, batch->request);
 }
 
 static int is_about_a_ticket(enum embtier_err err)
@@ -104,7 +101,7 @@ static void settle(struct embtier_batch *batch, struct batch_result result)
         batch->hit_rows = result.hit_rows;
     if (result.err == EMBTIER_OK && batch->op == EMBTIER_PUSH && batch->asked_group)
         batch->asked_group->step = MAX(batch->asked_group->step, batch->asked_step);
-    server->slots[batch->request % server->memory.slot_count] = NULL;
+    server->slots[batch->request % server->channel->slot_count] = NULL;
 }
 
 int request_is_pending(struct embtier_batch *batch)
@@ -114,7 +111,10 @@ int request_is_pending(struct embtier_batch *batch)
     if (batch->state != BATCH_SUBMITTED)
         return 0;
     completion = completion_of(batch);
-    if (shm_read_sequence(completion) != batch->request + 1)
+    if (client_channel_sequence(completion) != batch->request + 1 &&
+        batch->server->channel->ops->look)
+        batch->server->channel->ops->look(batch->server->channel);
+    if (client_channel_sequence(completion) != batch->request + 1)
         return 1;
     settle(batch, (struct batch_result){ .err = (enum embtier_err)completion->err,
                                          .segment = completion->segment,
@@ -135,7 +135,7 @@ void requests_fail(struct embtier *server)
 {
     if (!server->slots)
         return;
-    for (uint32_t i = 0; i < server->memory.slot_count; i++)
+    for (uint32_t i = 0; i < server->channel->slot_count; i++)
         if (server->slots[i] && request_is_pending(server->slots[i]))
             settle(server->slots[i], (struct batch_result){ .err = EMBTIER_DISCONNECTED });
 }
@@ -148,8 +148,7 @@ static enum embtier_err tell(struct embtier_batch *batch)
 
 static void fill_pool_segments(const struct embtier_batch *batch)
 {
-    struct op_pool_segment *const segments =
-        (void *)((char *)batch->server->memory.arena + batch->block->offset);
+    struct op_pool_segment *const segments = connection_bytes(batch->server, batch->block->offset);
 
     for (uint32_t i = 0; i < batch->part_count; i++) {
         const struct batch_part *const part = &batch->parts[i];
@@ -167,8 +166,7 @@ static void fill_pool_segments(const struct embtier_batch *batch)
 
 static void fill_segments(const struct embtier_batch *batch)
 {
-    struct op_segment *segments =
-        (void *)((char *)batch->server->memory.arena + batch->block->offset);
+    struct op_segment *segments = connection_bytes(batch->server, batch->block->offset);
 
     for (uint32_t i = 0; i < batch->part_count; i++) {
         const struct batch_part *part = &batch->parts[i];
@@ -182,8 +180,7 @@ static void fill_segments(const struct embtier_batch *batch)
 
 static void fill_prefetch_segments(const struct embtier_batch *batch)
 {
-    struct op_push_segment *const segments =
-        (void *)((char *)batch->server->memory.arena + batch->block->offset);
+    struct op_push_segment *const segments = connection_bytes(batch->server, batch->block->offset);
 
     for (uint32_t i = 0; i < batch->part_count; i++)
         segments[i] = (struct op_push_segment){ .table = batch->parts[i].table->handle,
@@ -200,8 +197,7 @@ static double learning_rate_of(const struct embtier_push_options *push, uint32_t
 static void fill_push_segments(const struct embtier_batch *batch,
                                const struct embtier_push_options *push)
 {
-    char *const arena = (char *)batch->server->memory.arena;
-    struct op_push_segment *const segments = (void *)(arena + batch->block->offset);
+    struct op_push_segment *const segments = connection_bytes(batch->server, batch->block->offset);
     const int by_ticket = batch->kind == BATCH_OF_BAGS;
 
     for (uint32_t i = 0; i < batch->part_count; i++) {
@@ -209,7 +205,7 @@ static void fill_push_segments(const struct embtier_batch *batch,
         const uint64_t weights_offset = push->weight_gradients ? part->weights_offset : 0;
 
         if (part->skipped && weights_offset != 0)
-            memset(arena + weights_offset, 0, part->count * sizeof(float));
+            memset(connection_bytes(batch->server, weights_offset), 0, part->count * sizeof(float));
         segments[i] = (struct op_push_segment){
             .table = part->table->handle,
             .ids_offset = by_ticket ? 0 : part->ids_offset,
@@ -349,11 +345,11 @@ static enum embtier_err check_submittable(struct embtier_batch *batch, enum embt
                            batch_table_name(batch, i), PART_TEXT(batch, i));
     }
     /* The batch was checked when it was made, but the server may be another since a reconnect. */
-    if (id_count > server->memory.max_batch_rows)
+    if (id_count > server->facts.max_batch_rows)
         return err_set(&server->message, EMBTIER_TOO_LARGE,
                        "batch of %" PRIu64 " ids is over the server's limit of %u "
                        "(%s)",
-                       id_count, server->memory.max_batch_rows,
+                       id_count, server->facts.max_batch_rows,
                        SERVER_KEY(server, "socket.max_batch_rows"));
     return EMBTIER_OK;
 }
@@ -361,7 +357,7 @@ static enum embtier_err check_submittable(struct embtier_batch *batch, enum embt
 /* Returns the batch whose answer must come before the next request can be made, or NULL. */
 static struct embtier_batch *next_slot_holder(struct embtier *server)
 {
-    struct embtier_batch *holder = server->slots[server->tail % server->memory.slot_count];
+    struct embtier_batch *holder = server->slots[server->tail % server->channel->slot_count];
 
     return holder && request_is_pending(holder) ? holder : NULL;
 }
@@ -419,12 +415,15 @@ static void publish(struct embtier_batch *batch, enum embtier_op op,
 {
     struct embtier *server = batch->server;
     struct embtier_group *const group = group_of(batch, op, push);
-    struct shm_arena_head *head = server->memory.arena;
-    const uint32_t slot = server->tail % server->memory.slot_count;
+    struct client_channel *const channel = server->channel;
+    struct op_submission submission;
+    struct err_msg msg = { { 0 } };
 
     for (uint32_t i = 0; i < batch->part_count && is_lookup(op); i++)
         batch->parts[i].skipped = 0;
-    shm_submissions(head)[slot] = fill(batch, op, push);
+    submission = fill(batch, op, push);
+    if (channel->sent)
+        batch_fill_spans(batch, op, push, channel->sent, channel->wanted);
     if (push && push->prefetch) {
         batch->prefetch = push->prefetch;
         batch->prefetch->lent_to = batch;
@@ -436,11 +435,9 @@ static void publish(struct embtier_batch *batch, enum embtier_op op,
     batch->op = op;
     batch->request = server->tail;
     batch->state = BATCH_SUBMITTED;
-    server->slots[slot] = batch;
-    server->tail++;
-    shm_publish_tail(head, server->tail);
-    if (shm_lane_is_asleep(server->memory.control))
-        shared_memory_ring(&server->memory);
+    server->slots[server->tail % channel->slot_count] = batch;
+    if (channel->ops->submit(channel, server->tail++, &submission, &msg) != EMBTIER_OK)
+        connection_end(server, msg.text);
 }
 
 static enum embtier_err submit(struct embtier_batch *batch, enum embtier_op op,
@@ -457,7 +454,7 @@ static enum embtier_err submit(struct embtier_batch *batch, enum embtier_op op,
         return err_set(
             &server->message, EMBTIER_BUSY,
             "the request %u places before this one is still in flight, and at most %u may be",
-            server->tail - server->memory.slot_count, server->memory.slot_count);
+            server->tail - server->channel->slot_count, server->channel->slot_count);
     }
     publish(batch, op, push);
     return EMBTIER_OK;
@@ -533,30 +530,25 @@ static int spin(struct embtier_batch *batch)
 static enum embtier_err wait_for_answer(struct embtier_batch *batch, uint64_t deadline_ns)
 {
     struct embtier *server = batch->server;
-    struct shm_arena_head *head = server->memory.arena;
-    enum embtier_err err = EMBTIER_OK;
 
     if (!request_is_pending(batch) || !spin(batch))
         return EMBTIER_OK;
-    shm_client_waits(head, 1);
     for (;;) {
         const struct op_completion *completion = completion_of(batch);
-        const uint32_t seen = shm_read_sequence(completion);
+        const uint32_t seen = client_channel_sequence(completion);
         const uint64_t now_ns = clock_now_ns(&clock_monotonic);
 
         if (!request_is_pending(batch))
-            break;
-        if (now_ns >= deadline_ns) {
-            err = EMBTIER_TIMEOUT;
-            break;
-        }
-        if (now_ns - server->checked_ns >= SLICE_NS)
+            return EMBTIER_OK;
+        if (now_ns >= deadline_ns)
+            return EMBTIER_TIMEOUT;
+        if (now_ns - server->checked_ns >= SLICE_NS ||
+            server->channel->ops->ended(server->channel) != EMBTIER_OK)
             connection_check(server);
         else
-            shared_memory_sleep(completion, seen, MIN(SLICE_NS, deadline_ns - now_ns));
+            server->channel->ops->sleep(server->channel, completion, seen,
+                                        MIN(SLICE_NS, deadline_ns - now_ns));
     }
-    shm_client_waits(head, 0);
-    return err;
 }
 
 enum embtier_err embtier_poll(struct embtier_batch *batch)

@@ -33,8 +33,10 @@ def connect(
 ) -> Server:
     """Connects to embtierd.
 
-    @socket: path of the server's socket; None: ``$EMBTIER_SOCKET``, else the server's default.
-    @arena_bytes: memory shared with the server, for the ids and rows of all batches; 0: none, and no batches.
+    @socket: the server's address: a path (shared memory), ``unix+rpc:PATH`` or ``tcp://HOST:PORT``; None:
+    ``$EMBTIER_SOCKET``, else the server's default.
+    @arena_bytes: memory for the ids and rows of all batches, shared with the server or, over a network, as much on both
+    sides; 0: none, and no batches.
     @max_in_flight: largest number of requests in flight, 1 to 1024.
     @timeout: seconds for connecting and for control messages, rounded up to whole milliseconds; None, 0 or infinity:
     wait for ever. At most 4,294,967.295.

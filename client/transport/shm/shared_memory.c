@@ -5,29 +5,93 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <linux/futex.h>
-#include <string.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "proto/shm_ring.h"
+
 #define NS_PER_S UINT64_C(1000000000)
 
-void shared_memory_init(struct shared_memory *memory)
+struct shared_memory {
+    struct client_channel base; /* its region is the arena */
+    const struct shm_control *control;
+    uint64_t control_bytes; /* as mapped */
+    int doorbell;
+};
+
+static struct shared_memory *memory_of(struct client_channel *channel)
 {
-    *memory = (struct shared_memory){ .doorbell = -1 };
+    return CONTAINER_OF(channel, struct shared_memory, base);
 }
 
-void shared_memory_close(struct shared_memory *memory)
+static struct shm_arena_head *head_of(const struct client_channel *channel)
 {
-    if (memory->control)
-        munmap((void *)memory->control, memory->control_bytes);
-    if (memory->arena)
-        munmap(memory->arena, memory->arena_bytes);
-    closep(&memory->doorbell);
-    shared_memory_init(memory);
+    return (struct shm_arena_head *)(void *)channel->region;
 }
+
+/* ---- The channel's functions ---- */
+
+static enum embtier_err submit(struct client_channel *channel, uint32_t number,
+                               const struct op_submission *submission, struct err_msg *msg)
+{
+    const struct shared_memory *const memory = memory_of(channel);
+    struct shm_arena_head *const head = head_of(channel);
+    const uint64_t one = 1;
+
+    shm_submissions(head)[number % channel->slot_count] = *submission;
+    (void)msg;
+    shm_publish_tail(head, number + 1);
+    /* A write fails only if the counter is full, and then the bell is ringing already. */
+    if (shm_lane_is_asleep(memory->control))
+        (void)!write(memory->doorbell, &one, sizeof(one));
+    return EMBTIER_OK;
+}
+
+/* The server may complete the request between the caller's look at the sequence and the mark that
+ * the client waits. Then the futex does not have the value @seen any more. */
+static void sleep_on(struct client_channel *channel, const struct op_completion *completion,
+                     uint32_t seen, uint64_t timeout_ns)
+{
+    const struct timespec timeout = { .tv_sec = (time_t)(timeout_ns / NS_PER_S),
+                                      .tv_nsec = (long)(timeout_ns % NS_PER_S) };
+
+    shm_client_waits(head_of(channel), 1);
+    /* Not FUTEX_PRIVATE, because another process wakes the client. Waiting needs no right to
+     * write. */
+    syscall(SYS_futex, &completion->sequence, FUTEX_WAIT, seen, &timeout, NULL, 0);
+    shm_client_waits(head_of(channel), 0);
+}
+
+static enum embtier_err ended(const struct client_channel *channel)
+{
+    const struct shared_memory *const memory =
+        CONTAINER_OF(channel, const struct shared_memory, base);
+
+    return (enum embtier_err)atomic_load_explicit(&memory->control->closed, memory_order_acquire);
+}
+
+static void free_memory(struct client_channel *channel)
+{
+    struct shared_memory *const memory = memory_of(channel);
+
+    if (memory->control)
+        munmap((void *)(uintptr_t)memory->control, memory->control_bytes);
+    closep(&memory->doorbell);
+    free(memory);
+}
+
+static const struct client_channel_ops shared_memory_ops = {
+    .submit = submit,
+    .sleep = sleep_on,
+    .ended = ended,
+    .free = free_memory,
+};
+
+/* ---- Opening ---- */
 
 /* Checks that @fd holds @bytes and cannot shrink. */
 static enum embtier_err check_memfd(int fd, const char *what, uint64_t bytes, struct err_msg *msg)
@@ -61,75 +125,53 @@ static enum embtier_err check_control(const struct shm_control *control,
     return EMBTIER_OK;
 }
 
-enum embtier_err shared_memory_open(const Embtier__HelloReply *hello, int fds[3],
-                                    uint64_t arena_bytes_max, struct shared_memory *ret_memory,
-                                    struct err_msg *msg)
+static enum embtier_err map(struct shared_memory *memory, const Embtier__HelloReply *hello,
+                            const int fds[3], struct err_msg *msg)
 {
-    _cleanup_(shared_memory_close) struct shared_memory memory = { .doorbell = -1 };
     void *mapped;
 
-    memory.slot_count = hello->slot_count;
-    memory.max_batch_rows = hello->max_batch_rows;
-    if (strlen(hello->config_file) < sizeof(memory.config_file))
-        strcpy(memory.config_file, hello->config_file);
-    memory.control_bytes = shm_control_bytes(hello->slot_count);
-    memory.arena_bytes = MIN(hello->arena_bytes, arena_bytes_max);
-    if (memory.arena_bytes <= shm_arena_payload_offset(hello->slot_count))
-        return err_set(msg, EMBTIER_PROTOCOL, "an arena of %" PRIu64 " bytes has no room for rows",
-                       memory.arena_bytes);
-    TRY(check_memfd(fds[0], "control", memory.control_bytes, msg));
+    TRY(check_memfd(fds[0], "control", memory->control_bytes, msg));
     TRY(check_memfd(fds[1], "arena", hello->arena_bytes, msg));
-    mapped = mmap(NULL, memory.control_bytes, PROT_READ, MAP_SHARED, fds[0], 0);
+    mapped = mmap(NULL, memory->control_bytes, PROT_READ, MAP_SHARED, fds[0], 0);
     if (mapped == MAP_FAILED)
         return err_set_errno(msg, errno, "cannot map the server's control memory");
-    memory.control = mapped;
-    TRY(check_control(memory.control, hello, msg));
-    mapped = mmap(NULL, memory.arena_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fds[1], 0);
+    memory->control = mapped;
+    memory->base.completions = (const struct op_completion *)(memory->control + 1);
+    TRY(check_control(memory->control, hello, msg));
+    mapped = mmap(NULL, memory->base.region_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fds[1], 0);
     if (mapped == MAP_FAILED)
         return err_set_errno(msg, errno, "cannot map an arena of %" PRIu64 " bytes",
-                             memory.arena_bytes);
-    memory.arena = mapped;
+                             memory->base.region_bytes);
+    memory->base.region = mapped;
+    return EMBTIER_OK;
+}
+
+enum embtier_err shared_memory_open(const Embtier__HelloReply *hello, int fds[3],
+                                    uint64_t arena_bytes_max, struct client_channel **ret_channel,
+                                    struct err_msg *msg)
+{
+    _cleanup_(client_channel_freep) struct client_channel *channel = NULL;
+    struct shared_memory *const memory = calloc(1, sizeof(*memory));
+
+    if (!memory)
+        return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+    channel = &memory->base;
+    memory->doorbell = -1;
+    memory->control_bytes = shm_control_bytes(hello->slot_count);
+    memory->base = (struct client_channel){
+        .ops = &shared_memory_ops,
+        .region_bytes = MIN(hello->arena_bytes, arena_bytes_max),
+        .payload = shm_arena_payload_offset(hello->slot_count),
+        .slot_count = hello->slot_count,
+    };
+    if (channel->region_bytes <= channel->payload)
+        return err_set(msg, EMBTIER_PROTOCOL, "an arena of %" PRIu64 " bytes has no room for rows",
+                       channel->region_bytes);
+    TRY(map(memory, hello, fds, msg));
     closep(&fds[0]);
     closep(&fds[1]);
-    memory.doorbell = fds[2];
+    memory->doorbell = fds[2];
     fds[0] = fds[1] = fds[2] = -1;
-    *ret_memory = memory;
-    shared_memory_init(&memory);
+    *ret_channel = TAKE(channel);
     return EMBTIER_OK;
-}
-
-enum embtier_err shared_memory_replace(struct shared_memory *memory, struct shared_memory *fresh,
-                                       struct err_msg *msg)
-{
-    void *const arena = memory->arena;
-
-    /* Replaces the old mapping in one step. */
-    if (mremap(fresh->arena, fresh->arena_bytes, fresh->arena_bytes, MREMAP_MAYMOVE | MREMAP_FIXED,
-               arena) == MAP_FAILED)
-        return err_set_errno(msg, errno, "cannot map the new arena in place of the old one");
-    memory->arena = NULL;
-    shared_memory_close(memory);
-    *memory = *fresh;
-    memory->arena = arena;
-    shared_memory_init(fresh);
-    return EMBTIER_OK;
-}
-
-void shared_memory_ring(const struct shared_memory *memory)
-{
-    const uint64_t one = 1;
-
-    /* A write fails only if the counter is full, and then the bell is ringing already. */
-    if (write(memory->doorbell, &one, sizeof(one)) < 0)
-        return;
-}
-
-void shared_memory_sleep(const struct op_completion *completion, uint32_t seen, uint64_t timeout_ns)
-{
-    const struct timespec timeout = { .tv_sec = (time_t)(timeout_ns / NS_PER_S),
-                                      .tv_nsec = (long)(timeout_ns % NS_PER_S) };
-
-    /* Not FUTEX_PRIVATE, because another process wakes the client. Waiting needs no right to
-     * write. */
-    syscall(SYS_futex, &completion->sequence, FUTEX_WAIT, seen, &timeout, NULL, 0);
 }

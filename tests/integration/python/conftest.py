@@ -2,7 +2,9 @@
 """Starts the real embtierd on a temporary directory.
 
 Environment: EMBTIERD, the daemon (default: build/daemon/embtierd of this tree); EMBTIER_LIBRARY, the
-library (default: beside that daemon); EMBTIER_TEST_LANES, its lanes (default: 1).
+library (default: beside that daemon); EMBTIER_TEST_LANES, its lanes (default: 1);
+EMBTIER_TEST_TRANSPORT, how clients connect: shm (default), rpc (a Unix socket without shared memory),
+rpc-epoll (the same, served without io_uring).
 """
 
 from __future__ import annotations
@@ -28,6 +30,8 @@ import pytest
 TREE = Path(__file__).resolve().parents[3]
 EMBTIERD = Path(os.environ.get("EMBTIERD", TREE / "build/daemon/embtierd")).resolve()
 LANES = int(os.environ.get("EMBTIER_TEST_LANES", "1"))
+TRANSPORT = os.environ.get("EMBTIER_TEST_TRANSPORT", "shm")
+assert TRANSPORT in ("shm", "rpc", "rpc-epoll"), TRANSPORT
 SHARDS = max(4, LANES)
 
 os.environ.setdefault("EMBTIER_LIBRARY", str(EMBTIERD.parents[1] / "client/libembtier.so"))
@@ -61,6 +65,9 @@ rocksdb:
   metadata_cache_bytes: 8MiB
 socket:
   path: {socket}
+rpc:
+  listen: ["unix+rpc:{socket}.rpc"]
+  io_uring: {io_uring}
 """
 
 
@@ -74,13 +81,15 @@ class Daemon:
         self.folder = folder
         # A socket's path may have at most 107 bytes; pytest's folders are longer.
         self._socket_folder = tempfile.mkdtemp(prefix="embtier-", dir="/tmp")
-        self.socket = f"{self._socket_folder}/socket"
+        path = f"{self._socket_folder}/socket"
+        self.path = path
+        self.socket = path if TRANSPORT == "shm" else f"unix+rpc:{path}.rpc"
         self.log = folder / "log"
         (folder / "rows").mkdir()
         (folder / "pmem").mkdir()
         text = _CONFIG.format(
-            folder=folder, lanes=LANES, shards=SHARDS, socket=self.socket, array_mib=ARRAY_MIB,
-            dram_mib=4 * LANES + ARRAY_MIB, pmem_mib=4 * LANES + ARRAY_MIB,
+            folder=folder, lanes=LANES, shards=SHARDS, socket=path, array_mib=ARRAY_MIB,
+            io_uring="off" if TRANSPORT == "rpc-epoll" else "auto", dram_mib=4 * LANES + ARRAY_MIB, pmem_mib=4 * LANES + ARRAY_MIB,
         )
         (folder / "embtierd.yaml").write_text(text)
         self._process: subprocess.Popen | None = None

@@ -71,8 +71,8 @@ static bool add_figure(struct text_table *text, enum check_kind kind,
     if (figure->state == CHECK_IDLE)
         return add_blanks(text, 3);
     ok = text_table_add(text, "%s", value_text(kind, figure->predicted, &predicted));
-    if (figure->state == CHECK_UNKNOWN) /* docs/internals/placement/check.md says why */
-        return ok && text_table_add(text, "unknown") && add_blanks(text, 1);
+    if (figure->state == CHECK_UNKNOWN)
+        return ok && add_blanks(text, 2);
     ok = ok && text_table_add(text, "%s", value_text(kind, figure->measured, &measured));
     return ok && (figure->state == CHECK_TOO_FEW ? text_table_add(text, "too few")
                                                  : add_difference(text, kind, figure));

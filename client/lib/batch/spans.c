@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The parts of the region that a request sends and wants, for transports whose two sides have
+ * memory of their own. A batch's block has, in this order: segments, ids, offsets and weights of
+ * bags, rows (lay_out() in batch.c). So spans are added in the order of their offsets. */
+#include "client/lib/batch/batch.h"
+#include "client/lib/connection.h"
+#include "client/lib/table.h"
+
+/* Spans with no more bytes between them are sent as one. */
+#define SENT_GAP_MAX 256
+
+struct range {
+    uint64_t offset, bytes;
+};
+
+static void append(struct span_list *list, struct range range)
+{
+    list->numbers[list->count++] = range.offset;
+    list->numbers[list->count++] = range.bytes;
+}
+
+static void extend_last(struct span_list *list, struct range range)
+{
+    list->numbers[list->count - 1] = range.offset + range.bytes - list->numbers[list->count - 2];
+}
+
+static uint64_t gap_before(const struct span_list *list, struct range range)
+{
+    if (list->count == 0)
+        return UINT64_MAX;
+    return range.offset - list->numbers[list->count - 2] - list->numbers[list->count - 1];
+}
+
+/* Sent bytes between spans do no harm: they are the batch's own. */
+static void add_sent(struct span_list *list, struct range range)
+{
+    if (range.bytes == 0)
+        return;
+    if (gap_before(list, range) <= SENT_GAP_MAX || list->count == ARRAY_LEN(list->numbers))
+        extend_last(list, range);
+    else
+        append(list, range);
+}
+
+/* Wanted bytes are written into the caller's memory, where only padding may lie between spans.
+ * @is_padded: it does, behind the one before. False: the list is full. */
+static bool add_wanted(struct span_list *list, struct range range, bool is_padded)
+{
+    const uint64_t gap = gap_before(list, range);
+
+    if (range.bytes == 0)
+        return true;
+    if (gap == 0 || (is_padded && gap < OP_ALIGN))
+        extend_last(list, range);
+    else if (list->count < ARRAY_LEN(list->numbers))
+        append(list, range);
+    else
+        return false;
+    return true;
+}
+
+/* ---- Ranges of a part ---- */
+
+static struct range ids_of(const struct batch_part *part)
+{
+    return (struct range){ part->ids_offset, part->count * sizeof(uint64_t) };
+}
+
+static struct range offsets_of(const struct batch_part *part)
+{
+    return (struct range){ part->offsets_offset,
+                           ((uint64_t)part->bag_count + 1) * sizeof(uint32_t) };
+}
+
+static struct range weights_of(const struct batch_part *part)
+{
+    return (struct range){ part->weights_offset,
+                           part->weights_offset != 0 ? part->count * sizeof(float) : 0 };
+}
+
+/* Rows, bags or gradients. */
+static struct range rows_of(const struct embtier_batch *batch, uint32_t part)
+{
+    return (struct range){ batch->parts[part].rows_offset, batch_rows_bytes(batch, part) };
+}
+
+static bool is_full(const struct batch_part *part)
+{
+    return part->count == part->count_max && part->bag_count == part->bag_count_max;
+}
+
+/* ---- Requests ---- */
+
+static bool wants_rows(enum embtier_op op)
+{
+    return op == EMBTIER_GET || op == EMBTIER_GET_POOLED || op == EMBTIER_GET_POOLED_TICKET;
+}
+
+static bool sends_rows(enum embtier_op op)
+{
+    return op == EMBTIER_SET || op == EMBTIER_PUSH;
+}
+
+static struct range wanted_of(const struct embtier_batch *batch, enum embtier_op op,
+                              const struct embtier_push_options *push, uint32_t part)
+{
+    if (wants_rows(op))
+        return rows_of(batch, part);
+    if (op == EMBTIER_PUSH && batch->kind == BATCH_OF_BAGS && push->weight_gradients &&
+        !batch->parts[part].skipped)
+        return weights_of(&batch->parts[part]);
+    return (struct range){ 0 };
+}
+
+/* Returns the range from the first wanted byte to the last one. */
+static struct range cover_wanted(const struct embtier_batch *batch, enum embtier_op op,
+                                 const struct embtier_push_options *push)
+{
+    uint64_t begin = UINT64_MAX, end = 0;
+
+    for (uint32_t i = 0; i < batch->part_count; i++) {
+        const struct range range = wanted_of(batch, op, push, i);
+
+        if (range.bytes == 0)
+            continue;
+        begin = MIN(begin, range.offset);
+        end = MAX(end, range.offset + range.bytes);
+    }
+    return (struct range){ begin, end - begin };
+}
+
+/* Returns the range that covers all wanted ones, and is sent before, if they do not fit into the
+ * list. So no byte of the caller changes that was not wanted. */
+static struct range fill_wanted(const struct embtier_batch *batch, enum embtier_op op,
+                                const struct embtier_push_options *push, struct span_list *wanted)
+{
+    bool is_padded = false;
+
+    wanted->count = 0;
+    for (uint32_t i = 0; i < batch->part_count; i++) {
+        if (!add_wanted(wanted, wanted_of(batch, op, push, i), is_padded)) {
+            const struct range all = cover_wanted(batch, op, push);
+
+            wanted->count = 0;
+            append(wanted, all);
+            return all;
+        }
+        is_padded = is_full(&batch->parts[i]) && wants_rows(op);
+    }
+    return (struct range){ 0 };
+}
+
+static void add_heads(const struct embtier_batch *batch, enum embtier_op op, struct span_list *sent)
+{
+    const bool has_ids = !(op == EMBTIER_PUSH && batch->kind == BATCH_OF_BAGS);
+    const bool has_bags = op == EMBTIER_GET_POOLED || op == EMBTIER_GET_POOLED_TICKET;
+
+    add_sent(sent, (struct range){ batch->block->offset, batch_segments_bytes(batch) });
+    for (uint32_t i = 0; i < batch->part_count && has_ids; i++)
+        add_sent(sent, ids_of(&batch->parts[i]));
+    for (uint32_t i = 0; i < batch->part_count && has_bags; i++) {
+        add_sent(sent, offsets_of(&batch->parts[i]));
+        add_sent(sent, weights_of(&batch->parts[i]));
+    }
+}
+
+void batch_fill_spans(const struct embtier_batch *batch, enum embtier_op op,
+                      const struct embtier_push_options *push, struct span_list *sent,
+                      struct span_list *wanted)
+{
+    struct range cover;
+
+    sent->count = wanted->count = 0;
+    if (op == EMBTIER_RELEASE || batch->part_count == 0)
+        return;
+    cover = fill_wanted(batch, op, push, wanted);
+    add_heads(batch, op, sent);
+    add_sent(sent, cover);
+    for (uint32_t i = 0; i < batch->part_count && sends_rows(op); i++)
+        if (!batch->parts[i].skipped || op != EMBTIER_PUSH)
+            add_sent(sent, rows_of(batch, i));
+}

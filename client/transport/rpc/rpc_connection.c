@@ -1,0 +1,617 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "client/transport/rpc/rpc_connection.h"
+
+#include <assert.h>
+#include <endian.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+#define NS_PER_MS        UINT64_C(1000000)
+#define FOREVER          UINT64_MAX
+#define BUFFER_BYTES     4096
+#define CONNECT_PAUSE_MS 10
+#define BUFFERS_MAX      64
+
+enum step { STEP_HEAD, STEP_MESSAGE, STEP_PAYLOAD };
+
+/* The rest of a frame that is still to be sent. */
+struct sending {
+    struct sending *next;
+    const uint8_t *bytes;
+    size_t count;
+    const uint64_t *spans;
+    size_t span_numbers, span_at;
+    uint64_t span_done;
+};
+
+struct rpc_connection {
+    int fd;
+    struct sending
+        *sending; /* frames that the system has not taken whole, oldest first; malloced */
+    struct sending **sending_end;
+    struct rpc_sink *sink;       /* NULL: no session with a region */
+    struct frame_reader replies; /* as on a Unix socket */
+    bool is_over;
+    enum embtier_err over_err;
+    struct err_msg over_reason;
+
+    /* The frame that is arriving. */
+    enum step step;
+    struct rpc_head head;
+    const uint64_t *spans; /* where the payload goes; the sink's */
+    size_t span_numbers, span_at;
+    uint64_t span_done, payload_left;
+    uint8_t *in;
+    size_t in_at, in_end, in_room;
+};
+
+/* ---- The end ---- */
+
+static enum embtier_err end(struct rpc_connection *c, enum embtier_err err, struct err_msg *msg)
+{
+    c->is_over = true;
+    c->over_err = err;
+    c->over_reason = *msg;
+    return err;
+}
+
+static enum embtier_err over(const struct rpc_connection *c, struct err_msg *msg)
+{
+    return err_set(msg, c->over_err, "%s", c->over_reason.text);
+}
+
+static enum embtier_err lost(struct err_msg *msg)
+{
+    return err_set(msg, EMBTIER_DISCONNECTED, "the server closed the connection");
+}
+
+/* ---- Receiving ---- */
+
+static size_t in_bytes(const struct rpc_connection *c)
+{
+    return c->in_end - c->in_at;
+}
+
+/* Appends bytes to the replies. */
+static enum embtier_err keep_bytes(struct rpc_connection *c, const uint8_t *bytes, size_t count,
+                                   struct err_msg *msg)
+{
+    while (count > 0) {
+        enum embtier_err err;
+        uint8_t *space;
+        size_t room;
+
+        err = frame_reader_space(&c->replies, &space, &room);
+        if (err == EMBTIER_NO_MEMORY)
+            return err_set(msg, err, "out of memory");
+        if (err != EMBTIER_OK) /* as much as one reply may have is kept */
+            return err_set(msg, EMBTIER_PROTOCOL, "the server sent replies that nobody waits for");
+        room = MIN(room, count);
+        memcpy(space, bytes, room);
+        frame_reader_added(&c->replies, room);
+        bytes += room;
+        count -= room;
+    }
+    return EMBTIER_OK;
+}
+
+static enum embtier_err keep_reply(struct rpc_connection *c, const uint8_t *message,
+                                   struct err_msg *msg)
+{
+    const uint32_t length = htole32(c->head.message_bytes);
+
+    TRY(keep_bytes(c, (const uint8_t *)&length, sizeof(length), msg));
+    return keep_bytes(c, message, c->head.message_bytes, msg);
+}
+
+/* The server ends the connection because of a frame, and says why. */
+static enum embtier_err refused(const struct rpc_connection *c, const uint8_t *message,
+                                struct err_msg *msg)
+{
+    Embtier__Error *const error = embtier__error__unpack(NULL, c->head.message_bytes, message);
+    enum embtier_err err;
+
+    if (!error)
+        return err_set(msg, EMBTIER_PROTOCOL, "the server refused a frame, for no known reason");
+    err = err_set(msg, EMBTIER_PROTOCOL, "the server refused a frame: %s", error->message);
+    embtier__error__free_unpacked(error, NULL);
+    return err;
+}
+
+static enum embtier_err take_message(struct rpc_connection *c, struct err_msg *msg)
+{
+    const uint8_t *const message = c->in + c->in_at;
+
+    if (in_bytes(c) < c->head.message_bytes)
+        return EMBTIER_AGAIN;
+    c->in_at += c->head.message_bytes;
+    c->step = STEP_HEAD;
+    switch (c->head.kind) {
+    case RPC_REPLY:
+        return keep_reply(c, message, msg);
+    case RPC_REFUSED:
+        return refused(c, message, msg);
+    default:
+        break;
+    }
+    if (!c->sink)
+        return err_set(msg, EMBTIER_PROTOCOL, "the server sent an answer to no request");
+    TRY(c->sink->begin(c->sink, &c->head, message, &c->spans, &c->span_numbers, msg));
+    c->span_at = 0;
+    c->span_done = 0;
+    c->payload_left = c->head.payload_bytes;
+    c->step = STEP_PAYLOAD;
+    return EMBTIER_OK;
+}
+
+static enum embtier_err take_head(struct rpc_connection *c, struct err_msg *msg)
+{
+    if (in_bytes(c) < RPC_HEAD_BYTES)
+        return EMBTIER_AGAIN;
+    TRY(rpc_head_decode(c->in + c->in_at, FRAME_BYTES_MAX, &c->head, msg));
+    c->in_at += RPC_HEAD_BYTES;
+    if (c->head.kind != RPC_REPLY && c->head.kind != RPC_DONE && c->head.kind != RPC_DATA &&
+        c->head.kind != RPC_REFUSED)
+        return err_set(msg, EMBTIER_PROTOCOL, "the server sent a frame of kind %u", c->head.kind);
+    c->step = STEP_MESSAGE;
+    return EMBTIER_OK;
+}
+
+static void payload_came(struct rpc_connection *c, uint64_t bytes)
+{
+    c->payload_left -= bytes;
+    while (bytes > 0) {
+        const uint64_t here = MIN(bytes, c->spans[c->span_at + 1] - c->span_done);
+
+        bytes -= here;
+        c->span_done += here;
+        if (c->span_done < c->spans[c->span_at + 1])
+            continue;
+        c->span_at += 2;
+        c->span_done = 0;
+    }
+}
+
+static enum embtier_err take_payload(struct rpc_connection *c)
+{
+    while (c->payload_left > 0 && in_bytes(c) > 0) {
+        const uint64_t room = c->spans[c->span_at + 1] - c->span_done;
+        const uint64_t bytes = MIN(room, in_bytes(c));
+
+        memcpy(c->sink->region + c->spans[c->span_at] + c->span_done, c->in + c->in_at, bytes);
+        c->in_at += bytes;
+        payload_came(c, bytes);
+    }
+    if (c->payload_left > 0)
+        return EMBTIER_AGAIN;
+    c->step = STEP_HEAD;
+    c->sink->end(c->sink);
+    return EMBTIER_OK;
+}
+
+/* Takes all frames apart that have come. */
+static enum embtier_err take(struct rpc_connection *c, struct err_msg *msg)
+{
+    enum embtier_err err = EMBTIER_OK;
+
+    while (err == EMBTIER_OK) {
+        if (c->step == STEP_HEAD)
+            err = take_head(c, msg);
+        else if (c->step == STEP_MESSAGE)
+            err = take_message(c, msg);
+        else
+            err = take_payload(c);
+    }
+    return err == EMBTIER_AGAIN ? EMBTIER_OK : err;
+}
+
+static enum embtier_err make_room(struct rpc_connection *c, struct err_msg *msg)
+{
+    const size_t bytes = in_bytes(c);
+    uint8_t *larger;
+
+    if (c->in_at > 0)
+        memmove(c->in, c->in + c->in_at, bytes);
+    c->in_at = 0;
+    c->in_end = bytes;
+    if (c->in && bytes < c->in_room)
+        return EMBTIER_OK;
+    larger = realloc(c->in, MAX(c->in_room * 2, (size_t)BUFFER_BYTES));
+    if (!larger)
+        return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+    c->in = larger;
+    c->in_room = MAX(c->in_room * 2, (size_t)BUFFER_BYTES);
+    return EMBTIER_OK;
+}
+
+/* Fills in the buffers of one read. Returns the bytes of those that belong to the payload. */
+static uint64_t fill_buffers(const struct rpc_connection *c, struct iovec *buffers,
+                             uint32_t *ret_count)
+{
+    size_t at = c->step == STEP_PAYLOAD ? c->span_at : c->span_numbers;
+    uint64_t direct = 0;
+    uint32_t count = 0;
+
+    for (; at < c->span_numbers && count < BUFFERS_MAX; at += 2) {
+        const uint64_t done = at == c->span_at ? c->span_done : 0;
+
+        buffers[count++] = (struct iovec){ .iov_base = c->sink->region + c->spans[at] + done,
+                                           .iov_len = c->spans[at + 1] - done };
+        direct += c->spans[at + 1] - done;
+    }
+    if (count < BUFFERS_MAX)
+        buffers[count++] =
+            (struct iovec){ .iov_base = c->in + c->in_end, .iov_len = c->in_room - c->in_end };
+    *ret_count = count;
+    return direct;
+}
+
+static enum embtier_err receive(struct rpc_connection *c, struct err_msg *msg)
+{
+    struct iovec buffers[BUFFERS_MAX];
+    struct msghdr message = { .msg_iov = buffers };
+    uint64_t direct;
+    uint32_t count;
+    ssize_t got;
+
+    TRY(make_room(c, msg));
+    direct = fill_buffers(c, buffers, &count);
+    message.msg_iovlen = count;
+    do
+        got = recvmsg(c->fd, &message, MSG_DONTWAIT);
+    while (got < 0 && errno == EINTR);
+    if (got < 0 && errno == EAGAIN)
+        return EMBTIER_AGAIN;
+    if (got == 0 || (got < 0 && errno == ECONNRESET))
+        return lost(msg);
+    if (got < 0)
+        return err_set_errno(msg, errno, "cannot read from the server");
+    direct = MIN(direct, (uint64_t)got);
+    payload_came(c, direct);
+    c->in_end += (uint64_t)got - direct;
+    return take(c, msg);
+}
+
+/* ---- Sending ---- */
+
+static uint32_t fill_sending(const struct rpc_connection *c, const struct sending *s,
+                             struct iovec *buffers)
+{
+    uint32_t count = 0;
+
+    if (s->count > 0)
+        buffers[count++] =
+            (struct iovec){ .iov_base = (void *)(uintptr_t)s->bytes, .iov_len = s->count };
+    for (size_t i = s->span_at; i < s->span_numbers && count < BUFFERS_MAX; i += 2) {
+        const uint64_t done = i == s->span_at ? s->span_done : 0;
+
+        buffers[count++] = (struct iovec){ .iov_base = c->sink->region + s->spans[i] + done,
+                                           .iov_len = s->spans[i + 1] - done };
+    }
+    return count;
+}
+
+static void bytes_sent(struct sending *s, uint64_t bytes)
+{
+    const uint64_t first = MIN(bytes, s->count);
+
+    s->bytes += first;
+    s->count -= first;
+    bytes -= first;
+    assert(bytes == 0 || s->spans);
+    while (bytes > 0) {
+        const uint64_t here = MIN(bytes, s->spans[s->span_at + 1] - s->span_done);
+
+        bytes -= here;
+        s->span_done += here;
+        if (s->span_done < s->spans[s->span_at + 1])
+            continue;
+        s->span_at += 2;
+        s->span_done = 0;
+    }
+}
+
+/* Sends as much as the system takes. AGAIN: something is left. */
+static enum embtier_err send_some(struct rpc_connection *c, struct sending *s, struct err_msg *msg)
+{
+    struct iovec buffers[BUFFERS_MAX];
+    uint32_t count;
+
+    while ((count = fill_sending(c, s, buffers)) > 0) {
+        const struct msghdr message = { .msg_iov = buffers, .msg_iovlen = count };
+        const ssize_t sent = sendmsg(c->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+
+        if (sent >= 0)
+            bytes_sent(s, (uint64_t)sent);
+        else if (errno == EAGAIN)
+            return EMBTIER_AGAIN;
+        else if (errno == EPIPE || errno == ECONNRESET)
+            return lost(msg);
+        else if (errno != EINTR)
+            return err_set_errno(msg, errno, "cannot send to the server");
+    }
+    return EMBTIER_OK;
+}
+
+/* Sends more of the frames that wait. AGAIN: some are left. */
+static enum embtier_err flush(struct rpc_connection *c, struct err_msg *msg)
+{
+    while (c->sending) {
+        struct sending *const first = c->sending;
+
+        TRY(send_some(c, first, msg));
+        c->sending = first->next;
+        if (!c->sending)
+            c->sending_end = &c->sending;
+        free(first);
+    }
+    return EMBTIER_OK;
+}
+
+/* Keeps the rest of a frame, with its own bytes and spans behind it in one piece of memory. The
+ * region's bytes stay where they are. */
+static enum embtier_err keep(struct rpc_connection *c, const struct sending *s, struct err_msg *msg)
+{
+    const size_t numbers = s->span_numbers - s->span_at;
+    const size_t span_bytes = numbers * sizeof(uint64_t);
+    struct sending *const kept = malloc(sizeof(*kept) + span_bytes + s->count);
+    uint8_t *const spans = (uint8_t *)(kept + 1);
+
+    if (!kept)
+        return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+    if (numbers > 0)
+        memcpy(spans, s->spans + s->span_at, span_bytes);
+    if (s->count > 0)
+        memcpy(spans + span_bytes, s->bytes, s->count);
+    *kept = (struct sending){ .bytes = spans + span_bytes,
+                              .count = s->count,
+                              .spans = (const uint64_t *)(const void *)spans,
+                              .span_numbers = numbers,
+                              .span_done = s->span_done };
+    *c->sending_end = kept;
+    c->sending_end = &kept->next;
+    return EMBTIER_OK;
+}
+
+static enum embtier_err send_or_keep(struct rpc_connection *c, struct sending *s,
+                                     struct err_msg *msg)
+{
+    enum embtier_err err = flush(c, msg);
+
+    if (err == EMBTIER_OK)
+        err = send_some(c, s, msg);
+    return err == EMBTIER_AGAIN ? keep(c, s, msg) : err;
+}
+
+/* A server that refused the connection may have said why before it closed. */
+static enum embtier_err last_words(struct rpc_connection *c, struct err_msg *msg)
+{
+    struct err_msg reason = { { 0 } };
+    enum embtier_err err;
+
+    do
+        err = receive(c, &reason);
+    while (err == EMBTIER_OK);
+    if (err == EMBTIER_PROTOCOL)
+        *msg = reason;
+    return err == EMBTIER_PROTOCOL ? err : EMBTIER_DISCONNECTED;
+}
+
+enum embtier_err rpc_connection_send(struct rpc_connection *connection, const struct rpc_head *head,
+                                     uint8_t *bytes, const uint64_t *spans, size_t span_numbers,
+                                     struct err_msg *msg)
+{
+    struct sending sending = { .bytes = bytes,
+                               .count = RPC_HEAD_BYTES + head->message_bytes,
+                               .spans = spans,
+                               .span_numbers = span_numbers };
+    enum embtier_err err;
+
+    if (connection->is_over)
+        return over(connection, msg);
+    rpc_head_encode(head, bytes);
+    err = send_or_keep(connection, &sending, msg);
+    if (err == EMBTIER_DISCONNECTED)
+        err = last_words(connection, msg);
+    return err == EMBTIER_OK ? err : end(connection, err, msg);
+}
+
+enum embtier_err rpc_connection_receive(struct rpc_connection *connection, struct err_msg *msg)
+{
+    enum embtier_err err;
+
+    if (connection->is_over)
+        return over(connection, msg);
+    err = flush(connection, msg);
+    if (err == EMBTIER_OK || err == EMBTIER_AGAIN || err == EMBTIER_DISCONNECTED)
+        err = receive(connection, msg);
+    return err == EMBTIER_OK || err == EMBTIER_AGAIN ? err : end(connection, err, msg);
+}
+
+short rpc_connection_events(const struct rpc_connection *connection)
+{
+    return connection->sending ? POLLIN | POLLOUT : POLLIN;
+}
+
+enum embtier_err rpc_connection_call(struct rpc_connection *connection, const uint8_t *bytes,
+                                     size_t count, struct err_msg *msg)
+{
+    const struct rpc_head head = { .kind = RPC_CALL, .message_bytes = (uint32_t)count };
+    _cleanup_(freep) uint8_t *frame = malloc(RPC_HEAD_BYTES + count);
+
+    if (!frame)
+        return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+    memcpy(frame + RPC_HEAD_BYTES, bytes, count);
+    return rpc_connection_send(connection, &head, frame, NULL, 0, msg);
+}
+
+/* ---- Connecting ---- */
+
+static enum embtier_err unreachable(const char *text, const char *why, struct err_msg *msg)
+{
+    return err_set(msg, EMBTIER_UNREACHABLE, "no embtierd answers at %s: %s", text, why);
+}
+
+/* Waits until a socket is connected. */
+static enum embtier_err await_connection(int fd, const char *text, uint64_t deadline_ns,
+                                         struct err_msg *msg)
+{
+    struct pollfd at = { .fd = fd, .events = POLLOUT };
+    int error = 0;
+    socklen_t error_bytes = sizeof(error);
+
+    for (;;) {
+        const uint64_t now_ns = clock_now_ns(&clock_monotonic);
+        const uint64_t left_ms = div_round_up(deadline_ns - MIN(deadline_ns, now_ns), NS_PER_MS);
+        const int ready =
+            poll(&at, 1, deadline_ns == FOREVER ? -1 : (int)MIN(left_ms, (uint64_t)INT32_MAX));
+
+        if (ready > 0)
+            break;
+        if (ready == 0)
+            return err_set(msg, EMBTIER_TIMEOUT, "embtierd at %s has not accepted the connection",
+                           text);
+        if (errno != EINTR)
+            return err_set_errno(msg, errno, "cannot wait for the server");
+    }
+    if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &error_bytes) != 0 || error != 0)
+        return unreachable(text, strerror(error), msg); // NOLINT(concurrency-mt-unsafe)
+    return EMBTIER_OK;
+}
+
+/* Connects a socket that does not block. */
+static enum embtier_err connect_socket(int fd, const struct sockaddr *address, socklen_t bytes,
+                                       const char *text, uint64_t deadline_ns, struct err_msg *msg)
+{
+    while (connect(fd, address, bytes) != 0) {
+        const struct timespec pause = { .tv_nsec = CONNECT_PAUSE_MS * NS_PER_MS };
+
+        if (errno == EISCONN)
+            return EMBTIER_OK;
+        if (errno == EINPROGRESS || errno == EALREADY)
+            return await_connection(fd, text, deadline_ns, msg);
+        if (errno == EINTR)
+            continue;
+        if (errno != EAGAIN)
+            return unreachable(text, strerror(errno), msg); // NOLINT(concurrency-mt-unsafe)
+        /* The queue of a Unix socket is full. There is no event for its end, so ask again. */
+        if (clock_now_ns(&clock_monotonic) >= deadline_ns)
+            return err_set(msg, EMBTIER_TIMEOUT, "embtierd at %s has not accepted the connection",
+                           text);
+        nanosleep(&pause, NULL);
+    }
+    return EMBTIER_OK;
+}
+
+static enum embtier_err connect_unix(const struct address *address, const char *text,
+                                     uint64_t deadline_ns, int *ret_fd, struct err_msg *msg)
+{
+    _cleanup_(closep) int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    struct sockaddr_un name = { .sun_family = AF_UNIX };
+
+    if (fd < 0)
+        return err_set_errno(msg, errno, "cannot make a socket");
+    memcpy(name.sun_path, address->path, sizeof(name.sun_path));
+    TRY(connect_socket(fd, (const struct sockaddr *)&name, sizeof(name), text, deadline_ns, msg));
+    *ret_fd = TAKE_FD(fd);
+    return EMBTIER_OK;
+}
+
+/* Tries each of the host's addresses in turn. */
+static enum embtier_err connect_tcp(const struct address *address, const char *text,
+                                    uint64_t deadline_ns, int *ret_fd, struct err_msg *msg)
+{
+    const struct addrinfo wanted = { .ai_socktype = SOCK_STREAM };
+    struct addrinfo *found = NULL;
+    const int rc = getaddrinfo(address->host, address->port, &wanted, &found);
+    enum embtier_err err = EMBTIER_UNREACHABLE;
+
+    if (rc != 0)
+        return unreachable(text, gai_strerror(rc), msg);
+    for (const struct addrinfo *at = found; at && err != EMBTIER_OK; at = at->ai_next) {
+        _cleanup_(closep) int fd =
+            socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+        if (fd < 0) {
+            err = err_set_errno(msg, errno, "cannot make a socket");
+            continue;
+        }
+        err = connect_socket(fd, at->ai_addr, at->ai_addrlen, text, deadline_ns, msg);
+        if (err == EMBTIER_OK)
+            *ret_fd = TAKE_FD(fd);
+    }
+    freeaddrinfo(found);
+    return err;
+}
+
+enum embtier_err rpc_connection_new(const struct address *address, const char *text,
+                                    uint64_t deadline_ns, struct rpc_connection **ret_connection,
+                                    struct err_msg *msg)
+{
+    struct rpc_connection *connection;
+    _cleanup_(closep) int fd = -1;
+
+    if (address->kind == ADDRESS_TCP)
+        TRY(connect_tcp(address, text, deadline_ns, &fd, msg));
+    else
+        TRY(connect_unix(address, text, deadline_ns, &fd, msg));
+    connection = calloc(1, sizeof(*connection));
+    if (!connection)
+        return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){ 1 }, sizeof(int));
+    connection->fd = TAKE_FD(fd);
+    connection->sending_end = &connection->sending;
+    frame_reader_init(&connection->replies, FRAME_BYTES_MAX);
+    *ret_connection = connection;
+    return EMBTIER_OK;
+}
+
+void rpc_connection_free(struct rpc_connection *connection)
+{
+    if (!connection)
+        return;
+    if (connection->sink)
+        connection->sink->lose(connection->sink);
+    closep(&connection->fd);
+    while (connection->sending) {
+        struct sending *const first = connection->sending;
+
+        connection->sending = first->next;
+        free(first);
+    }
+    frame_reader_done(&connection->replies);
+    free(connection->in);
+    free(connection);
+}
+
+bool rpc_connection_is_over(const struct rpc_connection *connection)
+{
+    return connection->is_over;
+}
+
+int rpc_connection_fd(const struct rpc_connection *connection)
+{
+    return connection->fd;
+}
+
+struct frame_reader *rpc_connection_replies(struct rpc_connection *connection)
+{
+    return &connection->replies;
+}
+
+void rpc_connection_set_sink(struct rpc_connection *connection, struct rpc_sink *sink)
+{
+    connection->sink = sink;
+}

@@ -1,0 +1,397 @@
+# SPDX-License-Identifier: Apache-2.0
+"""docs/protocol.md is enough to write a client: this one uses neither libembtier nor protobuf.
+
+It also sends what no client should, and the server refuses that, on that connection alone.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+import struct
+import subprocess
+import tempfile
+import time
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from conftest import EMBTIERD
+
+import embtier
+
+CALL, REPLY, SUBMIT, DONE, WRITE, DATA, READ, REFUSED = range(1, 9)
+GET, SET, POOL = 1, 2, 3
+HELLO, TABLE_CREATE, TABLE_OPEN = 2, 3, 4  # numbers of bodies in a Request, control.proto
+ERROR, HELLO_REPLY, TABLE_INFO = 3, 5, 6  # … in a Reply
+UNSUPPORTED, PROTOCOL, VERSION, TOO_LARGE, ID_RANGE = "UNSUPPORTED", "PROTOCOL", "VERSION", "TOO_LARGE", "ID_RANGE"
+LIMIT_S = 60
+
+
+# ---- Protocol Buffers, as far as they are needed ----
+
+
+def varint(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes(out + bytes([value]))
+
+
+def message(fields: dict[int, int | bytes | str | list[int]]) -> bytes:
+    """Numbers, texts, messages, and packed lists of numbers."""
+    out = b""
+    for number, value in fields.items():
+        if isinstance(value, int):
+            out += varint(number << 3) + varint(value)
+            continue
+        if isinstance(value, list):
+            value = b"".join(map(varint, value))
+        data = value.encode() if isinstance(value, str) else value
+        out += varint(number << 3 | 2) + varint(len(data)) + data
+    return out
+
+
+def fields_of(data: bytes) -> dict[int, int | bytes]:
+    def take() -> int:
+        nonlocal at
+        value = shift = 0
+        while True:
+            byte = data[at]
+            at += 1
+            value |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                return value
+
+    fields, at = {}, 0
+    while at < len(data):
+        key = take()
+        kind = key & 7
+        size = {0: 0, 1: 8, 2: -1, 5: 4}[kind]
+        if kind == 0:
+            fields[key >> 3] = take()
+            continue
+        size = take() if size < 0 else size
+        fields[key >> 3] = data[at : at + size]
+        at += size
+    return fields
+
+
+# ---- Frames ----
+
+
+def head(kind: int, number: int, message_bytes: int, payload_bytes: int, version: int = 1, magic: bytes = b"EBT1") -> bytes:
+    front = struct.pack("<4sBBHIIQI", magic, version, kind, 0, number, message_bytes, payload_bytes, 0)
+    return front + struct.pack("<I", zlib.crc32(front))
+
+
+def frame(kind: int, number: int, body: bytes, payload: bytes = b"") -> bytes:
+    return head(kind, number, len(body), len(payload)) + body + payload
+
+
+class Client:
+    def __init__(self, address: str) -> None:
+        self.socket = socket.socket(socket.AF_UNIX)
+        self.socket.settimeout(LIMIT_S)
+        self.socket.connect(address)
+        self.region = bytearray(65536)
+        self.next = 0
+
+    def send(self, data: bytes) -> None:
+        self.socket.sendall(data)
+
+    def read(self, count: int) -> bytes:
+        data = b""
+        while len(data) < count:
+            more = self.socket.recv(count - len(data))
+            if not more:
+                raise EOFError
+            data += more
+        return data
+
+    def receive(self) -> tuple[int, int, dict, bytes]:
+        data = self.read(32)
+        magic, version, kind, zero, number, message_bytes, payload_bytes, zero_too, crc = struct.unpack("<4sBBHIIQII", data)
+        assert (magic, version, zero, zero_too, crc) == (b"EBT1", 1, 0, 0, zlib.crc32(data[:28]))
+        return kind, number, fields_of(self.read(message_bytes)), self.read(payload_bytes)
+
+    def call(self, body: int, fields: dict, wanted: int) -> dict:
+        self.send(frame(CALL, 0, message({1: 7, body: message(fields)})))
+        while True:
+            kind, _, reply, payload = self.receive()
+            assert (kind, reply[1], payload) == (REPLY, 7, b"")
+            if reply.get(2):  # the last one
+                assert wanted in reply, reply
+                return fields_of(reply[wanted])
+
+    def hello(self, arena_bytes: int = 65536) -> dict:
+        return self.call(HELLO, {1: 1, 2: 1, 3: arena_bytes, 4: 4, 5: "a test", 380: 1}, HELLO_REPLY)
+
+    def submit(self, fields: dict, sent: list[int], wanted: list[int]) -> dict:
+        payload = b"".join(bytes(self.region[at : at + count]) for at, count in zip(sent[::2], sent[1::2]))
+        self.send(frame(SUBMIT, self.next, message(fields | {9: sent, 10: wanted}), payload))
+        kind, number, done, payload = self.receive()
+        assert (kind, number) == (DONE, self.next)
+        self.next += 1
+        for at, count in zip(wanted[::2], wanted[1::2]) if payload else ():
+            self.region[at : at + count], payload = payload[:count], payload[count:]
+        assert payload == b""
+        return done
+
+    def is_closed(self) -> bool:
+        try:
+            while True:
+                self.receive()
+        except (EOFError, ConnectionResetError):
+            return True
+
+    def close(self) -> None:
+        self.socket.close()
+
+
+@pytest.fixture
+def address(daemon) -> str:
+    return f"{daemon.path}.rpc"
+
+
+@pytest.fixture
+def client(address) -> Iterator[Client]:
+    made = Client(address)
+    yield made
+    made.close()
+
+
+def create(client: Client, name: str, dim: int = 4, rows: int = 100) -> dict:
+    spec = message({1: name, 2: rows, 3: dim, 4: 1, 5: 1, 6: 1})
+    return client.call(TABLE_CREATE, {1: spec}, TABLE_INFO)
+
+
+def error_of(address: str, sent: bytes, hello: bool = False) -> str:
+    """Sends bytes; returns the text with which the server refuses them, and checks that it closes."""
+    client = Client(address)
+    try:
+        if hello:
+            client.hello()
+        client.send(sent)
+        kind, _, error, _ = client.receive()
+        assert kind == REFUSED
+        assert client.is_closed()
+        return error[2].decode()
+    finally:
+        client.close()
+
+
+# ---- A client as the page says ----
+
+
+def test_a_client_in_plain_python_sets_reads_and_pools_rows(client, name):
+    granted = client.hello()
+    assert (granted[1], granted[5]) == (1, 4)
+    assert granted[4] >= 65536
+    table = create(client, name)
+    assert table[4] == 16  # weight_bytes
+    ids = struct.pack("<2Q", 5, 7)
+    client.region[128:144] = ids
+    client.region[64:96] = struct.pack("<QQQII", table[1], 128, 192, 2, 0)
+    client.region[192:224] = struct.pack("<8f", *range(8))
+    done = client.submit({1: SET, 3: 1, 4: 64}, [64, 32, 128, 16, 192, 32], [])
+    assert done.get(1, 0) == 0
+
+    client.region[192:224] = bytes(32)
+    done = client.submit({1: GET, 3: 1, 4: 64}, [64, 32, 128, 16], [192, 32])
+    assert (done.get(1, 0), done[6]) == (0, 2)
+    assert struct.unpack("<8f", client.region[192:224]) == tuple(range(8))
+
+    client.region[256:320] = struct.pack("<QQQQQIIIIQ", table[1], 128, 512, 400, 0, 2, 1, 1, 0, 0)
+    client.region[400:408] = struct.pack("<2I", 0, 2)
+    done = client.submit({1: POOL, 3: 1, 4: 256}, [256, 64, 128, 16, 400, 8], [512, 16])
+    assert done.get(1, 0) == 0
+    assert struct.unpack("<4f", client.region[512:528]) == (4, 6, 8, 10)
+
+
+def test_an_id_past_the_table_is_refused_and_nothing_is_sent(client, name):
+    client.hello()
+    table = create(client, name)
+    client.region[128:136] = struct.pack("<Q", 100)
+    client.region[64:96] = struct.pack("<QQQII", table[1], 128, 192, 1, 0)
+    done = client.submit({1: GET, 3: 1, 4: 64}, [64, 32, 128, 8], [192, 16])
+    assert done[1] != 0
+    assert (done[2], done[4], done[5]) == (1, 100, 100)  # segment 0, the id, and the number of rows
+    done = client.submit({1: GET, 3: 1, 4: 64}, [64, 32, 128, 8], [192, 16])
+    assert done[1] != 0  # the session goes on
+
+
+def test_bytes_written_are_those_that_are_read(client):
+    client.hello()
+    client.send(frame(WRITE, 0, message({1: [64, 3, 1000, 2]}), b"abcde"))
+    client.send(frame(READ, 9, message({1: [1001, 1, 64, 3]})))
+    assert client.receive() == (DATA, 9, {}, b"eabc")
+
+
+def test_many_requests_may_be_under_way(client, name):
+    client.hello()
+    table = create(client, name)
+    client.region[64:96] = struct.pack("<QQQII", table[1], 128, 192, 2, 0)
+    body = message({1: GET, 3: 1, 4: 64, 9: [64, 32, 128, 16], 10: [192, 32]})
+    payload = bytes(client.region[64:96] + client.region[128:144])
+    client.send(b"".join(frame(SUBMIT, number, body, payload) for number in range(4)))
+    assert sorted(client.receive()[1] for _ in range(4)) == [0, 1, 2, 3]
+
+
+def test_a_frame_of_an_unknown_kind_is_skipped(client):
+    client.send(frame(99, 42, b"message", b"payload"))
+    kind, number, error, _ = client.receive()
+    assert (kind, number) == (REFUSED, 42)
+    assert "kind 99" in error[2].decode()
+    client.hello()
+
+
+def test_an_unknown_request_is_answered(client):
+    client.hello()
+    client.call(1999, {1: 1}, ERROR)
+
+
+# ---- What no client sends ----
+
+
+@pytest.mark.parametrize(
+    ("sent", "said"),
+    [
+        (b"GET / HTTP/1.1\r\nHost: embtier\r\n\r\n", "begin no frame"),
+        (head(CALL, 0, 4, 0, magic=b"EBT2") + b"xxxx", "begin no frame"),
+        (head(CALL, 0, 4, 0, version=2) + b"xxxx", "version 2"),
+        (head(CALL, 0, 4, 0)[:-1] + b"?" + b"xxxx", "checksum"),
+        (head(CALL, 0, 0, 0), "message of 0"),
+        (head(CALL, 0, 65537, 0), "65537 bytes"),
+        (head(CALL, 0, 2**31, 0), "2147483648 bytes"),
+        (head(CALL, 0, 2**32 - 1, 2**64 - 1), "4294967295 bytes"),
+        (head(CALL, 0, 4, 1) + b"xxxx?", "payload of 1"),
+        (head(SUBMIT, 0, 4, 0) + b"xxxx", "before the answer to a hello"),
+        (head(99, 0, 4, 2**64 - 1), "allowed"),
+    ],
+)
+def test_a_wrong_head_ends_the_connection(address, sent, said):
+    assert said in error_of(address, sent)
+
+
+_GET = {1: GET, 3: 1, 4: 64}
+
+
+@pytest.mark.parametrize(
+    ("sent", "said"),
+    [
+        (frame(SUBMIT, 0, b"\xff\xff\xff"), "malformed"),
+        (frame(SUBMIT, 1 << 20, message(_GET)), "was next"),
+        (frame(SUBMIT, 0, message(_GET | {9: [64, 32]}), b"short"), "a payload of 5 bytes for spans of 32"),
+        (frame(SUBMIT, 0, message(_GET | {9: [64, 1]}), b"longer"), "a payload of 6 bytes for spans of 1"),
+        (frame(SUBMIT, 0, message(_GET | {9: [64]})), "no pairs"),
+        (frame(SUBMIT, 0, message(_GET | {9: [64, 0]})), "0 bytes"),
+        (frame(SUBMIT, 0, message(_GET | {10: [0, 64]})), "outside the region"),
+        (frame(SUBMIT, 0, message(_GET | {10: [1 << 40, 64]})), "outside the region"),
+        (frame(SUBMIT, 0, message(_GET | {10: [2**64 - 8, 16]})), "no region"),
+        (frame(SUBMIT, 0, message(_GET | {10: [64, 1] * 257})), "257 spans"),
+        (frame(READ, 0, message({1: [60, 8]})), "outside the region"),
+        (frame(WRITE, 0, message({1: [1 << 30, 1]}), b"x"), "outside the region"),
+    ],
+)
+def test_a_wrong_request_ends_the_connection(address, sent, said):
+    assert said in error_of(address, sent, hello=True)
+
+
+def test_a_message_that_ends_early_leaves_nothing(address, daemon):
+    for sent in (head(CALL, 0, 1000, 0) + b"x", head(CALL, 0, 4, 0)[:20], b""):
+        client = Client(address)
+        client.send(sent)
+        client.close()
+    with daemon.connect(arena_bytes=0) as server:
+        assert server.status()
+
+
+# ---- Addresses ----
+
+
+def started(folder: Path, listen: str, more: str = "") -> tuple[int | None, str]:
+    """Starts a server that listens there; returns its exit status, None while it runs, and its log."""
+    (folder / "rows").mkdir(exist_ok=True)
+    config = folder / "embtierd.yaml"
+    config.write_text(
+        f"data: {{directories: [{folder}/rows], shards_per_directory: 1, reserve_bytes: 4MiB}}\n"
+        "lanes: {count: 1, request_bytes: 8MiB, ticket_bytes: 4MiB, write_queue_bytes: 4MiB}\n"
+        "cache: {tiers: [{name: dram, kind: dram, bytes: 8MiB}]}\n"
+        "rocksdb: {memtable_bytes: 16MiB, metadata_cache_bytes: 8MiB}\n"
+        f"socket: {{path: {folder}/s}}\nrpc:\n  listen: [\"{listen}\"]\n{more}"
+    )
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen([EMBTIERD, "--init", "--config", config], stderr=log, stdin=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + LIMIT_S
+        while process.poll() is None and b'msg="ready"' not in (folder / "log").read_bytes():
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        status = process.poll()
+        if status is None:
+            process.terminate()
+            assert process.wait(LIMIT_S) == 0
+        return status, (folder / "log").read_text()
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+
+
+@pytest.fixture
+def short_path() -> Iterator[Path]:
+    """A socket's path may have at most 107 bytes."""
+    with tempfile.TemporaryDirectory(dir="/tmp", prefix="embtier-") as folder:
+        yield Path(folder)
+
+
+def test_a_server_listens_at_the_addresses_that_it_logs(short_path):
+    status, log = started(short_path, f"unix+rpc:{short_path}/r")
+    assert status is None and f'address="unix+rpc:{short_path}/r"' in log
+    assert not (short_path / "r").exists()  # it was stopped
+    status, log = started(short_path, "tcp://127.0.0.1:0")
+    assert status is None and re.search(r'address="tcp://127.0.0.1:[1-9]\d*"', log)
+
+
+def test_other_hosts_are_kept_out_unless_the_user_lets_them_in(short_path):
+    status, log = started(short_path, "tcp://0.0.0.0:0")
+    assert status == 1 and "can be reached from other hosts" in log and "rpc.insecure: yes" in log
+    assert re.search(r"embtierd.yaml:\d+: rpc.listen\[0\]", log)
+    status, log = started(short_path, "tcp://0.0.0.0:0", "  insecure: yes\n")
+    assert status is None and "every host that reaches these addresses may read and change all tables" in log
+
+
+def test_addresses_that_cannot_be_had_are_named(short_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        status, log = started(short_path, f"tcp://127.0.0.1:{port}")
+        assert status == 1 and f"cannot listen at tcp://127.0.0.1:{port}: Address already in use" in log
+    status, log = started(short_path, "tcp://no-such-host.invalid:1")
+    assert status == 1 and "cannot listen at tcp://no-such-host.invalid:1: " in log
+    (short_path / "file").write_text("kept")
+    status, log = started(short_path, f"unix+rpc:{short_path}/file")
+    assert status == 1 and (short_path / "file").read_text() == "kept"
+    for wrong in ("tcp://127.0.0.1", "unix:/tmp/s", "udp://a:1", "tcp://127.0.0.1:65536"):
+        status, log = started(short_path, wrong)
+        assert status == 1 and re.search(r"embtierd.yaml:\d+: rpc.listen\[0\]: ", log), log
+
+
+def test_a_client_says_why_it_cannot_connect(daemon):
+    with pytest.raises(embtier.UnreachableError, match="no embtierd answers at tcp://127.0.0.1:1: Connection refused"):
+        embtier.connect("tcp://127.0.0.1:1", timeout=60)
+    with pytest.raises(embtier.UnreachableError, match="no embtierd answers at tcp://no-such-host.invalid:1: "):
+        embtier.connect("tcp://no-such-host.invalid:1", timeout=60)
+    with pytest.raises(embtier.InvalidError, match="has no port"):
+        embtier.connect("tcp://localhost", timeout=60)
+    with pytest.raises(embtier.UnreachableError, match="unix\\+rpc:/tmp/embtier-nobody: No such file"):
+        embtier.connect("unix+rpc:/tmp/embtier-nobody", timeout=60)
+
+
+def test_the_page_has_all_kinds():
+    page = (Path(__file__).parents[4] / "docs/protocol.md").read_text()
+    for kind, number in {"CALL": 1, "REPLY": 2, "SUBMIT": 3, "DONE": 4, "WRITE": 5, "DATA": 6, "READ": 7, "REFUSED": 8}.items():
+        assert f"| {kind} | {number} |" in page
