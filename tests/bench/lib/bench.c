@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/bench/lib/bench.h"
 
+#include <errno.h>
 #include <math.h>
+#include <netinet/in.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "tiers/arena/arena.h"
@@ -38,6 +42,19 @@ void bench_say(const char *format, ...)
     vfprintf(stderr, format, args);
     fputs("\n", stderr);
     va_end(args);
+}
+
+uint16_t bench_free_port(void)
+{
+    struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr = { htonl(INADDR_LOOPBACK) } };
+    socklen_t bytes = sizeof(address);
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    if (fd < 0 || bind(fd, (const struct sockaddr *)&address, bytes) != 0 ||
+        getsockname(fd, (struct sockaddr *)&address, &bytes) != 0)
+        bench_die("no port: %s", strerror(errno));
+    close(fd);
+    return ntohs(address.sin_port);
 }
 
 void *bench_alloc(uint64_t count, uint64_t bytes)

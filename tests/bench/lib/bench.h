@@ -73,6 +73,9 @@ PRINTF_LIKE(1, 2) _Noreturn void bench_die(const char *format, ...);
 /* Prints a line on standard error. */
 PRINTF_LIKE(1, 2) void bench_say(const char *format, ...);
 
+/* Returns a port of loopback that no program has now. */
+uint16_t bench_free_port(void);
+
 /* calloc() that ends the program on failure. */
 void *bench_alloc(uint64_t count, uint64_t bytes);
 /* Memory of the kind and page size that the server's tiers of kind `dram` have, touched. */

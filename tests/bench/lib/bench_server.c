@@ -18,13 +18,17 @@ static void configure(struct bench_server *server, const struct bench_server_sha
 {
     const struct harness *const harness = &server->harness;
     const uint64_t tier_bytes = shape->dram_bytes + shape->array_bytes;
-    char pmem[256] = "";
+    char pmem[256] = "", rpc[64] = "";
     char yaml[4096];
 
     if (shape->pmem_bytes)
         snprintf(pmem, sizeof(pmem), "    - {name: pmem, kind: file, path: %s, bytes: %llu}\n",
                  access(MEMORY_FILES, W_OK) == 0 ? MEMORY_FILES : harness->directory,
                  (unsigned long long)shape->pmem_bytes);
+    if (shape->listens) {
+        snprintf(server->address, sizeof(server->address), "tcp://127.0.0.1:%u", bench_free_port());
+        snprintf(rpc, sizeof(rpc), "rpc:\n  listen: [\"%s\"]\n", server->address);
+    }
     snprintf(
         yaml, sizeof(yaml),
         "data:\n  directories: [%s/rows]\n  shards_per_directory: %u\n"
@@ -32,7 +36,7 @@ static void configure(struct bench_server *server, const struct bench_server_sha
         "cache:\n  tiers:\n    - {name: dram, kind: dram, bytes: %llu, array_bytes: %llu}\n%s"
         "rocksdb:\n  memtable_bytes: %llu\n  metadata_cache_bytes: %llu\n"
         "  background_threads: %u\n  compaction_parallel: %u\n  options: %s\n"
-        "socket:\n  path: %s\n  max_arena_bytes: 1GiB\n",
+        "socket:\n  path: %s\n  max_arena_bytes: 1GiB\n%s",
         harness->directory, shape->shards ? shape->shards : 8, shape->lanes ? shape->lanes : 1,
         shape->readers_per_lane ? shape->readers_per_lane : 2,
         (unsigned long long)(shape->write_queue_bytes ? shape->write_queue_bytes : 64 * MIB),
@@ -41,23 +45,31 @@ static void configure(struct bench_server *server, const struct bench_server_sha
         (unsigned long long)(shape->metadata_cache_bytes ? shape->metadata_cache_bytes : 64 * MIB),
         shape->background_threads ? shape->background_threads : 2,
         shape->compaction_parallel ? shape->compaction_parallel : 1,
-        shape->rocksdb_options ? shape->rocksdb_options : "null", harness->socket);
+        shape->rocksdb_options ? shape->rocksdb_options : "null", harness->socket, rpc);
     harness_configure(harness, yaml);
     server->durability = shape->durability;
     server->home = shape->array_bytes ? EMBTIER_HOME_ARRAY : EMBTIER_HOME_CACHE;
 }
 
-static void connect_to(struct bench_server *server)
+struct embtier *bench_server_connect(const struct bench_server *server, bool over_tcp,
+                                     uint64_t arena_bytes)
 {
     struct embtier_connect_options options = EMBTIER_CONNECT_OPTIONS_INIT;
+    struct embtier *connection;
 
-    options.socket_path = server->harness.socket;
-    options.arena_bytes = ARENA_BYTES;
+    options.socket_path = over_tcp ? server->address : server->harness.socket;
+    options.arena_bytes = arena_bytes;
     options.max_in_flight = MAX_IN_FLIGHT;
     options.timeout_ms = 0;
     options.client_name = "bench";
-    if (embtier_connect(&options, &server->connection) != EMBTIER_OK)
+    if (embtier_connect(&options, &connection) != EMBTIER_OK)
         bench_die("%s", embtier_message(NULL));
+    return connection;
+}
+
+static void connect_to(struct bench_server *server)
+{
+    server->connection = bench_server_connect(server, false, ARENA_BYTES);
 }
 
 void bench_server_start(struct bench_server *server, const struct bench_server_shape *shape)

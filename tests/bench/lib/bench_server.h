@@ -22,12 +22,14 @@ struct bench_server_shape {
     uint64_t metadata_cache_bytes;
     uint32_t background_threads;        /* [2] */
     uint32_t compaction_parallel;       /* [1] */
+    bool listens;                       /* over TCP too, at `address` */
     const char *rocksdb_options;        /* YAML, so with its quotes [null] */
     enum embtier_durability durability; /* of tables [replay] */
 };
 
 struct bench_server {
     struct harness harness;
+    char address[32]; /* "tcp://127.0.0.1:PORT"; "" without one */
     struct embtier *connection;
     struct embtier_table *tables[BENCH_TABLES_MAX];
     uint32_t table_count;
@@ -54,6 +56,11 @@ void bench_do(struct embtier_batch *batch, enum embtier_op op);
 
 /* Touches every row of every table once, in order. With @op SET it stores rows of ones. */
 void bench_touch_all(struct bench_server *server, enum embtier_op op);
+
+/* Connects once more, with an arena of so many bytes: over TCP, or in shared memory. Thread: the
+ * caller's, which then has the connection and the tables that it opens. */
+struct embtier *bench_server_connect(const struct bench_server *server, bool over_tcp,
+                                     uint64_t arena_bytes);
 
 /* Waits until no shard compacts or needs to. */
 void bench_server_settle(struct bench_server *server);

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/bench/lib/peers.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,6 +23,13 @@
 #define KEY_BYTES    24 /* of text, at most */
 #define FILL_ROWS    512
 #define START_S      30
+/* More than two are slower on two cores. */
+#define REDIS_IO_THREADS "2"
+
+static bool is_redis(const struct peer *peer)
+{
+    return peer->kind != PEER_MEMCACHED;
+}
 
 /* ---- Processes ---- */
 
@@ -32,6 +42,15 @@ static _Noreturn void run(const struct peer *peer)
     snprintf(socket_path, sizeof(socket_path), "%s/socket", peer->directory);
     if (!freopen("/dev/null", "w", stdout))
         _exit(126);
+    if (peer->kind == PEER_REDIS_TCP) {
+        char port[8];
+
+        snprintf(port, sizeof(port), "%u", peer->port);
+        execlp("redis-server", "redis-server", "--port", port, "--bind", "127.0.0.1", "--save", "",
+               "--appendonly", "no", "--io-threads", REDIS_IO_THREADS, "--dir", peer->directory,
+               (char *)NULL);
+        _exit(127);
+    }
     if (peer->kind == PEER_REDIS) {
         execlp("redis-server", "redis-server", "--port", "0", "--unixsocket", socket_path, "--save",
                "", "--appendonly", "no", "--dir", peer->directory, (char *)NULL);
@@ -44,7 +63,21 @@ static _Noreturn void run(const struct peer *peer)
     _exit(127);
 }
 
-static int connect_to(const struct peer *peer)
+static int connect_tcp(const struct peer *peer)
+{
+    const struct sockaddr_in address = { .sin_family = AF_INET,
+                                         .sin_port = htons(peer->port),
+                                         .sin_addr = { htonl(INADDR_LOOPBACK) } };
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){ 1 }, sizeof(int));
+    if (connect(fd, (const struct sockaddr *)&address, sizeof(address)) == 0)
+        return fd;
+    close(fd);
+    return -1;
+}
+
+static int connect_unix(const struct peer *peer)
 {
     struct sockaddr_un address = { .sun_family = AF_UNIX };
     const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -56,6 +89,11 @@ static int connect_to(const struct peer *peer)
     return -1;
 }
 
+static int connect_to(const struct peer *peer)
+{
+    return peer->port ? connect_tcp(peer) : connect_unix(peer);
+}
+
 void peer_start(struct peer *peer, enum peer_kind kind, uint32_t row_bytes, uint64_t memory_bytes)
 {
     const double begin = bench_now();
@@ -64,7 +102,11 @@ void peer_start(struct peer *peer, enum peer_kind kind, uint32_t row_bytes, uint
     snprintf(peer->directory, sizeof(peer->directory), "/tmp/embtier-peer-XXXXXX");
     if (!mkdtemp(peer->directory))
         bench_die("cannot make %s", peer->directory);
-    if (kind == PEER_REDIS)
+    if (kind == PEER_REDIS_TCP) {
+        peer->port = bench_free_port();
+        snprintf(peer->options, sizeof(peer->options),
+                 "redis-server --port --save '' --appendonly no --io-threads " REDIS_IO_THREADS);
+    } else if (kind == PEER_REDIS)
         snprintf(peer->options, sizeof(peer->options),
                  "redis-server --port 0 --unixsocket --save '' --appendonly no");
     else
@@ -81,6 +123,22 @@ void peer_start(struct peer *peer, enum peer_kind kind, uint32_t row_bytes, uint
             bench_die("%s does not start; is it installed?", peer->options);
         usleep(20000);
     }
+}
+
+void peer_connect(const struct peer *started, struct peer *ret_peer)
+{
+    *ret_peer = *started;
+    ret_peer->buffer = bench_alloc(1, BUFFER_BYTES);
+    ret_peer->first = ret_peer->end = 0;
+    ret_peer->fd = connect_to(started);
+    if (ret_peer->fd < 0)
+        bench_die("%s: %s", started->options, strerror(errno));
+}
+
+void peer_disconnect(struct peer *peer)
+{
+    close(peer->fd);
+    free(peer->buffer);
 }
 
 void peer_stop(struct peer *peer)
@@ -178,14 +236,14 @@ void peer_fill(struct peer *peer, uint64_t rows)
         const uint64_t count = MIN(rows - first, UINT64_C(0) + FILL_ROWS);
         char *at = bytes;
 
-        if (peer->kind == PEER_REDIS)
+        if (is_redis(peer))
             at += sprintf(at, "*%" PRIu64 "\r\n$4\r\nMSET\r\n", 2 * count + 1);
         for (uint64_t id = first; id < first + count; id++) {
             char key[KEY_BYTES];
             const int key_bytes = sprintf(key, "%" PRIu64, id);
 
             memcpy(row, &id, sizeof(id));
-            if (peer->kind == PEER_REDIS)
+            if (is_redis(peer))
                 at += sprintf(at, "$%d\r\n%s\r\n$%u\r\n", key_bytes, key, peer->row_bytes);
             else
                 at += sprintf(at, "set %s 0 0 %u\r\n", key, peer->row_bytes);
@@ -195,8 +253,8 @@ void peer_fill(struct peer *peer, uint64_t rows)
             *at++ = '\n';
         }
         send_all(peer, bytes, (uint64_t)(at - bytes));
-        for (uint64_t i = 0; i < (peer->kind == PEER_REDIS ? 1 : count); i++)
-            expect(peer, peer->kind == PEER_REDIS ? "+OK" : "STORED");
+        for (uint64_t i = 0; i < (is_redis(peer) ? 1 : count); i++)
+            expect(peer, is_redis(peer) ? "+OK" : "STORED");
     }
     free(bytes);
     free(row);
@@ -208,7 +266,7 @@ struct peer_command peer_get_command(const struct peer *peer, const uint64_t *id
                                     .rows = count };
     char *at = command.bytes;
 
-    if (peer->kind == PEER_REDIS)
+    if (is_redis(peer))
         at += sprintf(at, "*%u\r\n$4\r\nMGET\r\n", count + 1);
     else
         at += sprintf(at, "get");
@@ -216,7 +274,7 @@ struct peer_command peer_get_command(const struct peer *peer, const uint64_t *id
         char key[KEY_BYTES];
         const int key_bytes = sprintf(key, "%" PRIu64, ids[i]);
 
-        if (peer->kind == PEER_REDIS)
+        if (is_redis(peer))
             at += sprintf(at, "$%d\r\n%s\r\n", key_bytes, key);
         else
             at += sprintf(at, " %s", key);
@@ -237,7 +295,7 @@ void peer_receive(struct peer *peer, const struct peer_command *command, char *d
     char wanted[64];
     uint64_t count;
 
-    if (peer->kind == PEER_REDIS) {
+    if (is_redis(peer)) {
         snprintf(wanted, sizeof(wanted), "*%u", command->rows);
         expect(peer, wanted);
     }
@@ -245,7 +303,7 @@ void peer_receive(struct peer *peer, const struct peer_command *command, char *d
     for (uint32_t i = 0; i < command->rows; i++, dest += peer->row_bytes) {
         const char *const line = take_line(peer, &count);
 
-        const char *const begins = peer->kind == PEER_REDIS ? wanted : "VALUE ";
+        const char *const begins = is_redis(peer) ? wanted : "VALUE ";
 
         if (count < strlen(begins) || memcmp(line, begins, strlen(begins)) != 0)
             bench_die("%s: row %u of %u is not there", peer->options, i, command->rows);
