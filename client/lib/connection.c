@@ -55,8 +55,10 @@ enum embtier_err connection_call(struct embtier *server, Embtier__Request *reque
     err = control_socket_call(&server->socket, request, progress, progress_context, ret_reply,
                               &server->message);
     if (err && server->socket.over) {
+        const bool has_ended = err == EMBTIER_DISCONNECTED || server->socket.was_told_why;
+
         connection_end(server, server->message.text);
-        if (err == EMBTIER_DISCONNECTED)
+        if (has_ended)
             return connection_is_over(server);
     }
     return err;

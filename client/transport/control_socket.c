@@ -299,6 +299,7 @@ static enum embtier_err expect_reply(struct control_socket *sock, embtier_progre
         }
         if (is_farewell(reply)) {
             sock->over = true;
+            sock->was_told_why = true;
             return reply_error(reply, msg);
         }
         if ((int32_t)(reply->id - sock->last_call_id) > 0) {

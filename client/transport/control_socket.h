@@ -25,6 +25,7 @@ struct control_socket {
     int fd;                     /* of the Unix socket; or -1 */
     struct rpc_connection *rpc; /* or NULL */
     bool over;                  /* nothing more can be sent or received */
+    bool was_told_why;          /* it is over, and the server has said why */
     uint32_t timeout_ms;        /* 0: wait for ever */
     uint32_t last_call_id;
     struct frame_reader reader;

@@ -371,6 +371,23 @@ static void test_a_server_s_last_words_are_passed_on(void **state)
     assert_int_equal(embtier_table_open(fixture->server, "users", &table), EMBTIER_DISCONNECTED);
 }
 
+/* A session without requests learns of its end by a call. */
+static void test_a_call_meets_the_last_words(void **state)
+{
+    struct fixture *fixture = *state;
+    struct embtier_table *table = NULL;
+    struct embtier *server = fixture->server;
+    const uint64_t begin_ns = now_ns();
+
+    fixture->fake.farewell = EMBTIER_SHUTDOWN;
+    while (fixture->fake.farewell != 0)
+        assert_true(now_ns() - begin_ns < 60 * SECOND);
+    assert_int_equal(embtier_table_open(server, "users", &table), EMBTIER_DISCONNECTED);
+    assert_string_equal(embtier_message(server),
+                        "connection to embtierd lost: the fake server has had enough");
+    assert_int_equal(embtier_table_open(server, "users", &table), EMBTIER_DISCONNECTED);
+}
+
 static void test_a_call_to_a_dead_server_raises_no_signal(void **state)
 {
     struct fixture *fixture = *state;
@@ -500,6 +517,7 @@ int main(void)
         WITH_SERVER(test_pending_requests_end_within_a_second_when_the_server_dies),
         WITH_SERVER(test_polling_notices_a_dead_server_too),
         WITH_SERVER(test_a_server_s_last_words_are_passed_on),
+        WITH_SERVER(test_a_call_meets_the_last_words),
         WITH_SERVER(test_a_call_to_a_dead_server_raises_no_signal),
         WITH_SERVER(test_reconnecting_keeps_batches_where_they_are),
         WITH_SERVER(test_a_table_that_is_gone_does_not_keep_others_from_coming_back),
