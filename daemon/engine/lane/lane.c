@@ -261,7 +261,7 @@ void lane_settle(struct op_lane *ops, struct session *session)
             break;
         }
     }
-    session->channel.ops->disarm_doorbell(&session->channel, lane->epoll_fd);
+    epoll_ctl(lane->epoll_fd, EPOLL_CTL_DEL, session->channel.doorbell_fd, NULL);
     session->send(session->owner, &session->gone_message);
 }
 
@@ -297,7 +297,9 @@ MESSAGE_KIND(message_memory, on_memory, lane, struct session, memory_message)
 
 static void on_attach(struct lane *lane, struct session *session)
 {
-    if (!session->channel.ops->arm_doorbell(&session->channel, lane->epoll_fd, session)) {
+    struct epoll_event ring = { .events = EPOLLIN | EPOLLET, .data.ptr = session };
+
+    if (epoll_ctl(lane->epoll_fd, EPOLL_CTL_ADD, session->channel.doorbell_fd, &ring) != 0) {
         session_break(session, "its doorbell cannot be watched");
         return; /* the control thread will detach it */
     }

@@ -2,8 +2,8 @@
 /* channel.h: the channel that a transport gives a session. The engine takes and answers requests
  * through it alone.
  *
- * A channel is a region of bytes, a ring of submissions, and functions that complete a request,
- * listen for submissions, and hang up. The client may write region and ring at any time. A
+ * A channel is a region of bytes, a ring of submissions, a doorbell, and functions that complete a
+ * request and hang up. The client may write region and ring at any time. A
  * transport fills the struct, and keeps everything that it points to until the session is gone.
  * transport/shm has the region in memory that it shares with the client. A transport over a network
  * has it in the daemon's own memory, with the same layout, so that operations and their checks are
@@ -47,11 +47,6 @@ struct channel_ops {
     /* The home lane calls this. True: the lane looks at `tail` by itself from now on. False: after
      * the next change of `tail` the doorbell rings; the lane then looks at `tail` once more. */
     void (*set_polled)(const struct channel *channel, bool is_polled);
-    /* The home lane calls this. From now on a ring of the doorbell is an event of @epoll_fd, the
-     * lane's, which brings @tag. False, with errno: the system has no room for that. */
-    bool (*arm_doorbell)(const struct channel *channel, int epoll_fd, void *tag);
-    /* The home lane calls this. Rings are no events of @epoll_fd any more. */
-    void (*disarm_doorbell)(const struct channel *channel, int epoll_fd);
     /* Ends the channel: there will be no more answers, for this reason, and all that wait for one
      * are woken. Any thread, once. */
     void (*hang_up)(const struct channel *channel, enum embtier_err why);
@@ -65,6 +60,7 @@ struct channel {
     uint32_t slot_count;                     /* at most OP_SLOTS_MAX */
     const _Atomic uint32_t *tail;            /* requests submitted so far; written by the client */
     const struct op_submission *submissions; /* request n is at [n % slot_count] */
+    int doorbell_fd; /* an eventfd, the transport's; the home lane waits for it */
     const struct channel_ops *ops;
     void *transport; /* the functions' own data */
 };

@@ -6,7 +6,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -58,21 +57,6 @@ static void set_polled(const struct channel *channel, bool is_polled)
     atomic_thread_fence(memory_order_seq_cst); /* pairs with the fence in advance() */
 }
 
-static bool arm_doorbell(const struct channel *channel, int epoll_fd, void *tag)
-{
-    const struct rpc_channel *const rpc = channel->transport;
-    struct epoll_event event = { .events = EPOLLIN | EPOLLET, .data.ptr = tag };
-
-    return epoll_ctl(epoll_fd, EPOLL_CTL_ADD, rpc->doorbell_fd, &event) == 0;
-}
-
-static void disarm_doorbell(const struct channel *channel, int epoll_fd)
-{
-    const struct rpc_channel *const rpc = channel->transport;
-
-    epoll_ctl(epoll_fd, EPOLL_CTL_DEL, rpc->doorbell_fd, NULL);
-}
-
 /* The control thread closes its end of the stream, which tells the client. */
 static void hang_up(const struct channel *channel, enum embtier_err why)
 {
@@ -83,8 +67,6 @@ static void hang_up(const struct channel *channel, enum embtier_err why)
 static const struct channel_ops rpc_channel_ops = {
     .complete = complete,
     .set_polled = set_polled,
-    .arm_doorbell = arm_doorbell,
-    .disarm_doorbell = disarm_doorbell,
     .hang_up = hang_up,
 };
 
@@ -269,6 +251,7 @@ static enum embtier_err reserve(struct transport_channel *channel, uint64_t byte
         .slot_count = rpc->slot_count,
         .tail = &rpc->tail,
         .submissions = rpc->submissions,
+        .doorbell_fd = rpc->doorbell_fd,
         .ops = &rpc_channel_ops,
         .transport = rpc,
     };

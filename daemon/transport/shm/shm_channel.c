@@ -9,7 +9,6 @@
 #include <linux/futex.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -135,21 +134,6 @@ static void set_polled(const struct channel *channel, bool is_polled)
     shm_lane_sleeps(shm->control, !is_polled);
 }
 
-static bool arm_doorbell(const struct channel *channel, int epoll_fd, void *tag)
-{
-    const struct shm_channel *const shm = channel->transport;
-    struct epoll_event event = { .events = EPOLLIN | EPOLLET, .data.ptr = tag };
-
-    return epoll_ctl(epoll_fd, EPOLL_CTL_ADD, shm->doorbell_fd, &event) == 0;
-}
-
-static void disarm_doorbell(const struct channel *channel, int epoll_fd)
-{
-    const struct shm_channel *const shm = channel->transport;
-
-    epoll_ctl(epoll_fd, EPOLL_CTL_DEL, shm->doorbell_fd, NULL);
-}
-
 static void hang_up(const struct channel *channel, enum embtier_err why)
 {
     const struct shm_channel *const shm = channel->transport;
@@ -167,8 +151,6 @@ static void hang_up(const struct channel *channel, enum embtier_err why)
 static const struct channel_ops shm_channel_ops = {
     .complete = complete,
     .set_polled = set_polled,
-    .arm_doorbell = arm_doorbell,
-    .disarm_doorbell = disarm_doorbell,
     .hang_up = hang_up,
 };
 
@@ -195,6 +177,7 @@ static void init_channel(struct shm_channel *shm)
         .slot_count = shm->slot_count,
         .tail = &shm->arena->tail,
         .submissions = shm_submissions(shm->arena),
+        .doorbell_fd = shm->doorbell_fd,
         .ops = &shm_channel_ops,
         .transport = shm,
     };

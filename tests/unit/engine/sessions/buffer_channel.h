@@ -7,7 +7,6 @@
 #define EMBTIER_TESTS_UNIT_ENGINE_SESSIONS_BUFFER_CHANNEL_H
 
 #include <stdlib.h>
-#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -52,22 +51,6 @@ static inline void buffer_channel_set_polled(const struct channel *channel, bool
     atomic_store(&buffer->must_ring, !is_polled);
 }
 
-static inline bool buffer_channel_arm_doorbell(const struct channel *channel, int epoll_fd,
-                                               void *tag)
-{
-    const struct buffer_channel *const buffer = channel->transport;
-    struct epoll_event event = { .events = EPOLLIN | EPOLLET, .data.ptr = tag };
-
-    return epoll_ctl(epoll_fd, EPOLL_CTL_ADD, buffer->doorbell_fd, &event) == 0;
-}
-
-static inline void buffer_channel_disarm_doorbell(const struct channel *channel, int epoll_fd)
-{
-    const struct buffer_channel *const buffer = channel->transport;
-
-    epoll_ctl(epoll_fd, EPOLL_CTL_DEL, buffer->doorbell_fd, NULL);
-}
-
 static inline void buffer_channel_hang_up(const struct channel *channel, enum embtier_err why)
 {
     struct buffer_channel *const buffer = channel->transport;
@@ -78,8 +61,6 @@ static inline void buffer_channel_hang_up(const struct channel *channel, enum em
 static const struct channel_ops buffer_channel_ops = {
     .complete = buffer_channel_complete,
     .set_polled = buffer_channel_set_polled,
-    .arm_doorbell = buffer_channel_arm_doorbell,
-    .disarm_doorbell = buffer_channel_disarm_doorbell,
     .hang_up = buffer_channel_hang_up,
 };
 
@@ -139,6 +120,7 @@ static inline enum embtier_err buffer_channel_reserve(struct transport_channel *
         .slot_count = buffer->slot_count,
         .tail = &buffer->tail,
         .submissions = buffer->submissions,
+        .doorbell_fd = buffer->doorbell_fd,
         .ops = &buffer_channel_ops,
         .transport = buffer,
     };
