@@ -70,7 +70,7 @@ MUST_CHECK enum embtier_err rpc_head_decode(const uint8_t bytes[RPC_HEAD_BYTES],
 
 /* Decode a message of a frame whose head has this @payload_bytes. PROTOCOL: it is malformed, a list
  * of spans is no list of pairs, is too long or has an empty span, or the payload's length is not
- * that of the spans sent. Whether spans lie in the region is the receiver's to check. Free with
+ * that of the spans sent. The receiver checks that spans lie in the region. Free with
  * embtier__rpc_…__free_unpacked(). */
 MUST_CHECK enum embtier_err rpc_decode_submit(const uint8_t *message, uint32_t bytes,
                                               uint64_t payload_bytes,

@@ -8,7 +8,7 @@
  * Observations", J. American Statistical Association 53, 1958, section 2. First lookups then get
  * the times that are longer than the trace was old, in proportion.
  *
- * Of times longer than the trace only the mean can be known. If lookups go on for ever, the times
+ * A trace tells only the mean of times longer than itself. If lookups go on for ever, the times
  * of a table's lookups add up to its rows times the length of the trace: Kac, "On the Notion of
  * Recurrence in Discrete Stochastic Processes", Bulletin AMS 53, 1947, theorem 2. So a table with a
  * fixed number of rows has the mean of these times, which are spread exponentially beyond the

@@ -181,7 +181,7 @@ static enum embtier_err submit(struct client_channel *channel, uint32_t number,
     return send(rpc, RPC_SUBMIT, number, &message.base, &rpc->sent_list, msg);
 }
 
-/* Receives all that has come. What breaks the connection is told when it is checked. */
+/* Receives all that has come. The next check of the connection tells of its end. */
 static void look(struct client_channel *channel)
 {
     struct rpc_client_channel *const rpc = rpc_of(channel);

@@ -318,6 +318,7 @@ static enum embtier_err step(struct rpc_stream *stream, struct err_msg *msg)
 static bool make_room(struct rpc_stream *stream)
 {
     const size_t bytes = in_bytes(stream);
+    size_t room;
     uint8_t *larger;
 
     if (stream->in_at > 0)
@@ -330,11 +331,13 @@ static bool make_room(struct rpc_stream *stream)
     }
     if (stream->in && bytes < stream->in_room)
         return true;
-    stream->in_room = stream->in_room > 0 ? stream->in_room * 2 : RPC_BUFFER_BYTES;
-    larger = realloc(stream->in, stream->in_room);
-    if (larger)
-        stream->in = larger;
-    return larger != NULL;
+    room = MAX(stream->in_room * 2, (size_t)RPC_BUFFER_BYTES);
+    larger = realloc(stream->in, room);
+    if (!larger)
+        return false;
+    stream->in = larger;
+    stream->in_room = room;
+    return true;
 }
 
 static void on_read(struct io_file *file, int result);
