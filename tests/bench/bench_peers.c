@@ -15,11 +15,10 @@
 #include "tests/bench/lib/bench_server.h"
 #include "tests/bench/lib/peers.h"
 
-#define DIM         128
-#define ROW_BYTES   (DIM * sizeof(float))
-#define BATCHES     128 /* batches of ids, used round and round */
-#define IN_FLIGHT   2
-#define LATENCY_MAX 4000000
+#define DIM       128
+#define ROW_BYTES (DIM * sizeof(float))
+#define BATCHES   128 /* batches of ids, used round and round */
+#define IN_FLIGHT 2
 
 struct pair {
     struct bench_server server;
@@ -33,10 +32,7 @@ struct pair {
     char *buffer;
     uint32_t next; /* the next batch of ids */
     uint64_t asked, hits;
-
-    /* Seconds of every request: ours, the reference's. */
-    double *latencies[2];
-    uint32_t latency_count[2];
+    struct bench_latencies latencies;
 };
 
 static void set_up(struct pair *pair, enum peer_kind kind, uint32_t batch_rows)
@@ -67,8 +63,6 @@ static void set_up(struct pair *pair, enum peer_kind kind, uint32_t batch_rows)
         memset(embtier_batch_rows(pair->batches[i], 0), 0, batch_rows * ROW_BYTES);
     }
     pair->buffer = bench_pages(batch_rows * ROW_BYTES);
-    for (uint32_t side = 0; side < 2; side++)
-        pair->latencies[side] = bench_alloc(LATENCY_MAX, sizeof(double));
 }
 
 static void clear(struct pair *pair)
@@ -77,8 +71,7 @@ static void clear(struct pair *pair)
     peer_stop(&pair->peer);
     for (uint32_t b = 0; b < BATCHES; b++)
         free(pair->commands[b].bytes);
-    for (uint32_t side = 0; side < 2; side++)
-        free(pair->latencies[side]);
+    bench_latencies_free(&pair->latencies);
     free(pair->ids);
     free(pair);
 }
@@ -135,34 +128,36 @@ static double peer_rate(void *context)
 
 /* ---- Latency ---- */
 
-/* Times one request after the other. Returns the turn's median in microseconds. */
-static double latency(struct pair *pair, uint32_t side, void (*begin_one)(void *, uint32_t),
-                      void (*end_one)(void *, uint32_t))
+static uint64_t get(void *context)
 {
-    const uint32_t first = pair->latency_count[side];
-    double *const all = pair->latencies[side];
-    const double began = bench_now();
-    double before = began, now;
+    const struct pair *const pair = context;
 
-    do {
-        begin_one(pair, 0);
-        end_one(pair, 0);
-        now = bench_now();
-        if (pair->latency_count[side] < LATENCY_MAX)
-            all[pair->latency_count[side]++] = now - before;
-        before = now;
-    } while (now - began < bench_settings.seconds);
-    return bench_median(all + first, pair->latency_count[side] - first) * 1e6;
+    begin(context, 0);
+    end(context, 0);
+    return pair->batch_rows;
+}
+
+static uint64_t peer_get(void *context)
+{
+    const struct pair *const pair = context;
+
+    peer_begin(context, 0);
+    peer_end(context, 0);
+    return pair->batch_rows;
 }
 
 static double our_latency(void *context)
 {
-    return latency(context, 0, begin, end);
+    struct pair *const pair = context;
+
+    return bench_latency(&pair->latencies, 0, get, pair);
 }
 
 static double peer_latency(void *context)
 {
-    return latency(context, 1, peer_begin, peer_end);
+    struct pair *const pair = context;
+
+    return bench_latency(&pair->latencies, 1, peer_get, pair);
 }
 
 static void say_more(void *context, json_t *figure)
@@ -171,14 +166,8 @@ static void say_more(void *context, json_t *figure)
 
     json_object_set_new(figure, "hit_rate", json_real((double)pair->hits / (double)pair->asked));
     json_object_set_new(figure, "batch_rows", json_integer(pair->batch_rows));
-    if (pair->latency_count[0] == 0)
-        return;
-    json_object_set_new(
-        figure, "ours_99th",
-        json_real(bench_quantile(pair->latencies[0], pair->latency_count[0], 0.99) * 1e6));
-    json_object_set_new(
-        figure, "reference_99th",
-        json_real(bench_quantile(pair->latencies[1], pair->latency_count[1], 0.99) * 1e6));
+    if (pair->latencies.count[0] > 0)
+        bench_add_tails(&pair->latencies, figure);
 }
 
 static void run(struct bench_figure figure, enum peer_kind kind, uint32_t batch_rows,

@@ -26,7 +26,6 @@
 #define BATCHES     128 /* batches of ids, used round and round */
 #define CONNECTIONS 4
 #define ARENA_BYTES (8 * MIB)
-#define LATENCY_MAX 1000000
 
 struct side {
     struct pair *pair;
@@ -47,8 +46,7 @@ struct pair {
     struct peer_command commands[BATCHES];
     struct side sides[CONNECTIONS];
     bool has_peer;
-    double *latencies[2]; /* seconds of every request: ours, the reference's */
-    uint32_t latency_count[2];
+    struct bench_latencies latencies;
     int raw[CONNECTIONS]; /* the sockets of plain sends and receives */
 };
 
@@ -106,8 +104,6 @@ static struct pair *set_up(uint32_t batch_rows, bool has_peer)
         start_peer(pair);
     for (uint32_t i = 0; i < CONNECTIONS; i++)
         connect_side(pair, i);
-    for (uint32_t side = 0; side < 2; side++)
-        pair->latencies[side] = bench_alloc(LATENCY_MAX, sizeof(double));
     return pair;
 }
 
@@ -123,8 +119,7 @@ static void clear(struct pair *pair)
         peer_stop(&pair->peer);
     for (uint32_t b = 0; b < BATCHES; b++)
         free(pair->commands[b].bytes);
-    for (uint32_t side = 0; side < 2; side++)
-        free(pair->latencies[side]);
+    bench_latencies_free(&pair->latencies);
     free(pair->ids);
     free(pair);
 }
@@ -186,43 +181,25 @@ static void rpc_get(void)
 
 /* ---- Latency ---- */
 
-static double latency(struct pair *pair, uint32_t which, uint64_t (*step)(void *))
-{
-    const uint32_t first = pair->latency_count[which];
-    double *const all = pair->latencies[which];
-    const double began = bench_now();
-    double before = began, now;
-
-    do {
-        (void)step(&pair->sides[0]);
-        now = bench_now();
-        if (pair->latency_count[which] < LATENCY_MAX)
-            all[pair->latency_count[which]++] = now - before;
-        before = now;
-    } while (now - began < bench_settings.seconds);
-    return bench_median(all + first, pair->latency_count[which] - first) * 1e6;
-}
-
 static double our_latency(void *context)
 {
-    return latency(context, 0, get);
+    struct pair *const pair = context;
+
+    return bench_latency(&pair->latencies, 0, get, &pair->sides[0]);
 }
 
 static double peer_latency(void *context)
 {
-    return latency(context, 1, peer_get);
+    struct pair *const pair = context;
+
+    return bench_latency(&pair->latencies, 1, peer_get, &pair->sides[0]);
 }
 
 static void add_tails(void *context, json_t *figure)
 {
     const struct pair *const pair = context;
-    static const char *const keys[] = { "ours_99th", "reference_99th" };
 
-    for (uint32_t side = 0; side < 2; side++)
-        json_object_set_new(
-            figure, keys[side],
-            json_real(bench_quantile(pair->latencies[side], pair->latency_count[side], 0.99) *
-                      1e6));
+    bench_add_tails(&pair->latencies, figure);
 }
 
 static void rpc_latency(void)

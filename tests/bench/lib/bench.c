@@ -15,6 +15,8 @@
 #include "base/clock.h"
 #include "tiers/arena/arena.h"
 
+#define LATENCIES_MAX 1000000
+
 struct bench_settings bench_settings = { .turns = 15, .seconds = 0.25, .scale = 1 };
 
 double bench_now(void)
@@ -299,6 +301,44 @@ double bench_threads(uint32_t count, double seconds, uint64_t (*step)(void *cont
     spent = bench_now() - began;
     free(threads);
     return (double)rows / spent;
+}
+
+double bench_latency(struct bench_latencies *latencies, uint32_t side,
+                     uint64_t (*step)(void *context), void *context)
+{
+    const uint32_t first = latencies->count[side];
+    const double began = bench_now();
+    double before = began, now;
+    double *all;
+
+    if (!latencies->seconds[side])
+        latencies->seconds[side] = bench_alloc(LATENCIES_MAX, sizeof(double));
+    all = latencies->seconds[side];
+    do {
+        (void)step(context);
+        now = bench_now();
+        if (latencies->count[side] < LATENCIES_MAX)
+            all[latencies->count[side]++] = now - before;
+        before = now;
+    } while (now - began < bench_settings.seconds);
+    return bench_median(all + first, latencies->count[side] - first) * 1e6;
+}
+
+void bench_add_tails(const struct bench_latencies *latencies, json_t *figure)
+{
+    static const char *const keys[] = { "ours_99th", "reference_99th" };
+
+    for (uint32_t side = 0; side < 2; side++)
+        json_object_set_new(
+            figure, keys[side],
+            json_real(bench_quantile(latencies->seconds[side], latencies->count[side], 0.99) *
+                      1e6));
+}
+
+void bench_latencies_free(struct bench_latencies *latencies)
+{
+    for (uint32_t side = 0; side < 2; side++)
+        free(TAKE(latencies->seconds[side]));
 }
 
 /* ---- Arguments ---- */

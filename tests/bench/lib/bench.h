@@ -57,6 +57,20 @@ double bench_pipeline(uint32_t count, double seconds, void (*begin)(void *contex
 double bench_threads(uint32_t count, double seconds, uint64_t (*step)(void *context),
                      void *contexts, uint64_t context_bytes);
 
+/* Seconds of every request of both sides, ours first. Zeroed: none. */
+struct bench_latencies {
+    double *seconds[2];
+    uint32_t count[2];
+};
+
+/* Calls step() again and again for bench_settings.seconds, and notes how long each call takes.
+ * Returns the median of this turn in microseconds. */
+double bench_latency(struct bench_latencies *latencies, uint32_t side,
+                     uint64_t (*step)(void *context), void *context);
+/* Adds the 99th percentiles of all turns, in microseconds, to a figure. */
+void bench_add_tails(const struct bench_latencies *latencies, json_t *figure);
+void bench_latencies_free(struct bench_latencies *latencies);
+
 /* Adds a plot to a figure, for the report, and lines to a plot. */
 json_t *bench_plot(json_t *figure, const char *title, const char *x_label, const char *y_label);
 void bench_plot_line(json_t *plot, const char *name, const double *x, const double *y,

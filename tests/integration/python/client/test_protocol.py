@@ -6,6 +6,7 @@ It also sends what no client should, and the server refuses that, on that connec
 
 from __future__ import annotations
 
+import contextlib
 import re
 import socket
 import struct
@@ -313,33 +314,40 @@ def test_a_message_that_ends_early_leaves_nothing(address, daemon):
 # ---- Addresses ----
 
 
-def started(folder: Path, listen: str, more: str = "") -> tuple[int | None, str]:
-    """Starts a server that listens there; returns its exit status, None while it runs, and its log."""
+@contextlib.contextmanager
+def starting(folder: Path, rpc: str, more: str = "") -> Iterator[subprocess.Popen]:
+    """A server with these lines in its sections rpc and socket, once it is ready or over. Its log is in the folder."""
     (folder / "rows").mkdir(exist_ok=True)
     config = folder / "embtierd.yaml"
     config.write_text(
-        f"data: {{directories: [{folder}/rows], shards_per_directory: 1, reserve_bytes: 4MiB}}\n"
-        "lanes: {count: 1, request_bytes: 8MiB, ticket_bytes: 4MiB, write_queue_bytes: 4MiB}\n"
-        "cache: {tiers: [{name: dram, kind: dram, bytes: 8MiB}]}\n"
+        f"data: {{directories: [{folder}/rows], shards_per_directory: 2, reserve_bytes: 4MiB}}\n"
+        "lanes: {count: 2, request_bytes: 8MiB, ticket_bytes: 4MiB, write_queue_bytes: 4MiB}\n"
+        "cache: {tiers: [{name: dram, kind: dram, bytes: 16MiB}]}\n"
         "rocksdb: {memtable_bytes: 16MiB, metadata_cache_bytes: 8MiB}\n"
-        f"socket: {{path: {folder}/s}}\nrpc:\n  listen: [\"{listen}\"]\n{more}"
+        f"socket:\n  path: {folder}/s\n{more}rpc:\n{rpc}"
     )
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen([EMBTIERD, "--init", "--config", config], stderr=log, stdin=subprocess.DEVNULL)
     try:
         deadline = time.monotonic() + LIMIT_S
         while process.poll() is None and b'msg="ready"' not in (folder / "log").read_bytes():
-            assert time.monotonic() < deadline
+            assert time.monotonic() < deadline, (folder / "log").read_text()
             time.sleep(0.02)
-        status = process.poll()
-        if status is None:
-            process.terminate()
-            assert process.wait(LIMIT_S) == 0
-        return status, (folder / "log").read_text()
+        yield process
     finally:
         if process.poll() is None:
             process.kill()
             process.wait()
+
+
+def started(folder: Path, listen: str, more: str = "") -> tuple[int | None, str]:
+    """Starts a server that listens there, and stops it; returns its exit status, None if it became ready, and its log."""
+    with starting(folder, f'  listen: ["{listen}"]\n{more}') as process:
+        status = process.poll()
+        if status is None:
+            process.terminate()
+            assert process.wait(LIMIT_S) == 0
+    return status, (folder / "log").read_text()
 
 
 @pytest.fixture

@@ -14,8 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import EMBTIERD
-from test_protocol import DATA, DONE, GET, READ, REFUSED, SUBMIT, Client, create, frame, message
+from test_protocol import DATA, DONE, GET, READ, REFUSED, SUBMIT, Client, create, frame, message, starting
 
 import embtier
 
@@ -25,30 +24,13 @@ MIB = 1 << 20
 
 @contextlib.contextmanager
 def serving(folder: Path, rpc: str, more: str = "") -> Iterator[tuple[subprocess.Popen, str]]:
-    """A server with these lines in its sections rpc and socket; and its log so far."""
-    (folder / "rows").mkdir()
-    config = folder / "embtierd.yaml"
-    config.write_text(
-        f"data: {{directories: [{folder}/rows], shards_per_directory: 2, reserve_bytes: 4MiB}}\n"
-        "lanes: {count: 2, request_bytes: 8MiB, ticket_bytes: 4MiB, write_queue_bytes: 4MiB}\n"
-        "cache: {tiers: [{name: dram, kind: dram, bytes: 16MiB}]}\n"
-        "rocksdb: {memtable_bytes: 16MiB, metadata_cache_bytes: 8MiB}\n"
-        f"socket:\n  path: {folder}/s\n{more}rpc:\n{rpc}"
-    )
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen([EMBTIERD, "--init", "--config", config], stderr=log, stdin=subprocess.DEVNULL)
-    try:
-        deadline = time.monotonic() + LIMIT_S
-        while b'msg="ready"' not in (folder / "log").read_bytes():
-            assert process.poll() is None and time.monotonic() < deadline, (folder / "log").read_text()
-            time.sleep(0.02)
-        yield process, (folder / "log").read_text()
+    """A server with these lines in its sections rpc and socket; and its log so far. It must stop without a fault."""
+    with starting(folder, rpc, more) as process:
+        log = (folder / "log").read_text()
+        assert process.poll() is None, log
+        yield process, log
         process.terminate()
         assert process.wait(LIMIT_S) == 0, (folder / "log").read_text()
-    finally:
-        if process.poll() is None:
-            process.kill()
-            process.wait()
 
 
 def addresses_of(log: str) -> list[str]:
