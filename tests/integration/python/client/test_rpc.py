@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_protocol import DATA, DONE, GET, READ, REFUSED, SUBMIT, Client, create, frame, message, starting
+from test_protocol import CALL, DATA, DONE, GET, READ, REFUSED, REPLY, SUBMIT, WRITE, Client, create, frame, message, starting
 
 import embtier
 
@@ -209,20 +209,101 @@ def test_a_client_is_told_why_it_is_refused(tmp_path, io_uring):
             server.close()
 
 
-def test_a_stop_sends_answers_first_and_says_why(tmp_path, io_uring):
-    with serving(tmp_path, f'  listen: ["tcp://127.0.0.1:0"]\n  io_uring: {io_uring}\n') as (process, log):
-        host, _, port = addresses_of(log)[0].removeprefix("tcp://").partition(":")
+def read_while_stopping(folder: Path, io_uring: str) -> tuple[list, bool]:
+    """Stops a server while it sends rows. Returns all that came, and True if this client was late to read it."""
+    with serving(folder, f'  listen: ["tcp://127.0.0.1:0"]\n  io_uring: {io_uring}\n') as (process, log):
+        host, port = addresses_of(log)[0].removeprefix("tcp://").split(":")
         made = Client.__new__(Client)
         made.socket = socket.create_connection((host, int(port)), LIMIT_S)
         made.region, made.next = bytearray(8 * MIB), 0
         made.hello(8 * MIB)
         made.send(frame(READ, 1, message({1: [64, 4 * MIB]})))
-        time.sleep(0.05)
+        made.socket.recv(1, socket.MSG_PEEK)  # the answer has begun
+        began, got = time.monotonic(), []
         process.terminate()
-        time.sleep(0.05)
-        kind, number, _, payload = made.receive()
-        assert (kind, number, len(payload)) == (DATA, 1, 4 * MIB)
-        kind, _, reply, _ = made.receive()
-        assert kind == 2 and reply.get(1, 0) == 0 and 3 in reply  # a reply to no request: an error
+        with contextlib.suppress(EOFError, ConnectionResetError):
+            while True:
+                got.append(made.receive())
+        is_late = time.monotonic() - began > 1
         made.close()
         assert process.wait(LIMIT_S) == 0
+    return got, is_late
+
+
+def test_a_stop_sends_answers_first_and_says_why(tmp_path, io_uring):
+    """A server that stops waits two seconds for its clients. So a turn in which this client was late does not count."""
+    for turn in range(20):
+        folder = tmp_path / str(turn)
+        folder.mkdir()
+        got, is_late = read_while_stopping(folder, io_uring)
+        if len(got) == 2 or not is_late:
+            break
+    (kind, number, _, payload), (last_kind, _, reply, _) = got
+    assert (kind, number, len(payload)) == (DATA, 1, 4 * MIB)
+    assert last_kind == REPLY and reply.get(1, 0) == 0 and 3 in reply  # a reply to no request: an error
+
+
+# ---- Hostile bytes ----
+
+
+def random_span(rng: random.Random) -> list[int]:
+    return [rng.choice([0, 8, 64, 128, 4096, MIB, 2**63, rng.getrandbits(64)]), rng.choice([0, 1, 8, 32, 4096, 2**32, 2**64 - 1])]
+
+
+def random_message(rng: random.Random) -> bytes:
+    """Fields of a SUBMIT, a WRITE or a READ, with a flipped bit or cut off now and then."""
+    spans = {number: sum((random_span(rng) for _ in range(rng.randrange(4))), []) for number in rng.sample([1, 9, 10], 2)}
+    fields = {number: rng.choice([0, 1, 2, 3, 64, rng.getrandbits(32)]) for number in rng.sample(range(2, 9), 3)}
+    made = bytearray(message({1: rng.randrange(12)} | fields | spans))
+    for _ in range(rng.choice([0, 0, 1, 5])):
+        made[rng.randrange(len(made))] ^= 1 << rng.randrange(8)
+    return bytes(made[: rng.choice([len(made), len(made), rng.randrange(len(made) + 1)])])
+
+
+def random_frames(rng: random.Random, body: bytes, payload: bytes) -> bytes:
+    """Frames of which some are the right GET that is given, some are nearly right, and some are noise."""
+    out = b""
+    for number in range(rng.randrange(1, 6)):
+        kind = rng.choice([SUBMIT, SUBMIT, WRITE, READ, CALL, DONE, rng.randrange(256)])
+        sent = rng.choice([body, random_message(rng)])
+        with_it = rng.choice([payload, b"", rng.randbytes(rng.choice([16, 48, 200]))])
+        one = bytearray(frame(kind, rng.choice([number, number, rng.getrandbits(32)]), sent, with_it))
+        if rng.random() < 0.1:
+            one[rng.randrange(len(one))] ^= 1 << rng.randrange(8)
+        out += one
+    return out
+
+
+def be_hostile(rng: random.Random, host: str, port: str, table: int) -> None:
+    """Sends frames, closes its half, and reads until the server has closed."""
+    made = Client.__new__(Client)
+    made.socket = socket.create_connection((host, int(port)), LIMIT_S)
+    made.region, made.next = bytearray(MIB), 0
+    if rng.random() < 0.9:
+        made.hello(MIB)
+    frames = random_frames(rng, *two_rows(made, table))
+    with contextlib.suppress(EOFError, ConnectionError):  # the server may close before it has all
+        made.send(frames)
+        made.socket.shutdown(socket.SHUT_WR)
+        while True:
+            made.receive()
+    made.close()
+
+
+def test_random_frames_do_no_harm(tmp_path, io_uring, rng):
+    """After each client that sends them, another one reads its rows; at the end nothing is left of any."""
+    ids = np.arange(100, dtype=np.uint64)
+    with serving(tmp_path, f'  listen: ["tcp://127.0.0.1:0"]\n  io_uring: {io_uring}\n') as (_, log):
+        (address,) = addresses_of(log)
+        host, port = address.removeprefix("tcp://").split(":")
+        with embtier.connect(address, timeout=LIMIT_S, arena_bytes=MIB) as server:
+            server.create_table("hostile", dim=4, rows=100)  # the first table of a server has id 1
+            table = server.create_table("other", dim=4, rows=100)
+            table.set(ids, np.ones((100, 4), np.float32))
+            for turn in range(300):
+                be_hostile(rng, host, port, 1)
+                assert (table.get(ids) == 1).all(), turn
+            deadline = time.monotonic() + LIMIT_S
+            while server.status()["metrics"]["sessions"] > 1:
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
