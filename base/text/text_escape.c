@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/text/text_escape.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -264,6 +265,7 @@ void text_print(FILE *file, const char *format, ...)
     va_list args;
     int length;
 
+    assert(!memchr(format, '\n', format_bytes - ends_line)); /* it would be printed as "\\n" */
     va_start(args, format);
     length = vasprintf(&text, format, args);
     va_end(args);

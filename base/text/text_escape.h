@@ -62,7 +62,7 @@ const char *text_show_bytes(struct text_shown *buffer, const char *text, size_t 
 void text_fit(const char *text, char *out, size_t room);
 
 /* Prints one line like printf(). Its output is escaped (TEXT_MIXED), so it cannot become a second
- * line. A newline at the end of @format stays. */
+ * line. A newline at the end of @format stays; there may be no other in it. */
 void text_print(FILE *file, const char *format, ...) PRINTF_LIKE(2, 3);
 
 #endif

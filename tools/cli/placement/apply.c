@@ -381,14 +381,13 @@ static int print_dry_run(const struct applying *a)
         stdout,
         "dry run, nothing was moved; tables to move: %" PRIu32
         ", at most %s of rows, as far as they "
-        "are in memory, so at most %s at %s/s\n%s",
+        "are in memory, so at most %s at %s/s\n",
         a->apply->move_count, number_bytes(&bytes, (double)a->apply->row_bytes),
         number_duration(&seconds, (double)a->apply->row_bytes / (double)a->arguments->rate_bytes),
-        number_bytes(&rate, (double)a->arguments->rate_bytes),
-        apply_has_equal_split(a->apply)
-            ? "a table among these is a split of as many hot rows already: the run "
-              "moves it only if they are other rows\n"
-            : "");
+        number_bytes(&rate, (double)a->arguments->rate_bytes));
+    if (apply_has_equal_split(a->apply))
+        puts("a table among these is a split of as many hot rows already: the run moves it only if "
+             "they are other rows");
     return EXIT_DONE;
 }
 

@@ -222,6 +222,7 @@ def test_a_dry_run_shows_all_and_changes_nothing(daemon, tmp_path):
     assert all(move["bytes"] == ROWS * DIM * 4 and move["array_bytes"] == SLAB for move in shown["moves"])
     text = subprocess.run(command(daemon, "apply", plan, "--dry-run", "--rate", "1"), capture_output=True, text=True, check=True).stdout
     assert "nothing was moved; tables to move: 4, at most" in text and "at 1.0 MiB/s" in text
+    assert text.endswith("\n") and "\\n" not in text  # it is one line after the other
     assert set(homes_of(daemon).values()) == {"cache"}
 
 
