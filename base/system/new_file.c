@@ -20,7 +20,8 @@ struct new_file {
     FILE *stream;
     bool has_partial;
     bool replaces;
-    mode_t mode; /* of the file that is replaced; 0: there is none */
+    mode_t mode;    /* of the file that is replaced, or the caller's; 0: neither */
+    bool is_chosen; /* the mode is the caller's */
 };
 
 static enum embtier_err exists(const char *path, struct err_msg *msg)
@@ -40,21 +41,51 @@ static int set_mode(int fd, mode_t mode)
     return errno == EPERM || errno == EOPNOTSUPP ? 0 : errno;
 }
 
+#define RIGHTS_OF_OTHERS (S_IRWXG | S_IRWXO)
+
+/* A file of the owner alone must be that. */
+static enum embtier_err check_mode(const struct new_file *file, int fd, struct err_msg *msg)
+{
+    struct stat info;
+
+    if (!file->is_chosen || (file->mode & RIGHTS_OF_OTHERS) != 0)
+        return EMBTIER_OK;
+    if (fstat(fd, &info) != 0)
+        return err_set_errno(msg, errno, "%s", file->path);
+    if ((info.st_mode & RIGHTS_OF_OTHERS) == 0)
+        return EMBTIER_OK;
+    return err_set(msg, EMBTIER_UNSUPPORTED,
+                   "%s: the file system gives it mode %04o instead of %04o, so others could read "
+                   "it; choose a file system with modes",
+                   file->path, (unsigned)info.st_mode & 07777, (unsigned)file->mode);
+}
+
+static enum embtier_err give_mode(const struct new_file *file, int fd, struct err_msg *msg)
+{
+    const int why = file->mode != 0 ? set_mode(fd, file->mode) : 0;
+
+    if (why != 0)
+        return err_set_errno(msg, why, "%s", file->path);
+    return check_mode(file, fd, msg);
+}
+
 static enum embtier_err open_partial(struct new_file *file, struct err_msg *msg)
 {
     struct stat info;
-    int fd, why;
+    enum embtier_err err;
+    int fd;
 
     if (!file->replaces && lstat(file->path, &info) == 0)
         return exists(file->path, msg);
-    fd = open(file->partial_path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    fd = open(file->partial_path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC,
+              file->is_chosen ? file->mode : 0666);
     if (fd < 0)
         return err_set_errno(msg, errno, "%s", file->path);
     file->has_partial = true;
-    why = file->mode != 0 ? set_mode(fd, file->mode) : 0;
-    if (why != 0) {
+    err = give_mode(file, fd, msg);
+    if (err != EMBTIER_OK) {
         close(fd);
-        return err_set_errno(msg, why, "%s", file->path);
+        return err;
     }
     file->stream = fdopen(fd, "w+");
     if (file->stream)
@@ -84,8 +115,14 @@ static char *partial_path_of(const char *path, uint32_t chance)
     return partial;
 }
 
-/* @replaced: NULL if no file is replaced; its mode is 0 if there is none. */
-static enum embtier_err open_file(const char *path, const struct stat *replaced,
+/* How a file is opened. */
+struct manner {
+    bool replaces;
+    mode_t mode; /* as in struct new_file */
+    bool is_chosen;
+};
+
+static enum embtier_err open_file(const char *path, const struct manner *manner,
                                   struct new_file **ret_file, struct err_msg *msg)
 {
     _cleanup_(new_file_freep) struct new_file *file = calloc(1, sizeof(*file));
@@ -96,8 +133,9 @@ static enum embtier_err open_file(const char *path, const struct stat *replaced,
         return err_set(msg, EMBTIER_NO_MEMORY, "%s: out of memory", path);
     if (lstat(path, &info) != 0 && errno == ENAMETOOLONG) /* the partial name is shorter */
         return err_set_errno(msg, errno, "%s", path);
-    file->replaces = replaced != NULL;
-    file->mode = replaced ? replaced->st_mode & 0777 : 0;
+    file->replaces = manner->replaces;
+    file->mode = manner->mode;
+    file->is_chosen = manner->is_chosen;
     file->path = strdup(path);
     /* Threads, and processes of other containers, may have the same number. */
     if (getrandom(&chance, sizeof(chance), 0) != (ssize_t)sizeof(chance))
@@ -113,13 +151,15 @@ static enum embtier_err open_file(const char *path, const struct stat *replaced,
 
 enum embtier_err new_file_open(const char *path, struct new_file **ret_file, struct err_msg *msg)
 {
-    return open_file(path, NULL, ret_file, msg);
+    return open_file(path, &(struct manner){ 0 }, ret_file, msg);
 }
 
-enum embtier_err new_file_open_over(const char *path, struct new_file **ret_file,
-                                    struct err_msg *msg)
+/* @mode: 0 for that of the file that is replaced. */
+static enum embtier_err open_over(const char *path, mode_t mode, struct new_file **ret_file,
+                                  struct err_msg *msg)
 {
     _cleanup_(freep) char *there = realpath(path, NULL);
+    struct manner manner = { .replaces = true, .mode = mode, .is_chosen = mode != 0 };
     struct stat info = { 0 };
 
     if (!there && errno != ENOENT)
@@ -131,7 +171,23 @@ enum embtier_err new_file_open_over(const char *path, struct new_file **ret_file
                        path);
     if (there && stat(there, &info) != 0)
         return err_set_errno(msg, errno, "%s", path);
-    return open_file(there ? there : path, &info, ret_file, msg);
+    if (mode == 0)
+        manner.mode = info.st_mode & 0777;
+    return open_file(there ? there : path, &manner, ret_file, msg);
+}
+
+enum embtier_err new_file_open_over(const char *path, struct new_file **ret_file,
+                                    struct err_msg *msg)
+{
+    return open_over(path, 0, ret_file, msg);
+}
+
+enum embtier_err new_file_open_mode(const char *path, mode_t mode, bool over,
+                                    struct new_file **ret_file, struct err_msg *msg)
+{
+    const struct manner manner = { .mode = mode, .is_chosen = true };
+
+    return over ? open_over(path, mode, ret_file, msg) : open_file(path, &manner, ret_file, msg);
 }
 
 FILE *new_file_stream(struct new_file *file)

@@ -8,7 +8,9 @@
 #ifndef EMBTIER_BASE_SYSTEM_NEW_FILE_H
 #define EMBTIER_BASE_SYSTEM_NEW_FILE_H
 
+#include <stdbool.h>
 #include <stdio.h>
+#include <sys/types.h>
 
 #include "base/err.h"
 #include "base/macros.h"
@@ -23,6 +25,11 @@ MUST_CHECK enum embtier_err new_file_open(const char *path, struct new_file **re
  * NOT_FOUND: it names none. */
 MUST_CHECK enum embtier_err new_file_open_over(const char *path, struct new_file **ret_file,
                                                struct err_msg *msg);
+/* As new_file_open(), or as new_file_open_over() if @over is true, but the file has @mode, whatever
+ * the umask and the mode of a file that it replaces. The partial file has no more rights at any
+ * time. UNSUPPORTED: only the owner may have rights, and the file system gives others some. */
+MUST_CHECK enum embtier_err new_file_open_mode(const char *path, mode_t mode, bool over,
+                                               struct new_file **ret_file, struct err_msg *msg);
 /* For the contents, which can be read back. The file checks for its errors. */
 FILE *new_file_stream(struct new_file *file);
 /* Gives the file its name; errors as new_file_open(). If only the folder cannot be synced, a file

@@ -9,6 +9,7 @@
 /* clang-format on */
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -26,6 +27,17 @@ int fchmod(int fd, mode_t mode)
         return (int)syscall(SYS_fchmod, fd, mode);
     errno = fchmod_error;
     return -1;
+}
+
+static mode_t shown_mode; /* 0: the file's own */
+
+int fstat(int fd, struct stat *info)
+{
+    const int rc = fstatat(fd, "", info, AT_EMPTY_PATH);
+
+    if (shown_mode != 0)
+        info->st_mode = S_IFREG | shown_mode;
+    return rc;
 }
 
 struct fixture {
@@ -211,6 +223,65 @@ static void test_asks_for_no_mode_that_a_file_has(void **state)
     fchmod_error = 0;
 }
 
+static void write_with_mode(const struct fixture *fixture, mode_t mode, bool over)
+{
+    struct new_file *file = NULL;
+    struct err_msg msg;
+
+    if (new_file_open_mode(fixture->path, mode, over, &file, &msg) != EMBTIER_OK)
+        fail_msg("%s", msg.text);
+    assert_true(fputs("text", new_file_stream(file)) >= 0);
+    assert_int_equal(new_file_finish(file, &msg), EMBTIER_OK);
+    new_file_free(file);
+}
+
+static void test_a_file_has_the_mode_that_was_asked_for(void **state)
+{
+    static const mode_t modes[] = { 0600, 0644 }, masks[] = { 0, 077, 0777 };
+    const struct fixture *const fixture = *state;
+    struct stat info;
+
+    for (size_t i = 0; i < ARRAY_LEN(modes) * ARRAY_LEN(masks) * 2; i++) {
+        const mode_t mode = modes[i % 2], mask = umask(masks[i / 4]);
+
+        if (i % 4 < 2) /* the others replace this one, of another mode */
+            (void)unlink(fixture->path);
+        write_with_mode(fixture, mode, i % 4 >= 2);
+        umask(mask);
+        assert_int_equal(stat(fixture->path, &info), 0);
+        assert_int_equal(info.st_mode & 0777, mode);
+        assert_int_equal(chmod(fixture->path, 0666), 0);
+    }
+}
+
+static void test_a_file_with_a_mode_replaces_none_unless_asked(void **state)
+{
+    const struct fixture *const fixture = *state;
+    struct err_msg msg = { { 0 } };
+    struct new_file *file;
+
+    write_with_mode(fixture, 0600, false);
+    assert_int_equal(new_file_open_mode(fixture->path, 0600, false, &file, &msg), EMBTIER_EXISTS);
+}
+
+/* A secret must not lie where its mode means nothing. */
+static void test_a_file_system_without_modes_gets_no_secret(void **state)
+{
+    const struct fixture *const fixture = *state;
+    struct err_msg msg = { { 0 } };
+    struct new_file *file;
+
+    fchmod_error = EPERM;
+    shown_mode = 0755;
+    assert_int_equal(new_file_open_mode(fixture->path, 0600, false, &file, &msg),
+                     EMBTIER_UNSUPPORTED);
+    assert_non_null(strstr(msg.text, "/file: the file system gives it mode 0755"));
+    assert_int_equal(file_count(fixture), 0);
+    write_with_mode(fixture, 0644, false);
+    fchmod_error = 0;
+    shown_mode = 0;
+}
+
 static void test_replaces_no_link_that_names_no_file(void **state)
 {
     const struct fixture *const fixture = *state;
@@ -308,6 +379,12 @@ int main(void)
                                         make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_asks_for_no_mode_that_a_file_has, make_folder,
                                         remove_folder),
+        cmocka_unit_test_setup_teardown(test_a_file_has_the_mode_that_was_asked_for, make_folder,
+                                        remove_folder),
+        cmocka_unit_test_setup_teardown(test_a_file_with_a_mode_replaces_none_unless_asked,
+                                        make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(test_a_file_system_without_modes_gets_no_secret,
+                                        make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_replaces_no_link_that_names_no_file, make_folder,
                                         remove_folder),
         cmocka_unit_test_setup_teardown(test_takes_the_longest_names, make_folder, remove_folder),
