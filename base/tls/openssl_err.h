@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* openssl_err.h: the one map from OpenSSL's errors, and messages with OpenSSL's reason.
+ *
+ * OpenSSL queues the errors of each thread. The first one names the cause, the others the callers
+ * that gave up because of it. Thread: any; it takes its own queue. */
+#ifndef EMBTIER_BASE_TLS_OPENSSL_ERR_H
+#define EMBTIER_BASE_TLS_OPENSSL_ERR_H
+
+#include "base/err.h"
+#include "base/macros.h"
+
+/* Writes the message with ": reason" behind it, and empties the queue. Returns NO_MEMORY if that
+ * was the reason, else @err. */
+enum embtier_err openssl_failed(struct err_msg *msg, enum embtier_err err, const char *format, ...)
+    PRINTF_LIKE(3, 4);
+
+#endif
