@@ -8,15 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/un.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "client/transport/connect.h"
 
-#define NS_PER_MS        UINT64_C(1000000)
-#define FOREVER          UINT64_MAX
-#define CONNECT_PAUSE_MS 10
+#define NS_PER_MS UINT64_C(1000000)
+#define FOREVER   UINT64_MAX
 
 void reply_free(Embtier__Reply *reply)
 {
@@ -84,43 +82,6 @@ static enum embtier_err wait_for(struct control_socket *sock, short events, uint
     }
 }
 
-static enum embtier_err unreachable(const char *path, int errnum, struct err_msg *msg)
-{
-    if (errnum == ENOENT || errnum == ENOTDIR || errnum == ECONNREFUSED)
-        return err_set(msg, EMBTIER_UNREACHABLE,
-                       "no embtierd listens on %s (%s): is it running? EMBTIER_SOCKET, or an "
-                       "argument, names another socket",
-                       path, strerror(errnum)); // NOLINT(concurrency-mt-unsafe)
-    return err_set_errno(msg, errnum, "cannot connect to embtierd on %s", path);
-}
-
-static enum embtier_err connect_unix(struct control_socket *sock, const char *path,
-                                     struct err_msg *msg)
-{
-    struct sockaddr_un address = { .sun_family = AF_UNIX };
-    const uint64_t deadline_ns = deadline_of(sock);
-
-    memcpy(address.sun_path, path, strlen(path));
-    sock->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (sock->fd < 0)
-        return err_set_errno(msg, errno, "cannot make a socket");
-    while (connect(sock->fd, (const struct sockaddr *)&address, sizeof(address)) != 0) {
-        const struct timespec pause = { .tv_nsec = CONNECT_PAUSE_MS * NS_PER_MS };
-
-        if (errno == EINTR)
-            continue;
-        if (errno != EAGAIN)
-            return unreachable(path, errno, msg);
-        /* The listener's queue is full. There is no event for its end, so ask again. */
-        if (clock_now_ns(&clock_monotonic) >= deadline_ns)
-            return err_set(msg, EMBTIER_TIMEOUT,
-                           "embtierd on %s has not accepted the connection for %u ms", path,
-                           sock->timeout_ms);
-        nanosleep(&pause, NULL);
-    }
-    return EMBTIER_OK;
-}
-
 enum embtier_err control_socket_connect(struct control_socket *sock, const char *text,
                                         struct err_msg *msg)
 {
@@ -129,7 +90,7 @@ enum embtier_err control_socket_connect(struct control_socket *sock, const char 
     assert(sock->fd < 0 && !sock->rpc);
     TRY(address_parse(text, &address, msg));
     if (address.kind == ADDRESS_UNIX)
-        return connect_unix(sock, address.path, msg);
+        return connect_stream(&address, text, deadline_of(sock), &sock->fd, msg);
     return rpc_connection_new(&address, text, deadline_of(sock), &sock->rpc, msg);
 }
 
