@@ -12,11 +12,10 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/net/dead_link.h"
 #include "daemon/engine/memory/engine_reserved.h"
 #include "daemon/engine/sessions/session.h"
 #include "daemon/transport/rpc/rpc_stream_impl.h"
-
-#define KEEPALIVE_S 60
 
 _Static_assert(sizeof(struct session) + CONFIG_LANES_MAX * sizeof(struct session_lane) +
                        sizeof(struct rpc_channel) + sizeof(struct rpc_stream) + RPC_BUFFER_BYTES <=
@@ -302,16 +301,11 @@ static void find_peer(int fd, struct transport_peer *peer)
     peer->pid = credentials.pid;
 }
 
-/* Small frames go out at once: each is an answer, or the end of one. A host that has vanished is
- * noticed within two minutes. */
+/* Small frames go out at once: each is an answer, or the end of one. */
 static void set_options(int fd)
 {
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){ 1 }, sizeof(int));
-    (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &(int){ 1 }, sizeof(int));
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &(int){ KEEPALIVE_S }, sizeof(int));
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &(int){ KEEPALIVE_S / 6 }, sizeof(int));
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &(int){ 3 }, sizeof(int));
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &(int){ 1000 * KEEPALIVE_S }, sizeof(int));
+    dead_link_notice(fd);
 }
 
 struct transport_peer *rpc_stream_new(struct rpc_host *host, int fd)

@@ -188,6 +188,23 @@ def test_everything_over_tcp_with_several_threads(tmp_path, io_uring):
             server.close()
 
 
+def timers_of(port: int) -> list[str]:
+    """The kind of timer of each connection to or from @port: 02 is one that probes a silent connection (proc(5), /proc/net/tcp)."""
+    lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    is_of_it = f":{port:04X}"
+    return [line[5].split(":")[0] for line in lines if line[3] == "01" and (line[1] + line[2]).count(is_of_it)]
+
+
+def test_both_sides_watch_a_silent_link(tmp_path):
+    with serving(tmp_path, '  listen: ["tcp://127.0.0.1:0"]\n') as (_, log):
+        (address,) = addresses_of(log)
+        with embtier.connect(address, timeout=LIMIT_S, arena_bytes=0):
+            deadline = time.monotonic() + LIMIT_S
+            while timers_of(int(address.rpartition(":")[2])) != ["02", "02"]:  # until all bytes are acknowledged
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+
+
 def test_a_client_is_told_why_it_is_refused(tmp_path, io_uring):
     rpc = f'  listen: ["unix+rpc:{tmp_path}/r"]\n  io_uring: {io_uring}\n'
     if len(str(tmp_path)) > 90:
