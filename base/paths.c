@@ -99,9 +99,14 @@ char *default_socket_path(void)
     return format("/tmp/embtier-%u/embtier.sock", (unsigned)geteuid());
 }
 
+bool default_socket_is_named(void)
+{
+    return environment("EMBTIER_SOCKET") != NULL;
+}
+
 bool default_socket_is_users(void)
 {
-    return geteuid() != 0 && !environment("EMBTIER_SOCKET") && !environment("RUNTIME_DIRECTORY");
+    return geteuid() != 0 && !default_socket_is_named() && !environment("RUNTIME_DIRECTORY");
 }
 
 static enum embtier_err not_ours(const char *directory, const char *why, struct err_msg *msg)

@@ -24,6 +24,8 @@
 MUST_CHECK enum embtier_err default_data_directory(char **ret_path, struct err_msg *msg);
 /* NULL when out of memory. */
 MUST_CHECK char *default_socket_path(void);
+/* True if default_socket_path() is what EMBTIER_SOCKET says. */
+bool default_socket_is_named(void);
 /* True if default_socket_path() lies in a directory of the user's own, chosen neither by the system
  * nor by a variable of embtier. */
 bool default_socket_is_users(void);

@@ -23,7 +23,10 @@ enum embtier_op {
         7, /* brings rows into DRAM; for batches made by embtier_batch_new_prefetch() */
 };
 
-/* Submit and wait; if no slot is free, they wait for one first. */
+/* Submit and wait; if no slot is free, they wait for one first. TIMEOUT: there was no answer for
+ * the connection's request_timeout_ms. The request continues, as after embtier_wait(): the batch is
+ * in flight, and its memory remains the server's, until embtier_poll() or embtier_wait() has
+ * returned the result. BUSY: the slot did not become free in that time; nothing was submitted. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_get(struct embtier_batch *batch);
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_set(struct embtier_batch *batch);
 

@@ -44,9 +44,9 @@ void connection_check(struct embtier *server)
         connection_end(server, err_text(ended));
 }
 
-enum embtier_err connection_call(struct embtier *server, Embtier__Request *request,
-                                 embtier_progress_fn *progress, void *progress_context,
-                                 Embtier__Reply **ret_reply)
+static enum embtier_err call_once(struct embtier *server, Embtier__Request *request,
+                                  embtier_progress_fn *progress, void *progress_context,
+                                  Embtier__Reply **ret_reply)
 {
     enum embtier_err err;
 
@@ -62,6 +62,36 @@ enum embtier_err connection_call(struct embtier *server, Embtier__Request *reque
             return connection_is_over(server);
     }
     return err;
+}
+
+/* True for calls that change nothing on the server and name nothing of the old session. */
+static bool only_reads(const Embtier__Request *request)
+{
+    switch (request->body_case) {
+    case EMBTIER__REQUEST__BODY_TABLE_OPEN:
+    case EMBTIER__REQUEST__BODY_TABLE_LIST:
+    case EMBTIER__REQUEST__BODY_STATUS:
+    case EMBTIER__REQUEST__BODY_CHECKPOINT_LIST:
+    case EMBTIER__REQUEST__BODY_CHECKPOINT_SHOW:
+    case EMBTIER__REQUEST__BODY_ACCOUNT_LIST:
+    case EMBTIER__REQUEST__BODY_JOB_LIST:
+    case EMBTIER__REQUEST__BODY_PLAN_SHOW:
+        return true;
+    default:
+        return false;
+    }
+}
+
+enum embtier_err connection_call(struct embtier *server, Embtier__Request *request,
+                                 embtier_progress_fn *progress, void *progress_context,
+                                 Embtier__Reply **ret_reply)
+{
+    const enum embtier_err err = call_once(server, request, progress, progress_context, ret_reply);
+
+    if (err != EMBTIER_DISCONNECTED || !server->retries_reads || !only_reads(request))
+        return err;
+    TRY(embtier_reconnect(server));
+    return call_once(server, request, progress, progress_context, ret_reply);
 }
 
 typedef enum embtier_err copy_fn(struct client_channel *channel, uint64_t offset, uint64_t bytes,

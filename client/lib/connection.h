@@ -14,8 +14,10 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "base/net/address_list.h"
 #include "client/include/embtier.h"
 #include "client/lib/arena_alloc.h"
+#include "client/lib/session/retry.h"
 #include "client/transport/client_channel.h"
 #include "client/transport/control_socket.h"
 
@@ -27,20 +29,26 @@ struct server_facts {
 
 struct embtier {
     /* As the caller asked for; strings are owned. */
-    char *socket_path;
+    struct address_list *addresses;
     bool socket_is_users; /* the default, in a directory that must be the user's own */
     char *client_name;
     uint64_t arena_bytes;
     uint32_t max_in_flight;
     uint32_t timeout_ms;
+    uint32_t reconnect_ms;       /* RETRY_FOREVER_MS: no limit */
+    uint32_t request_timeout_ms; /* 0: none */
+    bool retries_reads;
 
     struct control_socket socket;
     struct client_channel *channel; /* NULL: the session has control messages only */
     struct server_facts facts;
+    uint32_t address;        /* of the list, at which the session is */
     uint64_t session_number; /* counts sessions of this connection, from 1; handles opened in one
                                 end with it */
     bool over;
     struct err_msg over_reason;
+    struct retry retry;              /* of embtier_reconnect_within() */
+    struct err_msg reconnect_reason; /* why its last attempt failed */
     /* Fails the requests in flight when the connection is over. Points to requests_fail(), which
      * lies in a higher layer. */
     void (*fail_requests)(struct embtier *server);
@@ -59,7 +67,8 @@ struct embtier {
     struct embtier_group *groups;
 };
 
-/* Makes a control call. On failure the message is set; if the connection broke, it is over. */
+/* Makes a control call. On failure the message is set; if the connection broke, it is over. A call
+ * that changes nothing is repeated in a new session, once, if the caller allows that. */
 MUST_CHECK enum embtier_err connection_call(struct embtier *server, Embtier__Request *request,
                                             embtier_progress_fn *progress, void *progress_context,
                                             Embtier__Reply **ret_reply);

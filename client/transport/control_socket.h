@@ -37,9 +37,10 @@ struct control_socket {
 void control_socket_init(struct control_socket *sock, uint32_t timeout_ms);
 void control_socket_close(struct control_socket *sock);
 
-/* Connects to an address (base/net/address.h). UNREACHABLE: no server listens. INVALID: it is no
- * address. PERMISSION, TIMEOUT. */
-MUST_CHECK enum embtier_err control_socket_connect(struct control_socket *sock, const char *text,
+/* Connects to an address, which the caller wrote as @text. UNREACHABLE: no server listens.
+ * PERMISSION, TIMEOUT. */
+MUST_CHECK enum embtier_err control_socket_connect(struct control_socket *sock,
+                                                   const struct address *address, const char *text,
                                                    struct err_msg *msg);
 
 /* PERMISSION: the listener is neither this user nor root. */

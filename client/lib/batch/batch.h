@@ -3,6 +3,7 @@
 #ifndef EMBTIER_CLIENT_LIB_BATCH_BATCH_H
 #define EMBTIER_CLIENT_LIB_BATCH_BATCH_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/err.h"
@@ -64,8 +65,9 @@ struct embtier_batch {
     enum embtier_op op; /* of the last request */
     uint32_t request;   /* its number, while SUBMITTED */
     struct batch_result result;
-    uint64_t hit_rows; /* of the last finished request */
-    uint64_t ticket;   /* 0: none; unusable while a push or release of it is SUBMITTED */
+    uint64_t hit_rows;    /* of the last finished request */
+    uint64_t ticket;      /* 0: none; unusable while a push or release of it is SUBMITTED */
+    bool has_lost_ticket; /* it has none because its session has ended */
     struct embtier_batch *prefetch; /* released by the push that is SUBMITTED; else NULL */
     struct embtier_batch *lent_to;  /* the SUBMITTED push that releases this prefetch; else NULL */
     struct embtier_group *group;    /* the group to whose step lookups and SETs belong, or NULL */
@@ -109,6 +111,8 @@ void batches_free(struct embtier *server); /* all of them, in any state */
 int request_is_pending(struct embtier_batch *batch);
 /* As request_is_pending(), for the push to which the batch's prefetch is lent. */
 int batch_is_lent(struct embtier_batch *batch);
+/* The session that gave the batch's ticket or prefetch has ended. */
+void batch_lose_ticket(struct embtier_batch *batch);
 /* Fails all requests without an answer, because the connection is over. */
 void requests_fail(struct embtier *server);
 

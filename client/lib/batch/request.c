@@ -83,10 +83,25 @@ static void settle_prefetch(struct embtier_batch *batch, struct batch_result *re
     if (!prefetch)
         return;
     result->is_of_prefetch = is_about_a_ticket(result->err) && result->value == prefetch->ticket;
-    if (!is_kept(result->err, !result->is_of_prefetch))
+    if (result->err == EMBTIER_DISCONNECTED)
+        batch_lose_ticket(prefetch);
+    else if (!is_kept(result->err, !result->is_of_prefetch))
         prefetch->ticket = 0;
     prefetch->lent_to = NULL;
     batch->prefetch = NULL;
+}
+
+void batch_lose_ticket(struct embtier_batch *batch)
+{
+    batch->has_lost_ticket |= batch->ticket != 0;
+    batch->ticket = 0;
+}
+
+/* True if the request had a ticket or prefetch, or would have brought one. */
+static int is_about_to_lose_ticket(const struct embtier_batch *batch)
+{
+    return batch->ticket != 0 || batch->op == EMBTIER_GET_POOLED_TICKET ||
+           batch->op == EMBTIER_PREFETCH;
 }
 
 static void settle(struct embtier_batch *batch, struct batch_result result)
@@ -94,6 +109,8 @@ static void settle(struct embtier_batch *batch, struct batch_result result)
     struct embtier *server = batch->server;
 
     settle_prefetch(batch, &result);
+    batch->has_lost_ticket =
+        server->over && result.err == EMBTIER_DISCONNECTED && is_about_to_lose_ticket(batch);
     batch->result = result;
     batch->state = BATCH_ANSWERED;
     batch->ticket = ticket_after(batch, &result);
@@ -277,6 +294,12 @@ static enum embtier_err check_ticket(const struct embtier_batch *batch, enum emb
     const int needs_one =
         op == EMBTIER_RELEASE || (op == EMBTIER_PUSH && batch->kind == BATCH_OF_BAGS);
 
+    if (needs_one && batch->ticket == 0 && batch->has_lost_ticket)
+        return err_set(msg, EMBTIER_NO_TICKET,
+                       "the batch's %s ended with its session, when the connection was lost: %s",
+                       batch->kind == BATCH_OF_PREFETCH ? "prefetch" : "ticket",
+                       batch->kind == BATCH_OF_PREFETCH ? "prefetch it again"
+                                                        : "look up with a ticket again");
     if (needs_one && batch->ticket == 0 && batch->kind == BATCH_OF_PREFETCH)
         return err_set(msg, EMBTIER_INVALID, "the batch has no prefetch: prefetch it first");
     if (needs_one && batch->ticket == 0)
@@ -316,6 +339,10 @@ static enum embtier_err check_prefetch(const struct embtier_batch *batch,
                        "the batch to be released with the push was not made by "
                        "embtier_batch_new_prefetch()");
     TRY(refuse_unfinished(prefetch));
+    if (prefetch->ticket == 0 && prefetch->has_lost_ticket)
+        return err_set(msg, EMBTIER_NO_TICKET,
+                       "the prefetch to be released with the push ended with its session, when the "
+                       "connection was lost");
     if (prefetch->ticket == 0)
         return err_set(msg, EMBTIER_INVALID,
                        "the batch to be released with the push has no prefetch");
@@ -583,19 +610,72 @@ enum embtier_err embtier_wait(struct embtier_batch *batch, uint32_t timeout_ms)
     return tell(batch);
 }
 
-static enum embtier_err submit_and_wait(struct embtier_batch *batch, enum embtier_op op,
-                                        const struct embtier_push_options *push)
+/* The server has a limit of its own for pushes of a group, which wait for other trainers. */
+static uint64_t request_deadline_ns(const struct embtier *server,
+                                    const struct embtier_push_options *push)
 {
-    struct embtier *server = batch->server;
+    if (server->request_timeout_ms == 0 || (push && push->group))
+        return FOREVER;
+    return clock_now_ns(&clock_monotonic) + server->request_timeout_ms * NS_PER_MS;
+}
+
+static enum embtier_err wait_until(struct embtier_batch *batch, uint64_t deadline_ns)
+{
+    struct embtier *const server = batch->server;
+    const enum embtier_err err = wait_for_answer(batch, deadline_ns);
+
+    if (err)
+        return err_set(&server->message, err,
+                       "no answer within %u ms (request_timeout_ms); the request continues",
+                       server->request_timeout_ms);
+    return tell(batch);
+}
+
+static enum embtier_err wait_for_slot(struct embtier *server, uint64_t deadline_ns)
+{
     struct embtier_batch *holder;
 
-    TRY(check_submittable(batch, op, push));
     while ((holder = next_slot_holder(server)))
-        TRY(wait_for_answer(holder, FOREVER));
+        if (wait_for_answer(holder, deadline_ns) != EMBTIER_OK)
+            return err_set(&server->message, EMBTIER_BUSY,
+                           "the request %u places before this one was not answered within %u ms "
+                           "(request_timeout_ms); this one was not made",
+                           server->channel->slot_count, server->request_timeout_ms);
+    return EMBTIER_OK;
+}
+
+static enum embtier_err submit_and_wait_once(struct embtier_batch *batch, enum embtier_op op,
+                                             const struct embtier_push_options *push)
+{
+    struct embtier *const server = batch->server;
+    const uint64_t deadline_ns = request_deadline_ns(server, push);
+
+    TRY(check_submittable(batch, op, push));
+    TRY(wait_for_slot(server, deadline_ns));
     if (server->over)
         return connection_is_over(server);
     publish(batch, op, push);
-    return embtier_wait(batch, UINT32_MAX);
+    return wait_until(batch, deadline_ns);
+}
+
+/* A membership ends with its session, so reads of a group's step are not repeated either. */
+static int may_be_repeated(const struct embtier_batch *batch, enum embtier_op op)
+{
+    const int only_reads = op == EMBTIER_GET || op == EMBTIER_GET_POOLED || op == EMBTIER_PREFETCH;
+
+    return batch->server->retries_reads && batch->server->over && only_reads && !batch->group;
+}
+
+/* A read is repeated once at most: one that ends each server must not do so for ever. */
+static enum embtier_err submit_and_wait(struct embtier_batch *batch, enum embtier_op op,
+                                        const struct embtier_push_options *push)
+{
+    const enum embtier_err err = submit_and_wait_once(batch, op, push);
+
+    if (err != EMBTIER_DISCONNECTED || !may_be_repeated(batch, op))
+        return err;
+    TRY(embtier_reconnect(batch->server));
+    return submit_and_wait_once(batch, op, push);
 }
 
 enum embtier_err embtier_get(struct embtier_batch *batch)

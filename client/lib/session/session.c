@@ -14,8 +14,9 @@
 #include "base/version.h"
 #include "client/lib/batch/batch.h"
 #include "client/lib/group.h"
+#include "client/lib/session/opening.h"
+#include "client/lib/session/retry.h"
 #include "client/lib/table.h"
-#include "client/transport/shm/shared_memory.h"
 #include "proto/shm_ring.h"
 
 /* Longer than most requests that hit the cache, and too short for a sleep and a wake-up to pay. */
@@ -47,101 +48,6 @@ const char *embtier_version(void)
     return EMBTIER_PROJECT_VERSION;
 }
 
-static enum embtier_err check_hello(const struct embtier *server, const Embtier__Reply *reply,
-                                    bool is_rpc, uint32_t fd_count, struct err_msg *msg)
-{
-    if (reply->body_case != EMBTIER__REPLY__BODY_HELLO)
-        return err_set(msg, EMBTIER_PROTOCOL, "the server did not answer the hello");
-    if (reply->hello->protocol != PROTOCOL_VERSION)
-        return err_set(msg, EMBTIER_VERSION, "the server speaks protocol %u, this library %d",
-                       reply->hello->protocol, PROTOCOL_VERSION);
-    if (server->arena_bytes == 0)
-        return EMBTIER_OK;
-    if (reply->hello->arena_bytes == 0)
-        return err_set(msg, EMBTIER_PROTOCOL, "the server gave no arena of %" PRIu64 " bytes",
-                       server->arena_bytes);
-    if (is_rpc)
-        return EMBTIER_OK;
-    if (fd_count != CONTROL_FDS_MAX)
-        return err_set(msg, EMBTIER_PROTOCOL, "%u descriptors came with the hello, expected %d",
-                       fd_count, CONTROL_FDS_MAX);
-    return EMBTIER_OK;
-}
-
-/* A missing directory is no error here: connecting reports it. */
-static enum embtier_err check_directory(const char *socket_path, struct err_msg *msg)
-{
-    _cleanup_(freep) char *directory = NULL;
-    enum embtier_err err;
-
-    TRY(path_directory(socket_path, &directory, msg));
-    err = users_directory_check(directory, msg);
-    return err == EMBTIER_NOT_FOUND ? EMBTIER_OK : err;
-}
-
-/* Brought by a hello. */
-struct opened {
-    struct control_socket socket;
-    struct client_channel *channel; /* or NULL */
-    struct server_facts facts;
-};
-
-static void opened_init(struct opened *opened, uint32_t timeout_ms)
-{
-    *opened = (struct opened){ .channel = NULL };
-    control_socket_init(&opened->socket, timeout_ms);
-}
-
-static void opened_close(struct opened *opened)
-{
-    control_socket_close(&opened->socket);
-    client_channel_free(TAKE(opened->channel));
-}
-
-static void keep_facts(const Embtier__HelloReply *hello, struct server_facts *facts)
-{
-    facts->max_batch_rows = hello->max_batch_rows;
-    snprintf(facts->config_file, sizeof(facts->config_file), "%s", hello->config_file);
-}
-
-/* Connects and says hello. @opened is one that was initialised; on failure it may be open in
- * part. */
-static enum embtier_err open_session(const struct embtier *server, uint64_t arena_bytes_max,
-                                     struct opened *opened, struct err_msg *msg)
-{
-    _cleanup_(reply_freep) Embtier__Reply *reply = NULL;
-    Embtier__Request request = EMBTIER__REQUEST__INIT;
-    Embtier__Hello hello = EMBTIER__HELLO__INIT;
-
-    hello.protocol_min = PROTOCOL_VERSION;
-    hello.protocol_max = PROTOCOL_VERSION;
-    hello.arena_bytes = server->arena_bytes;
-    hello.slot_count = server->max_in_flight;
-    hello.client = server->client_name;
-    hello.pages = true;
-    request.body_case = EMBTIER__REQUEST__BODY_HELLO;
-    request.hello = &hello;
-    if (server->socket_is_users)
-        TRY(check_directory(server->socket_path, msg));
-    TRY(control_socket_connect(&opened->socket, server->socket_path, msg));
-    if (server->socket_is_users)
-        TRY(control_socket_check_peer(&opened->socket, server->socket_path, msg));
-    TRY(control_socket_call(&opened->socket, &request, NULL, NULL, &reply, msg));
-    TRY(check_hello(server, reply, opened->socket.rpc != NULL, opened->socket.fd_count, msg));
-    keep_facts(reply->hello, &opened->facts);
-    if (server->arena_bytes == 0)
-        return EMBTIER_OK;
-    if (opened->socket.rpc)
-        return rpc_channel_open(opened->socket.rpc, reply->hello, arena_bytes_max,
-                                server->timeout_ms > 0 ? server->timeout_ms * NS_PER_MS
-                                                       : UINT64_MAX,
-                                &opened->channel, msg);
-    TRY(shared_memory_open(reply->hello, opened->socket.fds, arena_bytes_max, &opened->channel,
-                           msg));
-    opened->socket.fd_count = 0;
-    return EMBTIER_OK;
-}
-
 /* Returns 0 if there is only one processor: spinning on it would keep the server from answering. */
 static uint32_t spin_ns_max(void)
 {
@@ -161,6 +67,8 @@ static enum embtier_err read_options(const struct embtier_connect_options *given
     if (given)
         TRY(options_read(given, offsetof(struct embtier_connect_options, client_name), &options,
                          sizeof(options), "connect", "EMBTIER_CONNECT_OPTIONS_INIT", msg));
+    if (options.unused != 0)
+        return err_set(msg, EMBTIER_INVALID, "unused is %d, must be 0", options.unused);
     if (options.max_in_flight < 1 || options.max_in_flight > OP_SLOTS_MAX)
         return err_set(msg, EMBTIER_INVALID, "max_in_flight is %u, allowed: 1 to %d",
                        options.max_in_flight, OP_SLOTS_MAX);
@@ -191,6 +99,42 @@ static char *clean_name(const char *name)
     return copy;
 }
 
+static enum embtier_err read_addresses(const char *given, struct address_list **ret_addresses,
+                                       struct err_msg *msg)
+{
+    _cleanup_(freep) char *path = NULL;
+
+    if (given)
+        return address_list_parse(given, ret_addresses, msg);
+    path = default_socket_path();
+    if (!path)
+        return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+    if (default_socket_is_named())
+        return address_list_parse(path, ret_addresses, msg);
+    return address_list_of_path(path, ret_addresses, msg);
+}
+
+static enum embtier_err keep_options(struct embtier *server,
+                                     const struct embtier_connect_options *given,
+                                     struct err_msg *msg)
+{
+    struct embtier_connect_options options = EMBTIER_CONNECT_OPTIONS_INIT;
+
+    TRY(read_options(given, &options, msg));
+    TRY(read_addresses(options.socket_path, &server->addresses, msg));
+    server->socket_is_users = !options.socket_path && default_socket_is_users();
+    server->client_name = clean_name(options.client_name);
+    if (!server->client_name)
+        return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+    server->arena_bytes = options.arena_bytes;
+    server->max_in_flight = options.max_in_flight;
+    server->timeout_ms = options.timeout_ms;
+    server->reconnect_ms = options.reconnect_ms;
+    server->request_timeout_ms = options.request_timeout_ms;
+    server->retries_reads = options.retry_reads != 0;
+    return EMBTIER_OK;
+}
+
 /* Takes over what a hello brought. The connection has no open socket and no channel. */
 static void take_opened(struct embtier *server, struct opened *opened)
 {
@@ -198,13 +142,37 @@ static void take_opened(struct embtier *server, struct opened *opened)
     control_socket_init(&opened->socket, 0);
     server->channel = TAKE(opened->channel);
     server->facts = opened->facts;
+    server->address = opened->address;
+    server->session_number++;
+    if (!server->channel)
+        return;
+    /* To look for answers on a connection takes a call of the system. */
+    server->spin_ns_max = server->channel->ops->look ? 0 : spin_ns_max();
+    server->spin_ns = server->spin_ns_max;
+}
+
+/* Batches keep their places if a later session, at another address, is of another kind. So they
+ * begin behind what a channel of any kind has for itself. */
+static uint64_t payload_offset(const struct embtier *server)
+{
+    if (server->addresses->count == 1)
+        return server->channel->payload;
+    return MAX(server->channel->payload, shm_arena_payload_offset(server->channel->slot_count));
+}
+
+static enum embtier_err make_arena(struct embtier *server, struct err_msg *msg)
+{
+    server->slots = calloc(server->channel->slot_count, sizeof(struct embtier_batch *));
+    if (!server->slots || arena_alloc_new(payload_offset(server), server->channel->region_bytes,
+                                          &server->alloc) != EMBTIER_OK)
+        return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+    return EMBTIER_OK;
 }
 
 static enum embtier_err connect_server(const struct embtier_connect_options *given,
                                        struct embtier **ret_server, struct err_msg *msg)
 {
     _cleanup_(embtier_disconnectp) struct embtier *server = calloc(1, sizeof(*server));
-    struct embtier_connect_options options = EMBTIER_CONNECT_OPTIONS_INIT;
     _cleanup_(opened_close) struct opened opened;
 
     opened_init(&opened, 0);
@@ -212,28 +180,11 @@ static enum embtier_err connect_server(const struct embtier_connect_options *giv
         return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
     server->fail_requests = requests_fail;
     control_socket_init(&server->socket, 0);
-    TRY(read_options(given, &options, msg));
-    server->socket_path = options.socket_path ? strdup(options.socket_path) : default_socket_path();
-    server->socket_is_users = !options.socket_path && default_socket_is_users();
-    server->client_name = clean_name(options.client_name);
-    if (!server->socket_path || !server->client_name)
-        return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
-    server->arena_bytes = options.arena_bytes;
-    server->max_in_flight = options.max_in_flight;
-    server->timeout_ms = options.timeout_ms;
-    opened.socket.timeout_ms = options.timeout_ms;
-    TRY(open_session(server, UINT64_MAX, &opened, msg));
+    TRY(keep_options(server, given, msg));
+    TRY(opening_round(server, UINT64_MAX, &opened, msg));
     take_opened(server, &opened);
-    if (server->channel) {
-        /* To look for answers on a connection takes a call of the system. */
-        server->spin_ns_max = server->channel->ops->look ? 0 : spin_ns_max();
-        server->spin_ns = server->spin_ns_max;
-        server->slots = calloc(server->channel->slot_count, sizeof(struct embtier_batch *));
-        if (!server->slots ||
-            arena_alloc_new(server->channel->payload, server->channel->region_bytes,
-                            &server->alloc) != EMBTIER_OK)
-            return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
-    }
+    if (server->channel)
+        TRY(make_arena(server, msg));
     *ret_server = TAKE(server);
     return EMBTIER_OK;
 }
@@ -256,7 +207,7 @@ void embtier_disconnect(struct embtier *server)
     control_socket_close(&server->socket);
     client_channel_free(server->channel);
     free(server->slots);
-    free(server->socket_path);
+    address_list_free(server->addresses);
     free(server->client_name);
     free(server);
 }
@@ -288,30 +239,59 @@ static enum embtier_err adopt_session(struct embtier *server, struct opened *fre
         client_channel_free(server->channel);
     }
     for (struct embtier_batch *batch = server->batches; batch; batch = batch->next)
-        batch->ticket = 0; /* tickets were the old session's, like memberships */
+        batch_lose_ticket(batch); /* tickets were the old session's, like memberships */
     groups_end(server);
     control_socket_close(&server->socket);
     take_opened(server, fresh);
     server->tail = 0; /* the slots have been empty since the old session ended */
     server->over = false;
-    server->session_number++;
     return EMBTIER_OK;
 }
 
-enum embtier_err embtier_reconnect(struct embtier *server)
+static enum embtier_err replace_session(struct embtier *server)
 {
     _cleanup_(opened_close) struct opened fresh;
     enum embtier_err err;
 
-    opened_init(&fresh, server->timeout_ms);
-    connection_check(server);
-    if (!server->over)
-        return EMBTIER_OK;
-    TRY(open_session(server, server->channel ? server->channel->region_bytes : UINT64_MAX, &fresh,
-                     &server->message));
+    opened_init(&fresh, 0);
+    TRY(opening_round(server, server->channel ? server->channel->region_bytes : UINT64_MAX, &fresh,
+                      &server->message));
     err = tables_reopen(server, &fresh.socket, &server->message);
     if (!err)
         err = adopt_session(server, &fresh, &server->message);
     tables_reopened(server, err == EMBTIER_OK);
     return err;
+}
+
+/* A retry_fn. */
+static enum embtier_err attempt(void *context)
+{
+    struct embtier *const server = context;
+    const enum embtier_err err = replace_session(server);
+
+    server->reconnect_reason = server->message;
+    return err;
+}
+
+enum embtier_err embtier_reconnect_within(struct embtier *server, uint32_t timeout_ms)
+{
+    enum embtier_err err;
+
+    connection_check(server);
+    if (!server->over)
+        return EMBTIER_OK;
+    err = retry_run(&server->retry, &retry_outside_system, timeout_ms, attempt, server);
+    if (err)
+        server->message = server->reconnect_reason; /* perhaps of an attempt of an earlier call */
+    return err;
+}
+
+enum embtier_err embtier_reconnect(struct embtier *server)
+{
+    return embtier_reconnect_within(server, server->reconnect_ms);
+}
+
+uint64_t embtier_session_number(const struct embtier *server)
+{
+    return server->session_number;
 }
