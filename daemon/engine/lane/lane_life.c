@@ -90,7 +90,7 @@ static enum embtier_err events_new(struct lane *lane, struct err_msg *msg)
 {
     struct epoll_event event = { .events = EPOLLIN | EPOLLET, .data.ptr = NULL };
 
-    TRY(mailbox_init(&lane->mailbox, lane->opts.index, msg));
+    TRY(mailbox_init(&lane->mailbox, "lane", lane->opts.index, msg));
     lane->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (lane->epoll_fd < 0 ||
         epoll_ctl(lane->epoll_fd, EPOLL_CTL_ADD, lane->mailbox.wake_fd, &event) != 0)

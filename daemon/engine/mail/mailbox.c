@@ -9,13 +9,15 @@
 
 #include "base/log/log.h"
 
-enum embtier_err mailbox_init(struct mailbox *mailbox, uint32_t lane, struct err_msg *msg)
+enum embtier_err mailbox_init(struct mailbox *mailbox, const char *owner, uint32_t number,
+                              struct err_msg *msg)
 {
     memset(mailbox, 0, sizeof(*mailbox));
-    mailbox->lane = lane;
+    mailbox->owner = owner;
+    mailbox->number = number;
     mailbox->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (mailbox->wake_fd < 0)
-        return err_set_errno(msg, errno, "lane %u: event descriptor", lane);
+        return err_set_errno(msg, errno, "%s %u: event descriptor", owner, number);
     return EMBTIER_OK;
 }
 
@@ -35,6 +37,6 @@ void mailbox_send(struct mailbox *mailbox, struct message *message)
     if (atomic_load_explicit(&mailbox->asleep, memory_order_relaxed) &&
         atomic_exchange(&mailbox->asleep, 0) && write(mailbox->wake_fd, &one, sizeof(one)) < 0 &&
         errno != EAGAIN) /* full: an edge was seen or is pending, which is enough */
-        log_error("lane cannot be woken", "lane=%u why=%s", mailbox->lane,
-                  LOG_QUOTED(strerror(errno)));
+        log_error("a thread cannot be woken", "thread=%s-%u why=%s", mailbox->owner,
+                  mailbox->number, LOG_QUOTED(strerror(errno)));
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mailbox.h: a lane's inbox, and how the lane is woken when it sleeps.
+/* mailbox.h: the inbox of a lane or an RPC loop, and how its thread is woken when it sleeps.
  *
  * Readers, the writer, casters and other lanes hold a lane's mailbox, and nothing else of the lane.
  *
@@ -23,12 +23,13 @@ struct mailbox {
     _Atomic uint32_t asleep;
     /* Constant. */
     _Alignas(CACHE_LINE) int wake_fd; /* an event descriptor, non-blocking */
-    uint32_t lane;                    /* its number, for the log */
+    const char *owner;                /* for the log: "lane" or "rpc"; and its number */
+    uint32_t number;
 };
 
-/* Fails with the system's error if there is no event descriptor. */
-MUST_CHECK enum embtier_err mailbox_init(struct mailbox *mailbox, uint32_t lane,
-                                         struct err_msg *msg);
+/* @owner is borrowed. Fails with the system's error if there is no event descriptor. */
+MUST_CHECK enum embtier_err mailbox_init(struct mailbox *mailbox, const char *owner,
+                                         uint32_t number, struct err_msg *msg);
 /* May be called after mailbox_init() has failed. */
 void mailbox_destroy(struct mailbox *mailbox);
 

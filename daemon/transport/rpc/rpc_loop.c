@@ -261,7 +261,7 @@ static enum embtier_err start(struct rpc_loop *loop, struct err_msg *msg)
     char name[16];
     int rc;
 
-    TRY(mailbox_init(&loop->host.mailbox, loop->opts.index, msg));
+    TRY(mailbox_init(&loop->host.mailbox, "rpc", loop->opts.index, msg));
     rc = pthread_create(&loop->thread, NULL, loop_main, loop);
     if (rc != 0)
         return err_set_errno(msg, rc, "cannot start a thread for clients over RPC");
