@@ -96,7 +96,8 @@ static enum embtier_err take_buffer(struct embtier_load *load, uint64_t wanted)
 
     if (!server->alloc)
         return err_set(&server->message, EMBTIER_INVALID,
-                       "this connection was made without shared memory");
+                       "this connection was made without an arena: connect with arena_bytes "
+                       "above 0");
     if (bytes == 0)
         bytes = MIN(BUFFER_BYTES, arena_alloc_largest_bytes(server->alloc) / 2);
     bytes = MAX(bytes, each + OP_ALIGN);

@@ -65,7 +65,8 @@ static enum embtier_err take_buffer(struct embtier_scan *scan, uint64_t wanted)
 
     if (!server->alloc)
         return err_set(&server->message, EMBTIER_INVALID,
-                       "this connection was made without shared memory");
+                       "this connection was made without an arena: connect with arena_bytes "
+                       "above 0");
     if (bytes == 0)
         bytes = MIN(BUFFER_BYTES, arena_alloc_largest_bytes(server->alloc) / 2);
     bytes = MAX(bytes, UINT64_C(4) * OP_ALIGN); /* the server refuses a buffer below a row */

@@ -278,7 +278,8 @@ static enum embtier_err put_hot_rows(struct embtier *server,
         return err_set(&server->message, EMBTIER_INVALID, "the hot rows are missing");
     if (!server->alloc)
         return err_set(&server->message, EMBTIER_INVALID,
-                       "this connection was made without shared memory");
+                       "this connection was made without an arena: connect with arena_bytes "
+                       "above 0");
     if (count > UINT64_MAX / 2 / sizeof(uint64_t) ||
         arena_alloc_take(server->alloc, count * sizeof(uint64_t), ret_ids) != EMBTIER_OK)
         return err_set(&server->message, EMBTIER_ARENA_FULL,

@@ -88,7 +88,8 @@ static void handle_join(struct control *control, struct connection *connection, 
 
     if (!connection->session)
         err = err_set(&msg, EMBTIER_INVALID,
-                      "this connection has no shared memory, so it cannot join a group");
+                      "this connection has no arena, so it cannot join a group: connect with "
+                      "arena_bytes above 0");
     else
         err = groups_join(control->parts->groups, connection->session, &join, &joined, &msg);
     reply_group(control, connection, id, err, &joined, &msg);
@@ -102,8 +103,7 @@ static void handle_leave(struct control *control, struct connection *connection,
     enum embtier_err err;
 
     if (!connection->session)
-        err = err_set(&msg, EMBTIER_NO_GROUP,
-                      "this connection has no shared memory, so it is in no group");
+        err = err_set(&msg, EMBTIER_NO_GROUP, "this connection has no arena, so it is in no group");
     else
         err = groups_leave(control->parts->groups, connection->session, wire->handle, &left, &msg);
     reply_group(control, connection, id, err, &left, &msg);

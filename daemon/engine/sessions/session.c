@@ -51,7 +51,8 @@ enum embtier_err session_check_bytes(const struct session *session, uint64_t off
 
     if (!session)
         return err_set(msg, EMBTIER_INVALID,
-                       "this connection has no shared memory, so it cannot transfer rows");
+                       "this connection has no arena, so it cannot transfer rows: connect "
+                       "with arena_bytes above 0");
     begin = session->channel.payload;
     end = session->channel.region_bytes;
     if (offset < begin || offset > end || bytes > end - offset)

@@ -145,7 +145,7 @@ def random_homes(rng: random.Random, monkeypatch: pytest.MonkeyPatch) -> None:
         except (embtier.NoMemoryError, embtier.TooLargeError):
             pass
         except embtier.InvalidError as error:
-            assert re.search("no tier keeps memory for arrays|without shared memory", str(error))
+            assert re.search("no tier keeps memory for arrays|without an arena", str(error))
 
     monkeypatch.setattr(embtier.Server, "create_table", create)
     monkeypatch.setattr(Daemon, "array_mib", 16)

@@ -295,9 +295,9 @@ def test_it_takes_from_the_arena_what_is_left_and_gives_it_back(daemon, server, 
             small.export_table(name, tmp_path / "beside")
     assert contents(server.open_table(f"{name}.2"), ids) == contents(table, ids)
     with daemon.connect(arena_bytes=0) as none:
-        with pytest.raises(embtier.InvalidError, match="without shared memory"):
+        with pytest.raises(embtier.InvalidError, match="without an arena"):
             none.export_table(name, tmp_path / "none")
-        with pytest.raises(embtier.InvalidError, match="without shared memory"):
+        with pytest.raises(embtier.InvalidError, match="without an arena"):
             none.import_table(tmp_path / "0", f"{name}.none")
     assert not (tmp_path / "none").exists() and not (tmp_path / "none.partial").exists()
 
