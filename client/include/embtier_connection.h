@@ -32,7 +32,8 @@ struct embtier_connect_options {
                                 that may be another user's */
     uint64_t arena_bytes;    /* memory for ids and rows, shared with the server or, over a network,
                                 as much on both sides; 0: control messages only */
-    uint32_t max_in_flight;  /* requests submitted and not done; 1 … 1024 */
+    uint32_t max_in_flight;  /* requests submitted and not done; 1 … 1024. The next power of two
+                                is granted */
     uint32_t timeout_ms;     /* for connecting and for control messages; 0: wait for ever */
     const char *client_name; /* for the server's log, at most 128 bytes; NULL: "libembtier" */
     uint32_t reconnect_ms;   /* how long embtier_reconnect() begins new attempts; 0: one attempt,

@@ -21,11 +21,22 @@
 
 /* ---- Hello ---- */
 
+/* Request numbers wrap at 2^32, and a request's slot is its number modulo the slots. So only a
+ * power of two gives neighbours different slots there, too. */
+static uint32_t slots_of(uint32_t wanted)
+{
+    uint32_t slots = 1;
+
+    while (slots < wanted && slots < OP_SLOTS_MAX)
+        slots *= 2;
+    return slots;
+}
+
 static struct channel_spec spec_of(const struct control *control, const Embtier__Hello *hello)
 {
     return (struct channel_spec){
         .region_bytes = hello->arena_bytes,
-        .slot_count = hello->slot_count ? hello->slot_count : OP_SLOTS_DEFAULT,
+        .slot_count = hello->slot_count ? slots_of(hello->slot_count) : OP_SLOTS_DEFAULT,
         .max_batch_rows = control->parts->config->socket.max_batch_rows,
     };
 }

@@ -37,7 +37,7 @@ def connect(
     ``$EMBTIER_SOCKET``, else the server's default.
     @arena_bytes: memory for the ids and rows of all batches, shared with the server or, over a network, as much on both
     sides; 0: none, and no batches.
-    @max_in_flight: largest number of requests in flight, 1 to 1024.
+    @max_in_flight: largest number of requests in flight, 1 to 1024. The server grants the next power of two.
     @timeout: seconds for connecting and for control messages, rounded up to whole milliseconds; None, 0 or infinity:
     wait for ever. At most 4,294,967.295.
     @client_name: name in the server's log, at most 128 bytes of UTF-8.

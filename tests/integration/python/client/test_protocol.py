@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/protocol.md is enough to write a client: this one uses neither libembtier nor protobuf.
+"""docs/protocol.md is enough to write a client: plain_client.py uses neither libembtier nor protobuf.
 
 It also sends what no client should, and the server refuses that, on that connection alone.
 """
@@ -13,144 +13,17 @@ import struct
 import subprocess
 import tempfile
 import time
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from conftest import EMBTIERD
+from plain_client import (
+    CALL, DATA, DONE, ERROR, GET, LIMIT_S, POOL, READ, REFUSED, REPLY, SET, SUBMIT, TABLE_CREATE, TABLE_INFO, WRITE,
+    Client, frame, head, message,
+)  # fmt: skip
 
 import embtier
-
-CALL, REPLY, SUBMIT, DONE, WRITE, DATA, READ, REFUSED = range(1, 9)
-GET, SET, POOL = 1, 2, 3
-HELLO, TABLE_CREATE, TABLE_OPEN = 2, 3, 4  # numbers of bodies in a Request, control.proto
-ERROR, HELLO_REPLY, TABLE_INFO = 3, 5, 6  # … in a Reply
-UNSUPPORTED, PROTOCOL, VERSION, TOO_LARGE, ID_RANGE = "UNSUPPORTED", "PROTOCOL", "VERSION", "TOO_LARGE", "ID_RANGE"
-LIMIT_S = 60
-
-
-# ---- Protocol Buffers, as far as they are needed ----
-
-
-def varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes(out + bytes([value]))
-
-
-def message(fields: dict[int, int | bytes | str | list[int]]) -> bytes:
-    """Numbers, texts, messages, and packed lists of numbers."""
-    out = b""
-    for number, value in fields.items():
-        if isinstance(value, int):
-            out += varint(number << 3) + varint(value)
-            continue
-        if isinstance(value, list):
-            value = b"".join(map(varint, value))
-        data = value.encode() if isinstance(value, str) else value
-        out += varint(number << 3 | 2) + varint(len(data)) + data
-    return out
-
-
-def fields_of(data: bytes) -> dict[int, int | bytes]:
-    def take() -> int:
-        nonlocal at
-        value = shift = 0
-        while True:
-            byte = data[at]
-            at += 1
-            value |= (byte & 0x7F) << shift
-            shift += 7
-            if byte < 0x80:
-                return value
-
-    fields, at = {}, 0
-    while at < len(data):
-        key = take()
-        kind = key & 7
-        size = {0: 0, 1: 8, 2: -1, 5: 4}[kind]
-        if kind == 0:
-            fields[key >> 3] = take()
-            continue
-        size = take() if size < 0 else size
-        fields[key >> 3] = data[at : at + size]
-        at += size
-    return fields
-
-
-# ---- Frames ----
-
-
-def head(kind: int, number: int, message_bytes: int, payload_bytes: int, version: int = 1, magic: bytes = b"EBT1") -> bytes:
-    front = struct.pack("<4sBBHIIQI", magic, version, kind, 0, number, message_bytes, payload_bytes, 0)
-    return front + struct.pack("<I", zlib.crc32(front))
-
-
-def frame(kind: int, number: int, body: bytes, payload: bytes = b"") -> bytes:
-    return head(kind, number, len(body), len(payload)) + body + payload
-
-
-class Client:
-    def __init__(self, address: str) -> None:
-        self.socket = socket.socket(socket.AF_UNIX)
-        self.socket.settimeout(LIMIT_S)
-        self.socket.connect(address)
-        self.region = bytearray(65536)
-        self.next = 0
-
-    def send(self, data: bytes) -> None:
-        self.socket.sendall(data)
-
-    def read(self, count: int) -> bytes:
-        data = b""
-        while len(data) < count:
-            more = self.socket.recv(count - len(data))
-            if not more:
-                raise EOFError
-            data += more
-        return data
-
-    def receive(self) -> tuple[int, int, dict, bytes]:
-        data = self.read(32)
-        magic, version, kind, zero, number, message_bytes, payload_bytes, zero_too, crc = struct.unpack("<4sBBHIIQII", data)
-        assert (magic, version, zero, zero_too, crc) == (b"EBT1", 1, 0, 0, zlib.crc32(data[:28]))
-        return kind, number, fields_of(self.read(message_bytes)), self.read(payload_bytes)
-
-    def call(self, body: int, fields: dict, wanted: int) -> dict:
-        self.send(frame(CALL, 0, message({1: 7, body: message(fields)})))
-        while True:
-            kind, _, reply, payload = self.receive()
-            assert (kind, reply[1], payload) == (REPLY, 7, b"")
-            if reply.get(2):  # the last one
-                assert wanted in reply, reply
-                return fields_of(reply[wanted])
-
-    def hello(self, arena_bytes: int = 65536) -> dict:
-        return self.call(HELLO, {1: 1, 2: 1, 3: arena_bytes, 4: 4, 5: "a test", 380: 1}, HELLO_REPLY)
-
-    def submit(self, fields: dict, sent: list[int], wanted: list[int]) -> dict:
-        payload = b"".join(bytes(self.region[at : at + count]) for at, count in zip(sent[::2], sent[1::2]))
-        self.send(frame(SUBMIT, self.next, message(fields | {9: sent, 10: wanted}), payload))
-        kind, number, done, payload = self.receive()
-        assert (kind, number) == (DONE, self.next)
-        self.next += 1
-        for at, count in zip(wanted[::2], wanted[1::2]) if payload else ():
-            self.region[at : at + count], payload = payload[:count], payload[count:]
-        assert payload == b""
-        return done
-
-    def is_closed(self) -> bool:
-        try:
-            while True:
-                self.receive()
-        except (EOFError, ConnectionResetError):
-            return True
-
-    def close(self) -> None:
-        self.socket.close()
 
 
 @pytest.fixture
@@ -232,6 +105,12 @@ def test_bytes_written_are_those_that_are_read(client):
     assert client.receive() == (DATA, 9, {}, b"eabc")
 
 
+@pytest.mark.parametrize(("asked", "granted"), [(0, 64), (1, 1), (3, 4), (513, 1024), (1024, 1024)])
+def test_a_power_of_two_of_slots_is_granted(client, asked, granted):
+    """So that the slots of requests still follow each other when their numbers wrap at 2^32."""
+    assert client.hello(slots=asked)[5] == granted
+
+
 def test_many_requests_may_be_under_way(client, name):
     client.hello()
     table = create(client, name)
@@ -272,6 +151,7 @@ def test_an_unknown_request_is_answered(client):
         (head(CALL, 0, 4, 1) + b"xxxx?", "payload of 1"),
         (head(SUBMIT, 0, 4, 0) + b"xxxx", "before the answer to a hello"),
         (head(99, 0, 4, 2**64 - 1), "allowed"),
+        (head(CALL, 0, 4, 2**64 - 1), "allowed"),
     ],
 )
 def test_a_wrong_head_ends_the_connection(address, sent, said):
@@ -296,6 +176,9 @@ _GET = {1: GET, 3: 1, 4: 64}
         (frame(SUBMIT, 0, message(_GET | {10: [64, 1] * 257})), "257 spans"),
         (frame(READ, 0, message({1: [60, 8]})), "outside the region"),
         (frame(WRITE, 0, message({1: [1 << 30, 1]}), b"x"), "outside the region"),
+        (frame(SUBMIT, 0, message(_GET | {10: [64, 2**31]})), "outside the region"),
+        (frame(SUBMIT, 0, message(_GET | {9: [64, 2**64 - 1]})), "no region"),
+        (head(WRITE, 0, 0, 0), "message of 0"),
     ],
 )
 def test_a_wrong_request_ends_the_connection(address, sent, said):

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_protocol import CALL, DATA, DONE, GET, READ, REFUSED, REPLY, SUBMIT, WRITE, Client, create, frame, message, starting
+from plain_client import CALL, DATA, DONE, GET, LIMIT_S, READ, REFUSED, REPLY, SUBMIT, WRITE, Client, frame, message
+from test_protocol import create, starting
 
 import embtier
 
-LIMIT_S = 60
 MIB = 1 << 20
 
 
@@ -98,8 +98,7 @@ def test_answers_keep_their_order_when_the_client_reads_late(client, name):
 
 def test_a_slot_is_free_as_soon_as_its_answer_is_there(daemon, name):
     client = Client(f"{daemon.path}.rpc")
-    granted = client.call(2, {1: 1, 2: 1, 3: 65536, 4: 1, 5: "one slot"}, 5)
-    assert granted[5] == 1
+    assert client.hello(slots=1)[5] == 1
     body, payload = two_rows(client, create(client, name)[1])
     for number in range(3000):
         client.send(frame(SUBMIT, number, body, payload))
@@ -230,9 +229,7 @@ def read_while_stopping(folder: Path, io_uring: str) -> tuple[list, bool]:
     """Stops a server while it sends rows. Returns all that came, and True if this client was late to read it."""
     with serving(folder, f'  listen: ["tcp://127.0.0.1:0"]\n  io_uring: {io_uring}\n') as (process, log):
         host, port = addresses_of(log)[0].removeprefix("tcp://").split(":")
-        made = Client.__new__(Client)
-        made.socket = socket.create_connection((host, int(port)), LIMIT_S)
-        made.region, made.next = bytearray(8 * MIB), 0
+        made = Client(socket.create_connection((host, int(port)), LIMIT_S))
         made.hello(8 * MIB)
         made.send(frame(READ, 1, message({1: [64, 4 * MIB]})))
         made.socket.recv(1, socket.MSG_PEEK)  # the answer has begun
@@ -293,9 +290,7 @@ def random_frames(rng: random.Random, body: bytes, payload: bytes) -> bytes:
 
 def be_hostile(rng: random.Random, host: str, port: str, table: int) -> None:
     """Sends frames, closes its half, and reads until the server has closed."""
-    made = Client.__new__(Client)
-    made.socket = socket.create_connection((host, int(port)), LIMIT_S)
-    made.region, made.next = bytearray(MIB), 0
+    made = Client(socket.create_connection((host, int(port)), LIMIT_S))
     if rng.random() < 0.9:
         made.hello(MIB)
     frames = random_frames(rng, *two_rows(made, table))
