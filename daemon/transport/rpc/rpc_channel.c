@@ -12,6 +12,10 @@
 
 #include "daemon/engine/sessions/tsan.h"
 
+#ifndef MADV_POPULATE_WRITE /* Linux 5.14 */
+#define MADV_POPULATE_WRITE 23
+#endif
+
 /* The client's bytes begin behind it, because offset 0 means "none" (ops.h). */
 #define PAYLOAD_OFFSET OP_ALIGN
 /* Least space for segments, ids and rows, however little a client asks for. */
@@ -231,21 +235,46 @@ static enum embtier_err prepare(const struct channel_spec *spec,
     return EMBTIER_OK;
 }
 
-/* The system gives pages as the client's bytes arrive. An account has counted all of them. */
+static enum embtier_err no_region(const struct rpc_channel *rpc, int err, struct err_msg *msg)
+{
+    return err_set_errno(msg, err, "cannot have %" PRIu64 " bytes for a session",
+                         rpc->region_bytes);
+}
+
+static enum embtier_err map_region(struct rpc_channel *rpc, struct err_msg *msg)
+{
+    void *const region =
+        mmap(NULL, rpc->region_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (region == MAP_FAILED)
+        return no_region(rpc, errno, msg);
+    rpc->region = region;
+    return EMBTIER_OK;
+}
+
+/* Takes pages for more of the region now. A lack of memory would otherwise end the server when the
+ * client's bytes arrive. A kernel before Linux 5.14 gives pages only then. */
+static enum embtier_err take_pages(struct rpc_channel *rpc, uint64_t bytes, struct err_msg *msg)
+{
+    if (madvise(rpc->region + rpc->reserved_bytes, bytes, MADV_POPULATE_WRITE) != 0 &&
+        errno != EINVAL)
+        return no_region(rpc, errno == EFAULT ? ENOMEM : errno, msg);
+    rpc->reserved_bytes += bytes;
+    return EMBTIER_OK;
+}
+
 static enum embtier_err reserve(struct transport_channel *channel, uint64_t bytes,
                                 struct err_msg *msg)
 {
     struct rpc_channel *const rpc = rpc_of(channel);
-    void *const region =
-        mmap(NULL, rpc->region_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
-    (void)bytes;
-    if (region == MAP_FAILED)
-        return err_set_errno(msg, errno, "cannot have %" PRIu64 " bytes for a session",
-                             rpc->region_bytes);
-    rpc->region = region;
+    if (!rpc->region)
+        TRY(map_region(rpc, msg));
+    TRY(take_pages(rpc, MIN(bytes, rpc->region_bytes - rpc->reserved_bytes), msg));
+    if (rpc->reserved_bytes < rpc->region_bytes)
+        return EMBTIER_AGAIN;
     rpc->base.channel = (struct channel){
-        .region = region,
+        .region = rpc->region,
         .region_bytes = rpc->region_bytes,
         .payload = PAYLOAD_OFFSET,
         .slot_count = rpc->slot_count,

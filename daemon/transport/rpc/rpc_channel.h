@@ -50,7 +50,7 @@ struct rpc_channel {
     _Atomic uint32_t holders, region_holders;
     bool is_released; /* by the owner */
     uint8_t *region;
-    uint64_t region_bytes;
+    uint64_t region_bytes, reserved_bytes;
     uint32_t slot_count;
     int doorbell_fd; /* an event descriptor, watched edge-triggered and never read */
     struct op_submission *submissions;
