@@ -28,8 +28,10 @@
 
 #define RPC_VERSION           1
 #define RPC_HEAD_BYTES        32
-#define RPC_MESSAGE_BYTES_MAX (UINT32_C(64) << 10) /* client to server; as a control request */
+#define RPC_MESSAGE_BYTES_MAX (UINT32_C(64) << 10) /* of a CALL, as of a control request */
 #define RPC_SPANS_MAX         256                  /* in one list of a message */
+/* Messages of SUBMIT, WRITE and READ: two full lists have a little more than 10 KiB. */
+#define RPC_REQUEST_BYTES_MAX (UINT32_C(16) << 10)
 /* The longest payload. Those that a client sends lie in its region; spans that it wants may
  * overlap. */
 #define RPC_PAYLOAD_BYTES_MAX (UINT64_C(1) << 40)

@@ -33,6 +33,8 @@
 
 /* Each session's memory in addition to its arena: ticket numbers, completions, descriptors. */
 #define SESSION_BYTES (36 * KIB)
+/* More of each if clients come over a network: a message on its way, its spans. */
+#define SESSION_RPC_BYTES (24 * KIB)
 /* All answers together that clients have not read yet (daemon/control/connection.h). */
 #define ANSWER_BYTES (16 * MIB)
 
@@ -65,7 +67,9 @@ static inline uint64_t engine_lane_heap_bytes(const struct config *config)
 /* Returns the bytes of all sessions together. */
 static inline uint64_t engine_session_reserved_bytes(const struct config *config)
 {
-    return (uint64_t)config->socket.max_sessions * SESSION_BYTES;
+    const uint64_t each = SESSION_BYTES + (config->rpc.listen_count > 0 ? SESSION_RPC_BYTES : 0);
+
+    return config->socket.max_sessions * each;
 }
 
 #endif

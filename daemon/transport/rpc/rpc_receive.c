@@ -77,6 +77,27 @@ static bool is_for_channel(uint8_t kind)
     return kind == RPC_SUBMIT || kind == RPC_WRITE || kind == RPC_READ;
 }
 
+/* A call goes to the control thread as it comes. Other messages are kept until they are complete.
+ */
+static enum embtier_err expect_message(struct rpc_stream *stream, struct err_msg *msg)
+{
+    struct rpc_arrival *const arrival = &stream->arrival;
+    const uint32_t bytes = arrival->head.message_bytes;
+
+    if (arrival->head.kind == RPC_CALL) {
+        rpc_relay_begin(stream, bytes);
+        arrival->bytes_left = bytes;
+        arrival->step = RPC_STEP_CALL;
+        return EMBTIER_OK;
+    }
+    if (bytes > RPC_REQUEST_BYTES_MAX)
+        return err_set(msg, EMBTIER_TOO_LARGE,
+                       "a message of %" PRIu32 " bytes in a frame of kind %u, allowed: %" PRIu32,
+                       bytes, arrival->head.kind, RPC_REQUEST_BYTES_MAX);
+    arrival->step = RPC_STEP_MESSAGE;
+    return EMBTIER_OK;
+}
+
 static enum embtier_err take_head(struct rpc_stream *stream, struct err_msg *msg)
 {
     struct rpc_arrival *const arrival = &stream->arrival;
@@ -100,8 +121,7 @@ static enum embtier_err take_head(struct rpc_stream *stream, struct err_msg *msg
                        "a frame of kind %u with a message of %" PRIu32 " and a payload of %" PRIu64
                        " bytes",
                        head->kind, head->message_bytes, head->payload_bytes);
-    arrival->step = RPC_STEP_MESSAGE;
-    return EMBTIER_OK;
+    return expect_message(stream, msg);
 }
 
 /* Copies the spans, so that the message can be freed before the payload comes. */
@@ -198,12 +218,18 @@ static enum embtier_err take_read(struct rpc_stream *stream, const uint8_t *mess
     return EMBTIER_OK;
 }
 
-static enum embtier_err take_call(struct rpc_stream *stream, const uint8_t *message,
-                                  struct err_msg *msg)
+static enum embtier_err take_call(struct rpc_stream *stream)
 {
-    if (!rpc_relay_call(stream, message, stream->arrival.head.message_bytes))
-        return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
-    stream->arrival.step = RPC_STEP_HEAD;
+    struct rpc_arrival *const arrival = &stream->arrival;
+    const size_t bytes = MIN(arrival->bytes_left, in_bytes(stream));
+
+    if (bytes == 0)
+        return EMBTIER_AGAIN;
+    rpc_relay_call(stream, stream->in + stream->in_at, bytes);
+    stream->in_at += bytes;
+    arrival->bytes_left -= bytes;
+    if (arrival->bytes_left == 0)
+        arrival->step = RPC_STEP_HEAD;
     return EMBTIER_OK;
 }
 
@@ -219,10 +245,9 @@ static enum embtier_err take_message(struct rpc_stream *stream, struct err_msg *
         return take_submit(stream, message, msg);
     case RPC_WRITE:
         return take_write(stream, message, msg);
-    case RPC_READ:
-        return take_read(stream, message, msg);
     default:
-        return take_call(stream, message, msg);
+        assert(stream->arrival.head.kind == RPC_READ);
+        return take_read(stream, message, msg);
     }
 }
 
@@ -294,18 +319,21 @@ static enum embtier_err take_skipped(struct rpc_stream *stream)
 
 /* ---- Reading ---- */
 
-bool rpc_receive_is_held_up(const struct rpc_stream *stream)
+/* True if no frame is begun before something on its way has arrived. */
+static bool is_held_up(const struct rpc_stream *stream)
 {
-    return stream->call || stream->read || stream->refusal;
+    return stream->read || stream->refusal;
 }
 
 static enum embtier_err step(struct rpc_stream *stream, struct err_msg *msg)
 {
     switch (stream->arrival.step) {
     case RPC_STEP_HEAD:
-        return rpc_receive_is_held_up(stream) ? EMBTIER_AGAIN : take_head(stream, msg);
+        return is_held_up(stream) ? EMBTIER_AGAIN : take_head(stream, msg);
     case RPC_STEP_MESSAGE:
         return take_message(stream, msg);
+    case RPC_STEP_CALL:
+        return take_call(stream);
     case RPC_STEP_PAYLOAD:
         return take_payload(stream);
     default:
@@ -399,17 +427,19 @@ void rpc_receive(struct rpc_stream *stream)
     struct err_msg msg = { { 0 } };
     enum embtier_err err = EMBTIER_OK;
 
-    if (stream->net.read.done) /* it goes on when that has ended */
+    if (stream->net.read.done || stream->call) /* it goes on when that has ended */
         return;
-    while (err == EMBTIER_OK && !stream->is_ending)
+    while (err == EMBTIER_OK && !stream->is_ending && !stream->call)
         err = step(stream, &msg);
+    if (stream->call)
+        return;
     if (err == EMBTIER_AGAIN && !stream->is_ending && !make_room(stream))
         err = err_set(&msg, EMBTIER_NO_MEMORY, "out of memory");
     if (stream->is_ending)
         return;
     if (err != EMBTIER_AGAIN)
         break_off(stream, err, &msg);
-    else if (!rpc_receive_is_held_up(stream) || stream->arrival.step != RPC_STEP_HEAD)
+    else if (!is_held_up(stream) || stream->arrival.step != RPC_STEP_HEAD)
         read_more(stream);
 }
 
@@ -417,12 +447,8 @@ void rpc_receive_nothing(struct rpc_stream *stream)
 {
     if (stream->net.read.done || stream->net.is_closing)
         return;
-    stream->in_at = stream->in_end = 0;
-    if (!make_room(stream)) {
-        rpc_stream_close(stream);
-        return;
-    }
-    stream->in_buffers[0] = (struct iovec){ .iov_base = stream->in, .iov_len = stream->in_room };
+    stream->in_buffers[0] =
+        (struct iovec){ .iov_base = stream->host->trash, .iov_len = sizeof(stream->host->trash) };
     io_read(rpc_stream_io(stream), &stream->net, stream->in_buffers, 1, on_read);
 }
 

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Calls to the control thread, and its replies. On the pair of sockets they have a length in front
- * (proto/frame.h); on the way to and from the client they are frames of rpc_frame.h. A reply is
- * passed on as it comes, so it may be longer than any buffer here. */
+ * (proto/frame.h); on the way to and from the client they are frames of rpc_frame.h. Both are
+ * passed on as they come, so they may be longer than any buffer here. */
 #include <assert.h>
 #include <endian.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -14,46 +13,65 @@
 
 static void send_call(struct rpc_stream *stream);
 
+static void call_sent(struct rpc_stream *stream, size_t bytes)
+{
+    const size_t of_head = MIN(bytes, stream->call_head_left);
+
+    stream->call_head_left -= of_head;
+    stream->call += bytes - of_head;
+    stream->call_left -= bytes - of_head;
+}
+
 static void on_call_sent(struct io_file *file, int result)
 {
     struct rpc_stream *const stream = CONTAINER_OF(file, struct rpc_stream, pair);
 
     if (result < 0) { /* the control thread has closed its end; its last words are still read */
+        stream->call = NULL;
         stream->is_ending = true;
         stream->ended_ns = clock_now_ns(&clock_monotonic);
         return;
     }
-    stream->call_at += (size_t)result;
-    if (stream->call_at < stream->call_bytes) {
+    call_sent(stream, (size_t)result);
+    if (stream->call_left > 0) {
         send_call(stream);
         return;
     }
-    free(TAKE(stream->call));
+    stream->call = NULL;
     if (!stream->is_ending)
         rpc_receive(stream);
 }
 
 static void send_call(struct rpc_stream *stream)
 {
-    stream->call_buffer = (struct iovec){ .iov_base = stream->call + stream->call_at,
-                                          .iov_len = stream->call_bytes - stream->call_at };
-    io_write(rpc_stream_io(stream), &stream->pair, &stream->call_buffer, 1, on_call_sent);
+    const size_t head = stream->call_head_left;
+    uint32_t count = 0;
+
+    if (head > 0)
+        stream->call_buffers[count++] = (struct iovec){
+            .iov_base = (uint8_t *)&stream->call_head + FRAME_HEADER_BYTES - head,
+            .iov_len = head,
+        };
+    stream->call_buffers[count++] = (struct iovec){
+        .iov_base = (void *)(uintptr_t)stream->call,
+        .iov_len = stream->call_left,
+    };
+    io_write(rpc_stream_io(stream), &stream->pair, stream->call_buffers, count, on_call_sent);
 }
 
-bool rpc_relay_call(struct rpc_stream *stream, const uint8_t *bytes, uint32_t count)
+void rpc_relay_begin(struct rpc_stream *stream, uint32_t count)
 {
-    const uint32_t length = htole32(count);
+    assert(stream->call_head_left == 0);
+    stream->call_head = htole32(count);
+    stream->call_head_left = FRAME_HEADER_BYTES;
+}
 
-    assert(!stream->call);
-    stream->call = malloc(FRAME_HEADER_BYTES + (size_t)count);
-    if (!stream->call)
-        return false;
-    memcpy(stream->call, &length, FRAME_HEADER_BYTES);
-    memcpy(stream->call + FRAME_HEADER_BYTES, bytes, count);
-    stream->call_at = 0;
-    stream->call_bytes = FRAME_HEADER_BYTES + (size_t)count;
+void rpc_relay_call(struct rpc_stream *stream, const uint8_t *bytes, size_t count)
+{
+    assert(!stream->call && count > 0 && !stream->is_pair_over);
+    stream->call = bytes;
+    stream->call_left = count;
     send_call(stream);
-    return true;
 }
 
 /* ---- Replies ---- */

@@ -18,8 +18,8 @@
 #include "daemon/transport/rpc/rpc_stream_impl.h"
 
 _Static_assert(sizeof(struct session) + CONFIG_LANES_MAX * sizeof(struct session_lane) +
-                       sizeof(struct rpc_channel) + sizeof(struct rpc_stream) + RPC_BUFFER_BYTES <=
-                   SESSION_BYTES,
+                       sizeof(struct rpc_channel) + RPC_STREAM_BYTES <=
+                   SESSION_BYTES + SESSION_RPC_BYTES,
                "the configuration counts it");
 
 struct io *rpc_stream_io(const struct rpc_stream *stream)
@@ -57,7 +57,6 @@ static void free_if_over(struct rpc_stream *stream)
         rpc_channel_put(stream->channel);
     rpc_receive_free(stream);
     unlink_stream(stream->host, stream);
-    free(stream->call);
     free(stream);
 }
 

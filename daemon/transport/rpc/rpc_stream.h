@@ -3,9 +3,9 @@
  *
  * Frames that come (proto/rpc_frame.h) are taken apart. Calls go to the control thread; payloads
  * are received straight into the region of the session's channel, and then the request is
- * submitted. Replies, answers and rows go back. While a call, or an answer that the client asked
- * for outside a request, is on its way, no further frame is read. So one client keeps little
- * memory, whatever it sends: its slots, and one message.
+ * submitted. Replies, answers and rows go back. While a piece of a call, or an answer that the
+ * client asked for outside a request, is on its way, no further frame is read. So one client keeps
+ * little memory, whatever it sends: its slots, and one message of a request.
  *
  * A stream ends when the client closes or breaks a rule, or when the control thread closes its end.
  * Then what is on its way to the client is still sent, for a while. The stream is freed when its
@@ -26,14 +26,17 @@ struct transport_peer;
 
 /* Answers that a client does not read are dropped after this time, with the client. */
 #define RPC_UNREAD_NS (UINT64_C(30) * 1000 * 1000 * 1000)
+/* Room for bytes that are thrown away. */
+#define RPC_TRASH_BYTES 4096
 
 /* The part of a loop that its streams use. */
 struct rpc_host {
     struct io *io;
     struct mailbox mailbox;
     struct rpc_stream *streams;
-    _Atomic uint32_t *count; /* of the streams of all hosts */
-    uint32_t most;           /* of these */
+    _Atomic uint32_t *count;        /* of the streams of all hosts */
+    uint32_t most;                  /* of these */
+    uint8_t trash[RPC_TRASH_BYTES]; /* what ending streams receive */
 };
 
 /* A stream that is over waits so long for its client to close. */

@@ -23,6 +23,7 @@
 enum rpc_step {
     RPC_STEP_HEAD,
     RPC_STEP_MESSAGE,
+    RPC_STEP_CALL, /* a message that goes to the control thread */
     RPC_STEP_PAYLOAD,
     RPC_STEP_SKIP, /* the rest of a frame that is not understood */
 };
@@ -36,7 +37,7 @@ struct rpc_arrival {
     size_t span_numbers;
     size_t span_at;
     uint64_t span_done;  /* of that one */
-    uint64_t bytes_left; /* of the payload, or to be skipped */
+    uint64_t bytes_left; /* of the payload or call, or to be skipped */
 };
 
 struct rpc_stream {
@@ -60,10 +61,12 @@ struct rpc_stream {
     uint64_t direct_bytes; /* of the read under way: those that go to the payload */
     struct iovec in_buffers[IO_BUFFERS_MAX];
 
-    /* A call on its way to the control thread: its length, then its bytes. */
-    uint8_t *call;
-    size_t call_at, call_bytes;
-    struct iovec call_buffer;
+    /* A piece of a call on its way to the control thread. It lies in `in`, which stays as it is
+     * meanwhile. In front of the first piece goes the call's length. */
+    const uint8_t *call; /* NULL: none is on its way */
+    size_t call_left, call_head_left;
+    uint32_t call_head; /* little-endian */
+    struct iovec call_buffers[2];
 
     /* A reply on its way from there. */
     uint8_t reply[RPC_REPLY_BYTES];
@@ -81,6 +84,10 @@ struct rpc_stream {
     struct rpc_output refusal_output;
     uint8_t *refusal; /* its bytes; NULL: none is on its way */
 };
+
+/* The most that a stream has: itself, a message, and the spans of a payload and of a READ. */
+#define RPC_STREAM_BYTES                                                                           \
+    (sizeof(struct rpc_stream) + RPC_REQUEST_BYTES_MAX + 2 * 2 * RPC_SPANS_MAX * sizeof(uint64_t))
 
 /* ---- rpc_stream.c ---- */
 
@@ -103,15 +110,16 @@ void rpc_receive(struct rpc_stream *stream);
 void rpc_receive_free(struct rpc_stream *stream);
 /* Throws away what comes, until the client closes. */
 void rpc_receive_nothing(struct rpc_stream *stream);
-/* True if no frame is read before something on its way has arrived. */
-bool rpc_receive_is_held_up(const struct rpc_stream *stream);
 
 /* ---- rpc_relay.c ---- */
 
 /* Begins to read replies. */
 void rpc_relay_replies(struct rpc_stream *stream);
-/* Sends a call to the control thread. False: out of memory. */
-bool rpc_relay_call(struct rpc_stream *stream, const uint8_t *bytes, uint32_t count);
+/* A call of so many bytes comes. */
+void rpc_relay_begin(struct rpc_stream *stream, uint32_t count);
+/* Sends more of it to the control thread, and then goes on receiving. @bytes are borrowed until
+ * stream->call is NULL again. */
+void rpc_relay_call(struct rpc_stream *stream, const uint8_t *bytes, size_t count);
 /* True while a reply is half sent. */
 static inline bool rpc_relay_is_in_reply(const struct rpc_stream *stream)
 {

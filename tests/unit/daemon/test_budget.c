@@ -59,6 +59,15 @@ static void test_parts_are_what_modules_say(void **state)
     assert_int_equal(unbudgeted.transfer_least_bytes, 32 * MIB + 8 * 256 * KIB + 2 * 16 * MIB);
 }
 
+static void test_sessions_over_a_network_take_more(void **state)
+{
+    struct config config = some_config();
+
+    (void)state;
+    config.rpc.listen_count = 1;
+    assert_int_equal(unbudgeted_of(&config, 2).session_bytes, 60 * MIB);
+}
+
 static void test_sum_counts_lanes_and_databases_each(void **state)
 {
     const struct config config = some_config();
@@ -131,6 +140,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_parts_are_what_modules_say),
+        cmocka_unit_test(test_sessions_over_a_network_take_more),
         cmocka_unit_test(test_sum_counts_lanes_and_databases_each),
         cmocka_unit_test(test_more_lanes_share_the_ring_but_not_the_rest),
         cmocka_unit_test(test_arrays_count_their_counters_in_each_lane),

@@ -178,6 +178,8 @@ _GET = {1: GET, 3: 1, 4: 64}
         (frame(WRITE, 0, message({1: [1 << 30, 1]}), b"x"), "outside the region"),
         (frame(SUBMIT, 0, message(_GET | {10: [64, 2**31]})), "outside the region"),
         (frame(SUBMIT, 0, message(_GET | {9: [64, 2**64 - 1]})), "no region"),
+        (head(SUBMIT, 0, 16385, 0), "16385 bytes"),
+        (head(READ, 0, 65536, 0), "65536 bytes"),
         (head(WRITE, 0, 0, 0), "message of 0"),
     ],
 )
