@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "daemon/engine/sessions/tsan.h"
 #include "daemon/transport/rpc/rpc_stream_impl.h"
 #include "proto/control.pb-c.h"
@@ -393,6 +394,7 @@ static void read_more(struct rpc_stream *stream)
     if (count < IO_BUFFERS_MAX)
         stream->in_buffers[count++] = (struct iovec){ .iov_base = stream->in + stream->in_end,
                                                       .iov_len = stream->in_room - stream->in_end };
+    stream->reading_ns = clock_now_ns(&clock_monotonic);
     io_read(rpc_stream_io(stream), &stream->net, stream->in_buffers, count, on_read);
 }
 
@@ -441,6 +443,23 @@ void rpc_receive(struct rpc_stream *stream)
         break_off(stream, err, &msg);
     else if (!is_held_up(stream) || stream->arrival.step != RPC_STEP_HEAD)
         read_more(stream);
+}
+
+static bool is_in_frame(const struct rpc_stream *stream)
+{
+    return stream->arrival.step != RPC_STEP_HEAD || in_bytes(stream) > 0;
+}
+
+void rpc_receive_tick(struct rpc_stream *stream, uint64_t now_ns)
+{
+    struct err_msg msg = { { 0 } };
+
+    if (stream->is_ending || !stream->net.read.done || !is_in_frame(stream) ||
+        clock_since(now_ns, stream->reading_ns) <= RPC_STALLED_NS)
+        return;
+    (void)err_set(&msg, EMBTIER_TIMEOUT, "no byte came for %" PRIu64 " s, in the middle of a frame",
+                  RPC_STALLED_NS / 1000000000);
+    break_off(stream, EMBTIER_TIMEOUT, &msg);
 }
 
 void rpc_receive_nothing(struct rpc_stream *stream)

@@ -146,9 +146,11 @@ static bool is_overdue(const struct rpc_stream *stream, uint64_t now_ns)
 
 void rpc_streams_tick(struct rpc_host *host, uint64_t now_ns)
 {
-    for (struct rpc_stream *stream = host->streams; stream; stream = stream->next)
+    for (struct rpc_stream *stream = host->streams; stream; stream = stream->next) {
+        rpc_receive_tick(stream, now_ns);
         if (is_overdue(stream, now_ns) || has_hung_up(stream))
             rpc_stream_close(stream);
+    }
 }
 
 void rpc_streams_close(struct rpc_host *host, bool at_once)

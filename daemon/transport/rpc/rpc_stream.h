@@ -26,6 +26,8 @@ struct transport_peer;
 
 /* Answers that a client does not read are dropped after this time, with the client. */
 #define RPC_UNREAD_NS (UINT64_C(30) * 1000 * 1000 * 1000)
+/* A client that has begun a frame must send more of it within this time. */
+#define RPC_STALLED_NS (UINT64_C(30) * 1000 * 1000 * 1000)
 /* Room for bytes that are thrown away. */
 #define RPC_TRASH_BYTES 4096
 
@@ -46,7 +48,7 @@ struct rpc_host {
  * the control thread. NULL, with @fd closed: the system has no room, or there are as
  * many as may be. */
 struct transport_peer *rpc_stream_new(struct rpc_host *host, int fd);
-/* Closes streams whose clients have read nothing for too long. */
+/* Closes streams whose clients have read nothing, or sent nothing of a frame, for too long. */
 void rpc_streams_tick(struct rpc_host *host, uint64_t now_ns);
 /* Closes all sockets now, or those that the control thread is done with and whose clients have been
  * sent all that there is. */

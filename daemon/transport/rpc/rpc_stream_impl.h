@@ -59,6 +59,7 @@ struct rpc_stream {
     uint8_t *in;
     size_t in_at, in_end, in_room;
     uint64_t direct_bytes; /* of the read under way: those that go to the payload */
+    uint64_t reading_ns;   /* when that was begun */
     struct iovec in_buffers[IO_BUFFERS_MAX];
 
     /* A piece of a call on its way to the control thread. It lies in `in`, which stays as it is
@@ -110,6 +111,8 @@ void rpc_receive(struct rpc_stream *stream);
 void rpc_receive_free(struct rpc_stream *stream);
 /* Throws away what comes, until the client closes. */
 void rpc_receive_nothing(struct rpc_stream *stream);
+/* Ends a stream whose client has stopped in the middle of a frame. */
+void rpc_receive_tick(struct rpc_stream *stream, uint64_t now_ns);
 
 /* ---- rpc_relay.c ---- */
 

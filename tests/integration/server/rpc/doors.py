@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A server's door for clients over a network, ways to connect to it, and what the server holds for them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import socket
+import struct
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+from daemons import SANITIZED, TREE, Daemon
+
+import embtier
+
+sys.path.insert(0, str(TREE / "tests/integration/python/client"))
+
+from plain_client import GET, LIMIT_S, SET, TABLE_OPEN, TABLE_INFO, Client, message  # noqa: E402
+
+MIB = 1 << 20
+ROWS, DIM = 100_000, 64
+TABLE = "door"
+GROWTH_BYTES = (256 if SANITIZED else 24) * MIB  # of the allocator, and of RocksDB in the background
+ENGINES = {"io_uring": "auto", "epoll": "off"}
+
+
+def over_tcp(address: tuple[str, int]) -> socket.socket:
+    return socket.create_connection(address, LIMIT_S)
+
+
+# Each makes a connection that a Client can use, and to which RST and shutdown() apply.
+KINDS: dict[str, Callable[[tuple[str, int]], socket.socket]] = {"tcp": over_tcp}
+
+
+def reset(stream: socket.socket) -> None:
+    """Ends a connection by RST."""
+    stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    stream.close()
+
+
+def raise_descriptor_limit(wanted: int, pid: int = 0) -> int:
+    """Raises a process's limit as far as this user may. Returns the limit."""
+    _, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    with contextlib.suppress(PermissionError, ValueError):
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (max(wanted, hard), max(wanted, hard)))
+    _, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    soft = min(wanted, hard)
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (soft, hard))
+    return soft
+
+
+def wait_until(what: Callable[[], object], why: Callable[[], object] = lambda: "") -> None:
+    deadline = time.monotonic() + LIMIT_S
+    while not what():
+        assert time.monotonic() < deadline, why()
+        time.sleep(0.02)
+
+
+class Door:
+    def __init__(self, daemon: Daemon, kind: str) -> None:
+        self.daemon = daemon
+        self._connect = KINDS[kind]
+        (listening,) = (line["address"] for line in daemon.logged("listening") if line["address"].startswith("tcp://"))
+        host, _, port = listening.removeprefix("tcp://").rpartition(":")
+        self.url, self.address = listening, (host, int(port))
+        with daemon.connect() as server:
+            table = server.create_table(TABLE, DIM, ROWS, optimizer="sgd")
+            ids = np.arange(1000)
+            table.set(ids, np.repeat(ids[:, None], DIM, axis=1))
+
+    # ---- Connections ----
+
+    def connect(self) -> socket.socket:
+        return self._connect(self.address)
+
+    def client(self, arena_bytes: int = 65536, slots: int = 4) -> Client:
+        """One that has said hello."""
+        made = Client(self.connect())
+        granted = made.hello(arena_bytes, slots)
+        made.region = bytearray(granted.get(4, 0))
+        return made
+
+    @contextlib.contextmanager
+    def clients(self, count: int, **hello: int) -> Iterator[list[Client]]:
+        with contextlib.ExitStack() as stack:
+            made = []
+            for _ in range(count):
+                made.append(self.client(**hello))
+                stack.callback(made[-1].close)
+            yield made
+
+    # ---- Others ----
+
+    @contextlib.contextmanager
+    def serves_others(self) -> Iterator[None]:
+        """Another client of the same door asks for rows all the time, and always gets the right ones."""
+        stop, failures = threading.Event(), []
+        with embtier.connect(self.url, timeout=LIMIT_S, arena_bytes=4 * MIB) as server:
+            table, ids = server.open_table(TABLE), np.arange(500)
+
+            def ask() -> None:
+                try:
+                    while not stop.is_set():
+                        assert (table.get(ids) == ids[:, None]).all()
+                        stop.wait(0.02 if SANITIZED else 0.002)
+                except BaseException as error:  # passed on to the test's thread
+                    failures.append(error)
+
+            thread = threading.Thread(target=ask)
+            thread.start()
+            try:
+                yield
+            finally:
+                stop.set()
+                thread.join()
+        assert not failures, failures
+
+    def must_serve(self) -> None:
+        with embtier.connect(self.url, timeout=LIMIT_S, arena_bytes=MIB) as server:
+            assert (server.open_table(TABLE).get([1, 2])[:, 0] == [1, 2]).all()
+
+    # ---- What the server holds ----
+
+    def anonymous_bytes(self) -> int:
+        status = Path(f"/proc/{self.daemon.pid}/status").read_text()
+        return int(status.split("RssAnon:")[1].split()[0]) * 1024
+
+    def held(self) -> dict[str, float]:
+        """Descriptors, sessions and bytes of arenas, without those of this question, and users' shares."""
+        with self.daemon.connect(arena_bytes=0) as server:
+            status = server.status()
+        figures = {name: status["metrics"][name] for name in ("sessions", "session_arena_bytes")}
+        figures["descriptors"] = len(os.listdir(f"/proc/{self.daemon.pid}/fd"))
+        return figures
+
+    @contextlib.contextmanager
+    def leaves_nothing(self, growth_bytes: int = GROWTH_BYTES) -> Iterator[None]:
+        """The server must hold after the block, within a minute, no more than before it."""
+        before, kinds, memory = self.settled(), self.daemon.settled_descriptors(), self.anonymous_bytes()
+        yield
+        for name in ("sessions", "session_arena_bytes"):
+            wait_until(lambda name=name: self.held()[name] <= before[name], lambda: f"{before} became {self.held()}")
+        self.daemon.must_have_closed_all_but(kinds)
+        wait_until(lambda: self.anonymous_bytes() - memory < growth_bytes, lambda: f"{self.anonymous_bytes() - memory} bytes are left")
+        assert self.daemon.is_running
+
+    def settled(self) -> dict[str, float]:
+        """held(), once no session ends any more."""
+        last = self.held()
+        while (now := self.held()) != last:
+            last = now
+        return last
+
+
+# ---- Requests ----
+
+
+def open_table(client: Client) -> int:
+    return client.call(TABLE_OPEN, {1: TABLE}, TABLE_INFO)[1]
+
+
+def rows_request(client: Client, op: int, count: int, first_id: int = 0) -> tuple[bytes, bytes]:
+    """The message and payload of a GET or SET of so many rows, which lie in the client's region from 64 on."""
+    rows, at = 256 + count * 8, 64
+    segment = struct.pack("<QQQII", open_table(client), 128, rows, count, 0)
+    ids = struct.pack(f"<{count}Q", *range(first_id, first_id + count))
+    bytes_ = count * DIM * 4
+    if op == GET:
+        return message({1: GET, 3: 1, 4: at, 9: [at, 32, 128, len(ids)], 10: [rows, bytes_]}), segment + ids
+    values = b"".join(struct.pack("<f", i) * DIM for i in range(first_id, first_id + count))
+    return message({1: SET, 3: 1, 4: at, 9: [at, 32, 128, len(ids), rows, bytes_]}), segment + ids + values

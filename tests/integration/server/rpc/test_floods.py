@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Thousands of connections that come and go leave nothing, and others are served meanwhile."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable
+
+import pytest
+from daemons import LONG, SANITIZED
+from doors import Door, reset
+from plain_client import CALL, HELLO, SUBMIT, Client, frame, head, message
+
+TIMES = 20_000 if LONG else 500 if SANITIZED else 3000
+THREADS = 4
+
+HELLO_FRAME = frame(CALL, 0, message({1: 7, HELLO: message({1: 1, 2: 1, 3: 65536, 4: 4, 5: "flood", 380: 1})}))
+SAID = {
+    "nothing": b"",
+    "garbage": b"GET / HTTP/1.1\r\n\r\n",
+    "half a hello": HELLO_FRAME[:40],
+    "hello": HELLO_FRAME,
+    "hello and more": HELLO_FRAME + head(SUBMIT, 0, 16, 16),
+}
+ENDS: dict[str, Callable] = {"fin": lambda stream: stream.close(), "rst": reset}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_floods_of_connects_leave_nothing(door: Door, end: str):
+    failures = []
+
+    def flood(index: int) -> None:
+        try:
+            for turn in range(index, TIMES, THREADS):
+                stream = door.connect()
+                with contextlib.suppress(ConnectionError):
+                    stream.sendall(list(SAID.values())[turn % len(SAID)])
+                ENDS[end](stream)
+        except BaseException as error:  # passed on to the test's thread
+            failures.append(error)
+
+    with door.leaves_nothing(), door.serves_others():
+        threads = [threading.Thread(target=flood, args=(index,)) for index in range(THREADS)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not failures, failures
+
+
+def test_a_client_that_comes_during_a_flood_is_served(door: Door):
+    """It waits behind those that came before, and then has its session."""
+    with door.leaves_nothing():
+        streams = [door.connect() for _ in range(500)]
+        for stream in streams:
+            stream.sendall(SAID["garbage"])
+        with contextlib.closing(Client(door.connect())) as client:
+            client.hello()
+        for stream in streams:
+            stream.close()

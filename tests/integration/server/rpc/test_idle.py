@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Very many idle connections, and connections beyond the limit."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+
+from daemons import SANITIZED
+from doors import LIMIT_S, MIB, Door, raise_descriptor_limit
+from plain_client import CALL, ERROR, HELLO, REPLY, Client, fields_of, frame, message
+
+import embtier
+
+IDLE = 2_000 if SANITIZED else 10_000
+DESCRIPTORS_EACH = 11  # of a session over a network (config_descriptors.c)
+OTHER_DESCRIPTORS = 4000
+BYTES_EACH = 24 << 10  # of the server's own memory; without sanitizers
+BUSY = embtier.errors.code_of("BUSY")
+
+
+def idle_count() -> int:
+    """10,000, or less if this user may not have that many descriptors. The server gets the limit of this process."""
+    granted = raise_descriptor_limit(IDLE * DESCRIPTORS_EACH + OTHER_DESCRIPTORS)
+    return min(IDLE, (granted - OTHER_DESCRIPTORS) // DESCRIPTORS_EACH // 100 * 100)
+
+
+def hello_frame(arena_bytes: int) -> bytes:
+    return frame(CALL, 0, message({1: 7, HELLO: message({1: 1, 2: 1, 3: arena_bytes, 4: 1, 5: "idle", 380: 1})}))
+
+
+def test_10_000_idle_connections_cost_little_and_disturb_nobody(make_door):
+    """Each has said hello. A tenth of them have a session with a region. All have a socket in this process, too."""
+    count = idle_count()
+    assert count >= 100
+    door = make_door({"max_sessions": count + 100, "max_user_sessions": count + 100})
+    with door.leaves_nothing(growth_bytes=64 * MIB), contextlib.ExitStack() as stack:
+        memory = door.anonymous_bytes()
+        stack.enter_context(door.serves_others())
+        idle = []
+        for begin in range(0, count, 100):  # hundreds at a time: their answers come together
+            some = [stack.enter_context(contextlib.closing(Client(door.connect()))) for _ in range(100)]
+            for i, client in enumerate(some):
+                client.send(hello_frame(65536 if i % 10 == 0 else 0))
+            for client in some:
+                kind, _, reply, _ = client.receive()
+                while not reply.get(2):  # progress
+                    kind, _, reply, _ = client.receive()
+                assert kind == REPLY and ERROR not in reply, (begin, reply)
+            idle += some
+        assert door.held()["sessions"] >= count
+        if not SANITIZED:
+            assert door.anonymous_bytes() - memory < count * BYTES_EACH + count // 10 * 80_000
+        door.must_serve()
+        idle[0].call(7, {}, 8)  # the first and the last can still ask
+        idle[-1].call(7, {}, 8)
+    door.daemon.stop()
+
+
+def test_a_session_has_its_memory_from_the_beginning(door: Door):
+    """A lack of memory is an answer to hello, and not the end of a server whose clients send rows later."""
+    with door.leaves_nothing():
+        memory = door.anonymous_bytes()
+        with contextlib.closing(door.client(64 * MIB)):
+            assert door.anonymous_bytes() - memory >= 60 * MIB
+
+
+def is_refused(client: Client) -> str:
+    """Returns the text of the refusal, after which the server must close."""
+    kind, _, reply, _ = client.receive()
+    assert kind == REPLY and reply.get(1, 0) == 0
+    error = fields_of(reply[ERROR])
+    assert error[1] == BUSY
+    assert client.is_closed()
+    return error[2].decode()
+
+
+def test_a_client_beyond_the_limit_is_told_and_may_come_when_others_have_gone(make_door):
+    door = make_door({"max_sessions": 8, "max_user_sessions": 8})
+    with door.leaves_nothing():
+        with door.clients(8, arena_bytes=0) as held, contextlib.ExitStack() as stack:
+            # The server has at most twice as many connections as sessions. Further ones wait for those before them to go.
+            more = [stack.enter_context(contextlib.closing(Client(door.connect()))) for _ in range(30)]
+            assert all("socket.max_sessions" in is_refused(client) for client in more)
+            held[0].call(7, {}, 8)
+        deadline = time.monotonic() + LIMIT_S
+        while True:
+            with contextlib.suppress(embtier.BusyError), embtier.connect(door.url, timeout=LIMIT_S, arena_bytes=0):
+                break
+            assert time.monotonic() < deadline
+    door.daemon.stop()
+
+
+def test_one_user_who_holds_all_that_it_may_leaves_room_for_others(make_door):
+    """All clients over plain TCP are one user. Those of a local user still find room."""
+    door = make_door({"max_sessions": 32, "max_user_sessions": None})
+    with door.leaves_nothing(), contextlib.ExitStack() as stack:
+        refusal = ""
+        for _ in range(40):
+            client = stack.enter_context(contextlib.closing(Client(door.connect())))
+            client.send(hello_frame(0))
+            _, _, reply, _ = client.receive()
+            if ERROR in reply:
+                refusal = fields_of(reply[ERROR])[2].decode()
+        assert "your user may have at most" in refusal and "socket.max_user_sessions" in refusal
+        with door.daemon.connect(arena_bytes=MIB) as server:
+            assert (server.open_table("door").get([3])[:, 0] == 3).all()
+    door.daemon.stop()
+
+
+def test_clients_that_say_nothing_are_told_and_let_go(door: Door):
+    """After ten seconds, whether they were silent, or sent half a head or half a hello."""
+    with door.leaves_nothing(), contextlib.ExitStack() as stack:
+        silent = [stack.enter_context(contextlib.closing(Client(door.connect()))) for _ in range(30)]
+        for i, client in enumerate(silent):
+            client.send(hello_frame(0)[: (0, 20, 40)[i % 3]])
+        for client in silent:
+            kind, _, reply, _ = client.receive()
+            assert kind == REPLY and fields_of(reply[ERROR])[1] == embtier.errors.code_of("TIMEOUT")
+            assert client.is_closed()
