@@ -17,7 +17,7 @@ static const char *reason_of(unsigned long code, char *text, size_t room)
     return reason ? reason : "no reason is known";
 }
 
-enum embtier_err openssl_failed(struct err_msg *msg, enum embtier_err err, const char *format, ...)
+enum embtier_err openssl_write(struct err_msg *msg, enum embtier_err err, const char *format, ...)
 {
     const unsigned long code = ERR_get_error();
     char text[sizeof(msg->text)], reason[128];

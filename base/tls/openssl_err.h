@@ -10,8 +10,9 @@
 #include "base/macros.h"
 
 /* Writes the message with ": reason" behind it, and empties the queue. Returns NO_MEMORY if that
- * was the reason, else @err. */
-enum embtier_err openssl_failed(struct err_msg *msg, enum embtier_err err, const char *format, ...)
+ * was the reason, else @err. It is a macro for the compiler's analyser, like err_set(). */
+#define openssl_failed(msg, err, ...) err_not_ok(openssl_write((msg), (err), __VA_ARGS__))
+enum embtier_err openssl_write(struct err_msg *msg, enum embtier_err err, const char *format, ...)
     PRINTF_LIKE(3, 4);
 
 #endif

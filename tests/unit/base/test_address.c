@@ -33,6 +33,34 @@ static void test_addresses_are_taken_apart(void **state)
     expect("tcp://localhost:7411", ADDRESS_TCP, "", "localhost", "7411");
     expect("tcp://127.0.0.1:0", ADDRESS_TCP, "", "127.0.0.1", "0");
     expect("tcp://[::1]:65535", ADDRESS_TCP, "", "::1", "65535");
+    expect("tls://a.example:1", ADDRESS_TLS, "", "a.example", "1");
+    expect("tls://[::1]:1", ADDRESS_TLS, "", "::1", "1");
+    expect("unix:/a?b", ADDRESS_UNIX, "/a?b", "", "");
+}
+
+static void expect_files(const char *text, const char *authority, const char *certificate,
+                         const char *key, const char *token)
+{
+    struct address address;
+    struct err_msg msg = { { 0 } };
+
+    assert_int_equal(address_parse(text, &address, &msg), EMBTIER_OK);
+    assert_string_equal(address.files.authority, authority);
+    assert_string_equal(address.files.certificate, certificate);
+    assert_string_equal(address.files.key, key);
+    assert_string_equal(address.files.token, token);
+}
+
+static void test_addresses_name_files(void **state)
+{
+    (void)state;
+    expect_files("tls://h:1", "", "", "", "");
+    expect_files("tls://h:1?ca=/a b/ca.crt", "/a b/ca.crt", "", "", "");
+    expect_files("tls://h:1?key=k&cert=c?d=e&token=t", "", "c?d=e", "k", "t");
+    expect_files("tcp://h:1?token=/run/t", "", "", "", "/run/t");
+    expect_files("unix+rpc:/s?token=/run/t", "", "", "", "/run/t");
+    expect("unix+rpc:/s?token=/run/t", ADDRESS_UNIX_RPC, "/s", "", "");
+    expect("tls://[::1]:5?ca=x", ADDRESS_TLS, "", "::1", "5");
 }
 
 static void test_mistakes_are_named(void **state)
@@ -57,6 +85,18 @@ static void test_mistakes_are_named(void **state)
         { "tcp://[::1", "no port" },
         { "tcp://[::1]", "no port" },
         { "tcp://[::1]80", "no port" },
+        { "tls://host", "expected tls://HOST:PORT" },
+        { "tls://host?ca=a:1", "no port" },
+        { "tls://host:1?", "allowed: token=FILE" },
+        { "tls://host:1?ca", "allowed: token=FILE" },
+        { "tls://host:1?ca=", "0 bytes" },
+        { "tls://host:1?ca=a&", "allowed: token=FILE" },
+        { "tls://host:1?ca=a&ca=b", "twice" },
+        { "tls://host:1?cat=a", "`cat=a`" },
+        { "tls://host:1?cert=a", "give both" },
+        { "tls://host:1?key=a", "give both" },
+        { "tcp://host:1?ca=a", "for tls://" },
+        { "unix+rpc:?token=a", "1 to 107" },
         { "http://host:1", "no known kind" },
         { "TCP://host:1", "no known kind" },
     };
@@ -102,6 +142,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_addresses_are_taken_apart),
+        cmocka_unit_test(test_addresses_name_files),
         cmocka_unit_test(test_mistakes_are_named),
         cmocka_unit_test(test_lengths_are_limited),
     };
