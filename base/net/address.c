@@ -6,6 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+static const char *scheme_of(const struct address *address)
+{
+    return address->kind == ADDRESS_TLS ? "tls" : "tcp";
+}
+
 static const char *after(const char *text, const char *prefix)
 {
     const size_t bytes = strlen(prefix);
@@ -13,29 +18,29 @@ static const char *after(const char *text, const char *prefix)
     return strncmp(text, prefix, bytes) == 0 ? text + bytes : NULL;
 }
 
-static enum embtier_err take_path(const char *path, struct address *address, struct err_msg *msg)
+static enum embtier_err take_path(const char *path, size_t bytes, struct address *address,
+                                  struct err_msg *msg)
 {
-    const size_t bytes = strlen(path);
-
     if (bytes == 0 || bytes > ADDRESS_PATH_MAX)
         return err_set(msg, EMBTIER_INVALID,
                        "socket path of %zu bytes, allowed: 1 to %d (the system's limit): %s", bytes,
                        ADDRESS_PATH_MAX, path);
-    memcpy(address->path, path, bytes + 1);
+    memcpy(address->path, path, bytes);
+    address->path[bytes] = '\0';
     return EMBTIER_OK;
 }
 
-static bool is_port(const char *text)
+static bool is_port(const char *text, const char *end)
 {
     const size_t digits = strspn(text, "0123456789");
 
-    return digits >= 1 && digits < sizeof(((struct address *)NULL)->port) && text[digits] == '\0' &&
+    return digits >= 1 && digits < sizeof(((struct address *)NULL)->port) && text + digits == end &&
            strtoul(text, NULL, 10) <= UINT16_MAX;
 }
 
-/* Takes "HOST:PORT" or "[IPV6]:PORT". */
-static enum embtier_err take_host(const char *text, const char *rest, struct address *address,
-                                  struct err_msg *msg)
+/* Takes "HOST:PORT" or "[IPV6]:PORT", up to @stop. */
+static enum embtier_err take_host(const char *text, const char *rest, const char *stop,
+                                  struct address *address, struct err_msg *msg)
 {
     const bool is_bracketed = rest[0] == '[';
     const char *const host = rest + is_bracketed;
@@ -43,40 +48,125 @@ static enum embtier_err take_host(const char *text, const char *rest, struct add
     const char *const colon = end && is_bracketed ? end + 1 : end;
     size_t bytes;
 
-    if (!colon || colon[0] != ':' || !is_port(colon + 1))
+    if (!colon || colon[0] != ':' || !is_port(colon + 1, stop))
         return err_set(msg, EMBTIER_INVALID,
-                       "address %s has no port; expected tcp://HOST:PORT or tcp://[IPV6]:PORT, "
-                       "with a port of 0 to 65535",
-                       text);
+                       "address %s has no port; expected %s://HOST:PORT or %s://[IPV6]:PORT, with "
+                       "a port of 0 to 65535",
+                       text, scheme_of(address), scheme_of(address));
     bytes = (size_t)(end - host);
     if (bytes == 0 || bytes > ADDRESS_HOST_MAX)
         return err_set(msg, EMBTIER_INVALID, "address %s has a host of %zu bytes, allowed: 1 to %d",
                        text, bytes, ADDRESS_HOST_MAX);
     memcpy(address->host, host, bytes);
     address->host[bytes] = '\0';
-    snprintf(address->port, sizeof(address->port), "%s", colon + 1);
+    snprintf(address->port, sizeof(address->port), "%.*s", (int)(stop - colon - 1), colon + 1);
     return EMBTIER_OK;
+}
+
+/* ---- Files ---- */
+
+static char *file_of(struct address *address, const char *name, size_t bytes)
+{
+    struct address_files *const files = &address->files;
+    const struct {
+        const char *name;
+        char *file;
+        bool is_of_tls;
+    } all[] = {
+        { "ca", files->authority, true },
+        { "cert", files->certificate, true },
+        { "key", files->key, true },
+        { "token", files->token, false },
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(all); i++)
+        if (strlen(all[i].name) == bytes && strncmp(all[i].name, name, bytes) == 0)
+            return all[i].is_of_tls && address->kind != ADDRESS_TLS ? NULL : all[i].file;
+    return NULL;
+}
+
+static enum embtier_err take_file(const char *text, const char *item, size_t bytes,
+                                  struct address *address, struct err_msg *msg)
+{
+    const char *const equals = memchr(item, '=', bytes);
+    char *const file = equals ? file_of(address, item, (size_t)(equals - item)) : NULL;
+    const size_t name_bytes = equals ? bytes - (size_t)(equals + 1 - item) : 0;
+
+    if (!file)
+        return err_set(msg, EMBTIER_INVALID,
+                       "address %s has `%.*s`; allowed: token=FILE, and for tls:// ca=FILE, "
+                       "cert=FILE, key=FILE",
+                       text, (int)bytes, item);
+    if (file[0] != '\0')
+        return err_set(msg, EMBTIER_INVALID, "address %s names the file of `%.*s` twice", text,
+                       (int)(equals - item), item);
+    if (name_bytes == 0 || name_bytes > ADDRESS_FILE_MAX)
+        return err_set(msg, EMBTIER_INVALID,
+                       "address %s has a file name of %zu bytes, allowed: 1 to %d", text,
+                       name_bytes, ADDRESS_FILE_MAX);
+    memcpy(file, equals + 1, name_bytes);
+    file[name_bytes] = '\0';
+    return EMBTIER_OK;
+}
+
+/* Takes "NAME=FILE&NAME=FILE". */
+static enum embtier_err take_files(const char *text, const char *rest, struct address *address,
+                                   struct err_msg *msg)
+{
+    const struct address_files *const files = &address->files;
+
+    for (const char *end; rest; rest = *end ? end + 1 : NULL) {
+        end = strchrnul(rest, '&');
+        TRY(take_file(text, rest, (size_t)(end - rest), address, msg));
+    }
+    if ((files->certificate[0] == '\0') != (files->key[0] == '\0'))
+        return err_set(msg, EMBTIER_INVALID, "address %s names one of cert and key; give both",
+                       text);
+    return EMBTIER_OK;
+}
+
+static const struct {
+    const char *prefix;
+    enum address_kind kind;
+} prefixes[] = {
+    { "tcp://", ADDRESS_TCP },
+    { "tls://", ADDRESS_TLS },
+    { "unix+rpc:", ADDRESS_UNIX_RPC },
+    { "unix:", ADDRESS_UNIX },
+};
+
+/* Returns what is behind the prefix, and sets the kind. */
+static const char *take_kind(const char *text, struct address *address)
+{
+    for (size_t i = 0; i < ARRAY_LEN(prefixes); i++) {
+        const char *const rest = after(text, prefixes[i].prefix);
+
+        if (!rest)
+            continue;
+        address->kind = prefixes[i].kind;
+        return rest;
+    }
+    return text;
 }
 
 enum embtier_err address_parse(const char *text, struct address *ret_address, struct err_msg *msg)
 {
-    const char *rest;
+    struct address address = { .kind = ADDRESS_UNIX };
+    const char *const rest = take_kind(text, &address);
+    const bool may_have_files = address.kind != ADDRESS_UNIX;
+    const char *const stop = may_have_files ? strchrnul(rest, '?') : rest + strlen(rest);
 
-    *ret_address = (struct address){ .kind = ADDRESS_UNIX };
-    if ((rest = after(text, "tcp://"))) {
-        ret_address->kind = ADDRESS_TCP;
-        return take_host(text, rest, ret_address, msg);
-    }
-    if ((rest = after(text, "unix+rpc:"))) {
-        ret_address->kind = ADDRESS_UNIX_RPC;
-        return take_path(rest, ret_address, msg);
-    }
-    if ((rest = after(text, "unix:")))
-        return take_path(rest, ret_address, msg);
-    if (strstr(text, "://"))
+    if (rest == text && strstr(text, "://"))
         return err_set(msg, EMBTIER_INVALID,
-                       "address %s is of no known kind; expected a path, unix:PATH, unix+rpc:PATH "
-                       "or tcp://HOST:PORT",
+                       "address %s is of no known kind; expected a path, unix:PATH, "
+                       "unix+rpc:PATH, tcp://HOST:PORT or tls://HOST:PORT",
                        text);
-    return take_path(text, ret_address, msg);
+    if (address_is_tcp(&address))
+        TRY(take_host(text, rest, stop, &address, msg));
+    else
+        TRY(take_path(rest, (size_t)(stop - rest), &address, msg));
+    if (*stop)
+        TRY(take_files(text, stop + 1, &address, msg));
+    *ret_address = address;
+    return EMBTIER_OK;
 }

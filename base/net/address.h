@@ -4,6 +4,14 @@
  *     /run/embtier/embtier.sock, unix:PATH   Unix socket, then shared memory
  *     unix+rpc:PATH                          Unix socket, all over it
  *     tcp://HOST:PORT, tcp://[IPV6]:PORT
+ *     tls://HOST:PORT, tls://[IPV6]:PORT
+ *
+ * A client may add files to each but the first kind, in the manner of a URL:
+ *
+ *     tls://HOST:PORT?ca=FILE&cert=FILE&key=FILE&token=FILE
+ *
+ * ca has the authority of the server's certificate, cert and key are the client's own, and token
+ * has its token. ca, cert and key are for tls:// alone. A file's name cannot have a `&`.
  *
  * Thread: any. */
 #ifndef EMBTIER_BASE_NET_ADDRESS_H
@@ -20,11 +28,21 @@ extern "C" {
 
 #define ADDRESS_HOST_MAX 255
 #define ADDRESS_PATH_MAX 107 /* of a Unix socket, in bytes: the system's limit */
+#define ADDRESS_FILE_MAX 255
 
 enum address_kind {
     ADDRESS_UNIX,
     ADDRESS_UNIX_RPC,
     ADDRESS_TCP,
+    ADDRESS_TLS,
+};
+
+/* The client's files; "": none is named. */
+struct address_files {
+    char authority[ADDRESS_FILE_MAX + 1];
+    char certificate[ADDRESS_FILE_MAX + 1];
+    char key[ADDRESS_FILE_MAX + 1];
+    char token[ADDRESS_FILE_MAX + 1];
 };
 
 struct address {
@@ -32,7 +50,20 @@ struct address {
     char path[ADDRESS_PATH_MAX + 1]; /* of a Unix socket; else "" */
     char host[ADDRESS_HOST_MAX + 1]; /* name or number, without brackets; else "" */
     char port[6];                    /* decimal, 0 to 65535; else "" */
+    struct address_files files;
 };
+
+static inline bool address_is_tcp(const struct address *address)
+{
+    return address->kind == ADDRESS_TCP || address->kind == ADDRESS_TLS;
+}
+
+static inline bool address_has_files(const struct address *address)
+{
+    const struct address_files *const files = &address->files;
+
+    return files->authority[0] || files->certificate[0] || files->key[0] || files->token[0];
+}
 
 /* INVALID: @text is no address; the message says what is allowed. */
 MUST_CHECK enum embtier_err address_parse(const char *text, struct address *ret_address,
