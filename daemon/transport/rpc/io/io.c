@@ -10,19 +10,26 @@
 enum embtier_err io_new(const struct io_engine *engine, int wake_fd, struct io **ret_io,
                         struct err_msg *ret_refusal, struct err_msg *msg)
 {
+    enum embtier_err err;
+
     ret_refusal->text[0] = '\0';
-    if (engine)
-        return engine->make(wake_fd, ret_io, msg);
-    if (io_uring_engine.make(wake_fd, ret_io, ret_refusal) == EMBTIER_OK)
-        return EMBTIER_OK;
-    return io_epoll_engine.make(wake_fd, ret_io, msg);
+    if (engine) {
+        err = engine->make(wake_fd, ret_io, msg);
+    } else {
+        err = io_uring_engine.make(wake_fd, ret_io, ret_refusal);
+        if (err != EMBTIER_OK)
+            err = io_epoll_engine.make(wake_fd, ret_io, msg);
+    }
+    if (err == EMBTIER_OK)
+        (*ret_io)->soon_end = &(*ret_io)->soon;
+    return err;
 }
 
 void io_free(struct io *io)
 {
     if (!io)
         return;
-    assert(!io->closing);
+    assert(!io->closing && !io->soon);
     io->engine->free(io);
 }
 
@@ -34,11 +41,12 @@ void io_open(struct io *io, struct io_file *file, int fd)
 
 /* ---- Tasks ---- */
 
-static void begin(struct io *io, struct io_task *task, struct iovec *buffers, uint32_t count,
-                  io_done_fn *done)
+static void begin(struct io *io, struct io_task *task, enum io_kind kind, struct iovec *buffers,
+                  uint32_t count, io_done_fn *done)
 {
     assert(!task->done && !task->file->is_closing && count <= IO_BUFFERS_MAX);
     task->message = (struct msghdr){ .msg_iov = buffers, .msg_iovlen = count };
+    task->kind = kind;
     task->done = done;
     io->engine->begin(io, task);
 }
@@ -46,24 +54,54 @@ static void begin(struct io *io, struct io_task *task, struct iovec *buffers, ui
 void io_read(struct io *io, struct io_file *file, struct iovec *buffers, uint32_t count,
              io_done_fn *done)
 {
-    begin(io, &file->read, buffers, count, done);
+    begin(io, &file->read, IO_MOVE, buffers, count, done);
 }
 
 void io_write(struct io *io, struct io_file *file, struct iovec *buffers, uint32_t count,
               io_done_fn *done)
 {
-    begin(io, &file->write, buffers, count, done);
+    begin(io, &file->write, IO_MOVE, buffers, count, done);
 }
 
 void io_accept(struct io *io, struct io_file *file, io_done_fn *done)
 {
-    file->read.is_accept = true;
-    begin(io, &file->read, NULL, 0, done);
+    begin(io, &file->read, IO_ACCEPT, NULL, 0, done);
+}
+
+void io_await(struct io *io, struct io_file *file, io_done_fn *done)
+{
+    begin(io, &file->read, IO_AWAIT, NULL, 0, done);
+}
+
+void io_end_soon(struct io *io, struct io_task *task, int result, io_done_fn *done)
+{
+    assert(!task->done && !task->file->is_closing);
+    task->done = done;
+    task->result = result;
+    task->is_soon = true;
+    task->next = NULL;
+    *io->soon_end = task;
+    io->soon_end = &task->next;
+}
+
+/* Those that are added meanwhile wait for the next turn. */
+static void end_soon(struct io *io)
+{
+    struct io_task *task = TAKE(io->soon);
+
+    io->soon_end = &io->soon;
+    while (task) {
+        struct io_task *const next = task->next;
+
+        task->is_soon = false;
+        io_task_end(task, task->result);
+        task = next;
+    }
 }
 
 void io_task_end(struct io_task *task, int result)
 {
-    const bool is_lost = task->file->is_closing && !task->is_accept;
+    const bool is_lost = task->file->is_closing && task->kind != IO_ACCEPT;
     io_done_fn *const done = TAKE(task->done);
 
     done(task->file, is_lost ? -ECANCELED : result);
@@ -80,9 +118,9 @@ void io_close(struct io *io, struct io_file *file, void (*closed)(struct io_file
     file->next_closing = io->closing;
     io->closing = file;
     (void)shutdown(file->fd, SHUT_RDWR);
-    if (file->read.done)
+    if (file->read.done && !file->read.is_soon)
         io->engine->cancel(io, &file->read);
-    if (file->write.done)
+    if (file->write.done && !file->write.is_soon)
         io->engine->cancel(io, &file->write);
 }
 
@@ -115,6 +153,7 @@ static bool is_any_ended(const struct io *io)
 
 void io_run(struct io *io, uint64_t timeout_ns)
 {
-    io->engine->run(io, is_any_ended(io) ? 0 : timeout_ns);
+    io->engine->run(io, io->soon || is_any_ended(io) ? 0 : timeout_ns);
+    end_soon(io);
     end_closed(io);
 }

@@ -27,13 +27,20 @@ struct io_file;
  * ECANCELED: the file was being closed. */
 typedef void io_done_fn(struct io_file *file, int result);
 
+enum io_kind {
+    IO_MOVE, /* a read or a write, after the task's place in its file */
+    IO_ACCEPT,
+    IO_AWAIT, /* nothing is read: it ends when something could be */
+};
+
 struct io_task {
     struct io_file *file;
     io_done_fn *done; /* NULL: it is not under way */
     struct msghdr message;
-    bool is_accept;
+    enum io_kind kind;
+    bool is_soon; /* it waits for io_run() alone */
 
-    /* The engine's. */
+    /* The engine's, or of the list of those that are soon. */
     struct io_task *next;
     bool is_listed;
     int result;
@@ -63,6 +70,8 @@ struct io_engine {
 struct io {
     const struct io_engine *engine;
     struct io_file *closing; /* a list */
+    struct io_task *soon;    /* tasks that end with the next io_run(), oldest first */
+    struct io_task **soon_end;
 };
 
 extern const struct io_engine io_uring_engine, io_epoll_engine;
@@ -87,6 +96,11 @@ void io_read(struct io *io, struct io_file *file, struct iovec *buffers, uint32_
 /* May write less than all. */
 void io_write(struct io *io, struct io_file *file, struct iovec *buffers, uint32_t count,
               io_done_fn *done);
+/* Ends when there is something to read, or the end of it. Takes the place of a read. */
+void io_await(struct io *io, struct io_file *file, io_done_fn *done);
+/* Ends with @result at the next io_run(): for a user that has done the task, @read or @write of its
+ * file, by itself. */
+void io_end_soon(struct io *io, struct io_task *task, int result, io_done_fn *done);
 /* Accepts one connection; the result is its descriptor, closed at exec(). */
 void io_accept(struct io *io, struct io_file *file, io_done_fn *done);
 

@@ -66,13 +66,24 @@ static void add(struct io *io, struct io_file *file)
         file->refusal = errno;
 }
 
+/* Says if there is something to read, or the end of it. */
+static ssize_t look(int fd)
+{
+    char byte;
+    const ssize_t got = recv(fd, &byte, sizeof(byte), MSG_PEEK | MSG_DONTWAIT);
+
+    return got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) ? -1 : 1;
+}
+
 static ssize_t call(struct io_task *task)
 {
     const int fd = task->file->fd;
     ssize_t result;
 
-    if (task->is_accept)
+    if (task->kind == IO_ACCEPT)
         return accept4(fd, NULL, NULL, SOCK_CLOEXEC);
+    if (task->kind == IO_AWAIT)
+        return look(fd);
     TSAN_CLIENT_BEGIN(); /* the buffers may lie in a client's region */
     result = io_task_is_read(task) ? recvmsg(fd, &task->message, MSG_DONTWAIT)
                                    : sendmsg(fd, &task->message, MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -116,11 +127,16 @@ static void cancel(struct io *io, struct io_task *task)
         list(epoll_of(io), task, -ECANCELED);
 }
 
+static bool is_waiting(const struct io_task *task)
+{
+    return task->done && !task->is_listed && !task->is_soon;
+}
+
 static void on_event(struct io_epoll *e, struct io_file *file)
 {
-    if (file->read.done && !file->read.is_listed)
+    if (is_waiting(&file->read))
         try(e, &file->read);
-    if (file->write.done && !file->write.is_listed)
+    if (is_waiting(&file->write))
         try(e, &file->write);
 }
 

@@ -144,8 +144,10 @@ static void begin(struct io *io, struct io_task *task)
         put_off(r, task);
         return;
     }
-    if (task->is_accept)
+    if (task->kind == IO_ACCEPT)
         io_uring_prep_accept(sqe, fd, NULL, NULL, SOCK_CLOEXEC);
+    else if (task->kind == IO_AWAIT)
+        io_uring_prep_poll_add(sqe, fd, POLLIN | POLLRDHUP);
     else if (io_task_is_read(task))
         io_uring_prep_recvmsg(sqe, fd, &task->message, 0);
     else

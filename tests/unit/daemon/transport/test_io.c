@@ -123,6 +123,58 @@ static void test_a_read_waits_for_bytes_and_fills_buffers_in_order(void **state)
     assert_memory_equal(second, "def", 3);
 }
 
+static void test_waiting_for_bytes_takes_none(void **state)
+{
+    struct fixture *const f = *state;
+    char bytes[8] = { 0 };
+
+    io_await(f->io, &f->file, on_end);
+    io_run(f->io, 0);
+    assert_int_equal(ended, 0);
+    assert_int_equal(write(f->other, "abc", 3), 3);
+    await_ended(f, 1);
+    assert_true(last_result > 0);
+    io_await(f->io, &f->file, on_end); /* they are still there */
+    await_ended(f, 2);
+    assert_true(last_result > 0);
+    assert_int_equal(read(f->file.fd, bytes, sizeof(bytes)), 3);
+    io_await(f->io, &f->file, on_end);
+    io_run(f->io, 0);
+    assert_int_equal(ended, 2);
+    close(f->other);
+    f->other = -1;
+    await_ended(f, 3);
+}
+
+static void test_waiting_for_bytes_ends_with_the_file(void **state)
+{
+    struct fixture *const f = *state;
+
+    io_await(f->io, &f->file, on_end);
+    io_run(f->io, 0);
+    io_close(f->io, &f->file, on_closed);
+    await_closed(f, 1);
+    assert_int_equal(ended, 1);
+    assert_int_equal(last_result, -ECANCELED);
+}
+
+static void test_a_task_that_is_done_ends_with_the_next_run(void **state)
+{
+    struct fixture *const f = *state;
+
+    io_end_soon(f->io, &f->file.read, 7, on_end);
+    io_end_soon(f->io, &f->file.write, 9, on_end);
+    assert_int_equal(ended, 0);
+    io_run(f->io, LIMIT_NS); /* it does not wait for anything else */
+    assert_int_equal(ended, 2);
+    assert_int_equal(last_result, 9);
+    io_end_soon(f->io, &f->file.read, 7, on_end);
+    io_close(f->io, &f->file, on_closed);
+    await_closed(f, 1);
+    assert_int_equal(ended, 3);
+    assert_int_equal(last_result, -ECANCELED);
+}
+
 static void test_the_other_ends_close_is_a_read_of_nothing(void **state)
 {
     struct fixture *const f = *state;
@@ -277,6 +329,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         ON(test_a_read_waits_for_bytes_and_fills_buffers_in_order),
+        ON(test_waiting_for_bytes_takes_none),
+        ON(test_waiting_for_bytes_ends_with_the_file),
+        ON(test_a_task_that_is_done_ends_with_the_next_run),
         ON(test_the_other_ends_close_is_a_read_of_nothing),
         ON(test_a_write_to_nobody_fails_without_a_signal),
         ON(test_a_long_write_goes_on_as_the_other_end_reads),
