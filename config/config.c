@@ -14,6 +14,9 @@ void config_free(struct config *config)
     free(config->data.directories);
     free(config->rocksdb.options);
     free(config->socket.path);
+    free(config->tls.certificate);
+    free(config->tls.key);
+    free(config->tls.client_ca);
     free(config->source);
     yaml_doc_free(config->doc);
     free(config);

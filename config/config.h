@@ -115,6 +115,13 @@ struct config {
     } rpc;
 
     struct {
+        char *certificate, *key; /* paths; both or NULL */
+        char *client_ca;         /* or NULL */
+        bool require_certificate;
+        uint32_t handshake_threads;
+    } tls;
+
+    struct {
         enum log_level level;
     } log;
 

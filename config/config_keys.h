@@ -106,12 +106,23 @@ struct cyaml_schema_value;
 
 #define CONFIG_RPC_KEYS(K)                                                                         \
     K(rpc, listen, PATHS, "(nowhere)", 1, CONFIG_LISTEN_MAX,                                       \
-      "addresses for clients over a network: tcp://HOST:PORT, unix+rpc:PATH")                      \
+      "addresses for clients over a network: tls://HOST:PORT, tcp://HOST:PORT, unix+rpc:PATH")     \
     K(rpc, threads, U32, "1", 1, 64, "threads that receive from these clients and send to them")   \
     K(rpc, io_uring, SWITCH, "auto", 0, 0,                                                         \
       "whether these threads use io_uring; without it they use epoll")                             \
     K(rpc, insecure, ANSWER, "no", 0, 0,                                                           \
       "whether other hosts may reach addresses whose clients are neither known nor encrypted")
+
+#define CONFIG_TLS_KEYS(K)                                                                         \
+    K(tls, certificate, TEXT, "(none; must be given for tls://)", 1, 4095,                         \
+      "PEM file: the server's certificate, then those of its signers")                             \
+    K(tls, key, TEXT, "(none; must be given for tls://)", 1, 4095,                                 \
+      "PEM file: the certificate's private key")                                                   \
+    K(tls, client_ca, TEXT, "(none: clients are asked for no certificate)", 1, 4095,               \
+      "PEM file: authorities whose certificates clients may show")                                 \
+    K(tls, require_certificate, ANSWER, "no", 0, 0,                                                \
+      "whether clients without a certificate are refused")                                         \
+    K(tls, handshake_threads, U32, "1", 1, 64, "threads that let new clients in")
 
 #define CONFIG_LOG_KEYS(K) K(log, level, LEVEL, "info", 0, 0, "which lines are written")
 
@@ -139,6 +150,7 @@ struct cyaml_schema_value;
     S(endurance, CONFIG_ENDURANCE_KEYS)                                                            \
     S(socket, CONFIG_SOCKET_KEYS)                                                                  \
     S(rpc, CONFIG_RPC_KEYS)                                                                        \
+    S(tls, CONFIG_TLS_KEYS)                                                                        \
     S(log, CONFIG_LOG_KEYS)
 
 enum config_type {

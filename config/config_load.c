@@ -92,8 +92,13 @@ static enum embtier_err take_addresses(struct config *config, const struct raw_r
 
         if (err == EMBTIER_OK && address->kind == ADDRESS_UNIX)
             err = err_set(&why, EMBTIER_INVALID,
-                          "`%s` is an address for shared memory; allowed: tcp://HOST:PORT, "
-                          "unix+rpc:PATH",
+                          "`%s` is an address for shared memory; allowed: tls://HOST:PORT, "
+                          "tcp://HOST:PORT, unix+rpc:PATH",
+                          TEXT_SHOWN(raw->listen[i]));
+        if (err == EMBTIER_OK && address_has_files(address))
+            err = err_set(&why, EMBTIER_INVALID,
+                          "`%s` names files, as a client's address does; the server's are named in "
+                          "the section tls",
                           TEXT_SHOWN(raw->listen[i]));
         snprintf(key.text, sizeof(key.text), "rpc.listen[%u]", i);
         if (err != EMBTIER_OK)
@@ -339,10 +344,39 @@ static enum embtier_err check_directories(const struct config *config, struct er
     return EMBTIER_OK;
 }
 
+static bool has_tls_address(const struct config *config)
+{
+    for (uint32_t i = 0; i < config->rpc.listen_count; i++)
+        if (config->rpc.listen[i].kind == ADDRESS_TLS)
+            return true;
+    return false;
+}
+
+static enum embtier_err check_tls(const struct config *config, struct err_msg *msg)
+{
+    const bool has_certificate = config->tls.certificate != NULL;
+    const bool has_key = config->tls.key != NULL;
+
+    if (has_certificate != has_key)
+        return yaml_doc_mistake(config->doc, has_key ? "tls.key" : "tls.certificate", msg,
+                                "a certificate and its key belong together; tls.%s is missing",
+                                has_key ? "certificate" : "key");
+    if (has_tls_address(config) && !has_certificate)
+        return yaml_doc_mistake(config->doc, "rpc.listen", msg,
+                                "an address with tls:// needs tls.certificate and tls.key "
+                                "(`embtier keys` makes them)");
+    if (config->tls.require_certificate && !config->tls.client_ca)
+        return yaml_doc_mistake(config->doc, "tls.require_certificate", msg,
+                                "clients must show a certificate, but tls.client_ca, which says "
+                                "whose, is missing");
+    return EMBTIER_OK;
+}
+
 static enum embtier_err check_together(const struct config *config, struct err_msg *msg)
 {
     TRY(check_directories(config, msg));
     TRY(config_transfer_check(config, msg));
+    TRY(check_tls(config, msg));
     if (config->lanes.count > shard_count(config))
         return yaml_doc_mistake(config->doc, "lanes.count", msg,
                                 "%u lanes, but %u shard%s; allowed: at most one lane per shard",

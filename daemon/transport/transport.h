@@ -36,6 +36,11 @@ struct transport_peer {
     int fd;    /* the control thread's from arrived_message on */
     uid_t uid; /* -1: not known */
     pid_t pid; /* 0: not known, or on another host */
+    bool is_encrypted;
+    /* The names of the client's verified certificate, such as "CN=a", one after another, each with
+     * its NUL, and an empty one behind the last; NULL: it has shown none. They live as long as
+     * the peer. */
+    const char *certificate_names;
 };
 extern const struct message_kind message_peer_arrived;
 

@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/macros.h"
+#include "tests/unit/base/authority.h"
 
 #define READY_NS        UINT64_C(60000000000)
 #define LOG_SHOWN_BYTES 100000
@@ -105,12 +106,45 @@ static void write_usual_config(const struct harness *harness)
     harness_configure(harness, yaml);
 }
 
+/* TLS over TCP, with certificates of this program's own. No other process on this host listens at
+ * the number, which has the process's in it. */
+static void choose_tls(struct harness *harness, bool io_uring)
+{
+    const unsigned pid = (unsigned)getpid();
+    struct holder authority, server;
+    char host[32], alternative[64], path[128];
+
+    snprintf(host, sizeof(host), "127.%u.%u.%u", pid >> 16 & 127, pid >> 8 & 255, (pid & 255) | 1);
+    snprintf(alternative, sizeof(alternative), "IP:%s", host);
+    authority = holder_make("authority", NULL, NULL, 0, 86400);
+    server = holder_make("server", &authority, alternative, 0, 86400);
+    snprintf(path, sizeof(path), "%s/ca.crt", harness->directory);
+    write_certificates(path, &authority, NULL);
+    snprintf(harness->socket, sizeof(harness->socket), "tls://%s:%u?ca=%s/ca.crt", host,
+             20000 + pid % 10000, harness->directory);
+    snprintf(path, sizeof(path), "%s/server.crt", harness->directory);
+    write_certificates(path, &server, NULL);
+    snprintf(path, sizeof(path), "%s/server.key", harness->directory);
+    write_key(path, &server);
+    holder_free(&authority);
+    holder_free(&server);
+    snprintf(harness->rpc_yaml, sizeof(harness->rpc_yaml),
+             "rpc:\n  listen: [\"tls://%s:%u\"]\n  io_uring: %s\n"
+             "tls:\n  certificate: %s/server.crt\n  key: %s/server.key\n",
+             host, 20000 + pid % 10000, io_uring ? "auto" : "off", harness->directory,
+             harness->directory);
+}
+
 static void choose_transport(struct harness *harness)
 {
     const char *const transport = environment("EMBTIER_TEST_TRANSPORT", "shm");
 
     if (strcmp(transport, "shm") == 0) {
         snprintf(harness->socket, sizeof(harness->socket), "%s/socket", harness->directory);
+        return;
+    }
+    if (strncmp(transport, "tls", 3) == 0) {
+        choose_tls(harness, strcmp(transport, "tls-epoll") != 0);
         return;
     }
     snprintf(harness->socket, sizeof(harness->socket), "unix+rpc:%s/rpc", harness->directory);

@@ -3,8 +3,8 @@
  *
  * Environment: EMBTIERD and EMBTIER_CLI, the programs (set by meson); EMBTIER_TEST_LANES, the
  * daemon's lanes (default 1); EMBTIER_TEST_TRANSPORT, how clients connect: shm (default), rpc (a
- * Unix socket without shared memory), rpc-epoll (the same, served without io_uring). Failures of
- * set-up end the test program, with the daemon's log. */
+ * Unix socket without shared memory), tls (TLS over TCP), rpc-epoll and tls-epoll (the same, served
+ * without io_uring). Failures of set-up end the test program, with the daemon's log. */
 #ifndef EMBTIER_TESTS_INTEGRATION_HARNESS_H
 #define EMBTIER_TESTS_INTEGRATION_HARNESS_H
 
@@ -14,8 +14,8 @@
 
 struct harness {
     char directory[64]; /* the daemon's log, configuration and rows */
-    char socket[96];    /* the address for clients */
-    char rpc_yaml[192]; /* for its configuration; "" with shared memory */
+    char socket[160];   /* the address for clients */
+    char rpc_yaml[512]; /* for its configuration; "" with shared memory */
     pid_t pid;          /* 0: not running */
 };
 

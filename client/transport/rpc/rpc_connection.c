@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "client/transport/connect.h"
+#include "client/transport/rpc/wire.h"
 
 #define BUFFER_BYTES 4096
 #define BUFFERS_MAX  64
@@ -30,7 +31,7 @@ struct sending {
 };
 
 struct rpc_connection {
-    int fd;
+    struct wire wire;
     struct sending
         *sending; /* frames that the system has not taken whole, oldest first; malloced */
     struct sending **sending_end;
@@ -63,11 +64,6 @@ static enum embtier_err end(struct rpc_connection *c, enum embtier_err err, stru
 static enum embtier_err over(const struct rpc_connection *c, struct err_msg *msg)
 {
     return err_set(msg, c->over_err, "%s", c->over_reason.text);
-}
-
-static enum embtier_err lost(struct err_msg *msg)
-{
-    return err_set(msg, EMBTIER_DISCONNECTED, "the server closed the connection");
 }
 
 /* ---- Receiving ---- */
@@ -254,26 +250,16 @@ static uint64_t fill_buffers(const struct rpc_connection *c, struct iovec *buffe
 static enum embtier_err receive(struct rpc_connection *c, struct err_msg *msg)
 {
     struct iovec buffers[BUFFERS_MAX];
-    struct msghdr message = { .msg_iov = buffers };
     uint64_t direct;
     uint32_t count;
-    ssize_t got;
+    size_t got;
 
     TRY(make_room(c, msg));
     direct = fill_buffers(c, buffers, &count);
-    message.msg_iovlen = count;
-    do
-        got = recvmsg(c->fd, &message, MSG_DONTWAIT);
-    while (got < 0 && errno == EINTR);
-    if (got < 0 && errno == EAGAIN)
-        return EMBTIER_AGAIN;
-    if (got == 0 || (got < 0 && errno == ECONNRESET))
-        return lost(msg);
-    if (got < 0)
-        return err_set_errno(msg, errno, "cannot read from the server");
+    TRY(wire_receive(&c->wire, buffers, count, &got, msg));
     direct = MIN(direct, (uint64_t)got);
     payload_came(c, direct);
-    c->in_end += (uint64_t)got - direct;
+    c->in_end += got - direct;
     return take(c, msg);
 }
 
@@ -323,17 +309,10 @@ static enum embtier_err send_some(struct rpc_connection *c, struct sending *s, s
     uint32_t count;
 
     while ((count = fill_sending(c, s, buffers)) > 0) {
-        const struct msghdr message = { .msg_iov = buffers, .msg_iovlen = count };
-        const ssize_t sent = sendmsg(c->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+        size_t sent;
 
-        if (sent >= 0)
-            bytes_sent(s, (uint64_t)sent);
-        else if (errno == EAGAIN)
-            return EMBTIER_AGAIN;
-        else if (errno == EPIPE || errno == ECONNRESET)
-            return lost(msg);
-        else if (errno != EINTR)
-            return err_set_errno(msg, errno, "cannot send to the server");
+        TRY(wire_send(&c->wire, buffers, count, &sent, msg));
+        bytes_sent(s, sent);
     }
     return EMBTIER_OK;
 }
@@ -341,6 +320,7 @@ static enum embtier_err send_some(struct rpc_connection *c, struct sending *s, s
 /* Sends more of the frames that wait. AGAIN: some are left. */
 static enum embtier_err flush(struct rpc_connection *c, struct err_msg *msg)
 {
+    TRY(wire_flush(&c->wire, msg));
     while (c->sending) {
         struct sending *const first = c->sending;
 
@@ -397,9 +377,10 @@ static enum embtier_err last_words(struct rpc_connection *c, struct err_msg *msg
     do
         err = receive(c, &reason);
     while (err == EMBTIER_OK);
-    if (err == EMBTIER_PROTOCOL)
-        *msg = reason;
-    return err == EMBTIER_PROTOCOL ? err : EMBTIER_DISCONNECTED;
+    if (err != EMBTIER_PROTOCOL && err != EMBTIER_PERMISSION)
+        return EMBTIER_DISCONNECTED;
+    *msg = reason;
+    return err;
 }
 
 enum embtier_err rpc_connection_send(struct rpc_connection *connection, const struct rpc_head *head,
@@ -421,6 +402,16 @@ enum embtier_err rpc_connection_send(struct rpc_connection *connection, const st
     return err == EMBTIER_OK ? err : end(connection, err, msg);
 }
 
+/* Receives what poll() does not tell of, as the caller may poll next. */
+static enum embtier_err drain(struct rpc_connection *c, struct err_msg *msg)
+{
+    enum embtier_err err = EMBTIER_OK;
+
+    while (err == EMBTIER_OK && wire_has_more(&c->wire))
+        err = receive(c, msg);
+    return err == EMBTIER_AGAIN ? EMBTIER_OK : err;
+}
+
 enum embtier_err rpc_connection_receive(struct rpc_connection *connection, struct err_msg *msg)
 {
     enum embtier_err err;
@@ -430,12 +421,14 @@ enum embtier_err rpc_connection_receive(struct rpc_connection *connection, struc
     err = flush(connection, msg);
     if (err == EMBTIER_OK || err == EMBTIER_AGAIN || err == EMBTIER_DISCONNECTED)
         err = receive(connection, msg);
+    if (err == EMBTIER_OK)
+        err = drain(connection, msg);
     return err == EMBTIER_OK || err == EMBTIER_AGAIN ? err : end(connection, err, msg);
 }
 
 short rpc_connection_events(const struct rpc_connection *connection)
 {
-    return connection->sending ? POLLIN | POLLOUT : POLLIN;
+    return connection->sending || wire_has_unsent(&connection->wire) ? POLLIN | POLLOUT : POLLIN;
 }
 
 enum embtier_err rpc_connection_call(struct rpc_connection *connection, const uint8_t *bytes,
@@ -458,13 +451,17 @@ enum embtier_err rpc_connection_new(const struct address *address, const char *t
 {
     struct rpc_connection *connection;
     _cleanup_(closep) int fd = -1;
+    struct wire wire;
 
     TRY(connect_stream(address, text, deadline_ns, &fd, msg));
-    connection = calloc(1, sizeof(*connection));
-    if (!connection)
-        return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){ 1 }, sizeof(int));
-    connection->fd = TAKE_FD(fd);
+    TRY(wire_open(&wire, TAKE_FD(fd), address, text, deadline_ns, msg));
+    connection = calloc(1, sizeof(*connection));
+    if (!connection) {
+        wire_close(&wire);
+        return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+    }
+    connection->wire = wire;
     connection->sending_end = &connection->sending;
     frame_reader_init(&connection->replies, FRAME_BYTES_MAX);
     *ret_connection = connection;
@@ -477,7 +474,7 @@ void rpc_connection_free(struct rpc_connection *connection)
         return;
     if (connection->sink)
         connection->sink->lose(connection->sink);
-    closep(&connection->fd);
+    wire_close(&connection->wire);
     while (connection->sending) {
         struct sending *const first = connection->sending;
 
@@ -496,7 +493,7 @@ bool rpc_connection_is_over(const struct rpc_connection *connection)
 
 int rpc_connection_fd(const struct rpc_connection *connection)
 {
-    return connection->fd;
+    return connection->wire.fd;
 }
 
 struct frame_reader *rpc_connection_replies(struct rpc_connection *connection)

@@ -57,6 +57,11 @@ static bool is_loopback(const struct sockaddr *address)
     return false;
 }
 
+static const char *scheme_of(const struct address *address)
+{
+    return address->kind == ADDRESS_TLS ? "tls" : "tcp";
+}
+
 /* Names the address with the port that the system chose for port 0. */
 static void name_tcp(struct listener *listener, const struct address *address)
 {
@@ -69,8 +74,8 @@ static void name_tcp(struct listener *listener, const struct address *address)
     if (getsockname(listener->fd, (struct sockaddr *)&bound, &bytes) == 0)
         (void)getnameinfo((const struct sockaddr *)&bound, bytes, NULL, 0, port, sizeof(port),
                           NI_NUMERICSERV);
-    snprintf(listener->text, sizeof(listener->text), "tcp://%s%s%s:%s", is_v6 ? "[" : "",
-             address->host, is_v6 ? "]" : "", port);
+    snprintf(listener->text, sizeof(listener->text), "%s://%s%s%s:%s", scheme_of(address),
+             is_v6 ? "[" : "", address->host, is_v6 ? "]" : "", port);
 }
 
 static enum embtier_err listen_at(const struct addrinfo *at, const struct address *address,
@@ -82,10 +87,26 @@ static enum embtier_err listen_at(const struct addrinfo *at, const struct addres
         return err_set_errno(msg, errno, "cannot make a socket");
     (void)setsockopt(listener->fd, SOL_SOCKET, SO_REUSEADDR, &(int){ 1 }, sizeof(int));
     if (bind(listener->fd, at->ai_addr, at->ai_addrlen) != 0 || listen(listener->fd, BACKLOG) != 0)
-        return err_set_errno(msg, errno, "cannot listen at tcp://%s:%s", address->host,
-                             address->port);
+        return err_set_errno(msg, errno, "cannot listen at %s://%s:%s", scheme_of(address),
+                             address->host, address->port);
     name_tcp(listener, address);
     return EMBTIER_OK;
+}
+
+static enum embtier_err refuse_remote(const struct address *address, struct err_msg *msg)
+{
+    if (address->kind == ADDRESS_TLS)
+        return err_set(msg, EMBTIER_INVALID,
+                       "tls://%s:%s can be reached from other hosts, and its clients are not "
+                       "known; allowed: tls.require_certificate with tls.client_ca, an address of "
+                       "loopback (127.0.0.1, [::1]), or `rpc.insecure: yes` where every host of "
+                       "the network is trusted",
+                       address->host, address->port);
+    return err_set(msg, EMBTIER_INVALID,
+                   "tcp://%s:%s can be reached from other hosts, and its clients are neither known "
+                   "nor encrypted; allowed: tls://HOST:PORT, an address of loopback (127.0.0.1, "
+                   "[::1]), or `rpc.insecure: yes` where every host of the network is trusted",
+                   address->host, address->port);
 }
 
 static enum embtier_err listen_tcp(const struct address *address, bool may_be_remote,
@@ -97,16 +118,12 @@ static enum embtier_err listen_tcp(const struct address *address, bool may_be_re
     enum embtier_err err;
 
     if (rc != 0)
-        return err_set(msg, EMBTIER_INVALID, "cannot listen at tcp://%s:%s: %s", address->host,
-                       address->port, gai_strerror(rc));
+        return err_set(msg, EMBTIER_INVALID, "cannot listen at %s://%s:%s: %s", scheme_of(address),
+                       address->host, address->port, gai_strerror(rc));
     if (is_loopback(found->ai_addr) || may_be_remote)
         err = listen_at(found, address, listener, msg);
     else
-        err = err_set(msg, EMBTIER_INVALID,
-                      "tcp://%s:%s can be reached from other hosts, and its clients are neither "
-                      "known nor encrypted; allowed: an address of loopback (127.0.0.1, [::1]), or "
-                      "`rpc.insecure: yes` where every host of the network is trusted",
-                      address->host, address->port);
+        err = refuse_remote(address, msg);
     freeaddrinfo(found);
     return err;
 }
@@ -116,8 +133,8 @@ enum embtier_err listener_open(const struct address *address, mode_t mode, bool 
 {
     enum embtier_err err;
 
-    *ret_listener = (struct listener){ .fd = -1 };
-    if (address->kind == ADDRESS_TCP)
+    *ret_listener = (struct listener){ .fd = -1, .is_tls = address->kind == ADDRESS_TLS };
+    if (address_is_tcp(address))
         err = listen_tcp(address, may_be_remote, ret_listener, msg);
     else
         err = listen_unix(address, mode, ret_listener, msg);

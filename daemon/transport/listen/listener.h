@@ -12,6 +12,7 @@
 
 struct listener {
     int fd; /* -1: closed */
+    bool is_tls;
     /* The file of a Unix socket; the path is "" otherwise. */
     char path[ADDRESS_PATH_MAX + 1];
     dev_t device;

@@ -10,6 +10,8 @@
 #include "base/yaml/yaml_doc.h"
 #include "config/config.h"
 #include "daemon/transport/listen/listener.h"
+#include "daemon/transport/rpc/net/certificates.h"
+#include "daemon/transport/rpc/net/handshakes.h"
 #include "daemon/transport/rpc/rpc_loop.h"
 
 _Static_assert(CONFIG_LISTEN_MAX <= RPC_LISTENERS_MAX, "each loop accepts at all addresses");
@@ -19,8 +21,17 @@ struct rpc {
     uint32_t listener_count;
     struct rpc_loop **loops;
     uint32_t loop_count;
-    _Atomic uint32_t stream_count; /* of all loops */
+    _Atomic uint32_t stream_count;     /* of all loops */
+    struct certificates *certificates; /* NULL: no address has TLS */
+    struct handshakes *handshakes;
 };
+
+/* Clients over TLS are known if they must show a certificate. */
+static bool may_be_remote(const struct config *config, const struct address *address)
+{
+    return config->rpc.insecure ||
+           (address->kind == ADDRESS_TLS && config->tls.require_certificate);
+}
 
 static enum embtier_err listen_all(struct rpc *rpc, const struct config *config,
                                    struct err_msg *msg)
@@ -29,8 +40,8 @@ static enum embtier_err listen_all(struct rpc *rpc, const struct config *config,
         struct listener *const listener = &rpc->listeners[i];
         struct err_msg why = { { 0 } };
         const enum embtier_err err =
-            listener_open(&config->rpc.listen[i], (mode_t)config->socket.mode, config->rpc.insecure,
-                          listener, &why);
+            listener_open(&config->rpc.listen[i], (mode_t)config->socket.mode,
+                          may_be_remote(config, &config->rpc.listen[i]), listener, &why);
         char key[32];
 
         snprintf(key, sizeof(key), "rpc.listen[%u]", i);
@@ -41,9 +52,29 @@ static enum embtier_err listen_all(struct rpc *rpc, const struct config *config,
     }
     if (config->rpc.insecure)
         log_warn("rpc.insecure: every host that reaches these addresses may read and change all "
-                 "tables, and nothing is encrypted",
+                 "tables, and nothing is encrypted at tcp:// addresses",
                  "addresses=%u", rpc->listener_count);
     return EMBTIER_OK;
+}
+
+static bool has_tls(const struct rpc *rpc)
+{
+    for (uint32_t i = 0; i < rpc->listener_count; i++)
+        if (rpc->listeners[i].is_tls)
+            return true;
+    return false;
+}
+
+static enum embtier_err prepare_tls(struct rpc *rpc, const struct config *config,
+                                    struct err_msg *msg)
+{
+    struct err_msg why = { { 0 } };
+
+    if (!has_tls(rpc))
+        return EMBTIER_OK;
+    if (certificates_new(config, &rpc->certificates, &why) != EMBTIER_OK)
+        return yaml_doc_mistake(config->doc, "tls.certificate", msg, "%s", why.text);
+    return handshakes_new(config->tls.handshake_threads, &rpc->handshakes, msg);
 }
 
 static const struct io_engine *engine_of(enum config_switch io_uring)
@@ -63,8 +94,9 @@ static enum embtier_err copy_listeners(const struct rpc *rpc, struct rpc_loop_op
                                        struct err_msg *msg)
 {
     for (uint32_t i = 0; i < rpc->listener_count; i++) {
-        opts->listeners[i] = fcntl(rpc->listeners[i].fd, F_DUPFD_CLOEXEC, 0);
-        if (opts->listeners[i] < 0)
+        opts->listeners[i].is_tls = rpc->listeners[i].is_tls;
+        opts->listeners[i].fd = fcntl(rpc->listeners[i].fd, F_DUPFD_CLOEXEC, 0);
+        if (opts->listeners[i].fd < 0)
             return err_set_errno(msg, errno, "cannot have another descriptor of a socket");
         opts->listener_count++;
     }
@@ -80,13 +112,15 @@ static enum embtier_err make_loop(struct rpc *rpc, const struct config *config, 
     /* Loops share their listening sockets, so all run on the engine that the first one has. */
     opts->engine = index > 0 ? rpc_loop_engine(rpc->loops[0]) : engine_of(config->rpc.io_uring);
     opts->count = &rpc->stream_count;
+    opts->certificates = rpc->certificates;
+    opts->handshakes = rpc->handshakes;
     opts->streams_most =
         2 * config->socket.max_sessions; /* the control thread refuses, and says why */
     err = copy_listeners(rpc, opts, msg);
     if (err == EMBTIER_OK)
         err = rpc_loop_new(opts, &rpc->loops[index], msg);
     for (uint32_t i = 0; i < opts->listener_count && err != EMBTIER_OK; i++)
-        closep(&opts->listeners[i]);
+        closep(&opts->listeners[i].fd);
     return err;
 }
 
@@ -107,6 +141,7 @@ enum embtier_err rpc_new(const struct config *config,
     if (!rpc->loops)
         return err_set(msg, EMBTIER_NO_MEMORY, "RPC: out of memory");
     TRY(listen_all(rpc, config, msg));
+    TRY(prepare_tls(rpc, config, msg));
     for (uint32_t i = 0; i < config->rpc.threads; i++) {
         struct rpc_loop_opts opts = { .send = send, .owner = owner };
 
@@ -130,6 +165,8 @@ void rpc_free(struct rpc *rpc)
         return;
     for (uint32_t i = 0; i < rpc->loop_count; i++)
         rpc_loop_free(rpc->loops[i]);
+    handshakes_free(rpc->handshakes);
+    certificates_free(rpc->certificates);
     free(rpc->loops);
     free(rpc);
 }

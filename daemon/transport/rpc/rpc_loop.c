@@ -21,6 +21,7 @@
 struct rpc_listener {
     struct io_file file;
     struct rpc_loop *loop;
+    bool is_tls;
     bool is_paused;  /* the system had no room; it goes on with the next tick */
     bool is_waiting; /* there are as many streams as may be; it goes on when some have ended */
     bool is_closed;
@@ -69,10 +70,7 @@ static void on_accepted(struct io_file *file, int result)
     if (result >= 0 && file->is_closing) {
         close(result);
     } else if (result >= 0) {
-        struct transport_peer *const peer = rpc_stream_new(&loop->host, result);
-
-        if (peer)
-            loop->opts.send(loop->opts.owner, &peer->arrived_message);
+        rpc_stream_new(&loop->host, result, listener->is_tls);
     } else if (!file->is_closing && !is_of_one(-result)) {
         pause_accepting(listener, -result);
         return;
@@ -214,7 +212,8 @@ static void *loop_main(void *context)
         struct rpc_listener *const listener = &loop->listeners[i];
 
         listener->loop = loop;
-        io_open(loop->host.io, &listener->file, loop->opts.listeners[i]);
+        listener->is_tls = loop->opts.listeners[i].is_tls;
+        io_open(loop->host.io, &listener->file, loop->opts.listeners[i].fd);
         accept_next(listener);
     }
     tell_start(loop, EMBTIER_OK);
@@ -283,6 +282,10 @@ enum embtier_err rpc_loop_new(const struct rpc_loop_opts *opts, struct rpc_loop 
     loop->host.mailbox.wake_fd = -1;
     loop->host.count = opts->count;
     loop->host.most = opts->streams_most;
+    loop->host.certificates = opts->certificates;
+    loop->host.handshakes = opts->handshakes;
+    loop->host.send = opts->send;
+    loop->host.owner = opts->owner;
     loop->stop_listening_message.kind = &message_stop_listening;
     loop->stop_message.kind = &message_stop;
     pthread_mutex_init(&loop->lock, NULL);

@@ -10,24 +10,32 @@
 #ifndef EMBTIER_DAEMON_TRANSPORT_RPC_RPC_LOOP_H
 #define EMBTIER_DAEMON_TRANSPORT_RPC_RPC_LOOP_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/err.h"
 #include "daemon/engine/mail/inbox.h"
 #include "daemon/transport/rpc/io/io.h"
 
+struct certificates;
+struct handshakes;
 struct rpc_loop;
 
 /* Most addresses that a loop listens on. */
 #define RPC_LISTENERS_MAX 8
 
 struct rpc_loop_opts {
-    uint32_t index;                   /* for the thread's name and the log */
-    const struct io_engine *engine;   /* NULL: io_uring, or epoll where that is refused */
-    _Atomic uint32_t *count;          /* of the streams of all loops */
-    uint32_t streams_most;            /* of these; further clients wait to be accepted */
-    int listeners[RPC_LISTENERS_MAX]; /* listening sockets, which the loop takes over */
+    uint32_t index;                 /* for the thread's name and the log */
+    const struct io_engine *engine; /* NULL: io_uring, or epoll where that is refused */
+    _Atomic uint32_t *count;        /* of the streams of all loops */
+    uint32_t streams_most;          /* of these; further clients wait to be accepted */
+    struct rpc_listening {
+        int fd; /* a listening socket, which the loop takes over */
+        bool is_tls;
+    } listeners[RPC_LISTENERS_MAX];
     uint32_t listener_count;
+    struct certificates *certificates; /* NULL: no listener has TLS */
+    struct handshakes *handshakes;     /* likewise */
     /* Hands a new client to the control thread. Any thread. */
     void (*send)(void *owner, struct message *message);
     void *owner;

@@ -47,7 +47,8 @@ static void refuse(struct rpc_stream *stream, uint32_t number, enum embtier_err 
     rpc_stream_add(stream, &stream->refusal_output);
 }
 
-static void break_off(struct rpc_stream *stream, enum embtier_err err, const struct err_msg *msg)
+void rpc_receive_break_off(struct rpc_stream *stream, enum embtier_err err,
+                           const struct err_msg *msg)
 {
     refuse(stream, stream->arrival.head.number, err, msg);
     rpc_stream_end(stream);
@@ -369,7 +370,7 @@ static bool make_room(struct rpc_stream *stream)
     return true;
 }
 
-static void on_read(struct io_file *file, int result);
+static void on_read(struct net *net, int result);
 
 /* A payload is received where it belongs, and the next head, if there is a buffer left, behind it
  * into the stream's own. */
@@ -395,7 +396,7 @@ static void read_more(struct rpc_stream *stream)
         stream->in_buffers[count++] = (struct iovec){ .iov_base = stream->in + stream->in_end,
                                                       .iov_len = stream->in_room - stream->in_end };
     stream->reading_ns = clock_now_ns(&clock_monotonic);
-    io_read(rpc_stream_io(stream), &stream->net, stream->in_buffers, count, on_read);
+    net_read(&stream->net, stream->in_buffers, count, on_read);
 }
 
 /* Shares received bytes between the payload and the buffer. */
@@ -408,10 +409,14 @@ static void share_out(struct rpc_stream *stream, uint64_t bytes)
     stream->in_end += bytes - direct;
 }
 
-static void on_read(struct io_file *file, int result)
+static void on_read(struct net *net, int result)
 {
-    struct rpc_stream *const stream = CONTAINER_OF(file, struct rpc_stream, net);
+    struct rpc_stream *const stream = CONTAINER_OF(net, struct rpc_stream, net);
 
+    if (result == -EPROTO && !stream->is_ending) { /* TLS has told the client */
+        rpc_stream_end(stream);
+        return;
+    }
     if (result <= 0) { /* the client closed, or the network failed */
         rpc_stream_close(stream);
         return;
@@ -429,7 +434,7 @@ void rpc_receive(struct rpc_stream *stream)
     struct err_msg msg = { { 0 } };
     enum embtier_err err = EMBTIER_OK;
 
-    if (stream->net.read.done || stream->call) /* it goes on when that has ended */
+    if (net_is_reading(&stream->net) || stream->call) /* it goes on when that has ended */
         return;
     while (err == EMBTIER_OK && !stream->is_ending && !stream->call)
         err = step(stream, &msg);
@@ -440,7 +445,7 @@ void rpc_receive(struct rpc_stream *stream)
     if (stream->is_ending)
         return;
     if (err != EMBTIER_AGAIN)
-        break_off(stream, err, &msg);
+        rpc_receive_break_off(stream, err, &msg);
     else if (!is_held_up(stream) || stream->arrival.step != RPC_STEP_HEAD)
         read_more(stream);
 }
@@ -454,21 +459,21 @@ void rpc_receive_tick(struct rpc_stream *stream, uint64_t now_ns)
 {
     struct err_msg msg = { { 0 } };
 
-    if (stream->is_ending || !stream->net.read.done || !is_in_frame(stream) ||
+    if (stream->is_ending || !net_is_reading(&stream->net) || !is_in_frame(stream) ||
         clock_since(now_ns, stream->reading_ns) <= RPC_STALLED_NS)
         return;
     (void)err_set(&msg, EMBTIER_TIMEOUT, "no byte came for %" PRIu64 " s, in the middle of a frame",
                   RPC_STALLED_NS / 1000000000);
-    break_off(stream, EMBTIER_TIMEOUT, &msg);
+    rpc_receive_break_off(stream, EMBTIER_TIMEOUT, &msg);
 }
 
 void rpc_receive_nothing(struct rpc_stream *stream)
 {
-    if (stream->net.read.done || stream->net.is_closing)
+    if (net_is_reading(&stream->net) || net_is_closing(&stream->net))
         return;
     stream->in_buffers[0] =
         (struct iovec){ .iov_base = stream->host->trash, .iov_len = sizeof(stream->host->trash) };
-    io_read(rpc_stream_io(stream), &stream->net, stream->in_buffers, 1, on_read);
+    net_read(&stream->net, stream->in_buffers, 1, on_read);
 }
 
 void rpc_receive_free(struct rpc_stream *stream)

@@ -140,7 +140,7 @@ static void pass_on(struct rpc_stream *stream)
     struct rpc_output *const output = &stream->reply_output;
     size_t bytes;
 
-    if (stream->is_reply_out || stream->net.is_closing)
+    if (stream->is_reply_out || net_is_closing(&stream->net))
         return;
     *output = (struct rpc_output){ .sent = reply_sent };
     if (!rpc_relay_is_in_reply(stream) && !begin_reply(stream, output)) {

@@ -13,8 +13,11 @@
 
 #include "base/clock.h"
 #include "base/net/dead_link.h"
+#include "base/tls/tls_context.h"
+#include "base/tls/tls_stream.h"
 #include "daemon/engine/memory/engine_reserved.h"
 #include "daemon/engine/sessions/session.h"
+#include "daemon/transport/rpc/net/certificates.h"
 #include "daemon/transport/rpc/rpc_stream_impl.h"
 
 _Static_assert(sizeof(struct session) + CONFIG_LANES_MAX * sizeof(struct session_lane) +
@@ -56,7 +59,9 @@ static void free_if_over(struct rpc_stream *stream)
     if (stream->channel)
         rpc_channel_put(stream->channel);
     rpc_receive_free(stream);
+    rpc_handshake_free(stream);
     unlink_stream(stream->host, stream);
+    free(stream->names);
     free(stream);
 }
 
@@ -68,16 +73,17 @@ static void on_pair_closed(struct io_file *file)
     free_if_over(stream);
 }
 
-static void on_net_closed(struct io_file *file)
+static void on_net_closed(struct net *net)
 {
-    struct rpc_stream *const stream = CONTAINER_OF(file, struct rpc_stream, net);
+    struct rpc_stream *const stream = CONTAINER_OF(net, struct rpc_stream, net);
 
     stream->is_net_closed = true;
     rpc_outputs_drop(&stream->outputs);
     rpc_outputs_drop(&stream->held);
     if (stream->channel)
         rpc_channel_leave_region(stream->channel);
-    io_close(rpc_stream_io(stream), &stream->pair, on_pair_closed);
+    if (!stream->is_pair_closed)
+        io_close(rpc_stream_io(stream), &stream->pair, on_pair_closed);
     free_if_over(stream);
 }
 
@@ -86,7 +92,9 @@ static void on_net_closed(struct io_file *file)
 void rpc_stream_close(struct rpc_stream *stream)
 {
     stream->is_ending = true;
-    io_close(rpc_stream_io(stream), &stream->net, on_net_closed);
+    stream->is_given_up = true;
+    if (!stream->is_shaking)
+        net_close(&stream->net, on_net_closed);
 }
 
 /* True if nothing is on its way to the client, and no rest of a reply comes. */
@@ -95,18 +103,18 @@ static bool is_all_sent(const struct rpc_stream *stream)
     const bool has_rest = rpc_relay_is_in_reply(stream) && !stream->is_pair_over;
 
     return rpc_outputs_are_empty(&stream->outputs) && rpc_outputs_are_empty(&stream->held) &&
-           !stream->net.write.done && !has_rest;
+           !net_is_writing(&stream->net) && !has_rest;
 }
 
 /* A socket that is closed with unread bytes in it would take back what it has sent. So it waits for
  * the client to close, for a while. */
 void rpc_stream_go_on_ending(struct rpc_stream *stream)
 {
-    if (stream->is_lingering || stream->net.is_closing || !is_all_sent(stream))
+    if (stream->is_lingering || net_is_closing(&stream->net) || !is_all_sent(stream))
         return;
     stream->is_lingering = true;
     stream->ended_ns = clock_now_ns(&clock_monotonic);
-    (void)shutdown(stream->net.fd, SHUT_WR);
+    net_shut(&stream->net);
     rpc_receive_nothing(stream);
 }
 
@@ -130,14 +138,16 @@ static void forgotten(struct rpc_host *host, struct rpc_stream *stream)
 /* A client may close while the stream reads nothing from it. */
 static bool has_hung_up(const struct rpc_stream *stream)
 {
-    struct pollfd at = { .fd = stream->net.fd, .events = POLLRDHUP };
+    struct pollfd at = { .fd = stream->net.file.fd, .events = POLLRDHUP };
 
-    return !stream->net.read.done && !stream->net.is_closing && poll(&at, 1, 0) > 0;
+    return !net_is_reading(&stream->net) && !net_is_closing(&stream->net) && poll(&at, 1, 0) > 0;
 }
 
 static bool is_overdue(const struct rpc_stream *stream, uint64_t now_ns)
 {
-    if (stream->net.write.done && clock_since(now_ns, stream->moved_ns) > RPC_UNREAD_NS)
+    if (stream->handshake && clock_since(now_ns, stream->began_ns) > RPC_HANDSHAKE_NS)
+        return true;
+    if (net_is_writing(&stream->net) && clock_since(now_ns, stream->net.moved_ns) > RPC_UNREAD_NS)
         return true;
     if (stream->is_lingering && clock_since(now_ns, stream->ended_ns) > RPC_LINGER_NS)
         return true;
@@ -146,6 +156,7 @@ static bool is_overdue(const struct rpc_stream *stream, uint64_t now_ns)
 
 void rpc_streams_tick(struct rpc_host *host, uint64_t now_ns)
 {
+    rpc_handshakes_tick(host);
     for (struct rpc_stream *stream = host->streams; stream; stream = stream->next) {
         rpc_receive_tick(stream, now_ns);
         if (is_overdue(stream, now_ns) || has_hung_up(stream))
@@ -156,21 +167,20 @@ void rpc_streams_tick(struct rpc_host *host, uint64_t now_ns)
 void rpc_streams_close(struct rpc_host *host, bool at_once)
 {
     for (struct rpc_stream *stream = host->streams; stream; stream = stream->next)
-        if (at_once || (stream->is_pair_over && is_all_sent(stream)))
+        if (at_once || stream->handshake || (stream->is_pair_over && is_all_sent(stream)))
             rpc_stream_close(stream);
 }
 
 /* ---- To the client ---- */
 
-static void on_sent(struct io_file *file, int result)
+static void on_sent(struct net *net, int result)
 {
-    struct rpc_stream *const stream = CONTAINER_OF(file, struct rpc_stream, net);
+    struct rpc_stream *const stream = CONTAINER_OF(net, struct rpc_stream, net);
 
     if (result < 0) {
         rpc_stream_close(stream);
         return;
     }
-    stream->moved_ns = clock_now_ns(&clock_monotonic);
     rpc_outputs_sent(&stream->outputs, (uint64_t)result);
     rpc_stream_send(stream);
     if (stream->is_ending)
@@ -181,13 +191,11 @@ void rpc_stream_send(struct rpc_stream *stream)
 {
     uint32_t count;
 
-    if (stream->net.write.done || stream->net.is_closing)
+    if (stream->net.write_done || net_is_closing(&stream->net))
         return;
     count = rpc_outputs_next(&stream->outputs, stream->out_buffers, IO_BUFFERS_MAX);
-    if (count == 0)
-        return;
-    stream->moved_ns = clock_now_ns(&clock_monotonic);
-    io_write(rpc_stream_io(stream), &stream->net, stream->out_buffers, count, on_sent);
+    if (count > 0)
+        net_write(&stream->net, stream->out_buffers, count, on_sent);
 }
 
 /* Moves those that waited behind a reply into the line. */
@@ -206,7 +214,7 @@ void rpc_stream_add(struct rpc_stream *stream, struct rpc_output *output)
 {
     const bool is_reply = output == &stream->reply_output;
 
-    if (stream->net.is_closing) {
+    if (net_is_closing(&stream->net)) {
         output->sent(output);
         return;
     }
@@ -265,7 +273,7 @@ static void answered(struct rpc_host *host, struct rpc_slot *slot)
 
     assert(stream->host == host);
     slot->state = RPC_ANSWERED;
-    if (stream->net.is_closing) {
+    if (net_is_closing(&stream->net)) {
         rpc_channel_end(slot);
         return;
     }
@@ -309,35 +317,79 @@ static void set_options(int fd)
     dead_link_notice(fd);
 }
 
-struct transport_peer *rpc_stream_new(struct rpc_host *host, int fd)
+/* NULL: there are too many, or there is no memory. */
+static struct rpc_stream *make_stream(struct rpc_host *host)
 {
     struct rpc_stream *stream = NULL;
-    int pair[2] = { -1, -1 };
 
     if (atomic_fetch_add(host->count, 1) < host->most)
         stream = calloc(1, sizeof(*stream));
-    if (!stream || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) != 0) {
+    if (!stream) {
         atomic_fetch_sub(host->count, 1);
-        free(stream);
-        close(fd);
         return NULL;
     }
-    set_options(fd);
     *stream = (struct rpc_stream){
         .peer = { .arrived_message.kind = &message_peer_arrived,
                   .forgotten_message.kind = &message_rpc_forgotten,
                   .mailbox = &host->mailbox,
                   .transport = &rpc_transport,
-                  .fd = pair[1] },
+                  .fd = -1 },
         .host = host,
+        .is_pair_closed = true,
+        .is_forgotten = true,
+        .began_ns = clock_now_ns(&clock_monotonic),
     };
     link_stream(host, stream);
-    find_peer(fd, &stream->peer);
     rpc_outputs_init(&stream->outputs);
     rpc_outputs_init(&stream->held);
-    io_open(rpc_stream_io(stream), &stream->net, fd);
+    return stream;
+}
+
+void rpc_stream_let_in(struct rpc_stream *stream)
+{
+    int pair[2];
+
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) != 0) {
+        rpc_stream_close(stream);
+        return;
+    }
+    find_peer(stream->net.file.fd, &stream->peer);
+    stream->peer.fd = pair[1];
+    stream->peer.is_encrypted = stream->net.tls != NULL;
+    stream->peer.certificate_names = stream->names;
+    stream->is_pair_closed = stream->is_forgotten = false;
     io_open(rpc_stream_io(stream), &stream->pair, pair[0]);
     rpc_receive(stream);
     rpc_relay_replies(stream);
-    return &stream->peer;
+    stream->host->send(stream->host->owner, &stream->peer.arrived_message);
+}
+
+/* NULL: there is no memory. */
+static struct tls_stream *begin_tls(struct rpc_host *host, int fd)
+{
+    SSL_CTX *const context = certificates_get(host->certificates);
+    struct tls_stream *tls = NULL;
+    struct err_msg msg;
+    const enum embtier_err err = tls_stream_accept(context, fd, &tls, &msg);
+
+    tls_context_free(context);
+    return err == EMBTIER_OK ? tls : NULL;
+}
+
+void rpc_stream_new(struct rpc_host *host, int fd, bool is_tls)
+{
+    struct tls_stream *const tls = is_tls ? begin_tls(host, fd) : NULL;
+    struct rpc_stream *const stream = !is_tls || tls ? make_stream(host) : NULL;
+
+    if (!stream) {
+        tls_stream_free(tls);
+        close(fd);
+        return;
+    }
+    set_options(fd);
+    net_open(&stream->net, host->io, fd, tls);
+    if (tls)
+        rpc_handshake_begin(stream, tls);
+    else
+        rpc_stream_let_in(stream);
 }

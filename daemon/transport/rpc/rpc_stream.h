@@ -7,6 +7,8 @@
  * client asked for outside a request, is on its way, no further frame is read. So one client keeps
  * little memory, whatever it sends: its slots, and one message of a request.
  *
+ * With TLS, a stream is unknown to the control thread until its handshake is over.
+ *
  * A stream ends when the client closes or breaks a rule, or when the control thread closes its end.
  * Then what is on its way to the client is still sent, for a while. The stream is freed when its
  * sockets are closed and the control thread has forgotten the client.
@@ -20,9 +22,10 @@
 
 #include "daemon/engine/mail/mailbox.h"
 
+struct certificates;
+struct handshakes;
 struct io;
 struct rpc_stream;
-struct transport_peer;
 
 /* Answers that a client does not read are dropped after this time, with the client. */
 #define RPC_UNREAD_NS (UINT64_C(30) * 1000 * 1000 * 1000)
@@ -36,18 +39,26 @@ struct rpc_host {
     struct io *io;
     struct mailbox mailbox;
     struct rpc_stream *streams;
-    _Atomic uint32_t *count;        /* of the streams of all hosts */
-    uint32_t most;                  /* of these */
-    uint8_t trash[RPC_TRASH_BYTES]; /* what ending streams receive */
+    _Atomic uint32_t *count;           /* of the streams of all hosts */
+    uint32_t most;                     /* of these */
+    uint8_t trash[RPC_TRASH_BYTES];    /* what ending streams receive */
+    struct certificates *certificates; /* for TLS; NULL: none has it */
+    struct handshakes *handshakes;
+    uint32_t failed_handshakes;                         /* since the last tick */
+    void (*send)(void *owner, struct message *message); /* to the control thread */
+    void *owner;
 };
+
+/* A handshake of TLS that is not over after this time is given up. */
+#define RPC_HANDSHAKE_NS (UINT64_C(10) * 1000 * 1000 * 1000)
 
 /* A stream that is over waits so long for its client to close. */
 #define RPC_LINGER_NS (UINT64_C(2) * 1000 * 1000 * 1000)
 
-/* Takes over @fd, an accepted connection, and adds the stream to the host's. Returns its peer, for
- * the control thread. NULL, with @fd closed: the system has no room, or there are as
- * many as may be. */
-struct transport_peer *rpc_stream_new(struct rpc_host *host, int fd);
+/* Takes over @fd, an accepted connection, and adds the stream to the host's. Its peer is sent to
+ * the control thread, with TLS after the handshake. The connection is closed if the system has no
+ * room, or there are as many as may be. */
+void rpc_stream_new(struct rpc_host *host, int fd, bool is_tls);
 /* Closes streams whose clients have read nothing, or sent nothing of a frame, for too long. */
 void rpc_streams_tick(struct rpc_host *host, uint64_t now_ns);
 /* Closes all sockets now, or those that the control thread is done with and whose clients have been

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* rpc_stream_impl.h: private state of a stream. These share it: rpc_stream.c (life, frames that
- * go to the client), rpc_receive.c (frames that come from it) and rpc_relay.c (the pair of
- * sockets to the control thread). */
+ * go to the client), rpc_handshake.c (TLS, before the first frame), rpc_receive.c
+ * (frames that come from it) and rpc_relay.c (the pair of sockets to the control thread). */
 #ifndef EMBTIER_DAEMON_TRANSPORT_RPC_RPC_STREAM_IMPL_H
 #define EMBTIER_DAEMON_TRANSPORT_RPC_RPC_STREAM_IMPL_H
 
@@ -10,6 +10,7 @@
 
 #include "base/err.h"
 #include "daemon/transport/rpc/io/io.h"
+#include "daemon/transport/rpc/net/net.h"
 #include "daemon/transport/rpc/rpc_channel.h"
 #include "daemon/transport/rpc/rpc_output.h"
 #include "daemon/transport/rpc/rpc_stream.h"
@@ -45,14 +46,19 @@ struct rpc_stream {
     struct rpc_host *host;
     struct rpc_stream *next;
     struct rpc_stream **link;
-    struct io_file net, pair;
+    struct net net;
+    struct io_file pair;
+    struct handshake *handshake; /* of TLS; NULL: it is over */
     struct rpc_channel *channel; /* NULL: no session yet */
     bool is_ending;              /* nothing more is taken from the client */
     bool is_pair_over;           /* the control thread has closed its end */
     bool is_lingering;           /* all is sent; it waits for the client to close */
     bool is_net_closed, is_pair_closed, is_forgotten;
-    uint64_t moved_ns; /* when bytes last went to the client, or there were none to send */
+    bool is_shaking;  /* a thread of the handshakes has net's TLS */
+    bool is_given_up; /* it is closed when that thread is done */
+    uint64_t began_ns;
     uint64_t ended_ns; /* when it began to end */
+    char *names;       /* of the client's certificate; or NULL */
 
     /* From the client. */
     struct rpc_arrival arrival;
@@ -97,6 +103,8 @@ struct io *rpc_stream_io(const struct rpc_stream *stream);
 void rpc_stream_add(struct rpc_stream *stream, struct rpc_output *output);
 /* Sends what there is, if nothing is being sent. */
 void rpc_stream_send(struct rpc_stream *stream);
+/* The client is let in: makes the pair of sockets, and sends the peer to the control thread. */
+void rpc_stream_let_in(struct rpc_stream *stream);
 /* Closes its sockets now. */
 void rpc_stream_close(struct rpc_stream *stream);
 /* Takes no more from the client, and closes once all is sent. */
@@ -104,11 +112,22 @@ void rpc_stream_end(struct rpc_stream *stream);
 /* Goes on with that. */
 void rpc_stream_go_on_ending(struct rpc_stream *stream);
 
+/* ---- rpc_handshake.c ---- */
+
+/* Begins the handshake of @tls, which is net's. Then the client is let in, or told why not. */
+void rpc_handshake_begin(struct rpc_stream *stream, struct tls_stream *tls);
+void rpc_handshake_free(struct rpc_stream *stream);
+/* Logs how many failed that had no line of their own. */
+void rpc_handshakes_tick(struct rpc_host *host);
+
 /* ---- rpc_receive.c ---- */
 
 /* Takes frames apart, as far as they have come, and reads more. */
 void rpc_receive(struct rpc_stream *stream);
 void rpc_receive_free(struct rpc_stream *stream);
+/* Tells the client of a mistake, and ends the stream. */
+void rpc_receive_break_off(struct rpc_stream *stream, enum embtier_err err,
+                           const struct err_msg *msg);
 /* Throws away what comes, until the client closes. */
 void rpc_receive_nothing(struct rpc_stream *stream);
 /* Ends a stream whose client has stopped in the middle of a frame. */

@@ -4,13 +4,14 @@
 Environment: EMBTIERD, the daemon (default: build/daemon/embtierd of this tree); EMBTIER_LIBRARY, the
 library (default: beside that daemon); EMBTIER_TEST_LANES, its lanes (default: 1);
 EMBTIER_TEST_TRANSPORT, how clients connect: shm (default), rpc (a Unix socket without shared memory),
-rpc-epoll (the same, served without io_uring).
+tls (TLS over TCP), rpc-epoll and tls-epoll (the same, served without io_uring).
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import os
 import random
 import shutil
@@ -26,12 +27,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from certificates import Authority
 
 TREE = Path(__file__).resolve().parents[3]
 EMBTIERD = Path(os.environ.get("EMBTIERD", TREE / "build/daemon/embtierd")).resolve()
 LANES = int(os.environ.get("EMBTIER_TEST_LANES", "1"))
 TRANSPORT = os.environ.get("EMBTIER_TEST_TRANSPORT", "shm")
-assert TRANSPORT in ("shm", "rpc", "rpc-epoll"), TRANSPORT
+assert TRANSPORT in ("shm", "rpc", "rpc-epoll", "tls", "tls-epoll"), TRANSPORT
 SHARDS = max(4, LANES)
 
 os.environ.setdefault("EMBTIER_LIBRARY", str(EMBTIERD.parents[1] / "client/libembtier.so"))
@@ -66,12 +68,27 @@ rocksdb:
 socket:
   path: {socket}
 rpc:
-  listen: ["unix+rpc:{socket}.rpc"]
+  listen: ["unix+rpc:{socket}.rpc"{tls_address}]
   io_uring: {io_uring}
+{tls}"""
+
+_TLS = """\
+tls:
+  certificate: {folder}/tls/server.crt
+  key: {folder}/tls/server.key
 """
 
 
 ARRAY_MIB = 16  # in each tier, for the arrays of tests with random homes; not for the cache
+
+
+_hosts = itertools.count(1)
+
+
+def own_host() -> str:
+    """A number of loopback that no other daemon of this run listens at, so that all may have the same port."""
+    process = os.getpid() % (250 * 250)
+    return f"127.{next(_hosts) % 250 + 1}.{process // 250 + 1}.{process % 250 + 1}"
 
 
 class Daemon:
@@ -84,15 +101,26 @@ class Daemon:
         path = f"{self._socket_folder}/socket"
         self.path = path
         self.socket = path if TRANSPORT == "shm" else f"unix+rpc:{path}.rpc"
+        tls_address, tls = "", ""
+        if TRANSPORT.startswith("tls"):
+            tls_address, tls = self._make_tls(), _TLS.format(folder=folder)
         self.log = folder / "log"
         (folder / "rows").mkdir()
         (folder / "pmem").mkdir()
         text = _CONFIG.format(
-            folder=folder, lanes=LANES, shards=SHARDS, socket=path, array_mib=ARRAY_MIB,
-            io_uring="off" if TRANSPORT == "rpc-epoll" else "auto", dram_mib=4 * LANES + ARRAY_MIB, pmem_mib=4 * LANES + ARRAY_MIB,
+            folder=folder, lanes=LANES, shards=SHARDS, socket=path, array_mib=ARRAY_MIB, tls_address=tls_address,
+            tls=tls, io_uring="off" if TRANSPORT.endswith("-epoll") else "auto", dram_mib=4 * LANES + ARRAY_MIB, pmem_mib=4 * LANES + ARRAY_MIB,
         )
         (folder / "embtierd.yaml").write_text(text)
         self._process: subprocess.Popen | None = None
+
+    def _make_tls(self) -> str:
+        """Makes certificates, and chooses the address of clients. Returns that of the server, for its list."""
+        authority = Authority(self.folder / "tls")
+        host = own_host()
+        authority.sign("server", f"IP:{host}")
+        self.socket = f"tls://{host}:7411?ca={authority.certificate}"
+        return f', "tls://{host}:7411"'
 
     def start(self) -> None:
         with self.log.open("ab") as log:

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/transport/rpc/net/certificates.h"
+
+#include <openssl/ssl.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "base/log/log.h"
+#include "base/tls/tls_context.h"
+#include "config/config.h"
+
+struct certificates {
+    const struct config *config;
+    pthread_mutex_t lock;
+    SSL_CTX *context;
+};
+
+static enum embtier_err read_files(const struct config *config, SSL_CTX **ret_context,
+                                   struct err_msg *msg)
+{
+    const struct tls_files files = { .certificate = config->tls.certificate,
+                                     .key = config->tls.key,
+                                     .authority = config->tls.client_ca };
+
+    return tls_context_server(&files, config->tls.require_certificate, ret_context, msg);
+}
+
+enum embtier_err certificates_new(const struct config *config,
+                                  struct certificates **ret_certificates, struct err_msg *msg)
+{
+    _cleanup_(tls_context_freep) SSL_CTX *context = NULL;
+    struct certificates *certificates;
+    struct err_msg why = { { 0 } };
+
+    TRY(read_files(config, &context, msg));
+    if (tls_context_check_dates(context, &why) != EMBTIER_OK)
+        log_warn("clients will refuse the server's certificate", "file=%s why=%s",
+                 LOG_QUOTED(config->tls.certificate), LOG_QUOTED(why.text));
+    certificates = calloc(1, sizeof(*certificates));
+    if (!certificates)
+        return err_set(msg, EMBTIER_NO_MEMORY, "TLS: out of memory");
+    certificates->config = config;
+    certificates->context = TAKE(context);
+    pthread_mutex_init(&certificates->lock, NULL);
+    *ret_certificates = certificates;
+    return EMBTIER_OK;
+}
+
+void certificates_free(struct certificates *certificates)
+{
+    if (!certificates)
+        return;
+    tls_context_free(certificates->context);
+    pthread_mutex_destroy(&certificates->lock);
+    free(certificates);
+}
+
+SSL_CTX *certificates_get(struct certificates *certificates)
+{
+    SSL_CTX *context;
+
+    pthread_mutex_lock(&certificates->lock);
+    context = certificates->context;
+    (void)SSL_CTX_up_ref(context);
+    pthread_mutex_unlock(&certificates->lock);
+    return context;
+}
+
+enum embtier_err certificates_read(const struct certificates *certificates, SSL_CTX **ret_fresh,
+                                   struct err_msg *msg)
+{
+    _cleanup_(tls_context_freep) SSL_CTX *fresh = NULL;
+    struct err_msg why = { { 0 } };
+
+    TRY(read_files(certificates->config, &fresh, msg));
+    if (tls_context_check_dates(fresh, &why) != EMBTIER_OK)
+        return err_set(msg, EMBTIER_INVALID, "%s: %s", certificates->config->tls.certificate,
+                       why.text);
+    *ret_fresh = TAKE(fresh);
+    return EMBTIER_OK;
+}
+
+void certificates_set(struct certificates *certificates, SSL_CTX *fresh)
+{
+    SSL_CTX *old;
+
+    pthread_mutex_lock(&certificates->lock);
+    old = certificates->context;
+    certificates->context = fresh;
+    pthread_mutex_unlock(&certificates->lock);
+    tls_context_free(old);
+}

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Certificates for tests, by the program openssl: an authority and those that it signs."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+_KEY = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
+
+
+class Authority:
+    """Signs certificates. Files lie in @folder: NAME.crt and NAME.key, and for the authority itself ca.crt and ca.key."""
+
+    def __init__(self, folder: Path, name: str = "an authority of tests") -> None:
+        self.folder = folder
+        self.certificate = folder / "ca.crt"
+        folder.mkdir(parents=True, exist_ok=True)
+        self._openssl("req", "-x509", *_KEY, "-keyout", "ca.key", "-out", "ca.crt", "-days", "2", "-subj", f"/CN={name}")
+
+    def _openssl(self, *arguments: str) -> None:
+        done = subprocess.run(["openssl", *arguments], cwd=self.folder, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+
+    def sign(self, name: str, alternative: str = "", days: int = 2) -> tuple[Path, Path]:
+        """Makes a certificate with the subject CN=@name, valid for @days from now on; negative: it has expired. Returns its file and
+        its key's."""
+        (self.folder / f"{name}.ext").write_text(f"subjectAltName={alternative}\n" if alternative else "")
+        self._openssl("req", *_KEY, "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={name}")
+        self._openssl("x509", "-req", "-in", f"{name}.csr", "-CA", "ca.crt", "-CAkey", "ca.key", "-days", str(days),
+                      "-extfile", f"{name}.ext", "-out", f"{name}.crt")
+        return self.folder / f"{name}.crt", self.folder / f"{name}.key"

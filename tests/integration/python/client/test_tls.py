@@ -1,0 +1,254 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Clients over TLS: both sides look at each other's certificates, and a side that is refused learns why."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import re
+import socket
+import ssl
+import struct
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from certificates import Authority
+from conftest import own_host
+from plain_client import LIMIT_S, Client
+from test_protocol import short_path, starting  # noqa: F401
+
+import embtier
+
+PORT = 7411
+ENGINES = {"io_uring": "auto", "epoll": "off"}
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    made = Authority(tmp_path_factory.mktemp("authority"))
+    made.sign("trainer", "URI:spiffe://test/trainer")
+    made.sign("old", days=-1)
+    return made
+
+
+@pytest.fixture(scope="module")
+def stranger(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    made = Authority(tmp_path_factory.mktemp("stranger"), "a stranger")
+    made.sign("trainer")
+    return made
+
+
+def section(authority: Authority, name: str, more: str = "") -> str:
+    return f"tls:\n  certificate: {authority.folder}/{name}.crt\n  key: {authority.folder}/{name}.key\n{more}"
+
+
+class Place:
+    """A server with TLS at an address of its own."""
+
+    def __init__(self, folder: Path, host: str, authority: Authority, process) -> None:
+        self.folder, self.host, self.authority, self.process = folder, host, authority, process
+
+    def url(self, ca: str | None = None, own: str = "", host: str = "", scheme: str = "tls") -> str:
+        files = [f"ca={ca or self.authority.certificate}", f"cert={own}.crt&key={own}.key" if own else ""]
+        return f"{scheme}://{host or self.host}:{PORT}" + ("?" + "&".join(filter(None, files)) if scheme == "tls" else "")
+
+    def log(self) -> str:
+        return (self.folder / "log").read_text()
+
+    def context(self) -> ssl.SSLContext:
+        return ssl.create_default_context(cafile=str(self.authority.certificate))
+
+    def connect(self) -> socket.socket:
+        return socket.create_connection((self.host, PORT), LIMIT_S)
+
+    def descriptors(self) -> int:
+        return len(os.listdir(f"/proc/{self.process.pid}/fd"))
+
+
+@contextlib.contextmanager
+def place(folder: Path, authority: Authority, engine: str, more: str = "") -> Iterator[Place]:
+    host = own_host()
+    authority.sign(f"server-{host}", f"IP:{host},DNS:server.test")
+    tls = section(authority, f"server-{host}", more)
+    with starting(folder, f'  listen: ["tls://{host}:{PORT}"]\n  io_uring: {engine}\n{tls}') as process:
+        made = Place(folder, host, authority, process)
+        assert process.poll() is None, made.log()
+        yield made
+        process.terminate()
+        assert process.wait(LIMIT_S) == 0, made.log()
+
+
+@pytest.fixture(params=ENGINES.values(), ids=ENGINES.keys())
+def open_place(request, short_path, authority) -> Iterator[Place]:
+    """Asks clients for no certificate."""
+    with place(short_path, authority, request.param) as made:
+        yield made
+
+
+@pytest.fixture(params=ENGINES.values(), ids=ENGINES.keys())
+def closed_place(request, short_path, authority) -> Iterator[Place]:
+    with place(short_path, authority, request.param, f"  client_ca: {authority.certificate}\n  require_certificate: yes\n") as made:
+        yield made
+
+
+def must_serve(url: str) -> None:
+    with embtier.connect(url, timeout=LIMIT_S, arena_bytes=8 << 20) as server:
+        table = server.open_table("t") if "t" in [made.name for made in server.tables()] else server.create_table("t", 64, 100_000)
+        ids = np.random.default_rng(5).permutation(20_000)
+        table.set(ids, np.repeat(ids[:, None], 64, axis=1).astype(np.float32))
+        assert (table.get(ids) == ids[:, None]).all()
+
+
+def assert_refused(url: str, error: type[embtier.Error], said: str) -> None:
+    with pytest.raises(error, match=said):
+        embtier.connect(url, timeout=LIMIT_S).close()
+
+
+def test_rows_go_through_tls(open_place):
+    must_serve(open_place.url())
+
+
+def test_a_server_that_is_not_trusted_is_refused(open_place, stranger):
+    assert_refused(open_place.url(ca=str(stranger.certificate)), embtier.PermissionError, "certificate is refused: .*issuer")
+    # Another number of loopback reaches the same server only by a listener there, so the name is checked by hand.
+    context = open_place.context()
+    with pytest.raises(ssl.SSLCertVerificationError), open_place.connect() as plain:
+        context.wrap_socket(plain, server_hostname="else.test")
+    assert "a handshake of TLS failed" in open_place.log() and 'from="127.' in open_place.log()
+    must_serve(open_place.url())
+
+
+def test_a_client_must_show_a_certificate_of_the_right_authority(closed_place, authority, stranger):
+    must_serve(closed_place.url(own=f"{authority.folder}/trainer"))
+    assert_refused(closed_place.url(), embtier.PermissionError, "certificate required")
+    assert_refused(closed_place.url(own=f"{stranger.folder}/trainer"), embtier.PermissionError, "alert|certificate")
+    assert_refused(closed_place.url(own=f"{authority.folder}/old"), embtier.PermissionError, "expired")
+    assert "peer did not return a certificate" in closed_place.log()
+    must_serve(closed_place.url(own=f"{authority.folder}/trainer"))
+
+
+def test_files_of_an_address_are_named_if_they_cannot_be_used(open_place, authority, short_path):
+    (short_path / "junk").write_text("junk")
+    assert_refused(open_place.url(ca=f"{short_path}/none"), embtier.InvalidError, "none: No such file")
+    assert_refused(open_place.url(ca=f"{short_path}/junk"), embtier.InvalidError, "junk holds no authority's certificate")
+    assert_refused(open_place.url() + f"&cert={short_path}/junk&key={short_path}/junk", embtier.InvalidError, "junk holds no certificate")
+
+
+def test_a_side_without_tls_is_told_so(open_place, short_path):
+    assert_refused(open_place.url(scheme="tcp"), embtier.Error, "this port has TLS: connect to tls://")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(LIMIT_S)
+        # A server without TLS answers the first bytes by a refusal, which is no TLS.
+        def answer() -> None:
+            stream, _ = listener.accept()
+            with stream:
+                stream.recv(10)
+                stream.sendall(b"EBT1 is what a server without TLS says")
+                stream.recv(10000)
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        assert_refused(f"tls://127.0.0.1:{listener.getsockname()[1]}", embtier.Error, "does it have TLS at this port")
+        thread.join()
+
+
+def test_older_versions_of_tls_are_refused(open_place):
+    context = open_place.context()
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    with pytest.raises(ssl.SSLError, match="(?i)protocol.version"), open_place.connect() as plain:
+        context.wrap_socket(plain, server_hostname=open_place.host)
+
+
+def test_a_client_in_another_language_needs_no_more_than_tls(open_place):
+    with open_place.context().wrap_socket(open_place.connect(), server_hostname=open_place.host) as stream:
+        assert stream.version() == "TLSv1.3"
+        assert Client(stream).hello()[4] >= 65536
+
+
+def test_a_mistake_ends_with_a_reason_and_the_end_of_tls(open_place):
+    with open_place.context().wrap_socket(open_place.connect(), server_hostname=open_place.host) as stream:
+        client = Client(stream)
+        client.send(b"no frame of this protocol, but as long as one")
+        assert b"EBT1" in stream.recv(4096)
+        assert stream.recv(4096) == b""  # close_notify; an end without it raises
+
+
+def wait_for(place: Place, descriptors: int) -> None:
+    deadline = time.monotonic() + LIMIT_S
+    while place.descriptors() > descriptors:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_handshakes_that_are_given_up_leave_nothing(open_place):
+    must_serve(open_place.url())
+    before = open_place.descriptors()
+    hello = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"  # the begin of a ClientHello
+    waiting = []
+    for turn, data in zip(range(600), itertools.cycle([b"", hello, b"\x16", b"GET / HTTP/1.1\r\n\r\n", os.urandom(100)])):
+        stream = open_place.connect()
+        stream.sendall(data)
+        if turn % 3 == 0:
+            waiting.append(stream)
+        elif turn % 3 == 1:
+            stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            stream.close()
+        else:
+            stream.close()
+    for stream in waiting:
+        stream.close()
+    wait_for(open_place, before)
+    must_serve(open_place.url())
+    counts = [int(count) for count in re.findall(r'msg="more handshakes of TLS failed" count=(\d+)', open_place.log())]
+    assert len(re.findall('msg="a handshake of TLS failed"', open_place.log())) < 600 - sum(counts) + 1
+
+
+def test_a_handshake_that_stops_is_ended(open_place):
+    with open_place.connect() as stream:
+        stream.sendall(b"\x16\x03\x01\x02\x00")
+        stream.settimeout(LIMIT_S)
+        with contextlib.suppress(ConnectionResetError):
+            assert stream.recv(1) == b""
+
+
+def refused_log(folder: Path, rpc: str) -> str:
+    """The log of a server that does not start with these lines."""
+    with starting(folder, rpc) as process:
+        assert process.wait(LIMIT_S) == 1
+    return (folder / "log").read_text()
+
+
+def test_what_the_configuration_lacks_is_named(short_path, authority, stranger):
+    authority.sign("server", "IP:127.0.0.1")
+    stranger.sign("server", "IP:127.0.0.1")
+    (short_path / "junk").write_text("junk")
+    listen = '  listen: ["{}"]\n'
+    local = listen.format("tls://127.0.0.1:0")
+    cases = [
+        (local, "an address with tls:// needs tls.certificate and tls.key"),
+        (local + f"tls:\n  certificate: {authority.folder}/server.crt\n", "tls.key is missing"),
+        (local + section(authority, "none"), "none.crt: No such file"),
+        (local + f"tls:\n  certificate: {short_path}/junk\n  key: {short_path}/junk\n", "junk holds no certificate"),
+        (local + f"tls:\n  certificate: {authority.folder}/server.crt\n  key: {stranger.folder}/server.key\n", "is not that of"),
+        (local + section(authority, "server", "  require_certificate: yes\n"), "tls.client_ca, which says whose, is missing"),
+        (local + section(authority, "server", f"  client_ca: {short_path}/junk\n"), "junk holds no authority"),
+        (listen.format("tls://0.0.0.0:0") + section(authority, "server"), "tls.require_certificate with tls.client_ca"),
+        (listen.format("tls://127.0.0.1:0?ca=x") + section(authority, "server"), "as a client's address does"),
+    ]
+    for text, said in cases:
+        log = refused_log(short_path, text)
+        assert said in log, (text, log)
+    with place(short_path, authority, "auto", f"  client_ca: {authority.certificate}\n  require_certificate: yes\n"):
+        pass
+
+
+def test_a_certificate_that_has_expired_is_told_at_the_start(short_path, authority):
+    authority.sign("late", "IP:127.0.0.1", days=-1)
+    with starting(short_path, '  listen: ["tls://127.0.0.1:0"]\n' + section(authority, "late")) as process:
+        log = (short_path / "log").read_text()
+        assert process.poll() is None and "clients will refuse the server's certificate" in log and "expired at 20" in log
