@@ -224,14 +224,20 @@ static int give_name(struct new_file *file)
     return 0;
 }
 
+enum embtier_err new_file_sync(struct new_file *file, struct err_msg *msg)
+{
+    errno = 0;
+    if (fflush(file->stream) != 0 || ferror(file->stream) || fsync(fileno(file->stream)) != 0)
+        return err_set_errno(msg, errno ? errno : EIO, "%s", file->path);
+    return EMBTIER_OK;
+}
+
 enum embtier_err new_file_finish(struct new_file *file, struct err_msg *msg)
 {
     enum embtier_err err;
     int why;
 
-    errno = 0;
-    if (fflush(file->stream) != 0 || ferror(file->stream) || fsync(fileno(file->stream)) != 0)
-        return err_set_errno(msg, errno ? errno : EIO, "%s", file->path);
+    TRY(new_file_sync(file, msg));
     why = give_name(file);
     if (why == EEXIST)
         return exists(file->path, msg);

@@ -32,6 +32,9 @@ MUST_CHECK enum embtier_err new_file_open_mode(const char *path, mode_t mode, bo
                                                struct new_file **ret_file, struct err_msg *msg);
 /* For the contents, which can be read back. The file checks for its errors. */
 FILE *new_file_stream(struct new_file *file);
+/* Writes the contents to the disk before new_file_finish(), which does so too. With it, all of
+ * several files are on the disk before the first one gets its name. */
+MUST_CHECK enum embtier_err new_file_sync(struct new_file *file, struct err_msg *msg);
 /* Gives the file its name; errors as new_file_open(). If only the folder cannot be synced, a file
  * that takes the place of another already has it. */
 MUST_CHECK enum embtier_err new_file_finish(struct new_file *file, struct err_msg *msg);

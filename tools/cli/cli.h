@@ -75,6 +75,12 @@ int command_plan_check(struct cli *cli, int argc, char **argv);
 int command_plan_show(struct cli *cli, int argc, char **argv);
 int command_plan_diff(struct cli *cli, int argc, char **argv);
 int command_plan_what_if(struct cli *cli, int argc, char **argv);
+int command_keys_ca(struct cli *cli, int argc, char **argv);
+int command_keys_server(struct cli *cli, int argc, char **argv);
+int command_keys_client(struct cli *cli, int argc, char **argv);
+int command_keys_token(struct cli *cli, int argc, char **argv);
+int command_keys_hash(struct cli *cli, int argc, char **argv);
+int command_keys_show(struct cli *cli, int argc, char **argv);
 
 /* The options of every command, to be put after its own options. */
 #define CLI_LONG_OPTIONS                                                                           \

@@ -232,6 +232,85 @@ const struct command commands[] = {
       "  embtier config check /etc/embtier/embtierd.yaml\n", command_config_check, NULL },
     { "config keys", "", "list the keys of embtierd's configuration", "", "  embtier config keys\n",
       command_config_keys, NULL },
+    { "keys ca", "DIR [--name NAME] [--days N] [--force]",
+      "make a private CA, which signs certificates",
+      "DIR/ca.key: the CA's key. Keep it where neither the server nor a trainer can read it. With\n"
+      "it anyone can make certificates that your servers and trainers accept.\n"
+      "DIR/ca.crt: the CA's certificate. Servers and trainers have it and check others by it.\n"
+      "\n"
+      "      --name NAME  name of the CA (default: embtier CA)\n"
+      "      --days N     valid for N days, 1 to 36500 (default 3650)\n"
+      "      --force      replace files that exist. Certificates of a CA that is replaced are no\n"
+      "                   longer accepted\n"
+      "\n"
+      "DIR is made if it is missing. Keys and tokens are files of the user alone (mode 0600),\n"
+      "whatever the umask.\n"
+      "\n"
+      "With -o json: as an item of `embtier keys show`, and certificate_file and key_file.\n",
+      "  embtier keys ca keys\n", command_keys_ca, NULL },
+    { "keys server", "DIR NAME... [--days N] [--out NAME] [--force]",
+      "make a server's certificate, signed by the CA in DIR",
+      "NAME: a DNS name or IP address by which clients reach the server. A name such as\n"
+      "*.example.org stands for all hosts of that domain.\n"
+      "\n"
+      "DIR/server.crt: the server's certificate, without the CA's, which each client has.\n"
+      "DIR/server.key: its key.\n"
+      "\n"
+      "      --days N    valid for N days, 1 to 36500 (default 365, or as long as the CA is)\n"
+      "      --out NAME  name of the files in DIR, before .crt and .key (default: server)\n"
+      "      --force     replace files that exist\n"
+      "\n"
+      "With -o json: as `embtier keys ca`.\n",
+      "  embtier keys server keys trainer-db.example.org 192.0.2.7 localhost\n",
+      command_keys_server, NULL },
+    { "keys client", "DIR NAME [--san TYPE:VALUE]... [--days N] [--out NAME] [--force]",
+      "make a client's certificate, signed by the CA in DIR",
+      "NAME: the certificate's common name. The access file calls its owner CN=NAME.\n"
+      "\n"
+      "DIR/NAME.crt, DIR/NAME.key: the client's certificate and key.\n"
+      "\n"
+      "      --san TYPE:VALUE  one more name: DNS:name, URI:uri, EMAIL:address or IP:address\n"
+      "      --days N          valid for N days, 1 to 36500 (default 365, or as long as the CA\n"
+      "                        is)\n"
+      "      --out NAME        name of the files in DIR, before .crt and .key\n"
+      "      --force           replace files that exist\n"
+      "\n"
+      "With -o json: as `embtier keys ca`.\n",
+      "  embtier keys client keys trainer-1\n"
+      "  embtier keys client keys trainer-1 --san URI:spiffe://example.org/trainer --days 30\n",
+      command_keys_client, NULL },
+    { "keys token", "[FILE] [--force]", "make a token, and print its hash for the access file",
+      "FILE: a new file for the token, which a client names in its address (token=FILE). Without\n"
+      "it the token is printed.\n"
+      "\n"
+      "      --force  replace a file that exists\n"
+      "\n"
+      "A token is embt_ and 43 characters. The access file has the hash only, from which nobody\n"
+      "gets the token back. With -o json: {file, hash}, or {token, hash} without FILE.\n",
+      "  embtier keys token trainer-1.token\n", command_keys_token, NULL },
+    { "keys hash", "FILE", "print the hash of a token, for the access file",
+      "With -o json: {file, hash}.\n", "  embtier keys hash trainer-1.token\n", command_keys_hash,
+      NULL },
+    { "keys show", "FILE...", "describe files with certificates, keys and tokens",
+      "Names: as the access file has them. Key, certificate: whether the other half, in the file\n"
+      "itself or beside it (server.key for server.crt), matches. Keys and tokens are not printed.\n"
+      "\n"
+      "A certificate that expires within 30 days, or within a third of its life if that is less,\n"
+      "brings a warning. So do halves of different pairs, keys and tokens that all users may\n"
+      "read, and bad names. Warnings do not change the exit status. It is 1 if a file cannot\n"
+      "be read, or holds none of these.\n"
+      "\n"
+      "With -o json: [{file, items: [ITEM]}], or {file, error}. An ITEM has kind and warnings.\n"
+      "  certificate: uses (ca, server, client), subject, issuer, names, addresses, not_before,\n"
+      "               not_after, days_left, state (valid, soon, expired, not_yet, damaged),\n"
+      "               serial, sha256, key: {file, state}\n"
+      "  key:         algorithm, locked, public_sha256, certificate: {file, state}\n"
+      "  token:       hash\n"
+      "  other:       label\n"
+      "The state of a half: matches, differs, missing or unreadable.\n",
+      "  embtier keys show keys/*\n"
+      "  embtier -o json keys show server.crt | jq '.[].items[].days_left'\n",
+      command_keys_show, NULL },
     { "profile show", "TRACE [--cache BYTES[,BYTES]] [--plot FILE.svg] [--save FILE]",
       "show how a trace looks up its tables",
       "TRACE: a file of lookups, which docs/internals/placement/trace-format.md describes, or a\n"
