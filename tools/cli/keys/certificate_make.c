@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <stdbool.h>
+#include <string.h>
 
 #include <openssl/bn.h>
 #include <openssl/ec.h>
@@ -146,10 +147,13 @@ static enum embtier_err set_extensions(X509 *certificate, const struct certifica
 /* NULL: the key's kind has a digest of its own, as Ed25519 has. */
 static const EVP_MD *digest_for(EVP_PKEY *key)
 {
-    int nid = NID_undef;
+    enum { IS_MANDATORY = 2 };
+    char name[64] = "";
 
-    return EVP_PKEY_get_default_digest_nid(key, &nid) == 2 && nid == NID_undef ? NULL
-                                                                               : EVP_sha256();
+    if (EVP_PKEY_get_default_digest_name(key, name, sizeof(name)) == IS_MANDATORY &&
+        strcmp(name, SN_undef) == 0)
+        return NULL;
+    return EVP_sha256();
 }
 
 static enum embtier_err sign(const struct certificate_order *order, struct certified_key *made,

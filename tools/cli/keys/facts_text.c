@@ -4,6 +4,7 @@
 #include <jansson.h>
 #include <string.h>
 
+#include "base/text/text_escape.h"
 #include "tools/cli/keys/facts.h"
 #include "tools/cli/text_table.h"
 
@@ -103,6 +104,16 @@ static bool add_key(struct text_table *table, const json_t *facts)
            add_pair(table, facts, "certificate");
 }
 
+/* Not as cells of a table: messages are escaped already. */
+static void print_warnings(const json_t *facts, FILE *out)
+{
+    const json_t *text;
+    size_t i;
+
+    json_array_foreach(json_object_get(facts, "warnings"), i, text)
+        text_print(out, "%*sWARNING: %s\n", INDENT, "", json_string_value(text));
+}
+
 bool facts_print(const json_t *facts, FILE *out)
 {
     _cleanup_(text_table_freep) struct text_table *table = text_table_new("ll");
@@ -117,8 +128,9 @@ bool facts_print(const json_t *facts, FILE *out)
         ok = add(table, "token", text_of(facts, "hash"));
     else if (ok)
         ok = add(table, "other", text_of(facts, "label"));
-    ok = ok && add_list(table, facts, "warnings", "WARNING");
-    if (ok)
-        text_table_print(table, INDENT, out);
-    return ok;
+    if (!ok)
+        return false;
+    text_table_print(table, INDENT, out);
+    print_warnings(facts, out);
+    return true;
 }

@@ -84,13 +84,14 @@ static enum embtier_err open_one(struct writing *writing, size_t i, struct err_m
     return new_file_sync(writing->opened[i], msg);
 }
 
+/* A file may be replaced when only its folder could not be synced. */
 static enum embtier_err name_one(struct writing *writing, size_t i, struct err_msg *msg)
 {
     const enum embtier_err err = new_file_finish(writing->opened[i], msg);
 
     writing->named[i] = err == EMBTIER_OK;
-    if (err != EMBTIER_OK && i > 0 && writing->replaces[i - 1])
-        err_append(msg, "; %s is already replaced: repeat the command", writing->files[i - 1].path);
+    if (err != EMBTIER_OK && (writing->replaces[i] || (i > 0 && writing->replaces[i - 1])))
+        err_append(msg, "; %s may be replaced already: repeat the command", writing->files[0].path);
     return err;
 }
 

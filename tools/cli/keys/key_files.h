@@ -4,8 +4,8 @@
  * All are written and synced beside their names, then each gets its name. Their folder is made if
  * it is missing, for the user alone. On a failure all that was made is removed. Two cases remain. A
  * program that is killed, or a machine that stops, may leave the first file without the second. And
- * of files that replace others, the first may be replaced when the second fails: the message says
- * so. Ctrl-C and the signals to end wait until the files are there. */
+ * of files that replace others, the first may be replaced when a later step fails: the message
+ * says so. Ctrl-C and the signals to end wait until the files are there. */
 #ifndef EMBTIER_TOOLS_CLI_KEYS_KEY_FILES_H
 #define EMBTIER_TOOLS_CLI_KEYS_KEY_FILES_H
 

@@ -36,7 +36,7 @@ static bool ends_with(const char *text, const char *end)
 
 static bool is_key(const char *label)
 {
-    return ends_with(label, PEM_STRING_PKCS8INF);
+    return strcmp(label, PEM_STRING_PKCS8INF) == 0 || ends_with(label, " " PEM_STRING_PKCS8INF);
 }
 
 bool pem_item_is_locked(const struct pem_item *item)
