@@ -12,6 +12,7 @@ import stat
 from pathlib import Path
 
 import pytest
+from conftest import TREE
 from key_commands import context, done, files_of, foreign_ca, openssl, shake_hands, told
 
 
@@ -232,6 +233,15 @@ def test_a_server_of_another_name_is_refused(pair):
     client = context(ssl.PROTOCOL_TLS_CLIENT, pair, "trainer-1", pair / "ca.crt")
     with pytest.raises(ssl.SSLCertVerificationError, match="Hostname mismatch"):
         shake_hands(server, client, "example.org")
+
+
+def test_the_commands_of_the_page_work(tmp_path):
+    page = (TREE / "docs/keys.md").read_text()
+    commands = [line.split("#")[0].split() for line in page.splitlines() if line.startswith("embtier keys ")]
+    assert len(commands) == 7
+    for _, _, *words in commands:
+        done(*words, cwd=tmp_path)
+    assert set(files_of(tmp_path / "keys")) >= {"ca.key", "server.crt", "trainer-1.crt", "trainer-2.token"}
 
 
 # ---- Tokens ----
