@@ -174,11 +174,6 @@ static enum embtier_err set_dates(struct making *making, struct err_msg *msg)
 
 /* ---- Files ---- */
 
-static enum embtier_err no_memory(struct err_msg *msg)
-{
-    return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
-}
-
 static struct key_file file_of(const char *path, mode_t mode, BIO *bio)
 {
     struct key_file file = { .path = path, .mode = mode };
@@ -189,20 +184,41 @@ static struct key_file file_of(const char *path, mode_t mode, BIO *bio)
     return file;
 }
 
+/* Peers have the CA's certificate, but if another CA has signed that, they may have only the other
+ * one's. */
+static bool write_chain(BIO *bio, X509 *certificate, const struct authority *authority)
+{
+    if (PEM_write_bio_X509(bio, certificate) != 1)
+        return false;
+    return !authority || X509_self_signed(authority->certificate, 0) == 1 ||
+           PEM_write_bio_X509(bio, authority->certificate) == 1;
+}
+
+/* The files of a new certificate. */
+struct paths {
+    char *key, *certificate;
+};
+
+static void paths_clear(struct paths *paths)
+{
+    free(paths->key);
+    free(paths->certificate);
+}
+
 /* A BIO in memory overwrites its bytes when it is freed. */
-static enum embtier_err write_pem(const char *key_path, const char *certificate_path,
-                                  const struct certified_key *made, bool force, struct err_msg *msg)
+static enum embtier_err write_pem(const struct making *making, const struct paths *paths,
+                                  const struct certified_key *made, struct err_msg *msg)
 {
     BIO *const key = BIO_new(BIO_s_mem()), *const certificate = BIO_new(BIO_s_mem());
     enum embtier_err err;
 
     if (key && certificate &&
         PEM_write_bio_PKCS8PrivateKey(key, made->key, NULL, NULL, 0, NULL, NULL) == 1 &&
-        PEM_write_bio_X509(certificate, made->certificate) == 1) {
-        const struct key_file files[] = { file_of(key_path, KEY_MODE, key),
-                                          file_of(certificate_path, PUBLIC_MODE, certificate) };
+        write_chain(certificate, made->certificate, making->order.authority)) {
+        const struct key_file files[] = { file_of(paths->key, KEY_MODE, key),
+                                          file_of(paths->certificate, PUBLIC_MODE, certificate) };
 
-        err = key_files_write(files, ARRAY_LEN(files), force, msg);
+        err = key_files_write(files, ARRAY_LEN(files), making->force, msg);
     } else {
         err = openssl_failed(msg, EMBTIER_INTERNAL, "OpenSSL cannot write a key and certificate");
     }
@@ -211,7 +227,7 @@ static enum embtier_err write_pem(const char *key_path, const char *certificate_
     return err;
 }
 
-static int print_made(const struct cli *cli, const char *key_path, const char *certificate_path,
+static int print_made(const struct cli *cli, const struct paths *paths,
                       const struct certified_key *made)
 {
     json_t *const facts = certificate_facts(made->certificate, time(NULL));
@@ -220,28 +236,26 @@ static int print_made(const struct cli *cli, const char *key_path, const char *c
     if (!facts)
         return cli_fail(EMBTIER_NO_MEMORY, "");
     if (cli->json) {
-        (void)json_object_set_new(facts, "certificate_file", cli_json_text(certificate_path));
-        (void)json_object_set_new(facts, "key_file", cli_json_text(key_path));
+        (void)json_object_set_new(facts, "certificate_file", cli_json_text(paths->certificate));
+        (void)json_object_set_new(facts, "key_file", cli_json_text(paths->key));
         return cli_print_json(facts, JSON_DOUBLE_DIGITS);
     }
-    text_print(stdout, "made %s and %s\n", certificate_path, key_path);
+    text_print(stdout, "made %s and %s\n", paths->certificate, paths->key);
     done = facts_print(facts, stdout);
     json_decref(facts);
     return done ? EXIT_DONE : cli_fail(EMBTIER_NO_MEMORY, "");
 }
 
-static enum embtier_err make_paths(const struct making *making, char **ret_key,
-                                   char **ret_certificate, struct err_msg *msg)
+static enum embtier_err make_paths(const struct making *making, struct paths *paths,
+                                   struct err_msg *msg)
 {
-    if (asprintf(ret_key, "%s/%s.key", making->folder, making->out) < 0) {
-        *ret_key = NULL;
-        return no_memory(msg);
-    }
-    if (asprintf(ret_certificate, "%s/%s.crt", making->folder, making->out) < 0) {
-        *ret_certificate = NULL;
-        return no_memory(msg);
-    }
-    return EMBTIER_OK;
+    if (asprintf(&paths->key, "%s/%s.key", making->folder, making->out) < 0)
+        paths->key = NULL;
+    if (asprintf(&paths->certificate, "%s/%s.crt", making->folder, making->out) < 0)
+        paths->certificate = NULL;
+    if (paths->key && paths->certificate)
+        return EMBTIER_OK;
+    return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
 }
 
 static enum embtier_err prepare(struct making *making, struct err_msg *msg)
@@ -258,19 +272,19 @@ static enum embtier_err prepare(struct making *making, struct err_msg *msg)
 static int make(const struct cli *cli, struct making *making)
 {
     _cleanup_(certified_key_clear) struct certified_key made = { NULL };
-    _cleanup_(freep) char *key_path = NULL, *certificate_path = NULL;
+    _cleanup_(paths_clear) struct paths paths = { NULL };
     struct err_msg msg = { { 0 } };
     enum embtier_err err = prepare(making, &msg);
 
     if (err == EMBTIER_OK)
-        err = make_paths(making, &key_path, &certificate_path, &msg);
+        err = make_paths(making, &paths, &msg);
     if (err == EMBTIER_OK)
         err = certificate_make(&making->order, &made, &msg);
     if (err == EMBTIER_OK)
-        err = write_pem(key_path, certificate_path, &made, making->force, &msg);
+        err = write_pem(making, &paths, &made, &msg);
     if (err != EMBTIER_OK)
         return cli_fail(err, msg.text);
-    return print_made(cli, key_path, certificate_path, &made);
+    return print_made(cli, &paths, &made);
 }
 
 /* ---- Commands ---- */
