@@ -160,11 +160,10 @@ struct validity {
     time_t from, to, now;
 };
 
+/* Whole days; negative if it has expired. */
 static int64_t days_left(const struct validity *validity)
 {
-    const int64_t seconds = (int64_t)validity->to - (int64_t)validity->now;
-
-    return seconds < 0 ? -((-seconds + DAY_S - 1) / DAY_S) : seconds / DAY_S;
+    return ((int64_t)validity->to - (int64_t)validity->now) / DAY_S;
 }
 
 static const char *state_of(const struct validity *validity)

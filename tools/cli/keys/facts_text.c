@@ -63,14 +63,15 @@ static const char *use_of(const json_t *facts)
 static bool add_validity(struct text_table *table, const json_t *facts)
 {
     const json_t *const left = json_object_get(facts, "days_left");
-    const int64_t days = json_integer_value(left);
+    const bool has_expired = strcmp(text_of(facts, "state"), "expired") == 0;
+    const int64_t days = has_expired ? -json_integer_value(left) : json_integer_value(left);
 
     if (!left)
         return true;
     return text_table_add(table, "valid") &&
            text_table_add(table, "%s to %s, %" PRId64 " day%s %s", text_of(facts, "not_before"),
-                          text_of(facts, "not_after"), days < 0 ? -days : days,
-                          PLURAL(days < 0 ? -days : days), days < 0 ? "ago" : "left");
+                          text_of(facts, "not_after"), days, PLURAL(days),
+                          has_expired ? "ago" : "left");
 }
 
 /* @key: that of the other half, the key or the certificate. */
