@@ -130,6 +130,8 @@ static enum embtier_err take_authority(SSL_CTX *context, const char *path, bool 
     TRY(check_readable(path, msg));
     if (SSL_CTX_load_verify_file(context, path) != 1)
         return fail_file(path, "authority's certificate", msg);
+    /* The user trusts these, also one that another authority has signed. */
+    (void)X509_VERIFY_PARAM_set_flags(SSL_CTX_get0_param(context), X509_V_FLAG_PARTIAL_CHAIN);
     if (is_server) /* tells clients which of their certificates to show */
         SSL_CTX_set_client_CA_list(context, SSL_load_client_CA_file(path));
     return EMBTIER_OK;

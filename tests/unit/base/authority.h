@@ -42,10 +42,9 @@ static inline void add_extension(X509 *certificate, X509 *issuer, int nid, const
     X509_EXTENSION_free(extension);
 }
 
-/* A certificate for @name, signed by @issuer; NULL: an authority, signed by itself. It is valid
- * from @from_s on until @until_s, from now. @alternative: such as "DNS:x", or NULL. */
-static inline struct holder holder_make(const char *name, const struct holder *issuer,
-                                        const char *alternative, long from_s, long until_s)
+static inline struct holder holder_new(const char *name, const struct holder *issuer,
+                                       const char *constraints, const char *alternative,
+                                       long from_s, long until_s)
 {
     struct holder holder = { X509_new(), EVP_EC_gen("P-256") };
     const struct holder *const by = issuer ? issuer : &holder;
@@ -62,12 +61,27 @@ static inline struct holder holder_make(const char *name, const struct holder *i
                                0);
     X509_set_issuer_name(holder.certificate, X509_get_subject_name(by->certificate));
     X509_set_pubkey(holder.certificate, holder.key);
-    add_extension(holder.certificate, by->certificate, NID_basic_constraints,
-                  issuer ? "critical,CA:FALSE" : "critical,CA:TRUE");
+    add_extension(holder.certificate, by->certificate, NID_basic_constraints, constraints);
     if (alternative)
         add_extension(holder.certificate, by->certificate, NID_subject_alt_name, alternative);
     must(X509_sign(holder.certificate, by->key, EVP_sha256()) > 0);
     return holder;
+}
+
+/* A certificate for @name, signed by @issuer; NULL: an authority, signed by itself. It is valid
+ * from @from_s on until @until_s, from now. @alternative: such as "DNS:x", or NULL. */
+static inline struct holder holder_make(const char *name, const struct holder *issuer,
+                                        const char *alternative, long from_s, long until_s)
+{
+    return holder_new(name, issuer, issuer ? "critical,CA:FALSE" : "critical,CA:TRUE", alternative,
+                      from_s, until_s);
+}
+
+/* An authority that another one has signed. */
+static inline struct holder holder_make_authority(const char *name, const struct holder *issuer,
+                                                  long from_s, long until_s)
+{
+    return holder_new(name, issuer, "critical,CA:TRUE", NULL, from_s, until_s);
 }
 
 static inline void write_certificates(const char *path, const struct holder *first,

@@ -21,7 +21,8 @@
 static char folder[] = "/tmp/embtier-tls-XXXXXX";
 static const char *const names[] = { "ca.crt",     "other.crt",  "server.crt", "server.key",
                                      "client.crt", "client.key", "old.crt",    "old.key",
-                                     "mixed.crt",  "junk" };
+                                     "mixed.crt",  "junk",       "middle.crt", "below.crt",
+                                     "below.key" };
 
 static const char *path_of(const char *name)
 {
@@ -45,7 +46,7 @@ static void write_holder(const char *name, const struct holder *holder)
 
 static int make_files(void **state)
 {
-    struct holder ca, other, server, client, old;
+    struct holder ca, other, server, client, old, middle, below;
     FILE *junk;
 
     (void)state;
@@ -55,12 +56,16 @@ static int make_files(void **state)
     server = holder_make("server", &ca, "DNS:server.test,IP:127.0.0.1", -DAY, DAY);
     client = holder_make("trainer", &ca, "URI:spiffe://a/b", -DAY, DAY);
     old = holder_make("server", &ca, "DNS:server.test", -2 * DAY, -DAY);
+    middle = holder_make_authority("in the middle", &ca, -DAY, DAY);
+    below = holder_make("server", &middle, "DNS:server.test", -DAY, DAY);
     write_certificates(path_of("ca.crt"), &ca, NULL);
     write_certificates(path_of("other.crt"), &other, NULL);
     write_certificates(path_of("mixed.crt"), &server, &other);
     write_holder("server", &server);
     write_holder("client", &client);
     write_holder("old", &old);
+    write_certificates(path_of("middle.crt"), &middle, NULL);
+    write_holder("below", &below);
     junk = fopen(path_of("junk"), "w");
     assert_non_null(junk);
     fputs("no certificate\n", junk);
@@ -70,6 +75,8 @@ static int make_files(void **state)
     holder_free(&server);
     holder_free(&client);
     holder_free(&old);
+    holder_free(&middle);
+    holder_free(&below);
     return 0;
 }
 
@@ -231,6 +238,8 @@ static void test_sides_that_trust_each_other_connect(void **state)
                    client_context(NULL, NULL, "ca.crt"), "server.test");
     assert_trusted(server_context("server.crt", "server.key", NULL, false),
                    client_context(NULL, NULL, "ca.crt"), "127.0.0.1");
+    assert_trusted(server_context("below.crt", "below.key", NULL, false),
+                   client_context(NULL, NULL, "middle.crt"), "server.test");
     assert_trusted(server_context("server.crt", "server.key", "ca.crt", false),
                    client_context(NULL, NULL, "ca.crt"), "server.test");
     assert_trusted(server_context("server.crt", "server.key", "ca.crt", true),
