@@ -39,7 +39,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 import numpy as np
-from bench_training import BUILD, DIM, GATHERS, LEARNING_RATE, THREADS, ZIPF, Setting, draw_ids, options
+from bench_daemon import BUILD, options
+from bench_training import DIM, GATHERS, LEARNING_RATE, THREADS, ZIPF, Setting, draw_ids
 
 import embtier
 

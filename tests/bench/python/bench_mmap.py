@@ -24,8 +24,9 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from bench_daemon import options
 from bench_steps import AHEAD, BAGS, STEPS, Trainer
-from bench_training import DIM, GATHERS, LEARNING_RATE, THREADS, Setting, draw_ids, options, server
+from bench_training import DIM, GATHERS, LEARNING_RATE, THREADS, Setting, draw_ids, server
 
 MIB = 1 << 20
 TABLES, ROWS = 10, 2_000_000

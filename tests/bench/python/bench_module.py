@@ -15,7 +15,8 @@ import time
 
 import numpy as np
 import torch
-from bench_training import LEARNING_RATE, Setting, options, server
+from bench_daemon import options
+from bench_training import LEARNING_RATE, Setting, server
 
 import embtier
 import embtier.torch

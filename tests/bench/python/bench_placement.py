@@ -35,7 +35,8 @@ from threading import Thread
 from typing import TypeVar
 
 import numpy as np
-from bench_training import DIM, ROOT, embtier, options
+from bench_daemon import ROOT, embtier, options
+from bench_training import DIM
 from placement_daemon import MIB, ROW_BYTES, Daemon, Mixture, daemon
 
 BAGS = 512  # of a table and batch

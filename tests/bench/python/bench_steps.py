@@ -19,7 +19,8 @@ from collections.abc import Iterator
 
 import numpy as np
 import torch
-from bench_training import DIM, GATHERS, LEARNING_RATE, THREADS, Setting, draw_ids, options, server
+from bench_daemon import options
+from bench_training import DIM, GATHERS, LEARNING_RATE, THREADS, Setting, draw_ids, server
 
 import embtier
 

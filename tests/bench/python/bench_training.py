@@ -10,29 +10,19 @@ tests/bench/lib/bench.h has it."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TextIO
 
 import numpy as np
 import torch
-
-ROOT = Path(__file__).resolve().parents[3]
-BUILD = Path(os.environ.get("EMBTIER_BUILD_ROOT", ROOT)) / "build"
-os.environ.setdefault("EMBTIER_LIBRARY", str(BUILD / "client/libembtier.so.0"))
-sys.path.insert(0, str(ROOT / "client/python"))
-
-import embtier  # noqa: E402
+from bench_daemon import connect, embtier, options, started
 
 try:
     import fbgemm_gpu.split_table_batched_embeddings_ops_training as fbgemm
@@ -77,18 +67,6 @@ def draw_ids(setting: Setting, random: np.random.Generator) -> np.ndarray:
     return np.random.default_rng(7).permutation(setting.rows)[ranks]
 
 
-def connect(process: subprocess.Popen, log: TextIO, socket: str, arena_bytes: int) -> embtier.Server:
-    """Waits until the server takes clients: its socket's file is there a moment before."""
-    while True:
-        try:
-            return embtier.connect(socket, arena_bytes=arena_bytes)
-        except embtier.UnreachableError:
-            if process.poll() is not None:
-                log.seek(0)
-                sys.exit(f"bench_training: embtierd ended: {log.read()}")
-            time.sleep(0.05)
-
-
 @contextmanager
 def server(
     setting: Setting, cache_bytes: int = 0, settings: dict | None = None, arena_bytes: int = 900 << 20, home: str = "cache"
@@ -111,16 +89,8 @@ def server(
         }  # fmt: skip
         for part, keys in (settings or {}).items():
             config[part] = config.get(part, {}) | keys
-        Path(f"{directory}/embtierd.yaml").write_text(json.dumps(config))
-        daemon = Path(os.environ.get("EMBTIERD", BUILD / "daemon/embtierd"))
-        with open(f"{directory}/log", "w+") as log:
-            process = subprocess.Popen([daemon, "--init", "--config", f"{directory}/embtierd.yaml"], stderr=log)
-            try:
-                with connect(process, log, f"{directory}/socket", arena_bytes) as connection:
-                    yield connection
-            finally:
-                process.kill()  # no client needs the rows any more
-                process.wait()
+        with started(directory, config) as (process, log), connect(process, log, f"{directory}/socket", arena_bytes) as connection:
+            yield connection
 
 
 class Fused:
@@ -366,18 +336,6 @@ def report_bytes(setting: Setting, sides: Sides) -> None:
         ),
         flush=True,
     )
-
-
-def options(description: str, figures: list[str], turns: int) -> argparse.Namespace:
-    """Parses the arguments that tools/bench may give; `names` has all @figures if it names none."""
-    parser = argparse.ArgumentParser(description=description.split("\n\n")[0])
-    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(figures))
-    parser.add_argument("--turns", type=int, default=turns)
-    parser.add_argument("--seconds", type=float, help="of a turn, where one is not as long as its batches")
-    parser.add_argument("--scale", type=float, default=1)
-    given = parser.parse_args()
-    given.names = given.names or figures
-    return given
 
 
 def main() -> None:

@@ -13,7 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
-from bench_training import BUILD, DIM, THREADS, ZIPF, connect, embtier
+from bench_daemon import BUILD, connect, embtier
+from bench_training import DIM, THREADS, ZIPF
 
 MIB = 1 << 20
 ROW_BYTES = DIM * 4
