@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <ftw.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -167,6 +168,26 @@ void harness_new(struct harness *harness)
     write_usual_config(harness);
 }
 
+const char *harness_host(void)
+{
+    return environment("EMBTIER_SERVER_HOST", "127.0.0.1");
+}
+
+bool harness_join_servers(void)
+{
+    const char *const network = getenv("EMBTIER_SERVER_NETWORK");
+    bool has_joined;
+    int fd;
+
+    if (!network)
+        return true;
+    fd = open(network, O_RDONLY | O_CLOEXEC);
+    has_joined = fd >= 0 && setns(fd, CLONE_NEWNET) == 0;
+    if (fd >= 0)
+        close(fd);
+    return has_joined;
+}
+
 static void run_daemon(const struct harness *harness)
 {
     const char *program = environment("EMBTIERD", "build/daemon/embtierd");
@@ -180,6 +201,8 @@ static void run_daemon(const struct harness *harness)
     log = open(path, O_WRONLY | O_CREAT | O_APPEND, 0600);
     if (log < 0 || dup2(log, STDERR_FILENO) < 0 || dup2(log, STDOUT_FILENO) < 0)
         _exit(126);
+    if (!harness_join_servers())
+        _exit(125);
     execl(program, program, "--init", "--config", config, (char *)NULL);
     _exit(127);
 }

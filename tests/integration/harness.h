@@ -4,10 +4,13 @@
  * Environment: EMBTIERD and EMBTIER_CLI, the programs (set by meson); EMBTIER_TEST_LANES, the
  * daemon's lanes (default 1); EMBTIER_TEST_TRANSPORT, how clients connect: shm (default), rpc (a
  * Unix socket without shared memory), tls (TLS over TCP), rpc-epoll and tls-epoll (the same, served
- * without io_uring). Failures of set-up end the test program, with the daemon's log. */
+ * without io_uring); EMBTIER_SERVER_NETWORK and EMBTIER_SERVER_HOST, the network namespace of servers
+ * and their address there (network_link.py). Failures of set-up end the test program, with the
+ * daemon's log. */
 #ifndef EMBTIER_TESTS_INTEGRATION_HARNESS_H
 #define EMBTIER_TESTS_INTEGRATION_HARNESS_H
 
+#include <stdbool.h>
 #include <sys/types.h>
 
 #include "client/include/embtier.h"
@@ -33,6 +36,12 @@ unsigned harness_count_logged(const struct harness *harness, const char *text); 
 
 /* Connects with a small arena. */
 struct embtier *harness_connect(const struct harness *harness);
+
+/* The address at which servers listen over TCP: loopback, unless they have a network of their own.
+ */
+const char *harness_host(void);
+/* Takes a child process to the servers' network. False: it cannot go there. */
+bool harness_join_servers(void);
 
 /* Runs `embtier @arguments` against the daemon and returns its exit code. @ret_output gets its
  * output and its errors, cut to fit. */

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "tests/bench/lib/bench.h"
+#include "tests/integration/harness.h"
 
 #define BUFFER_BYTES (4 * MIB)
 #define KEY_BYTES    24 /* of text, at most */
@@ -40,15 +41,15 @@ static _Noreturn void run(const struct peer *peer)
 
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     snprintf(socket_path, sizeof(socket_path), "%s/socket", peer->directory);
-    if (!freopen("/dev/null", "w", stdout))
+    if (!freopen("/dev/null", "w", stdout) || !harness_join_servers())
         _exit(126);
     if (peer->kind == PEER_REDIS_TCP) {
         char port[8];
 
         snprintf(port, sizeof(port), "%u", peer->port);
-        execlp("redis-server", "redis-server", "--port", port, "--bind", "127.0.0.1", "--save", "",
-               "--appendonly", "no", "--io-threads", REDIS_IO_THREADS, "--dir", peer->directory,
-               (char *)NULL);
+        execlp("redis-server", "redis-server", "--port", port, "--bind", harness_host(),
+               "--protected-mode", "no", "--save", "", "--appendonly", "no", "--io-threads",
+               REDIS_IO_THREADS, "--dir", peer->directory, (char *)NULL);
         _exit(127);
     }
     if (peer->kind == PEER_REDIS) {
@@ -67,7 +68,7 @@ static int connect_tcp(const struct peer *peer)
 {
     const struct sockaddr_in address = { .sin_family = AF_INET,
                                          .sin_port = htons(peer->port),
-                                         .sin_addr = { htonl(INADDR_LOOPBACK) } };
+                                         .sin_addr = { inet_addr(harness_host()) } };
     const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){ 1 }, sizeof(int));

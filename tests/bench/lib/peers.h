@@ -17,7 +17,7 @@ enum peer_kind { PEER_REDIS, PEER_MEMCACHED, PEER_REDIS_TCP };
 struct peer {
     enum peer_kind kind;
     pid_t pid;
-    uint16_t port; /* of loopback, or 0 */
+    uint16_t port; /* of the servers' host, or 0 */
     int fd;
     uint32_t row_bytes;
     char directory[64];
