@@ -14,40 +14,51 @@
 #define MAX_IN_FLIGHT 64
 #define MEMORY_FILES  "/dev/shm"
 
+/* Chooses an address, and writes the configuration for it. */
+static void listen_at(struct bench_server *server, char *yaml, size_t yaml_bytes)
+{
+    snprintf(server->address, sizeof(server->address), "tcp://%s:%u", harness_host(),
+             bench_free_port());
+    snprintf(yaml, yaml_bytes, "rpc:\n  listen: [\"%s\"]\n  insecure: %s\n", server->address,
+             strcmp(harness_host(), "127.0.0.1") == 0 ? "no" : "yes");
+}
+
 static void configure(struct bench_server *server, const struct bench_server_shape *shape)
 {
     const struct harness *const harness = &server->harness;
     const uint64_t tier_bytes = shape->dram_bytes + shape->array_bytes;
-    char pmem[256] = "", rpc[64] = "";
+    char pmem[256] = "", rpc[128] = "";
     char yaml[4096];
 
     if (shape->pmem_bytes)
         snprintf(pmem, sizeof(pmem), "    - {name: pmem, kind: file, path: %s, bytes: %llu}\n",
                  access(MEMORY_FILES, W_OK) == 0 ? MEMORY_FILES : harness->directory,
                  (unsigned long long)shape->pmem_bytes);
-    if (shape->listens) {
-        snprintf(server->address, sizeof(server->address), "tcp://127.0.0.1:%u", bench_free_port());
-        snprintf(rpc, sizeof(rpc), "rpc:\n  listen: [\"%s\"]\n", server->address);
-    }
+    if (shape->listens)
+        listen_at(server, rpc, sizeof(rpc));
     snprintf(
         yaml, sizeof(yaml),
         "data:\n  directories: [%s/rows]\n  shards_per_directory: %u\n"
         "lanes:\n  count: %u\n  readers_per_lane: %u\n  write_queue_bytes: %llu\n"
+        "  ticket_bytes: %llu\n"
         "cache:\n  tiers:\n    - {name: dram, kind: dram, bytes: %llu, array_bytes: %llu}\n%s"
         "rocksdb:\n  memtable_bytes: %llu\n  metadata_cache_bytes: %llu\n"
         "  background_threads: %u\n  compaction_parallel: %u\n  options: %s\n"
-        "socket:\n  path: %s\n  max_arena_bytes: 1GiB\n%s",
+        "socket:\n  path: %s\n  max_arena_bytes: 1GiB\n  max_batch_rows: %u\n%s",
         harness->directory, shape->shards ? shape->shards : 8, shape->lanes ? shape->lanes : 1,
         shape->readers_per_lane ? shape->readers_per_lane : 2,
         (unsigned long long)(shape->write_queue_bytes ? shape->write_queue_bytes : 64 * MIB),
+        (unsigned long long)(shape->ticket_bytes ? shape->ticket_bytes : 64 * MIB),
         (unsigned long long)tier_bytes, (unsigned long long)shape->array_bytes, pmem,
         (unsigned long long)(shape->memtable_bytes ? shape->memtable_bytes : 256 * MIB),
         (unsigned long long)(shape->metadata_cache_bytes ? shape->metadata_cache_bytes : 64 * MIB),
         shape->background_threads ? shape->background_threads : 2,
         shape->compaction_parallel ? shape->compaction_parallel : 1,
-        shape->rocksdb_options ? shape->rocksdb_options : "null", harness->socket, rpc);
+        shape->rocksdb_options ? shape->rocksdb_options : "null", harness->socket,
+        shape->batch_rows ? shape->batch_rows : 1048576, rpc);
     harness_configure(harness, yaml);
     server->durability = shape->durability;
+    server->optimizer = shape->optimizer;
     server->home = shape->array_bytes ? EMBTIER_HOME_ARRAY : EMBTIER_HOME_CACHE;
 }
 
@@ -119,6 +130,7 @@ void bench_server_tables(struct bench_server *server, uint32_t count, uint64_t r
         options.init_first = -1;
         options.init_second = 1;
         options.durability = server->durability;
+        options.optimizer = server->optimizer;
         options.home = server->home;
         options.if_not_exists = 1;
         if (embtier_table_create(server->connection, &options, &server->tables[t]) != EMBTIER_OK)

@@ -22,20 +22,24 @@ struct bench_server_shape {
     uint64_t metadata_cache_bytes;
     uint32_t background_threads;        /* [2] */
     uint32_t compaction_parallel;       /* [1] */
+    uint64_t ticket_bytes;              /* [64 MiB] */
+    uint32_t batch_rows;                /* of one request [1,048,576] */
     bool listens;                       /* over TCP too, at `address` */
     const char *rocksdb_options;        /* YAML, so with its quotes [null] */
     enum embtier_durability durability; /* of tables [replay] */
+    enum embtier_optimizer optimizer;   /* of tables [none] */
 };
 
 struct bench_server {
     struct harness harness;
-    char address[32]; /* "tcp://127.0.0.1:PORT"; "" without one */
+    char address[32]; /* "tcp://HOST:PORT" (harness_host()); "" without one */
     struct embtier *connection;
     struct embtier_table *tables[BENCH_TABLES_MAX];
     uint32_t table_count;
     uint64_t rows; /* per table */
     uint32_t dim;
     enum embtier_durability durability;
+    enum embtier_optimizer optimizer;
     enum embtier_home home;
 };
 
@@ -61,6 +65,10 @@ void bench_touch_all(struct bench_server *server, enum embtier_op op);
  * caller's, which then has the connection and the tables that it opens. */
 struct embtier *bench_server_connect(const struct bench_server *server, bool over_tcp,
                                      uint64_t arena_bytes);
+
+/* Returns the bytes that this process's connections over TCP have sent and received, as the kernel
+ * counts them: with the heads of frames, and without those of packets. */
+uint64_t bench_server_wire_bytes(const struct bench_server *server);
 
 /* Waits until no shard compacts or needs to. */
 void bench_server_settle(struct bench_server *server);
