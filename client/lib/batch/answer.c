@@ -424,6 +424,17 @@ static enum embtier_err tell_unused_field(const struct embtier_batch *batch)
                    is_of_part ? PART_TEXT(batch, result->segment) : "");
 }
 
+static enum embtier_err tell_lost(const struct embtier_batch *batch)
+{
+    struct embtier *const server = batch->server;
+    const enum embtier_err err = connection_is_over(server);
+
+    if (batch->op == EMBTIER_SET || batch->op == EMBTIER_PUSH)
+        err_append(&server->message, "; it is unknown whether the %s took effect",
+                   batch->op == EMBTIER_SET ? "SET" : "push");
+    return err;
+}
+
 enum embtier_err answer_tell(const struct embtier_batch *batch)
 {
     const struct batch_result *const result = &batch->result;
@@ -431,7 +442,7 @@ enum embtier_err answer_tell(const struct embtier_batch *batch)
     if (result->err == EMBTIER_OK)
         return EMBTIER_OK;
     if (result->err == EMBTIER_DISCONNECTED)
-        return connection_is_over(batch->server);
+        return tell_lost(batch);
     if (result->field != 0)
         return tell_unused_field(batch);
     if (is_about_group(batch))

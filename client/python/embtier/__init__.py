@@ -27,11 +27,12 @@ of a run, and :meth:`Server.start_profile` those of a running server, for ``embt
 
 from ._batch import BagBatch, Bags, Batch, PrefetchBatch, PushBatch
 from ._checkpoint import Checkpoint
+from ._connect import connect
 from ._export import Exported, Imported
 from ._group import Group
 from ._library import lib as _lib
 from ._profile import ProfileState
-from ._server import Server, Table, connect
+from ._server import Server, Table
 from ._trace import TraceTable, TraceWriter
 from ._types import TableSpec
 from .errors import *  # noqa: F403

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ._server import Table
 
 _GET, _SET, _GET_POOLED, _PUSH, _RELEASE, _GET_POOLED_TICKET, _PREFETCH = 1, 2, 3, 4, 5, 6, 7
+_READS = {_GET, _GET_POOLED, _PREFETCH}  # a lookup with a ticket leaves one behind
 _AGAIN = errors.code_of("AGAIN")
 _BUSY = errors.code_of("BUSY")
 _TIMEOUT = errors.code_of("TIMEOUT")
@@ -268,7 +269,23 @@ class Batch:
         options: PushOptions | None = None,
         group: Group | None = None,
     ) -> None:
-        """Waits for a free slot if other batches are in flight, submits, and waits for the result."""
+        """Waits for a free slot if other batches are in flight, submits, and waits for the result. A read is repeated
+        as the program has asked for."""
+        patience = self._connection.patience
+        if timeout is None and group is None:
+            timeout = patience.request_timeout
+        try:
+            self._submit_and_wait_once(operation, timeout, options, group)
+            return
+        except errors.DisconnectedError:  # type: ignore[attr-defined]
+            if not patience.retry_reads or operation not in _READS or self._group is not None:
+                raise
+        self._connection.reconnect()
+        self._submit_and_wait_once(operation, timeout, options, group)
+
+    def _submit_and_wait_once(
+        self, operation: int, timeout: float | None, options: PushOptions | None, group: Group | None
+    ) -> None:
         deadline = deadline_of(timeout)
         while True:
             try:

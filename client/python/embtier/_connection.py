@@ -17,28 +17,42 @@ Processes. A connection does not survive fork(): the child gets an error, and fr
 
 from __future__ import annotations
 
+import functools
+import math
 import os
 import sys
 import threading
+import time
 import weakref
 from collections import Counter, deque
 from collections.abc import Callable
 from ctypes import c_void_p
+from dataclasses import dataclass
 from types import CodeType
-from typing import Any
+from typing import Any, TypeVar
 
 from . import errors
-from ._arguments import kind_of, shown
+from ._arguments import deadline_of, kind_of, milliseconds_left, shown
 from ._library import lib
 
 _AGAIN = errors.code_of("AGAIN")
 _BUSY = errors.code_of("BUSY")
 
 
+@dataclass(frozen=True)
+class Patience:
+    """As :func:`embtier.connect` was told. Times are in seconds; infinity: for ever."""
+
+    reconnect_timeout: float = 0.0
+    request_timeout: float = math.inf
+    retry_reads: bool = False
+
+
 class Connection:
     """``with connection as handle:`` takes the connection for one call into the library."""
 
-    def __init__(self, handle: c_void_p) -> None:
+    def __init__(self, handle: c_void_p, patience: Patience | None = None) -> None:
+        self.patience = patience or Patience()
         self._handles = [handle]  # popped by the caller that disconnects
         self._handle = handle
         self._batches: set[int] = set()  # batches whose memory is in use
@@ -146,7 +160,47 @@ class Connection:
             raise errors.make(code, message)
 
 
+    def reconnect(self) -> None:
+        """Waits in short pieces, so that Ctrl-C ends it. The library continues its pauses from piece to piece."""
+        deadline = deadline_of(self.patience.reconnect_timeout)
+        while True:
+            with self as handle:
+                self.session += 1
+                code = lib.embtier_reconnect_within(handle, milliseconds_left(deadline, _SLICE_MS))
+                if code not in _PASSING or time.monotonic() >= deadline:
+                    self.check(code)
+                    self._come_back()
+                    return
+
+    def _come_back(self) -> None:
+        for table in self.tables:
+            table._read_spec()
+            self.writes[table.name] += 1  # rows that were read before may not be current
+
+
 _DISCONNECTED = errors.code_of("DISCONNECTED")
+_PASSING = {errors.code_of(name) for name in ("UNREACHABLE", "TIMEOUT", "BUSY", "DISCONNECTED", "SHUTDOWN")}
+_SLICE_MS = 100  # longest delay of Ctrl-C during a pause; an attempt is not cut short
+
+_Call = TypeVar("_Call", bound=Callable[..., Any])
+
+
+def repeated(method: _Call) -> _Call:
+    """For methods that only read: makes a call once more, in a new session, if its connection is lost and the program
+    has asked for that. Not more often: a call that makes servers crash must not go round."""
+
+    @functools.wraps(method)
+    def call(self: Any, *arguments: Any, **options: Any) -> Any:
+        try:
+            return method(self, *arguments, **options)
+        except errors.DisconnectedError:  # type: ignore[attr-defined]
+            if not self._connection.patience.retry_reads:
+                raise
+        self._connection.reconnect()
+        return method(self, *arguments, **options)
+
+    return call  # type: ignore[return-value]
+
 
 # The code of functions that the library calls during a call.
 CALLED_BACK: set[CodeType] = set()

@@ -35,6 +35,10 @@ class ConnectOptions(Record):
         ("max_in_flight", U32),
         ("timeout_ms", U32),
         ("client_name", OptionalText),
+        ("reconnect_ms", U32),
+        ("request_timeout_ms", U32),
+        ("retry_reads", Flag),
+        ("unused", Int),
     ]
 
 
@@ -286,6 +290,8 @@ FUNCTIONS: dict[str, tuple[Any, dict[str, type[Argument]]]] = {
     "embtier_connect": (c_int, {"options": pointer(POINTER(ConnectOptions)), "ret_server": _NEW}),
     "embtier_disconnect": (None, {"server": Handle}),
     "embtier_reconnect": (c_int, {"server": Handle}),
+    "embtier_reconnect_within": (c_int, {"server": Handle, "timeout_ms": U32}),
+    "embtier_session_number": (c_uint64, {"server": Handle}),
     "embtier_table_create": (
         c_int, {"server": Handle, "options": pointer(POINTER(TableOptions)), "ret_table": _NEW},
     ),

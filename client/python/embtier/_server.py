@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Connections to a server, and tables."""
+"""A connection to a server, and tables."""
 
 from __future__ import annotations
 
@@ -13,51 +13,14 @@ import numpy as np
 from . import _arguments, _checkpoint, _export, _load, _profile, _specs, _types, errors
 from ._batch import BagBatch, Bags, Batch, PrefetchBatch, PushBatch
 from ._checkpoint import Checkpoint
-from ._connection import Connection, Opened, connection_of
+from ._connection import Connection, Opened, connection_of, repeated
 from ._export import Exported, Imported
 from ._group import Group
 from ._ids import as_dtype, as_ids, as_rows, as_shape
-from ._library import ConnectOptions, ExportedInfo, ImportedInfo, MovedInfo, MoveOptions, ProfileInfo, lib
+from ._library import ExportedInfo, ImportedInfo, MovedInfo, MoveOptions, ProfileInfo, lib
 from ._profile import ProfileState
 from ._progress import Progress, Reports
 from ._types import TableSpec
-
-
-def connect(
-    socket: str | os.PathLike[str] | None = None,
-    *,
-    arena_bytes: int = 64 << 20,
-    max_in_flight: int = 64,
-    timeout: float | None = 10.0,
-    client_name: str | None = None,
-) -> Server:
-    """Connects to embtierd.
-
-    @socket: the server's address: a path (shared memory), ``unix+rpc:PATH`` or ``tcp://HOST:PORT``; None:
-    ``$EMBTIER_SOCKET``, else the server's default.
-    @arena_bytes: memory for the ids and rows of all batches, shared with the server or, over a network, as much on both
-    sides; 0: none, and no batches.
-    @max_in_flight: largest number of requests in flight, 1 to 1024. The server grants the next power of two.
-    @timeout: seconds for connecting and for control messages, rounded up to whole milliseconds; None, 0 or infinity:
-    wait for ever. At most 4,294,967.295.
-    @client_name: name in the server's log, at most 128 bytes of UTF-8.
-
-    Raises UnreachableError if no server listens.
-    """
-    is_unnamed = client_name is None or (isinstance(client_name, str) and not client_name)
-    options = ConnectOptions(
-        struct_bytes=sizeof(ConnectOptions),
-        socket_path=_arguments.OptionalPath.check("socket", socket),
-        arena_bytes=arena_bytes,
-        max_in_flight=max_in_flight,
-        timeout_ms=_arguments.timeout_ms("timeout", timeout),
-        client_name=f"python {lib.embtier_version().decode()}" if is_unnamed else client_name,
-    )
-    handle = c_void_p()
-    code = lib.embtier_connect(byref(options), byref(handle))
-    if code:
-        raise errors.make(code, lib.embtier_message(None).decode(errors="replace"))
-    return Server(Connection(handle))
 
 
 class Server:
@@ -87,17 +50,15 @@ class Server:
 
     def reconnect(self) -> None:
         """Makes a new session after DisconnectedError. Tables are opened again by name. Batches keep their ids and rows
-        and can be submitted again. Requests that were in flight have failed, and tickets and memberships of groups
-        are gone. MismatchError if a table has a different dim or dtype, or a different optimizer while a batch holds
-        its state. After a crash the server has restored a checkpoint if a table's durability is "replay": Table.step
-        shows that, and modules of embtier.torch warn."""
-        connection = self._connection
-        with connection as handle:
-            connection.session += 1
-            connection.check(lib.embtier_reconnect(handle))
-            for table in connection.tables:
-                table._read_spec()
-                connection.writes[table.name] += 1  # rows that were read before may not be current
+        and can be submitted again. Requests that were in flight have failed, and may have taken effect or not. Tickets
+        and memberships of groups are gone: NoTicketError, NoGroupError. MismatchError if a table has a different dim or
+        dtype, or a different optimizer while a batch holds its state. After a crash the server has restored a
+        checkpoint if a table's durability is "replay": Table.step shows that, and modules of embtier.torch warn.
+
+        Keeps trying for ``reconnect_timeout`` of :func:`connect`, with random pauses that grow from 50 ms to 5 s.
+        Afterwards UnreachableError, TimeoutError, BusyError or ShutdownError; other errors end it at once. Ctrl-C does
+        too."""
+        self._connection.reconnect()
 
     # ---- Tables ----
 
@@ -168,6 +129,7 @@ class Server:
                     self._connection.check(code)
             return Table(self._connection, pointer)
 
+    @repeated
     def open_table(self, name: str, dim: int | None = None, dtype: str | None = None) -> Table:
         """Opens a table. NoTableError; MismatchError unless it has this @dim and @dtype, if given."""
         number = 0 if dtype is None else _types.number_of("dtype", _types.DTYPE_NUMBERS, dtype)
@@ -227,6 +189,7 @@ class Server:
                 self._connection.check(lib.embtier_table_move(handle, name, byref(options), byref(moved)))
         return moved.rows
 
+    @repeated
     def tables(self) -> list[TableSpec]:
         """Lists all tables of the server."""
         pointer = c_void_p()
@@ -267,6 +230,7 @@ class Server:
             self._connection.check(code)
             return _checkpoints(pointer)[0]
 
+    @repeated
     def checkpoints(self) -> list[Checkpoint]:
         """Lists all checkpoints of the server, oldest first, without the names of their tables."""
         pointer = c_void_p()
@@ -274,6 +238,7 @@ class Server:
             self._connection.check(lib.embtier_checkpoint_list(handle, byref(pointer)))
             return _checkpoints(pointer)
 
+    @repeated
     def checkpoint_info(self, id: int) -> Checkpoint:
         """Describes one checkpoint, with the names of its tables. NotFoundError."""
         pointer = c_void_p()
@@ -583,6 +548,7 @@ class Server:
         group has all its members. TooLargeError: this session has joined too many groups."""
         return Group(self._connection, name, size, member, step)
 
+    @repeated
     def status(self) -> dict[str, Any]:
         """Returns the server's metrics::
 
@@ -613,6 +579,7 @@ class Server:
             finally:
                 lib.embtier_status_free(pointer)
 
+    @repeated
     def users(self) -> dict[int, dict[str, dict[str, int]]]:
         """Returns how much of each limited resource each user has, and how much it may have now::
 

@@ -188,7 +188,7 @@ def test_tickets_end_with_their_session(own_daemon, name):
     own_daemon.start()
     server.reconnect()
     assert batch.ticket == 0
-    with pytest.raises(embtier.InvalidError, match="has no ticket"):
+    with pytest.raises(embtier.NoTicketError, match="ticket ended with its session"):
         batch.push(1, 1)
     batch.lookup(ticket=True)
     batch.gradients(0)[:] = 1
