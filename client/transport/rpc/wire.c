@@ -16,6 +16,32 @@ static enum embtier_err lost(struct err_msg *msg)
     return err_set(msg, EMBTIER_DISCONNECTED, "the server closed the connection");
 }
 
+/* After any error of the system nothing more comes: a dead link has one of several. */
+static enum embtier_err broken(int errnum, const char *what, struct err_msg *msg)
+{
+    if (errnum == EPIPE || errnum == ECONNRESET)
+        return lost(msg);
+    (void)err_set_errno(msg, errnum, "%s", what);
+    return EMBTIER_DISCONNECTED;
+}
+
+/* The same for an error under TLS. Others are about TLS itself. */
+static enum embtier_err broken_tls(enum embtier_err err, struct err_msg *msg)
+{
+    switch (err) {
+    case EMBTIER_OK:
+    case EMBTIER_AGAIN:
+    case EMBTIER_NO_MEMORY:
+    case EMBTIER_PERMISSION:
+    case EMBTIER_PROTOCOL:
+        return err;
+    case EMBTIER_DISCONNECTED:
+        return lost(msg);
+    default:
+        return EMBTIER_DISCONNECTED;
+    }
+}
+
 /* ---- Opening ---- */
 
 static enum embtier_err begin_tls(struct wire *wire, const struct address *address,
@@ -109,10 +135,10 @@ static enum embtier_err receive_plain(const struct wire *wire, struct iovec *buf
     while (got < 0 && errno == EINTR);
     if (got < 0 && errno == EAGAIN)
         return EMBTIER_AGAIN;
-    if (got == 0 || (got < 0 && errno == ECONNRESET))
+    if (got == 0)
         return lost(msg);
     if (got < 0)
-        return err_set_errno(msg, errno, "cannot read from the server");
+        return broken(errno, "cannot read from the server", msg);
     *ret_bytes = (size_t)got;
     return EMBTIER_OK;
 }
@@ -125,7 +151,7 @@ static enum embtier_err receive_tls(struct wire *wire, const struct iovec *buffe
     struct err_msg ignored;
 
     (void)!tls_flush(wire->tls, &ignored);
-    return err == EMBTIER_DISCONNECTED ? lost(msg) : err;
+    return broken_tls(err, msg);
 }
 
 enum embtier_err wire_receive(struct wire *wire, struct iovec *buffers, uint32_t count,
@@ -153,10 +179,8 @@ static enum embtier_err send_plain(const struct wire *wire, struct iovec *buffer
     while (sent < 0 && errno == EINTR);
     if (sent < 0 && errno == EAGAIN)
         return EMBTIER_AGAIN;
-    if (sent < 0 && (errno == EPIPE || errno == ECONNRESET))
-        return lost(msg);
     if (sent < 0)
-        return err_set_errno(msg, errno, "cannot send to the server");
+        return broken(errno, "cannot send to the server", msg);
     *ret_bytes = (size_t)sent;
     return EMBTIER_OK;
 }
@@ -167,7 +191,7 @@ static enum embtier_err send_tls(struct wire *wire, const struct iovec *buffers,
     enum embtier_err err;
 
     TRY(wire_flush(wire, msg));
-    TRY(tls_write(wire->tls, buffers, count, ret_bytes, msg));
+    TRY(broken_tls(tls_write(wire->tls, buffers, count, ret_bytes, msg), msg));
     err = wire_flush(wire, msg);
     return err == EMBTIER_AGAIN ? EMBTIER_OK : err;
 }
@@ -190,10 +214,5 @@ bool wire_has_unsent(const struct wire *wire)
 
 enum embtier_err wire_flush(struct wire *wire, struct err_msg *msg)
 {
-    enum embtier_err err;
-
-    if (!wire->tls)
-        return EMBTIER_OK;
-    err = tls_flush(wire->tls, msg);
-    return err == EMBTIER_DISCONNECTED ? lost(msg) : err;
+    return wire->tls ? broken_tls(tls_flush(wire->tls, msg), msg) : EMBTIER_OK;
 }

@@ -29,13 +29,13 @@ MUST_CHECK enum embtier_err wire_open(struct wire *ret_wire, int fd, const struc
                                       const char *text, uint64_t deadline_ns, struct err_msg *msg);
 void wire_close(struct wire *wire);
 
-/* AGAIN: nothing has come. DISCONNECTED: the server has closed. PERMISSION: it refuses the client's
- * certificate. Otherwise at least one byte has come. */
+/* AGAIN: nothing has come. DISCONNECTED: the server has closed, or the link is dead. PERMISSION: it
+ * refuses the client's certificate. Otherwise at least one byte has come. */
 MUST_CHECK enum embtier_err wire_receive(struct wire *wire, struct iovec *buffers, uint32_t count,
                                          size_t *ret_bytes, struct err_msg *msg);
 /* True: some bytes that came have not been received, and poll() does not tell of them. */
 bool wire_has_more(const struct wire *wire);
-/* AGAIN: nothing was taken. DISCONNECTED, or the system's error. */
+/* AGAIN: nothing was taken. DISCONNECTED, as above. */
 MUST_CHECK enum embtier_err wire_send(struct wire *wire, struct iovec *buffers, uint32_t count,
                                       size_t *ret_bytes, struct err_msg *msg);
 bool wire_has_unsent(const struct wire *wire);
