@@ -22,12 +22,12 @@ extern "C" {
  * (resolv.conf(5)).
  *
  * Lost connections. A server that ends is noticed within a second; a host that is gone without a
- * word within half a minute. All requests in flight then end with DISCONNECTED: they may have taken
- * effect or not, and the library never repeats one that may change rows. */
+ * word within half a minute. All requests in flight then end with DISCONNECTED. One that changes
+ * rows may have taken effect on all, some or none of them, and is never repeated. */
 struct embtier_connect_options {
     size_t struct_bytes;     /* sizeof(struct embtier_connect_options): set by
                                 EMBTIER_CONNECT_OPTIONS_INIT */
-    const char *socket_path; /* the server's address, or up to 8 with commas between; see below.
+    const char *socket_path; /* the server's address, or up to 8 with commas between; see above.
                                 NULL: $EMBTIER_SOCKET, else the server's default; PERMISSION if
                                 that may be another user's */
     uint64_t arena_bytes;    /* memory for ids and rows, shared with the server or, over a network,
