@@ -109,20 +109,32 @@ static enum embtier_err open_channel(const struct embtier *server, const Embtier
     return EMBTIER_OK;
 }
 
-/* Connects to one address and says hello, within @turn_ms. */
-static enum embtier_err open_at(const struct embtier *server, uint32_t at, uint32_t turn_ms,
+/* Returns the milliseconds until @deadline_ns, at least 1; 0: there is no limit, as for a control
+ * socket. */
+static uint32_t ms_until(uint64_t deadline_ns)
+{
+    if (deadline_ns == UINT64_MAX)
+        return 0;
+    return (uint32_t)MAX(
+        div_round_up(clock_since(deadline_ns, clock_now_ns(&clock_monotonic)), NS_PER_MS),
+        UINT64_C(1));
+}
+
+/* Connects to one address and says hello before @deadline_ns. */
+static enum embtier_err open_at(const struct embtier *server, uint32_t at, uint64_t deadline_ns,
                                 uint64_t arena_bytes_max, struct opened *opened,
                                 struct err_msg *msg)
 {
     const char *const text = server->addresses->texts[at];
     _cleanup_(reply_freep) Embtier__Reply *reply = NULL;
 
-    opened_init(opened, turn_ms);
+    opened_init(opened, ms_until(deadline_ns));
     if (server->socket_is_users)
         TRY(check_directory(text, msg));
     TRY(control_socket_connect(&opened->socket, &server->addresses->addresses[at], text, msg));
     if (server->socket_is_users)
         TRY(control_socket_check_peer(&opened->socket, text, msg));
+    opened->socket.timeout_ms = ms_until(deadline_ns);
     TRY(say_hello(server, opened, &reply, msg));
     TRY(check_hello(server, reply, opened->socket.rpc != NULL, opened->socket.fd_count, msg));
     keep_facts(reply->hello, &opened->facts);
@@ -132,16 +144,15 @@ static enum embtier_err open_at(const struct embtier *server, uint32_t at, uint3
     return EMBTIER_OK;
 }
 
-/* Divides the time that is left among the addresses that are left, so that none uses up all of it.
- * Returns 0 for no limit: a control socket waits for ever then. */
-static uint32_t turn_of(uint64_t deadline_ns, uint32_t left)
+/* Divides the time that is left among the addresses that are left, so that none uses up all of
+ * it. */
+static uint64_t turn_end_ns(uint64_t deadline_ns, uint32_t left)
 {
     const uint64_t now_ns = clock_now_ns(&clock_monotonic);
 
     if (deadline_ns == UINT64_MAX)
-        return left > 1 ? TURN_MS_MAX : 0;
-    return (uint32_t)MAX(div_round_up(clock_since(deadline_ns, now_ns), NS_PER_MS * left),
-                         UINT64_C(1));
+        return left > 1 ? now_ns + TURN_MS_MAX * NS_PER_MS : UINT64_MAX;
+    return now_ns + clock_since(deadline_ns, now_ns) / left;
 }
 
 /* ---- A failed round ---- */
@@ -197,8 +208,8 @@ enum embtier_err opening_round(const struct embtier *server, uint64_t arena_byte
     for (uint32_t i = 0; i < count; i++) {
         const uint32_t at = (server->address + i) % count;
         struct err_msg reason = { { 0 } };
-        const enum embtier_err err =
-            open_at(server, at, turn_of(deadline_ns, count - i), arena_bytes_max, opened, &reason);
+        const enum embtier_err err = open_at(server, at, turn_end_ns(deadline_ns, count - i),
+                                             arena_bytes_max, opened, &reason);
 
         if (err == EMBTIER_OK)
             return EMBTIER_OK;

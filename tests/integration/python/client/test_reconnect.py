@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import EMBTIERD
 from test_protocol import short_path, starting  # noqa: F401
 from test_rpc import addresses_of
 
@@ -308,6 +309,16 @@ def test_all_reasons_are_told():
         )
     with pytest.raises(embtier.InvalidError, match="address 2 is empty"):
         embtier.connect("/nowhere,")
+
+
+def test_the_command_line_takes_the_same_addresses(own_daemon):
+    program = os.environ.get("EMBTIER_CLI", str(EMBTIERD.parents[1] / "tools/embtier"))
+    with closed_port() as port:
+        addresses = f"tcp://127.0.0.1:{port},{own_daemon.socket}"
+        for command, environment in (([program, "--socket", addresses], {}), ([program], {"EMBTIER_SOCKET": addresses})):
+            subprocess.run([*command, "table", "list"], env=os.environ | environment, check=True, timeout=LIMIT_S)
+        done = subprocess.run([program, "--socket", f"tcp://127.0.0.1:{port},/nowhere", "status"], stderr=subprocess.PIPE, text=True)
+        assert done.returncode == 3 and f"tcp://127.0.0.1:{port}: Connection refused; /nowhere: " in done.stderr
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "[::1]"])
