@@ -449,15 +449,20 @@ static void ask_in_loops(struct self *self, const struct loop_shape *shape)
     }
 }
 
-static _Noreturn void abuse(enum abuser_kind kind, struct self *self)
-{
-    const struct sched_param param = { 0 };
-    const bool is_loop = kind >= ABUSER_SEGMENTS; /* loops mostly sleep, and must go on in time */
+struct order {
+    enum abuser_kind kind;
+    const struct abuser_place *place;
+};
 
-    if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 ||
-        (!is_loop && sched_setscheduler(0, SCHED_IDLE, &param) != 0))
-        bench_die("abuser: %s", strerror(errno));
-    switch (kind) {
+static void abuse(const void *context, _Atomic uint64_t *acts)
+{
+    const struct order *const order = context;
+    struct self abuser = { .place = order->place, .acts = acts, .random = 88172645463325252u };
+    struct self *const self = &abuser;
+
+    if (order->kind < ABUSER_SEGMENTS) /* loops mostly sleep, and must go on in time */
+        abuser_be_idle();
+    switch (order->kind) {
     case ABUSER_MUTE:
         be_mute(self);
         break;
@@ -475,7 +480,7 @@ static _Noreturn void abuse(enum abuser_kind kind, struct self *self)
         break;
     case ABUSER_CONNECTS:
     case ABUSER_CONNECTS_HELLO:
-        connect_a_lot(self, kind == ABUSER_CONNECTS_HELLO);
+        connect_a_lot(self, order->kind == ABUSER_CONNECTS_HELLO);
         break;
     case ABUSER_SEGMENTS:
         ask_in_loops(self, &(struct loop_shape){ 20, OP_SEGMENTS_MAX, 16, 1, 20000 });
@@ -487,33 +492,50 @@ static _Noreturn void abuse(enum abuser_kind kind, struct self *self)
         ask_in_loops(self, &(struct loop_shape){ 1, 16, 62500, 2, 1000000 });
         break;
     }
-    _exit(1);
 }
 
 /* ---- Starting and ending ---- */
 
-struct abuser abuser_start(enum abuser_kind kind, const struct abuser_place *place)
+void abuser_be_idle(void)
 {
-    struct self self = { .place = place, .random = 88172645463325252u };
+    const struct sched_param param = { 0 };
+
+    if (sched_setscheduler(0, SCHED_IDLE, &param) != 0)
+        bench_die("abuser: %s", strerror(errno));
+}
+
+struct abuser abuser_start_with(void (*run)(const void *context, _Atomic uint64_t *acts),
+                                const void *context, uint64_t least)
+{
     const double began = bench_now();
     struct abuser abuser;
 
-    self.acts =
-        mmap(NULL, sizeof(*self.acts), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (self.acts == MAP_FAILED)
+    abuser.acts =
+        mmap(NULL, sizeof(*abuser.acts), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (abuser.acts == MAP_FAILED)
         bench_die("no shared memory");
-    abuser.acts = self.acts;
     abuser.pid = fork();
     if (abuser.pid < 0)
         bench_die("fork: %s", strerror(errno));
-    if (abuser.pid == 0)
-        abuse(kind, &self);
-    while (atomic_load(abuser.acts) < (kind == ABUSER_FLOOD ? FLOOD_WARM_ACTS : 1)) {
+    if (abuser.pid == 0) {
+        if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0)
+            bench_die("abuser: %s", strerror(errno));
+        run(context, abuser.acts);
+        _exit(1);
+    }
+    while (atomic_load(abuser.acts) < least) {
         if (waitpid(abuser.pid, NULL, WNOHANG) != 0 || bench_now() - began > STARTED_NS * 1e-9)
             bench_die("an abuser does not start");
         nanosleep(&(struct timespec){ .tv_nsec = 1000000L }, NULL);
     }
     return abuser;
+}
+
+struct abuser abuser_start(enum abuser_kind kind, const struct abuser_place *place)
+{
+    const struct order order = { .kind = kind, .place = place };
+
+    return abuser_start_with(abuse, &order, kind == ABUSER_FLOOD ? FLOOD_WARM_ACTS : 1);
 }
 
 uint64_t abuser_stop(struct abuser *abuser)

@@ -40,6 +40,12 @@ struct abuser {
 
 /* Returns when the abuser is at work. */
 struct abuser abuser_start(enum abuser_kind kind, const struct abuser_place *place);
+/* The same with a function of the caller's, which never returns. It counts its acts, and is at work
+ * once it has done @least. */
+struct abuser abuser_start_with(void (*run)(const void *context, _Atomic uint64_t *acts),
+                                const void *context, uint64_t least);
+/* From now on the calling process gets only time that no other process wants. */
+void abuser_be_idle(void);
 /* Kills it. Returns the number of its acts. The program ends if it did not live until now. */
 uint64_t abuser_stop(struct abuser *abuser);
 
