@@ -41,11 +41,26 @@ void io_open(struct io *io, struct io_file *file, int fd)
 
 /* ---- Tasks ---- */
 
+/* Shortens the buffers to what one task may move. Returns how many are left. */
+static uint32_t cut(struct iovec *buffers, uint32_t count)
+{
+    size_t left = IO_BYTES_MAX;
+
+    for (uint32_t i = 0; i < count; i++) {
+        if (buffers[i].iov_len >= left) {
+            buffers[i].iov_len = left;
+            return i + 1;
+        }
+        left -= buffers[i].iov_len;
+    }
+    return count;
+}
+
 static void begin(struct io *io, struct io_task *task, enum io_kind kind, struct iovec *buffers,
                   uint32_t count, io_done_fn *done)
 {
     assert(!task->done && !task->file->is_closing && count <= IO_BUFFERS_MAX);
-    task->message = (struct msghdr){ .msg_iov = buffers, .msg_iovlen = count };
+    task->message = (struct msghdr){ .msg_iov = buffers, .msg_iovlen = cut(buffers, count) };
     task->kind = kind;
     task->done = done;
     io->engine->begin(io, task);

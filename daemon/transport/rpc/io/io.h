@@ -19,6 +19,9 @@
 
 /* Buffers of one read or write. */
 #define IO_BUFFERS_MAX 16
+/* Bytes of one read or write. A file with more to move has its next turn when the others have had
+ * theirs. */
+#define IO_BYTES_MAX (UINT32_C(256) << 10)
 
 struct io;
 struct io_file;
@@ -90,10 +93,11 @@ void io_open(struct io *io, struct io_file *file, int fd);
  * call does nothing. */
 void io_close(struct io *io, struct io_file *file, void (*closed)(struct io_file *file));
 
-/* @buffers, and the bytes they name, are used until @done is called. */
+/* Reads what has come, at most IO_BYTES_MAX. @buffers, and the bytes they name, are used until
+ * @done is called; a long one is shortened. */
 void io_read(struct io *io, struct io_file *file, struct iovec *buffers, uint32_t count,
              io_done_fn *done);
-/* May write less than all. */
+/* Likewise. May write less than all. */
 void io_write(struct io *io, struct io_file *file, struct iovec *buffers, uint32_t count,
               io_done_fn *done);
 /* Ends when there is something to read, or the end of it. Takes the place of a read. */

@@ -26,7 +26,7 @@ static void on_read(struct io_file *file, int result)
     TAKE(net->read_done)(net, result);
 }
 
-void net_read(struct net *net, const struct iovec *buffers, uint32_t count, net_done_fn *done)
+void net_read(struct net *net, struct iovec *buffers, uint32_t count, net_done_fn *done)
 {
     assert(!net->read_done);
     net->read_done = done;
@@ -35,7 +35,7 @@ void net_read(struct net *net, const struct iovec *buffers, uint32_t count, net_
     if (net->tls && !net->is_broken)
         net_tls_read(net);
     else
-        io_read(net->io, &net->file, (struct iovec *)(uintptr_t)buffers, count, on_read);
+        io_read(net->io, &net->file, buffers, count, on_read);
 }
 
 static void on_written(struct io_file *file, int result)
@@ -46,7 +46,7 @@ static void on_written(struct io_file *file, int result)
     TAKE(net->write_done)(net, result);
 }
 
-void net_write(struct net *net, const struct iovec *buffers, uint32_t count, net_done_fn *done)
+void net_write(struct net *net, struct iovec *buffers, uint32_t count, net_done_fn *done)
 {
     assert(!net->write_done && !net->is_shutting);
     if (!net_is_writing(net))
@@ -57,7 +57,7 @@ void net_write(struct net *net, const struct iovec *buffers, uint32_t count, net
     if (net->tls)
         net_tls_write(net);
     else
-        io_write(net->io, &net->file, (struct iovec *)(uintptr_t)buffers, count, on_written);
+        io_write(net->io, &net->file, buffers, count, on_written);
 }
 
 void net_shut(struct net *net)

@@ -44,10 +44,10 @@ struct net {
 
 /* Takes over @fd, and @tls if it is not NULL. */
 void net_open(struct net *net, struct io *io, int fd, struct tls_stream *tls);
-/* @buffers, and the bytes they name, are used until @done is called. */
-void net_read(struct net *net, const struct iovec *buffers, uint32_t count, net_done_fn *done);
+/* @buffers, and the bytes they name, are used until @done is called; they may be shortened. */
+void net_read(struct net *net, struct iovec *buffers, uint32_t count, net_done_fn *done);
 /* May write less than all. */
-void net_write(struct net *net, const struct iovec *buffers, uint32_t count, net_done_fn *done);
+void net_write(struct net *net, struct iovec *buffers, uint32_t count, net_done_fn *done);
 /* Tells the client that no more comes. No write is under way, and none is begun any more. */
 void net_shut(struct net *net);
 /* Ends what is under way, then calls @closed, from io_run(). A second call does nothing. */

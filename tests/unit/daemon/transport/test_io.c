@@ -233,6 +233,27 @@ static void test_a_long_write_goes_on_as_the_other_end_reads(void **state)
     assert_int_equal(sent, sizeof(out));
 }
 
+/* A file with more to move waits for its next turn. */
+static void test_no_file_moves_more_than_its_turn(void **state)
+{
+    static char most[IO_BYTES_MAX], more[16];
+    struct fixture *const f = *state;
+    struct iovec buffers[] = { { most, 16 }, { most + 16, sizeof(most) }, { more, sizeof(more) } };
+
+    io_read(f->io, &f->file, buffers, 3, on_end);
+    assert_int_equal(f->file.read.message.msg_iovlen, 2);
+    assert_int_equal(buffers[0].iov_len + buffers[1].iov_len, IO_BYTES_MAX);
+    assert_int_equal(write(f->other, "abc", 3), 3);
+    await_ended(f, 1);
+    assert_int_equal(last_result, 3);
+    buffers[0] = (struct iovec){ most, sizeof(most) };
+    buffers[1] = (struct iovec){ more, sizeof(more) };
+    io_write(f->io, &f->file, buffers, 2, on_end);
+    assert_int_equal(f->file.write.message.msg_iovlen, 1);
+    await_ended(f, 2);
+    assert_in_range(last_result, 1, IO_BYTES_MAX);
+}
+
 static void test_closing_ends_what_is_under_way(void **state)
 {
     struct fixture *const f = *state;
@@ -335,6 +356,7 @@ int main(void)
         ON(test_the_other_ends_close_is_a_read_of_nothing),
         ON(test_a_write_to_nobody_fails_without_a_signal),
         ON(test_a_long_write_goes_on_as_the_other_end_reads),
+        ON(test_no_file_moves_more_than_its_turn),
         ON(test_closing_ends_what_is_under_way),
         ON(test_an_idle_file_closes_too),
         ON(test_a_write_to_the_wake_descriptor_ends_a_run),
