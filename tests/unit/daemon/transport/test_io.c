@@ -5,8 +5,10 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -330,6 +332,93 @@ static void test_connections_are_accepted_one_by_one(void **state)
     assert_true(last_result < 0);
 }
 
+/* ---- More than a queue has room for ---- */
+
+/* Each pair has four tasks, and together they are more than io_uring's queues of submissions
+ * (1,024) and of completions (8,192) hold. */
+#define PAIRS 2200
+
+struct crowd {
+    struct io_file files[2 * PAIRS];
+    char bytes[2 * PAIRS][2]; /* that each file reads, and writes */
+    struct iovec buffers[2 * PAIRS][2];
+};
+
+static void allow_descriptors(rlim_t count)
+{
+    struct rlimit limit;
+
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    if (limit.rlim_max < count)
+        skip();
+    limit.rlim_cur = limit.rlim_max;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+}
+
+static struct crowd *crowd_new(struct fixture *f)
+{
+    struct crowd *const crowd = calloc(1, sizeof(*crowd));
+
+    assert_non_null(crowd);
+    for (uint32_t i = 0; i < 2 * PAIRS; i += 2) {
+        int pair[2];
+
+        assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+        io_open(f->io, &crowd->files[i], pair[0]);
+        io_open(f->io, &crowd->files[i + 1], pair[1]);
+    }
+    for (uint32_t i = 0; i < 2 * PAIRS; i++)
+        for (uint32_t j = 0; j < 2; j++)
+            crowd->buffers[i][j] = (struct iovec){ &crowd->bytes[i][j], 1 };
+    return crowd;
+}
+
+static void crowd_free(struct fixture *f, struct crowd *crowd)
+{
+    const uint32_t before = closed;
+
+    for (uint32_t i = 0; i < 2 * PAIRS; i++)
+        io_close(f->io, &crowd->files[i], on_closed);
+    await_closed(f, before + 2 * PAIRS);
+    free(crowd);
+}
+
+static void test_more_tasks_than_a_queue_holds_all_end(void **state)
+{
+    struct fixture *const f = *state;
+    struct crowd *crowd;
+
+    allow_descriptors(2 * PAIRS + 100);
+    crowd = crowd_new(f);
+    for (uint32_t turn = 1; turn <= 2; turn++) {
+        ended = 0;
+        for (uint32_t i = 0; i < 2 * PAIRS; i++) {
+            crowd->bytes[i][1] = (char)(i + turn);
+            io_read(f->io, &crowd->files[i], &crowd->buffers[i][0], 1, on_end);
+            io_write(f->io, &crowd->files[i], &crowd->buffers[i][1], 1, on_end);
+        }
+        await_ended(f, 4 * PAIRS);
+        for (uint32_t i = 0; i < 2 * PAIRS; i++)
+            assert_int_equal(crowd->bytes[i][0], crowd->bytes[i ^ 1][1]);
+    }
+    crowd_free(f, crowd);
+    assert_int_equal(ended, 4 * PAIRS);
+}
+
+/* There may be no place for a cancel. */
+static void test_more_files_than_a_queue_holds_all_close(void **state)
+{
+    struct fixture *const f = *state;
+    struct crowd *crowd;
+
+    allow_descriptors(2 * PAIRS + 100);
+    crowd = crowd_new(f);
+    for (uint32_t i = 0; i < 2 * PAIRS; i++)
+        io_read(f->io, &crowd->files[i], &crowd->buffers[i][0], 1, on_end);
+    crowd_free(f, crowd);
+    assert_int_equal(ended, 2 * PAIRS);
+}
+
 /* Nobody reads what has come: that must not keep the thread busy. */
 static void test_unread_bytes_wake_nobody(void **state)
 {
@@ -361,6 +450,8 @@ int main(void)
         ON(test_an_idle_file_closes_too),
         ON(test_a_write_to_the_wake_descriptor_ends_a_run),
         ON(test_connections_are_accepted_one_by_one),
+        ON(test_more_tasks_than_a_queue_holds_all_end),
+        ON(test_more_files_than_a_queue_holds_all_close),
         ON(test_unread_bytes_wake_nobody),
     };
 
