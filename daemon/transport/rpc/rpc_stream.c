@@ -20,6 +20,9 @@
 #include "daemon/transport/rpc/net/certificates.h"
 #include "daemon/transport/rpc/rpc_stream_impl.h"
 
+/* The system takes no more bytes than that for a client that does not read. */
+#define UNSENT_BYTES (512 << 10)
+
 _Static_assert(sizeof(struct session) + CONFIG_LANES_MAX * sizeof(struct session_lane) +
                        sizeof(struct rpc_channel) + RPC_STREAM_BYTES <=
                    SESSION_BYTES + SESSION_RPC_BYTES,
@@ -314,6 +317,7 @@ static void find_peer(int fd, struct transport_peer *peer)
 static void set_options(int fd)
 {
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){ 1 }, sizeof(int));
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &(int){ UNSENT_BYTES }, sizeof(int));
     dead_link_notice(fd);
 }
 

@@ -131,6 +131,16 @@ class Door:
         status = Path(f"/proc/{self.daemon.pid}/status").read_text()
         return int(status.split("RssAnon:")[1].split()[0]) * 1024
 
+    def queued_bytes(self, stream: socket.socket) -> tuple[int, int]:
+        """Bytes of that connection in the system's queues on the server's side: to be sent, and to be read by the server."""
+        ours, theirs = (f"0100007F:{port:04X}" for port in (stream.getsockname()[1], self.address[1]))
+        for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+            _, local, remote, _, queues, *_ = line.split()
+            if (local, remote) == (theirs, ours):
+                sent, received = queues.split(":")
+                return int(sent, 16), int(received, 16)
+        raise AssertionError("there is no such connection")
+
     def held(self) -> dict[str, float]:
         """Descriptors, sessions and bytes of arenas, without those of this question, and users' shares."""
         with self.daemon.connect(arena_bytes=0) as server:

@@ -18,6 +18,7 @@ import embtier
 
 TIMEOUT = embtier.errors.code_of("TIMEOUT")
 STATUS = 7
+UNSENT_BYTES = 512 << 10  # rpc_stream.c
 ROWS = 1000
 
 
@@ -100,6 +101,7 @@ def test_clients_that_do_not_read_keep_no_memory_of_the_server(door: Door):
         for client in clients:
             await_standstill(client)
         assert door.anonymous_bytes() - memory < 32 * MIB
+        assert max(door.queued_bytes(client.socket)[0] for client in clients) <= 2 * UNSENT_BYTES
         door.must_serve()
 
 
