@@ -18,7 +18,7 @@
 #include "base/err.h"
 
 /* Buffers of one read or write. */
-#define IO_BUFFERS_MAX 16
+#define IO_BUFFERS_MAX 64
 /* Bytes of one read or write. A file with more to move has its next turn when the others have had
  * theirs. */
 #define IO_BYTES_MAX (UINT32_C(256) << 10)
