@@ -12,9 +12,6 @@
 #include "daemon/transport/rpc/net/handshakes.h"
 #include "daemon/transport/rpc/rpc_stream_impl.h"
 
-/* Failures with a line of their own in the log, each second. */
-#define LOGGED_MAX 5
-
 struct rpc_handshake {
     struct handshake work;
     struct rpc_stream *stream;
@@ -103,22 +100,14 @@ static const char *host_of(const struct rpc_stream *stream, struct host *buffer)
     return buffer->text;
 }
 
-/* A flood of them shall not fill the log. */
 static void log_failure(const struct rpc_stream *stream)
 {
     if (stream->handshake->err == EMBTIER_DISCONNECTED)
         return;
-    if (++stream->host->failed_handshakes <= LOGGED_MAX)
+    if (stream->host->warnings++ < RPC_WARNINGS_MAX)
         log_warn("a handshake of TLS failed", "from=%s why=%s",
                  LOG_QUOTED(host_of(stream, &(struct host){ { 0 } })),
                  LOG_QUOTED(stream->handshake->msg.text));
-}
-
-void rpc_handshakes_tick(struct rpc_host *host)
-{
-    if (host->failed_handshakes > LOGGED_MAX)
-        log_warn("more handshakes of TLS failed", "count=%u", host->failed_handshakes - LOGGED_MAX);
-    host->failed_handshakes = 0;
 }
 
 static void refuse(struct rpc_stream *stream)

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/log/log.h"
 #include "daemon/engine/sessions/tsan.h"
 #include "daemon/transport/rpc/rpc_stream_impl.h"
 #include "proto/control.pb-c.h"
@@ -47,9 +48,19 @@ static void refuse(struct rpc_stream *stream, uint32_t number, enum embtier_err 
     rpc_stream_add(stream, &stream->refusal_output);
 }
 
+/* The control thread hears only that the client has gone. */
+static void warn(const struct rpc_stream *stream, enum embtier_err err, const struct err_msg *msg)
+{
+    if (stream->host->warnings++ < RPC_WARNINGS_MAX)
+        log_warn("client over RPC dropped", "pid=%d uid=%u err=%s why=%s", (int)stream->peer.pid,
+                 (unsigned)stream->peer.uid, err_name(err),
+                 LOG_QUOTED(msg->text[0] ? msg->text : err_text(err)));
+}
+
 void rpc_receive_break_off(struct rpc_stream *stream, enum embtier_err err,
                            const struct err_msg *msg)
 {
+    warn(stream, err, msg);
     refuse(stream, stream->arrival.head.number, err, msg);
     rpc_stream_end(stream);
 }

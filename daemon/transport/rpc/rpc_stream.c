@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/log/log.h"
 #include "base/net/dead_link.h"
 #include "base/tls/tls_context.h"
 #include "base/tls/tls_stream.h"
@@ -157,9 +158,17 @@ static bool is_overdue(const struct rpc_stream *stream, uint64_t now_ns)
     return stream->is_ending && clock_since(now_ns, stream->ended_ns) > RPC_UNREAD_NS;
 }
 
+static void tell_warnings(struct rpc_host *host)
+{
+    if (host->warnings > RPC_WARNINGS_MAX)
+        log_warn("more clients over RPC were dropped", "count=%u",
+                 host->warnings - RPC_WARNINGS_MAX);
+    host->warnings = 0;
+}
+
 void rpc_streams_tick(struct rpc_host *host, uint64_t now_ns)
 {
-    rpc_handshakes_tick(host);
+    tell_warnings(host);
     for (struct rpc_stream *stream = host->streams; stream; stream = stream->next) {
         rpc_receive_tick(stream, now_ns);
         if (is_overdue(stream, now_ns) || has_hung_up(stream))
@@ -337,7 +346,8 @@ static struct rpc_stream *make_stream(struct rpc_host *host)
                   .forgotten_message.kind = &message_rpc_forgotten,
                   .mailbox = &host->mailbox,
                   .transport = &rpc_transport,
-                  .fd = -1 },
+                  .fd = -1,
+                  .uid = (uid_t)-1 },
         .host = host,
         .is_pair_closed = true,
         .is_forgotten = true,

@@ -31,6 +31,8 @@ struct rpc_stream;
 #define RPC_UNREAD_NS (UINT64_C(30) * 1000 * 1000 * 1000)
 /* A client that has begun a frame must send more of it within this time. */
 #define RPC_STALLED_NS (UINT64_C(30) * 1000 * 1000 * 1000)
+/* Most lines about clients that are logged between two ticks. */
+#define RPC_WARNINGS_MAX 20
 /* Room for bytes that are thrown away. */
 #define RPC_TRASH_BYTES 4096
 
@@ -42,9 +44,9 @@ struct rpc_host {
     _Atomic uint32_t *count;           /* of the streams of all hosts */
     uint32_t most;                     /* of these */
     uint8_t trash[RPC_TRASH_BYTES];    /* what ending streams receive */
+    uint32_t warnings;                 /* about clients, since the last tick */
     struct certificates *certificates; /* for TLS; NULL: none has it */
     struct handshakes *handshakes;
-    uint32_t failed_handshakes;                         /* since the last tick */
     void (*send)(void *owner, struct message *message); /* to the control thread */
     void *owner;
 };
@@ -59,7 +61,8 @@ struct rpc_host {
  * the control thread, with TLS after the handshake. The connection is closed if the system has no
  * room, or there are as many as may be. */
 void rpc_stream_new(struct rpc_host *host, int fd, bool is_tls);
-/* Closes streams whose clients have read nothing, or sent nothing of a frame, for too long. */
+/* Every second: closes streams whose clients have read nothing, or sent nothing of a frame, for too
+ * long. */
 void rpc_streams_tick(struct rpc_host *host, uint64_t now_ns);
 /* Closes all sockets now, or those that the control thread is done with and whose clients have been
  * sent all that there is. */

@@ -117,8 +117,6 @@ void rpc_stream_go_on_ending(struct rpc_stream *stream);
 /* Begins the handshake of @tls, which is net's. Then the client is let in, or told why not. */
 void rpc_handshake_begin(struct rpc_stream *stream, struct tls_stream *tls);
 void rpc_handshake_free(struct rpc_stream *stream);
-/* Logs how many failed that had no line of their own. */
-void rpc_handshakes_tick(struct rpc_host *host);
 
 /* ---- rpc_receive.c ---- */
 

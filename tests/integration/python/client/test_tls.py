@@ -204,7 +204,7 @@ def test_handshakes_that_are_given_up_leave_nothing(open_place):
         stream.close()
     wait_for(open_place, before)
     must_serve(open_place.url())
-    counts = [int(count) for count in re.findall(r'msg="more handshakes of TLS failed" count=(\d+)', open_place.log())]
+    counts = [int(count) for count in re.findall(r'msg="more clients over RPC were dropped" count=(\d+)', open_place.log())]
     assert len(re.findall('msg="a handshake of TLS failed"', open_place.log())) < 600 - sum(counts) + 1
 
 

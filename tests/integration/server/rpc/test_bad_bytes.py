@@ -8,7 +8,7 @@ import socket
 import struct
 
 import pytest
-from doors import DIM, ROWS, TABLE, Door, open_table, rows_request
+from doors import DIM, ROWS, TABLE, Door, open_table, rows_request, wait_until
 from plain_client import CALL, DONE, GET, READ, REFUSED, SET, SUBMIT, WRITE, Client, frame, head, message
 
 import embtier
@@ -57,6 +57,21 @@ def test_each_mistake_has_its_error_and_ends_its_connection_alone(door):
         for sent, error, said in AFTER_HELLO.values():
             with contextlib.closing(door.client()) as client:
                 must_be_refused(client, sent, error, said)
+    logged = door.daemon.logged("client over RPC dropped")
+    assert {line["err"] for line in logged} == {"PROTOCOL", "VERSION", "TOO_LARGE"}
+    assert any("begin no frame" in line["why"] for line in logged)
+
+
+def test_each_mistake_of_a_flood_is_counted_in_the_log(door):
+    """Those beyond 20 a second have one line together."""
+    for _ in range(300):
+        with contextlib.closing(Client(door.connect())) as client:
+            must_be_refused(client, b"GET / HTTP/1.1\r\nHost: embtier\r\n\r\n", "PROTOCOL", "begin no frame")
+
+    def lines() -> list[int]:
+        return [int(line.get("count", 1)) for line in door.daemon.logged("over RPC") if "dropped" in line["msg"]]
+
+    wait_until(lambda: sum(lines()) == 300)
 
 
 def test_a_message_that_ends_early_changes_nothing(door):

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import socket
 import time
 
 from daemons import SANITIZED
@@ -106,6 +107,22 @@ def test_one_user_who_holds_all_that_it_may_leaves_room_for_others(make_door):
         with door.daemon.connect(arena_bytes=MIB) as server:
             assert (server.open_table("door").get([3])[:, 0] == 3).all()
     door.daemon.stop()
+
+
+def test_a_hello_that_comes_a_byte_at_a_time_is_too_late(door: Door):
+    """The ten seconds are those of the whole hello."""
+    with door.leaves_nothing(), contextlib.closing(Client(door.connect())) as client:
+        client.socket.settimeout(0.4)
+        for byte in hello_frame(0):
+            client.send(bytes([byte]))
+            with contextlib.suppress(TimeoutError):
+                client.socket.recv(1, socket.MSG_PEEK)
+                break
+        else:
+            raise AssertionError("all of a slow hello was taken")
+        client.socket.settimeout(LIMIT_S)
+        kind, _, reply, _ = client.receive()
+        assert kind == REPLY and fields_of(reply[ERROR])[1] == embtier.errors.code_of("TIMEOUT")
 
 
 def test_clients_that_say_nothing_are_told_and_let_go(door: Door):

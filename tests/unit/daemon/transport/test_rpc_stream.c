@@ -73,6 +73,14 @@ static void make_session(struct fixture *f)
     AWAIT(f, f->stream->channel);
 }
 
+/* The control thread's part: notes the client that is let in. */
+static void take_client(void *owner, struct message *message)
+{
+    struct fixture *const f = owner;
+
+    f->peer = CONTAINER_OF(message, struct transport_peer, arrived_message);
+}
+
 static int setup_on(const struct io_engine *engine, void **state)
 {
     struct fixture *const f = aligned_alloc(CACHE_LINE, align_up(sizeof(*f), CACHE_LINE));
@@ -87,7 +95,9 @@ static int setup_on(const struct io_engine *engine, void **state)
         fail_msg("%s: %s", engine->name, msg.text);
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair), 0);
     f->client = pair[1];
-    f->peer = rpc_stream_new(&f->host, pair[0]);
+    f->host.send = take_client;
+    f->host.owner = f;
+    rpc_stream_new(&f->host, pair[0], false);
     assert_non_null(f->peer);
     f->control = f->peer->fd;
     f->stream = CONTAINER_OF(f->peer, struct rpc_stream, peer);
@@ -530,7 +540,7 @@ static void test_there_are_no_more_streams_than_may_be(void **state)
     int pair[2];
 
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
-    assert_null(rpc_stream_new(&f->host, pair[0]));
+    rpc_stream_new(&f->host, pair[0], false);
     assert_int_equal(recv(pair[1], &byte, 1, 0), 0);
     assert_int_equal(f->count, 1);
     close(pair[1]);
