@@ -330,6 +330,21 @@ static enum embtier_err wrong_change(const struct catalog *catalog, const char *
                    catalog->path, why);
 }
 
+/* Reads the table that a change adds or replaces. */
+static enum embtier_err read_table(const struct catalog *catalog, const json_t *json,
+                                   struct catalog_table *ret_table, struct err_msg *msg)
+{
+    struct err_msg why = { { 0 } };
+
+    if (!catalog_table_from_json(json, ret_table))
+        return wrong_change(catalog, "has a table that is none", msg);
+    if (table_spec_check(&ret_table->spec, &why) == EMBTIER_OK)
+        return EMBTIER_OK;
+    return err_set(msg, EMBTIER_CORRUPT,
+                   "%s: a change in its journal, to table %" PRIu32 ": %s" CATALOG_WAY_OUT,
+                   catalog->path, ret_table->table_id, why.text);
+}
+
 static enum embtier_err apply_states(struct catalog *catalog, const json_t *json,
                                      struct err_msg *msg)
 {
@@ -357,8 +372,8 @@ static enum embtier_err apply_spec(struct catalog *catalog, const json_t *json, 
     struct catalog_table table;
     uint32_t index;
 
-    if (!catalog_table_from_json(json, &table) ||
-        !find_index(catalog->tables, catalog->count, table.table_id, &index) ||
+    TRY(read_table(catalog, json, &table, msg));
+    if (!find_index(catalog->tables, catalog->count, table.table_id, &index) ||
         strcmp(catalog->tables[index].spec.name, table.spec.name) != 0)
         return wrong_change(catalog, "changes a table that is missing or another", msg);
     catalog_apply(catalog, &(struct change){ .kind = CHANGE_SPEC, .table = &table });
@@ -376,8 +391,8 @@ static enum embtier_err apply_change(void *context, const json_t *json, struct e
         return apply_spec(catalog, changed, msg);
     if (!added)
         return apply_states(catalog, json, msg);
-    if (!catalog_table_from_json(added, &table) || table.table_id < catalog->next_table_id ||
-        table.table_id >= CATALOG_TABLE_IDS)
+    TRY(read_table(catalog, added, &table, msg));
+    if (table.table_id < catalog->next_table_id || table.table_id >= CATALOG_TABLE_IDS)
         return wrong_change(catalog, "adds an invalid table", msg);
     if (catalog_find(catalog, table.spec.name))
         return wrong_change(catalog, "adds a table whose name is taken", msg);

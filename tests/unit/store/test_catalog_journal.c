@@ -400,6 +400,51 @@ static void test_a_journal_that_is_missing_or_lacks_a_line_is_refused(void **sta
     free(journal);
 }
 
+/* Adds a line whose checksum is right. */
+static void add_change(const struct store_fixture *f, struct catalog_journal *journal,
+                       const char *key, uint32_t table_id, const struct table_spec *spec)
+{
+    const struct catalog_table table = {
+        .table_id = table_id, .state = CATALOG_LIVE, .owner = CATALOG_NOBODY, .spec = *spec
+    };
+    struct err_msg msg = { { 0 } };
+
+    must(catalog_journal_add(f->made[0], journal,
+                             json_pack("{s:o}", key, catalog_table_to_json(&table)), &msg),
+         &msg);
+}
+
+static enum embtier_err ignore_change(void *context, const json_t *change, struct err_msg *msg)
+{
+    (void)context;
+    (void)change;
+    (void)msg;
+    return EMBTIER_OK;
+}
+
+/* A checksum proves that the line is as it was written, and not that its writer was right. */
+static void test_a_change_to_a_table_that_cannot_be_is_refused(void **state)
+{
+    static const char *const keys[] = { "add", "change" };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(keys); i++) {
+        struct store_fixture *const f = fixture_new();
+        struct catalog *const catalog = must_open(f);
+        struct table_spec spec = spec_make(i == 0 ? "new" : "table_69");
+        struct catalog_journal journal;
+        struct err_msg msg = { { 0 } };
+
+        must_add(catalog, 0, MANY);
+        catalog_free(catalog);
+        must(catalog_journal_read(f->made[0], 1, ignore_change, NULL, &journal, &msg), &msg);
+        spec.dim = 0;
+        add_change(f, &journal, keys[i], i == 0 ? MANY + 1 : MANY, &spec);
+        assert_refused(f, "a change in its journal, to table 7");
+        fixture_destroy(f);
+    }
+}
+
 static void test_a_journal_that_the_catalog_does_not_name_is_not_read(void **state)
 {
     const struct store_fixture *f = *state;
@@ -582,6 +627,7 @@ int main(void)
         JOURNAL_TEST(test_a_hole_in_what_was_written_last_is_a_torn_end_and_elsewhere_damage),
         JOURNAL_TEST(test_a_bit_that_has_turned_is_found),
         JOURNAL_TEST(test_a_journal_that_is_missing_or_lacks_a_line_is_refused),
+        cmocka_unit_test(test_a_change_to_a_table_that_cannot_be_is_refused),
         JOURNAL_TEST(test_a_journal_that_the_catalog_does_not_name_is_not_read),
         cmocka_unit_test(test_killed_before_any_call_all_that_was_acknowledged_is_there),
         cmocka_unit_test(test_calls_that_fail_change_nothing_and_do_no_harm),
