@@ -196,6 +196,7 @@ class Others(unittest.TestCase):
     def test_machine_paths_are_found(self):
         for text in ("see ../sha" "red/x.md", "sha" "red/design.md", "cd /wo" "rk/main", "~ is /ro" "ot/x"):
             self.assertEqual(len(findings("machine-paths", {"a.md": text})), 1, text)
+        self.assertEqual(findings("machine-paths", {"tests/fuzz/corpus/fuzz_x/a": "cd /wo" "rk/main"}), [])
         for text in ("shared/exclusive lock", "/dev/shm/shared/x", "$HOME/work/x", "the work/rest balance"):
             self.assertEqual(findings("machine-paths", {"a.md": text}), [], text)
 
@@ -212,6 +213,7 @@ class Sizes(unittest.TestCase):
         self.assertEqual(findings("sizes", files | {"base/deeper/x.c": ""}), [])
         self.assertEqual(findings("sizes", files | {"base/README.md": ""}), [])
         self.assertEqual(findings("sizes", files | {"base/meson.build": ""}), ["base:1: 26 files lie in this folder; at most 25"])
+        self.assertEqual(findings("sizes", {f"tests/fuzz/corpus/fuzz_x/{number}": "" for number in range(99)}), [])
 
     def test_arrow_uphill_and_cycle_are_found(self):
         files = {"tiers/x.h": '#include "store/y.h"\n', "store/y.h": '#include "tiers/x.h"\n'}

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Seeds of fuzz_request, fuzz_frame, fuzz_rpc_frame and fuzz_table_spec: one for each message. */
+#include <endian.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "proto/control.pb-c.h"
+#include "proto/frame.h"
+#include "proto/rpc_frame.h"
+#include "tests/fuzz/seeds/sample_message.h"
+
+/* A frame with pieces of all sizes, then one with pieces as large as may be. */
+static void write_frames(const ProtobufCMessage *message, bool is_request, const char *name)
+{
+    struct seed packed = { .bytes = NULL }, frames = { .bytes = NULL };
+    uint32_t length;
+
+    sample_pack(&packed, message);
+    length = htole32((uint32_t)packed.count);
+    seed_add_byte(&frames, is_request);
+    seed_add_byte(&frames, 7);
+    for (int i = 0; i < 2; i++) {
+        seed_add(&frames, &length, sizeof(length));
+        seed_add(&frames, packed.bytes, packed.count);
+    }
+    seed_write(&frames, "fuzz_frame", name);
+    if (is_request)
+        seed_write(&packed, "fuzz_request", name);
+}
+
+/* The fields of a oneof of messages are the bodies. */
+static void write_bodies(const ProtobufCMessageDescriptor *descriptor, bool is_request)
+{
+    for (unsigned i = 0; i < descriptor->n_fields; i++) {
+        const ProtobufCFieldDescriptor *const field = &descriptor->fields[i];
+        char name[80];
+
+        if (field->type != PROTOBUF_C_TYPE_MESSAGE)
+            continue;
+        snprintf(name, sizeof(name), "%s-%s", is_request ? "request" : "reply", field->name);
+        write_frames(sample_message(descriptor, field->name), is_request, name);
+    }
+}
+
+static void write_rpc_frame(enum rpc_kind kind, const ProtobufCMessage *message, uint64_t payload,
+                            const char *name)
+{
+    struct seed packed = { .bytes = NULL }, frame = { .bytes = NULL };
+    uint8_t head[RPC_HEAD_BYTES];
+
+    sample_pack(&packed, message);
+    rpc_head_encode(&(struct rpc_head){ .kind = (uint8_t)kind,
+                                        .number = 1,
+                                        .message_bytes = (uint32_t)packed.count,
+                                        .payload_bytes = payload },
+                    head);
+    seed_add(&frame, head, sizeof(head));
+    seed_add(&frame, packed.bytes, packed.count);
+    seed_write(&frame, "fuzz_rpc_frame", name);
+}
+
+static void write_table_spec(void)
+{
+    struct seed seed = { .bytes = NULL };
+
+    seed_add_byte(&seed, 0);
+    sample_pack(&seed, sample_message(&embtier__table_spec__descriptor, NULL));
+    seed_write(&seed, "fuzz_table_spec", "message");
+}
+
+void seeds_of_messages(void)
+{
+    write_bodies(&embtier__request__descriptor, true);
+    write_bodies(&embtier__reply__descriptor, false);
+    write_rpc_frame(RPC_SUBMIT, sample_message(&embtier__rpc_submit__descriptor, NULL), 1,
+                    "submit");
+    write_rpc_frame(RPC_WRITE, sample_message(&embtier__rpc_write__descriptor, NULL), 1, "write");
+    write_rpc_frame(RPC_READ, sample_message(&embtier__rpc_read__descriptor, NULL), 0, "read");
+    write_rpc_frame(RPC_DONE, sample_message(&embtier__rpc_done__descriptor, NULL), 0, "done");
+    write_table_spec();
+}

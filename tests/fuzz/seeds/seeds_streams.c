@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Seeds of fuzz_rpc_stream and fuzz_reply: whole connections, as one side sends them. */
+#include <endian.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/macros.h"
+#include "proto/control.pb-c.h"
+#include "proto/ops.h"
+#include "proto/rpc_frame.h"
+#include "tests/fuzz/lib/reply_input.h"
+#include "tests/fuzz/seeds/sample_message.h"
+
+static void add_rpc_frame(struct seed *stream, enum rpc_kind kind, uint32_t number,
+                          const ProtobufCMessage *message, uint64_t payload_bytes)
+{
+    struct seed packed = { .bytes = NULL };
+    uint8_t head[RPC_HEAD_BYTES];
+
+    if (message)
+        sample_pack(&packed, message);
+    rpc_head_encode(&(struct rpc_head){ .kind = (uint8_t)kind,
+                                        .number = number,
+                                        .message_bytes = (uint32_t)packed.count,
+                                        .payload_bytes = payload_bytes },
+                    head);
+    seed_add(stream, head, sizeof(head));
+    seed_add(stream, packed.bytes, packed.count);
+    for (uint64_t i = 0; i < payload_bytes; i++)
+        seed_add_byte(stream, (uint8_t)i);
+}
+
+/* ---- A client ---- */
+
+static void add_call(struct seed *stream, const char *body)
+{
+    add_rpc_frame(stream, RPC_CALL, 0, sample_message(&embtier__request__descriptor, body), 0);
+}
+
+/* A request with @count spans of 100 bytes, each 300 bytes behind the one before, and as many that
+ * it wants. */
+static void add_submit(struct seed *stream, uint32_t number, size_t count)
+{
+    Embtier__RpcSubmit submit = EMBTIER__RPC_SUBMIT__INIT;
+    uint64_t spans[2 * RPC_SPANS_MAX];
+
+    for (size_t i = 0; i < count; i++) {
+        spans[2 * i] = OP_ALIGN + 300 * i;
+        spans[2 * i + 1] = 100;
+    }
+    submit.op = OP_GET;
+    submit.segment_count = 1;
+    submit.segments_offset = OP_ALIGN;
+    submit.sent = submit.wanted = spans;
+    submit.n_sent = submit.n_wanted = 2 * count;
+    add_rpc_frame(stream, RPC_SUBMIT, number, &submit.base, 100 * count);
+}
+
+static void add_write(struct seed *stream)
+{
+    Embtier__RpcWrite write = EMBTIER__RPC_WRITE__INIT;
+    uint64_t spans[] = { 4096, 300, 64, 1 };
+
+    write.sent = spans;
+    write.n_sent = ARRAY_LEN(spans);
+    add_rpc_frame(stream, RPC_WRITE, 0, &write.base, 301);
+}
+
+static void add_read(struct seed *stream)
+{
+    Embtier__RpcRead read = EMBTIER__RPC_READ__INIT;
+    uint64_t spans[] = { 4096, 3000, 64, 60000 };
+
+    read.wanted = spans;
+    read.n_wanted = ARRAY_LEN(spans);
+    add_rpc_frame(stream, RPC_READ, 5, &read.base, 0);
+}
+
+static void write_stream(uint8_t flags, uint8_t pieces, const char *name)
+{
+    struct seed stream = { .bytes = NULL };
+
+    seed_add_byte(&stream, flags);
+    seed_add_byte(&stream, pieces);
+    add_call(&stream, "status");
+    if (!(flags & 1)) {
+        add_submit(&stream, 0, 1);
+        add_submit(&stream, 2, 20);
+        add_submit(&stream, 1, 2);
+        add_write(&stream);
+        add_read(&stream);
+    }
+    add_rpc_frame(&stream, (enum rpc_kind)99, 6, NULL, 70);
+    add_call(&stream, "table_list");
+    seed_write(&stream, "fuzz_rpc_stream", name);
+}
+
+static void seeds_of_clients(void)
+{
+    for (uint32_t flags = 0; flags < 32; flags++) {
+        char name[40];
+
+        snprintf(name, sizeof(name), "flags-%u", flags);
+        write_stream((uint8_t)flags, (uint8_t)(flags * 8), name);
+    }
+}
+
+/* ---- A server ---- */
+
+/* Replies, and answers, of each call; the hello's comes first. "done" and "data" are frames of RPC.
+ * A number of bytes follows these. */
+struct answer_of_call {
+    enum reply_call call;
+    const char *frames[5];
+    uint32_t payload_bytes[5];
+};
+
+static const struct answer_of_call answers[] = {
+    { REPLY_STATUS, { "status" }, { 0 } },
+    { REPLY_TABLE_LIST, { "table_list" }, { 0 } },
+    { REPLY_TABLE_OPEN, { "table" }, { 0 } },
+    { REPLY_TABLE_CREATE, { "progress", "table" }, { 0 } },
+    { REPLY_TABLE_DROP, { "progress", "table" }, { 0 } },
+    { REPLY_TABLE_MOVE, { "progress", "table_moved" }, { 0 } },
+    { REPLY_CHECKPOINT_LIST, { "checkpoint_list" }, { 0 } },
+    { REPLY_CHECKPOINT_SHOW, { "checkpoint" }, { 0 } },
+    { REPLY_CHECKPOINT_CREATE, { "progress", "checkpoint" }, { 0 } },
+    { REPLY_CHECKPOINT_RESTORE, { "progress", "table_list" }, { 0 } },
+    { REPLY_JOB_LIST, { "job_list" }, { 0 } },
+    { REPLY_JOB_CANCEL, { "job" }, { 0 } },
+    { REPLY_ACCOUNT_LIST, { "account_list" }, { 0 } },
+    { REPLY_PLAN, { "plan", "plan", "plan" }, { 0 } },
+    { REPLY_PROFILE, { "profile", "profile" }, { 0 } },
+    { REPLY_PROFILE_SAVE, { "profile_text" }, { 0 } },
+    { REPLY_GROUP_JOIN, { "group", "group" }, { 0 } },
+    { REPLY_SCAN, { "scan", "scan_rows", "data", "data", "scan_rows" }, { 0, 0, 800, 1600, 0 } },
+    { REPLY_LOAD, { "table", "loaded_rows", "table" }, { 0 } },
+    { REPLY_GET, { "table", "done" }, { 0, 64 } },
+    { REPLY_POOL_AND_PUSH, { "table", "done", "done" }, { 0, 16, 16 } },
+};
+
+static void add_reply(struct seed *stream, bool is_rpc, const char *body, uint32_t id)
+{
+    ProtobufCMessage *const reply = sample_message(&embtier__reply__descriptor, body);
+    struct seed packed = { .bytes = NULL };
+    uint32_t length;
+
+    sample_set(reply, "id", id);
+    sample_set(reply, "last", strcmp(body, "progress") != 0);
+    if (is_rpc) {
+        add_rpc_frame(stream, RPC_REPLY, 0, reply, 0);
+        return;
+    }
+    sample_pack(&packed, reply);
+    length = htole32((uint32_t)packed.count);
+    seed_add(stream, &length, sizeof(length));
+    seed_add(stream, packed.bytes, packed.count);
+}
+
+static void add_answer(struct seed *stream, const char *frame, uint32_t number,
+                       uint32_t payload_bytes)
+{
+    Embtier__RpcDone done = EMBTIER__RPC_DONE__INIT;
+
+    done.ticket = 1;
+    if (strcmp(frame, "done") == 0)
+        add_rpc_frame(stream, RPC_DONE, number, &done.base, payload_bytes);
+    else
+        add_rpc_frame(stream, RPC_DATA, 0, NULL, payload_bytes);
+}
+
+static void write_answers(const struct answer_of_call *answer, bool is_rpc, const char *name)
+{
+    struct seed stream = { .bytes = NULL };
+    uint32_t id = 1, number = 0;
+
+    seed_add_byte(&stream, is_rpc ? REPLY_RPC : 0);
+    seed_add_byte(&stream, 1);
+    seed_add_byte(&stream, (uint8_t)answer->call);
+    add_reply(&stream, is_rpc, "hello", id);
+    for (uint32_t i = 0; i < ARRAY_LEN(answer->frames) && answer->frames[i]; i++) {
+        const char *const frame = answer->frames[i];
+
+        if (strcmp(frame, "done") == 0 || strcmp(frame, "data") == 0)
+            add_answer(&stream, frame, number++, answer->payload_bytes[i]);
+        else if (i > 0 && strcmp(answer->frames[i - 1], "progress") == 0)
+            add_reply(&stream, is_rpc, frame, id);
+        else
+            add_reply(&stream, is_rpc, frame, ++id);
+    }
+    seed_write(&stream, "fuzz_reply", name);
+}
+
+static void seeds_of_servers(void)
+{
+    static const char *const names[] = {
+#define X(name, function) #function,
+        REPLY_CALLS(X)
+#undef X
+    };
+
+    _Static_assert(ARRAY_LEN(answers) == REPLY_CALL_COUNT, "each call has answers");
+    for (size_t i = 0; i < ARRAY_LEN(answers); i++) {
+        char name[80];
+
+        for (int is_rpc = 0; is_rpc < 2; is_rpc++) {
+            snprintf(name, sizeof(name), "%s-%s", is_rpc ? "rpc" : "unix", names[answers[i].call]);
+            write_answers(&answers[i], is_rpc, name);
+        }
+    }
+}
+
+void seeds_of_streams(void)
+{
+    seeds_of_clients();
+    seeds_of_servers();
+}
