@@ -8,6 +8,7 @@
  * any order, and the control thread, which replies to each call. It checks that the client gets
  * whole frames in return, and that only the client's part of the region changes. */
 #include "tests/fuzz/lib/fake_io.h"
+#include "tests/fuzz/lib/rpc_script.h"
 #include "tests/fuzz/lib/rpc_sums.h"
 
 #include <endian.h>
@@ -29,6 +30,7 @@ enum {
     LATE = 4,            /* lanes answer when all has come */
     BREAKS = 8,          /* the connection ends with an error */
     IS_OVERDUE = 16,     /* in the end the clock has gone on by an hour */
+    IS_SCRIPT = 32,      /* the input is a script of rpc_script.h, not the bytes themselves */
 };
 
 /* The frame that goes to the client. */
@@ -323,6 +325,19 @@ static void end(struct world *w)
     close(fd);
 }
 
+/* Returns the client's bytes. */
+static struct rpc_script bytes_of(struct fuzz_input *input, uint32_t flags)
+{
+    struct rpc_script stream = { .bytes = NULL };
+
+    if (flags & IS_SCRIPT)
+        return rpc_script_make(input);
+    stream =
+        (struct rpc_script){ .bytes = fuzz_copy(input->at, input->left), .count = input->left };
+    rpc_repair_stream(stream.bytes, stream.count);
+    return stream;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
     static struct world world;
@@ -330,14 +345,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     struct fuzz_input input = { .at = data, .left = bytes };
     const uint32_t flags = fuzz_byte(&input);
     const struct fuzz_pieces pieces = fuzz_pieces(&input);
-    _cleanup_(freep) uint8_t *stream = fuzz_copy(input.at, input.left);
+    const struct rpc_script stream = bytes_of(&input, flags);
     struct err_msg msg = { { 0 } };
 
-    rpc_repair_stream(stream, input.left);
     *w = (struct world){
         .flags = flags,
         .pieces = pieces,
-        .input = { .at = stream, .left = input.left },
+        .input = { .at = stream.bytes, .left = stream.count },
         .io = { .base.engine = &fake_io_engine, .progress = progress, .context = w },
         .host = { .io = &w->io.base, .count = &w->streams, .most = 1 }
     };
@@ -349,5 +363,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     run(w);
     end(w);
     mailbox_destroy(&w->host.mailbox);
+    free(stream.bytes);
     return 0;
 }

@@ -96,8 +96,41 @@ static void write_stream(uint8_t flags, uint8_t pieces, const char *name)
     seed_write(&stream, "fuzz_rpc_stream", name);
 }
 
+/* A step of a script (rpc_script.h) with one span, sent or wanted. */
+static void add_step(struct seed *script, uint8_t kind, uint8_t number, bool is_wanted,
+                     uint32_t offset, uint32_t bytes)
+{
+    const uint8_t head[] = { kind, number, !is_wanted, is_wanted };
+
+    seed_add(script, head, sizeof(head));
+    seed_add(script, &offset, sizeof(offset));
+    seed_add(script, &bytes, sizeof(bytes));
+}
+
+/* Spans within the region, and some that just do not fit: before it, over its end, behind it. */
+static void write_scripts(void)
+{
+    static const uint32_t spans[][2] = { { OP_ALIGN, 100 },   { OP_ALIGN - 1, 1 }, { 69600, 100 },
+                                         { 69632, 1 },        { 69631, 1 },        { 69000, 700 },
+                                         { UINT32_MAX, 100 }, { OP_ALIGN, 0 } };
+
+    for (uint8_t kind = 0; kind < 3; kind++)
+        for (size_t i = 0; i < ARRAY_LEN(spans); i++) {
+            struct seed script = { .bytes = NULL };
+            char name[40];
+
+            seed_add_byte(&script, 32);
+            seed_add_byte(&script, (uint8_t)(i % 2));
+            add_step(&script, 0, 0, true, 4096, 50);
+            add_step(&script, kind, 1, kind == 2, spans[i][0], spans[i][1]);
+            snprintf(name, sizeof(name), "script-%u-%zu", kind, i);
+            seed_write(&script, "fuzz_rpc_stream", name);
+        }
+}
+
 static void seeds_of_clients(void)
 {
+    write_scripts();
     for (uint32_t flags = 0; flags < 32; flags++) {
         char name[40];
 
@@ -170,7 +203,9 @@ static void add_answer(struct seed *stream, const char *frame, uint32_t number,
         add_rpc_frame(stream, RPC_DATA, 0, NULL, payload_bytes);
 }
 
-static void write_answers(const struct answer_of_call *answer, bool is_rpc, const char *name)
+/* Answers have @more bytes than the client wants. */
+static void write_answers(const struct answer_of_call *answer, bool is_rpc, uint32_t more,
+                          const char *name)
 {
     struct seed stream = { .bytes = NULL };
     uint32_t id = 1, number = 0;
@@ -183,7 +218,7 @@ static void write_answers(const struct answer_of_call *answer, bool is_rpc, cons
         const char *const frame = answer->frames[i];
 
         if (strcmp(frame, "done") == 0 || strcmp(frame, "data") == 0)
-            add_answer(&stream, frame, number++, answer->payload_bytes[i]);
+            add_answer(&stream, frame, number++, answer->payload_bytes[i] + more);
         else if (i > 0 && strcmp(answer->frames[i - 1], "progress") == 0)
             add_reply(&stream, is_rpc, frame, id);
         else
@@ -206,7 +241,12 @@ static void seeds_of_servers(void)
 
         for (int is_rpc = 0; is_rpc < 2; is_rpc++) {
             snprintf(name, sizeof(name), "%s-%s", is_rpc ? "rpc" : "unix", names[answers[i].call]);
-            write_answers(&answers[i], is_rpc, name);
+            write_answers(&answers[i], is_rpc, 0, name);
+        }
+        if (strcmp(answers[i].frames[1] ? answers[i].frames[1] : "", "done") == 0 ||
+            answers[i].call == REPLY_SCAN) {
+            snprintf(name, sizeof(name), "more-%s", names[answers[i].call]);
+            write_answers(&answers[i], true, 1, name);
         }
     }
 }
