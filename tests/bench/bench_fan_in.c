@@ -60,7 +60,7 @@ static struct fan make_fan(const struct pair *pair, uint32_t count)
         client->rows = pair->rows;
         client->random = 42 + i;
         client->connection =
-            bench_server_connect(&pair->server, true, client->batch_count * ARENA_BYTES);
+            bench_server_connect(&pair->server, BENCH_TCP, client->batch_count * ARENA_BYTES);
         for (uint32_t k = 0; k < client->batch_count; k++)
             make_batch(client, k);
     }

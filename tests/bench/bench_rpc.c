@@ -79,7 +79,7 @@ static void connect_side(struct pair *pair, uint32_t index)
     side->pair = pair;
     side->next = index * BATCHES / CONNECTIONS;
     side->buffer = bench_pages(pair->batch_rows * ROW_BYTES);
-    side->connection = bench_server_connect(&pair->server, true, ARENA_BYTES);
+    side->connection = bench_server_connect(&pair->server, BENCH_TCP, ARENA_BYTES);
     if (embtier_table_open(side->connection, "t0", &side->table) != EMBTIER_OK)
         bench_die("%s", embtier_message(side->connection));
     part.table = side->table;

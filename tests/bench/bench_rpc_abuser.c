@@ -58,7 +58,7 @@ static void connect_good(struct abused *abused, uint32_t index)
 
     good->abused = abused;
     good->next = index * BATCHES / GOOD;
-    good->connection = bench_server_connect(&abused->server, true, ARENA_BYTES);
+    good->connection = bench_server_connect(&abused->server, BENCH_TCP, ARENA_BYTES);
     if (embtier_table_open(good->connection, "t0", &good->table) != EMBTIER_OK)
         bench_die("%s", embtier_message(good->connection));
     part.table = good->table;

@@ -194,8 +194,8 @@ static void connect_to(struct model *model)
     const uint64_t ours = model->ids * sizeof(uint64_t) + model->bags * (ROW_BYTES + 4);
     const uint64_t theirs = model->ids * (sizeof(uint64_t) + ROW_BYTES);
 
-    model->connection =
-        bench_server_connect(&model->server, true, model->tables * (ours + theirs) + SLACK_BYTES);
+    model->connection = bench_server_connect(&model->server, BENCH_TCP,
+                                             model->tables * (ours + theirs) + SLACK_BYTES);
     make_batches(model);
 }
 

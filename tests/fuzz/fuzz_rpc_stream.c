@@ -205,7 +205,7 @@ static int send_some(struct world *w, struct io_task *task)
 static int progress(void *context, struct io_task *task)
 {
     struct world *const w = context;
-    const bool is_net = task->file == &stream_of(w)->net;
+    const bool is_net = task->file == &stream_of(w)->net.file;
 
     if (io_task_is_read(task))
         return is_net ? receive_some(w, task) : reply_some(w, task);
@@ -338,6 +338,14 @@ static struct rpc_script bytes_of(struct fuzz_input *input, uint32_t flags)
     return stream;
 }
 
+/* The control thread's part. */
+static void take_client(void *owner, struct message *message)
+{
+    struct world *const w = owner;
+
+    w->peer = CONTAINER_OF(message, struct transport_peer, arrived_message);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
     static struct world world;
@@ -355,8 +363,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
         .io = { .base.engine = &fake_io_engine, .progress = progress, .context = w },
         .host = { .io = &w->io.base, .count = &w->streams, .most = 1 }
     };
-    FUZZ_CHECK(mailbox_init(&w->host.mailbox, 0, &msg) == EMBTIER_OK);
-    w->peer = rpc_stream_new(&w->host, eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    FUZZ_CHECK(mailbox_init(&w->host.mailbox, "fuzz", 0, &msg) == EMBTIER_OK);
+    w->host.send = take_client;
+    w->host.owner = w;
+    rpc_stream_new(&w->host, eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), false);
     FUZZ_CHECK(w->peer);
     if (!(flags & WITHOUT_CHANNEL))
         give_channel(w);

@@ -107,33 +107,39 @@ static void write_usual_config(const struct harness *harness)
     harness_configure(harness, yaml);
 }
 
-/* TLS over TCP, with certificates of this program's own. No other process on this host listens at
- * the number, which has the process's in it. */
-static void choose_tls(struct harness *harness, bool io_uring)
+void harness_make_certificates(const struct harness *harness, const char *host)
 {
-    const unsigned pid = (unsigned)getpid();
     struct holder authority, server;
-    char host[32], alternative[64], path[128];
+    char alternative[64], path[128];
 
-    snprintf(host, sizeof(host), "127.%u.%u.%u", pid >> 16 & 127, pid >> 8 & 255, (pid & 255) | 1);
     snprintf(alternative, sizeof(alternative), "IP:%s", host);
     authority = holder_make("authority", NULL, NULL, 0, 86400);
     server = holder_make("server", &authority, alternative, 0, 86400);
     snprintf(path, sizeof(path), "%s/ca.crt", harness->directory);
     write_certificates(path, &authority, NULL);
-    snprintf(harness->socket, sizeof(harness->socket), "tls://%s:%u?ca=%s/ca.crt", host,
-             20000 + pid % 10000, harness->directory);
     snprintf(path, sizeof(path), "%s/server.crt", harness->directory);
     write_certificates(path, &server, NULL);
     snprintf(path, sizeof(path), "%s/server.key", harness->directory);
     write_key(path, &server);
     holder_free(&authority);
     holder_free(&server);
+}
+
+/* TLS over TCP. No other process on this host listens at the number, which has the process's in it.
+ */
+static void choose_tls(struct harness *harness, bool io_uring)
+{
+    const unsigned pid = (unsigned)getpid(), port = 20000 + pid % 10000;
+    char host[32];
+
+    snprintf(host, sizeof(host), "127.%u.%u.%u", pid >> 16 & 127, pid >> 8 & 255, (pid & 255) | 1);
+    harness_make_certificates(harness, host);
+    snprintf(harness->socket, sizeof(harness->socket), "tls://%s:%u?ca=%s/ca.crt", host, port,
+             harness->directory);
     snprintf(harness->rpc_yaml, sizeof(harness->rpc_yaml),
              "rpc:\n  listen: [\"tls://%s:%u\"]\n  io_uring: %s\n"
              "tls:\n  certificate: %s/server.crt\n  key: %s/server.key\n",
-             host, 20000 + pid % 10000, io_uring ? "auto" : "off", harness->directory,
-             harness->directory);
+             host, port, io_uring ? "auto" : "off", harness->directory, harness->directory);
 }
 
 static void choose_transport(struct harness *harness)

@@ -4,9 +4,9 @@
  * Environment: EMBTIERD and EMBTIER_CLI, the programs (set by meson); EMBTIER_TEST_LANES, the
  * daemon's lanes (default 1); EMBTIER_TEST_TRANSPORT, how clients connect: shm (default), rpc (a
  * Unix socket without shared memory), tls (TLS over TCP), rpc-epoll and tls-epoll (the same, served
- * without io_uring); EMBTIER_SERVER_NETWORK and EMBTIER_SERVER_HOST, the network namespace of servers
- * and their address there (network_link.py). Failures of set-up end the test program, with the
- * daemon's log. */
+ * without io_uring); EMBTIER_SERVER_NETWORK and EMBTIER_SERVER_HOST, the network namespace of
+ * servers and their address there (network_link.py). Failures of set-up end the test program, with
+ * the daemon's log. */
 #ifndef EMBTIER_TESTS_INTEGRATION_HARNESS_H
 #define EMBTIER_TESTS_INTEGRATION_HARNESS_H
 
@@ -36,6 +36,10 @@ unsigned harness_count_logged(const struct harness *harness, const char *text); 
 
 /* Connects with a small arena. */
 struct embtier *harness_connect(const struct harness *harness);
+
+/* Makes an authority, ca.crt, and a certificate for a server at @host, server.crt and server.key,
+ * in the directory. */
+void harness_make_certificates(const struct harness *harness, const char *host);
 
 /* The address at which servers listen over TCP: loopback, unless they have a network of their own.
  */

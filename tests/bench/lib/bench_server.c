@@ -2,6 +2,7 @@
 #include "tests/bench/lib/bench_server.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -13,21 +14,35 @@
 #define TOUCH_PARTS   1
 #define MAX_IN_FLIGHT 64
 #define MEMORY_FILES  "/dev/shm"
+#define ALL_TLS       "EMBTIER_BENCH_TLS"
 
-/* Chooses an address, and writes the configuration for it. */
-static void listen_at(struct bench_server *server, char *yaml, size_t yaml_bytes)
+/* Chooses addresses, and writes the configuration for them. */
+static void listen_at(struct bench_server *server, bool has_tls, char *yaml, size_t yaml_bytes)
 {
-    snprintf(server->address, sizeof(server->address), "tcp://%s:%u", harness_host(),
-             bench_free_port());
-    snprintf(yaml, yaml_bytes, "rpc:\n  listen: [\"%s\"]\n  insecure: %s\n", server->address,
-             strcmp(harness_host(), "127.0.0.1") == 0 ? "no" : "yes");
+    const char *const host = harness_host(), *const folder = server->harness.directory;
+    const unsigned port = bench_free_port(), tls_port = bench_free_port();
+    char tls[256] = "", tls_address[64] = "";
+
+    snprintf(server->address, sizeof(server->address), "tcp://%s:%u", host, port);
+    if (has_tls) {
+        harness_make_certificates(&server->harness, host);
+        snprintf(tls_address, sizeof(tls_address), ", \"tls://%s:%u\"", host, tls_port);
+        snprintf(server->tls_address, sizeof(server->tls_address), "tls://%s:%u?ca=%s/ca.crt", host,
+                 tls_port, folder);
+        snprintf(tls, sizeof(tls), "tls:\n  certificate: %s/server.crt\n  key: %s/server.key\n",
+                 folder, folder);
+    }
+    snprintf(yaml, yaml_bytes, "rpc:\n  listen: [\"%s\"%s]\n  insecure: %s\n%s", server->address,
+             tls_address, strcmp(host, "127.0.0.1") == 0 ? "no" : "yes", tls);
+    if (getenv(ALL_TLS))
+        memcpy(server->address, server->tls_address, sizeof(server->address));
 }
 
 static void configure(struct bench_server *server, const struct bench_server_shape *shape)
 {
     const struct harness *const harness = &server->harness;
     const uint64_t tier_bytes = shape->dram_bytes + shape->array_bytes;
-    char pmem[256] = "", rpc[128] = "";
+    char pmem[256] = "", rpc[512] = "";
     char yaml[4096];
 
     if (shape->pmem_bytes)
@@ -35,7 +50,7 @@ static void configure(struct bench_server *server, const struct bench_server_sha
                  access(MEMORY_FILES, W_OK) == 0 ? MEMORY_FILES : harness->directory,
                  (unsigned long long)shape->pmem_bytes);
     if (shape->listens)
-        listen_at(server, rpc, sizeof(rpc));
+        listen_at(server, shape->has_tls || getenv(ALL_TLS), rpc, sizeof(rpc));
     snprintf(
         yaml, sizeof(yaml),
         "data:\n  directories: [%s/rows]\n  shards_per_directory: %u\n"
@@ -62,13 +77,16 @@ static void configure(struct bench_server *server, const struct bench_server_sha
     server->home = shape->array_bytes ? EMBTIER_HOME_ARRAY : EMBTIER_HOME_CACHE;
 }
 
-struct embtier *bench_server_connect(const struct bench_server *server, bool over_tcp,
+struct embtier *bench_server_connect(const struct bench_server *server, enum bench_wire wire,
                                      uint64_t arena_bytes)
 {
+    const char *const addresses[] = { [BENCH_SHM] = server->harness.socket,
+                                      [BENCH_TCP] = server->address,
+                                      [BENCH_TLS] = server->tls_address };
     struct embtier_connect_options options = EMBTIER_CONNECT_OPTIONS_INIT;
     struct embtier *connection;
 
-    options.socket_path = over_tcp ? server->address : server->harness.socket;
+    options.socket_path = addresses[wire];
     options.arena_bytes = arena_bytes;
     options.max_in_flight = MAX_IN_FLIGHT;
     options.timeout_ms = 0;
@@ -80,7 +98,7 @@ struct embtier *bench_server_connect(const struct bench_server *server, bool ove
 
 static void connect_to(struct bench_server *server)
 {
-    server->connection = bench_server_connect(server, false, ARENA_BYTES);
+    server->connection = bench_server_connect(server, BENCH_SHM, ARENA_BYTES);
 }
 
 void bench_server_start(struct bench_server *server, const struct bench_server_shape *shape)

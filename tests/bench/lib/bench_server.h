@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench_server.h: the real daemon under a benchmark, its tables, and its counters. */
+/* bench_server.h: the real daemon under a benchmark, its tables, and its counters.
+ *
+ * Environment: that of harness.h; EMBTIER_BENCH_TLS, if it is set: clients over TCP have TLS. */
 #ifndef EMBTIER_TESTS_BENCH_LIB_BENCH_SERVER_H
 #define EMBTIER_TESTS_BENCH_LIB_BENCH_SERVER_H
 
@@ -25,6 +27,7 @@ struct bench_server_shape {
     uint64_t ticket_bytes;              /* [64 MiB] */
     uint32_t batch_rows;                /* of one request [1,048,576] */
     bool listens;                       /* over TCP too, at `address` */
+    bool has_tls;                       /* at `tls_address` as well */
     const char *rocksdb_options;        /* YAML, so with its quotes [null] */
     enum embtier_durability durability; /* of tables [replay] */
     enum embtier_optimizer optimizer;   /* of tables [none] */
@@ -32,7 +35,9 @@ struct bench_server_shape {
 
 struct bench_server {
     struct harness harness;
-    char address[32]; /* "tcp://HOST:PORT" (harness_host()); "" without one */
+    char address[128]; /* "tcp://HOST:PORT" (harness_host()), or tls_address with EMBTIER_BENCH_TLS;
+                          "" without one */
+    char tls_address[128]; /* "tls://HOST:PORT?ca=FILE" */
     struct embtier *connection;
     struct embtier_table *tables[BENCH_TABLES_MAX];
     uint32_t table_count;
@@ -61,9 +66,11 @@ void bench_do(struct embtier_batch *batch, enum embtier_op op);
 /* Touches every row of every table once, in order. With @op SET it stores rows of ones. */
 void bench_touch_all(struct bench_server *server, enum embtier_op op);
 
-/* Connects once more, with an arena of so many bytes: over TCP, or in shared memory. Thread: the
+enum bench_wire { BENCH_SHM, BENCH_TCP, BENCH_TLS };
+
+/* Connects once more, with an arena of so many bytes. Thread: the
  * caller's, which then has the connection and the tables that it opens. */
-struct embtier *bench_server_connect(const struct bench_server *server, bool over_tcp,
+struct embtier *bench_server_connect(const struct bench_server *server, enum bench_wire wire,
                                      uint64_t arena_bytes);
 
 /* Returns the bytes that this process's connections over TCP have sent and received, as the kernel

@@ -433,18 +433,18 @@ static void test_a_client_that_does_not_read_is_not_read(void **state)
     struct fixture *const f = *state;
     uint8_t none;
 
-    (void)setsockopt(f->stream->net.fd, SOL_SOCKET, SO_SNDBUF, &(int){ 4096 }, sizeof(int));
+    (void)setsockopt(f->stream->net.file.fd, SOL_SOCKET, SO_SNDBUF, &(int){ 4096 }, sizeof(int));
     send_read(f, 1, bytes);
     send_read(f, 2, bytes);
-    AWAIT(f, f->stream->read && f->stream->net.write.done);
+    AWAIT(f, f->stream->read && f->stream->net.file.write.done);
     for (uint32_t i = 0; i < 20; i++)
         turn(f);
-    assert_null(f->stream->net.read.done);
+    assert_null(f->stream->net.file.read.done);
     for (uint32_t number = 1; number <= 2; number++) {
         assert_int_equal(receive_message(f, RPC_DATA, &none).number, number);
         receive_all(f, f->client, got, bytes);
     }
-    AWAIT(f, f->stream->net.read.done);
+    AWAIT(f, f->stream->net.file.read.done);
 }
 
 static void test_a_client_that_takes_no_byte_is_dropped(void **state)
@@ -452,13 +452,13 @@ static void test_a_client_that_takes_no_byte_is_dropped(void **state)
     struct fixture *const f = *state;
     uint64_t now_ns;
 
-    (void)setsockopt(f->stream->net.fd, SOL_SOCKET, SO_SNDBUF, &(int){ 4096 }, sizeof(int));
+    (void)setsockopt(f->stream->net.file.fd, SOL_SOCKET, SO_SNDBUF, &(int){ 4096 }, sizeof(int));
     send_read(f, 1, REGION_BYTES - AT);
     for (uint32_t i = 0; i < 20; i++)
         turn(f);
     now_ns = clock_now_ns(&clock_monotonic);
     rpc_streams_tick(&f->host, now_ns + RPC_UNREAD_NS / 2);
-    assert_false(f->stream->net.is_closing);
+    assert_false(f->stream->net.file.is_closing);
     rpc_streams_tick(&f->host, now_ns + RPC_UNREAD_NS + 1);
     await_end(f, f->control);
 }
