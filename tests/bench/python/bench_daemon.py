@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
@@ -20,7 +20,9 @@ from typing import TextIO
 ROOT = Path(__file__).resolve().parents[3]
 BUILD = Path(os.environ.get("EMBTIER_BUILD_ROOT", ROOT)) / "build"
 os.environ.setdefault("EMBTIER_LIBRARY", str(BUILD / "client/libembtier.so.0"))
-sys.path.insert(0, str(ROOT / "client/python"))
+sys.path[:0] = [str(ROOT / "client/python"), str(ROOT / "tests/integration/python")]
+
+from certificates import Authority  # noqa: E402
 
 import embtier  # noqa: E402
 
@@ -52,18 +54,14 @@ def connect(process: subprocess.Popen, log: TextIO, socket: str, arena_bytes: in
 
 
 @contextlib.contextmanager
-def started(
-    directory: str, config: dict, prepare: Callable[[], object] | None = None
-) -> Iterator[tuple[subprocess.Popen, TextIO]]:
-    """Starts a server on @directory; it may not serve yet. @prepare: called in its process before."""
+def started(directory: str, config: dict) -> Iterator[tuple[subprocess.Popen, TextIO]]:
+    """Starts a server on @directory; it may not serve yet."""
     network = os.environ.get("EMBTIER_SERVER_NETWORK")  # tests/integration/network_link.py
     wrapper = ["nsenter", f"--net={network}"] if network else []
     Path(f"{directory}/embtierd.yaml").write_text(json.dumps(config))
     daemon = os.environ.get("EMBTIERD", str(BUILD / "daemon/embtierd"))
     with open(f"{directory}/log", "w+") as log:
-        process = subprocess.Popen(
-            [*wrapper, daemon, "--init", "--config", f"{directory}/embtierd.yaml"], stderr=log, preexec_fn=prepare
-        )
+        process = subprocess.Popen([*wrapper, daemon, "--init", "--config", f"{directory}/embtierd.yaml"], stderr=log)
         try:
             yield process, log
         finally:
@@ -77,27 +75,39 @@ class Listening:
 
     process: subprocess.Popen
     socket: str  # shared memory
-    address: str  # TCP
+    address: str  # TCP or TLS
     connection: embtier.Server
 
 
+def listen_keys(host: str, directory: str) -> tuple[dict, str]:
+    """Returns keys of the configuration for a server that listens at @host, and what a client adds to the address."""
+    if "EMBTIER_BENCH_TLS" not in os.environ:
+        return {"rpc": {"listen": [f"tcp://{host}:0"], "insecure": "no" if host == LOOPBACK else "yes"}}, ""
+    authority = Authority(Path(directory, "keys"))
+    certificate, key = authority.sign("server", f"IP:{host}")
+    keys = {"rpc": {"listen": [f"tls://{host}:0"]}, "tls": {"certificate": str(certificate), "key": str(key)}}
+    return keys, f"?ca={authority.certificate}"
+
+
 @contextlib.contextmanager
-def listening(config: dict, prepare: Callable[[], object] | None = None) -> Iterator[Listening]:
-    """A server that also listens over TCP, with one lane and few files. @config: further keys, or other values."""
+def listening(config: dict) -> Iterator[Listening]:
+    """A server that also listens over TCP, or TLS with EMBTIER_BENCH_TLS, with one lane and few files. @config: further keys, or
+    other values."""
     host = os.environ.get("EMBTIER_SERVER_HOST", LOOPBACK)
     with tempfile.TemporaryDirectory(prefix="embtier-bench.") as directory:
         os.mkdir(f"{directory}/rows")
         socket = f"{directory}/socket"
+        keys, addition = listen_keys(host, directory)
         whole = {
             "data": {"directories": [f"{directory}/rows"], "shards_per_directory": 1},
             "lanes": {"count": 1},
             "rocksdb": {"memtable_bytes": "64MiB", "metadata_cache_bytes": "16MiB"},
-            "rpc": {"listen": [f"tcp://{host}:0"], "insecure": "no" if host == LOOPBACK else "yes"},
+            **keys,
             **config,
             "socket": {"path": socket, **config.get("socket", {})},
         }
-        with started(directory, whole, prepare) as (process, log), connect(process, log, socket, 0) as connection:
+        with started(directory, whole) as (process, log), connect(process, log, socket, 0) as connection:
             log.seek(0)
-            address = re.search(r'"(tcp://[^"]*)"', log.read())
+            address = re.search(r'"(t(?:cp|ls)://[^"]*)"', log.read())
             assert address, "embtierd does not say where it listens"
-            yield Listening(process, socket, address[1], connection)
+            yield Listening(process, socket, address[1] + addition, connection)
