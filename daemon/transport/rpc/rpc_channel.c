@@ -111,11 +111,15 @@ enum embtier_err rpc_channel_begin(struct rpc_channel *channel, uint32_t number,
 {
     struct rpc_slot *const slot = &channel->slots[number % channel->slot_count];
 
-    if (number - channel->submitted >= channel->slot_count || slot->state != RPC_FREE)
+    if (number - channel->submitted >= channel->slot_count)
         return err_set(msg, EMBTIER_PROTOCOL,
-                       "request %" PRIu32 " came when %" PRIu32
-                       " was next, or before the answer to request %" PRIu32,
-                       number, channel->submitted, number - channel->slot_count);
+                       "request %" PRIu32 " came when %" PRIu32 " was next, and at most %" PRIu32
+                       " may be under way",
+                       number, channel->submitted, channel->slot_count);
+    if (slot->state != RPC_FREE)
+        return err_set(msg, EMBTIER_PROTOCOL,
+                       "request %" PRIu32 " came twice, or before the answer to request %" PRIu32,
+                       number, number - channel->slot_count);
     TRY(rpc_channel_check_spans(channel, submit->sent, submit->n_sent, msg));
     TRY(rpc_channel_check_spans(channel, submit->wanted, submit->n_wanted, msg));
     TRY(keep_wanted(submit, slot, msg));

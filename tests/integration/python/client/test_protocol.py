@@ -165,7 +165,8 @@ _GET = {1: GET, 3: 1, 4: 64}
     ("sent", "said"),
     [
         (frame(SUBMIT, 0, b"\xff\xff\xff"), "malformed"),
-        (frame(SUBMIT, 1 << 20, message(_GET)), "was next"),
+        (frame(SUBMIT, 1 << 20, message(_GET)), "1048576 came when 0 was next, and at most 4"),
+        (frame(SUBMIT, 1, message(_GET)) * 2, "1 came twice, or before the answer to request"),
         (frame(SUBMIT, 0, message(_GET | {9: [64, 32]}), b"short"), "a payload of 5 bytes for spans of 32"),
         (frame(SUBMIT, 0, message(_GET | {9: [64, 1]}), b"longer"), "a payload of 6 bytes for spans of 1"),
         (frame(SUBMIT, 0, message(_GET | {9: [64]})), "no pairs"),
