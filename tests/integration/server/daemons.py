@@ -24,6 +24,7 @@ _spec = importlib.util.spec_from_file_location(
 )
 _conftest = importlib.util.module_from_spec(_spec)
 sys.modules["python_client_conftest"] = _conftest
+sys.path.append(str(_HERE.parent / "python"))  # modules that it imports; behind this folder, which has a conftest too
 _spec.loader.exec_module(_conftest)
 
 import embtier  # noqa: E402  (the file above says where it lies)
