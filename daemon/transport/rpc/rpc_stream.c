@@ -226,7 +226,8 @@ void rpc_stream_add(struct rpc_stream *stream, struct rpc_output *output)
 {
     const bool is_reply = output == &stream->reply_output;
 
-    if (net_is_closing(&stream->net)) {
+    /* A lingering stream has told the client that no more comes. */
+    if (net_is_closing(&stream->net) || stream->is_lingering) {
         output->sent(output);
         return;
     }

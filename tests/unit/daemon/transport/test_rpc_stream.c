@@ -342,6 +342,28 @@ static void test_a_number_under_way_ends_the_stream_on_both_sides(void **state)
     forget(f);
 }
 
+/* The control thread's replies and lanes' answers may come after the reason for the end. */
+static void test_a_stream_that_has_said_why_it_ends_says_no_more(void **state)
+{
+    struct fixture *const f = *state;
+    const uint32_t length = htole32(4);
+    uint8_t byte;
+
+    send_submit(f, 0, (const uint8_t *)"12345678", 8);
+    AWAIT(f, tail_of(f) == 1);
+    send_head(f, RPC_WRITE, 3, 0, 0);
+    must_be_refused(f, 3, EMBTIER_PROTOCOL);
+    AWAIT(f, f->stream->is_lingering);
+    for (uint32_t i = 0; i < 3; i++) {
+        send_all(f, f->control, &length, sizeof(length));
+        send_all(f, f->control, "late", 4);
+    }
+    answer(f, 0, EMBTIER_OK);
+    for (uint32_t i = 0; i < 10; i++)
+        turn(f);
+    assert_int_equal(recv(f->client, &byte, 1, MSG_DONTWAIT), 0);
+}
+
 /* ---- Calls and replies ---- */
 
 /* A call's length, and its bytes: as the control thread reads them. */
@@ -557,6 +579,7 @@ int main(void)
         ON(test_lanes_see_requests_in_the_order_of_their_numbers),
         ON(test_numbers_wrap),
         ON(test_a_number_under_way_ends_the_stream_on_both_sides),
+        ON(test_a_stream_that_has_said_why_it_ends_says_no_more),
         ON(test_a_long_call_is_passed_on_as_it_comes),
         ON(test_calls_a_byte_at_a_time),
         ON(test_a_long_reply_is_passed_on_whole),
