@@ -4,9 +4,12 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import resource
+import select
 import socket
+import ssl
 import struct
 import sys
 import threading
@@ -34,8 +37,32 @@ def over_tcp(address: tuple[str, int]) -> socket.socket:
     return socket.create_connection(address, LIMIT_S)
 
 
-# Each makes a connection that a Client can use, and to which RST and shutdown() apply.
-KINDS: dict[str, Callable[[tuple[str, int]], socket.socket]] = {"tcp": over_tcp}
+@functools.cache
+def _context(ca: str) -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=ca)
+
+
+def over_tls(address: tuple[str, int]) -> socket.socket:
+    return _context(os.environ[CA]).wrap_socket(over_tcp(address), server_hostname=address[0])
+
+
+# Each makes a connection that a Client can use, and to which RST and shutdown() apply. Programs that a test starts name one.
+KINDS: dict[str, Callable[[tuple[str, int]], socket.socket]] = {"tcp": over_tcp, "tls": over_tls}
+CA = "EMBTIER_TEST_CA"  # the file of the authority that signed the server's certificate
+
+
+def await_bytes(stream: socket.socket) -> None:
+    """Until the server has sent something, or closed."""
+    assert select.select([stream], [], [], LIMIT_S)[0]
+
+
+def send_until_full(stream: socket.socket, data: bytes) -> None:
+    """Sends until the server reads no more."""
+    stream.setblocking(False)
+    with contextlib.suppress(BlockingIOError, ssl.SSLWantWriteError):
+        while data:
+            data = data[stream.send(data[:65536]) :]
+    stream.settimeout(LIMIT_S)
 
 
 def reset(stream: socket.socket) -> None:
@@ -66,9 +93,10 @@ class Door:
     def __init__(self, daemon: Daemon, kind: str) -> None:
         self.daemon = daemon
         self._connect = KINDS[kind]
-        (listening,) = (line["address"] for line in daemon.logged("listening") if line["address"].startswith("tcp://"))
-        host, _, port = listening.removeprefix("tcp://").rpartition(":")
-        self.url, self.address = listening, (host, int(port))
+        (listening,) = (line["address"] for line in daemon.logged("listening") if line["address"].startswith(f"{kind}://"))
+        host, _, port = listening.removeprefix(f"{kind}://").rpartition(":")
+        self.url = listening + (f"?ca={os.environ[CA]}" if kind == "tls" else "")
+        self.kind, self.address = kind, (host, int(port))
         with daemon.connect() as server:
             table = server.create_table(TABLE, DIM, ROWS, optimizer="sgd")
             ids = np.arange(1000)

@@ -15,7 +15,7 @@ from collections.abc import Callable
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 from control_requests import ADAM, request
-from doors import DIM, KINDS, MIB, TABLE, open_table, rows_request
+from doors import DIM, KINDS, MIB, TABLE, await_bytes, open_table, rows_request
 from plain_client import CALL, DONE, GET, POOL, READ, SET, SUBMIT, WRITE, Client, frame, message
 
 PREFETCH, TICKET = 6, 2
@@ -71,14 +71,14 @@ def half_a_payload(connect: Connect) -> Client:
 def answers_go_out(connect: Connect) -> Client:
     """The first bytes of the answers have come."""
     client = requests(connect, GET, 4000)
-    client.socket.recv(1, socket.MSG_PEEK)
+    await_bytes(client.socket)
     return client
 
 
 def parts_go_out(connect: Connect) -> Client:
     client = session(connect)
     client.send(frame(READ, 1, message({1: [64, 7 * MIB] * 8})))
-    client.socket.recv(1, socket.MSG_PEEK)
+    await_bytes(client.socket)
     return client
 
 

@@ -12,7 +12,7 @@ import time
 
 import pytest
 from daemons import SANITIZED
-from doors import MIB, Door, open_table, rows_request, wait_until
+from doors import MIB, Door, open_table, rows_request, send_until_full, wait_until
 from plain_client import CALL, DATA, DONE, GET, READ, REFUSED, SET, SUBMIT, WRITE, Client, frame, head, message
 
 import embtier
@@ -96,9 +96,7 @@ def test_clients_that_do_not_read_keep_no_memory_of_the_server(door: Door):
             submits = [frame(SUBMIT, number, body, payload) for number in range(64)]
             reads = [frame(READ, number, message({1: [64, 3 * MIB]})) for number in range(50)]
             asks = [frame(CALL, 0, message({1: 7, STATUS: b""}))] * 200
-            client.socket.setblocking(False)
-            with contextlib.suppress(BlockingIOError):  # the server reads no more
-                client.socket.sendall(b"".join((submits, reads, asks)[i % 3]))
+            send_until_full(client.socket, b"".join((submits, reads, asks)[i % 3]))
         for client in clients:
             await_standstill(client)
         assert door.anonymous_bytes() - memory < (128 if SANITIZED else 32) * MIB
