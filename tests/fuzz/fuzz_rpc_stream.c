@@ -177,6 +177,13 @@ static int take_call(struct world *w, struct io_task *task)
     return (int)piece;
 }
 
+static void peer_arrived(void *owner, struct message *message)
+{
+    struct world *const w = owner;
+
+    w->peer = CONTAINER_OF(message, struct transport_peer, arrived_message);
+}
+
 /* ---- The network ---- */
 
 static int receive_some(struct world *w, struct io_task *task)
@@ -338,14 +345,6 @@ static struct rpc_script bytes_of(struct fuzz_input *input, uint32_t flags)
     return stream;
 }
 
-/* The control thread's part. */
-static void take_client(void *owner, struct message *message)
-{
-    struct world *const w = owner;
-
-    w->peer = CONTAINER_OF(message, struct transport_peer, arrived_message);
-}
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
     static struct world world;
@@ -361,11 +360,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
         .pieces = pieces,
         .input = { .at = stream.bytes, .left = stream.count },
         .io = { .base.engine = &fake_io_engine, .progress = progress, .context = w },
-        .host = { .io = &w->io.base, .count = &w->streams, .most = 1 }
+        .host = { .io = &w->io.base,
+                  .count = &w->streams,
+                  .most = 1,
+                  .send = peer_arrived,
+                  .owner = w }
     };
-    FUZZ_CHECK(mailbox_init(&w->host.mailbox, "fuzz", 0, &msg) == EMBTIER_OK);
-    w->host.send = take_client;
-    w->host.owner = w;
+    FUZZ_CHECK(mailbox_init(&w->host.mailbox, "rpc", 0, &msg) == EMBTIER_OK);
     rpc_stream_new(&w->host, eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), false);
     FUZZ_CHECK(w->peer);
     if (!(flags & WITHOUT_CHANNEL))

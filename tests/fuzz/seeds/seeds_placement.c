@@ -74,6 +74,33 @@ static void seed_of_profile(void)
     profile_free(profile);
 }
 
+/* Puts the second number of the first @numbers in @bytes below the first. The fuzz target mends the
+ * checksum. */
+static void spoil(uint8_t *bytes, size_t count, const uint32_t numbers[3])
+{
+    const uint32_t falling[] = { numbers[0], numbers[1] - 1, numbers[2] };
+    void *const place = memmem(bytes, count, numbers, sizeof(falling));
+
+    assert_non_null(place);
+    memcpy(place, falling, sizeof(falling));
+}
+
+/* A trace, and one with a bag that ends before it begins. */
+static void write_trace(const uint32_t bag_ends[3])
+{
+    uint8_t bytes[4096];
+    FILE *const file = fopen(path_of_file(), "re");
+    const size_t count = file ? fread(bytes, 1, sizeof(bytes), file) : 0;
+    struct seed spoiled = { .bytes = NULL };
+
+    assert_true(count > 0 && count < sizeof(bytes));
+    fclose(file);
+    seed_write_file("fuzz_trace", "two-tables", -1, path_of_file());
+    spoil(bytes, count, bag_ends);
+    seed_add(&spoiled, bytes, count);
+    seed_write(&spoiled, "fuzz_trace", "falling-bags");
+}
+
 static void seed_of_trace(void)
 {
     static const uint32_t bag_ends[] = { 2, 2, 5 };
@@ -95,7 +122,7 @@ static void seed_of_trace(void)
     }
     assert_int_equal(trace_writer_finish(writer, &msg), EMBTIER_OK);
     trace_writer_free(writer);
-    seed_write_file("fuzz_trace", "two-tables", -1, path_of_file());
+    write_trace(bag_ends);
 }
 
 void seeds_of_placement_files(void)

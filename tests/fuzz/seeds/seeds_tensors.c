@@ -78,6 +78,26 @@ static void seed_of_manifest(int folder, const struct tensor_written *written)
     write_file("fuzz_manifest", "manifest", KIND_MANIFEST, EXPORT_MANIFEST_FILE);
 }
 
+/* A tensor of one number, with so many dimensions: as many as can be read, and one more. */
+static void write_dimensions(uint32_t rank)
+{
+    struct seed file = { .bytes = NULL };
+    char header[256], name[40];
+    size_t used =
+        (size_t)snprintf(header, sizeof(header), "{\"a\":{\"dtype\":\"F32\",\"shape\":[1");
+    uint64_t length;
+
+    for (uint32_t i = 1; i < rank; i++)
+        used += (size_t)snprintf(header + used, sizeof(header) - used, ",1");
+    used += (size_t)snprintf(header + used, sizeof(header) - used, "],\"data_offsets\":[0,4]}}");
+    length = used;
+    seed_add(&file, &length, sizeof(length));
+    seed_add(&file, header, used);
+    seed_add(&file, "\0\0\0\0", 4);
+    snprintf(name, sizeof(name), "rank-%" PRIu32, rank);
+    seed_write(&file, "fuzz_safetensors", name);
+}
+
 void seeds_of_tensor_files(void)
 {
     static const char *const metadata[] = { "format", "pt", NULL };
@@ -91,6 +111,8 @@ void seeds_of_tensor_files(void)
     write_file("fuzz_safetensors", "npy-2d", -1, "t.weight.npy");
     write_file("fuzz_safetensors", "npy-1d", -1, "t.ids.npy");
     close(folder);
+    write_dimensions(TENSOR_RANK_MAX);
+    write_dimensions(TENSOR_RANK_MAX + 1);
     seed_write_text("fuzz_manifest", "index", KIND_INDEX,
                     "{\"metadata\": {\"total_size\": 5}, \"weight_map\": "
                     "{\"embedding.weight\": \"model-00001.safetensors\"}}");

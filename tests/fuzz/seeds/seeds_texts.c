@@ -47,8 +47,15 @@ static const char *const machines[] = {
 };
 
 static const char *const addresses[] = {
-    "/run/embtier/embtier.sock", "unix:/run/e.sock",       "unix+rpc:/run/e.sock",
-    "tcp://localhost:7000",      "tcp://[fe80::1%eth0]:1", "tcp://127.0.0.1:65535",
+    "/run/embtier/embtier.sock",
+    "unix:/run/e.sock",
+    "unix+rpc:/run/e.sock",
+    "tcp://localhost:7000",
+    "tcp://[fe80::1%eth0]:1",
+    "tcp://127.0.0.1:65535",
+    "tls://trainer.lan:7411?ca=/a.pem&cert=/b.pem&key=/c.pem&token=/t",
+    "unix+rpc:/run/e.sock?token=/t",
+    "tcp://a:7411,tls://[::1]:7411?ca=/a,unix:/run/e.sock",
 };
 
 static const char *const words[] = {
