@@ -24,8 +24,9 @@
 
 static const char common_help[] =
     "Options of every command, before or after its name:\n"
-    "  -s, --socket ADDRESS    the server: a path, unix+rpc:PATH or tcp://HOST:PORT; or several,\n"
-    "                          with commas between, of which the first that answers is taken\n"
+    "  -s, --socket ADDRESS    the server: a path, unix+rpc:PATH, tcp://HOST:PORT or\n"
+    "                          tls://HOST:PORT?ca=FILE; or several, with commas between, of which\n"
+    "                          the first that answers is taken\n"
     "  -o, --output text|json  for people (default) or for programs\n"
     "  -t, --timeout SECONDS   give up when the server is silent for this long (0: never; the\n"
     "                          default is 10, and never for work that shows its progress)\n"

@@ -25,8 +25,8 @@ def connect(
 ) -> Server:
     """Connects to embtierd.
 
-    @socket: the server's address: a path or ``unix:PATH`` (shared memory), ``unix+rpc:PATH``, ``tcp://HOST:PORT`` or
-    ``tcp://[IPV6]:PORT``. Or up to 8 of them with commas between, which are tried in turn; the last one that worked
+    @socket: the server's address: a path or ``unix:PATH`` (shared memory), ``unix+rpc:PATH``, ``tcp://HOST:PORT``,
+    ``tcp://[IPV6]:PORT``, or ``tls://HOST:PORT?ca=FILE&cert=FILE&key=FILE`` or ``…?ca=FILE&token=FILE``. Or up to 8 of them with commas between, which are tried in turn; the last one that worked
     comes first. None: ``$EMBTIER_SOCKET``, else the server's default.
     @arena_bytes: memory for the ids and rows of all batches, shared with the server or, over a network, as much on both
     sides; 0: none, and no batches.
