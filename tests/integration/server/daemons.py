@@ -19,6 +19,7 @@ from typing import Any
 
 _HERE = Path(__file__).resolve().parent
 HELPERS = str(_HERE)  # for programs that a test starts and that use raw_client
+sys.path.insert(0, str(_HERE.parent / "python"))  # for what the file below imports
 _spec = importlib.util.spec_from_file_location(
     "python_client_conftest", _HERE.parent / "python/conftest.py"
 )
