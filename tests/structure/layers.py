@@ -8,7 +8,7 @@ ALL = object()
 
 # Folder: the folders that it may include besides itself, each with its subfolders. The table of
 # docs/ARCHITECTURE.md is an outline of this one. A file belongs to the innermost folder that is named here.
-_BELOW_DAEMON = {"base", "config", "kernels", "proto", "tiers", "store", "placement"}
+_BELOW_DAEMON = {"base", "config", "kernels", "proto", "tiers", "store", "placement", "daemon/access"}
 _ENGINE = {name: f"daemon/engine/{name}" for name in ("turns", "mail", "memory", "tables", "sampling", "sessions", "rows", "ops", "lane")}
 
 
@@ -31,6 +31,7 @@ LAYERS = {
     "daemon/control": _BELOW_DAEMON | {"daemon/jobs", "daemon/transport", "daemon/engine"},
     "daemon/jobs": _BELOW_DAEMON | {"daemon/engine"},
     "daemon/transport": _BELOW_DAEMON | {"daemon/engine"},
+    "daemon/access": {"base", "proto"},
     "daemon/engine": _engine(),
     _ENGINE["lane"]: _engine("turns", "mail", "memory", "tables", "sampling", "sessions", "rows", "ops"),
     _ENGINE["ops"]: _engine("turns", "mail", "memory", "tables", "sampling", "sessions", "rows"),
