@@ -122,6 +122,10 @@ struct config {
     } tls;
 
     struct {
+        char *file; /* of users and what they may do (daemon/access/access_rules.h); NULL: none */
+    } access;
+
+    struct {
         enum log_level level;
     } log;
 

@@ -124,6 +124,10 @@ struct cyaml_schema_value;
       "whether clients without a certificate are refused")                                         \
     K(tls, handshake_threads, U32, "1", 1, 64, "threads that let new clients in")
 
+#define CONFIG_ACCESS_KEYS(K)                                                                      \
+    K(access, file, TEXT, "(none)", 1, 4095,                                                       \
+      "users, and what each may do; without it every client may do all")
+
 #define CONFIG_LOG_KEYS(K) K(log, level, LEVEL, "info", 0, 0, "which lines are written")
 
 /* Keys of each item of cache.tiers, which are also members of struct tier_spec. */
@@ -151,6 +155,7 @@ struct cyaml_schema_value;
     S(socket, CONFIG_SOCKET_KEYS)                                                                  \
     S(rpc, CONFIG_RPC_KEYS)                                                                        \
     S(tls, CONFIG_TLS_KEYS)                                                                        \
+    S(access, CONFIG_ACCESS_KEYS)                                                                  \
     S(log, CONFIG_LOG_KEYS)
 
 enum config_type {

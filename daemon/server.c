@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/log/log.h"
 #include "base/yaml/yaml_doc.h"
+#include "daemon/access/access.h"
 #include "daemon/control/control.h"
 #include "daemon/control/process/notify.h"
 #include "daemon/control/process/signals.h"
@@ -23,6 +24,7 @@
 #include "daemon/jobs/checkpoint/checkpoints.h"
 #include "daemon/jobs/plan/plan_record.h"
 #include "daemon/jobs/profile/profiles.h"
+#include "daemon/jobs/reload/reload.h"
 #include "daemon/jobs/restore/checkpoint_restore.h"
 #include "daemon/jobs/restore/restore.h"
 #include "daemon/jobs/transfer/transfer_memory.h"
@@ -223,7 +225,7 @@ static bool wants_stop(void *context)
 {
     const struct server *const server = context;
 
-    return signals_take_stop(server->signal_fd, SIGNAL_STOPS);
+    return signals_take_stop(server->signal_fd, SIGNAL_STOPS, NULL);
 }
 
 /* If @other has a record, its tables are made first. */
@@ -283,6 +285,20 @@ static enum embtier_err make_profiles(struct server *server, struct err_msg *msg
         &parts->profiles, msg);
 }
 
+static enum embtier_err make_access(struct server *server, struct err_msg *msg)
+{
+    struct server_parts *const parts = &server->parts;
+
+    TRY(access_new(parts->config->access.file, &parts->access, msg));
+    TRY(reloads_new(&parts->reloads, msg));
+    if (parts->config->access.file)
+        reloads_add(parts->reloads, &(struct reload_part){ .context = parts->access,
+                                                           .read = access_read,
+                                                           .take = access_take,
+                                                           .drop = access_drop });
+    return EMBTIER_OK;
+}
+
 enum embtier_err server_new(const struct config *config, const struct server_restore *restore,
                             struct server **ret_server, struct err_msg *msg)
 {
@@ -303,8 +319,10 @@ enum embtier_err server_new(const struct config *config, const struct server_res
     TRY(accounts_new(&server->parts.accounts, msg));
     TRY(row_routes_new(store_bucket_map(server->parts.store), config->lanes.count, &server->routes,
                        msg));
+    TRY(make_access(server, msg));
     TRY(tables_new(server->parts.store, server->routes, server->parts.accounts,
                    &server->parts.tables, msg));
+    tables_tell_names(server->parts.tables, access_name_table, server->parts.access);
     if (restore->directory_count > 0)
         TRY(other_checkpoint_open(restore->directories, restore->directory_count, restore->id,
                                   tables_catalog(server->parts.tables), &other, msg));
@@ -415,6 +433,8 @@ void server_free(struct server *server)
     ticket_memory_free(server->parts.ticket_memory);
     transfer_memory_free(server->parts.transfer_memory);
     accounts_free(server->parts.accounts);
+    reloads_free(server->parts.reloads);
+    access_free(server->parts.access);
     store_free(server->parts.store);
     closep(&server->signal_fd);
     free(server);

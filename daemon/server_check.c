@@ -10,6 +10,7 @@
 #include "base/system/thread_room.h"
 #include "base/text/bytes.h"
 #include "base/yaml/yaml_doc.h"
+#include "daemon/access/access_rules.h"
 #include "daemon/jobs/worker.h"
 #include "daemon/transport/listen/socket_path.h"
 #include "daemon/transport/session_maker.h"
@@ -115,10 +116,18 @@ static enum embtier_err check_socket(const struct config *config, struct err_msg
     return socket_path_check(config->socket.path, store_is_in_use(config), msg);
 }
 
+static enum embtier_err check_access(const struct config *config, struct err_msg *msg)
+{
+    _cleanup_(access_rules_freep) struct access_rules *rules = NULL;
+
+    return config->access.file ? access_rules_load(config->access.file, &rules, msg) : EMBTIER_OK;
+}
+
 enum embtier_err server_check(const struct config *config, struct err_msg *msg)
 {
     TRY(check_threads(config, msg));
     TRY(check_socket(config, msg));
+    TRY(check_access(config, msg));
     TRY(store_check(config, msg));
     TRY(check_reserve(config, msg));
     TRY(check_cache(config, msg));

@@ -68,7 +68,7 @@ static bool take_stops(int signal_fd)
 {
     bool any = false;
 
-    while (signals_take_stop(signal_fd, SIGNAL_STOPS_ALREADY))
+    while (signals_take_stop(signal_fd, SIGNAL_STOPS_ALREADY, NULL))
         any = true;
     return any;
 }

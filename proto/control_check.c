@@ -286,6 +286,7 @@ enum embtier_err control_check_request(const Embtier__Request *request, struct e
     case EMBTIER__REQUEST__BODY_PLAN_SHOW:
     case EMBTIER__REQUEST__BODY_PROFILE_STOP:
     case EMBTIER__REQUEST__BODY_STATUS:
+    case EMBTIER__REQUEST__BODY_RELOAD:
         return EMBTIER_OK;
     default:
         /* A request of a later version is recognised as such, and gets an answer. */
@@ -411,6 +412,8 @@ enum embtier_err control_check_reply(const Embtier__Reply *reply, struct err_msg
         return reply->profile ? EMBTIER_OK : missing(msg, "Reply.profile");
     case EMBTIER__REPLY__BODY_PROFILE_TEXT:
         return check_profile_text(reply->profile_text, msg);
+    case EMBTIER__REPLY__BODY_RELOADED:
+        return reply->reloaded ? EMBTIER_OK : missing(msg, "Reply.reloaded");
     case EMBTIER__REPLY__BODY_STATUS:
         if (!reply->status)
             return missing(msg, "Reply.status");

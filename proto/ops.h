@@ -125,6 +125,8 @@ static_assert(sizeof(struct op_push_segment) == 64, "wire layout");
  * finite, but the update would make a row NaN or infinite. TOO_LARGE: a row gets more gradients
  * than can be added up for one row, from all members of a group together. */
 #define OP_LIMIT_OF_UPDATE UINT64_MAX
+/* BUSY with this limit: the user has asked for more requests a second than its quota, `value`. */
+#define OP_LIMIT_OF_QUOTA (UINT64_MAX - 1)
 /* NO_SPACE of an update that was refused before it began: the value is the bytes that it may take
  * on SSD, the limit is the bytes that there is room for. Both are 0 if a write failed. */
 

@@ -44,6 +44,7 @@
 #ifndef EMBTIER_H
 #define EMBTIER_H
 
+#include "embtier_access.h"
 #include "embtier_batch.h"
 #include "embtier_checkpoint.h"
 #include "embtier_common.h"

@@ -38,12 +38,13 @@ EMBTIER_PUBLIC void embtier_status_free(struct embtier_status *status);
 
 /* One user's share of one limited resource, such as shared memory. */
 struct embtier_account {
-    uint32_t uid;
+    uint32_t uid;     /* UINT32_MAX: unknown, such as that of a client over a network */
     const char *name; /* "arena_bytes" */
     const char *what; /* "shared memory" */
     int is_bytes;     /* zero: a number of things */
     uint64_t used;
-    uint64_t most; /* the user's limit now, which depends on the use of others */
+    uint64_t most;    /* the user's limit now, which depends on the use of others */
+    const char *user; /* of the server's access file; "": the Unix user @uid */
 };
 struct embtier_account_list;
 /* Lists users with connections, tables or checkpoints, ordered by uid. A user's resources are

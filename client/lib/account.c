@@ -10,6 +10,12 @@ struct embtier_account_list {
     struct embtier_account accounts[];
 };
 
+/* Returns the user's place in the list. */
+static uint64_t number_of(const Embtier__Account *wire)
+{
+    return wire->number > 0 ? wire->number : wire->uid;
+}
+
 static enum embtier_err read_pages(struct embtier *server, struct reply_pages *pages,
                                    size_t *ret_count)
 {
@@ -34,7 +40,8 @@ static enum embtier_err read_pages(struct embtier *server, struct reply_pages *p
         if (page->more)
             TRY(reply_pages_go_on(
                 server,
-                page->n_accounts ? UINT64_C(1) + page->accounts[page->n_accounts - 1]->uid : 0,
+                page->n_accounts ? UINT64_C(1) + number_of(page->accounts[page->n_accounts - 1])
+                                 : 0,
                 &body.from));
     } while (page->more);
     *ret_count = count;
@@ -53,6 +60,7 @@ static void describe(struct embtier_account_list *list, const Embtier__Account *
             .is_bytes = amount->is_bytes,
             .used = amount->used,
             .most = amount->most,
+            .user = wire->user,
         };
     }
 }

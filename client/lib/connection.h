@@ -25,6 +25,7 @@
 struct server_facts {
     uint32_t max_batch_rows;
     char config_file[CONFIG_FILE_BYTES_MAX + 1]; /* "": unknown */
+    char user[64 + 1];                           /* that the client is; "": it may do all */
 };
 
 struct embtier {

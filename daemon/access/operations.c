@@ -65,7 +65,8 @@ static const char *checkpoint_restore_name(const Embtier__Request *request, uint
     X(PLAN_SHOW, "plan show", READ, NONE, NULL)                                                    \
     X(PROFILE_START, "profile start", ADMIN, WHOLE, NULL)                                          \
     X(PROFILE_STOP, "profile stop", ADMIN, WHOLE, NULL)                                            \
-    X(PROFILE_READ, "profile read", ADMIN, WHOLE, NULL)
+    X(PROFILE_READ, "profile read", ADMIN, WHOLE, NULL)                                            \
+    X(RELOAD, "reload", ADMIN, WHOLE, NULL)
 
 static const struct body_row {
     uint32_t body_case;

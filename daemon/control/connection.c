@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <linux/sockios.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,7 @@
 #include "config/config_descriptors.h"
 #include "daemon/engine/memory/accounts.h"
 #include "daemon/jobs/job.h"
+#include "daemon/transport/listen/peer_ids.h"
 #include "daemon/transport/transport.h"
 
 /* The client's socket and the descriptor of its process. */
@@ -43,19 +45,23 @@ static int open_process(int fd, pid_t pid)
     return (int)syscall(SYS_pidfd_open, pid, 0);
 }
 
-/* The process and user are for the log and for limits. The socket file's mode decides whether they
- * may connect. */
-static void find_user(struct connection *connection, int fd, const struct transport_peer *peer)
+/* The process is for the log. The user is for limits, and for the access file, if there is one. The
+ * socket file's mode decides whether they may connect. */
+static void find_user(struct connection *connection, int fd, struct transport_peer *peer)
 {
-    struct ucred credentials = { .pid = 0, .uid = (uid_t)-1 };
-    socklen_t bytes = sizeof(credentials);
+    struct peer_ids ids;
 
     if (peer)
-        credentials = (struct ucred){ .pid = peer->pid, .uid = peer->uid };
-    else if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &bytes) != 0)
-        credentials.uid = (uid_t)-1;
-    connection->peer_pid = credentials.pid;
-    connection->peer_uid = credentials.uid;
+        ids = (struct peer_ids){ .uid = peer->uid,
+                                 .pid = peer->pid,
+                                 .gids = TAKE(peer->gids),
+                                 .gid_count = peer->gid_count };
+    else
+        peer_ids_of(fd, &ids);
+    connection->peer_pid = ids.pid;
+    connection->peer_uid = connection->user = ids.uid;
+    connection->peer_gids = ids.gids;
+    connection->peer_gid_count = ids.gid_count;
 }
 
 enum embtier_err connection_new(int fd, struct transport_peer *peer, struct accounts *accounts,
@@ -70,7 +76,7 @@ enum embtier_err connection_new(int fd, struct transport_peer *peer, struct acco
     find_user(connection, fd, peer);
     *ret_uid = connection->peer_uid;
     frame_reader_init(&connection->reader, FRAME_REQUEST_BYTES_MAX);
-    connection->account = account_open(accounts, connection->peer_uid);
+    connection->account = account_open(accounts, connection->user);
     if (!connection->account)
         return EMBTIER_NO_MEMORY;
     if (account_take(connection->account, ACCOUNT_SESSIONS, 1) != ACCOUNT_TAKEN)
@@ -84,6 +90,53 @@ enum embtier_err connection_new(int fd, struct transport_peer *peer, struct acco
     connection->fd = fd;
     connection->peer = peer;
     *ret_connection = TAKE(connection);
+    return EMBTIER_OK;
+}
+
+static void count_in(struct connection *connection, struct account *account)
+{
+    connection->account = account;
+    if (connection->counts_session)
+        account_add(account, ACCOUNT_SESSIONS, 1);
+    account_add(account, ACCOUNT_ANSWER_BYTES, connection->reader_room + connection->unsent_room);
+}
+
+static void count_out(struct connection *connection)
+{
+    if (connection->counts_session)
+        account_give(connection->account, ACCOUNT_SESSIONS, 1);
+    account_give(connection->account, ACCOUNT_ANSWER_BYTES,
+                 connection->reader_room + connection->unsent_room);
+}
+
+/* The bytes of a hello and its answer are few, and another user's part of memory is no reason to
+ * refuse them. */
+enum embtier_err connection_count_for(struct connection *connection, struct accounts *accounts,
+                                      uint64_t user, struct err_msg *msg)
+{
+    struct account *const old = connection->account;
+    struct account *account;
+
+    if (user == connection->user)
+        return EMBTIER_OK;
+    account = account_open(accounts, user);
+    if (!account)
+        return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+    count_out(connection);
+    if (account_ask(account, ACCOUNT_SESSIONS, 1) != ACCOUNT_TAKEN) {
+        (void)err_set(msg, EMBTIER_BUSY,
+                      "your user may have at most %" PRIu64
+                      " sessions now (%s): close some, or try again when "
+                      "others have ended",
+                      account_part(account, ACCOUNT_SESSIONS),
+                      account_key(account, ACCOUNT_SESSIONS, "socket.max_user_sessions"));
+        count_in(connection, old);
+        account_close(account);
+        return EMBTIER_BUSY;
+    }
+    count_in(connection, account);
+    connection->user = user;
+    account_close(old);
     return EMBTIER_OK;
 }
 
@@ -135,7 +188,7 @@ void connection_free(struct connection *connection)
     if (!connection)
         return;
     assert(!connection->session && !connection->making && !connection->job);
-    assert(!connection->counts_scan && !connection->counts_load);
+    assert(!connection->counts_scan && !connection->counts_load && !connection->member);
     closep(&connection->fd);
     closep(&connection->lent_fd);
     closep(&connection->unread_fd);
@@ -146,6 +199,7 @@ void connection_free(struct connection *connection)
     account_close(connection->account);
     job_free(connection->scan_final_job); /* they have no transfer yet */
     job_free(connection->load_final_job);
+    free(connection->peer_gids);
     if (connection->peer)
         transport_forget(connection->peer);
     free(connection);

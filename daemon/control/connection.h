@@ -16,6 +16,7 @@
 #include "base/err.h"
 #include "proto/frame.h"
 
+struct access_member;
 struct account;
 struct accounts;
 struct job;
@@ -62,6 +63,11 @@ struct connection {
     bool process_ended;
     pid_t peer_pid;
     uid_t peer_uid;
+    gid_t *peer_gids; /* until it has said hello */
+    uint32_t peer_gid_count;
+    /* The user of the access file that it is, from its hello on. NULL: it may do all. */
+    struct access_member *member;
+    uint64_t user; /* the number of its account: its uid, or its member's from the hello on */
     struct account *account; /* of that user */
     bool counts_session;     /* in the account */
     bool counts_scan;        /* a scan counts, from the moment it is asked for */
@@ -104,7 +110,13 @@ struct connection {
 MUST_CHECK enum embtier_err connection_new(int fd, struct transport_peer *peer,
                                            struct accounts *accounts,
                                            struct connection **ret_connection, uid_t *ret_uid);
-/* Closes the socket, if it is still open, and frees. The transport forgets the peer. */
+/* Counts what the connection has in the account of @user from now on. BUSY: that has as many
+ * sessions as it may. NO_MEMORY. After an error nothing has changed. */
+MUST_CHECK enum embtier_err connection_count_for(struct connection *connection,
+                                                 struct accounts *accounts, uint64_t user,
+                                                 struct err_msg *msg);
+/* Closes the socket, if it is still open, and frees. The transport forgets the peer. The connection
+ * is no member any more. */
 void connection_free(struct connection *connection);
 
 /* Receives once. DISCONNECTED: the client closed; BUSY: the user's part of memory for requests is

@@ -22,6 +22,7 @@
 #include "daemon/engine/ops/groups/group.h"
 #include "daemon/engine/sessions/session.h"
 #include "daemon/jobs/checkpoint/checkpoints.h"
+#include "daemon/jobs/reload/reload_job.h"
 #include "daemon/jobs/worker.h"
 #include "daemon/transport/session_maker.h"
 #include "daemon/transport/transport.h"
@@ -168,6 +169,8 @@ static void on_tick(struct control *control)
         control_checkpoint(control);
     groups_expire(control->parts->groups);
     tell_broken_groups(control);
+    control_limit_members(control);
+    control_tell_refusals(control);
     control_tell_warnings(control);
     control_listen_again(control);
     for (struct connection *c = control->connections; c; c = c->next) {
@@ -208,11 +211,29 @@ static void begin_stop(struct control *control)
     }
 }
 
+/* Has the files reloaded that can change. */
+static void begin_reload(struct control *control)
+{
+    struct job *const job = reload_job_own();
+
+    if (job)
+        control_submit_job(control, NULL, 0, job);
+    else
+        log_error("not reloaded: out of memory; send the signal again", "signal=SIGHUP");
+}
+
 /* Stops watching signals: the next one is for server_stop(). */
 static bool take_stop(struct control *control, int signal_fd)
 {
-    if (control->stop_wanted || !signals_take_stop(signal_fd, SIGNAL_STOPS))
+    bool reloads = false;
+
+    if (control->stop_wanted)
         return false;
+    if (!signals_take_stop(signal_fd, SIGNAL_STOPS, &reloads)) {
+        if (reloads)
+            begin_reload(control);
+        return false;
+    }
     epoll_ctl(control->epoll_fd, EPOLL_CTL_DEL, signal_fd, NULL);
     return true;
 }
@@ -310,7 +331,9 @@ enum embtier_err control_new(const struct server_parts *parts, struct control **
     limit_accounts(parts);
     control->job_parts = (struct job_parts){ .tables = parts->tables,
                                              .checkpoints = parts->checkpoints,
-                                             .profiles = parts->profiles };
+                                             .profiles = parts->profiles,
+                                             .access = parts->access,
+                                             .reloads = parts->reloads };
     TRY(worker_new(&control->job_parts, control_send, control, &control->worker, msg));
     TRY(session_maker_new(control_send, control, &control->maker, msg));
     TRY(control_listen(control, msg));

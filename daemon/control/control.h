@@ -12,6 +12,7 @@
 #include "base/err.h"
 #include "config/config.h"
 
+struct access;
 struct accounts;
 struct arena;
 struct checkpoints;
@@ -21,6 +22,7 @@ struct groups;
 struct lane;
 struct plan_record;
 struct profiles;
+struct reloads;
 struct request_memory;
 struct store;
 struct tables;
@@ -34,6 +36,7 @@ struct server_parts {
     const struct transport *transport; /* of the clients that the socket accepts */
     struct store *store;
     struct tables *tables;
+    struct access *access;
     struct accounts *accounts;
     struct request_memory *memory;
     struct ticket_memory *ticket_memory;
@@ -42,6 +45,7 @@ struct server_parts {
     struct checkpoints *checkpoints;
     struct plan_record *plan_record;
     struct profiles *profiles;
+    struct reloads *reloads;
     struct arena *arenas[TIERS_MAX];
     struct table_arrays *arrays;
     struct lane **lanes;

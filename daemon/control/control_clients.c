@@ -48,6 +48,7 @@ void control_sweep(struct control *control)
         if (c->fd >= 0 || c->unread_fd >= 0 || c->making || c->session || c->job || c->is_ready)
             continue;
         connection_unlink(control, c);
+        control_leave(control, c);
         connection_free(c);
     }
     control->sweep = false;

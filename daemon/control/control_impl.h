@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* control_impl.h: private state of the control thread. These share it: control.c (loop, messages),
- * control_listen.c, control_clients.c, control_traffic.c, control_requests.c (handling of
- * requests), control_submit.c (requests that are jobs), control_sessions.c (hello),
+ * control_listen.c, control_clients.c, control_traffic.c, control_access.c, control_requests.c
+ * (handling of requests), control_submit.c (requests that are jobs), control_sessions.c (hello),
  * control_lists.c, control_jobs.c, control_plan.c and control_transfers.c (scans and loads). */
 #ifndef EMBTIER_DAEMON_CONTROL_CONTROL_IMPL_H
 #define EMBTIER_DAEMON_CONTROL_CONTROL_IMPL_H
@@ -34,6 +34,7 @@ struct job;
 struct session;
 struct session_maker;
 struct session_order;
+struct table_info;
 struct transport_channel;
 struct transport_peer;
 struct worker;
@@ -127,6 +128,29 @@ void control_add_ready(struct control *control, struct connection *connection);
 void control_serve_ready(struct control *control);
 void control_on_client_event(struct control *control, struct connection *connection,
                              uint32_t events);
+
+/* ---- control_access.c ---- */
+
+/* Finds out which user says hello, and counts the connection in that user's account. PERMISSION:
+ * none; BUSY; NO_MEMORY. */
+MUST_CHECK enum embtier_err control_identify(struct control *control, struct connection *connection,
+                                             const Embtier__Hello *hello, struct err_msg *msg);
+/* Has accounts follow the quotas of the file in force. */
+void control_limit_members(struct control *control);
+/* The connection ends. */
+void control_leave(struct control *control, struct connection *connection);
+/* False: it may not, and was told. */
+bool control_may(struct control *control, struct connection *connection,
+                 const Embtier__Request *request);
+/* True if the client may also end what others have begun. */
+bool control_may_all(struct control *control, const struct connection *connection);
+/* True if lists show what others have. */
+bool control_sees_all(struct control *control, const struct connection *connection);
+/* Leaves out the tables that the client may not know of. Returns how many are left. */
+uint32_t control_granted_tables(struct control *control, const struct connection *connection,
+                                struct table_info *infos, uint32_t count);
+/* Logs that lanes have refused requests. */
+void control_tell_refusals(struct control *control);
 
 /* ---- control_requests.c ---- */
 

@@ -2,7 +2,6 @@
 /* Jobs as clients see them: lists those that wait or run, and cancels one. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "daemon/control/connection.h"
@@ -69,6 +68,7 @@ static struct job_info describe_transfer(const struct connection *connection,
     struct job_info info = {
         .id = transfer->job_id,
         .kind = transfer->word,
+        .user = connection->user,
         .uid = connection->peer_uid,
         .pid = connection->peer_pid,
         .runs = true,
@@ -90,11 +90,46 @@ static struct job_info describe_transfer(const struct connection *connection,
 }
 
 struct list {
+    uint64_t user; /* whose jobs are listed; UINT64_MAX: those of all */
     struct job_info *infos;
     uint32_t count;
     uint32_t jobs; /* how many of them are the worker's, which are in order */
     uint64_t after;
 };
+
+static bool sees(const struct list *list, uint64_t user)
+{
+    return list->user == UINT64_MAX || list->user == user;
+}
+
+/* Leaves out the jobs of others, and returns how many are left. */
+static uint32_t keep_seen(const struct list *list, struct job_info *infos, uint32_t count)
+{
+    uint32_t kept = 0;
+
+    for (uint32_t i = 0; i < count; i++)
+        if (sees(list, infos[i].user) && (list->user == UINT64_MAX || !infos[i].is_own))
+            infos[kept++] = infos[i];
+    return kept;
+}
+
+/* Takes the worker's next page of which the client may see some jobs, or the last page. */
+static enum embtier_err take_jobs(struct control *control, struct list *list, uint32_t most,
+                                  bool *ret_more)
+{
+    uint64_t after = list->after;
+    uint32_t found = 0;
+
+    do {
+        free(TAKE(list->infos));
+        TRY(worker_list(control->worker, after, most, &list->infos, &found, ret_more));
+        if (found > 0)
+            after = list->infos[found - 1].id;
+        list->jobs = keep_seen(list, list->infos, found);
+    } while (list->jobs == 0 && *ret_more);
+    list->count = list->jobs;
+    return EMBTIER_OK;
+}
 
 static bool has_id(const struct list *list, uint64_t id)
 {
@@ -123,8 +158,9 @@ static bool add_one(struct list *list, const struct connection *connection,
 static enum embtier_err add_transfers(const struct control *control, struct list *list)
 {
     for (const struct connection *c = control->connections; c; c = c->next)
-        if (c->fd >= 0 && (!add_one(list, c, &c->scanning, c->counts_scan) ||
-                           !add_one(list, c, &c->loading, c->counts_load)))
+        if (c->fd >= 0 && sees(list, c->user) &&
+            (!add_one(list, c, &c->scanning, c->counts_scan) ||
+             !add_one(list, c, &c->loading, c->counts_load)))
             return EMBTIER_NO_MEMORY;
     if (list->count > list->jobs)
         qsort(list->infos, list->count, sizeof(*list->infos), job_info_compare);
@@ -135,12 +171,13 @@ static void handle_list(struct control *control, struct connection *connection, 
                         const Embtier__JobList *wire)
 {
     const uint32_t most = control_page(wire ? wire->most : 0);
-    struct list list = { .after = wire ? wire->after : 0 };
+    struct list list = {
+        .user = control_sees_all(control, connection) ? UINT64_MAX : connection->user,
+        .after = wire ? wire->after : 0,
+    };
     bool more = false;
-    enum embtier_err err =
-        worker_list(control->worker, list.after, most, &list.infos, &list.jobs, &more);
+    enum embtier_err err = take_jobs(control, &list, most, &more);
 
-    list.count = list.jobs;
     if (err == EMBTIER_OK)
         err = add_transfers(control, &list);
     if (err != EMBTIER_OK)
@@ -186,7 +223,7 @@ static enum embtier_err cancel_transfer(struct control *control, struct connecti
         control_close_cancelled(control, connection);
         return EMBTIER_OK;
     }
-    err = worker_cancel(control->worker, transfer->job_id, asker->peer_uid, true, &waited, &why);
+    err = worker_cancel(control->worker, transfer->job_id, asker->user, true, &waited, &why);
     *ret_waited = waited && !job->is_step;
     if (err == EMBTIER_OK || !job->kind->publishes)
         return EMBTIER_OK;
@@ -197,7 +234,7 @@ static enum embtier_err cancel_transfer(struct control *control, struct connecti
 static void handle_cancel(struct control *control, struct connection *connection, uint32_t id,
                           uint64_t job_id)
 {
-    const bool may_all = connection->peer_uid == 0 || connection->peer_uid == geteuid();
+    const bool may_all = control_may_all(control, connection);
     Embtier__Reply message = EMBTIER__REPLY__INIT;
     Embtier__Job job = EMBTIER__JOB__INIT;
     struct err_msg msg = { { 0 } };
@@ -207,8 +244,8 @@ static void handle_cancel(struct control *control, struct connection *connection
     enum embtier_err err;
 
     if (!owner)
-        err = worker_cancel(control->worker, job_id, connection->peer_uid, may_all, &waited, &msg);
-    else if (!may_all && owner->peer_uid != connection->peer_uid)
+        err = worker_cancel(control->worker, job_id, connection->user, may_all, &waited, &msg);
+    else if (!may_all && owner->user != connection->user)
         err = job_refuse_cancel(job_id, &msg);
     else
         err = cancel_transfer(control, owner, transfer, connection, &waited, &msg);

@@ -2,6 +2,7 @@
 /* Answers that are lists (answer.h). */
 #include <stdlib.h>
 
+#include "daemon/access/access.h"
 #include "daemon/control/connection.h"
 #include "daemon/control/control_impl.h"
 #include "daemon/engine/memory/accounts.h"
@@ -27,22 +28,40 @@ void **control_new_page(struct control *control, struct connection *connection, 
     return pointers;
 }
 
+/* Finds the next page of which the client may see some tables, or the last one. */
+static enum embtier_err granted_page(struct control *control, const struct connection *connection,
+                                     const Embtier__TableList *wire, struct table_info **ret_infos,
+                                     uint32_t *ret_count, bool *ret_more)
+{
+    const uint32_t most = control_page(wire ? wire->most : 0);
+    uint32_t after = wire ? wire->after : 0;
+    uint32_t found = 0;
+
+    *ret_count = 0;
+    do {
+        free(TAKE(*ret_infos));
+        TRY(tables_page(control->parts->tables, after, most, ret_infos, &found, ret_more));
+        if (found > 0)
+            after = (*ret_infos)[found - 1].table_id;
+        *ret_count = control_granted_tables(control, connection, *ret_infos, found);
+    } while (*ret_count == 0 && *ret_more);
+    return EMBTIER_OK;
+}
+
 void control_handle_table_list(struct control *control, struct connection *connection, uint32_t id,
                                const Embtier__TableList *wire)
 {
     const struct control_client client = control_client(control, connection, id);
-    struct table_info *infos = NULL;
+    _cleanup_(freep) struct table_info *infos = NULL;
     struct err_msg msg = { { 0 } };
     uint32_t count = 0;
     bool more = false;
-    enum embtier_err err = tables_page(control->parts->tables, wire ? wire->after : 0,
-                                       control_page(wire ? wire->most : 0), &infos, &count, &more);
+    enum embtier_err err = granted_page(control, connection, wire, &infos, &count, &more);
 
     if (err == EMBTIER_OK)
         err = answer_tables(&client.client, infos, count, more, &msg);
     if (err != EMBTIER_OK)
         control_reply_error(control, connection, id, err, &msg);
-    free(infos);
 }
 
 /* ---- Accounts ---- */
@@ -56,13 +75,25 @@ struct account_wire {
     Embtier__Amount *pointers[ACCOUNT_ROWS];
 };
 
+/* An account with its user's name, if that is one of the access file. */
+struct named_account {
+    struct account_info info;
+    char name[ACCESS_NAME_MAX + 1];
+};
+
+/* Borrows the name. */
 static void fill_account(void *item, void *wire)
 {
-    const struct account_info *const info = item;
+    struct named_account *const named = item;
+    const struct account_info *const info = &named->info;
     struct account_wire *const account = wire;
 
     embtier__account__init(&account->account);
-    account->account.uid = (uint32_t)info->uid;
+    account->account.uid = (uint32_t)MIN(info->user, (uint64_t)UINT32_MAX);
+    if (info->user > UINT32_MAX) {
+        account->account.number = info->user;
+        account->account.user = named->name;
+    }
     account->account.n_amounts = ACCOUNT_ROWS;
     account->account.amounts = account->pointers;
     for (uint32_t row = 0; row < ACCOUNT_ROWS; row++) {
@@ -79,10 +110,10 @@ static void fill_account(void *item, void *wire)
 }
 
 static void reply_accounts(struct control *control, struct connection *connection, uint32_t id,
-                           struct account_info *infos, uint32_t count, bool more)
+                           struct named_account *accounts, uint32_t count, bool more)
 {
-    const struct page page = { .items = infos,
-                               .item_bytes = sizeof(*infos),
+    const struct page page = { .items = accounts,
+                               .item_bytes = sizeof(*accounts),
                                .wire_bytes = sizeof(struct account_wire),
                                .fill = fill_account,
                                .count = count,
@@ -103,19 +134,49 @@ static void reply_accounts(struct control *control, struct connection *connectio
     control_reply(control, connection, &message);
 }
 
+/* Lists accounts from number @from on. A client that may not see those of others gets its own. */
+static enum embtier_err find_accounts(struct control *control, const struct connection *connection,
+                                      const Embtier__AccountList *wire,
+                                      struct account_info **ret_infos, uint32_t *ret_count,
+                                      bool *ret_more)
+{
+    const uint64_t from = wire ? wire->from : 0;
+    const uint32_t most = MIN(control_page(wire ? wire->most : 0), (uint32_t)ACCOUNTS_PAGE);
+
+    if (control_sees_all(control, connection))
+        return accounts_page(control->parts->accounts, from, most, ret_infos, ret_count, ret_more);
+    TRY(accounts_page(control->parts->accounts, connection->user, 1, ret_infos, ret_count,
+                      ret_more));
+    *ret_count = from <= connection->user ? *ret_count : 0;
+    *ret_more = false;
+    return EMBTIER_OK;
+}
+
+/* Returns the accounts with their names, malloced, or NULL. */
+static struct named_account *name_accounts(struct control *control,
+                                           const struct account_info *infos, uint32_t count)
+{
+    struct named_account *const accounts = calloc((size_t)count + 1, sizeof(*accounts));
+
+    for (uint32_t i = 0; accounts && i < count; i++) {
+        accounts[i].info = infos[i];
+        access_account_name(control->parts->access, infos[i].user, accounts[i].name);
+    }
+    return accounts;
+}
+
 void control_handle_accounts(struct control *control, struct connection *connection, uint32_t id,
                              const Embtier__AccountList *wire)
 {
-    struct account_info *infos = NULL;
+    _cleanup_(freep) struct account_info *infos = NULL;
+    _cleanup_(freep) struct named_account *accounts = NULL;
     bool more = false;
     uint32_t count = 0;
-    const uint32_t most = MIN(control_page(wire ? wire->most : 0), (uint32_t)ACCOUNTS_PAGE);
-    const enum embtier_err err =
-        accounts_page(control->parts->accounts, wire ? wire->from : 0, most, &infos, &count, &more);
 
-    if (err != EMBTIER_OK)
-        control_reply_error(control, connection, id, err, &(struct err_msg){ { 0 } });
+    if (find_accounts(control, connection, wire, &infos, &count, &more) == EMBTIER_OK)
+        accounts = name_accounts(control, infos, count);
+    if (accounts)
+        reply_accounts(control, connection, id, accounts, count, more);
     else
-        reply_accounts(control, connection, id, infos, count, more);
-    free(infos);
+        control_reply_error(control, connection, id, EMBTIER_NO_MEMORY, &(struct err_msg){ { 0 } });
 }

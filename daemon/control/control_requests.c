@@ -78,7 +78,7 @@ static void handle_join(struct control *control, struct connection *connection, 
                         const Embtier__GroupJoin *wire)
 {
     const struct group_join join = { .name = wire->name,
-                                     .uid = connection->peer_uid,
+                                     .user = connection->user,
                                      .size = wire->size,
                                      .member = wire->member,
                                      .step = wire->step };
@@ -194,6 +194,9 @@ void control_handle(struct control *control, struct connection *connection,
                             &(struct err_msg){ "the client must say hello first" });
         return;
     }
+    if (request->body_case != EMBTIER__REQUEST__BODY__NOT_SET &&
+        !control_may(control, connection, request))
+        return;
     switch (request->body_case) {
     case EMBTIER__REQUEST__BODY_HELLO:
         control_handle_hello(control, connection, request->id, request->hello);

@@ -8,6 +8,7 @@
 
 #include "base/log/log.h"
 #include "base/version.h"
+#include "daemon/access/access.h"
 #include "daemon/control/connection.h"
 #include "daemon/control/control_impl.h"
 #include "daemon/engine/lane/lane.h"
@@ -41,7 +42,19 @@ static struct channel_spec spec_of(const struct control *control, const Embtier_
     };
 }
 
-static enum embtier_err check_hello(const struct control *control,
+static enum embtier_err check_version(const struct connection *connection,
+                                      const Embtier__Hello *hello, struct err_msg *msg)
+{
+    if (connection->said_hello)
+        return err_set(msg, EMBTIER_PROTOCOL, "the client said hello twice");
+    if (hello->protocol_min > PROTOCOL_VERSION || hello->protocol_max < PROTOCOL_VERSION)
+        return err_set(msg, EMBTIER_VERSION,
+                       "this server speaks protocol %d, the client %" PRIu32 " to %" PRIu32,
+                       PROTOCOL_VERSION, hello->protocol_min, hello->protocol_max);
+    return EMBTIER_OK;
+}
+
+static enum embtier_err check_arena(const struct control *control,
                                     const struct connection *connection,
                                     const Embtier__Hello *hello, struct err_msg *msg)
 {
@@ -51,12 +64,6 @@ static enum embtier_err check_hello(const struct control *control,
     uint64_t bytes;
     enum account_answer answer;
 
-    if (connection->said_hello)
-        return err_set(msg, EMBTIER_PROTOCOL, "the client said hello twice");
-    if (hello->protocol_min > PROTOCOL_VERSION || hello->protocol_max < PROTOCOL_VERSION)
-        return err_set(msg, EMBTIER_VERSION,
-                       "this server speaks protocol %d, the client %" PRIu32 " to %" PRIu32,
-                       PROTOCOL_VERSION, hello->protocol_min, hello->protocol_max);
     if (hello->arena_bytes == 0)
         return EMBTIER_OK;
     if (hello->slot_count > OP_SLOTS_MAX)
@@ -74,9 +81,10 @@ static enum embtier_err check_hello(const struct control *control,
             msg, EMBTIER_BUSY,
             "the arenas of your user's clients have %" PRIu64 " bytes and %" PRIu64
             " more would exceed the %" PRIu64
-            " that one user may have%s (socket.max_user_arena_bytes): ask for less (arena_bytes)",
+            " that one user may have%s (%s): ask for less (arena_bytes)",
             users_bytes, bytes, account_part(connection->account, ACCOUNT_ARENA_BYTES),
-            account_rule(connection->account, ACCOUNT_ARENA_BYTES));
+            account_rule(connection->account, ACCOUNT_ARENA_BYTES),
+            account_key(connection->account, ACCOUNT_ARENA_BYTES, "socket.max_user_arena_bytes"));
     if (answer != ACCOUNT_TAKEN)
         return err_set(msg, EMBTIER_BUSY,
                        "all clients' arenas have %" PRIu64 " bytes and %" PRIu64
@@ -84,6 +92,15 @@ static enum embtier_err check_hello(const struct control *control,
                        accounts_used(control->parts->accounts, ACCOUNT_ARENA_BYTES), bytes,
                        config->socket.max_total_arena_bytes);
     return EMBTIER_OK;
+}
+
+/* Only a user is told the limits. */
+static enum embtier_err check_hello(struct control *control, struct connection *connection,
+                                    const Embtier__Hello *hello, struct err_msg *msg)
+{
+    TRY(check_version(connection, hello, msg));
+    TRY(control_identify(control, connection, hello, msg));
+    return check_arena(control, connection, hello, msg);
 }
 
 /* ---- Making ---- */
@@ -96,6 +113,9 @@ static void reply_hello(struct control *control, struct connection *connection, 
     Embtier__Reply message = EMBTIER__REPLY__INIT;
 
     connection->said_hello = true;
+    free(TAKE(connection->peer_gids));
+    body.user = (char *)(uintptr_t)access_member_name(connection->member);
+    body.role = (uint32_t)access_member_role(connection->member);
     body.protocol = PROTOCOL_VERSION;
     body.server_version = (char *)(uintptr_t)EMBTIER_PROJECT_VERSION;
     body.session = connection->number;
@@ -119,8 +139,9 @@ static void refuse_hello(struct control *control, struct connection *connection,
                          enum embtier_err err, const struct err_msg *msg)
 {
     if (control_may_warn(control))
-        log_warn("hello refused", "session=%" PRIu64 " pid=%d err=%s why=%s", connection->number,
-                 (int)connection->peer_pid, err_name(err), LOG_QUOTED(msg->text));
+        log_warn("hello refused", "session=%" PRIu64 " pid=%d uid=%u err=%s why=%s",
+                 connection->number, (int)connection->peer_pid, (unsigned)connection->peer_uid,
+                 err_name(err), LOG_QUOTED(msg->text));
     control_reply_error(control, connection, id, err, msg);
 }
 
@@ -135,7 +156,7 @@ static enum embtier_err order_session(struct control *control, struct connection
     order->made_message.kind = &message_session_made;
     order->owner = connection;
     order->request_id = id;
-    order->uid = connection->peer_uid;
+    order->user = connection->user;
     order->id = connection->number;
     order->transport = connection->transport;
     order->spec = spec_of(control, hello);
@@ -163,8 +184,9 @@ void control_handle_hello(struct control *control, struct connection *connection
         return;
     }
     connection->knows_pages = hello->pages;
-    log_debug("client connected", "session=%" PRIu64 " pid=%d uid=%u client=%s", connection->number,
-              (int)connection->peer_pid, (unsigned)connection->peer_uid, LOG_QUOTED(hello->client));
+    log_debug("client connected", "session=%" PRIu64 " pid=%d uid=%u user=%s client=%s",
+              connection->number, (int)connection->peer_pid, (unsigned)connection->peer_uid,
+              access_member_name(connection->member), LOG_QUOTED(hello->client));
     if (!connection->making)
         reply_hello(control, connection, id);
 }
@@ -175,7 +197,7 @@ static void release(struct control *control, struct connection *connection,
 {
     channel->counted_bytes = connection->counted_bytes;
     connection->counted_bytes = 0;
-    channel->account = account_open(control->parts->accounts, connection->peer_uid);
+    channel->account = account_open(control->parts->accounts, connection->user);
     assert(channel->account == connection->account); /* it is open, so no memory is needed */
     channel->freed_message.kind = &message_channel_freed;
     control->releasing_count++;
@@ -192,6 +214,7 @@ static void attach(struct control *control, struct connection *connection, struc
     session->pid = connection->peer_pid;
     session->uid = connection->peer_uid;
     session->account = session->ticket_share.account = connection->account;
+    session->rights = access_member_rights(connection->member);
     connection->session = session;
     connection->channel = channel;
     lane_attach(control->parts->lanes[session->home], session);

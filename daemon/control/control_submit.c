@@ -15,6 +15,7 @@
 #include "daemon/jobs/checkpoint/jobs/checkpoint_look_job.h"
 #include "daemon/jobs/checkpoint/jobs/checkpoint_one_job.h"
 #include "daemon/jobs/profile/profile_job.h"
+#include "daemon/jobs/reload/reload_job.h"
 #include "daemon/jobs/restore/restore_job.h"
 #include "daemon/jobs/table/table_create_job.h"
 #include "daemon/jobs/table/table_drop_job.h"
@@ -36,6 +37,7 @@ static job_make_fn *const makers[] = {
     [EMBTIER__REQUEST__BODY_PROFILE_START] = profile_start_job_new,
     [EMBTIER__REQUEST__BODY_PROFILE_STOP] = profile_stop_job_new,
     [EMBTIER__REQUEST__BODY_PROFILE_READ] = profile_read_job_new,
+    [EMBTIER__REQUEST__BODY_RELOAD] = reload_job_new,
 };
 
 static void send_answer(const struct job_client *client, const Embtier__Reply *reply)
@@ -88,6 +90,8 @@ void control_submit_job(struct control *control, struct connection *connection, 
     job->owner = connection;
     job->request_id = id;
     if (connection) {
+        job->user = connection->user;
+        job->may_all = control_may_all(control, connection);
         job->uid = connection->peer_uid;
         job->pid = connection->peer_pid;
         assert(!connection->job);

@@ -75,7 +75,7 @@ static struct job *final_job_of_load(struct connection *connection, bool publish
 static struct account *pass_count(struct control *control, const struct connection *connection,
                                   bool *counts)
 {
-    struct account *const account = account_open(control->parts->accounts, connection->peer_uid);
+    struct account *const account = account_open(control->parts->accounts, connection->user);
 
     assert(*counts && account == connection->account); /* it is open, so no memory is needed */
     *counts = false;
@@ -85,6 +85,7 @@ static struct account *pass_count(struct control *control, const struct connecti
 static void submit_close(struct control *control, const struct connection *connection,
                          struct job *final)
 {
+    final->user = connection->user;
     final->uid = connection->peer_uid;
     final->pid = connection->peer_pid;
     control_submit_job(control, NULL, 0, final);
@@ -237,7 +238,7 @@ static void handle_scan_open(struct control *control, struct connection *connect
 {
     struct scan_order order = { .checkpoint_id = wire->checkpoint,
                                 .with_state = wire->with_state,
-                                .uid = connection->peer_uid,
+                                .user = connection->user,
                                 .all_rows = wire->all_rows };
     struct err_msg msg = { "this connection has a scan open" };
     enum embtier_err err = EMBTIER_BUSY;
@@ -312,7 +313,8 @@ static void handle_load_open(struct control *control, struct connection *connect
     struct err_msg msg = { { 0 } };
     struct load_order order = { .with_state = wire->with_state,
                                 .row_count = wire->row_count,
-                                .uid = connection->peer_uid };
+                                .uid = connection->peer_uid,
+                                .user = connection->user };
     enum embtier_err err = table_spec_from_wire(wire->spec, &order.spec, &msg);
     struct job *job;
 

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/log/log.h"
+#include "daemon/access/access.h"
 #include "daemon/control/control.h"
 #include "daemon/engine/lane/lane.h"
 #include "daemon/engine/ops/groups/group.h"
@@ -15,6 +16,7 @@
 #include "daemon/engine/tables/tables.h"
 #include "daemon/jobs/checkpoint/checkpoints.h"
 #include "daemon/jobs/profile/profiles.h"
+#include "daemon/jobs/reload/reload.h"
 #include "daemon/jobs/transfer/transfer_memory.h"
 #include "store/store.h"
 #include "tiers/array/array_space.h"
@@ -44,6 +46,8 @@ enum from {
     FROM_PROFILE,
     FROM_STORE,
     FROM_TOTALS,
+    FROM_ACCESS,
+    FROM_RELOADS,
     FROM_CODE, /* this table has no figure of the metric */
 };
 
@@ -77,6 +81,8 @@ struct source {
 #define STORE(field)             FIELD(FROM_STORE, struct store_stats, field, 1)
 #define STORE_PER(field, number) FIELD(FROM_STORE, struct store_stats, field, number)
 #define TOTALS(field)            FIELD(FROM_TOTALS, struct tables_totals, field, 1)
+#define ACCESS(field)            FIELD(FROM_ACCESS, struct access_stats, field, 1)
+#define RELOADS(field)           FIELD(FROM_RELOADS, struct reload_stats, field, 1)
 #define LABELS                                                                                     \
     {                                                                                              \
         .from = FROM_CODE                                                                          \
@@ -166,6 +172,8 @@ struct readings {
     struct profile_state profile;
     struct store_stats store;
     struct tables_totals totals;
+    struct access_stats access;
+    struct reload_stats reloads;
 };
 
 static void read_all(const struct server_parts *parts, struct readings *ret_readings)
@@ -178,6 +186,8 @@ static void read_all(const struct server_parts *parts, struct readings *ret_read
     groups_stats(parts->groups, &ret_readings->groups);
     profiles_state(parts->profiles, &ret_readings->profile);
     store_stats(parts->store, &ret_readings->store);
+    access_stats(parts->access, &ret_readings->access);
+    reloads_stats(parts->reloads, &ret_readings->reloads);
 }
 
 /* Returns the figure numbered @f; @t is the tier, if there is one for each. */
@@ -188,6 +198,7 @@ static double figure_of(const struct readings *readings, size_t f, uint32_t t)
         [FROM_SPACE] = &readings->space[t], [FROM_CHECKPOINTS] = &readings->checkpoints,
         [FROM_GROUPS] = &readings->groups,  [FROM_PROFILE] = &readings->profile,
         [FROM_STORE] = &readings->store,    [FROM_TOTALS] = &readings->totals,
+        [FROM_ACCESS] = &readings->access,  [FROM_RELOADS] = &readings->reloads,
     };
     const bool of_lanes =
         source->from == FROM_LANES || source->from == FROM_TIERS || source->from == FROM_ARRAYS;

@@ -22,16 +22,24 @@ struct server_parts;
  *   TIERS(field)                 the sum over all lanes, for each tier of the row cache
  *   ARRAYS(field)                the sum over all lanes, of struct home_stats of arrays
  *   SPACE(field)                 for each tier, of struct array_space_stats
- *   CHECKPOINTS_PER(field, number), GROUPS(field), PROFILE(field), STORE(field), STORE_PER(field,
- * number), TOTALS(field) of the part's own struct; with a number, divided LABELS METRIC_LABEL_TABLE
- * has a row for each value of the label OTHER                        code, in metrics.c or
- * control_requests.c
+ *   ACCESS(field), RELOADS(field), CHECKPOINTS_PER(field, number), GROUPS(field), PROFILE(field),
+ * STORE(field), STORE_PER(field, number), TOTALS(field) of the part's own struct; with a number,
+ * divided LABELS METRIC_LABEL_TABLE has a row for each value of the label OTHER code, in metrics.c
+ * or control_requests.c
  *
  * Fields are unsigned numbers or bool. */
 #define METRIC_TABLE(METRIC)                                                                       \
     METRIC(lanes, GAUGE, "Worker threads", "", OTHER)                                              \
     METRIC(sessions, GAUGE, "Connected clients", "", OTHER)                                        \
     METRIC(session_arena_bytes, GAUGE, "Memory shared with clients", "", OTHER)                    \
+    METRIC(access_users, GAUGE, "Users of the access file; 0: every client may do all", "",        \
+           ACCESS(users))                                                                          \
+    METRIC(access_refusals, COUNTER,                                                               \
+           "Hellos, control messages and requests of clients that may not do that", "",            \
+           ACCESS(refusals))                                                                       \
+    METRIC(access_reloads, COUNTER, "Reloads of the access file", "", RELOADS(reloads))            \
+    METRIC(access_reload_failures, COUNTER,                                                        \
+           "Reloads that failed, so the old file stayed in force", "", RELOADS(failures))          \
     METRIC(jobs, GAUGE, "Long jobs, such as checkpoints and drops; see embtier jobs", "state",     \
            OTHER)                                                                                  \
     METRIC(tables, GAUGE, "Tables", "", OTHER)                                                     \

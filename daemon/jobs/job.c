@@ -3,6 +3,12 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <unistd.h>
+
+uid_t job_acts_as(const struct job *job)
+{
+    return job->may_all ? geteuid() : job->uid;
+}
 
 void job_set_table(struct job *job, const char *name)
 {

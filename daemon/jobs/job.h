@@ -16,11 +16,13 @@
 #include "base/spec/table_spec.h"
 #include "daemon/engine/mail/inbox.h"
 
+struct access;
 struct checkpoints;
 struct job;
 struct job_client;
 struct profiles;
 struct progress_sink;
+struct reloads;
 struct session;
 struct tables;
 struct worker;
@@ -46,6 +48,8 @@ struct job_parts {
     struct tables *tables;
     struct checkpoints *checkpoints;
     struct profiles *profiles;
+    struct access *access;
+    struct reloads *reloads;
 };
 
 /* Exports and imports are several jobs each: one opens it, some move rows, a final one ends it. */
@@ -92,8 +96,10 @@ struct job {
     /* Set by the function that submits it. */
     struct message done_message;     /* of a kind of the owner's, as is the next */
     struct message progress_message; /* in the inbox while `told` */
-    uid_t uid;                       /* the user and the process that asked */
+    uint64_t user;                   /* that asked (accounts.h): users take turns */
+    uid_t uid;                       /* its id as a Unix user, and its process */
     pid_t pid;
+    bool may_all; /* the user may also end what others have begun, and delete what is theirs */
     bool is_step; /* a step of a transfer: its id, age and progress are the transfer's, not the
                      worker's */
     void *owner;  /* the connection; NULL: the server's own job, which has no answer */
@@ -130,6 +136,8 @@ struct job_request {
 typedef enum embtier_err job_make_fn(const struct job_request *request, struct job **ret_job,
                                      struct err_msg *msg);
 
+/* Returns the user that may end and delete what that job's user may. */
+uid_t job_acts_as(const struct job *job);
 /* Sets the table that the job is about, for the list of jobs. Ignores a name that is not valid. */
 void job_set_table(struct job *job, const char *name);
 /* Sets the checkpoint that the job is about; 0: none. */

@@ -129,7 +129,7 @@ static bool must_wait(const struct worker *worker, const struct job *job)
     uint32_t users = 0;
 
     for (const struct job *other = worker->running; other; other = other->next) {
-        users += other->kind->line == line && other->uid == job->uid;
+        users += other->kind->line == line && other->user == job->user;
         if (share_a_name(job, other))
             return true;
     }
@@ -137,7 +137,7 @@ static bool must_wait(const struct worker *worker, const struct job *job)
         return true;
     /* Jobs of one user keep their order. A job that waits for others delays only its own user's. */
     for (const struct job *other = worker->waiting; other != job; other = other->next)
-        if (other->uid == job->uid && share_a_name(job, other))
+        if (other->user == job->user && share_a_name(job, other))
             return true;
     return false;
 }
@@ -164,7 +164,7 @@ static uint64_t round_of(const struct worker *worker, const struct job *job)
     if (!job->owner && !job->kind->stays)
         return 0;
     for (const struct job *other = worker->waiting; other; other = other->next)
-        if (other->kind->line == line && other->uid == job->uid && other->round > round)
+        if (other->kind->line == line && other->user == job->user && other->round > round)
             round = other->round;
     return round + 1;
 }
@@ -334,7 +334,7 @@ static enum embtier_err check_waiting(const struct worker *worker, const struct 
     if (!job->owner || !lines[job->kind->line].is_bounded)
         return EMBTIER_OK;
     for (const struct job *other = worker->waiting; other; other = other->next)
-        users += other->uid == job->uid && lines[other->kind->line].is_bounded;
+        users += other->user == job->user && lines[other->kind->line].is_bounded;
     if (users < JOBS_WAITING_MOST)
         return EMBTIER_OK;
     return err_set(msg, EMBTIER_BUSY,
@@ -430,7 +430,7 @@ enum embtier_err job_refuse_cancel(uint64_t id, struct err_msg *msg)
         id);
 }
 
-enum embtier_err worker_cancel(struct worker *worker, uint64_t id, uid_t uid, bool may_all,
+enum embtier_err worker_cancel(struct worker *worker, uint64_t id, uint64_t user, bool may_all,
                                bool *ret_waited, struct err_msg *msg)
 {
     enum embtier_err err;
@@ -441,7 +441,7 @@ enum embtier_err worker_cancel(struct worker *worker, uint64_t id, uid_t uid, bo
     if (!job)
         err = err_set(msg, EMBTIER_NOT_FOUND,
                       "there is no job %" PRIu64 ", or it has ended: see `embtier jobs`", id);
-    else if (!may_all && (!job->owner || job->uid != uid))
+    else if (!may_all && (!job->owner || job->user != user))
         err = job_refuse_cancel(id, msg);
     else
         err = cancel(worker, job, ret_waited, msg);
@@ -463,6 +463,7 @@ static struct job_info describe(const struct job *job, uint64_t now_ns)
     struct job_info info = {
         .id = job->id,
         .kind = job->kind->word,
+        .user = job->user,
         .uid = job->uid,
         .pid = job->pid,
         .is_own = job->owner == NULL,

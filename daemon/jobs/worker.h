@@ -52,15 +52,16 @@ struct job_progress job_progress(struct job *job);
  * CANCELLED. A waiting job ends with that error. A running one stops soon if its kind can, else it
  * goes on. */
 void worker_give_up(struct worker *worker, struct job *job, enum embtier_err why);
-/* Gives up the job with this id as CANCELLED, if it is @uid's or @may_all is set. NOT_FOUND;
+/* Gives up the job with this id as CANCELLED, if it is @user's or @may_all is set. NOT_FOUND;
  * PERMISSION; INVALID: its kind cannot be cancelled any more. @ret_waited: it has done nothing. */
-MUST_CHECK enum embtier_err worker_cancel(struct worker *worker, uint64_t id, uid_t uid,
+MUST_CHECK enum embtier_err worker_cancel(struct worker *worker, uint64_t id, uint64_t user,
                                           bool may_all, bool *ret_waited, struct err_msg *msg);
 
 struct job_info {
     uint64_t id;
     const char *kind;                      /* a constant: "table drop" */
     char what[EMBTIER_TABLE_NAME_MAX + 1]; /* as in struct job */
+    uint64_t user;
     uid_t uid;
     pid_t pid;
     bool is_own; /* the server's own */

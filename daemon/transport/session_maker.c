@@ -30,7 +30,7 @@ static void link_order(struct session_maker *maker, struct session_order *order)
     uint64_t round = maker->round;
 
     for (const struct session_order *other = maker->orders; other; other = other->next)
-        if (other->uid == order->uid && other->round > round)
+        if (other->user == order->user && other->round > round)
             round = other->round;
     order->round = round + 1;
     order->next = maker->orders;

@@ -31,8 +31,8 @@ struct session_order {
     struct message made_message; /* of a kind of the owner's */
     void *owner;                 /* the connection, for the thread that is told */
     uint32_t request_id;
-    uid_t uid;
-    uint64_t id; /* of the session */
+    uint64_t user; /* its account's number */
+    uint64_t id;   /* of the session */
     const struct transport *transport;
     struct channel_spec spec;
     uint32_t lane_count;

@@ -33,10 +33,13 @@ struct transport_peer {
     struct message forgotten_message; /* back: this thread has none of the peer any more */
     struct mailbox *mailbox;          /* of the transport's thread */
     const struct transport *transport;
-    int fd;    /* the control thread's from arrived_message on */
-    uid_t uid; /* -1: not known */
-    pid_t pid; /* 0: not known, or on another host */
+    int fd;      /* the control thread's from arrived_message on */
+    uid_t uid;   /* -1: not known */
+    pid_t pid;   /* 0: not known, or on another host */
+    gid_t *gids; /* of the process, malloced; NULL: not known. The control thread may take them */
+    uint32_t gid_count;
     bool is_encrypted;
+    bool is_loopback; /* it came from this host, over TCP */
     /* The names of the client's verified certificate, such as "CN=a", one after another, each with
      * its NUL, and an empty one behind the last; NULL: it has shown none. They live as long as
      * the peer. */

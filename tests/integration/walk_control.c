@@ -322,6 +322,18 @@ static void list_accounts(struct walk *walk)
     embtier_account_list_free(list);
 }
 
+/* This server has no access file, so any client may ask for it, and nothing changes. */
+static void reload(struct walk *walk, struct walk_session *session)
+{
+    uint32_t users = UINT32_MAX;
+
+    walk_expect(walk, session->server, embtier_reload(session->server, &users), EMBTIER_OK,
+                "reload");
+    WALK_CHECK(walk, users == 0, "an access file has %" PRIu32 " users", users);
+    WALK_CHECK(walk, embtier_user(session->server)[0] == '\0', "the client is user '%s'",
+               embtier_user(session->server));
+}
+
 /* ---- Profiles ---- */
 
 /* However lookups, drops and restarts go on while it is made, no number contradicts another. */
@@ -428,6 +440,7 @@ void walk_control(struct walk *walk, struct walk_session *session)
         break;
     default:
         list_accounts(walk);
+        reload(walk, session);
         cancel_job(walk, session);
     }
 }

@@ -117,6 +117,21 @@ static bool add_to_json(json_t *metrics, json_t *rates, const struct embtier_sta
     return json_object_set_new(by_label, metric->label_value, cli_json_number(metric->value)) == 0;
 }
 
+/* Returns the name of the account's user, or its number if it is a Unix user; names are no numbers.
+ */
+struct user_text {
+    char text[72];
+};
+
+static const char *user_text(struct user_text *buffer, const struct embtier_account *account)
+{
+    if (account->user[0] != '\0')
+        snprintf(buffer->text, sizeof(buffer->text), "%s", account->user);
+    else
+        snprintf(buffer->text, sizeof(buffer->text), "%" PRIu32, account->uid);
+    return buffer->text;
+}
+
 /* Makes {"1000": {"sessions": {"used": 2, "most": 768}, …}, …}. */
 static json_t *accounts_to_json(const struct embtier_account_list *accounts)
 {
@@ -124,13 +139,12 @@ static json_t *accounts_to_json(const struct embtier_account_list *accounts)
 
     for (size_t i = 0; users && i < embtier_account_list_count(accounts); i++) {
         const struct embtier_account *account = embtier_account_list_at(accounts, i);
-        char uid[16];
-        json_t *user;
+        struct user_text buffer;
+        const char *const name = user_text(&buffer, account);
+        json_t *user = json_object_get(users, name);
 
-        snprintf(uid, sizeof(uid), "%" PRIu32, account->uid);
-        user = json_object_get(users, uid);
-        if (!user && json_object_set_new(users, uid, json_object()) == 0)
-            user = json_object_get(users, uid);
+        if (!user && json_object_set_new(users, name, json_object()) == 0)
+            user = json_object_get(users, name);
         if (!user ||
             json_object_set_new(user, account->name,
                                 json_pack("{s:o, s:o}", "used", cli_json_u64(account->used), "most",
@@ -353,12 +367,13 @@ static bool print_area(const struct view *view, const struct embtier_metric *are
 static bool print_users(const struct embtier_account_list *accounts)
 {
     _cleanup_(text_table_freep) struct text_table *text = text_table_new("rlrr");
-    bool ok = text && text_table_add(text, "uid") && text_table_add(text, "what") &&
+    bool ok = text && text_table_add(text, "user") && text_table_add(text, "what") &&
               text_table_add(text, "used") && text_table_add(text, "at most");
 
     for (size_t i = 0; ok && i < embtier_account_list_count(accounts); i++) {
         const struct embtier_account *account = embtier_account_list_at(accounts, i);
         struct number_text used, most;
+        struct user_text user;
 
         if (account->used == 0)
             continue;
@@ -369,7 +384,7 @@ static bool print_users(const struct embtier_account_list *accounts)
             number_count(&used, (double)account->used);
             number_count(&most, (double)account->most);
         }
-        ok = text_table_add(text, "%" PRIu32, account->uid) &&
+        ok = text_table_add(text, "%s", user_text(&user, account)) &&
              text_table_add(text, "%s", account->what) && text_table_add(text, "%s", used.text) &&
              text_table_add(text, "%s", most.text);
     }

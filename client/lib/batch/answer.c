@@ -10,6 +10,7 @@
 #include "client/lib/table.h"
 #include "config/config.h"
 #include "proto/op_fields.h"
+#include "proto/role.h"
 
 /* Returns the word for the tickets that @batch's last request is about. */
 static const char *ticket_word(const struct embtier_batch *batch)
@@ -142,8 +143,10 @@ static bool is_about_group(const struct embtier_batch *batch)
     case EMBTIER_MISMATCH:  /* about a part: its table is missing, or not the ticket's */
     case EMBTIER_NO_TABLE:
     case EMBTIER_DROPPED:
-    case EMBTIER_BUSY:
         return batch->asked_group && batch->result.segment >= batch->part_count;
+    case EMBTIER_BUSY:
+        return batch->asked_group && batch->result.segment >= batch->part_count &&
+               batch->result.limit != OP_LIMIT_OF_QUOTA;
     default:
         return false;
     }
@@ -213,6 +216,49 @@ static enum embtier_err tell_no_space(const struct embtier_batch *batch)
                    PART_TABLE_TEXT(batch, result->segment), advice);
 }
 
+/* Returns the form of the batch's last request (proto/op_fields.h). */
+static uint32_t form_of(const struct embtier_batch *batch)
+{
+    switch (batch->op) {
+    case EMBTIER_GET:
+        return OP_FORM_GET;
+    case EMBTIER_SET:
+        return OP_FORM_SET;
+    case EMBTIER_GET_POOLED:
+    case EMBTIER_GET_POOLED_TICKET:
+        return OP_FORM_POOL;
+    case EMBTIER_PUSH:
+        return batch->kind == BATCH_OF_BAGS ? OP_FORM_PUSH_BAGS : OP_FORM_PUSH_ROWS;
+    case EMBTIER_RELEASE:
+        return OP_FORM_RELEASE;
+    case EMBTIER_PREFETCH:
+        return OP_FORM_PREFETCH;
+    }
+    return 0;
+}
+
+/* The numbers are the user's role and the least role for the operation, or one more than all roles
+ * if the server has no rule for it. */
+static enum embtier_err tell_no_permission(const struct embtier_batch *batch)
+{
+    const struct batch_result *const result = &batch->result;
+    struct err_msg *const msg = &batch->server->message;
+    const char *const user = batch->server->facts.user;
+    const enum role role = (enum role)result->value, needed = (enum role)result->limit;
+
+    if (needed >= ROLE_COUNT)
+        return err_set(msg, result->err, "this server has no rule for %s, so it refuses it",
+                       op_form_words(form_of(batch)));
+    if (role < needed)
+        return err_set(msg, result->err, "%s needs role %s, and user '%s' has role %s%s",
+                       op_form_words(form_of(batch)), role_word(needed), user, role_word(role),
+                       role == ROLE_NONE ? ": it is no longer in the server's access file" : "");
+    return err_set(msg, result->err,
+                   "%s: table '%s' is not granted to user '%s' (its role is %s)%s",
+                   op_form_words(form_of(batch)), batch_table_name(batch, result->segment), user,
+                   role_word(role), PART_TEXT(batch, result->segment));
+}
+
 /* The meaning of an answer's numbers depends on its error; see op_completion. This function
  * handles errors about no part. */
 static enum embtier_err tell_batch_error(const struct embtier_batch *batch)
@@ -221,6 +267,15 @@ static enum embtier_err tell_batch_error(const struct embtier_batch *batch)
     struct err_msg *const msg = &batch->server->message;
 
     switch (result->err) {
+    case EMBTIER_PERMISSION:
+        return tell_no_permission(batch);
+    case EMBTIER_BUSY:
+        if (result->limit != OP_LIMIT_OF_QUOTA)
+            break;
+        return err_set(msg, result->err,
+                       "user '%s' has begun as many requests as it may, %" PRIu64
+                       " a second (quotas.requests_per_second of the access file): try again later",
+                       batch->server->facts.user, result->value);
     case EMBTIER_TOO_LARGE:
         return tell_too_large(batch);
     case EMBTIER_NO_SPACE:
@@ -315,6 +370,7 @@ static enum embtier_err tell_part_error(const struct embtier_batch *batch)
             msg, result->err,
             "in a lookup with a ticket, all parts of table '%s' must be maxima, or none%s", table,
             PART_TEXT(batch, result->segment));
+    case EMBTIER_PERMISSION:
     case EMBTIER_TOO_LARGE:
     case EMBTIER_NO_TICKET:
     case EMBTIER_TICKET_USED:
@@ -378,27 +434,6 @@ static enum embtier_err tell_push_part_error(const struct embtier_batch *batch)
     default:
         return tell_part_error(batch);
     }
-}
-
-/* Returns the form of the batch's last request (proto/op_fields.h). */
-static uint32_t form_of(const struct embtier_batch *batch)
-{
-    switch (batch->op) {
-    case EMBTIER_GET:
-        return OP_FORM_GET;
-    case EMBTIER_SET:
-        return OP_FORM_SET;
-    case EMBTIER_GET_POOLED:
-    case EMBTIER_GET_POOLED_TICKET:
-        return OP_FORM_POOL;
-    case EMBTIER_PUSH:
-        return batch->kind == BATCH_OF_BAGS ? OP_FORM_PUSH_BAGS : OP_FORM_PUSH_ROWS;
-    case EMBTIER_RELEASE:
-        return OP_FORM_RELEASE;
-    case EMBTIER_PREFETCH:
-        return OP_FORM_PREFETCH;
-    }
-    return 0;
 }
 
 /* A field that the operation does not use was not 0. This library and the server disagree about the

@@ -11,6 +11,7 @@
 #include "base/text/text_escape.h"
 #include "client/lib/connection.h"
 #include "client/lib/session/retry.h"
+#include "client/lib/session/token_file.h"
 #include "client/transport/shm/shared_memory.h"
 
 #define NS_PER_MS UINT64_C(1000000)
@@ -66,6 +67,7 @@ static void keep_facts(const Embtier__HelloReply *hello, struct server_facts *fa
 {
     facts->max_batch_rows = hello->max_batch_rows;
     snprintf(facts->config_file, sizeof(facts->config_file), "%s", hello->config_file);
+    snprintf(facts->user, sizeof(facts->user), "%s", hello->user);
 }
 
 /* A new session needs as much as the old one was given, whose batches have their places in it. */
@@ -75,21 +77,28 @@ static uint64_t arena_bytes_of(const struct embtier *server)
                                                            : server->arena_bytes;
 }
 
-static enum embtier_err say_hello(const struct embtier *server, struct opened *opened,
-                                  Embtier__Reply **ret_reply, struct err_msg *msg)
+static enum embtier_err say_hello(const struct embtier *server, const struct address *address,
+                                  struct opened *opened, Embtier__Reply **ret_reply,
+                                  struct err_msg *msg)
 {
     Embtier__Request request = EMBTIER__REQUEST__INIT;
     Embtier__Hello hello = EMBTIER__HELLO__INIT;
+    struct token token;
+    enum embtier_err err;
 
+    TRY(token_file_find(address->files.token, &token, msg));
     hello.protocol_min = PROTOCOL_VERSION;
     hello.protocol_max = PROTOCOL_VERSION;
     hello.arena_bytes = arena_bytes_of(server);
     hello.slot_count = server->max_in_flight;
     hello.client = server->client_name;
     hello.pages = true;
+    hello.token = token.text;
     request.body_case = EMBTIER__REQUEST__BODY_HELLO;
     request.hello = &hello;
-    return control_socket_call(&opened->socket, &request, NULL, NULL, ret_reply, msg);
+    err = control_socket_call(&opened->socket, &request, NULL, NULL, ret_reply, msg);
+    explicit_bzero(&token, sizeof(token));
+    return err;
 }
 
 static enum embtier_err open_channel(const struct embtier *server, const Embtier__HelloReply *hello,
@@ -135,7 +144,7 @@ static enum embtier_err open_at(const struct embtier *server, uint32_t at, uint6
     if (server->socket_is_users)
         TRY(control_socket_check_peer(&opened->socket, text, msg));
     opened->socket.timeout_ms = ms_until(deadline_ns);
-    TRY(say_hello(server, opened, &reply, msg));
+    TRY(say_hello(server, &server->addresses->addresses[at], opened, &reply, msg));
     TRY(check_hello(server, reply, opened->socket.rpc != NULL, opened->socket.fd_count, msg));
     keep_facts(reply->hello, &opened->facts);
     TRY(open_channel(server, reply->hello, arena_bytes_max, opened, msg));

@@ -250,6 +250,7 @@ class Account(Record):
         ("is_bytes", Flag),
         ("used", U64),
         ("most", U64),
+        ("user", OptionalBytes),
     ]
 
 
@@ -397,6 +398,8 @@ FUNCTIONS: dict[str, tuple[Any, dict[str, type[Argument]]]] = {
     "embtier_status_count": (c_size_t, {"status": Handle}),
     "embtier_status_at": (POINTER(Metric), {"status": Handle, "index": Size}),
     "embtier_status_free": (None, {"status": Handle}),
+    "embtier_user": (c_char_p, {"server": Handle}),
+    "embtier_reload": (c_int, {"server": Handle, "ret_users": pointer(POINTER(c_uint32))}),
     "embtier_account_list": (c_int, {"server": Handle, "ret_list": _NEW}),
     "embtier_account_list_count": (c_size_t, _LIST),
     "embtier_account_list_at": (POINTER(Account), _LIST | {"index": Size}),

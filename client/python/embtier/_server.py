@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from . import _arguments, _checkpoint, _export, _load, _profile, _specs, _types, errors
+from ._access import Access
 from ._batch import BagBatch, Bags, Batch, PrefetchBatch, PushBatch
 from ._checkpoint import Checkpoint
 from ._connection import Connection, Opened, connection_of, repeated
@@ -23,7 +24,7 @@ from ._progress import Progress, Reports
 from ._types import TableSpec
 
 
-class Server:
+class Server(Access):
     """A connection to embtierd, made by :func:`connect`; a context manager that closes it.
 
     Threads: only one at a time may use a connection; a second one gets a RuntimeError. Connections are independent, so
@@ -578,25 +579,6 @@ class Server:
                 }
             finally:
                 lib.embtier_status_free(pointer)
-
-    @repeated
-    def users(self) -> dict[int, dict[str, dict[str, int]]]:
-        """Returns how much of each limited resource each user has, and how much it may have now::
-
-            {1000: {"sessions": {"used": 2, "most": 768}, "arena_bytes": {"used": 134217728, "most": 3221225472}, ...}}
-        """
-        pointer = c_void_p()
-        with self._connection as handle:
-            self._connection.check(lib.embtier_account_list(handle, byref(pointer)))
-            try:
-                users: dict[int, dict[str, dict[str, int]]] = {}
-                for i in range(lib.embtier_account_list_count(pointer)):
-                    account = lib.embtier_account_list_at(pointer, i).contents
-                    things = users.setdefault(account.uid, {})
-                    things[account.name.decode()] = {"used": account.used, "most": account.most}
-                return users
-            finally:
-                lib.embtier_account_list_free(pointer)
 
     def __reduce__(self) -> Any:
         raise TypeError("a Server cannot be copied or pickled: it is a connection of this process; connect again")

@@ -123,7 +123,19 @@ static const char *const stop_texts[] = {
         "newest checkpoint",
 };
 
-bool signals_take_stop(int fd, enum signal_effect effect)
+static void take_reload(const struct signalfd_siginfo *info, bool *ret_reloads)
+{
+    log_info(ret_reloads
+                 ? "signal: the server reads its access file again; the configuration is not "
+                   "read again"
+                 : "signal: the server does not reload any file now",
+             "signal=SIG%s from_pid=%d from_uid=%u", sigabbrev_np((int)info->ssi_signo),
+             (int)info->ssi_pid, (unsigned)info->ssi_uid);
+    if (ret_reloads)
+        *ret_reloads = true;
+}
+
+bool signals_take_stop(int fd, enum signal_effect effect, bool *ret_reloads)
 {
     struct signalfd_siginfo info;
 
@@ -135,10 +147,7 @@ bool signals_take_stop(int fd, enum signal_effect effect)
                      sigabbrev_np(number), (int)info.ssi_pid, (unsigned)info.ssi_uid);
             return true;
         }
-        log_info("signal: no key of the configuration can change while the server runs, so nothing "
-                 "was reloaded",
-                 "signal=SIG%s from_pid=%d from_uid=%u", sigabbrev_np(number), (int)info.ssi_pid,
-                 (unsigned)info.ssi_uid);
+        take_reload(&info, ret_reloads);
     }
     return false;
 }

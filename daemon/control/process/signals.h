@@ -2,8 +2,8 @@
 /* signals.h: how the server reacts to each signal.
  *
  *   SIGTERM, SIGINT, SIGQUIT   a clean stop; for further ones see stop_patience.h
- *   SIGHUP                     reloads the configuration's keys that can change while the server
- *                              runs: there are none yet, and the log says so
+ *   SIGHUP                     reloads files that can change while the server runs
+ *                              (daemon/jobs/reload/reload.h); the configuration cannot
  *   SIGKILL, SIGSTOP, faults   the system's own: ILL, TRAP, ABRT, BUS, FPE, SEGV, SYS
  *   all others                 nothing
  *
@@ -24,7 +24,8 @@ MUST_CHECK enum embtier_err signals_open(int *ret_fd, struct err_msg *msg);
 
 enum signal_effect { SIGNAL_STOPS, SIGNAL_STOPS_ALREADY };
 /* Takes waiting signals up to the first that asks for a stop, and logs the effect of each. False:
- * none asks for a stop. */
-bool signals_take_stop(int fd, enum signal_effect effect);
+ * none asks for a stop. *@ret_reloads, which may be NULL, is set if one asks for a reload: without
+ * it the server does not reload any more. */
+bool signals_take_stop(int fd, enum signal_effect effect, bool *ret_reloads);
 
 #endif

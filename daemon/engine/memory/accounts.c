@@ -15,8 +15,9 @@ struct account {
     struct accounts *accounts;
     struct account *next;
     struct account **link; /* points here: `next` of the account before, or the list's head */
-    uid_t uid;
+    uint64_t user;
     uint32_t opened;
+    _Atomic uint64_t quotas[ACCOUNT_ROWS]; /* of the access file; 0: none */
     /* Lanes write here in each push, so these are not on a cache line that others read. */
     _Alignas(CACHE_LINE) _Atomic uint64_t has[ACCOUNT_ROWS];
 };
@@ -81,7 +82,7 @@ void accounts_limit(struct accounts *accounts, enum account_row row, uint64_t al
 
 /* ---- Opening ---- */
 
-static struct account *new_account(struct accounts *accounts, uid_t uid)
+static struct account *new_account(struct accounts *accounts, uint64_t user)
 {
     struct account *const account =
         aligned_alloc(CACHE_LINE, align_up(sizeof(*account), CACHE_LINE));
@@ -89,7 +90,7 @@ static struct account *new_account(struct accounts *accounts, uid_t uid)
     if (!account)
         return NULL;
     *account = (struct account){
-        .accounts = accounts, .next = accounts->first, .link = &accounts->first, .uid = uid
+        .accounts = accounts, .next = accounts->first, .link = &accounts->first, .user = user
     };
     if (account->next)
         account->next->link = &account->next;
@@ -97,15 +98,15 @@ static struct account *new_account(struct accounts *accounts, uid_t uid)
     return account;
 }
 
-struct account *account_open(struct accounts *accounts, uid_t uid)
+struct account *account_open(struct accounts *accounts, uint64_t user)
 {
     struct account *account;
 
     pthread_mutex_lock(&accounts->lock);
-    for (account = accounts->first; account && account->uid != uid; account = account->next)
+    for (account = accounts->first; account && account->user != user; account = account->next)
         ;
     if (!account)
-        account = new_account(accounts, uid);
+        account = new_account(accounts, user);
     if (account)
         account->opened++;
     pthread_mutex_unlock(&accounts->lock);
@@ -144,12 +145,23 @@ uint64_t accounts_used(const struct accounts *accounts, enum account_row row)
     return atomic_load_explicit(&accounts->used[row], memory_order_relaxed);
 }
 
-uid_t account_uid(const struct account *account)
+uint64_t account_user(const struct account *account)
 {
-    return account->uid;
+    return account->user;
 }
 
-uint64_t account_part(const struct account *account, enum account_row row)
+void account_set_quota(struct account *account, enum account_row row, uint64_t most)
+{
+    atomic_store_explicit(&account->quotas[row], most, memory_order_relaxed);
+}
+
+static uint64_t quota_of(const struct account *account, enum account_row row)
+{
+    return atomic_load_explicit(&account->quotas[row], memory_order_relaxed);
+}
+
+/* Returns the user's part by the configuration. */
+static uint64_t configured_part(const struct account *account, enum account_row row)
 {
     const struct limit *const limit = &account->accounts->limits[row];
     const uint64_t used = accounts_used(account->accounts, row);
@@ -164,13 +176,37 @@ uint64_t account_part(const struct account *account, enum account_row row)
     return left > 1 ? left - left / 4 - (left % 4 > 0) : left;
 }
 
-uint64_t accounts_part(struct accounts *accounts, uid_t uid, enum account_row row)
+static bool has_less(const struct account *account, enum account_row row)
+{
+    const uint64_t quota = quota_of(account, row);
+
+    return quota > 0 && quota < configured_part(account, row);
+}
+
+uint64_t account_part(const struct account *account, enum account_row row)
+{
+    return has_less(account, row) ? quota_of(account, row) : configured_part(account, row);
+}
+
+const char *account_key(const struct account *account, enum account_row row, const char *key)
+{
+    static const char *const quotas[ACCOUNT_ROWS] = {
+        [ACCOUNT_SESSIONS] = "quotas.connections of the access file",
+        [ACCOUNT_ARENA_BYTES] = "quotas.arena_bytes of the access file",
+        [ACCOUNT_TICKET_BYTES] = "quotas.ticket_bytes of the access file",
+        [ACCOUNT_PINNED_BYTES] = "quotas.pinned_bytes of the access file",
+    };
+
+    return has_less(account, row) && quotas[row] ? quotas[row] : key;
+}
+
+uint64_t accounts_part(struct accounts *accounts, uint64_t user, enum account_row row)
 {
     const struct account *account;
     uint64_t part = 0;
 
     pthread_mutex_lock(&accounts->lock);
-    for (account = accounts->first; account && account->uid != uid; account = account->next)
+    for (account = accounts->first; account && account->user != user; account = account->next)
         ;
     if (account)
         part = account_part(account, row);
@@ -180,7 +216,9 @@ uint64_t accounts_part(struct accounts *accounts, uid_t uid, enum account_row ro
 
 const char *account_rule(const struct account *account, enum account_row row)
 {
-    return account->accounts->limits[row].user > 0 ? "" : ", three quarters of what others leave";
+    return account->accounts->limits[row].user > 0 || has_less(account, row)
+               ? ""
+               : ", three quarters of what others leave";
 }
 
 enum account_answer account_ask(const struct account *account, enum account_row row,
@@ -279,25 +317,25 @@ bool account_row_is_bytes(enum account_row row)
     return rows[row].unit == IN_BYTES;
 }
 
-static int compare_uids(const void *a, const void *b)
+static int compare_users(const void *a, const void *b)
 {
-    const uid_t left = ((const struct account_info *)a)->uid;
-    const uid_t right = ((const struct account_info *)b)->uid;
+    const uint64_t left = ((const struct account_info *)a)->user;
+    const uint64_t right = ((const struct account_info *)b)->user;
 
     return (left > right) - (left < right);
 }
 
-/* The caller holds the lock. Counts the accounts with ids from @from on. Fills in @infos unless it
- * is NULL. */
+/* The caller holds the lock. Counts the accounts with numbers from @from on. Fills in @infos unless
+ * it is NULL. */
 static uint32_t collect(const struct accounts *accounts, uint64_t from, struct account_info *infos)
 {
     uint32_t count = 0;
 
     for (const struct account *account = accounts->first; account; account = account->next) {
-        if (account->uid < from)
+        if (account->user < from)
             continue;
         if (infos) {
-            infos[count].uid = account->uid;
+            infos[count].user = account->user;
             for (uint32_t row = 0; row < ACCOUNT_ROWS; row++) {
                 infos[count].has[row] = account_has(account, row);
                 infos[count].part[row] = account_part(account, row);
@@ -321,7 +359,7 @@ enum embtier_err accounts_page(struct accounts *accounts, uint64_t from, uint32_
     pthread_mutex_unlock(&accounts->lock);
     if (!infos)
         return EMBTIER_NO_MEMORY;
-    qsort(infos, count, sizeof(*infos), compare_uids);
+    qsort(infos, count, sizeof(*infos), compare_users);
     *ret_infos = infos;
     *ret_count = MIN(count, most);
     *ret_more = count > most;

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* accounts.h: how much each user has of each limited resource, and how much one user may have.
  *
- * Each user id that has a connection, a transfer, a table or a checkpoint has one account, however
- * many of these it has. ACCOUNT_TABLE has one row for each resource. A row has a total and a rule
- * for one user. Where the configuration sets a number (such as socket.max_user_sessions), the rule
- * is that number. Otherwise it is the shared rule: a user may have three quarters of the amount
- * that others leave. By the shared rule a user alone has three quarters, and two users settle at
- * three sevenths each. The next user always finds a quarter of the amount that was free. Numbers
- * are rounded in favour of the next user, but a last one is not divided: of 5, users get 3, 1 and
- * 1.
+ * A user is a number: a Unix user's id, or that of a user of the access file, which is greater than
+ * all ids (daemon/access/access.h). Each user that has a connection, a transfer, a table or a
+ * checkpoint has one account, however many of these it has. ACCOUNT_TABLE has one row for each
+ * resource. A row has a total and a rule for one user. Where the configuration sets a number (such
+ * as socket.max_user_sessions), the rule is that number. Otherwise it is the shared rule: a user
+ * may have three quarters of the amount that others leave. By the shared rule a user alone has
+ * three quarters, and two users settle at three sevenths each. The next user always finds a quarter
+ * of the amount that was free. Numbers are rounded in favour of the next user, but a last one is
+ * not divided: of 5, users get 3, 1 and 1.
  *
  * Descriptors have no row. Each session has at most SESSION_DESCRIPTORS
  * (config/config_descriptors.h), so the row of sessions limits them too.
@@ -21,7 +22,6 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include <sys/types.h>
 
 #include "base/err.h"
 
@@ -63,10 +63,17 @@ DEFINE_CLEANUP(struct accounts, accounts_free)
  * To be called before the row is used. */
 void accounts_limit(struct accounts *accounts, enum account_row row, uint64_t all, uint64_t user);
 
+/* Limits the user further in one row; 0: it does not. The limit holds until the account is freed,
+ * for what is taken from now on. Any thread. */
+void account_set_quota(struct account *account, enum account_row row, uint64_t most);
+/* Returns the key that sets the user's limit, for messages: @key, or the access file's if its quota
+ * is less. */
+const char *account_key(const struct account *account, enum account_row row, const char *key);
+
 /* Returns the user's account, made if there is none, or NULL if there is no memory. Each open is
  * followed by a close. The last close frees the account; all amounts must have been given back by
  * then. Any thread. */
-struct account *account_open(struct accounts *accounts, uid_t uid);
+struct account *account_open(struct accounts *accounts, uint64_t user);
 /* NULL is allowed. */
 void account_close(struct account *account);
 DEFINE_CLEANUP(struct account, account_close)
@@ -97,12 +104,12 @@ const char *account_row_name(enum account_row row);
 const char *account_row_word(enum account_row row);
 bool account_row_is_bytes(enum account_row row);
 
-uid_t account_uid(const struct account *account);
+uint64_t account_user(const struct account *account);
 uint64_t account_has(const struct account *account, enum account_row row);
 /* Returns how much the user may have now in all. */
 uint64_t account_part(const struct account *account, enum account_row row);
-/* The same by user id; 0 if the user has no account. Any thread. */
-uint64_t accounts_part(struct accounts *accounts, uid_t uid, enum account_row row);
+/* The same by the user's number; 0 if the user has no account. Any thread. */
+uint64_t accounts_part(struct accounts *accounts, uint64_t user, enum account_row row);
 /* Returns the words behind such a number in messages: ", three quarters of what others leave" or
  * "". */
 const char *account_rule(const struct account *account, enum account_row row);
@@ -110,12 +117,12 @@ uint64_t accounts_used(const struct accounts *accounts, enum account_row row);
 
 /* One user's amounts. */
 struct account_info {
-    uid_t uid;
+    uint64_t user;
     uint64_t has[ACCOUNT_ROWS];
     uint64_t part[ACCOUNT_ROWS];
 };
-/* Lists users with ids from @from on, at most @most, in a malloced array in order of id. *@ret_more
- * says if there are more. NO_MEMORY. */
+/* Lists users with numbers from @from on, at most @most, in a malloced array in order of these.
+ * *@ret_more says if there are more. NO_MEMORY. */
 MUST_CHECK enum embtier_err accounts_page(struct accounts *accounts, uint64_t from, uint32_t most,
                                           struct account_info **ret_infos, uint32_t *ret_count,
                                           bool *ret_more);

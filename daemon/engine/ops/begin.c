@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/engine/ops/begin.h"
 
+#include "daemon/access/operations.h"
+#include "daemon/access/rights.h"
 #include "daemon/engine/memory/request_memory.h"
 #include "daemon/engine/ops/op_table.h"
 #include "daemon/engine/sessions/client_bytes.h"
@@ -17,6 +19,11 @@ static enum embtier_err begin(struct op_lane *lane, struct session *session, uin
     op = op_of(submission.op);
     if (IS_BAD(CHECK_OP, !op))
         return refuse(ret_refusal, EMBTIER_INVALID, UINT32_MAX, submission.op, op_last());
+    /* Without a rule an operation is refused. Roles are checked with the segments, so that the
+     * group of a refused push is told. */
+    if (IS_BAD(CHECK_RULE, !operation_of_op(submission.op, submission.flags)))
+        return refuse(ret_refusal, EMBTIER_PERMISSION, UINT32_MAX, rights_role(session->rights),
+                      ROLE_COUNT);
     ret_taking->op = op;
     return op->begin(lane, session, number, &submission, ret_taking, ret_refusal);
 }

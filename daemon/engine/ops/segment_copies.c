@@ -3,6 +3,9 @@
 
 #include <stddef.h>
 
+#include "base/clock.h"
+#include "daemon/access/operations.h"
+#include "daemon/access/rights.h"
 #include "daemon/engine/sessions/client_bytes.h"
 #include "daemon/engine/tables/table.h"
 #include "daemon/engine/tables/tables.h"
@@ -17,6 +20,30 @@ _Static_assert(offsetof(struct op_segment, table) == 0 &&
                    offsetof(struct op_pool_segment, table) == 0 &&
                    offsetof(struct op_push_segment, table) == 0,
                "a segment begins with its table");
+
+/* ---- Rights ---- */
+
+/* Returns the least role for the submission, which has a rule (begin.c). */
+static enum role role_of(const struct op_submission *submission)
+{
+    const struct operation *const operation = operation_of_op(submission->op, submission->flags);
+
+    return operation ? operation->role : ROLE_COUNT;
+}
+
+static enum embtier_err refuse_rights(const struct session *session, uint32_t segment,
+                                      enum role needed, struct refusal *ret_refusal)
+{
+    rights_note_refusal(session->rights);
+    return refuse(ret_refusal, EMBTIER_PERMISSION, segment, rights_role(session->rights), needed);
+}
+
+/* A request that was put off for lack of memory has been counted. */
+static bool comes_too_fast(const struct session *session)
+{
+    return UNLIKELY(rights_are_paced(session->rights)) && session->wanted_bytes == 0 &&
+           !rights_begin(session->rights, clock_now_ns(&clock_monotonic));
+}
 
 /* ---- Copies ---- */
 
@@ -63,6 +90,11 @@ enum embtier_err segment_copies_take(const struct request_rules *rules,
     const uint8_t *copy = (const uint8_t *)rules->scratch;
     struct segment_sums sums = { 0 };
 
+    if (IS_BAD(CHECK_ROLE, rights_role(session->rights) < role_of(submission)))
+        return refuse_rights(session, UINT32_MAX, role_of(submission), ret_refusal);
+    if (IS_BAD(CHECK_PACE, comes_too_fast(session)))
+        return refuse(ret_refusal, EMBTIER_BUSY, UINT32_MAX, rights_per_second(session->rights),
+                      OP_LIMIT_OF_QUOTA);
     if (IS_BAD(CHECK_FLAGS, (submission->flags & ~flags) != 0))
         return refuse(ret_refusal, EMBTIER_UNSUPPORTED, UINT32_MAX, submission->flags, flags);
     if (IS_BAD(CHECK_SEGMENT_COUNT, count > most))
@@ -123,12 +155,18 @@ segment_copies_enter(const struct request_rules *rules, const struct session *se
                      void *context, struct refusal *ret_refusal)
 {
     const uint64_t bytes = op_segment_bytes(form);
+    const enum role role = role_of(submission);
     uint64_t *copy = (uint64_t *)rules->scratch;
 
     for (uint32_t s = 0; s < submission->segment_count; s++, copy += bytes / sizeof(*copy)) {
         struct table *table = NULL;
 
         TRY(segment_table_enter(rules, s, copy[0], &table, ret_refusal));
+        if (IS_BAD(CHECK_GRANT,
+                   !rights_allow(session->rights, table->index, rights_use_of(role)))) {
+            table_leave(table);
+            return refuse_rights(session, s, role, ret_refusal);
+        }
         TRY(take(context, s, table));
         if (!IS_COPIED(COPY_SEGMENTS))
             copy_again(copy, session->channel.region + submission->segments_offset + s * bytes,

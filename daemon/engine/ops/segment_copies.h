@@ -19,14 +19,15 @@ struct segment_sums {
     uint64_t bags; /* of a pooled lookup */
 };
 
-/* Copies the segments of a request of @form, and checks everything that needs no table: their
- * number and place, unused fields, and sums. Also refuses all flags of the submission but
- * @flags. */
+/* Copies the segments of a request of @form, and checks everything that needs no table: the user's
+ * role, their number and place, unused fields, and sums. Also refuses all flags of the submission
+ * but @flags. */
 MUST_CHECK enum embtier_err
 segment_copies_take(const struct request_rules *rules, const struct session *session,
                     const struct op_submission *submission, uint32_t form, uint32_t flags,
                     struct segment_sums *ret_sums, struct refusal *ret_refusal);
 /* Enters the tables of all copies, one after the other, and gives each to @take with @context.
+ * PERMISSION: the user is not granted one of them.
  * @take notes the table, which the operation has to leave from then on, also if @take refuses the
  * segment because it is wrong for its table. *@ret_refusal says why then, which @take fills in. */
 MUST_CHECK enum embtier_err

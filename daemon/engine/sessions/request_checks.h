@@ -14,6 +14,10 @@
 /* A COPY_ is no check. A build without it reads the copied words once more behind the checks. */
 #define REQUEST_CHECKS(X)                                                                          \
     X(CHECK_OP)                                                                                    \
+    X(CHECK_RULE)                                                                                  \
+    X(CHECK_ROLE)                                                                                  \
+    X(CHECK_GRANT)                                                                                 \
+    X(CHECK_PACE)                                                                                  \
     X(CHECK_FIELDS)                                                                                \
     X(CHECK_FLAGS)                                                                                 \
     X(CHECK_SEGMENT_COUNT)                                                                         \

@@ -31,6 +31,7 @@ struct group_member;
 struct mailbox;
 struct op;
 struct part;
+struct rights;
 struct ticket;
 
 /* How many tickets a session can have at a time. */
@@ -89,6 +90,7 @@ struct session {
     uint32_t home; /* number of its home lane */
     uint32_t lane_count;
     struct account *account; /* the user's; open until the session is freed */
+    struct rights *rights;   /* the user's (daemon/access/rights.h), kept as long */
 
     /* Set by the control thread, read by any lane. The client has hung up. Nothing more that it
      * asked for is begun, and requests that were not begun are not answered. */

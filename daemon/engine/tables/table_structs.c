@@ -152,6 +152,8 @@ bool tables_fill_struct(struct tables *tables, struct table *table, uint32_t tab
     atomic_store(&table->rows_initialised, 0);
     memset(table->counts, 0, tables->lane_count * sizeof(*table->counts));
     atomic_store(&table->table_id, table_id);
+    if (tables->tell_name) /* the state, set later, lets lanes see what this has changed */
+        tables->tell_name(tables->tell_context, table->index, spec->name);
     table_set_state(table, TABLE_CREATING);
     is_used = tables_find_used(tables, table_id, &place);
     assert(!is_used && tables->used_count < tables->used_capacity);

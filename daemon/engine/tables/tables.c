@@ -53,6 +53,12 @@ enum embtier_err tables_new(struct store *store, const struct row_routes *routes
     return EMBTIER_OK;
 }
 
+void tables_tell_names(struct tables *tables, tables_name_fn *tell, void *context)
+{
+    tables->tell_name = tell;
+    tables->tell_context = context;
+}
+
 static void keep(void *table)
 {
     (void)table;

@@ -34,6 +34,12 @@ MUST_CHECK enum embtier_err tables_new(struct store *store, const struct row_rou
 void tables_free(struct tables *tables);
 DEFINE_CLEANUP(struct tables, tables_free)
 
+/* A function that learns the name of each table before a request can use the table: of those that
+ * are loaded, made or restored. The tables are locked. */
+typedef void tables_name_fn(void *context, uint16_t index, const char *name);
+/* To be called before there are tables. */
+void tables_tell_names(struct tables *tables, tables_name_fn *tell, void *context);
+
 /* One act of a table's move, on one lane (rows_move_prepare() and its neighbours). */
 struct table_move_act {
     enum {

@@ -29,6 +29,8 @@ struct tables {
     struct store *store;
     const struct row_routes *routes;
     struct accounts *accounts;
+    tables_name_fn *tell_name; /* or NULL */
+    void *tell_context;
     struct table_arrays *arrays;
     const struct tables_rows *rows; /* the lanes' shares of every table */
     struct lane *const *lanes;

@@ -33,7 +33,7 @@ static enum embtier_err run_stop(struct job *job, const struct job_parts *parts,
                                  const struct progress_sink *progress, struct err_msg *msg)
 {
     (void)progress;
-    return profiles_stop(parts->profiles, job->uid, &of(job)->state, msg);
+    return profiles_stop(parts->profiles, job_acts_as(job), &of(job)->state, msg);
 }
 
 static enum embtier_err run_read(struct job *job, const struct job_parts *parts,

@@ -51,7 +51,7 @@ static enum embtier_err check_spec(struct table_spec *spec, struct err_msg *msg)
     return init_rows_check_version(spec, msg);
 }
 
-static enum embtier_err take_memory(struct load *load, uid_t uid, const struct table_spec *spec,
+static enum embtier_err take_memory(struct load *load, uint64_t user, const struct table_spec *spec,
                                     struct err_msg *msg)
 {
     const uint64_t row_bytes =
@@ -59,7 +59,7 @@ static enum embtier_err take_memory(struct load *load, uid_t uid, const struct t
     char what[sizeof(spec->name) + 32];
 
     snprintf(what, sizeof(what), "an import of table '%s'", spec->name);
-    return transfer_memory_take(load->memory, uid, tables_writer_bytes(load->tables, row_bytes),
+    return transfer_memory_take(load->memory, user, tables_writer_bytes(load->tables, row_bytes),
                                 what, &load->share, msg);
 }
 
@@ -97,7 +97,7 @@ enum embtier_err load_open(struct tables *tables, struct transfer_memory *memory
     load->memory = memory;
     TRY(check_spec(&spec, msg));
     TRY(check_room(tables, &spec, order->row_count, msg));
-    TRY(take_memory(load, order->uid, &spec, msg));
+    TRY(take_memory(load, order->user, &spec, msg));
     load->row_bytes = table_spec_weight_bytes(&spec);
     load->row = calloc(1, (size_t)load->row_bytes + table_spec_state_bytes(&spec));
     if (!load->row)

@@ -20,6 +20,7 @@ struct transfer_memory;
 struct load_order {
     struct table_spec spec; /* init_version 0: the newest */
     uid_t uid;              /* the owner */
+    uint64_t user;          /* that has the memory (accounts.h) */
     bool with_state;        /* rows come with their optimizer state; else it begins as zeros */
     uint64_t row_count;     /* rows that will come; 0: not known */
 };

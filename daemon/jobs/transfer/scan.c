@@ -93,7 +93,7 @@ static enum embtier_err open_stored(struct scan *scan, struct store *store,
     char what[sizeof(scan->spec.name) + 32];
 
     snprintf(what, sizeof(what), "an export of table '%s'", scan->spec.name);
-    TRY(transfer_memory_take(scan->memory, scan->order.uid,
+    TRY(transfer_memory_take(scan->memory, scan->order.user,
                              table_scan_bytes(record, &like) + made_bytes, what, &scan->share,
                              msg));
     scan->made = malloc(made_bytes);

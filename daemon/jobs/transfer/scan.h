@@ -21,7 +21,7 @@ struct scan_order {
     uint64_t checkpoint_id; /* 0: the newest */
     char name[EMBTIER_TABLE_NAME_MAX + 1];
     bool with_state; /* else weights only */
-    uid_t uid;       /* the user that asked */
+    uint64_t user;   /* that asked (accounts.h) */
     bool all_rows;   /* also rows never written, with their initial values; no unbounded tables */
 };
 

@@ -69,11 +69,11 @@ static enum embtier_err check_room(const struct transfer_memory *memory,
     return EMBTIER_OK;
 }
 
-enum embtier_err transfer_memory_take(struct transfer_memory *memory, uid_t uid, uint64_t bytes,
+enum embtier_err transfer_memory_take(struct transfer_memory *memory, uint64_t user, uint64_t bytes,
                                       const char *what, struct transfer_share *share,
                                       struct err_msg *msg)
 {
-    struct account *const account = account_open(memory->accounts, uid);
+    struct account *const account = account_open(memory->accounts, user);
     enum embtier_err err;
 
     assert(share->bytes == 0);
@@ -92,12 +92,12 @@ enum embtier_err transfer_memory_take(struct transfer_memory *memory, uid_t uid,
     return err;
 }
 
-enum embtier_err transfer_memory_probe(struct transfer_memory *memory, uid_t uid, uint64_t bytes,
-                                       const char *what, struct err_msg *msg)
+enum embtier_err transfer_memory_probe(struct transfer_memory *memory, uint64_t user,
+                                       uint64_t bytes, const char *what, struct err_msg *msg)
 {
     struct transfer_share share = { 0 };
 
-    TRY(transfer_memory_take(memory, uid, bytes, what, &share, msg));
+    TRY(transfer_memory_take(memory, user, bytes, what, &share, msg));
     transfer_memory_give(memory, &share);
     return EMBTIER_OK;
 }

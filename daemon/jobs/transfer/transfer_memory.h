@@ -29,14 +29,14 @@ struct transfer_share {
     uint64_t bytes;
 };
 
-/* Counts @bytes, in whole MiB, for @what of user @uid, such as "an export of table 't'". The caller
- * gives @share back. BUSY: there is no room now, or the user has some already and would have more
- * than three quarters of what others leave. TOO_LARGE: it never fits. */
-MUST_CHECK enum embtier_err transfer_memory_take(struct transfer_memory *memory, uid_t uid,
+/* Counts @bytes, in whole MiB, for @what of @user (accounts.h), such as "an export of table 't'".
+ * The caller gives @share back. BUSY: there is no room now, or the user has some already and would
+ * have more than three quarters of what others leave. TOO_LARGE: it never fits. */
+MUST_CHECK enum embtier_err transfer_memory_take(struct transfer_memory *memory, uint64_t user,
                                                  uint64_t bytes, const char *what,
                                                  struct transfer_share *share, struct err_msg *msg);
 /* Takes the bytes and gives them back at once, to see if there is room. */
-MUST_CHECK enum embtier_err transfer_memory_probe(struct transfer_memory *memory, uid_t uid,
+MUST_CHECK enum embtier_err transfer_memory_probe(struct transfer_memory *memory, uint64_t user,
                                                   uint64_t bytes, const char *what,
                                                   struct err_msg *msg);
 /* Does nothing for a share of 0 bytes. */

@@ -18,6 +18,7 @@
 #include "base/tls/tls_stream.h"
 #include "daemon/engine/memory/engine_reserved.h"
 #include "daemon/engine/sessions/session.h"
+#include "daemon/transport/listen/peer_ids.h"
 #include "daemon/transport/rpc/net/certificates.h"
 #include "daemon/transport/rpc/rpc_stream_impl.h"
 
@@ -66,6 +67,7 @@ static void free_if_over(struct rpc_stream *stream)
     rpc_handshake_free(stream);
     unlink_stream(stream->host, stream);
     free(stream->names);
+    free(stream->peer.gids);
     free(stream);
 }
 
@@ -314,13 +316,14 @@ static const struct message_kind message_rpc_forgotten = { .take = take_forgotte
 /* Only a client on this host has a user and a process. */
 static void find_peer(int fd, struct transport_peer *peer)
 {
-    struct ucred credentials = { .pid = 0, .uid = (uid_t)-1 };
-    socklen_t bytes = sizeof(credentials);
+    struct peer_ids ids;
 
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &bytes) != 0)
-        credentials.uid = (uid_t)-1;
-    peer->uid = credentials.uid;
-    peer->pid = credentials.pid;
+    peer_ids_of(fd, &ids);
+    peer->uid = ids.uid;
+    peer->pid = ids.pid;
+    peer->gids = ids.gids;
+    peer->gid_count = ids.gid_count;
+    peer->is_loopback = peer_is_loopback(fd);
 }
 
 /* Small frames go out at once: each is an answer, or the end of one. */

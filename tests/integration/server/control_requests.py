@@ -70,6 +70,7 @@ REQUESTS: list[tuple[str, dict]] = [
             "slot_count": 8,
             "client": "bent",
             "pages": True,
+            "token": "embt_0123456789012345678901234567890123456789-_A",
         },
     ),
     ("table_create", {"spec": ADAM, "if_not_exists": True}),
@@ -104,6 +105,7 @@ REQUESTS: list[tuple[str, dict]] = [
     ("profile_read", {"snapshot": 1, "line": 2, "offset": 3}),
     ("profile_stop", {}),
     ("status", {}),
+    ("reload", {}),
     ("table_move", {"name": "placed", "home": 0}),
     ("table_move", {"name": "placed", "home": 2, "hot_rows": 1, "hot_rows_at": 1 << 15}),
     ("table_move", {"name": "placed", "home": 0}),  # its array is free for the next move

@@ -23,7 +23,7 @@ struct group {
     struct group *next;
     struct group **link; /* the pointer to this one: `next` before it, or list head */
     char name[EMBTIER_GROUP_NAME_MAX + 1];
-    uid_t uid;
+    uint64_t user;
     struct account *account; /* the user's, which each member's connection has open */
     uint32_t size;
     uint32_t joined;       /* sessions that have joined, also those that have ended */
@@ -398,7 +398,7 @@ static struct group *find_group(const struct groups *groups, const struct group_
 {
     struct group *group = groups->first;
 
-    while (group && (group->uid != join->uid || strcmp(group->name, join->name) != 0))
+    while (group && (group->user != join->user || strcmp(group->name, join->name) != 0))
         group = group->next;
     return group;
 }
@@ -413,7 +413,7 @@ static enum embtier_err new_group(struct groups *groups, struct account *account
     if (!group)
         return err_set(msg, EMBTIER_NO_MEMORY, "group: out of memory");
     memcpy(group->name, join->name, strlen(join->name) + 1);
-    group->uid = join->uid;
+    group->user = join->user;
     group->account = account;
     account_add(account, ACCOUNT_GROUPS, 1);
     group->size = join->size;

@@ -86,7 +86,7 @@ DEFINE_CLEANUP(struct groups, groups_free)
 
 struct group_join {
     const char *name;
-    uid_t uid; /* each user has names of its own */
+    uint64_t user; /* its account's number; each user has names of its own */
     uint32_t size;
     uint32_t member;
     uint64_t step; /* the last step that is done */

@@ -24,7 +24,8 @@ static enum embtier_err run_delete(struct job *job, const struct job_parts *part
 {
     struct checkpoint_one_job *const one = of(job);
 
-    return checkpoints_delete(parts->checkpoints, one->id, job->uid, progress, &one->info, msg);
+    return checkpoints_delete(parts->checkpoints, one->id, job_acts_as(job), progress, &one->info,
+                              msg);
 }
 
 static enum embtier_err run_verify(struct job *job, const struct job_parts *parts,

@@ -48,10 +48,11 @@ def test_no_signal_but_those_of_faults_ends_the_server_otherwise_than_cleanly(ow
 def test_sighup_says_that_nothing_was_reloaded(own_daemon):
     os.kill(own_daemon.pid, signal.SIGHUP)
     deadline = time.monotonic() + 60
-    while not (said := own_daemon.logged("nothing was reloaded")):
+    while not own_daemon.logged("nothing was reloaded"):
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    assert said[0]["signal"] == "SIGHUP" and said[0]["from_pid"] == str(os.getpid())
+    (signalled,) = own_daemon.logged("signal:")
+    assert signalled["signal"] == "SIGHUP" and signalled["from_pid"] == str(os.getpid())
     own_daemon.stop()
 
 

@@ -9,9 +9,11 @@
 #include <signal.h>
 #include <sys/signalfd.h>
 
+#include "daemon/access/access.h"
 #include "daemon/control/control.h"
 #include "daemon/jobs/checkpoint/checkpoints.h"
 #include "daemon/jobs/profile/profiles.h"
+#include "daemon/jobs/reload/reload.h"
 #include "daemon/jobs/transfer/transfer_memory.h"
 
 struct control_fixture {
@@ -20,6 +22,8 @@ struct control_fixture {
     struct checkpoints *checkpoints;
     struct groups *groups;
     struct profiles *profiles;
+    struct access *access;
+    struct reloads *reloads;
     struct server_parts parts;
     struct control *control;
     char path[220];
@@ -77,14 +81,20 @@ static inline void control_make_jobs(struct control_fixture *c)
 static inline void control_make_parts(struct control_fixture *c, struct store_fixture *f,
                                       const struct transport *transport)
 {
+    struct err_msg msg = { { 0 } };
+
     memset(c, 0, sizeof(*c));
     lanes_start(&c->x, f, &control_shape);
     control_fill_config(c, &f->config);
     control_make_jobs(c);
+    must(access_new(NULL, &c->access, &msg), &msg);
+    must(reloads_new(&c->reloads, &msg), &msg);
     c->parts = (struct server_parts){ .config = &f->config,
                                       .transport = transport,
                                       .store = f->store,
                                       .tables = c->x.tables,
+                                      .access = c->access,
+                                      .reloads = c->reloads,
                                       .accounts = c->x.accounts,
                                       .memory = c->x.memory,
                                       .ticket_memory = c->x.ticket_memory,
@@ -108,6 +118,8 @@ static inline void control_free_parts(struct control_fixture *c)
     checkpoints_free(c->checkpoints);
     transfer_memory_free(c->transfer_memory);
     lanes_stop(&c->x);
+    reloads_free(c->reloads);
+    access_free(c->access);
 }
 
 static void *control_serve(void *context)

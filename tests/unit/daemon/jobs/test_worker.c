@@ -75,7 +75,7 @@ static void submit(struct worker *worker, struct scan_job *scan, const struct jo
 {
     memset(scan, 0, sizeof(*scan));
     scan->job.kind = kind;
-    scan->job.uid = uid;
+    scan->job.user = uid;
     scan->job.owner = owner;
     assert_int_equal(worker_submit(worker, &scan->job, NULL), EMBTIER_OK);
 }

@@ -124,7 +124,7 @@ static struct load *submit(struct worker *worker, uid_t uid, bool is_held, bool 
     load->is_held = is_held;
     atomic_init(&load->is_whole, is_whole);
     load->rows.job.kind = &load_rows_job;
-    load->rows.job.uid = uid;
+    load->rows.job.user = uid;
     load->rows.job.owner = load;
     load->rows.load = load;
     load->rows.batch.count = 1;

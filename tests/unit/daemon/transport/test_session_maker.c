@@ -84,7 +84,7 @@ static struct session_maker *make(struct told *told)
 static struct session_order order(uid_t uid, uint64_t bytes)
 {
     return (struct session_order){
-        .uid = uid,
+        .user = uid,
         .id = 7,
         .transport = &shm_transport,
         .spec = { .region_bytes = bytes, .slot_count = 4, .max_batch_rows = 100 },

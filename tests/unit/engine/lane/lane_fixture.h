@@ -15,6 +15,7 @@
 #include <sys/wait.h>
 #include <time.h>
 
+#include "daemon/access/rights.h"
 #include "daemon/engine/lane/lane.h"
 #include "daemon/engine/mail/inbox.h"
 #include "daemon/engine/memory/accounts.h"
@@ -322,6 +323,7 @@ static inline struct client client_attach(struct lanes_fixture *x, uint64_t slot
     client.session->send = fixture_mail;
     client.session->owner = x;
     client.session->account = client.session->ticket_share.account = x->account;
+    client.session->rights = rights_everything();
     lane_attach(x->lanes[client.session->home], client.session);
     return client;
 }

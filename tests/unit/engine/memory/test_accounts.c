@@ -217,17 +217,17 @@ static void test_accounts_are_listed_in_pages_by_their_numbers(void **state)
     assert_int_equal(accounts_page(accounts, 0, 3, &infos, &count, &more), EMBTIER_OK);
     assert_int_equal(count, 3);
     assert_true(more);
-    assert_int_equal(infos[0].uid, 0);
-    assert_int_equal(infos[1].uid, 5);
-    assert_int_equal(infos[2].uid, 7);
+    assert_int_equal(infos[0].user, 0);
+    assert_int_equal(infos[1].user, 5);
+    assert_int_equal(infos[2].user, 7);
     free(infos);
     assert_int_equal(accounts_page(accounts, 8, 3, &infos, &count, &more), EMBTIER_OK);
     assert_int_equal(count, 2);
     assert_false(more);
-    assert_int_equal(infos[0].uid, 1000);
+    assert_int_equal(infos[0].user, 1000);
     assert_int_equal(infos[0].has[ACCOUNT_SCANS], 2);
     assert_int_equal(infos[0].part[ACCOUNT_SCANS], 4);
-    assert_int_equal(infos[1].uid, UINT32_MAX - 1);
+    assert_int_equal(infos[1].user, UINT32_MAX - 1);
     free(infos);
     assert_int_equal(accounts_page(accounts, UINT64_C(1) << 32, 3, &infos, &count, &more),
                      EMBTIER_OK);
@@ -283,6 +283,39 @@ static void test_what_a_user_may_have_is_told_while_it_changes(void **state)
     accounts_free(accounts);
 }
 
+static void test_a_quota_limits_one_user_only(void **state)
+{
+    struct accounts *const accounts = make();
+    struct account *const one = account_open(accounts, ONE), *const two =
+                                                                 account_open(accounts, TWO);
+    const char *const key = "socket.max_user_sessions";
+
+    (void)state;
+    accounts_limit(accounts, ACCOUNT_SESSIONS, 100, 10);
+    account_set_quota(one, ACCOUNT_SESSIONS, 3);
+    assert_int_equal(take_all(one, ACCOUNT_SESSIONS), 3);
+    assert_int_equal(account_part(one, ACCOUNT_SESSIONS), 3);
+    assert_int_equal(accounts_part(accounts, ONE, ACCOUNT_SESSIONS), 3);
+    assert_string_equal(account_key(one, ACCOUNT_SESSIONS, key),
+                        "quotas.connections of the access file");
+    assert_int_equal(take_all(two, ACCOUNT_SESSIONS), 10);
+    assert_string_equal(account_key(two, ACCOUNT_SESSIONS, key), key);
+    account_set_quota(one, ACCOUNT_SESSIONS, 1); /* less than it has */
+    assert_int_equal(account_ask(one, ACCOUNT_SESSIONS, 1), ACCOUNT_USER_HAS);
+    account_give(one, ACCOUNT_SESSIONS, 1);
+    assert_int_equal(account_ask(one, ACCOUNT_SESSIONS, 1), ACCOUNT_USER_HAS);
+    account_set_quota(one, ACCOUNT_SESSIONS, 1000); /* the configuration's limit is less */
+    assert_int_equal(account_part(one, ACCOUNT_SESSIONS), 10);
+    assert_string_equal(account_key(one, ACCOUNT_SESSIONS, key), key);
+    account_set_quota(one, ACCOUNT_SESSIONS, 0);
+    assert_int_equal(take_all(one, ACCOUNT_SESSIONS), 8);
+    account_give(one, ACCOUNT_SESSIONS, 10);
+    account_give(two, ACCOUNT_SESSIONS, 10);
+    account_close(one);
+    account_close(two);
+    accounts_free(accounts);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -290,6 +323,7 @@ int main(void)
         cmocka_unit_test(test_a_user_alone_has_three_quarters_and_each_next_one_finds_some),
         cmocka_unit_test(test_small_numbers_are_shared_out_too),
         cmocka_unit_test(test_a_refusal_tells_the_limit_and_the_key),
+        cmocka_unit_test(test_a_quota_limits_one_user_only),
         cmocka_unit_test(test_sessions_that_keep_tickets_leave_memory_to_others),
         cmocka_unit_test(test_accounts_are_listed_in_pages_by_their_numbers),
         cmocka_unit_test(test_what_a_user_may_have_is_told_while_it_changes),

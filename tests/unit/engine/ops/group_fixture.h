@@ -43,7 +43,7 @@ static inline enum embtier_err join_as(struct training *t, const struct client *
     const enum embtier_err err = groups_join(
         t->groups, client->session,
         &(struct group_join){
-            .name = name, .uid = FIXTURE_UID, .size = size, .member = member, .step = step },
+            .name = name, .user = FIXTURE_UID, .size = size, .member = member, .step = step },
         &joined, &msg);
 
     if (err == EMBTIER_OK)

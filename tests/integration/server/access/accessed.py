@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Daemons with an access file, and users of it."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import json
+import os
+import re
+import secrets
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from daemons import Daemon, embtier
+from raw_any import RawAny
+
+PERMISSION = 16
+TRANSPORTS = ["shm", "unix+rpc", "tcp"]
+
+
+def new_token() -> str:
+    return "embt_" + base64.urlsafe_b64encode(secrets.token_bytes(32)).decode().rstrip("=")
+
+
+def hash_of(token: str) -> str:
+    return "sha256:" + hashlib.sha256(token.encode()).hexdigest()
+
+
+class Guarded(Daemon):
+    """A daemon with an access file, which listens on each transport. It starts with one administrator."""
+
+    def __init__(self, folder: Path, changes: dict | None = None) -> None:
+        super().__init__(folder, changes)
+        self.access = folder / "access.yaml"
+        self.tokens: dict[str, str] = {}
+        self.users: list[dict] = []
+        self.configure({
+            "access": {"file": str(self.access)},
+            "rpc": {"listen": ["tcp://127.0.0.1:0", f"unix+rpc:{self.path}.rpc"]},
+            "socket": {"path": self.path, "mode": "0666"},
+        })  # fmt: skip
+        Path(self.path).parent.chmod(0o755)
+        self.add("boss", "admin")
+
+    def add(self, name: str, role: str, **more) -> str:
+        """Adds a user with a token, from the next start or reload on. Returns the token."""
+        self.tokens[name] = new_token()
+        self.users.append({"name": name, "role": role, "tokens": [hash_of(self.tokens[name])], **more})
+        self.write()
+        return self.tokens[name]
+
+    def user(self, name: str) -> dict:
+        return next(user for user in self.users if user["name"] == name)
+
+    def write(self, text: str | None = None) -> None:
+        self.access.unlink(missing_ok=True)
+        self.access.write_text(text if text is not None else json.dumps({"users": self.users}, indent=1))
+        self.access.chmod(0o600)
+
+    def address(self, transport: str) -> str:
+        if transport == "tcp":
+            return next(m[0] for line in self.log_lines() if (m := re.search(r"tcp://127\.0\.0\.1:\d+", line)))
+        return self.path if transport == "shm" else f"unix+rpc:{self.path}.rpc"
+
+    def connect_as(self, name: str, transport: str = "shm", **options) -> embtier.Server:
+        return self.connect_with(self.tokens[name], transport, **options)
+
+    def connect_with(self, token: str, transport: str = "shm", mode: int = 0o600, **options) -> embtier.Server:
+        with token_file(self.folder, token, mode):
+            return embtier.connect(self.address(transport), **({"timeout": 60, "arena_bytes": 1 << 20} | options))
+
+    def raw_as(self, name: str, transport: str) -> RawAny:
+        return RawAny(self.address(transport), self.tokens[name])
+
+
+@contextlib.contextmanager
+def token_file(folder: Path, token: str, mode: int = 0o600) -> Iterator[Path]:
+    """Names a file with the token to libembtier."""
+    path = folder / "token"
+    path.unlink(missing_ok=True)
+    path.write_text(token + "\n")
+    path.chmod(mode)
+    os.environ["EMBTIER_TOKEN_FILE"] = str(path)
+    try:
+        yield path
+    finally:
+        del os.environ["EMBTIER_TOKEN_FILE"]
+
+
+def await_true(condition, what: str = "the condition") -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline, f"{what} did not come true"
+        time.sleep(0.01)

@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Walks all operations, with each role, over each transport: each user may do what its role allows, on tables that it is granted."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from accessed import PERMISSION, TRANSPORTS, Guarded
+from control_requests import ADAM, KINDS
+from raw_any import error_of
+from raw_client import GET, SET, field, fields, frame
+
+import embtier
+
+ROLES = ["read", "train", "admin"]
+NONE, NAMED, WHOLE = "no table", "the tables that it names", "all tables"
+
+# The table of docs/access.md, written down once more: the least role, and the tables that a user must be granted. In the
+# order of the walk, in which some requests need what others made. {} stands for the table's name.
+OPERATIONS: list[tuple[str, str, str, dict]] = [
+    ("table_create", "admin", NAMED, {"spec": ADAM | {"name": "{}_made"}, "if_not_exists": True}),
+    ("table_open", "read", NAMED, {"name": "{}"}),
+    ("table_list", "read", NONE, {}),
+    ("table_move", "admin", NAMED, {"name": "{}", "home": 0}),
+    ("status", "read", NONE, {}),
+    ("group_join", "train", NONE, {"name": "g", "size": 2, "member": 1}),
+    ("group_leave", "train", NONE, {"handle": 1 << 50}),
+    ("checkpoint_create", "admin", WHOLE, {"metadata": "[]"}),
+    ("checkpoint_list", "read", NONE, {}),
+    ("checkpoint_show", "read", WHOLE, {"id": 1}),
+    ("checkpoint_verify", "admin", WHOLE, {"id": 1}),
+    ("checkpoint_restore", "admin", NAMED, {"id": 1 << 40, "tables": ["{}"]}),
+    ("checkpoint_restore", "admin", NAMED, {"id": 1 << 40, "tables": ["mine"], "name": "{}"}),
+    ("checkpoint_restore", "admin", WHOLE, {"id": 1 << 40}),
+    ("checkpoint_delete", "admin", WHOLE, {"id": 1}),
+    ("scan_open", "read", NAMED, {"table": "{}"}),
+    ("scan_next", "read", NONE, {"offset": 4096, "bytes": 8192}),
+    ("scan_close", "none", NONE, {}),
+    ("load_open", "admin", NAMED, {"spec": ADAM | {"name": "{}_loaded"}}),
+    ("load_rows", "admin", NONE, {"offset": 20480, "bytes": 8192, "rows": 2, "rows_at": 64}),
+    ("load_end", "admin", NONE, {}),
+    ("load_close", "none", NONE, {}),
+    ("account_list", "read", NONE, {}),
+    ("job_list", "read", NONE, {}),
+    ("job_cancel", "read", NONE, {"id": 1 << 40}),
+    ("plan_begin", "admin", WHOLE, {"generation": 2, "hash": 7, "tables": 3}),
+    ("plan_end", "admin", WHOLE, {}),
+    ("plan_show", "read", NONE, {}),
+    ("profile_start", "admin", WHOLE, {"memory_bytes": 1 << 26}),
+    ("profile_read", "admin", WHOLE, {}),
+    ("profile_stop", "admin", WHOLE, {}),
+    ("reload", "admin", WHOLE, {}),
+    ("table_drop", "admin", NAMED, {"name": "{}_made"}),
+    ("table_drop", "admin", NAMED, {"name": "{}_loaded"}),
+]
+
+
+def filled(values, name: str):
+    """@values with @name in place of each {}."""
+    if isinstance(values, dict):
+        return {key: filled(value, name) for key, value in values.items()}
+    if isinstance(values, list):
+        return [filled(value, name) for value in values]
+    return values.replace("{}", name) if isinstance(values, str) else values
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory):
+    daemon = Guarded(tmp_path_factory.mktemp("access"))
+    for role in ROLES:
+        daemon.add(f"{role}_of_some", role, tables=["mine*"])
+        daemon.add(f"{role}_of_all", role)
+    daemon.start()
+    with daemon.connect() as root:
+        for name in ("mine", "theirs"):
+            root.create_table(name, 4, rows=100, optimizer="sgd", init=("constant", 1))
+        root.checkpoint()
+    yield daemon
+    daemon.stop()
+
+
+def test_the_walk_has_all_requests():
+    assert {kind for kind, *_ in OPERATIONS} == set(KINDS) - {"hello"}
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("grants", ["some", "all"])
+@pytest.mark.parametrize("role", ROLES)
+def test_each_role_may_do_what_the_table_says(guarded, transport, grants, role):
+    user = f"{role}_of_{grants}"
+    for kind, least, relation, values in OPERATIONS:
+        for table in ["mine", "theirs"] if relation == NAMED else [""]:
+            with guarded.raw_as(user, transport) as client:
+                err, said = client.error(kind, filled(values, table))
+            has_role = ["none", *ROLES].index(role) >= ["none", *ROLES].index(least)
+            has_tables = grants == "all" or relation == NONE or table == "mine"
+            where = f"{user} {kind} {table}: {err} {said}"
+            assert (err == PERMISSION) == (not (has_role and has_tables)), where
+            if err != PERMISSION:
+                continue
+            assert user in said, where
+            if not has_role:
+                assert f"needs role {least}" in said and f"role {role}" in said, where
+            elif relation == NAMED:
+                assert f"table '{table}" in said, where
+            else:
+                assert "all tables" in said, where
+
+
+def rows_of(daemon) -> np.ndarray:
+    with daemon.connect() as root:
+        return np.concatenate([root.open_table(name).get(np.arange(100)) for name in ("mine", "theirs")])
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("role", ROLES)
+def test_each_role_may_ask_for_rows_as_the_table_says(guarded, transport, role):
+    """Each operation on rows, through the library."""
+
+    def allowed(least: str, call) -> None:
+        if ROLES.index(role) >= ROLES.index(least):
+            call()
+            return
+        with pytest.raises(embtier.PermissionError, match=f"needs role {least}, and user '{role}_of_some' has role {role}"):
+            call()
+
+    before = rows_of(guarded)
+    with guarded.connect_as(f"{role}_of_some", transport) as server:
+        table = server.open_table("mine")
+        allowed("read", lambda: table.get([1, 2]))
+        allowed("train", lambda: table.set([1], np.ones((1, 4))))
+        with server.bag_batch([embtier.Bags(table, 2, 1)]) as bags:
+            bags.ids(0)[:], bags.offsets(0)[:] = [1, 2], [0, 2]
+            allowed("read", bags.lookup)
+            allowed("train", lambda: bags.lookup(ticket=True))
+            if role != "read":
+                bags.gradients(0)[:] = 0
+                bags.push(lr=0.5, step=1)
+        with server.push_batch([(table, 1)]) as push:
+            push.ids(0)[:], push.gradients(0)[:] = [1], 0
+            allowed("train", lambda: push.push(lr=0.5, step=1))
+        with server.prefetch_batch([(table, 2)]) as ahead:
+            ahead.ids(0)[:] = [1, 2]
+            allowed("read", ahead.prefetch)
+    assert (rows_of(guarded) == before).all()
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_a_guessed_handle_is_refused(guarded, transport):
+    with guarded.connect() as root:
+        handles = {table.name: None for table in root.tables()}
+    with guarded.raw_as("boss", transport) as boss:
+        for name in ("mine", "theirs"):
+            handles[name] = fields(boss.call("table_open", {"name": name})[6][0])[1][0]
+    before = rows_of(guarded)
+    for role in ROLES:
+        with guarded.raw_as(f"{role}_of_some", transport) as client:
+            assert client.access_row(GET, handles["mine"]) == 0
+            assert client.access_row(SET, handles["theirs"]) == PERMISSION
+            assert client.access_row(GET, handles["theirs"]) == PERMISSION
+            assert client.access_row(GET, handles["mine"]) == 0  # the session goes on
+    assert (rows_of(guarded) == before).all()
+
+
+def test_lists_show_what_is_granted(guarded):
+    with guarded.connect_as("read_of_some") as some, guarded.connect_as("read_of_all") as all_, guarded.connect() as root:
+        assert {t.name for t in some.tables()} == {t.name for t in root.tables() if t.name.startswith("mine")}
+        assert {t.name for t in all_.tables()} == {t.name for t in root.tables()}
+        assert set(some.users()) == {"read_of_some"}
+        assert {"read_of_some", "read_of_all", 0} <= set(root.users())
+        with guarded.connect_as("admin_of_some") as admin:
+            assert set(admin.users()) == {"admin_of_some"}
+
+
+def test_a_list_goes_on_over_pages_that_show_nothing(guarded):
+    with guarded.connect() as root:
+        for i in range(260):  # two pages and more
+            root.create_table(f"theirs_{i}", 1)
+        root.create_table("mine_last", 1)
+    try:
+        with guarded.connect_as("read_of_some") as some:
+            names = [t.name for t in some.tables()]
+            assert "mine_last" in names and not any(name.startswith("theirs") for name in names)
+    finally:
+        with guarded.connect() as root:
+            for i in range(260):
+                root.drop_table(f"theirs_{i}")
+            root.drop_table("mine_last")
+
+
+def test_an_unknown_request_is_no_secret_and_does_nothing(guarded):
+    with guarded.raw_as("read_of_some", "shm") as client:
+        client.shm.socket.sendall(frame(field(1, 5) + field(9000, b"")))
+        err, said = error_of(client.shm.receive_last())
+        assert err != 0 and "does not know the request" in said
+        assert client.error("status", {})[0] == 0
