@@ -65,6 +65,11 @@ def send_until_full(stream: socket.socket, data: bytes) -> None:
     stream.settimeout(LIMIT_S)
 
 
+def end_half(stream: socket.socket) -> None:
+    """Sends no more. SSLSocket.shutdown() would forget the keys, and read ciphertext from then on."""
+    socket.socket.shutdown(stream, socket.SHUT_WR)
+
+
 def reset(stream: socket.socket) -> None:
     """Ends a connection by RST."""
     stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

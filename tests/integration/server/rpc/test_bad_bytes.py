@@ -8,7 +8,7 @@ import socket
 import struct
 
 import pytest
-from doors import DIM, ROWS, TABLE, Door, open_table, rows_request, wait_until
+from doors import DIM, ROWS, TABLE, Door, end_half, open_table, rows_request, wait_until
 from plain_client import CALL, DONE, GET, READ, REFUSED, SET, SUBMIT, WRITE, Client, frame, head, message
 
 import embtier
@@ -85,7 +85,7 @@ def test_a_message_that_ends_early_changes_nothing(door):
             with contextlib.closing(door.client()) as client:
                 open_table(client)
                 client.send(sent[:cut])
-                client.socket.shutdown(socket.SHUT_WR)
+                end_half(client.socket)
                 assert client.is_closed()
             assert (table.get([5000, 5001]) == 0).all(), cut
         with contextlib.closing(door.client()) as client:

@@ -12,7 +12,7 @@ import time
 
 import pytest
 from daemons import SANITIZED
-from doors import MIB, Door, open_table, rows_request, send_until_full, wait_until
+from doors import MIB, Door, end_half, open_table, rows_request, send_until_full, wait_until
 from plain_client import CALL, DATA, DONE, GET, READ, REFUSED, SET, SUBMIT, WRITE, Client, frame, head, message
 
 import embtier
@@ -132,7 +132,7 @@ def test_the_end_of_what_a_client_sends_ends_its_session(door: Door, count: int)
     with door.leaves_nothing(), door.serves_others(), door.clients(1, arena_bytes=4 * MIB, slots=64) as (client,):
         body, payload = rows_request(client, GET, 2000)
         client.send(b"".join(frame(SUBMIT, number, body, payload) for number in range(count)))
-        client.socket.shutdown(socket.SHUT_WR)
+        end_half(client.socket)
         assert client.is_closed()
 
 
@@ -144,5 +144,5 @@ def test_a_client_that_half_closes_and_reads_nothing_is_forgotten(door: Door):
         parts.send(frame(READ, 0, message({1: [64, 3 * MIB] * 20})) * 2)
         half.send(frame(SUBMIT, 0, body, payload)[:100])
         for client in (rows, parts, half):
-            client.socket.shutdown(socket.SHUT_WR)
+            end_half(client.socket)
         wait_until(lambda: door.held()["sessions"] <= 2)
