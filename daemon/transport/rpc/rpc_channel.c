@@ -174,10 +174,24 @@ void rpc_channel_end(struct rpc_slot *slot)
 
 /* ---- Memory ---- */
 
-void rpc_channel_leave_region(struct rpc_channel *channel)
+bool rpc_channel_leave_region(struct rpc_channel *channel)
 {
-    if (atomic_fetch_sub(&channel->region_holders, 1) == 1 && channel->region)
-        munmap(channel->region, channel->region_bytes);
+    return atomic_fetch_sub(&channel->region_holders, 1) == 1 && channel->region;
+}
+
+bool rpc_channel_free_region(struct rpc_channel *channel, uint64_t bytes)
+{
+    const uint64_t some = MIN(bytes, channel->region_bytes - channel->freed_bytes);
+
+    munmap(channel->region + channel->freed_bytes, some);
+    channel->freed_bytes += some;
+    return channel->freed_bytes == channel->region_bytes;
+}
+
+static void leave_whole_region(struct rpc_channel *channel)
+{
+    if (rpc_channel_leave_region(channel))
+        (void)!rpc_channel_free_region(channel, UINT64_MAX);
 }
 
 static void destroy(struct rpc_channel *rpc)
@@ -203,7 +217,7 @@ static void free_channel(struct transport_channel *channel)
     struct rpc_channel *const rpc = rpc_of(channel);
 
     if (!rpc->is_released)
-        rpc_channel_leave_region(rpc);
+        leave_whole_region(rpc);
     rpc_channel_put(rpc);
 }
 
@@ -311,7 +325,7 @@ static void release(struct transport_channel *channel, bool is_abandoned)
 
     (void)is_abandoned;
     rpc->is_released = true;
-    rpc_channel_leave_region(rpc);
+    leave_whole_region(rpc);
 }
 
 const struct transport rpc_transport = {

@@ -13,7 +13,7 @@
  * Threads: the loop has the slots, except those that are SUBMITTED, which the engine has. The
  * engine uses the channel's functions. The control thread and the session maker make and free it.
  * Loop and owner each hold the channel, and the region in addition, which takes long to free. The
- * last one frees it. */
+ * last one frees it, the loop a piece in each turn. */
 #ifndef EMBTIER_DAEMON_TRANSPORT_RPC_RPC_CHANNEL_H
 #define EMBTIER_DAEMON_TRANSPORT_RPC_RPC_CHANNEL_H
 
@@ -50,7 +50,8 @@ struct rpc_channel {
     _Atomic uint32_t holders, region_holders;
     bool is_released; /* by the owner */
     uint8_t *region;
-    uint64_t region_bytes, reserved_bytes;
+    uint64_t region_bytes, reserved_bytes, freed_bytes;
+    struct rpc_channel *next_freed; /* in the loop's list of regions to be freed */
     uint32_t slot_count;
     int doorbell_fd; /* an event descriptor, watched edge-triggered and never read */
     struct op_submission *submissions;
@@ -60,9 +61,11 @@ struct rpc_channel {
     _Atomic uint32_t is_unpolled; /* the lane does not look at `tail`: ring */
 };
 
-/* Each gives up one hold. */
-void rpc_channel_leave_region(struct rpc_channel *channel);
+/* Each gives up one hold. True: no other holds the region, which the caller must free. */
+MUST_CHECK bool rpc_channel_leave_region(struct rpc_channel *channel);
 void rpc_channel_put(struct rpc_channel *channel);
+/* Gives at most @bytes of the region back to the system. True: that was the rest. */
+MUST_CHECK bool rpc_channel_free_region(struct rpc_channel *channel, uint64_t bytes);
 
 /* Returns the slot for a request that arrives, now ARRIVING, with all of @submit but its payload.
  * The loop calls it. PROTOCOL: the number is not among those that may be under way, or a span lies

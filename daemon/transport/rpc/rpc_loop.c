@@ -181,7 +181,7 @@ static void tick(struct rpc_loop *loop)
 
 static bool is_over(const struct rpc_loop *loop)
 {
-    return loop->is_stopping && !loop->host.streams && is_deaf(loop);
+    return loop->is_stopping && !loop->host.streams && !loop->host.freed && is_deaf(loop);
 }
 
 static void tell_start(struct rpc_loop *loop, enum embtier_err err)
@@ -218,8 +218,10 @@ static void *loop_main(void *context)
     }
     tell_start(loop, EMBTIER_OK);
     while (!is_over(loop)) {
+        const bool has_more = rpc_streams_free_some(&loop->host);
+
         mailbox_sleeps(&loop->host.mailbox);
-        io_run(loop->host.io, inbox_is_empty(&loop->host.mailbox.inbox) ? TICK_NS : 0);
+        io_run(loop->host.io, inbox_is_empty(&loop->host.mailbox.inbox) && !has_more ? TICK_NS : 0);
         mailbox_wakes(&loop->host.mailbox);
         take_mail(loop);
         accept_waiting(loop);

@@ -24,6 +24,8 @@
 
 /* The system takes no more bytes than that for a client that does not read. */
 #define UNSENT_BYTES (512 << 10)
+/* Bytes of regions that are given back to the system in a turn. */
+#define FREED_BYTES (UINT64_C(2) << 20)
 
 _Static_assert(sizeof(struct session) + CONFIG_LANES_MAX * sizeof(struct session_lane) +
                        sizeof(struct rpc_channel) + RPC_STREAM_BYTES <=
@@ -79,6 +81,27 @@ static void on_pair_closed(struct io_file *file)
     free_if_over(stream);
 }
 
+/* The system takes a millisecond for some MiB. */
+static void leave_region(struct rpc_host *host, struct rpc_channel *channel)
+{
+    if (!rpc_channel_leave_region(channel))
+        return;
+    atomic_fetch_add(&channel->holders, 1);
+    channel->next_freed = host->freed;
+    host->freed = channel;
+}
+
+bool rpc_streams_free_some(struct rpc_host *host)
+{
+    struct rpc_channel *const channel = host->freed;
+
+    if (channel && rpc_channel_free_region(channel, FREED_BYTES)) {
+        host->freed = channel->next_freed;
+        rpc_channel_put(channel);
+    }
+    return host->freed != NULL;
+}
+
 static void on_net_closed(struct net *net)
 {
     struct rpc_stream *const stream = CONTAINER_OF(net, struct rpc_stream, net);
@@ -87,7 +110,7 @@ static void on_net_closed(struct net *net)
     rpc_outputs_drop(&stream->outputs);
     rpc_outputs_drop(&stream->held);
     if (stream->channel)
-        rpc_channel_leave_region(stream->channel);
+        leave_region(stream->host, stream->channel);
     if (!stream->is_pair_closed)
         io_close(rpc_stream_io(stream), &stream->pair, on_pair_closed);
     free_if_over(stream);
@@ -303,7 +326,7 @@ static void bind_channel(struct rpc_host *host, struct rpc_channel *channel)
     assert(stream->host == host && !stream->channel);
     stream->channel = channel;
     if (stream->is_net_closed)
-        rpc_channel_leave_region(channel);
+        leave_region(host, channel);
 }
 
 MESSAGE_KIND(message_rpc_answered, answered, rpc_host, struct rpc_slot, answered)

@@ -25,6 +25,7 @@
 struct certificates;
 struct handshakes;
 struct io;
+struct rpc_channel;
 struct rpc_stream;
 
 /* Answers that a client does not read are dropped after this time, with the client. */
@@ -41,6 +42,7 @@ struct rpc_host {
     struct io *io;
     struct mailbox mailbox;
     struct rpc_stream *streams;
+    struct rpc_channel *freed;         /* a list of channels whose regions are to be freed */
     _Atomic uint32_t *count;           /* of the streams of all hosts */
     uint32_t most;                     /* of these */
     uint8_t trash[RPC_TRASH_BYTES];    /* what ending streams receive */
@@ -64,6 +66,8 @@ void rpc_stream_new(struct rpc_host *host, int fd, bool is_tls);
 /* Every second: closes streams whose clients have read nothing, or sent nothing of a frame, for too
  * long. */
 void rpc_streams_tick(struct rpc_host *host, uint64_t now_ns);
+/* In each turn: gives a piece of a region back to the system. False: there is none left. */
+bool rpc_streams_free_some(struct rpc_host *host);
 /* Closes all sockets now, or those that the control thread is done with and whose clients have been
  * sent all that there is. */
 void rpc_streams_close(struct rpc_host *host, bool at_once);

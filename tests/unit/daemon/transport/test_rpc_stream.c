@@ -20,7 +20,8 @@
 
 #define LIMIT_NS     (UINT64_C(60) * 1000000000)
 #define SLOTS        4
-#define REGION_BYTES (UINT64_C(128) << 10)
+#define REGION_BYTES (16 * MIB)
+#define PART_BYTES   (UINT64_C(128) << 10)
 #define AT           4096 /* where the tests' spans begin */
 
 struct fixture {
@@ -121,8 +122,10 @@ static void forget(struct fixture *f)
 {
     closep(&f->control);
     f->control = -1;
-    rpc_transport.release(f->channel, true);
-    transport_channel_free(f->channel);
+    if (f->channel) {
+        rpc_transport.release(f->channel, true);
+        transport_channel_free(f->channel);
+    }
     transport_forget(f->peer);
     AWAIT(f, !f->host.streams);
     f->peer = NULL;
@@ -135,6 +138,8 @@ static int teardown(void **state)
     closep(&f->client);
     if (f->peer)
         forget(f);
+    while (rpc_streams_free_some(&f->host))
+        continue;
     assert_int_equal(f->count, 0);
     io_free(f->host.io);
     mailbox_destroy(&f->host.mailbox);
@@ -450,8 +455,8 @@ static void send_read(struct fixture *f, uint32_t number, uint64_t bytes)
 /* Nothing is read from a client that has not taken what it asked for. */
 static void test_a_client_that_does_not_read_is_not_read(void **state)
 {
-    static uint8_t got[REGION_BYTES];
-    const uint64_t bytes = REGION_BYTES - AT;
+    static uint8_t got[PART_BYTES];
+    const uint64_t bytes = PART_BYTES;
     struct fixture *const f = *state;
     uint8_t none;
 
@@ -475,7 +480,7 @@ static void test_a_client_that_takes_no_byte_is_dropped(void **state)
     uint64_t now_ns;
 
     (void)setsockopt(f->stream->net.file.fd, SOL_SOCKET, SO_SNDBUF, &(int){ 4096 }, sizeof(int));
-    send_read(f, 1, REGION_BYTES - AT);
+    send_read(f, 1, PART_BYTES);
     for (uint32_t i = 0; i < 20; i++)
         turn(f);
     now_ns = clock_now_ns(&clock_monotonic);
@@ -555,6 +560,26 @@ static void test_the_control_threads_end_lets_the_client_read_all(void **state)
     await_end(f, f->client);
 }
 
+/* The owner has given up the region first, as it does with a client that it drops. Then the loop
+ * frees it, and no turn is long. */
+static void test_a_region_is_freed_a_piece_in_each_turn(void **state)
+{
+    struct fixture *const f = *state;
+    uint32_t pieces = 1;
+
+    rpc_transport.release(f->channel, true);
+    transport_channel_free(f->channel);
+    f->channel = NULL;
+    assert_int_equal(((volatile uint8_t *)f->stream->channel->region)[AT], 0); /* it is there */
+    closep(&f->client);
+    f->client = -1;
+    AWAIT(f, f->host.freed);
+    forget(f);
+    while (rpc_streams_free_some(&f->host))
+        pieces++;
+    assert_in_range(pieces, 4, 100);
+}
+
 static void test_there_are_no_more_streams_than_may_be(void **state)
 {
     struct fixture *const f = *state;
@@ -590,6 +615,7 @@ int main(void)
         ON(test_a_client_that_closes_in_a_payload_is_forgotten),
         ON(test_the_end_of_the_clients_half_is_the_end),
         ON(test_the_control_threads_end_lets_the_client_read_all),
+        ON(test_a_region_is_freed_a_piece_in_each_turn),
         ON(test_there_are_no_more_streams_than_may_be),
     };
 
