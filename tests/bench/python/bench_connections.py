@@ -4,9 +4,9 @@
 
 connections-hello has clients that have said hello without a region, as `embtier status` does. Those of connections-silent have said
 nothing yet. A turn is a new server: its memory before and after all clients have come, divided by them. The kernel's memory is the
-growth of its objects (/proc/slabinfo), which are those of both ends, as the clients are on this machine too. Without the right to
-read it only the server's own memory counts, and the figure says so. There are as many clients as the limit of descriptors has room
-for, at most 10,000. A figure is one JSON object on a line, as tests/bench/lib/bench.h has it."""
+growth of its objects (/proc/slabinfo), less those of the clients' ends, which are on this machine too. Without the right to read it
+only the server's own memory counts, and the figure says so. There are as many clients as the limit of descriptors has room for, at
+most 10,000. A figure is one JSON object on a line, as tests/bench/lib/bench.h has it."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import json
 import os
 import resource
 import socket
+import ssl
 import statistics
 import sys
 import time
@@ -46,18 +47,33 @@ def say_hello(server: Listening) -> Callable[[], None]:
     return embtier.connect(server.address, arena_bytes=0).close
 
 
+def place_of(server: Listening) -> tuple[str, int]:
+    host, port = server.address.partition("://")[2].partition("?")[0].rsplit(":", 1)
+    return host, int(port)
+
+
 def say_nothing(server: Listening) -> Callable[[], None]:
-    host, port = server.address.removeprefix("tcp://").rsplit(":", 1)
-    return socket.create_connection((host, int(port))).close
+    client = socket.create_connection(place_of(server))
+    if server.address.startswith("tls:"):  # after its handshake
+        trusted = ssl.create_default_context(cafile=server.address.partition("?ca=")[2])
+        client = trusted.wrap_socket(client, server_hostname=place_of(server)[0])
+    return client.close
 
 
-def await_clients(server: Listening, count: int) -> None:
-    """Waits until the server has that many, beside the one that asks."""
+def descriptors(server: Listening) -> int:
+    return len(os.listdir(f"/proc/{server.process.pid}/fd"))
+
+
+def await_clients(server: Listening, before: int, count: int) -> None:
+    """Waits until the server has at least a descriptor more for each, and no longer gets more."""
     deadline = time.monotonic() + 60
-    while (there := server.connection.status()["metrics"]["sessions"]) < count + 1:
+    there, since = descriptors(server), time.monotonic()
+    while there < before + count or time.monotonic() - since < 0.2:
         if time.monotonic() > deadline:
-            sys.exit(f"bench_connections: the server has {there - 1:.0f} clients of {count}")
+            sys.exit(f"bench_connections: the server has {there - before} descriptors more, and should have {count} clients")
         time.sleep(0.01)
+        if (now := descriptors(server)) != there:
+            there, since = now, time.monotonic()
 
 
 # ---- Memory ----
@@ -76,10 +92,20 @@ def objects() -> dict[str, tuple[int, int]]:
     return {each[0]: (int(each[1]), int(each[3])) for each in fields}
 
 
-def kernel_bytes(before: dict[str, tuple[int, int]], count: int) -> int:
-    """Growth of the kinds of which every third client at least has one; other programs make a few of the others."""
+def kernel_bytes(before: dict[str, tuple[int, int]], count: int) -> float:
+    """Growth for each of @count, in the kinds of which every third at least has one; other programs make a few of the others."""
     grown = ((now - before.get(kind, (0, 0))[0], each) for kind, (now, each) in objects().items())
-    return sum(more * each for more, each in grown if more > count / 3)
+    return sum(more * each for more, each in grown if more > count / 3) / count
+
+
+def client_end_bytes(count: int) -> float:
+    """The kernel's memory for a client's end of a connection, which is half of one to a socket of this program."""
+    with socket.create_server(("127.0.0.1", 0), backlog=16) as listener, contextlib.ExitStack() as ends:
+        before = objects()
+        for _ in range(count // 2):
+            ends.enter_context(socket.create_connection(listener.getsockname()))
+            ends.enter_context(listener.accept()[0])
+        return kernel_bytes(before, count // 2) / 2
 
 
 def take_turn(connect: Callable[[Listening], Callable[[], None]], count: int, sees_kernel: bool) -> tuple[float, float]:
@@ -87,13 +113,14 @@ def take_turn(connect: Callable[[Listening], Callable[[], None]], count: int, se
     limits = {"max_sessions": count + 8, "max_user_sessions": count + 4}
     config = {"cache": {"tiers": [{"bytes": "16MiB"}]}, "socket": limits}
     with listening(config) as server, contextlib.ExitStack() as ends:
-        await_clients(server, 0)
+        descriptors_before = descriptors(server)
         own_before, objects_before = own_bytes(server), objects() if sees_kernel else {}
         for _ in range(count):
             ends.callback(connect(server))
-        await_clients(server, count)
+        await_clients(server, descriptors_before, count)
         own = own_bytes(server) - own_before
-        return own / count, kernel_bytes(objects_before, count) / count if sees_kernel else 0
+        kernel = kernel_bytes(objects_before, count) if sees_kernel else 0
+    return own / count, kernel - client_end_bytes(count) if sees_kernel else 0
 
 
 def report(kind: str, count: int, turns: list[tuple[float, float]], without_kernel: str) -> None:
@@ -116,7 +143,7 @@ def report(kind: str, count: int, turns: list[tuple[float, float]], without_kern
                 "met": ratios[-1] <= 1,
                 "server_bytes": statistics.median(own for own, _ in turns),
                 "kernel_bytes": statistics.median(kernel for _, kernel in turns),
-                "limit": "the kernel's sockets: of both ends, and of the pair to the control thread",
+                "limit": "the kernel's sockets: the client's, and the pair to the control thread",
             }
         ),
         flush=True,
