@@ -81,12 +81,13 @@ class Listening:
 
 def listen_keys(host: str, directory: str) -> tuple[dict, str]:
     """Returns keys of the configuration for a server that listens at @host, and what a client adds to the address."""
+    insecure = "no" if host == LOOPBACK else "yes"  # the servers' network has no other hosts
     if "EMBTIER_BENCH_TLS" not in os.environ:
-        return {"rpc": {"listen": [f"tcp://{host}:0"], "insecure": "no" if host == LOOPBACK else "yes"}}, ""
+        return {"rpc": {"listen": [f"tcp://{host}:0"], "insecure": insecure}}, ""
     authority = Authority(Path(directory, "keys"))
     certificate, key = authority.sign("server", f"IP:{host}")
-    keys = {"rpc": {"listen": [f"tls://{host}:0"]}, "tls": {"certificate": str(certificate), "key": str(key)}}
-    return keys, f"?ca={authority.certificate}"
+    tls = {"certificate": str(certificate), "key": str(key)}
+    return {"rpc": {"listen": [f"tls://{host}:0"], "insecure": insecure}, "tls": tls}, f"?ca={authority.certificate}"
 
 
 @contextlib.contextmanager
