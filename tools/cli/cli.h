@@ -80,6 +80,7 @@ int command_keys_server(struct cli *cli, int argc, char **argv);
 int command_keys_client(struct cli *cli, int argc, char **argv);
 int command_keys_token(struct cli *cli, int argc, char **argv);
 int command_keys_hash(struct cli *cli, int argc, char **argv);
+int command_keys_reload(struct cli *cli, int argc, char **argv);
 int command_keys_show(struct cli *cli, int argc, char **argv);
 
 /* The options of every command, to be put after its own options. */

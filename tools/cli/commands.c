@@ -293,6 +293,13 @@ const struct command commands[] = {
     { "keys hash", "FILE", "print the hash of a token, for the access file",
       "With -o json: {file, hash}.\n", "  embtier keys hash trainer-1.token\n", command_keys_hash,
       NULL },
+    { "keys reload", "", "have the server read its access file and certificates again",
+      "SIGHUP does the same. Connections stay, and have their users' new rights at once. If a "
+      "file\n"
+      "is wrong, the old one stays in force, and the message says why.\n"
+      "\n"
+      "With -o json: {users}, the number of users in the access file; 0 without one.\n",
+      "  embtier keys reload\n", command_keys_reload, NULL },
     { "keys show", "FILE...", "describe files with certificates, keys and tokens",
       "Names: as the access file has them. Key, certificate: whether the other half, in the file\n"
       "itself or beside it (server.key for server.crt), matches. Keys and tokens are not printed.\n"
