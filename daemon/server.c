@@ -30,6 +30,7 @@
 #include "daemon/jobs/transfer/transfer_memory.h"
 #include "daemon/server_check.h"
 #include "daemon/stop.h"
+#include "daemon/transport/rpc/net/certificates.h"
 #include "daemon/transport/rpc/rpc.h"
 #include "daemon/transport/shm/shm_channel.h"
 #include "store/store.h"
@@ -39,7 +40,8 @@
 struct server {
     struct server_parts parts;
     struct control *control;
-    struct rpc *rpc; /* NULL: no addresses */
+    struct certificates *certificates; /* NULL: no address has TLS */
+    struct rpc *rpc;                   /* NULL: no addresses */
     struct row_routes *routes;
     int signal_fd;
 };
@@ -296,6 +298,12 @@ static enum embtier_err make_access(struct server *server, struct err_msg *msg)
                                                            .read = access_read,
                                                            .take = access_take,
                                                            .drop = access_drop });
+    TRY(certificates_new(parts->config, &server->certificates, msg));
+    if (server->certificates)
+        reloads_add(parts->reloads, &(struct reload_part){ .context = server->certificates,
+                                                           .read = certificates_read,
+                                                           .take = certificates_take,
+                                                           .drop = certificates_drop });
     return EMBTIER_OK;
 }
 
@@ -344,7 +352,7 @@ enum embtier_err server_new(const struct config *config, const struct server_res
     TRY(make_profiles(server, msg));
     store_end_reserve(server->parts.store);
     TRY(control_new(&server->parts, &server->control, msg));
-    TRY(rpc_new(config, control_send, server->control, &server->rpc, msg));
+    TRY(rpc_new(config, server->certificates, control_send, server->control, &server->rpc, msg));
     *ret_server = TAKE(server);
     return EMBTIER_OK;
 }
@@ -434,6 +442,7 @@ void server_free(struct server *server)
     transfer_memory_free(server->parts.transfer_memory);
     accounts_free(server->parts.accounts);
     reloads_free(server->parts.reloads);
+    certificates_free(server->certificates);
     access_free(server->parts.access);
     store_free(server->parts.store);
     closep(&server->signal_fd);

@@ -98,9 +98,9 @@ static enum embtier_err refuse_remote(const struct address *address, struct err_
     if (address->kind == ADDRESS_TLS)
         return err_set(msg, EMBTIER_INVALID,
                        "tls://%s:%s can be reached from other hosts, and its clients are not "
-                       "known; allowed: tls.require_certificate with tls.client_ca, an address of "
-                       "loopback (127.0.0.1, [::1]), or `rpc.insecure: yes` where every host of "
-                       "the network is trusted",
+                       "known; allowed: access.file with its users, tls.require_certificate with "
+                       "tls.client_ca, an address of loopback (127.0.0.1, [::1]), or "
+                       "`rpc.insecure: yes` where every host of the network is trusted",
                        address->host, address->port);
     return err_set(msg, EMBTIER_INVALID,
                    "tcp://%s:%s can be reached from other hosts, and its clients are neither known "

@@ -10,7 +10,6 @@
 #include "base/yaml/yaml_doc.h"
 #include "config/config.h"
 #include "daemon/transport/listen/listener.h"
-#include "daemon/transport/rpc/net/certificates.h"
 #include "daemon/transport/rpc/net/handshakes.h"
 #include "daemon/transport/rpc/rpc_loop.h"
 
@@ -22,15 +21,15 @@ struct rpc {
     struct rpc_loop **loops;
     uint32_t loop_count;
     _Atomic uint32_t stream_count;     /* of all loops */
-    struct certificates *certificates; /* NULL: no address has TLS */
+    struct certificates *certificates; /* borrowed; NULL: no address has TLS */
     struct handshakes *handshakes;
 };
 
-/* Clients over TLS are known if they must show a certificate. */
+/* Clients over TLS are known if they must show a certificate, or be users of the access file. */
 static bool may_be_remote(const struct config *config, const struct address *address)
 {
-    return config->rpc.insecure ||
-           (address->kind == ADDRESS_TLS && config->tls.require_certificate);
+    return config->rpc.insecure || (address->kind == ADDRESS_TLS &&
+                                    (config->tls.require_certificate || config->access.file));
 }
 
 static enum embtier_err listen_all(struct rpc *rpc, const struct config *config,
@@ -55,26 +54,6 @@ static enum embtier_err listen_all(struct rpc *rpc, const struct config *config,
                  "tables, and nothing is encrypted at tcp:// addresses",
                  "addresses=%u", rpc->listener_count);
     return EMBTIER_OK;
-}
-
-static bool has_tls(const struct rpc *rpc)
-{
-    for (uint32_t i = 0; i < rpc->listener_count; i++)
-        if (rpc->listeners[i].is_tls)
-            return true;
-    return false;
-}
-
-static enum embtier_err prepare_tls(struct rpc *rpc, const struct config *config,
-                                    struct err_msg *msg)
-{
-    struct err_msg why = { { 0 } };
-
-    if (!has_tls(rpc))
-        return EMBTIER_OK;
-    if (certificates_new(config, &rpc->certificates, &why) != EMBTIER_OK)
-        return yaml_doc_mistake(config->doc, "tls.certificate", msg, "%s", why.text);
-    return handshakes_new(config->tls.handshake_threads, &rpc->handshakes, msg);
 }
 
 static const struct io_engine *engine_of(enum config_switch io_uring)
@@ -124,7 +103,7 @@ static enum embtier_err make_loop(struct rpc *rpc, const struct config *config, 
     return err;
 }
 
-enum embtier_err rpc_new(const struct config *config,
+enum embtier_err rpc_new(const struct config *config, struct certificates *certificates,
                          void (*send)(void *owner, struct message *message), void *owner,
                          struct rpc **ret_rpc, struct err_msg *msg)
 {
@@ -137,11 +116,13 @@ enum embtier_err rpc_new(const struct config *config,
     if (!rpc)
         return err_set(msg, EMBTIER_NO_MEMORY, "RPC: out of memory");
     *ret_rpc = rpc;
+    rpc->certificates = certificates;
     rpc->loops = calloc(config->rpc.threads, sizeof(struct rpc_loop *));
     if (!rpc->loops)
         return err_set(msg, EMBTIER_NO_MEMORY, "RPC: out of memory");
     TRY(listen_all(rpc, config, msg));
-    TRY(prepare_tls(rpc, config, msg));
+    if (certificates)
+        TRY(handshakes_new(config->tls.handshake_threads, &rpc->handshakes, msg));
     for (uint32_t i = 0; i < config->rpc.threads; i++) {
         struct rpc_loop_opts opts = { .send = send, .owner = owner };
 
@@ -166,7 +147,6 @@ void rpc_free(struct rpc *rpc)
     for (uint32_t i = 0; i < rpc->loop_count; i++)
         rpc_loop_free(rpc->loops[i]);
     handshakes_free(rpc->handshakes);
-    certificates_free(rpc->certificates);
     free(rpc->loops);
     free(rpc);
 }

@@ -7,6 +7,7 @@
 
 #include "base/log/log.h"
 #include "base/tls/tls_context.h"
+#include "base/yaml/yaml_doc.h"
 #include "config/config.h"
 
 struct certificates {
@@ -25,6 +26,20 @@ static enum embtier_err read_files(const struct config *config, SSL_CTX **ret_co
     return tls_context_server(&files, config->tls.require_certificate, ret_context, msg);
 }
 
+static bool has_tls(const struct config *config)
+{
+    for (uint32_t i = 0; i < config->rpc.listen_count; i++)
+        if (config->rpc.listen[i].kind == ADDRESS_TLS)
+            return true;
+    return false;
+}
+
+static enum embtier_err mistake(const struct config *config, const struct err_msg *why,
+                                struct err_msg *msg)
+{
+    return yaml_doc_mistake(config->doc, "tls.certificate", msg, "%s", why->text);
+}
+
 enum embtier_err certificates_new(const struct config *config,
                                   struct certificates **ret_certificates, struct err_msg *msg)
 {
@@ -32,7 +47,11 @@ enum embtier_err certificates_new(const struct config *config,
     struct certificates *certificates;
     struct err_msg why = { { 0 } };
 
-    TRY(read_files(config, &context, msg));
+    *ret_certificates = NULL;
+    if (!has_tls(config))
+        return EMBTIER_OK;
+    if (read_files(config, &context, &why) != EMBTIER_OK)
+        return mistake(config, &why, msg);
     if (tls_context_check_dates(context, &why) != EMBTIER_OK)
         log_warn("clients will refuse the server's certificate", "file=%s why=%s",
                  LOG_QUOTED(config->tls.certificate), LOG_QUOTED(why.text));
@@ -66,22 +85,25 @@ SSL_CTX *certificates_get(struct certificates *certificates)
     return context;
 }
 
-enum embtier_err certificates_read(const struct certificates *certificates, SSL_CTX **ret_fresh,
-                                   struct err_msg *msg)
+enum embtier_err certificates_read(void *context, void **ret_fresh, struct err_msg *msg)
 {
+    const struct certificates *const certificates = context;
+    const struct config *const config = certificates->config;
     _cleanup_(tls_context_freep) SSL_CTX *fresh = NULL;
     struct err_msg why = { { 0 } };
 
-    TRY(read_files(certificates->config, &fresh, msg));
+    if (read_files(config, &fresh, &why) != EMBTIER_OK)
+        return mistake(config, &why, msg);
     if (tls_context_check_dates(fresh, &why) != EMBTIER_OK)
-        return err_set(msg, EMBTIER_INVALID, "%s: %s", certificates->config->tls.certificate,
-                       why.text);
+        return yaml_doc_mistake(config->doc, "tls.certificate", msg, "%s: %s",
+                                config->tls.certificate, why.text);
     *ret_fresh = TAKE(fresh);
     return EMBTIER_OK;
 }
 
-void certificates_set(struct certificates *certificates, SSL_CTX *fresh)
+void certificates_take(void *context, void *fresh)
 {
+    struct certificates *const certificates = context;
     SSL_CTX *old;
 
     pthread_mutex_lock(&certificates->lock);
@@ -89,4 +111,10 @@ void certificates_set(struct certificates *certificates, SSL_CTX *fresh)
     certificates->context = fresh;
     pthread_mutex_unlock(&certificates->lock);
     tls_context_free(old);
+}
+
+void certificates_drop(void *context, void *fresh)
+{
+    (void)context;
+    tls_context_free(fresh);
 }

@@ -17,8 +17,9 @@
 struct certificates;
 struct config;
 
-/* Reads the files that config->tls names. A certificate that is not valid today is logged and
- * taken: other clients shall not wait for it. INVALID: they do not fit. */
+/* Reads the files that config->tls names; @ret_certificates is NULL if no address has TLS. A
+ * certificate that is not valid today is logged and taken: clients without TLS shall not wait for
+ * it. INVALID: the files do not fit. */
 MUST_CHECK enum embtier_err certificates_new(const struct config *config,
                                              struct certificates **ret_certificates,
                                              struct err_msg *msg);
@@ -28,10 +29,11 @@ DEFINE_CLEANUP(struct certificates, certificates_free)
 /* Returns those in force, for one connection; tls_context_free() gives them back. */
 SSL_CTX *certificates_get(struct certificates *certificates);
 
-/* Reads the files again. Waits for the disk. */
-MUST_CHECK enum embtier_err certificates_read(const struct certificates *certificates,
-                                              SSL_CTX **ret_fresh, struct err_msg *msg);
-/* Puts @fresh in force, and takes it over. */
-void certificates_set(struct certificates *certificates, SSL_CTX *fresh);
+/* For struct reload_part (daemon/jobs/reload/reload.h); @context is the certificates. Read: reads
+ * the files again, which waits for the disk. INVALID: they do not fit, or the certificate is not
+ * valid today. Take puts them in force. Drop frees them. */
+MUST_CHECK enum embtier_err certificates_read(void *context, void **ret_fresh, struct err_msg *msg);
+void certificates_take(void *context, void *fresh);
+void certificates_drop(void *context, void *fresh);
 
 #endif

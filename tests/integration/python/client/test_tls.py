@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import itertools
 import os
 import re
@@ -252,3 +253,82 @@ def test_a_certificate_that_has_expired_is_told_at_the_start(short_path, authori
     with starting(short_path, '  listen: ["tls://127.0.0.1:0"]\n' + section(authority, "late")) as process:
         log = (short_path / "log").read_text()
         assert process.poll() is None and "clients will refuse the server's certificate" in log and "expired at 20" in log
+
+
+# ---- Files that are read again ----
+
+
+def install(authority: Authority, host: str, name: str = "new", days: int = 2) -> tuple[Path, Path]:
+    return authority.sign(name, f"IP:{host},DNS:server.test", days)
+
+
+def test_new_certificates_are_taken_while_connections_stay(short_path, authority, stranger):
+    with place(short_path, authority, "auto") as at:
+        certificate, key = (authority.folder / f"server-{at.host}.{kind}" for kind in ("crt", "key"))
+        with embtier.connect(at.url(), timeout=LIMIT_S, arena_bytes=1 << 20) as old:
+            table = old.create_table("t", 4, 1000)
+            new, new_key = install(stranger, at.host)
+            certificate.write_bytes(new.read_bytes())  # of another authority, and its key has not come yet
+            with pytest.raises(embtier.ConfigError, match="is not that of the certificate"):
+                old.reload()
+            must_refuse_stranger(at, stranger)
+            key.write_bytes(new_key.read_bytes())
+            old.reload()
+            with embtier.connect(at.url(ca=str(stranger.certificate)), timeout=LIMIT_S) as fresh:
+                assert [spec.name for spec in fresh.tables()] == ["t"]
+            assert_refused(at.url(), embtier.PermissionError, "certificate is refused")
+            assert (table.get([1, 2]) == table.get([1, 2])).all()  # the old connection stays
+            late, late_key = install(stranger, at.host, "late", days=-1)
+            certificate.write_bytes(late.read_bytes())
+            key.write_bytes(late_key.read_bytes())
+            with pytest.raises(embtier.ConfigError, match="expired at 20"):
+                old.reload()
+            certificate.write_text("junk")
+            with pytest.raises(embtier.ConfigError, match="holds no certificate"):
+                old.reload()
+            embtier.connect(at.url(ca=str(stranger.certificate)), timeout=LIMIT_S, arena_bytes=0).close()
+            assert old.status()["metrics"]["access_reload_failures"] == 3
+
+
+def must_refuse_stranger(at: Place, stranger: Authority) -> None:
+    """The certificate in force is still the one of the start."""
+    assert_refused(at.url(ca=str(stranger.certificate)), embtier.PermissionError, "certificate is refused")
+    embtier.connect(at.url(), timeout=LIMIT_S, arena_bytes=0).close()
+
+
+# ---- Users ----
+
+
+def test_clients_are_users_by_certificate_and_token(short_path, authority):
+    token = "embt_" + "A" * 43
+    (short_path / "token").write_text(token + "\n")
+    (short_path / "token").chmod(0o600)
+    (short_path / "access.yaml").write_text(
+        "users:\n"
+        "  - {name: by-certificate, role: train, certificates: ['CN=trainer']}\n"
+        "  - {name: by-uri, role: read, certificates: ['URI:spiffe://test/other']}\n"
+        f"  - {{name: by-token, role: read, tokens: ['sha256:{hashlib.sha256(token.encode()).hexdigest()}']}}\n"
+    )
+    (short_path / "access.yaml").chmod(0o600)
+    authority.sign("other", "URI:spiffe://test/other")
+    more = f"  client_ca: {authority.certificate}\naccess:\n  file: {short_path}/access.yaml\n"
+    with place(short_path, authority, "auto", more) as at:
+        for own, added, name in (("trainer", "", "by-certificate"), ("other", "", "by-uri"), ("", f"&token={short_path}/token", "by-token")):
+            url = at.url(own=f"{authority.folder}/{own}" if own else "") + added
+            with embtier.connect(url, timeout=LIMIT_S, arena_bytes=0) as server:
+                assert server.user() == name
+                with pytest.raises(embtier.PermissionError, match="admin"):
+                    server.create_table("t", 4, 10)
+        assert_refused(at.url(), embtier.PermissionError, "wants to know its clients")
+        (short_path / "wrong").write_text("embt_" + "B" * 43)
+        (short_path / "wrong").chmod(0o600)
+        assert_refused(at.url() + f"&token={short_path}/wrong", embtier.PermissionError, "token")
+
+
+def test_users_make_an_address_safe_for_other_hosts(short_path, authority):
+    authority.sign("server", "IP:127.0.0.1")
+    (short_path / "access.yaml").write_text("users:\n  - {name: a, role: read, certificates: ['CN=trainer']}\n")
+    (short_path / "access.yaml").chmod(0o600)
+    tls = section(authority, "server", f"access:\n  file: {short_path}/access.yaml\n")
+    with starting(short_path, '  listen: ["tls://0.0.0.0:0"]\n' + tls) as process:
+        assert process.poll() is None, (short_path / "log").read_text()
