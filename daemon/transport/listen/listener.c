@@ -96,12 +96,13 @@ static enum embtier_err listen_at(const struct addrinfo *at, const struct addres
 static enum embtier_err refuse_remote(const struct address *address, struct err_msg *msg)
 {
     if (address->kind == ADDRESS_TLS)
-        return err_set(msg, EMBTIER_INVALID,
-                       "tls://%s:%s can be reached from other hosts, and its clients are not "
-                       "known; allowed: access.file with its users, tls.require_certificate with "
-                       "tls.client_ca, an address of loopback (127.0.0.1, [::1]), or "
-                       "`rpc.insecure: yes` where every host of the network is trusted",
-                       address->host, address->port);
+        return err_set(
+            msg, EMBTIER_INVALID,
+            "tls://%s:%s can be reached from other hosts, and its clients are not known. "
+            "Allowed: access.file with its users, tls.require_certificate with "
+            "tls.client_ca, an address of loopback (127.0.0.1, [::1]), or "
+            "`rpc.insecure: yes` where every host of the network is trusted",
+            address->host, address->port);
     return err_set(msg, EMBTIER_INVALID,
                    "tcp://%s:%s can be reached from other hosts, and its clients are neither known "
                    "nor encrypted; allowed: tls://HOST:PORT, an address of loopback (127.0.0.1, "

@@ -3,19 +3,22 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from certificates import Authority
+from daemons import Daemon
 from doors import CA, ENGINES, KINDS, Door
 
 
-@pytest.fixture(params=ENGINES)
+@pytest.fixture(scope="module", params=ENGINES)
 def engine(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(scope="module", params=KINDS)
 def kind(request: pytest.FixtureRequest) -> str:
     return request.param
 
@@ -24,27 +27,35 @@ def kind(request: pytest.FixtureRequest) -> str:
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
     made = Authority(tmp_path_factory.mktemp("authority"))
     made.sign("server", "IP:127.0.0.1")
+    os.environ[CA] = str(made.certificate)
     return made
 
 
-@pytest.fixture
-def make_door(make_daemon: Callable, engine: str, kind: str, authority: Authority, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Door]:
-    """Starts a server with these changes to its section socket."""
-    monkeypatch.setenv(CA, str(authority.certificate))
+@pytest.fixture(scope="module")
+def changes(engine: str, kind: str, authority: Authority) -> dict:
+    """What a server with a door has in its configuration."""
     tls = {"certificate": f"{authority.folder}/server.crt", "key": f"{authority.folder}/server.key"}
+    rpc = {"listen": [f"{kind}://127.0.0.1:0"], "io_uring": ENGINES[engine]}
+    return {"rpc": rpc} | ({"tls": tls} if kind == "tls" else {})
 
-    def make(socket: dict | None = None) -> Door:
-        rpc = {"listen": [f"{kind}://127.0.0.1:0"], "io_uring": ENGINES[engine]}
-        daemon = make_daemon({"rpc": rpc, "socket": socket or {}} | ({"tls": tls} if kind == "tls" else {}))
-        daemon.start()
-        return Door(daemon, kind)
 
-    return make
+def opened(daemon: Daemon, kind: str) -> Door:
+    daemon.start()
+    return Door(daemon, kind)
 
 
 @pytest.fixture
-def door(make_door: Callable[..., Door]) -> Iterator[Door]:
-    """It must stop without a fault."""
-    made = make_door()
-    yield made
-    made.daemon.stop()
+def make_door(make_daemon: Callable, changes: dict, kind: str) -> Callable[..., Door]:
+    """Starts a server with these changes to its section socket."""
+    return lambda socket=None: opened(make_daemon(changes | {"socket": socket or {}}), kind)
+
+
+@pytest.fixture(scope="module")
+def door(tmp_path_factory: pytest.TempPathFactory, changes: dict, kind: str) -> Iterator[Door]:
+    """One for all tests of a file. It must stop without a fault."""
+    daemon = Daemon(Path(tmp_path_factory.mktemp("embtierd")), changes)
+    try:
+        yield opened(daemon, kind)
+        daemon.stop()
+    finally:
+        daemon.end()

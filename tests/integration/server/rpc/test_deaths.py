@@ -15,7 +15,7 @@ from doors import Door, reset
 TIMES = 200 if LONG else 10
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def mortal_door(door: Door) -> Door:
     with door.daemon.connect(arena_bytes=0) as server:
         server.checkpoint()  # exports read it

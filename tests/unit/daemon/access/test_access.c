@@ -302,8 +302,9 @@ static void test_a_refusal_names_operation_roles_and_table(void **state)
     assert_told(access, reader, &request, EMBTIER__REQUEST__BODY_TABLE_DROP,
                 "table drop needs role admin, and user 'reader' has role read");
     assert_told(access, half, &request, EMBTIER__REQUEST__BODY_TABLE_DROP, NULL);
-    assert_told(access, half, &request, EMBTIER__REQUEST__BODY_RELOAD,
-                "reload is about all tables, and user 'half' (role admin) is granted only some");
+    assert_told(
+        access, half, &request, EMBTIER__REQUEST__BODY_PLAN_BEGIN,
+        "plan begin is about all tables, and user 'half' (role admin) is granted only some");
     request.checkpoint_restore = &restore;
     restore.name = empty;
     assert_told(access, half, &request, EMBTIER__REQUEST__BODY_CHECKPOINT_RESTORE,
