@@ -33,7 +33,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 @pytest.fixture(scope="module")
 def changes(engine: str, kind: str, authority: Authority) -> dict:
-    """What a server with a door has in its configuration."""
+    """Configuration of a server with a door."""
     tls = {"certificate": f"{authority.folder}/server.crt", "key": f"{authority.folder}/server.key"}
     rpc = {"listen": [f"{kind}://127.0.0.1:0"], "io_uring": ENGINES[engine]}
     return {"rpc": rpc} | ({"tls": tls} if kind == "tls" else {})
