@@ -11,8 +11,7 @@ import termios
 import time
 
 import pytest
-from daemons import SANITIZED
-from doors import MIB, Door, end_half, open_table, rows_request, send_until_full, wait_until
+from doors import FREED_BYTES, MIB, Door, end_half, open_table, rows_request, send_until_full, wait_until
 from plain_client import CALL, DATA, DONE, GET, READ, REFUSED, SET, SUBMIT, WRITE, Client, frame, head, message
 
 import embtier
@@ -99,7 +98,7 @@ def test_clients_that_do_not_read_keep_no_memory_of_the_server(door: Door):
             send_until_full(client.socket, b"".join((submits, reads, asks)[i % 3]))
         for client in clients:
             await_standstill(client)
-        assert door.anonymous_bytes() - memory < (128 if SANITIZED else 32) * MIB
+        assert door.anonymous_bytes() - memory < FREED_BYTES + 32 * MIB
         assert max(door.queued_bytes(client.socket)[0] for client in clients) <= 2 * UNSENT_BYTES
         door.must_serve()
 
