@@ -149,4 +149,13 @@ struct config {
 void config_free(struct config *config);
 DEFINE_CLEANUP(struct config, config_free)
 
+/* True if the server listens at an address with TLS. */
+static inline bool config_has_tls(const struct config *config)
+{
+    for (uint32_t i = 0; i < config->rpc.listen_count; i++)
+        if (config->rpc.listen[i].kind == ADDRESS_TLS)
+            return true;
+    return false;
+}
+
 #endif

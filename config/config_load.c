@@ -344,14 +344,6 @@ static enum embtier_err check_directories(const struct config *config, struct er
     return EMBTIER_OK;
 }
 
-static bool has_tls_address(const struct config *config)
-{
-    for (uint32_t i = 0; i < config->rpc.listen_count; i++)
-        if (config->rpc.listen[i].kind == ADDRESS_TLS)
-            return true;
-    return false;
-}
-
 static enum embtier_err check_tls(const struct config *config, struct err_msg *msg)
 {
     const bool has_certificate = config->tls.certificate != NULL;
@@ -361,7 +353,7 @@ static enum embtier_err check_tls(const struct config *config, struct err_msg *m
         return yaml_doc_mistake(config->doc, has_key ? "tls.key" : "tls.certificate", msg,
                                 "a certificate and its key belong together; tls.%s is missing",
                                 has_key ? "certificate" : "key");
-    if (has_tls_address(config) && !has_certificate)
+    if (config_has_tls(config) && !has_certificate)
         return yaml_doc_mistake(config->doc, "rpc.listen", msg,
                                 "an address with tls:// needs tls.certificate and tls.key "
                                 "(`embtier keys` makes them)");

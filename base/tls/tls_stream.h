@@ -20,8 +20,8 @@
 #include "base/err.h"
 #include "base/macros.h"
 
-/* Ciphertext that is collected, at most. */
-#define TLS_OUT_BYTES ((size_t)160 << 10)
+/* Ciphertext that is collected, at most: four records, and messages of OpenSSL. */
+#define TLS_OUT_BYTES ((size_t)82 << 10)
 
 struct tls_stream;
 

@@ -35,6 +35,8 @@
 #define SESSION_BYTES (36 * KIB)
 /* More of each if clients come over a network: a message on its way, its spans. */
 #define SESSION_RPC_BYTES (24 * KIB)
+/* More of each with TLS: OpenSSL's objects, and a full buffer of ciphertext. */
+#define SESSION_TLS_BYTES (112 * KIB)
 /* All answers together that clients have not read yet (daemon/control/connection.h). */
 #define ANSWER_BYTES (16 * MIB)
 
@@ -67,7 +69,8 @@ static inline uint64_t engine_lane_heap_bytes(const struct config *config)
 /* Returns the bytes of all sessions together. */
 static inline uint64_t engine_session_reserved_bytes(const struct config *config)
 {
-    const uint64_t each = SESSION_BYTES + (config->rpc.listen_count > 0 ? SESSION_RPC_BYTES : 0);
+    const uint64_t each = SESSION_BYTES + (config->rpc.listen_count > 0 ? SESSION_RPC_BYTES : 0) +
+                          (config_has_tls(config) ? SESSION_TLS_BYTES : 0);
 
     return config->socket.max_sessions * each;
 }

@@ -26,14 +26,6 @@ static enum embtier_err read_files(const struct config *config, SSL_CTX **ret_co
     return tls_context_server(&files, config->tls.require_certificate, ret_context, msg);
 }
 
-static bool has_tls(const struct config *config)
-{
-    for (uint32_t i = 0; i < config->rpc.listen_count; i++)
-        if (config->rpc.listen[i].kind == ADDRESS_TLS)
-            return true;
-    return false;
-}
-
 static enum embtier_err mistake(const struct config *config, const struct err_msg *why,
                                 struct err_msg *msg)
 {
@@ -48,7 +40,7 @@ enum embtier_err certificates_new(const struct config *config,
     struct err_msg why = { { 0 } };
 
     *ret_certificates = NULL;
-    if (!has_tls(config))
+    if (!config_has_tls(config))
         return EMBTIER_OK;
     if (read_files(config, &context, &why) != EMBTIER_OK)
         return mistake(config, &why, msg);

@@ -8,8 +8,11 @@
 #include "base/clock.h"
 #include "base/macros.h"
 #include "base/tls/tls_stream.h"
+#include "daemon/engine/memory/engine_reserved.h"
 #include "daemon/engine/sessions/tsan.h"
 #include "daemon/transport/rpc/net/net.h"
+
+_Static_assert(TLS_OUT_BYTES + (24 << 10) <= SESSION_TLS_BYTES, "the configuration counts it");
 
 /* Decrypted in one turn, so that no client keeps the loop. */
 #define TURN_BYTES ((size_t)256 << 10)
