@@ -62,7 +62,8 @@ static size_t next_frame_bytes(void)
         if (left < RPC_HEAD_BYTES ||
             rpc_head_decode(served.frames.at, UINT32_MAX, &head, &msg) != EMBTIER_OK)
             return left;
-        return MIN(RPC_HEAD_BYTES + head.message_bytes + head.payload_bytes, (uint64_t)left);
+        return MIN((uint64_t)RPC_HEAD_BYTES + head.message_bytes + head.payload_bytes,
+                   (uint64_t)left);
     }
     if (left < FRAME_HEADER_BYTES)
         return left;

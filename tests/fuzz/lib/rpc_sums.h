@@ -30,7 +30,7 @@ static inline void rpc_repair_stream(uint8_t *bytes, size_t count)
         rpc_repair_head(bytes);
         if (rpc_head_decode(bytes, UINT32_MAX, &head, &msg) != EMBTIER_OK)
             return;
-        frame = RPC_HEAD_BYTES + head.message_bytes + head.payload_bytes;
+        frame = (uint64_t)RPC_HEAD_BYTES + head.message_bytes + head.payload_bytes;
         if (frame > count)
             return;
         bytes += frame;
