@@ -14,11 +14,12 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from certificates import Authority
 from daemons import Daemon, embtier
 from raw_any import RawAny
 
 PERMISSION = 16
-TRANSPORTS = ["shm", "unix+rpc", "tcp"]
+TRANSPORTS = ["shm", "unix+rpc", "tcp", "tls"]
 
 
 def new_token() -> str:
@@ -37,9 +38,12 @@ class Guarded(Daemon):
         self.access = folder / "access.yaml"
         self.tokens: dict[str, str] = {}
         self.users: list[dict] = []
+        self.authority = Authority(folder / "ca")
+        certificate, key = self.authority.sign("server", "IP:127.0.0.1")
         self.configure({
+            "tls": {"certificate": str(certificate), "key": str(key), "client_ca": str(self.authority.certificate)},
             "access": {"file": str(self.access)},
-            "rpc": {"listen": ["tcp://127.0.0.1:0", f"unix+rpc:{self.path}.rpc"]},
+            "rpc": {"listen": ["tcp://127.0.0.1:0", "tls://127.0.0.1:0", f"unix+rpc:{self.path}.rpc"]},
             "socket": {"path": self.path, "mode": "0666"},
         })  # fmt: skip
         Path(self.path).parent.chmod(0o755)
@@ -61,8 +65,10 @@ class Guarded(Daemon):
         self.access.chmod(0o600)
 
     def address(self, transport: str) -> str:
-        if transport == "tcp":
-            return next(m[0] for line in self.log_lines() if (m := re.search(r"tcp://127\.0\.0\.1:\d+", line)))
+        if transport in ("tcp", "tls"):
+            at = re.compile(transport + r"://127\.0\.0\.1:\d+")
+            address = next(m[0] for line in self.log_lines() if (m := at.search(line)))
+            return f"{address}?ca={self.authority.certificate}" if transport == "tls" else address
         return self.path if transport == "shm" else f"unix+rpc:{self.path}.rpc"
 
     def connect_as(self, name: str, transport: str = "shm", **options) -> embtier.Server:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import mmap
 import os
 import socket
+import ssl
 import struct
 import zlib
 
@@ -28,9 +29,12 @@ class RawAny:
         hello = {"protocol_min": 1, "protocol_max": 1, "arena_bytes": arena_bytes, "slot_count": slots, "pages": True}
         if token is not None:
             hello["token"] = token
-        if address.startswith("tcp://"):
-            host, _, port = address.removeprefix("tcp://").rpartition(":")
+        if address.startswith(("tcp://", "tls://")):
+            place, _, authority = address[len("tcp://") :].partition("?ca=")
+            host, _, port = place.rpartition(":")
             self.stream = socket.create_connection((host, int(port)), TIMEOUT_S)
+            if authority:
+                self.stream = ssl.create_default_context(cafile=authority).wrap_socket(self.stream, server_hostname=host)
         elif address.startswith("unix+rpc:"):
             self.stream = socket.socket(socket.AF_UNIX)
             self.stream.settimeout(TIMEOUT_S)

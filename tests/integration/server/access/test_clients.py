@@ -13,13 +13,12 @@ import embtier
 import numpy as np
 import pytest
 from accessed import PERMISSION, TRANSPORTS, Guarded, await_true, hash_of, new_token, token_file
-from certificates import Authority
 from daemons import EMBTIERD, HELPERS
 from raw_any import RawAny, error_of
 
 HERE = str(Path(__file__).resolve().parent)
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-NETWORK = ["unix+rpc", "tcp"]
+NETWORK = ["unix+rpc", "tcp", "tls"]
 
 
 @pytest.fixture
@@ -154,18 +153,12 @@ def test_a_token_file_of_another_user_is_refused(guarded):
 
 
 def test_a_certificate_says_who_the_client_is(guarded, tmp_path):
-    authority = Authority(tmp_path / "ca")
-    certificate, key = authority.sign("server", "IP:127.0.0.1")
-    guarded.configure({
-        "rpc": {"listen": ["tls://127.0.0.1:0"]},
-        "tls": {"certificate": str(certificate), "key": str(key), "client_ca": str(authority.certificate)},
-    })  # fmt: skip
+    authority = guarded.authority
     for name, shown in (("by_subject", "CN=one"), ("by_dns", "DNS:two.example.org"), ("by_uri", "URI:spiffe://x/y")):
         guarded.users.append({"name": name, "role": "read", "certificates": [shown]})
     guarded.write()
     guarded.start()
-    listening = next(m[0] for line in guarded.log_lines() if (m := re.search(r"tls://127\.0\.0\.1:\d+", line)))
-    address = f"{listening}?ca={authority.certificate}"
+    address = guarded.address("tls")
 
     def with_certificate(name: str, alternative: str = "") -> str:
         cert, key = authority.sign(name, alternative)
