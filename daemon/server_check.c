@@ -13,6 +13,7 @@
 #include "daemon/access/access_rules.h"
 #include "daemon/jobs/worker.h"
 #include "daemon/transport/listen/socket_path.h"
+#include "daemon/transport/rpc/net/certificates.h"
 #include "daemon/transport/session_maker.h"
 #include "store/rocksdb/rocksdb_setup.h"
 #include "store/store.h"
@@ -44,11 +45,12 @@ static enum embtier_err check_threads(const struct config *config, struct err_ms
     /* The lane, its writer, syncer and caster. */
     const uint32_t lanes = config->lanes.count * (4 + config->lanes.readers_per_lane);
     const uint32_t rpc = config->rpc.listen_count > 0 ? config->rpc.threads : 0;
+    const uint32_t tls = config_has_tls(config) ? config->tls.handshake_threads : 0;
     const uint32_t rocksdb = MAX(config->rocksdb.background_threads, 2u) + ROCKSDB_OPENING_THREADS;
 
     if (store_is_in_use(config))
         return EMBTIER_OK;
-    return thread_room_check(lanes + rpc + rocksdb + OTHER_THREADS, msg);
+    return thread_room_check(lanes + rpc + tls + rocksdb + OTHER_THREADS, msg);
 }
 
 static enum embtier_err check_cache(const struct config *config, struct err_msg *msg)
@@ -123,11 +125,19 @@ static enum embtier_err check_access(const struct config *config, struct err_msg
     return config->access.file ? access_rules_load(config->access.file, &rules, msg) : EMBTIER_OK;
 }
 
+static enum embtier_err check_certificates(const struct config *config, struct err_msg *msg)
+{
+    _cleanup_(certificates_freep) struct certificates *certificates = NULL;
+
+    return certificates_new(config, &certificates, msg);
+}
+
 enum embtier_err server_check(const struct config *config, struct err_msg *msg)
 {
     TRY(check_threads(config, msg));
     TRY(check_socket(config, msg));
     TRY(check_access(config, msg));
+    TRY(check_certificates(config, msg));
     TRY(store_check(config, msg));
     TRY(check_reserve(config, msg));
     TRY(check_cache(config, msg));

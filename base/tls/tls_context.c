@@ -15,8 +15,10 @@
 
 /* AES first: processors have instructions for it. The shorter key is safe enough, and faster. */
 #define SUITES "TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256"
-/* Read from a socket at once: four records, with what encryption adds. */
-#define READ_BYTES (4 * (SSL3_RT_MAX_PLAIN_LENGTH + 256))
+/* Read from a socket at once: two records, with what encryption adds. */
+#define READ_BYTES (2 * (SSL3_RT_MAX_PLAIN_LENGTH + 256))
+/* All certificates that the other side shows. */
+#define PEER_CHAIN_BYTES (32 << 10)
 
 void tls_context_free(SSL_CTX *context)
 {
@@ -154,6 +156,7 @@ static SSL_CTX *new_context(const SSL_METHOD *method)
     /* Idle connections keep no buffers. A write may be repeated from another place. */
     (void)SSL_CTX_set_mode(context, SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ENABLE_PARTIAL_WRITE |
                                         SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+    SSL_CTX_set_max_cert_list(context, PEER_CHAIN_BYTES);
     SSL_CTX_set_read_ahead(context, 1);
     SSL_CTX_set_default_read_buffer_len(context, READ_BYTES);
     return context;

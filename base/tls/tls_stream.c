@@ -20,15 +20,22 @@
 #define RECORD_OUT_BYTES (RECORD_BYTES + 256)
 /* Room that is kept for messages of OpenSSL's own. */
 #define OWN_OUT_BYTES ((size_t)16 << 10)
+/* One such message, such as an answer to an update of keys, is shorter. */
+#define OWN_MESSAGE_BYTES ((size_t)1 << 10)
+/* Ciphertext received in one call. OpenSSL goes on as long as messages come that have no bytes for
+ * the user, such as updates of keys, each of which costs more than its bytes. */
+#define TURN_BYTES ((size_t)64 << 10)
 /* Smaller pieces are put together into one record. */
 #define SMALL_BYTES ((size_t)4 << 10)
 
 struct tls_stream {
     SSL *ssl;
     int fd;
-    int refusal; /* the socket's error number, or 0 */
+    int refusal;      /* the socket's error number, or 0 */
+    size_t allowance; /* bytes that one call may still receive */
     uint8_t *out;
     size_t out_at, out_end;
+    enum embtier_err later; /* an error that came behind bytes which the user had first */
 };
 
 /* ---- OpenSSL's way to the socket ---- */
@@ -39,10 +46,16 @@ static int receive_some(BIO *bio, char *buffer, int room)
     ssize_t got;
 
     BIO_clear_retry_flags(bio);
+    if (stream->allowance == 0) { /* the socket stays readable */
+        BIO_set_retry_read(bio);
+        return -1;
+    }
     do
-        got = recv(stream->fd, buffer, (size_t)room, MSG_DONTWAIT);
+        got = recv(stream->fd, buffer, MIN((size_t)room, stream->allowance), MSG_DONTWAIT);
     while (got < 0 && errno == EINTR);
-    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+    if (got > 0)
+        stream->allowance -= (size_t)got;
+    else if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
         BIO_set_retry_read(bio);
     else if (got < 0)
         stream->refusal = errno;
@@ -232,13 +245,19 @@ static enum embtier_err reason_of(const struct tls_stream *stream, int result, s
     }
 }
 
+static void begin_call(struct tls_stream *stream)
+{
+    ERR_clear_error();
+    stream->allowance = TURN_BYTES;
+}
+
 /* ---- Handshake ---- */
 
 enum embtier_err tls_handshake(struct tls_stream *stream, struct err_msg *msg)
 {
     int result;
 
-    ERR_clear_error();
+    begin_call(stream);
     result = SSL_do_handshake(stream->ssl);
     return result == 1 ? EMBTIER_OK : reason_of(stream, result, msg);
 }
@@ -250,25 +269,35 @@ X509 *tls_peer_certificate(const struct tls_stream *stream)
 
 /* ---- Reading ---- */
 
+/* The user has the bytes before an error first. OpenSSL forgets a fatal one once it has told it. */
+static enum embtier_err stop_reading(struct tls_stream *stream, size_t bytes, struct err_msg *msg)
+{
+    const enum embtier_err err = reason_of(stream, 0, msg);
+
+    if (bytes == 0)
+        return err;
+    if (err != EMBTIER_AGAIN)
+        stream->later = err;
+    return EMBTIER_OK;
+}
+
 enum embtier_err tls_read(struct tls_stream *stream, const struct iovec *buffers, uint32_t count,
                           size_t most, size_t *ret_bytes, struct err_msg *msg)
 {
-    size_t bytes = 0;
+    enum embtier_err err = EMBTIER_OK;
+    size_t bytes = 0, done = 0; /* done: of the buffer */
     uint32_t at = 0;
-    size_t done = 0; /* of that buffer */
 
-    ERR_clear_error();
+    if (stream->later != EMBTIER_OK)
+        return err_set(msg, stream->later, "TLS: the connection has ended");
+    begin_call(stream);
     while (at < count && bytes < most) {
         const size_t room = MIN(buffers[at].iov_len - done, most - bytes);
         size_t got = 0;
 
         if (room > 0 &&
             SSL_read_ex(stream->ssl, (uint8_t *)buffers[at].iov_base + done, room, &got) != 1) {
-            /* The user has the bytes before an end first. The end is seen again. */
-            const enum embtier_err err = bytes > 0 ? EMBTIER_OK : reason_of(stream, 0, msg);
-
-            if (err != EMBTIER_OK)
-                return err;
+            err = stop_reading(stream, bytes, msg);
             break;
         }
         bytes += got;
@@ -278,8 +307,9 @@ enum embtier_err tls_read(struct tls_stream *stream, const struct iovec *buffers
             done = 0;
         }
     }
-    *ret_bytes = bytes;
-    return EMBTIER_OK;
+    if (err == EMBTIER_OK)
+        *ret_bytes = bytes;
+    return err;
 }
 
 bool tls_has_more(const struct tls_stream *stream)
@@ -339,9 +369,14 @@ static const uint8_t *next_record(struct place at, uint8_t scratch[RECORD_BYTES]
     return scratch;
 }
 
-bool tls_has_room(const struct tls_stream *stream)
+static bool has_room(const struct tls_stream *stream)
 {
     return !stream->out || TLS_OUT_BYTES - stream->out_end >= RECORD_OUT_BYTES + OWN_OUT_BYTES;
+}
+
+bool tls_is_full(const struct tls_stream *stream)
+{
+    return stream->out && TLS_OUT_BYTES - stream->out_end < OWN_MESSAGE_BYTES;
 }
 
 enum embtier_err tls_write(struct tls_stream *stream, const struct iovec *buffers, uint32_t count,
@@ -351,14 +386,17 @@ enum embtier_err tls_write(struct tls_stream *stream, const struct iovec *buffer
     uint8_t scratch[RECORD_BYTES];
     size_t bytes = 0;
 
-    ERR_clear_error();
+    begin_call(stream);
     place_move(&at, 0);
-    while (at.at < at.count && tls_has_room(stream)) {
+    while (at.at < at.count && has_room(stream)) {
         size_t wanted, written = 0;
         const uint8_t *const record = next_record(at, scratch, &wanted);
 
-        if (SSL_write_ex(stream->ssl, record, wanted, &written) != 1)
+        if (SSL_write_ex(stream->ssl, record, wanted, &written) != 1) {
+            if (bytes > 0)
+                break;
             return reason_of(stream, 0, msg);
+        }
         bytes += written;
         place_move(&at, written);
     }

@@ -38,14 +38,16 @@ DEFINE_CLEANUP(struct tls_stream, tls_stream_free)
  * tls_out() to be sent. PERMISSION: one side refuses the other; DISCONNECTED; PROTOCOL. */
 MUST_CHECK enum embtier_err tls_handshake(struct tls_stream *stream, struct err_msg *msg);
 
-/* Receives at most @most bytes into @buffers. AGAIN: none have come, or tls_out() is full.
+/* Receives at most @most bytes into @buffers, of at most 64 KiB that have come. AGAIN: there are
+ * none for the user, or tls_is_full(); then wait for the socket, which may be readable still.
  * DISCONNECTED: the other side has ended. Others as above. */
 MUST_CHECK enum embtier_err tls_read(struct tls_stream *stream, const struct iovec *buffers,
                                      uint32_t count, size_t most, size_t *ret_bytes,
                                      struct err_msg *msg);
 /* True: bytes have been received from the socket that tls_read() has not given. */
 bool tls_has_more(const struct tls_stream *stream);
-/* Encrypts the first bytes of @buffers, as many as tls_out() has room for. AGAIN: for none. */
+/* Encrypts the first bytes of @buffers, as many as tls_out() has room for. AGAIN: for none; or the
+ * other side is in the middle of an update of keys, so try again after a tls_read(). */
 MUST_CHECK enum embtier_err tls_write(struct tls_stream *stream, const struct iovec *buffers,
                                       uint32_t count, size_t *ret_bytes, struct err_msg *msg);
 /* Tells the other side that no more comes. */
@@ -55,8 +57,8 @@ void tls_end(struct tls_stream *stream);
  * more may come behind it. */
 const uint8_t *tls_out(const struct tls_stream *stream, size_t *ret_bytes);
 void tls_out_sent(struct tls_stream *stream, size_t bytes);
-/* False: nothing is encrypted, and perhaps nothing received, before some of it has been sent. */
-bool tls_has_room(const struct tls_stream *stream);
+/* True: nothing is received before some of it has been sent. */
+bool tls_is_full(const struct tls_stream *stream);
 /* Sends as much of it as the socket takes at once. AGAIN: some is left. DISCONNECTED, or the
  * system's error. */
 MUST_CHECK enum embtier_err tls_flush(struct tls_stream *stream, struct err_msg *msg);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/net/loopback.h"
 #include "base/paths.h"
 #include "base/text/text_escape.h"
 #include "client/lib/connection.h"
@@ -77,6 +78,21 @@ static uint64_t arena_bytes_of(const struct embtier *server)
                                                            : server->arena_bytes;
 }
 
+/* A token that has gone over a network in clear is no secret any more, whatever the server says. */
+static enum embtier_err check_secrecy(const struct address *address,
+                                      const struct control_socket *socket, struct token *token,
+                                      struct err_msg *msg)
+{
+    if (token->text[0] == '\0' || address->kind != ADDRESS_TCP ||
+        peer_is_loopback(rpc_connection_fd(socket->rpc)))
+        return EMBTIER_OK;
+    explicit_bzero(token, sizeof(*token));
+    return err_set(msg, EMBTIER_PERMISSION,
+                   "a token is not sent to tcp://%s:%s, where others can read it: connect with "
+                   "tls://",
+                   address->host, address->port);
+}
+
 static enum embtier_err say_hello(const struct embtier *server, const struct address *address,
                                   struct opened *opened, Embtier__Reply **ret_reply,
                                   struct err_msg *msg)
@@ -87,6 +103,7 @@ static enum embtier_err say_hello(const struct embtier *server, const struct add
     enum embtier_err err;
 
     TRY(token_file_find(address->files.token, &token, msg));
+    TRY(check_secrecy(address, &opened->socket, &token, msg));
     hello.protocol_min = PROTOCOL_VERSION;
     hello.protocol_max = PROTOCOL_VERSION;
     hello.arena_bytes = arena_bytes_of(server);

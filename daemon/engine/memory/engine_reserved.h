@@ -35,8 +35,9 @@
 #define SESSION_BYTES (36 * KIB)
 /* More of each if clients come over a network: a message on its way, its spans. */
 #define SESSION_RPC_BYTES (24 * KIB)
-/* More of each with TLS: OpenSSL's objects, and a full buffer of ciphertext. */
-#define SESSION_TLS_BYTES (112 * KIB)
+/* More of each with TLS: OpenSSL's objects and a chain of certificates, a record that has come in
+ * part, and a full buffer of ciphertext. */
+#define SESSION_TLS_BYTES (176 * KIB)
 /* All answers together that clients have not read yet (daemon/control/connection.h). */
 #define ANSWER_BYTES (16 * MIB)
 

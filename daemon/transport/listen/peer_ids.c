@@ -43,26 +43,3 @@ void peer_ids_of(int fd, struct peer_ids *ret_ids)
     ret_ids->pid = credentials.pid;
     find_groups(fd, credentials.gid, ret_ids);
 }
-
-static bool is_loopback_4(uint32_t address)
-{
-    return ntohl(address) >> 24 == IN_LOOPBACKNET;
-}
-
-bool peer_is_loopback(int fd)
-{
-    struct sockaddr_in6 at = { .sin6_family = AF_UNSPEC }; /* the larger of the two */
-    struct sockaddr_in at_4;
-    socklen_t bytes = sizeof(at);
-    uint32_t mapped;
-
-    if (getpeername(fd, (struct sockaddr *)&at, &bytes) != 0)
-        return false;
-    memcpy(&at_4, &at, sizeof(at_4));
-    memcpy(&mapped, &at.sin6_addr.s6_addr[12], sizeof(mapped));
-    if (at_4.sin_family == AF_INET)
-        return is_loopback_4(at_4.sin_addr.s_addr);
-    return at.sin6_family == AF_INET6 &&
-           (IN6_IS_ADDR_LOOPBACK(&at.sin6_addr) ||
-            (IN6_IS_ADDR_V4MAPPED(&at.sin6_addr) && is_loopback_4(mapped)));
-}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* peer_ids.h: the process at the other end of a Unix socket, as it was when it connected; and
- * whether a TCP connection comes from this host. Thread: any. */
+/* peer_ids.h: the process at the other end of a Unix socket, as it was when it connected. Thread:
+ * any. */
 #ifndef EMBTIER_DAEMON_TRANSPORT_LISTEN_PEER_IDS_H
 #define EMBTIER_DAEMON_TRANSPORT_LISTEN_PEER_IDS_H
 
@@ -17,7 +17,5 @@ struct peer_ids {
 
 /* Nothing is known of the peer of a socket that is no Unix socket. */
 void peer_ids_of(int fd, struct peer_ids *ret_ids);
-/* True if the other end of a TCP connection has an address of loopback. */
-bool peer_is_loopback(int fd);
 
 #endif

@@ -145,8 +145,10 @@ void rpc_free(struct rpc *rpc)
     if (!rpc)
         return;
     for (uint32_t i = 0; i < rpc->loop_count; i++)
-        rpc_loop_free(rpc->loops[i]);
+        rpc_loop_end(rpc->loops[i]);
     handshakes_free(rpc->handshakes);
+    for (uint32_t i = 0; i < rpc->loop_count; i++)
+        rpc_loop_free(rpc->loops[i]);
     free(rpc->loops);
     free(rpc);
 }

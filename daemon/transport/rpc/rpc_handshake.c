@@ -77,13 +77,6 @@ static void on_flushed(struct net *net)
     }
 }
 
-static void let_in(struct rpc_stream *stream)
-{
-    stream->names = TAKE(stream->handshake->names);
-    rpc_handshake_free(stream);
-    rpc_stream_let_in(stream);
-}
-
 struct host {
     char text[NI_MAXHOST];
 };
@@ -98,6 +91,17 @@ static const char *host_of(const struct rpc_stream *stream, struct host *buffer)
                     NULL, 0, NI_NUMERICHOST) != 0)
         return "?";
     return buffer->text;
+}
+
+static void let_in(struct rpc_stream *stream)
+{
+    if (stream->handshake->has_bad_names && stream->host->warnings++ < RPC_WARNINGS_MAX)
+        log_warn("a client's certificate makes it no user", "from=%s why=%s",
+                 LOG_QUOTED(host_of(stream, &(struct host){ { 0 } })),
+                 LOG_QUOTED(stream->handshake->msg.text));
+    stream->names = TAKE(stream->handshake->names);
+    rpc_handshake_free(stream);
+    rpc_stream_let_in(stream);
 }
 
 static void log_failure(const struct rpc_stream *stream)
@@ -120,7 +124,7 @@ static void go_on(struct rpc_host *host, struct rpc_stream *stream)
 {
     assert(stream->host == host && stream->is_shaking);
     stream->is_shaking = false;
-    if (stream->is_given_up)
+    if (stream->is_given_up || host->is_deaf)
         rpc_stream_close(stream);
     else if (stream->handshake->err == EMBTIER_OK)
         let_in(stream);

@@ -113,6 +113,7 @@ static void stop_listening(struct rpc_loop *loop, struct message *message)
     (void)message;
     for (uint32_t i = 0; i < loop->opts.listener_count; i++)
         io_close(loop->host.io, &loop->listeners[i].file, on_listener_closed);
+    rpc_streams_shut_out(&loop->host);
 }
 
 static void accept_waiting(struct rpc_loop *loop)
@@ -315,11 +316,13 @@ void rpc_loop_stop_listening(struct rpc_loop *loop)
     pthread_mutex_unlock(&loop->lock);
 }
 
-void rpc_loop_free(struct rpc_loop *loop)
+void rpc_loop_end(struct rpc_loop *loop)
 {
-    if (!loop)
-        return;
     mailbox_send(&loop->host.mailbox, &loop->stop_message);
     pthread_join(loop->thread, NULL);
+}
+
+void rpc_loop_free(struct rpc_loop *loop)
+{
     destroy(loop);
 }

@@ -49,8 +49,10 @@ const struct io_engine *rpc_loop_engine(const struct rpc_loop *loop);
 /* Accepts no more, and sends no more clients to the control thread. Waits until that is so. Call it
  * once. */
 void rpc_loop_stop_listening(struct rpc_loop *loop);
-/* Closes all streams, and ends the thread. No connection of the control thread has one any more. */
+/* Closes all streams, and ends the thread. No connection of the control thread has one any more.
+ * Threads of handshakes may still hold the loop's mailbox. */
+void rpc_loop_end(struct rpc_loop *loop);
+/* It has ended. */
 void rpc_loop_free(struct rpc_loop *loop);
-DEFINE_CLEANUP(struct rpc_loop, rpc_loop_free)
 
 #endif

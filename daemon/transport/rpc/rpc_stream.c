@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/log/log.h"
 #include "base/net/dead_link.h"
+#include "base/net/loopback.h"
 #include "base/tls/tls_context.h"
 #include "base/tls/tls_stream.h"
 #include "daemon/engine/memory/engine_reserved.h"
@@ -205,6 +206,14 @@ void rpc_streams_close(struct rpc_host *host, bool at_once)
 {
     for (struct rpc_stream *stream = host->streams; stream; stream = stream->next)
         if (at_once || stream->handshake || (stream->is_pair_over && is_all_sent(stream)))
+            rpc_stream_close(stream);
+}
+
+void rpc_streams_shut_out(struct rpc_host *host)
+{
+    host->is_deaf = true;
+    for (struct rpc_stream *stream = host->streams; stream; stream = stream->next)
+        if (stream->handshake)
             rpc_stream_close(stream);
 }
 

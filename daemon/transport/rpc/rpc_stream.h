@@ -49,6 +49,7 @@ struct rpc_host {
     uint32_t warnings;                 /* about clients, since the last tick */
     struct certificates *certificates; /* for TLS; NULL: none has it */
     struct handshakes *handshakes;
+    bool is_deaf;                                       /* no client is let in any more */
     void (*send)(void *owner, struct message *message); /* to the control thread */
     void *owner;
 };
@@ -71,5 +72,7 @@ bool rpc_streams_free_some(struct rpc_host *host);
 /* Closes all sockets now, or those that the control thread is done with and whose clients have been
  * sent all that there is. */
 void rpc_streams_close(struct rpc_host *host, bool at_once);
+/* Lets no client in any more: ends those whose handshake is not over. */
+void rpc_streams_shut_out(struct rpc_host *host);
 
 #endif

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Certificates for tests, by the program openssl: an authority and those that it signs."""
+"""Certificates for tests, by the program openssl: an authority and those that it signs; and addresses for servers with TLS."""
 
 from __future__ import annotations
 
+import itertools
+import os
 import subprocess
 from pathlib import Path
 
+_hosts = itertools.count(1)
 _KEY = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
 
 
@@ -30,3 +33,9 @@ class Authority:
         self._openssl("x509", "-req", "-in", f"{name}.csr", "-CA", "ca.crt", "-CAkey", "ca.key", "-days", str(days),
                       "-extfile", f"{name}.ext", "-out", f"{name}.crt")
         return self.folder / f"{name}.crt", self.folder / f"{name}.key"
+
+
+def own_host() -> str:
+    """A number of loopback that no other daemon of this run listens at, so that all may have the same port."""
+    process = os.getpid() % (250 * 250)
+    return f"127.{next(_hosts) % 250 + 1}.{process // 250 + 1}.{process % 250 + 1}"

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import itertools
 import os
 import random
 import shutil
@@ -27,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from certificates import Authority
+from certificates import Authority, own_host
 
 TREE = Path(__file__).resolve().parents[3]
 EMBTIERD = Path(os.environ.get("EMBTIERD", TREE / "build/daemon/embtierd")).resolve()
@@ -80,15 +79,6 @@ tls:
 
 
 ARRAY_MIB = 16  # in each tier, for the arrays of tests with random homes; not for the cache
-
-
-_hosts = itertools.count(1)
-
-
-def own_host() -> str:
-    """A number of loopback that no other daemon of this run listens at, so that all may have the same port."""
-    process = os.getpid() % (250 * 250)
-    return f"127.{next(_hosts) % 250 + 1}.{process // 250 + 1}.{process % 250 + 1}"
 
 
 class Daemon:

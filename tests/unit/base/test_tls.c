@@ -433,6 +433,34 @@ static void test_what_is_collected_has_a_limit(void **state)
     sides_close(&s);
 }
 
+/* So that no client keeps its server's thread for long. */
+static void test_one_call_takes_a_part_of_what_has_come(void **state)
+{
+    enum { COUNT = 150000 };
+    uint8_t *const bytes = calloc(2, COUNT);
+    enum embtier_err err = EMBTIER_OK;
+    struct err_msg msg = { { 0 } };
+    size_t written = 0, count = 0;
+    struct iovec piece;
+    struct sides s;
+
+    (void)state;
+    assert_non_null(bytes);
+    open_trusted(&s);
+    while (written < COUNT && err == EMBTIER_OK) {
+        piece = (struct iovec){ bytes + written, COUNT - written };
+        assert_int_equal(tls_write(s.client, &piece, 1, &count, &msg), EMBTIER_OK);
+        err = tls_flush(s.client, &msg);
+        written += count;
+    }
+    assert_true(written > 100000); /* the socket takes more than one call gives */
+    piece = (struct iovec){ bytes + COUNT, COUNT };
+    assert_int_equal(tls_read(s.server, &piece, 1, SIZE_MAX, &count, &msg), EMBTIER_OK);
+    assert_in_range(count, 1, 64 << 10);
+    free(bytes);
+    sides_close(&s);
+}
+
 static void test_an_end_is_told_after_the_bytes_before_it(void **state)
 {
     char bytes[16] = "last words";
@@ -448,6 +476,7 @@ static void test_an_end_is_told_after_the_bytes_before_it(void **state)
     assert_int_equal(tls_flush(s.server, &msg), EMBTIER_OK);
     assert_int_equal(tls_read(s.client, &piece, 1, SIZE_MAX, &count, &msg), EMBTIER_OK);
     assert_int_equal(count, sizeof(bytes));
+    assert_int_equal(tls_read(s.client, &piece, 1, SIZE_MAX, &count, &msg), EMBTIER_DISCONNECTED);
     assert_int_equal(tls_read(s.client, &piece, 1, SIZE_MAX, &count, &msg), EMBTIER_DISCONNECTED);
     sides_close(&s);
 }
@@ -488,6 +517,7 @@ int main(void)
         cmocka_unit_test(test_a_clients_names_are_its_certificates),
         cmocka_unit_test(test_bytes_arrive_as_they_were_sent),
         cmocka_unit_test(test_what_is_collected_has_a_limit),
+        cmocka_unit_test(test_one_call_takes_a_part_of_what_has_come),
         cmocka_unit_test(test_an_end_is_told_after_the_bytes_before_it),
         cmocka_unit_test(test_a_byte_that_was_changed_ends_the_connection),
     };

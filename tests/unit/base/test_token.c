@@ -87,7 +87,7 @@ static void test_other_texts_are_no_tokens(void **state)
         SAMPLE "A",                                            /* too long */
         SAMPLE "\n\n",                                         /* two line ends */
         SAMPLE " ",                                            /* a blank */
-        " " SAMPLE,                                            /* a blank in front */
+        (" " SAMPLE),                                          /* a blank in front */
         "EMBT_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8",    /* another prefix */
         "embt_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh+",    /* base64, but not for URLs */
         "embt_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh=",    /* padded */

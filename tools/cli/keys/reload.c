@@ -12,9 +12,10 @@ int command_keys_reload(struct cli *cli, int argc, char **argv)
     uint32_t users = 0;
     enum embtier_err err;
 
-    if (exit_code < 0)
-        exit_code = cli_connect(cli, 0);
-    if (exit_code > 0)
+    if (exit_code >= 0)
+        return exit_code;
+    exit_code = cli_connect(cli, 0);
+    if (exit_code)
         return exit_code;
     err = embtier_reload(cli->server, &users);
     if (err != EMBTIER_OK)

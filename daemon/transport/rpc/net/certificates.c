@@ -77,6 +77,15 @@ SSL_CTX *certificates_get(struct certificates *certificates)
     return context;
 }
 
+/* Only this thread replaces it. One that has expired itself shall not keep other files of a reload
+ * from being taken. */
+static bool is_valid(const struct certificates *certificates)
+{
+    struct err_msg ignored;
+
+    return tls_context_check_dates(certificates->context, &ignored) == EMBTIER_OK;
+}
+
 enum embtier_err certificates_read(void *context, void **ret_fresh, struct err_msg *msg)
 {
     const struct certificates *const certificates = context;
@@ -86,7 +95,7 @@ enum embtier_err certificates_read(void *context, void **ret_fresh, struct err_m
 
     if (read_files(config, &fresh, &why) != EMBTIER_OK)
         return mistake(config, &why, msg);
-    if (tls_context_check_dates(fresh, &why) != EMBTIER_OK)
+    if (tls_context_check_dates(fresh, &why) != EMBTIER_OK && is_valid(certificates))
         return yaml_doc_mistake(config->doc, "tls.certificate", msg, "%s: %s",
                                 config->tls.certificate, why.text);
     *ret_fresh = TAKE(fresh);

@@ -31,7 +31,7 @@ SSL_CTX *certificates_get(struct certificates *certificates);
 
 /* For struct reload_part (daemon/jobs/reload/reload.h); @context is the certificates. Read: reads
  * the files again, which waits for the disk. INVALID: they do not fit, or the certificate is not
- * valid today. Take puts them in force. Drop frees them. */
+ * valid today, and that in force is. Take puts them in force. Drop frees them. */
 MUST_CHECK enum embtier_err certificates_read(void *context, void **ret_fresh, struct err_msg *msg);
 void certificates_take(void *context, void *fresh);
 void certificates_drop(void *context, void *fresh);

@@ -38,22 +38,22 @@ static struct handshake *take_next(struct handshakes *h)
     return next;
 }
 
-static enum embtier_err take_names(struct handshake *handshake)
+/* A certificate with bad names has none: its client is no user by it. */
+static void take_names(struct handshake *handshake)
 {
     X509 *const certificate = tls_peer_certificate(handshake->tls);
-    enum embtier_err err = EMBTIER_OK;
 
     if (certificate)
-        err = certificate_names(certificate, &handshake->names, &handshake->msg);
+        handshake->has_bad_names =
+            certificate_names(certificate, &handshake->names, &handshake->msg) != EMBTIER_OK;
     X509_free(certificate);
-    return err;
 }
 
 static void go_on(struct handshake *handshake)
 {
     handshake->err = tls_handshake(handshake->tls, &handshake->msg);
     if (handshake->err == EMBTIER_OK)
-        handshake->err = take_names(handshake);
+        take_names(handshake);
     mailbox_send(handshake->mailbox, &handshake->message);
 }
 

@@ -11,6 +11,7 @@
 #ifndef EMBTIER_DAEMON_TRANSPORT_RPC_NET_HANDSHAKES_H
 #define EMBTIER_DAEMON_TRANSPORT_RPC_NET_HANDSHAKES_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/err.h"
@@ -28,6 +29,7 @@ struct handshake {
     enum embtier_err err;
     struct err_msg msg;
     char *names; /* of the client's certificate (certificate_names.h), malloced; NULL: none */
+    bool has_bad_names; /* they cannot be used; msg says why */
 
     struct handshake *next;
 };

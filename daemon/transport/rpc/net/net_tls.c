@@ -12,7 +12,7 @@
 #include "daemon/engine/sessions/tsan.h"
 #include "daemon/transport/rpc/net/net.h"
 
-_Static_assert(TLS_OUT_BYTES + (24 << 10) <= SESSION_TLS_BYTES, "the configuration counts it");
+_Static_assert(TLS_OUT_BYTES + (94 << 10) <= SESSION_TLS_BYTES, "the configuration counts it");
 
 /* Decrypted in one turn, so that no client keeps the loop. */
 #define TURN_BYTES ((size_t)256 << 10)
@@ -36,6 +36,19 @@ static void tell_flushed(struct net *net)
 
 static void send_out(struct net *net);
 
+/* Ends all that waits for ciphertext to be sent. */
+static void fail(struct net *net, int result)
+{
+    net->is_broken = true;
+    if (net->write_done)
+        TAKE(net->write_done)(net, result);
+    if (net->lacks_room) {
+        net->lacks_room = false;
+        TAKE(net->read_done)(net, result);
+    }
+    tell_flushed(net);
+}
+
 static void on_sent(struct io_file *file, int result)
 {
     struct net *const net = net_of(file);
@@ -44,10 +57,7 @@ static void on_sent(struct io_file *file, int result)
     if (result > 0)
         tls_out_sent(net->tls, (size_t)result);
     if (result < 0) {
-        net->is_broken = true;
-        if (net->write_done)
-            TAKE(net->write_done)(net, result);
-        tell_flushed(net);
+        fail(net, result);
         return;
     }
     if (net->lacks_room) {
@@ -177,10 +187,13 @@ void net_tls_read(struct net *net)
     send_out(net); /* an alert, or an answer to an update of keys */
     if (err != EMBTIER_AGAIN)
         io_end_soon(net->io, &net->file.read, result_of(err, bytes), on_read_over);
-    else if (tls_has_room(net->tls) || !net_is_writing(net))
-        io_await(net->io, &net->file, on_readable);
-    else
+    else if (tls_is_full(net->tls) && net_is_writing(net))
         net->lacks_room = true;
+    else
+        io_await(net->io, &net->file, on_readable);
+    /* A write that waited for the rest of an update of keys. */
+    if (net->write_done && !net_is_writing(net))
+        net_tls_write(net);
 }
 
 /* ---- The end ---- */

@@ -18,8 +18,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from certificates import Authority
-from conftest import own_host
+from certificates import Authority, own_host
 from plain_client import LIMIT_S, Client
 from test_protocol import short_path, starting  # noqa: F401
 

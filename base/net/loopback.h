@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* loopback.h: whether a connection stays on this host. Thread: any. */
+#ifndef EMBTIER_BASE_NET_LOOPBACK_H
+#define EMBTIER_BASE_NET_LOOPBACK_H
+
+#include <stdbool.h>
+
+/* True if the other end of a TCP connection has an address of loopback. */
+bool peer_is_loopback(int fd);
+
+#endif
