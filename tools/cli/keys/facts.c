@@ -38,9 +38,11 @@ bool facts_warn(json_t *facts, const char *format, ...)
 static json_t *printed_to_json(BIO *bio)
 {
     char *text = NULL;
-    const long bytes = BIO_get_mem_data(bio, &text);
-    _cleanup_(freep) char *copy = bytes > 0 ? strndup(text, (size_t)bytes) : strdup("");
+    const size_t bytes = (size_t)MAX(BIO_get_mem_data(bio, &text), 0L);
+    _cleanup_(freep) char *copy = calloc(1, bytes + 1); /* OpenSSL's text has no NUL */
 
+    if (copy && bytes > 0)
+        memcpy(copy, text, bytes);
     BIO_free(bio);
     return copy ? cli_json_text(copy) : NULL;
 }
