@@ -6,11 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *scheme_of(const struct address *address)
-{
-    return address->kind == ADDRESS_TLS ? "tls" : "tcp";
-}
-
 static const char *after(const char *text, const char *prefix)
 {
     const size_t bytes = strlen(prefix);
@@ -52,7 +47,7 @@ static enum embtier_err take_host(const char *text, const char *rest, const char
         return err_set(msg, EMBTIER_INVALID,
                        "address %s has no port; expected %s://HOST:PORT or %s://[IPV6]:PORT, with "
                        "a port of 0 to 65535",
-                       text, scheme_of(address), scheme_of(address));
+                       text, address_scheme(address), address_scheme(address));
     bytes = (size_t)(end - host);
     if (bytes == 0 || bytes > ADDRESS_HOST_MAX)
         return err_set(msg, EMBTIER_INVALID, "address %s has a host of %zu bytes, allowed: 1 to %d",

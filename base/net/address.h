@@ -58,6 +58,12 @@ static inline bool address_is_tcp(const struct address *address)
     return address->kind == ADDRESS_TCP || address->kind == ADDRESS_TLS;
 }
 
+/* Returns the part in front of "://" of an address over TCP. */
+static inline const char *address_scheme(const struct address *address)
+{
+    return address->kind == ADDRESS_TLS ? "tls" : "tcp";
+}
+
 static inline bool address_has_files(const struct address *address)
 {
     const struct address_files *const files = &address->files;

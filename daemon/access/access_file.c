@@ -50,7 +50,7 @@ struct raw_file {
 #define FLAGS      (CYAML_FLAG_OPTIONAL | CYAML_FLAG_POINTER_NULL_STR)
 #define LIST_FLAGS (CYAML_FLAG_OPTIONAL | CYAML_FLAG_POINTER)
 #define TEXT(key)  CYAML_FIELD_STRING_PTR(#key, FLAGS, struct raw_user, key, 0, CYAML_UNLIMITED)
-/* A list that is there has items. Whether an empty `tables` grants all or none, nobody could tell.
+/* A list that is there has items: an empty `tables` could mean all of them or none.
  */
 #define LIST(key, most)                                                                            \
     CYAML_FIELD_SEQUENCE(#key, LIST_FLAGS, struct raw_user, key.items, &text_schema, 1, most)

@@ -2,7 +2,7 @@
 /* rights.h: what one user may do now, in the form that a lane reads for each request.
  *
  * There is one bit for each table and use. A lane looks it up by the index of the table that it has
- * entered, so a guessed handle is of no use. Whether the role and the grant are enough was decided
+ * entered, so a guessed handle is of no use. The role and the grant were compared with the needs
  * when the bit was set. So one load decides, also while the rights change.
  *
  * Thread: access.c changes them under its lock; any thread reads them. */

@@ -157,7 +157,7 @@ static double plain_rate(void *context)
     return rate(pair, &pair->plain);
 }
 
-/* The processor's cycles by the time stamp counter's rate, which is that of its nominal clock. */
+/* The clock of the first processor as the system tells it; 0: it does not. */
 static double cycles_a_second(void)
 {
     FILE *const file = fopen("/proc/cpuinfo", "re");

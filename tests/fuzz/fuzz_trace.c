@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files of traces (placement/trace/trace_reader.h). What the reader gives keeps the promises of
+/* Files of traces (placement/trace/trace_reader.h). The results of the reader keep the promises of
  * trace_format.h. Checksums are put right, but those that are all ones. */
 #include "tests/fuzz/lib/fuzz.h"
 

@@ -57,11 +57,6 @@ static bool is_loopback(const struct sockaddr *address)
     return false;
 }
 
-static const char *scheme_of(const struct address *address)
-{
-    return address->kind == ADDRESS_TLS ? "tls" : "tcp";
-}
-
 /* Names the address with the port that the system chose for port 0. */
 static void name_tcp(struct listener *listener, const struct address *address)
 {
@@ -74,7 +69,7 @@ static void name_tcp(struct listener *listener, const struct address *address)
     if (getsockname(listener->fd, (struct sockaddr *)&bound, &bytes) == 0)
         (void)getnameinfo((const struct sockaddr *)&bound, bytes, NULL, 0, port, sizeof(port),
                           NI_NUMERICSERV);
-    snprintf(listener->text, sizeof(listener->text), "%s://%s%s%s:%s", scheme_of(address),
+    snprintf(listener->text, sizeof(listener->text), "%s://%s%s%s:%s", address_scheme(address),
              is_v6 ? "[" : "", address->host, is_v6 ? "]" : "", port);
 }
 
@@ -87,7 +82,7 @@ static enum embtier_err listen_at(const struct addrinfo *at, const struct addres
         return err_set_errno(msg, errno, "cannot make a socket");
     (void)setsockopt(listener->fd, SOL_SOCKET, SO_REUSEADDR, &(int){ 1 }, sizeof(int));
     if (bind(listener->fd, at->ai_addr, at->ai_addrlen) != 0 || listen(listener->fd, BACKLOG) != 0)
-        return err_set_errno(msg, errno, "cannot listen at %s://%s:%s", scheme_of(address),
+        return err_set_errno(msg, errno, "cannot listen at %s://%s:%s", address_scheme(address),
                              address->host, address->port);
     name_tcp(listener, address);
     return EMBTIER_OK;
@@ -119,8 +114,8 @@ static enum embtier_err listen_tcp(const struct address *address, bool may_be_re
     enum embtier_err err;
 
     if (rc != 0)
-        return err_set(msg, EMBTIER_INVALID, "cannot listen at %s://%s:%s: %s", scheme_of(address),
-                       address->host, address->port, gai_strerror(rc));
+        return err_set(msg, EMBTIER_INVALID, "cannot listen at %s://%s:%s: %s",
+                       address_scheme(address), address->host, address->port, gai_strerror(rc));
     if (is_loopback(found->ai_addr) || may_be_remote)
         err = listen_at(found, address, listener, msg);
     else
