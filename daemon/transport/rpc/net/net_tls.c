@@ -191,8 +191,8 @@ void net_tls_read(struct net *net)
         net->lacks_room = true;
     else
         io_await(net->io, &net->file, on_readable);
-    /* A write that waited for the rest of an update of keys. */
-    if (net->write_done && !net_is_writing(net))
+    /* A write of which nothing is encrypted yet waited for the rest of an update of keys. */
+    if (net->write_done && net->taken == 0 && !net_is_writing(net))
         net_tls_write(net);
 }
 
