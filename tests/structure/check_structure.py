@@ -274,12 +274,15 @@ def check_steps(tree):
 
 
 def check_pages(tree):
-    """The list of docs links to each page in docs/, and the synopsis of the library's man page has each public function."""
+    """Each page in docs/ has a title and a text. The list of docs links to it. The synopsis of the library's man page has each public
+    function."""
     index = tree.text(DOCS_INDEX) or "" if DOCS_INDEX in tree.paths else ""
     links = {os.path.normpath(os.path.join("docs", link)) for link in re.findall(r"\]\(([^()\s#]+)", index)}
     for path in tree.paths:
         if re.match(r"docs/.*\.md$", path) and path != DOCS_INDEX and path not in links:
             yield f"{DOCS_INDEX}:1: no link to {path}"
+        if re.match(r"docs/.*\.md$", path) and not re.match(r"# .+\n\s*\S", tree.text(path) or ""):
+            yield f"{path}:1: has no title, or no text below it"
     page = tree.text(LIBRARY_PAGE) or "" if LIBRARY_PAGE in tree.paths else ""
     synopsis = set(re.findall(r"^\.Fn (\w+)", page.split(".Sh DESCRIPTION")[0], re.MULTILINE))
     for path in (p for p in tree.paths if re.match(r"client/include/.*\.h$", p)):

@@ -273,10 +273,13 @@ class Steps(unittest.TestCase):
 
 class Pages(unittest.TestCase):
     def test_each_page_is_in_the_list(self):
-        files = {check_structure.DOCS_INDEX: "[a](internals/a.md), [b](b.md#part)", "docs/internals/a.md": "", "docs/b.md": "", "a.md": ""}
+        index, page = "# Docs\n[a](internals/a.md), [b](b.md#part)", "# B\n\nText.\n"
+        files = {check_structure.DOCS_INDEX: index, "docs/internals/a.md": page, "docs/b.md": page, "a.md": ""}
         self.assertEqual(findings("pages", files), [])
-        self.assertEqual(findings("pages", files | {"docs/internals/c.md": ""}), ["docs/README.md:1: no link to docs/internals/c.md"])
-        self.assertEqual(findings("pages", {"docs/b.md": ""}), ["docs/README.md:1: no link to docs/b.md"])
+        self.assertEqual(findings("pages", files | {"docs/internals/c.md": page}), ["docs/README.md:1: no link to docs/internals/c.md"])
+        self.assertEqual(findings("pages", {"docs/b.md": page}), ["docs/README.md:1: no link to docs/b.md"])
+        for text in ("", "Text.\n", "# B\n", "# B\n\n", "## B\n\nText.\n"):
+            self.assertEqual(findings("pages", files | {"docs/b.md": text}), ["docs/b.md:1: has no title, or no text below it"], text)
 
     def test_each_public_function_is_in_the_synopsis(self):
         header = "#define EMBTIER_PUBLIC __attribute__((x))\nEMBTIER_PUBLIC int embtier_one(int x);\nEMBTIER_PUBLIC struct embtier\n*embtier_two(void);\n"
