@@ -108,13 +108,14 @@ static enum embtier_err check_spans(const uint64_t *spans, size_t count, struct 
 }
 
 static enum embtier_err check_payload(uint64_t payload_bytes, const uint64_t *sent, size_t count,
-                                      struct err_msg *msg)
+                                      const struct narrow_spans *narrow, struct err_msg *msg)
 {
-    TRY(check_spans(sent, count, msg));
-    if (payload_bytes != rpc_spans_bytes(sent, count))
+    const uint64_t expected = narrow_spans_payload(narrow, sent, count);
+
+    if (payload_bytes != expected)
         return err_set(msg, EMBTIER_PROTOCOL,
                        "a payload of %" PRIu64 " bytes for spans of %" PRIu64, payload_bytes,
-                       rpc_spans_bytes(sent, count));
+                       expected);
     return EMBTIER_OK;
 }
 
@@ -143,25 +144,37 @@ UNPACK(RpcRead, rpc_read)
 UNPACK(RpcDone, rpc_done)
 
 enum embtier_err rpc_decode_submit(const uint8_t *message, uint32_t bytes, uint64_t payload_bytes,
-                                   Embtier__RpcSubmit **ret_submit, struct err_msg *msg)
+                                   Embtier__RpcSubmit **ret_submit, struct narrow_spans *ret_narrow,
+                                   struct err_msg *msg)
 {
     _cleanup_(free_rpc_submitp) Embtier__RpcSubmit *submit = NULL;
+    struct narrow_spans narrow;
 
     TRY(unpack_rpc_submit(message, bytes, &submit, msg));
-    TRY(check_payload(payload_bytes, submit->sent, submit->n_sent, msg));
+    TRY(check_spans(submit->sent, submit->n_sent, msg));
+    TRY(narrow_spans_read(submit->narrow, submit->n_narrow, submit->sent, submit->n_sent, &narrow,
+                          msg));
+    TRY(check_payload(payload_bytes, submit->sent, submit->n_sent, &narrow, msg));
     TRY(check_spans(submit->wanted, submit->n_wanted, msg));
     *ret_submit = TAKE(submit);
+    *ret_narrow = narrow;
     return EMBTIER_OK;
 }
 
 enum embtier_err rpc_decode_write(const uint8_t *message, uint32_t bytes, uint64_t payload_bytes,
-                                  Embtier__RpcWrite **ret_write, struct err_msg *msg)
+                                  Embtier__RpcWrite **ret_write, struct narrow_spans *ret_narrow,
+                                  struct err_msg *msg)
 {
     _cleanup_(free_rpc_writep) Embtier__RpcWrite *write = NULL;
+    struct narrow_spans narrow;
 
     TRY(unpack_rpc_write(message, bytes, &write, msg));
-    TRY(check_payload(payload_bytes, write->sent, write->n_sent, msg));
+    TRY(check_spans(write->sent, write->n_sent, msg));
+    TRY(narrow_spans_read(write->narrow, write->n_narrow, write->sent, write->n_sent, &narrow,
+                          msg));
+    TRY(check_payload(payload_bytes, write->sent, write->n_sent, &narrow, msg));
     *ret_write = TAKE(write);
+    *ret_narrow = narrow;
     return EMBTIER_OK;
 }
 
@@ -171,7 +184,7 @@ enum embtier_err rpc_decode_read(const uint8_t *message, uint32_t bytes, uint64_
     _cleanup_(free_rpc_readp) Embtier__RpcRead *read = NULL;
 
     TRY(unpack_rpc_read(message, bytes, &read, msg));
-    TRY(check_payload(payload_bytes, NULL, 0, msg));
+    TRY(check_payload(payload_bytes, NULL, 0, &(struct narrow_spans){ { 0 } }, msg));
     TRY(check_spans(read->wanted, read->n_wanted, msg));
     *ret_read = TAKE(read);
     return EMBTIER_OK;

@@ -24,13 +24,13 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "proto/narrow_ids.h"
 #include "proto/rpc.pb-c.h"
 
 #define RPC_VERSION           1
 #define RPC_HEAD_BYTES        32
 #define RPC_MESSAGE_BYTES_MAX (UINT32_C(64) << 10) /* of a CALL, as of a control request */
-#define RPC_SPANS_MAX         256                  /* in one list of a message */
-/* Messages of SUBMIT, WRITE and READ: two full lists have a little more than 10 KiB. */
+/* Messages of SUBMIT, WRITE and READ: full lists have a little more than 10 KiB. */
 #define RPC_REQUEST_BYTES_MAX (UINT32_C(16) << 10)
 /* The longest payload. Those that a client sends lie in its region; spans that it wants may
  * overlap. */
@@ -71,15 +71,17 @@ MUST_CHECK enum embtier_err rpc_head_decode(const uint8_t bytes[RPC_HEAD_BYTES],
                                             struct err_msg *msg);
 
 /* Decode a message of a frame whose head has this @payload_bytes. PROTOCOL: it is malformed, a list
- * of spans is no list of pairs, is too long or has an empty span, or the payload's length is not
- * that of the spans sent. The receiver checks that spans lie in the region. Free with
+ * of spans is no list of pairs, is too long or has an empty span, one that cannot be narrow is to
+ * be it, or the payload's length is not that of the spans sent. The receiver checks that spans lie
+ * in the region. Free with
  * embtier__rpc_…__free_unpacked(). */
 MUST_CHECK enum embtier_err rpc_decode_submit(const uint8_t *message, uint32_t bytes,
                                               uint64_t payload_bytes,
-                                              Embtier__RpcSubmit **ret_submit, struct err_msg *msg);
+                                              Embtier__RpcSubmit **ret_submit,
+                                              struct narrow_spans *ret_narrow, struct err_msg *msg);
 MUST_CHECK enum embtier_err rpc_decode_write(const uint8_t *message, uint32_t bytes,
                                              uint64_t payload_bytes, Embtier__RpcWrite **ret_write,
-                                             struct err_msg *msg);
+                                             struct narrow_spans *ret_narrow, struct err_msg *msg);
 MUST_CHECK enum embtier_err rpc_decode_read(const uint8_t *message, uint32_t bytes,
                                             uint64_t payload_bytes, Embtier__RpcRead **ret_read,
                                             struct err_msg *msg);

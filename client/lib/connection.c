@@ -94,31 +94,43 @@ enum embtier_err connection_call(struct embtier *server, Embtier__Request *reque
     return call_once(server, request, progress, progress_context, ret_reply);
 }
 
-typedef enum embtier_err copy_fn(struct client_channel *channel, uint64_t offset, uint64_t bytes,
-                                 struct err_msg *msg);
-
-static enum embtier_err copy(struct embtier *server, copy_fn *fn, uint64_t offset, uint64_t bytes)
+static enum embtier_err ended_by(struct embtier *server, enum embtier_err err)
 {
-    enum embtier_err err;
-
-    if (!fn)
-        return EMBTIER_OK;
-    if (server->over)
-        return connection_is_over(server);
-    err = fn(server->channel, offset, bytes, &server->message);
     if (err != EMBTIER_OK)
         connection_end(server, server->message.text);
     return err;
 }
 
+static enum embtier_err put(struct embtier *server, uint64_t offset, uint64_t bytes, bool are_ids)
+{
+    const struct client_channel_ops *const ops = server->channel->ops;
+
+    if (!ops->put)
+        return EMBTIER_OK;
+    if (server->over)
+        return connection_is_over(server);
+    return ended_by(server, ops->put(server->channel, offset, bytes, are_ids, &server->message));
+}
+
 enum embtier_err connection_put(struct embtier *server, uint64_t offset, uint64_t bytes)
 {
-    return copy(server, server->channel->ops->put, offset, bytes);
+    return put(server, offset, bytes, false);
+}
+
+enum embtier_err connection_put_ids(struct embtier *server, uint64_t offset, uint64_t count)
+{
+    return put(server, offset, count * sizeof(uint64_t), true);
 }
 
 enum embtier_err connection_get(struct embtier *server, uint64_t offset, uint64_t bytes)
 {
-    return copy(server, server->channel->ops->get, offset, bytes);
+    const struct client_channel_ops *const ops = server->channel->ops;
+
+    if (!ops->get)
+        return EMBTIER_OK;
+    if (server->over)
+        return connection_is_over(server);
+    return ended_by(server, ops->get(server->channel, offset, bytes, &server->message));
 }
 
 const char *server_key_text(struct server_key_text *buffer, const struct embtier *server,

@@ -89,6 +89,8 @@ static inline void *connection_bytes(const struct embtier *server, uint64_t offs
 /* Make a part of the region the same on both sides, before a call that names it or after one. On
  * failure the message is set, and the connection is over. */
 MUST_CHECK enum embtier_err connection_put(struct embtier *server, uint64_t offset, uint64_t bytes);
+MUST_CHECK enum embtier_err connection_put_ids(struct embtier *server, uint64_t offset,
+                                               uint64_t count);
 MUST_CHECK enum embtier_err connection_get(struct embtier *server, uint64_t offset, uint64_t bytes);
 
 /* Returns DISCONNECTED and sets the message. */

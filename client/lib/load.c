@@ -177,7 +177,7 @@ enum embtier_err embtier_load_rows(struct embtier_load *load, uint32_t count)
         return err_set(&load->server->message, EMBTIER_INVALID,
                        "%u rows for a load whose buffer holds %u", count, load->capacity);
     TRY(check_session(load));
-    TRY(connection_put(load->server, load->buffer->offset, count * sizeof(uint64_t)));
+    TRY(connection_put_ids(load->server, load->buffer->offset, count));
     TRY(connection_put(load->server, load->buffer->offset + load->rows_at,
                        (uint64_t)count * load->row_bytes));
     body.offset = load->buffer->offset;

@@ -311,7 +311,7 @@ static enum embtier_err call_move(struct embtier *server, const char *name,
     move.hot_rows_at = ids ? ids->offset : 0;
     request.body_case = EMBTIER__REQUEST__BODY_TABLE_MOVE;
     request.table_move = &move;
-    err = ids ? connection_put(server, ids->offset, move.hot_rows * sizeof(uint64_t)) : EMBTIER_OK;
+    err = ids ? connection_put_ids(server, ids->offset, move.hot_rows) : EMBTIER_OK;
     if (err == EMBTIER_OK)
         err = connection_call(server, &request, options->progress, options->progress_context,
                               ret_reply);

@@ -17,10 +17,11 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "proto/narrow_ids.h"
 #include "proto/ops.h"
 
 /* Most spans of a list. */
-#define CHANNEL_SPANS_MAX 256
+#define CHANNEL_SPANS_MAX RPC_SPANS_MAX
 
 struct client_channel;
 
@@ -38,10 +39,10 @@ struct client_channel_ops {
     /* Returns why the server has ended the session; OK: it has not said so. Never waits. */
     enum embtier_err (*ended)(const struct client_channel *channel);
     /* Make the server's bytes of a part of the region those of the client, or the other way, for
-     * control messages that name places in it. NULL: both have the same memory. An error ends the
-     * connection. */
+     * control messages that name places in it. @are_ids: they are 64-bit ids, at a multiple of 8.
+     * NULL: both have the same memory. An error ends the connection. */
     enum embtier_err (*put)(struct client_channel *channel, uint64_t offset, uint64_t bytes,
-                            struct err_msg *msg);
+                            bool are_ids, struct err_msg *msg);
     enum embtier_err (*get)(struct client_channel *channel, uint64_t offset, uint64_t bytes,
                             struct err_msg *msg);
     /* The region has another address now; NULL: the transport does not mind. */
@@ -55,7 +56,13 @@ struct client_channel_ops {
 struct span_list {
     size_t count; /* of numbers, two for each span */
     uint64_t numbers[2 * CHANNEL_SPANS_MAX];
+    struct narrow_spans narrow; /* of those that are sent */
 };
+
+/* Most spans that a list of sent ones has only because narrow ids lie beside other bytes. */
+#define CHANNEL_NARROW_BESIDE_MAX 32
+/* Fewer ids save less than a span of their own costs. */
+#define CHANNEL_NARROW_IDS_MIN 16
 
 /* A transport embeds this in a struct of its own. */
 struct client_channel {
@@ -68,6 +75,7 @@ struct client_channel {
     /* The spans that the next request sends and wants, to be filled in before submit(). NULL: the
      * transport needs none, because both sides have the same memory. */
     struct span_list *sent, *wanted;
+    bool takes_narrow_ids; /* the spans that it sends may be narrow */
 };
 
 /* Frees the channel, with its region. NULL is fine. */

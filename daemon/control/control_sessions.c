@@ -121,6 +121,7 @@ static void reply_hello(struct control *control, struct connection *connection, 
     body.session = connection->number;
     body.max_batch_rows = control->parts->config->socket.max_batch_rows;
     body.config_file = control->config_file;
+    body.narrow_ids = true;
     message.id = id;
     message.last = true;
     message.body_case = EMBTIER__REPLY__BODY_HELLO;

@@ -4,39 +4,49 @@
 #include "tests/fuzz/lib/rpc_sums.h"
 
 /* Accepted spans are pairs, and have as many bytes as the payload. */
-static void check_spans(const uint64_t *spans, size_t count, uint64_t bytes)
+static void check_spans(const uint64_t *spans, size_t count, const struct narrow_spans *narrow,
+                        uint64_t bytes)
 {
     uint64_t sum = 0;
 
     FUZZ_CHECK(count % 2 == 0 && count / 2 <= RPC_SPANS_MAX);
     for (size_t i = 1; i < count; i += 2) {
+        const bool is_narrow = narrow_spans_has(narrow, i / 2);
+
         FUZZ_CHECK(spans[i] > 0 && sum + spans[i] > sum);
-        sum += spans[i];
+        FUZZ_CHECK(!is_narrow || (spans[i] % 8 == 0 && spans[i - 1] % 8 == 0));
+        sum += is_narrow ? spans[i] / 2 : spans[i];
     }
-    FUZZ_CHECK(sum == bytes && rpc_spans_bytes(spans, count) == bytes);
+    FUZZ_CHECK(sum == bytes && narrow_spans_payload(narrow, spans, count) == bytes);
+}
+
+static void check_wide_spans(const uint64_t *spans, size_t count)
+{
+    check_spans(spans, count, &(struct narrow_spans){ { 0 } }, rpc_spans_bytes(spans, count));
 }
 
 static void decode_submit(const uint8_t *message, uint32_t bytes, uint64_t payload_bytes)
 {
     Embtier__RpcSubmit *submit = NULL;
+    struct narrow_spans narrow;
     struct err_msg msg = { { 0 } };
 
-    if (rpc_decode_submit(message, bytes, payload_bytes, &submit, &msg) != EMBTIER_OK)
+    if (rpc_decode_submit(message, bytes, payload_bytes, &submit, &narrow, &msg) != EMBTIER_OK)
         return;
-    check_spans(submit->sent, submit->n_sent, payload_bytes);
-    check_spans(submit->wanted, submit->n_wanted,
-                rpc_spans_bytes(submit->wanted, submit->n_wanted));
+    check_spans(submit->sent, submit->n_sent, &narrow, payload_bytes);
+    check_wide_spans(submit->wanted, submit->n_wanted);
     embtier__rpc_submit__free_unpacked(submit, NULL);
 }
 
 static void decode_write(const uint8_t *message, uint32_t bytes, uint64_t payload_bytes)
 {
     Embtier__RpcWrite *write = NULL;
+    struct narrow_spans narrow;
     struct err_msg msg = { { 0 } };
 
-    if (rpc_decode_write(message, bytes, payload_bytes, &write, &msg) != EMBTIER_OK)
+    if (rpc_decode_write(message, bytes, payload_bytes, &write, &narrow, &msg) != EMBTIER_OK)
         return;
-    check_spans(write->sent, write->n_sent, payload_bytes);
+    check_spans(write->sent, write->n_sent, &narrow, payload_bytes);
     embtier__rpc_write__free_unpacked(write, NULL);
 }
 
@@ -47,7 +57,7 @@ static void decode_read(const uint8_t *message, uint32_t bytes, uint64_t payload
 
     if (rpc_decode_read(message, bytes, payload_bytes, &read, &msg) != EMBTIER_OK)
         return;
-    check_spans(read->wanted, read->n_wanted, rpc_spans_bytes(read->wanted, read->n_wanted));
+    check_wide_spans(read->wanted, read->n_wanted);
     embtier__rpc_read__free_unpacked(read, NULL);
 }
 

@@ -154,6 +154,8 @@ uint64_t model_id(const struct model_table *table, uint32_t row)
 {
     if (table->spec.rows != EMBTIER_UNBOUNDED)
         return row;
+    if (table->serial % 2 == 1) /* half of them fit into 32 bits */
+        return (UINT64_C(1) << 32) - table->row_count / 2 + row;
     return ~(row * UINT64_C(0x9e3779b97f4a7c15)); /* odd, so ids differ; row 0 has the last id */
 }
 

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The parts of the region that a request sends and wants, for transports whose two sides have
  * memory of their own. A batch's block has, in this order: segments, ids, offsets and weights of
- * bags, rows (lay_out() in batch.c). So spans are added in the order of their offsets. */
+ * bags, rows (lay_out() in batch.c). So spans are added in the order of their offsets.
+ *
+ * Ids below 2^32 are sent in narrow spans (proto/narrow_ids.h), if the server takes them. A span is
+ * narrow as a whole, so ids of one part do not share a span with larger ids or other bytes. */
 #include "client/lib/batch/batch.h"
 #include "client/lib/connection.h"
 #include "client/lib/table.h"
@@ -31,15 +34,68 @@ static uint64_t gap_before(const struct span_list *list, struct range range)
     return range.offset - list->numbers[list->count - 2] - list->numbers[list->count - 1];
 }
 
-/* Sent bytes between spans do no harm: they are the batch's own. */
-static void add_sent(struct span_list *list, struct range range)
+/* A list of sent spans that is being made. */
+struct sending {
+    struct span_list *list;
+    const struct client_channel *channel;
+    uint32_t narrow_beside; /* narrow spans that begin beside others */
+};
+
+static bool is_last_narrow(const struct span_list *list)
 {
+    return list->count > 0 && narrow_spans_has(&list->narrow, list->count / 2 - 1);
+}
+
+/* A full list has no room for a span of its own width, so its last span becomes wide. */
+static void widen_last(struct span_list *list)
+{
+    narrow_spans_set(&list->narrow, list->count / 2 - 1, false);
+}
+
+/* Sent bytes between spans do no harm: they are the batch's own. */
+static void add(struct sending *sending, struct range range, bool is_narrow)
+{
+    struct span_list *const list = sending->list;
+    const bool is_full = list->count == ARRAY_LEN(list->numbers);
+    const bool is_beside = gap_before(list, range) <= SENT_GAP_MAX;
+
     if (range.bytes == 0)
         return;
-    if (gap_before(list, range) <= SENT_GAP_MAX || list->count == ARRAY_LEN(list->numbers))
+    if (is_full && !is_narrow)
+        widen_last(list);
+    if (is_full || (is_beside && is_narrow == is_last_narrow(list))) {
         extend_last(list, range);
-    else
-        append(list, range);
+        return;
+    }
+    append(list, range);
+    narrow_spans_set(&list->narrow, list->count / 2 - 1, is_narrow);
+    sending->narrow_beside += is_narrow && is_beside;
+}
+
+static void add_sent(struct sending *sending, struct range range)
+{
+    add(sending, range, false);
+}
+
+/* True if the ids may be narrow. Those beside wide bytes need a span more, and too many spans would
+ * fill the list. */
+static bool may_be_narrow(const struct sending *sending, struct range ids)
+{
+    const struct span_list *const list = sending->list;
+
+    return sending->channel->takes_narrow_ids &&
+           ids.bytes >= CHANNEL_NARROW_IDS_MIN * sizeof(uint64_t) &&
+           (is_last_narrow(list) || gap_before(list, ids) > SENT_GAP_MAX ||
+            sending->narrow_beside < CHANNEL_NARROW_BESIDE_MAX);
+}
+
+static void add_ids(struct sending *sending, struct range ids)
+{
+    const uint8_t *const bytes = sending->channel->region + ids.offset;
+
+    add(sending, ids,
+        may_be_narrow(sending, ids) &&
+            narrow_ids_fit((const uint64_t *)(const void *)bytes, ids.bytes / sizeof(uint64_t)));
 }
 
 /* Wanted bytes are written into the caller's memory, where only padding may lie between spans.
@@ -150,14 +206,14 @@ static struct range fill_wanted(const struct embtier_batch *batch, enum embtier_
     return (struct range){ 0 };
 }
 
-static void add_heads(const struct embtier_batch *batch, enum embtier_op op, struct span_list *sent)
+static void add_heads(const struct embtier_batch *batch, enum embtier_op op, struct sending *sent)
 {
     const bool has_ids = !(op == EMBTIER_PUSH && batch->kind == BATCH_OF_BAGS);
     const bool has_bags = op == EMBTIER_GET_POOLED || op == EMBTIER_GET_POOLED_TICKET;
 
     add_sent(sent, (struct range){ batch->block->offset, batch_segments_bytes(batch) });
     for (uint32_t i = 0; i < batch->part_count && has_ids; i++)
-        add_sent(sent, ids_of(&batch->parts[i]));
+        add_ids(sent, ids_of(&batch->parts[i]));
     for (uint32_t i = 0; i < batch->part_count && has_bags; i++) {
         add_sent(sent, offsets_of(&batch->parts[i]));
         add_sent(sent, weights_of(&batch->parts[i]));
@@ -168,15 +224,17 @@ void batch_fill_spans(const struct embtier_batch *batch, enum embtier_op op,
                       const struct embtier_push_options *push, struct span_list *sent,
                       struct span_list *wanted)
 {
+    struct sending sending = { .list = sent, .channel = batch->server->channel };
     struct range cover;
 
     sent->count = wanted->count = 0;
+    sent->narrow = (struct narrow_spans){ { 0 } };
     if (op == EMBTIER_RELEASE || batch->part_count == 0)
         return;
     cover = fill_wanted(batch, op, push, wanted);
-    add_heads(batch, op, sent);
-    add_sent(sent, cover);
+    add_heads(batch, op, &sending);
+    add_sent(&sending, cover);
     for (uint32_t i = 0; i < batch->part_count && sends_rows(op); i++)
         if (!batch->parts[i].skipped || op != EMBTIER_PUSH)
-            add_sent(sent, rows_of(batch, i));
+            add_sent(&sending, rows_of(batch, i));
 }

@@ -147,14 +147,15 @@ static enum embtier_err send(struct rpc_client_channel *rpc, enum rpc_kind kind,
     const struct rpc_head head = { .kind = (uint8_t)kind,
                                    .number = number,
                                    .message_bytes = (uint32_t)count,
-                                   .payload_bytes = rpc_spans_bytes(sent->numbers, sent->count) };
+                                   .payload_bytes = narrow_spans_payload(
+                                       &sent->narrow, sent->numbers, sent->count) };
 
     if (!rpc->connection)
         return err_set(msg, EMBTIER_DISCONNECTED, "the connection is closed");
     if (!bytes)
         return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
     protobuf_c_message_pack(message, bytes + RPC_HEAD_BYTES);
-    return rpc_connection_send(rpc->connection, &head, bytes, sent->numbers, sent->count, msg);
+    return rpc_connection_send(rpc->connection, &head, bytes, sent, msg);
 }
 
 static enum embtier_err submit(struct client_channel *channel, uint32_t number,
@@ -162,6 +163,7 @@ static enum embtier_err submit(struct client_channel *channel, uint32_t number,
 {
     struct rpc_client_channel *const rpc = rpc_of(channel);
     Embtier__RpcSubmit message = EMBTIER__RPC_SUBMIT__INIT;
+    uint32_t narrow[RPC_SPANS_MAX];
 
     if (!keep(&rpc->wanted[number % channel->slot_count], &rpc->wanted_list))
         return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
@@ -175,6 +177,8 @@ static enum embtier_err submit(struct client_channel *channel, uint32_t number,
     message.group = submission->group;
     message.sent = rpc->sent_list.numbers;
     message.n_sent = rpc->sent_list.count;
+    message.narrow = narrow;
+    message.n_narrow = narrow_spans_write(&rpc->sent_list.narrow, rpc->sent_list.count / 2, narrow);
     message.wanted = rpc->wanted_list.numbers;
     message.n_wanted = rpc->wanted_list.count;
     rpc->tail = number + 1;
@@ -213,20 +217,32 @@ static enum embtier_err ended(const struct client_channel *channel)
                                                                       : EMBTIER_OK;
 }
 
+/* True if a WRITE of these bytes may be narrow. */
+static bool is_narrow(const struct client_channel *channel, uint64_t offset, uint64_t bytes)
+{
+    const uint64_t *const ids = (const uint64_t *)(const void *)(channel->region + offset);
+
+    return channel->takes_narrow_ids && narrow_ids_fit(ids, bytes / sizeof(*ids));
+}
+
 static enum embtier_err put(struct client_channel *channel, uint64_t offset, uint64_t bytes,
-                            struct err_msg *msg)
+                            bool are_ids, struct err_msg *msg)
 {
     struct rpc_client_channel *const rpc = rpc_of(channel);
     Embtier__RpcWrite message = EMBTIER__RPC_WRITE__INIT;
     struct span_list *const list = &rpc->sent_list;
+    uint32_t narrow[RPC_SPANS_MAX];
 
     if (bytes == 0)
         return EMBTIER_OK;
     list->numbers[0] = offset;
     list->numbers[1] = bytes;
     list->count = 2;
+    list->narrow = (struct narrow_spans){ { are_ids && is_narrow(channel, offset, bytes) } };
     message.sent = list->numbers;
     message.n_sent = list->count;
+    message.narrow = narrow;
+    message.n_narrow = narrow_spans_write(&list->narrow, 1, narrow);
     return send(rpc, RPC_WRITE, 0, &message.base, list, msg);
 }
 
@@ -334,6 +350,7 @@ enum embtier_err rpc_channel_open(struct rpc_connection *connection,
         .slot_count = hello->slot_count,
         .sent = &rpc->sent_list,
         .wanted = &rpc->wanted_list,
+        .takes_narrow_ids = hello->narrow_ids,
     };
     if (hello->slot_count == 0 || hello->slot_count > OP_SLOTS_MAX ||
         channel->region_bytes <= PAYLOAD_OFFSET)

@@ -17,6 +17,8 @@
 
 #define BUFFER_BYTES 4096
 #define BUFFERS_MAX  64
+/* Narrow ids that are packed for one call of the system. */
+#define PACKED_MAX (64 << 10 >> 2)
 
 enum step { STEP_HEAD, STEP_MESSAGE, STEP_PAYLOAD };
 
@@ -26,8 +28,9 @@ struct sending {
     const uint8_t *bytes;
     size_t count;
     const uint64_t *spans;
+    struct narrow_spans narrow; /* of these */
     size_t span_numbers, span_at;
-    uint64_t span_done;
+    uint64_t span_done; /* bytes of the payload that have been sent for that one */
 };
 
 struct rpc_connection {
@@ -35,6 +38,7 @@ struct rpc_connection {
     struct sending
         *sending; /* frames that the system has not taken whole, oldest first; malloced */
     struct sending **sending_end;
+    uint32_t *packed;            /* narrow ids for the call that sends them; PACKED_MAX; or NULL */
     struct rpc_sink *sink;       /* NULL: no session with a region */
     struct frame_reader replies; /* as on a Unix socket */
     bool is_over;
@@ -265,20 +269,52 @@ static enum embtier_err receive(struct rpc_connection *c, struct err_msg *msg)
 
 /* ---- Sending ---- */
 
+/* Returns the bytes of the payload that a span has. */
+static uint64_t bytes_of(const struct sending *s, size_t at)
+{
+    return narrow_spans_sent(&s->narrow, at / 2, s->spans[at + 1]);
+}
+
+/* Packs ids of a narrow span, from the id on in which its byte @done lies, until the room behind
+ * @ret_used ids is full. The ids themselves stay as the caller has them. */
+static struct iovec pack(const struct rpc_connection *c, const struct sending *s, size_t at,
+                         uint64_t done, size_t *ret_used)
+{
+    const uint64_t *const ids = (const uint64_t *)(const void *)(c->sink->region + s->spans[at]);
+    const uint64_t begin = done / NARROW_ID_BYTES;
+    const uint64_t skip = done % NARROW_ID_BYTES;
+    const uint64_t count = MIN(s->spans[at + 1] / sizeof(*ids) - begin, PACKED_MAX - *ret_used);
+    uint32_t *const room = c->packed + *ret_used;
+
+    narrow_ids_pack(ids + begin, count, room);
+    *ret_used += count;
+    return (struct iovec){ .iov_base = (uint8_t *)room + skip,
+                           .iov_len = count * NARROW_ID_BYTES - skip };
+}
+
+/* Returns the bytes of a span from @done on, or as many as there is room for. */
+static struct iovec rest_of(const struct rpc_connection *c, const struct sending *s, size_t at,
+                            uint64_t done, size_t *ret_packed)
+{
+    if (narrow_spans_has(&s->narrow, at / 2))
+        return pack(c, s, at, done, ret_packed);
+    return (struct iovec){ .iov_base = c->sink->region + s->spans[at] + done,
+                           .iov_len = s->spans[at + 1] - done };
+}
+
+/* Returns the number of buffers, which end early where no more ids can be packed. */
 static uint32_t fill_sending(const struct rpc_connection *c, const struct sending *s,
                              struct iovec *buffers)
 {
     uint32_t count = 0;
+    size_t packed = 0;
 
     if (s->count > 0)
         buffers[count++] =
             (struct iovec){ .iov_base = (void *)(uintptr_t)s->bytes, .iov_len = s->count };
-    for (size_t i = s->span_at; i < s->span_numbers && count < BUFFERS_MAX; i += 2) {
-        const uint64_t done = i == s->span_at ? s->span_done : 0;
-
-        buffers[count++] = (struct iovec){ .iov_base = c->sink->region + s->spans[i] + done,
-                                           .iov_len = s->spans[i + 1] - done };
-    }
+    for (size_t i = s->span_at; i < s->span_numbers && count < BUFFERS_MAX && packed < PACKED_MAX;
+         i += 2)
+        buffers[count++] = rest_of(c, s, i, i == s->span_at ? s->span_done : 0, &packed);
     return count;
 }
 
@@ -291,11 +327,12 @@ static void bytes_sent(struct sending *s, uint64_t bytes)
     bytes -= first;
     assert(bytes == 0 || s->spans);
     while (bytes > 0) {
-        const uint64_t here = MIN(bytes, s->spans[s->span_at + 1] - s->span_done);
+        const uint64_t room = bytes_of(s, s->span_at) - s->span_done;
+        const uint64_t here = MIN(bytes, room);
 
         bytes -= here;
         s->span_done += here;
-        if (s->span_done < s->spans[s->span_at + 1])
+        if (here < room)
             continue;
         s->span_at += 2;
         s->span_done = 0;
@@ -337,22 +374,20 @@ static enum embtier_err flush(struct rpc_connection *c, struct err_msg *msg)
  * region's bytes stay where they are. */
 static enum embtier_err keep(struct rpc_connection *c, const struct sending *s, struct err_msg *msg)
 {
-    const size_t numbers = s->span_numbers - s->span_at;
-    const size_t span_bytes = numbers * sizeof(uint64_t);
+    const size_t span_bytes = s->span_numbers * sizeof(uint64_t);
     struct sending *const kept = malloc(sizeof(*kept) + span_bytes + s->count);
     uint8_t *const spans = (uint8_t *)(kept + 1);
 
     if (!kept)
         return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
-    if (numbers > 0)
-        memcpy(spans, s->spans + s->span_at, span_bytes);
+    if (span_bytes > 0)
+        memcpy(spans, s->spans, span_bytes);
     if (s->count > 0)
         memcpy(spans + span_bytes, s->bytes, s->count);
-    *kept = (struct sending){ .bytes = spans + span_bytes,
-                              .count = s->count,
-                              .spans = (const uint64_t *)(const void *)spans,
-                              .span_numbers = numbers,
-                              .span_done = s->span_done };
+    *kept = *s;
+    kept->next = NULL;
+    kept->bytes = spans + span_bytes;
+    kept->spans = (const uint64_t *)(const void *)spans;
     *c->sending_end = kept;
     c->sending_end = &kept->next;
     return EMBTIER_OK;
@@ -383,18 +418,30 @@ static enum embtier_err last_words(struct rpc_connection *c, struct err_msg *msg
     return err;
 }
 
+/* Has the room for narrow ids made, which stays for those that follow. */
+static enum embtier_err make_packed(struct rpc_connection *c, struct err_msg *msg)
+{
+    if (!c->packed)
+        c->packed = malloc(PACKED_MAX * sizeof(*c->packed));
+    return c->packed ? EMBTIER_OK : err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+}
+
 enum embtier_err rpc_connection_send(struct rpc_connection *connection, const struct rpc_head *head,
-                                     uint8_t *bytes, const uint64_t *spans, size_t span_numbers,
+                                     uint8_t *bytes, const struct span_list *sent,
                                      struct err_msg *msg)
 {
-    struct sending sending = { .bytes = bytes,
-                               .count = RPC_HEAD_BYTES + head->message_bytes,
-                               .spans = spans,
-                               .span_numbers = span_numbers };
+    struct sending sending = { .bytes = bytes, .count = RPC_HEAD_BYTES + head->message_bytes };
     enum embtier_err err;
 
     if (connection->is_over)
         return over(connection, msg);
+    if (sent) {
+        sending.spans = sent->numbers;
+        sending.span_numbers = sent->count;
+        sending.narrow = sent->narrow;
+    }
+    if (sent && narrow_spans_any(&sent->narrow))
+        TRY(make_packed(connection, msg));
     rpc_head_encode(head, bytes);
     err = send_or_keep(connection, &sending, msg);
     if (err == EMBTIER_DISCONNECTED)
@@ -440,7 +487,7 @@ enum embtier_err rpc_connection_call(struct rpc_connection *connection, const ui
     if (!frame)
         return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
     memcpy(frame + RPC_HEAD_BYTES, bytes, count);
-    return rpc_connection_send(connection, &head, frame, NULL, 0, msg);
+    return rpc_connection_send(connection, &head, frame, NULL, msg);
 }
 
 /* ---- Lifecycle ---- */
@@ -482,6 +529,7 @@ void rpc_connection_free(struct rpc_connection *connection)
         free(first);
     }
     frame_reader_done(&connection->replies);
+    free(connection->packed);
     free(connection->in);
     free(connection);
 }

@@ -73,10 +73,10 @@ struct rpc_sink {
 
 void rpc_connection_set_sink(struct rpc_connection *connection, struct rpc_sink *sink);
 /* Sends a frame: a head and the message in @bytes, which has room for the head in front, and then
- * @spans of the region, whose bytes must stay until the server has answered. */
+ * spans of the region, whose bytes must stay until the server has answered. @sent: NULL if there
+ * are none. */
 MUST_CHECK enum embtier_err rpc_connection_send(struct rpc_connection *connection,
                                                 const struct rpc_head *head, uint8_t *bytes,
-                                                const uint64_t *spans, size_t span_numbers,
-                                                struct err_msg *msg);
+                                                const struct span_list *sent, struct err_msg *msg);
 
 #endif

@@ -139,7 +139,8 @@ static enum embtier_err take_head(struct rpc_stream *stream, struct err_msg *msg
 
 /* Copies the spans, so that the message can be freed before the payload comes. */
 static enum embtier_err expect_payload(struct rpc_arrival *arrival, const uint64_t *spans,
-                                       size_t count, struct err_msg *msg)
+                                       size_t count, const struct narrow_spans *narrow,
+                                       struct err_msg *msg)
 {
     assert(!arrival->spans);
     arrival->spans = malloc(MAX(count, (size_t)1) * sizeof(uint64_t));
@@ -147,6 +148,7 @@ static enum embtier_err expect_payload(struct rpc_arrival *arrival, const uint64
         return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
     if (count > 0)
         memcpy(arrival->spans, spans, count * sizeof(uint64_t));
+    arrival->narrow = *narrow;
     arrival->span_numbers = count;
     arrival->span_at = 0;
     arrival->span_done = 0;
@@ -178,11 +180,12 @@ static enum embtier_err take_submit(struct rpc_stream *stream, const uint8_t *me
 {
     struct rpc_arrival *const arrival = &stream->arrival;
     _cleanup_(free_submitp) Embtier__RpcSubmit *submit = NULL;
+    struct narrow_spans narrow;
 
     TRY(rpc_decode_submit(message, arrival->head.message_bytes, arrival->head.payload_bytes,
-                          &submit, msg));
+                          &submit, &narrow, msg));
     TRY(rpc_channel_begin(stream->channel, arrival->head.number, submit, &arrival->slot, msg));
-    return expect_payload(arrival, submit->sent, submit->n_sent, msg);
+    return expect_payload(arrival, submit->sent, submit->n_sent, &narrow, msg);
 }
 
 static enum embtier_err take_write(struct rpc_stream *stream, const uint8_t *message,
@@ -190,11 +193,12 @@ static enum embtier_err take_write(struct rpc_stream *stream, const uint8_t *mes
 {
     struct rpc_arrival *const arrival = &stream->arrival;
     _cleanup_(free_writep) Embtier__RpcWrite *write = NULL;
+    struct narrow_spans narrow;
 
     TRY(rpc_decode_write(message, arrival->head.message_bytes, arrival->head.payload_bytes, &write,
-                         msg));
+                         &narrow, msg));
     TRY(rpc_channel_check_spans(stream->channel, write->sent, write->n_sent, msg));
-    return expect_payload(arrival, write->sent, write->n_sent, msg);
+    return expect_payload(arrival, write->sent, write->n_sent, &narrow, msg);
 }
 
 static void data_sent(struct rpc_output *output)
@@ -266,25 +270,50 @@ static enum embtier_err take_message(struct rpc_stream *stream, struct err_msg *
 
 /* ---- Payloads ---- */
 
-/* Returns where the next bytes of the payload go, and how many of them. */
-static uint8_t *payload_at(const struct rpc_stream *stream, uint64_t *ret_bytes)
+/* Returns the place for the payload's bytes of a span, of which @done have come. Narrow ids go into
+ * its upper half. */
+static struct iovec place_in(const struct rpc_stream *stream, size_t at, uint64_t done)
 {
     const struct rpc_arrival *const arrival = &stream->arrival;
+    const uint64_t bytes = arrival->spans[at + 1];
+    const uint64_t sent = narrow_spans_sent(&arrival->narrow, at / 2, bytes);
 
-    *ret_bytes = arrival->spans[arrival->span_at + 1] - arrival->span_done;
-    return stream->channel->region + arrival->spans[arrival->span_at] + arrival->span_done;
+    return (struct iovec){ .iov_base =
+                               stream->channel->region + arrival->spans[at] + bytes - sent + done,
+                           .iov_len = sent - done };
+}
+
+/* Widens the ids of the current span that are complete with the next @bytes. So a turn never widens
+ * more than one read has brought. */
+static void widen(struct rpc_stream *stream, uint64_t bytes)
+{
+    const struct rpc_arrival *const arrival = &stream->arrival;
+    const uint64_t done = arrival->span_done;
+    uint64_t *const ids =
+        (uint64_t *)(void *)(stream->channel->region + arrival->spans[arrival->span_at]);
+
+    if (!narrow_spans_has(&arrival->narrow, arrival->span_at / 2))
+        return;
+    TSAN_CLIENT_BEGIN();
+    narrow_ids_widen(ids, arrival->spans[arrival->span_at + 1] / sizeof(uint64_t),
+                     done / NARROW_ID_BYTES, (done + bytes) / NARROW_ID_BYTES);
+    TSAN_CLIENT_END();
 }
 
 /* Notes that @bytes have come, which are not more than are left. */
-static void payload_came(struct rpc_arrival *arrival, uint64_t bytes)
+static void payload_came(struct rpc_stream *stream, uint64_t bytes)
 {
+    struct rpc_arrival *const arrival = &stream->arrival;
+
     arrival->bytes_left -= bytes;
     while (bytes > 0) {
-        const uint64_t here = MIN(bytes, arrival->spans[arrival->span_at + 1] - arrival->span_done);
+        const uint64_t room = place_in(stream, arrival->span_at, arrival->span_done).iov_len;
+        const uint64_t here = MIN(bytes, room);
 
+        widen(stream, here);
         bytes -= here;
         arrival->span_done += here;
-        if (arrival->span_done < arrival->spans[arrival->span_at + 1])
+        if (here < room)
             continue;
         arrival->span_at += 2;
         arrival->span_done = 0;
@@ -297,15 +326,14 @@ static enum embtier_err take_payload(struct rpc_stream *stream)
     struct rpc_arrival *const arrival = &stream->arrival;
 
     while (arrival->bytes_left > 0 && in_bytes(stream) > 0) {
-        uint64_t bytes;
-        uint8_t *const place = payload_at(stream, &bytes);
+        const struct iovec place = place_in(stream, arrival->span_at, arrival->span_done);
+        const uint64_t bytes = MIN(place.iov_len, in_bytes(stream));
 
-        bytes = MIN(bytes, in_bytes(stream));
         TSAN_CLIENT_BEGIN();
-        memcpy(place, stream->in + stream->in_at, bytes);
+        memcpy(place.iov_base, stream->in + stream->in_at, bytes);
         TSAN_CLIENT_END();
         stream->in_at += bytes;
-        payload_came(arrival, bytes);
+        payload_came(stream, bytes);
     }
     if (arrival->bytes_left > 0)
         return EMBTIER_AGAIN;
@@ -394,14 +422,11 @@ static void read_more(struct rpc_stream *stream)
 
     stream->direct_bytes = 0;
     for (; at < arrival->span_numbers && count < IO_BUFFERS_MAX; at += 2) {
-        const uint64_t done = at == arrival->span_at ? arrival->span_done : 0;
-        const uint64_t bytes = arrival->spans[at + 1] - done;
+        const struct iovec place =
+            place_in(stream, at, at == arrival->span_at ? arrival->span_done : 0);
 
-        stream->in_buffers[count++] = (struct iovec){
-            .iov_base = stream->channel->region + arrival->spans[at] + done,
-            .iov_len = bytes,
-        };
-        stream->direct_bytes += bytes;
+        stream->in_buffers[count++] = place;
+        stream->direct_bytes += place.iov_len;
     }
     if (count < IO_BUFFERS_MAX)
         stream->in_buffers[count++] = (struct iovec){ .iov_base = stream->in + stream->in_end,
@@ -416,7 +441,7 @@ static void share_out(struct rpc_stream *stream, uint64_t bytes)
     const uint64_t direct = MIN(stream->direct_bytes, bytes);
 
     if (direct > 0)
-        payload_came(&stream->arrival, direct);
+        payload_came(stream, direct);
     stream->in_end += bytes - direct;
 }
 

@@ -33,11 +33,12 @@ enum rpc_step {
 struct rpc_arrival {
     enum rpc_step step;
     struct rpc_head head;
-    struct rpc_slot *slot; /* SUBMIT; else NULL */
-    uint64_t *spans;       /* where the payload goes, pairs of offset and bytes; or NULL */
+    struct rpc_slot *slot;      /* SUBMIT; else NULL */
+    uint64_t *spans;            /* where the payload goes, pairs of offset and bytes; or NULL */
+    struct narrow_spans narrow; /* of these */
     size_t span_numbers;
     size_t span_at;
-    uint64_t span_done;  /* of that one */
+    uint64_t span_done;  /* bytes of the payload that have come for that one */
     uint64_t bytes_left; /* of the payload or call, or to be skipped */
 };
 

@@ -4,7 +4,8 @@
  * reach the check of the region.
  *
  *     bytes  contents of each step
- *         1  kind, in the order of kinds[]; modulo
+ *         1  kind in the lower four bits, in the order of kinds[], modulo; in the upper ones a bit
+ *            for each span sent: it is narrow
  *         1  number of the request
  *         1  spans sent, 0 to RPC_SCRIPT_SPANS; modulo
  *         1  spans wanted; likewise
@@ -26,6 +27,7 @@ struct rpc_script_step {
     uint8_t number;
     uint64_t sent[2 * RPC_SCRIPT_SPANS], wanted[2 * RPC_SCRIPT_SPANS];
     size_t sent_numbers, wanted_numbers;
+    struct narrow_spans narrow;
 };
 
 /* The frames that a script has made. */
@@ -51,7 +53,9 @@ static inline size_t rpc_script_spans(struct fuzz_input *input, uint8_t count, u
 static inline struct rpc_script_step rpc_script_take(struct fuzz_input *input)
 {
     static const enum rpc_kind kinds[] = { RPC_SUBMIT, RPC_WRITE, RPC_READ, RPC_CALL };
-    struct rpc_script_step step = { .kind = kinds[fuzz_byte(input) % ARRAY_LEN(kinds)] };
+    const uint8_t kind = fuzz_byte(input);
+    struct rpc_script_step step = { .kind = kinds[(kind & 15) % ARRAY_LEN(kinds)],
+                                    .narrow = { { kind >> 4 } } };
     uint8_t sent, wanted;
 
     step.number = fuzz_byte(input);
@@ -95,12 +99,15 @@ static inline void rpc_script_add_message(struct rpc_script *script,
 
 static inline void rpc_script_run(struct rpc_script *script, struct rpc_script_step *step)
 {
-    const uint64_t sent_bytes = rpc_spans_bytes(step->sent, step->sent_numbers);
+    const uint64_t sent_bytes = narrow_spans_payload(&step->narrow, step->sent, step->sent_numbers);
+    uint32_t narrow[RPC_SPANS_MAX];
     Embtier__RpcSubmit submit = EMBTIER__RPC_SUBMIT__INIT;
     Embtier__RpcWrite write = EMBTIER__RPC_WRITE__INIT;
     Embtier__RpcRead read = EMBTIER__RPC_READ__INIT;
 
     submit.op = OP_GET;
+    submit.narrow = write.narrow = narrow;
+    submit.n_narrow = write.n_narrow = narrow_spans_write(&step->narrow, RPC_SCRIPT_SPANS, narrow);
     submit.sent = write.sent = step->sent;
     submit.n_sent = write.n_sent = step->sent_numbers;
     submit.wanted = read.wanted = step->wanted;

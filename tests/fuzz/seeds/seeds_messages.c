@@ -59,6 +59,20 @@ static void write_rpc_frame(enum rpc_kind kind, const ProtobufCMessage *message,
     seed_write(&frame, "fuzz_rpc_frame", name);
 }
 
+/* The second one of two spans is narrow. */
+static void write_narrow_frame(void)
+{
+    Embtier__RpcWrite write = EMBTIER__RPC_WRITE__INIT;
+    uint64_t spans[] = { 4096, 3, 8192, 64 };
+    uint32_t narrow[] = { 1 };
+
+    write.sent = spans;
+    write.n_sent = ARRAY_LEN(spans);
+    write.narrow = narrow;
+    write.n_narrow = ARRAY_LEN(narrow);
+    write_rpc_frame(RPC_WRITE, &write.base, 3 + 32, "write-narrow");
+}
+
 static void write_table_spec(void)
 {
     struct seed seed = { .bytes = NULL };
@@ -75,6 +89,7 @@ void seeds_of_messages(void)
     write_rpc_frame(RPC_SUBMIT, sample_message(&embtier__rpc_submit__descriptor, NULL), 1,
                     "submit");
     write_rpc_frame(RPC_WRITE, sample_message(&embtier__rpc_write__descriptor, NULL), 1, "write");
+    write_narrow_frame();
     write_rpc_frame(RPC_READ, sample_message(&embtier__rpc_read__descriptor, NULL), 0, "read");
     write_rpc_frame(RPC_DONE, sample_message(&embtier__rpc_done__descriptor, NULL), 0, "done");
     write_table_spec();

@@ -67,6 +67,23 @@ static void add_write(struct seed *stream)
     add_rpc_frame(stream, RPC_WRITE, 0, &write.base, 301);
 }
 
+/* A span of 40 ids that is narrow, between others. */
+static void add_narrow_submit(struct seed *stream, uint32_t number)
+{
+    Embtier__RpcSubmit submit = EMBTIER__RPC_SUBMIT__INIT;
+    uint64_t spans[] = { OP_ALIGN, 32, 4096, 320, 8192, 7 };
+    uint32_t narrow[] = { 1 };
+
+    submit.op = OP_GET;
+    submit.segment_count = 1;
+    submit.segments_offset = OP_ALIGN;
+    submit.sent = submit.wanted = spans;
+    submit.n_sent = submit.n_wanted = ARRAY_LEN(spans);
+    submit.narrow = narrow;
+    submit.n_narrow = ARRAY_LEN(narrow);
+    add_rpc_frame(stream, RPC_SUBMIT, number, &submit.base, 32 + 160 + 7);
+}
+
 static void add_read(struct seed *stream)
 {
     Embtier__RpcRead read = EMBTIER__RPC_READ__INIT;
@@ -88,6 +105,7 @@ static void write_stream(uint8_t flags, uint8_t pieces, const char *name)
         add_submit(&stream, 0, 1);
         add_submit(&stream, 2, 20);
         add_submit(&stream, 1, 2);
+        add_narrow_submit(&stream, 3);
         add_write(&stream);
         add_read(&stream);
     }
@@ -105,6 +123,27 @@ static void add_step(struct seed *script, uint8_t kind, uint8_t number, bool is_
     seed_add(script, head, sizeof(head));
     seed_add(script, &offset, sizeof(offset));
     seed_add(script, &bytes, sizeof(bytes));
+}
+
+/* Narrow spans within the region, and some that do not fit, or have no whole ids. */
+static void write_narrow_scripts(void)
+{
+    static const uint32_t spans[][2] = { { OP_ALIGN, 800 }, { 69632 - 8, 8 },  { 69632 - 8, 16 },
+                                         { 4096, 7 },       { 4097, 8 },       { OP_ALIGN - 8, 16 },
+                                         { 69632, 8 },      { UINT32_MAX, 8 }, { 4096, 60000 } };
+
+    for (uint8_t kind = 0; kind < 2; kind++)
+        for (size_t i = 0; i < ARRAY_LEN(spans); i++) {
+            struct seed script = { .bytes = NULL };
+            char name[40];
+
+            seed_add_byte(&script, 32);
+            seed_add_byte(&script, (uint8_t)(i % 2));
+            add_step(&script, kind | 16, 0, false, spans[i][0], spans[i][1]);
+            add_step(&script, 0, 1, true, 4096, 50);
+            snprintf(name, sizeof(name), "narrow-%u-%zu", kind, i);
+            seed_write(&script, "fuzz_rpc_stream", name);
+        }
 }
 
 /* Spans within the region, and some that just do not fit: before it, over its end, behind it. */
@@ -131,6 +170,7 @@ static void write_scripts(void)
 static void seeds_of_clients(void)
 {
     write_scripts();
+    write_narrow_scripts();
     for (uint32_t flags = 0; flags < 32; flags++) {
         char name[40];
 

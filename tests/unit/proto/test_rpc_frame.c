@@ -86,6 +86,7 @@ static enum embtier_err decode_spans(const uint64_t *sent, size_t sent_count,
 {
     Embtier__RpcSubmit message = EMBTIER__RPC_SUBMIT__INIT;
     Embtier__RpcSubmit *decoded = NULL;
+    struct narrow_spans narrow;
     struct err_msg msg = { { 0 } };
     enum embtier_err err;
     uint8_t *bytes;
@@ -100,7 +101,7 @@ static enum embtier_err decode_spans(const uint64_t *sent, size_t sent_count,
     bytes = malloc(count);
     assert_non_null(bytes);
     embtier__rpc_submit__pack(&message, bytes);
-    err = rpc_decode_submit(bytes, (uint32_t)count, payload_bytes, &decoded, &msg);
+    err = rpc_decode_submit(bytes, (uint32_t)count, payload_bytes, &decoded, &narrow, &msg);
     if (err == EMBTIER_OK) {
         assert_int_equal(decoded->n_sent, sent_count);
         assert_int_equal(decoded->n_wanted, wanted_count);
@@ -145,14 +146,50 @@ static void test_there_are_so_many_spans_and_no_more(void **state)
                      EMBTIER_PROTOCOL);
 }
 
+/* Decodes a WRITE of a narrow span of 16 bytes and a wide one of 5. */
+static enum embtier_err decode_narrow(uint32_t span, uint64_t payload_bytes)
+{
+    uint64_t sent[] = { 64, 16, 128, 5 };
+    Embtier__RpcWrite message = EMBTIER__RPC_WRITE__INIT;
+    Embtier__RpcWrite *decoded = NULL;
+    struct narrow_spans narrow;
+    struct err_msg msg = { { 0 } };
+    uint8_t bytes[64];
+    enum embtier_err err;
+
+    message.sent = sent;
+    message.n_sent = ARRAY_LEN(sent);
+    message.narrow = &span;
+    message.n_narrow = 1;
+    err = rpc_decode_write(bytes, (uint32_t)embtier__rpc_write__pack(&message, bytes),
+                           payload_bytes, &decoded, &narrow, &msg);
+    if (err == EMBTIER_OK) {
+        assert_true(narrow_spans_has(&narrow, span));
+        embtier__rpc_write__free_unpacked(decoded, NULL);
+    }
+    return err;
+}
+
+static void test_a_narrow_span_has_half_of_its_bytes(void **state)
+{
+    (void)state;
+    assert_int_equal(decode_narrow(0, 13), EMBTIER_OK);
+    assert_int_equal(decode_narrow(0, 21), EMBTIER_PROTOCOL);
+    assert_int_equal(decode_narrow(0, 12), EMBTIER_PROTOCOL);
+    assert_int_equal(decode_narrow(1, 18), EMBTIER_PROTOCOL);
+    assert_int_equal(decode_narrow(2, 21), EMBTIER_PROTOCOL);
+}
+
 static void test_a_damaged_message_is_refused(void **state)
 {
     static const uint8_t bytes[] = { 0x4a, 0x05, 1, 2 }; /* `sent` of 5 bytes, of which 2 came */
     Embtier__RpcSubmit *submit = NULL;
+    struct narrow_spans narrow;
     struct err_msg msg;
 
     (void)state;
-    assert_int_equal(rpc_decode_submit(bytes, sizeof(bytes), 0, &submit, &msg), EMBTIER_PROTOCOL);
+    assert_int_equal(rpc_decode_submit(bytes, sizeof(bytes), 0, &submit, &narrow, &msg),
+                     EMBTIER_PROTOCOL);
     assert_null(submit);
 }
 
@@ -164,6 +201,7 @@ int main(void)
         cmocka_unit_test(test_lengths_are_limited),
         cmocka_unit_test(test_spans_must_fit_the_payload),
         cmocka_unit_test(test_there_are_so_many_spans_and_no_more),
+        cmocka_unit_test(test_a_narrow_span_has_half_of_its_bytes),
         cmocka_unit_test(test_a_damaged_message_is_refused),
     };
 

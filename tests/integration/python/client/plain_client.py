@@ -78,6 +78,11 @@ def frame(kind: int, number: int, body: bytes, payload: bytes = b"") -> bytes:
     return head(kind, number, len(body), len(payload)) + body + payload
 
 
+def low_halves(ids: bytes) -> bytes:
+    """The low 32 bits of each 64-bit id."""
+    return b"".join(ids[at : at + 4] for at in range(0, len(ids), 8))
+
+
 class Client:
     """One connection: to the Unix stream at a path, or over a stream that is connected already."""
 
@@ -119,9 +124,13 @@ class Client:
     def hello(self, arena_bytes: int = 65536, slots: int = 4) -> dict:
         return self.call(HELLO, {1: 1, 2: 1, 3: arena_bytes, 4: slots, 5: "a test", 380: 1}, HELLO_REPLY)
 
-    def submit(self, fields: dict, sent: list[int], wanted: list[int]) -> dict:
-        payload = b"".join(bytes(self.region[at : at + count]) for at, count in zip(sent[::2], sent[1::2]))
-        self.send(frame(SUBMIT, self.next, message(fields | {9: sent, 10: wanted}), payload))
+    def payload(self, sent: list[int], narrow: list[int]) -> bytes:
+        spans = [bytes(self.region[at : at + count]) for at, count in zip(sent[::2], sent[1::2])]
+        return b"".join(low_halves(span) if i in narrow else span for i, span in enumerate(spans))
+
+    def submit(self, fields: dict, sent: list[int], wanted: list[int], narrow: list[int] | None = None) -> dict:
+        lists = {9: sent, 10: wanted} | ({11: narrow} if narrow else {})
+        self.send(frame(SUBMIT, self.next, message(fields | lists), self.payload(sent, narrow or [])))
         kind, number, done, payload = self.receive()
         assert (kind, number) == (DONE, self.next)
         self.next += 1

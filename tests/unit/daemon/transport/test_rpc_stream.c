@@ -278,6 +278,117 @@ static void test_a_payload_goes_into_its_spans_and_an_answer_brings_its_own(void
     must_be_done(f, 1, payload, 0); /* none after an error */
 }
 
+/* ---- Narrow ids ---- */
+
+#define NARROW_IDS 19
+
+/* A WRITE of a wide span, a narrow one of NARROW_IDS ids, a wide and a narrow one, whose ids count
+ * on. Returns its bytes. */
+static size_t make_narrow_write(uint8_t *ret_bytes)
+{
+    static const uint8_t front[3] = { 'a', 'b', 'c' }, middle[5] = { 'd', 'e', 'f', 'g', 'h' };
+    const uint64_t half = NARROW_IDS * sizeof(uint32_t);
+    uint64_t spans[] = { AT, 3, 2 * AT, 2 * half, 3 * AT, 5, 4 * AT, 8 };
+    uint32_t narrow[] = { 1, 3 }, ids[NARROW_IDS + 1];
+    Embtier__RpcWrite write = EMBTIER__RPC_WRITE__INIT;
+    struct rpc_head head = { .kind = RPC_WRITE, .payload_bytes = 3 + half + 5 + 4 };
+    uint8_t *at = ret_bytes + RPC_HEAD_BYTES;
+
+    for (uint32_t i = 0; i <= NARROW_IDS; i++)
+        ids[i] = UINT32_MAX - i;
+    write.sent = spans;
+    write.n_sent = ARRAY_LEN(spans);
+    write.narrow = narrow;
+    write.n_narrow = ARRAY_LEN(narrow);
+    head.message_bytes = (uint32_t)embtier__rpc_write__pack(&write, at);
+    rpc_head_encode(&head, ret_bytes);
+    at += head.message_bytes;
+    memcpy(at, front, sizeof(front));
+    memcpy(at + 3, ids, half);
+    memcpy(at + 3 + half, middle, sizeof(middle));
+    memcpy(at + 3 + half + 5, ids + NARROW_IDS, 4);
+    return (size_t)(at - ret_bytes) + head.payload_bytes;
+}
+
+/* The bytes behind each span are untouched. */
+static void must_be_widened(const uint8_t *region)
+{
+    const uint64_t last = UINT32_MAX - NARROW_IDS;
+
+    assert_memory_equal(region + AT, "abc\0", 4);
+    for (uint64_t i = 0; i < NARROW_IDS; i++) {
+        const uint64_t id = UINT32_MAX - i;
+
+        assert_memory_equal(region + 2 * AT + 8 * i, &id, sizeof(id));
+    }
+    assert_int_equal(region[2 * AT + 8 * NARROW_IDS], 0);
+    assert_memory_equal(region + 3 * AT, "defgh\0", 6);
+    assert_memory_equal(region + 4 * AT, &last, sizeof(last));
+}
+
+/* Bytes that come with the head are copied out of the stream's buffer, and the rest is received
+ * into the span. */
+static void test_narrow_ids_are_widened_wherever_they_are_cut(void **state)
+{
+    struct fixture *const f = *state;
+    uint8_t *const region = f->channel->channel.region;
+    uint8_t bytes[512];
+    const size_t count = make_narrow_write(bytes);
+
+    for (size_t cut = 1; cut < count; cut++) {
+        memset(region + AT, 0, 4 * AT);
+        send_all(f, f->client, bytes, cut);
+        AWAIT(f, f->stream->net.file.read.done);
+        send_all(f, f->client, bytes + cut, count - cut);
+        AWAIT(f, f->stream->arrival.step == RPC_STEP_HEAD && f->stream->in_at == f->stream->in_end);
+        must_be_widened(region);
+    }
+}
+
+static void test_narrow_ids_a_byte_at_a_time(void **state)
+{
+    struct fixture *const f = *state;
+    uint8_t bytes[512];
+    const size_t count = make_narrow_write(bytes);
+
+    for (size_t i = 0; i < count; i++) {
+        send_all(f, f->client, bytes + i, 1);
+        turn(f);
+    }
+    AWAIT(f, f->stream->arrival.step == RPC_STEP_HEAD && f->stream->in_at == f->stream->in_end);
+    must_be_widened(f->channel->channel.region);
+}
+
+/* More than one read brings, in front of a request that wants them back. */
+static void test_a_long_narrow_span_is_widened_whole(void **state)
+{
+    static uint32_t ids[100000];
+    static uint64_t got[ARRAY_LEN(ids)];
+    struct fixture *const f = *state;
+    uint64_t sent[] = { AT, sizeof(got) };
+    Embtier__RpcSubmit submit = EMBTIER__RPC_SUBMIT__INIT;
+    uint8_t message[128];
+    size_t count;
+
+    for (size_t i = 0; i < ARRAY_LEN(ids); i++)
+        ids[i] = (uint32_t)(i * 2654435761U);
+    submit.op = 1;
+    submit.sent = submit.wanted = sent;
+    submit.n_sent = submit.n_wanted = 2;
+    submit.narrow = &(uint32_t){ 0 };
+    submit.n_narrow = 1;
+    count = embtier__rpc_submit__pack(&submit, message);
+    send_head(f, RPC_SUBMIT, 0, count, sizeof(ids));
+    send_all(f, f->client, message, count);
+    send_all(f, f->client, ids, sizeof(ids));
+    AWAIT(f, tail_of(f) == 1);
+    answer(f, 0, EMBTIER_OK);
+    assert_int_equal(receive_message(f, RPC_DONE, message).payload_bytes, sizeof(got));
+    receive_all(f, f->client, got, sizeof(got));
+    for (size_t i = 0; i < ARRAY_LEN(ids); i++)
+        assert_int_equal(got[i], ids[i]);
+}
+
 static void test_lanes_see_requests_in_the_order_of_their_numbers(void **state)
 {
     struct fixture *const f = *state;
@@ -601,6 +712,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         ON(test_a_payload_goes_into_its_spans_and_an_answer_brings_its_own),
+        ON(test_narrow_ids_are_widened_wherever_they_are_cut),
+        ON(test_narrow_ids_a_byte_at_a_time),
+        ON(test_a_long_narrow_span_is_widened_whole),
         ON(test_lanes_see_requests_in_the_order_of_their_numbers),
         ON(test_numbers_wrap),
         ON(test_a_number_under_way_ends_the_stream_on_both_sides),
