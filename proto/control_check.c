@@ -346,6 +346,9 @@ static enum embtier_err check_hello_reply(const Embtier__HelloReply *hello, stru
     if (hello->arena_bytes > 0 && (hello->slot_count == 0 || hello->slot_count > OP_SLOTS_MAX))
         return err_set(msg, EMBTIER_PROTOCOL, "HelloReply.slot_count is %u, allowed: 1 to %d",
                        hello->slot_count, OP_SLOTS_MAX);
+    if (hello->secret.len > SECRET_BYTES_MAX)
+        return err_set(msg, EMBTIER_PROTOCOL, "HelloReply.secret has %zu bytes, allowed: %d",
+                       hello->secret.len, SECRET_BYTES_MAX);
     return EMBTIER_OK;
 }
 

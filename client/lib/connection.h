@@ -20,12 +20,18 @@
 #include "client/lib/session/retry.h"
 #include "client/transport/client_channel.h"
 #include "client/transport/control_socket.h"
+#include "proto/control_limits.h"
 
 /* As the server said in its answer to the hello. */
 struct server_facts {
     uint32_t max_batch_rows;
     char config_file[CONFIG_FILE_BYTES_MAX + 1]; /* "": unknown */
     char user[64 + 1];                           /* that the client is; "": it may do all */
+    struct session_key {
+        uint64_t session; /* the server's number; 0: it has given no secret */
+        uint8_t secret[SECRET_BYTES_MAX];
+        size_t secret_bytes;
+    } key; /* of the session, by which a later one replaces it */
 };
 
 struct embtier {

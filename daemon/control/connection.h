@@ -14,6 +14,7 @@
 #include <sys/types.h>
 
 #include "base/err.h"
+#include "daemon/control/session_secret.h"
 #include "proto/frame.h"
 
 struct access_member;
@@ -74,9 +75,12 @@ struct connection {
     bool counts_load;        /* a load, likewise */
     uint64_t since_ns;
     bool said_hello;
-    bool knows_pages; /* of lists; older clients would take the first page for the whole list */
-    uint32_t watched; /* the events that epoll was asked for */
-    bool is_ready;    /* it is in the list of connections with a request at hand */
+    struct session_secret secret; /* from the hello on */
+    uint64_t awaited;     /* the number of the connection whose end its hello waits for; 0: none */
+    uint32_t awaiting_id; /* of that hello */
+    bool knows_pages;     /* of lists; older clients would take the first page for the whole list */
+    uint32_t watched;     /* the events that epoll was asked for */
+    bool is_ready;        /* it is in the list of connections with a request at hand */
     struct connection *next_ready;
     struct session_order *making; /* its session; no request is read before that is made */
     struct session *session;

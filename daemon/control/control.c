@@ -176,7 +176,7 @@ static void on_tick(struct control *control)
     for (struct connection *c = control->connections; c; c = c->next) {
         if (c->unread_fd >= 0 && !connection_may_have_fds(c, c->unread_fd))
             control_end_unread(control, c);
-        if (c->fd >= 0 && !c->said_hello && !c->making &&
+        if (c->fd >= 0 && !c->said_hello && !c->making && c->awaited == 0 &&
             clock_since(now_ns, c->since_ns) > CONNECTION_HELLO_NS)
             control_close(control, c, EMBTIER_TIMEOUT, "it did not say hello");
         else if (c->fd >= 0 && connection_has_unsent(c) &&
@@ -185,7 +185,9 @@ static void on_tick(struct control *control)
         else if (c->job) /* it may wait behind others: the client must not give up */
             control_tell_progress(control, c);
         else if (c->making)
-            control_tell_making(control, c);
+            control_tell_making(control, c, c->making->request_id);
+        else if (c->awaited > 0)
+            control_tell_making(control, c, c->awaiting_id);
         else
             control_expire_transfers(control, c, now_ns);
     }

@@ -184,6 +184,23 @@ static void say_farewell(struct connection *connection, enum embtier_err err, co
                   connection->number);
 }
 
+/* @lends: the client may be there, and read its arena. */
+static void end_client(struct control *control, struct connection *connection, enum embtier_err err,
+                       bool lends)
+{
+    if (!lends || !lend_arena(control, connection)) {
+        shut(control, &connection->process_fd);
+        if (is_closed(connection->fd))
+            shut(control, &connection->fd);
+        else
+            shut_socket(control, connection, &connection->fd);
+    }
+    connection_forget(connection);
+    connection->closed_why = err;
+    control_let_go(control, connection);
+    control->sweep = true;
+}
+
 void control_close(struct control *control, struct connection *connection, enum embtier_err err,
                    const char *why)
 {
@@ -201,17 +218,20 @@ void control_close(struct control *control, struct connection *connection, enum 
         log_warn("client dropped", "session=%" PRIu64 " pid=%d uid=%u err=%s why=%s",
                  connection->number, (int)connection->peer_pid, (unsigned)connection->peer_uid,
                  err_name(err), LOG_QUOTED(why));
-    if (!was_dropped || !lend_arena(control, connection)) {
-        shut(control, &connection->process_fd);
-        if (is_closed(connection->fd))
-            shut(control, &connection->fd);
-        else
-            shut_socket(control, connection, &connection->fd);
-    }
-    connection_forget(connection);
-    connection->closed_why = err;
-    control_let_go(control, connection);
-    control->sweep = true;
+    end_client(control, connection, err, was_dropped);
+}
+
+/* A peer has a region of its own, so nothing is lent to it. */
+void control_close_left(struct control *control, struct connection *connection)
+{
+    if (connection->fd < 0)
+        return;
+    log_info("a client came back with a new connection; its old session ends",
+             "session=%" PRIu64 " pid=%d uid=%u", connection->number, (int)connection->peer_pid,
+             (unsigned)connection->peer_uid);
+    if (connection->peer)
+        connection->peer->is_left = true;
+    end_client(control, connection, EMBTIER_DISCONNECTED, !connection->peer);
 }
 
 /* ---- Processes ---- */

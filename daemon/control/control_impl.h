@@ -2,7 +2,8 @@
 /* control_impl.h: private state of the control thread. These share it: control.c (loop, messages),
  * control_listen.c, control_clients.c, control_traffic.c, control_access.c, control_requests.c
  * (handling of requests), control_submit.c (requests that are jobs), control_sessions.c (hello),
- * control_lists.c, control_jobs.c, control_plan.c and control_transfers.c (scans and loads). */
+ * control_replace.c (a client that comes back), control_lists.c, control_jobs.c, control_plan.c and
+ * control_transfers.c (scans and loads). */
 #ifndef EMBTIER_DAEMON_CONTROL_CONTROL_IMPL_H
 #define EMBTIER_DAEMON_CONTROL_CONTROL_IMPL_H
 
@@ -90,6 +91,9 @@ void control_sweep(struct control *control);
 /* Drops the client, or notes that it has gone. */
 void control_close(struct control *control, struct connection *connection, enum embtier_err err,
                    const char *why);
+/* The client has another connection now. Ends this one, if it is open, and begins nothing more of
+ * it. A client may still read its arena until it closes the socket. */
+void control_close_left(struct control *control, struct connection *connection);
 /* Gives back all that a closed connection has. */
 void control_let_go(struct control *control, struct connection *connection);
 /* Ends the lending of an arena: the dropped client has hung up too, or the server stops. */
@@ -185,8 +189,8 @@ void control_job_done(struct control *control, struct job *job);
 
 void control_handle_hello(struct control *control, struct connection *connection, uint32_t id,
                           const Embtier__Hello *hello);
-/* Tells the client that its session is still being made. */
-void control_tell_making(struct control *control, struct connection *connection);
+/* Tells the client that the answer to its hello @id will take longer. */
+void control_tell_making(struct control *control, struct connection *connection, uint32_t id);
 /* Messages to the control thread. control.c */
 extern const struct message_kind message_session_made, message_session_gone, message_session_broken;
 extern const struct message_kind message_channel_freed, message_job_progress, message_job_done;
@@ -196,6 +200,17 @@ void control_session_made(struct control *control, struct session_order *order);
 /* Has the session's memory freed, once no job and no dropped client uses it. */
 void control_session_gone(struct control *control, struct session *session);
 void control_channel_freed(struct control *control, struct transport_channel *channel);
+
+/* ---- control_replace.c ---- */
+
+/* Returns the connection with this session, or NULL. Its client is the one that knows the key. */
+struct connection *control_find_session(struct control *control, const Embtier__SessionKey *key);
+/* Ends the session that a hello names as its client's old one. True: requests of that are under way
+ * in lanes, so @request is to be looked at again after control_end_waits(). */
+bool control_must_wait(struct control *control, struct connection *connection,
+                       const Embtier__Request *request);
+/* Lanes have nothing of the session of connection @number any more. */
+void control_end_waits(struct control *control, uint64_t number);
 
 /* ---- control_lists.c ---- */
 

@@ -100,7 +100,8 @@ static enum embtier_err check_hello(struct control *control, struct connection *
 {
     TRY(check_version(connection, hello, msg));
     TRY(control_identify(control, connection, hello, msg));
-    return check_arena(control, connection, hello, msg);
+    TRY(check_arena(control, connection, hello, msg));
+    return session_secret_make(&connection->secret, msg);
 }
 
 /* ---- Making ---- */
@@ -119,6 +120,8 @@ static void reply_hello(struct control *control, struct connection *connection, 
     body.protocol = PROTOCOL_VERSION;
     body.server_version = (char *)(uintptr_t)EMBTIER_PROJECT_VERSION;
     body.session = connection->number;
+    body.secret.data = connection->secret.bytes;
+    body.secret.len = sizeof(connection->secret.bytes);
     body.max_batch_rows = control->parts->config->socket.max_batch_rows;
     body.config_file = control->config_file;
     body.narrow_ids = true;
@@ -252,14 +255,14 @@ void control_session_made(struct control *control, struct session_order *order)
     free(order);
 }
 
-void control_tell_making(struct control *control, struct connection *connection)
+void control_tell_making(struct control *control, struct connection *connection, uint32_t id)
 {
     Embtier__Progress progress = EMBTIER__PROGRESS__INIT;
     Embtier__Reply message = EMBTIER__REPLY__INIT;
 
     if (connection->fd < 0 || connection_has_unsent(connection))
         return;
-    message.id = connection->making->request_id;
+    message.id = id;
     message.body_case = EMBTIER__REPLY__BODY_PROGRESS;
     message.progress = &progress;
     control_reply(control, connection, &message);
@@ -286,6 +289,7 @@ void control_session_gone(struct control *control, struct session *session)
     assert(c->session_detached);
     groups_forget(session);
     c->session_is_gone = c->lent_fd >= 0 || (c->job && c->job->kind->uses_arena);
+    control_end_waits(control, c->number);
     if (c->session_is_gone)
         return;
     c->session = NULL;

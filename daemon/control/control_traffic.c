@@ -64,8 +64,8 @@ bool control_reply_error(struct control *control, struct connection *connection,
 /* True if a request of the client may be handled: none is under way, and no answer is unread. */
 static bool is_open_to_requests(const struct connection *connection)
 {
-    return connection->fd >= 0 && !connection->making && !connection->job &&
-           !connection_has_unsent(connection);
+    return connection->fd >= 0 && !connection->making && connection->awaited == 0 &&
+           !connection->job && !connection_has_unsent(connection);
 }
 
 /* Asks epoll for input if it would be looked at, and for output while there is some. */
@@ -90,28 +90,43 @@ void control_add_ready(struct control *control, struct connection *connection)
     control->ready = connection;
 }
 
-/* Handles one request, if a whole one has come. */
+/* Takes one request. AGAIN: none has come as a whole, or it must wait. */
+static enum embtier_err take_request(struct control *control, struct connection *connection,
+                                     Embtier__Request **ret_request, struct err_msg *msg)
+{
+    Embtier__Request *request = NULL;
+    const uint8_t *payload;
+    uint32_t bytes;
+
+    TRY(frame_reader_next(&connection->reader, &payload, &bytes, msg));
+    connection->heard_ns = clock_now_ns(&clock_monotonic);
+    TRY(frame_decode_request(payload, bytes, &request, msg));
+    if (control_must_wait(control, connection, request)) {
+        embtier__request__free_unpacked(request, NULL);
+        return EMBTIER_AGAIN;
+    }
+    frame_reader_next_done(&connection->reader);
+    connection_received(connection);
+    *ret_request = request;
+    return EMBTIER_OK;
+}
+
+/* Handles one request, if there is one. */
 static void handle_one(struct control *control, struct connection *connection)
 {
     struct err_msg msg = { { 0 } };
     Embtier__Request *request = NULL;
     const uint8_t *payload;
     uint32_t bytes;
-    enum embtier_err err = frame_reader_next(&connection->reader, &payload, &bytes, &msg);
+    const enum embtier_err err = take_request(control, connection, &request, &msg);
 
     if (err == EMBTIER_AGAIN)
         return;
-    connection->heard_ns = clock_now_ns(&clock_monotonic);
-    if (err == EMBTIER_OK) {
-        err = frame_decode_request(payload, bytes, &request, &msg);
-        frame_reader_next_done(&connection->reader);
-    }
     if (err != EMBTIER_OK) {
         if (control_reply_error(control, connection, 0, err, &msg))
             control_close(control, connection, err, msg.text);
         return;
     }
-    connection_received(connection);
     /* A request that came with it waits until other clients have had their turn. */
     if (frame_reader_next(&connection->reader, &payload, &bytes, &msg) != EMBTIER_AGAIN)
         control_add_ready(control, connection);

@@ -40,6 +40,8 @@ struct transport_peer {
     uint32_t gid_count;
     bool is_encrypted;
     bool is_loopback; /* it came from this host, over TCP */
+    bool is_left;     /* the control thread's, until forgotten_message: the client has another
+                         connection now, and need not be told anything here */
     /* The names of the client's verified certificate, such as "CN=a", one after another, each with
      * its NUL, and an empty one behind the last; NULL: it has shown none. They live as long as
      * the peer. */

@@ -69,6 +69,11 @@ static void keep_facts(const Embtier__HelloReply *hello, struct server_facts *fa
     facts->max_batch_rows = hello->max_batch_rows;
     snprintf(facts->config_file, sizeof(facts->config_file), "%s", hello->config_file);
     snprintf(facts->user, sizeof(facts->user), "%s", hello->user);
+    if (hello->secret.len == 0)
+        return;
+    facts->key =
+        (struct session_key){ .session = hello->session, .secret_bytes = hello->secret.len };
+    memcpy(facts->key.secret, hello->secret.data, hello->secret.len);
 }
 
 /* A new session needs as much as the old one was given, whose batches have their places in it. */
@@ -93,12 +98,26 @@ static enum embtier_err check_secrecy(const struct address *address,
                    address->host, address->port);
 }
 
+/* The key goes to whichever address comes next: another one of the list may be the same server's. A
+ * server that does not know it ignores it. */
+static void name_old_session(const struct session_key *key, Embtier__SessionKey *wire,
+                             Embtier__Hello *hello)
+{
+    if (key->session == 0)
+        return;
+    wire->session = key->session;
+    wire->secret.data = (uint8_t *)(uintptr_t)key->secret;
+    wire->secret.len = key->secret_bytes;
+    hello->replaces = wire;
+}
+
 static enum embtier_err say_hello(const struct embtier *server, const struct address *address,
                                   struct opened *opened, Embtier__Reply **ret_reply,
                                   struct err_msg *msg)
 {
     Embtier__Request request = EMBTIER__REQUEST__INIT;
     Embtier__Hello hello = EMBTIER__HELLO__INIT;
+    Embtier__SessionKey old = EMBTIER__SESSION_KEY__INIT;
     struct token token;
     enum embtier_err err;
 
@@ -111,6 +130,7 @@ static enum embtier_err say_hello(const struct embtier *server, const struct add
     hello.client = server->client_name;
     hello.pages = true;
     hello.token = token.text;
+    name_old_session(&server->facts.key, &old, &hello);
     request.body_case = EMBTIER__REQUEST__BODY_HELLO;
     request.hello = &hello;
     err = control_socket_call(&opened->socket, &request, NULL, NULL, ret_reply, msg);

@@ -156,11 +156,13 @@ void rpc_stream_end(struct rpc_stream *stream)
     rpc_stream_go_on_ending(stream);
 }
 
-/* The control thread closes its end before it forgets, which ends the stream if nothing else did.
- */
+/* The control thread closes its end before it forgets, which ends the stream if nothing else did. A
+ * client that left would not take what is on its way to it. */
 static void forgotten(struct rpc_host *host, struct rpc_stream *stream)
 {
     assert(stream->host == host);
+    if (stream->peer.is_left)
+        rpc_stream_close(stream);
     stream->is_forgotten = true;
     free_if_over(stream);
 }

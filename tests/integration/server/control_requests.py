@@ -71,6 +71,7 @@ REQUESTS: list[tuple[str, dict]] = [
             "client": "bent",
             "pages": True,
             "token": "embt_0123456789012345678901234567890123456789-_A",
+            "replaces": {"session": 1 << 40, "secret": bytes(range(32))},
         },
     ),
     ("table_create", {"spec": ADAM, "if_not_exists": True}),

@@ -83,7 +83,7 @@ class Completion:
 class RawClient:
     """A session, to be used as a context manager. Leaving it closes the socket."""
 
-    def __init__(self, path: str, arena_bytes: int = 1 << 20, slots: int = 8, hello: bool = True) -> None:
+    def __init__(self, path: str, arena_bytes: int = 1 << 20, slots: int = 8, hello: bool = True, replaces: bytes = b"") -> None:
         self.socket = socket.socket(socket.AF_UNIX)
         self.socket.settimeout(TIMEOUT_S)
         self.socket.connect(path)
@@ -92,7 +92,7 @@ class RawClient:
         self.control = self.arena = None
         self.next = 0
         if hello:
-            self.hello(arena_bytes, slots)
+            self.hello(arena_bytes, slots, replaces=replaces)
 
     def __enter__(self) -> RawClient:
         return self
@@ -142,16 +142,21 @@ class RawClient:
             if reply.get(2):
                 return reply
 
-    def hello(self, arena_bytes: int, slots: int, pages: bool = True) -> None:
-        reply = self.call(
+    def send_hello(self, arena_bytes: int, slots: int, pages: bool = True, replaces: bytes = b"") -> None:
+        """@replaces: a SessionKey."""
+        self.send(
             2,
             field(1, 1) + field(2, 1) + field(3, arena_bytes) + field(4, slots) + field(5, "raw")
-            + field(380, pages),
-        )
+            + field(380, pages) + (field(480, replaces) if replaces else b""),
+        )  # fmt: skip
+
+    def take_hello(self) -> None:
+        reply = self.receive_last()
         assert 5 in reply, reply
-        if arena_bytes == 0:
-            return
         said = fields(reply[5][0])
+        self.number, self.secret = said[3][0], said[480][0]
+        if 4 not in said:
+            return
         self.slots = said[5][0]
         control, arena, self.doorbell = self.descriptors
         self.control = mmap.mmap(control, os.fstat(control).st_size, prot=mmap.PROT_READ)
@@ -159,6 +164,10 @@ class RawClient:
         self.arena_bytes = said[4][0]
         self.payload = ARENA_HEAD + 64 * self.slots
         assert len(self.arena) == self.arena_bytes
+
+    def hello(self, arena_bytes: int, slots: int, pages: bool = True, replaces: bytes = b"") -> None:
+        self.send_hello(arena_bytes, slots, pages, replaces)
+        self.take_hello()
 
     def handle(self, table: str) -> int:
         return fields(self.call(4, field(1, table))[6][0])[1][0]

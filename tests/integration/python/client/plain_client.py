@@ -121,8 +121,8 @@ class Client:
                 assert wanted in reply, reply
                 return fields_of(reply[wanted])
 
-    def hello(self, arena_bytes: int = 65536, slots: int = 4) -> dict:
-        return self.call(HELLO, {1: 1, 2: 1, 3: arena_bytes, 4: slots, 5: "a test", 380: 1}, HELLO_REPLY)
+    def hello(self, arena_bytes: int = 65536, slots: int = 4, more: dict | None = None) -> dict:
+        return self.call(HELLO, {1: 1, 2: 1, 3: arena_bytes, 4: slots, 5: "a test", 380: 1} | (more or {}), HELLO_REPLY)
 
     def payload(self, sent: list[int], narrow: list[int]) -> bytes:
         spans = [bytes(self.region[at : at + count]) for at, count in zip(sent[::2], sent[1::2])]

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 from conftest import EMBTIERD
 from plain_client import (
-    CALL, DATA, DONE, ERROR, GET, LIMIT_S, POOL, READ, REFUSED, REPLY, SET, SUBMIT, TABLE_CREATE, TABLE_INFO, WRITE,
+    CALL, DATA, DONE, ERROR, GET, LIMIT_S, POOL, READ, REFUSED, REPLY, SET, SUBMIT, TABLE_CREATE, TABLE_INFO, TABLE_OPEN, WRITE,
     Client, frame, head, low_halves, message,
 )  # fmt: skip
 
@@ -149,6 +149,17 @@ def test_a_frame_of_an_unknown_kind_is_skipped(client):
     assert (kind, number) == (REFUSED, 42)
     assert "kind 99" in error[2].decode()
     client.hello()
+
+
+def test_a_client_that_comes_back_ends_its_old_session(client, address, name):
+    granted = client.hello()
+    table = create(client, name)
+    client.send(head(WRITE, 0, len(message({1: [64, 3]})), 3))  # the rest never comes
+    back = Client(address)
+    back.hello(more={480: message({1: granted[3], 2: granted[480]})})
+    assert client.is_closed()
+    assert back.call(TABLE_OPEN, {1: name}, TABLE_INFO)[1] == table[1]
+    back.close()
 
 
 def test_an_unknown_request_is_answered(client):

@@ -96,14 +96,18 @@ def wait_until(what: Callable[[], object], why: Callable[[], object] = lambda: "
 
 
 class Door:
-    def __init__(self, daemon: Daemon, kind: str) -> None:
+    def __init__(self, daemon: Daemon, kind: str, makes_table: bool = True) -> None:
         self.daemon = daemon
         self._connect = KINDS[kind]
-        (listening,) = (line["address"] for line in daemon.logged("listening") if line["address"].startswith(f"{kind}://"))
+        *_, listening = (line["address"] for line in daemon.logged("listening") if line["address"].startswith(f"{kind}://"))
         host, _, port = listening.removeprefix(f"{kind}://").rpartition(":")
         self.url = listening + (f"?ca={os.environ[CA]}" if kind == "tls" else "")
         self.kind, self.address = kind, (host, int(port))
-        with daemon.connect() as server:
+        if makes_table:
+            self._make_table()
+
+    def _make_table(self) -> None:
+        with self.daemon.connect() as server:
             table = server.create_table(TABLE, DIM, ROWS, optimizer="sgd")
             ids = np.arange(1000)
             table.set(ids, np.repeat(ids[:, None], DIM, axis=1))

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A client that has lost its session comes back, and its hello names the old one.
+ *
+ * Bytes of the old connection may still be on their way. The client was told that the outcome of
+ * its last requests is unknown, and it may now look. So the old session is ended first: none of its
+ * requests begins any more, and the hello waits until those in lanes are done. */
+#include "daemon/control/connection.h"
+#include "daemon/control/control_impl.h"
+#include "daemon/transport/transport.h"
+
+struct connection *control_find_session(struct control *control, const Embtier__SessionKey *key)
+{
+    for (struct connection *c = control->connections; c; c = c->next)
+        if (c->number == key->session && c->said_hello)
+            return session_secret_is(&c->secret, key->secret.data, key->secret.len) ? c : NULL;
+    return NULL;
+}
+
+/* True while lanes may be at its requests. */
+static bool is_at_work(const struct connection *connection)
+{
+    return connection->session && !connection->session_is_gone;
+}
+
+bool control_must_wait(struct control *control, struct connection *connection,
+                       const Embtier__Request *request)
+{
+    struct connection *old = NULL;
+
+    if (request->body_case == EMBTIER__REQUEST__BODY_HELLO && !connection->said_hello &&
+        request->hello->replaces)
+        old = control_find_session(control, request->hello->replaces);
+    if (!old)
+        return false;
+    control_close_left(control, old);
+    if (!is_at_work(old))
+        return false;
+    connection->awaited = old->number;
+    connection->awaiting_id = request->id;
+    return true;
+}
+
+void control_end_waits(struct control *control, uint64_t number)
+{
+    for (struct connection *c = control->connections; c; c = c->next) {
+        if (c->awaited != number || c->fd < 0)
+            continue;
+        c->awaited = 0;
+        control_add_ready(control, c);
+        control_watch(control, c);
+    }
+}
