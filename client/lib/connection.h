@@ -31,7 +31,8 @@ struct server_facts {
         uint64_t session; /* the server's number; 0: it has given no secret */
         uint8_t secret[SECRET_BYTES_MAX];
         size_t secret_bytes;
-    } key; /* of the session, by which a later one replaces it */
+        bool went_in_clear; /* over a network, where others could read it */
+    } key;                  /* of the session, by which a later one replaces it */
 };
 
 struct embtier {

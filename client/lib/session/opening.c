@@ -64,15 +64,23 @@ void opened_close(struct opened *opened)
     client_channel_free(TAKE(opened->channel));
 }
 
-static void keep_facts(const Embtier__HelloReply *hello, struct server_facts *facts)
+/* True if others can read what goes to that address and comes from there. */
+static bool is_in_clear(const struct address *address, const struct control_socket *socket)
+{
+    return address->kind == ADDRESS_TCP && !peer_is_loopback(rpc_connection_fd(socket->rpc));
+}
+
+static void keep_facts(const Embtier__HelloReply *hello, bool went_in_clear,
+                       struct server_facts *facts)
 {
     facts->max_batch_rows = hello->max_batch_rows;
     snprintf(facts->config_file, sizeof(facts->config_file), "%s", hello->config_file);
     snprintf(facts->user, sizeof(facts->user), "%s", hello->user);
     if (hello->secret.len == 0)
         return;
-    facts->key =
-        (struct session_key){ .session = hello->session, .secret_bytes = hello->secret.len };
+    facts->key = (struct session_key){ .session = hello->session,
+                                       .secret_bytes = hello->secret.len,
+                                       .went_in_clear = went_in_clear };
     memcpy(facts->key.secret, hello->secret.data, hello->secret.len);
 }
 
@@ -88,8 +96,7 @@ static enum embtier_err check_secrecy(const struct address *address,
                                       const struct control_socket *socket, struct token *token,
                                       struct err_msg *msg)
 {
-    if (token->text[0] == '\0' || address->kind != ADDRESS_TCP ||
-        peer_is_loopback(rpc_connection_fd(socket->rpc)))
+    if (token->text[0] == '\0' || !is_in_clear(address, socket))
         return EMBTIER_OK;
     explicit_bzero(token, sizeof(*token));
     return err_set(msg, EMBTIER_PERMISSION,
@@ -99,11 +106,11 @@ static enum embtier_err check_secrecy(const struct address *address,
 }
 
 /* The key goes to whichever address comes next: another one of the list may be the same server's. A
- * server that does not know it ignores it. */
-static void name_old_session(const struct session_key *key, Embtier__SessionKey *wire,
-                             Embtier__Hello *hello)
+ * server that does not know it ignores it. But others must not learn it there. */
+static void name_old_session(const struct session_key *key, bool goes_in_clear,
+                             Embtier__SessionKey *wire, Embtier__Hello *hello)
 {
-    if (key->session == 0)
+    if (key->session == 0 || (goes_in_clear && !key->went_in_clear))
         return;
     wire->session = key->session;
     wire->secret.data = (uint8_t *)(uintptr_t)key->secret;
@@ -130,7 +137,7 @@ static enum embtier_err say_hello(const struct embtier *server, const struct add
     hello.client = server->client_name;
     hello.pages = true;
     hello.token = token.text;
-    name_old_session(&server->facts.key, &old, &hello);
+    name_old_session(&server->facts.key, is_in_clear(address, &opened->socket), &old, &hello);
     request.body_case = EMBTIER__REQUEST__BODY_HELLO;
     request.hello = &hello;
     err = control_socket_call(&opened->socket, &request, NULL, NULL, ret_reply, msg);
@@ -183,7 +190,8 @@ static enum embtier_err open_at(const struct embtier *server, uint32_t at, uint6
     opened->socket.timeout_ms = ms_until(deadline_ns);
     TRY(say_hello(server, &server->addresses->addresses[at], opened, &reply, msg));
     TRY(check_hello(server, reply, opened->socket.rpc != NULL, opened->socket.fd_count, msg));
-    keep_facts(reply->hello, &opened->facts);
+    keep_facts(reply->hello, is_in_clear(&server->addresses->addresses[at], &opened->socket),
+               &opened->facts);
     TRY(open_channel(server, reply->hello, arena_bytes_max, opened, msg));
     opened->socket.timeout_ms = server->timeout_ms;
     opened->address = at;

@@ -433,3 +433,48 @@ def test_batches_stay_when_the_way_to_the_server_changes(short_path, order):  # 
             assert (rows == turn + 1).all() and (batch.ids(0) == IDS).all()
             assert (table.get(IDS) == turn + 1).all()
     client.close()
+
+
+# ---- The secret of a session ----
+
+# A client whose server goes away, and whose next address belongs to another program, which tells what it gets.
+_NEXT_ADDRESS = """
+import socket, sys, threading
+sys.path.insert(0, {package!r})
+import embtier
+with socket.create_server(({host!r}, 0)) as listener:
+    def listen():
+        stream, _ = listener.accept()
+        with stream:
+            print(stream.recv(1000).hex())
+    thread = threading.Thread(target=listen)
+    thread.start()
+    server = embtier.connect("{path},tcp://{host}:%d" % listener.getsockname()[1], timeout=60)
+    print("connected", flush=True)
+    sys.stdin.readline()
+    try:
+        server.reconnect()
+    except embtier.Error:
+        pass
+    thread.join()
+"""
+_REPLACES = bytes([480 << 3 & 0x7F | 0x80 | 2, 480 >> 4])  # the tag of Hello.replaces, a message
+
+
+@pytest.mark.parametrize(("host", "named"), [("127.0.0.1", True), ("198.51.100.7", False)])
+def test_a_sessions_secret_stays_among_those_that_may_know_it(own_daemon, host, named):
+    script = _NEXT_ADDRESS.format(package=str(Path(embtier.__file__).parents[1]), host=host, path=own_daemon.path)
+    link = "ip link set lo up && ip addr add 198.51.100.7/32 dev lo && exec \"$0\" \"$@\""
+    command = ["unshare", "--net", "sh", "-c", link, sys.executable, "-c", script]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            if process.stdout.readline() != "connected\n":
+                said = process.communicate(timeout=LIMIT_S)[1]
+                assert "unshare" in said, said
+                pytest.skip(f"no network namespace: {said}")
+            own_daemon.kill()
+            said, errors = process.communicate("\n", timeout=LIMIT_S)
+        finally:
+            process.kill()
+    assert process.returncode == 0, errors
+    assert (_REPLACES in bytes.fromhex(said)) == named
