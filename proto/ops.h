@@ -125,8 +125,8 @@ static_assert(sizeof(struct op_push_segment) == 64, "wire layout");
  * finite, but the update would make a row NaN or infinite. TOO_LARGE: a row gets more gradients
  * than can be added up for one row, from all members of a group together. */
 #define OP_LIMIT_OF_UPDATE UINT64_MAX
-/* BUSY with this limit: the user has asked for more requests a second than its quota, `value`. */
-#define OP_LIMIT_OF_QUOTA (UINT64_MAX - 1)
+/* BUSY with a `field`: a quota of the user refuses the request for now (quota.h). The value is what
+ * the request needs, the limit is the quota. */
 /* NO_SPACE of an update that was refused before it began: the value is the bytes that it may take
  * on SSD, the limit is the bytes that there is room for. Both are 0 if a write failed. */
 
@@ -136,7 +136,8 @@ struct op_completion {
     uint32_t err;              /* enum embtier_err */
     uint32_t segment;          /* the segment the error is about, or UINT32_MAX */
     uint32_t field;    /* 0, or 1 + the offset of an unused field that is not 0, in the segment or,
-                          without one, the submission; `value` has its bits */
+                          without one, the submission; `value` has its bits. BUSY: 0, or the quota
+                          (quota.h) */
     uint64_t value;    /* the wrong row id, offset, count, bag … */
     uint64_t limit;    /* the limit that `value` was compared with */
     uint64_t hit_rows; /* rows served from memory, without a read from SSD */

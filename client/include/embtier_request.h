@@ -38,8 +38,8 @@ EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_set(struct embtier_ba
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_get_pooled(struct embtier_batch *batch);
 
 /* As embtier_get_pooled(), and the batch has a ticket afterwards: see embtier_batch_ticket().
- * TICKETS_FULL: the server has no memory for it until other tickets have been used. UNSUPPORTED:
- * some parts of one table are maxima and others are not. */
+ * TICKETS_FULL: the server has no memory for it until other tickets have been used; BUSY: the
+ * user's quota leaves none. UNSUPPORTED: some parts of one table are maxima and others are not. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
 embtier_get_pooled_ticket(struct embtier_batch *batch);
 
@@ -108,8 +108,8 @@ EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_release(struct embtie
  * PINS_FULL: the rows do not fit with those of other prefetches. All clients together may use
  * half of the first tier, and one user three quarters of what other users leave of that. A row
  * counts in each prefetch that has it. TICKETS_FULL: the server has no memory for it until other
- * prefetches or tickets end. Also ID_RANGE, DROPPED, TOO_LARGE. The trainer can continue without
- * the prefetch after any of these. */
+ * prefetches or tickets end. BUSY: a quota of the user leaves no room. Also ID_RANGE, DROPPED,
+ * TOO_LARGE. The trainer can continue without the prefetch after any of these. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_prefetch(struct embtier_batch *batch);
 
 /* Starts a request and returns. Slots are used in turn. BUSY: embtier_poll() or embtier_wait() has

@@ -254,6 +254,7 @@ static void take_user(struct access *access, struct fresh *fresh, uint32_t u)
     member->user = user;
     rights_replace(&member->rights, user->role, fresh->granted[u]);
     rights_pace(&member->rights, user->quotas[QUOTA_requests_per_second]);
+    rights_limit_bytes(&member->rights, user->quotas[QUOTA_bytes_in_flight]);
 }
 
 void access_take(void *context, void *what)

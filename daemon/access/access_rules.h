@@ -12,6 +12,7 @@
 #include "base/err.h"
 #include "base/macros.h"
 #include "daemon/access/token_hash.h"
+#include "proto/quota.h"
 #include "proto/role.h"
 
 #define ACCESS_USERS_MAX    1024
@@ -20,21 +21,6 @@
 #define ACCESS_PATTERNS_MAX 256
 #define ACCESS_IDS_MAX      256
 #define ACCESS_NAMES_MAX    256 /* of certificates, of one user */
-
-/* X(key, BYTES or COUNT): what one user may have or do at most. */
-#define QUOTA_TABLE(X)                                                                             \
-    X(connections, COUNT)                                                                          \
-    X(arena_bytes, BYTES)                                                                          \
-    X(ticket_bytes, BYTES)                                                                         \
-    X(pinned_bytes, BYTES)                                                                         \
-    X(requests_per_second, COUNT)
-
-enum quota {
-#define X(key, unit) QUOTA_##key,
-    QUOTA_TABLE(X)
-#undef X
-        QUOTAS
-};
 
 struct yaml_doc;
 

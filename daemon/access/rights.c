@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/access/rights.h"
 
+#include <assert.h>
 #include <stddef.h>
 
 #include "base/macros.h"
@@ -73,4 +74,30 @@ bool rights_begin(struct rights *rights, uint64_t now_ns)
     } while (!atomic_compare_exchange_weak_explicit(&rights->due_ns, &due_ns, next_ns,
                                                     memory_order_relaxed, memory_order_relaxed));
     return true;
+}
+
+void rights_limit_bytes(struct rights *rights, uint64_t most)
+{
+    atomic_store_explicit(&rights->most_bytes, most, memory_order_relaxed);
+}
+
+bool rights_take_bytes(struct rights *rights, uint64_t bytes)
+{
+    const uint64_t most = rights_most_bytes(rights);
+    uint64_t before = atomic_load_explicit(&rights->bytes, memory_order_relaxed);
+
+    do {
+        if (before > most || bytes > most - before)
+            return false;
+    } while (!atomic_compare_exchange_weak_explicit(&rights->bytes, &before, before + bytes,
+                                                    memory_order_relaxed, memory_order_relaxed));
+    return true;
+}
+
+void rights_give_bytes(struct rights *rights, uint64_t bytes)
+{
+    const uint64_t before = atomic_fetch_sub_explicit(&rights->bytes, bytes, memory_order_relaxed);
+
+    assert(before >= bytes);
+    (void)before;
 }

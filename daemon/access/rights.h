@@ -28,6 +28,10 @@ struct rights {
      * those that have begun have had their time. */
     _Atomic uint64_t interval_ns;
     _Atomic uint64_t due_ns;
+    /* Bytes of requests under way: the most that there may be, 0: there is no limit; and those of
+     * the requests that began while there was one. */
+    _Atomic uint64_t most_bytes;
+    _Atomic uint64_t bytes;
     _Atomic uint64_t tables[RIGHTS_USES][RIGHTS_WORDS];
 };
 
@@ -63,6 +67,17 @@ static inline bool rights_are_paced(const struct rights *rights)
 uint64_t rights_per_second(const struct rights *rights);
 /* Sets it; 0: none. */
 void rights_pace(struct rights *rights, uint64_t per_second);
+
+/* Returns how many bytes of requests may be under way; 0: there is no limit. */
+static inline uint64_t rights_most_bytes(const struct rights *rights)
+{
+    return atomic_load_explicit(&rights->most_bytes, memory_order_relaxed);
+}
+/* Sets it. Requests that are under way, and were not counted, are not counted later either. */
+void rights_limit_bytes(struct rights *rights, uint64_t most);
+/* False: there would be too many. */
+MUST_CHECK bool rights_take_bytes(struct rights *rights, uint64_t bytes);
+void rights_give_bytes(struct rights *rights, uint64_t bytes);
 
 /* Counts a refusal. */
 static inline void rights_note_refusal(struct rights *rights)

@@ -10,6 +10,7 @@
 #include "client/lib/table.h"
 #include "config/config.h"
 #include "proto/op_fields.h"
+#include "proto/quota.h"
 #include "proto/role.h"
 
 /* Returns the word for the tickets that @batch's last request is about. */
@@ -145,8 +146,7 @@ static bool is_about_group(const struct embtier_batch *batch)
     case EMBTIER_DROPPED:
         return batch->asked_group && batch->result.segment >= batch->part_count;
     case EMBTIER_BUSY:
-        return batch->asked_group && batch->result.segment >= batch->part_count &&
-               batch->result.limit != OP_LIMIT_OF_QUOTA;
+        return batch->asked_group && batch->result.segment >= batch->part_count;
     default:
         return false;
     }
@@ -269,13 +269,6 @@ static enum embtier_err tell_batch_error(const struct embtier_batch *batch)
     switch (result->err) {
     case EMBTIER_PERMISSION:
         return tell_no_permission(batch);
-    case EMBTIER_BUSY:
-        if (result->limit != OP_LIMIT_OF_QUOTA)
-            break;
-        return err_set(msg, result->err,
-                       "user '%s' has begun as many requests as it may, %" PRIu64
-                       " a second (quotas.requests_per_second of the access file): try again later",
-                       batch->server->facts.user, result->value);
     case EMBTIER_TOO_LARGE:
         return tell_too_large(batch);
     case EMBTIER_NO_SPACE:
@@ -459,6 +452,57 @@ static enum embtier_err tell_unused_field(const struct embtier_batch *batch)
                    is_of_part ? PART_TEXT(batch, result->segment) : "");
 }
 
+/* Returns what the quota limits. */
+static const char *quota_noun(enum quota quota)
+{
+    switch (quota) {
+    case QUOTA_ticket_bytes:
+        return "memory of tickets";
+    case QUOTA_pinned_bytes:
+        return "prefetched rows";
+    case QUOTA_bytes_in_flight:
+        return "requests under way";
+    default:
+        return "what a quota limits";
+    }
+}
+
+/* Returns what passes or helps, so that the request is taken another time. */
+static const char *quota_advice(enum quota quota)
+{
+    switch (quota) {
+    case QUOTA_ticket_bytes:
+        return "push or release tickets, and try again";
+    case QUOTA_pinned_bytes:
+        return "push or release prefetches, and try again";
+    case QUOTA_bytes_in_flight:
+        return "try again when others are done";
+    default:
+        return "try again later";
+    }
+}
+
+/* A quota of the access file refuses the request for now. */
+static enum embtier_err tell_quota(const struct embtier_batch *batch)
+{
+    const struct batch_result *const result = &batch->result;
+    const enum quota quota = quota_of_field(result->field);
+    struct err_msg *const msg = &batch->server->message;
+    const char *const user = batch->server->facts.user;
+
+    if (quota == QUOTA_requests_per_second)
+        return err_set(msg, result->err,
+                       "user '%s' has begun as many requests as it may, %" PRIu64
+                       " a second (quotas.%s of the access file): %s",
+                       user, result->limit, quota_key(quota), quota_advice(quota));
+    return err_set(msg, result->err,
+                   "user '%s' may have %" PRIu64
+                   " bytes of %s (quotas.%s of the access file), and the request needs %" PRIu64
+                   " more: %s",
+                   user, result->limit, quota_noun(quota), quota_key(quota), result->value,
+                   result->value > result->limit ? "make smaller requests" : quota_advice(quota));
+}
+
 static enum embtier_err tell_lost(const struct embtier_batch *batch)
 {
     struct embtier *const server = batch->server;
@@ -478,6 +522,8 @@ enum embtier_err answer_tell(const struct embtier_batch *batch)
         return EMBTIER_OK;
     if (result->err == EMBTIER_DISCONNECTED)
         return tell_lost(batch);
+    if (result->field != 0 && result->err == EMBTIER_BUSY)
+        return tell_quota(batch);
     if (result->field != 0)
         return tell_unused_field(batch);
     if (is_about_group(batch))

@@ -188,6 +188,11 @@ uint64_t account_part(const struct account *account, enum account_row row)
     return has_less(account, row) ? quota_of(account, row) : configured_part(account, row);
 }
 
+uint64_t account_quota(const struct account *account, enum account_row row)
+{
+    return has_less(account, row) ? quota_of(account, row) : 0;
+}
+
 const char *account_key(const struct account *account, enum account_row row, const char *key)
 {
     static const char *const quotas[ACCOUNT_ROWS] = {

@@ -90,6 +90,8 @@ enum account_answer account_ask(const struct account *account, enum account_row 
 /* The same, and takes the amount if so. */
 MUST_CHECK enum account_answer account_take(struct account *account, enum account_row row,
                                             uint64_t amount);
+/* Returns the user's quota if that is less than its part by the configuration, else 0. */
+uint64_t account_quota(const struct account *account, enum account_row row);
 /* Takes the amount in any case, because it is in use already. */
 void account_add(struct account *account, enum account_row row, uint64_t amount);
 void account_give(struct account *account, enum account_row row, uint64_t amount);

@@ -50,25 +50,39 @@ void ticket_memory_free(struct ticket_memory *memory)
     free(memory);
 }
 
-/* True if the session may have @bytes more, given the bytes of the user's other sessions. */
-static bool has_room(const struct ticket_share *share, uint64_t bytes)
+/* Says if the session may have @bytes more, given the bytes of the user's other sessions. */
+static enum account_answer ask(const struct ticket_share *share, uint64_t bytes)
 {
     const uint64_t users = account_has(share->account, ACCOUNT_TICKET_BYTES);
     const uint64_t part = account_part(share->account, ACCOUNT_TICKET_BYTES);
     const uint64_t others = users - share->bytes;
+    const enum account_answer answer = account_ask(share->account, ACCOUNT_TICKET_BYTES, bytes);
 
     assert(share->bytes <= users);
-    if (account_ask(share->account, ACCOUNT_TICKET_BYTES, bytes) != ACCOUNT_TAKEN)
-        return false;
-    return users == 0 || share->bytes + bytes <= (part - MIN(part, others)) / 4 * 3;
+    if (answer != ACCOUNT_TAKEN)
+        return answer;
+    return users == 0 || share->bytes + bytes <= (part - MIN(part, others)) / 4 * 3
+               ? ACCOUNT_TAKEN
+               : ACCOUNT_USER_HAS;
 }
 
-void *ticket_memory_take(struct ticket_memory *memory, struct ticket_share *share, uint64_t bytes)
+/* Returns the quota, if the user's part is that, and is the reason for the answer. */
+static uint64_t quota_behind(const struct ticket_share *share, enum account_row row,
+                             enum account_answer answer)
 {
+    return answer == ACCOUNT_USER_HAS ? account_quota(share->account, row) : 0;
+}
+
+void *ticket_memory_take(struct ticket_memory *memory, struct ticket_share *share, uint64_t bytes,
+                         uint64_t *ret_quota)
+{
+    enum account_answer answer;
     void *place = NULL;
 
     pthread_mutex_lock(&memory->lock);
-    if (has_room(share, block_pool_cost(bytes)))
+    answer = ask(share, block_pool_cost(bytes));
+    *ret_quota = quota_behind(share, ACCOUNT_TICKET_BYTES, answer);
+    if (answer == ACCOUNT_TAKEN)
         place = block_pool_take(&memory->pool, bytes, share);
     if (place) {
         const uint64_t taken = block_pool_block_bytes(place); /* may be a little more */
@@ -96,15 +110,16 @@ void ticket_memory_give(struct ticket_memory *memory, void *place)
 }
 
 bool ticket_memory_pin(struct ticket_memory *memory, struct ticket_share *share, uint64_t bytes,
-                       uint64_t *ret_part)
+                       uint64_t *ret_part, uint64_t *ret_quota)
 {
-    bool is_taken;
+    enum account_answer answer;
 
     pthread_mutex_lock(&memory->lock);
-    is_taken = account_take(share->account, ACCOUNT_PINNED_BYTES, bytes) == ACCOUNT_TAKEN;
+    answer = account_take(share->account, ACCOUNT_PINNED_BYTES, bytes);
     *ret_part = account_part(share->account, ACCOUNT_PINNED_BYTES);
+    *ret_quota = quota_behind(share, ACCOUNT_PINNED_BYTES, answer);
     pthread_mutex_unlock(&memory->lock);
-    return is_taken;
+    return answer == ACCOUNT_TAKEN;
 }
 
 void ticket_memory_unpin(struct ticket_memory *memory, struct ticket_share *share, uint64_t bytes)

@@ -35,13 +35,15 @@ void ticket_memory_free(struct ticket_memory *memory);
 DEFINE_CLEANUP(struct ticket_memory, ticket_memory_free)
 
 /* Returns memory aligned to a cache line. NULL: it is used up, or the session or its user would
- * have more than its part. @share belongs to the memory until all is given back. */
-void *ticket_memory_take(struct ticket_memory *memory, struct ticket_share *share, uint64_t bytes);
+ * have more than its part. *@ret_quota is then the user's quota, if that is the reason, else 0.
+ * @share belongs to the memory until all is given back. */
+void *ticket_memory_take(struct ticket_memory *memory, struct ticket_share *share, uint64_t bytes,
+                         uint64_t *ret_quota);
 void ticket_memory_give(struct ticket_memory *memory, void *place);
 /* Counts @bytes of rows before they are pinned. False: the user would have more than its part,
- * which is *@ret_part bytes. */
+ * which is *@ret_part bytes. *@ret_quota is as above. */
 MUST_CHECK bool ticket_memory_pin(struct ticket_memory *memory, struct ticket_share *share,
-                                  uint64_t bytes, uint64_t *ret_part);
+                                  uint64_t bytes, uint64_t *ret_part, uint64_t *ret_quota);
 void ticket_memory_unpin(struct ticket_memory *memory, struct ticket_share *share, uint64_t bytes);
 /* More than this can never be had. */
 uint64_t ticket_memory_largest(const struct ticket_memory *memory);

@@ -39,6 +39,8 @@ enum embtier_err op_begin(struct op_lane *lane, struct session *session, uint32_
                                 session->wanted_use))
         return EMBTIER_AGAIN;
     err = begin(lane, session, number, ret_taking, ret_refusal);
+    if (UNLIKELY(session->begin_lines != 0))
+        session_begun(session, number, err == EMBTIER_OK);
     if (err != EMBTIER_AGAIN) /* it is refused, or needs no more */
         request_memory_forget(rules, session);
     return err;

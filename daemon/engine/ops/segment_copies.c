@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "daemon/access/operations.h"
 #include "daemon/access/rights.h"
+#include "daemon/engine/ops/region_bytes.h"
 #include "daemon/engine/sessions/client_bytes.h"
 #include "daemon/engine/tables/table.h"
 #include "daemon/engine/tables/tables.h"
@@ -93,8 +94,8 @@ enum embtier_err segment_copies_take(const struct request_rules *rules,
     if (IS_BAD(CHECK_ROLE, rights_role(session->rights) < role_of(submission)))
         return refuse_rights(session, UINT32_MAX, role_of(submission), ret_refusal);
     if (IS_BAD(CHECK_PACE, comes_too_fast(session)))
-        return refuse(ret_refusal, EMBTIER_BUSY, UINT32_MAX, rights_per_second(session->rights),
-                      OP_LIMIT_OF_QUOTA);
+        return refuse_quota(ret_refusal, QUOTA_requests_per_second, 1,
+                            rights_per_second(session->rights));
     if (IS_BAD(CHECK_FLAGS, (submission->flags & ~flags) != 0))
         return refuse(ret_refusal, EMBTIER_UNSUPPORTED, UINT32_MAX, submission->flags, flags);
     if (IS_BAD(CHECK_SEGMENT_COUNT, count > most))
@@ -148,14 +149,25 @@ enum embtier_err segment_ids_check(const struct session *session, uint32_t segme
     return EMBTIER_OK;
 }
 
-enum embtier_err
-segment_copies_enter(const struct request_rules *rules, const struct session *session,
-                     const struct op_submission *submission, uint32_t form,
-                     enum embtier_err (*take)(void *context, uint32_t segment, struct table *table),
-                     void *context, struct refusal *ret_refusal)
+/* Counts the request's bytes. @most is the user's quota of them, or 0. */
+static enum embtier_err count_bytes(struct session *session, uint64_t bytes, uint64_t most,
+                                    struct refusal *ret_refusal)
+{
+    if (IS_BAD(CHECK_BYTES_IN_FLIGHT, most != 0 && !session_count(session, bytes)))
+        return refuse_quota(ret_refusal, QUOTA_bytes_in_flight, bytes, most);
+    return EMBTIER_OK;
+}
+
+enum embtier_err segment_copies_enter(const struct request_rules *rules, struct session *session,
+                                      const struct op_submission *submission, uint32_t form,
+                                      enum embtier_err (*take)(void *context, uint32_t segment,
+                                                               struct table *table),
+                                      void *context, struct refusal *ret_refusal)
 {
     const uint64_t bytes = op_segment_bytes(form);
     const enum role role = role_of(submission);
+    const uint64_t most = rights_most_bytes(session->rights);
+    uint64_t region = 0;
     uint64_t *copy = (uint64_t *)rules->scratch;
 
     for (uint32_t s = 0; s < submission->segment_count; s++, copy += bytes / sizeof(*copy)) {
@@ -168,9 +180,11 @@ segment_copies_enter(const struct request_rules *rules, const struct session *se
             return refuse_rights(session, s, role, ret_refusal);
         }
         TRY(take(context, s, table));
+        if (UNLIKELY(most != 0))
+            region += region_bytes(session, submission, form, s, copy, table);
         if (!IS_COPIED(COPY_SEGMENTS))
             copy_again(copy, session->channel.region + submission->segments_offset + s * bytes,
                        bytes);
     }
-    return EMBTIER_OK;
+    return count_bytes(session, region, most, ret_refusal);
 }

@@ -27,11 +27,11 @@ segment_copies_take(const struct request_rules *rules, const struct session *ses
                     const struct op_submission *submission, uint32_t form, uint32_t flags,
                     struct segment_sums *ret_sums, struct refusal *ret_refusal);
 /* Enters the tables of all copies, one after the other, and gives each to @take with @context.
- * PERMISSION: the user is not granted one of them.
+ * PERMISSION: the user is not granted one of them. BUSY: it has too many bytes under way.
  * @take notes the table, which the operation has to leave from then on, also if @take refuses the
  * segment because it is wrong for its table. *@ret_refusal says why then, which @take fills in. */
 MUST_CHECK enum embtier_err
-segment_copies_enter(const struct request_rules *rules, const struct session *session,
+segment_copies_enter(const struct request_rules *rules, struct session *session,
                      const struct op_submission *submission, uint32_t form,
                      enum embtier_err (*take)(void *context, uint32_t segment, struct table *table),
                      void *context, struct refusal *ret_refusal);

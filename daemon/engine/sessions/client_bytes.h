@@ -8,6 +8,7 @@
 
 #include "daemon/engine/sessions/request_checks.h"
 #include "daemon/engine/sessions/session.h"
+#include "proto/quota.h"
 
 /* Reads a client's words once, into a copy. They are volatile, so that no compiler reads them again
  * behind a check. @bytes is a whole number of words. */
@@ -38,6 +39,15 @@ static inline enum embtier_err refuse(struct refusal *refusal, enum embtier_err 
 {
     *refusal = (struct refusal){ .err = err, .segment = segment, .value = value, .limit = limit };
     return err;
+}
+
+/* Refuses a request that needs @value more of what the user's quota, @limit, limits. */
+static inline enum embtier_err refuse_quota(struct refusal *refusal, enum quota quota,
+                                            uint64_t value, uint64_t limit)
+{
+    (void)refuse(refusal, EMBTIER_BUSY, UINT32_MAX, value, limit);
+    refusal->field = quota_to_field(quota);
+    return EMBTIER_BUSY;
 }
 
 /* Refuses a request of @form because its submission at @place is not clean

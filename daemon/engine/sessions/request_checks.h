@@ -18,6 +18,7 @@
     X(CHECK_ROLE)                                                                                  \
     X(CHECK_GRANT)                                                                                 \
     X(CHECK_PACE)                                                                                  \
+    X(CHECK_BYTES_IN_FLIGHT)                                                                       \
     X(CHECK_FIELDS)                                                                                \
     X(CHECK_FLAGS)                                                                                 \
     X(CHECK_SEGMENT_COUNT)                                                                         \

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/access/rights.h"
+
 enum embtier_err session_new(uint64_t id, const struct channel *channel, uint32_t lane_count,
                              struct session **ret_session, struct err_msg *msg)
 {
@@ -27,10 +29,61 @@ enum embtier_err session_new(uint64_t id, const struct channel *channel, uint32_
     return EMBTIER_OK;
 }
 
+/* ---- Bytes under way ---- */
+
+static uint64_t bytes_of(uint32_t lines)
+{
+    return lines * UINT64_C(1) * OP_ALIGN;
+}
+
+bool session_count(struct session *session, uint64_t bytes)
+{
+    const uint64_t lines = div_round_up(bytes, OP_ALIGN);
+
+    assert(session->begin_lines == 0);
+    if (lines > UINT32_MAX || !rights_take_bytes(session->rights, lines * OP_ALIGN))
+        return false;
+    session->begin_lines = (uint32_t)lines;
+    return true;
+}
+
+void session_begun(struct session *session, uint32_t number, bool has_begun)
+{
+    const uint32_t lines = session->begin_lines;
+
+    session->begin_lines = 0;
+    if (!has_begun) {
+        rights_give_bytes(session->rights, bytes_of(lines));
+        return;
+    }
+    atomic_store_explicit(&session->counts_bytes, true, memory_order_relaxed);
+    atomic_store_explicit(&session->slot_lines[number % session->channel.slot_count], lines,
+                          memory_order_relaxed);
+}
+
+static void give_back(struct session *session, uint32_t slot)
+{
+    const uint32_t lines = atomic_load_explicit(&session->slot_lines[slot], memory_order_relaxed);
+
+    if (lines == 0)
+        return;
+    atomic_store_explicit(&session->slot_lines[slot], 0, memory_order_relaxed);
+    rights_give_bytes(session->rights, bytes_of(lines));
+}
+
+/* Gives back what requests have that were not answered, as the client has gone. */
+static void give_back_all(struct session *session)
+{
+    if (atomic_load_explicit(&session->counts_bytes, memory_order_relaxed))
+        for (uint32_t slot = 0; slot < session->channel.slot_count; slot++)
+            give_back(session, slot);
+}
+
 void session_free(struct session *session)
 {
     if (!session)
         return;
+    give_back_all(session);
     assert(session->in_flight == 0 && session->unpinning == 0);
     assert(!session->groups && !session->memory_share.granted);
     free(session);
@@ -38,9 +91,12 @@ void session_free(struct session *session)
 
 void session_answer(struct session *session, uint32_t number, const struct answer *answer)
 {
+    const uint32_t slot = number % session->channel.slot_count;
+
     assert(answer->refusal.err != EMBTIER_AGAIN);
-    atomic_store_explicit(&session->slot_busy[number % session->channel.slot_count], 0,
-                          memory_order_relaxed);
+    if (UNLIKELY(atomic_load_explicit(&session->counts_bytes, memory_order_relaxed)))
+        give_back(session, slot);
+    atomic_store_explicit(&session->slot_busy[slot], 0, memory_order_relaxed);
     session->channel.ops->complete(&session->channel, number, answer);
 }
 

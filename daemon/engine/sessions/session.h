@@ -96,6 +96,9 @@ struct session {
      * asked for is begun, and requests that were not begun are not answered. */
     _Atomic bool gone;
 
+    /* Set for good by the home lane: some of its requests count in the rights. */
+    _Atomic bool counts_bytes;
+
     /* Groups that the session has joined. The control thread joins and frees them; the home lane
      * reads them. */
     _Atomic(struct group_member *) groups;
@@ -121,6 +124,7 @@ struct session {
     enum request_memory_use wanted_use;
     uint64_t begin_cost;   /* of the dearest of its last requests, to begin it */
     uint64_t lately_bytes; /* that it asked for; older requests count less (segments.c) */
+    uint32_t begin_lines;  /* counted for the request that begins (session_count()) */
     struct ticket_share ticket_share;
     uint32_t last_ticket;
     struct ticket_slot tickets[TICKETS_MAX];
@@ -136,6 +140,8 @@ struct session {
     /* Any lane. Set while the slot's request is under way. On cache lines of their own, so that
      * other lanes' stores do not take the home lane's fields from its cache. */
     _Alignas(CACHE_LINE) _Atomic uint8_t slot_busy[OP_SLOTS_MAX];
+    /* Bytes that the slot's request has in the user's rights, in lines of OP_ALIGN. */
+    _Alignas(CACHE_LINE) _Atomic uint32_t slot_lines[OP_SLOTS_MAX];
 
     /* The home lane sends these messages to the control thread through send(): one when it has let
      * go, one when the client breaks the protocol. The control thread sets their kinds. broken_why
@@ -171,6 +177,13 @@ static inline void session_release(struct session *session)
     assert(session->in_flight > 0);
     session->in_flight--;
 }
+
+/* Home lane. Counts @bytes of the request that begins in the user's rights. False: the user would
+ * have more under way than it may. */
+MUST_CHECK bool session_count(struct session *session, uint64_t bytes);
+/* Home lane. The request that began with that is @number, and gives the bytes back with its answer;
+ * or it has not begun. */
+void session_begun(struct session *session, uint32_t number, bool has_begun);
 
 /* Answers request @number. Its slot may be used again after that. Any lane. */
 void session_answer(struct session *session, uint32_t number, const struct answer *answer);

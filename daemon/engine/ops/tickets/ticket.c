@@ -209,10 +209,13 @@ static enum embtier_err make(const struct plan *plan, struct session *session,
 {
     struct ticket_memory *const memory = plan->rules->ticket_memory;
     const uint64_t bytes = ticket_bytes(plan);
-    uint8_t *place = ticket_memory_take(memory, &session->ticket_share, bytes);
+    uint64_t quota = 0;
+    uint8_t *place = ticket_memory_take(memory, &session->ticket_share, bytes, &quota);
     struct ticket *ticket;
     uint32_t *order;
 
+    if (!place && quota > 0 && plan->kind != TICKET_OF_STEP) /* which is of several users */
+        return refuse_quota(refusal, QUOTA_ticket_bytes, bytes, quota);
     if (!place)
         return refuse(refusal, EMBTIER_TICKETS_FULL, UINT32_MAX, bytes,
                       ticket_memory_largest(memory));
@@ -264,11 +267,13 @@ void ticket_free(const struct request_rules *rules, struct ticket *ticket)
 enum embtier_err ticket_pin(const struct request_rules *rules, struct ticket *ticket,
                             uint64_t bytes, struct refusal *ret_refusal)
 {
-    uint64_t part = 0;
+    uint64_t part = 0, quota = 0;
 
     assert(ticket->pinned_bytes == 0);
-    if (!ticket_memory_pin(rules->ticket_memory, &ticket->session->ticket_share, bytes, &part))
-        return refuse(ret_refusal, EMBTIER_PINS_FULL, UINT32_MAX, bytes, part);
+    if (!ticket_memory_pin(rules->ticket_memory, &ticket->session->ticket_share, bytes, &part,
+                           &quota))
+        return quota > 0 ? refuse_quota(ret_refusal, QUOTA_pinned_bytes, bytes, quota)
+                         : refuse(ret_refusal, EMBTIER_PINS_FULL, UINT32_MAX, bytes, part);
     ticket->pinned_bytes = bytes;
     return EMBTIER_OK;
 }

@@ -156,14 +156,15 @@ struct ticket_part {
 };
 
 /* Makes a ticket of @count parts, part s being @part_of(@context, s). TICKETS_FULL: there is no
- * memory. It does not wait for any, since the request that would make room may stand behind this
- * one. UNSUPPORTED: parts of one table are maxima and sums. */
+ * memory; BUSY: that is for the user's quota. It does not wait for any, since the request that
+ * would make room may stand behind this one. UNSUPPORTED: parts of one table are maxima and sums.
+ */
 MUST_CHECK enum embtier_err
 ticket_new(const struct request_rules *rules, struct session *session, enum ticket_kind kind,
            uint32_t count, struct ticket_part (*part_of)(const void *context, uint32_t s),
            const void *context, struct ticket **ret_ticket, struct refusal *ret_refusal);
 /* Counts the rows of a prefetch, @bytes of them, in its user's account until they are unpinned.
- * PINS_FULL: the user would have more than its part. */
+ * PINS_FULL: the user would have more than its part; BUSY: than its quota. */
 MUST_CHECK enum embtier_err ticket_pin(const struct request_rules *rules, struct ticket *ticket,
                                        uint64_t bytes, struct refusal *ret_refusal);
 void ticket_unpinned(const struct request_rules *rules, struct ticket *ticket);

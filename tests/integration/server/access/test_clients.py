@@ -279,66 +279,6 @@ def test_users_over_a_network_have_limits_of_their_own(guarded):
         assert set(root.users()) == {0}
 
 
-QUOTAS = {"connections": 2, "arena_bytes": "4MiB", "ticket_bytes": "64KiB", "pinned_bytes": "64KiB"}
-
-
-def test_quotas_limit_one_user_and_are_reloaded(guarded):
-    guarded.add("small", "train", quotas=QUOTAS)
-    guarded.add("large", "train")
-    guarded.start()
-
-    def tickets(server) -> None:
-        with server.bag_batch([embtier.Bags(server.open_table("t"), 10_000, 10)]) as bags:
-            bags.ids(0)[:], bags.offsets(0)[:] = np.arange(10_000), np.arange(0, 10_001, 1000)
-            bags.lookup(ticket=True)
-
-    def pins(server) -> None:
-        with server.prefetch_batch([(server.open_table("t"), 1000)]) as ahead:
-            ahead.ids(0)[:] = np.arange(1000)
-            ahead.prefetch()
-
-    with guarded.connect() as root:
-        root.create_table("t", 64, rows=10_000, optimizer="sgd", init=("constant", 1))
-        with guarded.connect_as("small", "tcp") as first:
-            with guarded.connect_as("small"):
-                with pytest.raises(embtier.BusyError, match=r"at most 2 sessions now \(quotas.connections of the access file\)"):
-                    guarded.connect_as("small", "tcp")
-                with pytest.raises(embtier.TicketsFullError):
-                    tickets(first)
-                with pytest.raises(embtier.PinsFullError):
-                    pins(first)
-            await_true(lambda: first.users()["small"]["sessions"]["used"] == 1, "the end of the second")
-            with pytest.raises(embtier.BusyError, match=r"\(quotas.arena_bytes of the access file\)"):
-                guarded.connect_as("small", "tcp", arena_bytes=6 << 20)
-            with guarded.connect_as("large", "tcp", arena_bytes=6 << 20) as large:
-                tickets(large)
-                pins(large)
-            mine = first.users()["small"]
-            assert (mine["arena_bytes"]["most"], mine["pinned_bytes"]["most"]) == (4 << 20, 64 << 10)
-            guarded.user("small").pop("quotas")
-            guarded.write()
-            root.reload()
-            await_true(lambda: first.users()["small"]["pinned_bytes"]["most"] > 64 << 10, "the end of the quota")
-            tickets(first)
-            pins(first)
-
-
-@pytest.mark.parametrize("transport", TRANSPORTS)
-def test_a_quota_of_requests_is_told_and_others_are_not_held_up(guarded, transport):
-    guarded.add("slow", "train", quotas={"requests_per_second": 5})
-    guarded.start()
-    with guarded.connect() as root, guarded.connect_as("slow", transport) as server:
-        fast = root.create_table("t", 4)
-        slow = server.open_table("t")
-        said = r"user 'slow' has begun as many requests as it may, 5 a second \(quotas.requests_per_second of the access file\)"
-        with pytest.raises(embtier.BusyError, match=said):
-            for _ in range(10_000):
-                slow.get([1])
-        for _ in range(100):
-            fast.get([1])
-        assert server.status()
-
-
 def test_groups_of_two_users_with_one_name_are_two(guarded):
     guarded.add("one", "train")
     guarded.add("two", "train")

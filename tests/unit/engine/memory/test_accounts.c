@@ -167,6 +167,7 @@ static void test_sessions_that_keep_tickets_leave_memory_to_others(void **state)
     struct ticket_memory *memory;
     struct ticket_share greedy[4] = { { 0 } }, sibling = { 0 }, other = { 0 };
     void *places[ARRAY_LEN(greedy)][TICKETS] = { { NULL } };
+    uint64_t quota = 1;
     void *place;
 
     (void)state;
@@ -176,19 +177,21 @@ static void test_sessions_that_keep_tickets_leave_memory_to_others(void **state)
     sibling.account = greedy[0].account;
     other.account = account_open(accounts, TWO);
     /* Alone, a session gets the largest possible ticket. */
-    place = ticket_memory_take(memory, &sibling, ticket_memory_largest(memory));
+    place = ticket_memory_take(memory, &sibling, ticket_memory_largest(memory), &quota);
     assert_non_null(place);
-    assert_null(ticket_memory_take(memory, &greedy[0], 1 << 20));
+    assert_null(ticket_memory_take(memory, &greedy[0], 1 << 20, &quota));
+    assert_int_equal(quota, 0); /* the configuration's limit */
     ticket_memory_give(memory, place);
     for (uint32_t s = 0; s < ARRAY_LEN(greedy); s++)
         for (uint32_t i = 0; i < TICKETS; i++)
-            places[s][i] = ticket_memory_take(memory, &greedy[s], s < 3 ? TICKET_BYTES : 4096);
+            places[s][i] =
+                ticket_memory_take(memory, &greedy[s], s < 3 ? TICKET_BYTES : 4096, &quota);
     assert_true(accounts_used(accounts, ACCOUNT_TICKET_BYTES) <= 12 * MIB);
     assert_true(accounts_used(accounts, ACCOUNT_TICKET_BYTES) > 10 * MIB);
-    place = ticket_memory_take(memory, &sibling, 1024);
+    place = ticket_memory_take(memory, &sibling, 1024, &quota);
     assert_non_null(place);
     ticket_memory_give(memory, place);
-    place = ticket_memory_take(memory, &other, 2 * MIB);
+    place = ticket_memory_take(memory, &other, 2 * MIB, &quota);
     assert_non_null(place);
     ticket_memory_give(memory, place);
     for (uint32_t s = 0; s < ARRAY_LEN(greedy); s++)
@@ -196,6 +199,47 @@ static void test_sessions_that_keep_tickets_leave_memory_to_others(void **state)
             if (places[s][i])
                 ticket_memory_give(memory, places[s][i]);
     assert_int_equal(accounts_used(accounts, ACCOUNT_TICKET_BYTES), 0);
+    ticket_memory_free(memory);
+    accounts_free(accounts);
+}
+
+/* A refusal says whether the user's quota is the reason, or a limit that all users have. */
+static void test_a_refusal_for_a_quota_is_told_from_others(void **state)
+{
+    struct accounts *const accounts = make();
+    struct ticket_memory *memory;
+    struct ticket_share share = { 0 }, sibling = { 0 }, other = { 0 };
+    uint64_t quota = 1, part = 0;
+    void *place;
+
+    (void)state;
+    assert_int_equal(ticket_memory_new(16 * MIB, MIB, accounts, &memory, NULL), EMBTIER_OK);
+    share.account = sibling.account = account_open(accounts, ONE);
+    other.account = account_open(accounts, TWO);
+    account_set_quota(share.account, ACCOUNT_TICKET_BYTES, MIB);
+    account_set_quota(share.account, ACCOUNT_PINNED_BYTES, 1000);
+    place = ticket_memory_take(memory, &share, MIB / 2, &quota);
+    assert_non_null(place);
+    assert_int_equal(quota, 0);
+    assert_null(ticket_memory_take(memory, &share, MIB, &quota));
+    assert_int_equal(quota, MIB);
+    assert_null(ticket_memory_take(memory, &sibling, MIB / 2 - 1024, &quota));
+    assert_int_equal(quota, MIB); /* a session's part of what is left of the quota */
+    assert_null(ticket_memory_take(memory, &share, 64 * MIB, &quota));
+    assert_int_equal(quota, 0); /* more than the server has */
+    assert_false(ticket_memory_pin(memory, &share, 1001, &part, &quota));
+    assert_true(quota == 1000 && part == 1000);
+    assert_true(ticket_memory_pin(memory, &share, 1000, &part, &quota));
+    assert_int_equal(quota, 0);
+    assert_false(ticket_memory_pin(memory, &other, MIB, &part, &quota));
+    assert_int_equal(quota, 0);
+    ticket_memory_unpin(memory, &share, 1000);
+    account_set_quota(share.account, ACCOUNT_TICKET_BYTES, 15 * MIB); /* the part is less */
+    assert_null(ticket_memory_take(memory, &share, 14 * MIB, &quota));
+    assert_int_equal(quota, 0);
+    ticket_memory_give(memory, place);
+    account_close(share.account);
+    account_close(other.account);
     ticket_memory_free(memory);
     accounts_free(accounts);
 }
@@ -325,6 +369,7 @@ int main(void)
         cmocka_unit_test(test_a_refusal_tells_the_limit_and_the_key),
         cmocka_unit_test(test_a_quota_limits_one_user_only),
         cmocka_unit_test(test_sessions_that_keep_tickets_leave_memory_to_others),
+        cmocka_unit_test(test_a_refusal_for_a_quota_is_told_from_others),
         cmocka_unit_test(test_accounts_are_listed_in_pages_by_their_numbers),
         cmocka_unit_test(test_what_a_user_may_have_is_told_while_it_changes),
     };

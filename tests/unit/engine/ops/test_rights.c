@@ -6,6 +6,7 @@
 
 #include "daemon/access/operations.h"
 #include "daemon/access/rights.h"
+#include "proto/quota.h"
 
 #define DIM  8
 #define ROWS 100
@@ -265,12 +266,68 @@ static void test_no_more_requests_begin_than_a_second_has(void **state)
     assert_true(begun > PER_SECOND);
     assert_int_equal(done->err, EMBTIER_BUSY);
     assert_int_equal(done->segment, UINT32_MAX);
-    assert_int_equal(done->value, PER_SECOND);
-    assert_true(done->limit == OP_LIMIT_OF_QUOTA);
+    assert_int_equal(done->field, quota_to_field(QUOTA_requests_per_second));
+    assert_int_equal(done->value, 1);
+    assert_int_equal(done->limit, PER_SECOND);
     assert_int_equal(client_get_one(&w.root, w.mine, 1, &value), EMBTIER_OK);
     rights_pace(w.rights, 0);
     for (uint32_t i = 0; i < 100; i++)
         assert_int_equal(client_get_one(&w.user, w.mine, 1, &value), EMBTIER_OK);
+    world_stop(&w);
+}
+
+/* The bytes of each form's request of one segment with 4 ids of rows of 8 numbers in 2 bags. */
+static const struct {
+    uint32_t form;
+    uint32_t flags;
+    uint64_t bytes;
+} sizes[] = {
+    { OP_FORM_GET, 0, 32 + 4 * (8 + 32) },
+    { OP_FORM_SET, 0, 32 + 4 * (8 + 32) },
+    { OP_FORM_GET, OP_FLAG_STATE, 32 + 4 * (8 + 32) }, /* SGD has no state */
+    { OP_FORM_POOL, 0, 64 + 4 * (8 + 4) + 3 * 4 + 2 * 32 },
+    { OP_FORM_PUSH_ROWS, 0, 64 + 4 * (8 + 32) },
+    { OP_FORM_PUSH_BAGS, 0, 64 + 2 * 32 + 4 * 4 },
+    { OP_FORM_PREFETCH, 0, 64 + 4 * 8 },
+};
+
+static void assert_over_quota(const struct op_completion *done, uint64_t bytes, uint64_t most)
+{
+    assert_int_equal(done->err, EMBTIER_BUSY);
+    assert_int_equal(done->segment, UINT32_MAX);
+    assert_int_equal(done->field, quota_to_field(QUOTA_bytes_in_flight));
+    assert_int_equal(done->value, bytes);
+    assert_int_equal(done->limit, most);
+}
+
+/* Each request takes its bytes while it is under way, a refused one none. */
+static void test_no_more_bytes_are_under_way_than_the_quota(void **state)
+{
+    struct world w;
+
+    world_start(&w, *state);
+    become(&w, ROLE_TRAIN);
+    for (size_t i = 0; i < ARRAY_LEN(sizes); i++) {
+        const struct form_shape shape = shape_of(w.mine);
+        const uint64_t whole = align_up(sizes[i].bytes, OP_ALIGN);
+        const struct op_completion *done;
+        uint64_t ticket = 0;
+
+        rights_limit_bytes(w.rights, 0);
+        if (sizes[i].form == OP_FORM_PUSH_BAGS)
+            ticket = form_look_up(&w.user, &shape, client_segment(&w.user, w.user.submitted));
+        rights_limit_bytes(w.rights, whole);
+        assert_true(rights_take_bytes(w.rights, 1)); /* another session's */
+        assert_over_quota(ask(&w, sizes[i].form, w.mine, sizes[i].flags, ticket), sizes[i].bytes,
+                          whole);
+        assert_int_equal(atomic_load(&w.rights->bytes), 1);
+        rights_give_bytes(w.rights, 1);
+        done = ask(&w, sizes[i].form, w.mine, sizes[i].flags, ticket);
+        assert_int_equal(done->err, EMBTIER_OK);
+        assert_int_equal(atomic_load(&w.rights->bytes), 0);
+        if (sizes[i].form == OP_FORM_PREFETCH)
+            form_release(&w.user, done->ticket);
+    }
     world_stop(&w);
 }
 
@@ -312,6 +369,7 @@ int main(void)
         T(test_rights_count_from_the_moment_they_change),
         T(test_an_operation_without_a_rule_is_refused),
         T(test_no_more_requests_begin_than_a_second_has),
+        T(test_no_more_bytes_are_under_way_than_the_quota),
         cmocka_unit_test(test_the_pace_is_kept_over_time),
     };
 

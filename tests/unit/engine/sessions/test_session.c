@@ -7,7 +7,10 @@
 #include <stdint.h>
 #include <cmocka.h>
 /* clang-format on */
+#include <stdlib.h>
+
 #include "base/macros.h"
+#include "daemon/access/rights.h"
 #include "daemon/engine/sessions/session.h"
 #include "tests/unit/engine/sessions/buffer_channel.h"
 
@@ -56,6 +59,65 @@ static void test_an_answer_frees_its_slot_and_reaches_the_client(void **state)
     buffer_channel_free(buffer);
 }
 
+/* A session of a user that may have @most bytes of requests under way. */
+static struct session *limited_session(const struct buffer_channel *buffer, struct rights *rights,
+                                       uint64_t most)
+{
+    struct session *session = NULL;
+    struct err_msg msg = { { 0 } };
+
+    assert_non_null(rights);
+    rights_limit_bytes(rights, most);
+    assert_int_equal(session_new(1, &buffer->base.channel, 1, &session, &msg), EMBTIER_OK);
+    session->rights = rights;
+    return session;
+}
+
+static void test_bytes_are_under_way_until_the_answer(void **state)
+{
+    struct buffer_channel *const buffer = buffer_channel_new(64, 4);
+    struct rights *const rights = calloc(1, sizeof(*rights));
+    struct session *const session = limited_session(buffer, rights, 1000);
+
+    (void)state;
+    assert_true(session_count(session, 100));
+    session_begun(session, 6, true);
+    assert_int_equal(rights->bytes, 128);
+    assert_false(session_count(session, 900)); /* 960 in lines of 64 */
+    assert_true(session_count(session, 800));
+    session_begun(session, 7, false); /* it has to wait for memory, and asks again */
+    assert_int_equal(rights->bytes, 128);
+    assert_false(session_count(session, UINT64_MAX));
+    rights_limit_bytes(rights, 0);
+    session_answer(session, 7, &(struct answer){ .ticket = 0 });
+    assert_int_equal(rights->bytes, 128);
+    session_answer(session, 6, &(struct answer){ .ticket = 0 });
+    assert_int_equal(rights->bytes, 0);
+    session_answer(session, 10, &(struct answer){ .ticket = 0 }); /* the same slot */
+    assert_int_equal(rights->bytes, 0);
+    session_free(session);
+    free(rights);
+    buffer_channel_free(buffer);
+}
+
+static void test_a_session_that_ends_gives_back_what_was_not_answered(void **state)
+{
+    struct buffer_channel *const buffer = buffer_channel_new(64, 4);
+    struct rights *const rights = calloc(1, sizeof(*rights));
+    struct session *const session = limited_session(buffer, rights, 1000);
+
+    (void)state;
+    for (uint32_t number = 0; number < 2; number++) {
+        assert_true(session_count(session, 64));
+        session_begun(session, number, true);
+    }
+    assert_int_equal(rights->bytes, 128);
+    session_free(session);
+    assert_int_equal(rights->bytes, 0);
+    free(rights);
+    buffer_channel_free(buffer);
+}
+
 /* An offset and length whose sum wraps must not reach outside the region. */
 static void test_a_channel_holds_what_lies_in_its_payload(void **state)
 {
@@ -80,6 +142,8 @@ int main(void)
         cmocka_unit_test(test_sessions_are_spread_over_the_lanes),
         cmocka_unit_test(test_an_answer_frees_its_slot_and_reaches_the_client),
         cmocka_unit_test(test_a_channel_holds_what_lies_in_its_payload),
+        cmocka_unit_test(test_bytes_are_under_way_until_the_answer),
+        cmocka_unit_test(test_a_session_that_ends_gives_back_what_was_not_answered),
     };
 
     return cmocka_run_group_tests_name("session", tests, NULL, NULL);
