@@ -41,6 +41,7 @@ struct access {
     struct fresh *fresh;           /* while a reload prepares it; else NULL */
     char **tables;                 /* their names, by index; of tables that were dropped too */
     uint64_t last_account;
+    uint64_t taken;    /* files that were put in force */
     uint64_t refusals; /* without those in the members' rights */
 };
 
@@ -278,12 +279,23 @@ void access_take(void *context, void *what)
     forget_members(access);
     old = access->rules; /* its users' members have others by now */
     access->rules = fresh->rules;
+    access->taken++;
     pthread_mutex_unlock(&access->lock);
     fresh->rules = old; /* freed with the members that were not needed */
     for (uint32_t u = 0; u < access->rules->user_count; u++)
         free(fresh->members[u]);
     free(TAKE(fresh->members));
     free_fresh(fresh);
+}
+
+uint64_t access_taken(struct access *access)
+{
+    uint64_t taken;
+
+    pthread_mutex_lock(&access->lock);
+    taken = access->taken;
+    pthread_mutex_unlock(&access->lock);
+    return taken;
 }
 
 /* ---- Members ---- */
@@ -316,16 +328,18 @@ static enum embtier_err refuse_client(const struct access_client *client, struct
 }
 
 enum embtier_err access_enter(struct access *access, const struct access_client *client,
-                              struct access_member **ret_member, struct err_msg *msg)
+                              struct access_member **ret_member,
+                              struct access_credential *ret_credential, struct err_msg *msg)
 {
     struct access_member *member = NULL;
     const struct access_user *user;
 
     *ret_member = NULL;
+    *ret_credential = (struct access_credential){ .kind = CREDENTIAL_NONE };
     if (may_all(access, client))
         return EMBTIER_OK;
     pthread_mutex_lock(&access->lock);
-    user = access_rules_find(access->rules, client);
+    user = access_rules_find(access->rules, client, ret_credential);
     member = user ? find_member(access, user->name) : NULL;
     if (member)
         member->sessions++;
@@ -334,6 +348,24 @@ enum embtier_err access_enter(struct access *access, const struct access_client 
         return refuse_client(client, msg);
     *ret_member = member;
     return EMBTIER_OK;
+}
+
+enum embtier_err access_check_credential(struct access *access, const struct access_member *member,
+                                         const struct access_credential *credential,
+                                         struct err_msg *msg)
+{
+    const struct access_user *holder;
+    bool leads;
+
+    pthread_mutex_lock(&access->lock);
+    holder = access_rules_holder(access->rules, credential);
+    leads = holder && holder == member->user;
+    pthread_mutex_unlock(&access->lock);
+    if (leads)
+        return EMBTIER_OK;
+    return err_set(msg, EMBTIER_PERMISSION,
+                   "the client's %s is no longer that of user '%s' in this server's access file",
+                   credential_word(credential->kind), member->name);
 }
 
 void access_leave(struct access *access, struct access_member *member)

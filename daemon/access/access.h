@@ -4,8 +4,9 @@
  * A client that says hello becomes a member: one of the access file's users. Its sessions have the
  * member's rights (rights.h), which lanes read. All other questions are asked here, before a
  * control message is handled. Members are kept while they have sessions, by name. So a reload
- * changes what the clients that are connected may do, and drops none of them. A member whose user
- * is no longer in the file has role none.
+ * changes what the clients that are connected may do. The control thread ends those whose
+ * credential does not lead to their member any more. Until then a member whose user is no longer
+ * in the file has role none.
  *
  * Without a file every client may do all. The same holds for root and the server's user on a Unix
  * socket, which could read the file and the data anyhow. These are no members (NULL).
@@ -42,9 +43,18 @@ void access_name_table(void *context, uint16_t index, const char *name);
 
 /* ---- Members ---- */
 
-/* PERMISSION: the client is no user. *@ret_member is the client's until access_leave(). */
+/* PERMISSION: the client is no user. *@ret_member is the client's until access_leave(). NULL there:
+ * the client may do all. *@ret_credential says for which fact the client is that user. */
 MUST_CHECK enum embtier_err access_enter(struct access *access, const struct access_client *client,
-                                         struct access_member **ret_member, struct err_msg *msg);
+                                         struct access_member **ret_member,
+                                         struct access_credential *ret_credential,
+                                         struct err_msg *msg);
+/* PERMISSION: by the file that is in force now, the credential does not lead to the member. The
+ * message says so. */
+MUST_CHECK enum embtier_err access_check_credential(struct access *access,
+                                                    const struct access_member *member,
+                                                    const struct access_credential *credential,
+                                                    struct err_msg *msg);
 void access_leave(struct access *access, struct access_member *member);
 
 /* The member may be NULL in all that follows: the client may do all. */
@@ -81,6 +91,9 @@ void access_account_name(struct access *access, uint64_t account,
 MUST_CHECK enum embtier_err access_read(void *context, void **ret_fresh, struct err_msg *msg);
 void access_take(void *context, void *fresh);
 void access_drop(void *context, void *fresh);
+
+/* Returns how many files have been put in force. */
+uint64_t access_taken(struct access *access);
 
 /* ---- Counts ---- */
 

@@ -67,10 +67,32 @@ struct access_client {
     const char *token; /* "": none */
 };
 
+/* The one fact for which a client is a user. */
+enum credential_kind {
+    CREDENTIAL_NONE,
+    CREDENTIAL_TOKEN,
+    CREDENTIAL_CERTIFICATE,
+    CREDENTIAL_UNIX_USER,
+    CREDENTIAL_UNIX_GROUP,
+};
+
+struct access_credential {
+    enum credential_kind kind;
+    struct token_hash token;
+    const char *certificate; /* one of the client's names, borrowed */
+    uint32_t id;             /* of the Unix user or group */
+};
+
 /* Finds the client's user: by its token, if it has one; else by certificate, else by Unix user,
  * else by Unix group, the first in the file. NULL: it is none. */
 const struct access_user *access_rules_find(const struct access_rules *rules,
-                                            const struct access_client *client);
+                                            const struct access_client *client,
+                                            struct access_credential *ret_credential);
+/* Returns the user to which a credential of earlier rules leads by these, or NULL. */
+const struct access_user *access_rules_holder(const struct access_rules *rules,
+                                              const struct access_credential *credential);
+/* Returns words for the kind: "token", "certificate". */
+const char *credential_word(enum credential_kind kind);
 const struct access_user *access_rules_named(const struct access_rules *rules, const char *name);
 /* True if one of the user's patterns matches the table's name. */
 bool access_user_has(const struct access_user *user, const char *table);

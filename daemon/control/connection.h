@@ -14,10 +14,10 @@
 #include <sys/types.h>
 
 #include "base/err.h"
+#include "daemon/access/access_rules.h"
 #include "daemon/control/session_secret.h"
 #include "proto/frame.h"
 
-struct access_member;
 struct account;
 struct accounts;
 struct job;
@@ -68,6 +68,7 @@ struct connection {
     uint32_t peer_gid_count;
     /* The user of the access file that it is, from its hello on. NULL: it may do all. */
     struct access_member *member;
+    struct access_credential credential; /* for which it is that member */
     uint64_t user; /* the number of its account: its uid, or its member's from the hello on */
     struct account *account; /* of that user */
     bool counts_session;     /* in the account */

@@ -77,7 +77,9 @@ static void on_job_done(struct control *control, struct job *job)
 {
     struct connection *const connection = job->owner;
 
+    control_end_revoked(control, connection);
     control_job_done(control, job);
+    control_end_revoked(control, NULL);
     if (!connection) /* a job of the server's own */
         return;
     if (connection->fd < 0) {

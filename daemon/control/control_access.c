@@ -90,7 +90,8 @@ static enum embtier_err enter(struct control *control, struct connection *connec
     const struct access_client client = client_of(connection, hello->token);
 
     TRY(check_token(control, connection, hello->token, msg));
-    TRY(access_enter(control->parts->access, &client, &connection->member, msg));
+    TRY(access_enter(control->parts->access, &client, &connection->member, &connection->credential,
+                     msg));
     if (connection->member)
         return count_for_member(control, connection, msg);
     /* An earlier hello of this connection may have been a member's. */
@@ -112,6 +113,26 @@ enum embtier_err control_identify(struct control *control, struct connection *co
 void control_leave(struct control *control, struct connection *connection)
 {
     access_leave(control->parts->access, TAKE(connection->member));
+}
+
+/* A client that has asked for the reload gets its answer first. */
+void control_end_revoked(struct control *control, const struct connection *spared)
+{
+    struct access *const access = control->parts->access;
+    const uint64_t taken = access_taken(access);
+
+    if (taken == control->access_taken)
+        return;
+    for (struct connection *c = control->connections; c; c = c->next) {
+        struct err_msg msg = { { 0 } };
+
+        if (c == spared || c->fd < 0 || !c->member ||
+            access_check_credential(access, c->member, &c->credential, &msg) == EMBTIER_OK)
+            continue;
+        control_close(control, c, EMBTIER_PERMISSION, msg.text);
+    }
+    if (!spared)
+        control->access_taken = taken;
 }
 
 bool control_may_all(struct control *control, const struct connection *connection)

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/log/log.h"
+#include "daemon/access/access.h"
 #include "daemon/control/connection.h"
 #include "daemon/control/control_impl.h"
 #include "daemon/engine/lane/lane.h"
@@ -164,8 +165,7 @@ void control_end_lending(struct control *control, struct connection *connection)
     control->sweep = true;
 }
 
-/* Tells a client without shared memory why its session ends, unless it has replies to read first.
- */
+/* Tells a client why its session ends, unless it has replies to read first. */
 static void say_farewell(struct connection *connection, enum embtier_err err, const char *why)
 {
     Embtier__Error error = EMBTIER__ERROR__INIT;
@@ -201,6 +201,13 @@ static void end_client(struct control *control, struct connection *connection, e
     control->sweep = true;
 }
 
+/* Shared memory has the number of the reason, which says enough but for a right that is lost. */
+static bool is_told_why(const struct connection *connection, enum embtier_err err)
+{
+    return err == EMBTIER_PERMISSION ||
+           (connection->peer && err != EMBTIER_OK && err != EMBTIER_DISCONNECTED);
+}
+
 void control_close(struct control *control, struct connection *connection, enum embtier_err err,
                    const char *why)
 {
@@ -209,15 +216,15 @@ void control_close(struct control *control, struct connection *connection, enum 
 
     if (connection->fd < 0)
         return;
-    if (connection->peer && err != EMBTIER_OK && err != EMBTIER_DISCONNECTED)
+    if (is_told_why(connection, err))
         say_farewell(connection, err, why);
     if (!was_dropped)
         log_debug("client gone", "session=%" PRIu64 " pid=%d", connection->number,
                   (int)connection->peer_pid);
     else if (control_may_warn(control))
-        log_warn("client dropped", "session=%" PRIu64 " pid=%d uid=%u err=%s why=%s",
+        log_warn("client dropped", "session=%" PRIu64 " pid=%d uid=%u user=%s err=%s why=%s",
                  connection->number, (int)connection->peer_pid, (unsigned)connection->peer_uid,
-                 err_name(err), LOG_QUOTED(why));
+                 access_member_name(connection->member), err_name(err), LOG_QUOTED(why));
     end_client(control, connection, err, was_dropped);
 }
 
@@ -227,8 +234,9 @@ void control_close_left(struct control *control, struct connection *connection)
     if (connection->fd < 0)
         return;
     log_info("a client came back with a new connection; its old session ends",
-             "session=%" PRIu64 " pid=%d uid=%u", connection->number, (int)connection->peer_pid,
-             (unsigned)connection->peer_uid);
+             "session=%" PRIu64 " pid=%d uid=%u user=%s", connection->number,
+             (int)connection->peer_pid, (unsigned)connection->peer_uid,
+             access_member_name(connection->member));
     if (connection->peer)
         connection->peer->is_left = true;
     end_client(control, connection, EMBTIER_DISCONNECTED, !connection->peer);

@@ -64,6 +64,7 @@ struct control {
     uint32_t releasing_count; /* sessions whose memory is being freed: they have descriptors */
     uint64_t last_number;
     uint64_t reader_waits;       /* of all lanes, at the last tick (struct lane_pulse) */
+    uint64_t access_taken;       /* reloads after which clients were looked at */
     uint32_t warnings;           /* about clients, since the last tick */
     uint32_t warnings_kept;      /* those not logged */
     struct connection *applying; /* the one that applies a plan; NULL: none does */
@@ -141,6 +142,9 @@ MUST_CHECK enum embtier_err control_identify(struct control *control, struct con
                                              const Embtier__Hello *hello, struct err_msg *msg);
 /* Has accounts follow the quotas of the file in force. */
 void control_limit_members(struct control *control);
+/* After a reload: ends the clients, all but @spared (may be NULL), whose credential does not lead
+ * to their user any more. */
+void control_end_revoked(struct control *control, const struct connection *spared);
 /* The connection ends. */
 void control_leave(struct control *control, struct connection *connection);
 /* False: it may not, and was told. */

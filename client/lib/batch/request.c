@@ -463,8 +463,10 @@ static void publish(struct embtier_batch *batch, enum embtier_op op,
     batch->request = server->tail;
     batch->state = BATCH_SUBMITTED;
     server->slots[server->tail % channel->slot_count] = batch;
-    if (channel->ops->submit(channel, server->tail++, &submission, &msg) != EMBTIER_OK)
-        connection_end(server, msg.text);
+    if (channel->ops->submit(channel, server->tail++, &submission, &msg) == EMBTIER_OK)
+        return;
+    connection_check(server); /* a server that ended the session may have said why */
+    connection_end(server, msg.text);
 }
 
 static enum embtier_err submit(struct embtier_batch *batch, enum embtier_op op,

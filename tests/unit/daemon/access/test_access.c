@@ -46,9 +46,10 @@ static struct access_member *entered(struct access *access, const char *token)
 {
     const struct access_client client = { .token = token };
     struct access_member *member = NULL;
+    struct access_credential credential;
     struct err_msg msg = { { 0 } };
 
-    assert_int_equal(access_enter(access, &client, &member, &msg), EMBTIER_OK);
+    assert_int_equal(access_enter(access, &client, &member, &credential, &msg), EMBTIER_OK);
     assert_non_null(member);
     return member;
 }
@@ -78,13 +79,14 @@ static void test_without_a_file_all_may_do_all(void **state)
     const struct access_client client = { .token = TOKEN_A };
     struct access_member *member = (struct access_member *)&client;
     struct access *access = NULL;
+    struct access_credential credential;
     struct err_msg msg = { { 0 } };
 
     (void)state;
     access_fixture_write(&fixture, "");
     assert_int_equal(access_new(NULL, &access, &msg), EMBTIER_OK);
     access_name_table(access, 7, "t");
-    assert_int_equal(access_enter(access, &client, &member, &msg), EMBTIER_OK);
+    assert_int_equal(access_enter(access, &client, &member, &credential, &msg), EMBTIER_OK);
     assert_null(member);
     assert_true(may(member, 65535, RIGHTS_CHANGE));
     assert_true(access_has_whole(access, member));
@@ -100,23 +102,24 @@ static void test_root_may_all_unless_it_shows_a_token(void **state)
     struct access *const access = new_access(A_USER("read", "x"));
     struct access_client client = { .is_local = true, .uid = 0, .token = "" };
     struct access_member *member = NULL;
+    struct access_credential credential;
     struct err_msg msg = { { 0 } };
 
     (void)state;
-    assert_int_equal(access_enter(access, &client, &member, &msg), EMBTIER_OK);
+    assert_int_equal(access_enter(access, &client, &member, &credential, &msg), EMBTIER_OK);
     assert_null(member);
     client.uid = geteuid();
-    assert_int_equal(access_enter(access, &client, &member, &msg), EMBTIER_OK);
+    assert_int_equal(access_enter(access, &client, &member, &credential, &msg), EMBTIER_OK);
     assert_null(member);
     client.token = TOKEN_A;
-    assert_int_equal(access_enter(access, &client, &member, &msg), EMBTIER_OK);
+    assert_int_equal(access_enter(access, &client, &member, &credential, &msg), EMBTIER_OK);
     assert_string_equal(access_member_name(member), "a");
     access_leave(access, member);
     client.token = TOKEN_B;
-    assert_int_equal(access_enter(access, &client, &member, &msg), EMBTIER_PERMISSION);
+    assert_int_equal(access_enter(access, &client, &member, &credential, &msg), EMBTIER_PERMISSION);
     assert_null(strstr(msg.text, "embt_"));
     client = (struct access_client){ .is_local = false, .uid = 0, .token = "" };
-    assert_int_equal(access_enter(access, &client, &member, &msg), EMBTIER_PERMISSION);
+    assert_int_equal(access_enter(access, &client, &member, &credential, &msg), EMBTIER_PERMISSION);
     access_free(access);
 }
 
@@ -239,6 +242,7 @@ static void test_a_user_that_is_gone_may_nothing_and_comes_back(void **state)
     const struct operation *const status = operation_of_body(EMBTIER__REQUEST__BODY_STATUS);
     const struct access_client client = { .token = TOKEN_A };
     struct access_member *none = NULL;
+    struct access_credential credential;
     struct err_msg msg = { { 0 } };
 
     (void)state;
@@ -249,7 +253,7 @@ static void test_a_user_that_is_gone_may_nothing_and_comes_back(void **state)
     assert_true(may(b, 1, RIGHTS_READ));
     assert_int_equal(access_check(access, a, status, NULL, NULL, &msg), EMBTIER_PERMISSION);
     assert_non_null(strstr(msg.text, "'a' is no longer"));
-    assert_int_equal(access_enter(access, &client, &none, &msg), EMBTIER_PERMISSION);
+    assert_int_equal(access_enter(access, &client, &none, &credential, &msg), EMBTIER_PERMISSION);
     assert_int_equal(reload(access, A_USER("read", "x") B_USER), EMBTIER_OK);
     assert_true(may(a, 1, RIGHTS_READ));
     assert_int_equal(reload(access, "users:\n" B_USER), EMBTIER_OK);
@@ -258,6 +262,74 @@ static void test_a_user_that_is_gone_may_nothing_and_comes_back(void **state)
     access_leave(access, entered(access, TOKEN_A));
     access_leave(access, b);
     access_free(access);
+}
+
+/* A client of each kind, and whether it is the same user still when the file says otherwise. */
+static void test_a_credential_leads_to_its_user_until_a_file_says_otherwise(void **state)
+{
+    static const gid_t gids[] = { 100, 60 };
+    static const struct {
+        struct access_client client;
+        const char *keys; /* of user a, in the first file */
+        const char *more; /* in the second */
+        bool is_kept;
+    } cases[] = {
+        { { .token = TOKEN_A }, "tokens: [\"" HASH_A "\"]", "tokens: [\"" HASH_A "\"]", true },
+        { { .token = TOKEN_A }, "tokens: [\"" HASH_A "\"]", "tokens: [\"" HASH_B "\"]", false },
+        { { .certificate_names = "CN=x\0DNS:y\0", .token = "" },
+          "certificates: [\"DNS:y\"]",
+          "certificates: [\"CN=z\", \"DNS:y\"]",
+          true },
+        { { .certificate_names = "CN=x\0DNS:y\0", .token = "" },
+          "certificates: [\"DNS:y\"]",
+          "certificates: [\"DNS:z\"]",
+          false },
+        { { .is_local = true, .uid = 9, .token = "" },
+          "unix_users: [9]",
+          "unix_users: [8, 9]",
+          true },
+        { { .is_local = true, .uid = 9, .token = "" },
+          "unix_users: [9]",
+          "unix_users: [8]",
+          false },
+        { { .is_local = true, .uid = 9, .gids = gids, .gid_count = 2, .token = "" },
+          "unix_groups: [60]",
+          "unix_groups: [60]",
+          true },
+        { { .is_local = true, .uid = 9, .gids = gids, .gid_count = 2, .token = "" },
+          "unix_groups: [60]",
+          "unix_groups: [61]",
+          false },
+    };
+    static const char other[] = "users:\n  - {name: z, role: read, unix_users: [7]}\n";
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct access_credential credential;
+        struct access_member *member = NULL;
+        struct err_msg msg = { { 0 } };
+        struct access *access;
+        char text[512];
+
+        snprintf(text, sizeof(text), "users:\n  - {name: a, role: read, %s}\n", cases[i].keys);
+        access = new_access(text);
+        assert_int_equal(access_enter(access, &cases[i].client, &member, &credential, &msg),
+                         EMBTIER_OK);
+        assert_int_equal(access_check_credential(access, member, &credential, &msg), EMBTIER_OK);
+        snprintf(text, sizeof(text), "%s  - {name: a, role: admin, %s}\n", other, cases[i].more);
+        assert_int_equal(access_taken(access), 1);
+        assert_int_equal(reload(access, text), EMBTIER_OK);
+        assert_int_equal(access_taken(access), 2);
+        assert_int_equal(access_check_credential(access, member, &credential, &msg),
+                         cases[i].is_kept ? EMBTIER_OK : EMBTIER_PERMISSION);
+        snprintf(text, sizeof(text), "users:\n  - {name: b, role: read, %s}\n", cases[i].keys);
+        assert_int_equal(reload(access, text), EMBTIER_OK);
+        assert_int_equal(access_check_credential(access, member, &credential, &msg),
+                         EMBTIER_PERMISSION);
+        assert_non_null(strstr(msg.text, "is no longer that of user 'a'"));
+        access_leave(access, member);
+        access_free(access);
+    }
 }
 
 /* ---- Checks ---- */
@@ -392,6 +464,7 @@ int main(void)
         T(test_a_bad_file_changes_nothing),
         T(test_a_reload_that_is_dropped_changes_nothing),
         T(test_a_user_that_is_gone_may_nothing_and_comes_back),
+        T(test_a_credential_leads_to_its_user_until_a_file_says_otherwise),
         T(test_a_refusal_names_operation_roles_and_table),
         T(test_no_thread_sees_more_than_one_of_the_files_grants),
     };

@@ -274,7 +274,8 @@ static void test_patterns(void **state)
 
 static const char *found(const struct access_rules *rules, const struct access_client *client)
 {
-    const struct access_user *const user = access_rules_find(rules, client);
+    struct access_credential credential;
+    const struct access_user *const user = access_rules_find(rules, client, &credential);
 
     return user ? user->name : "none";
 }
