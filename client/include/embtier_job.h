@@ -27,6 +27,7 @@ struct embtier_job {
     uint64_t done; /* of total; 0 and 0: nothing is known yet */
     uint64_t total;
     const char *unit; /* "rows" */
+    const char *user; /* of the server's access file; "": the Unix user @uid */
 };
 struct embtier_job_list;
 /* Lists the jobs of all users, oldest first. */

@@ -24,6 +24,7 @@ static struct embtier_job describe(const Embtier__Job *wire)
         .done = wire->done,
         .total = wire->total,
         .unit = wire->unit,
+        .user = wire->user,
     };
 }
 

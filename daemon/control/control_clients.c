@@ -120,8 +120,9 @@ static void shut_socket(struct control *control, struct connection *connection, 
     if (control_may_warn(control))
         log_warn("a client hung up before it received its descriptors; its session counts until it "
                  "has them",
-                 "session=%" PRIu64 " pid=%d uid=%u", connection->number, (int)connection->peer_pid,
-                 (unsigned)connection->peer_uid);
+                 "session=%" PRIu64 " pid=%d uid=%u user=%s", connection->number,
+                 (int)connection->peer_pid, (unsigned)connection->peer_uid,
+                 access_member_name(connection->member));
 }
 
 /* True if the other end is closed, and not only shut down: descriptors on their way are

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "daemon/access/access.h"
 #include "daemon/control/connection.h"
 #include "daemon/control/control_impl.h"
 #include "daemon/jobs/transfer/load.h"
@@ -11,10 +12,17 @@
 #include "daemon/jobs/worker.h"
 #include "proto/frame.h"
 
+/* A job, and the name of its user in the access file. */
+struct named_job {
+    struct job_info info;
+    char user[ACCESS_NAME_MAX + 1]; /* "": a Unix user's */
+};
+
 /* Borrows the item. */
 static void fill_job(void *item, void *wire)
 {
-    struct job_info *const info = item;
+    struct named_job *const named = item;
+    struct job_info *const info = &named->info;
     Embtier__Job *const job = wire;
 
     embtier__job__init(job);
@@ -30,13 +38,28 @@ static void fill_job(void *item, void *wire)
     job->total = info->progress.total;
     if (info->progress.unit)
         job->unit = (char *)(uintptr_t)info->progress.unit;
+    job->user = named->user;
+}
+
+/* Returns the jobs with the names of their users, malloced, or NULL. */
+static struct named_job *name_users(struct control *control, const struct job_info *infos,
+                                    uint32_t count)
+{
+    struct named_job *const jobs = calloc((size_t)count + 1, sizeof(*jobs));
+
+    for (uint32_t i = 0; jobs && i < count; i++) {
+        jobs[i].info = infos[i];
+        if (!infos[i].is_own)
+            access_account_name(control->parts->access, infos[i].user, jobs[i].user);
+    }
+    return jobs;
 }
 
 static void reply_jobs(struct control *control, struct connection *connection, uint32_t id,
-                       struct job_info *infos, uint32_t count, bool more)
+                       struct named_job *jobs, uint32_t count, bool more)
 {
-    const struct page page = { .items = infos,
-                               .item_bytes = sizeof(*infos),
+    const struct page page = { .items = jobs,
+                               .item_bytes = sizeof(*jobs),
                                .wire_bytes = sizeof(Embtier__Job),
                                .fill = fill_job,
                                .count = count,
@@ -175,16 +198,19 @@ static void handle_list(struct control *control, struct connection *connection, 
         .user = control_sees_all(control, connection) ? UINT64_MAX : connection->user,
         .after = wire ? wire->after : 0,
     };
+    _cleanup_(freep) struct named_job *jobs = NULL;
     bool more = false;
     enum embtier_err err = take_jobs(control, &list, most, &more);
 
     if (err == EMBTIER_OK)
         err = add_transfers(control, &list);
-    if (err != EMBTIER_OK)
-        control_reply_error(control, connection, id, err, &(struct err_msg){ { 0 } });
+    if (err == EMBTIER_OK)
+        jobs = name_users(control, list.infos, MIN(list.count, most));
+    if (jobs)
+        reply_jobs(control, connection, id, jobs, MIN(list.count, most), more || list.count > most);
     else
-        reply_jobs(control, connection, id, list.infos, MIN(list.count, most),
-                   more || list.count > most);
+        control_reply_error(control, connection, id, err == EMBTIER_OK ? EMBTIER_NO_MEMORY : err,
+                            &(struct err_msg){ { 0 } });
     free(list.infos);
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/log/log.h"
+#include "daemon/access/access.h"
 #include "daemon/control/connection.h"
 #include "daemon/control/control_impl.h"
 #include "daemon/engine/memory/accounts.h"
@@ -165,11 +166,11 @@ void control_expire_transfers(struct control *control, struct connection *connec
         connection->loading.ended = EMBTIER_TIMEOUT;
     if (control_may_warn(control))
         log_warn("an import or export was ended: its client sent nothing",
-                 "table=%s session=%" PRIu64 " pid=%d uid=%u seconds=%u",
+                 "table=%s session=%" PRIu64 " pid=%d uid=%u user=%s seconds=%u",
                  connection->load ? load_table(connection->load)->spec.name
                                   : scan_spec(connection->scan)->name,
                  connection->number, (int)connection->peer_pid, (unsigned)connection->peer_uid,
-                 seconds);
+                 access_member_name(connection->member), seconds);
     control_close_transfers(control, connection);
 }
 

@@ -12,10 +12,10 @@
 
 static json_t *job_to_json(const struct embtier_job *job)
 {
-    return json_pack("{s:o, s:s, s:s, s:o, s:o, s:b, s:s, s:o, s:o, s:o, s:s}", "id",
+    return json_pack("{s:o, s:s, s:s, s:o, s:s, s:o, s:b, s:s, s:o, s:o, s:o, s:s}", "id",
                      cli_json_u64(job->id), "kind", job->kind, "what", job->what, "uid",
-                     cli_json_u64(job->uid), "pid", cli_json_u64(job->pid), "server", job->is_own,
-                     "state", job->runs ? "running" : "waiting", "age_ms",
+                     cli_json_u64(job->uid), "user", job->user, "pid", cli_json_u64(job->pid),
+                     "server", job->is_own, "state", job->runs ? "running" : "waiting", "age_ms",
                      cli_json_u64(job->age_ms), "done", cli_json_u64(job->done), "total",
                      cli_json_u64(job->total), "unit", job->unit);
 }
@@ -48,7 +48,10 @@ static bool add_user(struct text_table *text, const struct embtier_job *job)
 {
     if (job->is_own)
         return text_table_add(text, "the server") && text_table_add(text, "-");
-    return text_table_add(text, "%" PRIu32, job->uid) && text_table_add(text, "%" PRIu64, job->pid);
+    if (!(job->user[0] ? text_table_add(text, "%s", job->user)
+                       : text_table_add(text, "%" PRIu32, job->uid)))
+        return false;
+    return text_table_add(text, "%" PRIu64, job->pid);
 }
 
 static int print_list(const struct embtier_job_list *list)

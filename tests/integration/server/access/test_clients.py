@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -286,6 +287,36 @@ def test_groups_of_two_users_with_one_name_are_two(guarded):
     with guarded.connect_as("one", "tcp") as one, guarded.connect_as("two", "tcp") as two:
         one.join("g", 1, 0)
         two.join("g", 1, 0)  # would be EXISTS
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_jobs_name_their_user(guarded, transport):
+    guarded.start()
+    command = [Path(os.environ.get("EMBTIER_CLI", EMBTIERD.parents[1] / "tools/embtier")), "--socket", guarded.path]
+
+    def printed(*words: str) -> str:
+        return subprocess.run([*command, *words], capture_output=True, text=True, check=True).stdout
+
+    with guarded.connect() as root:
+        root.create_table("t", 4)
+        root.checkpoint()
+    with guarded.raw_as("reader", transport) as client, RawAny(guarded.path) as of_root:
+        for exporter in (client, of_root):
+            assert exporter.error("scan_open", {"table": "t"}) == (0, "")
+        jobs = json.loads(printed("-o", "json", "jobs"))
+        assert {(job["kind"], job["user"]) for job in jobs} == {("export", "reader"), ("export", "")}
+        assert {job["uid"] for job in jobs if job["user"] == ""} == {os.geteuid()}
+        _, *rows = printed("jobs").splitlines()
+        assert {row.split()[3] for row in rows} == {"reader", str(os.geteuid())}
+
+
+def test_a_client_that_is_dropped_is_named(guarded):
+    guarded.start()
+    with guarded.raw_as("reader", "shm") as client:
+        client.shm.socket.sendall(b"\xff" * 64)
+        await_true(lambda: guarded.logged("client dropped"), "the end of the client")
+    (line,) = guarded.logged("client dropped")
+    assert (line["user"], line["uid"]) == ("reader", str(os.geteuid()))
 
 
 def test_a_client_that_is_refused_does_not_hurt_others(guarded):
