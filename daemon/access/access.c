@@ -2,53 +2,17 @@
 #include "daemon/access/access.h"
 
 #include <assert.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/log/log.h"
-#include "daemon/access/rights.h"
+#include "base/macros.h"
+#include "daemon/access/access_impl.h"
 
-/* How many tables are looked at under the lock, at a time. */
-#define TABLES_PER_HOLD 64
 /* Accounts of members have numbers that no Unix user's id can have. */
 #define FIRST_ACCOUNT (UINT64_C(1) << 32)
-
-struct access_member {
-    struct rights rights;
-    struct access_member *next;
-    const struct access_user *user; /* in the rules that are in force; NULL: none any more */
-    uint64_t account;
-    uint32_t sessions;
-    uint64_t told_refusals; /* those of the rights that have been logged */
-    char name[ACCESS_NAME_MAX + 1];
-};
-
-/* Rules that are about to be taken. */
-struct fresh {
-    struct access_rules *rules;
-    struct access_member **members;    /* for users that have none yet, by number */
-    uint64_t (*granted)[RIGHTS_WORDS]; /* the tables of each user */
-};
-
-struct access {
-    const char *path; /* NULL: there are no users, and all may do all */
-    pthread_mutex_t lock;
-    struct access_rules *rules;
-    struct access_member *members; /* one for each user of the rules, and those with sessions */
-    struct fresh *fresh;           /* while a reload prepares it; else NULL */
-    char **tables;                 /* their names, by index; of tables that were dropped too */
-    uint64_t last_account;
-    uint64_t taken;    /* files that were put in force */
-    uint64_t refusals; /* without those in the members' rights */
-};
-
-static enum embtier_err no_memory(struct err_msg *msg)
-{
-    return err_set(msg, EMBTIER_NO_MEMORY, "access: out of memory");
-}
 
 /* ---- Making ---- */
 
@@ -58,14 +22,14 @@ enum embtier_err access_new(const char *path, struct access **ret_access, struct
     void *fresh = NULL;
 
     if (!access)
-        return no_memory(msg);
+        return err_set(msg, EMBTIER_NO_MEMORY, "access: out of memory");
     pthread_mutex_init(&access->lock, NULL);
     access->last_account = FIRST_ACCOUNT;
     access->path = path;
     if (path) {
         access->tables = calloc(RIGHTS_TABLES, sizeof(*access->tables));
         if (!access->tables)
-            return no_memory(msg);
+            return err_set(msg, EMBTIER_NO_MEMORY, "access: out of memory");
         TRY(access_read(access, &fresh, msg));
         access_take(access, fresh);
     }
@@ -87,6 +51,7 @@ void access_free(struct access *access)
     for (uint32_t i = 0; access->tables && i < RIGHTS_TABLES; i++)
         free(access->tables[i]);
     free(access->tables);
+    free(access->of_users);
     access_rules_free(access->rules);
     pthread_mutex_destroy(&access->lock);
     free(access);
@@ -99,14 +64,92 @@ static bool is_granted(const struct access_user *user, const char *table)
     return user && table && access_user_has(user, table);
 }
 
-/* Sets the bits of a table for the users of rules that are being prepared. */
-static void grant_fresh(const struct fresh *fresh, uint32_t index, const char *table)
+/* Users that are granted one table: a bit for each number of a user. */
+struct granted {
+    uint64_t words[ACCESS_USERS_MAX / 64];
+};
+
+/* Matches all patterns, which may take long. @table: NULL: there was no memory for the name. */
+static struct granted find_granted(const struct access_rules *rules, const char *table)
 {
+    struct granted granted = { { 0 } };
+
+    for (uint32_t u = 0; rules && table && u < rules->user_count; u++)
+        if (access_user_has(&rules->users[u], table))
+            granted.words[u / 64] |= UINT64_C(1) << (u % 64);
+    return granted;
+}
+
+static bool has_number(const struct granted *granted, uint32_t number)
+{
+    return granted->words[number / 64] >> (number % 64) & 1;
+}
+
+static bool is_user_of(const struct access_rules *rules, const struct access_user *user)
+{
+    return rules && user >= rules->users && user < rules->users + rules->user_count;
+}
+
+/* The users that are granted a table that gets its name, by the rules that are in force and by
+ * those that a reload is about to put in force. */
+struct naming {
+    struct access_rules *rules, *fresh; /* held; `fresh` may be NULL */
+    struct granted by_rules, by_fresh;
+};
+
+static bool is_granted_now(const struct naming *naming, const struct access_user *user)
+{
+    if (is_user_of(naming->rules, user))
+        return has_number(&naming->by_rules, access_user_number(naming->rules, user));
+    return is_user_of(naming->fresh, user) &&
+           has_number(&naming->by_fresh, access_user_number(naming->fresh, user));
+}
+
+/* Sets the bits of a table for the users of rules that are being prepared. Locked. */
+static void grant_fresh(struct fresh *fresh, uint16_t index, const struct naming *naming)
+{
+    const uint64_t bit = UINT64_C(1) << (index % 64);
+
     for (uint32_t u = 0; u < fresh->rules->user_count; u++) {
         uint64_t *const word = &fresh->granted[u][index / 64];
-        const uint64_t bit = UINT64_C(1) << (index % 64);
 
-        *word = is_granted(&fresh->rules->users[u], table) ? *word | bit : *word & ~bit;
+        *word = has_number(&naming->by_fresh, u) ? *word | bit : *word & ~bit;
+    }
+    fresh->named[index / 64] |= bit;
+}
+
+/* Sets the table's bits, unless a reload has changed the rules meanwhile. */
+static bool set_bits(struct access *access, uint16_t index, const struct naming *naming)
+{
+    struct access_rules *const fresh = access->fresh ? access->fresh->rules : NULL;
+
+    if (access->rules != naming->rules || fresh != naming->fresh)
+        return false;
+    for (struct access_member *m = access->members; m; m = m->next)
+        rights_set(&m->rights, index, is_granted_now(naming, m->in_lanes));
+    if (fresh)
+        grant_fresh(access->fresh, index, naming);
+    return true;
+}
+
+/* Works out the grants without the lock. A reload in between makes it begin again. */
+static void grant_table(struct access *access, uint16_t index, const char *name)
+{
+    struct naming naming = { .rules = NULL };
+    bool is_set = false;
+
+    while (!is_set) {
+        pthread_mutex_lock(&access->lock);
+        naming.rules = access_hold_rules(access->rules);
+        naming.fresh = access_hold_rules(access->fresh ? access->fresh->rules : NULL);
+        pthread_mutex_unlock(&access->lock);
+        naming.by_rules = find_granted(naming.rules, name);
+        naming.by_fresh = find_granted(naming.fresh, name);
+        pthread_mutex_lock(&access->lock);
+        is_set = set_bits(access, index, &naming);
+        pthread_mutex_unlock(&access->lock);
+        access_drop_rules(access, naming.rules);
+        access_drop_rules(access, naming.fresh);
     }
 }
 
@@ -114,178 +157,43 @@ static void grant_fresh(const struct fresh *fresh, uint32_t index, const char *t
 void access_name_table(void *context, uint16_t index, const char *name)
 {
     struct access *const access = context;
+    char *const copy = access->path ? strdup(name) : NULL;
+    char *old;
 
     if (!access->path)
         return;
-    pthread_mutex_lock(&access->lock);
-    free(access->tables[index]);
-    access->tables[index] = strdup(name);
-    if (!access->tables[index])
+    if (!copy)
         log_error("out of memory: no user is granted a table; reload the access file to try again",
                   "table=%s", name);
-    for (struct access_member *m = access->members; m; m = m->next)
-        rights_set(&m->rights, index, is_granted(m->user, access->tables[index]));
-    if (access->fresh)
-        grant_fresh(access->fresh, index, access->tables[index]);
-    pthread_mutex_unlock(&access->lock);
-}
-
-/* ---- Reloads ---- */
-
-static void free_fresh(struct fresh *fresh)
-{
-    if (!fresh)
-        return;
-    for (uint32_t u = 0; fresh->members && u < fresh->rules->user_count; u++)
-        free(fresh->members[u]);
-    free(fresh->members);
-    free(fresh->granted);
-    access_rules_free(fresh->rules);
-    free(fresh);
-}
-DEFINE_CLEANUP(struct fresh, free_fresh)
-
-static struct access_member *find_member(const struct access *access, const char *name)
-{
-    struct access_member *m = access->members;
-
-    while (m && strcmp(m->name, name) != 0)
-        m = m->next;
-    return m;
-}
-
-/* Makes a member for each user. Those of users that have one are freed with the rest. */
-static enum embtier_err make_members(struct fresh *fresh, struct err_msg *msg)
-{
-    const uint32_t count = fresh->rules->user_count;
-
-    fresh->members = calloc(count, sizeof(struct access_member *));
-    fresh->granted = calloc(count, sizeof(*fresh->granted));
-    if (!fresh->members || !fresh->granted)
-        return no_memory(msg);
-    for (uint32_t u = 0; u < count; u++) {
-        struct access_member *const member = calloc(1, sizeof(*member));
-
-        if (!member)
-            return no_memory(msg);
-        snprintf(member->name, sizeof(member->name), "%s", fresh->rules->users[u].name);
-        fresh->members[u] = member;
-    }
-    return EMBTIER_OK;
-}
-
-/* Looks at all tables, some at a time, so that no thread waits long for the lock. A table that is
- * made meanwhile is looked at when it gets its name. */
-static void grant_tables(struct access *access, const struct fresh *fresh)
-{
-    for (uint32_t from = 0; from < RIGHTS_TABLES; from += TABLES_PER_HOLD) {
-        pthread_mutex_lock(&access->lock);
-        for (uint32_t i = from; i < from + TABLES_PER_HOLD; i++)
-            if (access->tables[i])
-                grant_fresh(fresh, i, access->tables[i]);
-        pthread_mutex_unlock(&access->lock);
-    }
-}
-
-static void set_fresh(struct access *access, struct fresh *fresh)
-{
     pthread_mutex_lock(&access->lock);
-    assert(!fresh || !access->fresh);
-    access->fresh = fresh;
+    old = access->tables[index];
+    access->tables[index] = copy;
     pthread_mutex_unlock(&access->lock);
+    free(old);
+    grant_table(access, index, copy ? name : NULL);
 }
 
-enum embtier_err access_read(void *context, void **ret_fresh, struct err_msg *msg)
-{
-    struct access *const access = context;
-    _cleanup_(free_freshp) struct fresh *fresh = NULL;
+/* ---- Rules ---- */
 
-    *ret_fresh = NULL;
-    if (!access->path)
-        return EMBTIER_OK;
-    fresh = calloc(1, sizeof(*fresh));
-    if (!fresh)
-        return no_memory(msg);
-    TRY(access_rules_load(access->path, &fresh->rules, msg));
-    TRY(make_members(fresh, msg));
-    set_fresh(access, fresh);
-    grant_tables(access, fresh);
-    *ret_fresh = TAKE(fresh);
-    return EMBTIER_OK;
+struct access_rules *access_hold_rules(struct access_rules *rules)
+{
+    if (rules)
+        rules->holders++;
+    return rules;
 }
 
-void access_drop(void *context, void *fresh)
+void access_drop_rules(struct access *access, struct access_rules *rules)
 {
-    if (!fresh)
-        return;
-    set_fresh(context, NULL);
-    free_fresh(fresh);
-}
+    bool is_last = false;
 
-/* Frees members that neither rules nor sessions need. Locked. */
-static void forget_members(struct access *access)
-{
-    struct access_member **at = &access->members;
-
-    while (*at) {
-        struct access_member *const member = *at;
-
-        if (member->user || member->sessions > 0) {
-            at = &member->next;
-            continue;
-        }
-        *at = member->next;
-        access->refusals += atomic_load(&member->rights.refusals);
-        free(member);
-    }
-}
-
-/* Gives user number @u its member, and the member its rights. Locked. */
-static void take_user(struct access *access, struct fresh *fresh, uint32_t u)
-{
-    const struct access_user *const user = &fresh->rules->users[u];
-    struct access_member *member = find_member(access, user->name);
-
-    if (!member) {
-        member = TAKE(fresh->members[u]);
-        member->account = access->last_account++;
-        member->next = access->members;
-        access->members = member;
-    }
-    member->user = user;
-    rights_replace(&member->rights, user->role, fresh->granted[u]);
-    rights_pace(&member->rights, user->quotas[QUOTA_requests_per_second]);
-    rights_limit_bytes(&member->rights, user->quotas[QUOTA_bytes_in_flight]);
-}
-
-void access_take(void *context, void *what)
-{
-    struct access *const access = context;
-    struct fresh *const fresh = what;
-    struct access_rules *old;
-
-    if (!fresh)
-        return;
     pthread_mutex_lock(&access->lock);
-    assert(access->fresh == fresh);
-    access->fresh = NULL;
-    for (struct access_member *m = access->members; m; m = m->next)
-        m->user = NULL;
-    for (uint32_t u = 0; u < fresh->rules->user_count; u++)
-        take_user(access, fresh, u);
-    for (struct access_member *m = access->members; m; m = m->next)
-        if (!m->user)
-            rights_replace(&m->rights, ROLE_NONE, NULL);
-    forget_members(access);
-    old = access->rules; /* its users' members have others by now */
-    access->rules = fresh->rules;
-    access->taken++;
+    if (rules) {
+        assert(rules->holders > 0);
+        is_last = --rules->holders == 0;
+    }
     pthread_mutex_unlock(&access->lock);
-    fresh->rules = old; /* freed with the members that were not needed */
-    for (uint32_t u = 0; u < access->rules->user_count; u++)
-        free(fresh->members[u]);
-    free(TAKE(fresh->members));
-    free_fresh(fresh);
+    if (is_last)
+        access_rules_free(rules);
 }
 
 uint64_t access_taken(struct access *access)
@@ -299,6 +207,24 @@ uint64_t access_taken(struct access *access)
 }
 
 /* ---- Members ---- */
+
+void access_forget_members(struct access *access)
+{
+    struct access_member **at = &access->members;
+
+    while (*at) {
+        struct access_member *const member = *at;
+
+        if (member->user || member->is_held || member->sessions > 0) {
+            at = &member->next;
+            continue;
+        }
+        *at = member->next;
+        access->member_count--;
+        access->refusals += atomic_load(&member->rights.refusals);
+        free(member);
+    }
+}
 
 /* Root and the server's user could read the file, and the data. A token says that the client wants
  * to be another user. */
@@ -340,7 +266,7 @@ enum embtier_err access_enter(struct access *access, const struct access_client 
         return EMBTIER_OK;
     pthread_mutex_lock(&access->lock);
     user = access_rules_find(access->rules, client, ret_credential);
-    member = user ? find_member(access, user->name) : NULL;
+    member = user ? access->of_users[access_user_number(access->rules, user)] : NULL;
     if (member)
         member->sessions++;
     pthread_mutex_unlock(&access->lock);
@@ -375,7 +301,7 @@ void access_leave(struct access *access, struct access_member *member)
     pthread_mutex_lock(&access->lock);
     assert(member->sessions > 0);
     member->sessions--;
-    forget_members(access);
+    access_forget_members(access);
     pthread_mutex_unlock(&access->lock);
 }
 
@@ -424,6 +350,12 @@ void access_account_name(struct access *access, uint64_t account,
 
 /* ---- Checks ---- */
 
+/* The member's role by the rules, which a reload changes in one moment. Locked. */
+static enum role role_of(const struct access_member *member)
+{
+    return member->user ? member->user->role : ROLE_NONE;
+}
+
 /* Returns why the member may not use the table, and OK if it may. Locked. */
 static enum embtier_err check_table(const struct access_member *member, const char *operation,
                                     const char *table, struct err_msg *msg)
@@ -432,7 +364,7 @@ static enum embtier_err check_table(const struct access_member *member, const ch
         return EMBTIER_OK;
     return err_set(msg, EMBTIER_PERMISSION,
                    "%s: table '%s' is not granted to user '%s' (its role is %s)", operation, table,
-                   member->name, role_word(access_member_role(member)));
+                   member->name, role_word(role_of(member)));
 }
 
 static enum embtier_err check_whole(const struct access_member *member, const char *operation,
@@ -442,7 +374,7 @@ static enum embtier_err check_whole(const struct access_member *member, const ch
         return EMBTIER_OK;
     return err_set(msg, EMBTIER_PERMISSION,
                    "%s is about all tables, and user '%s' (role %s) is granted only some",
-                   operation, member->name, role_word(access_member_role(member)));
+                   operation, member->name, role_word(role_of(member)));
 }
 
 static enum embtier_err check_named(const struct access_member *member,
@@ -483,7 +415,7 @@ static enum embtier_err check_member(const struct access_member *member,
                                      const struct Embtier__Request *request, const char *opened,
                                      struct err_msg *msg)
 {
-    const enum role role = access_member_role(member);
+    const enum role role = role_of(member);
 
     if (operation->role > ROLE_NONE && !member->user)
         return err_set(msg, EMBTIER_PERMISSION,

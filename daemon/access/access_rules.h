@@ -46,6 +46,7 @@ struct access_rules {
     struct yaml_doc *doc;
     struct access_user *users;
     uint32_t user_count;
+    uint32_t holders; /* access.c, under its lock */
 };
 
 /* Reads the access file. CONFIG: a mistake in it, with file, line and key. PERMISSION: users other

@@ -91,11 +91,11 @@ def succeeds(function) -> bool:
     return True
 
 
-def begin(daemon: Guarded, submit) -> None:
-    """Submits a request, and returns when the server has begun it."""
+def begin(daemon: Guarded, push: embtier.PushBatch, group: embtier.Group) -> None:
+    """Submits a push, and returns when the server has begun it. Polls send the rest of its bytes."""
     before = daemon.metrics()["requests"]
-    submit()
-    daemon.await_metric("requests", before + 1)
+    push.submit_push(0.1, 1, group=group)
+    await_true(lambda: not push.poll() and daemon.metrics()["requests"] > before, "the push")
 
 
 def bytes_of_get(count: int) -> int:
@@ -116,7 +116,7 @@ def test_bytes_in_flight(guarded, transport):
         with waiting.push_batch([(table, IDS)]) as push, other.push_batch([(other.open_table("t"), 1)]) as last:
             get(other)
             push.ids(0)[:], push.gradients(0)[:] = np.arange(IDS), 0
-            begin(guarded, lambda: push.submit_push(0.1, 1, group=mine))
+            begin(guarded, push, mine)
             said = rf"user 'small' may have {most} bytes of requests under way .*the request needs {bytes_of_get(IDS)} more: try again"
             with refused("bytes_in_flight", most) as caught:
                 get(other)
@@ -141,7 +141,7 @@ def test_bytes_in_flight_of_a_client_that_goes_are_given_back(guarded, transport
             push = waiting.push_batch([(waiting.open_table("t"), IDS)])
             push.ids(0)[:], push.gradients(0)[:] = np.arange(IDS), 0
             group = waiting.join("g", 2, 0)
-            begin(guarded, lambda: push.submit_push(0.1, 1, group=group))
+            begin(guarded, push, group)
             assert not succeeds(lambda: get(other))
         del push  # which would keep the session
         await_true(lambda: succeeds(lambda: get(other)), "the end of the client")
