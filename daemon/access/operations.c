@@ -78,6 +78,14 @@ static const struct body_row {
 #undef X
 };
 
+static const struct operation found_table = { "table create of one that is there", ROLE_READ,
+                                              RELATION_NAMED, table_create_name };
+
+const struct operation *operation_of_found_table(void)
+{
+    return &found_table;
+}
+
 const struct operation *operation_of_body(uint32_t body_case)
 {
     for (size_t i = 0; i < ARRAY_LEN(bodies); i++)

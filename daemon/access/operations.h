@@ -32,6 +32,8 @@ struct operation {
 
 /* Returns a control message's operation, by its body case, or NULL. */
 const struct operation *operation_of_body(uint32_t body_case);
+/* Returns what a TableCreate with if_not_exists needs if the table is there: nothing is made. */
+const struct operation *operation_of_found_table(void);
 /* Returns the operation of a submission (proto/ops.h), or NULL. */
 const struct operation *operation_of_op(uint32_t op, uint32_t flags);
 

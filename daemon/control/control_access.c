@@ -156,15 +156,36 @@ static const char *opened_table(const struct connection *connection,
     return connection->load ? load_table(connection->load)->spec.name : NULL;
 }
 
+enum embtier_err control_check_role(struct control *control, const struct connection *connection,
+                                    const Embtier__Request *request, struct err_msg *msg)
+{
+    return access_check(control->parts->access, connection->member,
+                        operation_of_body((uint32_t)request->body_case), request,
+                        opened_table(connection, request), msg);
+}
+
+/* True if the request makes a table unless that is there, and it is, and the client may have it. */
+static bool may_have_found_table(struct control *control, const struct connection *connection,
+                                 const Embtier__Request *request)
+{
+    struct err_msg msg = { { 0 } };
+    struct table_info info;
+
+    return request->body_case == EMBTIER__REQUEST__BODY_TABLE_CREATE &&
+           request->table_create->if_not_exists &&
+           tables_find(control->parts->tables, request->table_create->spec->name, &info, &msg) ==
+               EMBTIER_OK &&
+           access_check(control->parts->access, connection->member, operation_of_found_table(),
+                        request, NULL, &msg) == EMBTIER_OK;
+}
+
 bool control_may(struct control *control, struct connection *connection,
                  const Embtier__Request *request)
 {
-    const struct operation *const operation = operation_of_body((uint32_t)request->body_case);
     struct err_msg msg = { { 0 } };
-    const enum embtier_err err = access_check(control->parts->access, connection->member, operation,
-                                              request, opened_table(connection, request), &msg);
+    const enum embtier_err err = control_check_role(control, connection, request, &msg);
 
-    if (err == EMBTIER_OK)
+    if (err == EMBTIER_OK || may_have_found_table(control, connection, request))
         return true;
     access_note_refusal(control->parts->access);
     if (control_may_warn(control))

@@ -147,6 +147,11 @@ void control_limit_members(struct control *control);
 void control_end_revoked(struct control *control, const struct connection *spared);
 /* The connection ends. */
 void control_leave(struct control *control, struct connection *connection);
+/* PERMISSION: the client may not do that operation as a whole. */
+MUST_CHECK enum embtier_err control_check_role(struct control *control,
+                                               const struct connection *connection,
+                                               const Embtier__Request *request,
+                                               struct err_msg *msg);
 /* False: it may not, and was told. */
 bool control_may(struct control *control, struct connection *connection,
                  const Embtier__Request *request);

@@ -60,12 +60,14 @@ struct control_client control_client(struct control *control, struct connection 
 bool control_request_job(struct control *control, struct connection *connection,
                          const Embtier__Request *request)
 {
+    struct err_msg refusal = { { 0 } }, msg = { { 0 } };
+    const bool is_full = control_check_role(control, connection, request, &refusal) == EMBTIER_OK;
     const struct job_request from = { .wire = request,
                                       .uid = connection->peer_uid,
                                       .session = connection->session,
+                                      .refusal = is_full ? NULL : &refusal,
                                       .parts = &control->job_parts };
     const size_t which = (size_t)request->body_case;
-    struct err_msg msg = { { 0 } };
     struct job *job = NULL;
     enum embtier_err err;
 

@@ -129,6 +129,9 @@ struct job_request {
     const struct Embtier__Request *wire;
     uid_t uid;                     /* of the client */
     const struct session *session; /* NULL: the client has no shared memory */
+    /* Why the client may not make the table that it asks for, but only have one that is there.
+     * NULL: it may do all that it asks for. */
+    const struct err_msg *refusal;
     const struct job_parts *parts;
 };
 /* Makes a job from a request; each kind that clients ask for has one. NO_MEMORY, and errors that

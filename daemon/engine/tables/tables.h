@@ -122,6 +122,10 @@ MUST_CHECK enum embtier_err tables_create(struct tables *tables, const struct ta
                                           uid_t owner, bool if_not_exists,
                                           const struct progress_sink *progress,
                                           struct table_info *ret_info, struct err_msg *msg);
+/* Finds a table with that specification, but makes none. NO_TABLE: there is none of that name;
+ * MISMATCH: it is another; BUSY: it is still being made. */
+MUST_CHECK enum embtier_err tables_find_equal(struct tables *tables, const struct table_spec *spec,
+                                              struct table_info *ret_info, struct err_msg *msg);
 /* The owner of a table. */
 struct table_owner {
     uid_t uid;   /* CATALOG_NOBODY: the server's user */

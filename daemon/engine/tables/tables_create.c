@@ -260,35 +260,41 @@ static enum embtier_err make_struct(struct tables *tables, struct creation *crea
     return EMBTIER_OK;
 }
 
+/* Catalog locked. */
+static enum embtier_err take_equal(struct tables *tables, const struct catalog_table *entry,
+                                   const struct table_spec *spec, struct table **ret_table,
+                                   struct err_msg *msg)
+{
+    struct table *const table = tables_find_struct(tables, entry->table_id);
+    struct differences_text differing = { { 0 } };
+
+    if (differences(&differing, &entry->spec, spec)[0])
+        return is_another(&entry->spec, differing.text, msg);
+    if (!table || atomic_load(&table->state) != TABLE_LIVE)
+        return err_set(msg, EMBTIER_BUSY, "table '%s' is still being created: try again later",
+                       spec->name);
+    *ret_table = table;
+    return EMBTIER_OK;
+}
+
 /* Catalog locked. Finds an equal table (*@ret_found), or makes one in state CREATING. */
 static enum embtier_err create_begin(struct tables *tables, struct creation *creation,
                                      bool *ret_found, struct table **ret_table, struct err_msg *msg)
 {
     const struct table_spec *const spec = &creation->spec;
     const struct catalog_table *entry = catalog_find(tables->catalog, spec->name);
-    struct differences_text differing = { { 0 } };
 
     if (entry && tables_is_left_over(tables, entry)) {
         TRY(catalog_set_state(tables->catalog, entry->table_id, CATALOG_DROPPING, msg));
         entry = NULL;
     }
-    if (entry && creation->if_not_exists) {
-        struct table *const table = tables_find_struct(tables, entry->table_id);
-
-        if (differences(&differing, &entry->spec, spec)[0])
-            return is_another(&entry->spec, differing.text, msg);
-        if (!table || atomic_load(&table->state) != TABLE_LIVE)
-            return err_set(msg, EMBTIER_BUSY, "table '%s' is still being created: try again later",
-                           spec->name);
-        *ret_table = table;
-        *ret_found = true;
-        return EMBTIER_OK;
-    }
+    *ret_found = entry && creation->if_not_exists;
+    if (*ret_found)
+        return take_equal(tables, entry, spec, ret_table, msg);
     if (entry)
         return err_set(msg, EMBTIER_EXISTS,
                        "table '%s' already exists: use it, drop it first, or choose another name",
                        spec->name);
-    *ret_found = false;
     return make_struct(tables, creation, ret_table, msg);
 }
 
@@ -402,6 +408,26 @@ enum embtier_err tables_create(struct tables *tables, const struct table_spec *s
         }
         log_created(&creation.spec, atomic_load(&table->table_id));
     }
+    *ret_info = tables_info_of(tables, table);
+    return EMBTIER_OK;
+}
+
+enum embtier_err tables_find_equal(struct tables *tables, const struct table_spec *spec,
+                                   struct table_info *ret_info, struct err_msg *msg)
+{
+    const struct catalog_table *entry;
+    struct table *table = NULL;
+    enum embtier_err err;
+
+    TRY(table_spec_check_new(spec, msg));
+    tables_lock_catalog(tables);
+    entry = catalog_find(tables->catalog, spec->name);
+    if (entry && !tables_is_left_over(tables, entry))
+        err = take_equal(tables, entry, spec, &table, msg);
+    else
+        err = err_set(msg, EMBTIER_NO_TABLE, "there is no table '%s'", spec->name);
+    tables_unlock_catalog(tables);
+    TRY(err);
     *ret_info = tables_info_of(tables, table);
     return EMBTIER_OK;
 }

@@ -194,3 +194,25 @@ def test_an_unknown_request_is_no_secret_and_does_nothing(guarded):
         err, said = error_of(client.shm.receive_last())
         assert err != 0 and "does not know the request" in said
         assert client.error("status", {})[0] == 0
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_a_create_of_a_table_that_is_there_needs_no_more_than_opening_it(guarded, transport):
+    """Programs make their tables unless these are there. A trainer runs them too, once an admin has made the tables."""
+    alike = {"rows": 100, "optimizer": "sgd", "init": ("constant", 1)}
+    refusals = guarded.metrics()["access_refusals"]
+    for user in ("read_of_some", "train_of_some"):
+        with guarded.connect_as(user, transport) as server:
+            table = server.create_table("mine", 4, if_not_exists=True, **alike)
+            assert (table.get([1]) == server.open_table("mine").get([1])).all()
+            with pytest.raises(embtier.MismatchError, match="rows"):
+                server.create_table("mine", 4, if_not_exists=True, **alike | {"rows": 99})
+            said = []
+            for name, if_not_exists in (("mine", False), ("mine_new", True), ("theirs", True), ("their_new", True)):
+                with pytest.raises(embtier.PermissionError, match="table create needs role admin") as caught:
+                    server.create_table(name, 4, if_not_exists=if_not_exists, **alike)
+                said.append(str(caught.value))
+            assert len(set(said)) == 1, "tables that are not granted are not told from those that are not there"
+    assert guarded.metrics()["access_refusals"] == refusals + 2 * 4
+    with guarded.connect() as root:
+        assert {table.name for table in root.tables()} == {"mine", "theirs"}
