@@ -14,6 +14,7 @@
 #include "daemon/jobs/worker.h"
 #include "daemon/transport/listen/socket_path.h"
 #include "daemon/transport/rpc/net/certificates.h"
+#include "daemon/transport/rpc/rpc.h"
 #include "daemon/transport/session_maker.h"
 #include "store/rocksdb/rocksdb_setup.h"
 #include "store/store.h"
@@ -112,10 +113,13 @@ static enum embtier_err check_reserve(const struct config *config, struct err_ms
     return EMBTIER_OK;
 }
 
-/* A server that runs has its socket already, too. */
-static enum embtier_err check_socket(const struct config *config, struct err_msg *msg)
+/* A server that runs has its sockets already, too. */
+static enum embtier_err check_sockets(const struct config *config, struct err_msg *msg)
 {
-    return socket_path_check(config->socket.path, store_is_in_use(config), msg);
+    const bool may_live = store_is_in_use(config);
+
+    TRY(socket_path_check(config->socket.path, may_live, msg));
+    return rpc_check(config, may_live, msg);
 }
 
 static enum embtier_err check_access(const struct config *config, struct err_msg *msg)
@@ -135,7 +139,7 @@ static enum embtier_err check_certificates(const struct config *config, struct e
 enum embtier_err server_check(const struct config *config, struct err_msg *msg)
 {
     TRY(check_threads(config, msg));
-    TRY(check_socket(config, msg));
+    TRY(check_sockets(config, msg));
     TRY(check_access(config, msg));
     TRY(check_certificates(config, msg));
     TRY(store_check(config, msg));

@@ -73,17 +73,35 @@ static void name_tcp(struct listener *listener, const struct address *address)
              is_v6 ? "[" : "", address->host, is_v6 ? "]" : "", port);
 }
 
+static enum embtier_err cannot_listen(const struct address *address, struct err_msg *msg)
+{
+    return err_set_errno(msg, errno, "cannot listen at %s://%s:%s", address_scheme(address),
+                         address->host, address->port);
+}
+
+/* Makes a socket with that address. */
+static enum embtier_err bind_at(const struct addrinfo *at, const struct address *address,
+                                int *ret_fd, struct err_msg *msg)
+{
+    _cleanup_(closep) int fd =
+        socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, at->ai_protocol);
+
+    if (fd < 0)
+        return err_set_errno(msg, errno, "cannot make a socket");
+    (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &(int){ 1 }, sizeof(int));
+    if (bind(fd, at->ai_addr, at->ai_addrlen) != 0)
+        return cannot_listen(address, msg);
+    *ret_fd = fd;
+    fd = -1;
+    return EMBTIER_OK;
+}
+
 static enum embtier_err listen_at(const struct addrinfo *at, const struct address *address,
                                   struct listener *listener, struct err_msg *msg)
 {
-    listener->fd =
-        socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, at->ai_protocol);
-    if (listener->fd < 0)
-        return err_set_errno(msg, errno, "cannot make a socket");
-    (void)setsockopt(listener->fd, SOL_SOCKET, SO_REUSEADDR, &(int){ 1 }, sizeof(int));
-    if (bind(listener->fd, at->ai_addr, at->ai_addrlen) != 0 || listen(listener->fd, BACKLOG) != 0)
-        return err_set_errno(msg, errno, "cannot listen at %s://%s:%s", address_scheme(address),
-                             address->host, address->port);
+    TRY(bind_at(at, address, &listener->fd, msg));
+    if (listen(listener->fd, BACKLOG) != 0)
+        return cannot_listen(address, msg);
     name_tcp(listener, address);
     return EMBTIER_OK;
 }
@@ -105,23 +123,48 @@ static enum embtier_err refuse_remote(const struct address *address, struct err_
                    address->host, address->port);
 }
 
+static void free_found(struct addrinfo **found)
+{
+    if (*found)
+        freeaddrinfo(*found);
+}
+
+/* Resolves the address. INVALID: it has no place, or one that it must not have. */
+static enum embtier_err find_tcp(const struct address *address, bool may_be_remote,
+                                 struct addrinfo **ret_found, struct err_msg *msg)
+{
+    const struct addrinfo wanted = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE };
+    const int rc = getaddrinfo(address->host, address->port, &wanted, ret_found);
+
+    if (rc != 0) {
+        *ret_found = NULL;
+        return err_set(msg, EMBTIER_INVALID, "cannot listen at %s://%s:%s: %s",
+                       address_scheme(address), address->host, address->port, gai_strerror(rc));
+    }
+    if (is_loopback((*ret_found)->ai_addr) || may_be_remote)
+        return EMBTIER_OK;
+    return refuse_remote(address, msg);
+}
+
 static enum embtier_err listen_tcp(const struct address *address, bool may_be_remote,
                                    struct listener *listener, struct err_msg *msg)
 {
-    const struct addrinfo wanted = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE };
-    struct addrinfo *found = NULL;
-    const int rc = getaddrinfo(address->host, address->port, &wanted, &found);
-    enum embtier_err err;
+    _cleanup_(free_found) struct addrinfo *found = NULL;
 
-    if (rc != 0)
-        return err_set(msg, EMBTIER_INVALID, "cannot listen at %s://%s:%s: %s",
-                       address_scheme(address), address->host, address->port, gai_strerror(rc));
-    if (is_loopback(found->ai_addr) || may_be_remote)
-        err = listen_at(found, address, listener, msg);
-    else
-        err = refuse_remote(address, msg);
-    freeaddrinfo(found);
-    return err;
+    TRY(find_tcp(address, may_be_remote, &found, msg));
+    return listen_at(found, address, listener, msg);
+}
+
+enum embtier_err listener_check(const struct address *address, bool may_be_remote, bool may_live,
+                                struct err_msg *msg)
+{
+    _cleanup_(free_found) struct addrinfo *found = NULL;
+    _cleanup_(closep) int fd = -1;
+
+    if (!address_is_tcp(address))
+        return socket_path_check(address->path, may_live, msg);
+    TRY(find_tcp(address, may_be_remote, &found, msg));
+    return may_live ? EMBTIER_OK : bind_at(found, address, &fd, msg);
 }
 
 enum embtier_err listener_open(const struct address *address, mode_t mode, bool may_be_remote,

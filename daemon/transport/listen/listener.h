@@ -22,10 +22,14 @@ struct listener {
 };
 
 /* @mode is that of a Unix socket's file. @may_be_remote: other hosts may reach it. INVALID: they
- * could, and may not. IN_USE … the system's error: another program has the address. */
+ * could, and may not. The system's error: another program has the address. */
 MUST_CHECK enum embtier_err listener_open(const struct address *address, mode_t mode,
                                           bool may_be_remote, struct listener *ret_listener,
                                           struct err_msg *msg);
+/* Checks that listener_open() would succeed, and leaves nothing behind. @may_live: another program
+ * may have the address, as a server that runs has. */
+MUST_CHECK enum embtier_err listener_check(const struct address *address, bool may_be_remote,
+                                           bool may_live, struct err_msg *msg);
 /* Closes the socket, if it is still open, and removes its file, unless that is another server's by
  * now. */
 void listener_close(struct listener *listener);

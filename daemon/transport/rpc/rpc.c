@@ -32,20 +32,38 @@ static bool may_be_remote(const struct config *config, const struct address *add
                                     (config->tls.require_certificate || config->access.file));
 }
 
+static enum embtier_err address_mistake(const struct config *config, uint32_t i,
+                                        const struct err_msg *why, struct err_msg *msg)
+{
+    char key[32];
+
+    snprintf(key, sizeof(key), "rpc.listen[%u]", i);
+    return yaml_doc_mistake(config->doc, key, msg, "%s", why->text);
+}
+
+enum embtier_err rpc_check(const struct config *config, bool may_live, struct err_msg *msg)
+{
+    for (uint32_t i = 0; i < config->rpc.listen_count; i++) {
+        const struct address *const address = &config->rpc.listen[i];
+        struct err_msg why = { { 0 } };
+
+        if (listener_check(address, may_be_remote(config, address), may_live, &why) != EMBTIER_OK)
+            return address_mistake(config, i, &why, msg);
+    }
+    return EMBTIER_OK;
+}
+
 static enum embtier_err listen_all(struct rpc *rpc, const struct config *config,
                                    struct err_msg *msg)
 {
     for (uint32_t i = 0; i < config->rpc.listen_count; i++) {
         struct listener *const listener = &rpc->listeners[i];
         struct err_msg why = { { 0 } };
-        const enum embtier_err err =
-            listener_open(&config->rpc.listen[i], (mode_t)config->socket.mode,
-                          may_be_remote(config, &config->rpc.listen[i]), listener, &why);
-        char key[32];
 
-        snprintf(key, sizeof(key), "rpc.listen[%u]", i);
-        if (err != EMBTIER_OK)
-            return yaml_doc_mistake(config->doc, key, msg, "%s", why.text);
+        if (listener_open(&config->rpc.listen[i], (mode_t)config->socket.mode,
+                          may_be_remote(config, &config->rpc.listen[i]), listener,
+                          &why) != EMBTIER_OK)
+            return address_mistake(config, i, &why, msg);
         rpc->listener_count++;
         log_info("listening", "address=%s", LOG_QUOTED(listener->text));
     }

@@ -5,6 +5,8 @@
 #ifndef EMBTIER_DAEMON_TRANSPORT_RPC_RPC_H
 #define EMBTIER_DAEMON_TRANSPORT_RPC_RPC_H
 
+#include <stdbool.h>
+
 #include "base/err.h"
 #include "base/macros.h"
 
@@ -13,6 +15,10 @@ struct config;
 struct message;
 struct rpc;
 
+/* Checks that the addresses of config->rpc can be listened at. @may_live: a server that runs may
+ * have them. Changes nothing. */
+MUST_CHECK enum embtier_err rpc_check(const struct config *config, bool may_live,
+                                      struct err_msg *msg);
 /* Listens at the addresses of config->rpc, and serves from now on. @certificates are borrowed;
  * NULL: no address has TLS. @send hands new clients to the control thread; any thread calls it.
  * @ret_rpc is NULL if there are no addresses. After an error it may be half made, and is to be

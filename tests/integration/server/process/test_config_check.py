@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 
 import pytest
@@ -36,6 +37,9 @@ REFUSED = {
         {"cache": {"tiers": [{"kind": "dram", "bytes": "64MiB"}, {"kind": "dax_kmem", "bytes": "2MiB"}]}},
         "dax_kmem",
     ),
+    "open to others": ({"rpc": {"listen": ["tcp://127.0.0.1:0", "tcp://0.0.0.0:0"]}}, "rpc.listen[1]: tcp://0.0.0.0:0 can be reached"),
+    "an address of another host": ({"rpc": {"listen": ["tcp://203.0.113.9:7411"], "insecure": "yes"}}, "Cannot assign requested address"),
+    "no such folder": ({"rpc": {"listen": ["unix+rpc:/no/such/folder/socket"]}}, "/no/such/folder"),
 }
 
 
@@ -107,13 +111,28 @@ def test_files_that_are_no_files_are_found_and_left_alone(tmp_path, name, kind):
 
 def test_what_a_start_takes_is_found_good(tmp_path):
     daemon = Daemon(tmp_path, lanes=1)
-    daemon.configure({"rocksdb": {"options": "compression=kLZ4Compression;bytes_per_sync=1048576"}})
+    daemon.configure({
+        "rocksdb": {"options": "compression=kLZ4Compression;bytes_per_sync=1048576"},
+        "rpc": {"listen": [f"tcp://127.{os.getpid() >> 16 & 127}.{os.getpid() >> 8 & 255}.{os.getpid() & 255}:7411"]},
+    })  # fmt: skip
     result = checked(daemon)
     assert result.returncode == 0, result
     assert json.loads(result.stdout) == {"ok": True, "complete": True}
     daemon.start()
     assert checked(daemon).returncode == 0  # also while a server runs that has the directories open
     daemon.stop()
+
+
+def test_an_address_of_another_program_is_found_before_a_store_is_made(tmp_path):
+    daemon = Daemon(tmp_path, lanes=1)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        daemon.configure({"rpc": {"listen": [f"tcp://127.0.0.1:{taken.getsockname()[1]}"]}})
+        before = sorted(tmp_path.rglob("*"))
+        error = json.loads(checked(daemon).stdout)["error"]
+        assert "rpc.listen[0]: cannot listen at tcp://127.0.0.1:" in error and "Address already in use" in error
+        assert error in unquoted(refusal(daemon))
+    made = set(tmp_path.rglob("*")) - set(before)
+    assert {path.name for path in made} <= {daemon.log.name}
 
 
 @pytest.mark.parametrize(
