@@ -130,19 +130,17 @@ static void close_file(FILE **file)
 
 /* Looks at the file that it has opened, so that no other can take its place in between. Does not
  * wait for the other end of a pipe. */
-static enum embtier_err parse_file(const char *path, struct yaml_doc **ret_doc, struct err_msg *msg)
+static enum embtier_err read_file(const char *path, char **ret_text, size_t *ret_bytes,
+                                  struct err_msg *msg)
 {
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     _cleanup_(close_file) FILE *file = fd >= 0 ? fdopen(fd, "r") : NULL;
-    _cleanup_(freep) char *text = NULL;
     struct stat info;
-    size_t bytes = 0;
 
     if (!file || fstat(fd, &info) != 0)
         return err_set_errno(msg, errno, "access file %s", path);
     TRY(check_writers(path, &info, msg));
-    TRY(read_all(file, path, &text, &bytes, msg));
-    return yaml_doc_parse(path, text, bytes, &file_schema, ret_doc, msg);
+    return read_all(file, path, ret_text, ret_bytes, msg);
 }
 
 /* ---- Values ---- */
@@ -459,15 +457,15 @@ static enum embtier_err take_user(struct reading *r)
     return take_quotas(r);
 }
 
-enum embtier_err access_rules_load(const char *path, struct access_rules **ret_rules,
-                                   struct err_msg *msg)
+enum embtier_err access_rules_parse(const char *path, const char *text, size_t bytes,
+                                    struct access_rules **ret_rules, struct err_msg *msg)
 {
     _cleanup_(access_rules_freep) struct access_rules *rules = calloc(1, sizeof(*rules));
     const struct raw_file *raw;
 
     if (!rules)
         return err_set(msg, EMBTIER_NO_MEMORY, "access file: out of memory");
-    TRY(parse_file(path, &rules->doc, msg));
+    TRY(yaml_doc_parse(path, text, bytes, &file_schema, &rules->doc, msg));
     raw = yaml_doc_data(rules->doc);
     if (!raw || raw->users_count == 0)
         return yaml_doc_mistake(rules->doc, "users", msg,
@@ -486,4 +484,14 @@ enum embtier_err access_rules_load(const char *path, struct access_rules **ret_r
     }
     *ret_rules = TAKE(rules);
     return EMBTIER_OK;
+}
+
+enum embtier_err access_rules_load(const char *path, struct access_rules **ret_rules,
+                                   struct err_msg *msg)
+{
+    _cleanup_(freep) char *text = NULL;
+    size_t bytes = 0;
+
+    TRY(read_file(path, &text, &bytes, msg));
+    return access_rules_parse(path, text, bytes, ret_rules, msg);
 }

@@ -6,6 +6,7 @@
 #define EMBTIER_DAEMON_ACCESS_ACCESS_RULES_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -54,6 +55,10 @@ struct access_rules {
  * system's lists of users and groups. */
 MUST_CHECK enum embtier_err access_rules_load(const char *path, struct access_rules **ret_rules,
                                               struct err_msg *msg);
+/* The same for a text that has been read from there. */
+MUST_CHECK enum embtier_err access_rules_parse(const char *path, const char *text, size_t bytes,
+                                               struct access_rules **ret_rules,
+                                               struct err_msg *msg);
 void access_rules_free(struct access_rules *rules);
 DEFINE_CLEANUP(struct access_rules, access_rules_free)
 

@@ -23,8 +23,8 @@ USAGE
 arguments_of() {
     local dictionary=$here/dictionaries/$1.dict
     [[ ! -f $dictionary ]] || printf '%s\n' "-dict=$dictionary"
-    # Its lanes allocate at any time, so libFuzzer would look for leaks after each input. The sanitizer looks when the program ends.
-    [[ $1 != fuzz_submission ]] || printf '%s\n' -detect_leaks=0
+    # Their threads allocate at any time, so libFuzzer would look for leaks after each input. The sanitizer looks when the program ends.
+    [[ $1 != fuzz_submission && $1 != fuzz_control ]] || printf '%s\n' -detect_leaks=0
 }
 
 # run PROGRAM

@@ -106,6 +106,7 @@ int main(int argc, char **argv)
     seeds_of_placement_files();
     seeds_of_tensor_files();
     seeds_of_texts();
+    seeds_of_access();
     if (rmdir(folder) != 0)
         end(folder);
     return 0;

@@ -33,5 +33,6 @@ void seeds_of_store_files(void);
 void seeds_of_placement_files(void);
 void seeds_of_tensor_files(void);
 void seeds_of_texts(void);
+void seeds_of_access(void);
 
 #endif

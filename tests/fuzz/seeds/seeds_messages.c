@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Seeds of fuzz_request, fuzz_frame, fuzz_rpc_frame and fuzz_table_spec: one for each message. */
+/* Seeds of fuzz_request, fuzz_control, fuzz_frame, fuzz_rpc_frame and fuzz_table_spec: one for each
+ * message. */
 #include <endian.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,7 +13,7 @@
 /* A frame with pieces of all sizes, then one with pieces as large as may be. */
 static void write_frames(const ProtobufCMessage *message, bool is_request, const char *name)
 {
-    struct seed packed = { .bytes = NULL }, frames = { .bytes = NULL };
+    struct seed packed = { .bytes = NULL }, frames = { .bytes = NULL }, alone = { .bytes = NULL };
     uint32_t length;
 
     sample_pack(&packed, message);
@@ -24,8 +25,13 @@ static void write_frames(const ProtobufCMessage *message, bool is_request, const
         seed_add(&frames, packed.bytes, packed.count);
     }
     seed_write(&frames, "fuzz_frame", name);
-    if (is_request)
-        seed_write(&packed, "fuzz_request", name);
+    if (!is_request)
+        return;
+    seed_add_byte(&alone, (uint8_t)packed.count);
+    seed_add_byte(&alone, (uint8_t)(packed.count >> 8));
+    seed_add(&alone, packed.bytes, packed.count);
+    seed_write(&alone, "fuzz_control", name);
+    seed_write(&packed, "fuzz_request", name);
 }
 
 /* The fields of a oneof of messages are the bodies. */

@@ -12,6 +12,7 @@
 #include "daemon/access/access.h"
 #include "daemon/control/control.h"
 #include "daemon/jobs/checkpoint/checkpoints.h"
+#include "daemon/jobs/plan/plan_record.h"
 #include "daemon/jobs/profile/profiles.h"
 #include "daemon/jobs/reload/reload.h"
 #include "daemon/jobs/transfer/transfer_memory.h"
@@ -24,6 +25,7 @@ struct control_fixture {
     struct profiles *profiles;
     struct access *access;
     struct reloads *reloads;
+    struct plan_record *plan_record;
     struct server_parts parts;
     struct control *control;
     char path[220];
@@ -89,6 +91,7 @@ static inline void control_make_parts(struct control_fixture *c, struct store_fi
     control_make_jobs(c);
     must(access_new(NULL, &c->access, &msg), &msg);
     must(reloads_new(&c->reloads, &msg), &msg);
+    must(plan_record_open(f->root, &c->plan_record, &msg), &msg);
     c->parts = (struct server_parts){ .config = &f->config,
                                       .transport = transport,
                                       .store = f->store,
@@ -101,6 +104,7 @@ static inline void control_make_parts(struct control_fixture *c, struct store_fi
                                       .groups = c->groups,
                                       .transfer_memory = c->transfer_memory,
                                       .checkpoints = c->checkpoints,
+                                      .plan_record = c->plan_record,
                                       .profiles = c->profiles,
                                       .arrays = c->x.arrays,
                                       .lanes = c->x.lanes,
@@ -119,6 +123,7 @@ static inline void control_free_parts(struct control_fixture *c)
     transfer_memory_free(c->transfer_memory);
     lanes_stop(&c->x);
     reloads_free(c->reloads);
+    plan_record_free(c->plan_record);
     access_free(c->access);
 }
 
