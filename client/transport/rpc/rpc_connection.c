@@ -19,6 +19,9 @@
 #define BUFFERS_MAX  64
 /* Narrow ids that are packed for one call of the system. */
 #define PACKED_MAX (64 << 10 >> 2)
+/* Bytes of an answer for which a poll wakes up: few, so that they are taken while others come, but
+ * not for each packet. */
+#define WAKE_BYTES (UINT64_C(128) << 10)
 
 enum step { STEP_HEAD, STEP_MESSAGE, STEP_PAYLOAD };
 
@@ -53,6 +56,7 @@ struct rpc_connection {
     uint64_t span_done, payload_left;
     uint8_t *in;
     size_t in_at, in_end, in_room;
+    uint64_t wake_bytes; /* a poll ends when as many have come */
 };
 
 /* ---- The end ---- */
@@ -459,6 +463,23 @@ static enum embtier_err drain(struct rpc_connection *c, struct err_msg *msg)
     return err == EMBTIER_AGAIN ? EMBTIER_OK : err;
 }
 
+static void set_wake(struct rpc_connection *c, uint64_t bytes)
+{
+    c->wake_bytes = bytes;
+    (void)setsockopt(c->wire.fd, SOL_SOCKET, SO_RCVLOWAT, &(int){ (int)bytes }, sizeof(int));
+}
+
+/* The caller may poll next, for whatever comes. Few answers are so long that they need a call here.
+ * Records of TLS are taken as they come. */
+static void choose_wake(struct rpc_connection *c, bool has_all)
+{
+    const uint64_t left = c->step == STEP_PAYLOAD ? c->payload_left : 1;
+    const uint64_t bytes = MIN(left, WAKE_BYTES);
+
+    if (bytes < c->wake_bytes || (bytes > c->wake_bytes && has_all && !c->wire.tls))
+        set_wake(c, bytes);
+}
+
 enum embtier_err rpc_connection_receive(struct rpc_connection *connection, struct err_msg *msg)
 {
     enum embtier_err err;
@@ -470,6 +491,7 @@ enum embtier_err rpc_connection_receive(struct rpc_connection *connection, struc
         err = receive(connection, msg);
     if (err == EMBTIER_OK)
         err = drain(connection, msg);
+    choose_wake(connection, err == EMBTIER_AGAIN);
     return err == EMBTIER_OK || err == EMBTIER_AGAIN ? err : end(connection, err, msg);
 }
 
@@ -510,6 +532,7 @@ enum embtier_err rpc_connection_new(const struct address *address, const char *t
     }
     connection->wire = wire;
     connection->sending_end = &connection->sending;
+    connection->wake_bytes = 1;
     frame_reader_init(&connection->replies, FRAME_BYTES_MAX);
     *ret_connection = connection;
     return EMBTIER_OK;
