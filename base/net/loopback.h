@@ -7,5 +7,8 @@
 
 /* True if the other end of a TCP connection has an address of loopback. */
 bool peer_is_loopback(int fd);
+/* If so, bytes go out as fast as the other side takes them. A system with BBR would hold them back
+ * to find out the speed of a link, by a timer for each packet. */
+void loopback_send_unpaced(int fd);
 
 #endif

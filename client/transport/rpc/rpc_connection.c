@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/net/loopback.h"
 #include "client/transport/connect.h"
 #include "client/transport/rpc/wire.h"
 
@@ -524,6 +525,7 @@ enum embtier_err rpc_connection_new(const struct address *address, const char *t
 
     TRY(connect_stream(address, text, deadline_ns, &fd, msg));
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){ 1 }, sizeof(int));
+    loopback_send_unpaced(fd);
     TRY(wire_open(&wire, TAKE_FD(fd), address, text, deadline_ns, msg));
     connection = calloc(1, sizeof(*connection));
     if (!connection) {

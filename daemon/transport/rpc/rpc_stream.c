@@ -366,6 +366,7 @@ static void set_options(int fd)
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){ 1 }, sizeof(int));
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &(int){ UNSENT_BYTES }, sizeof(int));
     dead_link_notice(fd);
+    loopback_send_unpaced(fd);
 }
 
 /* NULL: there are too many, or there is no memory. */

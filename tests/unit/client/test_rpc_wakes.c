@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -204,6 +205,18 @@ static void test_the_end_within_a_long_answer_wakes(void **state)
         assert_true(clock_since(clock_now_ns(&clock_monotonic), began_ns) < LIMIT_NS);
 }
 
+static void test_loopback_is_not_paced(void **state)
+{
+    const struct fixture *const f = *state;
+    char control[16] = "";
+    socklen_t bytes = sizeof(control);
+
+    assert_int_equal(
+        getsockopt(rpc_connection_fd(f->connection), IPPROTO_TCP, TCP_CONGESTION, control, &bytes),
+        0);
+    assert_string_equal(control, "reno");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -212,6 +225,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_a_short_frame_behind_a_long_answer_wakes, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(test_the_end_within_a_long_answer_wakes, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_loopback_is_not_paced, setup, teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
