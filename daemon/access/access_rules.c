@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/access/access_rules.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -103,6 +104,7 @@ static bool is_holder(const struct access_user *user, const struct access_creden
 const struct access_user *access_rules_holder(const struct access_rules *rules,
                                               const struct access_credential *credential)
 {
+    assert(rules->users); /* there is one at least */
     if (credential->kind == CREDENTIAL_TOKEN)
         return find_token(rules, &credential->token);
     for (uint32_t i = 0; i < rules->user_count; i++)
@@ -163,6 +165,7 @@ const struct access_user *access_rules_find(const struct access_rules *rules,
 {
     const struct access_user *user = NULL;
 
+    assert(rules->users);
     *ret_credential = (struct access_credential){ .kind = CREDENTIAL_TOKEN };
     if (client->token[0] != '\0')
         return token_hash_of(client->token, &ret_credential->token)
