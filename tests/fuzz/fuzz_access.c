@@ -128,8 +128,8 @@ static void check_member(struct access *access, const struct access_user *user, 
     FUZZ_CHECK(access_enter(access, &client, &member, &credential, &msg) == EMBTIER_OK);
     FUZZ_CHECK(strcmp(access_member_name(member), user->name) == 0);
     FUZZ_CHECK(access_check_credential(access, member, &credential, &msg) == EMBTIER_OK);
-    for (uint16_t t = 0; t < ARRAY_LEN(tables); t++)
-        FUZZ_CHECK(rights_allow(access_member_rights(member), t, RIGHTS_CHANGE) ==
+    for (size_t t = 0; t < ARRAY_LEN(tables); t++)
+        FUZZ_CHECK(rights_allow(access_member_rights(member), (uint16_t)t, RIGHTS_CHANGE) ==
                    (user->role >= ROLE_TRAIN && is_granted(user, tables[t])));
     access_leave(access, member);
 }
@@ -148,8 +148,8 @@ static void check_in_force(const char *path, const struct access_rules *rules)
     void *fresh = NULL;
 
     FUZZ_CHECK(access_new(path, &access, &msg) == EMBTIER_OK);
-    for (uint16_t t = 0; t < ARRAY_LEN(tables); t++)
-        access_name_table(access, t, tables[t]);
+    for (size_t t = 0; t < ARRAY_LEN(tables); t++)
+        access_name_table(access, (uint16_t)t, tables[t]);
     check_members(access, rules);
     FUZZ_CHECK(access_read(access, &fresh, &msg) == EMBTIER_OK);
     access_take(access, fresh);

@@ -3,6 +3,7 @@
  * lets go of that: by a table that gets its name, and by clients that come and go. */
 #include "tests/unit/daemon/access/access_fixture.h"
 
+#include <inttypes.h>
 #include <pthread.h>
 
 #include "base/macros.h"
@@ -158,11 +159,11 @@ static void test_no_pattern_is_matched_under_the_lock(void **state)
     assert_non_null(text);
     write_many(text, bytes);
     access = new_access(text);
-    for (uint16_t i = 0; i < TABLES; i++) {
+    for (uint32_t i = 0; i < TABLES; i++) {
         char name[32];
 
-        snprintf(name, sizeof(name), "t%u_%u", i, i);
-        access_name_table(access, i, name);
+        snprintf(name, sizeof(name), "t%" PRIu32 "_%" PRIu32, i, i);
+        access_name_table(access, (uint16_t)i, name);
     }
     assert_true(seen.matches >= (uint64_t)USERS * TABLES);
     seen.matches = 0;
