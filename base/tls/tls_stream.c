@@ -36,6 +36,7 @@ struct tls_stream {
     uint8_t *out;
     size_t out_at, out_end;
     enum embtier_err later; /* an error that came behind bytes which the user had first */
+    int refusal_reason;     /* SSL_R_..., if a certificate made the stream fail; else 0 */
 };
 
 /* ---- OpenSSL's way to the socket ---- */
@@ -204,17 +205,19 @@ static bool is_refusal(int reason)
     case SSL_R_SSLV3_ALERT_CERTIFICATE_REVOKED:
     case SSL_R_SSLV3_ALERT_CERTIFICATE_EXPIRED:
     case SSL_R_SSLV3_ALERT_CERTIFICATE_UNKNOWN:
+    case SSL_R_TLSV1_ALERT_DECRYPT_ERROR: /* the signature of a certificate is wrong */
         return true;
     default:
         return false;
     }
 }
 
-static enum embtier_err broken(const struct tls_stream *stream, struct err_msg *msg)
+static enum embtier_err broken(struct tls_stream *stream, struct err_msg *msg)
 {
     const int reason = ERR_GET_REASON(ERR_peek_last_error());
     const long verdict = SSL_get_verify_result(stream->ssl);
 
+    stream->refusal_reason = is_refusal(reason) ? reason : 0;
     if (reason == SSL_R_CERTIFICATE_VERIFY_FAILED) {
         ERR_clear_error();
         return err_set(msg, EMBTIER_PERMISSION, "TLS: the other side's certificate is refused: %s",
@@ -224,7 +227,7 @@ static enum embtier_err broken(const struct tls_stream *stream, struct err_msg *
 }
 
 /* Says why a function of OpenSSL returned @result. */
-static enum embtier_err reason_of(const struct tls_stream *stream, int result, struct err_msg *msg)
+static enum embtier_err reason_of(struct tls_stream *stream, int result, struct err_msg *msg)
 {
     switch (SSL_get_error(stream->ssl, result)) {
     case SSL_ERROR_WANT_READ:
@@ -243,6 +246,29 @@ static enum embtier_err reason_of(const struct tls_stream *stream, int result, s
             return ended(msg);
         return broken(stream, msg);
     }
+}
+
+/* OpenSSL keeps the chain that it has looked at, also if it is refused. The other side's own
+ * certificate is its first. */
+static X509 *looked_at(const struct tls_stream *stream)
+{
+    const STACK_OF(X509) *const chain = SSL_get0_verified_chain(stream->ssl);
+
+    return sk_X509_num(chain) > 0 ? sk_X509_value(chain, 0) : NULL;
+}
+
+bool tls_refusal_of(const struct tls_stream *stream, struct tls_refusal *ret_refusal)
+{
+    const int reason = stream->refusal_reason;
+    const bool is_own = reason == SSL_R_CERTIFICATE_VERIFY_FAILED;
+
+    if (reason == 0)
+        return false;
+    *ret_refusal = (struct tls_refusal){ .alert = is_own ? 0 : reason,
+                                         .verdict = SSL_get_verify_result(stream->ssl),
+                                         .own = SSL_get_certificate(stream->ssl),
+                                         .other = looked_at(stream) };
+    return true;
 }
 
 static void begin_call(struct tls_stream *stream)

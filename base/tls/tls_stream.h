@@ -63,6 +63,16 @@ bool tls_is_full(const struct tls_stream *stream);
  * system's error. */
 MUST_CHECK enum embtier_err tls_flush(struct tls_stream *stream, struct err_msg *msg);
 
+/* Why one side has refused the other's certificates. All is borrowed from the stream. */
+struct tls_refusal {
+    int alert; /* SSL_R_...: the other side refuses this one's; 0: this one refuses the other's */
+    long verdict;    /* then X509_V_ERR_...: why */
+    const X509 *own; /* NULL: none was to be shown */
+    X509 *other;     /* NULL: it is not known */
+};
+/* False: the stream has not failed for that reason. */
+bool tls_refusal_of(const struct tls_stream *stream, struct tls_refusal *ret_refusal);
+
 /* For the names in the other side's certificate. NULL: it has shown none. The caller frees it. */
 X509 *tls_peer_certificate(const struct tls_stream *stream);
 

@@ -3,11 +3,13 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <stdlib.h>
 #include <sys/socket.h>
 
 #include "base/clock.h"
 #include "base/tls/tls_context.h"
 #include "base/tls/tls_stream.h"
+#include "client/transport/rpc/tls_refusal.h"
 
 #define NS_PER_MS UINT64_C(1000000)
 
@@ -26,13 +28,16 @@ static enum embtier_err broken(int errnum, const char *what, struct err_msg *msg
 }
 
 /* The same for an error under TLS. Others are about TLS itself. */
-static enum embtier_err broken_tls(enum embtier_err err, struct err_msg *msg)
+static enum embtier_err broken_tls(const struct wire *wire, enum embtier_err err,
+                                   struct err_msg *msg)
 {
     switch (err) {
+    case EMBTIER_PERMISSION:
+        (void)tls_refusal_explain(wire->tls, wire->server, msg);
+        return err;
     case EMBTIER_OK:
     case EMBTIER_AGAIN:
     case EMBTIER_NO_MEMORY:
-    case EMBTIER_PERMISSION:
     case EMBTIER_PROTOCOL:
         return err;
     case EMBTIER_DISCONNECTED:
@@ -52,6 +57,10 @@ static enum embtier_err begin_tls(struct wire *wire, const struct address *addre
                                      .authority = address->files.authority };
     _cleanup_(tls_context_freep) SSL_CTX *context = NULL;
 
+    wire->server = malloc(sizeof(*wire->server));
+    if (!wire->server)
+        return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+    *wire->server = *address;
     TRY(tls_context_client(&files, &context, msg));
     return tls_stream_connect(context, wire->fd, address->host, &wire->tls, msg);
 }
@@ -95,6 +104,8 @@ static enum embtier_err start_tls(struct wire *wire, const struct address *addre
         err = shake_hands(wire, deadline_ns, &why);
     if (err == EMBTIER_OK)
         return EMBTIER_OK;
+    if (wire->tls && tls_refusal_explain(wire->tls, address, &why))
+        return err_set(msg, err, "%s", why.text);
     return err_set(msg, err, "cannot connect to %s: %s%s", text, why.text,
                    err == EMBTIER_PROTOCOL ? " (does it have TLS at this port?)" : "");
 }
@@ -118,6 +129,7 @@ enum embtier_err wire_open(struct wire *ret_wire, int fd, const struct address *
 void wire_close(struct wire *wire)
 {
     tls_stream_free(TAKE(wire->tls));
+    free(TAKE(wire->server));
     closep(&wire->fd);
     wire->fd = -1;
 }
@@ -151,7 +163,7 @@ static enum embtier_err receive_tls(struct wire *wire, const struct iovec *buffe
     struct err_msg ignored;
 
     (void)!tls_flush(wire->tls, &ignored);
-    return broken_tls(err, msg);
+    return broken_tls(wire, err, msg);
 }
 
 enum embtier_err wire_receive(struct wire *wire, struct iovec *buffers, uint32_t count,
@@ -191,7 +203,7 @@ static enum embtier_err send_tls(struct wire *wire, const struct iovec *buffers,
     enum embtier_err err;
 
     TRY(wire_flush(wire, msg));
-    TRY(broken_tls(tls_write(wire->tls, buffers, count, ret_bytes, msg), msg));
+    TRY(broken_tls(wire, tls_write(wire->tls, buffers, count, ret_bytes, msg), msg));
     err = wire_flush(wire, msg);
     return err == EMBTIER_AGAIN ? EMBTIER_OK : err;
 }
@@ -214,5 +226,5 @@ bool wire_has_unsent(const struct wire *wire)
 
 enum embtier_err wire_flush(struct wire *wire, struct err_msg *msg)
 {
-    return wire->tls ? broken_tls(tls_flush(wire->tls, msg), msg) : EMBTIER_OK;
+    return wire->tls ? broken_tls(wire, tls_flush(wire->tls, msg), msg) : EMBTIER_OK;
 }

@@ -19,6 +19,7 @@
 struct wire {
     int fd;                 /* it does not block; -1: closed */
     struct tls_stream *tls; /* NULL: plain */
+    struct address *server; /* with TLS: for messages */
 };
 
 /* Takes over @fd. With TLS it shakes hands before @deadline_ns (of the monotonic clock; UINT64_MAX:

@@ -25,10 +25,11 @@ class Authority:
         done = subprocess.run(["openssl", *arguments], cwd=self.folder, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
 
-    def sign(self, name: str, alternative: str = "", days: int = 2) -> tuple[Path, Path]:
-        """Makes a certificate with the subject CN=@name, valid for @days from now on; negative: it has expired. Returns its file and
-        its key's."""
-        (self.folder / f"{name}.ext").write_text(f"subjectAltName={alternative}\n" if alternative else "")
+    def sign(self, name: str, alternative: str = "", days: int = 2, usage: str = "") -> tuple[Path, Path]:
+        """Makes a certificate with the subject CN=@name, valid for @days from now on; negative: it has expired. @usage: what it is for
+        alone, such as serverAuth. Returns its file and its key's."""
+        lines = [f"subjectAltName={alternative}\n" if alternative else "", f"extendedKeyUsage={usage}\n" if usage else ""]
+        (self.folder / f"{name}.ext").write_text("".join(lines))
         self._openssl("req", *_KEY, "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={name}")
         self._openssl("x509", "-req", "-in", f"{name}.csr", "-CA", "ca.crt", "-CAkey", "ca.key", "-days", str(days),
                       "-extfile", f"{name}.ext", "-out", f"{name}.crt")

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 import hashlib
 import itertools
 import os
@@ -36,6 +37,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
     made = Authority(tmp_path_factory.mktemp("authority"))
     made.sign("trainer", "URI:spiffe://test/trainer")
     made.sign("old", days=-1)
+    made.sign("serving", usage="serverAuth")
     return made
 
 
@@ -117,7 +119,8 @@ def test_rows_go_through_tls(open_place):
 
 
 def test_a_server_that_is_not_trusted_is_refused(open_place, stranger):
-    assert_refused(open_place.url(ca=str(stranger.certificate)), embtier.PermissionError, "certificate is refused: .*issuer")
+    assert_refused(open_place.url(ca=str(stranger.certificate)), embtier.PermissionError, rf"certificate is refused: .*issuer.*: no CA in {stranger.certificate} has signed it .*\?ca=FILE")
+    assert_refused(f"tls://{open_place.host}:{PORT}", embtier.PermissionError, r"no CA that this system trusts has signed it .*\?ca=FILE")
     # Another number of loopback reaches the same server only by a listener there, so the name is checked by hand.
     context = open_place.context()
     with pytest.raises(ssl.SSLCertVerificationError), open_place.connect() as plain:
@@ -128,11 +131,26 @@ def test_a_server_that_is_not_trusted_is_refused(open_place, stranger):
 
 def test_a_client_must_show_a_certificate_of_the_right_authority(closed_place, authority, stranger):
     must_serve(closed_place.url(own=f"{authority.folder}/trainer"))
-    assert_refused(closed_place.url(), embtier.PermissionError, "certificate required")
-    assert_refused(closed_place.url(own=f"{stranger.folder}/trainer"), embtier.PermissionError, "alert|certificate")
-    assert_refused(closed_place.url(own=f"{authority.folder}/old"), embtier.PermissionError, "expired")
+    server = f"the server at tls://{closed_place.host}:{PORT} refuses"
+    assert_refused(closed_place.url(), embtier.PermissionError, rf"{server} clients without a certificate: certificate required .*\?cert=FILE&key=FILE")
+    yesterday = datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(days=1)
+    for own, said in (
+        (f"{stranger.folder}/trainer", "it is of no CA that the server knows .*tls.client_ca"),
+        (f"{authority.folder}/old", f"it has expired on {yesterday:%Y-%m}.* .make a new one: embtier keys client"),
+        (f"{authority.folder}/serving", "it is not made for clients .*embtier keys client"),
+    ):
+        assert_refused(closed_place.url(own=own), embtier.PermissionError, f"{server} the certificate {own}.crt: {said}")
     assert "peer did not return a certificate" in closed_place.log()
     must_serve(closed_place.url(own=f"{authority.folder}/trainer"))
+
+
+def test_a_certificate_for_another_name_is_refused_with_its_names(short_path, authority):
+    authority.sign("elsewhere", "DNS:else.test,IP:127.0.0.9,IP:::9")
+    host = own_host()
+    with starting(short_path, f'  listen: ["tls://{host}:{PORT}"]\n{section(authority, "elsewhere")}') as process:
+        assert process.poll() is None, (short_path / "log").read_text()
+        url = f"tls://{{}}:{PORT}?ca={authority.certificate}"
+        assert_refused(url.format(host), embtier.PermissionError, f"IP address mismatch: it is for else.test, 127.0.0.9, ::9, and not for {host} ")
 
 
 def test_files_of_an_address_are_named_if_they_cannot_be_used(open_place, authority, short_path):
