@@ -93,6 +93,14 @@ enum embtier_err connection_new(int fd, struct transport_peer *peer, struct acco
     return EMBTIER_OK;
 }
 
+const char *connection_origin(const struct connection *connection, struct peer_origin *buffer)
+{
+    const struct transport_peer *const peer = connection->peer;
+
+    return peer_origin_write(buffer, peer ? peer->address.text : "", connection->peer_pid,
+                             connection->peer_uid);
+}
+
 static void count_in(struct connection *connection, struct account *account)
 {
     connection->account = account;

@@ -16,6 +16,7 @@
 #include "base/err.h"
 #include "daemon/access/access_rules.h"
 #include "daemon/control/session_secret.h"
+#include "daemon/transport/listen/peer_origin.h"
 #include "proto/frame.h"
 
 struct account;
@@ -115,6 +116,10 @@ struct connection {
 MUST_CHECK enum embtier_err connection_new(int fd, struct transport_peer *peer,
                                            struct accounts *accounts,
                                            struct connection **ret_connection, uid_t *ret_uid);
+/* Says where its client comes from, as pairs of a log line (peer_origin.h). */
+const char *connection_origin(const struct connection *connection, struct peer_origin *buffer);
+#define CONNECTION_ORIGIN(connection)                                                              \
+    connection_origin((connection), &(struct peer_origin){ { 0 } })
 /* Counts what the connection has in the account of @user from now on. BUSY: that has as many
  * sessions as it may. NO_MEMORY. After an error nothing has changed. */
 MUST_CHECK enum embtier_err connection_count_for(struct connection *connection,

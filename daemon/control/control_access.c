@@ -189,9 +189,9 @@ bool control_may(struct control *control, struct connection *connection,
         return true;
     access_note_refusal(control->parts->access);
     if (control_may_warn(control))
-        log_warn("request refused", "session=%" PRIu64 " pid=%d uid=%u user=%s why=%s",
-                 connection->number, (int)connection->peer_pid, (unsigned)connection->peer_uid,
-                 access_member_name(connection->member), LOG_QUOTED(msg.text));
+        log_warn("request refused", "session=%" PRIu64 " %s user=%s why=%s", connection->number,
+                 CONNECTION_ORIGIN(connection), access_member_name(connection->member),
+                 LOG_QUOTED(msg.text));
     control_reply_error(control, connection, request->id, err, &msg);
     return false;
 }

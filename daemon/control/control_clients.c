@@ -120,9 +120,8 @@ static void shut_socket(struct control *control, struct connection *connection, 
     if (control_may_warn(control))
         log_warn("a client hung up before it received its descriptors; its session counts until it "
                  "has them",
-                 "session=%" PRIu64 " pid=%d uid=%u user=%s", connection->number,
-                 (int)connection->peer_pid, (unsigned)connection->peer_uid,
-                 access_member_name(connection->member));
+                 "session=%" PRIu64 " %s user=%s", connection->number,
+                 CONNECTION_ORIGIN(connection), access_member_name(connection->member));
 }
 
 /* True if the other end is closed, and not only shut down: descriptors on their way are
@@ -220,11 +219,11 @@ void control_close(struct control *control, struct connection *connection, enum 
     if (is_told_why(connection, err))
         say_farewell(connection, err, why);
     if (!was_dropped)
-        log_debug("client gone", "session=%" PRIu64 " pid=%d", connection->number,
-                  (int)connection->peer_pid);
+        log_debug("client gone", "session=%" PRIu64 " %s", connection->number,
+                  CONNECTION_ORIGIN(connection));
     else if (control_may_warn(control))
-        log_warn("client dropped", "session=%" PRIu64 " pid=%d uid=%u user=%s err=%s why=%s",
-                 connection->number, (int)connection->peer_pid, (unsigned)connection->peer_uid,
+        log_warn("client dropped", "session=%" PRIu64 " %s user=%s err=%s why=%s",
+                 connection->number, CONNECTION_ORIGIN(connection),
                  access_member_name(connection->member), err_name(err), LOG_QUOTED(why));
     end_client(control, connection, err, was_dropped);
 }
@@ -235,8 +234,7 @@ void control_close_left(struct control *control, struct connection *connection)
     if (connection->fd < 0)
         return;
     log_info("a client came back with a new connection; its old session ends",
-             "session=%" PRIu64 " pid=%d uid=%u user=%s", connection->number,
-             (int)connection->peer_pid, (unsigned)connection->peer_uid,
+             "session=%" PRIu64 " %s user=%s", connection->number, CONNECTION_ORIGIN(connection),
              access_member_name(connection->member));
     if (connection->peer)
         connection->peer->is_left = true;

@@ -92,7 +92,8 @@ static void accept_one(struct control *control, const struct newcomer *newcomer)
         if (control_may_warn(control))
             log_warn(err == EMBTIER_BUSY ? "client refused: too many sessions of one user"
                                          : "client refused: out of memory",
-                     "uid=%u limit=%" PRIu64, (unsigned)uid, part);
+                     "%s limit=%" PRIu64,
+                     PEER_ORIGIN(newcomer->peer ? newcomer->peer->address.text : "", 0, uid), part);
         if (err == EMBTIER_BUSY)
             (void)err_set(&msg, err,
                           "your user may have at most %" PRIu64

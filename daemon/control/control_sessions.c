@@ -143,9 +143,8 @@ static void refuse_hello(struct control *control, struct connection *connection,
                          enum embtier_err err, const struct err_msg *msg)
 {
     if (control_may_warn(control))
-        log_warn("hello refused", "session=%" PRIu64 " pid=%d uid=%u err=%s why=%s",
-                 connection->number, (int)connection->peer_pid, (unsigned)connection->peer_uid,
-                 err_name(err), LOG_QUOTED(msg->text));
+        log_warn("hello refused", "session=%" PRIu64 " %s err=%s why=%s", connection->number,
+                 CONNECTION_ORIGIN(connection), err_name(err), LOG_QUOTED(msg->text));
     control_reply_error(control, connection, id, err, msg);
 }
 
@@ -188,9 +187,9 @@ void control_handle_hello(struct control *control, struct connection *connection
         return;
     }
     connection->knows_pages = hello->pages;
-    log_debug("client connected", "session=%" PRIu64 " pid=%d uid=%u user=%s client=%s",
-              connection->number, (int)connection->peer_pid, (unsigned)connection->peer_uid,
-              access_member_name(connection->member), LOG_QUOTED(hello->client));
+    log_debug("client connected", "session=%" PRIu64 " %s user=%s client=%s", connection->number,
+              CONNECTION_ORIGIN(connection), access_member_name(connection->member),
+              LOG_QUOTED(hello->client));
     if (!connection->making)
         reply_hello(control, connection, id);
 }

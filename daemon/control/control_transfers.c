@@ -166,10 +166,10 @@ void control_expire_transfers(struct control *control, struct connection *connec
         connection->loading.ended = EMBTIER_TIMEOUT;
     if (control_may_warn(control))
         log_warn("an import or export was ended: its client sent nothing",
-                 "table=%s session=%" PRIu64 " pid=%d uid=%u user=%s seconds=%u",
+                 "table=%s session=%" PRIu64 " %s user=%s seconds=%u",
                  connection->load ? load_table(connection->load)->spec.name
                                   : scan_spec(connection->scan)->name,
-                 connection->number, (int)connection->peer_pid, (unsigned)connection->peer_uid,
+                 connection->number, CONNECTION_ORIGIN(connection),
                  access_member_name(connection->member), seconds);
     control_close_transfers(control, connection);
 }

@@ -18,6 +18,7 @@
 #include "daemon/engine/mail/inbox.h"
 #include "daemon/engine/mail/mailbox.h"
 #include "daemon/engine/sessions/channel.h"
+#include "daemon/transport/listen/peer_origin.h"
 
 struct account;
 struct transport;
@@ -38,6 +39,7 @@ struct transport_peer {
     pid_t pid;   /* 0: not known, or on another host */
     gid_t *gids; /* of the process, malloced; NULL: not known. The control thread may take them */
     uint32_t gid_count;
+    struct peer_address address;
     bool is_encrypted;
     bool is_loopback; /* it came from this host, over TCP */
     bool is_left;     /* the control thread's, until forgotten_message: the client has another

@@ -2,7 +2,6 @@
 /* The handshake of TLS. A thread of the handshakes does it; the loop sends what that leaves, and
  * waits for the client's bytes. They take turns, so only one has the connection. */
 #include <assert.h>
-#include <netdb.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 
@@ -77,27 +76,11 @@ static void on_flushed(struct net *net)
     }
 }
 
-struct host {
-    char text[NI_MAXHOST];
-};
-
-static const char *host_of(const struct rpc_stream *stream, struct host *buffer)
-{
-    struct sockaddr_storage address;
-    socklen_t bytes = sizeof(address);
-
-    if (getpeername(stream->net.file.fd, (struct sockaddr *)&address, &bytes) != 0 ||
-        getnameinfo((const struct sockaddr *)&address, bytes, buffer->text, sizeof(buffer->text),
-                    NULL, 0, NI_NUMERICHOST) != 0)
-        return "?";
-    return buffer->text;
-}
-
 static void let_in(struct rpc_stream *stream)
 {
     if (stream->handshake->has_bad_names && stream->host->warnings++ < RPC_WARNINGS_MAX)
-        log_warn("a client's certificate makes it no user", "from=%s why=%s",
-                 LOG_QUOTED(host_of(stream, &(struct host){ { 0 } })),
+        log_warn("a client's certificate makes it no user", "%s why=%s",
+                 rpc_stream_origin(stream, &(struct peer_origin){ { 0 } }),
                  LOG_QUOTED(stream->handshake->msg.text));
     stream->names = TAKE(stream->handshake->names);
     rpc_handshake_free(stream);
@@ -109,8 +92,8 @@ static void log_failure(const struct rpc_stream *stream)
     if (stream->handshake->err == EMBTIER_DISCONNECTED)
         return;
     if (stream->host->warnings++ < RPC_WARNINGS_MAX)
-        log_warn("a handshake of TLS failed", "from=%s why=%s",
-                 LOG_QUOTED(host_of(stream, &(struct host){ { 0 } })),
+        log_warn("a handshake of TLS failed", "%s why=%s",
+                 rpc_stream_origin(stream, &(struct peer_origin){ { 0 } }),
                  LOG_QUOTED(stream->handshake->msg.text));
 }
 

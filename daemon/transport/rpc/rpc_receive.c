@@ -52,8 +52,8 @@ static void refuse(struct rpc_stream *stream, uint32_t number, enum embtier_err 
 static void warn(const struct rpc_stream *stream, enum embtier_err err, const struct err_msg *msg)
 {
     if (stream->host->warnings++ < RPC_WARNINGS_MAX)
-        log_warn("client over RPC dropped", "pid=%d uid=%u err=%s why=%s", (int)stream->peer.pid,
-                 (unsigned)stream->peer.uid, err_name(err),
+        log_warn("client over RPC dropped", "%s err=%s why=%s",
+                 rpc_stream_origin(stream, &(struct peer_origin){ { 0 } }), err_name(err),
                  LOG_QUOTED(msg->text[0] ? msg->text : err_text(err)));
 }
 

@@ -33,6 +33,13 @@ _Static_assert(sizeof(struct session) + CONFIG_LANES_MAX * sizeof(struct session
                    SESSION_BYTES + SESSION_RPC_BYTES,
                "the configuration counts it");
 
+const char *rpc_stream_origin(const struct rpc_stream *stream, struct peer_origin *buffer)
+{
+    const struct transport_peer *const peer = &stream->peer;
+
+    return peer_origin_write(buffer, peer->address.text, peer->pid, peer->uid);
+}
+
 struct io *rpc_stream_io(const struct rpc_stream *stream)
 {
     return stream->host->io;
@@ -440,6 +447,7 @@ void rpc_stream_new(struct rpc_host *host, int fd, bool is_tls)
         return;
     }
     set_options(fd);
+    peer_address_of(fd, &stream->peer.address);
     net_open(&stream->net, host->io, fd, tls);
     if (tls)
         rpc_handshake_begin(stream, tls);

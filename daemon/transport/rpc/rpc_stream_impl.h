@@ -100,6 +100,8 @@ struct rpc_stream {
 /* ---- rpc_stream.c ---- */
 
 struct io *rpc_stream_io(const struct rpc_stream *stream);
+/* Says where its client comes from, as pairs of a log line (peer_origin.h). */
+const char *rpc_stream_origin(const struct rpc_stream *stream, struct peer_origin *buffer);
 /* Adds an output behind the others. */
 void rpc_stream_add(struct rpc_stream *stream, struct rpc_output *output);
 /* Sends what there is, if nothing is being sent. */

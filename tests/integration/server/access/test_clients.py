@@ -56,8 +56,29 @@ def test_a_token_of_another_server_is_refused(guarded, transport):
     assert guarded.metrics()["access_refusals"] == 2
     said = guarded.logged("hello refused")
     assert len(said) == 2 and said[0]["err"] == "PERMISSION"
+    for line in said:
+        assert_says_where(line, transport)
     text = guarded.log.read_text()
     assert "embt_" not in text and token not in text and guarded.tokens["reader"] not in text
+
+
+def assert_says_where(line: dict[str, str], transport: str) -> None:
+    """A host that guesses tokens can be found, and a process of this host too."""
+    if transport in ("tcp", "tls"):
+        assert re.fullmatch(r"127\.0\.0\.1:\d+", line["from"]) and "uid" not in line, line
+    else:
+        assert int(line["pid"]) == os.getpid() and int(line["uid"]) == os.geteuid() and "from" not in line, line
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_the_log_says_where_a_user_comes_from(guarded, transport):
+    guarded.configure({"log": {"level": "debug"}})
+    guarded.start()
+    with guarded.connect_as("reader", transport) as server, pytest.raises(embtier.PermissionError):
+        server.create_table("t", 4)
+    for said in ("client connected", "request refused"):
+        assert_says_where(next(line for line in guarded.logged(said) if line["user"] == "reader"), transport)
+    assert "4294967295" not in guarded.log.read_text()
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)

@@ -60,6 +60,7 @@ def test_each_mistake_has_its_error_and_ends_its_connection_alone(door):
     logged = door.daemon.logged("client over RPC dropped")
     assert {line["err"] for line in logged} == {"PROTOCOL", "VERSION", "TOO_LARGE"}
     assert any("begin no frame" in line["why"] for line in logged)
+    assert all(("from" in line) != ("pid" in line) and line.get("uid") != "4294967295" for line in logged)
 
 
 def test_each_mistake_of_a_flood_is_counted_in_the_log(door):
