@@ -33,7 +33,9 @@ struct embtier_checkpoint {
                        attempt */
     uint64_t cut_updates; /* updates of which the checkpoint has some rows and lacks others; each
                              row is whole */
-    uint32_t uid;         /* of the user that asked for it; for the server's own, the server's */
+    uint32_t uid;         /* of the user that asked for it; for the server's own, the server's;
+                             2^32 - 1: that user came over a network and has none */
+    const char *user;     /* its name in the access file; "": it has none */
 };
 
 struct embtier_checkpoint_options {

@@ -34,6 +34,7 @@ static struct embtier_checkpoint describe(const Embtier__Checkpoint *wire)
         .tries = wire->tries,
         .cut_updates = wire->cut_updates,
         .uid = wire->uid,
+        .user = wire->user,
     };
 }
 

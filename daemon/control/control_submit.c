@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/log/log.h"
+#include "daemon/access/access.h"
 #include "daemon/control/connection.h"
 #include "daemon/control/control_impl.h"
 #include "daemon/engine/sessions/session.h"
@@ -64,6 +65,7 @@ bool control_request_job(struct control *control, struct connection *connection,
     const bool is_full = control_check_role(control, connection, request, &refusal) == EMBTIER_OK;
     const struct job_request from = { .wire = request,
                                       .uid = connection->peer_uid,
+                                      .user = access_member_name(connection->member),
                                       .session = connection->session,
                                       .refusal = is_full ? NULL : &refusal,
                                       .parts = &control->job_parts };

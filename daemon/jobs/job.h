@@ -128,6 +128,7 @@ struct job {
 struct job_request {
     const struct Embtier__Request *wire;
     uid_t uid;                     /* of the client */
+    const char *user;              /* its name in the access file; "": it has none */
     const struct session *session; /* NULL: the client has no shared memory */
     /* Why the client may not make the table that it asks for, but only have one that is there.
      * NULL: it may do all that it asks for. */

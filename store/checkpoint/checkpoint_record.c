@@ -81,20 +81,20 @@ static json_t *record_to_json(const struct checkpoint_record *record)
     const struct checkpoint_info *const info = &record->info;
     json_t *const step = info->has_step ? json_integer((json_int_t)info->step) : json_null();
 
-    return json_pack("{s:i, s:s, s:s, s:I, s:I, s:b, s:I, s:o, s:s, s:I, s:I, s:I, s:I, s:I, s:I, "
-                     "s:I, s:I, s:I, "
-                     "s:I, s:I, s:o}",
-                     "format_version", FORMAT_VERSION, "byte_order", byte_order(), "store_uuid",
-                     record->store_uuid, "id", (json_int_t)info->id, "created_ms",
-                     (json_int_t)info->created_ms, "automatic", (int)info->automatic, "uid",
-                     (json_int_t)info->uid, "step", step, "metadata", info->metadata, "table_count",
-                     (json_int_t)info->table_count, "bytes", (json_int_t)info->bytes, "new_bytes",
-                     (json_int_t)info->new_bytes, "pause_us", (json_int_t)info->pause_us, "tries",
-                     (json_int_t)info->tries, "cut_updates", (json_int_t)info->cut_updates,
-                     "held_rows", (json_int_t)info->held_rows, "spent_ms",
-                     (json_int_t)info->spent_ms, "shard_count", (json_int_t)record->shard_count,
-                     "catalog_sum", (json_int_t)record->catalog_sum, "catalog_bytes",
-                     (json_int_t)record->catalog_bytes, "databases", databases_to_json(record));
+    return json_pack(
+        "{s:i, s:s, s:s, s:I, s:I, s:b, s:I, s:s, s:o, s:s, s:I, s:I, s:I, s:I, s:I, s:I, "
+        "s:I, s:I, s:I, "
+        "s:I, s:I, s:o}",
+        "format_version", FORMAT_VERSION, "byte_order", byte_order(), "store_uuid",
+        record->store_uuid, "id", (json_int_t)info->id, "created_ms", (json_int_t)info->created_ms,
+        "automatic", (int)info->automatic, "uid", (json_int_t)info->uid, "user", info->user, "step",
+        step, "metadata", info->metadata, "table_count", (json_int_t)info->table_count, "bytes",
+        (json_int_t)info->bytes, "new_bytes", (json_int_t)info->new_bytes, "pause_us",
+        (json_int_t)info->pause_us, "tries", (json_int_t)info->tries, "cut_updates",
+        (json_int_t)info->cut_updates, "held_rows", (json_int_t)info->held_rows, "spent_ms",
+        (json_int_t)info->spent_ms, "shard_count", (json_int_t)record->shard_count, "catalog_sum",
+        (json_int_t)record->catalog_sum, "catalog_bytes", (json_int_t)record->catalog_bytes,
+        "databases", databases_to_json(record));
 }
 
 enum embtier_err checkpoint_record_write(const struct checkpoint_record *record, const char *folder,
@@ -183,10 +183,13 @@ static enum embtier_err database_from_json(const json_t *json, struct checkpoint
 static bool info_from_json(const json_t *json, struct checkpoint_info *info)
 {
     const char *const metadata = json_string_value(json_object_get(json, "metadata"));
+    const char *const user = json_string_value(json_object_get(json, "user"));
 
     if (!metadata || strlen(metadata) > EMBTIER_METADATA_MAX)
         return false;
     memcpy(info->metadata, metadata, strlen(metadata) + 1);
+    if (user && strlen(user) <= CHECKPOINT_USER_MAX) /* older servers wrote none */
+        memcpy(info->user, user, strlen(user) + 1);
     info->has_step = get_u64(json, "step", &info->step);
     (void)get_u64(json, "tries", &info->tries); /* older servers wrote neither */
     (void)get_u64(json, "cut_updates", &info->cut_updates);

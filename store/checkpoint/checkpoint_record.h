@@ -13,11 +13,14 @@
 #include "store/store_identity.h"
 
 /* The properties of a checkpoint that users see. */
+#define CHECKPOINT_USER_MAX 64
+
 struct checkpoint_info {
     uint64_t id;
     uint64_t created_ms; /* since 1970 */
     bool automatic;
     uint32_t uid; /* of the user that asked for it; if the record has none, of this process */
+    char user[CHECKPOINT_USER_MAX + 1]; /* its name in the access file; "": it is a Unix user */
     bool has_step;
     uint64_t step; /* the trainer's */
     char metadata[EMBTIER_METADATA_MAX + 1];

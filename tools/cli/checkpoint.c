@@ -214,14 +214,35 @@ static bool tables_to_json(const struct embtier_checkpoint *checkpoint, json_t *
     return complete;
 }
 
+struct user_text {
+    char text[80];
+};
+
+/* Names are no numbers. A user that comes over a network has no uid. */
+static const char *user_text(struct user_text *buffer, const struct embtier_checkpoint *checkpoint)
+{
+    if (checkpoint->user[0] != '\0')
+        (void)snprintf(buffer->text, sizeof(buffer->text), "%s", checkpoint->user);
+    else if (checkpoint->uid == UINT32_MAX)
+        return "-";
+    else
+        (void)snprintf(buffer->text, sizeof(buffer->text), "%" PRIu32, checkpoint->uid);
+    return buffer->text;
+}
+
+static json_t *uid_to_json(const struct embtier_checkpoint *checkpoint)
+{
+    return checkpoint->uid == UINT32_MAX ? json_null() : cli_json_u64(checkpoint->uid);
+}
+
 static json_t *checkpoint_to_json(const struct embtier_checkpoint *checkpoint)
 {
     struct number_text created;
     json_t *value = json_pack(
-        "{s:o, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "id",
+        "{s:o, s:s, s:s, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "id",
         cli_json_u64(checkpoint->id), "created", number_date(&created, checkpoint->created_ms),
-        "made_by", maker(checkpoint), "uid", cli_json_u64(checkpoint->uid), "step",
-        checkpoint->has_step ? cli_json_u64(checkpoint->step) : json_null(), "metadata",
+        "made_by", maker(checkpoint), "uid", uid_to_json(checkpoint), "user", checkpoint->user,
+        "step", checkpoint->has_step ? cli_json_u64(checkpoint->step) : json_null(), "metadata",
         metadata_to_json(checkpoint), "table_count", cli_json_u64(checkpoint->table_count), "bytes",
         cli_json_u64(checkpoint->bytes), "new_bytes", cli_json_u64(checkpoint->new_bytes),
         "pause_us", cli_json_u64(checkpoint->pause_us), "held_rows",
@@ -253,7 +274,7 @@ static json_t *list_to_json(const struct embtier_checkpoint_list *list)
 static int print_list(const struct embtier_checkpoint_list *list)
 {
     static const char *const titles[] = { "ID",    "CREATED", "STEP", "TABLES",
-                                          "BYTES", "NEW",     "UID",  "MADE BY" };
+                                          "BYTES", "NEW",     "USER", "MADE BY" };
     _cleanup_(text_table_freep) struct text_table *text = text_table_new("rlrrrrrl");
     bool ok = text != NULL;
 
@@ -262,6 +283,7 @@ static int print_list(const struct embtier_checkpoint_list *list)
     for (size_t i = 0; ok && i < embtier_checkpoint_list_count(list); i++) {
         const struct embtier_checkpoint *checkpoint = embtier_checkpoint_list_at(list, i);
         struct number_text number;
+        struct user_text user;
 
         ok = text_table_add(text, "%" PRIu64, checkpoint->id) &&
              text_table_add(text, "%s", number_date(&number, checkpoint->created_ms)) &&
@@ -269,7 +291,7 @@ static int print_list(const struct embtier_checkpoint_list *list)
              text_table_add(text, "%" PRIu32, checkpoint->table_count) &&
              text_table_add(text, "%s", number_bytes(&number, (double)checkpoint->bytes)) &&
              text_table_add(text, "%s", number_bytes(&number, (double)checkpoint->new_bytes)) &&
-             text_table_add(text, "%" PRIu32, checkpoint->uid) &&
+             text_table_add(text, "%s", user_text(&user, checkpoint)) &&
              text_table_add(text, "%s", maker(checkpoint));
     }
     if (!ok)
@@ -281,11 +303,12 @@ static int print_list(const struct embtier_checkpoint_list *list)
 static void print_checkpoint(const struct embtier_checkpoint *checkpoint)
 {
     struct number_text number;
+    struct user_text user;
 
     printf("id         %" PRIu64 "\n", checkpoint->id);
     printf("created    %s\n", number_date(&number, checkpoint->created_ms));
     printf("made by    %s\n", maker(checkpoint));
-    printf("uid        %" PRIu32 "\n", checkpoint->uid);
+    text_print(stdout, "user       %s\n", user_text(&user, checkpoint));
     printf("step       %s\n", step_text(&number, checkpoint));
     text_print(stdout, "metadata   %s\n", checkpoint->metadata ? checkpoint->metadata : "-");
     printf("bytes      %s\n", number_bytes(&number, (double)checkpoint->bytes));

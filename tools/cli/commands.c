@@ -110,9 +110,9 @@ const struct command commands[] = {
       "Returns when the checkpoint is complete on disk; the server keeps serving. After a crash,\n"
       "tables of durability replay have the rows of the newest checkpoint.\n"
       "\n"
-      "With -o json: {id, created, made_by, uid, step, metadata, table_count, tables,\n"
-      "bytes, new_bytes, pause_us, held_rows, spent_ms, tries, cut_updates}; step and\n"
-      "metadata may be null.\n",
+      "With -o json: {id, created, made_by, uid, user, step, metadata, table_count,\n"
+      "tables, bytes, new_bytes, pause_us, held_rows, spent_ms, tries, cut_updates}; step,\n"
+      "metadata and uid may be null; user is a name of the access file, or \"\".\n",
       "  embtier checkpoint create --step 2000 --metadata '{\"epoch\": 3}'\n"
       "  embtier checkpoint create --keep 5\n",
       command_checkpoint_create, NULL },

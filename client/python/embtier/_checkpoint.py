@@ -14,6 +14,7 @@ from ._arguments import reason, several, shown, text
 from ._library import CheckpointInfo, CheckpointOptions
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_NO_UID = 2**32 - 1
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,8 @@ class Checkpoint:
     @cut_updates: updates of which it has some rows and lacks others; each row is whole.
     @held_rows: updates that found no room while its rows were written, and waited.
     @spent: its duration in seconds.
-    @uid: uid of the user that asked for it; the server's for its own.
+    @uid: uid of the user that asked for it; the server's for its own; None: that user came over a network.
+    @user: its name in the access file; None: it has none.
     """
 
     id: int
@@ -52,7 +54,8 @@ class Checkpoint:
     spent: float
     tries: int = 0
     cut_updates: int = 0
-    uid: int = 0
+    uid: int | None = 0
+    user: str | None = None
 
 
 def checkpoint_of(info: CheckpointInfo) -> Checkpoint:
@@ -74,7 +77,8 @@ def checkpoint_of(info: CheckpointInfo) -> Checkpoint:
         spent=info.spent_ms / 1e3,
         tries=info.tries,
         cut_updates=info.cut_updates,
-        uid=info.uid,
+        uid=info.uid if info.uid != _NO_UID else None,
+        user=info.user.decode() if info.user else None,
     )
 
 

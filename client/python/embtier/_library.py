@@ -150,6 +150,7 @@ class CheckpointInfo(Record):
         ("tries", U64),
         ("cut_updates", U64),
         ("uid", U32),
+        ("user", OptionalBytes),
     ]
 
 

@@ -47,6 +47,7 @@ struct checkpoint_order {
     const struct catalog_made *made; /* tables to include too, or NULL */
     bool keep_all; /* none is deleted, not even of the server's own: one may still be needed */
     uid_t uid;     /* its owner, if it is promised or not the server's own */
+    char user[CHECKPOINT_USER_MAX + 1]; /* its owner's name in the access file, or "" */
     bool promised; /* it stays for a minute, however few of the server's own are kept: the client
                       that asked has yet to begin reading it */
 };

@@ -102,6 +102,20 @@ static void note_owner(struct checkpoints *c, const struct checkpoint_info *info
                  "id=%" PRIu64 " why=%s", info->id, LOG_QUOTED(why.text));
 }
 
+struct owner_text {
+    char text[CHECKPOINT_USER_MAX + 16];
+};
+
+/* A user that comes over a network has no uid. */
+static const char *owner_text(const struct checkpoint_info *info, struct owner_text *buffer)
+{
+    if (info->user[0] != '\0')
+        (void)snprintf(buffer->text, sizeof(buffer->text), "user=%s", info->user);
+    else
+        (void)snprintf(buffer->text, sizeof(buffer->text), "uid=%" PRIu32, info->uid);
+    return buffer->text;
+}
+
 static enum embtier_err make_one(struct checkpoints *c, const struct checkpoint_order *order,
                                  const struct progress_sink *progress,
                                  struct checkpoint_info *ret_info, struct err_msg *msg)
@@ -119,6 +133,7 @@ static enum embtier_err make_one(struct checkpoints *c, const struct checkpoint_
     };
     enum embtier_err err;
 
+    memcpy(making.info.user, order->user, sizeof(making.info.user));
     TRY(check_metadata(order->metadata, msg));
     if (order->automatic && order->promised) /* or it might be made for nothing */
         TRY(transfer_memory_probe(c->opts.memory, order->uid,
@@ -139,10 +154,10 @@ static enum embtier_err make_one(struct checkpoints *c, const struct checkpoint_
     *ret_info = making.info;
     note_owner(c, ret_info);
     log_info("checkpoint made",
-             "id=%" PRIu64 " by=%s uid=%" PRIu32 " bytes=%" PRIu64 " new_bytes=%" PRIu64
-             " pause_us=%" PRIu64 " tries=%" PRIu64 " cut_updates=%" PRIu64 " held_rows=%" PRIu64
-             " spent_ms=%" PRIu64,
-             ret_info->id, order->automatic ? "server" : "user", ret_info->uid, ret_info->bytes,
+             "id=%" PRIu64 " by=%s %s bytes=%" PRIu64 " new_bytes=%" PRIu64 " pause_us=%" PRIu64
+             " tries=%" PRIu64 " cut_updates=%" PRIu64 " held_rows=%" PRIu64 " spent_ms=%" PRIu64,
+             ret_info->id, order->automatic ? "server" : "user",
+             owner_text(ret_info, &(struct owner_text){ { 0 } }), ret_info->bytes,
              ret_info->new_bytes, ret_info->pause_us, ret_info->tries, ret_info->cut_updates,
              ret_info->held_rows, ret_info->spent_ms);
     store_refuse_replay(c->opts.store, EMBTIER_OK);
@@ -174,6 +189,7 @@ enum embtier_err checkpoints_make(struct checkpoints *c, const struct checkpoint
 void checkpoint_order_carry_over(const struct checkpoint_info *from, struct checkpoint_order *order)
 {
     order->uid = from->uid;
+    memcpy(order->user, from->user, sizeof(order->user));
     order->has_step = from->has_step;
     order->step = from->step;
     memcpy(order->metadata, from->metadata, sizeof(order->metadata));

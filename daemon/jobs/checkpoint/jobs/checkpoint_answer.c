@@ -22,6 +22,7 @@ static void fill_checkpoint(struct checkpoint_info *info, struct checkpoint_tabl
     }
     ret_wire->metadata = info->metadata;
     ret_wire->uid = info->uid;
+    ret_wire->user = info->user;
     ret_wire->table_count = info->table_count;
     ret_wire->bytes = info->bytes;
     ret_wire->new_bytes = info->new_bytes;

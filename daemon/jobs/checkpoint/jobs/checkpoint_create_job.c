@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/jobs/checkpoint/jobs/checkpoint_create_job.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -73,6 +74,7 @@ enum embtier_err checkpoint_create_job_new(const struct job_request *request, st
     create->order.automatic = wire->automatic;
     create->order.promised = true; /* an export may be about to read it */
     create->order.uid = request->uid;
+    (void)snprintf(create->order.user, sizeof(create->order.user), "%s", request->user);
     strncpy(create->order.metadata, wire->metadata, sizeof(create->order.metadata) - 1);
     *ret_job = &create->job;
     return EMBTIER_OK;
