@@ -11,6 +11,7 @@
 
 #include "client/files/export_folder.h"
 #include "client/files/export_manifest.h"
+#include "client/lib/checkpoint.h"
 #include "client/lib/connection.h"
 #include "client/lib/load.h"
 #include "client/lib/table.h"
@@ -306,37 +307,48 @@ static enum embtier_err check_table(const struct exporting *e, const char *name)
     return err;
 }
 
-/* Takes over a list of one checkpoint. */
-static void note_checkpoint(struct exporting *e, struct embtier_checkpoint_list *list)
+static enum embtier_err note_checkpoint(struct exporting *e, uint64_t id)
 {
-    const struct embtier_checkpoint *const checkpoint = embtier_checkpoint_list_at(list, 0);
+    int has_step = 0;
 
-    e->manifest.checkpoint = checkpoint->id;
-    e->manifest.has_step = checkpoint->has_step != 0;
-    e->manifest.step = checkpoint->step;
-    embtier_checkpoint_list_free(list);
+    TRY(checkpoint_step(e->server, id, &has_step, &e->manifest.step));
+    e->manifest.checkpoint = id;
+    e->manifest.has_step = has_step != 0;
+    return EMBTIER_OK;
 }
 
-/* For the newest checkpoint the server says which one it is, when the scan is opened. */
-static enum embtier_err find_checkpoint(struct exporting *e, const char *table)
+/* Only some users may make a checkpoint, and any may read one. */
+static enum embtier_err make_checkpoint(struct exporting *e, uint64_t *ret_id)
 {
     const struct embtier_checkpoint_options made = {
         .struct_bytes = sizeof(made),
         .automatic = 1,
     };
     struct embtier_checkpoint_list *list = NULL;
-    const uint64_t id = e->options.checkpoint;
+    const enum embtier_err err =
+        embtier_checkpoint_create(e->server, &made, e->progress, e->progress_context, &list);
+
+    if (err == EMBTIER_PERMISSION)
+        err_append(msg_of(e), "; an export of the current rows makes a checkpoint: export one that "
+                              "exists (checkpoint \"newest\", --checkpoint newest)");
+    TRY(err);
+    *ret_id = embtier_checkpoint_list_at(list, 0)->id;
+    embtier_checkpoint_list_free(list);
+    return EMBTIER_OK;
+}
+
+/* For the newest checkpoint the server says which one it is, when the scan is opened. */
+static enum embtier_err find_checkpoint(struct exporting *e, const char *table)
+{
+    uint64_t id = e->options.checkpoint;
 
     if (id == EMBTIER_CHECKPOINT_NEWEST)
         return EMBTIER_OK;
     if (id == 0) {
         TRY(check_table(e, table));
-        TRY(embtier_checkpoint_create(e->server, &made, e->progress, e->progress_context, &list));
-    } else {
-        TRY(embtier_checkpoint_show(e->server, id, &list));
+        TRY(make_checkpoint(e, &id));
     }
-    note_checkpoint(e, list);
-    return EMBTIER_OK;
+    return note_checkpoint(e, id);
 }
 
 /* Returns the number of rows that a file has room for. Until the file ends, its tensors lie apart
@@ -362,14 +374,11 @@ static enum embtier_err open_scan(struct exporting *e, const char *table)
                                                   .with_state = e->options.with_state,
                                                   .all_rows = e->options.all_rows };
     const uint64_t file_bytes = e->options.file_bytes ? e->options.file_bytes : FILE_BYTES;
-    struct embtier_checkpoint_list *list = NULL;
     uint64_t each, rows;
 
     TRY(embtier_scan_open(e->server, table, &options, &e->scan));
-    if (options.checkpoint == 0) {
-        TRY(embtier_checkpoint_show(e->server, embtier_scan_checkpoint(e->scan), &list));
-        note_checkpoint(e, list);
-    }
+    if (options.checkpoint == 0)
+        TRY(note_checkpoint(e, embtier_scan_checkpoint(e->scan)));
     e->manifest.spec = *scan_table_spec(e->scan);
     e->manifest.with_state = e->options.with_state != 0;
     e->manifest.all_rows = e->options.all_rows != 0;

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/lib/checkpoint.h"
 #include "client/lib/connection.h"
 #include "client/lib/reply_pages.h"
 #include "client/lib/table.h"
@@ -177,6 +179,35 @@ enum embtier_err embtier_checkpoint_create(struct embtier *server,
     request.checkpoint_create = &create;
     TRY(connection_call(server, &request, progress, progress_context, &reply));
     return list_of_one(server, &reply, ret_list);
+}
+
+enum embtier_err checkpoint_step(struct embtier *server, uint64_t id, int *ret_has_step,
+                                 uint64_t *ret_step)
+{
+    _cleanup_(reply_freep) Embtier__Reply *reply = NULL;
+    Embtier__Request request = EMBTIER__REQUEST__INIT;
+    Embtier__CheckpointList body = EMBTIER__CHECKPOINT_LIST__INIT;
+    struct embtier_checkpoint found;
+
+    TRY(check_id(server, id));
+    body.after = id - 1;
+    body.most = 1;
+    request.body_case = EMBTIER__REQUEST__BODY_CHECKPOINT_LIST;
+    request.checkpoint_list = &body;
+    TRY(connection_call(server, &request, NULL, NULL, &reply));
+    if (reply->body_case != EMBTIER__REPLY__BODY_CHECKPOINT_LIST)
+        return err_set(&server->message, EMBTIER_PROTOCOL,
+                       "the server did not answer with checkpoints");
+    if (reply->checkpoint_list->n_checkpoints == 0 ||
+        reply->checkpoint_list->checkpoints[0]->id != id)
+        return err_set(&server->message, EMBTIER_NOT_FOUND,
+                       "there is no checkpoint %" PRIu64
+                       ": `embtier checkpoint list` shows those that exist",
+                       id);
+    found = describe(reply->checkpoint_list->checkpoints[0]);
+    *ret_has_step = found.has_step;
+    *ret_step = found.step;
+    return EMBTIER_OK;
 }
 
 static enum embtier_err read_pages(struct embtier *server, struct reply_pages *pages,

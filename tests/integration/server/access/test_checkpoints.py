@@ -8,6 +8,8 @@ import os
 import subprocess
 from pathlib import Path
 
+import embtier
+import numpy as np
 import pytest
 from accessed import Guarded, token_file
 from daemons import EMBTIERD
@@ -46,3 +48,30 @@ def test_a_checkpoint_names_its_user(guarded, transport):
     assert [(one["user"], one["uid"]) for one in json.loads(shown) if one["id"] == made.id] == [("boss", made.uid)]
     assert {line["user"] for line in guarded.logged("checkpoint made") if line["by"] == "user"} == {"boss"}
     assert "4294967295" not in guarded.log.read_text()
+
+
+@pytest.mark.parametrize("transport", ["shm", "tls"])
+def test_a_reader_exports_its_table_alone(guarded, transport, tmp_path):
+    """It reads a checkpoint that exists, as making one is about all tables. Other tables stay hidden."""
+    guarded.add("reader", "read", tables=["ads_*"])
+    guarded.start()
+    with guarded.connect_as("boss") as boss:
+        for name in ("ads_a", "users"):
+            boss.create_table(name, 4, rows=10, init=("constant", 3)).set([1], np.ones((1, 4), np.float32))
+        made = boss.checkpoint(step=77)
+    for which in ("newest", str(made.id)):
+        said, _ = run(guarded, "reader", transport, "export", "ads_a", str(tmp_path / which), "--checkpoint", which)
+        assert f"as of checkpoint {made.id}" in said
+        assert json.loads((tmp_path / which / "table.json").read_text())["step"] == "77"
+    with guarded.connect_as("boss") as boss:
+        boss.import_table(str(tmp_path / "newest"), "again")
+        assert (boss.open_table("again").get([1]) == 1).all()
+    _, said = run(guarded, "reader", transport, "export", "ads_a", str(tmp_path / "now"), code=1)
+    assert "checkpoint create" in said and "--checkpoint newest" in said, said
+    _, said = run(guarded, "reader", transport, "export", "ads_a", str(tmp_path / "no"), "--checkpoint", "1000000", code=1)
+    assert "there is no checkpoint 1000000" in said, said
+    for refused in (("export", "users", str(tmp_path / "not"), "--checkpoint", "newest"), ("checkpoint", "show", str(made.id))):
+        _, said = run(guarded, "reader", transport, *refused, code=1)
+        assert "granted" in said, said
+    with guarded.connect_as("reader", transport) as server, pytest.raises(embtier.PermissionError, match='checkpoint "newest"'):
+        server.export_table("ads_a", str(tmp_path / "python"))
