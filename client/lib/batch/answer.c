@@ -237,6 +237,16 @@ static uint32_t form_of(const struct embtier_batch *batch)
     return 0;
 }
 
+/* A pooled lookup needs another role only for its ticket. */
+static const char *needed_for(const struct embtier_batch *batch, enum role needed)
+{
+    const uint32_t form = form_of(batch);
+
+    if (form == OP_FORM_POOL && needed == ROLE_TRAIN)
+        return "a lookup to train from (with a ticket)";
+    return op_form_words(form);
+}
+
 /* The numbers are the user's role and the least role for the operation, or one more than all roles
  * if the server has no rule for it. */
 static enum embtier_err tell_no_permission(const struct embtier_batch *batch)
@@ -251,7 +261,7 @@ static enum embtier_err tell_no_permission(const struct embtier_batch *batch)
                        op_form_words(form_of(batch)));
     if (role < needed)
         return err_set(msg, result->err, "%s needs role %s, and user '%s' has role %s%s",
-                       op_form_words(form_of(batch)), role_word(needed), user, role_word(role),
+                       needed_for(batch, needed), role_word(needed), user, role_word(role),
                        role == ROLE_NONE ? ": it is no longer in the server's access file" : "");
     return err_set(msg, result->err,
                    "%s: table '%s' is not granted to user '%s' (its role is %s)%s",
@@ -457,7 +467,7 @@ static const char *quota_noun(enum quota quota)
 {
     switch (quota) {
     case QUOTA_ticket_bytes:
-        return "memory of tickets";
+        return "memory of tickets, a session three quarters of what the user's others leave";
     case QUOTA_pinned_bytes:
         return "prefetched rows";
     case QUOTA_bytes_in_flight:

@@ -167,6 +167,20 @@ def test_bytes_of_tickets(guarded, transport):
         second.push(0.1, 1)
 
 
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_a_sessions_part_of_a_quota_is_told(guarded, transport):
+    """One session does not get all of it, so the number alone would look wrong."""
+    start(guarded, {"ticket_bytes": "400KiB"})
+    with guarded.connect_as("small", transport) as small:
+        kept = []
+        with refused("ticket_bytes", 400 << 10, "user 'small' may have") as caught:
+            for _ in range(100):
+                kept.append(bags_of(small))
+                kept[-1].lookup(ticket=True)
+        assert "a session three quarters of what the user's others leave" in str(caught.value)
+        assert 200 << 10 < small.users()["small"]["ticket_bytes"]["used"] <= 300 << 10
+
+
 def bags_of(server: embtier.Server) -> embtier.BagBatch:
     bags = server.bag_batch([embtier.Bags(server.open_table("t"), IDS, 10)])
     bags.ids(0)[:], bags.offsets(0)[:] = np.arange(IDS), np.arange(0, IDS + 1, IDS // 10)
