@@ -118,8 +118,8 @@ static const struct operation ops[] = {
     OPS(X)
 #undef X
 };
-static const struct operation pool_with_ticket = { "POOL with a ticket", ROLE_TRAIN,
-                                                   RELATION_SEGMENTS, NULL };
+static const struct operation pool_with_ticket = { "a lookup to train from (with a ticket)",
+                                                   ROLE_TRAIN, RELATION_SEGMENTS, NULL };
 
 const struct operation *operation_of_op(uint32_t op, uint32_t flags)
 {

@@ -108,7 +108,7 @@ def _bags_of(bags: Any) -> dict[str, Bag]:
     return {feature: bag if isinstance(bag, Bag) else Bag(bag) for feature, bag in bags.items()}
 
 
-_NO_LR = "lr is missing: the learning rate of the tables' optimizers, such as lr=0.1"
+_NO_LR = "lr is missing: the learning rate of the tables' optimizers, such as lr=0.1; passes under torch.no_grad(), and frozen modules, need none"
 _NO_WEIGHT = (
     "the rows are in the server, so the module has no weight: table.get(ids) and table.set(ids, rows) read and write "
     "rows, Server.import_table() imports a file"
@@ -140,7 +140,7 @@ class EmbeddingBagCollection(torch.nn.Module):
 
     @bags: a :class:`Bag` for each name of a feature, or a Table for a Bag with the defaults. All tables belong to one
     connection; a table may be in several bags.
-    @lr: learning rate; only a frozen module needs none.
+    @lr: learning rate; a pass that is trained from needs one, given here or assigned later.
     @update: "backward" or "step"; see the text of embtier.torch.
     @frozen: like requires_grad_(False); tables need no optimizer.
     @group: group of trainers, one for each module; see "Groups of trainers" in the text of embtier.torch.
@@ -165,8 +165,6 @@ class EmbeddingBagCollection(torch.nn.Module):
         one_of("update", UPDATES, update)
         one_of("reduce", REDUCTIONS, reduce)
         frozen = flag("frozen", frozen)
-        if lr is None and not frozen:
-            raise ValueError(_NO_LR)
         tables = [bag.table for bag in self.bags.values()]
         if len({id(table._connection) for table in tables}) > 1:
             raise ValueError("the tables of a collection belong to one connection")
@@ -180,7 +178,7 @@ class EmbeddingBagCollection(torch.nn.Module):
         steps = max(table.step for table in distinct.values())
         self.optimizer = Optimizer(list(self._rows.values()), self._rooms, lr or 0.0, update == "step", reduce == "mean", steps)
         if not frozen:
-            self._check_trainable()
+            self._check_tables()
         self.group = group
         self.timeout = timeout
         self._number = _compiled.number_of(self)
@@ -192,7 +190,7 @@ class EmbeddingBagCollection(torch.nn.Module):
         self._anchor = [torch.nn.Parameter(torch.zeros(1, dtype=torch.float32, device="cpu"))]
         self._ahead: Ahead | None = None  # for the next forward pass with a ticket
 
-    def _check_trainable(self) -> None:
+    def _check_tables(self) -> None:
         for feature, bag in self.bags.items():
             table = bag.table
             if table.spec.optimizer == "none":
@@ -207,6 +205,9 @@ class EmbeddingBagCollection(torch.nn.Module):
                 raise ValueError(
                     f'table {table.name!r} has bags with mode "max" and others: these cannot be trained together'
                 )
+
+    def _check_trainable(self) -> None:
+        self._check_tables()
         if not self._has_lr and not self.lr:
             raise ValueError(_NO_LR)
         self._trainable = True
@@ -247,7 +248,8 @@ class EmbeddingBagCollection(torch.nn.Module):
         room = self._rooms.take(given)
         try:
             room.fill(given)
-            with errors.hint("TICKETS_FULL", "run passes without a backward pass under torch.no_grad()"):
+            advice = "run passes without a backward pass under torch.no_grad()"
+            with errors.hint("TICKETS_FULL", advice), errors.hint("PERMISSION" if wants_ticket else "", advice):
                 room.batch.lookup(self.timeout, ticket=wants_ticket)
         except BaseException:
             self._rooms.abandon(room)

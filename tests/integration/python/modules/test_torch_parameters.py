@@ -441,8 +441,11 @@ def test_default_dtype_changes_nothing(make_table, update):
     assert bag.steps == 1
 
 
-def test_module_without_a_learning_rate_is_not_unfrozen(make_table):
-    bag = et.EmbeddingBag(make_table(), frozen=True)
+@pytest.mark.parametrize("frozen", [True, False])
+def test_module_without_a_learning_rate_is_not_trained(make_table, frozen):
+    bag = et.EmbeddingBag(make_table(), frozen=frozen)
+    with torch.no_grad():
+        bag(some_ids()[0])
     bag.requires_grad_(True)
     with pytest.raises(ValueError, match="lr is missing"):
         bag(some_ids()[0])

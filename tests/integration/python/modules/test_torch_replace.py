@@ -332,7 +332,6 @@ def test_arguments_that_fit_no_table_are_refused_and_leave_none(server, name):
             (((ROWS, DIM), {**here, "padding_idx": ROWS}), ValueError, "padding_idx"),
             (((ROWS, DIM), {**here, "padding_idx": 1.5}), TypeError, "padding_idx must be"),
             (((ROWS, DIM), {**here, "padding_idx": "1"}), TypeError, "padding_idx must be"),
-            (((ROWS, DIM), {**here, "lr": None}), ValueError, "lr is missing"),
             (((ROWS, DIM), {**here, "lr": -1}), ValueError, "lr must be"),
             (((ROWS, DIM), {**here, "optimiser": 1}), TypeError, "unexpected arguments: optimiser"),
             (((ROWS, DIM), {**here, "dtype": "f16", "_weight": torch.full((ROWS, DIM), 1e6)}), ValueError, "do not fit in f16"),

@@ -158,7 +158,6 @@ def test_configurations_that_fit_no_table_are_refused_and_leave_none(server, nam
         ([Bag(name="t", **good)] * 2, {}, ValueError, "tables have the same name"),
         ([Bag(name="t", **good, pooling=torchrec.PoolingType.NONE)], {}, ValueError, "pooling must be one of SUM, MEAN"),
         ([Bag(name="t", **good), Bag(name="u", **good, data_type=torchrec.DataType.INT8)], {}, ValueError, "data_type must be one of"),
-        ([Bag(name="t", **good)], {"lr": None}, ValueError, "lr is missing"),
         ([Bag(name="t", **good)], {"optimiser": "sgd"}, TypeError, "unexpected arguments: optimiser"),
     ):
         with pytest.raises(error, match=said):

@@ -117,11 +117,11 @@ def rows_of(daemon) -> np.ndarray:
 def test_each_role_may_ask_for_rows_as_the_table_says(guarded, transport, role):
     """Each operation on rows, through the library."""
 
-    def allowed(least: str, call) -> None:
+    def allowed(least: str, call, words: str = "") -> None:
         if ROLES.index(role) >= ROLES.index(least):
             call()
             return
-        with pytest.raises(embtier.PermissionError, match=f"needs role {least}, and user '{role}_of_some' has role {role}"):
+        with pytest.raises(embtier.PermissionError, match=f"{words}needs role {least}, and user '{role}_of_some' has role {role}"):
             call()
 
     before = rows_of(guarded)
@@ -132,7 +132,7 @@ def test_each_role_may_ask_for_rows_as_the_table_says(guarded, transport, role):
         with server.bag_batch([embtier.Bags(table, 2, 1)]) as bags:
             bags.ids(0)[:], bags.offsets(0)[:] = [1, 2], [0, 2]
             allowed("read", bags.lookup)
-            allowed("train", lambda: bags.lookup(ticket=True))
+            allowed("train", lambda: bags.lookup(ticket=True), r"a lookup to train from \(with a ticket\) ")
             if role != "read":
                 bags.gradients(0)[:] = 0
                 bags.push(lr=0.5, step=1)
@@ -143,6 +143,23 @@ def test_each_role_may_ask_for_rows_as_the_table_says(guarded, transport, role):
             ahead.ids(0)[:] = [1, 2]
             allowed("read", ahead.prefetch)
     assert (rows_of(guarded) == before).all()
+
+
+def test_a_reader_that_would_train_learns_of_no_grad(guarded):
+    """torch makes a ticket for each pass that could be trained from. A module for passes that are not needs no learning rate."""
+    torch = pytest.importorskip("torch")
+    from embtier.torch import EmbeddingBag
+
+    ids = torch.tensor([[1, 2]])
+    with guarded.connect_as("read_of_some", "shm") as server:
+        module = EmbeddingBag(server.open_table("mine"), mode="sum")
+        with torch.no_grad():
+            assert (module(ids) == 2).all()
+        with pytest.raises(ValueError, match=r"lr is missing.*torch\.no_grad\(\)"):
+            module(ids)
+        module.lr = 0.1
+        with pytest.raises(embtier.PermissionError, match=r"with a ticket\) needs role train.*torch\.no_grad\(\)"):
+            module(ids)
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
