@@ -39,10 +39,16 @@ static enum embtier_err take_host(const char *text, const char *rest, const char
 {
     const bool is_bracketed = rest[0] == '[';
     const char *const host = rest + is_bracketed;
-    const char *const end = is_bracketed ? strchr(host, ']') : strchr(host, ':');
+    const char *const end =
+        is_bracketed ? strchr(host, ']') : memchr(host, ':', (size_t)(stop - host));
     const char *const colon = end && is_bracketed ? end + 1 : end;
     size_t bytes;
 
+    if (!is_bracketed && colon && memchr(colon + 1, ':', (size_t)(stop - colon - 1)))
+        return err_set(msg, EMBTIER_INVALID,
+                       "address %s has more than one colon; an IPv6 address needs brackets: "
+                       "%s://[IPV6]:PORT",
+                       text, address_scheme(address));
     if (!colon || colon[0] != ':' || !is_port(colon + 1, stop))
         return err_set(msg, EMBTIER_INVALID,
                        "address %s has no port; expected %s://HOST:PORT or %s://[IPV6]:PORT, with "

@@ -83,14 +83,20 @@ static int no_password(char *buffer, int room, int is_for_writing, void *context
     return -1;
 }
 
-static enum embtier_err take_own(SSL_CTX *context, const struct tls_files *files,
-                                 struct err_msg *msg)
+static enum embtier_err take_certificate(SSL_CTX *context, const struct tls_files *files,
+                                         struct err_msg *msg)
 {
     TRY(check_readable(files->certificate, msg));
-    TRY(check_readable(files->key, msg));
-    SSL_CTX_set_default_passwd_cb(context, no_password);
     if (SSL_CTX_use_certificate_chain_file(context, files->certificate) != 1)
         return fail_file(files->certificate, "certificate", msg);
+    return check_chain(context, files->certificate, msg);
+}
+
+static enum embtier_err take_key(SSL_CTX *context, const struct tls_files *files,
+                                 struct err_msg *msg)
+{
+    TRY(check_readable(files->key, msg));
+    SSL_CTX_set_default_passwd_cb(context, no_password);
     if (SSL_CTX_use_PrivateKey_file(context, files->key, SSL_FILETYPE_PEM) != 1) {
         const bool is_other = ERR_GET_REASON(ERR_peek_last_error()) == X509_R_KEY_VALUES_MISMATCH ||
                               ERR_GET_REASON(ERR_peek_last_error()) == X509_R_KEY_TYPE_MISMATCH;
@@ -101,7 +107,16 @@ static enum embtier_err take_own(SSL_CTX *context, const struct tls_files *files
         return err_set(msg, EMBTIER_INVALID, "the key in %s is not that of the certificate in %s",
                        files->key, files->certificate);
     }
-    return check_chain(context, files->certificate, msg);
+    return EMBTIER_OK;
+}
+
+static enum embtier_err take_own(SSL_CTX *context, const struct tls_files *files,
+                                 enum tls_file *ret_file, struct err_msg *msg)
+{
+    *ret_file = TLS_FILE_CERTIFICATE;
+    TRY(take_certificate(context, files, msg));
+    *ret_file = TLS_FILE_KEY;
+    return take_key(context, files, msg);
 }
 
 enum embtier_err tls_context_check_dates(const SSL_CTX *context, struct err_msg *msg)
@@ -163,14 +178,17 @@ static SSL_CTX *new_context(const SSL_METHOD *method)
 }
 
 enum embtier_err tls_context_server(const struct tls_files *files, bool must_show,
-                                    SSL_CTX **ret_context, struct err_msg *msg)
+                                    SSL_CTX **ret_context, enum tls_file *ret_file,
+                                    struct err_msg *msg)
 {
     _cleanup_(tls_context_freep) SSL_CTX *context = new_context(TLS_server_method());
 
+    *ret_file = TLS_FILE_CERTIFICATE;
     ERR_clear_error();
     if (!context)
         return openssl_failed(msg, EMBTIER_NO_MEMORY, "cannot prepare TLS");
-    TRY(take_own(context, files, msg));
+    TRY(take_own(context, files, ret_file, msg));
+    *ret_file = TLS_FILE_AUTHORITY;
     if (is_given(files->authority)) {
         TRY(take_authority(context, files->authority, true, msg));
         SSL_CTX_set_verify(
@@ -184,6 +202,7 @@ enum embtier_err tls_context_client(const struct tls_files *files, SSL_CTX **ret
                                     struct err_msg *msg)
 {
     _cleanup_(tls_context_freep) SSL_CTX *context = new_context(TLS_client_method());
+    enum tls_file ignored;
 
     ERR_clear_error();
     if (!context)
@@ -193,7 +212,7 @@ enum embtier_err tls_context_client(const struct tls_files *files, SSL_CTX **ret
             msg, EMBTIER_INVALID,
             "a client's certificate needs its key, and the other way; give both or none");
     if (is_given(files->certificate))
-        TRY(take_own(context, files, msg));
+        TRY(take_own(context, files, &ignored, msg));
     SSL_CTX_set_verify(context, SSL_VERIFY_PEER, NULL);
     if (is_given(files->authority))
         TRY(take_authority(context, files->authority, false, msg));

@@ -23,15 +23,18 @@ struct tls_files {
     const char *authority;   /* certificates that the other side's must come from */
 };
 
+enum tls_file { TLS_FILE_CERTIFICATE, TLS_FILE_KEY, TLS_FILE_AUTHORITY };
+
 void tls_context_free(SSL_CTX *context);
 DEFINE_CLEANUP(SSL_CTX, tls_context_free)
 
 /* @must_show: a client without a certificate of the authority's is refused. Without an authority
  * clients are asked for no certificate. INVALID: a file cannot be read or holds something else, the
  * key is not the certificate's, or a certificate was not signed by the one behind it. The message
- * names the file. */
+ * names the file, and @ret_file says which of them it is. */
 MUST_CHECK enum embtier_err tls_context_server(const struct tls_files *files, bool must_show,
-                                               SSL_CTX **ret_context, struct err_msg *msg);
+                                               SSL_CTX **ret_context, enum tls_file *ret_file,
+                                               struct err_msg *msg);
 /* Servers must show a certificate of the authority's, or, without one, of an authority that the
  * system trusts. Errors as above. */
 MUST_CHECK enum embtier_err tls_context_client(const struct tls_files *files, SSL_CTX **ret_context,

@@ -43,7 +43,7 @@ static void print_help(FILE *out)
     fprintf(out, "\n%s\n", common_help);
     text_print(out, "The socket is %s", path ? path : "?");
     fprintf(out, " unless --socket or EMBTIER_SOCKET says otherwise.\n"
-                 "Exit status: 0 done, 1 failed, 2 wrong usage, 3 server not reachable.\n\n"
+                 "Exit status: 0 done, 1 failed, 2 wrong usage, 3 no server answers.\n\n"
                  "  embtier status\n"
                  "  embtier table create users --rows 1000000 --dim 64 --init uniform:-0.1,0.1\n"
                  "  embtier get users 7 9\n"
@@ -360,6 +360,8 @@ static const struct command *find_command(int argc, char **argv, int *ret_words)
 static int refuse_words(const struct cli *cli, int argc, char **argv)
 {
     const size_t bytes = strlen(argv[0]);
+    const bool is_help = argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0);
+    FILE *const out = is_help ? stdout : stderr;
     bool known = false;
 
     for (const struct command *command = commands; command->words; command++) {
@@ -368,10 +370,10 @@ static int refuse_words(const struct cli *cli, int argc, char **argv)
         if (!known && argc > 1 && argv[1][0] != '-')
             fprintf(stderr, "embtier: '%s %s' is not a command\n", argv[0], TEXT_SHOWN(argv[1]));
         known = true;
-        fprintf(stderr, "  embtier %-18s  %s\n", command->words, command->summary);
+        fprintf(out, "  embtier %-18s  %s\n", command->words, command->summary);
     }
     if (known)
-        return argc > 1 && strcmp(argv[1], "--help") == 0 ? EXIT_DONE : EXIT_USAGE;
+        return is_help ? EXIT_DONE : EXIT_USAGE;
     return cli_usage(cli, "'%s' is not a command", TEXT_SHOWN(argv[0]));
 }
 
@@ -411,7 +413,7 @@ int main(int argc, char **argv)
     }
     cli.command = find_command(argc, argv, &words);
     if (!cli.command)
-        return refuse_words(&cli, argc, argv);
+        return print_rest(refuse_words(&cli, argc, argv));
     optind = 0; /* restarts getopt_long() */
     exit_code = cli.command->run(&cli, argc - words + 1, argv + words - 1);
     embtier_disconnect(cli.server);

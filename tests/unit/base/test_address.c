@@ -81,7 +81,7 @@ static void test_mistakes_are_named(void **state)
         { "tcp://host: 1", "0 to 65535" },
         { "tcp://:1", "host of 0 bytes" },
         { "tcp://[]:1", "host of 0 bytes" },
-        { "tcp://::1:80", "no port" },
+        { "tcp://::1:80", "needs brackets: tcp://[IPV6]:PORT" },
         { "tcp://[::1", "no port" },
         { "tcp://[::1]", "no port" },
         { "tcp://[::1]80", "no port" },

@@ -44,6 +44,8 @@ static void test_mistakes_are_named(void **state)
         { ",/a", "address 1 is empty" },
         { "/a,,/b", "address 2 is empty: /a,,/b" },
         { "/a,tcp://b", "tcp://b has no port" },
+        { "tls://::1:17411", "an IPv6 address needs brackets: tls://[IPV6]:PORT" },
+        { "tcp://::1", "an IPv6 address needs brackets" },
         { "/a,http://b:1", "http://b:1 is of no known kind" },
         { "/1,/2,/3,/4,/5,/6,/7,/8,/9", "more than 8 addresses" },
         { "/1,/2,/3,/4,/5,/6,/7,/8,", "more than 8 addresses" },

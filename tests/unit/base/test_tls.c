@@ -98,7 +98,7 @@ static SSL_CTX *server_context(const char *certificate, const char *key, const c
     struct err_msg msg = { { 0 } };
     SSL_CTX *context = NULL;
 
-    if (tls_context_server(&files, must_show, &context, &msg) != EMBTIER_OK)
+    if (tls_context_server(&files, must_show, &context, &(enum tls_file){ 0 }, &msg) != EMBTIER_OK)
         fail_msg("%s", msg.text);
     return context;
 }
@@ -116,14 +116,16 @@ static SSL_CTX *client_context(const char *certificate, const char *key, const c
 }
 
 static void assert_refused(const char *certificate, const char *key, const char *authority,
-                           const char *expected)
+                           enum tls_file wrong, const char *expected)
 {
     const struct tls_files files = { path_of(certificate), path_of(key),
                                      authority ? path_of(authority) : NULL };
     struct err_msg msg = { { 0 } };
     SSL_CTX *context = NULL;
+    enum tls_file file;
 
-    assert_int_equal(tls_context_server(&files, false, &context, &msg), EMBTIER_INVALID);
+    assert_int_equal(tls_context_server(&files, false, &context, &file, &msg), EMBTIER_INVALID);
+    assert_int_equal(file, wrong);
     assert_null(context);
     if (!strstr(msg.text, expected))
         fail_msg("'%s' does not tell of '%s'", msg.text, expected);
@@ -132,14 +134,18 @@ static void assert_refused(const char *certificate, const char *key, const char 
 static void test_files_that_do_not_fit_are_named(void **state)
 {
     (void)state;
-    assert_refused("none.crt", "server.key", NULL, "none.crt: No such file");
-    assert_refused("junk", "server.key", NULL, "junk holds no certificate");
-    assert_refused("server.crt", "none.key", NULL, "none.key: No such file");
-    assert_refused("server.crt", "junk", NULL, "junk holds no private key");
-    assert_refused("server.crt", "client.key", NULL, "is not that of the certificate");
-    assert_refused("mixed.crt", "server.key", NULL, "was not signed by the one behind it");
-    assert_refused("server.crt", "server.key", "junk", "junk holds no authority");
-    assert_refused("server.crt", "server.key", "none.crt", "none.crt: No such file");
+    assert_refused("none.crt", "server.key", NULL, TLS_FILE_CERTIFICATE, "none.crt: No such file");
+    assert_refused("junk", "server.key", NULL, TLS_FILE_CERTIFICATE, "junk holds no certificate");
+    assert_refused("server.crt", "none.key", NULL, TLS_FILE_KEY, "none.key: No such file");
+    assert_refused("server.crt", "junk", NULL, TLS_FILE_KEY, "junk holds no private key");
+    assert_refused("server.crt", "client.key", NULL, TLS_FILE_KEY,
+                   "is not that of the certificate");
+    assert_refused("mixed.crt", "server.key", NULL, TLS_FILE_CERTIFICATE,
+                   "was not signed by the one behind it");
+    assert_refused("server.crt", "server.key", "junk", TLS_FILE_AUTHORITY,
+                   "junk holds no authority");
+    assert_refused("server.crt", "server.key", "none.crt", TLS_FILE_AUTHORITY,
+                   "none.crt: No such file");
 }
 
 static void test_a_certificate_that_expired_is_known(void **state)

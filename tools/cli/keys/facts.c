@@ -162,10 +162,12 @@ struct validity {
     time_t from, to, now;
 };
 
-/* Whole days; negative if it has expired. */
+/* Rounded, so that a new certificate has as many as were asked for; negative if it has expired. */
 static int64_t days_left(const struct validity *validity)
 {
-    return ((int64_t)validity->to - (int64_t)validity->now) / DAY_S;
+    const int64_t left_s = (int64_t)validity->to - (int64_t)validity->now;
+
+    return (left_s + (left_s < 0 ? -DAY_S / 2 : DAY_S / 2)) / DAY_S;
 }
 
 static const char *state_of(const struct validity *validity)

@@ -16,20 +16,23 @@ struct certificates {
     SSL_CTX *context;
 };
 
+/* A file that does not fit is told with its key and line. */
 static enum embtier_err read_files(const struct config *config, SSL_CTX **ret_context,
                                    struct err_msg *msg)
 {
+    static const char *const keys[] = { [TLS_FILE_CERTIFICATE] = "tls.certificate",
+                                        [TLS_FILE_KEY] = "tls.key",
+                                        [TLS_FILE_AUTHORITY] = "tls.client_ca" };
     const struct tls_files files = { .certificate = config->tls.certificate,
                                      .key = config->tls.key,
                                      .authority = config->tls.client_ca };
+    struct err_msg why = { { 0 } };
+    enum tls_file file;
 
-    return tls_context_server(&files, config->tls.require_certificate, ret_context, msg);
-}
-
-static enum embtier_err mistake(const struct config *config, const struct err_msg *why,
-                                struct err_msg *msg)
-{
-    return yaml_doc_mistake(config->doc, "tls.certificate", msg, "%s", why->text);
+    if (tls_context_server(&files, config->tls.require_certificate, ret_context, &file, &why) ==
+        EMBTIER_OK)
+        return EMBTIER_OK;
+    return yaml_doc_mistake(config->doc, keys[file], msg, "%s", why.text);
 }
 
 enum embtier_err certificates_new(const struct config *config,
@@ -42,8 +45,7 @@ enum embtier_err certificates_new(const struct config *config,
     *ret_certificates = NULL;
     if (!config_has_tls(config))
         return EMBTIER_OK;
-    if (read_files(config, &context, &why) != EMBTIER_OK)
-        return mistake(config, &why, msg);
+    TRY(read_files(config, &context, msg));
     if (tls_context_check_dates(context, &why) != EMBTIER_OK)
         log_warn("clients will refuse the server's certificate", "file=%s why=%s",
                  LOG_QUOTED(config->tls.certificate), LOG_QUOTED(why.text));
@@ -93,8 +95,7 @@ enum embtier_err certificates_read(void *context, void **ret_fresh, struct err_m
     _cleanup_(tls_context_freep) SSL_CTX *fresh = NULL;
     struct err_msg why = { { 0 } };
 
-    if (read_files(config, &fresh, &why) != EMBTIER_OK)
-        return mistake(config, &why, msg);
+    TRY(read_files(config, &fresh, msg));
     if (tls_context_check_dates(fresh, &why) != EMBTIER_OK && is_valid(certificates))
         return yaml_doc_mistake(config->doc, "tls.certificate", msg, "%s: %s",
                                 config->tls.certificate, why.text);

@@ -99,6 +99,12 @@ def test_wrong_arguments_are_refused(tmp_path, words):
     assert files_of(tmp_path) == {}
 
 
+@pytest.mark.parametrize("word", ["-h", "--help"])
+def test_help_of_a_group_of_commands_is_no_mistake(tmp_path, word):
+    result = keys(word, cwd=tmp_path)
+    assert (result.returncode, result.stderr) == (0, "") and "embtier keys show" in result.stdout, result
+
+
 def test_too_many_names_are_refused(ca):
     names = [f"host-{i}" for i in range(256)]
     must_stay(ca, "too many names; allowed in one certificate: 255", "server", ca, *names, code=2)

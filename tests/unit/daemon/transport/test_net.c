@@ -71,7 +71,7 @@ static void make_contexts(SSL_CTX **ret_server, SSL_CTX **ret_client)
     write_key(paths[2], &server);
     assert_int_equal(
         tls_context_server(&(struct tls_files){ .certificate = paths[1], .key = paths[2] }, false,
-                           ret_server, &msg),
+                           ret_server, &(enum tls_file){ 0 }, &msg),
         EMBTIER_OK);
     assert_int_equal(
         tls_context_client(&(struct tls_files){ .authority = paths[0] }, ret_client, &msg),
