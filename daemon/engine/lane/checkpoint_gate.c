@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/macros.h"
+#include "base/text/user_number.h"
 
 #define NS_PER_SECOND UINT64_C(1000000000)
 #define LOOK_NS       (UINT64_C(100) * 1000 * 1000) /* between looks if the server stops */
@@ -128,9 +129,9 @@ static enum embtier_err no_moment(const struct gate_search *search, uint64_t sec
                   (uint64_t)search->tries, seconds);
     if (holder->found)
         err_append(msg,
-                   "; session %" PRIu64 " (pid %d, uid %u) had one in the last try: wait for it, "
-                   "or end that process, then try again",
-                   holder->session, (int)holder->pid, (unsigned)holder->uid);
+                   "; session %" PRIu64 " (pid %d, %s) had one in the last try: wait for it, or "
+                   "end that process, then try again",
+                   holder->session, (int)holder->pid, USER_NUMBER(holder->uid));
     else
         err_append(msg, ": try again when there are fewer");
     return EMBTIER_BUSY;

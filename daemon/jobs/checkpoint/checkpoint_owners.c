@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/text/user_number.h"
 #include "daemon/engine/memory/accounts.h"
 
 struct known {
@@ -179,8 +180,8 @@ enum embtier_err checkpoint_owners_may_delete(struct checkpoint_owners *owners, 
         return EMBTIER_OK;
     return err_set(msg, EMBTIER_PERMISSION,
                    "checkpoint %" PRIu64
-                   " belongs to user %u: only that user, root and the server's user may delete it",
-                   id, (unsigned)owner.uid);
+                   " belongs to %s: only that user, root and the server's user may delete it",
+                   id, USER_NUMBER(owner.uid));
 }
 
 bool checkpoint_owners_before(struct checkpoint_owners *owners, uint64_t before, bool automatic,

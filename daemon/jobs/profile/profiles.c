@@ -13,6 +13,7 @@
 #include "base/macros.h"
 #include "base/system/thread_class.h"
 #include "base/text/bytes.h"
+#include "base/text/user_number.h"
 #include "daemon/engine/lane/lane.h"
 #include "daemon/engine/sampling/sampler.h"
 #include "daemon/engine/tables/tables.h"
@@ -209,8 +210,8 @@ static enum embtier_err start(struct profiles *profiles, uid_t uid, uint64_t mem
 
     if (profiles->sampler)
         return err_set(msg, EMBTIER_BUSY,
-                       "user %u already makes a profile: stop it first (`embtier profile stop`)",
-                       profiles->uid);
+                       "%s already makes a profile: stop it first (`embtier profile stop`)",
+                       USER_NUMBER(profiles->uid));
     err = make(profiles, uid, memory_bytes, &sampler, msg);
     if (err == EMBTIER_OK)
         err = begin_thread(profiles, msg);
@@ -223,8 +224,8 @@ static enum embtier_err start(struct profiles *profiles, uid_t uid, uint64_t mem
     measured_profile_free(TAKE(profiles->measured));
     (void)swap_sampler(profiles, sampler);
     sample_on_lanes(profiles, sampler);
-    log_info("a profile of the lookups begins", "uid=%u bytes=%" PRIu64, uid,
-             profiles->memory_bytes);
+    log_info("a profile of the lookups begins", "by=%s bytes=%" PRIu64,
+             LOG_QUOTED(USER_NUMBER(uid)), profiles->memory_bytes);
     return EMBTIER_OK;
 }
 
@@ -337,9 +338,9 @@ static enum embtier_err stop(struct profiles *profiles, uid_t uid, struct profil
                        "no profile runs: `embtier profile start` begins one");
     if (!may)
         return err_set(msg, EMBTIER_PERMISSION,
-                       "user %u started the profile: only it, root and the server's user may stop "
+                       "%s started the profile: only it, root and the server's user may stop "
                        "it",
-                       profiles->uid);
+                       USER_NUMBER(profiles->uid));
     end_sampling(profiles);
     profiles->why_none.text[0] = '\0';
     if (measure(profiles, &profiles->why_none) != EMBTIER_OK)

@@ -39,6 +39,11 @@ def test_a_checkpoint_names_its_user(guarded, transport):
     with guarded.connect_as("boss", transport) as server:
         made = server.checkpoint(step=5)
         assert (made.user, made.uid) == ("boss", None if transport == "tls" else os.geteuid())
+        server.start_profile()
+        name = "a user over a network" if transport == "tls" else f"user {os.geteuid()}"
+        with pytest.raises(embtier.BusyError, match=f"{name} already makes a profile"):
+            server.start_profile()
+        server.stop_profile()
     guarded.restart()
     shown, _ = run(guarded, "boss", "shm", "checkpoint", "list")
     assert "boss" in shown and "UID" not in shown and "4294967295" not in shown, shown

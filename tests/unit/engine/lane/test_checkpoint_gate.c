@@ -150,7 +150,7 @@ static void test_updates_go_on_after_each_try_in_vain(void **state)
     assert_int_equal(gate_rest(&t.search, &msg), EMBTIER_OK);
     t.search.began_ns -= GATE_SEARCH_NS;
     assert_int_equal(gate_rest(&t.search, &msg), EMBTIER_BUSY);
-    assert_non_null(strstr(msg.text, "session 1 (pid 4321, uid 1234)"));
+    assert_non_null(strstr(msg.text, "session 1 (pid 4321, user 1234)"));
     end_slowly(&t, number);
     find(&t, &cut);
     assert_int_equal(cut, 0);
