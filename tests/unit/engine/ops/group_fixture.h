@@ -132,7 +132,7 @@ static inline struct op_push_segment *lay_rows_out(struct training *t, uint32_t 
     return segments;
 }
 
-static inline uint32_t send(struct training *t, uint32_t m)
+static inline uint32_t send_push(struct training *t, uint32_t m)
 {
     struct client *const client = member_client(t, m);
 
@@ -189,7 +189,7 @@ static inline void push_all(struct training *t, enum embtier_err err)
     uint32_t numbers[MEMBERS] = { 0 };
 
     for (uint32_t m = 0; m < MEMBERS; m++)
-        numbers[m] = send(t, m);
+        numbers[m] = send_push(t, m);
     for (uint32_t m = 0; m < MEMBERS; m++)
         assert_int_equal(answer(t, m, numbers[m])->err, err);
 }
@@ -293,7 +293,7 @@ static inline void take_step(struct training *t, uint32_t rows, uint32_t bag_cou
         order[j] = kept;
     }
     for (uint32_t i = 0; i < MEMBERS; i++)
-        numbers[order[i]] = send(t, order[i]);
+        numbers[order[i]] = send_push(t, order[i]);
     for (uint32_t m = 0; m < MEMBERS; m++)
         assert_int_equal(answer(t, m, numbers[m])->err, EMBTIER_OK);
     step_to_shadows(t);

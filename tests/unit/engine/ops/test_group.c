@@ -53,14 +53,14 @@ static void test_a_push_that_is_refused_is_refused_to_all(void **state)
         segments = lay_rows_out(t, 1, 50);
         ((float *)(client_region(&t->others[1]) + segments[1].gradients_offset))[5] = NAN;
         if (at == 0) {
-            numbers[1] = send(t, 1);
+            numbers[1] = send_push(t, 1);
             assert_int_equal(answer(t, 1, numbers[1])->err, EMBTIER_NONFINITE);
         }
         lay_rows_out(t, 2, 50);
-        numbers[2] = send(t, 2);
-        numbers[0] = send(t, 0);
+        numbers[2] = send_push(t, 2);
+        numbers[0] = send_push(t, 0);
         if (at > 0)
-            numbers[1] = send(t, 1);
+            numbers[1] = send_push(t, 1);
         assert_refused_to_all(t, 1, EMBTIER_NONFINITE, numbers);
     }
     assert_rows(&t->p);
@@ -86,7 +86,7 @@ static void test_a_step_that_would_ruin_a_row_is_refused_to_all_and_not_made(voi
             *(float *)(arena + segment->gradients_offset) = 3e38f;
         }
         for (uint32_t m = 0; m < MEMBERS; m++)
-            numbers[m] = send(t, m);
+            numbers[m] = send_push(t, m);
         for (uint32_t m = 0; m < MEMBERS; m++) {
             const struct op_completion *const done = answer(t, m, numbers[m]);
 
@@ -111,15 +111,15 @@ static void test_refusals_are_rounds(void **state)
 
     for (uint32_t i = 0; i < 3; i++) {
         lay_rows_out(t, 2, 50)->dim = DIM + 1;
-        assert_int_equal(answer(t, 2, send(t, 2))->err, EMBTIER_SHAPE);
+        assert_int_equal(answer(t, 2, send_push(t, 2))->err, EMBTIER_SHAPE);
     }
     lay_rows_out(t, 2, 50);
-    numbers[2] = send(t, 2);
+    numbers[2] = send_push(t, 2);
     for (uint32_t i = 0; i < 3; i++) {
         *submission_of(&t->p.p.client, t->p.p.client.submitted) = first;
         lay_rows_out(t, 1, 50);
-        numbers[0] = send(t, 0);
-        numbers[1] = send(t, 1);
+        numbers[0] = send_push(t, 0);
+        numbers[1] = send_push(t, 1);
         for (uint32_t m = 0; m < 2; m++)
             assert_int_equal(answer(t, m, numbers[m])->err, EMBTIER_GROUP_REFUSED);
     }
@@ -127,8 +127,8 @@ static void test_refusals_are_rounds(void **state)
     assert_false(client_is_done(&t->others[2], numbers[2]));
     *submission_of(&t->p.p.client, t->p.p.client.submitted) = first;
     lay_rows_out(t, 1, 50);
-    numbers[0] = send(t, 0);
-    numbers[1] = send(t, 1);
+    numbers[0] = send_push(t, 0);
+    numbers[1] = send_push(t, 1);
     for (uint32_t m = 0; m < MEMBERS; m++)
         assert_int_equal(answer(t, m, numbers[m])->err, EMBTIER_OK);
     step_to_shadows(t);
@@ -148,7 +148,7 @@ static void test_members_that_disagree_are_refused(void **state)
         lay_rows_out(t, 2, 50);
         submission_of(&t->others[2], t->others[2].submitted)->step += i ? 1 : -1ull;
         for (uint32_t m = 0; m < MEMBERS; m++)
-            numbers[m] = send(t, m);
+            numbers[m] = send_push(t, m);
         assert_refused_to_all(t, 2, EMBTIER_GROUP_STEP, numbers);
         assert_int_equal(answer(t, 2, numbers[2])->limit, t->p.step);
     }
@@ -172,17 +172,17 @@ static void test_a_lookup_of_the_next_step_waits_for_this_one(void **state)
     uint32_t numbers[MEMBERS] = { 0 }, get;
 
     lay_rows_out(t, 1, 50);
-    numbers[1] = send(t, 1);
+    numbers[1] = send_push(t, 1);
     *client_ids(client, client->submitted) = t->ids[1][1][0];
     client_fill(client, client->submitted, OP_GET, 0, shadow->handle, 1);
     submission_of(client, client->submitted)->group = t->handles[1];
     submission_of(client, client->submitted)->step = t->p.step + 1;
-    get = send(t, 1);
+    get = send_push(t, 1);
     lay_rows_out(t, 2, 50);
-    numbers[2] = send(t, 2);
+    numbers[2] = send_push(t, 2);
     usleep(20000);
     assert_false(client_is_done(client, get));
-    numbers[0] = send(t, 0);
+    numbers[0] = send_push(t, 0);
     for (uint32_t m = 0; m < MEMBERS; m++)
         assert_int_equal(answer(t, m, numbers[m])->err, EMBTIER_OK);
     step_to_shadows(t);
@@ -194,7 +194,7 @@ static void test_a_lookup_of_the_next_step_waits_for_this_one(void **state)
     client_fill(client, client->submitted, OP_GET, 0, shadow->handle, 1);
     submission_of(client, client->submitted)->group = t->handles[1];
     submission_of(client, client->submitted)->step = t->p.step + 2;
-    get = send(t, 1);
+    get = send_push(t, 1);
     assert_int_equal(answer(t, 1, get)->err, EMBTIER_GROUP_STEP);
     assert_int_equal(answer(t, 1, get)->limit, t->p.step + 1);
     end(t);
@@ -212,7 +212,7 @@ static void test_a_group_is_its_members_only(void **state)
     for (uint32_t i = 0; i < 2; i++) {
         lay_rows_out(t, 1, 50);
         submission_of(client, client->submitted)->group = i ? t->handles[2] : 12;
-        assert_int_equal(answer(t, 1, send(t, 1))->err, EMBTIER_NO_GROUP);
+        assert_int_equal(answer(t, 1, send_push(t, 1))->err, EMBTIER_NO_GROUP);
     }
     assert_int_equal(join_as(t, &guest, "g", MEMBERS, 2, 1, &handle), EMBTIER_GROUP_FULL);
     assert_int_equal(join_as(t, client, "g", MEMBERS, 2, 1, &handle), EMBTIER_EXISTS);
@@ -271,7 +271,7 @@ static void test_a_table_is_dropped_while_a_push_waits(void **state)
 
     for (uint32_t i = 0; i < 2; i++) {
         if (i == 0)
-            numbers[0] = send(t, 0);
+            numbers[0] = send_push(t, 0);
         else
             lay_rows_out(t, 0, 50);
         submission_of(&t->p.p.client, t->p.p.client.submitted)->segment_count = 1;
@@ -283,10 +283,10 @@ static void test_a_table_is_dropped_while_a_push_waits(void **state)
             await_arrival(t, 0);
             must(tables_drop(t->p.p.x.tables, t->p.tables[1].spec.name, NULL, &info, &msg), &msg);
         } else {
-            numbers[0] = send(t, 0);
+            numbers[0] = send_push(t, 0);
         }
         for (uint32_t m = 1; m < MEMBERS; m++)
-            numbers[m] = send(t, m);
+            numbers[m] = send_push(t, m);
         for (uint32_t m = 0; m < MEMBERS; m++)
             assert_int_equal(answer(t, m, numbers[m])->err, i ? EMBTIER_OK : EMBTIER_NO_TABLE);
     }
@@ -304,7 +304,7 @@ static void test_no_more_waits_than_there_is_room_for(void **state)
     training_start(t, *state, &shapes[0]);
     t->p.step = 1;
     lay_rows_out(t, 1, 50);
-    number = send(t, 1);
+    number = send_push(t, 1);
     assert_int_equal(answer(t, 1, number)->err, EMBTIER_BUSY);
     training_stop(t);
     free(t);

@@ -57,7 +57,7 @@ static void test_a_leader_that_dies_while_rows_are_tried(void **state)
         }
         atomic_store(&reads_wait, true);
         for (uint32_t m = 0; m < MEMBERS; m++)
-            numbers[m] = send(t, m);
+            numbers[m] = send_push(t, m);
         await_stage(t, 0, PUSH_TRYING);
         die(t, leader->session);
         for (uint32_t m = 1; m < MEMBERS; m++)
@@ -72,7 +72,7 @@ static void test_a_leader_that_dies_while_rows_are_tried(void **state)
             step_to_shadows(t);
         for (uint32_t m = 1; m < MEMBERS; m++) {
             lay_rows_out(t, m, 50);
-            numbers[m] = send(t, m);
+            numbers[m] = send_push(t, m);
             assert_int_equal(answer(t, m, numbers[m])->err, EMBTIER_GROUP_BROKEN);
             assert_int_equal(answer(t, m, numbers[m])->value, 0);
         }
@@ -86,15 +86,15 @@ static void test_a_member_far_ahead_of_the_others_breaks_the_group(void **state)
 {
     struct op_submission first;
     struct training *const t = begin(state, &first);
-    const uint32_t waiting = send(t, 0);
+    const uint32_t waiting = send_push(t, 0);
 
     for (uint32_t i = 0; i < OP_SLOTS_MAX; i++) {
         lay_rows_out(t, 2, 50)->dim = DIM + 1;
-        assert_int_equal(answer(t, 2, send(t, 2))->err, EMBTIER_SHAPE);
+        assert_int_equal(answer(t, 2, send_push(t, 2))->err, EMBTIER_SHAPE);
     }
     assert_false(client_is_done(&t->p.p.client, waiting));
     lay_rows_out(t, 2, 50)->dim = DIM + 1;
-    assert_int_equal(answer(t, 2, send(t, 2))->err, EMBTIER_SHAPE);
+    assert_int_equal(answer(t, 2, send_push(t, 2))->err, EMBTIER_SHAPE);
     assert_int_equal(answer(t, 0, waiting)->err, EMBTIER_GROUP_BROKEN);
     assert_int_equal(answer(t, 0, waiting)->value, 2);
     end(t);
@@ -107,8 +107,8 @@ static void test_a_member_that_goes_breaks_the_group(void **state)
     uint32_t numbers[MEMBERS] = { 0 };
 
     lay_rows_out(t, 2, 50);
-    numbers[0] = send(t, 0);
-    numbers[2] = send(t, 2);
+    numbers[0] = send_push(t, 0);
+    numbers[2] = send_push(t, 2);
     leave(t, 1);
     for (uint32_t m = 0; m < MEMBERS; m += 2) {
         assert_int_equal(answer(t, m, numbers[m])->err, EMBTIER_GROUP_BROKEN);
@@ -116,7 +116,7 @@ static void test_a_member_that_goes_breaks_the_group(void **state)
     }
     assert_rows(&t->p);
     lay_rows_out(t, 2, 50);
-    assert_int_equal(answer(t, 2, send(t, 2))->err, EMBTIER_GROUP_BROKEN);
+    assert_int_equal(answer(t, 2, send_push(t, 2))->err, EMBTIER_GROUP_BROKEN);
     /* The group's name is free, and the step has not moved. */
     t->others[1] = client_attach(&t->p.p.x, UINT64_C(1) << 20);
     for (uint32_t m = 0; m < MEMBERS; m++)
@@ -136,8 +136,8 @@ static void test_a_member_that_leaves_keeps_its_session_and_joins_anew(void **st
     uint32_t numbers[MEMBERS] = { 0 };
 
     lay_rows_out(t, 2, 50);
-    numbers[0] = send(t, 0);
-    numbers[2] = send(t, 2);
+    numbers[0] = send_push(t, 0);
+    numbers[2] = send_push(t, 2);
     assert_int_equal(groups_leave(t->groups, session, t->handles[2], &left, &msg),
                      EMBTIER_NO_GROUP);
     assert_true(msg.text[0]);
@@ -150,7 +150,7 @@ static void test_a_member_that_leaves_keeps_its_session_and_joins_anew(void **st
         assert_int_equal(answer(t, m, numbers[m])->value, 1);
     }
     lay_rows_out(t, 1, 50);
-    assert_int_equal(answer(t, 1, send(t, 1))->err, EMBTIER_GROUP_BROKEN);
+    assert_int_equal(answer(t, 1, send_push(t, 1))->err, EMBTIER_GROUP_BROKEN);
     assert_rows(&t->p);
     for (uint32_t m = 0; m < MEMBERS; m++)
         join(t, m, t->p.step - 1);
@@ -168,12 +168,12 @@ static void test_a_member_that_goes_while_it_waits(void **state)
 
     lay_rows_out(t, 1, 50);
     lay_rows_out(t, 2, 50);
-    numbers[1] = send(t, 1);
-    send(t, 2);
+    numbers[1] = send_push(t, 1);
+    send_push(t, 2);
     leave(t, 2);
     assert_int_equal(answer(t, 1, numbers[1])->err, EMBTIER_GROUP_BROKEN);
     assert_int_equal(answer(t, 1, numbers[1])->value, 2);
-    numbers[0] = send(t, 0);
+    numbers[0] = send_push(t, 0);
     assert_int_equal(answer(t, 0, numbers[0])->err, EMBTIER_GROUP_BROKEN);
     end(t);
 }
@@ -185,8 +185,8 @@ static void test_a_member_that_does_not_come_in_time_breaks_the_group(void **sta
     uint32_t numbers[MEMBERS] = { 0 };
 
     lay_rows_out(t, 1, 50);
-    numbers[0] = send(t, 0);
-    numbers[1] = send(t, 1);
+    numbers[0] = send_push(t, 0);
+    numbers[1] = send_push(t, 1);
     groups_expire(t->groups);
     await_arrival(t, 0); /* the pushes must arrive before time goes on */
     await_arrival(t, 1);
@@ -200,7 +200,7 @@ static void test_a_member_that_does_not_come_in_time_breaks_the_group(void **sta
         assert_int_equal(answer(t, m, numbers[m])->value, 2);
     }
     lay_rows_out(t, 2, 50);
-    assert_int_equal(answer(t, 2, send(t, 2))->err, EMBTIER_GROUP_BROKEN);
+    assert_int_equal(answer(t, 2, send_push(t, 2))->err, EMBTIER_GROUP_BROKEN);
     end(t);
 }
 
@@ -208,7 +208,7 @@ static void test_no_member_waits_when_the_server_stops(void **state)
 {
     struct op_submission first;
     struct training *const t = begin(state, &first);
-    const uint32_t number = send(t, 0);
+    const uint32_t number = send_push(t, 0);
 
     await_arrival(t, 0);
     groups_stop(t->groups);
