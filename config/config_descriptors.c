@@ -10,7 +10,8 @@
 #define PROGRAM_DESCRIPTORS 48
 /* Each of these threads has a ring or an epoll, an event descriptor, and one for each address. */
 #define RPC_THREAD_DESCRIPTORS 2
-#define RPC_STREAM_DESCRIPTORS 6
+#define STRANGER_DESCRIPTORS   3
+#define RPC_STREAM_DESCRIPTORS (2 * STRANGER_DESCRIPTORS)
 /* Each lane has an epoll and an event descriptor, and rings of writer and syncer. Each reader adds
  * one more. */
 #define LANE_DESCRIPTORS 4
@@ -45,8 +46,8 @@ struct needs {
     uint64_t all; /* without sessions */
 };
 
-/* For each session there may be two clients over RPC that have none: they come, or are on their way
- * out. Each has a socket and the two of its pair. */
+/* For each session there may be two streams over RPC that have none (config_rpc_streams()). Each
+ * has a socket and the two of its pair. */
 static uint64_t session_descriptors(const struct config *config)
 {
     return SESSION_DESCRIPTORS + (config->rpc.listen_count > 0 ? RPC_STREAM_DESCRIPTORS : 0);
@@ -58,7 +59,8 @@ static uint64_t rpc_needs(const struct config *config)
 
     if (addresses == 0)
         return 0;
-    return addresses + config->rpc.threads * (RPC_THREAD_DESCRIPTORS + addresses);
+    return addresses + config->rpc.threads * (RPC_THREAD_DESCRIPTORS + addresses) +
+           2 * STRANGERS_LEAST * STRANGER_DESCRIPTORS;
 }
 
 static uint64_t shard_count(const struct config *config)

@@ -25,6 +25,21 @@
 /* The most exports in progress at the same time. */
 #define CONFIG_SCANS_MAX 8
 
+/* Places of connections over RPC that are no session: clients that have not said hello, and those
+ * on their way out. All clients of a small server may come at the same moment. */
+#define STRANGERS_LEAST 16
+static inline uint32_t config_rpc_strangers(const struct config *config)
+{
+    return config->socket.max_sessions / 2 + STRANGERS_LEAST;
+}
+
+/* All connections over RPC. Strangers need twice their places while those that have ended are being
+ * closed, and while a loop that has fewer than its share takes some. */
+static inline uint32_t config_rpc_streams(const struct config *config)
+{
+    return config->socket.max_sessions + 2 * config_rpc_strangers(config);
+}
+
 /* Sets config->descriptors, and socket.max_sessions if the file does not, for @lane_count lanes and
  * the machine's limit. Only for use inside config/. */
 void config_descriptors_plan(struct config *config, uint32_t lane_count);

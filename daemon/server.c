@@ -352,7 +352,8 @@ enum embtier_err server_new(const struct config *config, const struct server_res
     TRY(make_profiles(server, msg));
     store_end_reserve(server->parts.store);
     TRY(control_new(&server->parts, &server->control, msg));
-    TRY(rpc_new(config, server->certificates, control_send, server->control, &server->rpc, msg));
+    TRY(rpc_new(config, server->certificates, &server->parts.strangers, control_send,
+                server->control, &server->rpc, msg));
     *ret_server = TAKE(server);
     return EMBTIER_OK;
 }

@@ -83,12 +83,30 @@ static int no_password(char *buffer, int room, int is_for_writing, void *context
     return -1;
 }
 
+/* A handshake's message has them with five more bytes each. */
+static enum embtier_err check_chain_bytes(SSL_CTX *context, const char *path, struct err_msg *msg)
+{
+    STACK_OF(X509) *chain = NULL;
+    size_t bytes = (size_t)i2d_X509(SSL_CTX_get0_certificate(context), NULL) + 16;
+
+    (void)SSL_CTX_get0_chain_certs(context, &chain);
+    for (int i = 0; i < sk_X509_num(chain); i++)
+        bytes += (size_t)i2d_X509(sk_X509_value(chain, i), NULL) + 5;
+    if (bytes <= PEER_CHAIN_BYTES)
+        return EMBTIER_OK;
+    return err_set(msg, EMBTIER_INVALID,
+                   "%s: its %d certificates have %zu bytes, and the other side takes at most %d: "
+                   "leave out those that it knows, such as the authority's own",
+                   path, sk_X509_num(chain) + 1, bytes, PEER_CHAIN_BYTES);
+}
+
 static enum embtier_err take_certificate(SSL_CTX *context, const struct tls_files *files,
                                          struct err_msg *msg)
 {
     TRY(check_readable(files->certificate, msg));
     if (SSL_CTX_use_certificate_chain_file(context, files->certificate) != 1)
         return fail_file(files->certificate, "certificate", msg);
+    TRY(check_chain_bytes(context, files->certificate, msg));
     return check_chain(context, files->certificate, msg);
 }
 

@@ -26,6 +26,9 @@ _Static_assert(TRANSPORT_FDS_MAX + 2 <= SESSION_DESCRIPTORS, "the configuration 
 #define SO_PEERPIDFD 77
 #endif
 
+/* A stranger's reader keeps its first size. */
+#define STRANGER_FRAME_BYTES_MAX (FRAME_READER_BYTES - FRAME_HEADER_BYTES)
+
 DEFINE_CLEANUP(struct connection, connection_free)
 
 /* Opens the client's process. Returns -1, with errno, if it cannot: the kernel is old, or the
@@ -64,6 +67,24 @@ static void find_user(struct connection *connection, int fd, struct transport_pe
     connection->peer_gid_count = ids.gid_count;
 }
 
+/* All clients over TCP have one user id, which says nothing of them. */
+static bool is_known_by_hello(const struct connection *connection,
+                              const struct transport_peer *peer)
+{
+    return peer && connection->peer_uid == (uid_t)-1;
+}
+
+static enum embtier_err begin_to_count(struct connection *connection, struct accounts *accounts)
+{
+    connection->account = account_open(accounts, connection->user);
+    if (!connection->account)
+        return EMBTIER_NO_MEMORY;
+    if (account_take(connection->account, ACCOUNT_SESSIONS, 1) != ACCOUNT_TAKEN)
+        return EMBTIER_BUSY;
+    connection->counts_session = true;
+    return EMBTIER_OK;
+}
+
 enum embtier_err connection_new(int fd, struct transport_peer *peer, struct accounts *accounts,
                                 struct connection **ret_connection, uid_t *ret_uid)
 {
@@ -76,12 +97,10 @@ enum embtier_err connection_new(int fd, struct transport_peer *peer, struct acco
     find_user(connection, fd, peer);
     *ret_uid = connection->peer_uid;
     frame_reader_init(&connection->reader, FRAME_REQUEST_BYTES_MAX);
-    connection->account = account_open(accounts, connection->user);
-    if (!connection->account)
-        return EMBTIER_NO_MEMORY;
-    if (account_take(connection->account, ACCOUNT_SESSIONS, 1) != ACCOUNT_TAKEN)
-        return EMBTIER_BUSY;
-    connection->counts_session = true;
+    if (is_known_by_hello(connection, peer))
+        connection->reader.limit = STRANGER_FRAME_BYTES_MAX;
+    else
+        TRY(begin_to_count(connection, accounts));
     /* Bytes in the kernel's buffer are charged to no account, so the buffer is small. */
     (void)!setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &(int){ CONNECTION_SOCKET_BYTES }, sizeof(int));
     /* A closed connection is enough for a peer: its transport holds the other end. */
@@ -104,17 +123,21 @@ const char *connection_origin(const struct connection *connection, struct peer_o
 static void count_in(struct connection *connection, struct account *account)
 {
     connection->account = account;
-    if (connection->counts_session)
-        account_add(account, ACCOUNT_SESSIONS, 1);
+    connection->counts_session = true;
+    account_add(account, ACCOUNT_SESSIONS, 1);
     account_add(account, ACCOUNT_ANSWER_BYTES, connection->reader_room + connection->unsent_room);
 }
 
-static void count_out(struct connection *connection)
+/* Returns the account; NULL: it was a stranger. */
+static struct account *count_out(struct connection *connection)
 {
-    if (connection->counts_session)
-        account_give(connection->account, ACCOUNT_SESSIONS, 1);
+    if (connection_is_stranger(connection))
+        return NULL;
+    connection->counts_session = false;
+    account_give(connection->account, ACCOUNT_SESSIONS, 1);
     account_give(connection->account, ACCOUNT_ANSWER_BYTES,
                  connection->reader_room + connection->unsent_room);
+    return TAKE(connection->account);
 }
 
 /* The bytes of a hello and its answer are few, and another user's part of memory is no reason to
@@ -122,15 +145,14 @@ static void count_out(struct connection *connection)
 enum embtier_err connection_count_for(struct connection *connection, struct accounts *accounts,
                                       uint64_t user, struct err_msg *msg)
 {
-    struct account *const old = connection->account;
-    struct account *account;
+    struct account *account, *old;
 
-    if (user == connection->user)
+    if (user == connection->user && !connection_is_stranger(connection))
         return EMBTIER_OK;
     account = account_open(accounts, user);
     if (!account)
         return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
-    count_out(connection);
+    old = count_out(connection);
     if (account_ask(account, ACCOUNT_SESSIONS, 1) != ACCOUNT_TAKEN) {
         (void)err_set(msg, EMBTIER_BUSY,
                       "your user may have at most %" PRIu64
@@ -138,14 +160,24 @@ enum embtier_err connection_count_for(struct connection *connection, struct acco
                       "others have ended",
                       account_part(account, ACCOUNT_SESSIONS),
                       account_key(account, ACCOUNT_SESSIONS, "socket.max_user_sessions"));
-        count_in(connection, old);
+        if (old)
+            count_in(connection, old);
         account_close(account);
         return EMBTIER_BUSY;
     }
     count_in(connection, account);
     connection->user = user;
+    connection->reader.limit = FRAME_REQUEST_BYTES_MAX;
     account_close(old);
     return EMBTIER_OK;
+}
+
+void connection_be_stranger(struct connection *connection)
+{
+    if (!is_known_by_hello(connection, connection->peer))
+        return;
+    account_close(count_out(connection));
+    connection->reader.limit = STRANGER_FRAME_BYTES_MAX;
 }
 
 /* Counts the reader's memory. It is taken already, so the connection ends if it
@@ -159,6 +191,8 @@ static enum embtier_err count_reader(struct connection *connection, struct err_m
 
     assert(room >= connection->reader_room); /* it only grows */
     more = room - connection->reader_room;
+    if (connection_is_stranger(connection)) /* its reader never grows */
+        return more == 0 ? EMBTIER_OK : EMBTIER_TOO_LARGE;
     answer = account_ask(connection->account, ACCOUNT_ANSWER_BYTES, more);
     if (answer != ACCOUNT_TAKEN)
         return account_refuse(connection->account, ACCOUNT_ANSWER_BYTES, more, answer,
@@ -170,7 +204,7 @@ static enum embtier_err count_reader(struct connection *connection, struct err_m
 
 static void forget_received(struct connection *connection)
 {
-    if (connection->reader_room > 0)
+    if (connection->reader_room > 0 && !connection_is_stranger(connection))
         account_give(connection->account, ACCOUNT_ANSWER_BYTES, connection->reader_room);
     connection->reader_room = 0;
     frame_reader_done(&connection->reader);
@@ -184,7 +218,7 @@ void connection_received(struct connection *connection)
 
 static void forget_unsent(struct connection *connection)
 {
-    if (connection->unsent_room > 0)
+    if (connection->unsent_room > 0 && !connection_is_stranger(connection))
         account_give(connection->account, ACCOUNT_ANSWER_BYTES, connection->unsent_room);
     free(connection->unsent);
     connection->unsent = NULL;
@@ -234,29 +268,42 @@ enum embtier_err connection_receive(struct connection *connection, struct err_ms
     return err_set_errno(msg, errno, "cannot receive from the client");
 }
 
+static enum embtier_err ask_for_unsent(const struct connection *connection, size_t needed,
+                                       struct err_msg *msg)
+{
+    enum account_answer answer;
+
+    if (connection_is_stranger(connection))
+        return EMBTIER_OK;
+    answer = account_ask(connection->account, ACCOUNT_ANSWER_BYTES,
+                         needed - MIN(needed, connection->unsent_room));
+    if (answer == ACCOUNT_TAKEN)
+        return EMBTIER_OK;
+    return account_refuse(connection->account, ACCOUNT_ANSWER_BYTES, needed, answer,
+                          "clients must read them", msg);
+}
+
 static enum embtier_err keep(struct connection *connection, const uint8_t *bytes, size_t count,
                              struct err_msg *msg)
 {
     const size_t needed = connection->unsent_bytes + count;
-    enum account_answer answer;
+    const size_t most = connection_is_stranger(connection) ? CONNECTION_STRANGER_UNSENT
+                                                           : (size_t)CONNECTION_UNSENT_MAX;
     uint8_t *larger;
 
-    if (needed > CONNECTION_UNSENT_MAX)
+    if (needed > most)
         return err_set(msg, EMBTIER_TOO_LARGE, "the client does not read its replies");
     if (connection->unsent_at > 0) {
         memmove(connection->unsent, connection->unsent + connection->unsent_at,
                 connection->unsent_bytes);
         connection->unsent_at = 0;
     }
-    answer = account_ask(connection->account, ACCOUNT_ANSWER_BYTES,
-                         needed - MIN(needed, connection->unsent_room));
-    if (answer != ACCOUNT_TAKEN)
-        return account_refuse(connection->account, ACCOUNT_ANSWER_BYTES, needed, answer,
-                              "clients must read them", msg);
+    TRY(ask_for_unsent(connection, needed, msg));
     larger = realloc(connection->unsent, needed);
     if (!larger)
         return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
-    account_add(connection->account, ACCOUNT_ANSWER_BYTES, needed - connection->unsent_room);
+    if (!connection_is_stranger(connection))
+        account_add(connection->account, ACCOUNT_ANSWER_BYTES, needed - connection->unsent_room);
     connection->unsent_room = needed;
     connection->unsent = larger;
     if (connection->unsent_bytes == 0)

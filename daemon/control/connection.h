@@ -71,7 +71,7 @@ struct connection {
     struct access_member *member;
     struct access_credential credential; /* for which it is that member */
     uint64_t user; /* the number of its account: its uid, or its member's from the hello on */
-    struct account *account; /* of that user */
+    struct account *account; /* of that user; NULL: it is a stranger's */
     bool counts_session;     /* in the account */
     bool counts_scan;        /* a scan counts, from the moment it is asked for */
     bool counts_load;        /* a load, likewise */
@@ -110,6 +110,14 @@ struct connection {
     uint64_t sent_ns;   /* when some of it was sent last, or there was none */
 };
 
+/* A client that is known by its hello alone is a stranger before. It counts in no account, and what
+ * it has is short: a hello, and a reply or two that it has not read. */
+#define CONNECTION_STRANGER_UNSENT (4 << 10)
+static inline bool connection_is_stranger(const struct connection *connection)
+{
+    return !connection->account;
+}
+
 /* @peer: a transport's thread accepted it, and the connection has it from now on; NULL: this thread
  * did. NO_MEMORY; BUSY: the user has as many sessions as it may. After an error @fd and @peer are
  * the caller's. */
@@ -120,11 +128,13 @@ MUST_CHECK enum embtier_err connection_new(int fd, struct transport_peer *peer,
 const char *connection_origin(const struct connection *connection, struct peer_origin *buffer);
 #define CONNECTION_ORIGIN(connection)                                                              \
     connection_origin((connection), &(struct peer_origin){ { 0 } })
-/* Counts what the connection has in the account of @user from now on. BUSY: that has as many
- * sessions as it may. NO_MEMORY. After an error nothing has changed. */
+/* Counts what the connection has in the account of @user from now on; it is no stranger any more.
+ * BUSY: that user has as many sessions as it may. NO_MEMORY. After an error nothing has changed. */
 MUST_CHECK enum embtier_err connection_count_for(struct connection *connection,
                                                  struct accounts *accounts, uint64_t user,
                                                  struct err_msg *msg);
+/* The hello of a client that is known by that alone was refused: it counts no more. */
+void connection_be_stranger(struct connection *connection);
 /* Closes the socket, if it is still open, and frees. The transport forgets the peer. The connection
  * is no member any more. */
 void connection_free(struct connection *connection);

@@ -11,6 +11,7 @@
 
 #include "base/err.h"
 #include "config/config.h"
+#include "daemon/transport/strangers.h"
 
 struct access;
 struct accounts;
@@ -51,6 +52,7 @@ struct server_parts {
     struct lane **lanes;
     uint32_t lane_count;
     uint64_t started_ns;
+    struct strangers strangers; /* which transports count */
 };
 
 /* Listens on the configured socket. LOCKED: another server does. Replaces a socket file on which no

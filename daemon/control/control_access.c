@@ -92,6 +92,8 @@ static enum embtier_err enter(struct control *control, struct connection *connec
     TRY(check_token(control, connection, hello->token, msg));
     TRY(access_enter(control->parts->access, &client, &connection->member, &connection->credential,
                      msg));
+    if (connection_is_stranger(connection))
+        TRY(control_check_sessions(control, msg));
     if (connection->member)
         return count_for_member(control, connection, msg);
     /* An earlier hello of this connection may have been a member's. */

@@ -28,16 +28,13 @@ void control_link(struct control *control, struct connection *connection)
         connection->next->link = &connection->next;
     connection->link = &control->connections;
     control->connections = connection;
-    control->connection_count++;
 }
 
-static void connection_unlink(struct control *control, struct connection *connection)
+static void connection_unlink(struct connection *connection)
 {
     *connection->link = connection->next;
     if (connection->next)
         connection->next->link = connection->link;
-    assert(control->connection_count > 0);
-    control->connection_count--;
 }
 
 void control_sweep(struct control *control)
@@ -48,7 +45,7 @@ void control_sweep(struct control *control)
         next = c->next;
         if (c->fd >= 0 || c->unread_fd >= 0 || c->making || c->session || c->job || c->is_ready)
             continue;
-        connection_unlink(control, c);
+        connection_unlink(c);
         control_leave(control, c);
         connection_free(c);
     }

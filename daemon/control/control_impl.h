@@ -60,7 +60,6 @@ struct control {
     bool sweep;          /* some connection is closed and may be freed */
     struct connection *connections;
     struct connection *ready; /* those with something received and not yet looked at */
-    uint32_t connection_count;
     uint32_t releasing_count; /* sessions whose memory is being freed: they have descriptors */
     uint64_t last_number;
     uint64_t reader_waits;       /* of all lanes, at the last tick (struct lane_pulse) */
@@ -80,6 +79,12 @@ MUST_CHECK enum embtier_err control_listen(struct control *control, struct err_m
 void control_stop_listening(struct control *control);
 void control_listen_again(struct control *control); /* if it paused for lack of room */
 void control_on_listen_event(struct control *control);
+/* Returns how many sessions there are, with those whose memory is being freed. Strangers are none.
+ */
+uint64_t control_sessions(const struct control *control);
+/* BUSY: there are as many as may be. */
+MUST_CHECK enum embtier_err control_check_sessions(const struct control *control,
+                                                   struct err_msg *msg);
 /* A transport's thread has accepted a client. */
 void control_peer_arrived(struct control *control, struct transport_peer *peer);
 

@@ -65,24 +65,43 @@ static void refuse_client(const struct newcomer *newcomer, enum embtier_err err,
         transport_forget(newcomer->peer);
 }
 
+uint64_t control_sessions(const struct control *control)
+{
+    return accounts_used(control->parts->accounts, ACCOUNT_SESSIONS) + control->releasing_count;
+}
+
+enum embtier_err control_check_sessions(const struct control *control, struct err_msg *msg)
+{
+    const uint32_t most = control->parts->config->socket.max_sessions;
+
+    if (control_sessions(control) < most)
+        return EMBTIER_OK;
+    return err_set(
+        msg, EMBTIER_BUSY,
+        "all users together have %u sessions, the limit (socket.max_sessions): try again "
+        "when some have ended",
+        most);
+}
+
+/* A stranger's hello is checked later. */
+static bool is_stranger(const struct newcomer *newcomer)
+{
+    return newcomer->peer && newcomer->peer->uid == (uid_t)-1;
+}
+
 static void accept_one(struct control *control, const struct newcomer *newcomer)
 {
-    const struct config *const config = control->parts->config;
     struct connection *connection = NULL;
     struct epoll_event event = { .events = EPOLLIN | EPOLLRDHUP };
     struct err_msg msg = { { 0 } };
     enum embtier_err err;
     uid_t uid = (uid_t)-1;
 
-    if (control->connection_count + control->releasing_count >= config->socket.max_sessions) {
+    if (!is_stranger(newcomer) && control_check_sessions(control, &msg) != EMBTIER_OK) {
         if (control_may_warn(control))
-            log_warn("client refused: too many sessions", "limit=%u", config->socket.max_sessions);
-        refuse_client(newcomer,
-                      err_set(&msg, EMBTIER_BUSY,
-                              "all users together have %u sessions, the limit "
-                              "(socket.max_sessions): try again when some have ended",
-                              config->socket.max_sessions),
-                      &msg);
+            log_warn("client refused: too many sessions", "limit=%u",
+                     control->parts->config->socket.max_sessions);
+        refuse_client(newcomer, EMBTIER_BUSY, &msg);
         return;
     }
     err = connection_new(newcomer->fd, newcomer->peer, control->parts->accounts, &connection, &uid);
@@ -103,6 +122,8 @@ static void accept_one(struct control *control, const struct newcomer *newcomer)
         refuse_client(newcomer, err, &msg);
         return;
     }
+    if (newcomer->peer && !connection_is_stranger(connection))
+        transport_greet(newcomer->peer);
     connection->number = ++control->last_number;
     connection->transport = newcomer->transport;
     connection->since_ns = clock_now_ns(&clock_monotonic);

@@ -147,7 +147,7 @@ static void reply_status(struct control *control, struct connection *connection,
     struct worker_stats jobs;
 
     snprintf(rocksdb, sizeof(rocksdb), "rocksdb %s", store_rocksdb_version());
-    add_metric(list, METRIC_sessions, "", control->connection_count + control->releasing_count);
+    add_metric(list, METRIC_sessions, "", (double)control_sessions(control));
     add_metric(list, METRIC_session_arena_bytes, "",
                (double)accounts_used(control->parts->accounts, ACCOUNT_ARENA_BYTES));
     worker_stats(control->worker, &jobs);

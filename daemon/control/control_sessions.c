@@ -142,6 +142,10 @@ static void reply_hello(struct control *control, struct connection *connection, 
 static void refuse_hello(struct control *control, struct connection *connection, uint32_t id,
                          enum embtier_err err, const struct err_msg *msg)
 {
+    if (connection->peer && !connection->peer->is_greeted) {
+        control_leave(control, connection);
+        connection_be_stranger(connection);
+    }
     if (control_may_warn(control))
         log_warn("hello refused", "session=%" PRIu64 " %s err=%s why=%s", connection->number,
                  CONNECTION_ORIGIN(connection), err_name(err), LOG_QUOTED(msg->text));
@@ -186,6 +190,8 @@ void control_handle_hello(struct control *control, struct connection *connection
         refuse_hello(control, connection, id, err, &msg);
         return;
     }
+    if (connection->peer)
+        transport_greet(connection->peer);
     connection->knows_pages = hello->pages;
     log_debug("client connected", "session=%" PRIu64 " %s user=%s client=%s", connection->number,
               CONNECTION_ORIGIN(connection), access_member_name(connection->member),

@@ -251,6 +251,8 @@ void metrics_collect(const struct server_parts *parts,
     read_all(parts, &readings);
     sink_figures(parts, &readings, sink, context);
     sink(context, METRIC_lanes, "", parts->lane_count);
+    sink(context, METRIC_strangers, "", atomic_load(&parts->strangers.now));
+    sink(context, METRIC_ended_strangers, "", (double)atomic_load(&parts->strangers.ended));
     sink(context, METRIC_tables, "", tables_count(parts->tables));
     if (readings.checkpoints.has_newest)
         sink(context, METRIC_checkpoint_newest_seconds, "",

@@ -31,6 +31,11 @@ struct server_parts;
 #define METRIC_TABLE(METRIC)                                                                       \
     METRIC(lanes, GAUGE, "Worker threads", "", OTHER)                                              \
     METRIC(sessions, GAUGE, "Connected clients", "", OTHER)                                        \
+    METRIC(strangers, GAUGE,                                                                       \
+           "Connections over a network that are no session: without a hello, or on their way out", \
+           "", OTHER)                                                                              \
+    METRIC(ended_strangers, COUNTER, "Strangers that were ended to make place for others", "",     \
+           OTHER)                                                                                  \
     METRIC(session_arena_bytes, GAUGE, "Memory shared with clients", "", OTHER)                    \
     METRIC(access_users, GAUGE, "Users of the access file; 0: every client may do all", "",        \
            ACCESS(users))                                                                          \

@@ -31,6 +31,7 @@ struct transport;
  * there as on a Unix socket. */
 struct transport_peer {
     struct message arrived_message;   /* to the control thread */
+    struct message greeted_message;   /* back: it has said hello, and counts as a session */
     struct message forgotten_message; /* back: this thread has none of the peer any more */
     struct mailbox *mailbox;          /* of the transport's thread */
     const struct transport *transport;
@@ -44,6 +45,7 @@ struct transport_peer {
     bool is_loopback; /* it came from this host, over TCP */
     bool is_left;     /* the control thread's, until forgotten_message: the client has another
                          connection now, and need not be told anything here */
+    bool is_greeted;  /* the control thread's: greeted_message was sent */
     /* The names of the client's verified certificate, such as "CN=a", one after another, each with
      * its NUL, and an empty one behind the last; NULL: it has shown none. They live as long as
      * the peer. */
@@ -96,6 +98,14 @@ struct transport {
     /* Frees the channel, and all that was not released. */
     void (*free)(struct transport_channel *channel);
 };
+
+/* The control thread counts the peer as a session from now on. It may be told twice. */
+static inline void transport_greet(struct transport_peer *peer)
+{
+    if (!peer->is_greeted)
+        mailbox_send(peer->mailbox, &peer->greeted_message);
+    peer->is_greeted = true;
+}
 
 /* The control thread has freed all that it had for the peer. */
 static inline void transport_forget(struct transport_peer *peer)

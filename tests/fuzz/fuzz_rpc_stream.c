@@ -54,6 +54,7 @@ struct world {
     struct fake_io io;
     struct rpc_host host;
     _Atomic uint32_t streams;
+    struct strangers strangers;
     struct fuzz_input input;
     struct fuzz_pieces pieces;
     uint32_t flags;
@@ -328,7 +329,8 @@ static void end(struct world *w)
     take_mail(w);
     transport_forget(w->peer);
     take_mail(w);
-    FUZZ_CHECK(!w->host.streams && atomic_load(&w->streams) == 0 && w->io.task_count == 0);
+    FUZZ_CHECK(!w->host.streams && atomic_load(&w->streams) == 0 &&
+               atomic_load(&w->strangers.now) == 0 && w->io.task_count == 0);
     close(fd);
 }
 
@@ -366,6 +368,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
                   .send = peer_arrived,
                   .owner = w }
     };
+    rpc_strangers_init(&w->host.strangers, &w->strangers, 1, 1);
     FUZZ_CHECK(mailbox_init(&w->host.mailbox, "rpc", 0, &msg) == EMBTIER_OK);
     rpc_stream_new(&w->host, eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), false);
     FUZZ_CHECK(w->peer);

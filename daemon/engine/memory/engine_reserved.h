@@ -8,6 +8,7 @@
 #include "base/macros.h"
 #include "base/spec/array_shape.h"
 #include "config/config.h"
+#include "config/config_descriptors.h"
 
 /* Memory that each lane reserves in addition to the budgets (daemon/engine/lane/lane_life.c and the
  * parts that it makes). */
@@ -38,6 +39,8 @@
 /* More of each with TLS: OpenSSL's objects and a chain of certificates, a record that has come in
  * part, and a full buffer of ciphertext. */
 #define SESSION_TLS_BYTES (176 * KIB)
+/* A connection over a network that is no session: its stream and its part in the control thread. */
+#define STRANGER_BYTES (20 * KIB)
 /* All answers together that clients have not read yet (daemon/control/connection.h). */
 #define ANSWER_BYTES (16 * MIB)
 
@@ -67,13 +70,16 @@ static inline uint64_t engine_lane_heap_bytes(const struct config *config)
            array_slabs * HEAP_ARRAY_SLAB_BYTES;
 }
 
-/* Returns the bytes of all sessions together. */
+/* Returns the bytes of all sessions together, and of connections that are none. */
 static inline uint64_t engine_session_reserved_bytes(const struct config *config)
 {
     const uint64_t each = SESSION_BYTES + (config->rpc.listen_count > 0 ? SESSION_RPC_BYTES : 0) +
                           (config_has_tls(config) ? SESSION_TLS_BYTES : 0);
 
-    return config->socket.max_sessions * each;
+    const uint64_t strangers = config->rpc.listen_count > 0 ? 2 * config_rpc_strangers(config) : 0;
+
+    return config->socket.max_sessions * each +
+           strangers * (STRANGER_BYTES + (config_has_tls(config) ? SESSION_TLS_BYTES : 0));
 }
 
 #endif

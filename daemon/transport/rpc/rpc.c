@@ -9,6 +9,7 @@
 #include "base/log/log.h"
 #include "base/yaml/yaml_doc.h"
 #include "config/config.h"
+#include "config/config_descriptors.h"
 #include "daemon/transport/listen/listener.h"
 #include "daemon/transport/rpc/net/handshakes.h"
 #include "daemon/transport/rpc/rpc_loop.h"
@@ -109,10 +110,11 @@ static enum embtier_err make_loop(struct rpc *rpc, const struct config *config, 
     /* Loops share their listening sockets, so all run on the engine that the first one has. */
     opts->engine = index > 0 ? rpc_loop_engine(rpc->loops[0]) : engine_of(config->rpc.io_uring);
     opts->count = &rpc->stream_count;
+    opts->loop_count = config->rpc.threads;
+    opts->strangers_most = config_rpc_strangers(config);
     opts->certificates = rpc->certificates;
     opts->handshakes = rpc->handshakes;
-    opts->streams_most =
-        2 * config->socket.max_sessions; /* the control thread refuses, and says why */
+    opts->streams_most = config_rpc_streams(config);
     err = copy_listeners(rpc, opts, msg);
     if (err == EMBTIER_OK)
         err = rpc_loop_new(opts, &rpc->loops[index], msg);
@@ -122,6 +124,7 @@ static enum embtier_err make_loop(struct rpc *rpc, const struct config *config, 
 }
 
 enum embtier_err rpc_new(const struct config *config, struct certificates *certificates,
+                         struct strangers *strangers,
                          void (*send)(void *owner, struct message *message), void *owner,
                          struct rpc **ret_rpc, struct err_msg *msg)
 {
@@ -142,7 +145,7 @@ enum embtier_err rpc_new(const struct config *config, struct certificates *certi
     if (certificates)
         TRY(handshakes_new(config->tls.handshake_threads, &rpc->handshakes, msg));
     for (uint32_t i = 0; i < config->rpc.threads; i++) {
-        struct rpc_loop_opts opts = { .send = send, .owner = owner };
+        struct rpc_loop_opts opts = { .strangers = strangers, .send = send, .owner = owner };
 
         TRY(make_loop(rpc, config, i, &opts, msg));
         rpc->loop_count++;

@@ -23,7 +23,7 @@ struct rpc_listener {
     struct rpc_loop *loop;
     bool is_tls;
     bool is_paused;  /* the system had no room; it goes on with the next tick */
-    bool is_waiting; /* there are as many streams as may be; it goes on when some have ended */
+    bool is_waiting; /* there is no place; it goes on when some streams have ended */
     bool is_closed;
 };
 
@@ -82,7 +82,7 @@ static void on_accepted(struct io_file *file, int result)
 /* Clients that would be too many wait in the system's queue. */
 static void accept_next(struct rpc_listener *listener)
 {
-    listener->is_waiting = atomic_load(listener->loop->host.count) >= listener->loop->host.most;
+    listener->is_waiting = !rpc_streams_make_place(&listener->loop->host);
     if (listener->is_waiting)
         return;
     io_accept(listener->loop->host.io, &listener->file, on_accepted);
@@ -285,6 +285,8 @@ enum embtier_err rpc_loop_new(const struct rpc_loop_opts *opts, struct rpc_loop 
     loop->host.mailbox.wake_fd = -1;
     loop->host.count = opts->count;
     loop->host.most = opts->streams_most;
+    rpc_strangers_init(&loop->host.strangers, opts->strangers, opts->strangers_most,
+                       opts->loop_count);
     loop->host.certificates = opts->certificates;
     loop->host.handshakes = opts->handshakes;
     loop->host.send = opts->send;

@@ -20,6 +20,7 @@
 struct certificates;
 struct handshakes;
 struct rpc_loop;
+struct strangers;
 
 /* Most addresses that a loop listens on. */
 #define RPC_LISTENERS_MAX 8
@@ -29,6 +30,9 @@ struct rpc_loop_opts {
     const struct io_engine *engine; /* NULL: io_uring, or epoll where that is refused */
     _Atomic uint32_t *count;        /* of the streams of all loops */
     uint32_t streams_most;          /* of these; further clients wait to be accepted */
+    uint32_t loop_count;
+    struct strangers *strangers; /* of all loops (rpc_strangers.h) */
+    uint32_t strangers_most;
     struct rpc_listening {
         int fd; /* a listening socket, which the loop takes over */
         bool is_tls;

@@ -38,6 +38,7 @@ static void on_call_sent(struct io_file *file, int result)
         return;
     }
     stream->call = NULL;
+    stream->has_called = stream->has_called || stream->arrival.bytes_left == 0;
     if (!stream->is_ending)
         rpc_receive(stream);
 }
@@ -93,6 +94,7 @@ static bool begin_reply(struct rpc_stream *stream, struct rpc_output *output)
     stream->reply_at += FRAME_HEADER_BYTES;
     head.message_bytes = le32toh(length);
     stream->reply_left = head.message_bytes;
+    stream->has_reply = true;
     rpc_head_encode(&head, output->bytes);
     output->byte_count = RPC_HEAD_BYTES;
     return true;

@@ -32,6 +32,9 @@ _Static_assert(sizeof(struct session) + CONFIG_LANES_MAX * sizeof(struct session
                        sizeof(struct rpc_channel) + RPC_STREAM_BYTES <=
                    SESSION_BYTES + SESSION_RPC_BYTES,
                "the configuration counts it");
+/* Before a session, no message and no spans are kept. */
+_Static_assert(sizeof(struct rpc_stream) + RPC_BUFFER_BYTES <= STRANGER_BYTES / 2,
+               "the configuration counts it");
 
 const char *rpc_stream_origin(const struct rpc_stream *stream, struct peer_origin *buffer)
 {
@@ -128,6 +131,7 @@ static void on_net_closed(struct net *net)
  * that no byte of the region is used any more. */
 void rpc_stream_close(struct rpc_stream *stream)
 {
+    rpc_strangers_remove(&stream->host->strangers, &stream->stranger);
     stream->is_ending = true;
     stream->is_given_up = true;
     if (!stream->is_shaking)
@@ -170,8 +174,42 @@ static void forgotten(struct rpc_host *host, struct rpc_stream *stream)
     assert(stream->host == host);
     if (stream->peer.is_left)
         rpc_stream_close(stream);
+    else if (!net_is_closing(&stream->net) && !rpc_stranger_is_one(&stream->stranger))
+        rpc_strangers_add(&host->strangers, &stream->stranger, stream->net.file.fd);
     stream->is_forgotten = true;
     free_if_over(stream);
+}
+
+static void greeted(struct rpc_host *host, struct rpc_stream *stream)
+{
+    assert(stream->host == host);
+    rpc_strangers_remove(&host->strangers, &stream->stranger);
+}
+
+/* True if the stranger's client has done all it can: it has sent its part of a handshake, or its
+ * first call. */
+static bool waits_for_server(const struct rpc_stream *stream)
+{
+    const bool is_asking = stream->has_called && !stream->has_reply && !stream->is_ending;
+
+    return stream->is_shaking || is_asking;
+}
+
+/* If the first one to go waits for this server, so does the new connection. A younger one is not
+ * ended instead, as that may be the only one whose client means to stay. */
+bool rpc_streams_make_place(struct rpc_host *host)
+{
+    while (rpc_strangers_are_full(&host->strangers)) {
+        struct rpc_stream *const stream =
+            CONTAINER_OF(rpc_strangers_first(&host->strangers), struct rpc_stream, stranger);
+
+        if (waits_for_server(stream))
+            return false;
+        rpc_stream_close(stream);
+        host->ended_strangers++;
+        atomic_fetch_add(&host->strangers.all->ended, 1);
+    }
+    return atomic_load(host->count) < host->most;
 }
 
 /* A client may close while the stream reads nothing from it. */
@@ -199,6 +237,11 @@ static void tell_warnings(struct rpc_host *host)
         log_warn("more clients over RPC were dropped", "count=%u",
                  host->warnings - RPC_WARNINGS_MAX);
     host->warnings = 0;
+    if (host->ended_strangers > 0)
+        log_warn("clients that had not said hello were dropped to make place for others: if these "
+                 "were no attack, set socket.max_sessions higher",
+                 "count=%u places=%u", host->ended_strangers, host->strangers.most);
+    host->ended_strangers = 0;
 }
 
 void rpc_streams_tick(struct rpc_host *host, uint64_t now_ns)
@@ -349,6 +392,8 @@ static void bind_channel(struct rpc_host *host, struct rpc_channel *channel)
 
 MESSAGE_KIND(message_rpc_answered, answered, rpc_host, struct rpc_slot, answered)
 MESSAGE_KIND(message_rpc_bind, bind_channel, rpc_host, struct rpc_channel, bind_message)
+MESSAGE_HANDLER(take_greeted, greeted, rpc_host, struct rpc_stream, peer.greeted_message)
+static const struct message_kind message_rpc_greeted = { .take = take_greeted };
 MESSAGE_HANDLER(take_forgotten, forgotten, rpc_host, struct rpc_stream, peer.forgotten_message)
 static const struct message_kind message_rpc_forgotten = { .take = take_forgotten };
 
@@ -389,6 +434,7 @@ static struct rpc_stream *make_stream(struct rpc_host *host)
     }
     *stream = (struct rpc_stream){
         .peer = { .arrived_message.kind = &message_peer_arrived,
+                  .greeted_message.kind = &message_rpc_greeted,
                   .forgotten_message.kind = &message_rpc_forgotten,
                   .mailbox = &host->mailbox,
                   .transport = &rpc_transport,
@@ -449,6 +495,7 @@ void rpc_stream_new(struct rpc_host *host, int fd, bool is_tls)
     set_options(fd);
     peer_address_of(fd, &stream->peer.address);
     net_open(&stream->net, host->io, fd, tls);
+    rpc_strangers_add(&host->strangers, &stream->stranger, fd);
     if (tls)
         rpc_handshake_begin(stream, tls);
     else

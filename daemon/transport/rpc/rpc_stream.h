@@ -7,6 +7,9 @@
  * client asked for outside a request, is on its way, no further frame is read. So one client keeps
  * little memory, whatever it sends: its slots, and one message of a request.
  *
+ * A stream is a stranger's (rpc_strangers.h) until the control thread has accepted its client's
+ * hello, and again when that thread has forgotten the client.
+ *
  * With TLS, a stream is unknown to the control thread until its handshake is over.
  *
  * A stream ends when the client closes or breaks a rule, or when the control thread closes its end.
@@ -21,6 +24,7 @@
 #include <stdint.h>
 
 #include "daemon/engine/mail/mailbox.h"
+#include "daemon/transport/rpc/rpc_strangers.h"
 
 struct certificates;
 struct handshakes;
@@ -45,6 +49,8 @@ struct rpc_host {
     struct rpc_channel *freed;         /* a list of channels whose regions are to be freed */
     _Atomic uint32_t *count;           /* of the streams of all hosts */
     uint32_t most;                     /* of these */
+    struct rpc_strangers strangers;    /* those that are no session */
+    uint32_t ended_strangers;          /* to make place, since the last tick */
     uint8_t trash[RPC_TRASH_BYTES];    /* what ending streams receive */
     uint32_t warnings;                 /* about clients, since the last tick */
     struct certificates *certificates; /* for TLS; NULL: none has it */
@@ -64,6 +70,9 @@ struct rpc_host {
  * the control thread, with TLS after the handshake. The connection is closed if the system has no
  * room, or there are as many as may be. */
 void rpc_stream_new(struct rpc_host *host, int fd, bool is_tls);
+/* True if one more connection may be accepted. If it needs the place of a stranger, that one is
+ * ended. False: it must wait until others have got on. */
+bool rpc_streams_make_place(struct rpc_host *host);
 /* Every second: closes streams whose clients have read nothing, or sent nothing of a frame, for too
  * long. */
 void rpc_streams_tick(struct rpc_host *host, uint64_t now_ns);

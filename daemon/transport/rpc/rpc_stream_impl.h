@@ -49,6 +49,7 @@ struct rpc_stream {
     struct rpc_stream **link;
     struct net net;
     struct io_file pair;
+    struct rpc_stranger stranger;
     struct handshake *handshake; /* of TLS; NULL: it is over */
     struct rpc_channel *channel; /* NULL: no session yet */
     bool is_ending;              /* nothing more is taken from the client */
@@ -57,6 +58,8 @@ struct rpc_stream {
     bool is_net_closed, is_pair_closed, is_forgotten;
     bool is_shaking;  /* a thread of the handshakes has net's TLS */
     bool is_given_up; /* it is closed when that thread is done */
+    bool has_called;  /* its first call has gone to the control thread */
+    bool has_reply;   /* which has answered */
     uint64_t began_ns;
     uint64_t ended_ns; /* when it began to end */
     char *names;       /* of the client's certificate; or NULL */

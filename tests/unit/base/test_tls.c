@@ -22,7 +22,7 @@ static char folder[] = "/tmp/embtier-tls-XXXXXX";
 static const char *const names[] = { "ca.crt",     "other.crt",  "server.crt", "server.key",
                                      "client.crt", "client.key", "old.crt",    "old.key",
                                      "mixed.crt",  "junk",       "middle.crt", "below.crt",
-                                     "below.key" };
+                                     "below.key",  "long.crt" };
 
 static const char *path_of(const char *name)
 {
@@ -146,6 +146,24 @@ static void test_files_that_do_not_fit_are_named(void **state)
                    "junk holds no authority");
     assert_refused("server.crt", "server.key", "none.crt", TLS_FILE_AUTHORITY,
                    "none.crt: No such file");
+}
+
+/* The other side would end the handshake, and say nothing that helps. */
+static void test_a_chain_that_nobody_takes_is_refused(void **state)
+{
+    FILE *const from = fopen(path_of("server.crt"), "r");
+    FILE *const to = fopen(path_of("long.crt"), "w");
+    char text[4096] = "";
+
+    (void)state;
+    assert_non_null(from);
+    assert_non_null(to);
+    assert_true(fread(text, 1, sizeof(text) - 1, from) > 0);
+    for (int i = 0; i < 200; i++)
+        fputs(text, to);
+    assert_int_equal(fclose(from), 0);
+    assert_int_equal(fclose(to), 0);
+    assert_refused("long.crt", "server.key", NULL, "long.crt: its 200 certificates have ");
 }
 
 static void test_a_certificate_that_expired_is_known(void **state)
@@ -515,6 +533,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_files_that_do_not_fit_are_named),
+        cmocka_unit_test(test_a_chain_that_nobody_takes_is_refused),
         cmocka_unit_test(test_a_certificate_that_expired_is_known),
         cmocka_unit_test(test_sides_that_trust_each_other_connect),
         cmocka_unit_test(test_a_client_refuses_a_server_that_it_does_not_trust),

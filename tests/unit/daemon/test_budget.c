@@ -65,7 +65,10 @@ static void test_sessions_over_a_network_take_more(void **state)
 
     (void)state;
     config.rpc.listen_count = 1;
-    assert_int_equal(unbudgeted_of(&config, 2).session_bytes, 64 * MIB);
+    /* 1024 of 64 KiB, and twice 528 places for strangers of 20 KiB. */
+    assert_int_equal(unbudgeted_of(&config, 2).session_bytes, 85 * MIB);
+    config.rpc.listen[0].kind = ADDRESS_TLS;
+    assert_int_equal(unbudgeted_of(&config, 2).session_bytes, 443 * MIB);
 }
 
 static void test_sum_counts_lanes_and_databases_each(void **state)

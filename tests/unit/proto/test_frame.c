@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "proto/control.pb-c.h"
+#include "proto/control_limits.h"
 #include "proto/frame.h"
 #include "proto/shm_ring.h"
 #include "proto/table_spec_wire.h"
@@ -475,6 +476,32 @@ static void test_an_error_s_text_is_cleaned_and_cut_when_sent(void **state)
     free(bytes.data);
 }
 
+static void test_a_secret_that_a_client_cannot_keep_is_refused(void **state)
+{
+    uint8_t secret[SECRET_BYTES_MAX + 1] = { 0 };
+    Embtier__HelloReply hello = EMBTIER__HELLO_REPLY__INIT;
+    Embtier__Reply reply = EMBTIER__REPLY__INIT;
+
+    (void)state;
+    hello.protocol = 1;
+    hello.secret.data = secret;
+    reply.last = true;
+    reply.body_case = EMBTIER__REPLY__BODY_HELLO;
+    reply.hello = &hello;
+    for (size_t count = SECRET_BYTES_MAX; count <= sizeof(secret); count++) {
+        Embtier__Reply *back = NULL;
+        struct bytes bytes;
+
+        hello.secret.len = count;
+        bytes = encode_reply(&reply);
+        assert_int_equal(decode_reply(bytes, &back, NULL),
+                         count == SECRET_BYTES_MAX ? EMBTIER_OK : EMBTIER_PROTOCOL);
+        if (back)
+            embtier__reply__free_unpacked(back, NULL);
+        free(bytes.data);
+    }
+}
+
 static void test_a_reply_that_a_client_would_compute_addresses_from_is_checked(void **state)
 {
     const struct table_spec spec = example_spec();
@@ -727,6 +754,7 @@ int main(void)
         cmocka_unit_test(test_incomplete_requests_are_refused),
         cmocka_unit_test(test_what_later_versions_send_is_skipped_and_nothing_is_refused),
         cmocka_unit_test(test_an_error_s_text_is_cleaned_and_cut_when_sent),
+        cmocka_unit_test(test_a_secret_that_a_client_cannot_keep_is_refused),
         cmocka_unit_test(test_a_reply_that_a_client_would_compute_addresses_from_is_checked),
         cmocka_unit_test(test_status_comes_back_as_it_was_sent),
         cmocka_unit_test(test_random_bytes_and_flipped_bytes_do_no_harm),

@@ -27,6 +27,7 @@
 struct fixture {
     struct rpc_host host;
     _Atomic uint32_t count;
+    struct strangers strangers;
     int client;  /* the other end of the stream */
     int control; /* the control thread's end of its pair; -1: closed */
     struct transport_peer *peer;
@@ -91,6 +92,7 @@ static int setup_on(const struct io_engine *engine, void **state)
     memset(f, 0, sizeof(*f));
     f->host.count = &f->count;
     f->host.most = 1;
+    rpc_strangers_init(&f->host.strangers, &f->strangers, 1, 1);
     assert_int_equal(mailbox_init(&f->host.mailbox, "test", 0, &msg), EMBTIER_OK);
     if (io_new(engine, f->host.mailbox.wake_fd, &f->host.io, &refusal, &msg) != EMBTIER_OK)
         fail_msg("%s: %s", engine->name, msg.text);
