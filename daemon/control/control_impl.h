@@ -223,7 +223,8 @@ struct connection *control_find_session(struct control *control, const Embtier__
  * in lanes, so @request is to be looked at again after control_end_waits(). */
 bool control_must_wait(struct control *control, struct connection *connection,
                        const Embtier__Request *request);
-/* Lanes have nothing of the session of connection @number any more. */
+/* Lanes have nothing of the session of connection @number any more, and its memory has been given
+ * back, or is its client's for a while. */
 void control_end_waits(struct control *control, uint64_t number);
 
 /* ---- control_lists.c ---- */

@@ -3,7 +3,8 @@
  *
  * Bytes of the old connection may still be on their way. The client was told that the outcome of
  * its last requests is unknown, and it may now look. So the old session is ended first: none of its
- * requests begins any more, and the hello waits until those in lanes are done. */
+ * requests begins any more, and the hello waits until those in lanes are done. Then the user also
+ * has room for the new session that the old one had. */
 #include "daemon/control/connection.h"
 #include "daemon/control/control_impl.h"
 #include "daemon/transport/transport.h"

@@ -204,6 +204,7 @@ void control_handle_hello(struct control *control, struct connection *connection
 static void release(struct control *control, struct connection *connection,
                     struct transport_channel *channel, bool is_abandoned)
 {
+    channel->connection = connection->number;
     channel->counted_bytes = connection->counted_bytes;
     connection->counted_bytes = 0;
     channel->account = account_open(control->parts->accounts, connection->user);
@@ -294,9 +295,10 @@ void control_session_gone(struct control *control, struct session *session)
     assert(c->session_detached);
     groups_forget(session);
     c->session_is_gone = c->lent_fd >= 0 || (c->job && c->job->kind->uses_arena);
-    control_end_waits(control, c->number);
-    if (c->session_is_gone)
+    if (c->session_is_gone) {
+        control_end_waits(control, c->number);
         return;
+    }
     c->session = NULL;
     session_free(session);
     release(control, c, TAKE(c->channel), is_abandoned(c));
@@ -309,5 +311,6 @@ void control_channel_freed(struct control *control, struct transport_channel *ch
     control->releasing_count--;
     account_give(channel->account, ACCOUNT_ARENA_BYTES, channel->counted_bytes);
     account_close(channel->account);
+    control_end_waits(control, channel->connection);
     transport_channel_free(channel);
 }

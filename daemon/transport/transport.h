@@ -70,6 +70,7 @@ struct transport_channel {
     /* The control thread's, while the channel is given back. */
     struct account *account; /* of its user, in which the bytes count until it is freed */
     uint64_t counted_bytes;
+    uint64_t connection; /* the number of the one that had it */
 
     /* session_maker.c's, likewise. */
     struct message freed_message; /* of a kind of the owner's */

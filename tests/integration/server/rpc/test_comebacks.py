@@ -165,10 +165,10 @@ def key_of(granted: dict) -> bytes:
     return message({1: granted[3], 2: granted[480]})
 
 
-def session(door: Door, replaces: bytes | None = None) -> tuple[Client, bytes]:
+def session(door: Door, replaces: bytes | None = None, arena_bytes: int = 65536) -> tuple[Client, bytes]:
     """A new session, with its key."""
     client = Client(door.connect())
-    granted = client.hello(more={480: replaces} if replaces else {})
+    granted = client.hello(arena_bytes, more={480: replaces} if replaces else {})
     return client, key_of(granted)
 
 
@@ -196,6 +196,21 @@ def test_half_a_push_is_given_up_when_its_client_comes_back(door: Door):
         assert old.is_closed()
         assert step_of(client) == step
     old.close()
+
+
+@pytest.mark.parametrize("limits", [{"max_user_sessions": 4}, {"max_total_arena_bytes": "64MiB", "max_user_arena_bytes": "64MiB"}])
+def test_a_user_that_has_all_it_may_can_come_back(make_door: Callable[..., Door], limits: dict):
+    """The new session finds the room of the old one."""
+    door = make_door(limits)
+    with door.clients(3):
+        old, key = session(door, arena_bytes=40 * MIB)
+        for _ in range(3):
+            client, key = session(door, key, arena_bytes=40 * MIB)
+            assert old.is_closed()
+            old.close()
+            old = client
+        old.close()
+    door.daemon.stop()
 
 
 def test_keys_that_are_wrong_or_of_sessions_that_have_ended_end_nothing(door: Door):
