@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import struct
 import zlib
 
@@ -143,7 +144,7 @@ class Client:
         try:
             while True:
                 self.receive()
-        except (EOFError, ConnectionResetError):
+        except (EOFError, ConnectionResetError, ssl.SSLEOFError):  # TLS says the last one of some resets
             return True
 
     def close(self) -> None:
