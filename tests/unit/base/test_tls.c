@@ -163,7 +163,8 @@ static void test_a_chain_that_nobody_takes_is_refused(void **state)
         fputs(text, to);
     assert_int_equal(fclose(from), 0);
     assert_int_equal(fclose(to), 0);
-    assert_refused("long.crt", "server.key", NULL, "long.crt: its 200 certificates have ");
+    assert_refused("long.crt", "server.key", NULL, TLS_FILE_CERTIFICATE,
+                   "long.crt: its 200 certificates have ");
 }
 
 static void test_a_certificate_that_expired_is_known(void **state)
