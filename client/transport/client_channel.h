@@ -59,7 +59,7 @@ struct span_list {
     struct narrow_spans narrow; /* of those that are sent */
 };
 
-/* Most spans that a list of sent ones has only because narrow ids lie beside other bytes. */
+/* Most narrow spans of a list that begin beside other ones. */
 #define CHANNEL_NARROW_BESIDE_MAX 32
 /* Fewer ids save less than a span of their own costs. */
 #define CHANNEL_NARROW_IDS_MIN 16

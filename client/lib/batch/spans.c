@@ -4,7 +4,8 @@
  * bags, rows (lay_out() in batch.c). So spans are added in the order of their offsets.
  *
  * Ids below 2^32 are sent in narrow spans (proto/narrow_ids.h), if the server takes them. A span is
- * narrow as a whole, so ids of one part do not share a span with larger ids or other bytes. */
+ * narrow as a whole, so ids do not share one with those that need more bytes, or with other bytes.
+ */
 #include "client/lib/batch/batch.h"
 #include "client/lib/connection.h"
 #include "client/lib/table.h"
@@ -41,61 +42,50 @@ struct sending {
     uint32_t narrow_beside; /* narrow spans that begin beside others */
 };
 
-static bool is_last_narrow(const struct span_list *list)
+static uint32_t last_width(const struct span_list *list)
 {
-    return list->count > 0 && narrow_spans_has(&list->narrow, list->count / 2 - 1);
+    return list->count > 0 ? narrow_spans_width(&list->narrow, list->count / 2 - 1) : ID_WIDTH;
 }
 
-/* A full list has no room for a span of its own width, so its last span becomes wide. */
-static void widen_last(struct span_list *list)
-{
-    narrow_spans_set(&list->narrow, list->count / 2 - 1, false);
-}
-
-/* Sent bytes between spans do no harm: they are the batch's own. */
-static void add(struct sending *sending, struct range range, bool is_narrow)
+/* Adds bytes whose ids have @width bytes each in the payload; ID_WIDTH: all of them, or no ids.
+ * Sent bytes between spans do no harm: they are the batch's own.
+ *
+ * Narrow ids beside others have a span of their own, unless that would be one too many. Then, and
+ * in a full list, the last span takes them in, and has the larger width of both. */
+static void add(struct sending *sending, struct range range, uint32_t width)
 {
     struct span_list *const list = sending->list;
-    const bool is_full = list->count == ARRAY_LEN(list->numbers);
+    const uint32_t before = last_width(list);
     const bool is_beside = gap_before(list, range) <= SENT_GAP_MAX;
+    const bool is_one_more = is_beside && width < ID_WIDTH && width != before;
 
     if (range.bytes == 0)
         return;
-    if (is_full && !is_narrow)
-        widen_last(list);
-    if (is_full || (is_beside && is_narrow == is_last_narrow(list))) {
+    if (list->count == ARRAY_LEN(list->numbers) || (is_beside && width == before) ||
+        (is_one_more && sending->narrow_beside == CHANNEL_NARROW_BESIDE_MAX)) {
         extend_last(list, range);
+        narrow_spans_set(&list->narrow, list->count / 2 - 1, MAX(before, width));
         return;
     }
     append(list, range);
-    narrow_spans_set(&list->narrow, list->count / 2 - 1, is_narrow);
-    sending->narrow_beside += is_narrow && is_beside;
+    narrow_spans_set(&list->narrow, list->count / 2 - 1, width);
+    sending->narrow_beside += is_one_more;
 }
 
 static void add_sent(struct sending *sending, struct range range)
 {
-    add(sending, range, false);
+    add(sending, range, ID_WIDTH);
 }
 
-/* True if the ids may be narrow. Those beside wide bytes need a span more, and too many spans would
- * fill the list. */
-static bool may_be_narrow(const struct sending *sending, struct range ids)
+static void add_ids(struct sending *sending, struct range range)
 {
-    const struct span_list *const list = sending->list;
+    const uint64_t *const ids =
+        (const uint64_t *)(const void *)(sending->channel->region + range.offset);
+    const uint64_t count = range.bytes / sizeof(*ids);
+    const bool may_be_narrow =
+        sending->channel->takes_narrow_ids && count >= CHANNEL_NARROW_IDS_MIN;
 
-    return sending->channel->takes_narrow_ids &&
-           ids.bytes >= CHANNEL_NARROW_IDS_MIN * sizeof(uint64_t) &&
-           (is_last_narrow(list) || gap_before(list, ids) > SENT_GAP_MAX ||
-            sending->narrow_beside < CHANNEL_NARROW_BESIDE_MAX);
-}
-
-static void add_ids(struct sending *sending, struct range ids)
-{
-    const uint8_t *const bytes = sending->channel->region + ids.offset;
-
-    add(sending, ids,
-        may_be_narrow(sending, ids) &&
-            narrow_ids_fit((const uint64_t *)(const void *)bytes, ids.bytes / sizeof(uint64_t)));
+    add(sending, range, may_be_narrow ? narrow_ids_width(ids, count) : ID_WIDTH);
 }
 
 /* Wanted bytes are written into the caller's memory, where only padding may lie between spans.

@@ -217,12 +217,12 @@ static enum embtier_err ended(const struct client_channel *channel)
                                                                       : EMBTIER_OK;
 }
 
-/* True if a WRITE of these bytes may be narrow. */
-static bool is_narrow(const struct client_channel *channel, uint64_t offset, uint64_t bytes)
+/* Returns the bytes that each id of a WRITE has in its payload. */
+static uint32_t width_of(const struct client_channel *channel, uint64_t offset, uint64_t bytes)
 {
     const uint64_t *const ids = (const uint64_t *)(const void *)(channel->region + offset);
 
-    return channel->takes_narrow_ids && narrow_ids_fit(ids, bytes / sizeof(*ids));
+    return channel->takes_narrow_ids ? narrow_ids_width(ids, bytes / sizeof(*ids)) : ID_WIDTH;
 }
 
 static enum embtier_err put(struct client_channel *channel, uint64_t offset, uint64_t bytes,
@@ -238,7 +238,7 @@ static enum embtier_err put(struct client_channel *channel, uint64_t offset, uin
     list->numbers[0] = offset;
     list->numbers[1] = bytes;
     list->count = 2;
-    list->narrow = (struct narrow_spans){ { are_ids && is_narrow(channel, offset, bytes) } };
+    narrow_spans_set(&list->narrow, 0, are_ids ? width_of(channel, offset, bytes) : ID_WIDTH);
     message.sent = list->numbers;
     message.n_sent = list->count;
     message.narrow = narrow;

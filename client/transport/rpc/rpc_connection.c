@@ -18,8 +18,8 @@
 
 #define BUFFER_BYTES 4096
 #define BUFFERS_MAX  64
-/* Narrow ids that are packed for one call of the system. */
-#define PACKED_MAX (64 << 10 >> 2)
+/* Bytes of narrow ids that are packed for one call of the system. */
+#define PACKED_MAX (64 << 10)
 /* Bytes of an answer for which a poll wakes up: few, so that they are taken while others come, but
  * not for each packet. */
 #define WAKE_BYTES (UINT64_C(128) << 10)
@@ -42,7 +42,7 @@ struct rpc_connection {
     struct sending
         *sending; /* frames that the system has not taken whole, oldest first; malloced */
     struct sending **sending_end;
-    uint32_t *packed;            /* narrow ids for the call that sends them; PACKED_MAX; or NULL */
+    uint8_t *packed;             /* narrow ids for the call that sends them; or NULL */
     struct rpc_sink *sink;       /* NULL: no session with a region */
     struct frame_reader replies; /* as on a Unix socket */
     bool is_over;
@@ -281,20 +281,20 @@ static uint64_t bytes_of(const struct sending *s, size_t at)
 }
 
 /* Packs ids of a narrow span, from the id on in which its byte @done lies, until the room behind
- * @ret_used ids is full. The ids themselves stay as the caller has them. */
+ * @ret_used bytes is full. The ids themselves stay as the caller has them. */
 static struct iovec pack(const struct rpc_connection *c, const struct sending *s, size_t at,
                          uint64_t done, size_t *ret_used)
 {
     const uint64_t *const ids = (const uint64_t *)(const void *)(c->sink->region + s->spans[at]);
-    const uint64_t begin = done / NARROW_ID_BYTES;
-    const uint64_t skip = done % NARROW_ID_BYTES;
-    const uint64_t count = MIN(s->spans[at + 1] / sizeof(*ids) - begin, PACKED_MAX - *ret_used);
-    uint32_t *const room = c->packed + *ret_used;
+    const uint32_t width = narrow_spans_width(&s->narrow, at / 2);
+    const uint64_t begin = done / width, skip = done % width;
+    const uint64_t count =
+        MIN(s->spans[at + 1] / ID_WIDTH - begin, (PACKED_MAX - *ret_used) / width);
+    uint8_t *const room = c->packed + *ret_used;
 
-    narrow_ids_pack(ids + begin, count, room);
-    *ret_used += count;
-    return (struct iovec){ .iov_base = (uint8_t *)room + skip,
-                           .iov_len = count * NARROW_ID_BYTES - skip };
+    narrow_ids_pack(ids + begin, count, width, room);
+    *ret_used += count * width;
+    return (struct iovec){ .iov_base = room + skip, .iov_len = count * width - skip };
 }
 
 /* Returns the bytes of a span from @done on, or as many as there is room for. */
@@ -317,7 +317,8 @@ static uint32_t fill_sending(const struct rpc_connection *c, const struct sendin
     if (s->count > 0)
         buffers[count++] =
             (struct iovec){ .iov_base = (void *)(uintptr_t)s->bytes, .iov_len = s->count };
-    for (size_t i = s->span_at; i < s->span_numbers && count < BUFFERS_MAX && packed < PACKED_MAX;
+    for (size_t i = s->span_at;
+         i < s->span_numbers && count < BUFFERS_MAX && packed <= PACKED_MAX - NARROW_WIDTH_MAX;
          i += 2)
         buffers[count++] = rest_of(c, s, i, i == s->span_at ? s->span_done : 0, &packed);
     return count;
@@ -423,11 +424,19 @@ static enum embtier_err last_words(struct rpc_connection *c, struct err_msg *msg
     return err;
 }
 
+static bool has_narrow(const struct span_list *sent)
+{
+    for (size_t i = 0; i < sent->count; i += 2)
+        if (narrow_spans_has(&sent->narrow, i / 2))
+            return true;
+    return false;
+}
+
 /* Has the room for narrow ids made, which stays for those that follow. */
 static enum embtier_err make_packed(struct rpc_connection *c, struct err_msg *msg)
 {
     if (!c->packed)
-        c->packed = malloc(PACKED_MAX * sizeof(*c->packed));
+        c->packed = malloc(PACKED_MAX + NARROW_PACK_MORE);
     return c->packed ? EMBTIER_OK : err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
 }
 
@@ -445,7 +454,7 @@ enum embtier_err rpc_connection_send(struct rpc_connection *connection, const st
         sending.span_numbers = sent->count;
         sending.narrow = sent->narrow;
     }
-    if (sent && narrow_spans_any(&sent->narrow))
+    if (sent && has_narrow(sent))
         TRY(make_packed(connection, msg));
     rpc_head_encode(head, bytes);
     err = send_or_keep(connection, &sending, msg);

@@ -270,8 +270,8 @@ static enum embtier_err take_message(struct rpc_stream *stream, struct err_msg *
 
 /* ---- Payloads ---- */
 
-/* Returns the place for the payload's bytes of a span, of which @done have come. Narrow ids go into
- * its upper half. */
+/* Returns the place for the payload's bytes of a span, of which @done have come. Narrow ids go to
+ * its end. */
 static struct iovec place_in(const struct rpc_stream *stream, size_t at, uint64_t done)
 {
     const struct rpc_arrival *const arrival = &stream->arrival;
@@ -289,14 +289,15 @@ static void widen(struct rpc_stream *stream, uint64_t bytes)
 {
     const struct rpc_arrival *const arrival = &stream->arrival;
     const uint64_t done = arrival->span_done;
+    const uint32_t width = narrow_spans_width(&arrival->narrow, arrival->span_at / 2);
     uint64_t *const ids =
         (uint64_t *)(void *)(stream->channel->region + arrival->spans[arrival->span_at]);
 
-    if (!narrow_spans_has(&arrival->narrow, arrival->span_at / 2))
+    if (width == ID_WIDTH)
         return;
     TSAN_CLIENT_BEGIN();
-    narrow_ids_widen(ids, arrival->spans[arrival->span_at + 1] / sizeof(uint64_t),
-                     done / NARROW_ID_BYTES, (done + bytes) / NARROW_ID_BYTES);
+    narrow_ids_widen(ids, arrival->spans[arrival->span_at + 1] / ID_WIDTH, width, done / width,
+                     (done + bytes) / width);
     TSAN_CLIENT_END();
 }
 

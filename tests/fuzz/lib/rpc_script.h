@@ -5,7 +5,7 @@
  *
  *     bytes  contents of each step
  *         1  kind in the lower four bits, in the order of kinds[], modulo; in the upper ones a bit
- *            for each span sent: it is narrow
+ *            for each span sent: it is narrow, with a width that the number gives
  *         1  number of the request
  *         1  spans sent, 0 to RPC_SCRIPT_SPANS; modulo
  *         1  spans wanted; likewise
@@ -54,11 +54,13 @@ static inline struct rpc_script_step rpc_script_take(struct fuzz_input *input)
 {
     static const enum rpc_kind kinds[] = { RPC_SUBMIT, RPC_WRITE, RPC_READ, RPC_CALL };
     const uint8_t kind = fuzz_byte(input);
-    struct rpc_script_step step = { .kind = kinds[(kind & 15) % ARRAY_LEN(kinds)],
-                                    .narrow = { { kind >> 4 } } };
+    struct rpc_script_step step = { .kind = kinds[(kind & 15) % ARRAY_LEN(kinds)] };
     uint8_t sent, wanted;
 
     step.number = fuzz_byte(input);
+    for (uint32_t span = 0; span < RPC_SCRIPT_SPANS; span++)
+        if (kind >> (4 + span) & 1)
+            narrow_spans_set(&step.narrow, span, NARROW_WIDTH_MAX - step.number % NARROW_WIDTH_MAX);
     sent = fuzz_byte(input);
     wanted = fuzz_byte(input);
     step.sent_numbers = rpc_script_spans(input, sent, step.sent);

@@ -70,13 +70,13 @@ static void write_narrow_frame(void)
 {
     Embtier__RpcWrite write = EMBTIER__RPC_WRITE__INIT;
     uint64_t spans[] = { 4096, 3, 8192, 64 };
-    uint32_t narrow[] = { 1 };
+    uint32_t narrow[] = { 1 * 8 + 3 };
 
     write.sent = spans;
     write.n_sent = ARRAY_LEN(spans);
     write.narrow = narrow;
     write.n_narrow = ARRAY_LEN(narrow);
-    write_rpc_frame(RPC_WRITE, &write.base, 3 + 32, "write-narrow");
+    write_rpc_frame(RPC_WRITE, &write.base, 3 + 24, "write-narrow");
 }
 
 static void write_table_spec(void)

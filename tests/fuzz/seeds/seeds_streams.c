@@ -72,7 +72,7 @@ static void add_narrow_submit(struct seed *stream, uint32_t number)
 {
     Embtier__RpcSubmit submit = EMBTIER__RPC_SUBMIT__INIT;
     uint64_t spans[] = { OP_ALIGN, 32, 4096, 320, 8192, 7 };
-    uint32_t narrow[] = { 1 };
+    uint32_t narrow[] = { 1 * 8 + 4 };
 
     submit.op = OP_GET;
     submit.segment_count = 1;

@@ -79,9 +79,9 @@ def frame(kind: int, number: int, body: bytes, payload: bytes = b"") -> bytes:
     return head(kind, number, len(body), len(payload)) + body + payload
 
 
-def low_halves(ids: bytes) -> bytes:
-    """The low 32 bits of each 64-bit id."""
-    return b"".join(ids[at : at + 4] for at in range(0, len(ids), 8))
+def low_bytes(ids: bytes, width: int) -> bytes:
+    """The lowest bytes of each 64-bit id."""
+    return ids if width == 8 else b"".join(ids[at : at + width] for at in range(0, len(ids), 8))
 
 
 class Client:
@@ -125,13 +125,15 @@ class Client:
     def hello(self, arena_bytes: int = 65536, slots: int = 4, more: dict | None = None) -> dict:
         return self.call(HELLO, {1: 1, 2: 1, 3: arena_bytes, 4: slots, 5: "a test", 380: 1} | (more or {}), HELLO_REPLY)
 
-    def payload(self, sent: list[int], narrow: list[int]) -> bytes:
+    def payload(self, sent: list[int], narrow: dict[int, int]) -> bytes:
         spans = [bytes(self.region[at : at + count]) for at, count in zip(sent[::2], sent[1::2])]
-        return b"".join(low_halves(span) if i in narrow else span for i, span in enumerate(spans))
+        return b"".join(low_bytes(span, narrow.get(i, 8)) for i, span in enumerate(spans))
 
-    def submit(self, fields: dict, sent: list[int], wanted: list[int], narrow: list[int] | None = None) -> dict:
-        lists = {9: sent, 10: wanted} | ({11: narrow} if narrow else {})
-        self.send(frame(SUBMIT, self.next, message(fields | lists), self.payload(sent, narrow or [])))
+    def submit(self, fields: dict, sent: list[int], wanted: list[int], narrow: dict[int, int] | None = None) -> dict:
+        """@narrow: the bytes of each id of those spans."""
+        narrow = narrow or {}
+        lists = {9: sent, 10: wanted, 11: [8 * span + width for span, width in narrow.items()]}
+        self.send(frame(SUBMIT, self.next, message(fields | lists), self.payload(sent, narrow)))
         kind, number, done, payload = self.receive()
         assert (kind, number) == (DONE, self.next)
         self.next += 1

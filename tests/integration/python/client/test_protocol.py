@@ -20,7 +20,7 @@ import pytest
 from conftest import EMBTIERD
 from plain_client import (
     CALL, DATA, DONE, ERROR, GET, LIMIT_S, POOL, READ, REFUSED, REPLY, SET, SUBMIT, TABLE_CREATE, TABLE_INFO, TABLE_OPEN, WRITE,
-    Client, frame, head, low_halves, message,
+    Client, frame, head, low_bytes, message,
 )  # fmt: skip
 
 import embtier
@@ -86,13 +86,14 @@ def test_a_client_in_plain_python_sets_reads_and_pools_rows(client, name):
     assert struct.unpack("<4f", client.region[512:528]) == (4, 6, 8, 10)
 
 
-def test_ids_below_2_32_may_travel_in_half_their_bytes(client, name):
+@pytest.mark.parametrize("width", [1, 2, 3, 4])
+def test_ids_may_travel_in_fewer_bytes(client, name, width):
     assert client.hello()[450] == 1
     table = create(client, name, rows=2**32)
-    client.region[128:144] = struct.pack("<2Q", 2**32 - 1, 7)
+    client.region[128:144] = struct.pack("<2Q", 256**width - 1, 7)
     client.region[64:96] = struct.pack("<QQQII", table[1], 128, 192, 2, 0)
     client.region[192:224] = struct.pack("<8f", *range(8))
-    done = client.submit({1: SET, 3: 1, 4: 64}, [64, 32, 128, 16, 192, 32], [], narrow=[1])
+    done = client.submit({1: SET, 3: 1, 4: 64}, [64, 32, 128, 16, 192, 32], [], narrow={1: width})
     assert done.get(1, 0) == 0
     client.region[192:224] = bytes(32)
     done = client.submit({1: GET, 3: 1, 4: 64}, [64, 32, 128, 16], [192, 32])  # in all their bytes
@@ -103,7 +104,7 @@ def test_ids_below_2_32_may_travel_in_half_their_bytes(client, name):
 def test_a_narrow_write_is_read_back_wide(client):
     client.hello()
     ids = struct.pack("<3Q", 1, 2**32 - 1, 0)
-    client.send(frame(WRITE, 0, message({1: [1000, 24, 64, 3], 2: [0]}), low_halves(ids) + b"abc"))
+    client.send(frame(WRITE, 0, message({1: [1000, 24, 64, 3], 2: [4]}), low_bytes(ids, 4) + b"abc"))
     client.send(frame(READ, 9, message({1: [1000, 24, 64, 3]})))
     assert client.receive() == (DATA, 9, {}, ids + b"abc")
 
@@ -212,13 +213,16 @@ _GET = {1: GET, 3: 1, 4: 64}
         (frame(WRITE, 0, message({1: [1 << 30, 1]}), b"x"), "outside the region"),
         (frame(SUBMIT, 0, message(_GET | {10: [64, 2**31]})), "outside the region"),
         (frame(SUBMIT, 0, message(_GET | {9: [64, 2**64 - 1]})), "no region"),
-        (frame(SUBMIT, 0, message(_GET | {9: [64, 16], 11: [0]}), bytes(16)), "a payload of 16 bytes for spans of 8"),
+        (frame(SUBMIT, 0, message(_GET | {9: [64, 16], 11: [4]}), bytes(16)), "a payload of 16 bytes for spans of 8"),
+        (frame(SUBMIT, 0, message(_GET | {9: [64, 16], 11: [3]}), bytes(8)), "a payload of 8 bytes for spans of 6"),
+        (frame(SUBMIT, 0, message(_GET | {9: [64, 16], 11: [5]}), bytes(10)), "are to have 5 bytes, allowed: 1 to 4"),
+        (frame(SUBMIT, 0, message(_GET | {9: [64, 16], 11: [0]})), "are to have 0 bytes, allowed: 1 to 4"),
         (frame(SUBMIT, 0, message(_GET | {9: [64, 16]}), bytes(8)), "a payload of 8 bytes for spans of 16"),
-        (frame(SUBMIT, 0, message(_GET | {9: [64, 16], 11: [1]}), bytes(8)), "span 1 is to be narrow, and only 1 are sent"),
-        (frame(SUBMIT, 0, message(_GET | {9: [64, 16], 11: [0, 0]}), bytes(8)), "0 behind 0, and must be ascending"),
-        (frame(SUBMIT, 0, message(_GET | {9: [64, 12], 11: [0]}), bytes(6)), "its 12 bytes must be multiples of 8"),
-        (frame(WRITE, 0, message({1: [68, 16], 2: [0]}), bytes(8)), "its offset 68 and its 16 bytes must be multiples"),
-        (frame(WRITE, 0, message({1: [1 << 30, 16], 2: [0]}), bytes(8)), "outside the region"),
+        (frame(SUBMIT, 0, message(_GET | {9: [64, 16], 11: [8 + 4]}), bytes(8)), "span 1 is to be narrow, and only 1 are sent"),
+        (frame(SUBMIT, 0, message(_GET | {9: [64, 16], 11: [4, 3]}), bytes(8)), "span 0 behind 0, and must be ascending"),
+        (frame(SUBMIT, 0, message(_GET | {9: [64, 12], 11: [4]}), bytes(6)), "its 12 bytes must be multiples of 8"),
+        (frame(WRITE, 0, message({1: [68, 16], 2: [4]}), bytes(8)), "its offset 68 and its 16 bytes must be multiples"),
+        (frame(WRITE, 0, message({1: [1 << 30, 16], 2: [4]}), bytes(8)), "outside the region"),
         (head(SUBMIT, 0, 16385, 0), "16385 bytes"),
         (head(READ, 0, 65536, 0), "65536 bytes"),
         (head(WRITE, 0, 0, 0), "message of 0"),

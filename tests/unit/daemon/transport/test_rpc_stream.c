@@ -284,42 +284,53 @@ static void test_a_payload_goes_into_its_spans_and_an_answer_brings_its_own(void
 
 #define NARROW_IDS 19
 
-/* A WRITE of a wide span, a narrow one of NARROW_IDS ids, a wide and a narrow one, whose ids count
- * on. Returns its bytes. */
-static size_t make_narrow_write(uint8_t *ret_bytes)
+/* Ids that need three bytes. */
+static uint64_t narrow_id(uint64_t i)
+{
+    return 0xffffff - 257 * i;
+}
+
+static uint8_t *put(uint8_t *at, const void *bytes, size_t count)
+{
+    memcpy(at, bytes, count);
+    return at + count;
+}
+
+/* A WRITE of a wide span, a narrow one of NARROW_IDS ids of @width bytes, a wide one and one that
+ * has one more id. Returns its bytes. */
+static size_t make_narrow_write(uint32_t width, uint8_t *ret_bytes)
 {
     static const uint8_t front[3] = { 'a', 'b', 'c' }, middle[5] = { 'd', 'e', 'f', 'g', 'h' };
-    const uint64_t half = NARROW_IDS * sizeof(uint32_t);
-    uint64_t spans[] = { AT, 3, 2 * AT, 2 * half, 3 * AT, 5, 4 * AT, 8 };
-    uint32_t narrow[] = { 1, 3 }, ids[NARROW_IDS + 1];
+    uint64_t spans[] = { AT, 3, 2 * AT, 8 * NARROW_IDS, 3 * AT, 5, 4 * AT, 8 };
+    uint32_t narrow[] = { 1 * 8 + width, 3 * 8 + width };
+    uint8_t ids[(NARROW_IDS + 1) * sizeof(uint64_t)];
     Embtier__RpcWrite write = EMBTIER__RPC_WRITE__INIT;
-    struct rpc_head head = { .kind = RPC_WRITE, .payload_bytes = 3 + half + 5 + 4 };
+    struct rpc_head head = { .kind = RPC_WRITE, .payload_bytes = 8 + (NARROW_IDS + 1) * width };
     uint8_t *at = ret_bytes + RPC_HEAD_BYTES;
 
-    for (uint32_t i = 0; i <= NARROW_IDS; i++)
-        ids[i] = UINT32_MAX - i;
+    for (uint64_t i = 0; i <= NARROW_IDS; i++)
+        memcpy(ids + i * width, &(uint64_t){ narrow_id(i) }, width);
     write.sent = spans;
     write.n_sent = ARRAY_LEN(spans);
     write.narrow = narrow;
     write.n_narrow = ARRAY_LEN(narrow);
     head.message_bytes = (uint32_t)embtier__rpc_write__pack(&write, at);
     rpc_head_encode(&head, ret_bytes);
-    at += head.message_bytes;
-    memcpy(at, front, sizeof(front));
-    memcpy(at + 3, ids, half);
-    memcpy(at + 3 + half, middle, sizeof(middle));
-    memcpy(at + 3 + half + 5, ids + NARROW_IDS, 4);
-    return (size_t)(at - ret_bytes) + head.payload_bytes;
+    at = put(at + head.message_bytes, front, sizeof(front));
+    at = put(at, ids, NARROW_IDS * width);
+    at = put(at, middle, sizeof(middle));
+    at = put(at, ids + NARROW_IDS * width, width);
+    return (size_t)(at - ret_bytes);
 }
 
 /* The bytes behind each span are untouched. */
 static void must_be_widened(const uint8_t *region)
 {
-    const uint64_t last = UINT32_MAX - NARROW_IDS;
+    const uint64_t last = narrow_id(NARROW_IDS);
 
     assert_memory_equal(region + AT, "abc\0", 4);
     for (uint64_t i = 0; i < NARROW_IDS; i++) {
-        const uint64_t id = UINT32_MAX - i;
+        const uint64_t id = narrow_id(i);
 
         assert_memory_equal(region + 2 * AT + 8 * i, &id, sizeof(id));
     }
@@ -335,9 +346,9 @@ static void test_narrow_ids_are_widened_wherever_they_are_cut(void **state)
     struct fixture *const f = *state;
     uint8_t *const region = f->channel->channel.region;
     uint8_t bytes[512];
-    const size_t count = make_narrow_write(bytes);
+    size_t count;
 
-    for (size_t cut = 1; cut < count; cut++) {
+    for (size_t cut = 1; cut < (count = make_narrow_write(3 + cut % 2, bytes)); cut++) {
         memset(region + AT, 0, 4 * AT);
         send_all(f, f->client, bytes, cut);
         AWAIT(f, f->stream->net.file.read.done);
@@ -351,7 +362,7 @@ static void test_narrow_ids_a_byte_at_a_time(void **state)
 {
     struct fixture *const f = *state;
     uint8_t bytes[512];
-    const size_t count = make_narrow_write(bytes);
+    const size_t count = make_narrow_write(3, bytes);
 
     for (size_t i = 0; i < count; i++) {
         send_all(f, f->client, bytes + i, 1);
@@ -377,7 +388,7 @@ static void test_a_long_narrow_span_is_widened_whole(void **state)
     submit.op = 1;
     submit.sent = submit.wanted = sent;
     submit.n_sent = submit.n_wanted = 2;
-    submit.narrow = &(uint32_t){ 0 };
+    submit.narrow = &(uint32_t){ 4 };
     submit.n_narrow = 1;
     count = embtier__rpc_submit__pack(&submit, message);
     send_head(f, RPC_SUBMIT, 0, count, sizeof(ids));
