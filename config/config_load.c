@@ -95,11 +95,12 @@ static enum embtier_err take_addresses(struct config *config, const struct raw_r
                           "`%s` is an address for shared memory; allowed: tls://HOST:PORT, "
                           "tcp://HOST:PORT, unix+rpc:PATH",
                           TEXT_SHOWN(raw->listen[i]));
-        if (err == EMBTIER_OK && address_has_files(address))
-            err = err_set(&why, EMBTIER_INVALID,
-                          "`%s` names files, as a client's address does; the server's are named in "
-                          "the section tls",
-                          TEXT_SHOWN(raw->listen[i]));
+        if (err == EMBTIER_OK && address_has_options(address))
+            err =
+                err_set(&why, EMBTIER_INVALID,
+                        "`%s` has options of a client's address; files of the server are named in "
+                        "the section tls",
+                        TEXT_SHOWN(raw->listen[i]));
         snprintf(key.text, sizeof(key.text), "rpc.listen[%u]", i);
         if (err != EMBTIER_OK)
             return yaml_doc_mistake(config->doc, key.text, msg, "%s", why.text);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/net/address.h"
 
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -95,8 +94,8 @@ static enum embtier_err take_file(const char *text, const char *item, size_t byt
 
     if (!file)
         return err_set(msg, EMBTIER_INVALID,
-                       "address %s has `%.*s`; allowed: token=FILE, and for tls:// ca=FILE, "
-                       "cert=FILE, key=FILE",
+                       "address %s has `%.*s`; allowed: token=FILE, connections=N, and for tls:// "
+                       "ca=FILE, cert=FILE, key=FILE",
                        text, (int)bytes, item);
     if (file[0] != '\0')
         return err_set(msg, EMBTIER_INVALID, "address %s names the file of `%.*s` twice", text,
@@ -110,15 +109,42 @@ static enum embtier_err take_file(const char *text, const char *item, size_t byt
     return EMBTIER_OK;
 }
 
-/* Takes "NAME=FILE&NAME=FILE". */
-static enum embtier_err take_files(const char *text, const char *rest, struct address *address,
-                                   struct err_msg *msg)
+static enum embtier_err take_connections(const char *text, const char *number, size_t bytes,
+                                         struct address *address, struct err_msg *msg)
+{
+    const size_t digits = strspn(number, "0123456789");
+    const unsigned long value = strtoul(number, NULL, 10);
+
+    if (digits != bytes || digits > 2 || value < 1 || value > ADDRESS_CONNECTIONS_MAX)
+        return err_set(msg, EMBTIER_INVALID,
+                       "address %s has connections=%.*s; allowed: a number of 1 to %d", text,
+                       (int)bytes, number, ADDRESS_CONNECTIONS_MAX);
+    if (address->connections > 0)
+        return err_set(msg, EMBTIER_INVALID, "address %s has `connections` twice", text);
+    address->connections = (uint32_t)value;
+    return EMBTIER_OK;
+}
+
+static enum embtier_err take_option(const char *text, const char *item, size_t bytes,
+                                    struct address *address, struct err_msg *msg)
+{
+    static const char connections[] = "connections=";
+    const size_t name_bytes = sizeof(connections) - 1;
+
+    if (bytes < name_bytes || strncmp(item, connections, name_bytes) != 0)
+        return take_file(text, item, bytes, address, msg);
+    return take_connections(text, item + name_bytes, bytes - name_bytes, address, msg);
+}
+
+/* Takes "NAME=VALUE&NAME=VALUE". */
+static enum embtier_err take_options(const char *text, const char *rest, struct address *address,
+                                     struct err_msg *msg)
 {
     const struct address_files *const files = &address->files;
 
     for (const char *end; rest; rest = *end ? end + 1 : NULL) {
         end = strchrnul(rest, '&');
-        TRY(take_file(text, rest, (size_t)(end - rest), address, msg));
+        TRY(take_option(text, rest, (size_t)(end - rest), address, msg));
     }
     if ((files->certificate[0] == '\0') != (files->key[0] == '\0'))
         return err_set(msg, EMBTIER_INVALID, "address %s names one of cert and key; give both",
@@ -154,8 +180,8 @@ enum embtier_err address_parse(const char *text, struct address *ret_address, st
 {
     struct address address = { .kind = ADDRESS_UNIX };
     const char *const rest = take_kind(text, &address);
-    const bool may_have_files = address.kind != ADDRESS_UNIX;
-    const char *const stop = may_have_files ? strchrnul(rest, '?') : rest + strlen(rest);
+    const bool may_have_options = address.kind != ADDRESS_UNIX;
+    const char *const stop = may_have_options ? strchrnul(rest, '?') : rest + strlen(rest);
 
     if (rest == text && strstr(text, "://"))
         return err_set(msg, EMBTIER_INVALID,
@@ -167,7 +193,7 @@ enum embtier_err address_parse(const char *text, struct address *ret_address, st
     else
         TRY(take_path(rest, (size_t)(stop - rest), &address, msg));
     if (*stop)
-        TRY(take_files(text, stop + 1, &address, msg));
+        TRY(take_options(text, stop + 1, &address, msg));
     *ret_address = address;
     return EMBTIER_OK;
 }

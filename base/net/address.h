@@ -6,18 +6,20 @@
  *     tcp://HOST:PORT, tcp://[IPV6]:PORT
  *     tls://HOST:PORT, tls://[IPV6]:PORT
  *
- * A client may add files to each but the first kind, in the manner of a URL:
+ * A client may add options to each but the first kind, in the manner of a URL:
  *
  *     tls://HOST:PORT?ca=FILE&cert=FILE&key=FILE&token=FILE
  *
  * ca has the authority of the server's certificate, cert and key are the client's own, and token
  * has its token. ca, cert and key are for tls:// alone. A file's name cannot have a `&`.
+ * connections=N, 1 to 16, gives the session that many connections.
  *
  * Thread: any. */
 #ifndef EMBTIER_BASE_NET_ADDRESS_H
 #define EMBTIER_BASE_NET_ADDRESS_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "base/err.h"
 #include "base/macros.h"
@@ -26,9 +28,10 @@
 extern "C" {
 #endif
 
-#define ADDRESS_HOST_MAX 255
-#define ADDRESS_PATH_MAX 107 /* of a Unix socket, in bytes: the system's limit */
-#define ADDRESS_FILE_MAX 255
+#define ADDRESS_HOST_MAX        255
+#define ADDRESS_PATH_MAX        107 /* of a Unix socket, in bytes: the system's limit */
+#define ADDRESS_FILE_MAX        255
+#define ADDRESS_CONNECTIONS_MAX 16
 
 enum address_kind {
     ADDRESS_UNIX,
@@ -51,6 +54,7 @@ struct address {
     char host[ADDRESS_HOST_MAX + 1]; /* name or number, without brackets; else "" */
     char port[6];                    /* decimal, 0 to 65535; else "" */
     struct address_files files;
+    uint32_t connections; /* 0: not given, so one */
 };
 
 static inline bool address_is_tcp(const struct address *address)
@@ -64,11 +68,12 @@ static inline const char *address_scheme(const struct address *address)
     return address->kind == ADDRESS_TLS ? "tls" : "tcp";
 }
 
-static inline bool address_has_files(const struct address *address)
+static inline bool address_has_options(const struct address *address)
 {
     const struct address_files *const files = &address->files;
 
-    return files->authority[0] || files->certificate[0] || files->key[0] || files->token[0];
+    return files->authority[0] || files->certificate[0] || files->key[0] || files->token[0] ||
+           address->connections > 0;
 }
 
 /* INVALID: @text is no address; the message says what is allowed. */

@@ -14,12 +14,14 @@ extern "C" {
 
 /* Addresses. A path or unix:PATH is a Unix socket, with rows in shared memory. unix+rpc:PATH,
  * tcp://HOST:PORT, tcp://[IPV6]:PORT and the same with tls:// carry the rows too. A client's files
- * follow as ?ca=FILE&cert=FILE&key=FILE&token=FILE. "tcp://a:7411,tcp://b:7411" names two: a comma
- * always ends an address. They are tried in turn, beginning with the one of the last session, until
- * a server accepts the client. Each gets an equal share of the time that is left, and the message
- * of a failure has the reason of each. All addresses that a HOST's name has are tried, IPv6 and
- * IPv4, 250 ms apart, and the first connection wins. The name is looked up for each attempt. The
- * look-up itself may take longer than timeout_ms allows: the system limits it (resolv.conf(5)).
+ * follow as ?ca=FILE&cert=FILE&key=FILE&token=FILE, and connections=N gives each session N
+ * connections, 1 to 16, for networks that are faster than one. Each counts as a session.
+ * "tcp://a:7411,tcp://b:7411" names two: a comma always ends an address. They are tried in turn,
+ * beginning with the one of the last session, until a server accepts the client. Each gets an equal
+ * share of the time that is left, and the message of a failure has the reason of each. All
+ * addresses that a HOST's name has are tried, IPv6 and IPv4, 250 ms apart, and the first connection
+ * wins. The name is looked up for each attempt. The look-up itself may take longer than timeout_ms
+ * allows: the system limits it (resolv.conf(5)).
  *
  * Lost connections. A server that ends is noticed within a second; a host that is gone without a
  * word within half a minute. All requests in flight then end with DISCONNECTED. One that changes

@@ -77,6 +77,8 @@ struct connection {
     bool counts_load;        /* a load, likewise */
     uint64_t since_ns;
     bool said_hello;
+    struct connection *first;     /* it is a further connection of this one's session; else NULL */
+    uint32_t further;             /* such connections, of which this one is the first */
     struct session_secret secret; /* from the hello on */
     uint64_t awaited;     /* the number of the connection whose end its hello waits for; 0: none */
     uint32_t awaiting_id; /* of that hello */

@@ -43,8 +43,10 @@ void control_sweep(struct control *control)
 
     for (struct connection *c = control->connections; c; c = next) {
         next = c->next;
-        if (c->fd >= 0 || c->unread_fd >= 0 || c->making || c->session || c->job || c->is_ready)
+        if (c->fd >= 0 || c->unread_fd >= 0 || c->making || c->session || c->job || c->is_ready ||
+            control_is_joined(c))
             continue;
+        control_leave_session(c);
         connection_unlink(c);
         control_leave(control, c);
         connection_free(c);
@@ -183,7 +185,7 @@ static void say_farewell(struct connection *connection, enum embtier_err err, co
 
 /* @lends: the client may be there, and read its arena. */
 static void end_client(struct control *control, struct connection *connection, enum embtier_err err,
-                       bool lends)
+                       const char *why, bool lends)
 {
     if (!lends || !lend_arena(control, connection)) {
         shut(control, &connection->process_fd);
@@ -196,6 +198,7 @@ static void end_client(struct control *control, struct connection *connection, e
     connection->closed_why = err;
     control_let_go(control, connection);
     control->sweep = true;
+    control_close_joined(control, connection, err, why);
 }
 
 /* Shared memory has the number of the reason, which says enough but for a right that is lost. */
@@ -222,7 +225,7 @@ void control_close(struct control *control, struct connection *connection, enum 
         log_warn("client dropped", "session=%" PRIu64 " %s user=%s err=%s why=%s",
                  connection->number, CONNECTION_ORIGIN(connection),
                  access_member_name(connection->member), err_name(err), LOG_QUOTED(why));
-    end_client(control, connection, err, was_dropped);
+    end_client(control, connection, err, why, was_dropped);
 }
 
 /* A peer has a region of its own, so nothing is lent to it. */
@@ -235,7 +238,7 @@ void control_close_left(struct control *control, struct connection *connection)
              access_member_name(connection->member));
     if (connection->peer)
         connection->peer->is_left = true;
-    end_client(control, connection, EMBTIER_DISCONNECTED, !connection->peer);
+    end_client(control, connection, EMBTIER_DISCONNECTED, NULL, !connection->peer);
 }
 
 /* ---- Processes ---- */

@@ -2,8 +2,8 @@
 /* control_impl.h: private state of the control thread. These share it: control.c (loop, messages),
  * control_listen.c, control_clients.c, control_traffic.c, control_access.c, control_requests.c
  * (handling of requests), control_submit.c (requests that are jobs), control_sessions.c (hello),
- * control_replace.c (a client that comes back), control_lists.c, control_jobs.c, control_plan.c and
- * control_transfers.c (scans and loads). */
+ * control_replace.c (a client that comes back), control_joins.c (further connections of a session),
+ * control_lists.c, control_jobs.c, control_plan.c and control_transfers.c (scans and loads). */
 #ifndef EMBTIER_DAEMON_CONTROL_CONTROL_IMPL_H
 #define EMBTIER_DAEMON_CONTROL_CONTROL_IMPL_H
 
@@ -226,6 +226,25 @@ bool control_must_wait(struct control *control, struct connection *connection,
 /* Lanes have nothing of the session of connection @number any more, and its memory has been given
  * back, or is its client's for a while. */
 void control_end_waits(struct control *control, uint64_t number);
+
+/* ---- control_joins.c ---- */
+
+/* Most connections of a session. */
+#define CONTROL_CONNECTIONS_MAX 16
+/* Makes the connection a further one of the session that the hello names. PERMISSION: that is no
+ * session of this client. BUSY: it has as many as it may. */
+MUST_CHECK enum embtier_err control_join(struct control *control, struct connection *connection,
+                                         const Embtier__SessionKey *key, struct err_msg *msg);
+/* Ends the other connections of a session as one of them has ended. */
+void control_close_joined(struct control *control, struct connection *connection,
+                          enum embtier_err err, const char *why);
+/* True while the connection must stay because of others of its session. */
+static inline bool control_is_joined(const struct connection *connection)
+{
+    return connection->further > 0 || (connection->first && connection->first->session);
+}
+/* The connection is freed. */
+void control_leave_session(struct connection *connection);
 
 /* ---- control_lists.c ---- */
 

@@ -12,7 +12,7 @@
 struct connection *control_find_session(struct control *control, const Embtier__SessionKey *key)
 {
     for (struct connection *c = control->connections; c; c = c->next)
-        if (c->number == key->session && c->said_hello)
+        if (c->number == key->session && c->said_hello && !c->first)
             return session_secret_is(&c->secret, key->secret.data, key->secret.len) ? c : NULL;
     return NULL;
 }

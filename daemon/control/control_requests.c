@@ -194,6 +194,11 @@ void control_handle(struct control *control, struct connection *connection,
                             &(struct err_msg){ "the client must say hello first" });
         return;
     }
+    if (connection->first) {
+        control_reply_error(control, connection, request->id, EMBTIER_PROTOCOL,
+                            &(struct err_msg){ "calls go over the session's first connection" });
+        return;
+    }
     if (request->body_case != EMBTIER__REQUEST__BODY__NOT_SET &&
         !control_may(control, connection, request))
         return;

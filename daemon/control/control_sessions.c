@@ -100,15 +100,30 @@ static enum embtier_err check_hello(struct control *control, struct connection *
 {
     TRY(check_version(connection, hello, msg));
     TRY(control_identify(control, connection, hello, msg));
+    if (hello->joins)
+        return control_join(control, connection, hello->joins, msg);
     TRY(check_arena(control, connection, hello, msg));
     return session_secret_make(&connection->secret, msg);
 }
 
 /* ---- Making ---- */
 
+/* Tells the transport that the client is about to learn of its channel. Returns the number of
+ * descriptors that go along. */
+static uint32_t announce(const struct connection *connection, int ret_fds[TRANSPORT_FDS_MAX])
+{
+    if (!connection->first)
+        return connection->transport->announce(connection->channel, ret_fds);
+    assert(connection->transport->join); /* control_join() has looked */
+    connection->transport->join(connection->first->channel, connection->peer);
+    return 0;
+}
+
+/* A further connection gets no secret, as it has that of its session. */
 static void reply_hello(struct control *control, struct connection *connection, uint32_t id)
 {
-    const struct session *const session = connection->session;
+    const struct connection *const first = connection->first ? connection->first : connection;
+    const struct session *const session = first->session;
     int fds[TRANSPORT_FDS_MAX];
     Embtier__HelloReply body = EMBTIER__HELLO_REPLY__INIT;
     Embtier__Reply message = EMBTIER__REPLY__INIT;
@@ -119,9 +134,10 @@ static void reply_hello(struct control *control, struct connection *connection, 
     body.role = (uint32_t)access_member_role(connection->member);
     body.protocol = PROTOCOL_VERSION;
     body.server_version = (char *)(uintptr_t)EMBTIER_PROJECT_VERSION;
-    body.session = connection->number;
+    body.session = first->number;
     body.secret.data = connection->secret.bytes;
-    body.secret.len = sizeof(connection->secret.bytes);
+    body.secret.len = connection->first ? 0 : sizeof(connection->secret.bytes);
+    body.connections_max = connection->transport->join ? CONTROL_CONNECTIONS_MAX : 0;
     body.max_batch_rows = control->parts->config->socket.max_batch_rows;
     body.config_file = control->config_file;
     body.narrow_ids = true;
@@ -135,8 +151,7 @@ static void reply_hello(struct control *control, struct connection *connection, 
     }
     body.arena_bytes = session->channel.region_bytes;
     body.slot_count = session->channel.slot_count;
-    control_reply_fds(control, connection, &message, fds,
-                      connection->transport->announce(connection->channel, fds));
+    control_reply_fds(control, connection, &message, fds, announce(connection, fds));
 }
 
 static void refuse_hello(struct control *control, struct connection *connection, uint32_t id,
@@ -184,7 +199,7 @@ void control_handle_hello(struct control *control, struct connection *connection
     struct err_msg msg = { { 0 } };
     enum embtier_err err = check_hello(control, connection, hello, &msg);
 
-    if (err == EMBTIER_OK && hello->arena_bytes > 0)
+    if (err == EMBTIER_OK && hello->arena_bytes > 0 && !connection->first)
         err = order_session(control, connection, id, hello);
     if (err != EMBTIER_OK) {
         refuse_hello(control, connection, id, err, &msg);

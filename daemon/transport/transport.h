@@ -33,6 +33,8 @@ struct transport_peer {
     struct message arrived_message;   /* to the control thread */
     struct message greeted_message;   /* back: it has said hello, and counts as a session */
     struct message forgotten_message; /* back: this thread has none of the peer any more */
+    struct message bound_message;     /* back: it belongs to the session of `bound` */
+    struct transport_channel *bound;  /* until that has come */
     struct mailbox *mailbox;          /* of the transport's thread */
     const struct transport *transport;
     int fd;      /* the control thread's from arrived_message on */
@@ -92,6 +94,10 @@ struct transport {
     /* The client of a whole channel is about to get the answer to its hello. Returns how many
      * descriptors it gets with it, and which. They stay the channel's. */
     uint32_t (*announce)(struct transport_channel *channel, int ret_fds[TRANSPORT_FDS_MAX]);
+    /* A further connection of the client is about to learn that it belongs to the channel's
+     * session, and may then carry requests. Its peer stays until the session is gone. NULL: a
+     * session has one connection. */
+    void (*join)(struct transport_channel *channel, struct transport_peer *peer);
     /* Gives the memory of a channel without a session back to the system, which may take long. The
      * channel may be half made. @is_abandoned: no client reads the region any more, so its bytes
      * are freed even if a process has them mapped. */

@@ -142,7 +142,7 @@ static void choose_tls(struct harness *harness, bool io_uring)
              host, port, io_uring ? "auto" : "off", harness->directory, harness->directory);
 }
 
-static void choose_transport(struct harness *harness)
+static void choose_kind(struct harness *harness)
 {
     const char *const transport = environment("EMBTIER_TEST_TRANSPORT", "shm");
 
@@ -160,6 +160,18 @@ static void choose_transport(struct harness *harness)
              strcmp(transport, "rpc-epoll") == 0 ? "off" : "auto");
 }
 
+static void choose_transport(struct harness *harness)
+{
+    const char *const connections = getenv("EMBTIER_TEST_CONNECTIONS");
+    size_t used;
+
+    choose_kind(harness);
+    used = strlen(harness->socket);
+    if (connections && harness->rpc_yaml[0])
+        snprintf(harness->socket + used, sizeof(harness->socket) - used, "%cconnections=%s",
+                 strchr(harness->socket, '?') ? '&' : '?', connections);
+}
+
 void harness_new(struct harness *harness)
 {
     char path[128];
@@ -172,6 +184,13 @@ void harness_new(struct harness *harness)
     if (mkdir(path, 0700) != 0)
         die(harness, "cannot make %s", path);
     write_usual_config(harness);
+}
+
+unsigned harness_connections(const struct harness *harness)
+{
+    const char *const found = strstr(harness->socket, "connections=");
+
+    return found ? (unsigned)strtoul(strchr(found, '=') + 1, NULL, 10) : 1;
 }
 
 const char *harness_host(void)
@@ -303,7 +322,7 @@ int harness_cli(const struct harness *harness, const char *arguments, char *ret_
     int status;
 
     snprintf(command, sizeof(command),
-             "EMBTIER_SOCKET=%s EMBTIER_CLI=%s; export EMBTIER_SOCKET EMBTIER_CLI;"
+             "EMBTIER_SOCKET='%s' EMBTIER_CLI=%s; export EMBTIER_SOCKET EMBTIER_CLI;"
              " \"$EMBTIER_CLI\" %s 2>&1",
              harness->socket, environment("EMBTIER_CLI", "build/tools/embtier"), arguments);
     pipe = popen(command, "r"); // NOLINT(cert-env33-c): the test's own words

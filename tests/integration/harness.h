@@ -4,7 +4,8 @@
  * Environment: EMBTIERD and EMBTIER_CLI, the programs (set by meson); EMBTIER_TEST_LANES, the
  * daemon's lanes (default 1); EMBTIER_TEST_TRANSPORT, how clients connect: shm (default), rpc (a
  * Unix socket without shared memory), tls (TLS over TCP), rpc-epoll and tls-epoll (the same, served
- * without io_uring); EMBTIER_SERVER_NETWORK and EMBTIER_SERVER_HOST, the network namespace of
+ * without io_uring); EMBTIER_TEST_CONNECTIONS, how many connections each of their sessions has
+ * (default 1); EMBTIER_SERVER_NETWORK and EMBTIER_SERVER_HOST, the network namespace of
  * servers and their address there (network_link.py). Failures of set-up end the test program, with
  * the daemon's log. */
 #ifndef EMBTIER_TESTS_INTEGRATION_HARNESS_H
@@ -44,6 +45,8 @@ void harness_make_certificates(const struct harness *harness, const char *host);
 /* The address at which servers listen over TCP: loopback, unless they have a network of their own.
  */
 const char *harness_host(void);
+/* Returns how many connections a session has. */
+unsigned harness_connections(const struct harness *harness);
 /* Takes a child process to the servers' network. False: it cannot go there. */
 bool harness_join_servers(void);
 

@@ -118,31 +118,40 @@ static void name_old_session(const struct session_key *key, bool goes_in_clear,
     hello->replaces = wire;
 }
 
-static enum embtier_err say_hello(const struct embtier *server, const struct address *address,
-                                  struct opened *opened, Embtier__Reply **ret_reply,
-                                  struct err_msg *msg)
+/* Sends a hello, with the client's token and what every hello has. */
+static enum embtier_err call_hello(const struct embtier *server, const struct address *address,
+                                   struct control_socket *socket, Embtier__Hello *hello,
+                                   Embtier__Reply **ret_reply, struct err_msg *msg)
 {
     Embtier__Request request = EMBTIER__REQUEST__INIT;
-    Embtier__Hello hello = EMBTIER__HELLO__INIT;
-    Embtier__SessionKey old = EMBTIER__SESSION_KEY__INIT;
     struct token token;
     enum embtier_err err;
 
     TRY(token_file_find(address->files.token, &token, msg));
-    TRY(check_secrecy(address, &opened->socket, &token, msg));
-    hello.protocol_min = PROTOCOL_VERSION;
-    hello.protocol_max = PROTOCOL_VERSION;
-    hello.arena_bytes = arena_bytes_of(server);
-    hello.slot_count = server->max_in_flight;
-    hello.client = server->client_name;
-    hello.pages = true;
-    hello.token = token.text;
-    name_old_session(&server->facts.key, is_in_clear(address, &opened->socket), &old, &hello);
+    TRY(check_secrecy(address, socket, &token, msg));
+    hello->protocol_min = PROTOCOL_VERSION;
+    hello->protocol_max = PROTOCOL_VERSION;
+    hello->client = server->client_name;
+    hello->pages = true;
+    hello->token = token.text;
     request.body_case = EMBTIER__REQUEST__BODY_HELLO;
-    request.hello = &hello;
-    err = control_socket_call(&opened->socket, &request, NULL, NULL, ret_reply, msg);
+    request.hello = hello;
+    err = control_socket_call(socket, &request, NULL, NULL, ret_reply, msg);
     explicit_bzero(&token, sizeof(token));
     return err;
+}
+
+static enum embtier_err say_hello(const struct embtier *server, const struct address *address,
+                                  struct opened *opened, Embtier__Reply **ret_reply,
+                                  struct err_msg *msg)
+{
+    Embtier__Hello hello = EMBTIER__HELLO__INIT;
+    Embtier__SessionKey old = EMBTIER__SESSION_KEY__INIT;
+
+    hello.arena_bytes = arena_bytes_of(server);
+    hello.slot_count = server->max_in_flight;
+    name_old_session(&server->facts.key, is_in_clear(address, &opened->socket), &old, &hello);
+    return call_hello(server, address, &opened->socket, &hello, ret_reply, msg);
 }
 
 static enum embtier_err open_channel(const struct embtier *server, const Embtier__HelloReply *hello,
@@ -173,6 +182,60 @@ static uint32_t ms_until(uint64_t deadline_ns)
         UINT64_C(1));
 }
 
+/* ---- Further connections ---- */
+
+static enum embtier_err say_joining_hello(const struct embtier *server,
+                                          const struct address *address,
+                                          const Embtier__HelloReply *session,
+                                          struct control_socket *socket, struct err_msg *msg)
+{
+    _cleanup_(reply_freep) Embtier__Reply *reply = NULL;
+    Embtier__Hello hello = EMBTIER__HELLO__INIT;
+    Embtier__SessionKey key = EMBTIER__SESSION_KEY__INIT;
+
+    key.session = session->session;
+    key.secret = session->secret;
+    hello.joins = &key;
+    TRY(call_hello(server, address, socket, &hello, &reply, msg));
+    if (reply->body_case == EMBTIER__REPLY__BODY_HELLO && reply->hello->session == session->session)
+        return EMBTIER_OK;
+    return err_set(msg, EMBTIER_PROTOCOL, "the server did not let a connection join its session");
+}
+
+static enum embtier_err add_connection(const struct embtier *server, uint32_t at,
+                                       const Embtier__HelloReply *session, uint64_t deadline_ns,
+                                       struct opened *opened, struct err_msg *msg)
+{
+    const struct address *const address = &server->addresses->addresses[at];
+    struct control_socket socket;
+    enum embtier_err err;
+
+    control_socket_init(&socket, ms_until(deadline_ns));
+    err = control_socket_connect(&socket, address, server->addresses->texts[at], opened->socket.rpc,
+                                 msg);
+    if (err == EMBTIER_OK)
+        err = say_joining_hello(server, address, session, &socket, msg);
+    if (err == EMBTIER_OK)
+        rpc_channel_add(opened->channel, TAKE(socket.rpc));
+    control_socket_close(&socket);
+    return err;
+}
+
+/* An older server, and one that wants fewer, gets fewer. */
+static enum embtier_err add_connections(const struct embtier *server, uint32_t at,
+                                        const Embtier__HelloReply *session, uint64_t deadline_ns,
+                                        struct opened *opened, struct err_msg *msg)
+{
+    const uint32_t wanted =
+        MIN(server->addresses->addresses[at].connections, session->connections_max);
+
+    if (!opened->channel || !opened->socket.rpc)
+        return EMBTIER_OK;
+    for (uint32_t i = 1; i < wanted; i++)
+        TRY(add_connection(server, at, session, deadline_ns, opened, msg));
+    return EMBTIER_OK;
+}
+
 /* Connects to one address and says hello before @deadline_ns. */
 static enum embtier_err open_at(const struct embtier *server, uint32_t at, uint64_t deadline_ns,
                                 uint64_t arena_bytes_max, struct opened *opened,
@@ -184,7 +247,8 @@ static enum embtier_err open_at(const struct embtier *server, uint32_t at, uint6
     opened_init(opened, ms_until(deadline_ns));
     if (server->socket_is_users)
         TRY(check_directory(text, msg));
-    TRY(control_socket_connect(&opened->socket, &server->addresses->addresses[at], text, msg));
+    TRY(control_socket_connect(&opened->socket, &server->addresses->addresses[at], text, NULL,
+                               msg));
     if (server->socket_is_users)
         TRY(control_socket_check_peer(&opened->socket, text, msg));
     opened->socket.timeout_ms = ms_until(deadline_ns);
@@ -193,6 +257,7 @@ static enum embtier_err open_at(const struct embtier *server, uint32_t at, uint6
     keep_facts(reply->hello, is_in_clear(&server->addresses->addresses[at], &opened->socket),
                &opened->facts);
     TRY(open_channel(server, reply->hello, arena_bytes_max, opened, msg));
+    TRY(add_connections(server, at, reply->hello, deadline_ns, opened, msg));
     opened->socket.timeout_ms = server->timeout_ms;
     opened->address = at;
     return EMBTIER_OK;

@@ -21,21 +21,28 @@ struct wanted {
     size_t numbers, room;
 };
 
+/* A connection of the session. */
+struct stream {
+    struct rpc_sink sink;
+    struct rpc_client_channel *channel;
+    struct rpc_connection *connection; /* NULL: it was closed */
+
+    /* The answer whose payload is arriving. */
+    uint32_t arriving;
+    Embtier__RpcDone *done; /* NULL: it is DATA */
+};
+
 struct rpc_client_channel {
     struct client_channel base;
-    struct rpc_sink sink;
-    struct rpc_connection *connection; /* NULL: it was closed */
-    uint64_t timeout_ns;               /* of get(); UINT64_MAX: none */
+    struct stream streams[ADDRESS_CONNECTIONS_MAX]; /* the first is the control socket's, too */
+    uint32_t stream_count;
+    uint64_t timeout_ns; /* of get(); UINT64_MAX: none */
     struct op_completion *completions;
     struct wanted *wanted; /* of each slot */
     struct wanted data;    /* of the READ that is under way */
     bool has_data;
     struct span_list sent_list, wanted_list;
     uint32_t tail;
-
-    /* The answer whose payload is arriving. */
-    uint32_t arriving;
-    Embtier__RpcDone *done; /* NULL: it is DATA */
 };
 
 static struct rpc_client_channel *rpc_of(struct client_channel *channel)
@@ -43,12 +50,24 @@ static struct rpc_client_channel *rpc_of(struct client_channel *channel)
     return CONTAINER_OF(channel, struct rpc_client_channel, base);
 }
 
+static struct stream *stream_of(struct rpc_sink *sink)
+{
+    return CONTAINER_OF(sink, struct stream, sink);
+}
+
+/* Calls, and bytes that these name, go over the first connection. */
+static struct rpc_connection *first_of(const struct rpc_client_channel *rpc)
+{
+    return rpc->streams[0].connection;
+}
+
 /* ---- Answers ---- */
 
-static enum embtier_err begin_done(struct rpc_client_channel *rpc, const struct rpc_head *head,
+static enum embtier_err begin_done(struct stream *stream, const struct rpc_head *head,
                                    const uint8_t *message, const uint64_t **ret_spans,
                                    size_t *ret_numbers, struct err_msg *msg)
 {
+    struct rpc_client_channel *const rpc = stream->channel;
     const struct wanted *const wanted = &rpc->wanted[head->number % rpc->base.slot_count];
     const struct op_completion *const before = client_channel_completion(&rpc->base, head->number);
 
@@ -57,10 +76,10 @@ static enum embtier_err begin_done(struct rpc_client_channel *rpc, const struct 
         return err_set(msg, EMBTIER_PROTOCOL,
                        "the server answered request %" PRIu32 ", which is not under way",
                        head->number);
-    TRY(rpc_decode_done(message, head->message_bytes, &rpc->done, msg));
-    rpc->arriving = head->number;
+    TRY(rpc_decode_done(message, head->message_bytes, &stream->done, msg));
+    stream->arriving = head->number;
     *ret_spans = wanted->spans;
-    *ret_numbers = rpc->done->err == EMBTIER_OK ? wanted->numbers : 0;
+    *ret_numbers = stream->done->err == EMBTIER_OK ? wanted->numbers : 0;
     return EMBTIER_OK;
 }
 
@@ -78,12 +97,12 @@ static enum embtier_err begin_answer(struct rpc_sink *sink, const struct rpc_hea
                                      const uint8_t *message, const uint64_t **ret_spans,
                                      size_t *ret_numbers, struct err_msg *msg)
 {
-    struct rpc_client_channel *const rpc = CONTAINER_OF(sink, struct rpc_client_channel, sink);
+    struct stream *const stream = stream_of(sink);
 
     if (head->kind == RPC_DONE)
-        TRY(begin_done(rpc, head, message, ret_spans, ret_numbers, msg));
+        TRY(begin_done(stream, head, message, ret_spans, ret_numbers, msg));
     else
-        TRY(begin_data(rpc, ret_spans, ret_numbers, msg));
+        TRY(begin_data(stream->channel, ret_spans, ret_numbers, msg));
     if (rpc_spans_bytes(*ret_spans, *ret_numbers) == head->payload_bytes)
         return EMBTIER_OK;
     return err_set(msg, EMBTIER_PROTOCOL,
@@ -93,10 +112,11 @@ static enum embtier_err begin_answer(struct rpc_sink *sink, const struct rpc_hea
 
 static void end_answer(struct rpc_sink *sink)
 {
-    struct rpc_client_channel *const rpc = CONTAINER_OF(sink, struct rpc_client_channel, sink);
+    struct stream *const stream = stream_of(sink);
+    struct rpc_client_channel *const rpc = stream->channel;
     struct op_completion *const completion =
-        &rpc->completions[rpc->arriving % rpc->base.slot_count];
-    Embtier__RpcDone *const done = TAKE(rpc->done);
+        &rpc->completions[stream->arriving % rpc->base.slot_count];
+    Embtier__RpcDone *const done = TAKE(stream->done);
 
     if (!done) {
         rpc->has_data = true;
@@ -110,7 +130,7 @@ static void end_answer(struct rpc_sink *sink)
     completion->hit_rows = done->hit_rows;
     completion->ticket = done->ticket;
     embtier__rpc_done__free_unpacked(done, NULL);
-    atomic_store_explicit(&completion->sequence, rpc->arriving + 1, memory_order_release);
+    atomic_store_explicit(&completion->sequence, stream->arriving + 1, memory_order_release);
 }
 
 /* ---- The channel's functions ---- */
@@ -138,7 +158,7 @@ static bool keep(struct wanted *wanted, const struct span_list *list)
 }
 
 /* Sends a frame with a message, and the bytes of @sent. */
-static enum embtier_err send(struct rpc_client_channel *rpc, enum rpc_kind kind, uint32_t number,
+static enum embtier_err send(struct rpc_connection *connection, enum rpc_kind kind, uint32_t number,
                              const ProtobufCMessage *message, const struct span_list *sent,
                              struct err_msg *msg)
 {
@@ -150,12 +170,19 @@ static enum embtier_err send(struct rpc_client_channel *rpc, enum rpc_kind kind,
                                    .payload_bytes = narrow_spans_payload(
                                        &sent->narrow, sent->numbers, sent->count) };
 
-    if (!rpc->connection)
+    if (!connection)
         return err_set(msg, EMBTIER_DISCONNECTED, "the connection is closed");
     if (!bytes)
         return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
     protobuf_c_message_pack(message, bytes + RPC_HEAD_BYTES);
-    return rpc_connection_send(rpc->connection, &head, bytes, sent, msg);
+    return rpc_connection_send(connection, &head, bytes, sent, msg);
+}
+
+/* A slot stays with one connection, so that the server has sent the last answer there when the next
+ * request comes. */
+static struct rpc_connection *connection_of(const struct rpc_client_channel *rpc, uint32_t number)
+{
+    return rpc->streams[number % rpc->base.slot_count % rpc->stream_count].connection;
 }
 
 static enum embtier_err submit(struct client_channel *channel, uint32_t number,
@@ -182,29 +209,40 @@ static enum embtier_err submit(struct client_channel *channel, uint32_t number,
     message.wanted = rpc->wanted_list.numbers;
     message.n_wanted = rpc->wanted_list.count;
     rpc->tail = number + 1;
-    return send(rpc, RPC_SUBMIT, number, &message.base, &rpc->sent_list, msg);
+    return send(connection_of(rpc, number), RPC_SUBMIT, number, &message.base, &rpc->sent_list,
+                msg);
 }
 
 /* Receives all that has come. The next check of the connection tells of its end. */
 static void look(struct client_channel *channel)
 {
-    struct rpc_client_channel *const rpc = rpc_of(channel);
+    const struct rpc_client_channel *const rpc = rpc_of(channel);
     struct err_msg ignored;
 
-    while (rpc->connection && rpc_connection_receive(rpc->connection, &ignored) == EMBTIER_OK)
-        continue;
+    for (uint32_t i = 0; i < rpc->stream_count; i++) {
+        struct rpc_connection *const connection = rpc->streams[i].connection;
+
+        while (connection && rpc_connection_receive(connection, &ignored) == EMBTIER_OK)
+            continue;
+    }
 }
 
 static void sleep_on(struct client_channel *channel, const struct op_completion *completion,
                      uint32_t seen, uint64_t timeout_ns)
 {
     const struct rpc_client_channel *const rpc = rpc_of(channel);
-    struct pollfd at = { .fd = rpc->connection ? rpc_connection_fd(rpc->connection) : -1,
-                         .events = rpc->connection ? rpc_connection_events(rpc->connection) : 0 };
+    struct pollfd at[ADDRESS_CONNECTIONS_MAX];
 
     if (client_channel_sequence(completion) != seen)
         return;
-    (void)poll(&at, 1, (int)MIN(div_round_up(timeout_ns, NS_PER_MS), (uint64_t)INT32_MAX));
+    for (uint32_t i = 0; i < rpc->stream_count; i++) {
+        const struct rpc_connection *const connection = rpc->streams[i].connection;
+
+        at[i] = (struct pollfd){ .fd = connection ? rpc_connection_fd(connection) : -1,
+                                 .events = connection ? rpc_connection_events(connection) : 0 };
+    }
+    (void)poll(at, rpc->stream_count,
+               (int)MIN(div_round_up(timeout_ns, NS_PER_MS), (uint64_t)INT32_MAX));
     look(channel);
 }
 
@@ -213,8 +251,10 @@ static enum embtier_err ended(const struct client_channel *channel)
     const struct rpc_client_channel *const rpc =
         CONTAINER_OF(channel, const struct rpc_client_channel, base);
 
-    return rpc->connection && rpc_connection_is_over(rpc->connection) ? EMBTIER_DISCONNECTED
-                                                                      : EMBTIER_OK;
+    for (uint32_t i = 0; i < rpc->stream_count; i++)
+        if (rpc->streams[i].connection && rpc_connection_is_over(rpc->streams[i].connection))
+            return EMBTIER_DISCONNECTED;
+    return EMBTIER_OK;
 }
 
 /* Returns the bytes that each id of a WRITE has in its payload. */
@@ -243,7 +283,7 @@ static enum embtier_err put(struct client_channel *channel, uint64_t offset, uin
     message.n_sent = list->count;
     message.narrow = narrow;
     message.n_narrow = narrow_spans_write(&list->narrow, 1, narrow);
-    return send(rpc, RPC_WRITE, 0, &message.base, list, msg);
+    return send(first_of(rpc), RPC_WRITE, 0, &message.base, list, msg);
 }
 
 static enum embtier_err wait_for_data(struct rpc_client_channel *rpc, struct err_msg *msg)
@@ -251,9 +291,9 @@ static enum embtier_err wait_for_data(struct rpc_client_channel *rpc, struct err
     uint64_t deadline_ns = deadline_of(rpc);
 
     while (!rpc->has_data) {
-        struct pollfd at = { .fd = rpc_connection_fd(rpc->connection),
-                             .events = rpc_connection_events(rpc->connection) };
-        const enum embtier_err err = rpc_connection_receive(rpc->connection, msg);
+        struct pollfd at = { .fd = rpc_connection_fd(first_of(rpc)),
+                             .events = rpc_connection_events(first_of(rpc)) };
+        const enum embtier_err err = rpc_connection_receive(first_of(rpc), msg);
         const uint64_t now_ns = clock_now_ns(&clock_monotonic);
 
         if (err != EMBTIER_OK && err != EMBTIER_AGAIN)
@@ -286,7 +326,7 @@ static enum embtier_err get(struct client_channel *channel, uint64_t offset, uin
     rpc->has_data = false;
     message.wanted = rpc->wanted_list.numbers;
     message.n_wanted = rpc->wanted_list.count;
-    err = send(rpc, RPC_READ, 0, &message.base, &nothing, msg);
+    err = send(first_of(rpc), RPC_READ, 0, &message.base, &nothing, msg);
     if (err == EMBTIER_OK)
         err = wait_for_data(rpc, msg);
     if (err == EMBTIER_OK)
@@ -294,30 +334,48 @@ static enum embtier_err get(struct client_channel *channel, uint64_t offset, uin
     return err;
 }
 
+/* The control socket frees the first connection. */
+static void leave_streams(struct rpc_client_channel *rpc)
+{
+    if (rpc->streams[0].connection)
+        rpc_connection_set_sink(rpc->streams[0].connection, NULL);
+    for (uint32_t i = 1; i < rpc->stream_count; i++)
+        rpc_connection_free(rpc->streams[i].connection);
+    for (uint32_t i = 0; i < rpc->stream_count; i++)
+        embtier__rpc_done__free_unpacked(rpc->streams[i].done, NULL);
+}
+
 static void free_channel(struct client_channel *channel)
 {
     struct rpc_client_channel *const rpc = rpc_of(channel);
 
-    if (rpc->connection)
-        rpc_connection_set_sink(rpc->connection, NULL);
+    leave_streams(rpc);
     for (uint32_t i = 0; rpc->wanted && i < channel->slot_count; i++)
         free(rpc->wanted[i].spans);
     free(rpc->wanted);
     free(rpc->data.spans);
-    embtier__rpc_done__free_unpacked(rpc->done, NULL);
     free(rpc->completions);
     free(rpc);
 }
 
+/* The session ends with its first connection. */
 static void lose_connection(struct rpc_sink *sink)
 {
-    CONTAINER_OF(sink, struct rpc_client_channel, sink)->connection = NULL;
+    struct stream *const stream = stream_of(sink);
+    struct rpc_client_channel *const rpc = stream->channel;
+
+    stream->connection = NULL;
+    for (uint32_t i = 1; i < rpc->stream_count && stream == rpc->streams; i++)
+        rpc_connection_free(rpc->streams[i].connection);
 }
 
 /* The region has moved. */
 static void moved(struct client_channel *channel)
 {
-    rpc_of(channel)->sink.region = channel->region;
+    struct rpc_client_channel *const rpc = rpc_of(channel);
+
+    for (uint32_t i = 0; i < rpc->stream_count; i++)
+        rpc->streams[i].sink.region = channel->region;
 }
 
 static const struct client_channel_ops rpc_channel_ops = {
@@ -330,6 +388,20 @@ static const struct client_channel_ops rpc_channel_ops = {
     .moved = moved,
     .free = free_channel,
 };
+
+void rpc_channel_add(struct client_channel *channel, struct rpc_connection *connection)
+{
+    struct rpc_client_channel *const rpc = rpc_of(channel);
+    struct stream *const stream = &rpc->streams[rpc->stream_count++];
+
+    assert(rpc->stream_count <= ADDRESS_CONNECTIONS_MAX);
+    stream->sink = (struct rpc_sink){
+        .begin = begin_answer, .end = end_answer, .lose = lose_connection, .region = channel->region
+    };
+    stream->channel = rpc;
+    stream->connection = connection;
+    rpc_connection_set_sink(connection, &stream->sink);
+}
 
 enum embtier_err rpc_channel_open(struct rpc_connection *connection,
                                   const Embtier__HelloReply *hello, uint64_t region_bytes_max,
@@ -369,11 +441,7 @@ enum embtier_err rpc_channel_open(struct rpc_connection *connection,
         return err_set_errno(msg, errno, "cannot have %" PRIu64 " bytes for batches",
                              channel->region_bytes);
     channel->region = region;
-    rpc->sink = (struct rpc_sink){
-        .begin = begin_answer, .end = end_answer, .lose = lose_connection, .region = region
-    };
-    rpc->connection = connection;
-    rpc_connection_set_sink(connection, &rpc->sink);
+    rpc_channel_add(channel, connection);
     *ret_channel = TAKE(channel);
     return EMBTIER_OK;
 }

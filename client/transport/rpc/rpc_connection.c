@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <endian.h>
 #include <errno.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -524,15 +525,34 @@ enum embtier_err rpc_connection_call(struct rpc_connection *connection, const ui
 
 /* ---- Lifecycle ---- */
 
-enum embtier_err rpc_connection_new(const struct address *address, const char *text,
-                                    uint64_t deadline_ns, struct rpc_connection **ret_connection,
-                                    struct err_msg *msg)
+/* Puts the number of a connection's host in place of the name in @ret_address. */
+static enum embtier_err name_host_of(const struct rpc_connection *beside,
+                                     struct address *ret_address, struct err_msg *msg)
 {
+    struct sockaddr_storage peer;
+    socklen_t bytes = sizeof(peer);
+
+    if (!beside || !address_is_tcp(ret_address))
+        return EMBTIER_OK;
+    if (getpeername(beside->wire.fd, (struct sockaddr *)(void *)&peer, &bytes) != 0)
+        return err_set(msg, EMBTIER_DISCONNECTED, "the server closed the connection");
+    if (getnameinfo((struct sockaddr *)(void *)&peer, bytes, ret_address->host,
+                    sizeof(ret_address->host), NULL, 0, NI_NUMERICHOST) != 0)
+        return err_set(msg, EMBTIER_INTERNAL, "the server's host has no number");
+    return EMBTIER_OK;
+}
+
+enum embtier_err rpc_connection_new(const struct address *address, const char *text,
+                                    const struct rpc_connection *beside, uint64_t deadline_ns,
+                                    struct rpc_connection **ret_connection, struct err_msg *msg)
+{
+    struct address host = *address;
     struct rpc_connection *connection;
     _cleanup_(closep) int fd = -1;
     struct wire wire;
 
-    TRY(connect_stream(address, text, deadline_ns, &fd, msg));
+    TRY(name_host_of(beside, &host, msg));
+    TRY(connect_stream(&host, text, deadline_ns, &fd, msg));
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){ 1 }, sizeof(int));
     loopback_send_unpaced(fd);
     TRY(wire_open(&wire, TAKE_FD(fd), address, text, deadline_ns, msg));

@@ -23,9 +23,11 @@
 
 struct rpc_connection;
 
-/* Connects before @deadline_ns (of the monotonic clock; UINT64_MAX: no limit). UNREACHABLE,
- * TIMEOUT, or the system's error. */
+/* Connects before @deadline_ns (of the monotonic clock; UINT64_MAX: no limit). @beside: to the host
+ * that this one has found behind the address's name; NULL: to any. UNREACHABLE, TIMEOUT, or the
+ * system's error. */
 MUST_CHECK enum embtier_err rpc_connection_new(const struct address *address, const char *text,
+                                               const struct rpc_connection *beside,
                                                uint64_t deadline_ns,
                                                struct rpc_connection **ret_connection,
                                                struct err_msg *msg);
@@ -56,9 +58,13 @@ MUST_CHECK enum embtier_err rpc_channel_open(struct rpc_connection *connection,
                                              struct client_channel **ret_channel,
                                              struct err_msg *msg);
 
+/* Gives the channel a further connection of its session, which the channel frees. Request n goes
+ * over connection (n % slots) % connections. */
+void rpc_channel_add(struct client_channel *channel, struct rpc_connection *connection);
+
 /* ---- Between rpc_connection.c and rpc_channel.c ---- */
 
-/* Where payloads of answers go. The channel has one. */
+/* Where payloads of answers go. The channel has one for each connection. */
 struct rpc_sink {
     /* Returns the spans that an answer brings, which must have @payload_bytes. PROTOCOL. */
     enum embtier_err (*begin)(struct rpc_sink *sink, const struct rpc_head *head,

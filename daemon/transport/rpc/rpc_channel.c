@@ -50,7 +50,7 @@ static void complete(const struct channel *channel, uint32_t number, const struc
 
     slot->answer = *answer;
     TSAN_RELEASE(channel->tail);
-    mailbox_send(rpc->peer->mailbox, &slot->answered);
+    mailbox_send(slot->peer->mailbox, &slot->answered);
 }
 
 static void set_polled(const struct channel *channel, bool is_polled)
@@ -105,9 +105,9 @@ static enum embtier_err keep_wanted(const Embtier__RpcSubmit *submit, struct rpc
     return EMBTIER_OK;
 }
 
-enum embtier_err rpc_channel_begin(struct rpc_channel *channel, uint32_t number,
-                                   const Embtier__RpcSubmit *submit, struct rpc_slot **ret_slot,
-                                   struct err_msg *msg)
+/* Takes the slot of a request for the stream of @peer. */
+static enum embtier_err take_slot(struct rpc_channel *channel, struct transport_peer *peer,
+                                  uint32_t number, struct err_msg *msg)
 {
     struct rpc_slot *const slot = &channel->slots[number % channel->slot_count];
 
@@ -120,11 +120,32 @@ enum embtier_err rpc_channel_begin(struct rpc_channel *channel, uint32_t number,
         return err_set(msg, EMBTIER_PROTOCOL,
                        "request %" PRIu32 " came twice, or before the answer to request %" PRIu32,
                        number, number - channel->slot_count);
-    TRY(rpc_channel_check_spans(channel, submit->sent, submit->n_sent, msg));
-    TRY(rpc_channel_check_spans(channel, submit->wanted, submit->n_wanted, msg));
-    TRY(keep_wanted(submit, slot, msg));
+    if (slot->peer && slot->peer != peer)
+        return err_set(msg, EMBTIER_PROTOCOL,
+                       "request %" PRIu32 " came on another connection than request %" PRIu32
+                       ", whose slot it uses",
+                       number, number - channel->slot_count);
+    slot->peer = peer;
     slot->state = RPC_ARRIVING;
     slot->number = number;
+    return EMBTIER_OK;
+}
+
+enum embtier_err rpc_channel_begin(struct rpc_channel *channel, struct transport_peer *peer,
+                                   uint32_t number, const Embtier__RpcSubmit *submit,
+                                   struct rpc_slot **ret_slot, struct err_msg *msg)
+{
+    struct rpc_slot *const slot = &channel->slots[number % channel->slot_count];
+    enum embtier_err err;
+
+    TRY(rpc_channel_check_spans(channel, submit->sent, submit->n_sent, msg));
+    TRY(rpc_channel_check_spans(channel, submit->wanted, submit->n_wanted, msg));
+    pthread_mutex_lock(&channel->lock);
+    err = take_slot(channel, peer, number, msg);
+    pthread_mutex_unlock(&channel->lock);
+    if (err != EMBTIER_OK)
+        return err;
+    TRY(keep_wanted(submit, slot, msg)); /* an error ends the session */
     channel->submissions[number % channel->slot_count] = (struct op_submission){
         .op = submit->op,
         .flags = submit->flags,
@@ -161,15 +182,29 @@ static void advance(struct rpc_channel *channel)
 
 void rpc_channel_submit(struct rpc_channel *channel, struct rpc_slot *slot)
 {
+    pthread_mutex_lock(&channel->lock);
     assert(slot->state == RPC_ARRIVING);
     slot->state = RPC_WAITING;
     advance(channel);
+    pthread_mutex_unlock(&channel->lock);
+}
+
+static void set_state(struct rpc_slot *slot, enum rpc_slot_state state)
+{
+    pthread_mutex_lock(&slot->channel->lock);
+    slot->state = state;
+    pthread_mutex_unlock(&slot->channel->lock);
+}
+
+void rpc_channel_answered(struct rpc_slot *slot)
+{
+    set_state(slot, RPC_ANSWERED);
 }
 
 void rpc_channel_end(struct rpc_slot *slot)
 {
     free(TAKE(slot->wanted));
-    slot->state = RPC_FREE;
+    set_state(slot, RPC_FREE);
 }
 
 /* ---- Memory ---- */
@@ -200,6 +235,7 @@ static void destroy(struct rpc_channel *rpc)
     for (uint32_t i = 0; rpc->slots && i < rpc->slot_count; i++)
         free(rpc->slots[i].wanted);
     closep(&rpc->doorbell_fd);
+    pthread_mutex_destroy(&rpc->lock);
     free(rpc->submissions);
     free(rpc->slots);
     free(rpc);
@@ -231,7 +267,6 @@ static enum embtier_err prepare(const struct channel_spec *spec,
     *rpc = (struct rpc_channel){
         .base.transport = &rpc_transport,
         .peer = spec->peer,
-        .bind_message.kind = &message_rpc_bind,
         .holders = 1,
         .region_holders = 1,
         .region_bytes = region_bytes_of(spec),
@@ -241,6 +276,7 @@ static enum embtier_err prepare(const struct channel_spec *spec,
         .slots = calloc(spec->slot_count, sizeof(struct rpc_slot)),
         .is_unpolled = 1,
     };
+    pthread_mutex_init(&rpc->lock, NULL);
     *ret_channel = &rpc->base;
     if (rpc->doorbell_fd < 0)
         return err_set_errno(msg, errno, "cannot make an event descriptor (eventfd)");
@@ -310,14 +346,20 @@ static enum embtier_err reserve(struct transport_channel *channel, uint64_t byte
 
 /* The client may send requests as soon as it has the answer to its hello, which goes through the
  * loop too, so the loop is told first. */
-static uint32_t announce(struct transport_channel *channel, int ret_fds[TRANSPORT_FDS_MAX])
+static void join(struct transport_channel *channel, struct transport_peer *peer)
 {
     struct rpc_channel *const rpc = rpc_of(channel);
 
-    (void)ret_fds;
     atomic_fetch_add(&rpc->holders, 1);
     atomic_fetch_add(&rpc->region_holders, 1);
-    mailbox_send(rpc->peer->mailbox, &rpc->bind_message);
+    peer->bound = channel;
+    mailbox_send(peer->mailbox, &peer->bound_message);
+}
+
+static uint32_t announce(struct transport_channel *channel, int ret_fds[TRANSPORT_FDS_MAX])
+{
+    (void)ret_fds;
+    join(channel, rpc_of(channel)->peer);
     return 0;
 }
 
@@ -336,6 +378,7 @@ const struct transport rpc_transport = {
     .prepare = prepare,
     .reserve = reserve,
     .announce = announce,
+    .join = join,
     .release = release,
     .free = free_channel,
 };

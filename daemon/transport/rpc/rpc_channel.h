@@ -10,13 +10,19 @@
  *     FREE -> ARRIVING (its payload is being received) -> WAITING (its number is past the next one)
  *          -> SUBMITTED (the home lane may have it) -> ANSWERED (in the loop's mail, or being sent)
  *
- * Threads: the loop has the slots, except those that are SUBMITTED, which the engine has. The
- * engine uses the channel's functions. The control thread and the session maker make and free it.
- * Loop and owner each hold the channel, and the region in addition, which takes long to free. The
- * last one frees it, the loop a piece in each turn. */
+ * A session may have several streams, each with a loop of its own (transport_peer). A slot belongs
+ * to the stream that first used it: so its loop has sent the last answer when the next request
+ * comes.
+ *
+ * Threads: the loop of its stream has a slot, except those that are SUBMITTED, which the engine
+ * has. The lock guards the states of slots, and the order of requests. The engine uses the
+ * channel's functions. The control thread and the session maker make and free it. Each stream and
+ * the owner hold the channel, and the region in addition, which takes long to free. The last one
+ * frees it, a loop a piece in each turn. */
 #ifndef EMBTIER_DAEMON_TRANSPORT_RPC_RPC_CHANNEL_H
 #define EMBTIER_DAEMON_TRANSPORT_RPC_RPC_CHANNEL_H
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
 
@@ -28,13 +34,14 @@
 
 extern const struct transport rpc_transport;
 /* Mail for the loop, which the stream deals with. */
-extern const struct message_kind message_rpc_bind, message_rpc_answered;
+extern const struct message_kind message_rpc_answered;
 
 enum rpc_slot_state { RPC_FREE, RPC_ARRIVING, RPC_WAITING, RPC_SUBMITTED, RPC_ANSWERED };
 
 struct rpc_slot {
     struct message answered; /* to the loop */
     struct rpc_channel *channel;
+    struct transport_peer *peer; /* of the slot's stream; NULL: it was never used */
     enum rpc_slot_state state;
     uint32_t number;
     uint64_t *wanted; /* spans that the answer brings, pairs of offset and bytes; or NULL */
@@ -45,8 +52,7 @@ struct rpc_slot {
 
 struct rpc_channel {
     struct transport_channel base;
-    struct transport_peer *peer; /* its stream's, which lives as long as the session */
-    struct message bind_message; /* to the loop: the client is about to learn of the channel */
+    struct transport_peer *peer; /* its first stream's, which lives as long as the session */
     _Atomic uint32_t holders, region_holders;
     bool is_released; /* by the owner */
     uint8_t *region;
@@ -56,7 +62,8 @@ struct rpc_channel {
     int doorbell_fd; /* an event descriptor, watched edge-triggered and never read */
     struct op_submission *submissions;
     struct rpc_slot *slots;
-    uint32_t submitted; /* as `tail`; the loop's */
+    pthread_mutex_t lock;
+    uint32_t submitted; /* as `tail` */
     _Alignas(CACHE_LINE) _Atomic uint32_t tail;
     _Atomic uint32_t is_unpolled; /* the lane does not look at `tail`: ring */
 };
@@ -67,14 +74,17 @@ void rpc_channel_put(struct rpc_channel *channel);
 /* Gives at most @bytes of the region back to the system. True: that was the rest. */
 MUST_CHECK bool rpc_channel_free_region(struct rpc_channel *channel, uint64_t bytes);
 
-/* Returns the slot for a request that arrives, now ARRIVING, with all of @submit but its payload.
- * The loop calls it. PROTOCOL: the number is not among those that may be under way, or a span lies
- * outside the region. NO_MEMORY. */
-MUST_CHECK enum embtier_err rpc_channel_begin(struct rpc_channel *channel, uint32_t number,
+/* Returns the slot for a request that arrives on the stream of @peer, now ARRIVING, with all of
+ * @submit but its payload. The loop calls it. PROTOCOL: the number is not among those that may be
+ * under way, its slot belongs to another stream, or a span lies outside the region. NO_MEMORY. */
+MUST_CHECK enum embtier_err rpc_channel_begin(struct rpc_channel *channel,
+                                              struct transport_peer *peer, uint32_t number,
                                               const Embtier__RpcSubmit *submit,
                                               struct rpc_slot **ret_slot, struct err_msg *msg);
 /* All of the request has arrived. */
 void rpc_channel_submit(struct rpc_channel *channel, struct rpc_slot *slot);
+/* The answer is here. */
+void rpc_channel_answered(struct rpc_slot *slot);
 /* The last byte of the answer has been given to the system. */
 void rpc_channel_end(struct rpc_slot *slot);
 /* PROTOCOL unless all spans lie in the client's part of the region. */

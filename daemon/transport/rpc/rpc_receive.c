@@ -184,7 +184,8 @@ static enum embtier_err take_submit(struct rpc_stream *stream, const uint8_t *me
 
     TRY(rpc_decode_submit(message, arrival->head.message_bytes, arrival->head.payload_bytes,
                           &submit, &narrow, msg));
-    TRY(rpc_channel_begin(stream->channel, arrival->head.number, submit, &arrival->slot, msg));
+    TRY(rpc_channel_begin(stream->channel, &stream->peer, arrival->head.number, submit,
+                          &arrival->slot, msg));
     return expect_payload(arrival, submit->sent, submit->n_sent, &narrow, msg);
 }
 

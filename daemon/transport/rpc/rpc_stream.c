@@ -326,11 +326,6 @@ void rpc_stream_add(struct rpc_stream *stream, struct rpc_output *output)
 
 /* ---- Answers ---- */
 
-static struct rpc_stream *stream_of(const struct rpc_channel *channel)
-{
-    return CONTAINER_OF(channel->peer, struct rpc_stream, peer);
-}
-
 static void answer_sent(struct rpc_output *output)
 {
     rpc_channel_end(CONTAINER_OF(output, struct rpc_slot, output));
@@ -368,10 +363,10 @@ static void encode_answer(struct rpc_slot *slot)
  * again. */
 static void answered(struct rpc_host *host, struct rpc_slot *slot)
 {
-    struct rpc_stream *const stream = stream_of(slot->channel);
+    struct rpc_stream *const stream = CONTAINER_OF(slot->peer, struct rpc_stream, peer);
 
     assert(stream->host == host);
-    slot->state = RPC_ANSWERED;
+    rpc_channel_answered(slot);
     if (net_is_closing(&stream->net)) {
         rpc_channel_end(slot);
         return;
@@ -380,20 +375,19 @@ static void answered(struct rpc_host *host, struct rpc_slot *slot)
     rpc_stream_add(stream, &slot->output);
 }
 
-static void bind_channel(struct rpc_host *host, struct rpc_channel *channel)
+static void bind_channel(struct rpc_host *host, struct rpc_stream *stream)
 {
-    struct rpc_stream *const stream = stream_of(channel);
-
     assert(stream->host == host && !stream->channel);
-    stream->channel = channel;
+    stream->channel = CONTAINER_OF(TAKE(stream->peer.bound), struct rpc_channel, base);
     if (stream->is_net_closed)
-        leave_region(host, channel);
+        leave_region(host, stream->channel);
 }
 
 MESSAGE_KIND(message_rpc_answered, answered, rpc_host, struct rpc_slot, answered)
-MESSAGE_KIND(message_rpc_bind, bind_channel, rpc_host, struct rpc_channel, bind_message)
 MESSAGE_HANDLER(take_greeted, greeted, rpc_host, struct rpc_stream, peer.greeted_message)
 static const struct message_kind message_rpc_greeted = { .take = take_greeted };
+MESSAGE_HANDLER(take_bound, bind_channel, rpc_host, struct rpc_stream, peer.bound_message)
+static const struct message_kind message_rpc_bound = { .take = take_bound };
 MESSAGE_HANDLER(take_forgotten, forgotten, rpc_host, struct rpc_stream, peer.forgotten_message)
 static const struct message_kind message_rpc_forgotten = { .take = take_forgotten };
 
@@ -436,6 +430,7 @@ static struct rpc_stream *make_stream(struct rpc_host *host)
         .peer = { .arrived_message.kind = &message_peer_arrived,
                   .greeted_message.kind = &message_rpc_greeted,
                   .forgotten_message.kind = &message_rpc_forgotten,
+                  .bound_message.kind = &message_rpc_bound,
                   .mailbox = &host->mailbox,
                   .transport = &rpc_transport,
                   .fd = -1,

@@ -4,7 +4,8 @@
 Environment: EMBTIERD, the daemon (default: build/daemon/embtierd of this tree); EMBTIER_LIBRARY, the
 library (default: beside that daemon); EMBTIER_TEST_LANES, its lanes (default: 1);
 EMBTIER_TEST_TRANSPORT, how clients connect: shm (default), rpc (a Unix socket without shared memory),
-tls (TLS over TCP), rpc-epoll and tls-epoll (the same, served without io_uring).
+tls (TLS over TCP), rpc-epoll and tls-epoll (the same, served without io_uring);
+EMBTIER_TEST_CONNECTIONS, how many connections each of their sessions has (default: 1).
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ TREE = Path(__file__).resolve().parents[3]
 EMBTIERD = Path(os.environ.get("EMBTIERD", TREE / "build/daemon/embtierd")).resolve()
 LANES = int(os.environ.get("EMBTIER_TEST_LANES", "1"))
 TRANSPORT = os.environ.get("EMBTIER_TEST_TRANSPORT", "shm")
+CONNECTIONS = os.environ.get("EMBTIER_TEST_CONNECTIONS")
 assert TRANSPORT in ("shm", "rpc", "rpc-epoll", "tls", "tls-epoll"), TRANSPORT
 SHARDS = max(4, LANES)
 
@@ -94,6 +96,8 @@ class Daemon:
         tls_address, tls = "", ""
         if TRANSPORT.startswith("tls"):
             tls_address, tls = self._make_tls(), _TLS.format(folder=folder)
+        if CONNECTIONS and TRANSPORT != "shm":
+            self.socket += f"{'&' if '?' in self.socket else '?'}connections={CONNECTIONS}"
         self.log = folder / "log"
         (folder / "rows").mkdir()
         (folder / "pmem").mkdir()

@@ -63,6 +63,29 @@ static void test_addresses_name_files(void **state)
     expect("tls://[::1]:5?ca=x", ADDRESS_TLS, "", "::1", "5");
 }
 
+static void test_addresses_say_how_many_connections(void **state)
+{
+    static const struct {
+        const char *text;
+        uint32_t connections;
+    } cases[] = {
+        { "tcp://h:1", 0 },
+        { "tcp://h:1?connections=1", 1 },
+        { "tls://h:1?ca=c&connections=16&token=t", 16 },
+        { "unix+rpc:/s?connections=9", 9 },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct address address;
+        struct err_msg msg;
+
+        assert_int_equal(address_parse(cases[i].text, &address, &msg), EMBTIER_OK);
+        assert_int_equal(address.connections, cases[i].connections);
+        assert_int_equal(address_has_options(&address), cases[i].connections > 0);
+    }
+}
+
 static void test_mistakes_are_named(void **state)
 {
     static const struct {
@@ -87,6 +110,11 @@ static void test_mistakes_are_named(void **state)
         { "tcp://[::1]80", "no port" },
         { "tls://host", "expected tls://HOST:PORT" },
         { "tls://host?ca=a:1", "no port" },
+        { "tcp://host:1?connections=0", "a number of 1 to 16" },
+        { "tcp://host:1?connections=17", "a number of 1 to 16" },
+        { "tcp://host:1?connections=", "a number of 1 to 16" },
+        { "tcp://host:1?connections=1x", "a number of 1 to 16" },
+        { "tcp://host:1?connections=2&connections=2", "twice" },
         { "tls://host:1?", "allowed: token=FILE" },
         { "tls://host:1?ca", "allowed: token=FILE" },
         { "tls://host:1?ca=", "0 bytes" },
@@ -143,6 +171,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_addresses_are_taken_apart),
         cmocka_unit_test(test_addresses_name_files),
+        cmocka_unit_test(test_addresses_say_how_many_connections),
         cmocka_unit_test(test_mistakes_are_named),
         cmocka_unit_test(test_lengths_are_limited),
     };

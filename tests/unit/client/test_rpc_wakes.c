@@ -85,7 +85,7 @@ static int setup(void **state)
     f = (struct fixture){
         .sink = { .begin = begin, .end = end, .lose = lose, .region = region },
     };
-    assert_int_equal(rpc_connection_new(&address, text, UINT64_MAX, &f.connection, &msg),
+    assert_int_equal(rpc_connection_new(&address, text, NULL, UINT64_MAX, &f.connection, &msg),
                      EMBTIER_OK);
     rpc_connection_set_sink(f.connection, &f.sink);
     f.server = accept(listener, NULL, NULL);

@@ -24,11 +24,13 @@ def rpc_frame(kind: int, number: int, message: bytes, payload: bytes = b"") -> b
 class RawAny:
     """A session over any transport, whose client says what it likes."""
 
-    def __init__(self, address: str, token: str | None = None, arena_bytes: int = 1 << 16, slots: int = 8) -> None:
+    def __init__(self, address: str, token: str | None = None, arena_bytes: int = 1 << 16, slots: int = 8, joins: dict | None = None) -> None:
         self.shm = self.stream = None
         hello = {"protocol_min": 1, "protocol_max": 1, "arena_bytes": arena_bytes, "slot_count": slots, "pages": True}
         if token is not None:
             hello["token"] = token
+        if joins is not None:
+            hello["joins"] = joins
         if address.startswith(("tcp://", "tls://")):
             place, _, authority = address[len("tcp://") :].partition("?ca=")
             host, _, port = place.rpartition(":")
@@ -43,6 +45,15 @@ class RawAny:
             self.shm = RawClient(address, hello=False)
         self.next = 0
         self.greeting = self.call("hello", hello)
+
+    def greeted(self) -> tuple[int, str]:
+        """The number and the text of the error that answered the hello, or 0 and ""."""
+        return error_of(self.greeting)
+
+    def key(self) -> tuple[int, bytes]:
+        """The session's number and secret."""
+        hello = fields(self.greeting[5][0])
+        return hello[3][0], hello[480][0]
 
     def __enter__(self) -> RawAny:
         return self
