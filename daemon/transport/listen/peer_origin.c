@@ -2,15 +2,21 @@
 #include "daemon/transport/listen/peer_origin.h"
 
 #include <netdb.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+
+/* An address may have a scope, such as "%4294967295". */
+#define HOST_BYTES (INET6_ADDRSTRLEN + 11)
+
+_Static_assert(PEER_ADDRESS_BYTES >= HOST_BYTES + sizeof("[]:65535"), "all addresses fit");
 
 void peer_address_of(int fd, struct peer_address *ret_address)
 {
     struct sockaddr_storage at = { .ss_family = AF_UNIX };
     socklen_t bytes = sizeof(at);
-    char host[INET6_ADDRSTRLEN + 11], port[6];
+    char host[HOST_BYTES], port[6];
 
     ret_address->text[0] = '\0';
     if (getpeername(fd, (struct sockaddr *)&at, &bytes) != 0 || at.ss_family == AF_UNIX ||

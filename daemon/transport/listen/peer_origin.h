@@ -4,12 +4,13 @@
 #ifndef EMBTIER_DAEMON_TRANSPORT_LISTEN_PEER_ORIGIN_H
 #define EMBTIER_DAEMON_TRANSPORT_LISTEN_PEER_ORIGIN_H
 
-#include <netinet/in.h>
 #include <sys/types.h>
+
+#define PEER_ADDRESS_BYTES 72
 
 /* ADDRESS:PORT, [ADDRESS]:PORT for IPv6; "": it does not come over TCP. */
 struct peer_address {
-    char text[INET6_ADDRSTRLEN + sizeof("[]:65535%4294967295")];
+    char text[PEER_ADDRESS_BYTES];
 };
 
 void peer_address_of(int fd, struct peer_address *ret_address);
