@@ -288,7 +288,7 @@ static void test_a_checkpoint_lives_from_create_to_delete(void **state)
     snprintf(line, sizeof(line), "id         %llu\n", first);
     assert_says(line);
     assert_says("made by    user\n");
-    assert_has_line("^uid        [0-9]+$");
+    assert_has_line("^user       [0-9]+$");
     assert_says("step       2000\n");
     assert_says("metadata   {\"epoch\":3,\"note\":\"a b\"}\n");
     assert_says("           kept\n");
