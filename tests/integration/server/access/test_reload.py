@@ -43,6 +43,14 @@ def test_a_signal_reloads(guarded):
     assert guarded.logged("reads its access file again") and guarded.logged("reloaded")
 
 
+def test_a_user_that_no_client_can_be_is_told(guarded):
+    guarded.users.append({"name": "nobody", "role": "admin"})
+    guarded.write()
+    with guarded.connect() as root:
+        root.reload()
+    assert [line["user"] for line in guarded.logged("no client can be this user")] == ["nobody"]
+
+
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_new_rights_apply_to_connections_at_once(guarded, transport):
     with guarded.connect_as("trainer", transport) as server, guarded.connect_as("boss", transport) as boss:
