@@ -339,11 +339,6 @@ static void encode_answer(struct rpc_slot *slot)
     Embtier__RpcDone done = EMBTIER__RPC_DONE__INIT;
 
     *output = (struct rpc_output){ .sent = answer_sent };
-    done.err = (uint32_t)answer->refusal.err;
-    done.segment = answer->refusal.segment + 1; /* UINT32_MAX: none */
-    done.field = answer->refusal.field;
-    done.value = answer->refusal.value;
-    done.limit = answer->refusal.limit;
     done.hit_rows = answer->hit_rows;
     done.ticket = answer->ticket;
     if (answer->refusal.err == EMBTIER_OK) {
@@ -351,6 +346,12 @@ static void encode_answer(struct rpc_slot *slot)
         output->spans = slot->wanted;
         output->span_numbers = slot->wanted_numbers;
         head.payload_bytes = rpc_spans_bytes(output->spans, output->span_numbers);
+    } else {
+        done.err = (uint32_t)answer->refusal.err;
+        done.segment = answer->refusal.segment + 1; /* UINT32_MAX: none */
+        done.field = answer->refusal.field;
+        done.value = answer->refusal.value;
+        done.limit = answer->refusal.limit;
     }
     head.message_bytes = (uint32_t)embtier__rpc_done__get_packed_size(&done);
     assert(head.message_bytes <= RPC_OUTPUT_MESSAGE_BYTES);
