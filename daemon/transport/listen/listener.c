@@ -91,8 +91,7 @@ static enum embtier_err bind_at(const struct addrinfo *at, const struct address 
     (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &(int){ 1 }, sizeof(int));
     if (bind(fd, at->ai_addr, at->ai_addrlen) != 0)
         return cannot_listen(address, msg);
-    *ret_fd = fd;
-    fd = -1;
+    *ret_fd = TAKE_FD(fd);
     return EMBTIER_OK;
 }
 

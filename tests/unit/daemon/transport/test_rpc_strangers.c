@@ -48,7 +48,7 @@ static void add_from(struct rpc_strangers *strangers, struct rpc_stranger *stran
 static void init(struct rpc_strangers *strangers, struct strangers *all, uint32_t most,
                  uint32_t loop_count)
 {
-    struct rpc_stranger one = { NULL }, two = { NULL };
+    struct rpc_stranger one = { .line = 0 }, two = { .line = 0 };
 
     rpc_strangers_init(strangers, all, most, loop_count);
     for (strangers->secret = 0;; strangers->secret++) {
@@ -63,7 +63,7 @@ static void init(struct rpc_strangers *strangers, struct strangers *all, uint32_
 
 static void test_the_oldest_goes_first(void **state)
 {
-    struct rpc_stranger each[4] = { { NULL } };
+    struct rpc_stranger each[4] = { { .line = 0 } };
     struct rpc_strangers strangers;
     struct strangers all = { 0 };
 
@@ -85,7 +85,7 @@ static void test_the_oldest_goes_first(void **state)
 
 static void test_the_address_that_has_most_gives_up_one(void **state)
 {
-    struct rpc_stranger early[2] = { { NULL } }, many[3] = { { NULL } };
+    struct rpc_stranger early[2] = { { .line = 0 } }, many[3] = { { .line = 0 } };
     struct rpc_strangers strangers;
     struct strangers all = { 0 };
 
@@ -102,7 +102,7 @@ static void test_the_address_that_has_most_gives_up_one(void **state)
 
 static void test_a_loop_keeps_its_share_of_the_places(void **state)
 {
-    struct rpc_stranger ours = { NULL }, theirs[4] = { { NULL } };
+    struct rpc_stranger ours = { .line = 0 }, theirs[4] = { { .line = 0 } };
     struct rpc_strangers here, there;
     struct strangers all = { 0 };
 
