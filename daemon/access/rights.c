@@ -87,7 +87,7 @@ bool rights_take_bytes(struct rights *rights, uint64_t bytes)
     uint64_t before = atomic_load_explicit(&rights->bytes, memory_order_relaxed);
 
     do {
-        if (before > most || bytes > most - before)
+        if (most != 0 && (before > most || bytes > most - before))
             return false;
     } while (!atomic_compare_exchange_weak_explicit(&rights->bytes, &before, before + bytes,
                                                     memory_order_relaxed, memory_order_relaxed));

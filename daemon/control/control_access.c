@@ -128,7 +128,7 @@ void control_end_revoked(struct control *control, const struct connection *spare
     for (struct connection *c = control->connections; c; c = c->next) {
         struct err_msg msg = { { 0 } };
 
-        if (c == spared || c->fd < 0 || !c->member ||
+        if (c == spared || (spared && c->first == spared) || c->fd < 0 || !c->member ||
             access_check_credential(access, c->member, &c->credential, &msg) == EMBTIER_OK)
             continue;
         control_close(control, c, EMBTIER_PERMISSION, msg.text);

@@ -37,20 +37,31 @@ static void connection_unlink(struct connection *connection)
         connection->next->link = connection->link;
 }
 
-void control_sweep(struct control *control)
+/* Frees connections that are over. True: one of them was joined to another, which may be over now
+ * too. */
+static bool free_ended(struct control *control)
 {
     struct connection *next;
+    bool was_joined = false;
 
     for (struct connection *c = control->connections; c; c = next) {
         next = c->next;
         if (c->fd >= 0 || c->unread_fd >= 0 || c->making || c->session || c->job || c->is_ready ||
             control_is_joined(c))
             continue;
+        was_joined = was_joined || c->first;
         control_leave_session(c);
         connection_unlink(c);
         control_leave(control, c);
         connection_free(c);
     }
+    return was_joined;
+}
+
+void control_sweep(struct control *control)
+{
+    while (free_ended(control))
+        continue;
     control->sweep = false;
 }
 

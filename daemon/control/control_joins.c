@@ -51,6 +51,17 @@ static bool is_left(const struct connection *connection)
     return connection->peer && connection->peer->is_left;
 }
 
+/* A stream that still sends holds the region, which counts for nobody once the session is over. The
+ * first connection alone keeps its session until its client has read why that ends, unless the
+ * client has gone. */
+static void let_region_go(struct control *control, const struct connection *first,
+                          enum embtier_err err)
+{
+    for (struct connection *c = control->connections; c; c = c->next)
+        if (c->first == first || (c == first && err == EMBTIER_DISCONNECTED))
+            c->peer->is_left = true;
+}
+
 void control_close_joined(struct control *control, struct connection *connection,
                           enum embtier_err err, const char *why)
 {
@@ -66,6 +77,8 @@ void control_close_joined(struct control *control, struct connection *connection
         else
             control_close(control, c, err, why);
     }
+    if (err != EMBTIER_SHUTDOWN)
+        let_region_go(control, first, err);
 }
 
 void control_leave_session(struct connection *connection)

@@ -5,6 +5,7 @@
  * its last requests is unknown, and it may now look. So the old session is ended first: none of its
  * requests begins any more, and the hello waits until those in lanes are done. Then the user also
  * has room for the new session that the old one had. */
+#include "base/clock.h"
 #include "daemon/control/connection.h"
 #include "daemon/control/control_impl.h"
 #include "daemon/transport/transport.h"
@@ -47,6 +48,7 @@ void control_end_waits(struct control *control, uint64_t number)
         if (c->awaited != number || c->fd < 0)
             continue;
         c->awaited = 0;
+        c->since_ns = clock_now_ns(&clock_monotonic); /* it has said its hello in time */
         control_add_ready(control, c);
         control_watch(control, c);
     }

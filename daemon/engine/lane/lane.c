@@ -119,7 +119,7 @@ static bool session_begin(struct lane *lane, struct session *session, uint64_t *
     uint64_t cost;
     enum embtier_err err;
 
-    if (atomic_load_explicit(&session->slot_busy[slot], memory_order_relaxed)) {
+    if (atomic_load_explicit(&session->slot_busy[slot], memory_order_acquire)) {
         session_break(session, "a request was submitted into a slot whose request is under way");
         return true;
     }

@@ -96,7 +96,7 @@ void session_answer(struct session *session, uint32_t number, const struct answe
     assert(answer->refusal.err != EMBTIER_AGAIN);
     if (UNLIKELY(atomic_load_explicit(&session->counts_bytes, memory_order_relaxed)))
         give_back(session, slot);
-    atomic_store_explicit(&session->slot_busy[slot], 0, memory_order_relaxed);
+    atomic_store_explicit(&session->slot_busy[slot], 0, memory_order_release);
     session->channel.ops->complete(&session->channel, number, answer);
 }
 

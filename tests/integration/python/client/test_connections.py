@@ -108,7 +108,7 @@ def test_a_session_takes_no_stranger(clients):
         assert "no session of this client" in join(second, {3: key[0], 480: key[1]}, ERROR)[2].decode()
     join(second, session)  # it may say hello again
     # The second connection has no session, and so no secret.
-    for nearby in range(number - 3, number + 4):
+    for nearby in range(max(0, number - 3), number + 4):
         assert "no session of this client" in join(third, {3: nearby, 480: bytes(32)}, ERROR)[2].decode()
 
 
@@ -161,6 +161,38 @@ def test_all_connections_end_with_one(daemon, address, lost, sent):
             assert client.is_closed()
             client.close()
     until(lambda: sessions(daemon) <= before)
+
+
+def test_a_connection_that_is_older_than_its_session_ends_with_it(own_daemon):
+    older, first = (Client(f"{own_daemon.path}.rpc") for _ in range(2))
+    join(older, first.hello())
+    older.close()
+    assert first.is_closed()
+    first.close()
+    time.sleep(0.1)  # another client would have the server look again; too short a time finds nothing
+    own_daemon.stop()
+
+
+def test_no_connection_holds_the_region_of_a_session_that_is_over(own_daemon):
+    """An answer that nobody reads would, and then the region would count in no account."""
+    first, second = (Client(f"{own_daemon.path}.rpc") for _ in range(2))
+    most = 48 * MIB
+    session = first.hello(arena_bytes=most + MIB)
+    table = create(first, "t")
+    join(second, session)
+    segment = struct.pack("<QQQII", table[1], 128, 192, 2, 0)
+    first.send(frame(SUBMIT, 0, message({1: GET, 3: 1, 4: 64, 9: [64, 32], 10: [192, 32]}), segment))
+    assert first.receive()[0] == DONE
+    second.send(frame(SUBMIT, 1, message({1: GET, 3: 1, 4: 64, 9: [64, 32], 10: [192, most]}), segment))
+    taken = len(second.read(32))  # the answer has begun
+    first.close()
+    with own_daemon.connect(arena_bytes=0) as server:
+        until(lambda: server.status()["metrics"]["session_arena_bytes"] == 0)
+    with contextlib.suppress(ConnectionError):
+        while more := len(second.socket.recv(MIB)):
+            taken += more
+    assert taken < most / 2
+    second.close()
 
 
 def test_a_mistake_on_one_connection_ends_all(clients):
