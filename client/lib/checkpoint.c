@@ -181,12 +181,21 @@ enum embtier_err embtier_checkpoint_create(struct embtier *server,
     return list_of_one(server, &reply, ret_list);
 }
 
+static const Embtier__Checkpoint *find(const Embtier__CheckpointListReply *list, uint64_t id)
+{
+    for (size_t i = 0; i < list->n_checkpoints; i++)
+        if (list->checkpoints[i]->id == id)
+            return list->checkpoints[i];
+    return NULL;
+}
+
 enum embtier_err checkpoint_step(struct embtier *server, uint64_t id, int *ret_has_step,
                                  uint64_t *ret_step)
 {
     _cleanup_(reply_freep) Embtier__Reply *reply = NULL;
     Embtier__Request request = EMBTIER__REQUEST__INIT;
     Embtier__CheckpointList body = EMBTIER__CHECKPOINT_LIST__INIT;
+    const Embtier__Checkpoint *wire;
     struct embtier_checkpoint found;
 
     TRY(check_id(server, id));
@@ -198,13 +207,13 @@ enum embtier_err checkpoint_step(struct embtier *server, uint64_t id, int *ret_h
     if (reply->body_case != EMBTIER__REPLY__BODY_CHECKPOINT_LIST)
         return err_set(&server->message, EMBTIER_PROTOCOL,
                        "the server did not answer with checkpoints");
-    if (reply->checkpoint_list->n_checkpoints == 0 ||
-        reply->checkpoint_list->checkpoints[0]->id != id)
+    wire = find(reply->checkpoint_list, id); /* an older server gives all of them */
+    if (!wire)
         return err_set(&server->message, EMBTIER_NOT_FOUND,
                        "there is no checkpoint %" PRIu64
                        ": `embtier checkpoint list` shows those that exist",
                        id);
-    found = describe(reply->checkpoint_list->checkpoints[0]);
+    found = describe(wire);
     *ret_has_step = found.has_step;
     *ret_step = found.step;
     return EMBTIER_OK;
