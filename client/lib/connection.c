@@ -26,22 +26,42 @@ void connection_end(struct embtier *server, const char *reason)
     control_socket_close(&server->socket);
 }
 
+/* Returns true if the server has said why over another connection of the session. */
+static bool is_told_elsewhere(const struct embtier *server, struct err_msg *ret_told)
+{
+    struct client_channel *const channel = server->channel;
+    enum embtier_err ended;
+
+    if (server->over || server->socket.was_told_why || !channel || !channel->ops->look)
+        return false;
+    channel->ops->look(channel);
+    ended = channel->ops->ended(channel, ret_told);
+    return ended != EMBTIER_OK && ended != EMBTIER_DISCONNECTED;
+}
+
+/* Ends the connection because of the control socket, which failed with @reason. */
+static void end_with_socket(struct embtier *server, const char *reason)
+{
+    struct err_msg told = { { 0 } };
+
+    connection_end(server, is_told_elsewhere(server, &told) ? told.text : reason);
+}
+
 void connection_check(struct embtier *server)
 {
-    struct err_msg reason = { { 0 } };
+    struct err_msg reason = { { 0 } }, channels_reason = { { 0 } };
     enum embtier_err ended = EMBTIER_OK;
-    enum embtier_err err;
 
     if (server->over)
         return;
     server->checked_ns = clock_now_ns(&clock_monotonic);
+    /* Asked first, as the server says farewell before it ends the channel. */
     if (server->channel)
-        ended = server->channel->ops->ended(server->channel);
-    err = control_socket_check(&server->socket, &reason);
-    if (err)
-        connection_end(server, reason.text);
+        ended = server->channel->ops->ended(server->channel, &channels_reason);
+    if (control_socket_check(&server->socket, &reason) != EMBTIER_OK)
+        end_with_socket(server, reason.text);
     else if (ended)
-        connection_end(server, err_text(ended));
+        connection_end(server, channels_reason.text);
 }
 
 static enum embtier_err call_once(struct embtier *server, Embtier__Request *request,
@@ -57,7 +77,7 @@ static enum embtier_err call_once(struct embtier *server, Embtier__Request *requ
     if (err && server->socket.over) {
         const bool has_ended = err == EMBTIER_DISCONNECTED || server->socket.was_told_why;
 
-        connection_end(server, server->message.text);
+        end_with_socket(server, server->message.text);
         if (has_ended)
             return connection_is_over(server);
     }

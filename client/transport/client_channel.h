@@ -36,8 +36,9 @@ struct client_channel_ops {
     /* Sleeps while the sequence of @completion is @seen, at most @timeout_ns. May return early. */
     void (*sleep)(struct client_channel *channel, const struct op_completion *completion,
                   uint32_t seen, uint64_t timeout_ns);
-    /* Returns why the server has ended the session; OK: it has not said so. Never waits. */
-    enum embtier_err (*ended)(const struct client_channel *channel);
+    /* Returns why the session has ended, with a text; OK: nothing that was taken in says so.
+     * DISCONNECTED: the server has not said why. Never waits. */
+    enum embtier_err (*ended)(const struct client_channel *channel, struct err_msg *msg);
     /* Make the server's bytes of a part of the region those of the client, or the other way, for
      * control messages that name places in it. @are_ids: they are 64-bit ids, at a multiple of 8.
      * NULL: both have the same memory. An error ends the connection. */

@@ -322,8 +322,10 @@ enum embtier_err control_socket_check(struct control_socket *sock, struct err_ms
         }
         if (!err && !is_farewell(reply))
             continue; /* a late answer to a call that timed out */
-        if (!err)
+        if (!err) {
             (void)reply_error(reply, msg);
+            sock->was_told_why = true;
+        }
         sock->over = true;
         return EMBTIER_DISCONNECTED;
     }

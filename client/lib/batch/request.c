@@ -559,6 +559,7 @@ static int spin(struct embtier_batch *batch)
 static enum embtier_err wait_for_answer(struct embtier_batch *batch, uint64_t deadline_ns)
 {
     struct embtier *server = batch->server;
+    struct err_msg ignored;
 
     if (!request_is_pending(batch) || !spin(batch))
         return EMBTIER_OK;
@@ -572,7 +573,7 @@ static enum embtier_err wait_for_answer(struct embtier_batch *batch, uint64_t de
         if (now_ns >= deadline_ns)
             return EMBTIER_TIMEOUT;
         if (now_ns - server->checked_ns >= SLICE_NS ||
-            server->channel->ops->ended(server->channel) != EMBTIER_OK)
+            server->channel->ops->ended(server->channel, &ignored) != EMBTIER_OK)
             connection_check(server);
         else
             server->channel->ops->sleep(server->channel, completion, seen,

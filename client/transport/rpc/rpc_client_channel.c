@@ -246,15 +246,18 @@ static void sleep_on(struct client_channel *channel, const struct op_completion 
     look(channel);
 }
 
-static enum embtier_err ended(const struct client_channel *channel)
+/* All connections end together, and the server says why on one of them. */
+static enum embtier_err ended(const struct client_channel *channel, struct err_msg *msg)
 {
     const struct rpc_client_channel *const rpc =
         CONTAINER_OF(channel, const struct rpc_client_channel, base);
+    enum embtier_err err = EMBTIER_OK;
 
     for (uint32_t i = 0; i < rpc->stream_count; i++)
-        if (rpc->streams[i].connection && rpc_connection_is_over(rpc->streams[i].connection))
-            return EMBTIER_DISCONNECTED;
-    return EMBTIER_OK;
+        if (rpc->streams[i].connection && (err == EMBTIER_OK || err == EMBTIER_DISCONNECTED) &&
+            rpc_connection_is_over(rpc->streams[i].connection))
+            err = rpc_connection_ended(rpc->streams[i].connection, msg);
+    return err;
 }
 
 /* Returns the bytes that each id of a WRITE has in its payload. */

@@ -588,6 +588,11 @@ void rpc_connection_free(struct rpc_connection *connection)
     free(connection);
 }
 
+enum embtier_err rpc_connection_ended(const struct rpc_connection *connection, struct err_msg *msg)
+{
+    return connection->is_over ? over(connection, msg) : EMBTIER_OK;
+}
+
 bool rpc_connection_is_over(const struct rpc_connection *connection)
 {
     return connection->is_over;

@@ -45,6 +45,9 @@ struct frame_reader *rpc_connection_replies(struct rpc_connection *connection);
  * the connection is over. Never waits. */
 MUST_CHECK enum embtier_err rpc_connection_receive(struct rpc_connection *connection,
                                                    struct err_msg *msg);
+/* Why the connection is over, if it is. */
+MUST_CHECK enum embtier_err rpc_connection_ended(const struct rpc_connection *connection,
+                                                 struct err_msg *msg);
 /* Sends a control request. NO_MEMORY, or as above. */
 MUST_CHECK enum embtier_err rpc_connection_call(struct rpc_connection *connection,
                                                 const uint8_t *bytes, size_t count,

@@ -66,12 +66,14 @@ static void sleep_on(struct client_channel *channel, const struct op_completion 
     shm_client_waits(head_of(channel), 0);
 }
 
-static enum embtier_err ended(const struct client_channel *channel)
+static enum embtier_err ended(const struct client_channel *channel, struct err_msg *msg)
 {
     const struct shared_memory *const memory =
         CONTAINER_OF(channel, const struct shared_memory, base);
+    const enum embtier_err err =
+        (enum embtier_err)atomic_load_explicit(&memory->control->closed, memory_order_acquire);
 
-    return (enum embtier_err)atomic_load_explicit(&memory->control->closed, memory_order_acquire);
+    return err == EMBTIER_OK ? err : err_set(msg, err, "%s", err_text(err));
 }
 
 static void free_memory(struct client_channel *channel)

@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import contextlib
+import socket
 import struct
+import threading
 import time
 from collections.abc import Callable, Iterator
 
@@ -12,6 +14,7 @@ import numpy as np
 import pytest
 from plain_client import DONE, ERROR, GET, HELLO, HELLO_REPLY, LIMIT_S, REFUSED, SET, SUBMIT, TABLE_OPEN, Client, frame, message
 from test_protocol import create
+from test_reconnect import Proxy, port_of, tcp_server
 from test_rpc import addresses_of, serving
 
 import embtier
@@ -243,6 +246,48 @@ def test_requests_take_all_connections(tmp_path, io_uring, name, count):
             assert server.status()["metrics"]["sessions"] == count
         with embtier.connect(address, arena_bytes=0) as server:
             until(lambda: server.status()["metrics"]["sessions"] == 1)
+
+
+class Spoiler(Proxy):
+    """Has the server refuse what the second connection sends, and passes that on before the end of the first one."""
+
+    def __init__(self, server_port: int) -> None:
+        self.spoils = False
+        self.has_ended = threading.Event()
+        super().__init__(server_port)
+
+    def _pass_on(self, pair: tuple[socket.socket, socket.socket], source: socket.socket, sink: socket.socket) -> None:
+        if not self.spoils:
+            super()._pass_on(pair, source, sink)
+        elif source is pair[0]:
+            assert pair is self._pairs[1]
+            sink.sendall(b"no frame" * 8 if source.recv(65536) else b"")
+        else:
+            client, server = self._pairs[1]
+            with contextlib.suppress(ConnectionError):
+                while data := server.recv(65536):
+                    client.sendall(data)
+            for pair in list(self._pairs):
+                self._cut(pair)
+            self.has_ended.set()
+
+
+@pytest.mark.parametrize("way", ["wait", "call"])
+def test_the_reason_of_a_further_connection_is_told(tmp_path, way):
+    with tcp_server(tmp_path) as (_, address):
+        proxy = Spoiler(port_of(address))
+        with embtier.connect(f"tcp://127.0.0.1:{proxy.port}?connections=2", arena_bytes=MIB, timeout=LIMIT_S) as server:
+            table = server.create_table("t", dim=8, rows=100, optimizer="sgd")
+            table.get([1])
+            batch = server.batch([(table, 1)])
+            batch.ids(0)[:] = 1
+            proxy.spoils = True
+            batch.submit_get()
+            if way == "call":
+                assert proxy.has_ended.wait(LIMIT_S)
+            with pytest.raises(embtier.DisconnectedError, match="the server refused a frame: "):
+                batch.wait() if way == "wait" else server.status()
+        proxy.end()
 
 
 def test_a_client_of_control_messages_has_one_connection(daemon):
