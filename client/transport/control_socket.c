@@ -55,11 +55,7 @@ static uint64_t deadline_of(const struct control_socket *sock)
 static enum embtier_err wait_for(struct control_socket *sock, short events, uint64_t deadline_ns,
                                  struct err_msg *msg)
 {
-    struct pollfd poll_fd = { .fd = sock->rpc ? rpc_connection_fd(sock->rpc) : sock->fd,
-                              .events = events };
-
-    if (sock->rpc)
-        poll_fd.events = rpc_connection_events(sock->rpc);
+    struct pollfd poll_fd = { .fd = sock->fd, .events = events };
 
     for (;;) {
         const uint64_t now_ns = clock_now_ns(&clock_monotonic);
@@ -71,7 +67,7 @@ static enum embtier_err wait_for(struct control_socket *sock, short events, uint
 
             wait_ms = (int)MIN(div_round_up(left_ns, NS_PER_MS), (uint64_t)INT32_MAX);
         }
-        ready = poll(&poll_fd, 1, wait_ms);
+        ready = sock->rpc ? rpc_connection_wait(sock->rpc, wait_ms) : poll(&poll_fd, 1, wait_ms);
         if (ready > 0)
             return EMBTIER_OK;
         if (ready == 0)

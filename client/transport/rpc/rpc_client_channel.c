@@ -61,6 +61,13 @@ static struct rpc_connection *first_of(const struct rpc_client_channel *rpc)
     return rpc->streams[0].connection;
 }
 
+/* A slot stays with one connection, so that the server has sent the last answer there when the next
+ * request comes. */
+static struct rpc_connection *connection_of(const struct rpc_client_channel *rpc, uint32_t number)
+{
+    return rpc->streams[number % rpc->base.slot_count % rpc->stream_count].connection;
+}
+
 /* ---- Answers ---- */
 
 static enum embtier_err begin_done(struct stream *stream, const struct rpc_head *head,
@@ -76,6 +83,11 @@ static enum embtier_err begin_done(struct stream *stream, const struct rpc_head 
         return err_set(msg, EMBTIER_PROTOCOL,
                        "the server answered request %" PRIu32 ", which is not under way",
                        head->number);
+    /* An answer that came over two connections at a time would end twice. */
+    if (connection_of(rpc, head->number) != stream->connection)
+        return err_set(msg, EMBTIER_PROTOCOL,
+                       "the server answered request %" PRIu32 " over another connection",
+                       head->number);
     TRY(rpc_decode_done(message, head->message_bytes, &stream->done, msg));
     stream->arriving = head->number;
     *ret_spans = wanted->spans;
@@ -83,10 +95,12 @@ static enum embtier_err begin_done(struct stream *stream, const struct rpc_head 
     return EMBTIER_OK;
 }
 
-static enum embtier_err begin_data(struct rpc_client_channel *rpc, const uint64_t **ret_spans,
+static enum embtier_err begin_data(const struct stream *stream, const uint64_t **ret_spans,
                                    size_t *ret_numbers, struct err_msg *msg)
 {
-    if (rpc->data.numbers == 0 || rpc->has_data)
+    const struct rpc_client_channel *const rpc = stream->channel;
+
+    if (rpc->data.numbers == 0 || rpc->has_data || stream != rpc->streams)
         return err_set(msg, EMBTIER_PROTOCOL, "the server sent bytes that nobody asked for");
     *ret_spans = rpc->data.spans;
     *ret_numbers = rpc->data.numbers;
@@ -102,7 +116,7 @@ static enum embtier_err begin_answer(struct rpc_sink *sink, const struct rpc_hea
     if (head->kind == RPC_DONE)
         TRY(begin_done(stream, head, message, ret_spans, ret_numbers, msg));
     else
-        TRY(begin_data(stream->channel, ret_spans, ret_numbers, msg));
+        TRY(begin_data(stream, ret_spans, ret_numbers, msg));
     if (rpc_spans_bytes(*ret_spans, *ret_numbers) == head->payload_bytes)
         return EMBTIER_OK;
     return err_set(msg, EMBTIER_PROTOCOL,
@@ -178,13 +192,6 @@ static enum embtier_err send(struct rpc_connection *connection, enum rpc_kind ki
     return rpc_connection_send(connection, &head, bytes, sent, msg);
 }
 
-/* A slot stays with one connection, so that the server has sent the last answer there when the next
- * request comes. */
-static struct rpc_connection *connection_of(const struct rpc_client_channel *rpc, uint32_t number)
-{
-    return rpc->streams[number % rpc->base.slot_count % rpc->stream_count].connection;
-}
-
 static enum embtier_err submit(struct client_channel *channel, uint32_t number,
                                const struct op_submission *submission, struct err_msg *msg)
 {
@@ -213,18 +220,56 @@ static enum embtier_err submit(struct client_channel *channel, uint32_t number,
                 msg);
 }
 
-/* Receives all that has come. The next check of the connection tells of its end. */
+/* ---- Waiting ---- */
+
+/* Sends what has waited, and receives all that has come. The next check of the channel tells of
+ * the connection's end. */
+static void serve(const struct stream *stream)
+{
+    struct err_msg ignored;
+
+    while (stream->connection && rpc_connection_receive(stream->connection, &ignored) == EMBTIER_OK)
+        continue;
+}
+
 static void look(struct client_channel *channel)
 {
     const struct rpc_client_channel *const rpc = rpc_of(channel);
-    struct err_msg ignored;
 
-    for (uint32_t i = 0; i < rpc->stream_count; i++) {
-        struct rpc_connection *const connection = rpc->streams[i].connection;
+    for (uint32_t i = 0; i < rpc->stream_count; i++)
+        serve(&rpc->streams[i]);
+}
 
-        while (connection && rpc_connection_receive(connection, &ignored) == EMBTIER_OK)
-            continue;
-    }
+/* A connection that is over would end each poll at once. */
+static struct pollfd poll_of(const struct stream *stream)
+{
+    const struct rpc_connection *const connection = stream->connection;
+
+    if (!connection || rpc_connection_is_over(connection))
+        return (struct pollfd){ .fd = -1 };
+    return (struct pollfd){ .fd = rpc_connection_fd(connection),
+                            .events = rpc_connection_events(connection) };
+}
+
+/* Polls all connections, and tells of each in @ret_at. */
+static int poll_all(const struct rpc_client_channel *rpc, int wait_ms, struct pollfd *ret_at)
+{
+    for (uint32_t i = 0; i < rpc->stream_count; i++)
+        ret_at[i] = poll_of(&rpc->streams[i]);
+    return poll(ret_at, rpc->stream_count, wait_ms);
+}
+
+static int wait_on(struct rpc_sink *sink, int wait_ms)
+{
+    const struct stream *const own = stream_of(sink);
+    const struct rpc_client_channel *const rpc = own->channel;
+    struct pollfd at[ADDRESS_CONNECTIONS_MAX];
+    const int ready = poll_all(rpc, wait_ms, at);
+
+    for (uint32_t i = 0; i < rpc->stream_count && ready > 0; i++)
+        if (at[i].revents != 0 && &rpc->streams[i] != own)
+            serve(&rpc->streams[i]);
+    return ready;
 }
 
 static void sleep_on(struct client_channel *channel, const struct op_completion *completion,
@@ -235,14 +280,7 @@ static void sleep_on(struct client_channel *channel, const struct op_completion 
 
     if (client_channel_sequence(completion) != seen)
         return;
-    for (uint32_t i = 0; i < rpc->stream_count; i++) {
-        const struct rpc_connection *const connection = rpc->streams[i].connection;
-
-        at[i] = (struct pollfd){ .fd = connection ? rpc_connection_fd(connection) : -1,
-                                 .events = connection ? rpc_connection_events(connection) : 0 };
-    }
-    (void)poll(at, rpc->stream_count,
-               (int)MIN(div_round_up(timeout_ns, NS_PER_MS), (uint64_t)INT32_MAX));
+    (void)poll_all(rpc, (int)MIN(div_round_up(timeout_ns, NS_PER_MS), (uint64_t)INT32_MAX), at);
     look(channel);
 }
 
@@ -294,8 +332,6 @@ static enum embtier_err wait_for_data(struct rpc_client_channel *rpc, struct err
     uint64_t deadline_ns = deadline_of(rpc);
 
     while (!rpc->has_data) {
-        struct pollfd at = { .fd = rpc_connection_fd(first_of(rpc)),
-                             .events = rpc_connection_events(first_of(rpc)) };
         const enum embtier_err err = rpc_connection_receive(first_of(rpc), msg);
         const uint64_t now_ns = clock_now_ns(&clock_monotonic);
 
@@ -306,7 +342,7 @@ static enum embtier_err wait_for_data(struct rpc_client_channel *rpc, struct err
         else if (now_ns >= deadline_ns)
             return err_set(msg, EMBTIER_TIMEOUT, "the server did not send the rows in time");
         if (err == EMBTIER_AGAIN && !rpc->has_data)
-            (void)poll(&at, 1, 100);
+            (void)rpc_connection_wait(first_of(rpc), 100);
     }
     return EMBTIER_OK;
 }
@@ -398,9 +434,11 @@ void rpc_channel_add(struct client_channel *channel, struct rpc_connection *conn
     struct stream *const stream = &rpc->streams[rpc->stream_count++];
 
     assert(rpc->stream_count <= ADDRESS_CONNECTIONS_MAX);
-    stream->sink = (struct rpc_sink){
-        .begin = begin_answer, .end = end_answer, .lose = lose_connection, .region = channel->region
-    };
+    stream->sink = (struct rpc_sink){ .begin = begin_answer,
+                                      .end = end_answer,
+                                      .wait = wait_on,
+                                      .lose = lose_connection,
+                                      .region = channel->region };
     stream->channel = rpc;
     stream->connection = connection;
     rpc_connection_set_sink(connection, &stream->sink);

@@ -506,6 +506,15 @@ enum embtier_err rpc_connection_receive(struct rpc_connection *connection, struc
     return err == EMBTIER_OK || err == EMBTIER_AGAIN ? err : end(connection, err, msg);
 }
 
+int rpc_connection_wait(struct rpc_connection *connection, int wait_ms)
+{
+    struct pollfd at = { .fd = rpc_connection_fd(connection),
+                         .events = rpc_connection_events(connection) };
+
+    return connection->sink ? connection->sink->wait(connection->sink, wait_ms)
+                            : poll(&at, 1, wait_ms);
+}
+
 short rpc_connection_events(const struct rpc_connection *connection)
 {
     return connection->sending || wire_has_unsent(&connection->wire) ? POLLIN | POLLOUT : POLLIN;

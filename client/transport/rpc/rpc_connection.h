@@ -45,6 +45,10 @@ struct frame_reader *rpc_connection_replies(struct rpc_connection *connection);
  * the connection is over. Never waits. */
 MUST_CHECK enum embtier_err rpc_connection_receive(struct rpc_connection *connection,
                                                    struct err_msg *msg);
+/* Waits at most @wait_ms (-1: no limit) until rpc_connection_receive() gets on, after it found
+ * nothing. Meanwhile serves the other connections of the session, so that the server never waits
+ * for this client there. May return early. Returns as poll() does. */
+int rpc_connection_wait(struct rpc_connection *connection, int wait_ms);
 /* Why the connection is over, if it is. */
 MUST_CHECK enum embtier_err rpc_connection_ended(const struct rpc_connection *connection,
                                                  struct err_msg *msg);
@@ -75,6 +79,8 @@ struct rpc_sink {
                               size_t *ret_numbers, struct err_msg *msg);
     /* All of it has come. */
     void (*end)(struct rpc_sink *sink);
+    /* Waits for the connection: see rpc_connection_wait(). */
+    int (*wait)(struct rpc_sink *sink, int wait_ms);
     /* The connection is freed. */
     void (*lose)(struct rpc_sink *sink);
     uint8_t *region;
