@@ -259,7 +259,7 @@ def test_what_the_configuration_lacks_is_named(short_path, authority, stranger):
         (local + section(authority, "server", "  require_certificate: yes\n"), "tls.client_ca, which says whose, is missing"),
         (local + section(authority, "server", f"  client_ca: {short_path}/junk\n"), "tls.client_ca: .*junk holds no authority"),
         (listen.format("tls://0.0.0.0:0") + section(authority, "server"), "tls.require_certificate with tls.client_ca"),
-        (listen.format("tls://127.0.0.1:0?ca=x") + section(authority, "server"), "as a client's address does"),
+        (listen.format("tls://127.0.0.1:0?ca=x") + section(authority, "server"), "has options of a client's address"),
     ]
     for text, said in cases:
         log = refused_log(short_path, text)
