@@ -74,6 +74,7 @@ REQUESTS: list[tuple[str, dict]] = [
             "replaces": {"session": 1 << 40, "secret": bytes(range(32))},
         },
     ),
+    ("hello", {"protocol_min": 1, "protocol_max": 1, "joins": {"session": 1 << 40, "secret": bytes(range(32))}}),
     ("table_create", {"spec": ADAM, "if_not_exists": True}),
     ("table_create", {"spec": RMSPROP, "if_not_exists": True}),
     ("table_create", {"spec": ARRAY, "if_not_exists": True}),
