@@ -249,10 +249,10 @@ def test_secrets_differ_and_are_in_no_log(door: Door):
 
 
 def test_a_comeback_waits_for_a_push_in_lanes(make_daemon: Callable, changes: dict, kind: str):
-    """Reads take a second, so the push is under way when the client comes back. It then sees that the push took effect."""
+    """Reads take seconds, so the push is under way when the client comes back. It then sees that the push took effect."""
     daemon = make_daemon(changes)
     trigger = daemon.folder / "slow"
-    daemon.with_fault("slow_reads", EMBTIER_FAULT_TRIGGER=str(trigger), EMBTIER_FAULT_READ_MS="1000")
+    daemon.with_fault("slow_reads", EMBTIER_FAULT_TRIGGER=str(trigger), EMBTIER_FAULT_READ_MS="3000")
     daemon.start()
     Door(daemon, kind)
     daemon.restart()  # all rows are on SSD alone
