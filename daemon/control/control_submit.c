@@ -101,7 +101,7 @@ void control_submit_job(struct control *control, struct connection *connection, 
         assert(!connection->job);
         connection->job = job;
         if (job->kind->uses_arena)
-            TSAN_ACQUIRE(connection->session->channel.tail);
+            TSAN_ACQUIRE(&connection->session->channel);
         control_watch(control, connection);
     }
     err = worker_submit(control->worker, job, &msg); /* it may run from here on */
@@ -179,7 +179,7 @@ void control_job_done(struct control *control, struct job *job)
     assert(connection->job == job);
     control_plan_job_done(control, job);
     if (job->kind->uses_arena)
-        TSAN_RELEASE(connection->session->channel.tail);
+        TSAN_RELEASE(&connection->session->channel);
     if (connection->fd >= 0)
         answer_job(control, connection, job);
     control_transfer_done(connection, job);

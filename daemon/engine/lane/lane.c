@@ -159,7 +159,7 @@ static void begin_turn(struct lane *lane, struct session *session)
 
     if (tail - session->consumed > session->channel.slot_count)
         session_break(session, "more requests submitted than there are slots");
-    TSAN_ACQUIRE(session->channel.tail);
+    TSAN_ACQUIRE(&session->channel);
     while (begun < REQUESTS_PER_TURN && left > 0 && session_may_begin(session, tail) &&
            session_begin(lane, session, &left))
         begun++;

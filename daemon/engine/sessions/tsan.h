@@ -4,7 +4,8 @@
  * A client sees a completion that one lane has published, or the answer to a job that used its
  * arena. Then it uses the same bytes for a request that another lane serves, or for another job.
  * The client is the link between the two, and is not part of this process. In other builds these
- * macros do nothing.
+ * macros do nothing. The address is that of the session's channel, which has no atomic word: the
+ * sanitizer forgets what was released at an atomic when that is stored to.
  *
  * A client may also write its region while a request reads it. Over shared memory another process
  * does. Over RPC a thread of this process does, between TSAN_CLIENT_BEGIN() and TSAN_CLIENT_END():

@@ -49,7 +49,7 @@ static void complete(const struct channel *channel, uint32_t number, const struc
     struct rpc_slot *const slot = &rpc->slots[number % rpc->slot_count];
 
     slot->answer = *answer;
-    TSAN_RELEASE(channel->tail);
+    TSAN_RELEASE(channel);
     mailbox_send(slot->peer->mailbox, &slot->answered);
 }
 

@@ -122,7 +122,7 @@ static void complete(const struct channel *channel, uint32_t number, const struc
     completion->field = answer->refusal.field;
     completion->hit_rows = answer->hit_rows;
     completion->ticket = answer->ticket;
-    TSAN_RELEASE(channel->tail);
+    TSAN_RELEASE(channel);
     shm_publish_completion(completion, number + 1);
     wake_client(shm, completion);
 }
