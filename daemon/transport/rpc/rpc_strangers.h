@@ -7,8 +7,8 @@
  * ends. A client that says hello at once is a stranger for a moment only.
  *
  * Strangers wait in lines by their address, and the longest line gives up its oldest. So many
- * connections from one address leave those from others alone. Of an IPv6 address the first half
- * counts, which one host may have. A secret number assigns addresses to lines.
+ * connections from one address leave those from others alone. One host may have all IPv6 addresses
+ * with the same first half, so only that half counts. A secret number assigns addresses to lines.
  *
  * All loops share the places. A loop keeps its share of them, whatever the others have.
  *

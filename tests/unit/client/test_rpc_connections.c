@@ -1,19 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests a session over two connections with a server that the test plays itself: which of them are
  * served in a wait, which answers are accepted, and which reason is told at the end. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
+#include "tests/unit/client/listener.h"
+
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
-
-#include <netinet/in.h>
-#include <pthread.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -40,18 +32,6 @@ struct fixture {
     pthread_t thread;
     bool is_served;
 };
-
-static int listen_somewhere(struct sockaddr_in *ret_at)
-{
-    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    socklen_t bytes = sizeof(*ret_at);
-
-    *ret_at = (struct sockaddr_in){ .sin_family = AF_INET, .sin_addr = { htonl(INADDR_LOOPBACK) } };
-    assert_int_equal(bind(fd, (const struct sockaddr *)ret_at, bytes), 0);
-    assert_int_equal(listen(fd, CONNECTIONS), 0);
-    assert_int_equal(getsockname(fd, (struct sockaddr *)ret_at, &bytes), 0);
-    return fd;
-}
 
 /* ---- The server ---- */
 
@@ -184,25 +164,21 @@ static void connect_both(struct fixture *f, struct rpc_connection **ret_connecti
 {
     const struct timeval limit = { .tv_sec = LIMIT_S };
     struct err_msg msg = { { 0 } };
-    struct sockaddr_in at;
-    const int listener = listen_somewhere(&at);
-    struct address address;
-    char text[64];
+    struct test_listener listener;
 
-    snprintf(text, sizeof(text), "tcp://127.0.0.1:%u", ntohs(at.sin_port));
-    assert_int_equal(address_parse(text, &address, &msg), EMBTIER_OK);
+    test_listen(&listener, CONNECTIONS);
     for (int i = 0; i < CONNECTIONS; i++) {
-        assert_int_equal(
-            rpc_connection_new(&address, text, NULL, UINT64_MAX, &ret_connections[i], &msg),
-            EMBTIER_OK);
-        f->server[i] = accept(listener, NULL, NULL);
+        assert_int_equal(rpc_connection_new(&listener.address, listener.text, NULL, UINT64_MAX,
+                                            &ret_connections[i], &msg),
+                         EMBTIER_OK);
+        f->server[i] = accept(listener.fd, NULL, NULL);
         assert_true(f->server[i] >= 0);
         assert_int_equal(setsockopt(f->server[i], SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)),
                          0);
         assert_int_equal(setsockopt(f->server[i], SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit)),
                          0);
     }
-    close(listener);
+    close(listener.fd);
 }
 
 static int setup(void **state)

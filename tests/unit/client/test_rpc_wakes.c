@@ -1,20 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests when a client that waits for an answer over TCP wakes up: not for every packet of a long
  * one, and for each byte of all else. The other end is the test's own. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
+#include "tests/unit/client/listener.h"
 
-#include <cmocka.h>
-
-#include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <string.h>
 #include <sys/ioctl.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -59,38 +51,23 @@ static void lose(struct rpc_sink *sink)
     (void)sink;
 }
 
-static int listen_somewhere(struct sockaddr_in *ret_at)
-{
-    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    socklen_t bytes = sizeof(*ret_at);
-
-    *ret_at = (struct sockaddr_in){ .sin_family = AF_INET, .sin_addr = { htonl(INADDR_LOOPBACK) } };
-    assert_int_equal(bind(fd, (const struct sockaddr *)ret_at, bytes), 0);
-    assert_int_equal(listen(fd, 1), 0);
-    assert_int_equal(getsockname(fd, (struct sockaddr *)ret_at, &bytes), 0);
-    return fd;
-}
-
 static int setup(void **state)
 {
     static struct fixture f;
     struct err_msg msg = { { 0 } };
-    struct sockaddr_in at;
-    const int listener = listen_somewhere(&at);
-    struct address address;
-    char text[64];
+    struct test_listener listener;
 
-    snprintf(text, sizeof(text), "tcp://127.0.0.1:%u", ntohs(at.sin_port));
-    assert_int_equal(address_parse(text, &address, &msg), EMBTIER_OK);
+    test_listen(&listener, 1);
     f = (struct fixture){
         .sink = { .begin = begin, .end = end, .lose = lose, .region = region },
     };
-    assert_int_equal(rpc_connection_new(&address, text, NULL, UINT64_MAX, &f.connection, &msg),
-                     EMBTIER_OK);
+    assert_int_equal(
+        rpc_connection_new(&listener.address, listener.text, NULL, UINT64_MAX, &f.connection, &msg),
+        EMBTIER_OK);
     rpc_connection_set_sink(f.connection, &f.sink);
-    f.server = accept(listener, NULL, NULL);
+    f.server = accept(listener.fd, NULL, NULL);
     assert_true(f.server >= 0);
-    close(listener);
+    close(listener.fd);
     for (size_t i = 0; i < ANSWER_BYTES; i++)
         answer[i] = (uint8_t)(i * 7 + (i >> 8));
     *state = &f;

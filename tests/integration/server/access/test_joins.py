@@ -45,6 +45,19 @@ def test_all_connections_of_a_session_have_tls_or_none(guarded, first, second):
         assert join(guarded, "one", second, key_of(client))[0] == PERMISSION
 
 
+def test_a_reload_that_ends_its_own_session_is_answered_first(guarded):
+    """The further connection came with the token that is taken away too."""
+    guarded.add("leaver", "admin")
+    with guarded.connect() as root:
+        root.reload()
+    with guarded.raw_as("leaver", "tcp") as first:
+        with RawAny(guarded.address("tcp"), guarded.tokens["leaver"], arena_bytes=0, joins=key_of(first)) as second:
+            assert second.greeted() == (0, "")
+            guarded.users.remove(guarded.user("leaver"))
+            guarded.write()
+            assert first.error("reload", {}) == (0, "")
+
+
 def test_connections_count_in_the_quota_and_go_together(guarded):
     address = guarded.address("tcp")
     with guarded.connect() as root:

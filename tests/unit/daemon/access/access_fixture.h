@@ -58,4 +58,22 @@ static inline void access_fixture_write(const struct access_fixture *f, const ch
     assert_int_equal(chmod(f->path, 0640), 0);
 }
 
+/* ---- The fixture of each test ---- */
+
+static struct access_fixture fixture;
+
+static inline int open_fixture(void **state)
+{
+    (void)state;
+    access_fixture_open(&fixture);
+    return 0;
+}
+
+static inline int close_fixture(void **state)
+{
+    (void)state;
+    access_fixture_close(&fixture);
+    return 0;
+}
+
 #endif

@@ -11,22 +11,6 @@
 #include "daemon/access/rights.h"
 #include "proto/control.pb-c.h"
 
-static struct access_fixture fixture;
-
-static int open_fixture(void **state)
-{
-    (void)state;
-    access_fixture_open(&fixture);
-    return 0;
-}
-
-static int close_fixture(void **state)
-{
-    (void)state;
-    access_fixture_close(&fixture);
-    return 0;
-}
-
 #define A_USER(role, tables)                                                                       \
     "users:\n  - {name: a, role: " role ", tables: [" tables "], tokens: [\"" HASH_A "\"]}\n"
 #define B_USER "  - {name: b, role: admin, tokens: [\"" HASH_B "\"]}\n"

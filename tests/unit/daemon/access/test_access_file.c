@@ -10,22 +10,6 @@
 
 #define USER(name) "users:\n  - name: " name "\n"
 
-static struct access_fixture fixture;
-
-static int open_fixture(void **state)
-{
-    (void)state;
-    access_fixture_open(&fixture);
-    return 0;
-}
-
-static int close_fixture(void **state)
-{
-    (void)state;
-    access_fixture_close(&fixture);
-    return 0;
-}
-
 static struct access_rules *loaded(const char *text)
 {
     struct access_rules *rules = NULL;

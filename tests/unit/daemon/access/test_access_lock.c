@@ -10,22 +10,6 @@
 #include "daemon/access/access.h"
 #include "daemon/access/rights.h"
 
-static struct access_fixture fixture;
-
-static int open_fixture(void **state)
-{
-    (void)state;
-    access_fixture_open(&fixture);
-    return 0;
-}
-
-static int close_fixture(void **state)
-{
-    (void)state;
-    access_fixture_close(&fixture);
-    return 0;
-}
-
 /* ---- What is done under the lock ---- */
 
 static struct {
