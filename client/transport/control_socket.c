@@ -24,7 +24,7 @@ void reply_free(Embtier__Reply *reply)
 
 void control_socket_init(struct control_socket *sock, uint32_t timeout_ms)
 {
-    *sock = (struct control_socket){ .fd = -1, .timeout_ms = timeout_ms };
+    *sock = (struct control_socket){ .fd = -1, .timeout_ms = timeout_ms, .told_ms = timeout_ms };
     frame_reader_init(&sock->reader, FRAME_BYTES_MAX);
 }
 
@@ -72,7 +72,7 @@ static enum embtier_err wait_for(struct control_socket *sock, short events, uint
             return EMBTIER_OK;
         if (ready == 0)
             return err_set(msg, EMBTIER_TIMEOUT, "no answer from the server within %u ms",
-                           sock->timeout_ms);
+                           sock->told_ms);
         if (errno != EINTR)
             return err_set_errno(msg, errno, "cannot wait for the server");
     }

@@ -27,13 +27,15 @@ struct control_socket {
     bool over;                  /* nothing more can be sent or received */
     bool was_told_why;          /* it is over, and the server has said why */
     uint32_t timeout_ms;        /* 0: wait for ever */
+    uint32_t told_ms;           /* messages name this limit: calls may share it */
     uint32_t last_call_id;
     struct frame_reader reader;
     int fds[CONTROL_FDS_MAX]; /* received with a reply; -1: none */
     uint32_t fd_count;
 };
 
-/* Makes a socket that is not connected; control_socket_close() is safe on it. */
+/* Makes a socket that is not connected; control_socket_close() is safe on it. Messages name
+ * @timeout_ms too. */
 void control_socket_init(struct control_socket *sock, uint32_t timeout_ms);
 void control_socket_close(struct control_socket *sock);
 

@@ -182,6 +182,31 @@ static uint32_t ms_until(uint64_t deadline_ns)
         UINT64_C(1));
 }
 
+/* ---- Turns ---- */
+
+/* The time that an address of a round has. */
+struct turn {
+    uint64_t end_ns;
+    uint32_t ms; /* from the turn's begin, as messages tell it; 0: there is no limit */
+};
+
+/* Divides the time that is left among the addresses that are left, so that none uses up all of it.
+ * The first address's time is told as the caller gave it, without what passed meanwhile. */
+static struct turn turn_of(const struct embtier *server, uint64_t deadline_ns, uint32_t left)
+{
+    const uint64_t now_ns = clock_now_ns(&clock_monotonic);
+    const bool is_first = left == server->addresses->count;
+    struct turn turn = { .end_ns = UINT64_MAX };
+
+    if (deadline_ns != UINT64_MAX)
+        turn.end_ns = now_ns + clock_since(deadline_ns, now_ns) / left;
+    else if (left > 1)
+        turn.end_ns = now_ns + TURN_MS_MAX * NS_PER_MS;
+    turn.ms =
+        is_first && server->timeout_ms > 0 ? server->timeout_ms / left : ms_until(turn.end_ns);
+    return turn;
+}
+
 /* ---- Further connections ---- */
 
 static enum embtier_err say_joining_hello(const struct embtier *server,
@@ -203,14 +228,15 @@ static enum embtier_err say_joining_hello(const struct embtier *server,
 }
 
 static enum embtier_err add_connection(const struct embtier *server, uint32_t at,
-                                       const Embtier__HelloReply *session, uint64_t deadline_ns,
+                                       const Embtier__HelloReply *session, struct turn turn,
                                        struct opened *opened, struct err_msg *msg)
 {
     const struct address *const address = &server->addresses->addresses[at];
     struct control_socket socket;
     enum embtier_err err;
 
-    control_socket_init(&socket, ms_until(deadline_ns));
+    control_socket_init(&socket, ms_until(turn.end_ns));
+    socket.told_ms = turn.ms;
     err = control_socket_connect(&socket, address, server->addresses->texts[at], opened->socket.rpc,
                                  msg);
     if (err == EMBTIER_OK)
@@ -223,7 +249,7 @@ static enum embtier_err add_connection(const struct embtier *server, uint32_t at
 
 /* An older server, and one that wants fewer, gets fewer. */
 static enum embtier_err add_connections(const struct embtier *server, uint32_t at,
-                                        const Embtier__HelloReply *session, uint64_t deadline_ns,
+                                        const Embtier__HelloReply *session, struct turn turn,
                                         struct opened *opened, struct err_msg *msg)
 {
     const uint32_t wanted =
@@ -232,46 +258,37 @@ static enum embtier_err add_connections(const struct embtier *server, uint32_t a
     if (!opened->channel || !opened->socket.rpc)
         return EMBTIER_OK;
     for (uint32_t i = 1; i < wanted; i++)
-        TRY(add_connection(server, at, session, deadline_ns, opened, msg));
+        TRY(add_connection(server, at, session, turn, opened, msg));
     return EMBTIER_OK;
 }
 
-/* Connects to one address and says hello before @deadline_ns. */
-static enum embtier_err open_at(const struct embtier *server, uint32_t at, uint64_t deadline_ns,
+/* Connects to one address and says hello before the turn's end. */
+static enum embtier_err open_at(const struct embtier *server, uint32_t at, struct turn turn,
                                 uint64_t arena_bytes_max, struct opened *opened,
                                 struct err_msg *msg)
 {
     const char *const text = server->addresses->texts[at];
     _cleanup_(reply_freep) Embtier__Reply *reply = NULL;
 
-    opened_init(opened, ms_until(deadline_ns));
+    opened_init(opened, ms_until(turn.end_ns));
+    opened->socket.told_ms = turn.ms;
     if (server->socket_is_users)
         TRY(check_directory(text, msg));
     TRY(control_socket_connect(&opened->socket, &server->addresses->addresses[at], text, NULL,
                                msg));
     if (server->socket_is_users)
         TRY(control_socket_check_peer(&opened->socket, text, msg));
-    opened->socket.timeout_ms = ms_until(deadline_ns);
+    opened->socket.timeout_ms = ms_until(turn.end_ns);
     TRY(say_hello(server, &server->addresses->addresses[at], opened, &reply, msg));
     TRY(check_hello(server, reply, opened->socket.rpc != NULL, opened->socket.fd_count, msg));
     keep_facts(reply->hello, is_in_clear(&server->addresses->addresses[at], &opened->socket),
                &opened->facts);
     TRY(open_channel(server, reply->hello, arena_bytes_max, opened, msg));
-    TRY(add_connections(server, at, reply->hello, deadline_ns, opened, msg));
+    TRY(add_connections(server, at, reply->hello, turn, opened, msg));
     opened->socket.timeout_ms = server->timeout_ms;
+    opened->socket.told_ms = server->timeout_ms;
     opened->address = at;
     return EMBTIER_OK;
-}
-
-/* Divides the time that is left among the addresses that are left, so that none uses up all of
- * it. */
-static uint64_t turn_end_ns(uint64_t deadline_ns, uint32_t left)
-{
-    const uint64_t now_ns = clock_now_ns(&clock_monotonic);
-
-    if (deadline_ns == UINT64_MAX)
-        return left > 1 ? now_ns + TURN_MS_MAX * NS_PER_MS : UINT64_MAX;
-    return now_ns + clock_since(deadline_ns, now_ns) / left;
 }
 
 /* ---- A failed round ---- */
@@ -327,7 +344,7 @@ enum embtier_err opening_round(const struct embtier *server, uint64_t arena_byte
     for (uint32_t i = 0; i < count; i++) {
         const uint32_t at = (server->address + i) % count;
         struct err_msg reason = { { 0 } };
-        const enum embtier_err err = open_at(server, at, turn_end_ns(deadline_ns, count - i),
+        const enum embtier_err err = open_at(server, at, turn_of(server, deadline_ns, count - i),
                                              arena_bytes_max, opened, &reason);
 
         if (err == EMBTIER_OK)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests how a name becomes a connection: all of its addresses count, one that does not answer keeps
- * none of the others waiting, and each connection asks for the name again. The look-up is the
- * test's own; the sockets are real ones on the loopback. */
+ * none of the others waiting, each connection asks for the name again, and messages tell the time
+ * that the caller gave. The look-up is the test's own; the sockets are real ones on the loopback.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,6 +22,7 @@
 
 #include "base/clock.h"
 #include "base/net/dead_link.h"
+#include "client/include/embtier.h"
 #include "client/transport/connect.h"
 
 #define FOREVER     UINT64_MAX
@@ -37,7 +39,7 @@ union name {
 
 static union name answers[ANSWERS_MAX];
 static struct addrinfo infos[ANSWERS_MAX];
-static int answer_count, looked_up;
+static int answer_count, looked_up, look_up_ms;
 
 int __wrap_getaddrinfo(const char *host, const char *port, const struct addrinfo *wanted,
                        struct addrinfo **ret_found);
@@ -50,6 +52,7 @@ int __wrap_getaddrinfo(const char *host, const char *port, const struct addrinfo
     assert_string_equal(host, "name");
     assert_int_equal(wanted->ai_socktype, SOCK_STREAM);
     looked_up++;
+    usleep((useconds_t)look_up_ms * 1000);
     for (int i = 0; i < answer_count; i++)
         infos[i] = (struct addrinfo){
             .ai_family = answers[i].any.sa_family,
@@ -147,7 +150,7 @@ static void expect_connection_to(int listener)
 static int setup(void **state)
 {
     (void)state;
-    answer_count = looked_up = 0;
+    answer_count = looked_up = look_up_ms = 0;
     return 0;
 }
 
@@ -255,6 +258,30 @@ static void test_more_addresses_than_are_tried(void **state)
         close(refuses[i]);
 }
 
+/* The server is silent, and the connection has taken a part of the time. On a busy machine it may
+ * have taken all of it: then there is more time in the next turn. */
+static void test_a_silence_is_told_with_the_time_that_was_given(void **state)
+{
+    struct embtier_connect_options options = EMBTIER_CONNECT_OPTIONS_INIT;
+    const int silent = answer(AF_INET, 8);
+    struct embtier *server = NULL;
+    char expected[64];
+
+    (void)state;
+    look_up_ms = 30;
+    options.socket_path = "tcp://name:1";
+    options.timeout_ms = 250;
+    do {
+        options.timeout_ms *= 2;
+        assert_true(options.timeout_ms <= 64000);
+        assert_int_equal(embtier_connect(&options, &server), EMBTIER_TIMEOUT);
+    } while (!strstr(embtier_message(NULL), "no answer"));
+    snprintf(expected, sizeof(expected), "no answer from the server within %u ms",
+             options.timeout_ms);
+    assert_string_equal(embtier_message(NULL), expected);
+    close(silent);
+}
+
 static void test_the_system_watches_the_link(void **state)
 {
     const int open = answer(AF_INET, 4);
@@ -281,6 +308,7 @@ int main(void)
         cmocka_unit_test_setup(test_each_address_has_its_own_reason, setup),
         cmocka_unit_test_setup(test_each_connection_asks_for_the_name_again, setup),
         cmocka_unit_test_setup(test_more_addresses_than_are_tried, setup),
+        cmocka_unit_test_setup(test_a_silence_is_told_with_the_time_that_was_given, setup),
         cmocka_unit_test_setup(test_the_system_watches_the_link, setup),
     };
 
