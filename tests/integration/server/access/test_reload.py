@@ -40,7 +40,8 @@ def test_a_signal_reloads(guarded):
         with pytest.raises(embtier.PermissionError, match="needs role train, and user 'trainer' has role read"):
             table.set([1], np.zeros((1, 4)))
         assert (table.get([1]) == 1).all()
-    assert guarded.logged("reads its access file again") and guarded.logged("reloaded")
+    assert guarded.logged("reads its access file again")
+    await_true(lambda: guarded.logged("reloaded"), "the line of the log")  # it comes after the count
 
 
 def test_a_user_that_no_client_can_be_is_told(guarded):
@@ -118,8 +119,9 @@ def test_a_bad_file_leaves_the_old_one_in_force(guarded, kind):
         with guarded.connect_as("trainer") as again:
             assert again.user() == "trainer"
         assert metric(guarded, "reloads") == 0 and metric(guarded, "users") == 2
-        failed = guarded.logged("not reloaded")
-        assert len(failed) == 2 and failed[0]["level"] == "error" and failed[0]["err"] == "CONFIG"
+        await_true(lambda: len(guarded.logged("not reloaded")) == 2, "the line of the log")  # it comes after the count
+        failed = guarded.logged("not reloaded")[0]
+        assert failed["level"] == "error" and failed["err"] == "CONFIG"
         guarded.write()
         assert root.reload() == 2
     guarded.access.chmod(0o666)
@@ -170,13 +172,14 @@ def test_reloads_while_requests_run(guarded):
                 root.reload()
                 root.create_table(f"passing_{round_}", 1)
                 root.drop_table(f"passing_{round_}")
-            await_true(lambda: answers["refused"] > 0 or failures, "a refusal")
+                if round_ == 0:
+                    await_true(lambda: answers["refused"] > 0 or failures, "a refusal")
+            await_true(lambda: all(answers.values()) or failures, "an answer for each")
     finally:
         stop.set()
         for thread in threads:
             thread.join()
     assert not failures, failures
-    assert answers["trainer"] > 0 and answers["sometimes"] > 0
 
 
 def test_a_stop_during_reloads(guarded):
