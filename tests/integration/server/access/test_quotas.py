@@ -162,7 +162,8 @@ def test_bytes_of_tickets(guarded, transport):
         second.lookup()
         bags_of(large).lookup(ticket=True)
         first.release()
-        second.lookup(ticket=True)
+        # Another thread may still sort the first one's rows.
+        await_true(lambda: succeeds(lambda: second.lookup(ticket=True)), "the end of the ticket")
         second.gradients(0)[:] = 0
         second.push(0.1, 1)
 
