@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import subprocess
@@ -51,7 +52,7 @@ class OlderServer(threading.Thread):
     def run(self) -> None:
         while True:
             client, _ = self.listener.accept()
-            with client:
+            with client, contextlib.suppress(ConnectionError):  # a client that is killed may not take its answer
                 if not self.serve(client):
                     return
 
