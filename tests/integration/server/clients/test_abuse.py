@@ -19,7 +19,7 @@ from raw_client import RawClient, field, frame
 
 WITHIN_S = 60 if SANITIZED else 1  # in one round at least, since on a busy machine any process may be delayed for longer
 LIMIT_S = 60  # in every round
-ROUNDS, ROUND_S = 1 if SANITIZED else 3, 0.3
+ROUNDS, ROUNDS_MOST, ROUND_S = 1 if SANITIZED else 3, 20, 0.3
 # Memory that the allocator keeps. Where rows are written, also RocksDB's write buffers, including those being flushed.
 SLACK_BYTES, WRITTEN_BYTES = 6 << 20, 48 << 20
 
@@ -240,7 +240,8 @@ def abuser(daemon, what: str):
 
 
 def held(daemon) -> dict:
-    """The resources that the daemon holds for its clients, the connection that asks included."""
+    """The resources that the daemon holds for its clients, the connection that asks included. Threads make rings when they begin
+    to read, which no client holds."""
     with daemon.connect(arena_bytes=0) as server:
         metrics = server.status()["metrics"]
         with open(f"/proc/{daemon.pid}/maps") as maps:
@@ -248,7 +249,7 @@ def held(daemon) -> dict:
         return {
             "sessions": metrics["sessions"],
             "arena bytes": metrics["session_arena_bytes"],
-            "descriptors": daemon.descriptors(),
+            "descriptors": {kind: count for kind, count in daemon.descriptors().items() if kind != "anon_inode:[io_uring]"},
             "mappings": mappings,
         }
 
@@ -265,6 +266,13 @@ def await_held(daemon, wanted: dict) -> float:
 def anonymous_bytes(daemon) -> int:
     with open(f"/proc/{daemon.pid}/status") as status:
         return next(int(line.split()[1]) * 1024 for line in status if line.startswith("RssAnon"))
+
+
+def await_anonymous_bytes_below(daemon, most: int) -> None:
+    deadline = time.monotonic() + LIMIT_S
+    while (now := anonymous_bytes(daemon)) >= most:
+        assert time.monotonic() < deadline, f"{now} bytes, allowed: less than {most}"
+        time.sleep(0.01)
 
 
 @pytest.fixture
@@ -307,7 +315,7 @@ def test_nothing_of_an_abuser_stays_and_others_get_right_answers(daemon, what):
     before = steady_state(daemon)
     anonymous, seconds = 0, []
     is_dropped = what not in ("garbage", "unseen_completions")  # the server drops clients that break the protocol
-    for round_ in range(1 + ROUNDS):
+    while len(seconds) < 1 + ROUNDS or (min(seconds) >= WITHIN_S and len(seconds) < ROUNDS_MOST):
         with abuser(daemon, what), daemon.connect() as server:
             until = time.monotonic() + ROUND_S
             table = server.open_table("steady")
@@ -321,12 +329,12 @@ def test_nothing_of_an_abuser_stays_and_others_get_right_answers(daemon, what):
                 served += 1
                 time.sleep(0.01 if SANITIZED else 0.001)
         seconds.append(await_held(daemon, before))
-        if round_ == 0:  # by now all that is made only once exists
+        if len(seconds) == 1:  # by now all that is made only once exists
             anonymous = anonymous_bytes(daemon)
     assert min(seconds) < WITHIN_S, seconds
     if not SANITIZED:
         slack = WRITTEN_BYTES if what in FLOODS else 0
-        assert anonymous_bytes(daemon) < anonymous + SLACK_BYTES + slack
+        await_anonymous_bytes_below(daemon, anonymous + SLACK_BYTES + slack)
 
 
 def test_descriptors_that_come_along_are_closed_at_once(daemon):

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,8 @@ import embtier
 
 TIMES = 100
 WITHIN_S = 60 if SANITIZED else 1  # at least once, since on a busy machine any process may be delayed for longer
+TRIES = 20
+LIMIT_S = 60
 GROWTH_BYTES = 16 << 20
 
 # Forks children that get to some point and kill themselves. It is a process of its own, since the tests have threads.
@@ -91,6 +94,13 @@ POINTS = [
 ]
 
 
+def await_that(what: Callable[[], object]) -> None:
+    deadline = time.monotonic() + LIMIT_S
+    while not what():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
 @pytest.mark.parametrize("point", POINTS)
 def test_what_the_dead_held_is_free_within_a_second(watched_daemon, point):
     daemon = watched_daemon
@@ -104,7 +114,7 @@ def test_what_the_dead_held_is_free_within_a_second(watched_daemon, point):
     die(5)  # so that all that is made only once exists
     resident = daemon.metrics()["process_resident_bytes"]
     seconds: list[float] = []
-    while not seconds or (min(seconds) > WITHIN_S and len(seconds) < 5):
+    while not seconds or (min(seconds) > WITHIN_S and len(seconds) < TRIES):
         die(5 if seconds else TIMES)
         began = time.monotonic()
         for name in ("sessions", "session_arena_bytes"):
@@ -112,7 +122,7 @@ def test_what_the_dead_held_is_free_within_a_second(watched_daemon, point):
         seconds.append(time.monotonic() - began)
     assert min(seconds) <= WITHIN_S, seconds
     if not SANITIZED:
-        assert daemon.metrics()["process_resident_bytes"] < resident + GROWTH_BYTES
+        await_that(lambda: daemon.metrics()["process_resident_bytes"] < resident + GROWTH_BYTES)
     with daemon.connect(arena_bytes=0) as server:
         for table in server.tables():
             if table.name.startswith("of-"):
@@ -120,8 +130,7 @@ def test_what_the_dead_held_is_free_within_a_second(watched_daemon, point):
 
 
 def test_long_work_of_the_dead_ends_and_others_go_on(own_daemon):
-    """The work would take minutes, and holds the thread that makes checkpoints. Its rows are short, so that the disk has room for
-    them."""
+    """The work would take minutes. Its rows are short, so that the disk has room for them."""
     create = (
         "import sys; sys.path.insert(0, sys.argv[1]); import embtier;"
         "embtier.connect(sys.argv[2], timeout=60).create_table("
@@ -140,8 +149,8 @@ def test_long_work_of_the_dead_ends_and_others_go_on(own_daemon):
     with own_daemon.connect(timeout=60) as server:
         began = time.monotonic()
         server.checkpoint()
-        assert time.monotonic() - began < 30
-        assert server.tables() == []
+        await_that(lambda: server.tables() == [])  # another thread ends the work
+        assert time.monotonic() - began < LIMIT_S
         server.create_table("long", 4)
 
 
