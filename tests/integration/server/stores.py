@@ -193,5 +193,5 @@ def damaged(path: Path, how: Callable[[Path], None] | None) -> Iterator[None]:
 
 def run_cli(daemon: Daemon, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [str(CLI), "-s", daemon.socket, *arguments], capture_output=True, text=True, check=False, timeout=60
+        [str(CLI), "-s", daemon.socket, "--timeout", "60", *arguments], capture_output=True, text=True, check=False, timeout=60
     )

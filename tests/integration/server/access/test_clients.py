@@ -314,7 +314,8 @@ def test_groups_of_two_users_with_one_name_are_two(guarded):
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_jobs_name_their_user(guarded, transport):
     guarded.start()
-    command = [Path(os.environ.get("EMBTIER_CLI", EMBTIERD.parents[1] / "tools/embtier")), "--socket", guarded.path]
+    program = Path(os.environ.get("EMBTIER_CLI", EMBTIERD.parents[1] / "tools/embtier"))
+    command = [program, "--timeout", "60", "--socket", guarded.path]
 
     def printed(*words: str) -> str:
         return subprocess.run([*command, *words], capture_output=True, text=True, check=True).stdout

@@ -27,7 +27,7 @@ def guarded(tmp_path):
 def run(guarded: Guarded, user: str, transport: str, *arguments: str, code: int = 0) -> tuple[str, str]:
     """Runs a command as a user. Returns what it has printed to both streams."""
     with token_file(guarded.folder, guarded.tokens[user]):
-        command = [str(CLI), "--socket", guarded.address(transport), *arguments]
+        command = [str(CLI), "--timeout", "60", "--socket", guarded.address(transport), *arguments]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == code, done
     return done.stdout, done.stderr

@@ -26,7 +26,7 @@ def guarded(tmp_path):
 
 
 def reload_as(daemon: Guarded, name: str, *more: str) -> subprocess.CompletedProcess[str]:
-    command = [CLI, "--socket", daemon.address("shm"), "keys", "reload", *more]
+    command = [CLI, "--timeout", "60", "--socket", daemon.address("shm"), "keys", "reload", *more]
     with token_file(daemon.folder, daemon.tokens[name]):
         return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 

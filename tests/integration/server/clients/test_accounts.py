@@ -23,6 +23,7 @@ from raw_client import RawClient, field, fields
 import embtier
 
 LIMIT_S = 60
+COMMAND = [CLI, "--timeout", str(LIMIT_S)]
 STEP_BYTES = 8 << 20
 LARGE = 64 << 20
 PROGRESS, TABLE, TABLES, CHECKPOINT, CHECKPOINTS, JOBS = 4, 6, 7, 10, 11, 280  # numbers of fields in a reply
@@ -234,7 +235,7 @@ def test_a_client_over_the_limit_of_sessions_is_told_which(make_daemon, key):
         for _ in range(20):  # refused before or after its hello
             with pytest.raises(embtier.BusyError, match=f"socket.{key}"):
                 daemon.connect(arena_bytes=0)
-        done = subprocess.run([CLI, "--socket", daemon.socket, "status"], capture_output=True, text=True)
+        done = subprocess.run([*COMMAND, "--socket", daemon.socket, "status"], capture_output=True, text=True)
         assert done.returncode != 0 and f"socket.{key}" in done.stderr, done
 
     def is_free() -> bool:
@@ -348,7 +349,7 @@ def is_answered(daemon: Daemon) -> None:
         assert server.status()["metrics"]["tables"] >= 1
         assert (server.open_table("t").get([1]) == 1).all()
         assert "t" in [info.name for info in server.tables()]
-    done = subprocess.run([CLI, "--socket", daemon.socket, "-o", "json", "jobs"], stdout=subprocess.PIPE)
+    done = subprocess.run([*COMMAND, "--socket", daemon.socket, "-o", "json", "jobs"], stdout=subprocess.PIPE)
     assert done.returncode == 0
 
 
@@ -438,7 +439,7 @@ def test_tables_are_listed_in_pages_that_clients_put_together(own_daemon, many_t
     with own_daemon.connect() as server:
         assert [info.name for info in server.tables()] == many_tables
     done = subprocess.run(
-        [CLI, "--socket", own_daemon.socket, "-o", "json", "table", "list"], stdout=subprocess.PIPE
+        [*COMMAND, "--socket", own_daemon.socket, "-o", "json", "table", "list"], stdout=subprocess.PIPE
     )
     assert [table["name"] for table in json.loads(done.stdout)] == many_tables
 
@@ -513,7 +514,7 @@ def test_jobs_are_listed_in_pages(own_daemon):
 
 def users(daemon: Daemon) -> dict:
     """The users in `embtier status`."""
-    command = [CLI, "--socket", daemon.socket, "-o", "json", "status"]
+    command = [*COMMAND, "--socket", daemon.socket, "-o", "json", "status"]
     return json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)["users"]
 
 
@@ -534,7 +535,7 @@ def test_status_says_what_each_user_has_and_may_have(make_daemon):
         assert mine["arena_bytes"]["used"] <= mine["arena_bytes"]["most"]
         assert mine["checkpoints"] == {"used": 1, "most": 6}
         assert mine["groups"]["used"] == 1 and mine["group_members"]["used"] == 2
-        text = subprocess.run([CLI, "--socket", daemon.socket, "status"], stdout=subprocess.PIPE, text=True).stdout
+        text = subprocess.run([*COMMAND, "--socket", daemon.socket, "status"], stdout=subprocess.PIPE, text=True).stdout
         lines = [line.split() for line in text[text.index("\nusers\n") :].splitlines()]
         assert [me, "sessions", "3", "9"] in lines and [me, "checkpoints", "1", "6"] in lines
         assert not any("imports" in line for line in lines)  # there are none
@@ -594,7 +595,7 @@ import embtier
 kept, refused = [], 0
 try:
     for i in range(64):
-        server = embtier.connect(sys.argv[2], arena_bytes=4 << 20)
+        server = embtier.connect(sys.argv[2], arena_bytes=4 << 20, timeout=60)
         group = server.join(f"never.{i}", 2, 0)
         batch = server.push_batch([(server.open_table("t"), 60000)])
         batch.ids(0)[:] = np.arange(60000)
@@ -666,7 +667,7 @@ os.setgid(65534)
 os.setuid(65534)
 import numpy as np
 import embtier
-server = embtier.connect(sys.argv[2])
+server = embtier.connect(sys.argv[2], timeout=60)
 table, kept, why = server.open_table("t"), [], ""
 while not why:
     batch = server.prefetch_batch([(table, 64)])

@@ -158,7 +158,7 @@ _FORKS_AND_WAITS = """
 import os, sys, time
 sys.path.insert(0, sys.argv[1])
 import embtier
-server = embtier.connect(sys.argv[2], arena_bytes=1 << 20)
+server = embtier.connect(sys.argv[2], arena_bytes=1 << 20, timeout=60)
 group = server.join("g", 2, 0)
 if os.fork() == 0:  # has the socket and the shared memory, as its parent does
     print(os.getpid(), flush=True)

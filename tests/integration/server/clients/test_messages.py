@@ -142,7 +142,7 @@ def run_rows(daemon, command: str, text: bytes) -> subprocess.CompletedProcess:
     """Runs the command with little memory, since it must not keep endless input. A sanitizer needs more."""
     limit = [] if SANITIZED else ["prlimit", "--as=268435456"]
     return subprocess.run(
-        [*limit, CLI, "--socket", daemon.socket, command, "t", "-"], input=text, capture_output=True, timeout=300
+        [*limit, CLI, "--timeout", "60", "--socket", daemon.socket, command, "t", "-"], input=text, capture_output=True, timeout=300
     )
 
 

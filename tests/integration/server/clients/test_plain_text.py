@@ -80,7 +80,7 @@ def test_what_is_quoted_of_standard_input_is_plain_and_short(embtierd):
     for command in ("get", "set"):
         for text in (HOSTILE.replace("\n", ""), "x" * 50_000_000, "1=" + "y" * 50_000_000, "0" * 50_000_000 + "1=2"):
             done = subprocess.run(
-                [CLI, "-s", embtierd.socket, command, "rows", "-"],
+                [CLI, "-s", embtierd.socket, "--timeout", "60", command, "rows", "-"],
                 input=text, capture_output=True, text=True, timeout=300,
             )  # fmt: skip
             check_refused(done, (command, text[:20]))
@@ -157,7 +157,7 @@ def test_names_with_characters_that_harm_are_refused(embtierd, character):
 def test_no_client_forges_a_line_of_the_log(make_daemon):
     daemon = make_daemon({"log": {"level": "debug"}})
     daemon.start()
-    embtier.connect(daemon.socket, client_name=HOSTILE).close()
+    embtier.connect(daemon.socket, client_name=HOSTILE, timeout=60).close()
     with RawClient(daemon.socket, arena_bytes=0, hello=False) as client:
         client.call(2, field(1, 1) + field(2, 1) + field(5, "\x9b2J\u202e\u2028"))
     for name in ("\u202e\x9b", "\n"):

@@ -117,7 +117,7 @@ sys.path.insert(0, sys.argv[1])
 import embtier, os
 os.setgid(65534)
 os.setuid(65534)
-with embtier.connect(sys.argv[2], arena_bytes=1 << 20) as server:
+with embtier.connect(sys.argv[2], arena_bytes=1 << 20, timeout=60) as server:
     server.open_table("t").get([1])
 """
 

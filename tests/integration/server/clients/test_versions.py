@@ -95,7 +95,7 @@ def older_server(request, tmp_path) -> Iterator[OlderServer]:
 
 
 def status(server: OlderServer, *words: str) -> list[str]:
-    return [CLI, "--socket", server.path, *words]
+    return [CLI, "--timeout", "60", "--socket", server.path, *words]
 
 
 def test_status_of_an_older_server_is_told_without_what_it_does_not_know(older_server):
@@ -105,7 +105,7 @@ def test_status_of_an_older_server_is_told_without_what_it_does_not_know(older_s
     done = subprocess.run(status(older_server, "-o", "json", "status"), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["users"] is None
-    with embtier.connect(older_server.path, arena_bytes=0) as server:
+    with embtier.connect(older_server.path, arena_bytes=0, timeout=60) as server:
         assert server.status()["version"] == "0.1.0"
 
 

@@ -133,13 +133,13 @@ while True:
         return said.splitlines()
 
 
-PYTHON = "import sys; sys.path.insert(0, sys.argv[1]); import embtier; embtier.connect(arena_bytes=0); print('connected')"
+PYTHON = "import sys; sys.path.insert(0, sys.argv[1]); import embtier; embtier.connect(arena_bytes=0, timeout=60); print('connected')"
 
 
 def clients(user: User, **more: str) -> list[subprocess.CompletedProcess[str]]:
     """The results of the command line and of the Python package."""
     return [
-        user.run(CLI, "status", **more),
+        user.run(CLI, "--timeout", "60", "status", **more),
         user.run("/usr/bin/python3", "-c", PYTHON, TREE / "client/python", **more),
     ]
 
@@ -219,7 +219,7 @@ def test_a_socket_that_is_named_may_be_anybody_s(user, other):
     with other.server(EMBTIER_SOCKET=str(path)):
         path.chmod(0o777)
         assert all(done.returncode == 0 for done in clients(user, EMBTIER_SOCKET=str(path)))
-        done = user.run(CLI, "-s", path, "status")
+        done = user.run(CLI, "--timeout", "60", "-s", path, "status")
         assert done.returncode == 0, done
     assert not user.directory.exists()
 

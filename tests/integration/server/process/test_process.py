@@ -230,7 +230,7 @@ def test_no_file_takes_the_place_of_a_standard_descriptor(make_daemon, closed):
 
 
 def test_the_command_line_keeps_its_standard_descriptors_too(own_daemon):
-    command = f'exec "$0" --socket "$1" status %s'
+    command = f'exec "$0" --timeout 60 --socket "$1" status %s'
     run = lambda closed: subprocess.run(  # noqa: E731
         ["/bin/sh", "-c", command % closed, CLI, own_daemon.socket], capture_output=True, text=True, timeout=60
     )

@@ -36,7 +36,7 @@ def test_readiness_and_stopping_are_told_to_the_service_manager(make_daemon):
     path = f"{os.path.dirname(daemon.socket)}/notify"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
         listener.bind(path)
-        listener.settimeout(30)
+        listener.settimeout(60)
         daemon.environment["NOTIFY_SOCKET"] = path
         daemon.launch()
         while "READY=1" not in listener.recv(4096).decode().splitlines():
