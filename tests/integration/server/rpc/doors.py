@@ -111,6 +111,7 @@ class Door:
             table = server.create_table(TABLE, DIM, ROWS, optimizer="sgd")
             ids = np.arange(1000)
             table.set(ids, np.repeat(ids[:, None], DIM, axis=1))
+        self.daemon.await_metric("session_arena_bytes", 0)  # it takes no place of a test's clients any more
 
     # ---- Connections ----
 
