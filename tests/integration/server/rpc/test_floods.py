@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import ssl
 import threading
 from collections.abc import Callable
 
@@ -54,7 +55,8 @@ def test_a_client_that_comes_during_a_flood_is_served(door: Door):
     with door.leaves_nothing():
         streams = [door.connect() for _ in range(500)]
         for stream in streams:
-            stream.sendall(SAID["garbage"])
+            with contextlib.suppress(ConnectionError, ssl.SSLError):  # it waited for more than ten seconds
+                stream.sendall(SAID["garbage"])
         with contextlib.closing(Client(door.connect())) as client:
             client.hello()
         for stream in streams:

@@ -8,7 +8,7 @@ import select
 import time
 
 from daemons import SANITIZED
-from doors import FREED_BYTES, LIMIT_S, MIB, Door, raise_descriptor_limit
+from doors import FREED_BYTES, LIMIT_S, MIB, Door, raise_descriptor_limit, wait_until
 from plain_client import CALL, ERROR, HELLO, REPLY, Client, fields_of, frame, message
 
 import embtier
@@ -40,9 +40,10 @@ def test_10_000_idle_connections_cost_little_and_disturb_nobody(make_door):
         stack.enter_context(door.serves_others())
         idle = []
         for begin in range(0, count, 100):  # hundreds at a time: their answers come together
-            some = [stack.enter_context(contextlib.closing(Client(door.connect()))) for _ in range(100)]
-            for i, client in enumerate(some):
-                client.send(hello_frame(65536 if i % 10 == 0 else 0))
+            some = []
+            for i in range(100):
+                some.append(stack.enter_context(contextlib.closing(Client(door.connect()))))
+                some[-1].send(hello_frame(65536 if i % 10 == 0 else 0))
             for client in some:
                 kind, _, reply, _ = client.receive()
                 while not reply.get(2):  # progress
@@ -51,7 +52,8 @@ def test_10_000_idle_connections_cost_little_and_disturb_nobody(make_door):
             idle += some
         assert door.held()["sessions"] >= count
         if not SANITIZED:
-            assert door.anonymous_bytes() - memory < count * BYTES_EACH[door.kind] + count // 10 * 80_000
+            most = memory + count * BYTES_EACH[door.kind] + count // 10 * 80_000
+            wait_until(lambda: door.anonymous_bytes() < most, lambda: f"{door.anonymous_bytes()} of {most} bytes")
         door.must_serve()
         idle[0].call(7, {}, 8)  # the first and the last can still ask
         idle[-1].call(7, {}, 8)
@@ -125,9 +127,10 @@ def test_a_hello_that_comes_a_byte_at_a_time_is_too_late(door: Door):
 def test_clients_that_say_nothing_are_told_and_let_go(door: Door):
     """After ten seconds, whether they were silent, or sent half a head or half a hello."""
     with door.leaves_nothing(), contextlib.ExitStack() as stack:
-        silent = [stack.enter_context(contextlib.closing(Client(door.connect()))) for _ in range(30)]
-        for i, client in enumerate(silent):
-            client.send(hello_frame(0)[: (0, 20, 40)[i % 3]])
+        silent = []
+        for i in range(30):
+            silent.append(stack.enter_context(contextlib.closing(Client(door.connect()))))
+            silent[-1].send(hello_frame(0)[: (0, 20, 40)[i % 3]])
         for client in silent:
             kind, _, reply, _ = client.receive()
             assert kind == REPLY and fields_of(reply[ERROR])[1] == embtier.errors.code_of("TIMEOUT")
