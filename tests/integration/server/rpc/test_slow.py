@@ -74,13 +74,13 @@ def queued(client: Client) -> int:
     return struct.unpack("i", fcntl.ioctl(client.socket, termios.FIONREAD, bytes(4)))[0]
 
 
-def await_standstill(client: Client) -> None:
-    """Until no more bytes come: the system's queues are full, or all are here."""
-    seen = [-1]
+def await_standstill(clients: list[Client]) -> None:
+    """Until no more bytes come: the system's queues are full, or all are here. The server drops such clients after 30 s."""
+    seen: list[list[int]] = [[]]
 
     def stands() -> bool:
         time.sleep(0.3)
-        seen.append(queued(client))
+        seen.append([queued(client) for client in clients])
         return seen[-1] == seen[-2]
 
     wait_until(stands)
@@ -96,8 +96,7 @@ def test_clients_that_do_not_read_keep_no_memory_of_the_server(door: Door):
             reads = [frame(READ, number, message({1: [64, 3 * MIB]})) for number in range(50)]
             asks = [frame(CALL, 0, message({1: 7, STATUS: b""}))] * 200
             send_until_full(client.socket, b"".join((submits, reads, asks)[i % 3]))
-        for client in clients:
-            await_standstill(client)
+        await_standstill(clients)
         assert door.anonymous_bytes() - memory < FREED_BYTES + 32 * MIB
         assert max(door.queued_bytes(client.socket)[0] for client in clients) <= 2 * UNSENT_BYTES
         door.must_serve()
