@@ -124,7 +124,7 @@ class Daemon:
         deadline = time.monotonic() + READY_LIMIT_S
         while True:
             try:
-                embtier.connect(self.socket, arena_bytes=0).close()
+                embtier.connect(self.socket, timeout=READY_LIMIT_S, arena_bytes=0).close()
                 return
             except embtier.UnreachableError:
                 assert self._process.poll() is None, self.log.read_text()

@@ -244,7 +244,7 @@ def test_requests_take_all_connections(tmp_path, io_uring, name, count):
             use(server, name)
             server.reconnect()
             assert server.status()["metrics"]["sessions"] == count
-        with embtier.connect(address, arena_bytes=0) as server:
+        with embtier.connect(address, arena_bytes=0, timeout=LIMIT_S) as server:
             until(lambda: server.status()["metrics"]["sessions"] == 1)
 
 

@@ -484,7 +484,7 @@ def test_a_member_leaves_with_its_own_push_under_way(server, trainers, name):
 
 _JOINS_AND_SLEEPS = """\
 import sys, time, embtier
-server = embtier.connect(sys.argv[1])
+server = embtier.connect(sys.argv[1], timeout=60)
 group = server.join(sys.argv[2], 2, 1)
 print("joined", flush=True)
 time.sleep(600)

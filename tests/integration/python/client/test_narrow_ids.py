@@ -130,7 +130,7 @@ def move(server: embtier.Server, table: embtier.Table) -> None:
 
 @pytest.mark.parametrize(("use", "times"), [(get_and_set, 2), (lookup_and_push, 3), (prefetch, 1), (load, 1), (move, 1)])
 def test_ids_are_narrow_if_the_server_takes_them_so(listener, name, is_old, use: Callable, times: int):
-    with embtier.connect(f"unix+rpc:{listener.path}", arena_bytes=4 * MIB) as server:
+    with embtier.connect(f"unix+rpc:{listener.path}", arena_bytes=4 * MIB, timeout=LIMIT_S) as server:
         use(server, server.create_table(name, dim=4, rows=1000, optimizer="sgd", init=("constant", 1)))
     narrow = [(request["sent"][i // 8 * 2 + 1], i % 8) for request in listener.requests() for i in request["narrow"]]
     assert narrow == ([] if is_old else [(8 * COUNT, 2 if use is get_and_set else 1)] * times)
@@ -147,7 +147,7 @@ def test_ids_on_both_sides_of_a_width_are_those_that_were_sent(daemon, name, cou
     ids[ids == edge] = 4  # each id is there once
     ids[count // 2] = edge
     rows = np.arange(count * 2, dtype=np.float32).reshape(count, 2)
-    with embtier.connect(f"unix+rpc:{daemon.path}.rpc", arena_bytes=MIB) as server:
+    with embtier.connect(f"unix+rpc:{daemon.path}.rpc", arena_bytes=MIB, timeout=LIMIT_S) as server:
         table = server.create_table(name, dim=2, rows=None)
         batch = server.batch([(table, count)])
         batch.ids(0)[:], batch.rows(0)[:] = ids, rows
@@ -164,7 +164,7 @@ def test_ids_on_both_sides_of_a_width_are_those_that_were_sent(daemon, name, cou
 def test_batches_that_take_turns_between_narrow_and_wide_ids(listener, name, is_old, filled):
     """More turns than a list has spans. Each row comes from the id that its part named."""
     parts = 700
-    with embtier.connect(f"unix+rpc:{listener.path}", arena_bytes=64 * MIB) as server:
+    with embtier.connect(f"unix+rpc:{listener.path}", arena_bytes=64 * MIB, timeout=LIMIT_S) as server:
         table = server.create_table(name, dim=4, rows=None)
         ids = [np.arange(filled, dtype=np.uint64) + np.uint64(i * 100 + [0, 2**32, 2**20][i % 3]) for i in range(parts)]
         batch = server.batch([(table, 40)] * parts)

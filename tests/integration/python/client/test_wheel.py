@@ -18,7 +18,7 @@ _PROGRAM = """
 import sys, embtier, embtier._library
 assert embtier.__file__.startswith(sys.argv[1]), embtier.__file__
 assert embtier._library.lib._name.startswith(sys.argv[1]), embtier._library.lib._name
-with embtier.connect(sys.argv[2]) as server:
+with embtier.connect(sys.argv[2], timeout=60) as server:
     print(embtier.__version__, server.status()["version"])
 """
 

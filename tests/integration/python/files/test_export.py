@@ -480,7 +480,7 @@ def test_a_full_disk_leaves_nothing_behind(daemon, server, name, tmp_path):
         import os, sys
         sys.path.insert(0, sys.argv[1])
         import embtier
-        with embtier.connect(sys.argv[2]) as server:
+        with embtier.connect(sys.argv[2], timeout=60) as server:
             for options in ({}, {"format": "npy"}, {"file_bytes": 100_000}):
                 try:
                     server.export_table(sys.argv[3], sys.argv[4] + "/export", all_rows=True, state=True, **options)
@@ -567,7 +567,7 @@ def test_one_that_dies_with_its_connection_leaves_the_server_as_it_was(daemon, s
         def die(done, total, unit):
             if unit == "rows" and done > total / 2:
                 os.kill(os.getpid(), signal.SIGKILL)
-        server = embtier.connect(sys.argv[2])
+        server = embtier.connect(sys.argv[2], timeout=60)
         server.export_table(sys.argv[3], sys.argv[4], all_rows=True, progress=die)
     """)
     done = subprocess.run(

@@ -88,7 +88,7 @@ def test_one_that_dies_at_its_end_does_too(daemon, server, name, tmp_path, calls
             left -= done == total or unit != "rows" or left < int(sys.argv[5])
             if left == 0:
                 os.kill(os.getpid(), signal.SIGKILL)
-        with embtier.connect(sys.argv[2]) as server:
+        with embtier.connect(sys.argv[2], timeout=60) as server:
             server.import_table(sys.argv[3], sys.argv[4], progress=die)
     """)
     done = subprocess.run(

@@ -127,7 +127,7 @@ _TRAINS = """\
 import sys
 import torch, embtier, embtier.torch, test_torch_groups as t
 torch.set_num_threads(1)
-with embtier.connect(sys.argv[1]) as server:
+with embtier.connect(sys.argv[1], timeout=60) as server:
     group = server.join(sys.argv[2], 2, 1)
     bag = embtier.torch.EmbeddingBag(server.open_table(sys.argv[2]), mode="sum", lr=t.LR, group=group, reduce="sum")
     for step in range(5):
@@ -519,7 +519,7 @@ import embtier, embtier.torch, test_torch_groups as t
 rank, store, address, name, update, out = int(sys.argv[1]), *sys.argv[2:]
 torch.set_num_threads(1)
 dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
-with embtier.connect(address) as server:
+with embtier.connect(address, timeout=60) as server:
     table = server.open_table(name)
     first = torch.from_numpy(t.all_rows(table).copy())
     dist.barrier()  # both have read them

@@ -212,7 +212,7 @@ def test_second_run_goes_on_with_the_rows_of_the_first(server, name):
 
 KILLED = """
 import sys, torch, embtier, embtier.torch as et
-with embtier.connect(sys.argv[1]) as server:
+with embtier.connect(sys.argv[1], timeout=60) as server:
     print("ready", flush=True)
     et.replace(torch.nn.Sequential(torch.nn.Embedding(300_000, 64)), server, lr=0.1, prefix=sys.argv[2])
 """
