@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import EMBTIERD
+from conftest import EMBTIERD, Daemon
 from test_protocol import short_path, starting  # noqa: F401
 from test_rpc import addresses_of
 
@@ -86,8 +86,8 @@ def test_ctrl_c_ends_a_reconnect(own_daemon, interrupts):
     client = own_daemon.connect(reconnect_timeout=None, arena_bytes=0)
     own_daemon.stop()
     timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
-    timer.start()
     with pytest.raises(KeyboardInterrupt):
+        timer.start()  # started in here, since on a busy machine it may end before the reconnect begins
         client.reconnect()
     timer.join()
     own_daemon.start()
@@ -270,12 +270,28 @@ def test_a_request_without_an_answer_continues(own_daemon, name):
 # ---- Several addresses ----
 
 
-def connect_slowly(addresses: str) -> embtier.Server:
-    """Connects with a limit that a busy machine may need more of."""
-    for timeout in (6, 18):
-        with contextlib.suppress(embtier.TimeoutError):
-            return embtier.connect(addresses, timeout=timeout, arena_bytes=0)
-    return embtier.connect(addresses, timeout=LIMIT_S, arena_bytes=0)
+def take_waiting(listener: socket.socket) -> int:
+    """Accepts and closes all connections that wait, and returns their number."""
+    listener.setblocking(False)
+    count = 0
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            listener.accept()[0].close()
+            count += 1
+    return count
+
+
+def comes_back_at_once(daemon: Daemon, addresses: str, silent: socket.socket, timeout: float) -> bool:
+    """Connects to the last address of the list, restarts it, and reconnects. True if the second time was without the silent one. A
+    server that answers later than its part of the time is passed over, which a busy machine may do."""
+    with contextlib.suppress(embtier.TimeoutError), embtier.connect(addresses, timeout=timeout, arena_bytes=0) as client:
+        assert take_waiting(silent) > 0
+        daemon.stop()
+        daemon.start()
+        client.reconnect()
+        return take_waiting(silent) == 0
+    take_waiting(silent)
+    return False
 
 
 def test_an_address_that_does_not_answer_leaves_time_for_the_next(own_daemon, short_path):  # noqa: F811
@@ -287,16 +303,7 @@ def test_an_address_that_does_not_answer_leaves_time_for_the_next(own_daemon, sh
         silent.bind(f"{short_path}/silent")
         silent.listen(8)
         list_of = f"{short_path}/full,unix+rpc:{short_path}/silent,{own_daemon.socket}"
-        client = connect_slowly(list_of)
-        own_daemon.stop()
-        own_daemon.start()
-        silent.settimeout(LIMIT_S)
-        silent.accept()[0].close()
-        silent.setblocking(False)
-        client.reconnect()
-        with pytest.raises(BlockingIOError):
-            silent.accept()  # the client has not tried it again
-        client.close()
+        assert any(comes_back_at_once(own_daemon, list_of, silent, timeout) for timeout in (6, 18, LIMIT_S))
 
 
 def test_all_reasons_are_told():
@@ -316,7 +323,7 @@ def test_the_command_line_takes_the_same_addresses(own_daemon):
     with closed_port() as port:
         addresses = f"tcp://127.0.0.1:{port},{own_daemon.socket}"
         for command, environment in (([program, "--socket", addresses], {}), ([program], {"EMBTIER_SOCKET": addresses})):
-            subprocess.run([*command, "table", "list"], env=os.environ | environment, check=True, timeout=LIMIT_S)
+            subprocess.run([*command, "--timeout", str(LIMIT_S), "table", "list"], env=os.environ | environment, check=True, timeout=2 * LIMIT_S)
         done = subprocess.run([program, "--socket", f"tcp://127.0.0.1:{port},/nowhere", "status"], stderr=subprocess.PIPE, text=True)
         assert done.returncode == 3 and f"tcp://127.0.0.1:{port}: Connection refused; /nowhere: " in done.stderr
 
