@@ -462,9 +462,9 @@ def test_requests_to_other_tables_go_on_while_one_is_restored(daemon, server, na
     server.drop_table(then.name)
     with updates(daemon, name):
         for copy in range(3):
-            server.restore_checkpoint(
-                checkpoint.id, [then.name], f"{name}.{copy}", lambda *report: reports.append(report)
-            )
+            under_load(
+                server.restore_checkpoint, checkpoint.id, [then.name], f"{name}.{copy}", lambda *report: reports.append(report)
+            )  # it ends with a checkpoint
     assert reports and all(0 <= done <= total and unit for done, total, unit in reports)
     for copy in range(3):
         found = server.open_table(f"{name}.{copy}").get_with_state(np.arange(20000))
