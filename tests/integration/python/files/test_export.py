@@ -117,7 +117,7 @@ def test_show_says_the_same_of_both(daemon, server, name, tmp_path):
     train(server, table, 1, IDS)
     server.export_table(table, tmp_path / "export", state=True)
     server.import_table(tmp_path / "export", f"{name}.copy")
-    shown = [cli_json(daemon, "table", "show", one) for one in (name, f"{name}.copy")]
+    shown = [cli_json(daemon, "--timeout", "60", "table", "show", one) for one in (name, f"{name}.copy")]
     assert {key for key in shown[0] if shown[0][key] != shown[1].get(key)} <= {
         "name", "id", "table_id", "home", "tier", "flush_bytes", "compaction_bytes",
     }, shown  # fmt: skip
@@ -523,8 +523,17 @@ def test_files_need_room_for_their_rows_only_and_one_too_long_is_an_error(daemon
 # ---- Killed ----
 
 
+def await_no_transfers(server: embtier.Server) -> None:
+    """The server may still be ending the transfers of killed clients, whose memory counts."""
+    deadline = time.monotonic() + 60
+    while server.status()["metrics"]["transfer_bytes"] > 0:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
 def check_whole(server: embtier.Server, path, name: str) -> None:
     """Checks an export by importing it, which compares every checksum."""
+    await_no_transfers(server)
     server.import_table(path, f"{name}.check")
     server.drop_table(f"{name}.check")
 
@@ -549,10 +558,7 @@ def test_an_export_that_is_killed_is_whole_or_not_there(daemon, server, name, tm
         }
         if turn >= KILLS and killed > 0:
             break
-    deadline = time.monotonic() + 60
-    while server.status()["metrics"]["transfer_bytes"] > 0:  # the server may still be ending the transfers of killed clients
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    await_no_transfers(server)
     cli_json(daemon, *arguments)  # works with all that they have left
     assert folder_names(tmp_path / "export") == files and not (tmp_path / "export.partial").exists()
     check_whole(server, tmp_path / "export", name)
