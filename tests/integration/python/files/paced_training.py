@@ -7,6 +7,7 @@ Usage: paced_training.py MAY AT [OPTION...]
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import time
@@ -40,4 +41,5 @@ if __name__ == "__main__":
     PacedTrainer.may, PacedTrainer.at = (Path(path) for path in sys.argv[1:3])
     del sys.argv[1:3]
     training.Trainer = PacedTrainer
+    training.embtier.connect = functools.partial(training.embtier.connect, timeout=60)  # on a busy machine, silence may be long
     sys.exit(training.main())
