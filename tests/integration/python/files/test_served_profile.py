@@ -29,14 +29,18 @@ def shown(path: Path, *arguments: str) -> dict:
     return json.loads(done("-o", "json", "profile", "show", path, *arguments))
 
 
+def embtier_of(*arguments: str | Path) -> subprocess.CompletedProcess:
+    return subprocess.run([str(CLI), *map(str, arguments)], capture_output=True, text=True, timeout=120)
+
+
 def done(*arguments: str | Path) -> str:
-    result = subprocess.run([str(CLI), *map(str, arguments)], capture_output=True, text=True, timeout=120)
+    result = embtier_of(*arguments)
     assert result.returncode == 0 and result.stderr == "", result
     return result.stdout
 
 
 def refused(code: int, *arguments: str | Path) -> str:
-    result = subprocess.run([str(CLI), *map(str, arguments)], capture_output=True, text=True, timeout=120)
+    result = embtier_of(*arguments)
     assert result.returncode == code and result.stdout == "", result
     return result.stderr
 
@@ -211,7 +215,7 @@ def test_mistakes(own_daemon: Daemon, tmp_path: Path) -> None:
 @pytest.mark.skipif(SANITIZED, reason="a sanitizer does not live with a limit of the size of files")
 def test_a_killed_save_leaves_its_name_free(own_daemon: Daemon, tmp_path: Path) -> None:
     """The kernel kills the command when it has written some bytes."""
-    command = [str(CLI), "--socket", str(own_daemon.socket), "profile", "save", str(tmp_path / "saved")]
+    command = [str(CLI), "--socket", str(own_daemon.socket), "--timeout", "60", "profile", "save", str(tmp_path / "saved")]
     with own_daemon.connect() as server:
         table = server.create_table("t", 4, 1000)
         server.start_profile()
@@ -352,7 +356,8 @@ def test_a_signal_at_the_end_of_a_recording_is_not_lost(own_daemon: Daemon, tmp_
 
 def record_and_ignore(daemon: Daemon, server: embtier.Server, seconds: int, saved: Path) -> bool:
     """Sends SIGHUP to a recording that ignores it. False: it came too late."""
-    command = [str(CLI), "--socket", str(daemon.socket), "profile", "record", "--seconds", str(seconds), "--save", str(saved)]
+    command = [str(CLI), "--socket", str(daemon.socket), "--timeout", "60", "profile", "record"]
+    command += ["--seconds", str(seconds), "--save", str(saved)]
     recording = subprocess.Popen(["/bin/sh", "-c", 'trap "" HUP; exec "$@"', "sh", *command], stdout=subprocess.DEVNULL)
     is_told = False
     while recording.poll() is None:
@@ -419,27 +424,46 @@ def test_a_server_stops_while_it_profiles(own_daemon: Daemon) -> None:
 
 
 def test_command_line(own_daemon: Daemon, tmp_path: Path) -> None:
-    socket = ("--socket", own_daemon.socket)
-    stop = threading.Event()
+    socket = ("--socket", own_daemon.socket, "--timeout", "60")
+    stop, looked_up = threading.Event(), threading.Semaphore(0)
 
     def look_up() -> None:
         with own_daemon.connect() as client:
             table = client.open_table("t")
             while not stop.is_set():
                 table.get(np.arange(100))
+                looked_up.release()
                 time.sleep(0.002)
+
+    def await_lookup() -> None:
+        """Returns when a lookup that began after this call has ended."""
+        while looked_up.acquire(blocking=False):
+            pass
+        for _ in range(2):
+            assert looked_up.acquire(timeout=60)
+
+    def recorded() -> str:
+        for seconds in (0.5, *LENGTHS_S[1:]):
+            result = embtier_of(*socket, "profile", "record", "--seconds", str(seconds), "--save", tmp_path / "a")
+            if result.returncode == 0:
+                break
+            assert "no table was looked up" in result.stderr, result  # the thread has slept through that time
+        assert result.returncode == 0 and result.stderr == "", result
+        return result.stdout
 
     with own_daemon.connect() as server:
         server.create_table("t", 4, 1000)
     thread = threading.Thread(target=look_up)
     thread.start()
     try:
-        text = done(*socket, "profile", "record", "--seconds", "0.5", "--save", tmp_path / "a")
+        await_lookup()
+        text = recorded()
         assert re.fullmatch(rf"[\d.,kM]+ lookups of 1 tables? in .*, .* samples.*\nsaved: {tmp_path}/a\n", text), text
         # A profiling thread that gets no processor for long lets the sample be thinned.
         assert shown(tmp_path / "a")["tables"][0]["distinct_rows"] == pytest.approx(100, rel=0.5)
         assert re.fullmatch(r"profiling, with \S+ of memory\n", done(*socket, "profile", "start", "--memory", "40MiB"))
         assert "already makes a profile" in refused(1, *socket, "profile", "start")
+        await_lookup()
         done(*socket, "profile", "save", tmp_path / "b")
         state = json.loads(done("-o", "json", *socket, "profile", "stop", "--save", tmp_path / "c"))
         assert state["state"] == "stopped" and state["lookups"] >= 100 and state["saved"] == str(tmp_path / "c")
