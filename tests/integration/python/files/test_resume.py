@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import gzip
 import json
 import os
@@ -282,6 +283,7 @@ def test_the_example_ends_the_same_whatever_was_killed_on_the_way(daemon, own_da
 def run_example(data, monkeypatch, capsys):
     """Runs the program in this process, which has torch already. Returns its exit status and what it told."""
     threads = torch.get_num_threads()
+    monkeypatch.setattr(embtier, "connect", functools.partial(embtier.connect, timeout=60))  # on a busy machine, silence may be long
 
     def run(*options: str | Path) -> tuple[int, str]:
         monkeypatch.setattr(sys, "argv", [str(EXAMPLE), "--data", str(data), "--dim", "4", "--steps", "2", *map(str, options)])

@@ -130,6 +130,7 @@ torch.set_num_threads(1)
 with embtier.connect(sys.argv[1], timeout=60) as server:
     group = server.join(sys.argv[2], 2, 1)
     bag = embtier.torch.EmbeddingBag(server.open_table(sys.argv[2]), mode="sum", lr=t.LR, group=group, reduce="sum")
+    print("joined", flush=True)
     for step in range(5):
         t.loss_of(bag(t.some_ids(step, 1))).backward()
     print(bag.steps)
@@ -140,6 +141,7 @@ def test_copies_in_processes_of_their_own_train_the_same(server, daemon, name):
     table, expected = make_table(server, name), make_table(server, f"{name}_reference")
     command = [sys.executable, "-c", _TRAINS, daemon.socket, name]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT) as other:
+        assert other.stdout.readline() == "joined\n"  # it loads torch first, and a push waits for a minute at most
         bag = et.EmbeddingBag(table, mode="sum", lr=LR, group=server.join(name, 2, 0), reduce="sum")
         for step in range(5):
             loss_of(bag(some_ids(step, 0))).backward()
