@@ -243,7 +243,7 @@ def test_requests_take_all_connections(tmp_path, io_uring, name, count):
             assert server.status()["metrics"]["sessions"] == count
             use(server, name)
             server.reconnect()
-            assert server.status()["metrics"]["sessions"] == count
+            until(lambda: server.status()["metrics"]["sessions"] == count)  # the old one counts until its memory is freed
         with embtier.connect(address, arena_bytes=0, timeout=LIMIT_S) as server:
             until(lambda: server.status()["metrics"]["sessions"] == 1)
 
