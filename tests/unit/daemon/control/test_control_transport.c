@@ -135,32 +135,43 @@ static void send_hello(int fd)
     assert_int_equal(write(fd, bytes, count), count);
 }
 
-/* Returns the answer, which must come without descriptors. */
-static Embtier__Reply *take_reply(int fd)
+/* Returns the next reply, which must come without descriptors. */
+static Embtier__Reply *next_reply(int fd, struct frame_reader *reader)
 {
     char space[CMSG_SPACE(8 * sizeof(int))];
-    struct frame_reader reader;
     struct err_msg msg = { { 0 } };
     Embtier__Reply *reply = NULL;
     const uint8_t *payload;
     uint32_t bytes;
 
-    frame_reader_init(&reader, FRAME_BYTES_MAX);
-    while (frame_reader_next(&reader, &payload, &bytes, &msg) == EMBTIER_AGAIN) {
+    while (frame_reader_next(reader, &payload, &bytes, &msg) == EMBTIER_AGAIN) {
         struct iovec part;
         struct msghdr head = {
             .msg_iov = &part, .msg_iovlen = 1, .msg_control = space, .msg_controllen = sizeof(space)
         };
         ssize_t got;
 
-        assert_int_equal(frame_reader_space(&reader, (uint8_t **)&part.iov_base, &part.iov_len),
+        assert_int_equal(frame_reader_space(reader, (uint8_t **)&part.iov_base, &part.iov_len),
                          EMBTIER_OK);
         got = recvmsg(fd, &head, 0);
         assert_true(got > 0);
         assert_int_equal(head.msg_controllen, 0);
-        frame_reader_added(&reader, (size_t)got);
+        frame_reader_added(reader, (size_t)got);
     }
     must(frame_decode_reply(payload, bytes, &reply, &msg), &msg);
+    frame_reader_next_done(reader);
+    return reply;
+}
+
+/* Returns the answer. The server may say before that the session is still being made. */
+static Embtier__Reply *take_reply(int fd)
+{
+    struct frame_reader reader;
+    Embtier__Reply *reply;
+
+    frame_reader_init(&reader, FRAME_BYTES_MAX);
+    while ((reply = next_reply(fd, &reader))->body_case == EMBTIER__REPLY__BODY_PROGRESS)
+        embtier__reply__free_unpacked(reply, NULL);
     frame_reader_done(&reader);
     return reply;
 }
