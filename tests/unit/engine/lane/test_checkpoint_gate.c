@@ -147,6 +147,7 @@ static void test_updates_go_on_after_each_try_in_vain(void **state)
         assert_int_equal(client_set_one(&t.other, t.without, i, DIM, 1), EMBTIER_OK);
     }
     assert_false(client_is_done(&t.slow, number));
+    t.search.began_ns = now_ns(); /* however long the tries took */
     assert_int_equal(gate_rest(&t.search, &msg), EMBTIER_OK);
     t.search.began_ns -= GATE_SEARCH_NS;
     assert_int_equal(gate_rest(&t.search, &msg), EMBTIER_BUSY);
