@@ -15,7 +15,7 @@
 
 #include "base/err.h"
 #include "daemon/access/access_rules.h"
-#include "daemon/control/session_secret.h"
+#include "daemon/engine/sessions/session_secret.h"
 #include "daemon/transport/listen/peer_origin.h"
 #include "proto/frame.h"
 

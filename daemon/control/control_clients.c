@@ -43,6 +43,7 @@ static bool free_ended(struct control *control)
 {
     struct connection *next;
     bool was_joined = false;
+    uint64_t number;
 
     for (struct connection *c = control->connections; c; c = next) {
         next = c->next;
@@ -53,7 +54,9 @@ static bool free_ended(struct control *control)
         control_leave_session(c);
         connection_unlink(c);
         control_leave(control, c);
+        number = c->number;
         connection_free(c);
+        control_end_waits(control, number);
     }
     return was_joined;
 }

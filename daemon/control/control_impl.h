@@ -60,7 +60,9 @@ struct control {
     bool sweep;          /* some connection is closed and may be freed */
     struct connection *connections;
     struct connection *ready; /* those with something received and not yet looked at */
-    uint32_t releasing_count; /* sessions whose memory is being freed: they have descriptors */
+    /* Of sessions that have ended, until their memory is freed: they have descriptors. */
+    struct transport_channel *released;
+    uint32_t released_count;
     uint64_t last_number;
     uint64_t reader_waits;       /* of all lanes, at the last tick (struct lane_pulse) */
     uint64_t access_taken;       /* reloads after which clients were looked at */
@@ -219,12 +221,13 @@ void control_channel_freed(struct control *control, struct transport_channel *ch
 
 /* Returns the connection with this session, or NULL. Its client is the one that knows the key. */
 struct connection *control_find_session(struct control *control, const Embtier__SessionKey *key);
-/* Ends the session that a hello names as its client's old one. True: requests of that are under way
- * in lanes, so @request is to be looked at again after control_end_waits(). */
+/* Ends the session that a hello names as its client's old one. True: lanes still have requests of
+ * it, or its user's room is not given back, so @request is to be looked at again after
+ * control_end_waits(). */
 bool control_must_wait(struct control *control, struct connection *connection,
                        const Embtier__Request *request);
-/* Lanes have nothing of the session of connection @number any more, and its memory has been given
- * back, or is its client's for a while. */
+/* Lanes have nothing of the session of connection @number any more. Its memory and its place have
+ * been given back, or are its client's for a while. */
 void control_end_waits(struct control *control, uint64_t number);
 
 /* ---- control_joins.c ---- */

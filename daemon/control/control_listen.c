@@ -67,7 +67,7 @@ static void refuse_client(const struct newcomer *newcomer, enum embtier_err err,
 
 uint64_t control_sessions(const struct control *control)
 {
-    return accounts_used(control->parts->accounts, ACCOUNT_SESSIONS) + control->releasing_count;
+    return accounts_used(control->parts->accounts, ACCOUNT_SESSIONS) + control->released_count;
 }
 
 enum embtier_err control_check_sessions(const struct control *control, struct err_msg *msg)

@@ -3,8 +3,9 @@
  *
  * Bytes of the old connection may still be on their way. The client was told that the outcome of
  * its last requests is unknown, and it may now look. So the old session is ended first: none of its
- * requests begins any more, and the hello waits until those in lanes are done. Then the user also
- * has room for the new session that the old one had. */
+ * requests begins any more, and the hello waits until those in lanes are done and its place and
+ * memory are given back. So the user has the room for the new session that the old one had, even
+ * if that had ended by itself a moment before. */
 #include "base/clock.h"
 #include "daemon/control/connection.h"
 #include "daemon/control/control_impl.h"
@@ -18,26 +19,39 @@ struct connection *control_find_session(struct control *control, const Embtier__
     return NULL;
 }
 
-/* True while lanes may be at its requests. */
-static bool is_at_work(const struct connection *connection)
+/* True while lanes may be at its requests, or until the next sweep frees it. */
+static bool is_about_to_end(const struct connection *connection)
 {
-    return connection->session && !connection->session_is_gone;
+    if (connection->session)
+        return !connection->session_is_gone;
+    return !connection->job && connection->unread_fd < 0;
+}
+
+/* True if the memory of a session that has ended is being freed. */
+static bool is_being_freed(const struct control *control, const Embtier__SessionKey *key)
+{
+    for (const struct transport_channel *c = control->released; c; c = c->next_released)
+        if (c->connection == key->session)
+            return session_secret_is(&c->secret, key->secret.data, key->secret.len);
+    return false;
 }
 
 bool control_must_wait(struct control *control, struct connection *connection,
                        const Embtier__Request *request)
 {
-    struct connection *old = NULL;
+    const Embtier__SessionKey *key;
+    struct connection *old;
 
-    if (request->body_case == EMBTIER__REQUEST__BODY_HELLO && !connection->said_hello &&
-        request->hello->replaces)
-        old = control_find_session(control, request->hello->replaces);
-    if (!old)
+    if (request->body_case != EMBTIER__REQUEST__BODY_HELLO || connection->said_hello ||
+        !request->hello->replaces)
         return false;
-    control_close_left(control, old);
-    if (!is_at_work(old))
+    key = request->hello->replaces;
+    old = control_find_session(control, key);
+    if (old)
+        control_close_left(control, old);
+    if (!(old && is_about_to_end(old)) && !is_being_freed(control, key))
         return false;
-    connection->awaited = old->number;
+    connection->awaited = key->session;
     connection->awaiting_id = request->id;
     return true;
 }

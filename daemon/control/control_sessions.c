@@ -220,12 +220,15 @@ static void release(struct control *control, struct connection *connection,
                     struct transport_channel *channel, bool is_abandoned)
 {
     channel->connection = connection->number;
+    channel->secret = connection->secret;
+    channel->next_released = control->released;
+    control->released = channel;
     channel->counted_bytes = connection->counted_bytes;
     connection->counted_bytes = 0;
     channel->account = account_open(control->parts->accounts, connection->user);
     assert(channel->account == connection->account); /* it is open, so no memory is needed */
     channel->freed_message.kind = &message_channel_freed;
-    control->releasing_count++;
+    control->released_count++;
     session_maker_release(control->maker, channel, is_abandoned);
 }
 
@@ -322,8 +325,13 @@ void control_session_gone(struct control *control, struct session *session)
 
 void control_channel_freed(struct control *control, struct transport_channel *channel)
 {
-    assert(control->releasing_count > 0);
-    control->releasing_count--;
+    struct transport_channel **at = &control->released;
+
+    while (*at != channel)
+        at = &(*at)->next_released;
+    *at = channel->next_released;
+    assert(control->released_count > 0);
+    control->released_count--;
     account_give(channel->account, ACCOUNT_ARENA_BYTES, channel->counted_bytes);
     account_close(channel->account);
     control_end_waits(control, channel->connection);

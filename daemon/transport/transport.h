@@ -18,6 +18,7 @@
 #include "daemon/engine/mail/inbox.h"
 #include "daemon/engine/mail/mailbox.h"
 #include "daemon/engine/sessions/channel.h"
+#include "daemon/engine/sessions/session_secret.h"
 #include "daemon/transport/listen/peer_origin.h"
 
 struct account;
@@ -73,6 +74,8 @@ struct transport_channel {
     struct account *account; /* of its user, in which the bytes count until it is freed */
     uint64_t counted_bytes;
     uint64_t connection; /* the number of the one that had it */
+    struct session_secret secret;
+    struct transport_channel *next_released;
 
     /* session_maker.c's, likewise. */
     struct message freed_message; /* of a kind of the owner's */

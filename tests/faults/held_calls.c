@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* held_calls: preloaded into embtierd. It makes the system slow: while the file
  * EMBTIER_FAULT_TRIGGER exists, some calls wait. The file EMBTIER_FAULT_TRIGGER.waits then shows
- * that one does. Two kinds of calls wait: reservations of at least EMBTIER_FAULT_BYTES of shared
- * memory, and opens of paths that contain EMBTIER_FAULT_PATH. */
+ * that one does. Three kinds of calls wait: reservations of at least EMBTIER_FAULT_BYTES of shared
+ * memory, opens of paths that contain EMBTIER_FAULT_PATH, and the freeing of at least
+ * EMBTIER_FAULT_FREED_BYTES by munmap(). */
 #undef _FILE_OFFSET_BITS /* with it, open and open64 are one symbol */
 
 #include <dlfcn.h>
@@ -11,12 +12,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
 #define EXPORT __attribute__((visibility("default")))
 
 typedef int (*fallocate_fn)(int, int, off64_t, off64_t);
+typedef int (*munmap_fn)(void *, size_t);
 typedef int (*openat_fn)(int, const char *, int, mode_t);
 
 /* Returns the function that the next library defines. */
@@ -71,6 +74,15 @@ static int held_open(int directory, const char *path, int flags, mode_t mode)
     if (part && strstr(path, part))
         wait_for_the_trigger();
     return open_next(directory, path, flags, mode);
+}
+
+EXPORT int munmap(void *address, size_t bytes)
+{
+    const char *const least = getenv("EMBTIER_FAULT_FREED_BYTES");
+
+    if (least && bytes >= strtoull(least, NULL, 10))
+        wait_for_the_trigger();
+    return ((munmap_fn)next("munmap"))(address, bytes);
 }
 
 EXPORT int fallocate(int fd, int mode, off_t offset, off_t bytes)

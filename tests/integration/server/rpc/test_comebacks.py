@@ -10,14 +10,15 @@ import ssl
 import struct
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from doors import DIM, LIMIT_S, MIB, TABLE, Door, open_table, reset, wait_until
-from plain_client import SUBMIT, TABLE_INFO, TABLE_OPEN, Client, fields_of, frame, message
+from plain_client import CALL, HELLO, HELLO_REPLY, SUBMIT, TABLE_INFO, TABLE_OPEN, Client, fields_of, frame, message
 
 import embtier
 
-PUSH = 4
+PROGRESS, PUSH = 4, 4
 IDS = [1, 2, 3]
 LATE = "late" * 25  # more than a head of a frame and of a record
 
@@ -199,19 +200,44 @@ def test_half_a_push_is_given_up_when_its_client_comes_back(door: Door):
     old.close()
 
 
-@pytest.mark.parametrize("limits", [{"max_user_sessions": 4}, {"max_total_arena_bytes": "64MiB", "max_user_arena_bytes": "64MiB"}])
-def test_a_user_that_has_all_it_may_can_come_back(make_door: Callable[..., Door], limits: dict):
+NARROW = {"max_total_arena_bytes": "64MiB", "max_user_arena_bytes": "64MiB"}
+
+
+@pytest.mark.parametrize("limits, arena_bytes", [({"max_user_sessions": 4}, 0), ({"max_user_sessions": 4}, MIB), (NARROW, 40 * MIB)])
+def test_a_user_that_has_all_it_may_can_come_back(make_door: Callable[..., Door], limits: dict, arena_bytes: int):
     """The new session finds the room of the old one."""
     door = make_door(limits)
     with door.clients(3):
-        old, key = session(door, arena_bytes=40 * MIB)
+        old, key = session(door, arena_bytes=arena_bytes)
         for _ in range(3):
-            client, key = session(door, key, arena_bytes=40 * MIB)
+            client, key = session(door, key, arena_bytes=arena_bytes)
             assert old.is_closed()
             old.close()
             old = client
         old.close()
     door.daemon.stop()
+
+
+def test_a_comeback_waits_for_the_memory_of_a_session_that_has_ended(make_daemon: Callable, changes: dict, kind: str):
+    daemon = make_daemon(changes | {"socket": NARROW})
+    trigger = daemon.folder / "held"
+    daemon.with_fault("held_calls", EMBTIER_FAULT_TRIGGER=str(trigger), EMBTIER_FAULT_FREED_BYTES=str(MIB))
+    daemon.start()
+    door = Door(daemon, kind)
+    old, key = session(door, arena_bytes=40 * MIB)
+    trigger.touch()
+    reset(old.socket)
+    wait_until(Path(f"{trigger}.waits").exists)
+    client = Client(door.connect())
+    client.send(frame(CALL, 0, message({1: 7, HELLO: message({1: 1, 2: 1, 3: 40 * MIB, 4: 4, 480: key})})))
+    first = client.receive()[2]
+    trigger.unlink()
+    assert PROGRESS in first, first
+    while not (reply := client.receive()[2]).get(2):
+        pass
+    assert HELLO_REPLY in reply, reply
+    client.close()
+    daemon.stop()
 
 
 def test_keys_that_are_wrong_or_of_sessions_that_have_ended_end_nothing(door: Door):

@@ -2,8 +2,8 @@
 /* session_secret.h: shows that a connection is of the client that has a certain session.
  *
  * The server tells it to that client alone, in the answer to the hello. No log has it. */
-#ifndef EMBTIER_DAEMON_CONTROL_SESSION_SECRET_H
-#define EMBTIER_DAEMON_CONTROL_SESSION_SECRET_H
+#ifndef EMBTIER_DAEMON_ENGINE_SESSIONS_SESSION_SECRET_H
+#define EMBTIER_DAEMON_ENGINE_SESSIONS_SESSION_SECRET_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/control/session_secret.h"
+#include "daemon/engine/sessions/session_secret.h"
 
 #include <errno.h>
 #include <sys/random.h>
