@@ -14,7 +14,7 @@ from daemons import CLI, LANES
 import embtier
 
 from test_homes import DIM, ROWS, tiers, train
-from test_moves import await_that, half_moved
+from test_moves import await_that, some_moved
 
 LIMIT_S = 60
 IDS = np.arange(ROWS, dtype=np.uint64)
@@ -141,7 +141,7 @@ def test_a_server_killed_during_a_move_has_the_table_in_its_old_home(make_roomy,
         table.set(IDS, numbered())
     (home,) = set(there) - {start}
     move = subprocess.Popen([CLI, "-s", daemon.socket, "table", "move", "rows", *there[home], "--rate", "0.01"])
-    await_that(lambda: half_moved(daemon))
+    await_that(lambda: some_moved(daemon))
     daemon.kill()
     move.wait(LIMIT_S)
     daemon.start()
