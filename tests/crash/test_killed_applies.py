@@ -3,7 +3,7 @@
 new home, or in the cache if it gave way to others. A further run goes on, and the memory of arrays is there again.
 
 A state is held while it is looked at: by another client's move, by a trace that comes through a pipe, by pins, by a client that is
-stopped, by a call that waits, or by a rate so low that the test may be late by ten seconds. test_killed_at_points.py kills the
+stopped, by a call that waits, or by a rate so low that the test may be late by half a minute. test_killed_at_points.py kills the
 server between these states too."""
 
 from __future__ import annotations
@@ -248,7 +248,7 @@ def only(table: str) -> dict[str, str]:
 
 
 CUT = OLD | {"d": NEW["d"]}  # by other hot rows than the plan's
-MIDDLE = 0.05  # of a table: the rest takes some 20 seconds
+MIDDLE = 0.05  # of a table: the rest takes most of a minute
 SPLIT_SLOWLY = SLOWLY / 5  # a fifth of the rows is hot
 STATES = {
     "begun": State(begun, NEW, OLD),
