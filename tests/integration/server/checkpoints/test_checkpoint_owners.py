@@ -35,7 +35,7 @@ def open_daemon(make_daemon, request) -> Daemon:
 
 
 def checkpoint(daemon: Daemon, *words: str, user: int = ROOT) -> subprocess.CompletedProcess:
-    command = [CLI, "--socket", daemon.socket, "-o", "json", "checkpoint", *words]
+    command = [CLI, "--socket", daemon.socket, "-t", "0", "-o", "json", "checkpoint", *words]
     return subprocess.run(command, capture_output=True, text=True, user=user, stdin=subprocess.DEVNULL)
 
 

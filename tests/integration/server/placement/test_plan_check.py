@@ -70,7 +70,7 @@ class Player:
     def await_rounds(self, rounds: int) -> None:
         until = self.rounds + rounds
         pause = threading.Event()
-        for _ in range(LIMIT_S * 100):
+        for _ in range(4 * LIMIT_S * 100):  # a sanitizer on a busy machine needs minutes for some hundred rounds
             if self.rounds >= until or self.errors:
                 break
             pause.wait(0.01)
@@ -87,7 +87,7 @@ class Player:
 
 
 def run(daemon, *arguments: str | Path, code: int | None = 0) -> subprocess.CompletedProcess:
-    done = subprocess.run([str(CLI), "-s", daemon.socket, *map(str, arguments)], capture_output=True, text=True, timeout=LIMIT_S)
+    done = subprocess.run([str(CLI), "-s", daemon.socket, "-t", "0", *map(str, arguments)], capture_output=True, text=True, timeout=LIMIT_S)
     assert code is None or done.returncode == code, done
     return done
 

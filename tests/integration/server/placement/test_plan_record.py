@@ -26,7 +26,7 @@ def daemon(own_daemon):
 
 def status(daemon, *options: str) -> str:
     return subprocess.run(
-        [str(CLI), "-s", str(daemon.socket), *options, "status"], stdout=subprocess.PIPE, text=True, timeout=60, check=True
+        [str(CLI), "-s", str(daemon.socket), "-t", "0", *options, "status"], stdout=subprocess.PIPE, text=True, timeout=60, check=True
     ).stdout
 
 

@@ -62,7 +62,7 @@ def await_that(is_so) -> None:
 
 
 def jobs(daemon) -> list[dict]:
-    listed = subprocess.run([CLI, "-s", daemon.socket, "-t", str(LIMIT_S), "-o", "json", "jobs"], capture_output=True, check=True, timeout=LIMIT_S)
+    listed = subprocess.run([CLI, "-s", daemon.socket, "-t", "0", "-o", "json", "jobs"], capture_output=True, check=True, timeout=LIMIT_S)
     return json.loads(listed.stdout)
 
 

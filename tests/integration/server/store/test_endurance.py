@@ -24,7 +24,7 @@ def process_written_bytes(daemon) -> int:
 
 def endurance(daemon, *arguments: str) -> dict:
     done = subprocess.run(
-        [CLI, "-s", daemon.socket, "-o", "json", "endurance", *arguments],
+        [CLI, "-s", daemon.socket, "-t", "0", "-o", "json", "endurance", *arguments],
         check=True,
         capture_output=True,
         text=True,
@@ -152,7 +152,7 @@ def test_updates_that_the_cache_absorbs_make_no_amplification_of_the_store_small
 
 def test_people_can_read_it(writing_daemon, make_daemon):
     def text(daemon) -> str:
-        command = [CLI, "-s", daemon.socket, "endurance"]
+        command = [CLI, "-s", daemon.socket, "-t", "0", "endurance"]
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
     with writing_daemon.connect(arena_bytes=32 << 20) as server:

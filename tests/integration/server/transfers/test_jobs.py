@@ -44,7 +44,7 @@ def await_that(what: Callable[[], object]) -> None:
 
 
 def command(daemon: Daemon, *words: str) -> list:
-    return [CLI, "--socket", daemon.socket, *words]
+    return [CLI, "--socket", daemon.socket, "-t", "0", *words]
 
 
 def jobs(daemon: Daemon) -> list[dict]:
