@@ -16,6 +16,7 @@ from stores import checkpoint_under_load, folders_of, run_cli, settings, with_ta
 
 DIM = 256  # 1 KiB a row
 PAUSE_S = 0.25  # the longest pause of updates; one of several tries keeps within it
+TRIES = 30  # on a busy machine any thread may be late
 
 
 def shown(daemon, id: int) -> tuple[dict, str]:
@@ -66,7 +67,7 @@ def test_how_long_an_update_under_way_held_the_others_up_is_told(make_daemon):
     daemon.with_fault("slow_reads", EMBTIER_FAULT_TRIGGER=str(trigger), EMBTIER_FAULT_READ_MS="1000")
     daemon.start()
     with daemon.connect() as server:
-        server.create_table("rows", 8, 1000, optimizer="sgd").set(np.arange(1000), np.ones((1000, 8)))
+        server.create_table("rows", 8, 100 * TRIES, optimizer="sgd").set(np.arange(100 * TRIES), np.ones((100 * TRIES, 8)))
     daemon.restart()
     ended, cut = [], 0
 
@@ -79,7 +80,7 @@ def test_how_long_an_update_under_way_held_the_others_up_is_told(make_daemon):
             ended.append(time.monotonic())
 
     with daemon.connect() as server:
-        for id in range(5, 1000, 100):  # on a busy machine the test may be too late; it then takes another row, not read before
+        for id in range(5, 100 * TRIES, 100):  # if the test is too late, it takes another row, not read before
             ended.clear()
             thread = threading.Thread(target=push, args=(id,))
             thread.start()
@@ -100,14 +101,17 @@ def test_how_long_an_update_under_way_held_the_others_up_is_told(make_daemon):
                 break
         assert 0 < waited / 2 <= spent and made.tries > 1 and made.pause <= PAUSE_S
         assert made.cut_updates == 0
-        quick = min((server.checkpoint() for _ in range(3)), key=lambda checkpoint: checkpoint.pause)
+        for _ in range(TRIES):
+            quick = server.checkpoint()
+            if quick.pause < made.pause and quick.tries == 1:
+                break
         assert 0 <= quick.pause < made.pause and quick.tries == 1
         server.restore_checkpoint(made.id, ["rows"], name="then")
         assert server.open_table("then").get([id + 1, id])[:, 0].tolist() == [1, 0], "what was waited for is in it"
         again = server.checkpoint_info(made.id)
         assert (again.pause, again.tries, again.cut_updates) == (made.pause, made.tries, 0)
         metrics = server.status()["metrics"]
-        assert metrics["checkpoint_tries"] >= made.tries + 3 and metrics["checkpoint_cut_updates"] == cut
+        assert metrics["checkpoint_tries"] >= made.tries + quick.tries and metrics["checkpoint_cut_updates"] == cut
         assert metrics["checkpoint_longest_pause_seconds"] >= made.pause
         assert metrics["checkpoint_pause_seconds"] == pytest.approx(server.checkpoints()[-1].pause, abs=1e-6)
     pause_us = round(made.pause * 1e6)
@@ -165,17 +169,19 @@ def test_a_slow_set_holds_no_client_up_and_is_cut_between_rows(make_daemon):
         writer = threading.Thread(target=write)
         writer.start()
         try:
+            while not gaps and not failures:  # until updates go on
+                time.sleep(0.01)
             pauses = []
-            for _ in range(3):  # on a busy machine any thread may be late
+            for _ in range(TRIES // 3):
                 made = server.checkpoint()
                 pauses.append(made.pause)
-                assert made.cut_updates == 1 and made.tries > 1
-                if made.pause <= PAUSE_S:
+                assert made.cut_updates >= 1 and made.tries > 1  # where the others take long too, one of them is cut as well
+                if made.pause <= PAUSE_S and made.cut_updates == 1:
                     break
         finally:
             stop.set()
             writer.join()
-        assert not failures and min(pauses) <= PAUSE_S
+        assert not failures and made.pause <= PAUSE_S and made.cut_updates == 1, pauses
         print(f"longest gap {max(gaps):.3f} s, {len(gaps)} updates, pauses {pauses}, {made.tries} tries")
         assert not batch.poll()
         daemon.kill()
@@ -213,10 +219,10 @@ def test_how_often_an_update_found_no_room_meanwhile_is_told(make_daemon):
     thread.start()
     try:
         with daemon.connect() as server:
-            tries = 0
-            while (made := checkpoint_under_load(server)).held_rows == 0:
+            tries, deadline = 0, time.monotonic() + 60
+            while (made := checkpoint_under_load(server, keep=3)).held_rows == 0:
                 tries += 1
-                assert tries < 30 and not failures
+                assert time.monotonic() < deadline and not failures
                 time.sleep(0.1)
     finally:
         stop.set()
