@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import collections
+import contextlib
 import ctypes
 import os
 import struct
@@ -131,17 +133,24 @@ def test_resident_memory_stays_where_it_was_when_the_server_was_ready(own_daemon
         for first in range(0, 60_000, 6000):
             table.set(np.arange(first, first + 6000), np.ones((6000, 256)))
             table.get(np.arange(first // 2, first // 2 + 6000))
-        metrics = own_daemon.metrics()
-    allowed = before + budgets + metrics["session_arena_bytes"] + (48 << 20)
-    assert metrics["process_resident_bytes"] <= allowed
+        deadline = time.monotonic() + 60
+        while True:  # a compaction gives its memory back when it ends
+            metrics = own_daemon.metrics()
+            allowed = before + budgets + metrics["session_arena_bytes"] + (48 << 20)
+            if metrics["process_resident_bytes"] <= allowed:
+                break
+            assert time.monotonic() < deadline, (metrics["process_resident_bytes"], allowed)
+            time.sleep(0.1)
 
 
 def of_threads(pid: int, ask: Callable[[int], int]) -> dict[str, set[int]]:
-    """The results of @ask for the threads of each name."""
-    found: dict[str, set[int]] = {}
+    """The results of @ask for the threads of each name. The kernel's threads come and go, and those of RocksDB get their names
+    when they run."""
+    found: dict[str, set[int]] = collections.defaultdict(set)
     for task in Path(f"/proc/{pid}/task").iterdir():
-        name = (task / "comm").read_text().strip().split("-")[0]
-        found.setdefault(name, set()).add(ask(int(task.name)))
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            name = (task / "comm").read_text().strip().split("-")[0]
+            found[name].add(ask(int(task.name)))
     return found
 
 
@@ -185,7 +194,8 @@ def turns_ns(pid: int) -> dict[str, set[int]]:
 
     def turn_ns(thread: int) -> int:
         attributes = ctypes.create_string_buffer(48)
-        assert ctypes.CDLL(None).syscall(number, thread, attributes, 48, 0) == 0
+        if ctypes.CDLL(None, use_errno=True).syscall(number, thread, attributes, 48, 0) != 0:
+            raise OSError(ctypes.get_errno(), "sched_getattr")
         return struct.unpack_from("<Q", attributes, 24)[0]
 
     return of_threads(pid, turn_ns)
@@ -200,8 +210,8 @@ def test_threads_that_requests_wait_for_ask_for_short_turns(own_daemon):
 
     def wrong() -> list[str]:
         turns = turns_ns(own_daemon.pid)
-        right = {name: max(turns[name]) < usual for name in ("lane", "caster", "writer", "syncer")}
-        right["reader"] = min(turns["reader"]) < usual  # the lanes' readers, not that of scans
+        right = {name: max(turns[name], default=usual) < usual for name in ("lane", "caster", "writer", "syncer")}
+        right["reader"] = min(turns["reader"], default=usual) < usual  # the lanes' readers, not that of scans
         return [name for name in right if not right[name]]
 
     await_none(wrong)
@@ -219,11 +229,14 @@ def test_where_cores_are_few_a_checkpoint_leaves_them_to_clients_that_ask(make_d
     asked, done = threading.Event(), threading.Event()
 
     def ask():
-        with daemon.connect() as server:
-            table = server.open_table("rows")
-            while not done.is_set():
-                table.get(ids[:100])
-                asked.set()
+        try:
+            with daemon.connect() as server:
+                table = server.open_table("rows")
+                while not done.is_set():
+                    table.get(ids[:100])
+                    asked.set()
+        finally:
+            asked.set()
 
     with daemon.connect() as server:
         table = server.create_table("rows", 64)
@@ -234,15 +247,14 @@ def test_where_cores_are_few_a_checkpoint_leaves_them_to_clients_that_ask(make_d
         asking.start()
         asked.wait()
         try:
-            for _ in range(20):  # a short checkpoint may come between two requests
+            deadline = time.monotonic() + 60
+            while daemon.metrics()["checkpoint_yielded_seconds"] == 0:  # a short checkpoint may come between two requests
+                assert time.monotonic() < deadline, "the cores were never left to others"
                 table.set(ids, np.ones((len(ids), 64)))
-                server.checkpoint()
-                if daemon.metrics()["checkpoint_yielded_seconds"] > 0:
-                    return
+                server.checkpoint(keep=2)
         finally:
             done.set()
             asking.join()
-        pytest.fail("the cores were never left to others")
 
 
 def test_figures_add_up(own_daemon):
