@@ -238,7 +238,7 @@ def figures(daemon, allocations) -> collections.Counter:
 def settled_figures(daemon, allocations, first) -> collections.Counter:
     """The figures when none is above @first, or when time is up: things that are freed late, as with the last connection, are not
     growth. @first None: these will be the first figures, so the least of several measurements is taken."""
-    found, deadline = figures(daemon, allocations), time.monotonic() + (2 if first is None else 30)
+    found, deadline = figures(daemon, allocations), time.monotonic() + (2 if first is None else 60)
     while (first is None or found - first) and time.monotonic() < deadline:
         time.sleep(0.05)
         now = figures(daemon, allocations)
