@@ -537,7 +537,7 @@ def test_expired_tickets_are_refused_and_their_memory_is_free(make_daemon):
         used, batch, *others = fill(table)
         used.gradients(0)[:] = batch.gradients(0)[:] = 1
         used.push(-1, 1)
-        time.sleep(seconds + 0.2)
+        daemon.await_metric("expired_tickets", len(others) + 1, seconds + 60)
         with nothing_changes(table):
             says = f"ticket {batch.ticket} has expired: the server keeps tickets for {seconds}000 ms"
             with pytest.raises(embtier.TicketExpiredError, match=says):
