@@ -399,9 +399,9 @@ def test_a_client_behind_the_long_work_of_another_does_not_give_up(own_daemon):
     for thread in first:
         thread.start()
     assert all(begun[name].wait(60) for name in longs)
-    second = threading.Thread(target=create, args=("behind", 8, 10))  # a sign of life each second may be late
+    second = threading.Thread(target=create, args=("behind", 20, 10))  # a sign of life each second may be late
     second.start()
-    second.join(12)
+    second.join(25)
     assert second.is_alive(), failed
     own_daemon.stop()
     for thread in first:
