@@ -323,7 +323,7 @@ int harness_cli(const struct harness *harness, const char *arguments, char *ret_
 
     snprintf(command, sizeof(command),
              "EMBTIER_SOCKET='%s' EMBTIER_CLI=%s; export EMBTIER_SOCKET EMBTIER_CLI;"
-             " \"$EMBTIER_CLI\" %s 2>&1",
+             " \"$EMBTIER_CLI\" -t 0 %s 2>&1", /* no timeout, as in harness_connect() */
              harness->socket, environment("EMBTIER_CLI", "build/tools/embtier"), arguments);
     pipe = popen(command, "r"); // NOLINT(cert-env33-c): the test's own words
     if (!pipe)

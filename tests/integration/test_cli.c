@@ -634,7 +634,7 @@ static void test_a_timeout_that_was_given_is_kept_by_long_work(void **state)
         freeze(harness);
         for (int before = 0; before < 2; before++) {
             snprintf(arguments, sizeof(arguments),
-                     "--version; timeout 20 \"$EMBTIER_CLI\" %s %s %s", before ? "-t 0.2" : "",
+                     "--version; timeout 60 \"$EMBTIER_CLI\" %s %s %s", before ? "-t 0.2" : "",
                      commands[i], before ? "" : "--timeout 0.2");
             if (embtier(state, arguments) != 1)
                 fail_msg("%s did not give up:\n%s", arguments, output);

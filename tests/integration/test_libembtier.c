@@ -211,6 +211,7 @@ static void test_the_most_slots_fit_the_least_arena(void **state)
     options.socket_path = harness->socket;
     options.max_in_flight = 1024;
     options.arena_bytes = 68 << 10;
+    options.timeout_ms = 0;
     assert_int_equal(embtier_connect(&options, &server), EMBTIER_OK);
     table = create(server, "slots", 10);
     batch = new_batch(server, table, 2, 0);

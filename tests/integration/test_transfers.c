@@ -236,6 +236,7 @@ static void test_what_a_scan_cannot_do_is_said(void **state)
 
         none.socket_path = ((struct harness *)*state)->socket;
         none.arena_bytes = 0;
+        none.timeout_ms = 0;
         assert_int_equal(embtier_connect(&none, &bare), EMBTIER_OK);
         assert_int_equal(embtier_scan_open(bare, "endless", NULL, &scan), EMBTIER_INVALID);
         embtier_disconnect(bare);
