@@ -60,7 +60,7 @@ struct control {
     bool sweep;          /* some connection is closed and may be freed */
     struct connection *connections;
     struct connection *ready; /* those with something received and not yet looked at */
-    /* Of sessions that have ended, until their memory is freed: they have descriptors. */
+    /* Channels of sessions that have ended, until their memory is freed: they have descriptors. */
     struct transport_channel *released;
     uint32_t released_count;
     uint64_t last_number;
