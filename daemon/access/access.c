@@ -337,15 +337,43 @@ enum role access_member_role(const struct access_member *member)
     return member ? rights_role(&member->rights) : ROLE_ADMIN;
 }
 
+/* Returns the member with that account, or NULL. Locked. */
+static const struct access_member *member_of(const struct access *access, uint64_t account)
+{
+    const struct access_member *member = access->members;
+
+    while (member && member->account != account)
+        member = member->next;
+    return member;
+}
+
 void access_account_name(struct access *access, uint64_t account,
                          char ret_name[ACCESS_NAME_MAX + 1])
 {
+    const struct access_member *member;
+
     ret_name[0] = '\0';
     pthread_mutex_lock(&access->lock);
-    for (const struct access_member *m = access->members; m; m = m->next)
-        if (m->account == account)
-            memcpy(ret_name, m->name, sizeof(m->name));
+    member = member_of(access, account);
+    if (member)
+        memcpy(ret_name, member->name, sizeof(member->name));
     pthread_mutex_unlock(&access->lock);
+}
+
+bool access_account_bytes(struct access *access, uint64_t account, uint64_t *ret_bytes,
+                          uint64_t *ret_most)
+{
+    const struct access_member *member;
+
+    *ret_bytes = *ret_most = 0;
+    pthread_mutex_lock(&access->lock);
+    member = member_of(access, account);
+    if (member) {
+        *ret_bytes = rights_bytes(&member->rights);
+        *ret_most = rights_most_bytes(&member->rights);
+    }
+    pthread_mutex_unlock(&access->lock);
+    return *ret_most > 0;
 }
 
 /* ---- Checks ---- */

@@ -83,6 +83,11 @@ bool access_has_whole(struct access *access, const struct access_member *member)
 void access_account_name(struct access *access, uint64_t account,
                          char ret_name[ACCESS_NAME_MAX + 1]);
 
+/* Tells how many bytes of the requests of the member with that account are under way, and its quota
+ * of them. False: it has none, so they are not counted. */
+bool access_account_bytes(struct access *access, uint64_t account, uint64_t *ret_bytes,
+                          uint64_t *ret_most);
+
 /* ---- Reloads ---- */
 
 /* For struct reload_part (daemon/jobs/reload/reload.h); @context is the access. Read: parses the

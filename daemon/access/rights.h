@@ -78,6 +78,11 @@ void rights_limit_bytes(struct rights *rights, uint64_t most);
 /* False: there would be too many. */
 MUST_CHECK bool rights_take_bytes(struct rights *rights, uint64_t bytes);
 void rights_give_bytes(struct rights *rights, uint64_t bytes);
+/* Returns how many are under way. */
+static inline uint64_t rights_bytes(const struct rights *rights)
+{
+    return atomic_load_explicit(&rights->bytes, memory_order_relaxed);
+}
 
 /* Counts a refusal. */
 static inline void rights_note_refusal(struct rights *rights)

@@ -10,6 +10,7 @@
 #include "daemon/jobs/answer.h"
 #include "daemon/jobs/table/table_answer.h"
 #include "proto/frame.h"
+#include "proto/quota.h"
 
 uint32_t control_page(uint32_t most)
 {
@@ -66,20 +67,40 @@ void control_handle_table_list(struct control *control, struct connection *conne
 
 /* ---- Accounts ---- */
 
-/* Most users of a page; each takes about 45 bytes for each row. */
+/* Most users of a page; each takes about 45 bytes for each amount. */
 #define ACCOUNTS_PAGE 32
+
+/* The rows of an account, and the bytes of requests under way, which the lanes count. */
+#define AMOUNTS_MAX (ACCOUNT_ROWS + 1)
 
 struct account_wire {
     Embtier__Account account; /* first */
-    Embtier__Amount amounts[ACCOUNT_ROWS];
-    Embtier__Amount *pointers[ACCOUNT_ROWS];
+    Embtier__Amount amounts[AMOUNTS_MAX];
+    Embtier__Amount *pointers[AMOUNTS_MAX];
 };
 
-/* An account with its user's name, if that is one of the access file. */
+/* An account, and what the access file adds, if its user is in that. */
 struct named_account {
     struct account_info info;
     char name[ACCESS_NAME_MAX + 1];
+    bool has_bytes; /* counted, because a quota limits them */
+    uint64_t bytes, most_bytes;
 };
+
+static void fill_amount(struct account_wire *account, const char *name, const char *word,
+                        bool is_bytes, uint64_t used, uint64_t most)
+{
+    const size_t i = account->account.n_amounts++;
+    Embtier__Amount *const amount = &account->amounts[i];
+
+    embtier__amount__init(amount);
+    amount->name = (char *)(uintptr_t)name;
+    amount->what = (char *)(uintptr_t)word;
+    amount->is_bytes = is_bytes;
+    amount->used = used;
+    amount->most = most;
+    account->pointers[i] = amount;
+}
 
 /* Borrows the name. */
 static void fill_account(void *item, void *wire)
@@ -94,19 +115,13 @@ static void fill_account(void *item, void *wire)
         account->account.number = info->user;
         account->account.user = named->name;
     }
-    account->account.n_amounts = ACCOUNT_ROWS;
     account->account.amounts = account->pointers;
-    for (uint32_t row = 0; row < ACCOUNT_ROWS; row++) {
-        Embtier__Amount *const amount = &account->amounts[row];
-
-        embtier__amount__init(amount);
-        amount->name = (char *)(uintptr_t)account_row_name(row);
-        amount->what = (char *)(uintptr_t)account_row_word(row);
-        amount->is_bytes = account_row_is_bytes(row);
-        amount->used = info->has[row];
-        amount->most = info->part[row];
-        account->pointers[row] = amount;
-    }
+    for (uint32_t row = 0; row < ACCOUNT_ROWS; row++)
+        fill_amount(account, account_row_name(row), account_row_word(row),
+                    account_row_is_bytes(row), info->has[row], info->part[row]);
+    if (named->has_bytes)
+        fill_amount(account, quota_key(QUOTA_bytes_in_flight), "requests under way", true,
+                    named->bytes, named->most_bytes);
 }
 
 static void reply_accounts(struct control *control, struct connection *connection, uint32_t id,
@@ -161,6 +176,8 @@ static struct named_account *name_accounts(struct control *control,
     for (uint32_t i = 0; accounts && i < count; i++) {
         accounts[i].info = infos[i];
         access_account_name(control->parts->access, infos[i].user, accounts[i].name);
+        accounts[i].has_bytes = access_account_bytes(control->parts->access, infos[i].user,
+                                                     &accounts[i].bytes, &accounts[i].most_bytes);
     }
     return accounts;
 }

@@ -137,7 +137,7 @@ static void reply_hello(struct control *control, struct connection *connection, 
     body.session = first->number;
     body.secret.data = connection->secret.bytes;
     body.secret.len = connection->first ? 0 : sizeof(connection->secret.bytes);
-    body.connections_max = connection->transport->join ? CONTROL_CONNECTIONS_MAX : 0;
+    body.connections_max = session && connection->transport->join ? CONTROL_CONNECTIONS_MAX : 0;
     body.max_batch_rows = control->parts->config->socket.max_batch_rows;
     body.config_file = control->config_file;
     body.narrow_ids = true;

@@ -55,9 +55,10 @@ def sessions(daemon) -> int:
 
 
 def test_a_second_connection_in_plain_python_carries_requests(clients, name):
-    first, second, _ = clients
+    first, second, third = clients
     session = first.hello()
     assert session[490] == 16
+    assert 490 not in third.hello(arena_bytes=0)  # a session without a region has one connection
     table = create(first, name)
     joined = join(second, session)
     assert (joined[3], joined[4], joined[5]) == (session[3], session[4], session[5])

@@ -121,6 +121,9 @@ def test_bytes_in_flight(guarded, transport):
             with refused("bytes_in_flight", most) as caught:
                 get(other)
             assert re.search(said, str(caught.value))
+            shown = other.users()["small"]["bytes_in_flight"]
+            assert IDS * (8 + 4 * DIM) <= shown["used"] <= most == shown["most"]
+            assert "bytes_in_flight" not in large.users()["large"]  # it has no such quota, so they are not counted
             get(other, 1)  # there is room for a small one
             get(large)
             last.ids(0)[:], last.gradients(0)[:] = [IDS], 0
@@ -131,6 +134,7 @@ def test_bytes_in_flight(guarded, transport):
             get(other, IDS + 100)  # would never fit
         assert "make smaller requests" in str(caught.value)
         get(waiting)
+        await_true(lambda: other.users()["small"]["bytes_in_flight"]["used"] == 0, "the end of the requests")
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
