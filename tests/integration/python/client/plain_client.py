@@ -9,7 +9,7 @@ import struct
 import zlib
 
 CALL, REPLY, SUBMIT, DONE, WRITE, DATA, READ, REFUSED = range(1, 9)
-GET, SET, POOL = 1, 2, 3
+GET, SET, POOL, PUSH, RELEASE, PREFETCH = range(1, 7)
 HELLO, TABLE_CREATE, TABLE_OPEN = 2, 3, 4  # numbers of bodies in a Request, control.proto
 ERROR, HELLO_REPLY, TABLE_INFO = 3, 5, 6  # … in a Reply
 UNSUPPORTED, PROTOCOL, VERSION, TOO_LARGE, ID_RANGE = "UNSUPPORTED", "PROTOCOL", "VERSION", "TOO_LARGE", "ID_RANGE"

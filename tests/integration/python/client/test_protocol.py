@@ -19,8 +19,8 @@ from pathlib import Path
 import pytest
 from conftest import EMBTIERD
 from plain_client import (
-    CALL, DATA, DONE, ERROR, GET, LIMIT_S, POOL, READ, REFUSED, REPLY, SET, SUBMIT, TABLE_CREATE, TABLE_INFO, TABLE_OPEN, WRITE,
-    Client, frame, head, low_bytes, message,
+    CALL, DATA, DONE, ERROR, GET, HELLO, HELLO_REPLY, LIMIT_S, POOL, PREFETCH, PUSH, READ, REFUSED, RELEASE, REPLY, SET, SUBMIT,
+    TABLE_CREATE, TABLE_INFO, TABLE_OPEN, WRITE, Client, frame, head, low_bytes, message,
 )  # fmt: skip
 
 import embtier
@@ -84,6 +84,70 @@ def test_a_client_in_plain_python_sets_reads_and_pools_rows(client, name):
     done = client.submit({1: POOL, 3: 1, 4: 256}, [256, 64, 128, 16, 400, 8], [512, 16])
     assert done.get(1, 0) == 0
     assert struct.unpack("<4f", client.region[512:528]) == (4, 6, 8, 10)
+
+
+class Trainer:
+    """Rows 5 and 7 of a table, and requests that train them. The segment lies at 64, the ids at 128, and what they bring at 192."""
+
+    def __init__(self, client: Client, name: str) -> None:
+        self.client = client
+        client.hello()
+        self.table = create(client, name)[1]
+        self.write(128, struct.pack("<3Q", 5, 7, 5))
+        self.write(400, struct.pack("<2I", 0, 3))  # offsets of one bag
+        self.write(192, struct.pack("<12f", *range(8), *range(4)))
+        self.write(64, struct.pack("<QQQII", self.table, 128, 192, 3, 0))
+        assert client.submit({1: SET, 3: 1, 4: 64}, [64, 32, 128, 24, 192, 48], []).get(1, 0) == 0
+
+    def write(self, at: int, data: bytes) -> None:
+        self.client.region[at : at + len(data)] = data
+
+    def rows(self) -> tuple[float, ...]:
+        self.write(64, struct.pack("<QQQII", self.table, 128, 192, 2, 0))
+        done = self.client.submit({1: GET, 3: 1, 4: 64}, [64, 32, 128, 16], [192, 32])
+        assert done.get(1, 0) == 0
+        return struct.unpack("<8f", self.client.region[192:224])
+
+    def look_up(self) -> int:
+        """Sums one bag of rows 5, 7 and 5. Returns the ticket."""
+        self.write(64, struct.pack("<QQQQQIIIIQ", self.table, 128, 512, 400, 0, 3, 1, 1, 0, 0))
+        done = self.client.submit({1: POOL, 2: 2, 3: 1, 4: 64}, [64, 64, 128, 24, 400, 8], [512, 16])
+        assert done.get(1, 0) == 0
+        return done[7]
+
+    def prefetch(self) -> int:
+        self.write(64, struct.pack("<QQQQdIIIIQ", self.table, 128, 0, 0, 0, 3, 0, 0, 0, 0))
+        done = self.client.submit({1: PREFETCH, 3: 1, 4: 64}, [64, 64, 128, 24], [])
+        assert done.get(1, 0) == 0
+        return done[7]
+
+    def push(self, step: int, fields: dict | None = None, count: int = 3, ids: int = 128) -> dict:
+        """Pushes gradients of 1 with learning rate 0.5, for @count ids, or bags if @ids is 0. Returns the answer."""
+        self.write(64, struct.pack("<QQQQdIIIIQ", self.table, ids, 192, 0, 0.5, count, 4, 0, 0, 0))
+        self.write(192, struct.pack(f"<{4 * count}f", *[1] * 4 * count))
+        sent = [64, 64, *([ids, 8 * count] if ids else []), 192, 16 * count]
+        return self.client.submit({1: PUSH, 3: 1, 4: 64, 5: step} | (fields or {}), sent, [])
+
+
+def test_a_client_in_plain_python_trains_rows(client, name):
+    """It pushes gradients of rows, those of a lookup by its ticket, and those of rows that it has prefetched."""
+    trainer = Trainer(client, name)
+    assert trainer.push(1).get(1, 0) == 0
+    assert trainer.rows() == (-1, 0, 1, 2, 3.5, 4.5, 5.5, 6.5)  # row 5 comes twice
+    ticket = trainer.look_up()
+    assert struct.unpack("<4f", client.region[512:528]) == (1.5, 4.5, 7.5, 10.5)
+    assert trainer.push(2, {6: ticket}, count=1, ids=0).get(1, 0) == 0
+    assert trainer.rows() == (-2, -1, 0, 1, 3, 4, 5, 6)
+    assert trainer.push(3, {7: trainer.prefetch()}).get(1, 0) == 0
+    assert trainer.rows() == (-3, -2, -1, 0, 2.5, 3.5, 4.5, 5.5)
+
+
+def test_a_released_ticket_trains_nothing(client, name):
+    trainer = Trainer(client, name)
+    ticket = trainer.look_up()
+    assert client.submit({1: RELEASE, 6: ticket}, [], []).get(1, 0) == 0
+    assert trainer.push(1, {6: ticket}, count=1, ids=0)[1] == 30  # TICKET_USED
+    assert trainer.rows() == tuple(range(8))
 
 
 @pytest.mark.parametrize("width", [1, 2, 3, 4])
@@ -161,6 +225,28 @@ def test_a_client_that_comes_back_ends_its_old_session(client, address, name):
     assert client.is_closed()
     assert back.call(TABLE_OPEN, {1: name}, TABLE_INFO)[1] == table[1]
     back.close()
+
+
+@pytest.mark.parametrize("unknown", [{9999: 5}, {9999: b"of a later version"}, {9998: [1, 2, 3], 9999: 0}])
+def test_unknown_fields_are_ignored(client, name, unknown):
+    client.hello(more=unknown)
+    table = client.call(TABLE_CREATE, {1: message({1: name, 2: 100, 3: 4, 4: 1, 5: 1, 6: 1} | unknown)} | unknown, TABLE_INFO)[1]
+    client.region[64:96] = struct.pack("<QQQII", table, 128, 192, 2, 0)
+    client.region[128:144] = struct.pack("<2Q", 5, 7)
+    client.region[192:224] = struct.pack("<8f", *range(8))
+    assert client.submit({1: SET, 3: 1, 4: 64} | unknown, [64, 32, 128, 16, 192, 32], []).get(1, 0) == 0
+    client.region[192:224] = bytes(32)
+    assert client.submit({1: GET, 3: 1, 4: 64} | unknown, [64, 32, 128, 16], [192, 32]).get(1, 0) == 0
+    assert struct.unpack("<8f", client.region[192:224]) == tuple(range(8))
+    client.send(frame(WRITE, 0, message({1: [1000, 5]} | unknown), b"abcde"))
+    client.send(frame(READ, 9, message({1: [1001, 3]} | unknown)))
+    assert client.receive() == (DATA, 9, {}, b"bcd")
+
+
+def test_a_client_of_later_versions_is_told_and_may_say_hello_again(client):
+    error = client.call(HELLO, {1: 8, 2: 9, 3: 65536}, ERROR)
+    assert (error[1], error[2].decode()) == (18, "this server speaks protocol 1, the client 8 to 9")
+    assert client.call(HELLO, {1: 1, 2: 9, 3: 65536}, HELLO_REPLY)[1] == 1
 
 
 def test_an_unknown_request_is_answered(client):
