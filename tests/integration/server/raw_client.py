@@ -72,8 +72,8 @@ def frame(payload: bytes) -> bytes:
 
 class Completion:
     def __init__(self, data: bytes) -> None:
-        (self.sequence, self.err, self.segment, _, self.value, self.limit, self.hit_rows) = (
-            struct.unpack("<IIIIQQQ", data[:40])
+        (self.sequence, self.err, self.segment, _, self.value, self.limit, self.hit_rows, self.ticket) = (
+            struct.unpack("<IIIIQQQQ", data[:48])
         )
 
     def __repr__(self) -> str:

@@ -15,6 +15,9 @@ from raw_client import ARENA_HEAD, TIMEOUT_S, RawClient, field, fields
 
 CALL, REPLY, SUBMIT, DONE = 1, 2, 3, 4
 
+# Where a request for one row of four numbers lies in the region.
+SEGMENT, IDS, BAG_OFFSETS, ROWS, GRADIENTS = 4096, 8192, 8256, 12288, 12352
+
 
 def rpc_frame(kind: int, number: int, message: bytes, payload: bytes = b"") -> bytes:
     head = struct.pack("<4sBBHIIQI", b"EBT1", 1, kind, 0, number, len(message), len(payload), 0)
@@ -82,14 +85,17 @@ class RawAny:
 
     def call(self, kind: str, values: dict) -> dict[int, list]:
         """Returns the last reply's fields."""
-        body = request(kind, values)[4:]  # without the length, which this stream has elsewhere
+        return self.call_bytes(request(kind, values)[4:])  # without the length, which other streams have elsewhere
+
+    def call_bytes(self, body: bytes) -> dict[int, list]:
+        """The same for a Request that is encoded already."""
         if self.shm:
             self.shm.socket.sendall(struct.pack("<I", len(body)) + body)
             return self.shm.receive_last()
         self.stream.sendall(rpc_frame(CALL, 0, body))
         while True:
-            kind_, reply, _ = self._receive()
-            if kind_ == REPLY and reply.get(2):
+            kind, reply, _ = self._receive()
+            if kind == REPLY and reply.get(2):
                 return reply
 
     def error(self, kind: str, values: dict) -> tuple[int, str]:
@@ -98,23 +104,32 @@ class RawAny:
 
     def access_row(self, op: int, table: int) -> int:
         """Gets or sets row 1 of a table by its handle. Returns the error."""
-        segment, ids, rows = 4096, 8192, 12288
+        return self.submit(op, struct.pack("<QQQII", table, IDS, ROWS, 1, 0))[0]
+
+    def submit(self, op: int, segment: bytes = b"", flags: int = 0, step: int = 0, ticket: int = 0) -> tuple[int, int]:
+        """Asks for an operation on row 1 of a table, whose weights are 1 and whose gradients are 0. Returns the error and the ticket."""
+        ones = struct.pack("<4f", 1, 1, 1, 1)
+        places = {IDS: struct.pack("<Q", 1), BAG_OFFSETS: struct.pack("<2I", 0, 1), ROWS: ones, GRADIENTS: bytes(16)}
+        if segment:
+            places[SEGMENT] = segment
+        at, count = (SEGMENT, 1) if segment else (0, 0)
         if self.shm:
             if self.shm.arena is None:
                 self._map()
-            self.shm.write(ids, struct.pack("<Q", 1))
-            return self.shm.request(op, [(table, ids, rows, 1)]).err
-        packed = struct.pack("<QQQII", table, ids, rows, 1, 0) + struct.pack("<Q", 1) + bytes(16)
-        sent, wanted = [segment, 32, ids, 8, rows, 16], [rows, 16] if op == 1 else []
-        message = field(1, op) + field(3, 1) + field(4, segment) + b"".join(
-            field(number, b"".join(_varint(n) for n in spans)) for number, spans in ((9, sent), (10, wanted)) if spans
-        )
-        self.stream.sendall(rpc_frame(SUBMIT, self.next, message, packed))
+            for place, data in places.items():
+                self.shm.write(place, data)
+            done = self.shm.request(op, [], flags=flags, segments_offset=at, segment_count=count, step=step, ticket=ticket)
+            return done.err, done.ticket
+        spans = b"".join(_varint(place) + _varint(len(data)) for place, data in places.items())
+        numbers = {1: op, 2: flags, 3: count, 4: at, 5: step, 6: ticket}
+        message = b"".join(field(number, value) for number, value in numbers.items()) + field(9, spans)
+        message += field(10, _varint(ROWS) + _varint(16))
+        self.stream.sendall(rpc_frame(SUBMIT, self.next, message, b"".join(places.values())))
         self.next += 1
         while True:
             kind, done, _ = self._receive()
             if kind == DONE:
-                return done.get(1, [0])[0]
+                return done.get(1, [0])[0], done.get(7, [0])[0]
 
     def _map(self) -> None:
         """Does what the raw client does after its own hello."""

@@ -3,15 +3,21 @@
 
 from __future__ import annotations
 
+import re
+import struct
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from accessed import PERMISSION, TRANSPORTS, Guarded
-from control_requests import ADAM, KINDS
-from raw_any import error_of
-from raw_client import GET, SET, field, fields, frame
+from control_requests import ADAM, KINDS, MESSAGES
+from daemons import TREE
+from raw_any import BAG_OFFSETS, GRADIENTS, IDS, ROWS, error_of
+from raw_client import GET, SET, field, fields
 
 import embtier
 
+INVALID, UNSUPPORTED = embtier.errors.code_of("INVALID"), embtier.errors.code_of("UNSUPPORTED")
 ROLES = ["read", "train", "admin"]
 NONE, NAMED, WHOLE = "no table", "the tables that it names", "all tables"
 
@@ -54,6 +60,39 @@ OPERATIONS: list[tuple[str, str, str, dict]] = [
     ("table_drop", "admin", NAMED, {"name": "{}_loaded"}),
 ]
 
+# Operations on rows have numbers in proto/ops.h.
+NUMBERS = {name: int(number) for name, number in re.findall(r"OP\((\w+), (\d+)\)", (TREE / "proto/ops.h").read_text())}
+WITH_TICKET = 2
+
+
+def rows_segment(table: int) -> bytes:
+    return struct.pack("<QQQII", table, IDS, ROWS, 1, 0)
+
+
+def bags_segment(table: int) -> bytes:
+    return struct.pack("<QQQQQIIIIQ", table, IDS, ROWS, BAG_OFFSETS, 0, 1, 1, 1, 0, 0)
+
+
+def push_segment(table: int) -> bytes:
+    return struct.pack("<QQQQdIIIIQ", table, IDS, GRADIENTS, 0, 0.5, 1, 4, 0, 0, 0)
+
+
+def prefetch_segment(table: int) -> bytes:
+    return struct.pack("<QQQQdIIIIQ", table, IDS, 0, 0, 0, 1, 0, 0, 0, 0)
+
+
+# The operation, its flags and its step, the least role, and the segment for a table that must be granted. RELEASE has the ticket of the
+# PREFETCH before it.
+ROW_OPERATIONS: list[tuple[str, int, int, str, Callable[[int], bytes] | None]] = [
+    ("GET", 0, 0, "read", rows_segment),
+    ("SET", 0, 0, "train", rows_segment),
+    ("POOL", 0, 0, "read", bags_segment),
+    ("POOL", WITH_TICKET, 0, "train", bags_segment),
+    ("PUSH", 0, 1, "train", push_segment),
+    ("PREFETCH", 0, 0, "read", prefetch_segment),
+    ("RELEASE", 0, 0, "none", None),
+]
+
 
 def filled(values, name: str):
     """@values with @name in place of each {}."""
@@ -81,6 +120,11 @@ def guarded(tmp_path_factory):
 
 def test_the_walk_has_all_requests():
     assert {kind for kind, *_ in OPERATIONS} == set(KINDS) - {"hello"}
+
+
+def test_the_walk_has_all_operations_on_rows():
+    assert {name for name, *_ in ROW_OPERATIONS} == set(NUMBERS)
+    assert sorted(NUMBERS.values()) == list(range(1, 1 + len(NUMBERS)))
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
@@ -112,10 +156,32 @@ def rows_of(daemon) -> np.ndarray:
         return np.concatenate([root.open_table(name).get(np.arange(100)) for name in ("mine", "theirs")])
 
 
+@pytest.fixture(scope="module")
+def handles(guarded) -> dict[str, int]:
+    with guarded.raw_as("boss", "shm") as boss:
+        return {name: fields(boss.call("table_open", {"name": name})[6][0])[1][0] for name in ("mine", "theirs")}
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("grants", ["some", "all"])
+@pytest.mark.parametrize("role", ROLES)
+def test_each_role_may_do_on_rows_what_the_table_says(guarded, handles, transport, grants, role):
+    """Each operation on rows, by its number, with handles of all tables."""
+    before, released = rows_of(guarded), 0
+    with guarded.raw_as(f"{role}_of_{grants}", transport) as client:
+        for name, flags, step, least, segment in ROW_OPERATIONS:
+            for table, handle in handles.items() if segment else [("", 0)]:
+                err, ticket = client.submit(NUMBERS[name], segment(handle) if segment else b"", flags, step, 0 if segment else released)
+                may = ["none", *ROLES].index(role) >= ["none", *ROLES].index(least) and (grants == "all" or table != "theirs")
+                assert err == (0 if may else PERMISSION), f"{role} {name} {flags} {table}"
+                released = ticket if may else released
+    assert (rows_of(guarded) == before).all()
+
+
 @pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize("role", ROLES)
 def test_each_role_may_ask_for_rows_as_the_table_says(guarded, transport, role):
-    """Each operation on rows, through the library."""
+    """Operations on rows, through the library, which says what is missing."""
 
     def allowed(least: str, call, words: str = "") -> None:
         if ROLES.index(role) >= ROLES.index(least):
@@ -163,12 +229,7 @@ def test_a_reader_that_would_train_learns_of_no_grad(guarded):
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
-def test_a_guessed_handle_is_refused(guarded, transport):
-    with guarded.connect() as root:
-        handles = {table.name: None for table in root.tables()}
-    with guarded.raw_as("boss", transport) as boss:
-        for name in ("mine", "theirs"):
-            handles[name] = fields(boss.call("table_open", {"name": name})[6][0])[1][0]
+def test_a_guessed_handle_is_refused(guarded, handles, transport):
     before = rows_of(guarded)
     for role in ROLES:
         with guarded.raw_as(f"{role}_of_some", transport) as client:
@@ -205,12 +266,35 @@ def test_a_list_goes_on_over_pages_that_show_nothing(guarded):
             root.drop_table("mine_last")
 
 
-def test_an_unknown_request_is_no_secret_and_does_nothing(guarded):
-    with guarded.raw_as("read_of_some", "shm") as client:
-        client.shm.socket.sendall(frame(field(1, 5) + field(9000, b"")))
-        err, said = error_of(client.shm.receive_last())
-        assert err != 0 and "does not know the request" in said
+# Beside each number that is known, and far from all.
+KNOWN_REQUESTS = {number for number, *_ in MESSAGES["Request"].values()}
+NEAR_REQUESTS = {near for number in KNOWN_REQUESTS for near in (number - 1, number + 1) if near}
+UNKNOWN_REQUESTS = [*sorted(NEAR_REQUESTS - KNOWN_REQUESTS), 9000, 2**29 - 1]
+UNKNOWN_OPERATIONS = [0, *range(1 + len(NUMBERS), 20), 2**31, 2**32 - 1]
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("user", ["read_of_some", "admin_of_all"])
+def test_an_unknown_request_is_no_secret_and_does_nothing(guarded, transport, user):
+    before = rows_of(guarded)
+    with guarded.raw_as(user, transport) as client:
+        for number in UNKNOWN_REQUESTS:
+            err, said = error_of(client.call_bytes(field(1, 5) + field(number, field(1, "mine"))))
+            assert (err, "does not know the request" in said) == (UNSUPPORTED, True), f"{number}: {err} {said}"
         assert client.error("status", {})[0] == 0
+    assert (rows_of(guarded) == before).all()
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("user", ["read_of_some", "admin_of_all"])
+def test_an_unknown_operation_on_rows_does_nothing(guarded, handles, transport, user):
+    before = rows_of(guarded)
+    with guarded.raw_as(user, transport) as client:
+        for number in UNKNOWN_OPERATIONS:
+            for segment in (rows_segment, push_segment):
+                assert client.submit(number, segment(handles["mine"]))[0] == INVALID, number
+        assert client.access_row(GET, handles["mine"]) == 0
+    assert (rows_of(guarded) == before).all()
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
