@@ -10,12 +10,13 @@ import json
 import os
 import re
 import secrets
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from certificates import Authority
-from daemons import Daemon, embtier
+from daemons import CLI, Daemon, embtier
 from raw_any import RawAny
 
 PERMISSION = 16
@@ -77,6 +78,14 @@ class Guarded(Daemon):
     def connect_with(self, token: str, transport: str = "shm", mode: int = 0o600, **options) -> embtier.Server:
         with token_file(self.folder, token, mode):
             return embtier.connect(self.address(transport), **({"timeout": 60, "arena_bytes": 1 << 20} | options))
+
+    def run_as(self, name: str, transport: str, *arguments: str | Path, code: int = 0) -> tuple[str, str]:
+        """Runs the command line as a user. Returns what it has printed to both streams."""
+        with token_file(self.folder, self.tokens[name]):
+            command = [CLI, "--timeout", "60", "--socket", self.address(transport), *arguments]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        assert done.returncode == code, done
+        return done.stdout, done.stderr
 
     def raw_as(self, name: str, transport: str) -> RawAny:
         return RawAny(self.address(transport), self.tokens[name])

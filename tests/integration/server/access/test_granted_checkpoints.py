@@ -5,32 +5,17 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-from pathlib import Path
 
 import embtier
 import numpy as np
 import pytest
-from accessed import Guarded, token_file
-from daemons import EMBTIERD
-
-CLI = Path(os.environ.get("EMBTIER_CLI", EMBTIERD.parents[1] / "tools/embtier"))
-
+from accessed import Guarded
 
 @pytest.fixture
 def guarded(tmp_path):
     daemon = Guarded(tmp_path / "guarded")
     yield daemon
     daemon.end()
-
-
-def run(guarded: Guarded, user: str, transport: str, *arguments: str, code: int = 0) -> tuple[str, str]:
-    """Runs a command as a user. Returns what it has printed to both streams."""
-    with token_file(guarded.folder, guarded.tokens[user]):
-        command = [str(CLI), "--timeout", "60", "--socket", guarded.address(transport), *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert done.returncode == code, done
-    return done.stdout, done.stderr
 
 
 @pytest.mark.parametrize("transport", ["shm", "tls"])
@@ -45,11 +30,11 @@ def test_a_checkpoint_names_its_user(guarded, transport):
             server.start_profile()
         server.stop_profile()
     guarded.restart()
-    shown, _ = run(guarded, "boss", "shm", "checkpoint", "list")
+    shown, _ = guarded.run_as("boss", "shm", "checkpoint", "list")
     assert "boss" in shown and "UID" not in shown and "4294967295" not in shown, shown
-    shown, _ = run(guarded, "boss", "shm", "checkpoint", "show", str(made.id))
+    shown, _ = guarded.run_as("boss", "shm", "checkpoint", "show", str(made.id))
     assert "user       boss\n" in shown, shown
-    shown, _ = run(guarded, "boss", "shm", "-o", "json", "checkpoint", "list")
+    shown, _ = guarded.run_as("boss", "shm", "-o", "json", "checkpoint", "list")
     assert [(one["user"], one["uid"]) for one in json.loads(shown) if one["id"] == made.id] == [("boss", made.uid)]
     assert {line["user"] for line in guarded.logged("checkpoint made") if line["by"] == "user"} == {"boss"}
     assert "4294967295" not in guarded.log.read_text()
@@ -65,18 +50,18 @@ def test_a_reader_exports_its_table_alone(guarded, transport, tmp_path):
             boss.create_table(name, 4, rows=10, init=("constant", 3)).set([1], np.ones((1, 4), np.float32))
         made = boss.checkpoint(step=77)
     for which in ("newest", str(made.id)):
-        said, _ = run(guarded, "reader", transport, "export", "ads_a", str(tmp_path / which), "--checkpoint", which)
+        said, _ = guarded.run_as("reader", transport, "export", "ads_a", str(tmp_path / which), "--checkpoint", which)
         assert f"as of checkpoint {made.id}" in said
         assert json.loads((tmp_path / which / "table.json").read_text())["step"] == "77"
     with guarded.connect_as("boss") as boss:
         boss.import_table(str(tmp_path / "newest"), "again")
         assert (boss.open_table("again").get([1]) == 1).all()
-    _, said = run(guarded, "reader", transport, "export", "ads_a", str(tmp_path / "now"), code=1)
+    _, said = guarded.run_as("reader", transport, "export", "ads_a", str(tmp_path / "now"), code=1)
     assert "checkpoint create" in said and "--checkpoint newest" in said, said
-    _, said = run(guarded, "reader", transport, "export", "ads_a", str(tmp_path / "no"), "--checkpoint", "1000000", code=1)
+    _, said = guarded.run_as("reader", transport, "export", "ads_a", str(tmp_path / "no"), "--checkpoint", "1000000", code=1)
     assert "there is no checkpoint 1000000" in said, said
     for refused in (("export", "users", str(tmp_path / "not"), "--checkpoint", "newest"), ("checkpoint", "show", str(made.id))):
-        _, said = run(guarded, "reader", transport, *refused, code=1)
+        _, said = guarded.run_as("reader", transport, *refused, code=1)
         assert "granted" in said, said
     with guarded.connect_as("reader", transport) as server, pytest.raises(embtier.PermissionError, match='checkpoint "newest"'):
         server.export_table("ads_a", str(tmp_path / "python"))
