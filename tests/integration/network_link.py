@@ -26,7 +26,11 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class NoLinkError(Exception):
-    """No namespaces can be made here; the text says why."""
+    """There is no link; the text says why."""
+
+
+class NoRightError(NoLinkError):
+    """The system refuses namespaces to this process. Tests are skipped for this reason alone."""
 
 
 def _check(result: int, call: str) -> None:
@@ -76,7 +80,8 @@ class Link:
         try:
             with _staying():
                 for _ in range(2):
-                    _check(_libc.unshare(CLONE_NEWNET), "unshare")
+                    if _libc.unshare(CLONE_NEWNET) != 0:
+                        raise NoRightError(f"unshare: {os.strerror(ctypes.get_errno())}")
                     self._namespaces.append(_here())
             self._set_up()
         except BaseException:
@@ -160,7 +165,7 @@ def main() -> None:
     try:
         link = Link()
     except NoLinkError as error:
-        print(f"network_link: no figure: no network namespaces can be made here: {error}", file=sys.stderr)
+        print(f"network_link: no figure: no network namespaces can be joined here: {error}", file=sys.stderr)
         return
     link.run(sys.argv[1:])
 

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """A client and a server, each in a network of its own, and the link between them. Run by test_dead_link.py in the client's network.
 
-Arguments: the daemon's program, a folder for it. Prints what happened, a line for each step."""
+Arguments: the daemon's program, a folder for it, its `rpc.io_uring`. Clients come over TCP and over TLS. Prints what
+happened, a line for each step."""
 
 from __future__ import annotations
 
+import functools
 import subprocess
 import sys
 import time
@@ -12,9 +14,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import embtier
+from certificates import Authority
 
 LIMIT_S = 60
-CLIENT, SERVER, PORT = "10.99.0.1", "10.99.0.2", 7411
+CLIENT, SERVER = "10.99.0.1", "10.99.0.2"
+PORTS = {"tcp": 7411, "tls": 7412}
 
 CONFIG = """\
 data: {{directories: [{folder}/rows], shards_per_directory: 2, reserve_bytes: 4MiB}}
@@ -22,7 +26,8 @@ lanes: {{count: 1, request_bytes: 8MiB, ticket_bytes: 4MiB, write_queue_bytes: 4
 cache: {{tiers: [{{name: dram, kind: dram, bytes: 16MiB}}]}}
 rocksdb: {{memtable_bytes: 16MiB, metadata_cache_bytes: 8MiB}}
 socket: {{path: {folder}/s}}
-rpc: {{listen: ["tcp://{server}:{port}"], insecure: yes}}
+rpc: {{listen: [{listen}], insecure: yes, io_uring: {io_uring}}}
+tls: {{certificate: {folder}/tls/server.crt, key: {folder}/tls/server.key}}
 """
 
 
@@ -59,29 +64,46 @@ def expect_disconnected(what: str, wait: Callable[[], object]) -> None:
         say(f"{what}: disconnected" if took < LIMIT_S else f"{what}: only after {took:.0f} s")
 
 
-def lose(client: embtier.Server, idle: embtier.Server, watcher: embtier.Server, link: Link) -> None:
+class Pair:
+    """Two clients over one transport: one that asks, and one that waits."""
+
+    def __init__(self, kind: str, ca: Path) -> None:
+        self.kind = kind
+        address = f"{kind}://{SERVER}:{PORTS[kind]}" + (f"?ca={ca}" if kind == "tls" else "")
+        options = {"timeout": LIMIT_S, "reconnect_timeout": LIMIT_S, "arena_bytes": 1 << 20}
+        self.client, self.idle = (embtier.connect(address, **options) for _ in range(2))
+        self.table = self.client.create_table(kind, dim=4, rows=10)
+        self.batch = self.client.batch([(self.table, 1)])
+        self.batch.ids(0)[:], self.batch.rows(0)[:] = [1], 1
+
+
+def lose(pairs: list[Pair], watcher: embtier.Server, link: Link) -> None:
     """The server's side finds out too: over its Unix socket, which is no part of the network, it tells how many sessions it has."""
-    table = client.create_table("t", dim=4, rows=10)
-    batch = client.batch([(table, 1)])
-    batch.ids(0)[:], batch.rows(0)[:] = [1], 1
-    assert watcher.status()["metrics"]["sessions"] == 3
+    assert watcher.status()["metrics"]["sessions"] == 1 + 2 * len(pairs)
     link.set("down")
-    batch.submit_set()
-    expect_disconnected("request", lambda: batch.wait(3 * LIMIT_S))
+    for pair in pairs:
+        pair.batch.submit_set()
+    for pair in pairs:
+        expect_disconnected(f"{pair.kind}, request", functools.partial(pair.batch.wait, 3 * LIMIT_S))
     deadline = time.monotonic() + LIMIT_S
     while watcher.status()["metrics"]["sessions"] > 1 and time.monotonic() < deadline:
         time.sleep(0.1)
     say(f"sessions: {watcher.status()['metrics']['sessions']:.0f}")
-    expect_disconnected("idle client", idle.tables)
+    for pair in pairs:
+        expect_disconnected(f"{pair.kind}, idle client", pair.idle.tables)
     link.set("up")
-    client.reconnect()
-    say(f"rows: {table.get([1]).tolist()}")
+    for pair in pairs:
+        pair.client.reconnect()
+        say(f"{pair.kind}, rows: {pair.table.get([1]).tolist()}")
 
 
 def main() -> None:
-    program, folder = sys.argv[1], Path(sys.argv[2])
+    program, folder, io_uring = sys.argv[1], Path(sys.argv[2]), sys.argv[3]
     (folder / "rows").mkdir()
-    (folder / "config").write_text(CONFIG.format(folder=folder, server=SERVER, port=PORT))
+    authority = Authority(folder / "tls")
+    authority.sign("server", f"IP:{SERVER}")
+    listen = ", ".join(f'"{kind}://{SERVER}:{port}"' for kind, port in PORTS.items())
+    (folder / "config").write_text(CONFIG.format(folder=folder, listen=listen, io_uring=io_uring))
     run("ip", "link", "set", "lo", "up")
     wait_for_link = f"until ip address | grep -q {SERVER}; do sleep 0.05; done"
     with (folder / "log").open("wb") as log, subprocess.Popen(
@@ -99,9 +121,7 @@ def main() -> None:
                 except embtier.UnreachableError:
                     assert time.monotonic() < deadline and server.poll() is None, (folder / "log").read_text()
                     time.sleep(0.1)
-            options = {"timeout": LIMIT_S, "reconnect_timeout": LIMIT_S, "arena_bytes": 1 << 20}
-            client, idle = (embtier.connect(f"tcp://{SERVER}:{PORT}", **options) for _ in range(2))
-            lose(client, idle, watcher, link)
+            lose([Pair(kind, authority.certificate) for kind in PORTS], watcher, link)
         finally:
             server.kill()
 

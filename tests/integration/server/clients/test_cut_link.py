@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A training over TCP whose link fails in the middle. It goes on, or is told so and reconnects; either way each step of it takes effect
-once.
+"""A training over TCP or TLS whose link fails in the middle. It goes on, or is told so and reconnects; either way each step of it takes
+effect once.
 
 Server and trainer are in network namespaces of their own, joined by a pair of interfaces."""
 
@@ -14,11 +14,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from certificates import Authority
 from daemons import Daemon
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from network_link import SERVER, Link, NoLinkError  # noqa: E402
+from network_link import SERVER, Link, NoRightError  # noqa: E402
 
 import embtier  # noqa: E402
 
@@ -31,15 +32,29 @@ LIMIT_S = 60
 def link() -> Iterator[Link]:
     try:
         made = Link()
-    except NoLinkError as error:
+    except NoRightError as error:
         pytest.skip(f"no network namespaces can be made here: {error}")
     with contextlib.closing(made), made.at_client():
         yield made
 
 
-@pytest.fixture
-def daemon(link, make_daemon) -> Daemon:
-    made = make_daemon({"rpc": {"listen": [f"tcp://{SERVER}:0"], "insecure": "yes"}})
+@pytest.fixture(scope="session")
+def authority(tmp_path_factory) -> Authority:
+    made = Authority(tmp_path_factory.mktemp("authority"))
+    made.sign("server", f"IP:{SERVER}")
+    return made
+
+
+@pytest.fixture(params=["tcp", "tls"])
+def kind(request) -> str:
+    return request.param
+
+
+@pytest.fixture(params=["io_uring", "epoll"])
+def daemon(request, link, kind, authority, make_daemon) -> Daemon:
+    tls = {"certificate": f"{authority.folder}/server.crt", "key": f"{authority.folder}/server.key"}
+    rpc = {"listen": [f"{kind}://{SERVER}:0"], "insecure": "yes", "io_uring": "auto" if request.param == "io_uring" else "off"}
+    made = make_daemon({"rpc": rpc} | ({"tls": tls} if kind == "tls" else {}))
     made.launch(wrapper=("nsenter", f"--net={link.server_network}"))
     made.await_ready()
     return made
@@ -104,8 +119,9 @@ class Trainer:
 
 
 @pytest.fixture
-def trainer(daemon) -> Iterator[Trainer]:
-    made = Trainer(next(fields["address"] for fields in daemon.logged("listening") if "tcp" in fields["address"]))
+def trainer(daemon, kind, authority) -> Iterator[Trainer]:
+    address = next(fields["address"] for fields in daemon.logged("listening") if kind in fields["address"])
+    made = Trainer(f"{address}?ca={authority.certificate}" if kind == "tls" else address)
     yield made
     made.server.close()
 
