@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench_rpc_abuser.c: the service that nine good clients over TCP get beside one abuser
+/* bench_rpc_abuser.c: the service that nine good clients over TCP or TLS get beside one abuser
  * (lib/rpc_abusers.h).
  *
  * rpc-abuser-KIND             each good client asks for 256 cached rows every 5 ms, one request at
@@ -9,6 +9,9 @@
  * rpc-abuser-KIND-full-speed  each has one request in flight all the time. A tenth of the server is
  *                             the abuser's fair share. On two cores the processor is the limit, and
  *                             the figure has no bar
+ *
+ * Good clients and abuser connect as EMBTIER_BENCH_TLS says (lib/bench_server.h). With the KIND
+ * `handshakes` they always have TLS.
  *
  * Ours is the rate of all nine with the abuser, the reference without, in turn. The abuser's own
  * computing is kept out of the figures (abusers.h). */
@@ -41,6 +44,8 @@ struct good {
 
 struct abused {
     struct bench_server server;
+    enum bench_wire wire;
+    struct bench_target target;
     struct rpc_abuser_place place;
     enum rpc_abuser_kind kind;
     struct good good[GOOD];
@@ -58,7 +63,7 @@ static void connect_good(struct abused *abused, uint32_t index)
 
     good->abused = abused;
     good->next = index * BATCHES / GOOD;
-    good->connection = bench_server_connect(&abused->server, BENCH_TCP, ARENA_BYTES);
+    good->connection = bench_server_connect(&abused->server, abused->wire, ARENA_BYTES);
     if (embtier_table_open(good->connection, "t0", &good->table) != EMBTIER_OK)
         bench_die("%s", embtier_message(good->connection));
     part.table = good->table;
@@ -72,11 +77,13 @@ static struct abused *set_up(enum rpc_abuser_kind kind)
     const uint64_t rows = bench_scaled(64 << 10, 1 << 10);
     const struct bench_server_shape shape = {
         .listens = true,
+        .has_tls = kind == RPC_ABUSER_HANDSHAKES,
         .dram_bytes = rows * ROW_BYTES * 2 * 2 + 64 * MIB,
     };
     uint64_t random = 42;
 
     abused->kind = kind;
+    abused->wire = shape.has_tls ? BENCH_TLS : BENCH_TCP;
     abused->ids = bench_alloc(BATCHES * BATCH_ROWS, sizeof(*abused->ids));
     for (uint32_t i = 0; i < BATCHES * BATCH_ROWS; i++)
         abused->ids[i] = bench_random(&random) % rows;
@@ -85,8 +92,10 @@ static struct abused *set_up(enum rpc_abuser_kind kind)
     bench_touch_all(&abused->server, EMBTIER_GET);
     for (uint32_t i = 0; i < GOOD; i++)
         connect_good(abused, i);
+    bench_target_init(&abused->target,
+                      shape.has_tls ? abused->server.tls_address : abused->server.address);
     abused->place = (struct rpc_abuser_place){
-        .port = (uint16_t)strtoul(strrchr(abused->server.address, ':') + 1, NULL, 10),
+        .target = &abused->target,
         .table = abused->server.tables[1]->handle,
         .row_bytes = ROW_BYTES,
         .huge_rows = (uint32_t)rows,
@@ -98,6 +107,7 @@ static void clear(struct abused *abused)
 {
     for (uint32_t i = 0; i < GOOD; i++)
         embtier_disconnect(abused->good[i].connection);
+    bench_target_done(&abused->target);
     bench_server_done(&abused->server);
     free(abused->ids);
     free(abused);
@@ -130,7 +140,7 @@ static uint64_t ask_steadily(void *context)
 {
     struct good *const good = context;
     const double began = bench_now();
-    const uint64_t wanted = (uint64_t)(bench_settings.seconds / PERIOD_S);
+    const uint64_t wanted = MAX((uint64_t)(bench_settings.seconds / PERIOD_S), 1);
 
     good->in_time = 0;
     for (uint64_t i = 0; i < wanted && bench_now() - began < bench_settings.seconds; i++) {
@@ -189,22 +199,27 @@ static void say_more(void *context, json_t *figure)
 static void run(const char *name, enum rpc_abuser_kind kind)
 {
     struct abused *const abused = set_up(kind);
-    char full_name[64];
+    const char *const wire = abused->target.context ? "TLS" : "TCP";
+    char full_name[64], steady_options[96], full_options[96];
     struct bench_figure figure = {
         .name = name,
         .unit = "requests/s",
         .bar = 0.9,
         .limit = "the good clients' demand, 1,800 requests a second",
         .reference_name = "the same clients with no abuser",
-        .reference_options = "9 x 256 cached rows every 5 ms over TCP, 1 lane",
+        .reference_options = steady_options,
     };
 
+    snprintf(steady_options, sizeof(steady_options),
+             "9 x 256 cached rows every 5 ms over %s, 1 lane", wire);
+    snprintf(full_options, sizeof(full_options),
+             "9 x 1 request of 256 cached rows in flight over %s, 1 lane", wire);
     bench_compare(&figure, with_abuser, alone, abused, say_more);
     snprintf(full_name, sizeof(full_name), "%s-full-speed", name);
     figure.name = full_name;
     figure.bar = 0;
     figure.limit = "the abuser's fair share, a tenth; on two cores the processor";
-    figure.reference_options = "9 x 1 request of 256 cached rows in flight, 1 lane";
+    figure.reference_options = full_options;
     abused->is_full_speed = true;
     abused->acts = abused->acted_seconds = 0;
     bench_compare(&figure, with_abuser, alone, abused, say_more);
@@ -241,12 +256,21 @@ static void slots(void)
     run("rpc-abuser-slots", RPC_ABUSER_SLOTS);
 }
 
+static void handshakes(void)
+{
+    run("rpc-abuser-handshakes", RPC_ABUSER_HANDSHAKES);
+}
+
 int main(int argc, char **argv)
 {
     const struct bench_entry entries[] = {
-        { "rpc-abuser-connects", connects }, { "rpc-abuser-garbage", garbage },
-        { "rpc-abuser-huge", huge },         { "rpc-abuser-reads", reads },
-        { "rpc-abuser-unread", unread },     { "rpc-abuser-slots", slots },
+        { "rpc-abuser-connects", connects },
+        { "rpc-abuser-garbage", garbage },
+        { "rpc-abuser-huge", huge },
+        { "rpc-abuser-reads", reads },
+        { "rpc-abuser-unread", unread },
+        { "rpc-abuser-slots", slots },
+        { "rpc-abuser-handshakes", handshakes },
     };
 
     return bench_main(argc, argv, entries, ARRAY_LEN(entries));

@@ -9,22 +9,15 @@
  * connections' clients are in this process, so their half of the handshakes costs the same
  * processors; the figure has the time of that half, and the processor time of rows without it. They
  * read their certificates once, as each would on a machine of its own. */
-#include <errno.h>
-#include <openssl/ssl.h>
-#include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <time.h>
-#include <unistd.h>
 
-#include "base/net/address.h"
-#include "base/tls/tls_context.h"
-#include "base/tls/tls_stream.h"
-#include "client/transport/connect.h"
 #include "tests/bench/lib/bench_server.h"
+#include "tests/bench/lib/bench_stream.h"
 
 #define DIM         128
 #define ROW_BYTES   (DIM * sizeof(float))
@@ -34,7 +27,6 @@
 #define CHURN_PER_S 160
 #define CONNECTORS  4 /* threads: so many handshakes at a time, as each may take a while */
 #define NS_PER_S    1000000000L
-#define DEADLINE_NS UINT64_MAX
 
 struct side {
     struct embtier *connection;
@@ -55,9 +47,7 @@ struct team {
 };
 
 struct churn {
-    struct address address;
-    const char *text;
-    SSL_CTX *context;
+    struct bench_target target;
     pthread_t threads[CONNECTORS];
     _Atomic bool is_over;
     _Atomic uint64_t count, processor_ns; /* of the clients' half */
@@ -208,47 +198,6 @@ static void tls_get(void)
 
 /* ---- New connections ---- */
 
-static void await(int fd, bool has_unsent)
-{
-    struct pollfd at = { .fd = fd, .events = has_unsent ? POLLIN | POLLOUT : POLLIN };
-
-    (void)poll(&at, 1, -1);
-}
-
-static void shake_hands(struct tls_stream *tls, int fd)
-{
-    struct err_msg msg = { { 0 } };
-    enum embtier_err err, sent;
-    size_t unsent;
-
-    for (;;) {
-        err = tls_handshake(tls, &msg);
-        sent = tls_flush(tls, &msg);
-        if (err == EMBTIER_OK && sent == EMBTIER_OK)
-            return;
-        if ((err != EMBTIER_OK && err != EMBTIER_AGAIN) ||
-            (sent != EMBTIER_OK && sent != EMBTIER_AGAIN))
-            bench_die("%s", msg.text);
-        (void)tls_out(tls, &unsent);
-        await(fd, unsent > 0);
-    }
-}
-
-/* Connects, shakes hands and closes. */
-static void connect_once(const struct churn *churn)
-{
-    struct err_msg msg = { { 0 } };
-    struct tls_stream *tls;
-    int fd;
-
-    if (connect_stream(&churn->address, churn->text, DEADLINE_NS, &fd, &msg) != EMBTIER_OK ||
-        tls_stream_connect(churn->context, fd, churn->address.host, &tls, &msg) != EMBTIER_OK)
-        bench_die("%s", msg.text);
-    shake_hands(tls, fd);
-    tls_stream_free(tls);
-    close(fd);
-}
-
 static void *churn_main(void *context)
 {
     struct churn *const churn = context;
@@ -256,7 +205,7 @@ static void *churn_main(void *context)
 
     clock_gettime(CLOCK_MONOTONIC, &next);
     while (!atomic_load(&churn->is_over)) {
-        connect_once(churn);
+        bench_stream_free(bench_stream_new(&churn->target));
         atomic_fetch_add(&churn->count, 1);
         next.tv_nsec += NS_PER_S / CHURN_PER_S * CONNECTORS;
         if (next.tv_nsec >= NS_PER_S) {
@@ -314,13 +263,8 @@ static void add_churn(void *context, json_t *figure)
 static void tls_churn(void)
 {
     struct pair *const pair = set_up();
-    struct err_msg msg = { { 0 } };
 
-    pair->churn.text = pair->server.tls_address;
-    if (address_parse(pair->churn.text, &pair->churn.address, &msg) != EMBTIER_OK ||
-        tls_context_client(&(struct tls_files){ .authority = pair->churn.address.files.authority },
-                           &pair->churn.context, &msg) != EMBTIER_OK)
-        bench_die("%s", msg.text);
+    bench_target_init(&pair->churn.target, pair->server.tls_address);
     bench_compare(&(struct bench_figure){ .name = "tls-churn",
                                           .unit = "rows/s",
                                           .bar = 0.94,
@@ -328,7 +272,7 @@ static void tls_churn(void)
                                           .reference_name = "without new connections",
                                           .reference_options = "4 plain connections" },
                   rate_in_churn, plain_rate, pair, add_churn);
-    tls_context_free(pair->churn.context);
+    bench_target_done(&pair->churn.target);
     clear(pair);
 }
 

@@ -2,13 +2,10 @@
 #include "tests/bench/lib/rpc_abusers.h"
 
 #include <errno.h>
-#include <netinet/in.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "proto/control.pb-c.h"
 #include "proto/frame.h"
@@ -24,6 +21,7 @@
 #define REST_NS      1000000L
 #define SKIPPED      64 /* frames of unknown kinds at a time */
 #define PAYLOAD      64 /* the first offset that is the client's */
+#define SILENT_COUNT 100
 
 struct self {
     const struct rpc_abuser_place *place;
@@ -37,57 +35,21 @@ static void acted(struct self *self)
     atomic_fetch_add(self->acts, 1);
 }
 
-/* ---- Streams ---- */
-
-static int connect_to(const struct self *self)
-{
-    const struct sockaddr_in address = { .sin_family = AF_INET,
-                                         .sin_port = htons(self->place->port),
-                                         .sin_addr = { htonl(INADDR_LOOPBACK) } };
-    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-    if (fd < 0 || connect(fd, (const struct sockaddr *)&address, sizeof(address)) != 0)
-        bench_die("abuser: connect: %s", strerror(errno));
-    return fd;
-}
-
-/* False if the server has closed the connection. */
-static bool send_all(int fd, const void *bytes, size_t count)
-{
-    while (count > 0) {
-        const ssize_t sent = send(fd, bytes, count, MSG_NOSIGNAL);
-
-        if (sent < 0)
-            return false;
-        bytes = (const uint8_t *)bytes + sent;
-        count -= (size_t)sent;
-    }
-    return true;
-}
-
-static bool receive_all(int fd, void *bytes, size_t count)
-{
-    return count == 0 || recv(fd, bytes, count, MSG_WAITALL) == (ssize_t)count;
-}
-
 static void must(bool is_done)
 {
     if (!is_done)
         bench_die("abuser: the server has closed: %s", strerror(errno));
 }
 
-/* A reset leaves no port waiting, so there are enough of them. */
-static void reset(int fd)
+static struct bench_stream *connect_to(const struct self *self)
 {
-    (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &(struct linger){ .l_onoff = 1 },
-                     sizeof(struct linger));
-    close(fd);
+    return bench_stream_new(self->place->target);
 }
 
 /* ---- Frames ---- */
 
-static void send_frame(int fd, uint8_t kind, uint32_t number, const void *message, size_t bytes,
-                       uint64_t payload_bytes)
+static void send_frame(struct bench_stream *stream, uint8_t kind, uint32_t number,
+                       const void *message, size_t bytes, uint64_t payload_bytes)
 {
     const struct rpc_head head = { .kind = kind,
                                    .number = number,
@@ -96,23 +58,30 @@ static void send_frame(int fd, uint8_t kind, uint32_t number, const void *messag
     uint8_t wire[RPC_HEAD_BYTES];
 
     rpc_head_encode(&head, wire);
-    must(send_all(fd, wire, sizeof(wire)) && send_all(fd, message, bytes));
+    must(bench_stream_send(stream, wire, sizeof(wire)) &&
+         bench_stream_send(stream, message, bytes));
 }
 
-/* Receives a frame, and throws its payload away. */
-static uint8_t skip_frame(struct self *self, int fd)
+static struct rpc_head receive_head(struct bench_stream *stream)
 {
     uint8_t wire[RPC_HEAD_BYTES];
     struct rpc_head head;
     struct err_msg msg;
-    uint64_t left;
 
-    must(receive_all(fd, wire, sizeof(wire)));
+    must(bench_stream_receive(stream, wire, sizeof(wire)));
     if (rpc_head_decode(wire, FRAME_BYTES_MAX, &head, &msg) != EMBTIER_OK)
         bench_die("abuser: %s", msg.text);
-    left = head.message_bytes + head.payload_bytes;
+    return head;
+}
+
+/* Receives a frame, and throws its payload away. */
+static uint8_t skip_frame(struct self *self, struct bench_stream *stream)
+{
+    const struct rpc_head head = receive_head(stream);
+    uint64_t left = head.message_bytes + head.payload_bytes;
+
     for (; left > 0; left -= MIN(left, HUGE_BYTES))
-        must(receive_all(fd, self->buffer, MIN(left, HUGE_BYTES)));
+        must(bench_stream_receive(stream, self->buffer, MIN(left, HUGE_BYTES)));
     return head.kind;
 }
 
@@ -131,21 +100,33 @@ static size_t pack_hello(uint64_t arena_bytes, uint32_t slot_count, uint8_t *ret
     return embtier__request__pack(&request, ret_bytes);
 }
 
-/* The answer, and reports of progress in front of it, come before all other frames, and are thrown
- * away with these. */
-static int begin_session(struct self *self, uint64_t arena_bytes, uint32_t slot_count)
+/* True: the answer to the hello. False: a report of progress in front of it. */
+static bool receive_answer(struct self *self, struct bench_stream *stream)
 {
-    const int fd = connect_to(self);
-    uint8_t hello[256];
-    uint8_t probe;
+    const struct rpc_head head = receive_head(stream);
+    Embtier__Reply *reply = NULL;
+    bool is_last;
 
-    send_frame(fd, RPC_CALL, 0, hello, pack_hello(arena_bytes, slot_count, hello), 0);
-    /* The answer is the first REPLY if the session is made at once, and else comes behind it. */
-    must(recv(fd, &probe, 1, MSG_PEEK) == 1);
-    while (skip_frame(self, fd) == RPC_REPLY)
-        if (recv(fd, &probe, 1, MSG_PEEK | MSG_DONTWAIT) != 1)
-            break;
-    return fd;
+    must(bench_stream_receive(stream, self->buffer, head.message_bytes));
+    if (head.kind == RPC_REPLY)
+        reply = embtier__reply__unpack(NULL, head.message_bytes, self->buffer);
+    if (!reply || reply->body_case == EMBTIER__REPLY__BODY_ERROR)
+        bench_die("abuser: no session: %s", reply ? reply->error->message : "not a reply");
+    is_last = reply->last;
+    embtier__reply__free_unpacked(reply, NULL);
+    return is_last;
+}
+
+static struct bench_stream *begin_session(struct self *self, uint64_t arena_bytes,
+                                          uint32_t slot_count)
+{
+    struct bench_stream *const stream = connect_to(self);
+    uint8_t hello[256];
+
+    send_frame(stream, RPC_CALL, 0, hello, pack_hello(arena_bytes, slot_count, hello), 0);
+    while (!receive_answer(self, stream))
+        ;
+    return stream;
 }
 
 static size_t pack_spans(uint8_t kind, uint64_t *spans, size_t count, uint8_t *ret_bytes)
@@ -167,34 +148,34 @@ static void connect_a_lot(struct self *self)
     const size_t bytes = pack_hello(64 * KIB, 64, hello);
 
     for (;; acted(self)) {
-        const int fd = connect_to(self);
+        struct bench_stream *const stream = connect_to(self);
 
-        send_frame(fd, RPC_CALL, 0, hello, bytes, 0);
-        reset(fd);
+        send_frame(stream, RPC_CALL, 0, hello, bytes, 0);
+        bench_stream_reset(stream);
     }
 }
 
-static void send_unknown(struct self *self, int fd)
+static void send_unknown(struct self *self, struct bench_stream *stream)
 {
     for (uint32_t i = 0; i < SKIPPED; i++)
-        send_frame(fd, 99, i, self->buffer, 16, 0);
+        send_frame(stream, 99, i, self->buffer, 16, 0);
     for (uint32_t i = 0; i < SKIPPED; i++)
-        if (skip_frame(self, fd) != RPC_REFUSED)
+        if (skip_frame(self, stream) != RPC_REFUSED)
             bench_die("abuser: a frame of an unknown kind was not refused");
 }
 
 static void speak_garbage(struct self *self)
 {
-    const int known = begin_session(self, 64 * KIB, 64);
+    struct bench_stream *const known = begin_session(self, 64 * KIB, 64);
 
     for (;; acted(self)) {
-        const int fd = connect_to(self);
+        struct bench_stream *const stream = connect_to(self);
 
         for (uint32_t i = 0; i < LITTLE_BYTES; i++)
             self->buffer[i] = (uint8_t)bench_random(&self->random);
-        (void)send_all(fd, self->buffer, LITTLE_BYTES);
+        (void)bench_stream_send(stream, self->buffer, LITTLE_BYTES);
         send_unknown(self, known);
-        reset(fd);
+        bench_stream_reset(stream);
     }
 }
 
@@ -203,11 +184,11 @@ static void write_a_lot(struct self *self)
     uint64_t span[] = { PAYLOAD, HUGE_BYTES };
     uint8_t message[64];
     const size_t bytes = pack_spans(RPC_WRITE, span, 2, message);
-    const int fd = begin_session(self, HUGE_BYTES + PAYLOAD, 1);
+    struct bench_stream *const stream = begin_session(self, HUGE_BYTES + PAYLOAD, 1);
 
     for (;; acted(self)) {
-        send_frame(fd, RPC_WRITE, 0, message, bytes, HUGE_BYTES);
-        must(send_all(fd, self->buffer, HUGE_BYTES));
+        send_frame(stream, RPC_WRITE, 0, message, bytes, HUGE_BYTES);
+        must(bench_stream_send(stream, self->buffer, HUGE_BYTES));
     }
 }
 
@@ -215,7 +196,7 @@ static void read_a_lot(struct self *self)
 {
     uint64_t spans[2 * READ_SPANS];
     uint8_t message[20 * READ_SPANS];
-    const int fd = begin_session(self, HUGE_BYTES + PAYLOAD, 1);
+    struct bench_stream *const stream = begin_session(self, HUGE_BYTES + PAYLOAD, 1);
     size_t bytes;
 
     for (uint32_t i = 0; i < READ_SPANS; i++) {
@@ -224,14 +205,14 @@ static void read_a_lot(struct self *self)
     }
     bytes = pack_spans(RPC_READ, spans, 2 * READ_SPANS, message);
     for (;; acted(self)) {
-        send_frame(fd, RPC_READ, 0, message, bytes, 0);
-        (void)skip_frame(self, fd);
+        send_frame(stream, RPC_READ, 0, message, bytes, 0);
+        (void)skip_frame(self, stream);
     }
 }
 
 /* A session whose requests are all the same GET of very many rows. */
 struct asker {
-    int fd;
+    struct bench_stream *stream;
     uint32_t slots, next;
     uint8_t message[128];
     size_t message_bytes;
@@ -267,9 +248,9 @@ static void asker_pack(const struct self *self, struct asker *asker)
 
 static void asker_ask(struct asker *asker)
 {
-    send_frame(asker->fd, RPC_SUBMIT, asker->next++, asker->message, asker->message_bytes,
+    send_frame(asker->stream, RPC_SUBMIT, asker->next++, asker->message, asker->message_bytes,
                asker->payload_bytes);
-    must(send_all(asker->fd, asker->payload, asker->payload_bytes));
+    must(bench_stream_send(asker->stream, asker->payload, asker->payload_bytes));
 }
 
 static void asker_start(struct self *self, struct asker *asker, uint32_t slots)
@@ -278,7 +259,7 @@ static void asker_start(struct self *self, struct asker *asker, uint32_t slots)
 
     *asker = (struct asker){ .slots = slots };
     asker_pack(self, asker);
-    asker->fd = begin_session(
+    asker->stream = begin_session(
         self, PAYLOAD + asker->payload_bytes + (uint64_t)place->huge_rows * place->row_bytes,
         slots);
 }
@@ -291,7 +272,7 @@ static void keep_slots(struct self *self)
     while (asker.next < OP_SLOTS_MAX / 2) /* then the server may make this sender wait for it */
         asker_ask(&asker);
     for (;; acted(self))
-        if (skip_frame(self, asker.fd) == RPC_DONE)
+        if (skip_frame(self, asker.stream) == RPC_DONE)
             asker_ask(&asker);
 }
 
@@ -306,8 +287,22 @@ static void hardly_read(struct self *self)
     }
     for (;; acted(self)) {
         for (uint32_t i = 0; i < UNREAD_COUNT; i++)
-            must(recv(askers[i].fd, self->buffer, LITTLE_BYTES, 0) > 0);
+            must(bench_stream_receive_some(askers[i].stream, self->buffer, LITTLE_BYTES) > 0);
         nanosleep(&(struct timespec){ .tv_nsec = REST_NS }, NULL);
+    }
+}
+
+/* One is reset at once. The next stays silent until its place is wanted for another, so that the
+ * server has time to sign its answer, and then waits for the client. */
+static void give_up_handshakes(struct self *self)
+{
+    struct bench_stream **const silent = bench_alloc(SILENT_COUNT, sizeof(struct bench_stream *));
+
+    for (uint32_t i = 0;; i = (i + 1) % SILENT_COUNT) {
+        bench_stream_reset(bench_stream_new_half(self->place->target));
+        bench_stream_reset(silent[i]);
+        silent[i] = bench_stream_new_half(self->place->target);
+        acted(self);
     }
 }
 
@@ -321,9 +316,13 @@ struct order {
 static void abuse(const void *context, _Atomic uint64_t *acts)
 {
     static void (*const abusers[])(struct self * self) = {
-        [RPC_ABUSER_CONNECTS] = connect_a_lot, [RPC_ABUSER_GARBAGE] = speak_garbage,
-        [RPC_ABUSER_HUGE] = write_a_lot,       [RPC_ABUSER_READS] = read_a_lot,
-        [RPC_ABUSER_UNREAD] = hardly_read,     [RPC_ABUSER_SLOTS] = keep_slots,
+        [RPC_ABUSER_CONNECTS] = connect_a_lot,
+        [RPC_ABUSER_GARBAGE] = speak_garbage,
+        [RPC_ABUSER_HUGE] = write_a_lot,
+        [RPC_ABUSER_READS] = read_a_lot,
+        [RPC_ABUSER_UNREAD] = hardly_read,
+        [RPC_ABUSER_SLOTS] = keep_slots,
+        [RPC_ABUSER_HANDSHAKES] = give_up_handshakes,
     };
     const struct order *const order = context;
     struct self self = { .place = order->place, .acts = acts, .random = 88172645463325252u };
