@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of the source tree itself: include directions and cycles, licence lines, links, READMEs, sizes, mutants, lists of pages, English.
+"""Checks of the source tree itself: include directions and cycles, licence lines, links, READMEs, sizes, mutants, lists of pages, rings, English.
 
     check_structure.py CHECK [ROOT]     one of the checks below; exit status 1 if it finds something
     check_structure.py list-c [ROOT]    the tree's C and C++ files, for clang-format and clang-tidy
@@ -43,6 +43,14 @@ STEPS = "tools/check"
 CONTRIBUTING = "CONTRIBUTING.md"
 REQUEST_CHECKS = "daemon/engine/sessions/request_checks.h"
 MUTANTS = "tests/unit/engine/ops/meson.build"
+
+# Rings of clients' connections, and what they may not use, each with the trap that it brings.
+RINGS = "daemon/transport/rpc/io/"
+RING_TRAPS = {
+    r"_multishot|multishot_|IORING_(?:RECV|ACCEPT|POLL_ADD)_MULTI": "a multishot task ends by itself, with ENOBUFS or without IORING_CQE_F_MORE",
+    r"(?:send|sendmsg)_zc|IORING_OP_SEND(?:MSG)?_ZC": "a zero-copy send has two completions, and its buffer is in use until the second",
+    r"IOSQE_BUFFER_SELECT|provide_buffers|IORING_OP_PROVIDE_BUFFERS|buf_ring": "one connection may take all buffers that connections share",
+}
 
 # Lists that must be complete: of the docs, and of the library's functions.
 DOCS_INDEX = "docs/README.md"
@@ -291,6 +299,16 @@ def check_pages(tree):
                 yield f"{LIBRARY_PAGE}:1: the synopsis lacks {found[1]}(), which {path} declares"
 
 
+def check_rings(tree):
+    """Each task of a connection's ring has a buffer of its own and one completion."""
+    for path in (p for p in tree.c_files() if p.startswith(RINGS)):
+        for number, line in tree.lines(path):
+            for pattern, trap in RING_TRAPS.items():
+                found = re.search(rf"\w*(?:{pattern})\w*", line)
+                if found:
+                    yield f"{path}:{number}: uses {found[0]}: {trap}"
+
+
 CHECKS = {
     "includes": check_includes,
     "cycles": check_cycles,
@@ -303,6 +321,7 @@ CHECKS = {
     "mutants": check_mutants,
     "steps": check_steps,
     "pages": check_pages,
+    "rings": check_rings,
     "english": check_english,
 }
 LISTS = {"list-c": Tree.c_files, "list-shell": Tree.shell_files}

@@ -290,6 +290,24 @@ class Pages(unittest.TestCase):
             self.assertEqual(findings("pages", files), found)
 
 
+class Rings(unittest.TestCase):
+    def found(self, line, path=f"{check_structure.RINGS}io_uring.c"):
+        return findings("rings", {path: f"{SPDX}{line}\n"})
+
+    def test_traps_are_refused_in_the_rings_of_connections_alone(self):
+        for name in ("io_uring_prep_recv_multishot", "io_uring_prep_multishot_accept", "IORING_RECV_MULTISHOT", "IORING_POLL_ADD_MULTI",
+                     "io_uring_prep_send_zc", "io_uring_prep_sendmsg_zc", "IORING_OP_SEND_ZC", "IOSQE_BUFFER_SELECT",
+                     "io_uring_prep_provide_buffers", "io_uring_register_buf_ring"):
+            found = self.found(f"    f({name}, 1);")
+            self.assertEqual(len(found), 1, name)
+            self.assertIn(f"{check_structure.RINGS}io_uring.c:2: uses {name}: ", found[0])
+            self.assertEqual(self.found(f"    f({name}, 1);", "store/rocksdb/ring.c"), [])
+
+    def test_other_tasks_are_fine(self):
+        for name in ("io_uring_prep_recvmsg", "io_uring_prep_sendmsg", "io_uring_prep_accept", "IORING_FEAT_NODROP", "in_buffers"):
+            self.assertEqual(self.found(f"    f({name}, 1);"), [], name)
+
+
 LONG, HALF = "Word" + " word" * 35 + ".", "Word" + " word" * 19
 
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests that both engines read, write, accept and close alike. */
 #include <errno.h>
+#include <liburing.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -29,6 +30,18 @@ struct fixture {
 
 static uint32_t ended, closed;
 static int last_result;
+static bool has_overflowed; /* the kernel has kept completions for which its queue had no place */
+
+int __real_io_uring_submit(struct io_uring *ring);
+int __wrap_io_uring_submit(struct io_uring *ring);
+
+int __wrap_io_uring_submit(struct io_uring *ring)
+{
+    const int rc = __real_io_uring_submit(ring);
+
+    has_overflowed = has_overflowed || io_uring_cq_has_overflow(ring);
+    return rc;
+}
 
 static void on_end(struct io_file *file, int result)
 {
@@ -334,9 +347,9 @@ static void test_connections_are_accepted_one_by_one(void **state)
 
 /* ---- More than a queue has room for ---- */
 
-/* Each pair has four tasks, and together they are more than io_uring's queues of submissions
- * (1,024) and of completions (8,192) hold. */
-#define PAIRS 2200
+/* Each pair has four tasks. Together they are more than io_uring's queue of completions holds
+ * (8,192), even without those that still wait in its queue of submissions (1,024). */
+#define PAIRS 2400
 
 struct crowd {
     struct io_file files[2 * PAIRS];
@@ -405,6 +418,31 @@ static void test_more_tasks_than_a_queue_holds_all_end(void **state)
     assert_int_equal(ended, 4 * PAIRS);
 }
 
+/* The bytes have come before the reads begin. So each task ends as it is submitted, and none of the
+ * completions is taken before the last task has begun. */
+static void test_more_completions_than_a_queue_holds_all_come(void **state)
+{
+    struct fixture *const f = *state;
+    struct crowd *crowd;
+
+    allow_descriptors(2 * PAIRS + 100);
+    crowd = crowd_new(f);
+    has_overflowed = false;
+    for (uint32_t i = 0; i < 2 * PAIRS; i++) {
+        crowd->bytes[i][1] = (char)i;
+        io_write(f->io, &crowd->files[i], &crowd->buffers[i][1], 1, on_end);
+    }
+    for (uint32_t i = 0; i < 2 * PAIRS; i++)
+        io_read(f->io, &crowd->files[i], &crowd->buffers[i][0], 1, on_end);
+    assert_int_equal(ended, 0);
+    assert_true(has_overflowed == (f->io->engine == &io_uring_engine));
+    await_ended(f, 4 * PAIRS);
+    for (uint32_t i = 0; i < 2 * PAIRS; i++)
+        assert_int_equal(crowd->bytes[i][0], crowd->bytes[i ^ 1][1]);
+    crowd_free(f, crowd);
+    assert_int_equal(ended, 4 * PAIRS);
+}
+
 /* There may be no place for a cancel. */
 static void test_more_files_than_a_queue_holds_all_close(void **state)
 {
@@ -451,6 +489,7 @@ int main(void)
         ON(test_a_write_to_the_wake_descriptor_ends_a_run),
         ON(test_connections_are_accepted_one_by_one),
         ON(test_more_tasks_than_a_queue_holds_all_end),
+        ON(test_more_completions_than_a_queue_holds_all_come),
         ON(test_more_files_than_a_queue_holds_all_close),
         ON(test_unread_bytes_wake_nobody),
     };
