@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import functools
 import os
@@ -45,6 +46,14 @@ def _context(ca: str) -> ssl.SSLContext:
 
 def over_tls(address: tuple[str, int]) -> socket.socket:
     return _context(os.environ[CA]).wrap_socket(over_tcp(address), server_hostname=address[0])
+
+
+def client_hello(address: tuple[str, int]) -> bytes:
+    """The first bytes of a handshake of TLS."""
+    outgoing = ssl.MemoryBIO()
+    with contextlib.suppress(ssl.SSLWantReadError):
+        _context(os.environ[CA]).wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname=address[0]).do_handshake()
+    return outgoing.read()
 
 
 # Each makes a connection that a Client can use, and to which RST and shutdown() apply. Programs that a test starts name one.
@@ -93,6 +102,53 @@ def wait_until(what: Callable[[], object], why: Callable[[], object] = lambda: "
     while not what():
         assert time.monotonic() < deadline, why()
         time.sleep(0.02)
+
+
+class SteppedTls:
+    """TLS over a socket, whose records are sent and read by hand. SSLSocket.unwrap() takes no rows after its close_notify."""
+
+    def __init__(self, address: tuple[str, int]) -> None:
+        self._socket = over_tcp(address)
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = _context(os.environ[CA]).wrap_bio(self._incoming, self._outgoing, server_hostname=address[0])
+        self._until_done(self._tls.do_handshake)
+
+    def _flush(self) -> None:
+        self._socket.sendall(self._outgoing.read())
+
+    def _until_done(self, step: Callable[[], object]) -> object:
+        while True:
+            try:
+                return step()
+            except ssl.SSLWantReadError:
+                self._flush()
+                data = self._socket.recv(65536)
+                self._incoming.write(data) if data else self._incoming.write_eof()
+            finally:
+                self._flush()
+
+    def sendall(self, data: bytes) -> None:
+        self._until_done(lambda: self._tls.write(data) if data else 0)
+
+    def recv(self, count: int) -> bytes:
+        """Nothing: the server has sent close_notify. An end without it raises SSLEOFError."""
+        try:
+            return self._until_done(lambda: self._tls.read(count))
+        except ssl.SSLZeroReturnError:
+            return b""
+
+    def settimeout(self, seconds: float) -> None:
+        self._socket.settimeout(seconds)
+
+    def close_notify(self) -> None:
+        """Ends what this side sends. There is no FIN."""
+        assert self._incoming.pending == 0  # else OpenSSL takes them as a fault
+        with contextlib.suppress(ssl.SSLWantReadError):
+            self._tls.unwrap()
+        self._flush()
+
+    def close(self) -> None:
+        self._socket.close()
 
 
 class Door:
@@ -170,6 +226,14 @@ class Door:
         status = Path(f"/proc/{self.daemon.pid}/status").read_text()
         return int(status.split("RssAnon:")[1].split()[0]) * 1024
 
+    def threads(self) -> dict[str, int]:
+        """The number of threads of each name, without those that the kernel adds for io_uring."""
+        names = []
+        for task in Path(f"/proc/{self.daemon.pid}/task").iterdir():
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                names.append((task / "comm").read_text().strip())
+        return dict(collections.Counter(name for name in names if not name.startswith("iou-")))
+
     def queued_bytes(self, stream: socket.socket) -> tuple[int, int]:
         """Bytes of that connection in the system's queues on the server's side: to be sent, and to be read by the server."""
         ours, theirs = (f"0100007F:{port:04X}" for port in (stream.getsockname()[1], self.address[1]))
@@ -198,6 +262,20 @@ class Door:
         self.daemon.must_have_closed_all_but(kinds)
         wait_until(lambda: self.anonymous_bytes() - memory < growth_bytes, lambda: f"{self.anonymous_bytes() - memory} bytes are left")
         assert self.daemon.is_running
+
+    def must_stop_growing(self, turn: Callable[[], None], most_bytes: int, rounds: int = 12) -> None:
+        """Repeats @turn until the server keeps less than @most_bytes more of it. The allocator and RocksDB grow in some turns, and
+        a leak in all of them."""
+        grown = []
+        for _ in range(rounds):
+            before = self.settled(), self.anonymous_bytes()
+            turn()
+            wait_until(lambda: self.held()["sessions"] <= before[0]["sessions"])
+            self.settled()
+            grown.append(self.anonymous_bytes() - before[1])
+            if grown[-1] < most_bytes:
+                return
+        raise AssertionError(f"each turn leaves memory: {grown} bytes")
 
     def settled(self) -> dict[str, float]:
         """held(), once no session ends any more."""

@@ -10,23 +10,16 @@ import ssl
 from collections.abc import Callable, Iterator
 
 import pytest
-from doors import LIMIT_S, MIB, Door, over_tcp, wait_until
+from doors import LIMIT_S, MIB, Door, client_hello, over_tcp, wait_until
 from plain_client import CALL, ERROR, HELLO, REPLY, Client, fields_of, frame, message
 
 SESSIONS = 8
 PLACES = SESSIONS // 2 + 16  # config_descriptors.h
 LOOPS = 2
+HANDSHAKE_THREADS = 2
 MOST = 2 * PLACES  # while a loop takes its share of what another one has
 FLOOD = 10 * PLACES
 WARNING = "clients that had not said hello were dropped"
-
-
-def client_hello(address: tuple[str, int]) -> bytes:
-    """The first bytes of a handshake of TLS."""
-    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-    with contextlib.suppress(ssl.SSLWantReadError):
-        ssl.create_default_context().wrap_bio(incoming, outgoing, server_hostname=address[0]).do_handshake()
-    return outgoing.read()
 
 
 def silent(door: Door) -> socket.socket:
@@ -75,7 +68,8 @@ def loops() -> int:
 @pytest.fixture
 def small_door(make_daemon: Callable, changes: dict, kind: str, loops: int) -> Iterator[Door]:
     limits = {"max_sessions": SESSIONS, "max_user_sessions": SESSIONS}
-    daemon = make_daemon(changes | {"rpc": changes["rpc"] | {"threads": loops}, "socket": limits})
+    tls = {"tls": changes["tls"] | {"handshake_threads": HANDSHAKE_THREADS}} if kind == "tls" else {}
+    daemon = make_daemon(changes | tls | {"rpc": changes["rpc"] | {"threads": loops}, "socket": limits})
     daemon.start()
     yield Door(daemon, kind)
     daemon.stop()
@@ -100,7 +94,10 @@ def strangers_are_no_sessions(metrics: dict[str, float]) -> bool:
 def test_a_client_connects_and_works_beside_any_number_of_strangers(small_door: Door, state: str):
     door = small_door
     with door.leaves_nothing(), door.serves_others():
+        threads = door.threads()
+        assert threads.get("handshakes", 0) == (HANDSHAKE_THREADS if door.kind == "tls" else 0)
         with flood(door, STRANGERS[state], FLOOD):
+            assert door.threads() == threads
             for _ in range(3):
                 door.must_serve()
                 with flood(door, STRANGERS[state], PLACES):
