@@ -4,12 +4,14 @@
 
     check_report.py STATUS LOG [REPORT...]    one step: its exit status, its output, its test reports
 
-Prints the failures on standard error and `PASSED FAILED SKIPPED` on standard output. A step without
-reports is one check. A report is meson's testlog.json (meson's junit file counts a timeout as a pass) or
+Prints the failures on standard error and `PASSED FAILED SKIPPED` on standard output, and the notes of
+tests that could do a part of their work only (record_property("note", …)). A step without reports is
+one check. A report is meson's testlog.json (meson's junit file counts a timeout as a pass) or
 a junit file of pytest. A program of cmocka tests counts as its tests. A report without tests is a
 failure: nothing was proved.
 """
 
+import contextlib
 import json
 import re
 import sys
@@ -64,6 +66,15 @@ def junit_results(path):
                FAILED if bad else SKIPPED if skipped else PASSED, details)
 
 
+def notes(reports):
+    """Yields a line for each property `note` of a test in a junit file that can be read."""
+    for report in filter(lambda path: path.endswith(".xml"), reports):
+        with contextlib.suppress(OSError, xml.etree.ElementTree.ParseError):
+            for case in xml.etree.ElementTree.parse(report).iter("testcase"):
+                for one in case.iterfind("properties/property[@name='note']"):
+                    yield f"{case.get('classname')}.{case.get('name')}: {one.get('value')}"
+
+
 def step_results(status, log, reports):
     """Returns (name, result, details) of everything that the step checked."""
     with open(log, encoding="utf-8", errors="replace") as file:
@@ -92,6 +103,8 @@ def main(arguments):
     for name, result, details in results:
         if result == FAILED:
             print(f"---- FAILED: {name}\n{details.rstrip()}".rstrip(), file=sys.stderr)
+    for note in notes(arguments[2:]):
+        print(f"---- NOTE: {note}", file=sys.stderr)
     counts = [sum(1 for _, result, _ in results if result == kind) for kind in (PASSED, FAILED, SKIPPED)]
     print(*counts)
     return 0

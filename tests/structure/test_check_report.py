@@ -66,6 +66,13 @@ class Counts(unittest.TestCase):
         self.assertIn("trace", said)
         self.assertIn("setup", said)
 
+    def test_notes_of_tests_that_pass_are_printed(self):
+        text = ('<testsuite><testcase classname="m" name="a"><properties><property name="note" value="half of it"/>'
+                '<property name="other" value="unsaid"/></properties></testcase></testsuite>')
+        result, said = counts(0, t_xml=text)
+        self.assertEqual(result, "1 0 0")
+        self.assertEqual(said, "---- NOTE: m.a: half of it\n")
+
     def test_report_that_is_missing_empty_or_broken_is_a_failure(self):
         self.assertEqual(counts(0, t_json=None)[0], "0 1 0")
         self.assertEqual(counts(0, t_json="")[0], "0 1 0")

@@ -6,7 +6,10 @@ from __future__ import annotations
 import contextlib
 import select
 import time
+import warnings
+from collections.abc import Callable
 
+import pytest
 from daemons import SANITIZED
 from doors import FREED_BYTES, LIMIT_S, MIB, Door, raise_descriptor_limit, wait_until
 from plain_client import CALL, ERROR, HELLO, REPLY, Client, fields_of, frame, message
@@ -14,31 +17,39 @@ from plain_client import CALL, ERROR, HELLO, REPLY, Client, fields_of, frame, me
 import embtier
 
 IDLE = 2_000 if SANITIZED else 10_000
+FEWEST = 1_500  # with fewer, the test says nothing about very many
 DESCRIPTORS_EACH = 11  # of a session over a network (config_descriptors.c)
-OTHER_DESCRIPTORS = 4000
+OTHER_DESCRIPTORS = 3000
 BYTES_EACH = {"tcp": 24 << 10, "tls": 64 << 10}  # of the server's own memory; without sanitizers
 BUSY = embtier.errors.code_of("BUSY")
 
 
-def idle_count() -> int:
-    """10,000, or less if this user may not have that many descriptors. The server gets the limit of this process."""
+def idle_count(record_property: Callable[[str, object], None]) -> int:
+    """10,000, or fewer if this user may not have that many descriptors, with a line in the report. The server gets the limit of this
+    process."""
     granted = raise_descriptor_limit(IDLE * DESCRIPTORS_EACH + OTHER_DESCRIPTORS)
-    return min(IDLE, (granted - OTHER_DESCRIPTORS) // DESCRIPTORS_EACH // 100 * 100)
+    count = min(IDLE, (granted - OTHER_DESCRIPTORS) // DESCRIPTORS_EACH // 100 * 100)
+    if count < FEWEST:
+        pytest.skip(f"{granted} descriptors are enough for {max(count, 0)} idle connections; ulimit -n has the limit")
+    if count < IDLE:
+        note = f"{count} idle connections instead of {IDLE}: this user may have {granted} descriptors (ulimit -n)"
+        record_property("note", note)
+        warnings.warn(note, stacklevel=2)
+    return count
 
 
 def hello_frame(arena_bytes: int) -> bytes:
     return frame(CALL, 0, message({1: 7, HELLO: message({1: 1, 2: 1, 3: arena_bytes, 4: 1, 5: "idle", 380: 1})}))
 
 
-def test_10_000_idle_connections_cost_little_and_disturb_nobody(make_door):
+def test_10_000_idle_connections_cost_little_and_disturb_nobody(make_door, record_property):
     """Each has said hello. A tenth of them have a session with a region. All have a socket in this process, too."""
-    count = idle_count()
-    assert count >= 100
+    count = idle_count(record_property)
     door = make_door({"max_sessions": count + 100, "max_user_sessions": count + 100})
     with door.leaves_nothing(growth_bytes=FREED_BYTES + 64 * MIB), contextlib.ExitStack() as stack:
         memory = door.anonymous_bytes()
         stack.enter_context(door.serves_others())
-        idle = []
+        threads, idle = door.threads(), []
         for begin in range(0, count, 100):  # hundreds at a time: their answers come together
             some = []
             for i in range(100):
@@ -51,6 +62,7 @@ def test_10_000_idle_connections_cost_little_and_disturb_nobody(make_door):
                 assert kind == REPLY and ERROR not in reply, (begin, reply)
             idle += some
         assert door.held()["sessions"] >= count
+        assert door.threads() == threads
         if not SANITIZED:
             most = memory + count * BYTES_EACH[door.kind] + count // 10 * 80_000
             wait_until(lambda: door.anonymous_bytes() < most, lambda: f"{door.anonymous_bytes()} of {most} bytes")
