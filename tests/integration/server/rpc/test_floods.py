@@ -10,10 +10,11 @@ from collections.abc import Callable
 
 import pytest
 from daemons import LONG, SANITIZED
-from doors import Door, reset
+from doors import Door, await_bytes, client_hello, over_tcp, reset
 from plain_client import CALL, HELLO, SUBMIT, Client, frame, head, message
 
-TIMES = 20_000 if LONG else 500 if SANITIZED else 3000
+TIMES = 20_000 if LONG else 500 if SANITIZED else 1500
+HANDSHAKES = 1_000 if SANITIZED else 10_000
 THREADS = 4
 
 HELLO_FRAME = frame(CALL, 0, message({1: 7, HELLO: message({1: 1, 2: 1, 3: 65536, 4: 4, 5: "flood", 380: 1})}))
@@ -27,27 +28,51 @@ SAID = {
 ENDS: dict[str, Callable] = {"fin": lambda stream: stream.close(), "rst": reset}
 
 
-@pytest.mark.parametrize("end", ENDS)
-def test_floods_of_connects_leave_nothing(door: Door, end: str):
+def flood(door: Door, times: int, come_and_go: Callable[[int], None]) -> None:
+    """Threads call it with each number below @times."""
     failures = []
 
-    def flood(index: int) -> None:
+    def turns(index: int) -> None:
         try:
-            for turn in range(index, TIMES, THREADS):
-                stream = door.connect()
-                with contextlib.suppress(ConnectionError):
-                    stream.sendall(list(SAID.values())[turn % len(SAID)])
-                ENDS[end](stream)
+            for turn in range(index, times, THREADS):
+                come_and_go(turn)
         except BaseException as error:  # passed on to the test's thread
             failures.append(error)
 
     with door.leaves_nothing(), door.serves_others():
-        threads = [threading.Thread(target=flood, args=(index,)) for index in range(THREADS)]
+        threads = [threading.Thread(target=turns, args=(index,)) for index in range(THREADS)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
         assert not failures, failures
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_floods_of_connects_leave_nothing(door: Door, end: str):
+    def come_and_go(turn: int) -> None:
+        stream = door.connect()
+        with contextlib.suppress(ConnectionError):
+            stream.sendall(list(SAID.values())[turn % len(SAID)])
+        ENDS[end](stream)
+
+    flood(door, TIMES, come_and_go)
+
+
+@pytest.mark.parametrize("kind", ["tls"], indirect=True)
+def test_10_000_handshakes_that_are_given_up_leave_nothing(door: Door):
+    """By FIN and RST in turn: half of them at once, half when the server's part of the handshake has begun to come."""
+    hello, ends = client_hello(door.address), list(ENDS.values())
+
+    def come_and_go(turn: int) -> None:
+        stream = over_tcp(door.address)
+        with contextlib.suppress(ConnectionError):  # it was ended for a younger one
+            stream.sendall(hello)
+            if turn % 4 < 2:
+                await_bytes(stream)
+        ends[turn % 2](stream)
+
+    flood(door, HANDSHAKES, come_and_go)
 
 
 def test_a_client_that_comes_during_a_flood_is_served(door: Door):
