@@ -11,17 +11,30 @@ import struct
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 from control_requests import ADAM, request
-from doors import DIM, KINDS, MIB, TABLE, await_bytes, open_table, rows_request
-from plain_client import CALL, DONE, GET, POOL, READ, SET, SUBMIT, WRITE, Client, fields_of, frame, message
+from doors import DIM, KINDS, MIB, TABLE, await_bytes, client_hello, open_table, over_tcp, rows_request
+from plain_client import CALL, DONE, ERROR, GET, HELLO_REPLY, POOL, READ, SET, SUBMIT, WRITE, Client, fields_of, frame, message
+from plain_client import HELLO as HELLO_FIELD
 
-BUSY, PREFETCH, TICKET = 12, 6, 2
+BUSY, PUSH, PREFETCH, TICKET = 12, 4, 6, 2
 SLOTS = 16
+RESTORED = "restored-"
 
-Connect = Callable[[], socket.socket]
+
+@dataclass(frozen=True)
+class Connect:
+    """Makes connections to a server."""
+
+    kind: str
+    address: tuple[str, int]
+
+    def __call__(self) -> socket.socket:
+        return KINDS[self.kind](self.address)
+
 
 
 def call_frame(kind: str, values: dict) -> bytes:
@@ -55,19 +68,71 @@ def raw(connect: Connect, sent: bytes = b"") -> Client:
     return client
 
 
+def half_a_handshake(connect: Connect) -> Client:
+    """With TLS, the server has sent its certificate."""
+    client = Client(over_tcp(connect.address))
+    if connect.kind == "tls":
+        client.send(client_hello(connect.address))
+        await_bytes(client.socket)
+    return client
+
+
+def refused(connect: Connect) -> Client:
+    """A client of another version. It has its answer, and stays a stranger."""
+    client = raw(connect, call_frame("hello", {"protocol_min": 8, "protocol_max": 9, "client": "later"}))
+    assert ERROR in client.receive()[2]
+    return client
+
+
 def session(connect: Connect) -> Client:
     client = Client(connect())
     client.hello(8 * MIB, SLOTS)
     return client
 
 
-def requests(connect: Connect, op: int, count: int, cut: int | None = None) -> Client:
-    """As many requests as there are slots, the last one cut off."""
-    client = session(connect)
-    body, payload = rows_request(client, op, count, os.getpid() % 50 * 1000)
+def a_further_connection(connect: Connect) -> Client:
+    """It has begun a request that waits for one on the first connection."""
+    first, further = Client(connect()), Client(connect())
+    granted = first.hello(8 * MIB, SLOTS)
+    further.call(HELLO_FIELD, {1: 1, 2: 1, 490: message({1: granted[3], 2: granted[480]})}, HELLO_REPLY)
+    body, payload = rows_request(first, GET, 100)
+    further.send(frame(SUBMIT, 1, body, payload))
+    further.first = first  # lives as long
+    return further
+
+
+def fill(client: Client, body: bytes, payload: bytes, cut: int | None) -> Client:
+    """Sends as many requests as there are slots, the last one cut off."""
     last = frame(SUBMIT, SLOTS - 1, body, payload)
     client.send(b"".join(frame(SUBMIT, number, body, payload) for number in range(SLOTS - 1)) + last[:cut])
     return client
+
+
+def requests(connect: Connect, op: int, count: int, cut: int | None = None) -> Client:
+    client = session(connect)
+    return fill(client, *rows_request(client, op, count, os.getpid() % 50 * 1000), cut)
+
+
+def pools(connect: Connect, bags: int, cut: int | None = None) -> Client:
+    """Lookups with tickets, of four rows a bag."""
+    client = session(connect)
+    count = 4 * bags
+    ids, offsets = struct.pack(f"<{count}Q", *range(count)), struct.pack(f"<{bags + 1}I", *range(0, count + 1, 4))
+    offsets_at = 256 + len(ids)
+    bags_at = (offsets_at + len(offsets) + 63) // 64 * 64
+    segment = struct.pack("<QQQQQIII12x", open_table(client), 256, bags_at, offsets_at, 0, count, bags, 1)
+    sent = [64, len(segment), 256, len(ids) + len(offsets)]
+    body = message({1: POOL, 2: TICKET, 3: 1, 4: 64, 9: sent, 10: [bags_at, bags * DIM * 4]})
+    return fill(client, body, segment + ids + offsets, cut)
+
+
+def pushes(connect: Connect, count: int, cut: int | None = None) -> Client:
+    """By ids, with a gradient each."""
+    client = session(connect)
+    ids = struct.pack(f"<{count}Q", *range(2000, 2000 + count))
+    segment = struct.pack("<QQQQdIIIIQ", open_table(client), 256, 256 + len(ids), 0, 0.0, count, DIM, 0, 0, 0)
+    payload = segment + ids + bytes(count * DIM * 4)
+    return fill(client, message({1: PUSH, 3: 1, 4: 64, 5: 1, 9: [64, len(segment), 256, len(payload) - len(segment)]}), payload, cut)
 
 
 def half_a_payload(connect: Connect) -> Client:
@@ -116,6 +181,22 @@ def an_import(connect: Connect) -> Client:
     return client
 
 
+def begun(client: Client, kind: str, values: dict) -> Client:
+    """The server has the call when it answers the frame behind it, or the call."""
+    client.send(call_frame(kind, values) + frame(READ, 0, message({1: [64, 8]})))
+    await_bytes(client.socket)
+    return client
+
+
+def a_checkpoint(connect: Connect) -> Client:
+    return begun(session(connect), "checkpoint_create", {"automatic": True})  # the server keeps the newest of these
+
+
+def a_restore(connect: Connect) -> Client:
+    """The table stays, if it could be made."""
+    return begun(session(connect), "checkpoint_restore", {"id": 1, "tables": [TABLE], "name": f"{RESTORED}{time.time_ns()}"})
+
+
 def submit(client: Client, number: int, fields: dict, segment: bytes, more: bytes, wanted: list[int]) -> dict:
     body = message({**fields, 3: 1, 4: 64, 9: [64, len(segment), 256, len(more)], 10: wanted})
     client.send(frame(SUBMIT, number, body, segment + more))
@@ -144,18 +225,25 @@ def a_group(connect: Connect) -> Client:
 
 STATES: dict[str, Callable[[Connect], Client]] = {
     "connected": raw,
+    "half a handshake": half_a_handshake,
     "half a head": lambda connect: raw(connect, HELLO[:20]),
     "half a hello": lambda connect: raw(connect, HELLO[:-3]),
     "a hello": lambda connect: raw(connect, HELLO),
+    "a hello that is refused": refused,
     "a session": session,
+    "a further connection": a_further_connection,
     "half a payload": half_a_payload,
     "gets in lanes": lambda connect: requests(connect, GET, 1000, 60),
     "sets in lanes": lambda connect: requests(connect, SET, 500, -1),
+    "pools in lanes": lambda connect: pools(connect, 100, -1),
+    "pushes in lanes": lambda connect: pushes(connect, 500, -1),
     "answers going out": answers_go_out,
     "parts going out": parts_go_out,
     "half a write": half_a_write,
     "an export": an_export,
     "an import": an_import,
+    "a checkpoint": a_checkpoint,
+    "a restore": a_restore,
     "tickets and prefetches": tickets_and_prefetches,
     "a group": a_group,
 }
@@ -166,7 +254,7 @@ def main(state: str, kind: str, host: str, port: str, times: str) -> None:
         child = os.fork()
         if child == 0:
             try:
-                held = STATES[state](lambda: KINDS[kind]((host, int(port))))
+                held = STATES[state](Connect(kind, (host, int(port))))
                 os.kill(os.getpid(), signal.SIGKILL)
                 del held
             finally:
