@@ -88,7 +88,7 @@ class Client:
     """One connection: to the Unix stream at a path, or over a stream that is connected already."""
 
     def __init__(self, at: str | socket.socket) -> None:
-        self.socket = at if isinstance(at, socket.socket) else socket.socket(socket.AF_UNIX)
+        self.socket = socket.socket(socket.AF_UNIX) if isinstance(at, str) else at
         self.socket.settimeout(LIMIT_S)
         if isinstance(at, str):
             self.socket.connect(at)

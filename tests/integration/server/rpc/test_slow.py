@@ -11,7 +11,7 @@ import termios
 import time
 
 import pytest
-from doors import FREED_BYTES, MIB, Door, end_half, open_table, rows_request, send_until_full, wait_until
+from doors import FREED_BYTES, MIB, Door, SteppedTls, end_half, open_table, rows_request, send_until_full, wait_until
 from plain_client import CALL, DATA, DONE, GET, READ, REFUSED, SET, SUBMIT, WRITE, Client, frame, head, message
 
 import embtier
@@ -19,6 +19,7 @@ import embtier
 TIMEOUT = embtier.errors.code_of("TIMEOUT")
 STATUS = 7
 UNSENT_BYTES = 512 << 10  # rpc_stream.c
+HELD_BYTES = 5 << 18  # a connection: 1 MiB by the table in docs/internals/transports.md, and what the server has not read
 ROWS = 1000
 
 
@@ -87,7 +88,8 @@ def await_standstill(clients: list[Client]) -> None:
 
 
 def test_clients_that_do_not_read_keep_no_memory_of_the_server(door: Door):
-    """Each asks for far more than it reads: rows, parts of its region, and replies. The server keeps their regions and no more."""
+    """Each asks for far more than it reads: rows, parts of its region, and replies. Then it sends more than the server takes. There is
+    one limit for what the server keeps of all of it, besides regions: plaintext, ciphertext, and the queues of the system."""
     with door.leaves_nothing(), door.serves_others(), door.clients(20, arena_bytes=4 * MIB, slots=64) as clients:
         memory = door.anonymous_bytes()
         for i, client in enumerate(clients):
@@ -95,10 +97,13 @@ def test_clients_that_do_not_read_keep_no_memory_of_the_server(door: Door):
             submits = [frame(SUBMIT, number, body, payload) for number in range(64)]
             reads = [frame(READ, number, message({1: [64, 3 * MIB]})) for number in range(50)]
             asks = [frame(CALL, 0, message({1: 7, STATUS: b""}))] * 200
-            send_until_full(client.socket, b"".join((submits, reads, asks)[i % 3]))
+            writes = [frame(WRITE, 0, message({1: [64, 3 * MIB]}), bytes(3 * MIB))] * 3
+            send_until_full(client.socket, b"".join((submits, reads, asks)[i % 3] + writes))
         await_standstill(clients)
-        assert door.anonymous_bytes() - memory < FREED_BYTES + 32 * MIB
-        assert max(door.queued_bytes(client.socket)[0] for client in clients) <= 2 * UNSENT_BYTES
+        grown = max(0, door.anonymous_bytes() - memory - FREED_BYTES)
+        sent, received = zip(*(door.queued_bytes(client.socket) for client in clients))
+        assert max(sent) <= 2 * UNSENT_BYTES
+        assert grown + sum(sent) + sum(received) <= len(clients) * HELD_BYTES
         door.must_serve()
 
 
@@ -121,6 +126,20 @@ def test_a_slow_reader_gets_all(door: Door):
             time.sleep(0.02)
             kind, got, _, payload = client.receive()
             assert (kind, got, len(payload)) == (DATA, number, MIB)
+
+
+@pytest.mark.parametrize("kind", ["tls"], indirect=True)
+@pytest.mark.parametrize("count", [0, 1, 64])
+def test_a_close_notify_ends_the_session_as_well(door: Door, count: int):
+    """There is no FIN. The server ends its own side by close_notify too; without it, the client raises."""
+    with door.leaves_nothing(), door.serves_others(), contextlib.closing(Client(SteppedTls(door.address))) as client:
+        client.hello(4 * MIB, 64)
+        body, payload = rows_request(client, GET, 2000)
+        client.send(b"".join(frame(SUBMIT, number, body, payload) for number in range(count)))
+        client.socket.close_notify()
+        with pytest.raises(EOFError):
+            while True:
+                client.receive()
 
 
 @pytest.mark.parametrize("count", [0, 1, 64])
