@@ -210,6 +210,9 @@ void net_tls_close(struct net *net)
 {
     struct err_msg msg;
 
-    if (!net_is_writing(net))
-        (void)!tls_flush(net->tls, &msg);
+    if (net_is_writing(net))
+        return;
+    if (!net->is_shutting)
+        tls_end(net->tls);
+    (void)!tls_flush(net->tls, &msg);
 }

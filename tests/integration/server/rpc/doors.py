@@ -110,7 +110,9 @@ class SteppedTls:
     def __init__(self, address: tuple[str, int]) -> None:
         self._socket = over_tcp(address)
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self._tls = _context(os.environ[CA]).wrap_bio(self._incoming, self._outgoing, server_hostname=address[0])
+        context = ssl.create_default_context(cafile=os.environ[CA])
+        context.options &= ~ssl.OP_IGNORE_UNEXPECTED_EOF  # Python sets it: an end without close_notify would look like one
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=address[0])
         self._until_done(self._tls.do_handshake)
 
     def _flush(self) -> None:
