@@ -148,6 +148,16 @@ class Client:
                 self.receive()
         except (EOFError, ConnectionResetError, ssl.SSLEOFError):  # TLS says the last one of some resets
             return True
+        except ssl.SSLError as error:
+            return error.reason == "UNEXPECTED_EOF_WHILE_READING"
+
+    def is_ended(self) -> bool:
+        """As above, and over TLS with close_notify: a connection that the server merely drops raises an error."""
+        try:
+            while True:
+                self.receive()
+        except EOFError:
+            return True
 
     def close(self) -> None:
         self.socket.close()

@@ -195,7 +195,9 @@ def test_a_client_in_another_language_needs_no_more_than_tls(open_place):
 
 
 def test_a_mistake_ends_with_a_reason_and_the_end_of_tls(open_place):
-    with open_place.context().wrap_socket(open_place.connect(), server_hostname=open_place.host) as stream:
+    context = open_place.context()
+    context.options &= ~ssl.OP_IGNORE_UNEXPECTED_EOF
+    with context.wrap_socket(open_place.connect(), server_hostname=open_place.host, suppress_ragged_eofs=False) as stream:
         client = Client(stream)
         client.send(b"no frame of this protocol, but as long as one")
         assert b"EBT1" in stream.recv(4096)

@@ -41,11 +41,14 @@ def over_tcp(address: tuple[str, int]) -> socket.socket:
 
 @functools.cache
 def _context(ca: str) -> ssl.SSLContext:
-    return ssl.create_default_context(cafile=ca)
+    made = ssl.create_default_context(cafile=ca)
+    made.options &= ~ssl.OP_IGNORE_UNEXPECTED_EOF
+    return made
 
 
 def over_tls(address: tuple[str, int]) -> socket.socket:
-    return _context(os.environ[CA]).wrap_socket(over_tcp(address), server_hostname=address[0])
+    """Its end without close_notify is an error of its own."""
+    return _context(os.environ[CA]).wrap_socket(over_tcp(address), server_hostname=address[0], suppress_ragged_eofs=False)
 
 
 def client_hello(address: tuple[str, int]) -> bytes:

@@ -51,7 +51,7 @@ def must_be_refused(client: Client, sent: bytes, error: str, said: str) -> None:
     assert kind == REFUSED
     assert refusal[1] == embtier.errors.code_of(error)
     assert said in refusal[2].decode()
-    assert client.is_closed()
+    assert client.is_ended()
 
 
 def make_each_mistake(door: Door) -> None:
