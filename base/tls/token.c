@@ -2,6 +2,7 @@
 #include "base/tls/token.h"
 
 #include <assert.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -70,13 +71,35 @@ bool token_parse(const char *text, size_t bytes, struct token *ret_token)
     return true;
 }
 
+/* Returns the algorithm. The first call fetches it, for as long as the process lives: OpenSSL would
+ * look EVP_sha256() up under its locks at each use, thus for each client. NULL: it cannot be had.
+ */
+static const EVP_MD *sha256(void)
+{
+    static _Atomic(EVP_MD *) kept;
+    EVP_MD *found = atomic_load_explicit(&kept, memory_order_acquire);
+    EVP_MD *fetched;
+
+    if (found)
+        return found;
+    fetched = EVP_MD_fetch(NULL, "SHA256", NULL);
+    if (!fetched)
+        return NULL;
+    if (atomic_compare_exchange_strong_explicit(&kept, &found, fetched, memory_order_acq_rel,
+                                                memory_order_acquire))
+        return fetched;
+    EVP_MD_free(fetched); /* another thread was first */
+    return found;
+}
+
 enum embtier_err token_hash(const struct token *token, struct token_hash *ret_hash,
                             struct err_msg *msg)
 {
     unsigned char hash[SHA256_DIGEST_LENGTH];
+    const EVP_MD *const algorithm = sha256();
     char *at;
 
-    if (EVP_Digest(token->text, TOKEN_BYTES, hash, NULL, EVP_sha256(), NULL) != 1)
+    if (!algorithm || EVP_Digest(token->text, TOKEN_BYTES, hash, NULL, algorithm, NULL) != 1)
         return openssl_failed(msg, EMBTIER_INTERNAL, "the hash of a token");
     at = stpcpy(ret_hash->text, TOKEN_HASH_PREFIX);
     for (size_t i = 0; i < sizeof(hash); i++)

@@ -51,6 +51,8 @@ RING_TRAPS = {
     r"(?:send|sendmsg)_zc|IORING_OP_SEND(?:MSG)?_ZC": "a zero-copy send has two completions, and its buffer is in use until the second",
     r"IOSQE_BUFFER_SELECT|provide_buffers|IORING_OP_PROVIDE_BUFFERS|buf_ring": "one connection may take all buffers that connections share",
 }
+# Functions of OpenSSL that name an algorithm without fetching it.
+IMPLICIT_FETCH = re.compile(r"\bEVP_(?:sha|md\d|aes|chacha|get_(?:digest|cipher)by)\w*\(")
 
 # Lists that must be complete: of the docs, and of the library's functions.
 DOCS_INDEX = "docs/README.md"
@@ -67,6 +69,18 @@ def check_cxx(tree):
     for path in tree.paths:
         if path.endswith(CXX_SUFFIXES) and not path.startswith(CXX_PLACES):
             yield f"{path}:1: C++ outside {', '.join(CXX_PLACES)}"
+
+
+def check_fetches(tree):
+    """The server and the library use no algorithm that OpenSSL looks up under its locks at each use: EVP_MD_fetch() and others
+    look it up once."""
+    for path in tree.paths:
+        if not path.endswith((".c", ".h")) or path.startswith(("tests/", "tools/")):
+            continue
+        for number, line in enumerate((tree.text(path) or "").splitlines(), 1):
+            found = IMPLICIT_FETCH.search(re.sub(r"/?\*.*", "", line))
+            if found:
+                yield f"{path}:{number}: {found[0]}) is looked up at each use; fetch the algorithm once"
 
 
 def check_licence(tree):
@@ -313,6 +327,7 @@ CHECKS = {
     "includes": check_includes,
     "cycles": check_cycles,
     "cxx": check_cxx,
+    "fetches": check_fetches,
     "licence": check_licence,
     "links": check_links,
     "readmes": check_readmes,

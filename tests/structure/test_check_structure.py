@@ -165,6 +165,12 @@ class Others(unittest.TestCase):
         for path in ("store/other.cc", "store/rocksdb/x.cc", "daemon/rocksdb_ext.cc", "tests/unit/x.cpp", "base/x.hpp"):
             self.assertEqual(len(findings("cxx", {path: ""})), 1, path)
 
+    def test_algorithms_are_fetched_once(self):
+        for call in ("EVP_sha256()", "EVP_aes_128_gcm()", 'EVP_get_digestbyname("SHA256")'):
+            self.assertEqual(len(findings("fetches", {"base/x.c": f"int x;\nuse({call});\n"})), 1, call)
+            self.assertEqual(findings("fetches", {"tests/unit/x.c": f"use({call});\n"}), [])
+        self.assertEqual(findings("fetches", {"base/x.c": '/* not EVP_sha256()\n * EVP_sha256() */\nEVP_MD_fetch(NULL, "SHA256", NULL);\n'}), [])
+
     def licence(self, files):
         whole = "Apache License Version 2.0, January 2004 END OF TERMS AND CONDITIONS"
         return findings("licence", {"LICENSE": whole} | files)

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+#include <openssl/evp.h>
 
 #include "base/macros.h"
 #include "base/tls/secret_file.h"
@@ -74,6 +75,40 @@ static void test_the_hash_is_that_of_the_text(void **state)
     assert_int_equal(token_hash(&token, &hash, &msg), EMBTIER_OK);
     assert_string_equal(hash.text,
                         "sha256:44dc576071bb72dd45a8f5ca5fa83c83bbee9a5cdf79784979646f1a87a3979a");
+}
+
+static unsigned fetches;
+
+EVP_MD *__real_EVP_MD_fetch(OSSL_LIB_CTX *library, const char *name, const char *properties);
+EVP_MD *__wrap_EVP_MD_fetch(OSSL_LIB_CTX *library, const char *name, const char *properties);
+const EVP_MD *__wrap_EVP_sha256(void);
+
+EVP_MD *__wrap_EVP_MD_fetch(OSSL_LIB_CTX *library, const char *name, const char *properties)
+{
+    fetches++;
+    return __real_EVP_MD_fetch(library, name, properties);
+}
+
+/* An algorithm that OpenSSL would fetch at each use. */
+const EVP_MD *__wrap_EVP_sha256(void)
+{
+    fail_msg("EVP_sha256() was called");
+    return NULL;
+}
+
+/* A fetch takes locks of the process, and the control thread makes a hash for each client. */
+static void test_the_algorithm_is_fetched_once(void **state)
+{
+    const struct token token = make();
+    struct token_hash first, again;
+    struct err_msg msg;
+
+    (void)state;
+    assert_int_equal(token_hash(&token, &first, &msg), EMBTIER_OK);
+    for (uint32_t i = 0; i < 100; i++)
+        assert_int_equal(token_hash(&token, &again, &msg), EMBTIER_OK);
+    assert_string_equal(again.text, first.text);
+    assert_int_equal(fetches, 1); /* of the whole process, also by tests before this one */
 }
 
 static void test_other_texts_are_no_tokens(void **state)
@@ -155,6 +190,7 @@ int main(void)
         cmocka_unit_test(test_a_token_is_read_as_it_was_made),
         cmocka_unit_test(test_all_characters_of_a_token_are_random),
         cmocka_unit_test(test_the_hash_is_that_of_the_text),
+        cmocka_unit_test(test_the_algorithm_is_fetched_once),
         cmocka_unit_test(test_other_texts_are_no_tokens),
         cmocka_unit_test(test_a_secret_is_read_whole),
         cmocka_unit_test(test_a_file_that_is_too_large_is_refused),
