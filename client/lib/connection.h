@@ -47,6 +47,7 @@ struct embtier {
     uint32_t request_timeout_ms; /* 0: none */
     bool retries_reads;
 
+    struct tls_contexts *tls; /* of all connections to these addresses */
     struct control_socket socket;
     struct client_channel *channel; /* NULL: the session has control messages only */
     struct server_facts facts;

@@ -80,12 +80,12 @@ static enum embtier_err wait_for(struct control_socket *sock, short events, uint
 
 enum embtier_err control_socket_connect(struct control_socket *sock, const struct address *address,
                                         const char *text, const struct rpc_connection *beside,
-                                        struct err_msg *msg)
+                                        struct tls_contexts *contexts, struct err_msg *msg)
 {
     assert(sock->fd < 0 && !sock->rpc);
     if (address->kind == ADDRESS_UNIX)
         return connect_stream(address, text, deadline_of(sock), &sock->fd, msg);
-    return rpc_connection_new(address, text, beside, deadline_of(sock), &sock->rpc, msg);
+    return rpc_connection_new(address, text, beside, contexts, deadline_of(sock), &sock->rpc, msg);
 }
 
 enum embtier_err control_socket_check_peer(const struct control_socket *sock, const char *path,

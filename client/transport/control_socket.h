@@ -39,11 +39,12 @@ struct control_socket {
 void control_socket_init(struct control_socket *sock, uint32_t timeout_ms);
 void control_socket_close(struct control_socket *sock);
 
-/* Connects to an address, which the caller wrote as @text. @beside: see rpc_connection_new(); for
- * streams alone. UNREACHABLE: no server listens. PERMISSION, TIMEOUT. */
+/* Connects to an address, which the caller wrote as @text. @beside, @contexts: see
+ * rpc_connection_new(); for streams alone. UNREACHABLE: no server listens. PERMISSION, TIMEOUT. */
 MUST_CHECK enum embtier_err control_socket_connect(struct control_socket *sock,
                                                    const struct address *address, const char *text,
                                                    const struct rpc_connection *beside,
+                                                   struct tls_contexts *contexts,
                                                    struct err_msg *msg);
 
 /* PERMISSION: the listener is neither this user nor root. */

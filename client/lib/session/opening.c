@@ -238,7 +238,7 @@ static enum embtier_err add_connection(const struct embtier *server, uint32_t at
     control_socket_init(&socket, ms_until(turn.end_ns));
     socket.told_ms = turn.ms;
     err = control_socket_connect(&socket, address, server->addresses->texts[at], opened->socket.rpc,
-                                 msg);
+                                 server->tls, msg);
     if (err == EMBTIER_OK)
         err = say_joining_hello(server, address, session, &socket, msg);
     if (err == EMBTIER_OK)
@@ -275,7 +275,7 @@ static enum embtier_err open_at(const struct embtier *server, uint32_t at, struc
     if (server->socket_is_users)
         TRY(check_directory(text, msg));
     TRY(control_socket_connect(&opened->socket, &server->addresses->addresses[at], text, NULL,
-                               msg));
+                               server->tls, msg));
     if (server->socket_is_users)
         TRY(control_socket_check_peer(&opened->socket, text, msg));
     opened->socket.timeout_ms = ms_until(turn.end_ns);

@@ -181,6 +181,7 @@ static enum embtier_err connect_server(const struct embtier_connect_options *giv
     server->fail_requests = requests_fail;
     control_socket_init(&server->socket, 0);
     TRY(keep_options(server, given, msg));
+    TRY(tls_contexts_new(&server->tls, msg));
     TRY(opening_round(server, UINT64_MAX, &opened, msg));
     take_opened(server, &opened);
     if (server->channel)
@@ -206,6 +207,7 @@ void embtier_disconnect(struct embtier *server)
     arena_alloc_free(server->alloc);
     control_socket_close(&server->socket);
     client_channel_free(server->channel);
+    tls_contexts_free(server->tls);
     free(server->slots);
     address_list_free(server->addresses);
     free(server->client_name);

@@ -552,7 +552,8 @@ static enum embtier_err name_host_of(const struct rpc_connection *beside,
 }
 
 enum embtier_err rpc_connection_new(const struct address *address, const char *text,
-                                    const struct rpc_connection *beside, uint64_t deadline_ns,
+                                    const struct rpc_connection *beside,
+                                    struct tls_contexts *contexts, uint64_t deadline_ns,
                                     struct rpc_connection **ret_connection, struct err_msg *msg)
 {
     struct address host = *address;
@@ -564,7 +565,7 @@ enum embtier_err rpc_connection_new(const struct address *address, const char *t
     TRY(connect_stream(&host, text, deadline_ns, &fd, msg));
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){ 1 }, sizeof(int));
     loopback_send_unpaced(fd);
-    TRY(wire_open(&wire, TAKE_FD(fd), address, text, deadline_ns, msg));
+    TRY(wire_open(&wire, TAKE_FD(fd), address, text, contexts, deadline_ns, msg));
     connection = calloc(1, sizeof(*connection));
     if (!connection) {
         wire_close(&wire);

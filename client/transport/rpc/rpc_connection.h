@@ -17,6 +17,7 @@
 #include "base/err.h"
 #include "base/net/address.h"
 #include "client/transport/client_channel.h"
+#include "client/transport/rpc/tls_contexts.h"
 #include "proto/control.pb-c.h"
 #include "proto/frame.h"
 #include "proto/rpc_frame.h"
@@ -24,11 +25,11 @@
 struct rpc_connection;
 
 /* Connects before @deadline_ns (of the monotonic clock; UINT64_MAX: no limit). @beside: to the host
- * that this one has found behind the address's name; NULL: to any. UNREACHABLE, TIMEOUT, or the
- * system's error. */
+ * that this one has found behind the address's name; NULL: to any. @contexts: of the session, for
+ * TLS; others may have NULL. UNREACHABLE, TIMEOUT, or the system's error. */
 MUST_CHECK enum embtier_err rpc_connection_new(const struct address *address, const char *text,
                                                const struct rpc_connection *beside,
-                                               uint64_t deadline_ns,
+                                               struct tls_contexts *contexts, uint64_t deadline_ns,
                                                struct rpc_connection **ret_connection,
                                                struct err_msg *msg);
 /* Its channel stays, and gets no more answers. */

@@ -50,18 +50,15 @@ static enum embtier_err broken_tls(const struct wire *wire, enum embtier_err err
 /* ---- Opening ---- */
 
 static enum embtier_err begin_tls(struct wire *wire, const struct address *address,
-                                  struct err_msg *msg)
+                                  struct tls_contexts *contexts, struct err_msg *msg)
 {
-    const struct tls_files files = { .certificate = address->files.certificate,
-                                     .key = address->files.key,
-                                     .authority = address->files.authority };
     _cleanup_(tls_context_freep) SSL_CTX *context = NULL;
 
     wire->server = malloc(sizeof(*wire->server));
     if (!wire->server)
         return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
     *wire->server = *address;
-    TRY(tls_context_client(&files, &context, msg));
+    TRY(tls_contexts_get(contexts, &address->files, &context, msg));
     return tls_stream_connect(context, wire->fd, address->host, &wire->tls, msg);
 }
 
@@ -95,10 +92,11 @@ static enum embtier_err shake_hands(struct wire *wire, uint64_t deadline_ns, str
 }
 
 static enum embtier_err start_tls(struct wire *wire, const struct address *address,
-                                  const char *text, uint64_t deadline_ns, struct err_msg *msg)
+                                  const char *text, struct tls_contexts *contexts,
+                                  uint64_t deadline_ns, struct err_msg *msg)
 {
     struct err_msg why = { { 0 } };
-    enum embtier_err err = begin_tls(wire, address, &why);
+    enum embtier_err err = begin_tls(wire, address, contexts, &why);
 
     if (err == EMBTIER_OK)
         err = shake_hands(wire, deadline_ns, &why);
@@ -111,13 +109,14 @@ static enum embtier_err start_tls(struct wire *wire, const struct address *addre
 }
 
 enum embtier_err wire_open(struct wire *ret_wire, int fd, const struct address *address,
-                           const char *text, uint64_t deadline_ns, struct err_msg *msg)
+                           const char *text, struct tls_contexts *contexts, uint64_t deadline_ns,
+                           struct err_msg *msg)
 {
     struct wire wire = { .fd = fd };
     enum embtier_err err = EMBTIER_OK;
 
     if (address->kind == ADDRESS_TLS)
-        err = start_tls(&wire, address, text, deadline_ns, msg);
+        err = start_tls(&wire, address, text, contexts, deadline_ns, msg);
     if (err != EMBTIER_OK) {
         wire_close(&wire);
         return err;

@@ -15,6 +15,7 @@
 
 #include "base/err.h"
 #include "base/net/address.h"
+#include "client/transport/rpc/tls_contexts.h"
 
 struct wire {
     int fd;                 /* it does not block; -1: closed */
@@ -23,11 +24,12 @@ struct wire {
 };
 
 /* Takes over @fd. With TLS it shakes hands before @deadline_ns (of the monotonic clock; UINT64_MAX:
- * no limit). INVALID: the address names files that cannot be used. PERMISSION: the server's
- * certificate is refused. PROTOCOL: it speaks no TLS 1.3. DISCONNECTED, TIMEOUT. On failure @fd is
- * closed. */
+ * no limit), with the context that @contexts has for the address; plain, those may be NULL.
+ * INVALID: the address names files that cannot be used. PERMISSION: the server's certificate is
+ * refused. PROTOCOL: it speaks no TLS 1.3. DISCONNECTED, TIMEOUT. On failure @fd is closed. */
 MUST_CHECK enum embtier_err wire_open(struct wire *ret_wire, int fd, const struct address *address,
-                                      const char *text, uint64_t deadline_ns, struct err_msg *msg);
+                                      const char *text, struct tls_contexts *contexts,
+                                      uint64_t deadline_ns, struct err_msg *msg);
 void wire_close(struct wire *wire);
 
 /* AGAIN: nothing has come. DISCONNECTED: the server has closed, or the link is dead. PERMISSION: it

@@ -168,8 +168,8 @@ static void connect_both(struct fixture *f, struct rpc_connection **ret_connecti
 
     test_listen(&listener, CONNECTIONS);
     for (int i = 0; i < CONNECTIONS; i++) {
-        assert_int_equal(rpc_connection_new(&listener.address, listener.text, NULL, UINT64_MAX,
-                                            &ret_connections[i], &msg),
+        assert_int_equal(rpc_connection_new(&listener.address, listener.text, NULL, NULL,
+                                            UINT64_MAX, &ret_connections[i], &msg),
                          EMBTIER_OK);
         f->server[i] = accept(listener.fd, NULL, NULL);
         assert_true(f->server[i] >= 0);

@@ -61,9 +61,9 @@ static int setup(void **state)
     f = (struct fixture){
         .sink = { .begin = begin, .end = end, .lose = lose, .region = region },
     };
-    assert_int_equal(
-        rpc_connection_new(&listener.address, listener.text, NULL, UINT64_MAX, &f.connection, &msg),
-        EMBTIER_OK);
+    assert_int_equal(rpc_connection_new(&listener.address, listener.text, NULL, NULL, UINT64_MAX,
+                                        &f.connection, &msg),
+                     EMBTIER_OK);
     rpc_connection_set_sink(f.connection, &f.sink);
     f.server = accept(listener.fd, NULL, NULL);
     assert_true(f.server >= 0);

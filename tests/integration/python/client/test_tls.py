@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import datetime
 import hashlib
 import itertools
@@ -16,7 +17,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -340,6 +341,54 @@ def must_refuse_stranger(at: Place, stranger: Authority) -> None:
     """The certificate in force is still the one of the start."""
     assert_refused(at.url(ca=str(stranger.certificate)), embtier.PermissionError, "certificate is refused")
     embtier.connect(at.url(), timeout=LIMIT_S, arena_bytes=0).close()
+
+
+@contextlib.contextmanager
+def counting_opens(path: Path) -> Iterator[Callable[[], int]]:
+    """Yields a function that returns how often the file was opened since the last call. The system would join the events of
+    opens that follow each other, so closes are watched too."""
+    libc, opened, closed = ctypes.CDLL(None, use_errno=True), 0x20, 0x18
+    watch = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+    assert watch >= 0 and libc.inotify_add_watch(watch, os.fsencode(path), opened | closed) >= 0, os.strerror(ctypes.get_errno())
+
+    def count() -> int:
+        seen = 0
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                seen += sum(mask & opened != 0 for _, mask, _, _ in struct.iter_unpack("iIII", os.read(watch, 4096)))
+        return seen
+
+    try:
+        yield count
+    finally:
+        os.close(watch)
+
+
+def test_a_session_reads_its_files_once_and_again_when_they_are_renewed(short_path, authority, stranger):
+    ca, host = short_path / "ca.crt", own_host()
+    ca.write_bytes(authority.certificate.read_bytes())
+    url = f"tls://{host}:{PORT}?ca={ca}"
+
+    def server_of(by: Authority) -> contextlib.AbstractContextManager:
+        by.sign("again", f"IP:{host}")
+        return starting(short_path, f'  listen: ["tls://{host}:{PORT}"]\n' + section(by, "again"))
+
+    with counting_opens(ca) as opens, contextlib.ExitStack() as stack:
+        with server_of(authority):
+            embtier.connect(url, timeout=LIMIT_S, arena_bytes=1 << 20).close()
+            once = opens()
+            assert once > 0
+            server = stack.enter_context(embtier.connect(url + "&connections=8", timeout=LIMIT_S, reconnect_timeout=LIMIT_S, arena_bytes=1 << 20))
+            assert opens() == once
+        with server_of(authority):
+            server.reconnect()
+            assert opens() == 0
+        ca.write_bytes(stranger.certificate.read_bytes())
+        opens()
+        with server_of(stranger):
+            server.reconnect()
+            assert opens() == once
+            assert server.tables() == []
 
 
 # ---- Users ----
