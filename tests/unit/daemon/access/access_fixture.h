@@ -26,6 +26,8 @@
 #define HEX_A   "f85b94fde8daf5415b0d5b77c004acf2c09418359676c537b1fe99e601c95e26"
 #define HEX_B   "6bcb999141d5a47a23faf11762c6306a3c4ef6929371bf447a8bb6a7ef75659f"
 #define TOKEN_C "embt_-_0123456789-_0123456789-_0123456789-_01234"
+#define HASH_C  "sha256:" HEX_C
+#define HEX_C   "560c7564b9f5c876b8a806a105f9d9e026f2c2b813045b02539e242ec1084ab7"
 
 struct access_fixture {
     char folder[64];

@@ -304,6 +304,48 @@ static void test_a_client_is_the_user_that_the_file_says(void **state)
     access_rules_free(rules);
 }
 
+/* ---- Time ---- */
+
+static unsigned compared;
+
+int __real_CRYPTO_memcmp(const void *a, const void *b, size_t bytes);
+int __wrap_CRYPTO_memcmp(const void *a, const void *b, size_t bytes);
+
+int __wrap_CRYPTO_memcmp(const void *a, const void *b, size_t bytes)
+{
+    assert_int_equal(bytes, sizeof(struct token_hash));
+    compared++;
+    return __real_CRYPTO_memcmp(a, b, bytes);
+}
+
+/* Any other comparison, or an end at the first match, would tell by its time which hash is near. */
+static void test_a_token_is_compared_with_the_whole_of_each_hash(void **state)
+{
+    struct access_rules *const rules =
+        loaded("users:\n"
+               "  - {name: first, role: read, tokens: [\"" HASH_A "\"]}\n"
+               "  - {name: other, role: read, unix_users: [1000]}\n"
+               "  - {name: last, role: read, tokens: [\"" HASH_B "\", \"" HASH_C "\"]}\n");
+    static const struct {
+        const char *token, *name;
+    } cases[] = {
+        { TOKEN_A, "first" },
+        { TOKEN_B, "last" },
+        { TOKEN_C, "last" },
+        { "embt_DDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDD", "none" },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        const struct access_client client = { .token = cases[i].token };
+
+        compared = 0;
+        assert_string_equal(found(rules, &client), cases[i].name);
+        assert_int_equal(compared, 3);
+    }
+    access_rules_free(rules);
+}
+
 static void test_a_token_has_one_form(void **state)
 {
     static const char *const wrong[] = { "",
@@ -339,6 +381,7 @@ int main(void)
         T(test_a_file_that_others_may_write_is_refused),
         T(test_patterns),
         T(test_a_client_is_the_user_that_the_file_says),
+        T(test_a_token_is_compared_with_the_whole_of_each_hash),
         T(test_a_token_has_one_form),
     };
 
