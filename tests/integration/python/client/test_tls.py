@@ -10,6 +10,8 @@ import hashlib
 import itertools
 import os
 import re
+import select
+import signal
 import socket
 import ssl
 import struct
@@ -330,11 +332,73 @@ def test_new_certificates_are_taken_while_connections_stay(short_path, authority
             key.write_bytes(late_key.read_bytes())
             with pytest.raises(embtier.ConfigError, match="expired at 20"):
                 old.reload()
+            # A chain whose second certificate has not signed the first.
+            certificate.write_bytes(new.read_bytes() + authority.certificate.read_bytes())
+            key.write_bytes(new_key.read_bytes())
+            with pytest.raises(embtier.ConfigError, match="certificate 1 was not signed by the one behind it"):
+                old.reload()
             certificate.write_text("junk")
             with pytest.raises(embtier.ConfigError, match="holds no certificate"):
                 old.reload()
             embtier.connect(at.url(ca=str(stranger.certificate)), timeout=LIMIT_S, arena_bytes=0).close()
-            assert old.status()["metrics"]["access_reload_failures"] == 3
+            assert old.status()["metrics"]["access_reload_failures"] == 4
+
+
+def test_a_signal_has_new_certificates_taken_or_says_why_not(short_path, authority, stranger):
+    with place(short_path, authority, "auto") as at:
+        certificate, key = (authority.folder / f"server-{at.host}.{kind}" for kind in ("crt", "key"))
+        new, new_key = install(stranger, at.host)
+
+        def metric(name: str) -> float:
+            with embtier.connect(str(short_path / "s"), timeout=LIMIT_S, arena_bytes=0) as server:
+                return server.status()["metrics"][f"access_{name}"]
+
+        certificate.write_bytes(new.read_bytes())
+        at.process.send_signal(signal.SIGHUP)
+        until(lambda: metric("reload_failures") == 1)
+        must_refuse_stranger(at, stranger)
+        key.write_bytes(new_key.read_bytes())
+        at.process.send_signal(signal.SIGHUP)
+        until(lambda: metric("reloads") == 1)
+        embtier.connect(at.url(ca=str(stranger.certificate)), timeout=LIMIT_S, arena_bytes=0).close()
+        assert_refused(at.url(), embtier.PermissionError, "certificate is refused")
+        until(lambda: 'msg="reloaded"' in at.log())  # it comes after the count
+        assert at.log().count("signal: the server reads its access file and certificates again") == 2
+        refusal = re.search('level=error.*msg="not reloaded: what was in force before stays".*', at.log())
+        assert refusal and "err=CONFIG" in refusal[0] and "tls.key: " in refusal[0] and "is not that of the certificate" in refusal[0]
+        assert metric("reload_failures") == 1 and metric("reloads") == 1
+
+
+def test_clients_are_served_while_a_file_is_read_again(short_path, authority, stranger):
+    """The certificate comes from a pipe, whose bytes are late."""
+    with place(short_path, authority, "auto") as at, contextlib.ExitStack() as stack:
+        server = stack.enter_context(embtier.connect(at.url(), timeout=LIMIT_S, arena_bytes=1 << 20))
+        table, ids = server.create_table("t", 4, 1000), np.arange(100)
+        table.set(ids, np.repeat(ids[:, None], 4, axis=1))
+        certificate, key = (authority.folder / f"server-{at.host}.{kind}" for kind in ("crt", "key"))
+        new, new_key = install(stranger, at.host)
+        key.write_bytes(new_key.read_bytes())
+        certificate.unlink()
+        os.mkfifo(certificate)
+        pipe = os.open(certificate, os.O_RDWR)  # both ends, so that neither open waits for the other
+        try:
+            opens = stack.enter_context(counting_opens(certificate))
+            at.process.send_signal(signal.SIGHUP)
+            seen = []
+            until(lambda: seen.append(opens()) or sum(seen) >= 2)  # one to see if it is readable, then to read
+            for _ in range(20):
+                assert (table.get(ids) == ids[:, None]).all()
+                assert [spec.name for spec in server.tables()] == ["t"]
+                with embtier.connect(at.url(), timeout=LIMIT_S, arena_bytes=1 << 20) as other:
+                    assert (other.open_table("t").get(ids) == ids[:, None]).all()
+            metrics = server.status()["metrics"]
+            assert metrics["access_reloads"] == 0 and metrics["access_reload_failures"] == 0
+            os.write(pipe, new.read_bytes())
+            until(lambda: select.select([pipe], [], [], 0)[0] == [])  # the server has read all
+        finally:
+            os.close(pipe)
+        until(lambda: server.status()["metrics"]["access_reloads"] == 1)
+        embtier.connect(at.url(ca=str(stranger.certificate)), timeout=LIMIT_S, arena_bytes=0).close()
 
 
 def must_refuse_stranger(at: Place, stranger: Authority) -> None:
