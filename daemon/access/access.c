@@ -248,6 +248,11 @@ static enum embtier_err refuse_client(const struct access_client *client, struct
                        "Unix user %u and its groups are no user's in this server's access file; a "
                        "token may say who you are (EMBTIER_TOKEN_FILE)",
                        (unsigned)client->uid);
+    if (client->is_unasked)
+        return err_set(msg, EMBTIER_PERMISSION,
+                       "this server wants to know its clients, and this one has shown no token "
+                       "(EMBTIER_TOKEN_FILE); the server asks for no certificates, as its "
+                       "configuration has no tls.client_ca");
     return err_set(msg, EMBTIER_PERMISSION,
                    "this server wants to know its clients, and this one has shown neither a token "
                    "(EMBTIER_TOKEN_FILE) nor a certificate");

@@ -70,6 +70,7 @@ struct access_client {
     uint32_t gid_count;
     /* Each ended by NUL, the last followed by an empty one; NULL: none. */
     const char *certificate_names;
+    bool is_unasked;   /* over TLS, to a server that asks for no certificate: it has no client_ca */
     const char *token; /* "": none */
 };
 

@@ -30,14 +30,18 @@ static enum embtier_err check_token(const struct control *control,
                    "connect with tls://, and replace the token");
 }
 
-static struct access_client client_of(const struct connection *connection, const char *token)
+static struct access_client client_of(const struct control *control,
+                                      const struct connection *connection, const char *token)
 {
+    const struct transport_peer *const peer = connection->peer;
+
     return (struct access_client){
         .is_local = connection->peer_uid != (uid_t)-1,
         .uid = connection->peer_uid,
         .gids = connection->peer_gids,
         .gid_count = connection->peer_gid_count,
-        .certificate_names = connection->peer ? connection->peer->certificate_names : NULL,
+        .certificate_names = peer ? peer->certificate_names : NULL,
+        .is_unasked = peer && peer->is_encrypted && !control->parts->config->tls.client_ca,
         .token = token,
     };
 }
@@ -87,7 +91,7 @@ static enum embtier_err count_for_member(struct control *control, struct connect
 static enum embtier_err enter(struct control *control, struct connection *connection,
                               const Embtier__Hello *hello, struct err_msg *msg)
 {
-    const struct access_client client = client_of(connection, hello->token);
+    const struct access_client client = client_of(control, connection, hello->token);
 
     TRY(check_token(control, connection, hello->token, msg));
     TRY(access_enter(control->parts->access, &client, &connection->member, &connection->credential,

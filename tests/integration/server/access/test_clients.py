@@ -275,6 +275,18 @@ def test_over_tcp_no_unix_user_counts(guarded):
         assert refused.startswith(f"{PERMISSION} this server wants to know its clients"), refused
 
 
+def test_a_client_learns_that_the_server_asks_for_no_certificates(guarded):
+    del guarded.config["tls"]["client_ca"]
+    guarded.configure({})
+    guarded.start()
+    certificate, key = guarded.authority.sign("trainer")
+    said = r"shown no token \(EMBTIER_TOKEN_FILE\); the server asks for no certificates, as its configuration has no tls.client_ca"
+    with pytest.raises(embtier.PermissionError, match=said):
+        embtier.connect(f"{guarded.address('tls')}&cert={certificate}&key={key}", timeout=60)
+    with pytest.raises(embtier.PermissionError, match="neither a token .* nor a certificate"):
+        embtier.connect(guarded.address("tcp"), timeout=60)
+
+
 # ---- Users beside each other ----
 
 
