@@ -291,7 +291,7 @@ static enum embtier_err make_access(struct server *server, struct err_msg *msg)
 {
     struct server_parts *const parts = &server->parts;
 
-    TRY(access_new(parts->config->access.file, &parts->access, msg));
+    TRY(access_new(parts->config->access.file, parts->config->doc, &parts->access, msg));
     TRY(reloads_new(&parts->reloads, msg));
     if (parts->config->access.file)
         reloads_add(parts->reloads, &(struct reload_part){ .context = parts->access,

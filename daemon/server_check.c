@@ -126,7 +126,8 @@ static enum embtier_err check_access(const struct config *config, struct err_msg
 {
     _cleanup_(access_rules_freep) struct access_rules *rules = NULL;
 
-    return config->access.file ? access_rules_load(config->access.file, &rules, msg) : EMBTIER_OK;
+    return config->access.file ? access_rules_load(config->access.file, config->doc, &rules, msg)
+                               : EMBTIER_OK;
 }
 
 static enum embtier_err check_certificates(const struct config *config, struct err_msg *msg)

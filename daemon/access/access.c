@@ -16,7 +16,8 @@
 
 /* ---- Making ---- */
 
-enum embtier_err access_new(const char *path, struct access **ret_access, struct err_msg *msg)
+enum embtier_err access_new(const char *path, const struct yaml_doc *config,
+                            struct access **ret_access, struct err_msg *msg)
 {
     _cleanup_(access_freep) struct access *access = calloc(1, sizeof(*access));
     void *fresh = NULL;
@@ -26,6 +27,7 @@ enum embtier_err access_new(const char *path, struct access **ret_access, struct
     pthread_mutex_init(&access->lock, NULL);
     access->last_account = FIRST_ACCOUNT;
     access->path = path;
+    access->config = config;
     if (path) {
         access->tables = calloc(RIGHTS_TABLES, sizeof(*access->tables));
         if (!access->tables)

@@ -27,11 +27,13 @@
 struct access;
 struct access_member;
 struct rights;
+struct yaml_doc;
 struct Embtier__Request;
 
-/* @path: the access file, read at once; NULL: none. To be called before there are tables. */
-MUST_CHECK enum embtier_err access_new(const char *path, struct access **ret_access,
-                                       struct err_msg *msg);
+/* @path: the access file, read at once; NULL: none. @config: the document that names it, borrowed
+ * (access_rules_load()). To be called before there are tables. */
+MUST_CHECK enum embtier_err access_new(const char *path, const struct yaml_doc *config,
+                                       struct access **ret_access, struct err_msg *msg);
 /* No member is left. */
 void access_free(struct access *access);
 DEFINE_CLEANUP(struct access, access_free)

@@ -130,15 +130,16 @@ static void close_file(FILE **file)
 
 /* Looks at the file that it has opened, so that no other can take its place in between. Does not
  * wait for the other end of a pipe. */
-static enum embtier_err read_file(const char *path, char **ret_text, size_t *ret_bytes,
-                                  struct err_msg *msg)
+static enum embtier_err read_file(const char *path, const struct yaml_doc *config, char **ret_text,
+                                  size_t *ret_bytes, struct err_msg *msg)
 {
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     _cleanup_(close_file) FILE *file = fd >= 0 ? fdopen(fd, "r") : NULL;
     struct stat info;
 
     if (!file || fstat(fd, &info) != 0)
-        return err_set_errno(msg, errno, "access file %s", path);
+        return yaml_doc_mistake(config, "access.file", msg, "cannot read %s: %s", path,
+                                strerrordesc_np(errno));
     TRY(check_writers(path, &info, msg));
     return read_all(file, path, ret_text, ret_bytes, msg);
 }
@@ -486,12 +487,12 @@ enum embtier_err access_rules_parse(const char *path, const char *text, size_t b
     return EMBTIER_OK;
 }
 
-enum embtier_err access_rules_load(const char *path, struct access_rules **ret_rules,
-                                   struct err_msg *msg)
+enum embtier_err access_rules_load(const char *path, const struct yaml_doc *config,
+                                   struct access_rules **ret_rules, struct err_msg *msg)
 {
     _cleanup_(freep) char *text = NULL;
     size_t bytes = 0;
 
-    TRY(read_file(path, &text, &bytes, msg));
+    TRY(read_file(path, config, &text, &bytes, msg));
     return access_rules_parse(path, text, bytes, ret_rules, msg);
 }

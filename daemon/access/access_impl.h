@@ -42,7 +42,8 @@ struct fresh {
 };
 
 struct access {
-    const char *path; /* NULL: there are no users, and all may do all; constant */
+    const char *path;              /* NULL: there are no users, and all may do all; constant */
+    const struct yaml_doc *config; /* which names the file; constant */
     pthread_mutex_t lock;
     struct access_rules *rules;
     struct access_member **of_users; /* the members of the rules' users, by number */

@@ -188,7 +188,7 @@ enum embtier_err access_read(void *context, void **ret_fresh, struct err_msg *ms
     fresh = calloc(1, sizeof(*fresh));
     if (!fresh)
         return no_memory(msg);
-    TRY(access_rules_load(access->path, &fresh->rules, msg));
+    TRY(access_rules_load(access->path, access->config, &fresh->rules, msg));
     TRY(make_parts(fresh, count_members(access) + fresh->rules->user_count, msg));
     fresh->rules->holders = 1;
     tell_unreachable(fresh->rules);

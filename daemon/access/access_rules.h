@@ -50,11 +50,12 @@ struct access_rules {
     uint32_t holders; /* access.c, under its lock */
 };
 
-/* Reads the access file. CONFIG: a mistake in it, with file, line and key. PERMISSION: users other
- * than root and the server's may write it. Else errno's error. It may wait for a disk, and for the
- * system's lists of users and groups. */
-MUST_CHECK enum embtier_err access_rules_load(const char *path, struct access_rules **ret_rules,
-                                              struct err_msg *msg);
+/* Reads the access file, which @config names with the key access.file. CONFIG: it cannot be opened,
+ * or has a mistake; the message has file, line and key. PERMISSION: users other than root and the
+ * server's may write it. Else errno's error. It may wait for a disk, and for the system's lists of
+ * users and groups. @config: NULL: none, for tests. */
+MUST_CHECK enum embtier_err access_rules_load(const char *path, const struct yaml_doc *config,
+                                              struct access_rules **ret_rules, struct err_msg *msg);
 /* The same for a text that has been read from there. */
 MUST_CHECK enum embtier_err access_rules_parse(const char *path, const char *text, size_t bytes,
                                                struct access_rules **ret_rules,

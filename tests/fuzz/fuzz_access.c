@@ -147,7 +147,7 @@ static void check_in_force(const char *path, const struct access_rules *rules)
     struct err_msg msg = { { 0 } };
     void *fresh = NULL;
 
-    FUZZ_CHECK(access_new(path, &access, &msg) == EMBTIER_OK);
+    FUZZ_CHECK(access_new(path, NULL, &access, &msg) == EMBTIER_OK);
     for (size_t t = 0; t < ARRAY_LEN(tables); t++)
         access_name_table(access, (uint16_t)t, tables[t]);
     check_members(access, rules);

@@ -211,7 +211,7 @@ static void use_access_file(struct control_fixture *c)
     fuzz_put_file("access.yaml", ACCESS, strlen(ACCESS));
     snprintf(path, sizeof(path), "%s/access.yaml", fuzz_folder());
     access_free(c->access);
-    must(access_new(path, &c->access, &msg), &msg);
+    must(access_new(path, NULL, &c->access, &msg), &msg);
     c->parts.access = c->access;
     tables_tell_names(c->x.tables, access_name_table, c->access);
 }

@@ -398,7 +398,7 @@ def test_without_a_file_any_client_may_do_all(make_daemon):
     [
         ("users:\n  - {name: a, role: boss}\n", 0o600, r"access.yaml:2: users\[0\].role: `boss`; allowed: read, train, admin"),
         ("users:\n  - {name: a, role: read}\n", 0o622, "may be written by all users"),
-        (None, 0o600, "access file .*access.yaml: No such file"),
+        (None, 0o600, r"embtierd.yaml:\d+: access.file: cannot read .*access.yaml: No such file"),
     ],
 )
 def test_a_start_and_a_check_refuse_a_bad_file(guarded, text, mode, said):

@@ -129,6 +129,12 @@ def test_a_bad_file_leaves_the_old_one_in_force(guarded, kind):
         root.reload()
 
 
+def test_a_file_that_is_gone_is_told_with_its_key(guarded):
+    guarded.access.unlink()
+    with guarded.connect() as root, pytest.raises(embtier.ConfigError, match=r"embtierd.yaml:\d+: access.file: cannot read .*: No such file"):
+        root.reload()
+
+
 def test_reloads_while_requests_run(guarded):
     """One user is always granted its table, and gets all its answers. Another loses its grant and gets it back."""
     guarded.add("sometimes", "read", tables=["mine"])

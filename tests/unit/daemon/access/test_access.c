@@ -21,7 +21,7 @@ static struct access *new_access(const char *text)
     struct err_msg msg = { { 0 } };
 
     access_fixture_write(&fixture, text);
-    if (access_new(fixture.path, &access, &msg) != EMBTIER_OK)
+    if (access_new(fixture.path, NULL, &access, &msg) != EMBTIER_OK)
         fail_msg("%s", msg.text);
     return access;
 }
@@ -68,7 +68,7 @@ static void test_without_a_file_all_may_do_all(void **state)
 
     (void)state;
     access_fixture_write(&fixture, "");
-    assert_int_equal(access_new(NULL, &access, &msg), EMBTIER_OK);
+    assert_int_equal(access_new(NULL, NULL, &access, &msg), EMBTIER_OK);
     access_name_table(access, 7, "t");
     assert_int_equal(access_enter(access, &client, &member, &credential, &msg), EMBTIER_OK);
     assert_null(member);

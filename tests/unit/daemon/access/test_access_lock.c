@@ -80,7 +80,7 @@ static struct access *new_access(const char *text)
     struct err_msg msg = { { 0 } };
 
     access_fixture_write(&fixture, text);
-    if (access_new(fixture.path, &access, &msg) != EMBTIER_OK)
+    if (access_new(fixture.path, NULL, &access, &msg) != EMBTIER_OK)
         fail_msg("%s", msg.text);
     return access;
 }

@@ -89,7 +89,7 @@ static inline void control_make_parts(struct control_fixture *c, struct store_fi
     lanes_start(&c->x, f, &control_shape);
     control_fill_config(c, &f->config);
     control_make_jobs(c);
-    must(access_new(NULL, &c->access, &msg), &msg);
+    must(access_new(NULL, NULL, &c->access, &msg), &msg);
     must(reloads_new(&c->reloads, &msg), &msg);
     must(plan_record_open(f->root, &c->plan_record, &msg), &msg);
     c->parts = (struct server_parts){ .config = &f->config,
