@@ -45,7 +45,8 @@ static const char usage[] =
     "                         directories of that store; no server may have it open. The\n"
     "                         numbers of shards, directories and lanes may differ\n"
     "      --check            check that a start would accept the configuration, and exit:\n"
-    "                         code 0, or 1 and a line that says what is wrong\n"
+    "                         code 0, or 1 and a line that says what is wrong. Prints\n"
+    "                         warnings about certificates and users; they change no code\n"
     "      --help-config      list the keys of the configuration and their defaults\n"
     "  -h, --help             print this help\n"
     "  -V, --version          print the version\n"
@@ -224,6 +225,11 @@ static enum embtier_err serve(const struct arguments *arguments, struct err_msg 
     return err;
 }
 
+static void print_warning(const char *place, const char *what, const char *why)
+{
+    text_print(stderr, "embtierd: warning: %s: %s: %s\n", place, what, why);
+}
+
 static int check(const struct arguments *arguments)
 {
     _cleanup_(config_freep) struct config *config = NULL;
@@ -235,7 +241,7 @@ static int check(const struct arguments *arguments)
         err = config_check_machine(config, &msg);
     }
     if (err == EMBTIER_OK)
-        err = server_check(config, &msg);
+        err = server_check(config, print_warning, &msg);
     if (err == EMBTIER_OK)
         return EXIT_DONE;
     fprintf(stderr, "embtierd: %s\n", msg.text[0] ? msg.text : err_text(err));

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/log/log.h"
+#include "base/tls/tls_context.h"
 #include "base/yaml/yaml_doc.h"
 #include "daemon/access/access.h"
 #include "daemon/control/control.h"
@@ -21,6 +22,7 @@
 #include "daemon/engine/tables/row_routes.h"
 #include "daemon/engine/tables/table_arrays.h"
 #include "daemon/engine/tables/tables.h"
+#include "daemon/file_warnings.h"
 #include "daemon/jobs/checkpoint/checkpoints.h"
 #include "daemon/jobs/plan/plan_record.h"
 #include "daemon/jobs/profile/profiles.h"
@@ -287,12 +289,25 @@ static enum embtier_err make_profiles(struct server *server, struct err_msg *msg
         &parts->profiles, msg);
 }
 
+/* A reload has taken its files. */
+static void log_warnings(void *context)
+{
+    const struct server *const server = context;
+    struct access_rules *const rules = access_rules_now(server->parts.access);
+    SSL_CTX *const tls = server->certificates ? certificates_get(server->certificates) : NULL;
+
+    file_warnings(server->parts.config, tls, rules, file_warning_log);
+    tls_context_free(tls);
+    access_drop_rules(server->parts.access, rules);
+}
+
 static enum embtier_err make_access(struct server *server, struct err_msg *msg)
 {
     struct server_parts *const parts = &server->parts;
 
     TRY(access_new(parts->config->access.file, parts->config->doc, &parts->access, msg));
     TRY(reloads_new(&parts->reloads, msg));
+    reloads_look(parts->reloads, log_warnings, server);
     if (parts->config->access.file)
         reloads_add(parts->reloads, &(struct reload_part){ .context = parts->access,
                                                            .read = access_read,
@@ -320,7 +335,7 @@ enum embtier_err server_new(const struct config *config, const struct server_res
     server->parts.transport = &shm_transport;
     server->parts.started_ns = clock_now_ns(&clock_monotonic);
     TRY(signals_open(&server->signal_fd, msg));
-    TRY(server_check(config, msg));
+    TRY(server_check(config, file_warning_log, msg));
     if (restore->directory_count > 0)
         TRY(check_other(restore, msg));
     TRY(open_store(server, restore->directory_count > 0 ? 0 : restore->id, msg));

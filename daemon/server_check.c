@@ -9,6 +9,7 @@
 
 #include "base/system/thread_room.h"
 #include "base/text/bytes.h"
+#include "base/tls/tls_context.h"
 #include "base/yaml/yaml_doc.h"
 #include "daemon/access/access_rules.h"
 #include "daemon/jobs/worker.h"
@@ -122,29 +123,30 @@ static enum embtier_err check_sockets(const struct config *config, struct err_ms
     return rpc_check(config, may_live, msg);
 }
 
-static enum embtier_err check_access(const struct config *config, struct err_msg *msg)
+static void look_at_files(const struct config *config, struct certificates *certificates,
+                          const struct access_rules *rules, file_warning_fn *warn)
 {
-    _cleanup_(access_rules_freep) struct access_rules *rules = NULL;
+    SSL_CTX *const tls = certificates ? certificates_get(certificates) : NULL;
 
-    return config->access.file ? access_rules_load(config->access.file, config->doc, &rules, msg)
-                               : EMBTIER_OK;
+    file_warnings(config, tls, rules, warn);
+    tls_context_free(tls);
 }
 
-static enum embtier_err check_certificates(const struct config *config, struct err_msg *msg)
+enum embtier_err server_check(const struct config *config, file_warning_fn *warn,
+                              struct err_msg *msg)
 {
     _cleanup_(certificates_freep) struct certificates *certificates = NULL;
+    _cleanup_(access_rules_freep) struct access_rules *rules = NULL;
 
-    return certificates_new(config, &certificates, msg);
-}
-
-enum embtier_err server_check(const struct config *config, struct err_msg *msg)
-{
     TRY(check_threads(config, msg));
     TRY(check_sockets(config, msg));
-    TRY(check_access(config, msg));
-    TRY(check_certificates(config, msg));
+    if (config->access.file)
+        TRY(access_rules_load(config->access.file, config->doc, &rules, msg));
+    TRY(certificates_new(config, &certificates, msg));
     TRY(store_check(config, msg));
     TRY(check_reserve(config, msg));
     TRY(check_cache(config, msg));
-    return check_memory(config, msg);
+    TRY(check_memory(config, msg));
+    look_at_files(config, certificates, rules, warn);
+    return EMBTIER_OK;
 }

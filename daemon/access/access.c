@@ -198,6 +198,16 @@ void access_drop_rules(struct access *access, struct access_rules *rules)
         access_rules_free(rules);
 }
 
+struct access_rules *access_rules_now(struct access *access)
+{
+    struct access_rules *rules;
+
+    pthread_mutex_lock(&access->lock);
+    rules = access_hold_rules(access->rules);
+    pthread_mutex_unlock(&access->lock);
+    return rules;
+}
+
 uint64_t access_taken(struct access *access)
 {
     uint64_t taken;

@@ -99,6 +99,11 @@ MUST_CHECK enum embtier_err access_read(void *context, void **ret_fresh, struct 
 void access_take(void *context, void *fresh);
 void access_drop(void *context, void *fresh);
 
+/* Returns the rules in force, for access_drop_rules(); NULL: there is no file. */
+struct access_rules *access_rules_now(struct access *access);
+/* Gives rules (may be NULL) back, and frees them unless they have another holder. */
+void access_drop_rules(struct access *access, struct access_rules *rules);
+
 /* Returns how many files have been put in force. */
 uint64_t access_taken(struct access *access);
 

@@ -58,8 +58,6 @@ struct access {
 
 /* Notes another holder of the rules (may be NULL). Locked. */
 struct access_rules *access_hold_rules(struct access_rules *rules);
-/* Frees them, unless they have another one. Not locked. */
-void access_drop_rules(struct access *access, struct access_rules *rules);
 /* Frees members that neither rules nor sessions nor a reload need. Locked. */
 void access_forget_members(struct access *access);
 /* Returns the number of a user of the rules. */

@@ -16,7 +16,6 @@
 #include <string.h>
 
 #include "base/embtier_types.h"
-#include "base/log/log.h"
 #include "base/macros.h"
 #include "daemon/access/access_impl.h"
 
@@ -164,19 +163,6 @@ static uint32_t count_members(struct access *access)
     return count;
 }
 
-/* No mistake: a user may be kept while it has no token. */
-static void tell_unreachable(const struct access_rules *rules)
-{
-    for (uint32_t i = 0; i < rules->user_count; i++) {
-        const struct access_user *const user = &rules->users[i];
-
-        if (user->uid_count + user->gid_count + user->certificate_count + user->token_count == 0)
-            log_warn("no client can be this user of the access file: give it tokens, certificates, "
-                     "unix_users or unix_groups",
-                     "user=%s", user->name);
-    }
-}
-
 enum embtier_err access_read(void *context, void **ret_fresh, struct err_msg *msg)
 {
     struct access *const access = context;
@@ -191,7 +177,6 @@ enum embtier_err access_read(void *context, void **ret_fresh, struct err_msg *ms
     TRY(access_rules_load(access->path, access->config, &fresh->rules, msg));
     TRY(make_parts(fresh, count_members(access) + fresh->rules->user_count, msg));
     fresh->rules->holders = 1;
-    tell_unreachable(fresh->rules);
     set_fresh(access, fresh);
     grant_tables(access, fresh);
     *ret_fresh = TAKE(fresh);

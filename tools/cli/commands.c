@@ -226,9 +226,12 @@ const struct command commands[] = {
       command_set, NULL },
     { "config check", "[FILE]", "find mistakes in a configuration of embtierd",
       "Runs the checks of a start with the embtierd beside this program, and changes nothing. A\n"
-      "start accepts a configuration that passes.\n"
+      "start accepts a configuration that passes. It also looks at certificates and users: one\n"
+      "that will keep clients out gets a warning on standard error, which changes no exit status.\n"
       "Without FILE: checks the defaults. A mistake is reported as one line with file, line and\n"
-      "key.\n",
+      "key.\n"
+      "\n"
+      "With -o json: {ok, complete, warnings: [...]}, or {ok, error}.\n",
       "  embtier config check /etc/embtier/embtierd.yaml\n", command_config_check, NULL },
     { "config keys", "", "list the keys of embtierd's configuration", "", "  embtier config keys\n",
       command_config_keys, NULL },

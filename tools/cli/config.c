@@ -47,29 +47,40 @@ static bool find_server(char path[PATH_MAX])
     return false;
 }
 
-/* Returns the line that embtierd ended with, without embtierd's name. */
-static const char *line_of(char *text)
-{
-    static const char name[] = "embtierd: ";
+/* The lines that embtierd wrote: warnings, and the first one that is none. */
+struct said {
+    json_t *warnings; /* a list of texts */
+    struct err_msg line;
+};
 
-    text[strcspn(text, "\n")] = '\0';
-    return strncmp(text, name, sizeof(name) - 1) == 0 ? text + sizeof(name) - 1 : text;
+/* Returns the rest of the text if it begins with @beginning, else NULL. */
+static const char *after(const char *text, const char *beginning)
+{
+    const size_t length = strlen(beginning);
+
+    return strncmp(text, beginning, length) == 0 ? text + length : NULL;
 }
 
-static void read_all(int fd, char *text, size_t bytes)
+static void take_line(const char *line, struct said *said)
 {
-    size_t used = 0;
-    ssize_t count;
+    const char *const own = after(line, "embtierd: ");
+    const char *const warning = own ? after(own, "warning: ") : NULL;
 
-    while ((count = read(fd, text + used, bytes - 1 - used)) != 0) {
-        if (count > 0)
-            used += (size_t)count;
-        else if (errno != EINTR)
-            break;
-        if (used == bytes - 1)
-            used = bytes / 2; /* the rest is not shown */
+    if (warning)
+        (void)json_array_append_new(said->warnings, cli_json_text(warning));
+    else if (said->line.text[0] == '\0')
+        err_write(&said->line, "%s", own ? own : line);
+}
+
+static void read_all(FILE *file, struct said *said)
+{
+    _cleanup_(freep) char *line = NULL;
+    size_t room = 0;
+
+    while (getline(&line, &room, file) >= 0) {
+        line[strcspn(line, "\n")] = '\0';
+        take_line(line, said);
     }
-    text[used] = '\0';
 }
 
 /* Returns 0 or an errno. */
@@ -90,19 +101,22 @@ static int start(const char *server, const char *path, int error_fd, pid_t *ret_
 }
 
 /* Runs embtierd to its end. An error means that this was impossible, and says why. */
-static enum embtier_err run_server(const char *server, const char *path, char *said,
-                                   size_t said_bytes, int *ret_status, struct err_msg *msg)
+static enum embtier_err run_server(const char *server, const char *path, struct said *said,
+                                   int *ret_status, struct err_msg *msg)
 {
     int fds[2];
     pid_t pid = 0;
     int rc = pipe2(fds, O_CLOEXEC) == 0 ? 0 : errno;
 
     if (rc == 0) {
-        rc = start(server, path, fds[1], &pid);
+        FILE *const file = fdopen(fds[0], "r");
+
+        rc = file ? start(server, path, fds[1], &pid) : errno;
         close(fds[1]);
         if (rc == 0)
-            read_all(fds[0], said, said_bytes);
-        close(fds[0]);
+            read_all(file, said);
+        if (!file || fclose(file) != 0)
+            close(fds[0]);
     }
     if (rc != 0)
         return err_set_errno(msg, rc, "cannot start %s, which checks the configuration", server);
@@ -114,18 +128,18 @@ static enum embtier_err run_server(const char *server, const char *path, char *s
 }
 
 /* Returns the mistake that embtierd found. A start would end in the same way, with the mistake or
- * with an error that hides it. */
-static enum embtier_err ask_server(const char *server, const char *path, struct err_msg *msg)
+ * with an error that hides it. Without a mistake, adds to @warnings. */
+static enum embtier_err ask_server(const char *server, const char *path, json_t *warnings,
+                                   struct err_msg *msg)
 {
-    char said[sizeof(msg->text) * 2];
-    const char *line;
+    struct said said = { .warnings = warnings };
+    const char *const line = said.line.text;
     const char *name;
     int status = 0;
 
-    TRY(run_server(server, path, said, sizeof(said), &status, msg));
+    TRY(run_server(server, path, &said, &status, msg));
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
         return EMBTIER_OK;
-    line = line_of(said);
     if (WIFEXITED(status))
         return err_set(
             msg, EMBTIER_CONFIG, "%s",
@@ -145,10 +159,39 @@ static enum embtier_err check_here(const char *path, struct err_msg *msg)
     return config_check_machine(config, msg);
 }
 
+static int tell_mistake(const struct cli *cli, enum embtier_err err, const struct err_msg *msg)
+{
+    const char *const text = msg->text[0] ? msg->text : err_text(err);
+    const int exit_code = cli_fail(EMBTIER_CONFIG, text);
+
+    if (cli->json)
+        (void)cli_print_json(json_pack("{s:b, s:s}", "ok", 0, "error", text), 9);
+    return exit_code;
+}
+
+/* @path: NULL: none. @asked: embtierd has checked it. */
+static void tell_good(const char *path, bool asked, const json_t *warnings)
+{
+    const size_t count = json_array_size(warnings);
+    const json_t *warning;
+    size_t i;
+
+    json_array_foreach(warnings, i, warning)
+        text_print(stderr, "embtier: warning: %s\n", json_string_value(warning));
+    text_print(stdout, "%s: no mistakes found", path ? path : "the defaults");
+    if (!asked)
+        printf(" in the text; there is no embtierd beside this program, so certificates, users, "
+               "data directories and rocksdb.options were not checked");
+    else if (count > 0)
+        printf(", %zu warning%s", count, PLURAL(count));
+    printf("\n");
+}
+
 int command_config_check(struct cli *cli, int argc, char **argv)
 {
+    _cleanup_(json_decrefp) json_t *warnings = json_array();
     struct err_msg msg = { { 0 } };
-    int exit_code = cli_arguments(cli, argc, argv, 0, 1);
+    const int exit_code = cli_arguments(cli, argc, argv, 0, 1);
     const char *path;
     char server[PATH_MAX];
     enum embtier_err err;
@@ -158,22 +201,15 @@ int command_config_check(struct cli *cli, int argc, char **argv)
         return exit_code;
     path = argc > optind ? argv[optind] : NULL;
     asked = find_server(server);
-    err = asked ? ask_server(server, path, &msg) : check_here(path, &msg);
+    err = asked ? ask_server(server, path, warnings, &msg) : check_here(path, &msg);
     if (err)
-        exit_code = cli_fail(EMBTIER_CONFIG, msg.text[0] ? msg.text : err_text(err));
+        return tell_mistake(cli, err, &msg);
+    if (!cli->json)
+        tell_good(path, asked, warnings);
     else
-        exit_code = EXIT_DONE;
-    if (cli->json)
-        (void)cli_print_json(
-            err ? json_pack("{s:b, s:s}", "ok", 0, "error", msg.text[0] ? msg.text : err_text(err))
-                : json_pack("{s:b, s:b}", "ok", 1, "complete", asked),
-            9);
-    else if (!err)
-        text_print(stdout, "%s: no mistakes found%s\n", path ? path : "the defaults",
-                   asked ? ""
-                         : " in the text; there is no embtierd beside this program, so the data "
-                           "directories and rocksdb.options were not checked");
-    return exit_code;
+        return cli_print_json(
+            json_pack("{s:b, s:b, s:O}", "ok", 1, "complete", asked, "warnings", warnings), 9);
+    return EXIT_DONE;
 }
 
 int command_config_keys(struct cli *cli, int argc, char **argv)

@@ -12,6 +12,8 @@ struct reloads {
     pthread_mutex_t lock;    /* guards the counts */
     struct reload_part parts[RELOAD_PARTS_MAX];
     uint32_t part_count;
+    void (*look)(void *context); /* NULL: none */
+    void *look_context;
     struct reload_stats stats;
 };
 
@@ -42,6 +44,12 @@ void reloads_add(struct reloads *reloads, const struct reload_part *part)
     reloads->parts[reloads->part_count++] = *part;
 }
 
+void reloads_look(struct reloads *reloads, void (*look)(void *context), void *context)
+{
+    reloads->look = look;
+    reloads->look_context = context;
+}
+
 /* Returns with all parts read, or with none. */
 static enum embtier_err read_parts(const struct reloads *reloads, void **ret_fresh,
                                    struct err_msg *msg)
@@ -70,6 +78,8 @@ static enum embtier_err run(const struct reloads *reloads, struct err_msg *msg)
     TRY(read_parts(reloads, fresh, msg));
     for (uint32_t i = 0; i < reloads->part_count; i++)
         reloads->parts[i].take(reloads->parts[i].context, fresh[i]);
+    if (reloads->look)
+        reloads->look(reloads->look_context);
     return EMBTIER_OK;
 }
 

@@ -29,6 +29,9 @@ MUST_CHECK enum embtier_err reloads_new(struct reloads **ret_reloads, struct err
 void reloads_free(struct reloads *reloads);
 DEFINE_CLEANUP(struct reloads, reloads_free)
 void reloads_add(struct reloads *reloads, const struct reload_part *part);
+/* @look is called in the thread of each reload once all parts are taken, before the next reload. It
+ * is set before there are jobs. */
+void reloads_look(struct reloads *reloads, void (*look)(void *context), void *context);
 
 /* Reads and takes all parts, and logs what came of it. After an error, which is that of one part,
  * nothing has changed. */

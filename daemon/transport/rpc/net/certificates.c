@@ -5,7 +5,6 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "base/log/log.h"
 #include "base/tls/tls_context.h"
 #include "base/yaml/yaml_doc.h"
 #include "config/config.h"
@@ -40,15 +39,11 @@ enum embtier_err certificates_new(const struct config *config,
 {
     _cleanup_(tls_context_freep) SSL_CTX *context = NULL;
     struct certificates *certificates;
-    struct err_msg why = { { 0 } };
 
     *ret_certificates = NULL;
     if (!config_has_tls(config))
         return EMBTIER_OK;
     TRY(read_files(config, &context, msg));
-    if (tls_context_check_dates(context, &why) != EMBTIER_OK)
-        log_warn("clients will refuse the server's certificate", "file=%s why=%s",
-                 LOG_QUOTED(config->tls.certificate), LOG_QUOTED(why.text));
     certificates = calloc(1, sizeof(*certificates));
     if (!certificates)
         return err_set(msg, EMBTIER_NO_MEMORY, "TLS: out of memory");

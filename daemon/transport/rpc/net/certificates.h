@@ -18,8 +18,8 @@ struct certificates;
 struct config;
 
 /* Reads the files that config->tls names; @ret_certificates is NULL if no address has TLS. A
- * certificate that is not valid today is logged and taken: clients without TLS shall not wait for
- * it. INVALID: the files do not fit. */
+ * certificate that is not valid today is taken: clients without TLS shall not wait for it. INVALID:
+ * the files do not fit. */
 MUST_CHECK enum embtier_err certificates_new(const struct config *config,
                                              struct certificates **ret_certificates,
                                              struct err_msg *msg);

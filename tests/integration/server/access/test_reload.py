@@ -49,7 +49,7 @@ def test_a_user_that_no_client_can_be_is_told(guarded):
     guarded.write()
     with guarded.connect() as root:
         root.reload()
-    assert [line["user"] for line in guarded.logged("no client can be this user")] == ["nobody"]
+    assert [line["why"].split("'")[1] for line in guarded.logged("no client can be this user")] == ["nobody"]
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)

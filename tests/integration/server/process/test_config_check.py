@@ -117,7 +117,7 @@ def test_what_a_start_takes_is_found_good(tmp_path):
     })  # fmt: skip
     result = checked(daemon)
     assert result.returncode == 0, result
-    assert json.loads(result.stdout) == {"ok": True, "complete": True}
+    assert json.loads(result.stdout) == {"ok": True, "complete": True, "warnings": []}
     daemon.start()
     assert checked(daemon).returncode == 0  # also while a server runs that has the directories open
     daemon.stop()

@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/file_warnings.h"
+
+#include <inttypes.h>
+#include <openssl/ssl.h>
+#include <openssl/x509v3.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "base/err.h"
+#include "base/log/log.h"
+#include "base/macros.h"
+#include "base/yaml/yaml_doc.h"
+#include "config/config.h"
+#include "daemon/access/access_rules.h"
+
+#define DAY_S INT64_C(86400)
+/* As `embtier keys show` counts: this, or a third of a certificate's life if that is less. */
+#define SOON_S (30 * DAY_S)
+
+PRINTF_LIKE(5, 6)
+static void warn_at(file_warning_fn *warn, const struct yaml_doc *doc, const char *key,
+                    const char *what, const char *format, ...)
+{
+    struct err_msg place, why;
+    va_list args;
+
+    yaml_doc_place(doc, key, place.text, sizeof(place.text));
+    va_start(args, format);
+    vsnprintf(why.text, sizeof(why.text), format, args);
+    va_end(args);
+    warn(place.text, what, why.text);
+}
+
+/* ---- Certificates ---- */
+
+/* A file of certificates, and texts for those in it. */
+struct shown_file {
+    const struct yaml_doc *doc;
+    const char *key;
+    const char *path;
+    const char *refused, *soon; /* what happens when one is not valid, and that it soon is not */
+    const char *remedy;
+    file_warning_fn *warn;
+};
+
+struct date {
+    char text[64];
+};
+
+static const char *date_of(const ASN1_TIME *time, struct date *buffer)
+{
+    struct tm date;
+
+    if (ASN1_TIME_to_tm(time, &date) != 1 ||
+        strftime(buffer->text, sizeof(buffer->text), "%Y-%m-%d %H:%M:%S UTC", &date) == 0)
+        return "an unknown time";
+    return buffer->text;
+}
+
+/* Returns the seconds between two times; NULL is now. A damaged time is as long ago as can be, so
+ * that it is told. */
+static int64_t seconds_between(const ASN1_TIME *from, const ASN1_TIME *until)
+{
+    int days = 0, seconds = 0;
+
+    return ASN1_TIME_diff(&days, &seconds, from, until) == 1 ? days * DAY_S + seconds : INT64_MIN;
+}
+
+static void look_at_dates(const struct shown_file *file, const X509 *certificate)
+{
+    const ASN1_TIME *const from = X509_get0_notBefore(certificate);
+    const ASN1_TIME *const until = X509_get0_notAfter(certificate);
+    const int64_t left_s = seconds_between(NULL, until);
+    const int64_t soon_s = MIN(SOON_S, seconds_between(from, until) / 3);
+    struct date date = { { 0 } };
+
+    if (seconds_between(NULL, from) > 0)
+        warn_at(file->warn, file->doc, file->key, file->refused, "%s is not valid before %s",
+                file->path, date_of(from, &date));
+    else if (left_s < 0)
+        warn_at(file->warn, file->doc, file->key, file->refused, "%s expired at %s; %s", file->path,
+                date_of(until, &date), file->remedy);
+    else if (left_s < soon_s)
+        warn_at(file->warn, file->doc, file->key, file->soon, "%s expires at %s; %s", file->path,
+                date_of(until, &date), file->remedy);
+}
+
+static void look_at_own(const struct config *config, SSL_CTX *tls, file_warning_fn *warn)
+{
+    const struct shown_file file = {
+        .doc = config->doc,
+        .key = "tls.certificate",
+        .path = config->tls.certificate,
+        .refused = "clients will refuse the server's certificate",
+        .soon = "the server's certificate expires soon",
+        .remedy = "make a new one (embtier keys server)",
+        .warn = warn,
+    };
+    X509 *const own = SSL_CTX_get0_certificate(tls);
+    STACK_OF(X509) *signers = NULL;
+
+    look_at_dates(&file, own);
+    (void)SSL_CTX_get0_chain_certs(tls, &signers);
+    for (int i = 0; i < sk_X509_num(signers); i++)
+        look_at_dates(&file, sk_X509_value(signers, i));
+    if (X509_check_purpose(own, X509_PURPOSE_SSL_SERVER, 0) != 1)
+        warn_at(warn, file.doc, file.key, file.refused,
+                "%s is %s; make one for servers (embtier keys server)", file.path,
+                X509_check_ca(own) != 0 ? "a CA's own certificate" : "not made for servers");
+}
+
+static void look_at_client_ca(const struct config *config, SSL_CTX *tls, file_warning_fn *warn)
+{
+    const struct shown_file file = {
+        .doc = config->doc,
+        .key = "tls.client_ca",
+        .path = config->tls.client_ca,
+        .refused = "clients with certificates of this CA are refused",
+        .soon = "a CA of clients expires soon",
+        .remedy = "make a new one (embtier keys ca), and certificates of it",
+        .warn = warn,
+    };
+    const STACK_OF(X509_OBJECT) *const all = X509_STORE_get0_objects(SSL_CTX_get_cert_store(tls));
+
+    for (int i = 0; i < sk_X509_OBJECT_num(all); i++) {
+        const X509 *const ca = X509_OBJECT_get0_X509(sk_X509_OBJECT_value(all, i));
+
+        if (ca)
+            look_at_dates(&file, ca);
+    }
+}
+
+/* A group may be made for those that need the key. */
+static void look_at_key(const struct config *config, file_warning_fn *warn)
+{
+    struct stat info;
+
+    if (stat(config->tls.key, &info) == 0 && (info.st_mode & (S_IROTH | S_IWOTH)))
+        warn_at(warn, config->doc, "tls.key", "the server's private key is no secret",
+                "%s may be %s by all users of this machine; chmod it to 0600, and make a new one "
+                "if another user can have read it",
+                config->tls.key, info.st_mode & S_IROTH ? "read" : "written");
+}
+
+/* ---- Users ---- */
+
+/* Returns why no client can show a certificate, or NULL. */
+static const char *why_no_certificates(const struct config *config)
+{
+    if (!config_has_tls(config))
+        return "no address of rpc.listen has tls://";
+    return config->tls.client_ca ? NULL : "the configuration has no tls.client_ca";
+}
+
+static void look_at_users(const struct config *config, const struct access_rules *rules,
+                          file_warning_fn *warn)
+{
+    static const char what[] = "no client can be this user of the access file";
+    const char *const without = why_no_certificates(config);
+
+    for (uint32_t i = 0; i < rules->user_count; i++) {
+        const struct access_user *const user = &rules->users[i];
+        const bool has_other = user->uid_count + user->gid_count + user->token_count > 0;
+        char key[40];
+
+        snprintf(key, sizeof(key), "users[%" PRIu32 "]", i);
+        if (!has_other && user->certificate_count == 0)
+            warn_at(warn, rules->doc, key, what,
+                    "user '%s' has no tokens, certificates, unix_users or unix_groups; give it one",
+                    user->name);
+        else if (!has_other && without)
+            warn_at(warn, rules->doc, key, what,
+                    "user '%s' is known by certificates alone, and the server asks clients for "
+                    "none, as %s",
+                    user->name, without);
+    }
+}
+
+/* ---- All ---- */
+
+void file_warnings(const struct config *config, SSL_CTX *tls, const struct access_rules *rules,
+                   file_warning_fn *warn)
+{
+    if (tls) {
+        look_at_own(config, tls, warn);
+        look_at_key(config, warn);
+    }
+    if (tls && config->tls.client_ca)
+        look_at_client_ca(config, tls, warn);
+    if (rules)
+        look_at_users(config, rules, warn);
+}
+
+void file_warning_log(const char *place, const char *what, const char *why)
+{
+    log_warn(what, "at=%s why=%s", LOG_QUOTED(place), LOG_QUOTED(why));
+}
