@@ -39,7 +39,8 @@ def connect(
     ever. After a TimeoutError the request continues. Modules of embtier.torch have a timeout of their own.
     @retry_reads: calls that cannot change rows, and end because the connection is lost, reconnect and are made once
     more. These are lookups without a ticket or a group, prefetches, :meth:`Server.open_table`, lists and the status.
-    Requests that were submitted by themselves are not repeated, and nothing else ever is.
+    Requests that were submitted by themselves are not repeated, and nothing else ever is. After a crash of the server
+    the repeated call returns rows that may be older, and raises nothing: :attr:`Server.session_number` has grown.
 
     Raises UnreachableError if no server listens.
     """

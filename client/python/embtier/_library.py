@@ -292,6 +292,7 @@ FUNCTIONS: dict[str, tuple[Any, dict[str, type[Argument]]]] = {
     "embtier_connect": (c_int, {"options": pointer(POINTER(ConnectOptions)), "ret_server": _NEW}),
     "embtier_disconnect": (None, {"server": Handle}),
     "embtier_reconnect_within": (c_int, {"server": Handle, "timeout_ms": U32}),
+    "embtier_session_number": (c_uint64, {"server": Handle}),
     "embtier_table_create": (
         c_int, {"server": Handle, "options": pointer(POINTER(TableOptions)), "ret_table": _NEW},
     ),

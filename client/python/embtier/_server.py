@@ -61,6 +61,13 @@ class Server(Access):
         too."""
         self._connection.reconnect()
 
+    @property
+    def session_number(self) -> int:
+        """Number of the session, from 1. Each reconnect makes the next one, also that of a call which ``retry_reads``
+        of :func:`connect` repeats. After a crash of the server, rows and :attr:`Table.step` may be older in it."""
+        with self._connection as handle:
+            return int(lib.embtier_session_number(handle))
+
     # ---- Tables ----
 
     def create_table(

@@ -124,6 +124,26 @@ def test_reads_are_repeated_if_the_program_asks_for_it(own_daemon, name):
         client.close()
 
 
+def test_a_repeated_read_shows_a_crash_by_the_session_number(own_daemon, name):
+    with own_daemon.connect(retry_reads=True, reconnect_timeout=LIMIT_S, arena_bytes=MIB) as client:
+        table = client.create_table(name, dim=4, rows=100, optimizer="sgd")
+        push = client.push_batch([(table, len(IDS))])
+        for step in (1, 2):
+            push.ids(0)[:], push.gradients(0)[:] = IDS, 1
+            push.push(lr=1.0, step=step)
+            if step == 1:
+                client.checkpoint()
+        assert client.session_number == 1 and table.step == 2
+        own_daemon.kill()
+        own_daemon.start()
+        assert (table.get(IDS) == -1).all()  # the second push is lost, and nothing is raised
+        assert client.session_number == 2 and table.step == 1
+        client.reconnect()  # the session is alive
+        assert client.session_number == 2
+    with pytest.raises(RuntimeError, match="closed"):
+        _ = client.session_number
+
+
 def test_tickets_and_groups_that_are_gone_say_so(own_daemon, name):
     client = own_daemon.connect(retry_reads=True, reconnect_timeout=LIMIT_S)
     table = client.create_table(name, dim=4, rows=100, optimizer="sgd")
