@@ -107,6 +107,8 @@ MUST_CHECK enum embtier_err checkpoints_verify(struct checkpoints *checkpoints, 
 /* Returns the store, which scan_open() reads. */
 struct store *checkpoints_store(const struct checkpoints *checkpoints);
 struct tables *checkpoints_tables(const struct checkpoints *checkpoints);
+/* Returns the time between the server's own checkpoints; 0: it makes none. */
+uint64_t checkpoints_interval_ns(const struct checkpoints *checkpoints);
 struct transfer_memory *checkpoints_memory(const struct checkpoints *checkpoints);
 /* Becomes true with checkpoints_stop(). */
 const _Atomic bool *checkpoints_stopping(const struct checkpoints *checkpoints);

@@ -85,6 +85,11 @@ struct store *checkpoints_store(const struct checkpoints *c)
     return c->opts.store;
 }
 
+uint64_t checkpoints_interval_ns(const struct checkpoints *c)
+{
+    return c->opts.interval_ns;
+}
+
 struct tables *checkpoints_tables(const struct checkpoints *c)
 {
     return c->opts.tables;

@@ -48,6 +48,23 @@ void scan_free(struct scan *scan)
     free(scan);
 }
 
+/* Many clients may export but make no checkpoint. */
+static enum embtier_err fail_without(const struct checkpoints *checkpoints, struct err_msg *msg)
+{
+    const uint64_t seconds = checkpoints_interval_ns(checkpoints) / UINT64_C(1000000000);
+
+    if (seconds == 0)
+        return err_set(msg, EMBTIER_NOT_FOUND,
+                       "there is no checkpoint yet: make one with `embtier checkpoint create`, or "
+                       "ask an administrator; the server makes none by itself "
+                       "(checkpoints.interval_seconds)");
+    return err_set(msg, EMBTIER_NOT_FOUND,
+                   "there is no checkpoint yet: make one with `embtier checkpoint create`, ask an "
+                   "administrator, or wait: the server makes one every %" PRIu64
+                   " s if rows have changed (checkpoints.interval_seconds)",
+                   seconds);
+}
+
 /* checkpoint_id 0: the newest. */
 static enum embtier_err find_checkpoint(struct store *store, struct scan *scan,
                                         struct checkpoint_record **ret_record, struct err_msg *msg)
@@ -55,8 +72,7 @@ static enum embtier_err find_checkpoint(struct store *store, struct scan *scan,
     if (scan->order.checkpoint_id == 0) {
         TRY(checkpoint_read_newest(store_shelf(store), ret_record, msg));
         if (!*ret_record)
-            return err_set(msg, EMBTIER_NOT_FOUND,
-                           "there is no checkpoint yet: make one with `embtier checkpoint create`");
+            return fail_without(scan->checkpoints, msg);
         scan->order.checkpoint_id = (*ret_record)->info.id;
     }
     TRY(checkpoints_begin_use(scan->checkpoints, scan->order.checkpoint_id, msg));

@@ -40,6 +40,17 @@ def test_a_checkpoint_names_its_user(guarded, transport):
     assert "4294967295" not in guarded.log.read_text()
 
 
+@pytest.mark.parametrize(("interval", "said"), [(600, "or wait: the server makes one every 600 s"), (0, "the server makes none by itself")])
+def test_without_a_checkpoint_a_trainer_learns_whom_to_ask(guarded, interval, said, tmp_path):
+    guarded.configure({"checkpoints": {"interval_seconds": interval}})
+    guarded.add("trainer", "train")
+    guarded.start()
+    with guarded.connect_as("boss") as boss:
+        boss.create_table("t", 4, rows=10)
+    _, error = run(guarded, "trainer", "shm", "export", "t", str(tmp_path / "out"), "--checkpoint", "newest", code=1)
+    assert "ask an administrator" in error and said in error, error
+
+
 @pytest.mark.parametrize("transport", ["shm", "tls"])
 def test_a_reader_exports_its_table_alone(guarded, transport, tmp_path):
     """It reads a checkpoint that exists, as making one is about all tables. Other tables stay hidden."""
