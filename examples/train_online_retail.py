@@ -165,7 +165,7 @@ class Trainer:
 def arguments() -> argparse.Namespace:
     summary = (__doc__ or "").split("\n\n")
     parser = argparse.ArgumentParser(description=summary[0], epilog=f"{summary[2]} {summary[3]}")
-    parser.add_argument("--socket", help="address of embtierd: a socket's path, or tcp://HOST:PORT (default: $EMBTIER_SOCKET, else the server's default)")
+    parser.add_argument("--socket", help="address of embtierd: a socket's path, tcp://HOST:PORT, or tls://HOST:PORT?ca=FILE&cert=FILE&key=FILE (default: $EMBTIER_SOCKET, else the server's default)")
     parser.add_argument("--data", type=Path, default=DATA, help="file of sales (default: %(default)s)")
     parser.add_argument("--dim", type=int, default=320, help="numbers per row (default: %(default)s)")
     parser.add_argument("--batch", type=int, default=128, help="samples per batch (default: %(default)s)")

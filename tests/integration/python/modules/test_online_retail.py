@@ -30,6 +30,14 @@ def retail() -> online_retail.Retail:
     return online_retail.load(training.DATA)
 
 
+def test_the_help_names_each_kind_of_address(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["train_online_retail.py", "--help"])
+    with pytest.raises(SystemExit):
+        training.arguments()
+    words = capsys.readouterr().out
+    assert "tcp://HOST:PORT" in words and "tls://HOST:PORT?ca=FILE" in words
+
+
 def test_samples_are_five_for_each_positive_and_the_last_week_is_held_out(retail):
     assert (len(retail.train), len(retail.held_out)) == (5 * 26_160, 5 * 5_555)
     for samples in (retail.train, retail.held_out):
