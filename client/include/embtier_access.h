@@ -19,9 +19,10 @@ extern "C" {
 /* The name of the user that this client was when it connected. "": the server has no access file,
  * or lets the client do all. Valid until the next embtier_reconnect() or embtier_disconnect(). */
 EMBTIER_PUBLIC const char *embtier_user(const struct embtier *server);
-/* Has the server read its access file again. Connections stay, and have their users' new rights at
- * once. *@ret_users is the number of users in the file; 0: there is no file. It may be NULL.
- * CONFIG: the file is wrong, and the old one stays in force; the message says where. PERMISSION. */
+/* Has the server read its access file and its certificates again. Connections stay, and have their
+ * users' new rights at once; new ones get the new certificates. *@ret_users is the number of users
+ * in the access file; 0: there is no such file. It may be NULL. CONFIG: a file is wrong, and all
+ * old ones stay in force; the message says where. PERMISSION. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err embtier_reload(struct embtier *server,
                                                                   uint32_t *ret_users);
 

@@ -23,9 +23,10 @@ extern "C" {
  * wins. The name is looked up for each attempt. The look-up itself may take longer than timeout_ms
  * allows: the system limits it (resolv.conf(5)).
  *
- * Lost connections. A server that ends is noticed within a second; a host that is gone without a
- * word within half a minute. All requests in flight then end with DISCONNECTED. One that changes
- * rows may have taken effect on all, some or none of them, and is never repeated. */
+ * Lost connections. The end of the server's process is noticed within a second; a host that is
+ * gone without a word within half a minute. All requests in flight then end with DISCONNECTED. One
+ * that changes rows may have taken effect on all, some or none of them, and is never repeated. A
+ * process that hangs, or that SIGSTOP has stopped, is not noticed: only timeouts end such waits. */
 struct embtier_connect_options {
     size_t struct_bytes;     /* sizeof(struct embtier_connect_options): set by
                                 EMBTIER_CONNECT_OPTIONS_INIT */

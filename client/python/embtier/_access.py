@@ -21,10 +21,11 @@ class Access:
             return str(lib.embtier_user(handle).decode())
 
     def reload(self) -> int:
-        """Has the server read its access file again; returns the number of users in it, or 0 if there is no file.
-        Connections stay, and have their users' new rights at once.
+        """Has the server read its access file and its certificates again; returns the number of users in the access
+        file, or 0 if there is none. Connections stay, and have their users' new rights at once; new ones get the new
+        certificates.
 
-        ConfigError: the file is wrong, and the old one stays in force. PermissionError."""
+        ConfigError: a file is wrong, and all old ones stay in force. PermissionError."""
         users = c_uint32()
         with self._connection as handle:
             self._connection.check(lib.embtier_reload(handle, byref(users)))

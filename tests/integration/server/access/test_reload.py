@@ -40,7 +40,7 @@ def test_a_signal_reloads(guarded):
         with pytest.raises(embtier.PermissionError, match="needs role train, and user 'trainer' has role read"):
             table.set([1], np.zeros((1, 4)))
         assert (table.get([1]) == 1).all()
-    assert guarded.logged("reads its access file and certificates again")
+    assert guarded.logged("reads its access file and certificates again; the configuration is not read again")
     await_true(lambda: guarded.logged("reloaded"), "the line of the log")  # it comes after the count
 
 
