@@ -115,26 +115,45 @@ static uint64_t hierarchy_least(const char *root, const char *path, group_figure
 
 /* Our groups are the lines "number:controllers:/path" of /proc/self/cgroup. Number 0 without
  * controllers is the version 2 group. */
-static uint64_t groups_least(group_figure figure)
+static uint64_t groups_least(const char *root, group_figure figure)
 {
-    uint64_t least = MIN(hierarchy_least(CGROUP_ROOT, "", figure, &v2_names),
-                         hierarchy_least(CGROUP_ROOT "/memory", "", figure, &v1_names));
-    FILE *file = fopen("/proc/self/cgroup", "re");
+    char v1[PATH_MAX];
+    char v2[PATH_MAX];
+    char path[PATH_MAX];
     char line[PATH_MAX];
+    uint64_t least;
+    FILE *file;
 
+    if (snprintf(v2, sizeof(v2), "%s" CGROUP_ROOT, root) >= (int)sizeof(v2) ||
+        snprintf(v1, sizeof(v1), "%s" CGROUP_ROOT "/memory", root) >= (int)sizeof(v1) ||
+        snprintf(path, sizeof(path), "%s/proc/self/cgroup", root) >= (int)sizeof(path))
+        return UINT64_MAX;
+    least =
+        MIN(hierarchy_least(v2, "", figure, &v2_names), hierarchy_least(v1, "", figure, &v1_names));
+    file = fopen(path, "re");
     if (!file)
         return least;
     while (fgets(line, sizeof(line), file)) {
-        char *const path = strchr(line, '/');
+        char *const group = strchr(line, '/');
 
         line[strcspn(line, "\n")] = '\0';
         if (strncmp(line, "0::/", 4) == 0)
-            least = MIN(least, hierarchy_least(CGROUP_ROOT, path, figure, &v2_names));
-        else if (path && path - line > 8 && strncmp(path - 8, ":memory:", 8) == 0)
-            least = MIN(least, hierarchy_least(CGROUP_ROOT "/memory", path, figure, &v1_names));
+            least = MIN(least, hierarchy_least(v2, group, figure, &v2_names));
+        else if (group && group - line > 8 && strncmp(group - 8, ":memory:", 8) == 0)
+            least = MIN(least, hierarchy_least(v1, group, figure, &v1_names));
     }
     fclose(file);
     return least;
+}
+
+uint64_t machine_group_limit_bytes(const char *root)
+{
+    return groups_least(root, limit_of);
+}
+
+uint64_t machine_group_room_bytes(const char *root)
+{
+    return groups_least(root, room_of);
 }
 
 uint64_t machine_available_bytes(void)
@@ -142,7 +161,7 @@ uint64_t machine_available_bytes(void)
     static const char *const names[] = { "MemAvailable", NULL };
     const uint64_t bytes = read_sum("/proc/meminfo", names, KIB);
 
-    return MIN(bytes > 0 ? bytes : UINT64_MAX, groups_least(room_of));
+    return MIN(bytes > 0 ? bytes : UINT64_MAX, groups_least("", room_of));
 }
 
 uint64_t machine_node_available_bytes(unsigned node)
@@ -180,7 +199,7 @@ void machine_read(struct machine *ret_machine)
     if (core_count < 1)
         core_count = (int)sysconf(_SC_NPROCESSORS_ONLN);
     *ret_machine = (struct machine){
-        .memory_bytes = MIN(memory_bytes, groups_least(limit_of)),
+        .memory_bytes = MIN(memory_bytes, groups_least("", limit_of)),
         .available_bytes = machine_available_bytes(),
         .core_count = (uint32_t)MAX(core_count, 1),
         /* The server raises its limit to this. */

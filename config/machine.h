@@ -18,6 +18,11 @@ uint64_t machine_available_bytes(void);
 /* Returns the memory that the kernel could give from NUMA node @node alone; UINT64_MAX if it does
  * not tell. */
 uint64_t machine_node_available_bytes(unsigned node);
+/* Return the least memory that the control group and each group above it allow, and the least that
+ * they have left. UINT64_MAX: no group limits it. @root is where /proc and /sys lie: "" but for
+ * tests. */
+uint64_t machine_group_limit_bytes(const char *root);
+uint64_t machine_group_room_bytes(const char *root);
 void machine_read(struct machine *ret_machine);
 
 #endif
