@@ -11,6 +11,7 @@
 
 #include "base/err.h"
 #include "client/include/embtier.h"
+#include "tools/cli/json_values.h"
 
 struct json_t;
 
@@ -139,13 +140,6 @@ int cli_connect_patiently(struct cli *cli, uint64_t arena_bytes);
 /* Prints tables as `embtier table list` does. Returns an exit code. */
 int cli_print_tables(const struct cli *cli, const struct embtier_table_list *list);
 
-/* Makes a string. Text that is not UTF-8, such as some paths, is escaped. */
-struct json_t *cli_json_text(const char *text);
-/* Makes an integer if @value is one, and null if it is infinite or NaN. */
-struct json_t *cli_json_number(double value);
-/* Makes an integer, or a string if @value is too large for a signed one: JSON has no unsigned
- * 64-bit numbers. */
-struct json_t *cli_json_u64(uint64_t value);
 #define JSON_DOUBLE_DIGITS 17
 /* Writes @value and a newline, with jansson's @flags, as ASCII without control characters. */
 MUST_CHECK bool cli_write_json(const struct json_t *value, size_t flags);

@@ -3,7 +3,6 @@
 #include "tools/cli/cli.h"
 
 #include <ctype.h>
-#include <inttypes.h>
 #include <jansson.h>
 #include <limits.h>
 #include <math.h>
@@ -117,34 +116,6 @@ int cli_connect_patiently(struct cli *cli, uint64_t arena_bytes)
     if (!cli->has_timeout)
         cli->timeout_ms = 0;
     return cli_connect(cli, arena_bytes);
-}
-
-json_t *cli_json_number(double value)
-{
-    if (isfinite(value) && value == floor(value) && fabs(value) < 9007199254740992.0)
-        return json_integer((json_int_t)value);
-    return isfinite(value) ? json_real(value) : json_null();
-}
-
-json_t *cli_json_u64(uint64_t value)
-{
-    char text[32];
-
-    if (value <= INT64_MAX)
-        return json_integer((json_int_t)value);
-    snprintf(text, sizeof(text), "%" PRIu64, value);
-    return json_string(text);
-}
-
-json_t *cli_json_text(const char *text)
-{
-    _cleanup_(freep) char *escaped = NULL;
-    json_t *json = json_string(text);
-
-    if (json)
-        return json;
-    escaped = text_escape_new(TEXT_PLAIN, text); /* a path may be any bytes */
-    return escaped ? json_string(escaped) : NULL;
 }
 
 /* JSON_ENSURE_ASCII leaves one character that is no plain text: DEL, which occurs only in
