@@ -63,6 +63,8 @@ int command_get(struct cli *cli, int argc, char **argv);
 int command_set(struct cli *cli, int argc, char **argv);
 int command_config_check(struct cli *cli, int argc, char **argv);
 int command_config_keys(struct cli *cli, int argc, char **argv);
+int command_doctor(struct cli *cli, int argc, char **argv);
+void help_doctor(FILE *out);
 int command_trace_generate(struct cli *cli, int argc, char **argv);
 int command_trace_hottest(struct cli *cli, int argc, char **argv);
 int command_profile_start(struct cli *cli, int argc, char **argv);

@@ -235,6 +235,23 @@ const struct command commands[] = {
       "  embtier config check /etc/embtier/embtierd.yaml\n", command_config_check, NULL },
     { "config keys", "", "list the keys of embtierd's configuration", "", "  embtier config keys\n",
       command_config_keys, NULL },
+    { "doctor", "[--config FILE]", "look at this machine as embtierd would use it",
+      "  -c, --config FILE  the configuration of embtierd (default: the defaults)\n"
+      "\n"
+      "Looks at the kernel, memory, limits, and at the directories of the configuration. Needs no\n"
+      "server, and changes nothing. Run it as embtierd's user, and in its container. It sees its\n"
+      "own limits: those of a unit of systemd are seen only within that unit.\n"
+      "\n"
+      "Each finding is good, note, warn (embtierd runs, but slower, with less, or at a risk) or\n"
+      "bad (a start is refused, or updates are). All but the good ones say what to do. Exit\n"
+      "status: 0, or 1 if a finding is bad.\n"
+      "\n"
+      "With -o json: {findings: [{name, state, value, text, advice}], worst}. Names stay the same\n"
+      "from version to version. The value is a number, a text, true, false or a list of texts;\n"
+      "value and advice may be null. Worst is the worst state.\n",
+      "  embtier doctor --config /etc/embtier/embtierd.yaml\n"
+      "  embtier -o json doctor | jq '.findings[] | select(.state != \"good\")'\n",
+      command_doctor, help_doctor },
     { "keys ca", "DIR [--name NAME] [--days N] [--force]",
       "make a private CA, which signs certificates",
       "DIR/ca.key: the CA's key. Keep it where neither the server nor a trainer can read it. With\n"
