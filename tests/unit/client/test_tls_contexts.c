@@ -34,7 +34,7 @@ static void name_file(const char *name, char path[ADDRESS_FILE_MAX + 1])
 
 static struct address_files files_of(const char *authority, const char *certificate)
 {
-    struct address_files files = { { 0 } };
+    struct address_files files = { .authority = "" };
 
     name_file(authority, files.authority);
     if (certificate) {
