@@ -118,7 +118,7 @@ static void test_hyperparameters_are_given_shown_and_compared(void **state)
     assert_int_equal(embtier(state, "table create h3 --rows 10 --dim 2 --weight-decay 0.5"), 1);
     assert_says("optimizer none has no weight_decay; it has no hyperparameters");
     assert_int_equal(embtier(state, "table create --help"), 0);
-    assert_says("--weight-decay 0 to 1e30");
+    assert_says("--weight-decay N  0 to 1e30");
     assert_says("adam             eps 1e-08, beta1 0.9, beta2 0.999, weight_decay 0, clip_norm 0");
 }
 

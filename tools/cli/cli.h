@@ -19,13 +19,18 @@ enum exit_code { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_NO_SERVER 
 
 struct command;
 
+/* Takes the options of a command instead of a user's; see struct cli. */
+typedef void (*take_options_fn)(const struct option *options, void *taker);
+
 struct cli {
     const struct command *command;
     const char *socket_path; /* NULL: the default */
     bool json;
     uint32_t timeout_ms;
-    bool has_timeout;       /* the user gave --timeout */
-    struct embtier *server; /* after cli_connect() */
+    bool has_timeout;             /* the user gave --timeout */
+    struct embtier *server;       /* after cli_connect() */
+    take_options_fn take_options; /* not NULL: the command is only asked for its options */
+    void *taker;
 };
 
 struct command {
@@ -40,6 +45,8 @@ struct command {
 
 /* The last one has NULL as its words. */
 extern const struct command commands[];
+/* Lines of help for CLI_LONG_OPTIONS. */
+extern const char cli_common_help[];
 
 int command_status(struct cli *cli, int argc, char **argv);
 int command_endurance(struct cli *cli, int argc, char **argv);
@@ -85,6 +92,7 @@ int command_keys_token(struct cli *cli, int argc, char **argv);
 int command_keys_hash(struct cli *cli, int argc, char **argv);
 int command_keys_reload(struct cli *cli, int argc, char **argv);
 int command_keys_show(struct cli *cli, int argc, char **argv);
+int command_completion(struct cli *cli, int argc, char **argv);
 
 /* The options of every command, to be put after its own options. */
 #define CLI_LONG_OPTIONS                                                                           \
@@ -99,7 +107,8 @@ enum { CLI_OPTIONS_END = -1, CLI_OPTIONS_EXIT = -2 };
 
 /* Returns the command's next option. @options has all of its options; those below UCHAR_MAX are
  * also letters. CLI_OPTIONS_END: there are no more. CLI_OPTIONS_EXIT: the program must end with
- * *ret_exit (after --help, or a mistake). */
+ * *ret_exit (after --help, or a mistake). A command calls it before it does anything else, as
+ * completion runs each command to learn its options. */
 int cli_next_option(struct cli *cli, int argc, char **argv, const struct option *options,
                     int *ret_exit);
 /* Parses a command without own options, with @min to @max arguments. -1: continue; the

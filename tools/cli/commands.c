@@ -71,12 +71,12 @@ const struct command commands[] = {
       "  embtier table list\n"
       "  embtier -o json table list | jq -r '.[].name'\n",
       command_table_list, NULL },
-    { "table show", "NAME", "describe one table", "", "  embtier table show users\n",
+    { "table show", "TABLE", "describe one table", "", "  embtier table show users\n",
       command_table_show, NULL },
-    { "table drop", "NAME [--yes]", "delete a table and all its rows",
+    { "table drop", "TABLE [--yes]", "delete a table and all its rows",
       "  -y, --yes  do not ask; without a terminal nothing is asked\n",
       "  embtier table drop users --yes\n", command_table_drop, NULL },
-    { "table move", "NAME --home cache|array|split [--tier T] [--hot-rows FILE] [--rate MIB]",
+    { "table move", "TABLE --home cache|array|split [--tier T] [--hot-rows FILE] [--rate MIB]",
       "move a table's rows to another home in memory while clients work",
       "      --home HOME      where the rows go: cache, the row cache; array, memory kept for\n"
       "                       arrays (array_bytes in embtierd.yaml(5)); split, the hot rows into\n"
@@ -196,11 +196,11 @@ const struct command commands[] = {
       "      --ids FILE         a .npy file of the rows' ids (default the tensor `ids`; if there\n"
       "                         is none, rows 0, 1, ...)\n"
       "      --rows N|unbounded rows of the table (default: as in the file; unbounded with ids)\n"
-      "and --optimizer, --init, --seed, --rounding, --allow-nonfinite and hyperparameters, as for\n"
-      "`embtier table create`.\n",
+      "and --optimizer, --init, --seed, --rounding and --allow-nonfinite, as for `embtier table\n"
+      "create`.\n",
       "  embtier import /backup/users --as users.before\n"
       "  embtier import embeddings.npy --as words --optimizer adagrad\n",
-      command_import, NULL },
+      command_import, help_table_create },
     { "get", "[--state] TABLE ID...", "print rows",
       "Prints lines of the form ID=NUMBER,NUMBER,…, which `embtier set` reads. `-` reads ids\n"
       "from standard input, separated by spaces or line breaks.\n"
@@ -595,6 +595,14 @@ const struct command commands[] = {
       "  embtier trace hottest run.trace --table users\n"
       "  embtier trace hottest run.trace --table users --rows 1000000 --save users.safetensors\n",
       command_trace_hottest, NULL },
+    { "completion", "bash|zsh", "print a script with which a shell completes these commands",
+      "Packages and `meson install` put the scripts where shells look for them. Else:\n"
+      "bash: a line in ~/.bashrc loads it. zsh: it is the file _embtier in a folder of fpath.\n"
+      "\n"
+      "Names of tables are asked of the server, which has one second to answer.\n",
+      "  source <(embtier completion bash)\n"
+      "  embtier completion zsh >~/.zfunc/_embtier\n",
+      command_completion, NULL },
     { NULL, NULL, NULL, NULL, NULL, NULL, NULL },
 };
 /* clang-format on */

@@ -21,7 +21,7 @@
 #define TIMEOUT_MS_DEFAULT  10000
 #define TIMEOUT_SECONDS_MAX 4000000 /* in milliseconds they fit into the library's 32 bits */
 
-static const char common_help[] =
+const char cli_common_help[] =
     "Options of every command, before or after its name:\n"
     "  -s, --socket ADDRESS    the server: a path, unix+rpc:PATH, tcp://HOST:PORT or\n"
     "                          tls://HOST:PORT?ca=FILE; or several, with commas between, of which\n"
@@ -39,7 +39,7 @@ static void print_help(FILE *out)
     fputs("Usage: embtier [options] COMMAND [arguments]\n\nCommands:\n", out);
     for (const struct command *command = commands; command->words; command++)
         fprintf(out, "  %-18s  %s\n", command->words, command->summary);
-    fprintf(out, "\n%s\n", common_help);
+    fprintf(out, "\n%s\n", cli_common_help);
     text_print(out, "The socket is %s", path ? path : "?");
     fprintf(out, " unless --socket or EMBTIER_SOCKET says otherwise.\n"
                  "Exit status: 0 done, 1 failed, 2 wrong usage, 3 no server answers.\n\n"
@@ -56,7 +56,7 @@ static void print_command_help(const struct command *command)
            command->help);
     if (command->more_help)
         command->more_help(stdout);
-    printf("%s%s\n%s", command->help[0] ? "\n" : "", command->examples, common_help);
+    printf("%s%s\n%s", command->help[0] ? "\n" : "", command->examples, cli_common_help);
 }
 
 static int try_help(const struct cli *cli)
@@ -235,6 +235,11 @@ int cli_next_option(struct cli *cli, int argc, char **argv, const struct option 
     struct short_options letters;
     struct err_msg mistake;
 
+    if (cli->take_options) {
+        cli->take_options(options, cli->taker);
+        *ret_exit = EXIT_DONE;
+        return CLI_OPTIONS_EXIT;
+    }
     short_options(&letters, "", options);
     for (;;) {
         const int option = option_next(argc, argv, letters.text, options, &mistake);

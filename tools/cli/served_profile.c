@@ -19,6 +19,8 @@
 
 #define INTERVAL_MS 200
 
+enum { OPTION_SAVE = 1024, OPTION_SECONDS };
+
 struct arguments {
     uint64_t memory_bytes; /* 0: the server chooses */
     const char *save_path; /* NULL: not saved */
@@ -36,7 +38,7 @@ static int parse_option(const struct cli *cli, int option, struct arguments *arg
             return cli_usage(cli, "--memory %s: allowed: a size above 0 such as 32MiB",
                              TEXT_SHOWN(optarg));
         return -1;
-    case 'n':
+    case OPTION_SECONDS:
         if (!number_is_double(optarg, &arguments->seconds) || arguments->seconds < 0.1 ||
             arguments->seconds > 86400)
             return cli_usage(cli, "--seconds %s: allowed: seconds, 0.1 to 86400",
@@ -151,7 +153,7 @@ static int save_stopped(const struct cli *cli, const struct embtier_profile_info
 
 int command_profile_stop(struct cli *cli, int argc, char **argv)
 {
-    static const struct option options[] = { { "save", required_argument, NULL, 'f' },
+    static const struct option options[] = { { "save", required_argument, NULL, OPTION_SAVE },
                                              CLI_LONG_OPTIONS };
     struct arguments arguments = { 0 };
     int exit_code = parse(cli, argc, argv, options, &arguments);
@@ -317,8 +319,8 @@ static int record(const struct cli *cli, const struct arguments *arguments)
 int command_profile_record(struct cli *cli, int argc, char **argv)
 {
     static const struct option options[] = { { "memory", required_argument, NULL, 'm' },
-                                             { "seconds", required_argument, NULL, 'n' },
-                                             { "save", required_argument, NULL, 'f' },
+                                             { "seconds", required_argument, NULL, OPTION_SECONDS },
+                                             { "save", required_argument, NULL, OPTION_SAVE },
                                              CLI_LONG_OPTIONS };
     struct arguments arguments = { 0 };
     int exit_code = parse(cli, argc, argv, options, &arguments);

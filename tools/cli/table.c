@@ -316,7 +316,7 @@ static bool confirm_drop(struct cli *cli, const char *name, enum embtier_err *re
 int command_table_drop(struct cli *cli, int argc, char **argv)
 {
     bool yes = !isatty(STDIN_FILENO);
-    int exit_code = cli_yes_option(cli, argc, argv, "NAME", &yes);
+    int exit_code = cli_yes_option(cli, argc, argv, "TABLE", &yes);
     enum embtier_err err = EMBTIER_OK;
     struct progress_bar bar;
     const char *name;

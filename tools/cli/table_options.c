@@ -66,8 +66,8 @@ void help_table_create(FILE *out)
 
     fputs("\nHyperparameters and their allowed values:\n", out);
 #define X(id, field, lowest, highest, standard, what)                                              \
-    fprintf(out, "      --%-12s %-14s %s\n", table_option_name(&name, EMBTIER_##id),               \
-            #lowest " to " #highest, what);
+    fprintf(out, "      --%s N%*s%-14s %s\n", table_option_name(&name, EMBTIER_##id),              \
+            (int)(14 - strlen(#field)), "", #lowest " to " #highest, what);
     EMBTIER_HYPERPARAMETER_TABLE(X)
 #undef X
     fputs("\nHyperparameters of each optimizer, with their defaults:\n", out);
