@@ -111,11 +111,12 @@ bool default_socket_is_users(void)
 
 static enum embtier_err not_ours(const char *directory, const char *why, struct err_msg *msg)
 {
-    return err_set(msg, EMBTIER_PERMISSION,
-                   "the socket's directory %s %s, so another user may pose as the server there; "
-                   "remove it, or name a socket (EMBTIER_SOCKET, the option --socket, the server's "
-                   "key socket.path)",
-                   directory, why);
+    return err_set(
+        msg, EMBTIER_PERMISSION,
+        "the socket's directory %s %s, so another user may pose as the server there; "
+        "remove it, or name a socket (EMBTIER_SOCKET, the option --address, the server's "
+        "key socket.path)",
+        directory, why);
 }
 
 enum embtier_err users_directory_check(const char *directory, struct err_msg *msg)

@@ -100,7 +100,7 @@ enum embtier_err control_socket_check_peer(const struct control_socket *sock, co
         return EMBTIER_OK;
     return err_set(msg, EMBTIER_PERMISSION,
                    "the server on %s belongs to user %u, and neither to this user nor to root; if "
-                   "that is intended, name its socket (EMBTIER_SOCKET, the option --socket)",
+                   "that is intended, name its socket (EMBTIER_SOCKET, the option --address)",
                    path, (unsigned)peer.uid);
 }
 

@@ -602,9 +602,17 @@ static void test_a_configuration_is_checked(void **state)
 
 static void test_no_server_is_3(void **state)
 {
-    assert_int_equal(embtier(state, "--socket /tmp/embtier-nobody.sock status"), 3);
-    assert_says("no embtierd listens on /tmp/embtier-nobody.sock");
-    assert_int_equal(embtier(state, "get -s /tmp/embtier-nobody.sock t 1"), 3);
+    static const char *const options[] = { "--address ", "-a ", "--socket=", "-s" };
+    char words[128];
+
+    for (size_t i = 0; i < ARRAY_LEN(options); i++) {
+        snprintf(words, sizeof(words), "%s/tmp/embtier-nobody%zu.sock status", options[i], i);
+        assert_int_equal(embtier(state, words), 3);
+        snprintf(words, sizeof(words), "no embtierd listens on /tmp/embtier-nobody%zu.sock", i);
+        assert_says(words);
+        snprintf(words, sizeof(words), "get %s/tmp/embtier-nobody.sock t 1", options[i]);
+        assert_int_equal(embtier(state, words), 3);
+    }
 }
 
 static void freeze(const struct harness *harness)

@@ -96,9 +96,9 @@ int command_completion(struct cli *cli, int argc, char **argv);
 
 /* The options of every command, to be put after its own options. */
 #define CLI_LONG_OPTIONS                                                                           \
-    { "socket", required_argument, NULL, 's' }, { "output", required_argument, NULL, 'o' },        \
-        { "timeout", required_argument, NULL, 't' }, { "help", no_argument, NULL, 'h' },           \
-        { "version", no_argument, NULL, 'V' },                                                     \
+    { "address", required_argument, NULL, 'a' }, { "socket", required_argument, NULL, 's' },       \
+        { "output", required_argument, NULL, 'o' }, { "timeout", required_argument, NULL, 't' },   \
+        { "help", no_argument, NULL, 'h' }, { "version", no_argument, NULL, 'V' },                 \
     {                                                                                              \
         NULL, 0, NULL, 0                                                                           \
     }

@@ -23,9 +23,10 @@
 
 const char cli_common_help[] =
     "Options of every command, before or after its name:\n"
-    "  -s, --socket ADDRESS    the server: a path, unix+rpc:PATH, tcp://HOST:PORT or\n"
+    "  -a, --address ADDRESS   the server: a path, unix+rpc:PATH, tcp://HOST:PORT or\n"
     "                          tls://HOST:PORT?ca=FILE; or several, with commas between, of which\n"
     "                          the first that answers is taken\n"
+    "  -s, --socket ADDRESS    the same, an older name\n"
     "  -o, --output text|json  for people (default) or for programs\n"
     "  -t, --timeout SECONDS   give up when the server is silent for this long (0: never; the\n"
     "                          default is 10, and never for work that shows its progress)\n"
@@ -41,7 +42,7 @@ static void print_help(FILE *out)
         fprintf(out, "  %-18s  %s\n", command->words, command->summary);
     fprintf(out, "\n%s\n", cli_common_help);
     text_print(out, "The socket is %s", path ? path : "?");
-    fprintf(out, " unless --socket or EMBTIER_SOCKET says otherwise.\n"
+    fprintf(out, " unless --address or EMBTIER_SOCKET says otherwise.\n"
                  "Exit status: 0 done, 1 failed, 2 wrong usage, 3 no server answers.\n\n"
                  "  embtier status\n"
                  "  embtier table create users --rows 1000000 --dim 64 --init uniform:-0.1,0.1\n"
@@ -158,6 +159,7 @@ static int common_option(struct cli *cli, int option, int *ret_exit)
     double seconds;
 
     switch (option) {
+    case 'a':
     case 's':
         cli->socket_path = optarg;
         return 1;

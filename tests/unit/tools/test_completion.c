@@ -107,8 +107,9 @@ static void test_a_command_is_completed_because_it_is_in_the_table(void **state)
     assert_completes("", "sound");
     assert_completes("so", "sound");
     assert_completes("sound a", "again");
-    assert_completes("sound -", "--depth -d --shape --dry-run --at --socket -s --output -o "
-                                "--timeout -t --help -h --version -V");
+    assert_completes("sound -",
+                     "--depth -d --shape --dry-run --at --address -a --socket -s --output -o "
+                     "--timeout -t --help -h --version -V");
     assert_completes("sound again --d", "--depth --dry-run");
 }
 

@@ -47,7 +47,7 @@ static const char tail[] =
     "\n"
     "_embtier_tables()\n"
     "{\n"
-    "    \"$program\" ${address:+--socket \"$address\"} --timeout 1 --output json table list "
+    "    \"$program\" ${address:+--address \"$address\"} --timeout 1 --output json table list "
     "2>/dev/null </dev/null |\n"
     "        sed -n 's/^ *\"name\": \"\\([^\"\\\\]*\\)\",*$/\\1/p'\n"
     "}\n"

@@ -18,7 +18,7 @@ static const char head[] =
     "    for option in $_embtier_addresses; do\n"
     "        address=${opt_args[$option]:-$address}\n"
     "    done\n"
-    "    tables=(${(f)\"$($words[1] ${address:+--socket} ${address:+\"${(Q)address}\"} \\\n"
+    "    tables=(${(f)\"$($words[1] ${address:+--address} ${address:+\"${(Q)address}\"} \\\n"
     "        --timeout 1 --output json table list 2>/dev/null </dev/null |\n"
     "        sed -n 's/^ *\"name\": \"\\([^\"\\\\]*\\)\",*$/\\1/p')\"})\n"
     "    compadd \"$@\" -a tables\n"

@@ -342,7 +342,7 @@ def test_the_command_line_takes_the_same_addresses(own_daemon):
     program = os.environ.get("EMBTIER_CLI", str(EMBTIERD.parents[1] / "tools/embtier"))
     with closed_port() as port:
         addresses = f"tcp://127.0.0.1:{port},{own_daemon.socket}"
-        for command, environment in (([program, "--socket", addresses], {}), ([program], {"EMBTIER_SOCKET": addresses})):
+        for command, environment in (([program, "--address", addresses], {}), ([program], {"EMBTIER_SOCKET": addresses})):
             subprocess.run([*command, "--timeout", str(LIMIT_S), "table", "list"], env=os.environ | environment, check=True, timeout=2 * LIMIT_S)
         done = subprocess.run([program, "--socket", f"tcp://127.0.0.1:{port},/nowhere", "status"], stderr=subprocess.PIPE, text=True)
         assert done.returncode == 3 and f"tcp://127.0.0.1:{port}: Connection refused; /nowhere: " in done.stderr

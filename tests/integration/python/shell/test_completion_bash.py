@@ -34,7 +34,8 @@ def test_options_are_those_of_the_help(command):
     common = lines_of_options(common_help())
     offered = bash_completes(f"embtier {command} -")
     assert len(offered) == len(set(offered))
-    assert common == {"-s", "--socket", "-o", "--output", "-t", "--timeout", "-h", "--help", "-V", "--version"} <= set(offered)
+    documented = {"-a", "--address", "-s", "--socket", "-o", "--output", "-t", "--timeout", "-h", "--help", "-V", "--version"}
+    assert common == documented <= set(offered)
     own, text = set(offered) - common, own_help(command).partition("\n\n")[2]
     assert lines_of_options(text) - common <= own, "the help has an option that getopt does not accept"
     mentioned = set(re.findall(r"--[a-z0-9-]+", text))
@@ -45,7 +46,7 @@ def test_options_are_those_of_the_help(command):
 
 
 def is_taken(command: str, option: str, value: str) -> bool:
-    done = embtier("--socket", "/nowhere", *command.split(), option, value)
+    done = embtier("--address", "/nowhere", *command.split(), option, value)
     return option.lstrip("-") not in done.stderr.partition("Try ")[0] or "is missing" in done.stderr
 
 
@@ -88,7 +89,7 @@ def test_values_of_options():
 def test_files_and_folders(tmp_path):
     (tmp_path / "run.plan").touch()
     (tmp_path / "runs").mkdir()
-    for line in ("apply ", "plan diff a.plan ", "plan make new.plan --profile ", "keys show a.crt b.crt ", "import ", "-s "):
+    for line in ("apply ", "plan diff a.plan ", "plan make new.plan --profile ", "keys show a.crt b.crt ", "import ", "-a "):
         assert sorted(bash_completes(f"embtier {line}{tmp_path}/ru")) == [f"{tmp_path}/run.plan", f"{tmp_path}/runs"], line
     assert bash_completes(f"embtier keys ca {tmp_path}/ru") == [f"{tmp_path}/runs"]
     assert sorted(bash_completes("embtier plan make --machine=ru", cwd=tmp_path)) == ["run.plan", "runs"]
@@ -101,8 +102,8 @@ def test_tables_of_a_running_server(daemon, server):
     for table in ("users", "users.before", "items"):
         server.create_table(table, 2, 10)
     address = daemon.socket
-    assert sorted(bash_completes(f"embtier -s {address} table show ")) == ["items", "users", "users.before"]
-    assert sorted(bash_completes(f"embtier --socket={address} table drop us")) == ["users", "users.before"]
+    assert sorted(bash_completes(f"embtier -a {address} table show ")) == ["items", "users", "users.before"]
+    assert sorted(bash_completes(f"embtier --address={address} table drop us")) == ["users", "users.before"]
     assert bash_completes(f"embtier get -s unix+rpc:{address}.rpc i") == ["items"]
     assert bash_completes(f"embtier get -s {address} items ") == [], "ids follow a table"
     named = {**os.environ, "EMBTIER_SOCKET": str(address)}

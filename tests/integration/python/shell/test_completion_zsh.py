@@ -58,8 +58,8 @@ def test_tables_of_a_running_server(daemon, server, tmp_path):
         server.create_table(table, 2, 10)
     shell = Zsh(tmp_path, EMBTIER_SOCKET="/nowhere")
     try:
-        assert sorted(shell.completes(f"embtier -s {daemon.socket} table show ")) == ["items", "users", "users.before"]
-        assert sorted(shell.completes(f"embtier table drop --socket={daemon.socket} us")) == ["users", "users.before"]
+        assert sorted(shell.completes(f"embtier -a {daemon.socket} table show ")) == ["items", "users", "users.before"]
+        assert sorted(shell.completes(f"embtier table drop --address={daemon.socket} us")) == ["users", "users.before"]
         assert shell.completes(f"embtier get -s unix+rpc:{daemon.socket}.rpc i") == ["items"]
         assert shell.completes("embtier table show ") == [], "no server"
         assert b"no embtierd" not in shell.shown
