@@ -20,6 +20,7 @@
 #include "base/text/text_escape.h"
 #include "tools/cli/cli.h"
 #include "tools/cli/number.h"
+#include "tools/cli/progress_bar.h"
 #include "tools/cli/text_table.h"
 
 #define COLUMNS_MAX 16
@@ -513,7 +514,7 @@ static int watch(struct cli *cli, double seconds)
             view.seconds = (double)clock_since(embtier_status_uptime_ms(now),
                                                embtier_status_uptime_ms(before)) /
                            1000;
-        if (!cli->json && isatty(STDOUT_FILENO))
+        if (!cli->json && terminal_can_draw(STDOUT_FILENO))
             fputs("\033[H\033[J", stdout);
         exit_code = cli->json ? print_json_line(&view) : print_text(&view);
         fflush(stdout);

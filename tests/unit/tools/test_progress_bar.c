@@ -164,6 +164,60 @@ static void test_what_is_told_of_before_it_is_begun_has_the_pace_from_then_on(vo
     progress_bar_end(&bar);
 }
 
+static void test_in_the_first_seconds_no_time_is_shown(void **state)
+{
+    struct progress_bar bar;
+
+    (void)state;
+    progress_bar_begin(&bar, "working", "it goes on");
+    update(&bar, 1, 10, 1000, "rows");
+    assert_not_shown("left");
+    update(&bar, 1, 500, 1000, "rows");
+    assert_shown(" 50%  500 rows");
+    assert_not_shown("left");
+    update(&bar, 2, 500, 1000, "rows");
+    assert_shown(" 50%  500 rows, 4s left");
+    update(&bar, 1, 0, 1000, "bytes"); /* another stage, whose speed is not known either */
+    update(&bar, 2, 500, 1000, "bytes");
+    assert_not_shown("left");
+    progress_bar_end(&bar);
+}
+
+static void test_the_time_left_is_steady_while_the_pace_is_about_the_same(void **state)
+{
+    struct progress_bar bar;
+    uint64_t done = 100;
+
+    (void)state;
+    progress_bar_begin(&bar, "working", "it goes on");
+    update(&bar, 10, done, 1000, "rows");
+    assert_shown("100 rows, 1m30s left");
+    for (unsigned turn = 1; turn <= 20; turn++) {
+        char expected[64];
+
+        done += turn % 2 ? 16 : 4; /* 10 a second, as before, in unequal reports */
+        snprintf(expected, sizeof(expected), ", 1m%02us left", 30 - turn);
+        update(&bar, 1, done, 1000, "rows");
+        assert_shown(expected);
+    }
+    update(&bar, 30, done, 1000, "rows"); /* a stall: the pace is 5 a second now */
+    assert_shown("300 rows, 2m20s left");
+    progress_bar_end(&bar);
+}
+
+static void test_a_terminal_that_cannot_draw_shows_nothing(void **state)
+{
+    struct progress_bar bar;
+
+    (void)state;
+    setenv("TERM", "dumb", 1);
+    progress_bar_begin(&bar, "working", "it goes on");
+    update(&bar, 10, 50, 100, "rows");
+    assert_string_equal(shown, "");
+    progress_bar_end(&bar);
+    setenv("TERM", "xterm", 1);
+}
+
 static void on_interrupt(int signal_number)
 {
     (void)signal_number;
@@ -206,6 +260,12 @@ int main(void)
                                         teardown),
         cmocka_unit_test_setup_teardown(
             test_what_is_told_of_before_it_is_begun_has_the_pace_from_then_on, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_in_the_first_seconds_no_time_is_shown, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(
+            test_the_time_left_is_steady_while_the_pace_is_about_the_same, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_terminal_that_cannot_draw_shows_nothing, setup,
+                                        teardown),
         cmocka_unit_test(test_interrupts_that_are_ignored_are_so_meanwhile_and_later),
         cmocka_unit_test(test_at_the_end_interrupts_do_what_they_did),
     };

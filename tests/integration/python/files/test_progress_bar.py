@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`embtier` shows on a terminal how long exports, imports and verifying will take, and leaves nothing of it there. It shows
-nothing where there is no terminal. After an interrupt it reports the outcome."""
+"""`embtier` shows on a terminal how far exports, imports and verifying are, and leaves nothing of it there. It shows nothing where
+there is no terminal. After an interrupt it reports the outcome. `test_progress_bar.c` has the time left, which long work shows."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def shown(daemon, server, name, tmp_path) -> dict[str, tuple]:
 
 
 @pytest.mark.parametrize("what", ["exporting", "importing", "verifying"])
-def test_a_terminal_shows_how_long_it_will_take_and_nothing_of_it_stays(daemon, shown, what):
+def test_a_terminal_shows_how_far_it_is_and_nothing_of_it_stays(daemon, shown, what):
     arguments, said, unit = shown[what]
     code, seen, stdout = run_on_terminal(daemon, *arguments)
     assert code == 0 and stdout.startswith(said) and stdout.count("\n") == 1
@@ -42,10 +42,7 @@ def test_a_terminal_shows_how_long_it_will_take_and_nothing_of_it_stays(daemon, 
     assert found and all(found), bars
     assert all(len(bar) < 80 and len(one[1]) == 30 for bar, one in zip(bars, found))
     assert all(abs(one[1].count("#") - 0.3 * int(one[2])) < 1.2 for one in found), bars
-    own = [one for one in found if one[3] == unit]
-    assert any(one[4] for one in own), bars
-    # The first report of a stage has no rate yet.
-    assert all(one[4] for one in own[1:] if 0 < int(one[2]) < 100), bars
+    assert any(one[3] == unit for one in found), bars
     print(*bars, sep="\n")
     assert screen(seen) == [""]
 
@@ -133,7 +130,7 @@ def test_what_went_wrong_is_told_where_the_bar_was(daemon, server, shown, name, 
     damaged[-1] ^= 1
     last.write_bytes(damaged)
     code, seen, stdout = run_on_terminal(daemon, *shown["importing"][0])
-    assert code == 1 and not stdout and "importing [" in seen and " left" in seen
+    assert code == 1 and not stdout and "importing [" in seen
     left = screen(seen)
     assert left[-1] == "" and left[0].startswith("embtier: ") and "checksum differs" in left[0] and len(left) == 2
     assert is_free(server, f"{name}.3")

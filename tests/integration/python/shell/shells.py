@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Helpers for tests of completion: what bash and zsh make of a line, and what the help says of a command."""
+"""Helpers: what bash and zsh make of a line, what the help says of a command, and what a terminal gets of its output."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pty
 import re
 import select
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from conftest import EMBTIERD
@@ -145,3 +147,26 @@ class Zsh:
 
 def map_of_text(values: dict[str, str | Path]) -> dict[str, str]:
     return {key: str(value) for key, value in values.items()}
+
+
+# ---- A terminal ----
+
+
+def on_terminal(*words: str | Path, until: Callable[[str], bool] | None = None, **environment: str) -> str:
+    """Runs the command, and returns the bytes that its terminal got. It is ended when these are enough for @until."""
+    ours, its = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm", **environment}
+    process = subprocess.Popen([CLI, *words], stdin=subprocess.DEVNULL, stdout=its, stderr=its, env=environment)
+    os.close(its)
+    seen = b""
+    deadline = time.monotonic() + LIMIT_S
+    with contextlib.suppress(OSError):  # a terminal ends with EIO
+        while time.monotonic() < deadline and not (until and until(seen.decode(errors="replace"))):
+            if select.select([ours], [], [], 0.1)[0]:
+                seen += os.read(ours, 65536)
+    assert time.monotonic() < deadline, seen
+    if until:
+        process.kill()
+    os.close(ours)
+    process.wait()
+    return seen.decode()
