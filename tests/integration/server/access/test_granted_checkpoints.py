@@ -47,7 +47,7 @@ def test_without_a_checkpoint_a_trainer_learns_whom_to_ask(guarded, interval, sa
     guarded.start()
     with guarded.connect_as("boss") as boss:
         boss.create_table("t", 4, rows=10)
-    _, error = run(guarded, "trainer", "shm", "export", "t", str(tmp_path / "out"), "--checkpoint", "newest", code=1)
+    _, error = guarded.run_as("trainer", "shm", "export", "t", str(tmp_path / "out"), "--checkpoint", "newest", code=1)
     assert "ask an administrator" in error and said in error, error
 
 
