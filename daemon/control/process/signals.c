@@ -125,10 +125,9 @@ static const char *const stop_texts[] = {
 
 static void take_reload(const struct signalfd_siginfo *info, bool *ret_reloads)
 {
-    log_info(ret_reloads
-                 ? "signal: the server reads its access file and certificates again; the "
-                   "configuration is not read again"
-                 : "signal: the server does not reload any file now",
+    log_info(ret_reloads ? "signal: the server reads its access file and certificates again; the "
+                           "configuration is not read again"
+                         : "signal: the server does not reload any file now",
              "signal=SIG%s from_pid=%d from_uid=%u", sigabbrev_np((int)info->ssi_signo),
              (int)info->ssi_pid, (unsigned)info->ssi_uid);
     if (ret_reloads)
