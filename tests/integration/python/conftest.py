@@ -126,7 +126,7 @@ class Daemon:
             try:
                 embtier.connect(self.socket, timeout=READY_LIMIT_S, arena_bytes=0).close()
                 return
-            except embtier.UnreachableError:
+            except (embtier.UnreachableError, embtier.DisconnectedError):  # an ending server of before may still accept
                 assert self._process.poll() is None, self.log.read_text()
                 assert time.monotonic() < deadline, self.log.read_text()
                 time.sleep(0.02)
