@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The door: on each engine, for each way to connect."""
+"""The door: on each engine, for each way to connect. A sanitizer sees each engine and each way, and not each with each."""
 
 from __future__ import annotations
 
@@ -9,8 +9,23 @@ from pathlib import Path
 
 import pytest
 from certificates import Authority
-from daemons import Daemon
+from daemons import SANITIZED, Daemon
 from doors import CA, ENGINES, KINDS, Door
+
+
+LEFT_TO_PLAIN_BUILDS = [("io_uring", "tcp"), ("epoll", "tls")]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselects pairs of engine and way under a sanitizer: there the tests of this folder take minutes of processor time."""
+
+    def is_left(item: pytest.Item) -> bool:
+        params = item.callspec.params if hasattr(item, "callspec") else {}
+        return SANITIZED and (params.get("engine"), params.get("kind")) in LEFT_TO_PLAIN_BUILDS
+
+    left = [item for item in items if is_left(item)]
+    items[:] = [item for item in items if not is_left(item)]
+    config.hook.pytest_deselected(items=left)
 
 
 @pytest.fixture(scope="module", params=ENGINES)
