@@ -53,8 +53,8 @@ ARGUMENTS = [
     ("export", "rows", "x", "--format", "{}"), ("export", "rows", "x", "--file-bytes", "{}"),
     ("import", "/nowhere/{}"), ("import", "{}", "--as", "{}"), ("import", "/dev/null", "--tensor", "{}"),
     ("import", "/dev/null", "--ids", "{}"), ("config", "check", "/nowhere/{}"), ("config", "keys", "{}"),
-    ("--{}",), ("-{}",), ("-o", "{}"), ("-t", "{}", "status"), ("--output={}", "status"), ("--help={}",),
-    ("table", "list", "--{}"), ("table", "list", "-{}"), ("table", "list", "--help={}"), ("-s", "/nowhere/{}", "status"),
+    ("--{}",), ("-Z{}",), ("-o", "{}"), ("-t", "{}", "status"), ("--output={}", "status"), ("--help={}",),
+    ("table", "list", "--{}"), ("table", "list", "-Z{}"), ("table", "list", "--help={}"), ("-s", "/nowhere/{}", "status"),
 ]  # fmt: skip
 
 
