@@ -115,7 +115,9 @@ static enum embtier_err run_server(const char *server, const char *path, struct 
         close(fds[1]);
         if (rc == 0)
             read_all(file, said);
-        if (!file || fclose(file) != 0)
+        if (file)
+            (void)fclose(file); /* closes the pipe even if it fails */
+        else
             close(fds[0]);
     }
     if (rc != 0)

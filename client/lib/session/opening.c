@@ -202,8 +202,8 @@ static struct turn turn_of(const struct embtier *server, uint64_t deadline_ns, u
         turn.end_ns = now_ns + clock_since(deadline_ns, now_ns) / left;
     else if (left > 1)
         turn.end_ns = now_ns + TURN_MS_MAX * NS_PER_MS;
-    turn.ms =
-        is_first && server->timeout_ms > 0 ? server->timeout_ms / left : ms_until(turn.end_ns);
+    turn.ms = is_first && server->timeout_ms > 0 ? MAX(server->timeout_ms / left, 1u)
+                                                 : ms_until(turn.end_ns);
     return turn;
 }
 

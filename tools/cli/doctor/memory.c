@@ -138,8 +138,8 @@ static const char *group_version(const struct host *host)
     return host_exists(host, "/sys/fs/cgroup/memory") ? "version 1" : "unknown version";
 }
 
-/* A configuration that was loaded fits the limit. What the group has left is config_load()'s and a
- * start's concern as well, so memory.available has it. */
+/* config_load() has compared the configuration with the limit. memory.available has what is left in
+ * the group, as config_load() and a start compare that too. */
 static void check_group(const struct examination *e)
 {
     const uint64_t limit = machine_group_limit_bytes(e->host->root);
