@@ -354,6 +354,7 @@ void request_answer(struct session *session, uint32_t number, const struct refus
 bool request_part_done(struct part *part)
 {
     struct request *const request = part->request;
+    struct refusal refusal = { .segment = UINT32_MAX };
     enum embtier_err err;
     uint32_t parts;
 
@@ -368,9 +369,12 @@ bool request_part_done(struct part *part)
     err = (enum embtier_err)atomic_load(&request->err);
     if (err == EMBTIER_DISCONNECTED)
         return true; /* rows were left out because the client is gone */
-    request_answer(request->session, request->number,
-                   &(struct refusal){
-                       .err = err, .segment = request->err_segment, .value = request->err_value },
+    if (err != EMBTIER_OK) {
+        refusal.err = err;
+        refusal.segment = request->err_segment;
+        refusal.value = request->err_value;
+    }
+    request_answer(request->session, request->number, &refusal,
                    atomic_load_explicit(&request->hit_rows, memory_order_relaxed), 0);
     return true;
 }
