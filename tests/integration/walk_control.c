@@ -78,12 +78,33 @@ static void make_checkpoint(struct walk *walk)
     embtier_checkpoint_list_free(list);
 }
 
+static const struct embtier_checkpoint *checkpoint_of(const struct walk *walk,
+                                                      const struct embtier_checkpoint_list *list)
+{
+    for (size_t i = 0; i < embtier_checkpoint_list_count(list); i++)
+        if (embtier_checkpoint_list_at(list, i)->id == walk->checkpoint)
+            return embtier_checkpoint_list_at(list, i);
+    return NULL;
+}
+
+/* Deletes the oldest checkpoint, unless it is the walk's newest one. Over a network the walk is no
+ * user of the server's machine, and the server's own checkpoints are not its to delete. */
+static void delete_oldest(struct walk *walk, const struct embtier_checkpoint_list *list)
+{
+    const struct embtier_checkpoint *const oldest = embtier_checkpoint_list_at(list, 0);
+    const struct embtier_checkpoint *const own = checkpoint_of(walk, list);
+    const bool may = own->uid == oldest->uid || own->uid != UINT32_MAX;
+
+    if (oldest != own)
+        walk_expect(walk, walk->admin, embtier_checkpoint_delete(walk->admin, oldest->id),
+                    may ? EMBTIER_OK : EMBTIER_PERMISSION, "delete a checkpoint");
+}
+
 /* Checks the list of all checkpoints, the newest of which is the walk's. */
 static void list_checkpoints(struct walk *walk)
 {
     struct embtier_checkpoint_list *list;
     uint64_t last = 0;
-    uint64_t oldest;
     size_t count;
 
     walk_expect(walk, walk->admin, embtier_checkpoint_list(walk->admin, &list), EMBTIER_OK,
@@ -96,10 +117,8 @@ static void list_checkpoints(struct walk *walk)
         last = id;
     }
     WALK_CHECK(walk, last >= walk->checkpoint, "the newest checkpoint is not listed");
-    oldest = embtier_checkpoint_list_at(list, 0)->id;
-    if (oldest != walk->checkpoint && walk_chance(walk, 30))
-        walk_expect(walk, walk->admin, embtier_checkpoint_delete(walk->admin, oldest), EMBTIER_OK,
-                    "delete a checkpoint");
+    if (walk_chance(walk, 30))
+        delete_oldest(walk, list);
     walk_expect(walk, walk->admin, embtier_checkpoint_delete(walk->admin, UINT64_MAX),
                 EMBTIER_NOT_FOUND, "delete no checkpoint");
     embtier_checkpoint_list_free(list);
