@@ -12,6 +12,7 @@ void config_free(struct config *config)
     for (uint32_t i = 0; i < config->data.directory_count; i++)
         free(config->data.directories[i]);
     free(config->data.directories);
+    free(config->rocksdb.compaction_hours);
     free(config->rocksdb.options);
     free(config->socket.path);
     free(config->tls.certificate);

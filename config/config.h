@@ -72,6 +72,7 @@ struct config {
         uint32_t background_threads;   /* flush and compaction, all shards together */
         uint32_t bloom_bits_per_key;
         uint32_t compaction_parallel; /* shards that may compact at the same time */
+        char *compaction_hours;       /* as day_hours_parse() takes it; NULL: all day */
         enum config_switch direct_io;
         enum config_switch io_uring; /* for RocksDB's MultiRead */
         char *options;               /* RocksDB's own option string, set last; or NULL */

@@ -58,6 +58,9 @@ struct cyaml_schema_value;
     K(rocksdb, bloom_bits_per_key, U32, "10", 0, 64, "bits of the bloom filter per row; 0: none")  \
     K(rocksdb, compaction_parallel, U32, "1", 1, CONFIG_SHARDS_MAX,                                \
       "shards that may compact at the same time")                                                  \
+    K(rocksdb, compaction_hours, TEXT, "(all day)", 1, 255,                                        \
+      "local time in which shards compact, like 22:00-06:00 or 12:00-13:00,20:00-24:00; at other " \
+      "times only those that would soon refuse updates")                                           \
     K(rocksdb, direct_io, SWITCH, "auto", 0, 0,                                                    \
       "bypass the page cache; auto: if the file system supports it")                               \
     K(rocksdb, io_uring, SWITCH, "auto", 0, 0,                                                     \

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/paths.h"
+#include "base/spec/day_hours.h"
 #include "base/text/text_escape.h"
 #include "base/yaml/yaml_doc.h"
 #include "config/config_descriptors.h"
@@ -365,6 +366,17 @@ static enum embtier_err check_tls(const struct config *config, struct err_msg *m
     return EMBTIER_OK;
 }
 
+static enum embtier_err check_compaction_hours(const struct config *config, struct err_msg *msg)
+{
+    struct day_hours hours;
+    struct err_msg why = { { 0 } };
+
+    if (!config->rocksdb.compaction_hours ||
+        day_hours_parse(config->rocksdb.compaction_hours, &hours, &why) == EMBTIER_OK)
+        return EMBTIER_OK;
+    return yaml_doc_mistake(config->doc, "rocksdb.compaction_hours", msg, "%s", why.text);
+}
+
 static enum embtier_err check_together(const struct config *config, struct err_msg *msg)
 {
     TRY(check_directories(config, msg));
@@ -377,6 +389,7 @@ static enum embtier_err check_together(const struct config *config, struct err_m
                                 PLURAL(shard_count(config)));
     for (uint32_t t = 0; t < config->cache.tier_count; t++)
         TRY(check_tier(config, t, msg));
+    TRY(check_compaction_hours(config, msg));
     if (config->socket.max_arena_bytes > config->socket.max_total_arena_bytes)
         return yaml_doc_mistake(config->doc, "socket.max_arena_bytes", msg,
                                 "%s is more than socket.max_total_arena_bytes; allowed: at most %s",

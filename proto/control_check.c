@@ -40,6 +40,9 @@ static const struct string_limit string_limits[] = {
     { &embtier__checkpoint__descriptor, 6, EMBTIER_TABLE_NAME_MAX }, /* tables */
     { &embtier__job__descriptor, 3, EMBTIER_TABLE_NAME_MAX },        /* what */
     { &embtier__hello_reply__descriptor, 393, CONFIG_FILE_BYTES_MAX },
+    { &embtier__compaction_set__descriptor, 2, 255 },   /* hours */
+    { &embtier__compaction_reply__descriptor, 8, 255 }, /* hours */
+    { &embtier__compaction_database__descriptor, 1, CONFIG_FILE_BYTES_MAX },
     { &embtier__metric__descriptor, 1, 128 },                    /* name */
     { &embtier__metric__descriptor, 2, 512 },                    /* help */
     { &embtier__metric__descriptor, 5, EMBTIER_TABLE_NAME_MAX }, /* label_value */
@@ -228,6 +231,13 @@ static enum embtier_err check_restore(const Embtier__CheckpointRestore *restore,
     return EMBTIER_OK;
 }
 
+static enum embtier_err check_compaction_set(const Embtier__CompactionSet *set, struct err_msg *msg)
+{
+    if (!set || (set->deferral == 0 && set->hours[0] == '\0'))
+        return missing(msg, "CompactionSet.deferral");
+    return EMBTIER_OK;
+}
+
 enum embtier_err control_check_request(const Embtier__Request *request, struct err_msg *msg)
 {
     const Embtier__Request *r = request;
@@ -287,7 +297,11 @@ enum embtier_err control_check_request(const Embtier__Request *request, struct e
     case EMBTIER__REQUEST__BODY_PROFILE_STOP:
     case EMBTIER__REQUEST__BODY_STATUS:
     case EMBTIER__REQUEST__BODY_RELOAD:
+    case EMBTIER__REQUEST__BODY_COMPACTION_SHOW:
+    case EMBTIER__REQUEST__BODY_COMPACTION_RUN:
         return EMBTIER_OK;
+    case EMBTIER__REQUEST__BODY_COMPACTION_SET:
+        return check_compaction_set(r->compaction_set, msg);
     default:
         /* A request of a later version is recognised as such, and gets an answer. */
         if (r->base.n_unknown_fields > 0)
@@ -415,6 +429,8 @@ enum embtier_err control_check_reply(const Embtier__Reply *reply, struct err_msg
         return reply->profile ? EMBTIER_OK : missing(msg, "Reply.profile");
     case EMBTIER__REPLY__BODY_PROFILE_TEXT:
         return check_profile_text(reply->profile_text, msg);
+    case EMBTIER__REPLY__BODY_COMPACTION:
+        return reply->compaction ? EMBTIER_OK : missing(msg, "Reply.compaction");
     case EMBTIER__REPLY__BODY_RELOADED:
         return reply->reloaded ? EMBTIER_OK : missing(msg, "Reply.reloaded");
     case EMBTIER__REPLY__BODY_STATUS:

@@ -188,6 +188,19 @@ const char *store_rocksdb_version(void)
     return rocksdb_ext_version();
 }
 
+static enum embtier_err store_start_scheduler(struct store *store, const struct config *config,
+                                              struct err_msg *msg)
+{
+    struct compaction_scheduler_opts opts = { .databases = store->databases,
+                                              .database_count = store->database_count,
+                                              .parallel = config->rocksdb.compaction_parallel,
+                                              .hold_patience_ms = HOLD_PATIENCE_MS };
+
+    if (config->rocksdb.compaction_hours)
+        TRY(day_hours_parse(config->rocksdb.compaction_hours, &opts.hours, msg));
+    return compaction_scheduler_new(&opts, &store->scheduler, msg);
+}
+
 enum embtier_err store_open(const struct store_opts *opts, struct store **ret_store,
                             struct err_msg *msg)
 {
@@ -221,12 +234,7 @@ enum embtier_err store_open(const struct store_opts *opts, struct store **ret_st
     store->memtable_bytes = config->rocksdb.memtable_bytes;
     TRY(store_finish_making(store, msg));
     store->is_open = true;
-    TRY(compaction_scheduler_new(
-        &(struct compaction_scheduler_opts){ .databases = store->databases,
-                                             .database_count = store->database_count,
-                                             .parallel = config->rocksdb.compaction_parallel,
-                                             .hold_patience_ms = HOLD_PATIENCE_MS },
-        &store->scheduler, msg));
+    TRY(store_start_scheduler(store, config, msg));
     TRY(space_start(store->space, buffer_bytes, store, msg));
     store->progress = NULL;
     *ret_store = TAKE(store);
@@ -305,6 +313,11 @@ void store_reader_begin(struct store *store)
 void store_set_busy(struct store *store, bool busy)
 {
     compaction_scheduler_set_busy(store->scheduler, busy);
+}
+
+struct compaction_scheduler *store_compaction(const struct store *store)
+{
+    return store->scheduler;
 }
 
 void store_written(struct store *store, uint32_t table_id, struct store_written *ret_written)

@@ -45,6 +45,7 @@ struct bucket_map;
 struct checkpoint_draft;
 struct checkpoint_record;
 struct checkpoint_shelf;
+struct compaction_scheduler;
 struct store;
 
 /* Returns for example "7.8.3". Static. */
@@ -213,6 +214,9 @@ MUST_CHECK enum embtier_err store_drop_table(struct store *store, uint32_t table
 /* Tells the compaction scheduler whether the lanes are busy. While @busy, compaction is put off
  * until RocksDB's own limits come near. Any thread, cheap. */
 void store_set_busy(struct store *store, bool busy);
+
+/* Returns the scheduler, for operators; borrowed, as long as the store is open. */
+struct compaction_scheduler *store_compaction(const struct store *store);
 
 /* Returns the counts of one table, or of all tables and files, dropped ones included. Those of one
  * table end with store_drop_table(). */

@@ -48,6 +48,7 @@
 #include "embtier_batch.h"
 #include "embtier_checkpoint.h"
 #include "embtier_common.h"
+#include "embtier_compaction.h"
 #include "embtier_connection.h"
 #include "embtier_group.h"
 #include "embtier_job.h"

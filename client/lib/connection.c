@@ -96,6 +96,7 @@ static bool only_reads(const Embtier__Request *request)
     case EMBTIER__REQUEST__BODY_ACCOUNT_LIST:
     case EMBTIER__REQUEST__BODY_JOB_LIST:
     case EMBTIER__REQUEST__BODY_PLAN_SHOW:
+    case EMBTIER__REQUEST__BODY_COMPACTION_SHOW:
         return true;
     default:
         return false;

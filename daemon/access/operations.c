@@ -66,7 +66,10 @@ static const char *checkpoint_restore_name(const Embtier__Request *request, uint
     X(PROFILE_START, "profile start", ADMIN, WHOLE, NULL)                                          \
     X(PROFILE_STOP, "profile stop", ADMIN, WHOLE, NULL)                                            \
     X(PROFILE_READ, "profile read", ADMIN, WHOLE, NULL)                                            \
-    X(RELOAD, "reload", ADMIN, WHOLE, NULL)
+    X(RELOAD, "reload", ADMIN, WHOLE, NULL)                                                        \
+    X(COMPACTION_SHOW, "compaction status", ADMIN, WHOLE, NULL)                                    \
+    X(COMPACTION_SET, "compaction pause, resume or schedule", ADMIN, WHOLE, NULL)                  \
+    X(COMPACTION_RUN, "compaction run", ADMIN, WHOLE, NULL)
 
 static const struct body_row {
     uint32_t body_case;

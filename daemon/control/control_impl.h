@@ -266,6 +266,12 @@ void control_handle_accounts(struct control *control, struct connection *connect
 void control_handle_jobs(struct control *control, struct connection *connection,
                          const Embtier__Request *request);
 
+/* ---- control_compaction.c ---- */
+
+/* CompactionShow, CompactionSet. */
+void control_handle_compaction(struct control *control, struct connection *connection,
+                               const Embtier__Request *request);
+
 /* ---- control_plan.c ---- */
 
 /* PlanBegin, PlanEnd, PlanShow. */

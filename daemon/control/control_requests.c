@@ -233,6 +233,10 @@ void control_handle(struct control *control, struct connection *connection,
     case EMBTIER__REQUEST__BODY_PLAN_SHOW:
         control_handle_plan(control, connection, request);
         break;
+    case EMBTIER__REQUEST__BODY_COMPACTION_SHOW:
+    case EMBTIER__REQUEST__BODY_COMPACTION_SET:
+        control_handle_compaction(control, connection, request);
+        break;
     case EMBTIER__REQUEST__BODY_GROUP_LEAVE:
         handle_leave(control, connection, request->id, request->group_leave);
         break;

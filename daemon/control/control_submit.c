@@ -15,6 +15,7 @@
 #include "daemon/jobs/checkpoint/jobs/checkpoint_create_job.h"
 #include "daemon/jobs/checkpoint/jobs/checkpoint_look_job.h"
 #include "daemon/jobs/checkpoint/jobs/checkpoint_one_job.h"
+#include "daemon/jobs/compaction/compaction_run_job.h"
 #include "daemon/jobs/profile/profile_job.h"
 #include "daemon/jobs/reload/reload_job.h"
 #include "daemon/jobs/restore/restore_job.h"
@@ -39,6 +40,7 @@ static job_make_fn *const makers[] = {
     [EMBTIER__REQUEST__BODY_PROFILE_STOP] = profile_stop_job_new,
     [EMBTIER__REQUEST__BODY_PROFILE_READ] = profile_read_job_new,
     [EMBTIER__REQUEST__BODY_RELOAD] = reload_job_new,
+    [EMBTIER__REQUEST__BODY_COMPACTION_RUN] = compaction_run_job_new,
 };
 
 static void send_answer(const struct job_client *client, const Embtier__Reply *reply)

@@ -24,6 +24,7 @@ struct profiles;
 struct progress_sink;
 struct reloads;
 struct session;
+struct store;
 struct tables;
 struct worker;
 struct Embtier__Request;
@@ -40,6 +41,7 @@ enum job_line {
     LINE_SCANS,       /* reads some rows of an export */
     LINE_VERIFIES,    /* verifies checkpoints, which may take hours too */
     LINE_LOOKS,       /* reads a few small files */
+    LINE_COMPACTIONS, /* waits until shards have compacted, which may take hours */
     LINE_COUNT
 };
 
@@ -50,6 +52,7 @@ struct job_parts {
     struct profiles *profiles;
     struct access *access;
     struct reloads *reloads;
+    struct store *store;
 };
 
 /* Exports and imports are several jobs each: one opens it, some move rows, a final one ends it. */

@@ -58,6 +58,7 @@ struct entry {
     struct retry off;    /* while off is owed */
     bool has_failed;     /* it has failed, and RocksDB has not counted since */
     bool trouble_logged; /* the log says that it cannot be turned on or off */
+    bool is_wanted;      /* an operator has asked for it; it counts as urgent */
     uint64_t next_log_ns;
 };
 
@@ -68,14 +69,21 @@ struct compaction_scheduler {
     uint64_t hold_patience_ns;
     _Atomic bool busy;
     _Atomic bool paused;
+    _Atomic bool deferred;
+    bool put_off; /* in this round; scheduler thread only */
     pthread_t thread;
     bool started;
     pthread_mutex_t mutex;
-    pthread_cond_t changed;
+    pthread_cond_t changed; /* a slot was given back, or the thread shall end */
+    pthread_cond_t seen;    /* a round has ended */
     /* Under the mutex. */
     bool stop;
     uint32_t slots_used; /* by databases ON or DRAINING and by holders; may exceed @parallel */
     uint32_t waiting;    /* callers of compaction_scheduler_hold() without a slot */
+    struct day_hours hours;
+    bool catches_up;               /* every database that is due counts as urgent */
+    uint64_t rounds;               /* that have ended */
+    struct compaction_view *views; /* of the last round */
 };
 
 static void set_state(struct entry *entry, enum slot_state to)
@@ -101,10 +109,15 @@ static void retry_later(struct retry *retry, uint64_t now_ns)
     retry->at_ns = now_ns + retry->wait_ns;
 }
 
-static bool is_urgent(const struct entry *entry)
+static bool is_near_limit(const struct entry *entry)
 {
     return entry->debt.level0_files >= URGENT_LEVEL0_FILES ||
            entry->debt.pending_bytes >= URGENT_BYTES;
+}
+
+static bool is_urgent(const struct entry *entry)
+{
+    return is_near_limit(entry) || entry->is_wanted;
 }
 
 /* Returns how near its limits a database is: 1 at the limit. */
@@ -220,11 +233,10 @@ static void round_turn_off_owed(struct compaction_scheduler *scheduler, uint64_t
 }
 
 /* Takes slots back from databases that are done, stuck or failed, and from all while paused. A
- * database that is not urgent also loses its slot while the lanes are busy, or if a holder or an
+ * database that is not urgent also loses its slot while compaction is put off, or if a holder or an
  * urgent database waits. */
 static void round_take_back(struct compaction_scheduler *scheduler, uint64_t now_ns)
 {
-    const bool busy = atomic_load_explicit(&scheduler->busy, memory_order_relaxed);
     const bool paused = atomic_load(&scheduler->paused);
     bool urgent_waits = false;
 
@@ -242,7 +254,8 @@ static void round_take_back(struct compaction_scheduler *scheduler, uint64_t now
             if (stuck)
                 entry->sits_out_until_ns = now_ns + SIT_OUT_NS;
             if (done || stuck || paused ||
-                (!is_urgent(entry) && (busy || slots_are_wanted(scheduler, urgent_waits)))) {
+                (!is_urgent(entry) &&
+                 (scheduler->put_off || slots_are_wanted(scheduler, urgent_waits)))) {
                 entry_turn_off(entry, now_ns);
                 database_poll_debt(entry->database, &entry->debt);
             }
@@ -256,7 +269,6 @@ static void round_take_back(struct compaction_scheduler *scheduler, uint64_t now
 
 static struct entry *round_pick(struct compaction_scheduler *scheduler, uint64_t now_ns)
 {
-    const bool busy = atomic_load_explicit(&scheduler->busy, memory_order_relaxed);
     struct entry *best = NULL;
 
     if (atomic_load(&scheduler->paused))
@@ -264,8 +276,9 @@ static struct entry *round_pick(struct compaction_scheduler *scheduler, uint64_t
     for (uint32_t i = 0; i < scheduler->count; i++) {
         struct entry *entry = &scheduler->entries[i];
 
-        if (entry->state != SLOT_OFF || !entry->debt.due || (busy && !is_urgent(entry)) ||
-            entry->resume.at_ns != 0 || entry->off.at_ns != 0 || now_ns < entry->sits_out_until_ns)
+        if (entry->state != SLOT_OFF || !entry->debt.due ||
+            (scheduler->put_off && !is_urgent(entry)) || entry->resume.at_ns != 0 ||
+            entry->off.at_ns != 0 || now_ns < entry->sits_out_until_ns)
             continue;
         if (!best || debt_weight(entry) > debt_weight(best))
             best = entry;
@@ -317,10 +330,78 @@ static void entry_recount(struct entry *entry, uint64_t now_ns)
     database_poll_debt(entry->database, &entry->debt);
 }
 
+/* ---- What others see ---- */
+
+/* Why a database that is due and has no slot waits. */
+static enum compaction_state why_it_waits(const struct compaction_scheduler *scheduler,
+                                          const struct entry *entry, bool is_in_hours,
+                                          uint64_t now_ns)
+{
+    if (atomic_load(&scheduler->paused))
+        return COMPACTION_NO_SPACE;
+    if (now_ns < entry->sits_out_until_ns)
+        return COMPACTION_SITS_OUT;
+    if (is_urgent(entry))
+        return COMPACTION_WAITS_TURN;
+    if (atomic_load(&scheduler->deferred))
+        return COMPACTION_PAUSED;
+    if (!is_in_hours)
+        return COMPACTION_WAITS_HOURS;
+    return atomic_load_explicit(&scheduler->busy, memory_order_relaxed) ? COMPACTION_WAITS_LANES
+                                                                        : COMPACTION_WAITS_TURN;
+}
+
+static enum compaction_state state_of(const struct compaction_scheduler *scheduler,
+                                      const struct entry *entry, bool is_in_hours, uint64_t now_ns)
+{
+    if (entry->resume.at_ns != 0)
+        return COMPACTION_FAILED;
+    if (entry->debt.running > 0 || entry->state == SLOT_ON)
+        return COMPACTION_RUNS;
+    return entry->debt.due ? why_it_waits(scheduler, entry, is_in_hours, now_ns) : COMPACTION_IDLE;
+}
+
+static struct compaction_view view_of(const struct compaction_scheduler *scheduler,
+                                      const struct entry *entry, bool is_in_hours, uint64_t now_ns)
+{
+    return (struct compaction_view){ .state = state_of(scheduler, entry, is_in_hours, now_ns),
+                                     .is_urgent = is_near_limit(entry),
+                                     .level0_files = entry->debt.level0_files,
+                                     .pending_bytes = entry->debt.pending_bytes,
+                                     .running = entry->debt.running };
+}
+
+static void round_end(struct compaction_scheduler *scheduler, uint64_t now_ns)
+{
+    pthread_mutex_lock(&scheduler->mutex);
+    for (uint32_t i = 0; i < scheduler->count; i++)
+        scheduler->views[i] = view_of(scheduler, &scheduler->entries[i],
+                                      day_hours_has(&scheduler->hours, day_hours_now()), now_ns);
+    scheduler->rounds++;
+    pthread_cond_broadcast(&scheduler->seen);
+    pthread_mutex_unlock(&scheduler->mutex);
+}
+
+/* Takes over what operators have set since the last round. */
+static void round_begin(struct compaction_scheduler *scheduler)
+{
+    bool in_hours, catches_up;
+
+    pthread_mutex_lock(&scheduler->mutex);
+    in_hours = day_hours_has(&scheduler->hours, day_hours_now());
+    catches_up = scheduler->catches_up;
+    pthread_mutex_unlock(&scheduler->mutex);
+    scheduler->put_off = atomic_load_explicit(&scheduler->busy, memory_order_relaxed) ||
+                         atomic_load(&scheduler->deferred) || !in_hours;
+    for (uint32_t i = 0; i < scheduler->count; i++)
+        scheduler->entries[i].is_wanted = catches_up;
+}
+
 static void scheduler_round(struct compaction_scheduler *scheduler)
 {
     const uint64_t now_ns = clock_now_ns(&clock_monotonic);
 
+    round_begin(scheduler);
     for (uint32_t i = 0; i < scheduler->count; i++) {
         entry_try_resume(&scheduler->entries[i], now_ns);
         database_poll_debt(scheduler->entries[i].database, &scheduler->entries[i].debt);
@@ -329,6 +410,7 @@ static void scheduler_round(struct compaction_scheduler *scheduler)
     round_turn_off_owed(scheduler, now_ns);
     round_take_back(scheduler, now_ns);
     round_give_out(scheduler, now_ns);
+    round_end(scheduler, now_ns);
 }
 
 static struct timespec period_end(void)
@@ -378,8 +460,11 @@ enum embtier_err compaction_scheduler_new(const struct compaction_scheduler_opts
     scheduler->hold_patience_ns = opts->hold_patience_ms * UINT64_C(1000000);
     pthread_mutex_init(&scheduler->mutex, NULL);
     clock_init_cond(&scheduler->changed);
+    clock_init_cond(&scheduler->seen);
+    scheduler->hours = opts->hours;
     scheduler->entries = calloc(MAX(opts->database_count, 1u), sizeof(*scheduler->entries));
-    if (!scheduler->entries) {
+    scheduler->views = calloc(MAX(opts->database_count, 1u), sizeof(*scheduler->views));
+    if (!scheduler->entries || !scheduler->views) {
         compaction_scheduler_free(scheduler);
         return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
     }
@@ -442,7 +527,9 @@ void compaction_scheduler_free(struct compaction_scheduler *scheduler)
     }
     assert(scheduler->waiting == 0);
     pthread_cond_destroy(&scheduler->changed);
+    pthread_cond_destroy(&scheduler->seen);
     pthread_mutex_destroy(&scheduler->mutex);
+    free(scheduler->views);
     free(scheduler->entries);
     free(scheduler);
 }
@@ -494,4 +581,125 @@ enum embtier_err compaction_scheduler_hold(struct compaction_scheduler *schedule
 void compaction_scheduler_release(struct compaction_scheduler *scheduler)
 {
     slot_give(scheduler);
+}
+
+/* ---- Operators ---- */
+
+void compaction_scheduler_defer(struct compaction_scheduler *scheduler, bool deferred)
+{
+    atomic_store(&scheduler->deferred, deferred);
+}
+
+void compaction_scheduler_set_hours(struct compaction_scheduler *scheduler,
+                                    const struct day_hours *hours)
+{
+    pthread_mutex_lock(&scheduler->mutex);
+    scheduler->hours = *hours;
+    pthread_mutex_unlock(&scheduler->mutex);
+}
+
+void compaction_scheduler_look(struct compaction_scheduler *scheduler,
+                               struct compaction_facts *ret_facts)
+{
+    const uint32_t minute = day_hours_now();
+
+    pthread_mutex_lock(&scheduler->mutex);
+    *ret_facts = (struct compaction_facts){
+        .databases = scheduler->count,
+        .parallel = scheduler->parallel,
+        .is_deferred = atomic_load(&scheduler->deferred),
+        .is_busy = atomic_load_explicit(&scheduler->busy, memory_order_relaxed),
+        .lacks_space = atomic_load(&scheduler->paused),
+        .is_in_hours = day_hours_has(&scheduler->hours, minute),
+        .minutes_to_hours = day_hours_wait(&scheduler->hours, minute),
+        .hours = scheduler->hours,
+    };
+    pthread_mutex_unlock(&scheduler->mutex);
+}
+
+uint32_t compaction_scheduler_list(struct compaction_scheduler *scheduler, uint32_t first,
+                                   uint32_t most, struct compaction_view *ret_views)
+{
+    const uint32_t count = MIN(scheduler->count - MIN(first, scheduler->count), most);
+
+    pthread_mutex_lock(&scheduler->mutex);
+    for (uint32_t i = 0; i < count; i++)
+        ret_views[i] = scheduler->views[first + i];
+    pthread_mutex_unlock(&scheduler->mutex);
+    return count;
+}
+
+const char *compaction_scheduler_path(const struct compaction_scheduler *scheduler,
+                                      uint32_t database)
+{
+    return database_path(scheduler->entries[database].database);
+}
+
+/* Those that RocksDB finds nothing to compact in are done too. */
+static bool has_caught_up(const struct compaction_view *view)
+{
+    return view->state == COMPACTION_IDLE || view->state == COMPACTION_SITS_OUT;
+}
+
+/* Looks at the last round. AGAIN: @ret_left databases are left. */
+static enum embtier_err caught_up(const struct compaction_scheduler *scheduler, uint32_t *ret_left,
+                                  struct err_msg *msg)
+{
+    *ret_left = 0;
+    for (uint32_t i = 0; i < scheduler->count; i++) {
+        if (scheduler->views[i].state == COMPACTION_FAILED)
+            return err_set(msg, EMBTIER_IO, "%s: its background work fails; the log says why",
+                           compaction_scheduler_path(scheduler, i));
+        *ret_left += !has_caught_up(&scheduler->views[i]);
+    }
+    if (*ret_left > 0 && atomic_load(&scheduler->paused))
+        return err_set(msg, EMBTIER_NO_SPACE, "the disk has no space to compact; make space");
+    return *ret_left > 0 ? EMBTIER_AGAIN : EMBTIER_OK;
+}
+
+/* Waits for the next round, or a little. Locked. */
+static void await_round(struct compaction_scheduler *scheduler)
+{
+    const struct timespec until = period_end();
+
+    (void)pthread_cond_timedwait(&scheduler->seen, &scheduler->mutex, &until);
+}
+
+/* Locked, but not while @tell runs. The first round that counts has begun after the call. */
+static enum embtier_err catch_up(struct compaction_scheduler *scheduler, compaction_tell_fn *tell,
+                                 void *context, struct err_msg *msg)
+{
+    const uint64_t first = scheduler->rounds + 2;
+    uint32_t left = 0, total = 0;
+    enum embtier_err err = EMBTIER_AGAIN;
+
+    while (err == EMBTIER_AGAIN) {
+        enum embtier_err told;
+
+        await_round(scheduler);
+        if (scheduler->rounds >= first)
+            err = caught_up(scheduler, &left, msg);
+        total = MAX(total, left);
+        pthread_mutex_unlock(&scheduler->mutex);
+        told = tell(context, total - left, total, err == EMBTIER_AGAIN ? msg : NULL);
+        pthread_mutex_lock(&scheduler->mutex);
+        if (err == EMBTIER_AGAIN && told != EMBTIER_OK)
+            err = told;
+    }
+    return err;
+}
+
+enum embtier_err compaction_scheduler_catch_up(struct compaction_scheduler *scheduler,
+                                               compaction_tell_fn *tell, void *context,
+                                               struct err_msg *msg)
+{
+    enum embtier_err err;
+
+    pthread_mutex_lock(&scheduler->mutex);
+    assert(!scheduler->catches_up);
+    scheduler->catches_up = true;
+    err = catch_up(scheduler, tell, context, msg);
+    scheduler->catches_up = false;
+    pthread_mutex_unlock(&scheduler->mutex);
+    return err;
 }

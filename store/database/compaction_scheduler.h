@@ -5,8 +5,10 @@
  * databases is full at the same time. If all compacted then, lookups would stand still. So every
  * database is opened with automatic compactions off, and one thread gives `parallel` slots to the
  * databases that need one most. A database with a slot keeps it until it has nothing left to
- * compact. While the lanes are busy no slot is given, until a database is urgent: near the limit at
- * which it takes no more writes (rocksdb_setup.h).
+ * compact. While compaction is put off no slot is given, until a database is urgent: near the limit
+ * at which it takes no more writes (rocksdb_setup.h). It is put off while the lanes are busy, by an
+ * operator, and outside the hours that are set for it. An operator may also have all databases that
+ * are due compact now, as if they were urgent.
  *
  * If its disk is full, a database may be impossible to turn off. It loses its slot all the same, so
  * databases on other disks and drops of tables do not wait for it.
@@ -19,6 +21,8 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "base/spec/day_hours.h"
+#include "store/database/compaction_types.h"
 #include "store/database/database.h"
 
 struct compaction_scheduler;
@@ -26,7 +30,8 @@ struct compaction_scheduler;
 struct compaction_scheduler_opts {
     struct database *const *databases; /* borrowed until the scheduler is freed */
     uint32_t database_count;
-    uint32_t parallel; /* slots; at least one */
+    uint32_t parallel;      /* slots; at least one */
+    struct day_hours hours; /* in which databases compact that are not urgent */
     uint32_t hold_patience_ms;
 };
 
@@ -44,6 +49,33 @@ void compaction_scheduler_set_busy(struct compaction_scheduler *scheduler, bool 
 /* While paused, no database compacts except under compaction_scheduler_hold(), as there is no
  * space. Running compactions go on to their end. Any thread, does not wait. */
 void compaction_scheduler_pause(struct compaction_scheduler *scheduler, bool paused);
+
+/* Puts compaction off, or no longer, for an operator. Any thread, does not wait. */
+void compaction_scheduler_defer(struct compaction_scheduler *scheduler, bool deferred);
+void compaction_scheduler_set_hours(struct compaction_scheduler *scheduler,
+                                    const struct day_hours *hours);
+
+/* Returns how the scheduler is now. Any thread. */
+void compaction_scheduler_look(struct compaction_scheduler *scheduler,
+                               struct compaction_facts *ret_facts);
+/* Describes up to @most databases from number @first on, as they were at the last round. Returns
+ * how many. Any thread. */
+uint32_t compaction_scheduler_list(struct compaction_scheduler *scheduler, uint32_t first,
+                                   uint32_t most, struct compaction_view *ret_views);
+
+/* Returns a database's path; borrowed. Any thread. */
+const char *compaction_scheduler_path(const struct compaction_scheduler *scheduler,
+                                      uint32_t database);
+
+/* Has each database that is due compact until it is not, although compaction may be put off, and
+ * waits for that. Calls @tell(@context, done, total) with numbers of databases about ten times a
+ * second, and ends with its error if it returns one. Ends with NO_SPACE if there is no space to
+ * compact, and with IO if a database has failed. One call at a time, from any thread. */
+typedef enum embtier_err compaction_tell_fn(void *context, uint32_t done, uint32_t total,
+                                            struct err_msg *msg);
+MUST_CHECK enum embtier_err compaction_scheduler_catch_up(struct compaction_scheduler *scheduler,
+                                                          compaction_tell_fn *tell, void *context,
+                                                          struct err_msg *msg);
 
 /* Waits for a slot and keeps it for a compaction of the caller's own. Callers come before automatic
  * compactions. Returns SHUTDOWN, without a slot, once *@give_up is true (@give_up may be NULL).

@@ -148,6 +148,40 @@ const struct command commands[] = {
       "The newest checkpoint cannot be deleted, because a crash restores it. Only root and the\n"
       "server's user may delete another user's checkpoint.\n",
       "  embtier checkpoint delete 7 --yes\n", command_checkpoint_delete, NULL },
+    { "compaction status", "[--all]", "show why shards compact, or do not",
+      "  --all  also databases that have nothing to compact\n"
+      "\n"
+      "RocksDB merges the files of a shard in the background. At most\n"
+      "rocksdb.compaction_parallel shards do so at a time, those furthest behind first. A shard\n"
+      "waits while lookups wait for the drives, while compaction is paused, and outside its\n"
+      "hours. It is urgent near the limit at which it takes no more updates, and then compacts\n"
+      "all the same.\n"
+      "\n"
+      "With -o json: {parallel, paused, lanes_wait, no_space, in_hours, minutes_to_hours, hours,\n"
+      "databases: [{path, state, why, urgent, level0_files, pending_bytes, running}]}.\n",
+      "  embtier compaction status\n"
+      "  embtier -o json compaction status | jq '[.databases[].pending_bytes] | add'\n",
+      command_compaction_status, NULL },
+    { "compaction run", "", "have all shards catch up now",
+      "All databases that are due compact until they have caught up, one after the other,\n"
+      "although compaction may be paused or wait for its hours. Run it before a busy time.\n"
+      "Ctrl-C and `embtier jobs cancel` end it; the rest then compacts as before.\n",
+      "  embtier compaction run\n", command_compaction_run, NULL },
+    { "compaction pause", "", "put compaction off",
+      "Shards compact no more, until `embtier compaction resume` or the server's next start.\n"
+      "Compactions that run go on to their end. Shards near the limit at which they take no\n"
+      "more updates compact all the same.\n",
+      "  embtier compaction pause\n", command_compaction_pause, NULL },
+    { "compaction resume", "", "end a pause of compaction", "", "  embtier compaction resume\n",
+      command_compaction_resume, NULL },
+    { "compaction schedule", "HOURS", "let shards compact at some hours only",
+      "HOURS are ranges of the server's local time: 22:00-06:00, or 12:00-13:00,20:00-24:00.\n"
+      "An empty text means all day. At other times only shards near the limit at which they\n"
+      "take no more updates compact. The hours hold until the server's next start; the key\n"
+      "rocksdb.compaction_hours keeps them.\n",
+      "  embtier compaction schedule 22:00-06:00\n"
+      "  embtier compaction schedule ''\n",
+      command_compaction_schedule, NULL },
     { "jobs cancel", "ID", "end a job that waits or runs",
       "A waiting job is removed from the queue. A running job soon stops and undoes its work:\n"
       "the creation of a table's rows, a restore, a verification, an import or an export. Drops\n"

@@ -108,6 +108,10 @@ REQUESTS: list[tuple[str, dict]] = [
     ("profile_stop", {}),
     ("status", {}),
     ("reload", {}),
+    ("compaction_show", {"first": 1, "most": 2}),
+    ("compaction_set", {"deferral": 1, "hours": "22:00-06:00,12:00-13:00"}),
+    ("compaction_set", {"deferral": 2, "hours": "00:00-24:00"}),
+    ("compaction_run", {}),
     ("table_move", {"name": "placed", "home": 0}),
     ("table_move", {"name": "placed", "home": 2, "hot_rows": 1, "hot_rows_at": 1 << 15}),
     ("table_move", {"name": "placed", "home": 0}),  # its array is free for the next move

@@ -56,6 +56,9 @@ OPERATIONS: list[tuple[str, str, str, dict]] = [
     ("profile_read", "admin", WHOLE, {}),
     ("profile_stop", "admin", WHOLE, {}),
     ("reload", "admin", WHOLE, {}),
+    ("compaction_show", "admin", WHOLE, {}),
+    ("compaction_set", "admin", WHOLE, {"deferral": 2}),
+    ("compaction_run", "admin", WHOLE, {}),
     ("table_drop", "admin", NAMED, {"name": "{}_made"}),
     ("table_drop", "admin", NAMED, {"name": "{}_loaded"}),
 ]

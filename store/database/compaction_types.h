@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* compaction_types.h: how far databases are behind with compaction, and why they compact or do not.
+ */
+#ifndef EMBTIER_STORE_DATABASE_COMPACTION_TYPES_H
+#define EMBTIER_STORE_DATABASE_COMPACTION_TYPES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/spec/day_hours.h"
+
+/* X(NAME, word, meaning), for the wire and for people. Numbers never change. */
+#define COMPACTION_STATES(X)                                                                       \
+    X(IDLE, "idle", "nothing to compact")                                                          \
+    X(RUNS, "runs", "it compacts, or begins to")                                                   \
+    X(WAITS_TURN, "waits for its turn", "as many shards as may compact at once do")                \
+    X(WAITS_LANES, "waits for lanes", "lookups wait for the drives")                               \
+    X(WAITS_HOURS, "waits for its hours", "rocksdb.compaction_hours")                              \
+    X(PAUSED, "paused", "by an operator")                                                          \
+    X(NO_SPACE, "no space", "the disk is full")                                                    \
+    X(FAILED, "failed", "background work failed; it is tried again")                               \
+    X(SITS_OUT, "sits out", "RocksDB found nothing to compact; it gets another turn soon")
+
+enum compaction_state {
+#define X(name, ...) COMPACTION_##name,
+    COMPACTION_STATES(X)
+#undef X
+        COMPACTION_STATE_COUNT
+};
+
+/* One database. */
+struct compaction_view {
+    enum compaction_state state;
+    bool is_urgent; /* near the limit at which it takes no more writes */
+    uint32_t level0_files;
+    uint64_t pending_bytes; /* an estimate by RocksDB */
+    uint64_t running;       /* compactions */
+};
+
+/* The whole. */
+struct compaction_facts {
+    uint32_t databases, parallel;
+    bool is_deferred, is_busy, lacks_space;
+    bool is_in_hours;
+    uint32_t minutes_to_hours; /* 0: they have begun */
+    struct day_hours hours;
+};
+
+#endif

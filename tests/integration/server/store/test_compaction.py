@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`embtier compaction`: an operator looks at the compaction of shards, puts it off, gives it hours, and has the shards catch up,
+while clients read and write."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from datetime import datetime, timedelta
+
+import numpy as np
+import pytest
+from daemons import Daemon
+from stores import run_cli
+
+ROWS, DIM = 512, 256
+IDS = np.arange(ROWS)
+VERSIONS = 20  # half a MiB each: level 0 has many files, and fewer than make a shard urgent
+LIMIT_S = 60
+
+
+def rows_of(version: int) -> np.ndarray:
+    return np.repeat((IDS + version * ROWS).astype(np.float32)[:, None], DIM, axis=1)
+
+
+@pytest.fixture
+def daemon(make_daemon) -> Daemon:
+    """With one shard and small write buffers. Its table's rows are written to disk at once."""
+    daemon = make_daemon()
+    daemon.configure({"data": {"shards_per_directory": 1}, "lanes": {"count": 1}, "rocksdb": {"memtable_bytes": "1MiB"}})
+    daemon.start()
+    with daemon.connect() as server:
+        server.create_table("rows", DIM, ROWS, durability="async")
+    return daemon
+
+
+def write(daemon: Daemon, versions: int = VERSIONS) -> None:
+    with daemon.connect() as server:
+        table = server.open_table("rows")
+        for version in range(1, versions + 1):
+            table.set(IDS, rows_of(version))
+
+
+def check_rows(daemon: Daemon, version: int = VERSIONS) -> None:
+    with daemon.connect() as server:
+        np.testing.assert_array_equal(server.open_table("rows").get(IDS), rows_of(version))
+
+
+def embtier(daemon: Daemon, *arguments: str) -> str:
+    done = run_cli(daemon, "compaction", *arguments)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def status(daemon: Daemon) -> dict:
+    done = run_cli(daemon, "-o", "json", "compaction", "status")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def states(daemon: Daemon) -> set[str]:
+    return {database["state"] for database in status(daemon)["databases"]}
+
+
+def await_states(daemon: Daemon, wanted: set[str]) -> None:
+    until = time.monotonic() + LIMIT_S
+    while (found := states(daemon)) != wanted:
+        assert time.monotonic() < until, f"{found}, not {wanted}: {status(daemon)}"
+        time.sleep(0.05)
+
+
+def later_hours() -> str:
+    """Hours that begin in two and end in three. This machine's local time is the server's."""
+    now = datetime.now()
+    return f"{now + timedelta(hours=2):%H:%M}-{now + timedelta(hours=3):%H:%M}"
+
+
+def test_it_is_paused_resumed_and_told(daemon: Daemon):
+    assert "paused" in embtier(daemon, "pause")
+    write(daemon)
+    await_states(daemon, {"idle", "paused"})
+    (waiting,) = (database for database in status(daemon)["databases"] if database["state"] == "paused")
+    assert waiting["level0_files"] >= 4 and waiting["running"] == 0
+    assert status(daemon)["paused"] is True
+    text = embtier(daemon, "status")
+    assert "embtier compaction resume" in text and waiting["path"] in text and "1 of 2 databases have nothing to compact" in text
+    assert "goes on" in embtier(daemon, "resume")
+    await_states(daemon, {"idle"})
+    assert status(daemon)["paused"] is False
+    assert embtier(daemon, "status").startswith("goes on: up to 1 shard at a time")
+    check_rows(daemon)
+
+
+def test_all_shards_catch_up_while_clients_write(daemon: Daemon):
+    embtier(daemon, "pause")
+    write(daemon)
+    await_states(daemon, {"idle", "paused"})
+    run_is_over, written = threading.Event(), [VERSIONS]
+
+    def go_on() -> None:
+        with daemon.connect() as server:
+            table = server.open_table("rows")
+            while not run_is_over.is_set():
+                table.set(IDS, rows_of(written[0] + 1))
+                written[0] += 1
+
+    writer = threading.Thread(target=go_on)
+    writer.start()
+    try:
+        assert embtier(daemon, "run") == "all shards have compacted\n"
+    finally:
+        run_is_over.set()
+        writer.join()
+    assert status(daemon)["paused"] is True
+    assert daemon.metrics()["store_compactions"] > 0
+    check_rows(daemon, written[0])
+
+
+def test_it_keeps_hours_until_the_next_start(daemon: Daemon):
+    hours = later_hours()
+    assert "rocksdb.compaction_hours" in embtier(daemon, "schedule", hours)
+    write(daemon)
+    await_states(daemon, {"idle", "waits for its hours"})
+    told = status(daemon)
+    assert told["hours"] == hours and told["in_hours"] is False and 100 <= told["minutes_to_hours"] <= 120
+    assert f"waits for its hours ({hours})" in embtier(daemon, "status")
+    daemon.restart({"rocksdb": {"compaction_hours": "00:00-24:00"}})
+    assert status(daemon)["hours"] == "00:00-24:00"
+    await_states(daemon, {"idle"})
+    daemon.restart({"rocksdb": {"compaction_hours": hours}})
+    assert status(daemon)["in_hours"] is False
+    embtier(daemon, "schedule", "")
+    assert status(daemon)["in_hours"] is True
+    check_rows(daemon)
+
+
+@pytest.mark.parametrize("hours", ["22:00", "6-7", "22:00-25:00", "10:00-10:00", "x" * 300])
+def test_wrong_hours_are_refused(daemon: Daemon, hours: str):
+    done = run_cli(daemon, "compaction", "schedule", hours)
+    assert done.returncode == 2 and "22:00-06:00" in done.stderr
+    daemon.stop()
+    daemon.configure({"rocksdb": {"compaction_hours": hours[:255]}})
+    said = daemon.fail_to_start()
+    assert "rocksdb.compaction_hours" in said and "22:00-06:00" in said
+
+
+def test_with_nothing_to_do_a_run_is_over_and_leaves_no_job(daemon: Daemon):
+    assert embtier(daemon, "run") == "all shards have compacted\n"
+    done = run_cli(daemon, "-o", "json", "jobs")
+    assert json.loads(done.stdout) == []
