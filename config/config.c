@@ -19,6 +19,7 @@ void config_free(struct config *config)
     free(config->tls.key);
     free(config->tls.client_ca);
     free(config->access.file);
+    free(config->http.listen);
     free(config->source);
     yaml_doc_free(config->doc);
     free(config);

@@ -127,6 +127,14 @@ struct config {
     } access;
 
     struct {
+        char *listen;           /* NULL: nowhere */
+        struct address address; /* the same */
+        bool insecure;          /* it may be one that other hosts reach */
+        uint32_t max_connections;
+        uint32_t tables; /* with metrics of their own */
+    } http;
+
+    struct {
         enum log_level level;
     } log;
 

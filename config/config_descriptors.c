@@ -12,6 +12,8 @@
 #define RPC_THREAD_DESCRIPTORS 2
 #define STRANGER_DESCRIPTORS   3
 #define RPC_STREAM_DESCRIPTORS (2 * STRANGER_DESCRIPTORS)
+/* The thread of HTTP has two sockets that listen, an epoll and an event descriptor. */
+#define HTTP_THREAD_DESCRIPTORS 4
 /* Each lane has an epoll and an event descriptor, and rings of writer and syncer. Each reader adds
  * one more. */
 #define LANE_DESCRIPTORS 4
@@ -43,6 +45,7 @@ struct needs {
     uint64_t table_files;
     uint64_t reading; /* one export and one restore */
     uint64_t rpc;
+    uint64_t rest;
     uint64_t all; /* without sessions */
 };
 
@@ -63,6 +66,11 @@ static uint64_t rpc_needs(const struct config *config)
            2 * STRANGERS_LEAST * STRANGER_DESCRIPTORS;
 }
 
+static uint64_t http_needs(const struct config *config)
+{
+    return config->http.listen ? HTTP_THREAD_DESCRIPTORS + config->http.max_connections : 0;
+}
+
 static uint64_t shard_count(const struct config *config)
 {
     return (uint64_t)config->data.directory_count * config->data.shards_per_directory;
@@ -78,10 +86,11 @@ static struct needs needs_of(const struct config *config, uint32_t lane_count)
         .table_files = shards * CONFIG_DATABASES_PER_SHARD * TABLE_FILES_LEAST,
         .reading = (shards + 1) * (TABLE_FILES_LEAST + READ_DATABASE_DESCRIPTORS),
         .rpc = rpc_needs(config),
+        .rest = PROGRAM_DESCRIPTORS + http_needs(config),
     };
 
-    needs.all = PROGRAM_DESCRIPTORS + needs.lanes + needs.shards + needs.table_files +
-                needs.reading + needs.rpc;
+    needs.all =
+        needs.rest + needs.lanes + needs.shards + needs.table_files + needs.reading + needs.rpc;
     return needs;
 }
 
@@ -135,10 +144,10 @@ enum embtier_err config_descriptors_check(const struct config *config, uint64_t 
         config->doc, "socket.max_sessions", msg,
         "at least %" PRIu64 " file descriptors are needed (%u sessions of %u, %" PRIu64
         " shards %" PRIu64 ", table files %" PRIu64 ", an export and a restore %" PRIu64
-        ", lanes %" PRIu64 ", RPC %" PRIu64 ", the rest %u), the process may have %" PRIu64
+        ", lanes %" PRIu64 ", RPC %" PRIu64 ", the rest %" PRIu64 "), the process may have %" PRIu64
         "; allowed: fewer sessions or shards, or a higher limit (`ulimit -Hn`, LimitNOFILE= of "
         "the unit)",
         needs.all + sessions, config->socket.max_sessions, (unsigned)session_descriptors(config),
         shard_count(config), needs.shards, needs.table_files, needs.reading, needs.lanes, needs.rpc,
-        PROGRAM_DESCRIPTORS, limit);
+        needs.rest, limit);
 }

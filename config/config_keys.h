@@ -131,6 +131,15 @@ struct cyaml_schema_value;
     K(access, file, TEXT, "(none)", 1, 4095,                                                       \
       "users, and what each may do; without it every client may do all")
 
+#define CONFIG_HTTP_KEYS(K)                                                                        \
+    K(http, listen, TEXT, "(nowhere)", 1, 300,                                                     \
+      "address of metrics and health checks, HOST:PORT or [IPV6]:PORT")                            \
+    K(http, insecure, ANSWER, "no", 0, 0,                                                          \
+      "whether other hosts may reach it; all who can are shown figures and names of tables")       \
+    K(http, max_connections, U32, "64", 1, 1024, "largest number of connections at the same time") \
+    K(http, tables, U32, "20", 0, 200,                                                             \
+      "tables of most traffic that have metrics of their own; the others are `other`")
+
 #define CONFIG_LOG_KEYS(K) K(log, level, LEVEL, "info", 0, 0, "which lines are written")
 
 /* Keys of each item of cache.tiers, which are also members of struct tier_spec. */
@@ -159,6 +168,7 @@ struct cyaml_schema_value;
     S(rpc, CONFIG_RPC_KEYS)                                                                        \
     S(tls, CONFIG_TLS_KEYS)                                                                        \
     S(access, CONFIG_ACCESS_KEYS)                                                                  \
+    S(http, CONFIG_HTTP_KEYS)                                                                      \
     S(log, CONFIG_LOG_KEYS)
 
 enum config_type {

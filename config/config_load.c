@@ -109,6 +109,16 @@ static enum embtier_err take_addresses(struct config *config, const struct raw_r
     return EMBTIER_OK;
 }
 
+static enum embtier_err take_http(struct config *config, struct err_msg *msg)
+{
+    struct err_msg why = { { 0 } };
+
+    if (config->http.listen &&
+        address_parse_http(config->http.listen, &config->http.address, &why) != EMBTIER_OK)
+        return yaml_doc_mistake(config->doc, "http.listen", msg, "%s", why.text);
+    return EMBTIER_OK;
+}
+
 static enum embtier_err take_tiers(struct config *config, const struct raw_cache *raw,
                                    struct err_msg *msg)
 {
@@ -145,6 +155,7 @@ static enum embtier_err take_values(struct config *config, const struct raw_conf
     }
     TRY(take_directories(config, raw->data, msg));
     TRY(take_addresses(config, raw->rpc, msg));
+    TRY(take_http(config, msg));
     return take_tiers(config, raw->cache, msg);
 }
 

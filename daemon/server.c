@@ -23,6 +23,7 @@
 #include "daemon/engine/tables/table_arrays.h"
 #include "daemon/engine/tables/tables.h"
 #include "daemon/file_warnings.h"
+#include "daemon/http/http.h"
 #include "daemon/jobs/checkpoint/checkpoints.h"
 #include "daemon/jobs/plan/plan_record.h"
 #include "daemon/jobs/profile/profiles.h"
@@ -44,6 +45,7 @@ struct server {
     struct control *control;
     struct certificates *certificates; /* NULL: no address has TLS */
     struct rpc *rpc;                   /* NULL: no addresses */
+    struct http *http;                 /* NULL: no address */
     struct row_routes *routes;
     int signal_fd;
 };
@@ -322,6 +324,19 @@ static enum embtier_err make_access(struct server *server, struct err_msg *msg)
     return EMBTIER_OK;
 }
 
+/* HTTP tells that the server starts, and opening a store can take minutes. If another server has
+ * the store, open_store() says so first. */
+static enum embtier_err make_store(struct server *server, const struct server_restore *restore,
+                                   struct err_msg *msg)
+{
+    const struct config *const config = server->parts.config;
+
+    if (!store_is_in_use(config))
+        TRY(http_new(config, &server->http, msg));
+    TRY(open_store(server, restore->directory_count > 0 ? 0 : restore->id, msg));
+    return server->http ? EMBTIER_OK : http_new(config, &server->http, msg);
+}
+
 enum embtier_err server_new(const struct config *config, const struct server_restore *restore,
                             struct server **ret_server, struct err_msg *msg)
 {
@@ -338,7 +353,7 @@ enum embtier_err server_new(const struct config *config, const struct server_res
     TRY(server_check(config, file_warning_log, msg));
     if (restore->directory_count > 0)
         TRY(check_other(restore, msg));
-    TRY(open_store(server, restore->directory_count > 0 ? 0 : restore->id, msg));
+    TRY(make_store(server, restore, msg));
     TRY(accounts_new(&server->parts.accounts, msg));
     TRY(row_routes_new(store_bucket_map(server->parts.store), config->lanes.count, &server->routes,
                        msg));
@@ -388,6 +403,7 @@ enum embtier_err server_run(struct server *server, struct err_msg *msg)
              tables_count_of(server->parts.tables, EMBTIER_DURABILITY_REPLAY),
              tables_count_of(server->parts.tables, EMBTIER_DURABILITY_ASYNC),
              tables_count_of(server->parts.tables, EMBTIER_DURABILITY_SYNC));
+    http_serving(server->http, server->control, server->parts.tables);
     notify_ready();
     return control_run(server->control, server->signal_fd, msg);
 }
@@ -409,6 +425,7 @@ enum embtier_err server_stop(struct server *server, struct err_msg *msg)
     enum embtier_err err;
 
     notify_stopping();
+    http_stopping(server->http);
     rpc_stop(server->rpc);
     control_end_jobs(server->control);
     rpc_free(TAKE(server->rpc));
@@ -437,8 +454,10 @@ void server_free(struct server *server)
 {
     if (!server)
         return;
+    http_stopping(server->http);
     rpc_stop(server->rpc);
     control_end_jobs(server->control);
+    http_free(server->http);
     rpc_free(server->rpc);
     profiles_end(server->parts.profiles);
     free_lanes(server);

@@ -12,6 +12,7 @@
 #include "base/tls/tls_context.h"
 #include "base/yaml/yaml_doc.h"
 #include "daemon/access/access_rules.h"
+#include "daemon/http/http.h"
 #include "daemon/jobs/worker.h"
 #include "daemon/transport/listen/socket_path.h"
 #include "daemon/transport/rpc/net/certificates.h"
@@ -48,11 +49,12 @@ static enum embtier_err check_threads(const struct config *config, struct err_ms
     const uint32_t lanes = config->lanes.count * (4 + config->lanes.readers_per_lane);
     const uint32_t rpc = config->rpc.listen_count > 0 ? config->rpc.threads : 0;
     const uint32_t tls = config_has_tls(config) ? config->tls.handshake_threads : 0;
+    const uint32_t http = config->http.listen ? 1 : 0;
     const uint32_t rocksdb = MAX(config->rocksdb.background_threads, 2u) + ROCKSDB_OPENING_THREADS;
 
     if (store_is_in_use(config))
         return EMBTIER_OK;
-    return thread_room_check(lanes + rpc + tls + rocksdb + OTHER_THREADS, msg);
+    return thread_room_check(lanes + rpc + tls + http + rocksdb + OTHER_THREADS, msg);
 }
 
 static enum embtier_err check_cache(const struct config *config, struct err_msg *msg)
@@ -120,7 +122,8 @@ static enum embtier_err check_sockets(const struct config *config, struct err_ms
     const bool may_live = store_is_in_use(config);
 
     TRY(socket_path_check(config->socket.path, may_live, msg));
-    return rpc_check(config, may_live, msg);
+    TRY(rpc_check(config, may_live, msg));
+    return http_check(config, may_live, msg);
 }
 
 static void look_at_files(const struct config *config, struct certificates *certificates,

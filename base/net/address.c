@@ -197,3 +197,18 @@ enum embtier_err address_parse(const char *text, struct address *ret_address, st
     *ret_address = address;
     return EMBTIER_OK;
 }
+
+enum embtier_err address_parse_http(const char *text, struct address *ret_address,
+                                    struct err_msg *msg)
+{
+    struct address address = { .kind = ADDRESS_HTTP };
+    const char *const rest = after(text, "http://");
+    const char *const host = rest ? rest : text;
+
+    if (strstr(host, "://"))
+        return err_set(msg, EMBTIER_INVALID,
+                       "address %s is not of HTTP; expected HOST:PORT or [IPV6]:PORT", text);
+    TRY(take_host(text, host, host + strlen(host), &address, msg));
+    *ret_address = address;
+    return EMBTIER_OK;
+}

@@ -38,6 +38,7 @@ enum address_kind {
     ADDRESS_UNIX_RPC,
     ADDRESS_TCP,
     ADDRESS_TLS,
+    ADDRESS_HTTP, /* of address_parse_http() alone */
 };
 
 /* The client's files; "": none is named. */
@@ -59,13 +60,21 @@ struct address {
 
 static inline bool address_is_tcp(const struct address *address)
 {
-    return address->kind == ADDRESS_TCP || address->kind == ADDRESS_TLS;
+    return address->kind == ADDRESS_TCP || address->kind == ADDRESS_TLS ||
+           address->kind == ADDRESS_HTTP;
 }
 
 /* Returns the part in front of "://" of an address over TCP. */
 static inline const char *address_scheme(const struct address *address)
 {
-    return address->kind == ADDRESS_TLS ? "tls" : "tcp";
+    switch (address->kind) {
+    case ADDRESS_TLS:
+        return "tls";
+    case ADDRESS_HTTP:
+        return "http";
+    default:
+        return "tcp";
+    }
 }
 
 static inline bool address_has_options(const struct address *address)
@@ -79,6 +88,9 @@ static inline bool address_has_options(const struct address *address)
 /* INVALID: @text is no address; the message says what is allowed. */
 MUST_CHECK enum embtier_err address_parse(const char *text, struct address *ret_address,
                                           struct err_msg *msg);
+/* The same for an address of HTTP: HOST:PORT or [IPV6]:PORT, also with http:// in front. */
+MUST_CHECK enum embtier_err address_parse_http(const char *text, struct address *ret_address,
+                                               struct err_msg *msg);
 
 #ifdef __cplusplus
 }

@@ -3,6 +3,7 @@
 
 #include "daemon/engine/memory/engine_reserved.h"
 #include "daemon/engine/tables/tables_reserved.h"
+#include "daemon/http/http_reserved.h"
 #include "store/store_reserved.h"
 
 /* The program and its libraries, catalog and metrics, maps of buckets (80 KiB), and the system's
@@ -25,7 +26,7 @@ void budget_unbudgeted(const struct config *config, uint32_t lane_count,
         .compaction_bytes = store_compaction_reserved_bytes(config),
         .session_bytes = align_up(engine_session_reserved_bytes(config), MIB),
         .rest_bytes = PROGRAM_BYTES + ANSWER_BYTES + tables_eager_reserved_bytes(shards) +
-                      request_bytes - config->lanes.request_bytes,
+                      request_bytes - config->lanes.request_bytes + http_reserved_bytes(config),
         .transfer_least_bytes = align_up(store_scan_with_logs_reserved_bytes(shards), MIB),
     };
 

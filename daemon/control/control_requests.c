@@ -12,8 +12,7 @@
 #include "base/version.h"
 #include "daemon/control/connection.h"
 #include "daemon/control/control_impl.h"
-#include "daemon/control/metrics.h"
-#include "daemon/engine/memory/accounts.h"
+#include "daemon/control/snapshot.h"
 #include "daemon/engine/ops/groups/group.h"
 #include "daemon/engine/sessions/session.h"
 #include "daemon/engine/tables/table.h"
@@ -144,16 +143,9 @@ static void reply_status(struct control *control, struct connection *connection,
     Embtier__Reply message = EMBTIER__REPLY__INIT;
     char rocksdb[64];
     char *libraries[] = { rocksdb, (char *)(uintptr_t)arena_library() };
-    struct worker_stats jobs;
 
     snprintf(rocksdb, sizeof(rocksdb), "rocksdb %s", store_rocksdb_version());
-    add_metric(list, METRIC_sessions, "", (double)control_sessions(control));
-    add_metric(list, METRIC_session_arena_bytes, "",
-               (double)accounts_used(control->parts->accounts, ACCOUNT_ARENA_BYTES));
-    worker_stats(control->worker, &jobs);
-    add_metric(list, METRIC_jobs, "waiting", jobs.waiting);
-    add_metric(list, METRIC_jobs, "running", jobs.running);
-    metrics_collect(control->parts, add_metric, list);
+    snapshot_collect(control, add_metric, list);
     for (size_t i = 0; i < list->count; i++)
         pointers[i] = &list->metrics[i];
     body.server_version = (char *)(uintptr_t)EMBTIER_PROJECT_VERSION;

@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/log/log.h"
@@ -30,9 +31,6 @@ const struct metric_description metric_descriptions[METRIC_COUNT] = {
 };
 #undef COUNTER
 #undef GAUGE
-
-typedef void (*metric_sink)(void *context, enum metric_id id, const char *label_value,
-                            double value);
 
 /* ---- Sources ---- */
 
@@ -91,6 +89,8 @@ struct source {
     {                                                                                              \
         .from = FROM_CODE                                                                          \
     }
+#define TABLES   OTHER
+#define SNAPSHOT OTHER
 
 static const struct figure {
     enum metric_id id;
@@ -209,7 +209,7 @@ static double figure_of(const struct readings *readings, size_t f, uint32_t t)
 }
 
 static void sink_figures(const struct server_parts *parts, const struct readings *readings,
-                         metric_sink sink, void *context)
+                         metric_sink *sink, void *context)
 {
     const struct config *const config = parts->config;
 
@@ -240,10 +240,16 @@ static double resident_bytes(void)
     return (double)resident * (double)sysconf(_SC_PAGESIZE);
 }
 
-void metrics_collect(const struct server_parts *parts,
-                     void (*sink)(void *context, enum metric_id id, const char *label_value,
-                                  double value),
-                     void *context)
+static double cpu_seconds(void)
+{
+    struct timespec spent;
+
+    return clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &spent) == 0
+               ? (double)spent.tv_sec + (double)spent.tv_nsec / 1e9
+               : 0;
+}
+
+void metrics_collect(const struct server_parts *parts, metric_sink *sink, void *context)
 {
     const struct config *const config = parts->config;
     struct readings readings;
@@ -266,4 +272,5 @@ void metrics_collect(const struct server_parts *parts,
     sink(context, METRIC_store_rated_years, "", config->endurance.rated_years);
     sink(context, METRIC_log_dropped_lines, "", (double)log_dropped_lines());
     sink(context, METRIC_process_resident_bytes, "", resident_bytes());
+    sink(context, METRIC_process_cpu_seconds, "", cpu_seconds());
 }

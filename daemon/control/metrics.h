@@ -24,11 +24,18 @@ struct server_parts;
  *   SPACE(field)                 for each tier, of struct array_space_stats
  *   ACCESS(field), RELOADS(field), CHECKPOINTS_PER(field, number), GROUPS(field), PROFILE(field),
  * STORE(field), STORE_PER(field, number), TOTALS(field) of the part's own struct; with a number,
- * divided LABELS METRIC_LABEL_TABLE has a row for each value of the label OTHER code, in metrics.c
- * or control_requests.c
+ * divided
+ *   LABELS                       METRIC_LABEL_TABLE has a row for each value of the label
+ *   TABLES                       daemon/http/table_top.c, for some of the tables; over HTTP alone
+ *   SNAPSHOT                     snapshot.c; over HTTP alone
+ *   OTHER                        code, in metrics.c or snapshot.c
  *
  * Fields are unsigned numbers or bool. */
 #define METRIC_TABLE(METRIC)                                                                       \
+    METRIC(build_info, GAUGE, "1; the label is the server's version", "version", SNAPSHOT)         \
+    METRIC(ready, GAUGE, "1 if the server serves and can write rows, as /readyz tells", "",        \
+           SNAPSHOT)                                                                               \
+    METRIC(uptime_seconds, GAUGE, "Time since the start", "", SNAPSHOT)                            \
     METRIC(lanes, GAUGE, "Worker threads", "", OTHER)                                              \
     METRIC(sessions, GAUGE, "Connected clients", "", OTHER)                                        \
     METRIC(strangers, GAUGE,                                                                       \
@@ -48,6 +55,14 @@ struct server_parts;
     METRIC(jobs, GAUGE, "Long jobs, such as checkpoints and drops; see embtier jobs", "state",     \
            OTHER)                                                                                  \
     METRIC(tables, GAUGE, "Tables", "", OTHER)                                                     \
+    METRIC(table_lookup_rows, COUNTER, "Rows looked up, by table", "table", TABLES)                \
+    METRIC(table_missed_rows, COUNTER, "Lookups of rows that no memory had, by table", "table",    \
+           TABLES)                                                                                 \
+    METRIC(table_read_rows, COUNTER, "Rows read from SSD for lookups, by table", "table", TABLES)  \
+    METRIC(table_lookup_seconds, COUNTER,                                                          \
+           "Estimate of the time of lanes spent on lookups, by table", "table", TABLES)            \
+    METRIC(table_updated_rows, COUNTER, "Updates of rows, by table", "table", TABLES)              \
+    METRIC(table_written_bytes, COUNTER, "Bytes written to SSD, by table", "table", TABLES)        \
     METRIC(requests, COUNTER, "Requests accepted", "", LANES(requests))                            \
     METRIC(request_rows, COUNTER, "Rows asked for, by operation", "op", LABELS)                    \
     METRIC(lookup_rows, COUNTER, "Rows of GET, by the source that served them", "source", LABELS)  \
@@ -172,7 +187,9 @@ struct server_parts;
     METRIC(store_direct_io, GAUGE, "1 if reads and writes of SSD bypass the page cache", "",       \
            STORE(direct_io))                                                                       \
     METRIC(log_dropped_lines, COUNTER, "Log lines that standard error did not accept", "", OTHER)  \
-    METRIC(process_resident_bytes, GAUGE, "Resident memory of the daemon", "", OTHER)
+    METRIC(process_resident_bytes, GAUGE, "Resident memory of the daemon", "", OTHER)              \
+    METRIC(process_cpu_seconds, COUNTER, "Time that the daemon's threads ran on processors", "",   \
+           OTHER)
 
 /* LABEL(name, value, source): the figures of a metric whose source is LABELS. One from TIERS or
  * SPACE is a figure for each tier, which is the value. */
@@ -220,10 +237,10 @@ struct metric_description {
 };
 extern const struct metric_description metric_descriptions[METRIC_COUNT];
 
-/* Calls @sink for every value; strings are borrowed until it returns. */
-void metrics_collect(const struct server_parts *parts,
-                     void (*sink)(void *context, enum metric_id id, const char *label_value,
-                                  double value),
-                     void *context);
+/* Takes one value; strings are borrowed until it returns. */
+typedef void metric_sink(void *context, enum metric_id id, const char *label_value, double value);
+
+/* Calls @sink for every value. */
+void metrics_collect(const struct server_parts *parts, metric_sink *sink, void *context);
 
 #endif

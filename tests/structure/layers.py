@@ -29,6 +29,7 @@ LAYERS = {
     "daemon/budget": {"base", "config", "store", "daemon"},
     "daemon": _BELOW_DAEMON | {"daemon"},  # its own files only wire the folders
     "daemon/control": _BELOW_DAEMON | {"daemon/jobs", "daemon/transport", "daemon/engine"},
+    "daemon/http": _BELOW_DAEMON | {"daemon/control", "daemon/transport", "daemon/engine", "daemon/jobs"},
     "daemon/jobs": _BELOW_DAEMON | {"daemon/engine"},
     "daemon/transport": _BELOW_DAEMON | {"daemon/engine"},
     "daemon/access": {"base", "proto"},
@@ -51,6 +52,7 @@ LAYERS = {
 # Folder: headers, and folders of headers, that it and its subfolders may not include, although they may include others beside them.
 KEPT_OUT = {
     "daemon/control": {"daemon/transport/shm/", "daemon/transport/rpc/", "proto/shm_ring.h"},  # it sees a transport, whichever it is
+    "daemon/http": {"daemon/transport/shm/", "daemon/transport/rpc/", "proto/shm_ring.h"},
     "daemon/engine": {"proto/shm_ring.h"},  # the engine sees a channel, whatever the transport
     "daemon/jobs": {"proto/shm_ring.h"},
 }

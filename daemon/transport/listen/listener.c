@@ -115,6 +115,12 @@ static enum embtier_err refuse_remote(const struct address *address, struct err_
             "tls.client_ca, an address of loopback (127.0.0.1, [::1]), or "
             "`rpc.insecure: yes` where every host of the network is trusted",
             address->host, address->port);
+    if (address->kind == ADDRESS_HTTP)
+        return err_set(msg, EMBTIER_INVALID,
+                       "http://%s:%s can be reached from other hosts, which would read figures and "
+                       "names of tables; allowed: an address of loopback (127.0.0.1, [::1]), or "
+                       "`http.insecure: yes` where every host of the network is trusted",
+                       address->host, address->port);
     return err_set(msg, EMBTIER_INVALID,
                    "tcp://%s:%s can be reached from other hosts, and its clients are neither known "
                    "nor encrypted; allowed: tls://HOST:PORT, an address of loopback (127.0.0.1, "

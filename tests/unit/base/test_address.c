@@ -38,6 +38,26 @@ static void test_addresses_are_taken_apart(void **state)
     expect("unix:/a?b", ADDRESS_UNIX, "/a?b", "", "");
 }
 
+static void test_addresses_of_http_are_taken_apart(void **state)
+{
+    static const char *const bad[] = { "",        "127.0.0.1",          "::1:7420", "tcp://h:1",
+                                       "h:70000", "http://h:1/metrics", ":1" };
+    struct address address;
+    struct err_msg msg = { { 0 } };
+
+    (void)state;
+    assert_int_equal(address_parse_http("[::1]:7420", &address, &msg), EMBTIER_OK);
+    assert_int_equal(address.kind, ADDRESS_HTTP);
+    assert_string_equal(address.host, "::1");
+    assert_string_equal(address.port, "7420");
+    assert_int_equal(address_parse_http("http://localhost:0", &address, &msg), EMBTIER_OK);
+    assert_string_equal(address.host, "localhost");
+    assert_string_equal(address_scheme(&address), "http");
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++)
+        assert_int_equal(address_parse_http(bad[i], &address, &msg), EMBTIER_INVALID);
+    assert_int_equal(address_parse("http://h:1", &address, &msg), EMBTIER_INVALID);
+}
+
 static void expect_files(const char *text, const char *authority, const char *certificate,
                          const char *key, const char *token)
 {
@@ -170,6 +190,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_addresses_are_taken_apart),
+        cmocka_unit_test(test_addresses_of_http_are_taken_apart),
         cmocka_unit_test(test_addresses_name_files),
         cmocka_unit_test(test_addresses_say_how_many_connections),
         cmocka_unit_test(test_mistakes_are_named),

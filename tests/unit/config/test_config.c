@@ -308,7 +308,7 @@ static void test_unknown_key_names_file_line_and_key(void **state)
     assert_mistake(
         "\nlane: {}\n",
         "e.yaml:2: lane: unknown key, did you mean `lanes`?; allowed: "
-        "data, lanes, cache, rocksdb, checkpoints, endurance, socket, rpc, tls, access, log");
+        "data, lanes, cache, rocksdb, checkpoints, endurance, socket, rpc, tls, access, http, log");
     assert_mistake("log:\n\n\n  colour: red\n",
                    "e.yaml:4: log.colour: unknown key; allowed: level");
     assert_mistake("cache:\n  tiers:\n  - bytes: 1GiB\n  - size: 5\n",
@@ -333,7 +333,7 @@ static void test_wrong_shapes_are_told(void **state)
     (void)state;
     assert_mistake("- a\n- b\n",
                    "e.yaml:1: is a list, where a mapping of keys is needed; allowed: data, lanes, "
-                   "cache, rocksdb, checkpoints, endurance, socket, rpc, tls, access, log");
+                   "cache, rocksdb, checkpoints, endurance, socket, rpc, tls, access, http, log");
     assert_mistake("hello\n", "e.yaml:1: is a single value, where a mapping...");
     assert_mistake("lanes: 5\n", "e.yaml:1: lanes: is a single value, where...");
     assert_mistake("lanes: [5]\n", "e.yaml:1: lanes: is a list, where a mapping...");

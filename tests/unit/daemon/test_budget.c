@@ -71,6 +71,18 @@ static void test_sessions_over_a_network_take_more(void **state)
     assert_int_equal(unbudgeted_of(&config, 2).session_bytes, 443 * MIB);
 }
 
+static void test_http_takes_memory_for_its_connections(void **state)
+{
+    static char listen[] = "127.0.0.1:0";
+    struct config config = some_config();
+    const uint64_t before = unbudgeted_of(&config, 2).bytes;
+
+    (void)state;
+    config.http.listen = listen;
+    config.http.max_connections = 64;
+    assert_int_equal(unbudgeted_of(&config, 2).bytes - before, 2 * MIB + 64 * 288 * KIB);
+}
+
 static void test_sum_counts_lanes_and_databases_each(void **state)
 {
     const struct config config = some_config();
@@ -144,6 +156,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_parts_are_what_modules_say),
         cmocka_unit_test(test_sessions_over_a_network_take_more),
+        cmocka_unit_test(test_http_takes_memory_for_its_connections),
         cmocka_unit_test(test_sum_counts_lanes_and_databases_each),
         cmocka_unit_test(test_more_lanes_share_the_ring_but_not_the_rest),
         cmocka_unit_test(test_arrays_count_their_counters_in_each_lane),

@@ -39,6 +39,7 @@ REFUSED = {
     ),
     "open to others": ({"rpc": {"listen": ["tcp://127.0.0.1:0", "tcp://0.0.0.0:0"]}}, "rpc.listen[1]: tcp://0.0.0.0:0 can be reached"),
     "an address of another host": ({"rpc": {"listen": ["tcp://203.0.113.9:7411"], "insecure": "yes"}}, "Cannot assign requested address"),
+    "figures open to others": ({"http": {"listen": "0.0.0.0:0"}}, "http.listen"),
     "no such folder": ({"rpc": {"listen": ["unix+rpc:/no/such/folder/socket"]}}, "/no/such/folder"),
 }
 

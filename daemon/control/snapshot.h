@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* snapshot.h: all figures of the server, collected by the control thread for another thread.
+ *
+ * The other thread owns the snapshot, sends it, and leaves it alone until it comes back. The
+ * control thread fills it between two rounds of its loop, which takes well under a millisecond. So
+ * a snapshot that comes back also shows that the control thread serves. */
+#ifndef EMBTIER_DAEMON_CONTROL_SNAPSHOT_H
+#define EMBTIER_DAEMON_CONTROL_SNAPSHOT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "daemon/control/metrics.h"
+#include "daemon/engine/mail/inbox.h"
+#include "daemon/jobs/plan/plan_record.h"
+
+#define SNAPSHOT_LABEL_BYTES 64
+#define SNAPSHOT_REASONS_MAX 4
+
+struct control;
+
+struct snapshot_figure {
+    enum metric_id id;
+    char label_value[SNAPSHOT_LABEL_BYTES];
+    double value;
+};
+
+struct snapshot {
+    struct message message;
+    /* Gives it back. Called by the control thread, or when that has ended; then it is not filled.
+     */
+    void (*done)(struct snapshot *snapshot, bool is_filled);
+    const char *reasons[SNAPSHOT_REASONS_MAX]; /* why the server is not ready; static texts */
+    uint32_t reason_count;
+    enum embtier_err write_err; /* that keeps rows from being written; OK if none does */
+    double room_bytes;          /* free for rows until updates are refused */
+    uint64_t uptime_ms;
+    struct plan_state plan;
+    size_t count;
+    struct snapshot_figure figures[METRICS_MOST];
+};
+
+/* Any thread, as control_send(). */
+void snapshot_send(struct control *control, struct snapshot *snapshot);
+
+/* Control thread. Calls @sink for every figure of the server that is not of one table. */
+void snapshot_collect(const struct control *control, metric_sink *sink, void *context);
+
+#endif

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`/metrics` and `/status.json` show what a client counted, in texts that Prometheus reads."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import threading
+
+import numpy as np
+import pytest
+from daemons import CLI, Daemon
+from readers import LISTEN, OPENMETRICS, await_true, get, port_of, samples, scrape
+
+ROWS, DIM = 300, 8
+TABLES = 30
+
+
+def rows_of(count: int) -> tuple[np.ndarray, np.ndarray]:
+    return np.arange(count), np.ones((count, DIM), np.float32)
+
+
+def test_figures_are_those_that_a_client_counted(http_daemon: Daemon):
+    before = scrape(http_daemon)
+    with http_daemon.connect() as server:
+        table = server.create_table("counted", DIM)
+        for _ in range(3):
+            table.set(*rows_of(ROWS))
+        for _ in range(5):
+            table.get(np.arange(ROWS))
+        with http_daemon.connect(arena_bytes=0):
+            now = scrape(http_daemon)
+            assert now["sessions", ""] == 2
+    assert before["tables", ""] == 0 and now["tables", ""] == 1
+    for op, count in (("set", 3 * ROWS), ("get", 5 * ROWS), ("push", 0), ("prefetch", 0)):
+        assert now["request_rows_total", op] - before["request_rows_total", op] == count
+    assert now["requests_total", ""] - before["requests_total", ""] == 8
+    assert now["lookup_rows_total", "dram"] == 5 * ROWS
+    assert now["updated_bytes_total", ""] == 3 * ROWS * DIM * 4
+    assert now["table_lookup_rows_total", "counted"] == 5 * ROWS
+    assert now["table_updated_rows_total", "counted"] == 3 * ROWS
+    assert now["table_lookup_rows_total", "other"] == 0
+    assert now["ready", ""] == 1 and now["write_error", ""] == 0
+    await_true(lambda: scrape(http_daemon)["sessions", ""] == 0, "the sessions are gone")
+
+
+def test_figures_are_those_of_the_control_socket(http_daemon: Daemon):
+    with http_daemon.connect() as server:
+        server.create_table("t", DIM).set(*rows_of(ROWS))
+        http_figures, status = scrape(http_daemon), server.status()["metrics"]
+    for name in ("request_rows", "cache_rows", "cache_capacity_bytes", "array_capacity_bytes"):
+        for label, value in status[name].items():
+            assert {http_figures.get((name, label)), http_figures.get((f"{name}_total", label))} == {None, value}
+    for name in ("tables", "sessions", "lanes", "store_reserve_bytes", "write_queue_capacity_bytes"):
+        assert http_figures[name, ""] == status[name]
+
+
+def test_tables_of_most_traffic_have_series(make_daemon):
+    daemon = make_daemon({"http": {**LISTEN["http"], "tables": 3}})
+    daemon.start()
+    with daemon.connect() as server:
+        tables = [server.create_table(f"t{i}", DIM) for i in range(TABLES)]
+        for i, table in enumerate(tables):
+            table.set(*rows_of(i + 1))
+        first = scrape(daemon)
+        tables[0].set(*rows_of(100))
+        second = scrape(daemon)
+    updated = {label: value for (name, label), value in first.items() if name == "table_updated_rows_total"}
+    assert updated == {"t27": 28, "t28": 29, "t29": 30, "other": TABLES * (TABLES + 1) / 2 - 28 - 29 - 30}
+    updated = {label: value for (name, label), value in second.items() if name == "table_updated_rows_total"}
+    assert updated == {"t0": 101, "t28": 29, "t29": 30, "other": updated["other"]}
+    assert updated["other"] >= first["table_updated_rows_total", "other"]  # a counter
+
+
+@pytest.mark.parametrize("accept", ["text/plain", OPENMETRICS])
+def test_clients_of_prometheus_read_it(http_daemon: Daemon, accept: str):
+    parser = pytest.importorskip(
+        "prometheus_client.openmetrics.parser" if accept == OPENMETRICS else "prometheus_client.parser",
+        reason="python3-prometheus-client is not installed",
+    )
+    with http_daemon.connect() as server:
+        server.create_table("t", DIM).set(*rows_of(ROWS))
+    answer = get(port_of(http_daemon), "/metrics", headers={"Accept": accept})
+    assert answer.headers["content-type"].startswith(accept)
+    families = {family.name: family for family in parser.text_string_to_metric_families(answer.text)}
+    assert all(family.documentation and family.name.startswith("embtier_") for family in families.values())
+    requests = families["embtier_request_rows"]
+    assert requests.type == "counter"
+    assert {s.labels["op"]: s.value for s in requests.samples if s.name.endswith("_total")}["set"] == ROWS
+    assert families["embtier_cache_capacity_bytes"].type == "gauge"
+    if accept == OPENMETRICS:
+        assert families["embtier_cache_capacity_bytes"].unit == "bytes"
+        assert answer.text.endswith("# EOF\n")
+
+
+def test_promtool_finds_nothing(http_daemon: Daemon):
+    if not shutil.which("promtool"):
+        pytest.skip("no promtool here (Debian: prometheus)")
+    answer = get(port_of(http_daemon), "/metrics")
+    result = subprocess.run(["promtool", "check", "metrics"], input=answer.text, capture_output=True, text=True, timeout=60)
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
+
+
+def test_status_json_has_what_the_command_prints(http_daemon: Daemon):
+    with http_daemon.connect() as server:
+        server.create_table("t", DIM).set(*rows_of(ROWS))
+    answer = get(port_of(http_daemon), "/status.json")
+    assert answer.headers["content-type"] == "application/json"
+    status = json.loads(answer.text)
+    said = subprocess.run(
+        [CLI, "--address", http_daemon.socket, "-o", "json", "status"], capture_output=True, text=True, timeout=60, check=True
+    )
+    printed = json.loads(said.stdout)
+    assert status["version"] == printed["version"] and status["ready"] is True and status["reasons"] == []
+    assert status["tables"]["t"]["updated_rows"] == ROWS
+    assert status["metrics"]["request_rows"]["set"] == ROWS
+    assert status["hit_rates"].keys() == {"dram", "pmem"}
+    assert "users" not in status  # readers are nobody
+
+
+def test_scrapes_go_on_beside_work_reloads_and_a_stop(make_daemon):
+    """Readers are always answered: by figures that never go down, or by the reason why there are none."""
+    daemon = make_daemon(LISTEN)
+    daemon.start()
+    port, failures, counts = port_of(daemon), [], []
+
+    def read() -> None:
+        last = 0.0
+        try:
+            while True:
+                try:
+                    answer = get(port, "/metrics")
+                except ConnectionError:
+                    return  # it has stopped
+                if answer.status == 503:
+                    assert "stopping" in answer.text, answer
+                    continue
+                rows = samples(answer.text)["request_rows_total", "set"]
+                assert rows >= last
+                last = rows
+                counts.append(rows)
+        except BaseException as error:  # passed on to the test's thread
+            failures.append(error)
+
+    threads = [threading.Thread(target=read) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    with daemon.connect() as server:
+        table = server.create_table("t", DIM)
+        for _ in range(50):
+            table.set(*rows_of(ROWS))
+    before = len(counts)
+    await_true(lambda: len(counts) > before + 10 or failures, "readers are answered")
+    daemon.stop()
+    for thread in threads:
+        thread.join()
+    assert not failures, failures
+    assert max(counts) == 50 * ROWS
