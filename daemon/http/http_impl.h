@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "daemon/control/snapshot.h"
+#include "daemon/http/history.h"
 #include "daemon/http/http.h"
 #include "daemon/transport/listen/listener.h"
 
@@ -38,6 +39,8 @@ struct http {
     _Atomic bool is_ending;
     struct http_peer *peers; /* max_connections */
     struct table_top *top;   /* http thread; NULL: there are no metrics of tables */
+    struct history history;  /* http thread */
+    uint64_t history_ns;     /* when its newest point was added */
     pthread_mutex_t lock;    /* of all members that follow */
     pthread_cond_t changed;
     enum http_state state;

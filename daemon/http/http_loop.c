@@ -23,10 +23,8 @@
 /* The system's memory for what a peer has not read yet; it doubles this. */
 #define SEND_BYTES (64 * 1024)
 
-static void end_slow_peers(struct http *http)
+static void end_slow_peers(struct http *http, uint64_t now_ns)
 {
-    const uint64_t now_ns = clock_now_ns(&clock_monotonic);
-
     for (uint32_t i = 0; i < http->config->http.max_connections; i++) {
         const struct http_peer *const peer = &http->peers[i];
 
@@ -91,6 +89,22 @@ static int wait_ms(struct http *http)
     return (int)MIN(left_ms, (MHD_UNSIGNED_LONG_LONG)TICK_MS);
 }
 
+/* Keeps figures of the last hour for the page, also while nobody looks at it. */
+static void add_to_history(struct http *http, uint64_t now_ns)
+{
+    if (clock_since(now_ns, http->history_ns) < HISTORY_PERIOD_MS * UINT64_C(1000000) ||
+        http_ask(http, false) != HTTP_ANSWERED)
+        return;
+    http->history_ns = now_ns;
+    history_add(&http->history, &http->snapshot);
+}
+
+static void on_tick(struct http *http, uint64_t now_ns)
+{
+    end_slow_peers(http, now_ns);
+    add_to_history(http, now_ns);
+}
+
 static void *loop_main(void *arg)
 {
     struct http *const http = arg;
@@ -98,16 +112,19 @@ static void *loop_main(void *arg)
         MHD_get_daemon_info(http->daemon, MHD_DAEMON_INFO_EPOLL_FD);
     struct pollfd fds[] = { { .fd = info->epoll_fd, .events = POLLIN },
                             { .fd = http->wake_fd, .events = POLLIN } };
-    uint64_t looked_ns = 0;
+    uint64_t ticked_ns = 0;
 
     thread_class_background();
     while (!atomic_load(&http->is_ending)) {
+        uint64_t now_ns;
+
         (void)poll(fds, ARRAY_LEN(fds), wait_ms(http));
         (void)MHD_run(http->daemon);
-        if (clock_since(clock_now_ns(&clock_monotonic), looked_ns) < TICK_MS * UINT64_C(1000000))
+        now_ns = clock_now_ns(&clock_monotonic);
+        if (clock_since(now_ns, ticked_ns) < TICK_MS * UINT64_C(1000000))
             continue;
-        looked_ns = clock_now_ns(&clock_monotonic);
-        end_slow_peers(http);
+        ticked_ns = now_ns;
+        on_tick(http, now_ns);
     }
     return NULL;
 }

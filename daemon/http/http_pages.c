@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "config/config.h"
+#include "daemon/http/console/console.h"
 #include "daemon/http/exposition.h"
 #include "daemon/http/http_impl.h"
 #include "daemon/http/page.h"
@@ -12,6 +13,8 @@
 #include "daemon/http/status_json.h"
 
 #define TEXT "text/plain; charset=utf-8"
+#define JSON "application/json"
+#define HTML "text/html; charset=utf-8"
 
 /* An answer; its text is malloced. */
 struct answer {
@@ -79,11 +82,31 @@ static void answer_status(const struct request *request, struct answer *answer)
         return;
     }
     text = status_json(&http->snapshot, http->top);
-    answer->type = "application/json";
+    answer->type = JSON;
     if (text)
         page_add(&answer->page, text, strlen(text));
     answer->page.is_cut |= !text;
     free(text);
+}
+
+static void answer_history(const struct request *request, struct answer *answer)
+{
+    struct http *const http = request->http;
+    const enum http_asked asked = http_ask(http, false);
+
+    if (asked != HTTP_ANSWERED) {
+        say_unanswered(answer, asked);
+        return;
+    }
+    answer->type = JSON;
+    history_write(&http->history, http->snapshot.uptime_ms, &answer->page);
+}
+
+static void answer_console(const struct request *request, struct answer *answer)
+{
+    (void)request;
+    answer->type = HTML;
+    page_add(&answer->page, console_html, console_html_bytes);
 }
 
 /* A server that starts or stops is alive: the log says how far it is. */
@@ -126,10 +149,9 @@ static const struct {
     const char *path;
     void (*answer)(const struct request *request, struct answer *answer);
 } pages[] = {
-    { "/metrics", answer_metrics },
-    { "/livez", answer_live },
-    { "/readyz", answer_ready },
-    { "/status.json", answer_status },
+    { "/metrics", answer_metrics },      { "/livez", answer_live },
+    { "/readyz", answer_ready },         { "/status.json", answer_status },
+    { "/history.json", answer_history }, { "/", answer_console },
 };
 
 /* ---- Requests ---- */
@@ -165,7 +187,7 @@ static void find_answer(const struct request *request, const char *url, const ch
         return;
     }
     say(answer, MHD_HTTP_NOT_FOUND,
-        "not found; there are /metrics, /livez, /readyz and /status.json");
+        "not found; there are /, /metrics, /livez, /readyz, /status.json and /history.json");
 }
 
 /* Takes the text. */
@@ -177,6 +199,10 @@ static enum MHD_Result send_answer(struct MHD_Connection *connection, struct ans
         { MHD_HTTP_HEADER_CACHE_CONTROL, "no-store" },
         { "X-Content-Type-Options", "nosniff" },
         { "X-Frame-Options", "DENY" },
+        { "Referrer-Policy", "no-referrer" },
+        { "Content-Security-Policy",
+          "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
+          "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'" },
     };
     struct MHD_Response *const response = MHD_create_response_from_buffer(
         answer->page.bytes, answer->page.text, MHD_RESPMEM_MUST_FREE);

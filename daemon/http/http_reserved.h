@@ -11,7 +11,7 @@
 /* libmicrohttpd's for each connection: what it receives and sends. A request that is longer is
  * refused. */
 #define HTTP_CONNECTION_BYTES (32 * KIB)
-/* The thread, a snapshot, and the figures of 10,000 tables as they were. */
+/* The thread, a snapshot, the last hour, and the figures of 10,000 tables as they were. */
 #define HTTP_FIXED_BYTES (2 * MIB)
 
 static inline uint64_t http_reserved_bytes(const struct config *config)

@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/control/snapshot.h"
+#include "daemon/http/history.h"
 #include "daemon/http/page.h"
 #include "daemon/http/readers_host.h"
 
@@ -47,6 +49,42 @@ static void test_text_has_a_limit(void **state)
     free(much);
 }
 
+static void add_point(struct history *history, struct snapshot *snapshot, uint64_t number)
+{
+    snapshot->uptime_ms = number;
+    snapshot->count = 3;
+    snapshot->figures[0] =
+        (struct snapshot_figure){ .id = METRIC_lookup_rows, .label_value = "ssd", .value = 1 };
+    snapshot->figures[1] =
+        (struct snapshot_figure){ .id = METRIC_lookup_rows, .label_value = "dram", .value = 2 };
+    snapshot->figures[2] =
+        (struct snapshot_figure){ .id = METRIC_sessions, .value = (double)number };
+    history_add(history, snapshot);
+}
+
+static void test_history_keeps_the_last_hour(void **state)
+{
+    static struct history history;
+    static struct snapshot snapshot;
+    struct page page = { 0 };
+
+    (void)state;
+    history_write(&history, 7, &page);
+    assert_non_null(strstr(page.text, "\"uptime_ms\":[],"));
+    page_free(&page);
+    for (uint64_t i = 0; i < HISTORY_POINTS + 39; i++)
+        add_point(&history, &snapshot, i);
+    assert_int_equal(history.count, HISTORY_POINTS);
+    history_write(&history, 500, &page);
+    assert_false(page.is_cut);
+    assert_non_null(strstr(page.text, "{\"now_ms\":500,\"uptime_ms\":[39,40,"));
+    assert_non_null(strstr(page.text, ",398,399],\"series\":{\"get_rows\":[0,"));
+    assert_non_null(strstr(page.text, "\"lookup_rows\":[3,3,"));
+    assert_non_null(strstr(page.text, "\"ssd_rows\":[1,1,"));
+    assert_non_null(strstr(page.text, "\"sessions\":[39,40,"));
+    page_free(&page);
+}
+
 static void test_hosts_of_this_machine_are_local(void **state)
 {
     static const char *const local[] = { "localhost",  "LocalHost:7420", "127.0.0.1:7420",  "[::1]",
@@ -72,6 +110,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_text_grows),
         cmocka_unit_test(test_text_has_a_limit),
+        cmocka_unit_test(test_history_keeps_the_last_hour),
         cmocka_unit_test(test_hosts_of_this_machine_are_local),
     };
 
