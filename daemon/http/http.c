@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -35,16 +36,14 @@ enum embtier_err http_check(const struct config *config, bool may_live, struct e
 
 /* ---- The snapshot ---- */
 
-/* Control thread, or the one that ends it. */
+/* Control thread, or the one that ends it. Takes no lock: the other thread has a lower priority. */
 static void take_answer(struct snapshot *snapshot, bool is_filled)
 {
     struct http *const http = CONTAINER_OF(snapshot, struct http, snapshot);
 
-    pthread_mutex_lock(&http->lock);
-    http->is_asked = false;
     http->is_filled = is_filled;
-    pthread_cond_signal(&http->changed);
-    pthread_mutex_unlock(&http->lock);
+    atomic_store(&http->is_asked, false);
+    (void)sem_post(&http->changed);
 }
 
 static enum embtier_err read_tables(struct table_top *top, struct tables *tables)
@@ -70,40 +69,61 @@ static enum embtier_err read_tables(struct table_top *top, struct tables *tables
     return EMBTIER_OK;
 }
 
-/* The lock is held while tables are read, so http_stopping() waits for that. It is not held by the
- * control thread meanwhile, which has no snapshot then. */
-static enum http_asked ask_locked(struct http *http, bool with_tables)
+static enum http_asked state_asked(const struct http *http)
 {
-    const struct timespec until = clock_until(ANSWER_NS);
-
-    if (http->state == HTTP_STARTING)
+    switch (http->state) {
+    case HTTP_STARTING:
         return HTTP_IS_STARTING;
-    /* The control thread may still have the snapshot of an earlier request. */
-    if (http->state == HTTP_SERVING && !http->is_asked) {
-        http->is_asked = true;
-        http->is_filled = false;
-        snapshot_send(http->control, &http->snapshot);
-    }
-    while (http->is_asked && http->state == HTTP_SERVING)
-        if (pthread_cond_timedwait(&http->changed, &http->lock, &until) == ETIMEDOUT)
-            break;
-    if (http->state != HTTP_SERVING)
+    case HTTP_STOPPING:
         return HTTP_IS_STOPPING;
-    if (http->is_asked || !http->is_filled)
-        return HTTP_UNANSWERED;
-    if (with_tables && http->top && read_tables(http->top, http->tables) != EMBTIER_OK)
-        return HTTP_UNANSWERED;
-    return HTTP_ANSWERED;
+    default:
+        return HTTP_ANSWERED;
+    }
 }
 
-enum http_asked http_ask(struct http *http, bool with_tables)
+/* Sends the snapshot, unless the control thread still has it from an earlier request. */
+static enum http_asked send_snapshot(struct http *http)
 {
     enum http_asked asked;
 
     pthread_mutex_lock(&http->lock);
-    asked = ask_locked(http, with_tables);
+    asked = state_asked(http);
+    if (asked == HTTP_ANSWERED && !atomic_exchange(&http->is_asked, true))
+        snapshot_send(http->control, &http->snapshot);
     pthread_mutex_unlock(&http->lock);
     return asked;
+}
+
+/* The lock keeps the tables: http_stopping() waits while they are read. */
+static enum http_asked finish_answer(struct http *http, bool with_tables)
+{
+    enum http_asked asked;
+
+    pthread_mutex_lock(&http->lock);
+    asked = state_asked(http);
+    if (asked == HTTP_ANSWERED && (atomic_load(&http->is_asked) || !http->is_filled))
+        asked = HTTP_UNANSWERED;
+    if (asked == HTTP_ANSWERED && with_tables && http->top &&
+        read_tables(http->top, http->tables) != EMBTIER_OK)
+        asked = HTTP_UNANSWERED;
+    pthread_mutex_unlock(&http->lock);
+    return asked;
+}
+
+enum http_asked http_ask(struct http *http, bool with_tables)
+{
+    const struct timespec until = clock_until(ANSWER_NS);
+    enum http_asked asked;
+
+    while (sem_trywait(&http->changed) == 0) /* posts that no request waited for */
+        ;
+    asked = send_snapshot(http);
+    if (asked != HTTP_ANSWERED)
+        return asked;
+    while (atomic_load(&http->is_asked) && !atomic_load(&http->is_stopping))
+        if (sem_clockwait(&http->changed, CLOCK_MONOTONIC, &until) != 0 && errno == ETIMEDOUT)
+            break;
+    return finish_answer(http, with_tables);
 }
 
 /* ---- Life ---- */
@@ -155,7 +175,7 @@ enum embtier_err http_new(const struct config *config, struct http **ret_http, s
     http->wake_fd = http->listener.fd = -1;
     http->snapshot.done = take_answer;
     pthread_mutex_init(&http->lock, NULL);
-    clock_init_cond(&http->changed);
+    sem_init(&http->changed, 0, 0);
     TRY(make_parts(http, msg));
     TRY(listen_at(http, msg));
     TRY(http_loop_start(http, msg));
@@ -182,8 +202,9 @@ void http_stopping(struct http *http)
     http->state = HTTP_STOPPING;
     http->control = NULL;
     http->tables = NULL;
-    pthread_cond_signal(&http->changed);
     pthread_mutex_unlock(&http->lock);
+    atomic_store(&http->is_stopping, true);
+    (void)sem_post(&http->changed);
 }
 
 void http_free(struct http *http)
@@ -195,7 +216,7 @@ void http_free(struct http *http)
     closep(&http->wake_fd);
     table_top_free(http->top);
     free(http->peers);
-    pthread_cond_destroy(&http->changed);
+    sem_destroy(&http->changed);
     pthread_mutex_destroy(&http->lock);
     free(http);
 }

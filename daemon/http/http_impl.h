@@ -6,6 +6,7 @@
 
 #include <microhttpd.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -41,13 +42,14 @@ struct http {
     struct table_top *top;   /* http thread; NULL: there are no metrics of tables */
     struct history history;  /* http thread */
     uint64_t history_ns;     /* when its newest point was added */
-    pthread_mutex_t lock;    /* of all members that follow */
-    pthread_cond_t changed;
+    _Atomic bool is_asked;   /* the control thread has the snapshot */
+    bool is_filled;          /* the snapshot, when it has come back */
+    _Atomic bool is_stopping;
+    sem_t changed;        /* posted when it has, and when the server stops */
+    pthread_mutex_t lock; /* of the next three. The control thread takes it only at a stop */
     enum http_state state;
     struct control *control; /* borrowed while it serves, as are the tables */
     struct tables *tables;
-    bool is_asked; /* the control thread has the snapshot */
-    bool is_filled;
     struct snapshot snapshot;
 };
 
