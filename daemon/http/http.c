@@ -15,8 +15,9 @@
 
 /* The control thread answers in a millisecond. One that is silent for so long is not alive. */
 #define ANSWER_NS (UINT64_C(5) * 1000000000)
-/* Tables that are read at a time, under their lock. */
-#define TABLES_PAGE 256
+/* Tables that are read at a time, under their lock: few, as this thread may be kept from running
+ * while it has the lock. */
+#define TABLES_PAGE 64
 
 static enum embtier_err mistake(const struct config *config, const struct err_msg *why,
                                 struct err_msg *msg)
