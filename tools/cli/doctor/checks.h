@@ -6,9 +6,12 @@
 
 #include <stdio.h>
 
+#include "base/host/host.h"
 #include "config/config.h"
 #include "tools/cli/doctor/findings.h"
-#include "tools/cli/doctor/host.h"
+
+/* This machine, with all calls. */
+extern const struct host host_this;
 
 struct examination {
     const struct host *host;

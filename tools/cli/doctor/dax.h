@@ -3,7 +3,7 @@
 #ifndef EMBTIER_TOOLS_CLI_DOCTOR_DAX_H
 #define EMBTIER_TOOLS_CLI_DOCTOR_DAX_H
 
-#include "tools/cli/doctor/host.h"
+#include "base/host/host.h"
 
 struct dax_device {
     struct host_line name; /* "dax0.0" */

@@ -6,8 +6,8 @@
 
 #include <sys/stat.h>
 
+#include "base/host/place.h"
 #include "tools/cli/doctor/checks.h"
-#include "tools/cli/doctor/place.h"
 
 struct directory {
     const char *key;  /* borrowed: "data.directories[0]" */

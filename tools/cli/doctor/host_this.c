@@ -10,15 +10,10 @@
 #include <sys/timex.h>
 #include <unistd.h>
 
-#include "tools/cli/doctor/host.h"
+#include "tools/cli/doctor/checks.h"
 
 #define RING_ENTRIES 8
 #define BLOCK_BYTES  4096
-
-static int look(const char *path, struct statx *ret_info)
-{
-    return statx(AT_FDCWD, path, 0, STATX_BASIC_STATS | STATX_MNT_ID, ret_info) == 0 ? 0 : errno;
-}
 
 static int room(const char *path, struct statvfs *ret_room)
 {
@@ -100,7 +95,7 @@ static int clock_is_synchronised(bool *ret_is)
 
 const struct host host_this = {
     .root = "",
-    .look = look,
+    .look = host_look,
     .room = room,
     .may_write = may_write,
     .try_direct_io = try_direct_io,

@@ -7,12 +7,12 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/host/place.h"
 #include "base/text/bytes.h"
 #include "base/text/text_escape.h"
 #include "tools/cli/doctor/checks.h"
 #include "tools/cli/doctor/dax.h"
 #include "tools/cli/doctor/nodes.h"
-#include "tools/cli/doctor/place.h"
 #include "tools/cli/json_values.h"
 
 #define NAMESPACES "/sys/bus/nd/devices"

@@ -3,7 +3,7 @@
 #ifndef EMBTIER_TOOLS_CLI_DOCTOR_NODES_H
 #define EMBTIER_TOOLS_CLI_DOCTOR_NODES_H
 
-#include "tools/cli/doctor/host.h"
+#include "base/host/host.h"
 
 struct node {
     uint32_t number;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tools/cli/doctor/place.h"
+#include "base/host/place.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,14 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tools/cli/doctor/host.h"
+#include "base/host/host.h"
 
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
+
+int host_look(const char *path, struct statx *ret_info)
+{
+    return statx(AT_FDCWD, path, 0, STATX_BASIC_STATS | STATX_MNT_ID, ret_info) == 0 ? 0 : errno;
+}
+
+const struct host host_files = { .root = "", .look = host_look };
 
 struct path {
     char text[PATH_MAX];

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* place.h: what lies beneath a directory: the mount, its file system, and the disks. Thread:
  * any. */
-#ifndef EMBTIER_TOOLS_CLI_DOCTOR_PLACE_H
-#define EMBTIER_TOOLS_CLI_DOCTOR_PLACE_H
+#ifndef EMBTIER_BASE_HOST_PLACE_H
+#define EMBTIER_BASE_HOST_PLACE_H
 
-#include "tools/cli/doctor/host.h"
+#include "base/host/host.h"
 
 #define PLACE_DISKS_MAX 16
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* host.h: the machine that the checks look at: /proc and /sys below a root folder, and the few
+/* host.h: the machine that a program looks at: /proc and /sys below a root folder, and the few
  * system calls that no file can stand for. A test has a recorded tree and calls of its own.
  *
  * The readers take a path as printf() does, such as "/proc/swaps". They accept only what they
  * understand wholly: a file that is missing, empty or damaged is false. Thread: any. */
-#ifndef EMBTIER_TOOLS_CLI_DOCTOR_HOST_H
-#define EMBTIER_TOOLS_CLI_DOCTOR_HOST_H
+#ifndef EMBTIER_BASE_HOST_HOST_H
+#define EMBTIER_BASE_HOST_HOST_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -19,7 +19,7 @@ struct statvfs;
 
 struct host {
     const char *root; /* "": this machine's own */
-    /* All return 0 or an errno. */
+    /* All return 0 or an errno. A program that needs look() only may leave the others NULL. */
     int (*look)(const char *path, struct statx *ret_info); /* follows links */
     int (*room)(const char *path, struct statvfs *ret_room);
     int (*may_write)(const char *directory);
@@ -31,7 +31,10 @@ struct host {
     int (*clock_is_synchronised)(bool *ret_is);
 };
 
-extern const struct host host_this;
+/* This machine, with look() only. */
+extern const struct host host_files;
+/* Its look(). */
+int host_look(const char *path, struct statx *ret_info);
 
 #define HOST_LINE_BYTES 512
 struct host_line {
