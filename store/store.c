@@ -10,6 +10,8 @@
 #include "store/catalog.h"
 #include "store/checkpoint/checkpoint_advice.h"
 #include "store/files/durable_file.h"
+#include "store/files/file_tree.h"
+#include "store/files/written.h"
 #include "store/rocksdb/rocksdb_options.h"
 #include "store/store_impl.h"
 
@@ -215,6 +217,7 @@ enum embtier_err store_open(const struct store_opts *opts, struct store **ret_st
     pthread_mutex_init(&store->lock, NULL);
     pthread_mutex_init(&store->reading.lock, NULL);
     pthread_mutex_init(&store->reserve_lock, NULL);
+    written_begin(config->data.directories, config->data.directory_count);
     TRY(store_identity_open(config, &store->identity, msg));
     store->shard_count = config->data.directory_count * config->data.shards_per_directory;
     TRY(bucket_map_open(store->identity, store->shard_count, &store->map, msg));
@@ -322,6 +325,7 @@ struct compaction_scheduler *store_compaction(const struct store *store)
 
 void store_written(struct store *store, uint32_t table_id, struct store_written *ret_written)
 {
+    struct rocksdb_ext_file_bytes files;
     struct rocksdb_ext_written rows;
 
     rocksdb_ext_activity_written(store->activity, table_id, &rows);
@@ -330,8 +334,11 @@ void store_written(struct store *store, uint32_t table_id, struct store_written 
                                            .import_bytes = rows.import_bytes };
     if (table_id != STORE_ALL_TABLES)
         return;
-    rocksdb_ext_file_bytes(&ret_written->log_bytes, &ret_written->other_bytes);
-    ret_written->other_bytes += durable_file_written_bytes();
+    rocksdb_ext_file_bytes(&files);
+    ret_written->log_bytes = files.log_bytes;
+    ret_written->blob_bytes = files.blob_bytes;
+    ret_written->checkpoint_bytes = file_tree_written_bytes();
+    ret_written->other_bytes = files.other_bytes + durable_file_written_bytes();
 }
 
 void store_stats(struct store *store, struct store_stats *ret_stats)

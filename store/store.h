@@ -11,6 +11,8 @@
  *   reserve              blocks kept for work that frees space (space.h)
  *   closed.json          in the first directory, from a clean close until rows of `replay` tables
  *                        are written again
+ *   endurance.json       in the first directory: what was written in the last week; not the store's
+ *                        (daemon/endurance/write_histories.h)
  *   plan.json            in the first directory: the placement plan in force; not the store's
  *                        (daemon/jobs/plan/plan_record.h)
  *   restore.json         in the first directory, while the store is being put back to a checkpoint

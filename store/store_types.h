@@ -27,9 +27,11 @@ struct store_row {
 struct store_written {
     uint64_t flush_bytes;
     uint64_t compaction_bytes;
-    uint64_t log_bytes;    /* RocksDB's write-ahead logs: none in durability `replay` */
-    uint64_t import_bytes; /* table files made elsewhere and taken in */
-    uint64_t other_bytes;  /* catalog, manifests and others; of no table */
+    uint64_t log_bytes;        /* RocksDB's write-ahead logs: none in durability `replay` */
+    uint64_t blob_bytes;       /* RocksDB's blob files, if rocksdb.options asks for them */
+    uint64_t checkpoint_bytes; /* copies that checkpoints and restores make */
+    uint64_t import_bytes;     /* table files made elsewhere and taken in */
+    uint64_t other_bytes;      /* catalog, manifests and others; of no table */
 };
 
 struct store_stats {

@@ -211,6 +211,8 @@ struct server_parts;
     LABEL(store_written_bytes, "flush", STORE(written.flush_bytes))                                \
     LABEL(store_written_bytes, "compaction", STORE(written.compaction_bytes))                      \
     LABEL(store_written_bytes, "log", STORE(written.log_bytes))                                    \
+    LABEL(store_written_bytes, "blob", STORE(written.blob_bytes))                                  \
+    LABEL(store_written_bytes, "checkpoint", STORE(written.checkpoint_bytes))                      \
     LABEL(store_written_bytes, "import", STORE(written.import_bytes))                              \
     LABEL(store_written_bytes, "other", STORE(written.other_bytes))
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "store/files/durable_file.h"
+#include "store/files/written.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -23,16 +24,12 @@ enum embtier_err directory_sync(const char *directory, struct err_msg *msg)
     return EMBTIER_OK;
 }
 
-void durable_file_count(uint64_t bytes)
-{
-    atomic_fetch_add(&written_bytes, align_up(bytes, PAGE_BYTES));
-}
-
 static enum embtier_err write_all(int fd, const char *path, const char *text, struct err_msg *msg)
 {
     size_t left = strlen(text);
 
-    durable_file_count(left);
+    atomic_fetch_add(&written_bytes, align_up(left, PAGE_BYTES));
+    written_add(written_place(path), align_up(left, PAGE_BYTES));
     while (left > 0) {
         const ssize_t written = write(fd, text, left);
 

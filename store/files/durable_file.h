@@ -31,10 +31,9 @@ MUST_CHECK enum embtier_err durable_file_write(const char *directory, const char
 MUST_CHECK enum embtier_err durable_file_append(const char *directory, const char *name,
                                                 uint64_t at, const char *text, bool *ret_cut,
                                                 struct err_msg *msg);
-/* Returns the bytes that these functions and file_tree.h have written in this process, in whole
- * pages, as they go to SSD. durable_file_count() adds to them. */
+/* Returns the bytes that these functions have written in this process, in whole pages, as they go
+ * to SSD. */
 uint64_t durable_file_written_bytes(void);
-void durable_file_count(uint64_t bytes);
 /* Returns the file as a malloced string. NOT_FOUND if there is no such file. */
 MUST_CHECK enum embtier_err durable_file_read(const char *directory, const char *name,
                                               char **ret_text, struct err_msg *msg);

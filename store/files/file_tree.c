@@ -10,10 +10,19 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "store/files/durable_file.h"
+#include "base/paths.h"
+#include "store/files/written.h"
 #include "store/rocksdb/rocksdb_ext.h"
 
 #define PIECE_BYTES ((size_t)(1 * MIB))
+#define PAGE_BYTES  4096
+
+static _Atomic uint64_t written_bytes;
+
+uint64_t file_tree_written_bytes(void)
+{
+    return atomic_load(&written_bytes);
+}
 
 /* Makes one read of at most @most bytes. *@ret_count 0: the end of the file. */
 static enum embtier_err read_some(int fd, const char *path, void *bytes, size_t most,
@@ -33,7 +42,8 @@ static enum embtier_err read_some(int fd, const char *path, void *bytes, size_t 
 static enum embtier_err write_all(int fd, const char *path, const char *bytes, size_t count,
                                   struct err_msg *msg)
 {
-    durable_file_count(count);
+    atomic_fetch_add(&written_bytes, align_up(count, PAGE_BYTES));
+    written_add(written_place(path), align_up(count, PAGE_BYTES));
     while (count > 0) {
         const ssize_t written = write(fd, bytes, count);
 

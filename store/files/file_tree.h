@@ -28,6 +28,10 @@ MUST_CHECK enum embtier_err file_sum(const char *path, uint64_t bytes, uint32_t 
                                      void (*progress)(void *context, uint64_t bytes), void *context,
                                      const _Atomic bool *give_up, struct err_msg *msg);
 
+/* Returns the bytes that copies and texts have taken in this process, in whole pages. Checkpoints
+ * are made of them. */
+uint64_t file_tree_written_bytes(void);
+
 /* Returns the next entry of an open folder, without the folder itself and its parent. Returns NULL
  * at the end, and on an error, which goes into *@ret_err; the caller has set that to EMBTIER_OK.
  * @path is for the message. */

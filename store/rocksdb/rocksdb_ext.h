@@ -85,10 +85,14 @@ void rocksdb_ext_io_uring_begin(void);
  * file are read at once, through an io_uring of the calling thread. Without it, and in Debian's
  * RocksDB, MultiRead is a loop of pread(). */
 void rocksdb_ext_use_file_system(rocksdb_options_t *options, bool io_uring);
-/* Returns the bytes this process has written to RocksDB's files other than table files: its
- * write-ahead logs, and the rest (MANIFEST, OPTIONS, ...). Counted in whole pages, as they go to
- * SSD. */
-void rocksdb_ext_file_bytes(uint64_t *ret_log, uint64_t *ret_other);
+/* Bytes this process has written to RocksDB's files other than table files. Counted in whole pages,
+ * as they go to SSD. */
+struct rocksdb_ext_file_bytes {
+    uint64_t log_bytes;   /* write-ahead logs */
+    uint64_t blob_bytes;  /* values apart from their keys, if rocksdb.options asks for that */
+    uint64_t other_bytes; /* MANIFEST, OPTIONS, ... */
+};
+void rocksdb_ext_file_bytes(struct rocksdb_ext_file_bytes *ret_bytes);
 
 /* The background work of a store's databases, counted from RocksDB's own events. */
 struct rocksdb_ext_activity;

@@ -3,6 +3,7 @@
 // which it would end the process.
 #include "store/rocksdb/ext/written_file.hh"
 
+#include "store/files/written.h"
 #include "store/rocksdb/ext/activity.hh"
 #include "store/rocksdb/ext/handles.hh"
 
@@ -19,6 +20,7 @@ namespace rocksdb_ext
 {
 
 std::atomic<uint64_t> log_bytes{ 0 };
+std::atomic<uint64_t> blob_bytes{ 0 };
 std::atomic<uint64_t> other_bytes{ 0 };
 
 namespace
@@ -34,8 +36,9 @@ constexpr uint64_t kPage = 4096;
 class CountedFile final : public rocksdb::FSWritableFileOwnerWrapper
 {
   public:
-    CountedFile(std::unique_ptr<rocksdb::FSWritableFile> &&file, std::atomic<uint64_t> *counter)
-        : FSWritableFileOwnerWrapper(std::move(file)), counter_(counter)
+    CountedFile(std::unique_ptr<rocksdb::FSWritableFile> &&file, std::atomic<uint64_t> *counter,
+                uint32_t place)
+        : FSWritableFileOwnerWrapper(std::move(file)), counter_(counter), place_(place)
     {
     }
 
@@ -77,9 +80,11 @@ class CountedFile final : public rocksdb::FSWritableFileOwnerWrapper
             return;
         dirty_end_ = (bytes_ + kPage - 1) / kPage * kPage;
         *counter_ += dirty_end_ - first;
+        written_add(place_, dirty_end_ - first);
     }
 
     std::atomic<uint64_t> *const counter_;
+    const uint32_t place_;
     uint64_t bytes_ = 0;
     uint64_t dirty_end_ = 0; // pages before this have been counted since the last sync
 };
@@ -273,8 +278,9 @@ class LateFile final : public rocksdb::FSWritableFile
 class TableFile final : public rocksdb::FSWritableFileOwnerWrapper
 {
   public:
-    TableFile(std::unique_ptr<rocksdb::FSWritableFile> &&file, TableFiles::Counter bytes)
-        : FSWritableFileOwnerWrapper(std::move(file)), bytes_(std::move(bytes))
+    TableFile(std::unique_ptr<rocksdb::FSWritableFile> &&file, TableFiles::Counter bytes,
+              uint32_t place)
+        : FSWritableFileOwnerWrapper(std::move(file)), bytes_(std::move(bytes)), place_(place)
     {
         newest_empty_mark = is_empty_;
     }
@@ -282,7 +288,7 @@ class TableFile final : public rocksdb::FSWritableFileOwnerWrapper
     rocksdb::IOStatus Append(const Slice &data, const rocksdb::IOOptions &options,
                              rocksdb::IODebugContext *dbg) override
     {
-        *bytes_ += data.size();
+        Count(data.size());
         return Matters(target()->Append(data, options, dbg));
     }
 
@@ -290,7 +296,7 @@ class TableFile final : public rocksdb::FSWritableFileOwnerWrapper
                              const rocksdb::DataVerificationInfo &verification,
                              rocksdb::IODebugContext *dbg) override
     {
-        *bytes_ += data.size();
+        Count(data.size());
         return Matters(target()->Append(data, options, verification, dbg));
     }
 
@@ -298,7 +304,7 @@ class TableFile final : public rocksdb::FSWritableFileOwnerWrapper
                                        const rocksdb::IOOptions &options,
                                        rocksdb::IODebugContext *dbg) override
     {
-        *bytes_ += data.size();
+        Count(data.size());
         return Matters(target()->PositionedAppend(data, offset, options, dbg));
     }
 
@@ -307,7 +313,7 @@ class TableFile final : public rocksdb::FSWritableFileOwnerWrapper
                                        const rocksdb::DataVerificationInfo &verification,
                                        rocksdb::IODebugContext *dbg) override
     {
-        *bytes_ += data.size();
+        Count(data.size());
         return Matters(target()->PositionedAppend(data, offset, options, verification, dbg));
     }
 
@@ -341,6 +347,12 @@ class TableFile final : public rocksdb::FSWritableFileOwnerWrapper
     }
 
   private:
+    void Count(uint64_t bytes)
+    {
+        *bytes_ += bytes;
+        written_add(place_, bytes);
+    }
+
     rocksdb::IOStatus Matters(rocksdb::IOStatus status) const
     {
         return *is_empty_ ? rocksdb::IOStatus::OK() : status;
@@ -348,7 +360,15 @@ class TableFile final : public rocksdb::FSWritableFileOwnerWrapper
 
     const EmptyMark is_empty_ = std::make_shared<std::atomic<bool>>(false);
     const TableFiles::Counter bytes_;
+    const uint32_t place_;
 };
+
+std::atomic<uint64_t> *CounterOf(const std::string &name)
+{
+    if (HasSuffix(name, ".log"))
+        return &log_bytes;
+    return HasSuffix(name, ".blob") ? &blob_bytes : &other_bytes;
+}
 
 } // namespace
 
@@ -368,9 +388,11 @@ rocksdb::IOStatus NewWrittenFile(rocksdb::FileSystem *target, const std::string 
     if (!status.ok())
         return status;
     if (HasSuffix(name, ".sst"))
-        file->reset(new TableFile(std::move(*file), table_files.Begin(name)));
+        file->reset(
+            new TableFile(std::move(*file), table_files.Begin(name), written_place(name.c_str())));
     else
-        file->reset(new CountedFile(std::move(*file), is_log ? &log_bytes : &other_bytes));
+        file->reset(
+            new CountedFile(std::move(*file), CounterOf(name), written_place(name.c_str())));
     if (watch) {
         const auto state = std::make_shared<LogState>(name);
 
@@ -382,8 +404,7 @@ rocksdb::IOStatus NewWrittenFile(rocksdb::FileSystem *target, const std::string 
 
 } // namespace rocksdb_ext
 
-void rocksdb_ext_file_bytes(uint64_t *ret_log, uint64_t *ret_other)
+void rocksdb_ext_file_bytes(struct rocksdb_ext_file_bytes *ret_bytes)
 {
-    *ret_log = rocksdb_ext::log_bytes;
-    *ret_other = rocksdb_ext::other_bytes;
+    *ret_bytes = { rocksdb_ext::log_bytes, rocksdb_ext::blob_bytes, rocksdb_ext::other_bytes };
 }

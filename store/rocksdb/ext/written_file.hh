@@ -16,6 +16,7 @@ namespace rocksdb_ext
 
 // Bytes that this process has written to RocksDB's files other than table files.
 extern std::atomic<uint64_t> log_bytes;
+extern std::atomic<uint64_t> blob_bytes;
 extern std::atomic<uint64_t> other_bytes; // MANIFEST, OPTIONS, LOG, ...
 
 // Makes @name with @target, by its kind: table file, write-ahead log, other. A log of an open

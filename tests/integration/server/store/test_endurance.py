@@ -79,7 +79,7 @@ def test_the_causes_add_up_to_what_the_system_counts(writing_daemon):
     device = os.stat(writing_daemon.config["data"]["directories"][0]).st_dev
     if seen == 0 or os.major(device) == 0:  # the data are in memory; only the name of a socket on disk may be written
         pytest.skip("this file system does not count what is written to it")
-    assert set(written) == {"flush", "compaction", "log", "import", "other"}
+    assert set(written) == {"flush", "compaction", "log", "blob", "checkpoint", "import", "other"}
     assert written["flush"] > ROWS * DIM * 4 and written["compaction"] > 0 and written["other"] > 0
     assert written["log"] == 0  # the table's durability is `replay`
     assert sum(written.values()) == pytest.approx(seen, rel=0.02)

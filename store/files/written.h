@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* written.h: bytes that this process has written to files, by the data directory that they lie in.
+ * Thread: any. */
+#ifndef EMBTIER_STORE_FILES_WRITTEN_H
+#define EMBTIER_STORE_FILES_WRITTEN_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Makes these the data directories, and begins their counts. The texts are copied; one that is too
+ * long, or that memory lacks for, counts nothing. */
+void written_begin(char *const *directories, uint32_t count);
+/* Returns the number of the directory that @path lies in, for written_add(). If there is only one,
+ * it is that one. */
+uint32_t written_place(const char *path);
+void written_add(uint32_t place, uint64_t bytes);
+/* Returns the bytes of the directory numbered @directory, in the order of written_begin(). */
+uint64_t written_below(uint32_t directory);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
