@@ -92,6 +92,7 @@ struct config {
         uint64_t capacity_bytes;      /* 0: the size of the file systems */
         uint64_t rated_written_bytes; /* 0: not known */
         uint32_t rated_years;
+        double max_dwpd; /* 0: no limit */
     } endurance;
 
     struct {

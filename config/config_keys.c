@@ -41,17 +41,18 @@ static const cyaml_schema_value_t path_schema = { CYAML_VALUE_STRING(CYAML_FLAG_
                          CONFIG_DIRECTORIES_MAX),
 #define FIELD_TIERS(section, key)                                                                  \
     CYAML_FIELD_SEQUENCE(#key, FLAGS, struct raw_##section, key, &tier_schema, 1, TIERS_MAX),
-#define FIELD_U32    FIELD_VALUE
-#define FIELD_BYTES  FIELD_VALUE
-#define FIELD_MODE   FIELD_VALUE
-#define FIELD_NODE   FIELD_VALUE
-#define FIELD_SWITCH FIELD_VALUE
-#define FIELD_ANSWER FIELD_VALUE
-#define FIELD_LEVEL  FIELD_VALUE
-#define FIELD_KIND   FIELD_VALUE
-#define FIELD_TEXT   FIELD_VALUE
-#define FIELD_NAME   FIELD_VALUE
-#define FIELD_PATH   FIELD_VALUE
+#define FIELD_U32     FIELD_VALUE
+#define FIELD_DECIMAL FIELD_VALUE
+#define FIELD_BYTES   FIELD_VALUE
+#define FIELD_MODE    FIELD_VALUE
+#define FIELD_NODE    FIELD_VALUE
+#define FIELD_SWITCH  FIELD_VALUE
+#define FIELD_ANSWER  FIELD_VALUE
+#define FIELD_LEVEL   FIELD_VALUE
+#define FIELD_KIND    FIELD_VALUE
+#define FIELD_TEXT    FIELD_VALUE
+#define FIELD_NAME    FIELD_VALUE
+#define FIELD_PATH    FIELD_VALUE
 
 #define FIELD_OF(section, key, type, ...) FIELD_##type(section, key)
 #define SECTION_FIELDS(section, KEYS)                                                              \
@@ -127,6 +128,22 @@ static enum embtier_err parse_number(const char *text, int base, uint64_t *ret_n
     return EMBTIER_OK;
 }
 
+/* strtod() alone would accept signs, spaces, exponents, 0x and words. */
+static enum embtier_err parse_decimal(const struct config_key *key, const char *text,
+                                      double *ret_number)
+{
+    double number;
+    char *end;
+
+    if (text[0] == '\0' || text[strspn(text, "0123456789.")] != '\0')
+        return EMBTIER_INVALID;
+    number = strtod(text, &end);
+    if (*end != '\0' || !(number > (double)key->least && number <= (double)key->most))
+        return EMBTIER_INVALID;
+    *ret_number = number;
+    return EMBTIER_OK;
+}
+
 static enum embtier_err parse_word(const char *const *words, size_t count, const char *text,
                                    uint32_t *ret_number)
 {
@@ -185,6 +202,8 @@ enum embtier_err config_value_parse(const struct config_key *key, const char *te
     switch (key->type) {
     case CONFIG_BYTES:
         return parse_ranged(key, text, ret_value);
+    case CONFIG_DECIMAL:
+        return parse_decimal(key, text, ret_value);
     case CONFIG_U32:
     case CONFIG_MODE:
         TRY(parse_ranged(key, text, &number));
@@ -239,6 +258,10 @@ const char *config_allowed(struct config_allowed *buffer, const struct config_ke
     case CONFIG_U32:
     case CONFIG_NODE:
         snprintf(buffer->text, room, "%" PRIu64 " to %" PRIu64, key->least, key->most);
+        break;
+    case CONFIG_DECIMAL:
+        snprintf(buffer->text, room, "above %" PRIu64 " up to %" PRIu64 ", written like 0.5",
+                 key->least, key->most);
         break;
     case CONFIG_BYTES:
         snprintf(buffer->text, room, "%s to %s, written like 4096 or 1.5GiB",

@@ -87,7 +87,9 @@ struct cyaml_schema_value;
       UINT64_C(1) << 60, "capacity of the drives, together; for `embtier endurance`")              \
     K(endurance, rated_written_bytes, BYTES, "(none)", CONFIG_MIB, UINT64_C(1) << 62,              \
       "bytes that the drives are rated to have written in their life (TBW), together")             \
-    K(endurance, rated_years, U32, "5", 1, 100, "years of the drives' rated life")
+    K(endurance, rated_years, U32, "5", 1, 100, "years of the drives' rated life")                 \
+    K(endurance, max_dwpd, DECIMAL, "(none)", 0, 1000,                                             \
+      "drive writes a day above which the server warns, for each device beneath its files")
 
 #define CONFIG_SOCKET_KEYS(K)                                                                      \
     K(socket, path, TEXT, "(runtime directory)/embtier.sock", 1, 107,                              \
@@ -173,6 +175,7 @@ struct cyaml_schema_value;
 
 enum config_type {
     CONFIG_U32,
+    CONFIG_DECIMAL, /* double, above @least */
     CONFIG_BYTES,
     CONFIG_MODE, /* uint32_t, octal */
     CONFIG_NODE, /* int */
@@ -209,6 +212,7 @@ struct config_key {
     struct raw_tier *key;                                                                          \
     uint32_t key##_count;
 #define RAW_U32                             RAW_VALUE
+#define RAW_DECIMAL                         RAW_VALUE
 #define RAW_BYTES                           RAW_VALUE
 #define RAW_MODE                            RAW_VALUE
 #define RAW_NODE                            RAW_VALUE

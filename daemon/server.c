@@ -14,6 +14,7 @@
 #include "daemon/control/control.h"
 #include "daemon/control/process/notify.h"
 #include "daemon/control/process/signals.h"
+#include "daemon/endurance/endurance.h"
 #include "daemon/engine/lane/lane.h"
 #include "daemon/engine/memory/accounts.h"
 #include "daemon/engine/memory/request_memory.h"
@@ -113,6 +114,16 @@ static enum embtier_err open_store(struct server *server, uint64_t restore_id, s
              config->data.directory_count, store_shard_count(server->parts.store),
              stats.stored_bytes, stats.direct_io ? "yes" : "no", stats.io_uring ? "yes" : "no");
     return EMBTIER_OK;
+}
+
+/* Comes before the tiers are made, as their files go to devices too. */
+static enum embtier_err make_endurance(struct server *server, struct err_msg *msg)
+{
+    return endurance_new(
+        &(struct endurance_opts){ .config = server->parts.config,
+                                  .host = &host_files,
+                                  .directory = store_first_directory(server->parts.store) },
+        clock_wall_ms(), &server->parts.endurance, msg);
 }
 
 static enum embtier_err make_arenas(struct server *server, struct err_msg *msg)
@@ -372,6 +383,7 @@ enum embtier_err server_new(const struct config *config, const struct server_res
     TRY(groups_new(config->lanes.group_seconds * UINT64_C(1000000000),
                    config->lanes.request_bytes / 4, server->parts.accounts, &clock_monotonic,
                    &server->parts.groups, msg));
+    TRY(make_endurance(server, msg));
     TRY(make_arenas(server, msg));
     TRY(make_arrays(server, msg));
     TRY(make_lanes(server, msg));
@@ -381,6 +393,7 @@ enum embtier_err server_new(const struct config *config, const struct server_res
                          msg));
     TRY(make_profiles(server, msg));
     store_end_reserve(server->parts.store);
+    TRY(endurance_start(server->parts.endurance, msg));
     TRY(control_new(&server->parts, &server->control, msg));
     TRY(rpc_new(config, server->certificates, &server->parts.strangers, control_send,
                 server->control, &server->rpc, msg));
@@ -434,6 +447,7 @@ enum embtier_err server_stop(struct server *server, struct err_msg *msg)
     err = stop_write_back(&server->parts, server->signal_fd, msg);
     free_lanes(server);
     control_free(TAKE(server->control));
+    endurance_end(server->parts.endurance);
     if (server->parts.store) {
         struct err_msg close_msg = { { 0 } };
         /* An end that lost rows must not look clean to the next start. */
@@ -464,6 +478,7 @@ void server_free(struct server *server)
     control_free(server->control);
     profiles_free(server->parts.profiles);
     free(server->parts.lanes);
+    endurance_free(server->parts.endurance);
     plan_record_free(server->parts.plan_record);
     checkpoints_free(server->parts.checkpoints);
     tables_free(server->parts.tables);

@@ -23,8 +23,8 @@
 #include "tiers/arena/arena.h"
 #include "tiers/cache/row_cache.h"
 
-/* Threads of jobs, of sessions' memory, the compaction scheduler, the thread that reports the
- * progress of a start, RocksDB's timer; and some to spare. */
+/* Threads of jobs, of sessions' memory, the compaction scheduler, the one that samples devices, the
+ * one that reports the progress of a start, RocksDB's timer; and some to spare. */
 #define OTHER_THREADS (WORKER_THREADS + SESSION_MAKER_THREADS + 13)
 
 uint64_t server_array_slabs(const struct tier_spec *tier)

@@ -19,6 +19,7 @@ struct arena;
 struct checkpoints;
 struct control;
 struct message;
+struct endurance;
 struct groups;
 struct lane;
 struct plan_record;
@@ -47,6 +48,7 @@ struct server_parts {
     struct plan_record *plan_record;
     struct profiles *profiles;
     struct reloads *reloads;
+    struct endurance *endurance; /* NULL: devices are not sampled */
     struct arena *arenas[TIERS_MAX];
     struct table_arrays *arrays;
     struct lane **lanes;

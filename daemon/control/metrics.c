@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/log/log.h"
 #include "daemon/access/access.h"
 #include "daemon/control/control.h"
@@ -249,6 +250,50 @@ static double cpu_seconds(void)
                : 0;
 }
 
+/* ---- Devices ---- */
+
+static const char *const window_words[] = {
+    [WRITE_HOUR] = "hour", [WRITE_DAY] = "day", [WRITE_WEEK] = "week"
+};
+
+static void sink_device(const struct endurance_device *device, metric_sink *sink, void *context)
+{
+    static const enum metric_id daily[] = { [WRITE_HOUR] = METRIC_device_daily_bytes_hour,
+                                            [WRITE_DAY] = METRIC_device_daily_bytes_day,
+                                            [WRITE_WEEK] = METRIC_device_daily_bytes_week };
+    const char *const name = device->name.text;
+
+    sink(context, METRIC_device_capacity_bytes, name, (double)device->capacity_bytes);
+    sink(context, METRIC_device_written_bytes, name, (double)device->written_bytes);
+    if (device->has_server_bytes)
+        sink(context, METRIC_device_server_bytes, name, (double)device->server_bytes);
+    sink(context, METRIC_device_history_seconds, name, (double)device->history.age_ms / 1e3);
+    sink(context, METRIC_device_history_bytes, name, (double)device->history.total_bytes);
+    for (uint32_t w = 0; w < WRITE_WINDOWS; w++)
+        sink(context, daily[w], name, write_rate_daily(&device->history.rates[w]));
+    sink(context, METRIC_device_max_dwpd_exceeded, name, device->is_over);
+}
+
+static void sink_endurance(struct endurance *endurance, metric_sink *sink, void *context)
+{
+    const uint64_t now_ms = clock_wall_ms();
+    struct endurance_state state;
+
+    if (!endurance)
+        return;
+    endurance_sample(endurance, now_ms);
+    endurance_get(endurance, now_ms, &state);
+    if (state.has_tier_files)
+        sink(context, METRIC_store_written_bytes, "tier_file", (double)state.tier_file_bytes);
+    sink(context, METRIC_server_history_seconds, "", (double)state.server.age_ms / 1e3);
+    sink(context, METRIC_server_history_bytes, "", (double)state.server.total_bytes);
+    for (uint32_t w = 0; w < WRITE_WINDOWS; w++)
+        sink(context, METRIC_server_daily_bytes, window_words[w],
+             write_rate_daily(&state.server.rates[w]));
+    for (uint32_t i = 0; i < state.device_count; i++)
+        sink_device(&state.devices[i], sink, context);
+}
+
 void metrics_collect(const struct server_parts *parts, metric_sink *sink, void *context)
 {
     const struct config *const config = parts->config;
@@ -270,6 +315,7 @@ void metrics_collect(const struct server_parts *parts, metric_sink *sink, void *
     sink(context, METRIC_store_rated_written_bytes, "",
          (double)config->endurance.rated_written_bytes);
     sink(context, METRIC_store_rated_years, "", config->endurance.rated_years);
+    sink_endurance(parts->endurance, sink, context);
     sink(context, METRIC_log_dropped_lines, "", (double)log_dropped_lines());
     sink(context, METRIC_process_resident_bytes, "", resident_bytes());
     sink(context, METRIC_process_cpu_seconds, "", cpu_seconds());

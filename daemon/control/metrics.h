@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "base/spec/tier_spec.h"
+#include "daemon/endurance/endurance.h"
 
 struct server_parts;
 
@@ -184,6 +185,30 @@ struct server_parts;
            "Bytes that the drives may take in their rated life, as configured; 0: not known", "",  \
            OTHER)                                                                                  \
     METRIC(store_rated_years, GAUGE, "Years of that life, as configured", "", OTHER)               \
+    METRIC(server_history_seconds, GAUGE, "Age of the history of the server's writes", "", OTHER)  \
+    METRIC(server_history_bytes, COUNTER, "Bytes that the server wrote in that time", "", OTHER)   \
+    METRIC(server_daily_bytes, GAUGE,                                                              \
+           "Bytes a day that the server writes, at the rate of the last hour, day or week",        \
+           "window", OTHER)                                                                        \
+    METRIC(device_capacity_bytes, GAUGE, "Capacity of a device beneath the server's files",        \
+           "device", OTHER)                                                                        \
+    METRIC(device_written_bytes, COUNTER,                                                          \
+           "Bytes that all programs wrote to the device since the server's start", "device",       \
+           OTHER)                                                                                  \
+    METRIC(device_server_bytes, COUNTER, "Those that the server wrote, where they are known",      \
+           "device", OTHER)                                                                        \
+    METRIC(device_history_seconds, GAUGE, "Age of the history of the device's writes", "device",   \
+           OTHER)                                                                                  \
+    METRIC(device_history_bytes, COUNTER, "Bytes written to the device in that time", "device",    \
+           OTHER)                                                                                  \
+    METRIC(device_daily_bytes_hour, GAUGE, "Bytes a day, at the rate of the last hour", "device",  \
+           OTHER)                                                                                  \
+    METRIC(device_daily_bytes_day, GAUGE, "Bytes a day, at the rate of the last day", "device",    \
+           OTHER)                                                                                  \
+    METRIC(device_daily_bytes_week, GAUGE, "Bytes a day, at the rate of the last week", "device",  \
+           OTHER)                                                                                  \
+    METRIC(device_max_dwpd_exceeded, GAUGE,                                                        \
+           "1 while the device takes more writes a day than endurance.max_dwpd", "device", OTHER)  \
     METRIC(store_direct_io, GAUGE, "1 if reads and writes of SSD bypass the page cache", "",       \
            STORE(direct_io))                                                                       \
     METRIC(log_dropped_lines, COUNTER, "Log lines that standard error did not accept", "", OTHER)  \
@@ -224,10 +249,12 @@ enum metric_id {
 };
 
 /* The most figures that there can be, with the two of `jobs`: each row may have one for each
- * tier. */
+ * tier, and there may be one for each device in METRICS_OF_DEVICES rows. */
+#define METRICS_OF_DEVICES 9
 enum {
 #define LABEL(name, value, source) +1
-    METRICS_MOST = (METRIC_COUNT METRIC_LABEL_TABLE(LABEL)) * TIERS_MAX
+    METRICS_MOST = (METRIC_COUNT METRIC_LABEL_TABLE(LABEL)) * TIERS_MAX +
+                   METRICS_OF_DEVICES * ENDURANCE_DEVICES_MAX
 #undef LABEL
 };
 

@@ -28,8 +28,9 @@ LAYERS = {
     # The headers in which the parts of the server declare how much memory they take.
     "daemon/budget": {"base", "config", "store", "daemon"},
     "daemon": _BELOW_DAEMON | {"daemon"},  # its own files only wire the folders
-    "daemon/control": _BELOW_DAEMON | {"daemon/jobs", "daemon/transport", "daemon/engine"},
-    "daemon/http": _BELOW_DAEMON | {"daemon/control", "daemon/transport", "daemon/engine", "daemon/jobs"},
+    "daemon/control": _BELOW_DAEMON | {"daemon/jobs", "daemon/transport", "daemon/engine", "daemon/endurance"},
+    "daemon/http": _BELOW_DAEMON | {"daemon/control", "daemon/endurance", "daemon/transport", "daemon/engine", "daemon/jobs"},
+    "daemon/endurance": {"base", "config", "store"},
     "daemon/jobs": _BELOW_DAEMON | {"daemon/engine"},
     "daemon/transport": _BELOW_DAEMON | {"daemon/engine"},
     "daemon/access": {"base", "proto"},

@@ -204,7 +204,8 @@ static const char every_key[] =
     "  options: \"max_open_files=100;write_buffer_size=1\"\n"
     "checkpoints: {interval_seconds: 5, keep: 6, transfer_bytes: 70MiB,\n"
     "              max_user_checkpoints: 4}\n"
-    "endurance: {capacity_bytes: 7TB, rated_written_bytes: 14000TB, rated_years: 3}\n"
+    "endurance: {capacity_bytes: 7TB, rated_written_bytes: 14000TB, rated_years: 3, max_dwpd: "
+    "0.25}\n"
     "socket:\n"
     "  path: /run/x.sock\n"
     "  mode: 0600\n"
@@ -260,6 +261,7 @@ static void test_every_key_is_read(void **state)
     assert_int_equal(config->endurance.capacity_bytes, UINT64_C(7000000000000));
     assert_int_equal(config->endurance.rated_written_bytes, UINT64_C(14000000000000000));
     assert_int_equal(config->endurance.rated_years, 3);
+    assert_true(config->endurance.max_dwpd == 0.25);
     assert_string_equal(config->socket.path, "/run/x.sock");
     assert_false(config->socket.is_default);
     assert_int_equal(config->socket.mode, 0600);

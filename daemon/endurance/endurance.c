@@ -1,0 +1,396 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/endurance/endurance.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log/log.h"
+#include "base/system/thread_class.h"
+#include "config/config.h"
+#include "daemon/endurance/device_set.h"
+#include "daemon/endurance/write_histories.h"
+#include "store/files/written.h"
+
+#define SAMPLE_NS (10 * UINT64_C(1000000000))
+#define SAVE_MS   (5 * 60 * UINT64_C(1000))
+/* A younger history says nothing about a day. */
+#define JUDGED_MS (60 * 60 * UINT64_C(1000))
+
+/* A device of the set with the same number. */
+struct device_figures {
+    struct named_history *history;
+    uint64_t written_bytes; /* by all, since the server's start */
+    uint64_t directories;   /* bit i: data directory i lies on it, and only on it */
+    uint64_t begun_bytes;   /* of these directories, at the server's start */
+    bool has_counter;
+    bool is_over;
+};
+
+struct endurance {
+    const struct config *config;
+    const struct host *host;
+    char *directory;
+    pthread_mutex_t lock; /* guards all below but the thread's */
+    struct device_set devices;
+    struct device_figures figures[DEVICE_SET_MAX];
+    struct write_histories histories;
+    struct named_history *server;
+    uint64_t server_bytes; /* as sampled last, without tiers' files */
+    uint64_t tier_file_bytes;
+    uint32_t tier_device; /* of all tiers' files; NO_DEVICE: they have several, or none known */
+    bool has_tier_files;
+    bool has_tier_figures;
+    uint64_t saved_ms;
+    pthread_t thread;
+    pthread_cond_t wake;
+    bool has_thread, stopping;
+};
+
+/* ---- Devices ---- */
+
+static void add_directories(struct endurance *endurance)
+{
+    const struct config *const config = endurance->config;
+
+    for (uint32_t i = 0; i < config->data.directory_count; i++) {
+        const uint32_t device =
+            device_set_add(&endurance->devices, endurance->host, config->data.directories[i])
+                .device;
+
+        if (device != NO_DEVICE)
+            endurance->figures[device].directories |= UINT64_C(1) << i;
+    }
+}
+
+/* The bytes of tiers' files are known together only. */
+static void share(struct endurance *endurance, uint32_t device)
+{
+    if (device != NO_DEVICE)
+        endurance->devices.devices[device].has_shared = true;
+}
+
+/* Files of persistent memory bypass the page cache, and those in memory have no device. Neither has
+ * bytes written back. */
+static void add_tiers(struct endurance *endurance)
+{
+    const struct config *const config = endurance->config;
+
+    endurance->tier_device = NO_DEVICE;
+    for (uint32_t t = 0; t < config->cache.tier_count; t++) {
+        struct devices_beneath beneath;
+        uint32_t device;
+
+        if (config->cache.tiers[t].kind != TIER_KIND_FILE)
+            continue;
+        beneath = device_set_add(&endurance->devices, endurance->host, config->cache.tiers[t].path);
+        if (beneath.is_dax || beneath.count == 0)
+            continue;
+        device = beneath.device;
+        if (endurance->has_tier_files && endurance->tier_device != device) {
+            share(endurance, endurance->tier_device);
+            share(endurance, device);
+            device = NO_DEVICE;
+        }
+        endurance->tier_device = device;
+        endurance->has_tier_files = true;
+    }
+}
+
+static uint64_t directories_bytes(const struct endurance *endurance, uint64_t which)
+{
+    uint64_t bytes = 0;
+
+    for (uint32_t i = 0; i < endurance->config->data.directory_count; i++)
+        if (which & UINT64_C(1) << i)
+            bytes += written_below(i);
+    return bytes;
+}
+
+static void read_boot(struct endurance *endurance, struct host_line *ret_boot)
+{
+    if (!host_line(endurance->host, ret_boot, "/proc/sys/kernel/random/boot_id"))
+        ret_boot->text[0] = '\0';
+}
+
+/* Counters begin at 0 with each boot. In the boot of the file, bytes written while no server ran
+ * count too. */
+static void take_histories(struct endurance *endurance, uint64_t now_ms)
+{
+    const struct host_line server = { "server" };
+    struct host_line boot;
+    bool is_same, is_new;
+
+    read_boot(endurance, &boot);
+    is_same = boot.text[0] && strcmp(boot.text, endurance->histories.boot.text) == 0;
+    endurance->histories.boot = boot;
+    endurance->server = write_histories_get(&endurance->histories, &server, now_ms, &is_new);
+    for (uint32_t i = 0; i < endurance->devices.count; i++) {
+        struct named_history *const history = write_histories_get(
+            &endurance->histories, &endurance->devices.devices[i].id, now_ms, &is_new);
+        uint64_t counter;
+
+        endurance->figures[i].history = history;
+        endurance->figures[i].begun_bytes =
+            directories_bytes(endurance, endurance->figures[i].directories);
+        if (!device_written(&endurance->devices.devices[i], endurance->host, &counter))
+            continue;
+        endurance->figures[i].has_counter = true;
+        if (!is_new)
+            write_history_add(&history->history, now_ms,
+                              is_same ? clock_since(counter, history->counter) : counter);
+        history->counter = counter;
+    }
+}
+
+/* ---- Sampling ---- */
+
+static void sample_device(struct endurance *endurance, uint32_t i, uint64_t now_ms)
+{
+    struct device_figures *const figures = &endurance->figures[i];
+    struct named_history *const history = figures->history;
+    uint64_t counter, bytes;
+
+    if (!figures->has_counter ||
+        !device_written(&endurance->devices.devices[i], endurance->host, &counter))
+        return;
+    bytes = clock_since(counter, history->counter); /* one that was replaced begins anew */
+    history->counter = counter;
+    figures->written_bytes += bytes;
+    write_history_add(&history->history, now_ms, bytes);
+}
+
+/* The kernel's count falls behind for a moment, as the server counts before it writes. */
+static void sample_tier_files(struct endurance *endurance, uint64_t directories)
+{
+    uint64_t all;
+
+    endurance->has_tier_figures = endurance->has_tier_files &&
+                                  host_field(endurance->host, "write_bytes", &all, "/proc/self/io");
+    if (endurance->has_tier_figures)
+        endurance->tier_file_bytes = MAX(endurance->tier_file_bytes, clock_since(all, directories));
+}
+
+static void sample_server(struct endurance *endurance, uint64_t now_ms)
+{
+    const uint64_t before = endurance->server_bytes + endurance->tier_file_bytes;
+
+    endurance->server_bytes = directories_bytes(endurance, UINT64_MAX);
+    sample_tier_files(endurance, endurance->server_bytes);
+    write_history_add(&endurance->server->history, now_ms,
+                      clock_since(endurance->server_bytes + endurance->tier_file_bytes, before));
+}
+
+/* ---- The limit ---- */
+
+/* Returns drive writes a day, or 0 where nothing can be said yet. */
+static double drive_writes(const struct endurance *endurance, uint32_t i, uint64_t now_ms)
+{
+    const struct device_figures *const figures = &endurance->figures[i];
+    const uint64_t capacity_bytes = endurance->devices.devices[i].capacity_bytes;
+    struct write_rate rate;
+
+    if (!figures->has_counter || capacity_bytes == 0)
+        return 0;
+    rate = write_history_rate(&figures->history->history, WRITE_DAY, now_ms);
+    return rate.ms < JUDGED_MS ? 0 : write_rate_daily(&rate) / (double)capacity_bytes;
+}
+
+static void judge(struct endurance *endurance, uint32_t i, uint64_t now_ms)
+{
+    const double most = endurance->config->endurance.max_dwpd;
+    const double now = drive_writes(endurance, i, now_ms);
+    struct device_figures *const figures = &endurance->figures[i];
+    const bool was_over = figures->is_over;
+    const char *const name = endurance->devices.devices[i].name.text;
+
+    figures->is_over = most > 0 && now > most;
+    if (figures->is_over && !was_over)
+        log_warn("a drive takes more writes a day than endurance.max_dwpd: see `embtier "
+                 "endurance`; give the row cache more memory, or let fewer programs write there",
+                 "device=%s dwpd=%.3g max_dwpd=%.3g", LOG_QUOTED(name), now, most);
+    else if (was_over && !figures->is_over)
+        log_info("the drive takes fewer writes a day than endurance.max_dwpd again",
+                 "device=%s dwpd=%.3g max_dwpd=%.3g", LOG_QUOTED(name), now, most);
+}
+
+void endurance_sample(struct endurance *endurance, uint64_t now_ms)
+{
+    pthread_mutex_lock(&endurance->lock);
+    sample_server(endurance, now_ms);
+    for (uint32_t i = 0; i < endurance->devices.count; i++) {
+        sample_device(endurance, i, now_ms);
+        judge(endurance, i, now_ms);
+    }
+    pthread_mutex_unlock(&endurance->lock);
+}
+
+/* ---- Figures ---- */
+
+static void get_history(const struct write_history *history, uint64_t now_ms,
+                        struct written_figures *ret_figures)
+{
+    ret_figures->total_bytes = history->total_bytes;
+    ret_figures->age_ms = clock_since(now_ms, history->since_ms);
+    for (uint32_t w = 0; w < WRITE_WINDOWS; w++)
+        ret_figures->rates[w] = write_history_rate(history, (enum write_window)w, now_ms);
+}
+
+static void get_device(const struct endurance *endurance, uint32_t i, uint64_t now_ms,
+                       struct endurance_device *ret_device)
+{
+    const struct device *const device = &endurance->devices.devices[i];
+    const struct device_figures *const figures = &endurance->figures[i];
+    const bool has_tiers = endurance->has_tier_files && endurance->tier_device == i;
+
+    *ret_device = (struct endurance_device){
+        .name = device->name,
+        .capacity_bytes = device->capacity_bytes,
+        .written_bytes = figures->written_bytes,
+        .has_server_bytes = !device->has_shared && (!has_tiers || endurance->has_tier_figures),
+        .server_bytes = directories_bytes(endurance, figures->directories) - figures->begun_bytes +
+                        (has_tiers ? endurance->tier_file_bytes : 0),
+        .is_over = figures->is_over,
+    };
+    get_history(&figures->history->history, now_ms, &ret_device->history);
+}
+
+void endurance_get(struct endurance *endurance, uint64_t now_ms, struct endurance_state *ret_state)
+{
+    pthread_mutex_lock(&endurance->lock);
+    ret_state->has_tier_files = endurance->has_tier_figures;
+    ret_state->tier_file_bytes = endurance->tier_file_bytes;
+    get_history(&endurance->server->history, now_ms, &ret_state->server);
+    ret_state->device_count = 0;
+    for (uint32_t i = 0; i < endurance->devices.count; i++)
+        if (endurance->figures[i].has_counter)
+            get_device(endurance, i, now_ms, &ret_state->devices[ret_state->device_count++]);
+    pthread_mutex_unlock(&endurance->lock);
+}
+
+/* ---- Saving ---- */
+
+enum embtier_err endurance_save(struct endurance *endurance, struct err_msg *msg)
+{
+    _cleanup_(freep) struct write_histories *copy = malloc(sizeof(*copy));
+
+    if (!copy)
+        return err_set(msg, EMBTIER_NO_MEMORY, WRITE_HISTORIES_FILE ": out of memory");
+    pthread_mutex_lock(&endurance->lock);
+    *copy = endurance->histories;
+    pthread_mutex_unlock(&endurance->lock);
+    return write_histories_save(copy, endurance->directory, msg);
+}
+
+static void save(struct endurance *endurance)
+{
+    struct err_msg msg = { { 0 } };
+
+    if (endurance_save(endurance, &msg) != EMBTIER_OK)
+        log_warn("the history of bytes written was not saved, and is tried again later", "why=%s",
+                 LOG_QUOTED(msg.text));
+}
+
+/* ---- The thread ---- */
+
+/* Returns false if it is time to end. */
+static bool wait_turn(struct endurance *endurance)
+{
+    const struct timespec until = clock_until(SAMPLE_NS);
+    bool stopping;
+
+    pthread_mutex_lock(&endurance->lock);
+    while (!endurance->stopping &&
+           pthread_cond_timedwait(&endurance->wake, &endurance->lock, &until) == 0)
+        ;
+    stopping = endurance->stopping;
+    pthread_mutex_unlock(&endurance->lock);
+    return !stopping;
+}
+
+static void *thread_main(void *argument)
+{
+    struct endurance *const endurance = argument;
+
+    thread_class_background();
+    while (wait_turn(endurance)) {
+        const uint64_t now_ms = clock_wall_ms();
+
+        endurance_sample(endurance, now_ms);
+        if (now_ms >= endurance->saved_ms && now_ms - endurance->saved_ms < SAVE_MS)
+            continue;
+        save(endurance);
+        endurance->saved_ms = now_ms;
+    }
+    return NULL;
+}
+
+enum embtier_err endurance_start(struct endurance *endurance, struct err_msg *msg)
+{
+    const int rc = pthread_create(&endurance->thread, NULL, thread_main, endurance);
+
+    if (rc != 0)
+        return err_set_errno(msg, rc, "cannot start the thread that samples devices");
+    pthread_setname_np(endurance->thread, "endurance");
+    endurance->has_thread = true;
+    return EMBTIER_OK;
+}
+
+static void join(struct endurance *endurance)
+{
+    if (!endurance->has_thread)
+        return;
+    pthread_mutex_lock(&endurance->lock);
+    endurance->stopping = true;
+    pthread_cond_signal(&endurance->wake);
+    pthread_mutex_unlock(&endurance->lock);
+    pthread_join(endurance->thread, NULL);
+    endurance->has_thread = false;
+}
+
+void endurance_end(struct endurance *endurance)
+{
+    if (!endurance)
+        return;
+    join(endurance);
+    endurance_sample(endurance, clock_wall_ms());
+    save(endurance);
+}
+
+/* ---- Life ---- */
+
+enum embtier_err endurance_new(const struct endurance_opts *opts, uint64_t now_ms,
+                               struct endurance **ret_endurance, struct err_msg *msg)
+{
+    _cleanup_(endurance_freep) struct endurance *endurance = calloc(1, sizeof(*endurance));
+
+    if (!endurance)
+        return err_set(msg, EMBTIER_NO_MEMORY, "endurance: out of memory");
+    pthread_mutex_init(&endurance->lock, NULL);
+    clock_init_cond(&endurance->wake);
+    endurance->config = opts->config;
+    endurance->host = opts->host;
+    endurance->saved_ms = now_ms;
+    endurance->directory = strdup(opts->directory);
+    if (!endurance->directory)
+        return err_set(msg, EMBTIER_NO_MEMORY, "endurance: out of memory");
+    add_directories(endurance);
+    add_tiers(endurance);
+    write_histories_load(endurance->directory, now_ms, &endurance->histories);
+    take_histories(endurance, now_ms);
+    endurance_sample(endurance, now_ms);
+    *ret_endurance = TAKE(endurance);
+    return EMBTIER_OK;
+}
+
+void endurance_free(struct endurance *endurance)
+{
+    if (!endurance)
+        return;
+    join(endurance);
+    pthread_cond_destroy(&endurance->wake);
+    pthread_mutex_destroy(&endurance->lock);
+    free(endurance->directory);
+    free(endurance);
+}

@@ -1,0 +1,475 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Are the bytes of each device counted, on a machine that is a folder: through partitions, LVM and
+ * RAID, over boots and restarts, with a tier's file, and up to the limit? */
+#include "tests/unit/daemon/endurance/endurance_fixture.h"
+
+#include "config/config.h"
+#include "daemon/endurance/endurance.h"
+#include "store/files/written.h"
+
+#define HOUR   UINT64_C(3600000)
+#define NOW    (UINT64_C(20000) * 24 * HOUR + 1800000)
+#define SECTOR UINT64_C(512)
+
+static const struct {
+    const char *path;
+    uint64_t mount;
+    unsigned major, minor;
+} paths[] = {
+    { "/data/a", 40, 259, 1 }, { "/data/b", 41, 9, 0 }, { "/data/c", 42, 252, 0 },
+    { "/mem", 43, 0, 40 },     { "/pmem", 44, 259, 9 },
+};
+
+static struct host host;
+static struct config config;
+static char *directories[4];
+
+static int look(const char *path, struct statx *ret_info)
+{
+    for (size_t i = 0; i < ARRAY_LEN(paths); i++) {
+        if (strcmp(paths[i].path, path) != 0)
+            continue;
+        *ret_info = (struct statx){ .stx_mask = STATX_BASIC_STATS | STATX_MNT_ID,
+                                    .stx_mode = S_IFDIR,
+                                    .stx_dev_major = paths[i].major,
+                                    .stx_dev_minor = paths[i].minor,
+                                    .stx_mnt_id = paths[i].mount };
+        return 0;
+    }
+    return ENOENT;
+}
+
+static void put_counter(const char *device, uint64_t sectors)
+{
+    char path[64], text[128];
+
+    snprintf(path, sizeof(path), "/sys/devices/block/%s/stat", device);
+    snprintf(text, sizeof(text),
+             "    1002        3    24906       45     2008     1120 %8llu     5124        0      "
+             "632     5170\n",
+             (unsigned long long)sectors);
+    put(path, text);
+}
+
+static void put_disk(const char *name, const char *number)
+{
+    char path[64], target[64], text[64];
+
+    snprintf(path, sizeof(path), "/sys/devices/block/%s/dev", name);
+    snprintf(text, sizeof(text), "%s\n", number);
+    put(path, text);
+    snprintf(path, sizeof(path), "/sys/devices/block/%s/size", name);
+    put(path, "2000000\n"); /* 1,024,000,000 bytes */
+    snprintf(target, sizeof(target), "../../devices/block/%s", name);
+    snprintf(path, sizeof(path), "/sys/class/block/%s", name);
+    put_link(path, target);
+    snprintf(path, sizeof(path), "/sys/dev/block/%s", number);
+    put_link(path, target);
+    put_counter(name, 1000);
+}
+
+static void put_machine(void)
+{
+    put("/proc/self/mountinfo", "40 27 259:1 / /data/a rw - xfs /dev/nvme0n1p1 rw\n"
+                                "41 27 9:0 / /data/b rw - ext4 /dev/md0 rw\n"
+                                "42 27 252:0 / /data/c rw - xfs /dev/mapper/c rw\n"
+                                "43 27 0:40 / /mem rw - tmpfs tmpfs rw\n"
+                                "44 27 259:9 / /pmem rw - ext4 /dev/pmem0 rw,dax=always\n");
+    put("/proc/self/io", "rchar: 1\nwchar: 2\nread_bytes: 3\nwrite_bytes: 0\n");
+    put("/proc/sys/kernel/random/boot_id", "boot-1\n");
+    put_disk("nvme0n1", "259:0");
+    put_disk("nvme1n1", "259:3");
+    put_disk("nvme2n1", "259:4");
+    put_disk("nvme3n1", "259:5");
+    put_disk("pmem0", "259:9");
+    put_disk("md0", "9:0");
+    put_disk("dm-0", "252:0");
+    put("/sys/devices/block/nvme0n1/wwid", "eui.0001\n");
+    put("/sys/devices/block/nvme0n1/nvme0n1p1/dev", "259:1\n");
+    put("/sys/devices/block/nvme0n1/nvme0n1p1/partition", "1\n");
+    put_link("/sys/class/block/nvme0n1p1", "../../devices/block/nvme0n1/nvme0n1p1");
+    put_link("/sys/dev/block/259:1", "../../devices/block/nvme0n1/nvme0n1p1");
+    put_link("/sys/devices/block/md0/slaves/nvme1n1", "../../nvme1n1");
+    put_link("/sys/devices/block/md0/slaves/nvme2n1", "../../nvme2n1");
+    put_link("/sys/devices/block/dm-0/slaves/nvme3n1", "../../nvme3n1");
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    make_root();
+    put_machine();
+    put("/store/keep", "");
+    host = (struct host){ .root = root, .look = look };
+    memset(&config, 0, sizeof(config));
+    config.data.directories = directories;
+    config.data.directory_count = 0;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    return remove_root();
+}
+
+static void use_directories(const char *first, const char *second)
+{
+    directories[0] = (char *)(uintptr_t)first;
+    directories[1] = (char *)(uintptr_t)second;
+    config.data.directory_count = second ? 2 : 1;
+    written_begin(directories, config.data.directory_count);
+}
+
+static void use_tier(uint32_t tier, const char *path)
+{
+    config.cache.tiers[tier].kind = TIER_KIND_FILE;
+    snprintf(config.cache.tiers[tier].path, sizeof(config.cache.tiers[tier].path), "%s", path);
+    config.cache.tier_count = tier + 1;
+}
+
+static struct endurance *begin(uint64_t now_ms)
+{
+    struct endurance *endurance = NULL;
+    struct err_msg msg = { { 0 } };
+    char directory[PATH_MAX];
+
+    root_path("/store", directory);
+    assert_int_equal(
+        endurance_new(
+            &(struct endurance_opts){ .config = &config, .host = &host, .directory = directory },
+            now_ms, &endurance, &msg),
+        EMBTIER_OK);
+    return endurance;
+}
+
+static const struct endurance_state *sample(struct endurance *endurance, uint64_t now_ms)
+{
+    static struct endurance_state state;
+
+    endurance_sample(endurance, now_ms);
+    endurance_get(endurance, now_ms, &state);
+    return &state;
+}
+
+static const struct endurance_device *device(const struct endurance_state *state, const char *name)
+{
+    for (uint32_t i = 0; i < state->device_count; i++)
+        if (strcmp(state->devices[i].name.text, name) == 0)
+            return &state->devices[i];
+    fail_msg("%s is not found", name);
+    return NULL;
+}
+
+static void write_below(uint32_t directory, uint64_t bytes)
+{
+    char path[64];
+
+    snprintf(path, sizeof(path), "%s/shard-0000/000007.sst", directories[directory]);
+    written_add(written_place(path), bytes);
+}
+
+static void test_a_disk_is_found_through_its_partition(void **state)
+{
+    struct endurance *endurance;
+    const struct endurance_state *now;
+
+    (void)state;
+    use_directories("/data/a", "/data/c");
+    endurance = begin(NOW);
+    write_below(0, 300 * SECTOR);
+    write_below(1, 70 * SECTOR);
+    put_counter("nvme0n1", 1000 + 400);
+    put_counter("nvme3n1", 1000 + 71);
+    now = sample(endurance, NOW + 10000);
+    assert_int_equal(now->device_count, 2);
+    assert_int_equal(device(now, "nvme0n1")->capacity_bytes, 1024000000);
+    assert_int_equal(device(now, "nvme0n1")->written_bytes, 400 * SECTOR);
+    assert_true(device(now, "nvme0n1")->has_server_bytes);
+    assert_int_equal(device(now, "nvme0n1")->server_bytes, 300 * SECTOR);
+    assert_int_equal(device(now, "nvme3n1")->server_bytes, 70 * SECTOR);
+    assert_int_equal(device(now, "nvme3n1")->written_bytes, 71 * SECTOR);
+    assert_int_equal(now->server.total_bytes, 370 * SECTOR);
+    assert_int_equal(now->server.rates[WRITE_HOUR].bytes, 370 * SECTOR);
+    assert_int_equal(now->server.rates[WRITE_HOUR].ms, 10000);
+    assert_false(now->has_tier_files);
+    endurance_free(endurance);
+}
+
+/* How RAID shares bytes out depends on its level. */
+static void test_the_server_s_part_of_a_disk_of_raid_is_not_known(void **state)
+{
+    struct endurance *endurance;
+    const struct endurance_state *now;
+
+    (void)state;
+    use_directories("/data/b", NULL);
+    endurance = begin(NOW);
+    put_counter("nvme2n1", 1000 + 9);
+    now = sample(endurance, NOW + 10000);
+    assert_int_equal(now->device_count, 2);
+    assert_false(device(now, "nvme1n1")->has_server_bytes);
+    assert_false(device(now, "nvme2n1")->has_server_bytes);
+    assert_int_equal(device(now, "nvme2n1")->written_bytes, 9 * SECTOR);
+    endurance_free(endurance);
+}
+
+static void test_memory_has_no_device(void **state)
+{
+    struct endurance *endurance;
+    const struct endurance_state *now;
+
+    (void)state;
+    use_directories("/mem", NULL);
+    endurance = begin(NOW);
+    write_below(0, 5000);
+    now = sample(endurance, NOW + 10000);
+    assert_int_equal(now->device_count, 0);
+    assert_int_equal(now->server.total_bytes, 5000);
+    endurance_free(endurance);
+}
+
+/* ---- Tiers ---- */
+
+static void test_a_tier_s_file_costs_what_the_kernel_says(void **state)
+{
+    struct endurance *endurance;
+    const struct endurance_state *now;
+
+    (void)state;
+    use_directories("/data/a", NULL);
+    use_tier(0, "/data/c");
+    endurance = begin(NOW);
+    write_below(0, 40000);
+    put("/proc/self/io", "rchar: 1\nwrite_bytes: 140000\ncancelled_write_bytes: 0\n");
+    now = sample(endurance, NOW + 10000);
+    assert_true(now->has_tier_files);
+    assert_int_equal(now->tier_file_bytes, 100000);
+    assert_int_equal(now->server.total_bytes, 140000);
+    assert_int_equal(device(now, "nvme0n1")->server_bytes, 40000);
+    assert_int_equal(device(now, "nvme3n1")->server_bytes, 100000);
+    write_below(0, 1000); /* not written yet */
+    now = sample(endurance, NOW + 20000);
+    assert_int_equal(now->tier_file_bytes, 100000); /* a counter never falls */
+    endurance_free(endurance);
+}
+
+static void test_files_in_memory_of_any_kind_cost_nothing(void **state)
+{
+    static const char *const tiers[] = { "/pmem", "/mem", "/missing" };
+
+    (void)state;
+    use_directories("/data/a", NULL);
+    for (size_t i = 0; i < ARRAY_LEN(tiers); i++) {
+        struct endurance *endurance;
+        const struct endurance_state *now;
+
+        use_tier(0, tiers[i]);
+        endurance = begin(NOW);
+        put("/proc/self/io", "write_bytes: 140000\n");
+        now = sample(endurance, NOW + 10000);
+        assert_false(now->has_tier_files);
+        assert_int_equal(now->server.total_bytes, 0);
+        endurance_free(endurance);
+    }
+}
+
+static void test_files_of_tiers_on_two_devices_are_known_together_only(void **state)
+{
+    struct endurance *endurance;
+    const struct endurance_state *now;
+
+    (void)state;
+    use_directories("/data/a", NULL);
+    use_tier(0, "/data/a");
+    use_tier(1, "/data/c");
+    endurance = begin(NOW);
+    put("/proc/self/io", "write_bytes: 8192\n");
+    now = sample(endurance, NOW + 10000);
+    assert_int_equal(now->tier_file_bytes, 8192);
+    assert_false(device(now, "nvme0n1")->has_server_bytes);
+    assert_false(device(now, "nvme3n1")->has_server_bytes);
+    endurance_free(endurance);
+}
+
+static void test_a_tier_s_bytes_that_the_kernel_hides_are_not_known(void **state)
+{
+    struct endurance *endurance;
+    const struct endurance_state *now;
+    char path[PATH_MAX];
+
+    (void)state;
+    use_directories("/data/a", NULL);
+    use_tier(0, "/data/c");
+    root_path("/proc/self/io", path);
+    assert_int_equal(unlink(path), 0);
+    endurance = begin(NOW);
+    now = sample(endurance, NOW + 10000);
+    assert_false(now->has_tier_files);
+    assert_true(device(now, "nvme0n1")->has_server_bytes);
+    assert_false(device(now, "nvme3n1")->has_server_bytes);
+    endurance_free(endurance);
+}
+
+/* ---- Restarts ---- */
+
+/* Ends, and begins anew. */
+static struct endurance *restart(struct endurance *endurance, uint64_t now_ms)
+{
+    struct err_msg msg = { { 0 } };
+
+    assert_int_equal(endurance_save(endurance, &msg), EMBTIER_OK);
+    endurance_free(endurance);
+    written_begin(directories, config.data.directory_count);
+    return begin(now_ms);
+}
+
+static void test_a_restart_keeps_the_history_and_what_was_written_meanwhile(void **state)
+{
+    struct endurance *endurance;
+    const struct endurance_state *now;
+
+    (void)state;
+    use_directories("/data/a", NULL);
+    endurance = begin(NOW);
+    write_below(0, 10 * SECTOR);
+    put_counter("nvme0n1", 1100);
+    (void)sample(endurance, NOW + 10000);
+    put_counter("nvme0n1", 1100 + 50); /* no sample sees it */
+    endurance = restart(endurance, NOW + 2 * HOUR);
+    write_below(0, 3 * SECTOR);
+    put_counter("nvme0n1", 1100 + 50 + 7);
+    now = sample(endurance, NOW + 2 * HOUR + 10000);
+    assert_int_equal(device(now, "nvme0n1")->written_bytes, 7 * SECTOR);
+    assert_int_equal(device(now, "nvme0n1")->history.total_bytes, 157 * SECTOR);
+    assert_int_equal(device(now, "nvme0n1")->history.age_ms, 2 * HOUR + 10000);
+    assert_int_equal(device(now, "nvme0n1")->history.rates[WRITE_HOUR].bytes, 57 * SECTOR);
+    assert_int_equal(device(now, "nvme0n1")->history.rates[WRITE_DAY].bytes, 157 * SECTOR);
+    assert_int_equal(now->server.total_bytes, 13 * SECTOR);
+    endurance_free(endurance);
+}
+
+static void test_a_boot_begins_counters_at_zero(void **state)
+{
+    struct endurance *endurance;
+    const struct endurance_state *now;
+
+    (void)state;
+    use_directories("/data/a", NULL);
+    endurance = begin(NOW);
+    put_counter("nvme0n1", 1100);
+    (void)sample(endurance, NOW + 10000);
+    put("/proc/sys/kernel/random/boot_id", "boot-2\n");
+    put_counter("nvme0n1", 2000); /* since that boot */
+    endurance = restart(endurance, NOW + HOUR);
+    now = sample(endurance, NOW + HOUR);
+    assert_int_equal(device(now, "nvme0n1")->history.total_bytes, 2100 * SECTOR);
+    assert_int_equal(device(now, "nvme0n1")->written_bytes, 0);
+    endurance_free(endurance);
+}
+
+/* Names may change with a boot; the id of a device does not. */
+static void test_a_device_keeps_its_history_under_another_name(void **state)
+{
+    struct endurance *endurance;
+    const struct endurance_state *now;
+
+    (void)state;
+    use_directories("/data/a", NULL);
+    endurance = begin(NOW);
+    put_counter("nvme0n1", 1100);
+    (void)sample(endurance, NOW + 10000);
+    use_directories("/data/c", NULL);
+    put("/sys/devices/block/nvme3n1/wwid", "eui.0001\n");
+    put_counter("nvme3n1", 1200);
+    endurance = restart(endurance, NOW + HOUR);
+    now = sample(endurance, NOW + HOUR);
+    assert_int_equal(device(now, "nvme3n1")->history.total_bytes, 200 * SECTOR);
+    endurance_free(endurance);
+}
+
+static void test_a_damaged_counter_is_not_believed(void **state)
+{
+    static const char *const texts[] = { "", "1 2 3 4 5 6\n", "1 2 3 4 5 6 x 8\n",
+                                         "1 2 3 4 5 6 99999999999999999999 8\n",
+                                         "1 2 3 4 5 6 18446744073709551615 8\n" };
+    struct endurance *endurance;
+    const struct endurance_state *now;
+
+    (void)state;
+    use_directories("/data/a", NULL);
+    endurance = begin(NOW);
+    for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
+        put("/sys/devices/block/nvme0n1/stat", texts[i]);
+        now = sample(endurance, NOW + 10000);
+        assert_int_equal(device(now, "nvme0n1")->written_bytes, 0);
+    }
+    put_counter("nvme0n1", 1005);
+    now = sample(endurance, NOW + 20000);
+    assert_int_equal(device(now, "nvme0n1")->written_bytes, 5 * SECTOR);
+    endurance_free(endurance);
+}
+
+/* ---- The limit ---- */
+
+/* The device holds 2,000,000 sectors, so that is one drive write. */
+static void test_a_device_over_the_limit_is_told_after_an_hour(void **state)
+{
+    struct endurance *endurance;
+    const struct endurance_state *now;
+
+    (void)state;
+    use_directories("/data/a", NULL);
+    config.endurance.max_dwpd = 0.5;
+    endurance = begin(NOW);
+    put_counter("nvme0n1", 1000 + 50000);
+    now = sample(endurance, NOW + HOUR / 2); /* 1.2 a day, if it went on so */
+    assert_false(device(now, "nvme0n1")->is_over);
+    now = sample(endurance, NOW + HOUR); /* 0.6 */
+    assert_true(device(now, "nvme0n1")->is_over);
+    now = sample(endurance, NOW + 2 * HOUR); /* 0.3 */
+    assert_false(device(now, "nvme0n1")->is_over);
+    config.endurance.max_dwpd = 0;
+    put_counter("nvme0n1", 1000 + 90000000);
+    now = sample(endurance, NOW + 2 * HOUR);
+    assert_false(device(now, "nvme0n1")->is_over);
+    endurance_free(endurance);
+}
+
+static void test_a_directory_counts_for_the_longest_path_that_holds_it(void **state)
+{
+    (void)state;
+    use_directories("/data/a", "/data/a/inner/");
+    write_below(0, 1);
+    write_below(1, 20);
+    written_add(written_place("/data/ab/file"), 300);
+    written_add(written_place("/elsewhere"), 4000);
+    assert_int_equal(written_below(0), 1);
+    assert_int_equal(written_below(1), 20);
+    use_directories("/data/a", NULL);
+    assert_int_equal(written_below(0), 0);
+    written_add(written_place("/another/name/of/it"), 7);
+    assert_int_equal(written_below(0), 7);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+        TEST(test_a_disk_is_found_through_its_partition),
+        TEST(test_the_server_s_part_of_a_disk_of_raid_is_not_known),
+        TEST(test_memory_has_no_device),
+        TEST(test_a_tier_s_file_costs_what_the_kernel_says),
+        TEST(test_files_in_memory_of_any_kind_cost_nothing),
+        TEST(test_files_of_tiers_on_two_devices_are_known_together_only),
+        TEST(test_a_tier_s_bytes_that_the_kernel_hides_are_not_known),
+        TEST(test_a_restart_keeps_the_history_and_what_was_written_meanwhile),
+        TEST(test_a_boot_begins_counters_at_zero),
+        TEST(test_a_device_keeps_its_history_under_another_name),
+        TEST(test_a_damaged_counter_is_not_believed),
+        TEST(test_a_device_over_the_limit_is_told_after_an_hour),
+        TEST(test_a_directory_counts_for_the_longest_path_that_holds_it),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Is the file of histories read as it was written, and does a damaged one cost nothing else? */
+#include "tests/unit/daemon/endurance/endurance_fixture.h"
+
+#include <jansson.h>
+
+#include "daemon/endurance/write_histories.h"
+#include "store/files/summed_json.h"
+
+#define HOUR UINT64_C(3600000)
+#define NOW  (UINT64_C(20000) * 24 * HOUR)
+
+static struct write_histories histories, loaded;
+
+static int setup(void **state)
+{
+    (void)state;
+    make_root();
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    return remove_root();
+}
+
+static struct named_history *get(struct write_histories *from, const char *id, bool is_new)
+{
+    struct host_line line;
+    struct named_history *item;
+    bool was_new;
+
+    snprintf(line.text, sizeof(line.text), "%s", id);
+    item = write_histories_get(from, &line, NOW, &was_new);
+    assert_int_equal(was_new, is_new);
+    return item;
+}
+
+/* Writes two histories. */
+static void save(void)
+{
+    struct err_msg msg = { { 0 } };
+
+    memset(&histories, 0, sizeof(histories));
+    snprintf(histories.boot.text, sizeof(histories.boot.text), "boot-1");
+    write_history_add(&get(&histories, "server", true)->history, NOW, 12345);
+    get(&histories, "eui.0025388b11b2a1e7", true)->counter = 987654321;
+    assert_int_equal(write_histories_save(&histories, root, &msg), EMBTIER_OK);
+}
+
+static bool exists(const char *name)
+{
+    char path[PATH_MAX];
+
+    root_path(name, path);
+    return access(path, F_OK) == 0;
+}
+
+static size_t read_file(char *text, size_t room)
+{
+    char path[PATH_MAX];
+    FILE *file;
+    size_t count;
+
+    root_path("/endurance.json", path);
+    file = fopen(path, "re");
+    assert_non_null(file);
+    count = fread(text, 1, room - 1, file);
+    fclose(file);
+    text[count] = '\0';
+    return count;
+}
+
+static void test_histories_are_read_as_they_were_written(void **state)
+{
+    (void)state;
+    save();
+    write_histories_load(root, NOW + HOUR, &loaded);
+    assert_int_equal(loaded.count, 2);
+    assert_string_equal(loaded.boot.text, "boot-1");
+    assert_int_equal(get(&loaded, "server", false)->history.total_bytes, 12345);
+    assert_int_equal(get(&loaded, "eui.0025388b11b2a1e7", false)->counter, 987654321);
+    assert_false(exists("/endurance.json.damaged"));
+}
+
+static void test_without_a_file_there_are_none(void **state)
+{
+    (void)state;
+    write_histories_load(root, NOW, &loaded);
+    assert_int_equal(loaded.count, 0);
+    assert_false(exists("/endurance.json.damaged"));
+}
+
+/* A device that was taken out is forgotten. */
+static void test_histories_of_last_month_are_left_out(void **state)
+{
+    (void)state;
+    save();
+    write_histories_load(root, NOW + 167 * HOUR, &loaded);
+    assert_int_equal(loaded.count, 2);
+    write_histories_load(root, NOW + 169 * HOUR, &loaded);
+    assert_int_equal(loaded.count, 0);
+}
+
+static void expect_damage(const char *text)
+{
+    put("/endurance.json", text);
+    write_histories_load(root, NOW, &loaded);
+    assert_int_equal(loaded.count, 0);
+    assert_string_equal(loaded.boot.text, "");
+    assert_false(exists("/endurance.json"));
+    assert_true(exists("/endurance.json.damaged"));
+}
+
+static void test_a_damaged_file_is_set_aside(void **state)
+{
+    static char text[64 << 10], cut[64 << 10];
+    size_t count;
+
+    (void)state;
+    save();
+    count = read_file(text, sizeof(text));
+    assert_true(count > 500);
+    for (size_t length = 0; length < count - 1; length += 97) {
+        memcpy(cut, text, length);
+        cut[length] = '\0';
+        expect_damage(cut);
+    }
+    for (size_t at = 0; at < count; at += 89) { /* one wrong digit */
+        memcpy(cut, text, count + 1);
+        cut[at] ^= 1;
+        expect_damage(cut);
+    }
+    expect_damage("nonsense");
+    expect_damage("{\"crc32c\": \"00000000\", \"version\": 1}");
+    put("/endurance.json", text); /* it was the text, not the place */
+    write_histories_load(root, NOW, &loaded);
+    assert_int_equal(loaded.count, 2);
+}
+
+static void test_a_file_that_is_whole_but_of_another_version_is_set_aside(void **state)
+{
+    json_t *const root_json = json_pack("{s:s, s:i, s:s, s:[]}", "crc32c", "00000000", "version", 2,
+                                        "boot", "", "histories");
+    struct err_msg msg = { { 0 } };
+
+    (void)state;
+    assert_int_equal(summed_json_write(root, WRITE_HISTORIES_FILE, root_json, &msg), EMBTIER_OK);
+    json_decref(root_json);
+    write_histories_load(root, NOW, &loaded);
+    assert_true(exists("/endurance.json.damaged"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+        TEST(test_histories_are_read_as_they_were_written),
+        TEST(test_without_a_file_there_are_none),
+        TEST(test_histories_of_last_month_are_left_out),
+        TEST(test_a_damaged_file_is_set_aside),
+        TEST(test_a_file_that_is_whole_but_of_another_version_is_set_aside),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Does a history know what was written in the last hour, day and week, whatever the clock does? */
+/* clang-format off */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+/* clang-format on */
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/endurance/write_history.h"
+#include "tests/seed.h"
+
+#define MINUTE UINT64_C(60000)
+#define HOUR   (60 * MINUTE)
+#define DAY    (24 * HOUR)
+/* In the middle of a minute and of an hour. */
+#define BEGIN (UINT64_C(20000) * DAY + 30 * MINUTE + 30000)
+
+static struct write_rate rate(const struct write_history *history, enum write_window window,
+                              uint64_t now_ms)
+{
+    return write_history_rate(history, window, now_ms);
+}
+
+static void test_a_new_history_begins_with_itself(void **state)
+{
+    struct write_history history;
+    struct write_rate hour;
+
+    (void)state;
+    write_history_begin(&history, BEGIN);
+    hour = rate(&history, WRITE_HOUR, BEGIN);
+    assert_int_equal(hour.ms, 0);
+    assert_true(write_rate_daily(&hour) == 0);
+    write_history_add(&history, BEGIN + 10000, 500);
+    for (uint32_t w = 0; w < WRITE_WINDOWS; w++) {
+        const struct write_rate all = rate(&history, (enum write_window)w, BEGIN + 10000);
+
+        assert_int_equal(all.ms, 10000);
+        assert_int_equal(all.bytes, 500);
+        assert_true(write_rate_daily(&all) == 500.0 * 8640);
+    }
+    assert_int_equal(history.total_bytes, 500);
+}
+
+static void test_bytes_leave_the_windows_in_turn(void **state)
+{
+    struct write_history history;
+    static const uint64_t after[] = { 30 * MINUTE, 61 * MINUTE, 25 * HOUR, 169 * HOUR };
+
+    (void)state;
+    write_history_begin(&history, BEGIN);
+    write_history_add(&history, BEGIN, 700);
+    for (uint32_t gone = 0; gone < ARRAY_LEN(after); gone++) {
+        const uint64_t now_ms = BEGIN + after[gone];
+
+        write_history_add(&history, now_ms, 0);
+        for (uint32_t w = 0; w < WRITE_WINDOWS; w++)
+            assert_int_equal(rate(&history, (enum write_window)w, now_ms).bytes,
+                             w < gone ? 0 : 700);
+    }
+    assert_int_equal(history.total_bytes, 700);
+    assert_int_equal(rate(&history, WRITE_HOUR, BEGIN + 169 * HOUR).ms, 59 * MINUTE + 30000);
+    assert_int_equal(rate(&history, WRITE_DAY, BEGIN + 169 * HOUR).ms,
+                     23 * HOUR + 30 * MINUTE + 30000);
+}
+
+/* A steady writer has the same rate in all windows, at any moment. */
+static void test_a_steady_rate_is_found_in_all_windows(void **state)
+{
+    struct write_history history;
+
+    (void)state;
+    write_history_begin(&history, BEGIN);
+    for (uint64_t ms = 10000; ms <= 9 * DAY; ms += 10000) {
+        write_history_add(&history, BEGIN + ms, 10000);
+        if (ms % (7 * HOUR + 10000) != 0 && ms != 9 * DAY)
+            continue;
+        for (uint32_t w = 0; w < WRITE_WINDOWS; w++) {
+            const struct write_rate now = rate(&history, (enum write_window)w, BEGIN + ms);
+            const double daily = write_rate_daily(&now);
+
+            assert_true(daily > 0.99 * (double)DAY && daily < 1.01 * (double)DAY);
+        }
+    }
+}
+
+static void test_the_clock_may_be_put_back(void **state)
+{
+    struct write_history history;
+
+    (void)state;
+    write_history_begin(&history, BEGIN);
+    write_history_add(&history, BEGIN + 2 * HOUR, 100);
+    write_history_add(&history, BEGIN + HOUR, 10); /* into the newest bucket */
+    assert_int_equal(rate(&history, WRITE_HOUR, BEGIN + 2 * HOUR).bytes, 110);
+    assert_int_equal(rate(&history, WRITE_HOUR, BEGIN).ms, 0);
+    write_history_add(&history, BEGIN - 2 * DAY, 7); /* anew */
+    assert_int_equal(history.since_ms, BEGIN - 2 * DAY);
+    assert_int_equal(rate(&history, WRITE_WEEK, BEGIN - 2 * DAY + MINUTE).bytes, 7);
+    assert_int_equal(history.total_bytes, 117);
+    write_history_add(&history, 5, 1); /* 1970 */
+    assert_int_equal(rate(&history, WRITE_WEEK, 5).bytes, 1);
+    write_history_add(&history, BEGIN + 1000 * DAY, 2); /* and far ahead */
+    assert_int_equal(rate(&history, WRITE_WEEK, BEGIN + 1000 * DAY).bytes, 2);
+    assert_int_equal(history.total_bytes, 120);
+}
+
+/* Against a list of all that was ever written. */
+static void test_windows_hold_what_a_list_says(void **state)
+{
+    enum { ADDS = 3000 };
+    static struct {
+        uint64_t ms, bytes;
+    } adds[ADDS];
+    struct write_history history;
+    uint64_t now_ms = BEGIN;
+
+    (void)state;
+    srandom((unsigned)seed_of_test("test_write_history", seed_random()));
+    write_history_begin(&history, now_ms);
+    for (uint32_t i = 0; i < ADDS; i++) {
+        uint64_t hour = 0, day = 0;
+
+        now_ms += (uint64_t)random() % (i % 100 == 0 ? 2 * DAY : 5 * MINUTE);
+        adds[i].ms = now_ms;
+        adds[i].bytes = (uint64_t)random() % 100000;
+        write_history_add(&history, now_ms, adds[i].bytes);
+        for (uint32_t j = 0; j <= i; j++) {
+            hour += adds[j].ms / MINUTE + 60 > now_ms / MINUTE ? adds[j].bytes : 0;
+            day += adds[j].ms / HOUR + 24 > now_ms / HOUR ? adds[j].bytes : 0;
+        }
+        assert_int_equal(rate(&history, WRITE_HOUR, now_ms).bytes, hour);
+        assert_int_equal(rate(&history, WRITE_DAY, now_ms).bytes, day);
+    }
+}
+
+static void test_json_holds_all_of_it(void **state)
+{
+    struct write_history history, read = { 0 };
+    json_t *json;
+
+    (void)state;
+    write_history_begin(&history, BEGIN);
+    for (uint64_t i = 0; i < 500; i++)
+        write_history_add(&history, BEGIN + i * 17 * MINUTE, i * 1000003);
+    json = write_history_to_json(&history);
+    assert_true(write_history_from_json(json, &read));
+    assert_memory_equal(&read, &history, sizeof(read));
+    json_decref(json);
+}
+
+static void test_other_json_is_no_history(void **state)
+{
+    static const struct {
+        const char *key, *value;
+    } changes[] = {
+        { "since_ms", "-1" },     { "since_ms", "\"1\"" },
+        { "total_bytes", "1.5" }, { "minute", "9223372036854775807" },
+        { "hour", "null" },       { "hour", "9223372036854775807" },
+        { "minutes", "[]" },      { "hours", "[1, 2, 3]" },
+        { "hours", "{}" },
+    };
+    struct write_history history, read = { .minute = 77 };
+
+    (void)state;
+    write_history_begin(&history, BEGIN);
+    for (size_t i = 0; i < ARRAY_LEN(changes); i++) {
+        json_t *const json = write_history_to_json(&history);
+
+        json_object_set_new(json, changes[i].key,
+                            json_loads(changes[i].value, JSON_DECODE_ANY, NULL));
+        assert_false(write_history_from_json(json, &read));
+        json_decref(json);
+    }
+    assert_int_equal(read.minute, 77);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_new_history_begins_with_itself),
+        cmocka_unit_test(test_bytes_leave_the_windows_in_turn),
+        cmocka_unit_test(test_a_steady_rate_is_found_in_all_windows),
+        cmocka_unit_test(test_the_clock_may_be_put_back),
+        cmocka_unit_test(test_windows_hold_what_a_list_says),
+        cmocka_unit_test(test_json_holds_all_of_it),
+        cmocka_unit_test(test_other_json_is_no_history),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
