@@ -29,12 +29,25 @@ const struct command commands[] = {
       "is ssd.write_amplification of a machine's file. The drives' capacity and rating come\n"
       "from the server's configuration (endurance.*).\n"
       "\n"
+      "Devices: those beneath the data directories and the tiers' files, with the bytes that\n"
+      "all programs wrote since the server's start, the server's part, and the others'. Rates\n"
+      "of the last hour, day and week outlive the server. NVMe drives are asked for their\n"
+      "health: this needs CAP_SYS_ADMIN, so run the command as root on the server's machine.\n"
+      "Life left: of the rating, and of what the drives report, at these rates.\n"
+      "\n"
       "With -o json: {uptime_s, seconds, tables: [{name, updated_rows, updated_bytes,\n"
       "flush_bytes, compaction_bytes, write_amplification}], dropped_tables, all_tables,\n"
       "written_bytes_by_cause, written_bytes, write_amplification, stored_row_bytes,\n"
       "store_amplification, written_bytes_per_day, capacity_bytes, drive_writes_per_day,\n"
-      "rated_written_bytes, rated_drive_writes_per_day, rated_life_years}; an unknown value is\n"
-      "null.\n",
+      "rated_written_bytes, rated_drive_writes_per_day, rated_life_years, devices: [{name,\n"
+      "capacity_bytes, written_bytes, server_bytes, others_bytes, daily_bytes: {hour, day, week},\n"
+      "drive_writes_per_day, history_seconds, history_bytes, max_dwpd_exceeded, health: {device,\n"
+      "failing, warnings, critical_warnings, used_percent, spare_percent,\n"
+      "spare_threshold_percent, written_units, written_bytes, media_written_bytes,\n"
+      "drive_amplification, media_errors, temperature_celsius, power_on_hours,\n"
+      "unsafe_shutdowns}, health_error}], daily_bytes: {hour, day, week}, history_seconds,\n"
+      "life: {written_bytes, counted_by_drives, left_bytes, years, least_years, most_years},\n"
+      "life_ends}; an unknown value is null.\n",
       "  embtier endurance\n"
       "  embtier endurance --interval 600\n",
       command_endurance, NULL },

@@ -9,27 +9,7 @@
 #include <unistd.h>
 
 #include "base/text/text_escape.h"
-
-static bool skip_number(const char **at)
-{
-    const size_t digits = strspn(*at, "0123456789");
-
-    *at += digits;
-    return digits > 0;
-}
-
-/* nvme0, and nvme0n1 of a block device. A partition has more behind that. */
-static bool is_drive(const char *name, bool is_block)
-{
-    if (strncmp(name, "nvme", 4) != 0)
-        return false;
-    name += 4;
-    if (!skip_number(&name))
-        return false;
-    if (is_block && (*name++ != 'n' || !skip_number(&name)))
-        return false;
-    return *name == '\0';
-}
+#include "tools/nvme/drive_name.h"
 
 enum embtier_err nvme_drive_find(const struct host *host, const char *path,
                                  struct nvme_drive *ret_drive, struct err_msg *msg)
@@ -48,7 +28,7 @@ enum embtier_err nvme_drive_find(const struct host *host, const char *path,
         return err_set(msg, EMBTIER_INVALID,
                        "%s: no device that /sys knows; name an NVMe drive, such as /dev/nvme0n1",
                        TEXT_SHOWN(path));
-    if (!is_drive(drive.name.text, drive.is_block))
+    if (!drive_name_is_good(drive.name.text, drive.is_block))
         return err_set(msg, EMBTIER_INVALID,
                        "%s: '%s' is no NVMe drive; name one, such as /dev/nvme0n1, and not its "
                        "partition",

@@ -2,7 +2,6 @@
 /* embtier plan make: from a profile and a machine to a plan. */
 #include <inttypes.h>
 #include <jansson.h>
-#include <libgen.h>
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
@@ -13,6 +12,7 @@
 
 #include <xxhash.h>
 
+#include "base/system/beside.h"
 #include "base/text/text_escape.h"
 #include "placement/machine/machine_file.h"
 #include "placement/plan/plan_file.h"
@@ -229,22 +229,6 @@ static enum embtier_err load(const struct arguments *arguments, struct inputs *i
 
 /* ---- The outside solver ---- */
 
-/* Finds embtier-solve beside this program, as in a build folder, or else where it is installed. If
- * it is not there either, the search says so when it asks. */
-static void find_solver(char path[PATH_MAX])
-{
-    char self[PATH_MAX];
-    const ssize_t bytes = readlink("/proc/self/exe", self, sizeof(self) - 1);
-
-    if (bytes > 0) {
-        self[bytes] = '\0';
-        if (snprintf(path, PATH_MAX, "%s/embtier-solve", dirname(self)) < PATH_MAX &&
-            access(path, X_OK) == 0)
-            return;
-    }
-    snprintf(path, PATH_MAX, "%s", EMBTIER_SOLVE);
-}
-
 /* Adds the solver to the inputs of the plan: another solver may make another plan, and so may one
  * whose limit of processor time ended it. */
 static void add_solver(const struct child_solver *child, bool taken, struct plan *plan)
@@ -381,7 +365,7 @@ int command_plan_make(struct cli *cli, int argc, char **argv)
 
     if (exit_code >= 0)
         return exit_code;
-    find_solver(program);
+    beside_find("embtier-solve", EMBTIER_SOLVE, program);
     child.program = program;
     err = load(&arguments, &inputs, &msg);
     if (err == EMBTIER_OK)

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* embtier endurance: shows how many bytes go to SSD, for which tables, and how long the drives
- * last at that rate.
+/* embtier endurance: shows how many bytes go to SSD, for which tables, which devices take them, and
+ * how long the drives last at that rate.
  *
  * The server counts everything since its start. With --interval this program asks twice and
  * takes the difference. Flushes and compactions come in bursts, so an interval should span many
- * of them. */
+ * of them. Rates of the last hour, day and week come from the server's history, which outlives
+ * it. */
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -12,15 +13,18 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "tools/cli/cli.h"
+#include "tools/cli/endurance/devices.h"
 #include "tools/cli/number.h"
 #include "tools/cli/progress_bar.h"
 #include "tools/cli/text_table.h"
 
-#define CAUSES_MAX  16
-#define DAY_S       86400.0
-#define YEAR_DAYS   365.0
-#define INTERVAL_MS 200 /* between two steps of the progress bar */
+#define CAUSES_MAX    16
+#define DAY_S         86400.0
+#define YEAR_DAYS     365.0
+#define LONGEST_YEARS 1000 /* a longer life has no date */
+#define INTERVAL_MS   200  /* between two steps of the progress bar */
 
 /* The server's counts at one time. */
 struct sample {
@@ -51,10 +55,13 @@ struct report {
     struct cause causes[CAUSES_MAX];
     size_t cause_count;
     double bytes;            /* of all causes */
+    double tier_file_bytes;  /* of them those that the system writes back for a tier's file */
     double stored_row_bytes; /* of rows that the server wrote back */
     double capacity_bytes;
     double rated_bytes; /* 0: unknown */
     double rated_years;
+    struct device_reports devices;
+    struct life life;
 };
 
 /* ---- Asking ---- */
@@ -82,13 +89,9 @@ static enum embtier_err sample_take(struct cli *cli, struct sample *ret_sample)
 
 static double metric(const struct embtier_status *status, const char *name, const char *label_value)
 {
-    for (size_t i = 0; status && i < embtier_status_count(status); i++) {
-        const struct embtier_metric *const at = embtier_status_at(status, i);
+    const double value = status_figure(status, name, label_value);
 
-        if (strcmp(at->name, name) == 0 && strcmp(at->label_value, label_value) == 0)
-            return at->value;
-    }
-    return 0;
+    return isnan(value) ? 0 : value;
 }
 
 static const struct embtier_table_info *find_table(const struct embtier_table_list *tables,
@@ -120,8 +123,26 @@ static void writes_add(struct writes *sum, const struct writes *writes, double s
     sum->compaction_bytes += sign * writes->compaction_bytes;
 }
 
+static void report_clear(struct report *report)
+{
+    device_reports_clear(&report->devices);
+    free(report->tables);
+}
+
+/* Fills in devices, their health, and how long they last. False: out of memory. */
+static bool add_devices(const struct sample *before, const struct sample *now, bool is_here,
+                        struct report *report)
+{
+    if (!device_reports_make(before->status, now->status, &report->devices))
+        return false;
+    device_reports_ask_health(&report->devices, is_here);
+    return device_reports_life(&report->devices,
+                               report->rated_bytes > 0 ? report->rated_bytes : (double)NAN,
+                               &report->life);
+}
+
 /* @before may be empty; then everything since the start counts. */
-static bool report_make(const struct sample *before, const struct sample *now,
+static bool report_make(const struct sample *before, const struct sample *now, bool is_here,
                         struct report *ret_report)
 {
     struct report report = { .table_count = embtier_table_list_count(now->tables) };
@@ -154,6 +175,8 @@ static bool report_make(const struct sample *before, const struct sample *now,
         cause.bytes -= metric(before->status, at->name, at->label_value);
         report.causes[report.cause_count++] = cause;
         report.bytes += cause.bytes;
+        if (strcmp(cause.name, "tier_file") == 0)
+            report.tier_file_bytes = cause.bytes;
         if (strcmp(cause.name, "flush") == 0)
             report.dropped.flush_bytes = cause.bytes - report.all.flush_bytes;
         if (strcmp(cause.name, "compaction") == 0)
@@ -168,6 +191,10 @@ static bool report_make(const struct sample *before, const struct sample *now,
     report.capacity_bytes = metric(now->status, "store_capacity_bytes", "");
     report.rated_bytes = metric(now->status, "store_rated_written_bytes", "");
     report.rated_years = metric(now->status, "store_rated_years", "");
+    if (!add_devices(before, now, is_here, &report)) {
+        report_clear(&report);
+        return false;
+    }
     *ret_report = report;
     return true;
 }
@@ -202,11 +229,29 @@ static double rated_drive_writes_a_day(const struct report *report)
                                    : (double)NAN;
 }
 
+/* Rows are written back to the store, and a tier's file is none of it. */
+static double store_amplification(const struct report *report)
+{
+    return ratio(report->bytes - report->tier_file_bytes, report->stored_row_bytes);
+}
+
 /* Time that the rated bytes last, from the first day. */
 static double years(const struct report *report)
 {
     return report->rated_bytes > 0 ? ratio(report->rated_bytes, bytes_a_day(report) * YEAR_DAYS)
                                    : (double)NAN;
+}
+
+/* The day on which nothing is left. False: it is not known, or too far away to name. */
+static bool life_ends(const struct life *life, struct number_text *ret_date)
+{
+    const double ms = life->years * YEAR_DAYS * DAY_S * 1000;
+
+    if (!(life->years < LONGEST_YEARS))
+        return false;
+    number_date(ret_date, clock_wall_ms() + (uint64_t)ms);
+    ret_date->text[strcspn(ret_date->text, "T")] = '\0';
+    return true;
 }
 
 /* ---- Printing ---- */
@@ -221,8 +266,33 @@ static json_t *writes_to_json(const struct writes *writes, const char *name)
                      cli_json_number(ratio(written_bytes(writes), writes->updated_bytes)));
 }
 
+static json_t *life_to_json(const struct life *life)
+{
+    return json_pack(
+        "{s:o, s:b, s:o, s:o, s:o, s:o}", "written_bytes", cli_json_number(life->written_bytes),
+        "counted_by_drives", life->is_counted, "left_bytes", cli_json_number(life->left_bytes),
+        "years", cli_json_number(life->years), "least_years", cli_json_number(life->least_years),
+        "most_years", cli_json_number(life->most_years));
+}
+
+static bool add_device_members(const struct report *report, json_t *json)
+{
+    const struct device_reports *const devices = &report->devices;
+    struct number_text ends;
+
+    return json_object_set_new(json, "devices", device_reports_to_json(devices)) == 0 &&
+           json_object_set_new(json, "daily_bytes", daily_to_json(devices->daily_bytes)) == 0 &&
+           json_object_set_new(json, "history_seconds",
+                               cli_json_number(devices->history_seconds)) == 0 &&
+           json_object_set_new(json, "life", life_to_json(&report->life)) == 0 &&
+           json_object_set_new(json, "life_ends",
+                               life_ends(&report->life, &ends) ? json_string(ends.text)
+                                                               : json_null()) == 0;
+}
+
 static json_t *report_to_json(const struct report *report)
 {
+    json_t *json;
     json_t *const tables = json_array();
     json_t *const causes = json_object();
     bool ok = tables && causes;
@@ -238,7 +308,7 @@ static json_t *report_to_json(const struct report *report)
         json_decref(causes);
         return NULL;
     }
-    return json_pack(
+    json = json_pack(
         "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
         "uptime_s", cli_json_number(report->uptime_s), "seconds", cli_json_number(report->seconds),
         "tables", tables, "dropped_tables", writes_to_json(&report->dropped, ""), "all_tables",
@@ -246,13 +316,18 @@ static json_t *report_to_json(const struct report *report)
         cli_json_number(report->bytes), "write_amplification",
         cli_json_number(ratio(report->bytes, report->all.updated_bytes)), "stored_row_bytes",
         cli_json_number(report->stored_row_bytes), "store_amplification",
-        cli_json_number(ratio(report->bytes, report->stored_row_bytes)), "written_bytes_per_day",
+        cli_json_number(store_amplification(report)), "written_bytes_per_day",
         cli_json_number(bytes_a_day(report)), "capacity_bytes",
         cli_json_number(report->capacity_bytes), "drive_writes_per_day",
         cli_json_number(drive_writes_a_day(report)), "rated_written_bytes",
         report->rated_bytes > 0 ? cli_json_number(report->rated_bytes) : json_null(),
         "rated_drive_writes_per_day", cli_json_number(rated_drive_writes_a_day(report)),
         "rated_life_years", cli_json_number(years(report)));
+    if (json && !add_device_members(report, json)) {
+        json_decref(json);
+        return NULL;
+    }
+    return json;
 }
 
 static bool add_ratio(struct text_table *text, double value)
@@ -326,7 +401,7 @@ static void print_drives(const struct report *report)
            isfinite(bytes_a_day(report)) ? number_bytes(&bytes, bytes_a_day(report)) : "-");
     print_amplification("write amplification   ", ratio(report->bytes, report->all.updated_bytes),
                         "updated");
-    print_amplification("store amplification   ", ratio(report->bytes, report->stored_row_bytes),
+    print_amplification("store amplification   ", store_amplification(report),
                         "of a row written back");
     printf("capacity              %s\n", number_bytes(&bytes, report->capacity_bytes));
     if (isfinite(drive_writes_a_day(report)))
@@ -344,6 +419,40 @@ static void print_drives(const struct report *report)
         printf("they are written in   %.3g years at this rate\n", years(report));
 }
 
+static void print_history(const struct report *report)
+{
+    static const char *const titles[LIFE_WINDOWS] = { "last hour", "last day", "last week" };
+    const struct device_reports *const devices = &report->devices;
+    struct number_text age, bytes;
+
+    printf("%s, by the history of the last %s\n",
+           devices->count > 0 ? "written a day to all devices, by all programs"
+                              : "written a day by the server",
+           number_duration(&age, isnan(devices->history_seconds) ? 0 : devices->history_seconds));
+    for (size_t w = 0; w < LIFE_WINDOWS; w++)
+        if (!isnan(devices->daily_bytes[w]))
+            printf("  in the %-12s %s\n", titles[w], number_bytes(&bytes, devices->daily_bytes[w]));
+}
+
+static void print_life(const struct report *report)
+{
+    const struct life *const life = &report->life;
+    struct number_text bytes, date;
+
+    if (!isnan(life->written_bytes))
+        printf("written in their life %s (%s)\n", number_bytes(&bytes, life->written_bytes),
+               life->is_counted ? "by the drives' own count"
+                                : "since the history began; the drives' own count is not known");
+    if (isnan(life->years)) {
+        puts("life left             not known: it needs endurance.rated_written_bytes, or drives "
+             "that report their wear");
+        return;
+    }
+    printf("life left             %s%.3g years (%.3g to %.3g)%s%s\n",
+           life->is_counted ? "" : "at most ", life->years, life->least_years, life->most_years,
+           life_ends(life, &date) ? ", until " : "", life_ends(life, &date) ? date.text : "");
+}
+
 static int print_report(const struct report *report, bool is_interval)
 {
     struct number_text uptime, seconds;
@@ -354,11 +463,24 @@ static int print_report(const struct report *report, bool is_interval)
     if (!print_tables(report) || putchar('\n') == EOF || !print_causes(report))
         return cli_fail(EMBTIER_NO_MEMORY, "");
     putchar('\n');
+    if (!device_reports_print(&report->devices))
+        return cli_fail(EMBTIER_NO_MEMORY, "");
+    putchar('\n');
     print_drives(report);
+    print_history(report);
+    print_life(report);
     return EXIT_DONE;
 }
 
 /* ---- The command ---- */
+
+/* Over a network the drives are another machine's. */
+static bool is_here(const struct cli *cli)
+{
+    const char *const given = cli->socket_path ? cli->socket_path : getenv("EMBTIER_SOCKET");
+
+    return !given || (!strstr(given, "tcp://") && !strstr(given, "tls://"));
+}
 
 static void wait_interval(double seconds)
 {
@@ -401,12 +523,12 @@ int command_endurance(struct cli *cli, int argc, char **argv)
     } else if (before.status &&
                embtier_status_uptime_ms(now.status) < embtier_status_uptime_ms(before.status) + 1) {
         exit_code = cli_fail(EMBTIER_AGAIN, "the server was restarted meanwhile");
-    } else if (!report_make(&before, &now, &report)) {
+    } else if (!report_make(&before, &now, is_here(cli), &report)) {
         exit_code = cli_fail(EMBTIER_NO_MEMORY, "");
     } else {
         exit_code = cli->json ? cli_print_json(report_to_json(&report), 17)
                               : print_report(&report, seconds > 0);
-        free(report.tables);
+        report_clear(&report);
     }
     sample_free(&before);
     sample_free(&now);
