@@ -29,7 +29,7 @@ struct device_report {
 struct device_reports {
     struct device_report *items;
     size_t count;
-    /* Of the server, or of all devices if there are any. */
+    /* Those of all devices; of the server if there are none. */
     double daily_bytes[LIFE_WINDOWS];
     double history_seconds, history_bytes;
 };
