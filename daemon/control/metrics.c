@@ -227,6 +227,23 @@ static void sink_figures(const struct server_parts *parts, const struct readings
     }
 }
 
+static void sink_checkpoints(const struct server_parts *parts, const struct readings *readings,
+                             metric_sink sink, void *context)
+{
+    const struct checkpoints_stats *const stats = &readings->checkpoints;
+    const uint64_t updated_bytes = readings->totals.updated_bytes;
+
+    if (stats->has_newest) {
+        sink(context, METRIC_checkpoint_newest_seconds, "", (double)stats->newest_age_ms / 1e3);
+        sink(context, METRIC_checkpoint_newest_id, "", (double)stats->newest_id);
+    }
+    sink(context, METRIC_checkpoint_interval_seconds, "",
+         (double)checkpoints_interval_ns(parts->checkpoints) / 1e9);
+    /* The totals were read first, so a checkpoint made since may have more. */
+    sink(context, METRIC_checkpoint_unsaved_bytes, "",
+         (double)(updated_bytes - MIN(updated_bytes, stats->saved_updated_bytes)));
+}
+
 static double resident_bytes(void)
 {
     FILE *const file = fopen("/proc/self/statm", "re");
@@ -305,9 +322,7 @@ void metrics_collect(const struct server_parts *parts, metric_sink *sink, void *
     sink(context, METRIC_strangers, "", atomic_load(&parts->strangers.now));
     sink(context, METRIC_ended_strangers, "", (double)atomic_load(&parts->strangers.ended));
     sink(context, METRIC_tables, "", tables_count(parts->tables));
-    if (readings.checkpoints.has_newest)
-        sink(context, METRIC_checkpoint_newest_seconds, "",
-             (double)readings.checkpoints.newest_age_ms / 1e3);
+    sink_checkpoints(parts, &readings, sink, context);
     sink(context, METRIC_transfer_bytes, "", (double)transfer_memory_used(parts->transfer_memory));
     sink(context, METRIC_store_capacity_bytes, "",
          (double)(config->endurance.capacity_bytes ? config->endurance.capacity_bytes

@@ -53,6 +53,8 @@ struct server_parts;
     METRIC(access_reloads, COUNTER, "Reloads of the access file", "", RELOADS(reloads))            \
     METRIC(access_reload_failures, COUNTER,                                                        \
            "Reloads that failed, so the old file stayed in force", "", RELOADS(failures))          \
+    METRIC(access_reload_failed, GAUGE,                                                            \
+           "1 if the last reload failed, so older files are in force", "", RELOADS(last_failed))   \
     METRIC(jobs, GAUGE, "Long jobs, such as checkpoints and drops; see embtier jobs", "state",     \
            OTHER)                                                                                  \
     METRIC(tables, GAUGE, "Tables", "", OTHER)                                                     \
@@ -82,6 +84,14 @@ struct server_parts;
     METRIC(checkpoints, COUNTER, "Checkpoints, by outcome", "outcome", LABELS)                     \
     METRIC(checkpoint_newest_seconds, GAUGE,                                                       \
            "Age of the newest checkpoint; no figure if there is none", "", OTHER)                  \
+    METRIC(checkpoint_newest_id, GAUGE,                                                            \
+           "Number of the newest checkpoint; no figure if there is none", "", OTHER)               \
+    METRIC(checkpoint_interval_seconds, GAUGE,                                                     \
+           "Time between the server's own checkpoints; 0: it makes none", "", OTHER)               \
+    METRIC(checkpoint_failures_in_row, GAUGE, "Checkpoints that failed since one was made", "",    \
+           CHECKPOINTS_PER(failures_in_row, 1))                                                    \
+    METRIC(checkpoint_unsaved_bytes, GAUGE,                                                        \
+           "Bytes of updates since the start that no checkpoint may have yet", "", OTHER)          \
     METRIC(checkpoint_pause_seconds, GAUGE, "How long the newest checkpoint paused updates", "",   \
            CHECKPOINTS_PER(pause_us, 1e6))                                                         \
     METRIC(checkpoint_longest_pause_seconds, GAUGE,                                                \

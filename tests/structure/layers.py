@@ -27,9 +27,10 @@ LAYERS = {
     "placement": {"base"},
     # The headers in which the parts of the server declare how much memory they take.
     "daemon/budget": {"base", "config", "store", "daemon"},
+    "daemon/health": {"base"},  # a client applies it too
     "daemon": _BELOW_DAEMON | {"daemon"},  # its own files only wire the folders
-    "daemon/control": _BELOW_DAEMON | {"daemon/jobs", "daemon/transport", "daemon/engine", "daemon/endurance"},
-    "daemon/http": _BELOW_DAEMON | {"daemon/control", "daemon/endurance", "daemon/transport", "daemon/engine", "daemon/jobs"},
+    "daemon/control": _BELOW_DAEMON | {"daemon/health", "daemon/jobs", "daemon/transport", "daemon/engine", "daemon/endurance"},
+    "daemon/http": _BELOW_DAEMON | {"daemon/control", "daemon/endurance", "daemon/health", "daemon/transport", "daemon/engine", "daemon/jobs"},
     "daemon/endurance": {"base", "config", "store"},
     "daemon/jobs": _BELOW_DAEMON | {"daemon/engine"},
     "daemon/transport": _BELOW_DAEMON | {"daemon/engine"},
@@ -45,7 +46,7 @@ LAYERS = {
     _ENGINE["mail"]: _engine(),
     _ENGINE["turns"]: _engine(),
     "client": {"base", "config", "kernels", "proto"},
-    "tools": {"base", "config", "proto", "placement", "daemon/budget", "client"},
+    "tools": {"base", "config", "proto", "placement", "daemon/budget", "daemon/health", "client"},
     "docs": {"base", "config", "daemon"},  # the generator of man pages reads their tables
     "examples": {"client"},
     "tests": ALL,

@@ -138,9 +138,13 @@ void checkpoints_stop(struct checkpoints *checkpoints);
 struct checkpoints_stats {
     uint64_t made; /* since the start, as are those that failed */
     uint64_t failed;
-    bool has_newest;        /* there is a checkpoint */
-    uint64_t newest_age_ms; /* how long ago that was made */
-    uint64_t pause_us;      /* of the newest */
+    uint64_t failures_in_row; /* since the last one that was made, or the start */
+    bool has_newest;          /* there is a checkpoint */
+    uint64_t newest_age_ms;   /* how long ago that was made */
+    uint64_t newest_id;
+    /* The part of tables_totals().updated_bytes that the newest has for certain. */
+    uint64_t saved_updated_bytes;
+    uint64_t pause_us; /* of the newest */
     uint64_t longest_pause_us;
     uint64_t tries;       /* to find a moment without updates, since the start */
     uint64_t cut_updates; /* updates that those moments cut in two */

@@ -42,9 +42,10 @@ static enum embtier_err check_metadata(const char *metadata, struct err_msg *msg
 
 /* Locked. Measures the age by the monotonic clock from now on, so changes of the system's clock do
  * not matter. */
-static void set_newest(struct checkpoints *c, bool has_newest, uint64_t age_ms)
+static void set_newest(struct checkpoints *c, const struct checkpoint_info *newest, uint64_t age_ms)
 {
-    c->stats.has_newest = has_newest;
+    c->stats.has_newest = newest != NULL;
+    c->stats.newest_id = newest ? newest->id : 0;
     c->stats.newest_age_ms = age_ms;
     c->aged_ns = clock_now_ns(&clock_monotonic);
 }
@@ -53,7 +54,7 @@ static void set_newest(struct checkpoints *c, bool has_newest, uint64_t age_ms)
 static void note_newest(struct checkpoints *c, const struct checkpoint_record *record)
 {
     pthread_mutex_lock(&c->lock);
-    set_newest(c, record != NULL,
+    set_newest(c, record ? &record->info : NULL,
                record ? clock_since(clock_wall_ms(), record->info.created_ms) : 0);
     pthread_mutex_unlock(&c->lock);
 }
@@ -68,10 +69,11 @@ static void note_end(struct checkpoints *c, const struct checkpoint_info *info, 
     c->tried_ns = clock_now_ns(&clock_monotonic);
     c->is_due_told = false;
     c->has_failed = info == NULL;
+    c->stats.failures_in_row = info ? 0 : c->stats.failures_in_row + 1;
     if (info) {
-        c->updated_bytes = updated_bytes;
         c->stats.made++;
-        set_newest(c, true, age_ns / 1000000);
+        c->stats.saved_updated_bytes = updated_bytes;
+        set_newest(c, info, age_ns / 1000000);
         c->stats.pause_us = info->pause_us;
     }
     pthread_mutex_unlock(&c->lock);
@@ -302,7 +304,7 @@ bool checkpoints_due(struct checkpoints *c, uint64_t now_ns)
     pthread_mutex_lock(&c->lock);
     wait_ns = c->has_failed ? c->opts.interval_ns / RETRY_PART : c->opts.interval_ns;
     due = !c->stats.is_making && !c->is_due_told && clock_since(now_ns, c->tried_ns) >= wait_ns;
-    if (due && updated_bytes == c->updated_bytes) {
+    if (due && updated_bytes == c->stats.saved_updated_bytes) {
         c->tried_ns = now_ns; /* nothing has changed */
         due = false;
     }

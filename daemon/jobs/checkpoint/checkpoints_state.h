@@ -33,7 +33,6 @@ struct checkpoints {
     pthread_mutex_t lock;           /* protects all below */
     pthread_cond_t changed;         /* is_changing has become false */
     bool is_changing;               /* a checkpoint is being made or deleted; one at a time */
-    uint64_t updated_bytes;         /* of all tables when the newest was begun */
     struct checkpoints_stats stats; /* newest_age_ms is as of aged_ns */
     uint64_t aged_ns;
     uint64_t used_ids[USES_MAX]; /* must not be deleted */

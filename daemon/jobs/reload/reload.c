@@ -93,6 +93,7 @@ enum embtier_err reloads_run(struct reloads *reloads, struct err_msg *msg)
     pthread_mutex_unlock(&reloads->running);
     pthread_mutex_lock(&reloads->lock);
     (*(err == EMBTIER_OK ? &reloads->stats.reloads : &reloads->stats.failures))++;
+    reloads->stats.last_failed = err != EMBTIER_OK;
     pthread_mutex_unlock(&reloads->lock);
     if (err == EMBTIER_OK && reloads->part_count == 0)
         log_info("nothing was reloaded: the configuration names no file that can change while the "

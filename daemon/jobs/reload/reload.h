@@ -7,6 +7,7 @@
 #ifndef EMBTIER_DAEMON_JOBS_RELOAD_RELOAD_H
 #define EMBTIER_DAEMON_JOBS_RELOAD_RELOAD_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/err.h"
@@ -40,6 +41,7 @@ MUST_CHECK enum embtier_err reloads_run(struct reloads *reloads, struct err_msg 
 struct reload_stats {
     uint64_t reloads;  /* that were taken */
     uint64_t failures; /* that were not */
+    bool last_failed;
 };
 void reloads_stats(struct reloads *reloads, struct reload_stats *ret_stats);
 

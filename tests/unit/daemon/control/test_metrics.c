@@ -62,14 +62,16 @@ static bool is_sampled(uint32_t id)
 }
 
 /* Figures of clients and jobs, and some others, are snapshot.c's. Those of tables are
- * daemon/http's. The age of the newest checkpoint needs a checkpoint, and those of
- * devices need a thread that samples. */
+ * daemon/http's. Those of the newest checkpoint need one, and those of devices
+ * need a thread that samples. */
 static bool is_elsewhere(enum metric_id id)
 {
-    static const enum metric_id others[] = { METRIC_sessions,      METRIC_session_arena_bytes,
-                                             METRIC_jobs,          METRIC_checkpoint_newest_seconds,
-                                             METRIC_build_info,    METRIC_ready,
-                                             METRIC_uptime_seconds };
+    static const enum metric_id others[] = {
+        METRIC_sessions,       METRIC_session_arena_bytes,
+        METRIC_jobs,           METRIC_checkpoint_newest_seconds,
+        METRIC_build_info,     METRIC_ready,
+        METRIC_uptime_seconds, METRIC_checkpoint_newest_id
+    };
 
     for (size_t i = 0; i < ARRAY_LEN(others); i++)
         if (others[i] == id)
