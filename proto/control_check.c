@@ -277,6 +277,8 @@ enum embtier_err control_check_request(const Embtier__Request *request, struct e
                     msg);
     case EMBTIER__REQUEST__BODY_JOB_CANCEL:
         return need(r->job_cancel && r->job_cancel->id != 0, "JobCancel.id", msg);
+    case EMBTIER__REQUEST__BODY_SESSION_END:
+        return need(r->session_end && r->session_end->number != 0, "SessionEnd.number", msg);
     case EMBTIER__REQUEST__BODY_LOAD_OPEN:
         return need(r->load_open && r->load_open->spec, "LoadOpen.spec", msg);
     case EMBTIER__REQUEST__BODY_LOAD_ROWS:
@@ -299,6 +301,7 @@ enum embtier_err control_check_request(const Embtier__Request *request, struct e
     case EMBTIER__REQUEST__BODY_RELOAD:
     case EMBTIER__REQUEST__BODY_COMPACTION_SHOW:
     case EMBTIER__REQUEST__BODY_COMPACTION_RUN:
+    case EMBTIER__REQUEST__BODY_SESSION_LIST:
         return EMBTIER_OK;
     case EMBTIER__REQUEST__BODY_COMPACTION_SET:
         return check_compaction_set(r->compaction_set, msg);
@@ -337,6 +340,21 @@ static enum embtier_err check_checkpoint(const Embtier__Checkpoint *checkpoint, 
 static enum embtier_err check_job(const Embtier__Job *job, struct err_msg *msg)
 {
     return job && job->id > 0 ? EMBTIER_OK : missing(msg, "Job.id");
+}
+
+static enum embtier_err check_session(const Embtier__Session *session, struct err_msg *msg)
+{
+    return session && session->number > 0 ? EMBTIER_OK : missing(msg, "Session.number");
+}
+
+static enum embtier_err check_session_list(const Embtier__SessionListReply *list,
+                                           struct err_msg *msg)
+{
+    if (!list)
+        return missing(msg, "Reply.session_list");
+    for (size_t i = 0; i < list->n_sessions; i++)
+        TRY(check_session(list->sessions[i], msg));
+    return EMBTIER_OK;
 }
 
 /* The client asks again until it has all lines, so each piece must bring it further. */
@@ -421,6 +439,10 @@ enum embtier_err control_check_reply(const Embtier__Reply *reply, struct err_msg
         for (size_t i = 0; i < reply->job_list->n_jobs; i++)
             TRY(check_job(reply->job_list->jobs[i], msg));
         return EMBTIER_OK;
+    case EMBTIER__REPLY__BODY_SESSION_LIST:
+        return check_session_list(reply->session_list, msg);
+    case EMBTIER__REPLY__BODY_SESSION:
+        return check_session(reply->session, msg);
     case EMBTIER__REPLY__BODY_ACCOUNT_LIST:
         return reply->account_list ? EMBTIER_OK : missing(msg, "Reply.account_list");
     case EMBTIER__REPLY__BODY_JOB:

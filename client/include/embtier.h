@@ -55,6 +55,7 @@
 #include "embtier_plan.h"
 #include "embtier_profile.h"
 #include "embtier_request.h"
+#include "embtier_session.h"
 #include "embtier_status.h"
 #include "embtier_table.h"
 #include "embtier_transfer.h"

@@ -69,7 +69,9 @@ static const char *checkpoint_restore_name(const Embtier__Request *request, uint
     X(RELOAD, "reload", ADMIN, WHOLE, NULL)                                                        \
     X(COMPACTION_SHOW, "compaction status", ADMIN, WHOLE, NULL)                                    \
     X(COMPACTION_SET, "compaction pause, resume or schedule", ADMIN, WHOLE, NULL)                  \
-    X(COMPACTION_RUN, "compaction run", ADMIN, WHOLE, NULL)
+    X(COMPACTION_RUN, "compaction run", ADMIN, WHOLE, NULL)                                        \
+    X(SESSION_LIST, "session list", READ, LISTED, NULL)                                            \
+    X(SESSION_END, "session end", ADMIN, WHOLE, NULL)
 
 static const struct body_row {
     uint32_t body_case;

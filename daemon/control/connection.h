@@ -49,6 +49,9 @@ struct transfer {
     enum embtier_err ended; /* TIMEOUT: the client said nothing for too long; CANCELLED */
 };
 
+/* The name that a client gives itself, as lists show it. */
+#define CONNECTION_CLIENT_BYTES 40
+
 struct connection {
     struct connection *next;
     struct connection **link; /* points to the `next` of the one before, or to the list's head */
@@ -77,6 +80,7 @@ struct connection {
     bool counts_load;        /* a load, likewise */
     uint64_t since_ns;
     bool said_hello;
+    char client[CONNECTION_CLIENT_BYTES]; /* what it calls itself, cut short; from the hello on */
     struct connection *first;     /* it is a further connection of this one's session; else NULL */
     uint32_t further;             /* such connections, of which this one is the first */
     struct session_secret secret; /* from the hello on */

@@ -215,10 +215,11 @@ static void end_client(struct control *control, struct connection *connection, e
     control_close_joined(control, connection, err, why);
 }
 
-/* Shared memory has the number of the reason, which says enough but for a right that is lost. */
+/* Shared memory has the number of the reason, which says enough but for a right that is lost, and
+ * for an administrator who ended the session. */
 static bool is_told_why(const struct connection *connection, enum embtier_err err)
 {
-    return err == EMBTIER_PERMISSION ||
+    return err == EMBTIER_PERMISSION || err == EMBTIER_CANCELLED ||
            (connection->peer && err != EMBTIER_OK && err != EMBTIER_DISCONNECTED);
 }
 

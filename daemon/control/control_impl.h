@@ -3,7 +3,8 @@
  * control_listen.c, control_clients.c, control_traffic.c, control_access.c, control_requests.c
  * (handling of requests), control_submit.c (requests that are jobs), control_sessions.c (hello),
  * control_replace.c (a client that comes back), control_joins.c (further connections of a session),
- * control_lists.c, control_jobs.c, control_plan.c and control_transfers.c (scans and loads). */
+ * control_lists.c, control_session_list.c, control_jobs.c, control_plan.c and control_transfers.c
+ * (scans and loads). */
 #ifndef EMBTIER_DAEMON_CONTROL_CONTROL_IMPL_H
 #define EMBTIER_DAEMON_CONTROL_CONTROL_IMPL_H
 
@@ -260,6 +261,16 @@ void control_handle_table_list(struct control *control, struct connection *conne
                                const Embtier__TableList *wire);
 void control_handle_accounts(struct control *control, struct connection *connection, uint32_t id,
                              const Embtier__AccountList *wire);
+/* ---- control_session_list.c ---- */
+
+/* SessionList, SessionEnd. */
+void control_handle_sessions(struct control *control, struct connection *connection,
+                             const Embtier__Request *request);
+/* Counts the listed sessions of each transport, in the order of control_transport_word(). */
+#define CONTROL_TRANSPORTS 4
+void control_count_transports(const struct control *control, uint32_t ret_counts[]);
+const char *control_transport_word(uint32_t transport);
+
 /* ---- control_jobs.c ---- */
 
 /* JobList, JobCancel. */

@@ -216,6 +216,10 @@ void control_handle(struct control *control, struct connection *connection,
     case EMBTIER__REQUEST__BODY_ACCOUNT_LIST:
         control_handle_accounts(control, connection, request->id, request->account_list);
         break;
+    case EMBTIER__REQUEST__BODY_SESSION_LIST:
+    case EMBTIER__REQUEST__BODY_SESSION_END:
+        control_handle_sessions(control, connection, request);
+        break;
     case EMBTIER__REQUEST__BODY_JOB_LIST:
     case EMBTIER__REQUEST__BODY_JOB_CANCEL:
         control_handle_jobs(control, connection, request);

@@ -5,8 +5,10 @@
 #include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/log/log.h"
+#include "base/text/text_escape.h"
 #include "base/version.h"
 #include "daemon/access/access.h"
 #include "daemon/control/connection.h"
@@ -193,6 +195,14 @@ static enum embtier_err order_session(struct control *control, struct connection
     return EMBTIER_OK;
 }
 
+static void note_client(struct connection *connection, const char *client)
+{
+    size_t written;
+
+    (void)text_escape(TEXT_MIXED, client, strlen(client), connection->client,
+                      sizeof(connection->client), &written);
+}
+
 void control_handle_hello(struct control *control, struct connection *connection, uint32_t id,
                           const Embtier__Hello *hello)
 {
@@ -208,6 +218,7 @@ void control_handle_hello(struct control *control, struct connection *connection
     if (connection->peer)
         transport_greet(connection->peer);
     connection->knows_pages = hello->pages;
+    note_client(connection, hello->client);
     log_debug("client connected", "session=%" PRIu64 " %s user=%s client=%s", connection->number,
               CONNECTION_ORIGIN(connection), access_member_name(connection->member),
               LOG_QUOTED(hello->client));

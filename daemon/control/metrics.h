@@ -39,6 +39,8 @@ struct server_parts;
     METRIC(uptime_seconds, GAUGE, "Time since the start", "", SNAPSHOT)                            \
     METRIC(lanes, GAUGE, "Worker threads", "", OTHER)                                              \
     METRIC(sessions, GAUGE, "Connected clients", "", OTHER)                                        \
+    METRIC(transport_sessions, GAUGE, "Connected clients, by transport; see embtier clients",      \
+           "transport", OTHER)                                                                     \
     METRIC(strangers, GAUGE,                                                                       \
            "Connections over a network that are no session: without a hello, or on their way out", \
            "", OTHER)                                                                              \

@@ -16,9 +16,13 @@
 void snapshot_collect(const struct control *control, metric_sink *sink, void *context)
 {
     struct worker_stats jobs;
+    uint32_t transports[CONTROL_TRANSPORTS];
 
     worker_stats(control->worker, &jobs);
     sink(context, METRIC_sessions, "", (double)control_sessions(control));
+    control_count_transports(control, transports);
+    for (uint32_t t = 0; t < CONTROL_TRANSPORTS; t++)
+        sink(context, METRIC_transport_sessions, control_transport_word(t), transports[t]);
     sink(context, METRIC_session_arena_bytes, "",
          (double)accounts_used(control->parts->accounts, ACCOUNT_ARENA_BYTES));
     sink(context, METRIC_jobs, "waiting", jobs.waiting);

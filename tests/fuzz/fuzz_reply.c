@@ -270,6 +270,26 @@ static enum embtier_err call_job_list(struct embtier *server)
     return EMBTIER_OK;
 }
 
+static enum embtier_err call_session_list(struct embtier *server)
+{
+    struct embtier_session_list *list = NULL;
+
+    TRY(embtier_session_list(server, &list));
+    for (size_t i = 0; i < embtier_session_list_count(list); i++) {
+        read_text(embtier_session_list_at(list, i)->user);
+        read_text(embtier_session_list_at(list, i)->address);
+        read_text(embtier_session_list_at(list, i)->transport);
+        read_text(embtier_session_list_at(list, i)->client);
+    }
+    embtier_session_list_free(list);
+    return EMBTIER_OK;
+}
+
+static enum embtier_err call_session_end(struct embtier *server)
+{
+    return embtier_session_end(server, 1);
+}
+
 static enum embtier_err call_job_cancel(struct embtier *server)
 {
     int runs;

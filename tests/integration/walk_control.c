@@ -426,6 +426,29 @@ static void apply_plan(struct walk *walk, struct walk_session *session)
                "plan %" PRIu64 " is in force after %" PRIu64, after.generation, before.generation);
 }
 
+/* The walk's own sessions are listed, and none but theirs can be meant by their numbers. */
+static void list_sessions(struct walk *walk, struct walk_session *session)
+{
+    struct embtier_session_list *list;
+    uint32_t own = 0;
+
+    walk_expect(walk, session->server, embtier_session_list(session->server, &list), EMBTIER_OK,
+                "list sessions");
+    for (size_t i = 0; i < embtier_session_list_count(list); i++) {
+        const struct embtier_session *const listed = embtier_session_list_at(list, i);
+
+        if (!listed->is_own)
+            continue;
+        own++;
+        walk_expect(walk, session->server, embtier_session_end(session->server, listed->number),
+                    EMBTIER_INVALID, "end one's own session");
+    }
+    WALK_CHECK(walk, own == 1, "%u of the listed sessions are the asker's own", own);
+    embtier_session_list_free(list);
+    walk_expect(walk, session->server, embtier_session_end(session->server, UINT64_MAX),
+                EMBTIER_NOT_FOUND, "end a session that does not exist");
+}
+
 void walk_control(struct walk *walk, struct walk_session *session)
 {
     const uint64_t number = walk->controls++; /* in turn, so that each kind comes */
@@ -459,6 +482,7 @@ void walk_control(struct walk *walk, struct walk_session *session)
         break;
     default:
         list_accounts(walk);
+        list_sessions(walk, session);
         reload(walk, session);
         cancel_job(walk, session);
     }

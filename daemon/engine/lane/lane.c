@@ -123,6 +123,7 @@ static bool session_begin(struct lane *lane, struct session *session, uint64_t *
         session_break(session, "a request was submitted into a slot whose request is under way");
         return true;
     }
+    session->begin_rows = 0;
     err = op_begin(&lane->ops, session, number, &taking, &refusal);
     cost = LANE_COST_REQUEST + (uint64_t)taking.segment_count * LANE_COST_SEGMENT;
     schedule_charge(&lane->schedule, &session->lanes[lane->opts.index], cost);
@@ -135,11 +136,13 @@ static bool session_begin(struct lane *lane, struct session *session, uint64_t *
     }
     session->consumed++;
     counter_add(&lane->requests, 1);
+    counter_add(&session->counts.requests, 1);
     if (err != EMBTIER_OK || !taking.what) {
         request_answer(session, number, &refusal, 0, 0);
         *left = 0; /* that may have cost much to find out */
         return true;
     }
+    counter_add(&session->counts.rows, session->begin_rows);
     atomic_store_explicit(&session->slot_busy[slot], 1, memory_order_relaxed);
     begin_to_take(lane, session, &taking, left);
     return true;

@@ -78,8 +78,7 @@ static inline bool add_up(const void *copy, enum op_segment_kind kind, uint32_t 
     return false;
 }
 
-enum embtier_err segment_copies_take(const struct request_rules *rules,
-                                     const struct session *session,
+enum embtier_err segment_copies_take(const struct request_rules *rules, struct session *session,
                                      const struct op_submission *submission, uint32_t form,
                                      uint32_t flags, struct segment_sums *ret_sums,
                                      struct refusal *ret_refusal)
@@ -112,6 +111,7 @@ enum embtier_err segment_copies_take(const struct request_rules *rules,
         return refuse(ret_refusal, EMBTIER_TOO_LARGE, UINT32_MAX, sums.ids, rules->max_batch_rows);
     if (IS_BAD(CHECK_BAG_COUNT, sums.bags > rules->max_batch_rows))
         return refuse(ret_refusal, EMBTIER_TOO_LARGE, UINT32_MAX, sums.bags, rules->max_batch_rows);
+    session->begin_rows = sums.ids;
     *ret_sums = sums;
     return EMBTIER_OK;
 }

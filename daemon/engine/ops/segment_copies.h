@@ -23,7 +23,7 @@ struct segment_sums {
  * role, their number and place, unused fields, and sums. Also refuses all flags of the submission
  * but @flags. */
 MUST_CHECK enum embtier_err
-segment_copies_take(const struct request_rules *rules, const struct session *session,
+segment_copies_take(const struct request_rules *rules, struct session *session,
                     const struct op_submission *submission, uint32_t form, uint32_t flags,
                     struct segment_sums *ret_sums, struct refusal *ret_refusal);
 /* Enters the tables of all copies, one after the other, and gives each to @take with @context.

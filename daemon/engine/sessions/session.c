@@ -89,6 +89,15 @@ void session_free(struct session *session)
     free(session);
 }
 
+uint32_t session_under_way(const struct session *session)
+{
+    uint32_t count = 0;
+
+    for (uint32_t slot = 0; slot < session->channel.slot_count; slot++)
+        count += atomic_load_explicit(&session->slot_busy[slot], memory_order_relaxed);
+    return count;
+}
+
 void session_answer(struct session *session, uint32_t number, const struct answer *answer)
 {
     const uint32_t slot = number % session->channel.slot_count;

@@ -80,6 +80,13 @@ struct ticket_slot {
     uint32_t expired; /* the last number that was not used in time; 0: none */
 };
 
+/* Requests of a session, since it connected. */
+struct session_counts {
+    uint64_t requests;
+    uint64_t rows;    /* that requests named; of a push with a ticket, bags */
+    uint64_t tickets; /* that it holds now, those of prefetches too */
+};
+
 struct session {
     struct message attach_message;
     struct message detach_message;
@@ -108,7 +115,9 @@ struct session {
 
     /* Home lane. */
     struct session *next_polled;
-    uint32_t consumed;  /* requests taken from the ring */
+    struct session_counts counts; /* any thread reads them (counter.h) */
+    uint64_t begin_rows;          /* named by the segments of the request that begins */
+    uint32_t consumed;            /* requests taken from the ring */
     uint32_t in_flight; /* requests, groups of tickets that are being cast, prefetches whose pins
                            are being given back; when it falls: settle() of struct op_lane */
     uint32_t unpinning; /* prefetches whose pins are being given back */
@@ -185,6 +194,8 @@ MUST_CHECK bool session_count(struct session *session, uint64_t bytes);
  * or it has not begun. */
 void session_begun(struct session *session, uint32_t number, bool has_begun);
 
+/* Returns how many requests are under way. Any thread. */
+uint32_t session_under_way(const struct session *session);
 /* Answers request @number. Its slot may be used again after that. Any lane. */
 void session_answer(struct session *session, uint32_t number, const struct answer *answer);
 

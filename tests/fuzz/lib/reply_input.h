@@ -36,7 +36,9 @@
     X(SCAN, call_scan)                                                                             \
     X(LOAD, call_load)                                                                             \
     X(GET, call_get)                                                                               \
-    X(POOL_AND_PUSH, call_pool_and_push)
+    X(POOL_AND_PUSH, call_pool_and_push)                                                           \
+    X(SESSION_LIST, call_session_list)                                                             \
+    X(SESSION_END, call_session_end)
 
 enum reply_call {
 #define X(name, function) REPLY_##name,

@@ -144,6 +144,8 @@ static void write_other_requests_of_a_client(void)
     ADD(&seed, PLAN_SHOW, plan_show, PlanShow, (void)body);
     ADD(&seed, TABLE_DROP, table_drop, TableDrop, body->name = kept);
     ADD(&seed, RELOAD, reload, Reload, (void)body);
+    ADD(&seed, SESSION_LIST, session_list, SessionList, body->most = 10);
+    ADD(&seed, SESSION_END, session_end, SessionEnd, body->number = 1);
     ADD(&seed, CHECKPOINT_CREATE, checkpoint_create, CheckpointCreate, (void)body);
     seed_write(&seed, "fuzz_control", "others");
 }

@@ -107,6 +107,8 @@ REQUESTS: list[tuple[str, dict]] = [
     ("profile_read", {"snapshot": 1, "line": 2, "offset": 3}),
     ("profile_stop", {}),
     ("status", {}),
+    ("session_list", {"after": 1, "most": 2}),
+    ("session_end", {"number": 1 << 40}),  # of no client
     ("reload", {}),
     ("compaction_show", {"first": 1, "most": 2}),
     ("compaction_set", {"deferral": 1, "hours": "22:00-06:00,12:00-13:00"}),

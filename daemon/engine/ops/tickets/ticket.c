@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/counter.h"
 #include "daemon/engine/memory/ticket_memory.h"
 #include "daemon/engine/sessions/client_bytes.h"
 #include "daemon/engine/tables/table.h"
@@ -411,6 +412,7 @@ enum embtier_err ticket_issue(struct ticket *ticket, uint64_t now_ns)
         ticket->issued_ns = now_ns;
         assert(!ticket->is_issued && !ticket->is_ended);
         ticket->is_issued = true;
+        counter_add(&session->counts.tickets, 1);
         return EMBTIER_OK;
     }
     return EMBTIER_TICKETS_FULL;
@@ -423,6 +425,7 @@ void ticket_take(struct ticket *ticket)
     assert(ticket->is_issued && slot->ticket == ticket);
     slot->ticket = NULL;
     ticket->is_issued = false;
+    counter_sub(&ticket->session->counts.tickets, 1);
 }
 
 enum embtier_err ticket_find(const struct session *session, uint64_t number,

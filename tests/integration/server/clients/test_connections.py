@@ -100,7 +100,8 @@ def test_every_kind_of_request_and_every_field_is_sent():
     assert sent == set().union(*(fields_there_are(kind.type) for kind in KINDS.values()))
 
 
-REFUSED = {"job_cancel": "NOT_FOUND", "group_leave": "NO_GROUP", "profile_read": "NOT_FOUND"}  # the named thing does not exist
+# The named thing does not exist.
+REFUSED = {"job_cancel": "NOT_FOUND", "group_leave": "NO_GROUP", "profile_read": "NOT_FOUND", "session_end": "NOT_FOUND"}
 
 
 def test_every_kind_of_request_is_served(daemon):

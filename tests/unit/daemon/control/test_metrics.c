@@ -66,12 +66,15 @@ static bool is_sampled(uint32_t id)
  * need a thread that samples. */
 static bool is_elsewhere(enum metric_id id)
 {
-    static const enum metric_id others[] = {
-        METRIC_sessions,       METRIC_session_arena_bytes,
-        METRIC_jobs,           METRIC_checkpoint_newest_seconds,
-        METRIC_build_info,     METRIC_ready,
-        METRIC_uptime_seconds, METRIC_checkpoint_newest_id
-    };
+    static const enum metric_id others[] = { METRIC_sessions,
+                                             METRIC_session_arena_bytes,
+                                             METRIC_jobs,
+                                             METRIC_checkpoint_newest_seconds,
+                                             METRIC_build_info,
+                                             METRIC_ready,
+                                             METRIC_uptime_seconds,
+                                             METRIC_checkpoint_newest_id,
+                                             METRIC_transport_sessions };
 
     for (size_t i = 0; i < ARRAY_LEN(others); i++)
         if (others[i] == id)
