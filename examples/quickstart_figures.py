@@ -18,7 +18,7 @@ from pathlib import Path
 
 def tiers(folder: Path) -> dict[str, tuple[int, int]]:
     """For each tier, the bytes of rows in the cache, and those kept for arrays."""
-    metrics = json.loads((folder / "status.json").read_text())["metrics"]
+    metrics = json.loads((folder / "stats.json").read_text())["metrics"]
     return {
         tier: (int(used), int(metrics["array_capacity_bytes"][tier])) for tier, used in metrics["cache_used_bytes"].items()
     }

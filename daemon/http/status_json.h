@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* status_json.h: the server's state as JSON, in the form of `embtier -o json status`. It adds
+/* status_json.h: the server's state as JSON, in the form of `embtier -o json stats`. It adds
  * `ready`, `reasons` and `tables`, and leaves out users and clients: readers over HTTP are nobody.
  * Thread: any. */
 #ifndef EMBTIER_DAEMON_HTTP_STATUS_JSON_H

@@ -109,7 +109,7 @@ class Run:
 
 def plan_of(daemon: Daemon) -> dict:
     """The plan in force, and the one that is being applied."""
-    shown = subprocess.run(command(daemon, "-o", "json", "status"), capture_output=True, check=True, timeout=LIMIT_S)
+    shown = subprocess.run(command(daemon, "-o", "json", "stats"), capture_output=True, check=True, timeout=LIMIT_S)
     return json.loads(shown.stdout)["plan"]
 
 

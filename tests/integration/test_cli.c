@@ -382,6 +382,11 @@ static void test_status_shows_and_counts(void **state)
 
     assert_int_equal(embtier(state, "status"), 0);
     assert_says("embtierd ");
+    assert_says("\nserved by ");
+    assert_int_equal(embtier(state, "-o json status"), 0);
+    assert_says("\"health\": \"");
+    assert_int_equal(embtier(state, "stats"), 0);
+    assert_says("embtierd ");
     assert_says("\nwith rocksdb ");
     assert_null(strchr(output, '\\'));
     assert_says("cache_hit_rows");
@@ -390,11 +395,12 @@ static void test_status_shows_and_counts(void **state)
     assert_says("write_error");
     assert_int_equal(sscanf(strstr(output, "write_error"), "write_error %15s", error), 1);
     assert_string_equal(error, "none");
-    assert_int_equal(embtier(state, "-o json status"), 0);
+    assert_int_equal(embtier(state, "-o json stats"), 0);
     assert_says("\"libraries\": [\n    \"rocksdb ");
     assert_says("\"cache_hit_rows\": {");
     assert_says("\"hit_rates\": {");
     assert_int_equal(embtier(state, "status --watch 0.1 | head -c 100 >/dev/null"), 0);
+    assert_int_equal(embtier(state, "stats --watch 0.1 | head -c 100 >/dev/null"), 0);
 }
 
 /* Runs each of @commands, with each of @numbers in the place of %s; each must be refused. */
@@ -549,6 +555,7 @@ static void test_wrong_usage_is_2_and_says_what_is_allowed(void **state)
 static void test_help_is_there_for_every_command(void **state)
 {
     static const char *const words[] = { "status",
+                                         "stats",
                                          "endurance",
                                          "table create",
                                          "table list",

@@ -49,6 +49,10 @@ extern const struct command commands[];
 extern const char cli_common_help[];
 
 int command_status(struct cli *cli, int argc, char **argv);
+void help_status(FILE *out);
+int command_clients(struct cli *cli, int argc, char **argv);
+int command_clients_end(struct cli *cli, int argc, char **argv);
+int command_stats(struct cli *cli, int argc, char **argv);
 int command_endurance(struct cli *cli, int argc, char **argv);
 int command_table_create(struct cli *cli, int argc, char **argv);
 void help_table_create(FILE *out);
@@ -120,6 +124,9 @@ int cli_next_option(struct cli *cli, int argc, char **argv, const struct option 
  * arguments begin at optind. Else the exit code. */
 int cli_arguments(struct cli *cli, int argc, char **argv, int min, int max);
 
+/* Parses the argument of the option --@name SECONDS, 0.1 to 86400, which was just taken. -1, or an
+ * exit code. */
+int cli_parse_seconds(const struct cli *cli, const char *name, double *ret_seconds);
 /* Parses a command without arguments whose only option is --@name SECONDS (or -@letter), 0.1 to
  * 86400. -1: continue; without the option *@ret_seconds does not change. Else the exit code. */
 int cli_seconds_option(struct cli *cli, int argc, char **argv, const char *name, char letter,

@@ -4,7 +4,32 @@
 
 /* clang-format off: tables read better in columns */
 const struct command commands[] = {
-    { "status", "[--watch SECONDS]", "show what the server does",
+    { "status", "[--all] [--sort traffic|size] [--watch SECONDS]",
+      "tell whether the server is well, on one screen",
+      "      --all            show all warnings and tables, not the first ten, and whole names\n"
+      "      --sort ORDER     order of the tables: traffic (default), rows looked up and updated\n"
+      "                       since the server's start; size, of all their rows\n"
+      "  -w, --watch SECONDS  repeat at this interval, and show rates too\n"
+      "\n"
+      "Health: ok, no warning is given; warning, the server serves, but look soon; bad, updates\n"
+      "are refused or rows cannot be read, so act now. HIT RATE: of all rows that were looked\n"
+      "up, those that this tier served. `embtier stats` has all figures.\n"
+      "\n"
+      "With -o json: {health, warnings: [{name, health, why, advice}], version, libraries,\n"
+      "uptime_ms, clients: {sessions, by_transport: {TRANSPORT: sessions}, arena_bytes},\n"
+      "requests, set_rows, pushed_rows, lookups: {rows, served_by:\n"
+      "{TIER or array or write_queue or ssd or initial: rows}}, tiers: [{name,\n"
+      "capacity_bytes, used_bytes, rows, dirty_rows, hit_rate: 0 to 1}], arrays:\n"
+      "{capacity_bytes, used_bytes, rows, dirty_rows}, ssd: {stored_bytes, written_bytes,\n"
+      "room_bytes, pending_compaction_bytes, compacting_shards}, checkpoint: {id, age_s,\n"
+      "interval_s}, plan: as `embtier stats`, tables: [{name, rows, dim, bytes, lookup_rows,\n"
+      "missed_lookup_rows, updated_rows, written_bytes}]}; an unknown value is null; with\n"
+      "--watch, one line per interval.\n",
+      "  embtier status\n"
+      "  embtier status --watch 2\n"
+      "  embtier -o json status | jq -r .health\n",
+      command_status, help_status },
+    { "stats", "[--watch SECONDS]", "show all figures of the server",
       "  -w, --watch SECONDS  repeat at this interval, and show counters as rates\n"
       "\n"
       "Users: how much of each limited resource a user has, and how much it may have now.\n"
@@ -14,10 +39,32 @@ const struct command commands[] = {
       "applying_pid, applying_generation}, metrics: {NAME: value, or {LABEL: value}},\n"
       "hit_rates: {TIER: 0 to 1}, users: {UID: {THING: {used, most}}}}; with --watch, one line\n"
       "per interval. The generation is 0 if no plan is in force.\n",
-      "  embtier status\n"
-      "  embtier status --watch 2\n"
-      "  embtier -o json status | jq .metrics.cache_hit_rows.dram\n",
-      command_status, NULL },
+      "  embtier stats\n"
+      "  embtier stats --watch 2\n"
+      "  embtier -o json stats | jq .metrics.cache_hit_rows.dram\n",
+      command_stats, NULL },
+    { "clients end", "NUMBER", "end the session of a client",
+      "That client's calls fail, and the message says that an administrator has ended the\n"
+      "session. It may connect again. Requests under way are finished. With an access file this\n"
+      "is for administrators of all tables; without one, root and the server's user may end all\n"
+      "sessions, and others those of their own user.\n"
+      "\n"
+      "With -o json: {ended: NUMBER}.\n",
+      "  embtier clients end 12\n", command_clients_end, NULL },
+    { "clients", "[--sort COLUMN]", "list the sessions of clients",
+      "      --sort COLUMN  number (default), user, from, transport, age, requests, rows, arena,\n"
+      "                     in-flight, tickets; the largest first, but for numbers and texts\n"
+      "\n"
+      "REQUESTS, ROWS: for rows, since the client connected; a push with a ticket counts bags.\n"
+      "TICKETS: of lookups that wait for their push, and of prefetches. A user of the access\n"
+      "file sees its own sessions; an administrator of all tables sees all.\n"
+      "\n"
+      "With -o json: [{number, user, uid, pid, address, transport: shm or unix+rpc or tcp or\n"
+      "tls, client, age_ms, connections, arena_bytes, requests, rows, in_flight, tickets, own}];\n"
+      "user is a name of the access file, or \"\"; uid and pid are null if they are unknown.\n",
+      "  embtier clients --sort arena\n"
+      "  embtier -o json clients | jq '.[] | select(.in_flight > 0)'\n",
+      command_clients, NULL },
     { "endurance", "[--interval SECONDS]",
       "show the bytes written to SSD, and how long the drives last",
       "  -i, --interval SECONDS  measure from now on, for this time; without it, since the\n"
@@ -585,7 +632,7 @@ const struct command commands[] = {
       "\n"
       "The server counts GETs and pooled lookups, of all clients, and rows that pushes and SETs\n"
       "change; prefetches do not count. There is one profile at a time, which goes on without\n"
-      "this program. `embtier status` shows the metrics profile_*. Rows are sampled: the\n"
+      "this program. `embtier stats` shows the metrics profile_*. Rows are sampled: the\n"
       "busier the server, the fewer, so that its rate falls by 2 % at most.\n"
       "\n"
       "With -o json: {state, age_ms, memory_bytes, tables, lookups, samples, lost_samples, exact,\n"

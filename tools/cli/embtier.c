@@ -261,6 +261,13 @@ int cli_next_option(struct cli *cli, int argc, char **argv, const struct option 
     }
 }
 
+int cli_parse_seconds(const struct cli *cli, const char *name, double *ret_seconds)
+{
+    if (number_is_double(optarg, ret_seconds) && *ret_seconds >= 0.1 && *ret_seconds <= 86400)
+        return -1;
+    return cli_usage(cli, "--%s %s: allowed: seconds, 0.1 to 86400", name, TEXT_SHOWN(optarg));
+}
+
 int cli_seconds_option(struct cli *cli, int argc, char **argv, const char *name, char letter,
                        double *ret_seconds)
 {
@@ -268,10 +275,11 @@ int cli_seconds_option(struct cli *cli, int argc, char **argv, const char *name,
     int exit_code = EXIT_USAGE;
     int option;
 
-    while ((option = cli_next_option(cli, argc, argv, options, &exit_code)) == letter)
-        if (!number_is_double(optarg, ret_seconds) || *ret_seconds < 0.1 || *ret_seconds > 86400)
-            return cli_usage(cli, "--%s %s: allowed: seconds, 0.1 to 86400", name,
-                             TEXT_SHOWN(optarg));
+    while ((option = cli_next_option(cli, argc, argv, options, &exit_code)) == letter) {
+        exit_code = cli_parse_seconds(cli, name, ret_seconds);
+        if (exit_code >= 0)
+            return exit_code;
+    }
     if (option == CLI_OPTIONS_EXIT)
         return exit_code;
     if (argc > optind)

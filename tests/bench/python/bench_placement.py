@@ -180,7 +180,7 @@ def make_plan(made: Daemon, trainer: Trainer, mixture: Mixture, is_row_wise: boo
     if not profile.exists():
         mixture.write_trace(trace, batches_for(mixture, TRACE_LOOKUPS), seed=2)
         made.embtier("profile", "show", trace, "--optimizer", "sgd", "--save", profile)
-        used = int(made.embtier("status")["metrics"]["cache_used_bytes"]["dram"])
+        used = int(made.embtier("stats")["metrics"]["cache_used_bytes"]["dram"])
         if seconds:
             amplification = store_amplification(made, trainer, seconds)
         else:
@@ -237,7 +237,7 @@ class Side:
         self.rates, self.batches, self.read_before = [], 0, self.rows_read()
 
     def rows_read(self) -> int:
-        return int(self.server.embtier("status")["metrics"]["store_rows_read"])
+        return int(self.server.embtier("stats")["metrics"]["store_rows_read"])
 
     def run(self, drawn: Batches, amount: int, seconds: float) -> None:
         spent, done = 0.0, 0

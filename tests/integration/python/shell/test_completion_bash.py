@@ -71,7 +71,7 @@ def test_words_for_values_are_those_that_the_program_allows():
             assert not is_taken(command, option, "no-such-value") or (command, option) in LATER
             seen.add(option)
     assert seen == {"--dtype", "--optimizer", "--init", "--rounding", "--durability", "--home", "--rows", "--format", "--solver",
-                    "--locality", "--like"}  # fmt: skip
+                    "--locality", "--like", "--sort"}  # fmt: skip
 
 
 def test_values_of_options():

@@ -19,6 +19,7 @@ def commands(daemon, server, tmp_path):
     address = ("--address", daemon.socket, "--timeout", "60")
     return [
         (*address, "status"),
+        (*address, "stats"),
         (*address, "table", "list"),
         (*address, "checkpoint", "create"),
         (*address, "export", "users", tmp_path / "users"),
@@ -48,7 +49,7 @@ def test_a_terminal_without_a_cursor_gets_lines_alone(daemon, commands):
 
 
 def test_watched_figures_replace_each_other_on_a_terminal_with_a_cursor(daemon):
-    watch = ("--address", daemon.socket, "--timeout", "60", "status", "--watch", "0.1")
+    watch = ("--address", daemon.socket, "--timeout", "60", "stats", "--watch", "0.1")
     assert on_terminal(*watch, until=lambda seen: seen.count(CLEAR) == 3).startswith(CLEAR)
     seen = on_terminal(*watch, until=lambda seen: seen.count("cache_hit_rows") >= 3, TERM="dumb")
     assert "\033" not in seen

@@ -513,12 +513,12 @@ def test_jobs_are_listed_in_pages(own_daemon):
 
 
 def users(daemon: Daemon) -> dict:
-    """The users in `embtier status`."""
-    command = [*COMMAND, "--socket", daemon.socket, "-o", "json", "status"]
+    """The users in `embtier stats`."""
+    command = [*COMMAND, "--socket", daemon.socket, "-o", "json", "stats"]
     return json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)["users"]
 
 
-def test_status_says_what_each_user_has_and_may_have(make_daemon):
+def test_stats_say_what_each_user_has_and_may_have(make_daemon):
     daemon = make_daemon({"checkpoints": {"max_checkpoints": 8}, "socket": {"max_user_sessions": 9}})
     daemon.start()
     me = str(os.geteuid())
@@ -535,7 +535,7 @@ def test_status_says_what_each_user_has_and_may_have(make_daemon):
         assert mine["arena_bytes"]["used"] <= mine["arena_bytes"]["most"]
         assert mine["checkpoints"] == {"used": 1, "most": 6}
         assert mine["groups"]["used"] == 1 and mine["group_members"]["used"] == 2
-        text = subprocess.run([*COMMAND, "--socket", daemon.socket, "status"], stdout=subprocess.PIPE, text=True).stdout
+        text = subprocess.run([*COMMAND, "--socket", daemon.socket, "stats"], stdout=subprocess.PIPE, text=True).stdout
         lines = [line.split() for line in text[text.index("\nusers\n") :].splitlines()]
         assert [me, "sessions", "3", "9"] in lines and [me, "checkpoints", "1", "6"] in lines
         assert not any("imports" in line for line in lines)  # there are none

@@ -73,7 +73,7 @@ def test_a_configuration_that_cannot_be_named_is_not(make_daemon, name, tmp_path
 
 def age_of(daemon) -> float | None:
     """The age, which must be the same in C and in JSON."""
-    as_json = json.loads(run_cli(daemon, "-o", "json", "status").stdout)["metrics"].get(AGE)
+    as_json = json.loads(run_cli(daemon, "-o", "json", "stats").stdout)["metrics"].get(AGE)
     age = daemon.metrics().get(AGE)
     assert (age is None) == (as_json is None)
     return age
@@ -98,7 +98,7 @@ def test_where_there_is_no_checkpoint_its_age_is_no_figure(make_daemon):
     daemon = make_daemon({"checkpoints": {"interval_seconds": 0}})
     daemon.start()  # with nothing to checkpoint
     assert age_of(daemon) is None
-    assert AGE not in run_cli(daemon, "status").stdout
+    assert AGE not in run_cli(daemon, "stats").stdout
 
 
 @pytest.mark.parametrize("shift", [-400 * DAY_S, 400 * DAY_S])

@@ -42,7 +42,7 @@ ARGUMENTS = [
     ("table", "create", "t", "--init", "{}"), ("table", "create", "t", "--init", "uniform:{}"),
     ("table", "create", "t", "--seed", "{}"), ("table", "create", "t", "--rounding", "{}"),
     ("table", "create", "t", "--durability", "{}"), ("table", "create", "t", "--eps", "{}"),
-    ("status", "--watch", "{}"), ("endurance", "--interval", "{}"), ("status", "{}"), ("jobs", "{}"),
+    ("status", "--watch", "{}"), ("status", "--sort", "{}"), ("stats", "--watch", "{}"), ("stats", "{}"), ("endurance", "--interval", "{}"), ("status", "{}"), ("jobs", "{}"),
     ("jobs", "cancel", "{}"), ("get", "{}", "1"), ("set", "{}", "1=2"), ("get", "rows", "{}"), ("set", "rows", "{}"),
     ("set", "rows", "1={}"), ("set", "rows", "1=2{}"), ("set", "rows", "1=2,{}"), ("set", "rows", "{}=2"),
     ("checkpoint", "create", "--step", "{}"), ("checkpoint", "create", "--keep", "{}"),

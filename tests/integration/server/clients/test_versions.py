@@ -94,24 +94,24 @@ def older_server(request, tmp_path) -> Iterator[OlderServer]:
     server.listener.close()
 
 
-def status(server: OlderServer, *words: str) -> list[str]:
+def command(server: OlderServer, *words: str) -> list[str]:
     return [CLI, "--timeout", "60", "--socket", server.path, *words]
 
 
-def test_status_of_an_older_server_is_told_without_what_it_does_not_know(older_server):
-    done = subprocess.run(status(older_server, "status"), capture_output=True, text=True)
+def test_stats_of_an_older_server_are_told_without_what_it_does_not_know(older_server):
+    done = subprocess.run(command(older_server, "stats"), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "embtierd 0.1.0" in done.stdout and "users\n  (left out" in done.stdout
-    done = subprocess.run(status(older_server, "-o", "json", "status"), capture_output=True, text=True)
+    done = subprocess.run(command(older_server, "-o", "json", "stats"), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["users"] is None
     with embtier.connect(older_server.path, arena_bytes=0, timeout=60) as server:
         assert server.status()["version"] == "0.1.0"
 
 
-def test_status_of_an_older_server_goes_on_and_on(older_server):
-    command = status(older_server, "-o", "json", "status", "--watch=0.1")
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as watcher:
+def test_stats_of_an_older_server_go_on_and_on(older_server):
+    watch = command(older_server, "-o", "json", "stats", "--watch=0.1")
+    with subprocess.Popen(watch, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as watcher:
         for _ in range(3):
             assert json.loads(watcher.stdout.readline())["version"] == "0.1.0"
         watcher.kill()

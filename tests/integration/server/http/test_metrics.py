@@ -109,7 +109,7 @@ def test_status_json_has_what_the_command_prints(http_daemon: Daemon):
     assert answer.headers["content-type"] == "application/json"
     status = json.loads(answer.text)
     said = subprocess.run(
-        [CLI, "--address", http_daemon.socket, "-o", "json", "status"], capture_output=True, text=True, timeout=60, check=True
+        [CLI, "--address", http_daemon.socket, "-o", "json", "stats"], capture_output=True, text=True, timeout=60, check=True
     )
     printed = json.loads(said.stdout)
     assert status["version"] == printed["version"] and status["ready"] is True and status["reasons"] == []

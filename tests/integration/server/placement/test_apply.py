@@ -290,28 +290,28 @@ def test_an_older_plan_or_another_of_the_same_generation_is_refused(daemon, tmp_
         assert homes_of(daemon) == FIRST
 
 
-def test_the_status_has_the_plan_in_force(daemon, tmp_path):
-    def status(*options: str) -> str:
-        return subprocess.run(command(daemon, *options, "status"), stdout=subprocess.PIPE, text=True, timeout=LIMIT_S, check=True).stdout
+def test_the_stats_have_the_plan_in_force(daemon, tmp_path):
+    def stats(*options: str) -> str:
+        return subprocess.run(command(daemon, *options, "stats"), stdout=subprocess.PIPE, text=True, timeout=LIMIT_S, check=True).stdout
 
     none = {"generation": 0, "tables": None, "applied_ms": None, "applying_pid": None, "applying_generation": None}
-    assert "\nno placement plan is in force\n" in status() and json.loads(status("-o", "json"))["plan"] == none
+    assert "\nno placement plan is in force\n" in stats() and json.loads(stats("-o", "json"))["plan"] == none
     begin_ms = time.time() * 1000 - 1000
     apply(daemon, write(tmp_path, {"a": "dram", "b": "pmem", "c": "cache"}, 4))
-    plan = json.loads(status("-o", "json"))["plan"]
+    plan = json.loads(stats("-o", "json"))["plan"]
     assert begin_ms < plan["applied_ms"] < time.time() * 1000 + 1000
     since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(plan["applied_ms"] / 1000))
     line = f"placement plan of generation 4, in force since {since}, of 3 tables"
-    assert f"\n{line}\n" in status()
+    assert f"\n{line}\n" in stats()
     process = begin_slowly(daemon, write(tmp_path, SECOND, 5))
-    assert f"\n{line}; process {process.pid} applies generation 5\n" in status()
-    assert json.loads(status("-o", "json"))["plan"] == plan | {"applying_pid": process.pid, "applying_generation": 5}
+    assert f"\n{line}; process {process.pid} applies generation 5\n" in stats()
+    assert json.loads(stats("-o", "json"))["plan"] == plan | {"applying_pid": process.pid, "applying_generation": 5}
     process.kill()
     process.communicate(timeout=LIMIT_S)
     daemon.kill()
     daemon.start()
-    assert json.loads(status("-o", "json"))["plan"] == plan | {"tables": 3}, "plan.json has it"
-    assert f"\n{line}\n" in status()
+    assert json.loads(stats("-o", "json"))["plan"] == plan | {"tables": 3}, "plan.json has it"
+    assert f"\n{line}\n" in stats()
 
 
 def test_a_second_run_at_the_same_time_is_refused(daemon, tmp_path):

@@ -24,24 +24,24 @@ def daemon(own_daemon):
     return own_daemon
 
 
-def status(daemon, *options: str) -> str:
+def stats(daemon, *options: str) -> str:
     return subprocess.run(
-        [str(CLI), "-s", str(daemon.socket), "-t", "0", *options, "status"], stdout=subprocess.PIPE, text=True, timeout=60, check=True
+        [str(CLI), "-s", str(daemon.socket), "-t", "0", *options, "stats"], stdout=subprocess.PIPE, text=True, timeout=60, check=True
     ).stdout
 
 
-def check_status(daemon) -> None:
-    plan = json.loads(status(daemon, "-o", "json"))["plan"]
+def check_stats(daemon) -> None:
+    plan = json.loads(stats(daemon, "-o", "json"))["plan"]
     assert (plan["generation"], plan["tables"]) == (GENERATION, None) and plan["applied_ms"] > 0
-    (line,) = (line for line in status(daemon).splitlines() if line.startswith("placement plan"))
+    (line,) = (line for line in stats(daemon).splitlines() if line.startswith("placement plan"))
     assert line.startswith(f"placement plan of generation {GENERATION}, in force since ") and "table" not in line
 
 
 def test_a_plan_may_begin_without_its_number_of_tables(daemon):
-    check_status(daemon)
+    check_stats(daemon)
     daemon.stop()
     daemon.start()
-    check_status(daemon)
+    check_stats(daemon)
 
 
 def test_an_older_record_has_no_number_of_tables(daemon):
@@ -52,4 +52,4 @@ def test_an_older_record_has_no_number_of_tables(daemon):
     text = json.dumps(members | {"crc32c": "00000000"})
     record.write_text(text.replace('"00000000"', f'"{crc32c(text.encode()):08x}"', 1))
     daemon.start()
-    check_status(daemon)
+    check_stats(daemon)

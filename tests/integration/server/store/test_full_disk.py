@@ -5,6 +5,7 @@ and starts, and each acknowledged row is there."""
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import signal
@@ -152,6 +153,14 @@ def must_hold(table, count: int, number: int = 1) -> None:
         assert (table.get(ids) == rows_of(ids, number)).all(), f"{table.name}: {ids[0]}…"
 
 
+def warnings_of(daemon) -> dict[str, str]:
+    """The broken rules of health, which decide how bad all is."""
+    shown = json.loads(run_cli(daemon, "-o", "json", "status").stdout)
+    found = {warning["name"]: warning["health"] for warning in shown["warnings"]}
+    assert shown["health"] == ("bad" if "bad" in found.values() else "warning" if found else "ok")
+    return found
+
+
 def test_a_table_that_cannot_leave_its_array_as_the_disk_is_full_stays_there(some_disk):
     disk = some_disk
     mib, rows = 24, 22 * BATCH
@@ -166,10 +175,12 @@ def test_a_table_that_cannot_leave_its_array_as_the_disk_is_full_stays_there(som
         with pytest.raises(embtier.NoSpaceError, match="table 'rows' keeps its home array: its updated rows cannot be written"):
             server.move_table("rows", "cache")
         must_hold(table, rows, 2)
-        assert re.search(r"\n  write_error +NO_SPACE\n", run_cli(disk.daemon, "status").stdout)
+        assert re.search(r"\n  write_error +NO_SPACE\n", run_cli(disk.daemon, "stats").stdout)
+        assert warnings_of(disk.daemon)["writes_blocked"] == "bad"
         assert [spec.home for spec in server.tables()] == ["array"]
         (disk.inside / "ballast").unlink()
         await_true(lambda: disk.daemon.metrics()["write_queue_bytes"] == 0, "what was queued is written")
+        assert "writes_blocked" not in warnings_of(disk.daemon)
         assert server.move_table("rows", "cache") > 0
         must_hold(table, rows, 2)
     disk.daemon.stop()

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* embtier status: shows all metrics of the server, without knowing them beforehand.
+/* embtier stats: shows all metrics of the server, without knowing them beforehand.
  *
  * Metrics of one area share the first word of their names (cache_…, store_…) and are shown
  * together. Metrics that share it with no other are shown as the server's. Metrics with a label are
@@ -12,15 +12,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 
-#include "base/clock.h"
 #include "base/err.h"
 #include "base/text/text_escape.h"
 #include "tools/cli/cli.h"
 #include "tools/cli/number.h"
-#include "tools/cli/progress_bar.h"
+#include "tools/cli/status/figures.h"
+#include "tools/cli/status/pieces.h"
+#include "tools/cli/status/reading.h"
 #include "tools/cli/text_table.h"
 
 #define COLUMNS_MAX 16
@@ -32,8 +31,6 @@ struct view {
     const struct embtier_plan_info *plan;        /* NULL: the same */
     double seconds;                              /* between @before and @now */
 };
-
-DEFINE_CLEANUP(struct embtier_account_list, embtier_account_list_free)
 
 /* The first word of all names in a metric's area. A metric that would be alone belongs to the area
  * "server". */
@@ -64,34 +61,12 @@ static bool same_area(const struct embtier_status *status, const struct embtier_
     return strcmp(area_of(status, a).name, area_of(status, b).name) == 0;
 }
 
-/* Finds the metric with this name and label value in an earlier status, or returns NULL. */
-static const struct embtier_metric *find(const struct embtier_status *status, const char *name,
-                                         const char *label_value)
-{
-    for (size_t i = 0; status && i < embtier_status_count(status); i++) {
-        const struct embtier_metric *metric = embtier_status_at(status, i);
-
-        if (strcmp(metric->name, name) == 0 && strcmp(metric->label_value, label_value) == 0)
-            return metric;
-    }
-    return NULL;
-}
-
-static double sum(const struct embtier_status *status, const char *name)
-{
-    double total = 0;
-
-    for (size_t i = 0; i < embtier_status_count(status); i++)
-        if (strcmp(embtier_status_at(status, i)->name, name) == 0)
-            total += embtier_status_at(status, i)->value;
-    return total;
-}
-
 /* Returns the share of rows that a tier served, of all that were looked up. NAN: there were
  * none. */
 static double hit_rate(const struct embtier_status *status, double hits)
 {
-    const double all = sum(status, "cache_hit_rows") + sum(status, "cache_miss_rows");
+    const double all = figures_value(status, "cache_hit_rows", NULL) +
+                       figures_value(status, "cache_miss_rows", NULL);
 
     return all > 0 ? hits / all : (double)NAN;
 }
@@ -157,27 +132,6 @@ static json_t *accounts_to_json(const struct embtier_account_list *accounts)
     return users;
 }
 
-static json_t *libraries_to_json(const struct embtier_status *status)
-{
-    json_t *libraries = json_array();
-
-    for (size_t i = 0; i < embtier_status_library_count(status); i++)
-        json_array_append_new(libraries, json_string(embtier_status_library_at(status, i)));
-    return libraries;
-}
-
-static json_t *plan_to_json(const struct embtier_plan_info *plan)
-{
-    const bool is_applied = plan->generation > 0, is_applying = plan->applying_pid > 0;
-
-    return json_pack("{s:o, s:o, s:o, s:o, s:o}", "generation", cli_json_u64(plan->generation),
-                     "tables", plan->tables > 0 ? json_integer(plan->tables) : json_null(),
-                     "applied_ms", is_applied ? cli_json_u64(plan->applied_ms) : json_null(),
-                     "applying_pid", is_applying ? cli_json_u64(plan->applying_pid) : json_null(),
-                     "applying_generation",
-                     is_applying ? cli_json_u64(plan->applying_generation) : json_null());
-}
-
 static json_t *status_to_json(const struct view *view)
 {
     const struct embtier_status *const status = view->now;
@@ -192,10 +146,9 @@ static json_t *status_to_json(const struct view *view)
         }
     }
     return json_pack("{s:s, s:o, s:I, s:o, s:o, s:o, s:o}", "version",
-                     embtier_status_version(status), "libraries", libraries_to_json(status),
+                     embtier_status_version(status), "libraries", pieces_libraries(status),
                      "uptime_ms", (json_int_t)embtier_status_uptime_ms(status), "plan",
-                     view->plan ? plan_to_json(view->plan) : json_null(), "metrics", metrics,
-                     "hit_rates", rates, "users",
+                     pieces_plan(view->plan), "metrics", metrics, "hit_rates", rates, "users",
                      view->accounts ? accounts_to_json(view->accounts) : json_null());
 }
 
@@ -214,7 +167,7 @@ static bool add_value(struct text_table *text, const struct view *view,
 {
     const bool is_bytes = strstr(metric->name, "_bytes") != NULL;
     const struct embtier_metric *before =
-        metric->counter ? find(view->before, metric->name, metric->label_value) : NULL;
+        metric->counter ? figures_find(view->before, metric->name, metric->label_value) : NULL;
     struct number_text value;
     struct number_text rate;
     double per_second;
@@ -281,7 +234,7 @@ static bool add_labelled_row(struct text_table *text, const struct view *view, c
     bool ok = text_table_add(text, "%s", name);
 
     for (size_t i = 0; ok && i < count; i++) {
-        const struct embtier_metric *metric = find(view->now, name, values[i]);
+        const struct embtier_metric *metric = figures_find(view->now, name, values[i]);
 
         ok = metric ? add_value(text, view, metric) : text_table_add(text, "-");
     }
@@ -289,7 +242,7 @@ static bool add_labelled_row(struct text_table *text, const struct view *view, c
         return ok;
     ok = text_table_add(text, "hit rate");
     for (size_t i = 0; ok && i < count; i++) {
-        const struct embtier_metric *metric = find(view->now, name, values[i]);
+        const struct embtier_metric *metric = figures_find(view->now, name, values[i]);
         const double rate = hit_rate(view->now, metric ? metric->value : 0);
 
         ok = isnan(rate) ? text_table_add(text, "-") : text_table_add(text, "%.2f%%", 100 * rate);
@@ -396,27 +349,10 @@ static bool print_users(const struct embtier_account_list *accounts)
     return true;
 }
 
-/* Prints one line. */
-static void print_plan(const struct embtier_plan_info *plan)
-{
-    struct number_text date;
-
-    if (plan->generation == 0)
-        printf("no placement plan is in force");
-    else
-        printf("placement plan of generation %" PRIu64 ", in force since %s", plan->generation,
-               number_date(&date, plan->applied_ms));
-    if (plan->tables > 0)
-        printf(", of %" PRIu32 " table%s", plan->tables, PLURAL(plan->tables));
-    if (plan->applying_pid > 0)
-        printf("; process %" PRIu64 " applies generation %" PRIu64, plan->applying_pid,
-               plan->applying_generation);
-    putchar('\n');
-}
-
 static int print_text(const struct view *view)
 {
     struct number_text uptime;
+    struct plan_text plan;
 
     text_print(stdout, "embtierd %s, up %s\n", embtier_status_version(view->now),
                number_duration(&uptime, (double)embtier_status_uptime_ms(view->now) / 1000));
@@ -426,7 +362,7 @@ static int print_text(const struct view *view)
     if (embtier_status_library_count(view->now) > 0)
         putchar('\n');
     if (view->plan)
-        print_plan(view->plan);
+        puts(pieces_plan_text(&plan, view->plan));
     for (size_t i = 0; i < embtier_status_count(view->now); i++)
         if (is_first(view->now, i, true) && !print_area(view, embtier_status_at(view->now, i)))
             return cli_fail(EMBTIER_NO_MEMORY, "");
@@ -438,118 +374,30 @@ static int print_text(const struct view *view)
     return print_users(view->accounts) ? EXIT_DONE : cli_fail(EMBTIER_NO_MEMORY, "");
 }
 
-/* Prints one line each time, for programs that read a stream. */
-static int print_json_line(const struct view *view)
+static int show(const struct cli *cli, const void *context, const struct reading *now,
+                const struct reading *before, double seconds)
 {
-    json_t *value = status_to_json(view);
-    bool written;
+    const bool *const is_watched = context;
+    const struct view view = {
+        .now = now->status,
+        .before = before ? before->status : NULL,
+        .accounts = now->accounts,
+        .plan = now->has_plan ? &now->plan : NULL,
+        .seconds = seconds,
+    };
 
-    if (!value)
-        return cli_fail(EMBTIER_NO_MEMORY, "");
-    written = cli_write_json(value, JSON_COMPACT);
-    json_decref(value);
-    return written && fflush(stdout) == 0 ? EXIT_DONE
-                                          : cli_fail(EMBTIER_IO, "cannot write the output");
+    if (!cli->json)
+        return print_text(&view);
+    return pieces_print_json(status_to_json(&view), *is_watched);
 }
 
-/* Requests that the server knows. An older one closes the connection after another. It is not asked
- * again, and the rest of the status is shown. */
-struct known {
-    bool accounts, plan;
-};
-
-static enum embtier_err unless_older(enum embtier_err err, bool *is_known)
-{
-    if (err != EMBTIER_UNSUPPORTED && err != EMBTIER_PROTOCOL)
-        return err;
-    *is_known = false;
-    return EMBTIER_OK;
-}
-
-static enum embtier_err get_status(struct cli *cli, struct known *known,
-                                   struct embtier_status **ret_status,
-                                   struct embtier_account_list **ret_accounts,
-                                   struct embtier_plan_info *ret_plan)
-{
-    enum embtier_err err = embtier_status(cli->server, ret_status);
-
-    if (err != EMBTIER_OK)
-        return err;
-    if (known->accounts)
-        err = unless_older(embtier_account_list(cli->server, ret_accounts), &known->accounts);
-    known->plan = known->plan && known->accounts; /* plans came later */
-    if (err == EMBTIER_OK && known->plan)
-        err = unless_older(embtier_plan_show(cli->server, ret_plan), &known->plan);
-    if (err != EMBTIER_OK)
-        embtier_status_free(*ret_status);
-    return err;
-}
-
-static int watch(struct cli *cli, double seconds)
-{
-    const struct timespec pause = { .tv_sec = (time_t)seconds,
-                                    .tv_nsec = (long)((seconds - floor(seconds)) * 1e9) };
-    struct embtier_status *before = NULL;
-    struct known known = { true, true };
-    int exit_code = EXIT_DONE;
-
-    while (exit_code == EXIT_DONE) {
-        _cleanup_(embtier_account_list_freep) struct embtier_account_list *accounts = NULL;
-        struct embtier_status *now;
-        struct embtier_plan_info plan;
-        struct view view = { .before = before };
-        /* Does nothing unless the server closed the connection. */
-        enum embtier_err err = known.plan ? EMBTIER_OK : embtier_reconnect(cli->server);
-
-        if (err == EMBTIER_OK)
-            err = get_status(cli, &known, &now, &accounts, &plan);
-        if (err) {
-            exit_code = cli_fail_server(cli, err);
-            break;
-        }
-        view.now = now;
-        view.accounts = accounts;
-        view.plan = known.plan ? &plan : NULL;
-        if (before) /* 0, and so no rates, if the server was restarted meanwhile */
-            view.seconds = (double)clock_since(embtier_status_uptime_ms(now),
-                                               embtier_status_uptime_ms(before)) /
-                           1000;
-        if (!cli->json && terminal_can_draw(STDOUT_FILENO))
-            fputs("\033[H\033[J", stdout);
-        exit_code = cli->json ? print_json_line(&view) : print_text(&view);
-        fflush(stdout);
-        embtier_status_free(before);
-        before = now;
-        if (exit_code == EXIT_DONE)
-            nanosleep(&pause, NULL);
-    }
-    embtier_status_free(before);
-    return exit_code;
-}
-
-int command_status(struct cli *cli, int argc, char **argv)
+int command_stats(struct cli *cli, int argc, char **argv)
 {
     double seconds = 0;
-    int exit_code = cli_seconds_option(cli, argc, argv, "watch", 'w', &seconds);
-    _cleanup_(embtier_account_list_freep) struct embtier_account_list *accounts = NULL;
-    struct known known = { true, true };
-    struct embtier_status *status;
-    struct embtier_plan_info plan;
-    struct view view;
-    enum embtier_err err;
+    const int exit_code = cli_seconds_option(cli, argc, argv, "watch", 'w', &seconds);
+    const bool is_watched = seconds > 0;
 
     if (exit_code >= 0)
         return exit_code;
-    exit_code = cli_connect(cli, 0);
-    if (exit_code)
-        return exit_code;
-    if (seconds > 0)
-        return watch(cli, seconds);
-    err = get_status(cli, &known, &status, &accounts, &plan);
-    if (err)
-        return cli_fail_server(cli, err);
-    view = (struct view){ .now = status, .accounts = accounts, .plan = known.plan ? &plan : NULL };
-    exit_code = cli->json ? cli_print_json(status_to_json(&view), 17) : print_text(&view);
-    embtier_status_free(status);
-    return exit_code;
+    return readings_show(cli, READING_ACCOUNTS | READING_PLAN, seconds, show, &is_watched);
 }
