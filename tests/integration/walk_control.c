@@ -29,7 +29,7 @@ enum embtier_err __real_frame_encode_request(const Embtier__Request *request, ui
 enum embtier_err __wrap_frame_encode_request(const Embtier__Request *request, uint8_t **ret_bytes,
                                              size_t *ret_count);
 
-#define BODIES_MAX 512 /* all numbers in control.proto are below */
+#define BODIES_MAX 1024 /* all numbers in control.proto are below */
 static _Atomic uint64_t sent[BODIES_MAX];
 
 enum embtier_err __wrap_frame_encode_request(const Embtier__Request *request, uint8_t **ret_bytes,
@@ -449,6 +449,26 @@ static void list_sessions(struct walk *walk, struct walk_session *session)
                 EMBTIER_NOT_FOUND, "end a session that does not exist");
 }
 
+/* Compaction is put off and goes on while rows are written; all shards may be due, or none. */
+static void compact(struct walk *walk)
+{
+    struct embtier_compaction_list *list;
+
+    walk_expect(walk, walk->admin, embtier_compaction_put_off(walk->admin, 1), EMBTIER_OK,
+                "put compaction off");
+    walk_expect(walk, walk->admin, embtier_compaction_run(walk->admin, NULL, NULL), EMBTIER_OK,
+                "compact all shards");
+    walk_expect(walk, walk->admin, embtier_compaction_show(walk->admin, &list), EMBTIER_OK,
+                "look at compaction");
+    WALK_CHECK(walk,
+               embtier_compaction_facts(list)->is_put_off &&
+                   embtier_compaction_list_count(list) == embtier_compaction_facts(list)->databases,
+               "compaction is described as another than it is");
+    embtier_compaction_list_free(list);
+    walk_expect(walk, walk->admin, embtier_compaction_put_off(walk->admin, 0), EMBTIER_OK,
+                "let compaction go on");
+}
+
 void walk_control(struct walk *walk, struct walk_session *session)
 {
     const uint64_t number = walk->controls++; /* in turn, so that each kind comes */
@@ -484,6 +504,7 @@ void walk_control(struct walk *walk, struct walk_session *session)
         list_accounts(walk);
         list_sessions(walk, session);
         reload(walk, session);
+        compact(walk);
         cancel_job(walk, session);
     }
 }
