@@ -641,17 +641,25 @@ static bool has_caught_up(const struct compaction_view *view)
     return view->state == COMPACTION_IDLE || view->state == COMPACTION_SITS_OUT;
 }
 
+/* Returns how many databases had not caught up at the last round. */
+static uint32_t count_left(const struct compaction_scheduler *scheduler)
+{
+    uint32_t left = 0;
+
+    for (uint32_t i = 0; i < scheduler->count; i++)
+        left += !has_caught_up(&scheduler->views[i]);
+    return left;
+}
+
 /* Looks at the last round. AGAIN: @ret_left databases are left. */
 static enum embtier_err caught_up(const struct compaction_scheduler *scheduler, uint32_t *ret_left,
                                   struct err_msg *msg)
 {
-    *ret_left = 0;
-    for (uint32_t i = 0; i < scheduler->count; i++) {
+    *ret_left = count_left(scheduler);
+    for (uint32_t i = 0; i < scheduler->count; i++)
         if (scheduler->views[i].state == COMPACTION_FAILED)
             return err_set(msg, EMBTIER_IO, "%s: its background work fails; the log says why",
                            compaction_scheduler_path(scheduler, i));
-        *ret_left += !has_caught_up(&scheduler->views[i]);
-    }
     if (*ret_left > 0 && atomic_load(&scheduler->paused))
         return err_set(msg, EMBTIER_NO_SPACE, "the disk has no space to compact; make space");
     return *ret_left > 0 ? EMBTIER_AGAIN : EMBTIER_OK;
@@ -670,7 +678,7 @@ static enum embtier_err catch_up(struct compaction_scheduler *scheduler, compact
                                  void *context, struct err_msg *msg)
 {
     const uint64_t first = scheduler->rounds + 2;
-    uint32_t left = 0, total = 0;
+    uint32_t left = count_left(scheduler), total = left;
     enum embtier_err err = EMBTIER_AGAIN;
 
     while (err == EMBTIER_AGAIN) {
