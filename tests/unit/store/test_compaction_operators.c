@@ -133,8 +133,8 @@ static void test_hours_come_from_the_configuration(void **state)
 /* A pause must not end in refused updates. */
 static void test_shards_near_their_limit_compact_although_it_is_put_off(void **state)
 {
-    const uint64_t until_ns = now_ns() + FIXTURE_WAIT_NS;
     struct store_fixture *const f = *state;
+    uint64_t until_ns;
 
     fixture_open(f);
     compaction_scheduler_defer(scheduler_of(f), true);
@@ -142,6 +142,7 @@ static void test_shards_near_their_limit_compact_although_it_is_put_off(void **s
         fixture_write_all(f, 1, 0, FEW_ROWS, version);
         fixture_flush_all(f);
     }
+    until_ns = now_ns() + FIXTURE_WAIT_NS;
     while (stats_of(f).compactions_run == 0) {
         assert_true(now_ns() < until_ns);
         usleep(20000);
