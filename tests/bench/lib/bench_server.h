@@ -83,7 +83,7 @@ void bench_server_settle(struct bench_server *server);
 /* Processor time that the server has used since its start, in seconds. */
 double bench_server_processor_s(const struct bench_server *server);
 
-/* Returns a metric of `embtier status`; with @label NULL, the sum over all labels. */
+/* Returns a metric of `embtier stats`; with @label NULL, the sum over all labels. */
 double bench_metric(struct bench_server *server, const char *name, const char *label);
 
 #endif
