@@ -11,6 +11,7 @@
 
 #include <yaml.h>
 
+#include "base/text/edit_distance.h"
 #include "base/text/text_escape.h"
 
 /* Room for a key with its path, which the schema keeps short, and for an unknown key. */
@@ -180,32 +181,6 @@ static const char *list_names(struct names *buffer, const struct cyaml_schema_fi
         used += (size_t)snprintf(buffer->text + used, sizeof(buffer->text) - used, "%s%s",
                                  f == fields ? "" : ", ", f->key);
     return buffer->text;
-}
-
-/* Returns the number of edits (insert, delete or replace a letter) from @a to @b; both are cut at
- * 31 bytes. */
-static unsigned edit_distance(const char *a, const char *b)
-{
-    const size_t a_len = strnlen(a, 31);
-    const size_t b_len = strnlen(b, 31);
-    unsigned row[32];
-
-    for (unsigned j = 0; j <= b_len; j++)
-        row[j] = j;
-    for (unsigned i = 1; i <= a_len; i++) {
-        unsigned diagonal = row[0];
-
-        row[0] = i;
-        for (unsigned j = 1; j <= b_len; j++) {
-            const unsigned above = row[j];
-            const unsigned replaced = diagonal + (a[i - 1] != b[j - 1]);
-
-            row[j] = MIN(above, row[j - 1]) + 1;
-            row[j] = MIN(row[j], replaced);
-            diagonal = above;
-        }
-    }
-    return row[b_len];
 }
 
 static enum embtier_err unknown_key(struct walk *w, size_t line, const char *name,
