@@ -137,6 +137,7 @@ struct config {
 
     struct {
         enum log_level level;
+        bool is_option; /* the level is that of the command line */
     } log;
 
     /* Not keys of the file: these follow from the limit of descriptors (config_descriptors.h). In a

@@ -77,10 +77,11 @@ const cyaml_schema_value_t config_schema = { CYAML_VALUE_MAPPING(
     CYAML_FLAG_POINTER, struct raw_config, config_fields) };
 
 const struct config_key config_keys[] = {
-#define KEY(section, key, type, default_text, least, most, text)                                   \
+#define KEY(section, key, type, when, default_text, least, most, text)                             \
     { #section,                                                                                    \
       #key,                                                                                        \
       CONFIG_##type,                                                                               \
+      CONFIG_##when,                                                                               \
       default_text,                                                                                \
       least,                                                                                       \
       most,                                                                                        \
@@ -96,10 +97,11 @@ const struct config_key config_keys[] = {
 const uint32_t config_key_count = ARRAY_LEN(config_keys);
 
 const struct config_key config_tier_keys[] = {
-#define KEY(section, key, type, default_text, least, most, text)                                   \
+#define KEY(section, key, type, when, default_text, least, most, text)                             \
     { #section,                                                                                    \
       #key,                                                                                        \
       CONFIG_##type,                                                                               \
+      CONFIG_##when,                                                                               \
       default_text,                                                                                \
       least,                                                                                       \
       most,                                                                                        \
@@ -144,9 +146,29 @@ static enum embtier_err parse_decimal(const struct config_key *key, const char *
     return EMBTIER_OK;
 }
 
-static enum embtier_err parse_word(const char *const *words, size_t count, const char *text,
-                                   uint32_t *ret_number)
+size_t config_words(enum config_type type, const char *const **ret_words)
 {
+    static const struct {
+        const char *const *words;
+        size_t count;
+    } words[] = {
+        [CONFIG_SWITCH] = { switch_words, ARRAY_LEN(switch_words) },
+        [CONFIG_ANSWER] = { answer_words, ARRAY_LEN(answer_words) },
+        [CONFIG_LEVEL] = { level_words, ARRAY_LEN(level_words) },
+        [CONFIG_KIND] = { kind_words, ARRAY_LEN(kind_words) },
+    };
+
+    if ((size_t)type >= ARRAY_LEN(words) || words[type].count == 0)
+        return 0;
+    *ret_words = words[type].words;
+    return words[type].count;
+}
+
+static enum embtier_err parse_word(enum config_type type, const char *text, uint32_t *ret_number)
+{
+    const char *const *words = NULL;
+    const size_t count = config_words(type, &words);
+
     for (size_t i = 0; i < count; i++) {
         if (strcmp(words[i], text) == 0) {
             *ret_number = (uint32_t)i;
@@ -214,19 +236,19 @@ enum embtier_err config_value_parse(const struct config_key *key, const char *te
         *(int *)ret_value = (int)number;
         return EMBTIER_OK;
     case CONFIG_SWITCH:
-        TRY(parse_word(switch_words, ARRAY_LEN(switch_words), text, &word));
+        TRY(parse_word(key->type, text, &word));
         *(enum config_switch *)ret_value = (enum config_switch)word;
         return EMBTIER_OK;
     case CONFIG_ANSWER:
-        TRY(parse_word(answer_words, ARRAY_LEN(answer_words), text, &word));
+        TRY(parse_word(key->type, text, &word));
         *(bool *)ret_value = word != 0;
         return EMBTIER_OK;
     case CONFIG_LEVEL:
-        TRY(parse_word(level_words, ARRAY_LEN(level_words), text, &word));
+        TRY(parse_word(key->type, text, &word));
         *(enum log_level *)ret_value = (enum log_level)word;
         return EMBTIER_OK;
     case CONFIG_KIND:
-        TRY(parse_word(kind_words, ARRAY_LEN(kind_words), text, &word));
+        TRY(parse_word(key->type, text, &word));
         *(enum tier_kind *)ret_value = (enum tier_kind)word;
         return EMBTIER_OK;
     case CONFIG_TEXT:
@@ -240,8 +262,10 @@ enum embtier_err config_value_parse(const struct config_key *key, const char *te
     return EMBTIER_INTERNAL;
 }
 
-static const char *join(struct config_allowed *buffer, const char *const *words, size_t count)
+static const char *join(struct config_allowed *buffer, enum config_type type)
 {
+    const char *const *words = NULL;
+    const size_t count = config_words(type, &words);
     size_t used = 0;
 
     for (size_t i = 0; i < count && used < sizeof(buffer->text); i++)
@@ -272,13 +296,10 @@ const char *config_allowed(struct config_allowed *buffer, const struct config_ke
                  (unsigned)key->most);
         break;
     case CONFIG_SWITCH:
-        return join(buffer, switch_words, ARRAY_LEN(switch_words));
     case CONFIG_ANSWER:
-        return join(buffer, answer_words, ARRAY_LEN(answer_words));
     case CONFIG_LEVEL:
-        return join(buffer, level_words, ARRAY_LEN(level_words));
     case CONFIG_KIND:
-        return join(buffer, kind_words, ARRAY_LEN(kind_words));
+        return join(buffer, key->type);
     case CONFIG_NAME:
         snprintf(buffer->text, room, "%" PRIu64 " to %" PRIu64 " of A-Z a-z 0-9 _ -", key->least,
                  key->most);
@@ -301,8 +322,9 @@ static void print_keys(FILE *out, const char *prefix, const struct config_key *k
     for (uint32_t i = 0; i < count; i++) {
         struct config_allowed allowed;
 
-        fprintf(out, "%s.%s\t%s\t%s\t%s\n", prefix ? prefix : keys[i].section, keys[i].name,
-                config_allowed(&allowed, &keys[i]), keys[i].default_text, keys[i].text);
+        fprintf(out, "%s.%s\t%s\t%s\t%s\t%s\n", prefix ? prefix : keys[i].section, keys[i].name,
+                config_allowed(&allowed, &keys[i]), keys[i].default_text, keys[i].text,
+                keys[i].when == CONFIG_LIVE ? "live" : "start");
         if (keys[i].type == CONFIG_TIERS)
             print_keys(out, "cache.tiers[]", config_tier_keys, config_tier_key_count);
     }

@@ -14,148 +14,153 @@ struct cyaml_schema_value;
 #define CONFIG_BYTES_MAX (UINT64_C(1) << 54) /* a sum of a few does not overflow */
 #define CONFIG_MIB       (UINT64_C(1) << 20)
 
-/* K(section, key, type, default, least, most, description). The key is also the member's name in
- * struct config. A default in parentheses is computed (config_load.c). For texts, least and most
- * count bytes. */
+/* K(section, key, type, when, default, least, most, description). The key is also the member's name
+ * in struct config. LIVE: a running server takes a new value (daemon/jobs/knobs/knobs_live.c);
+ * START: only a start does. A default in parentheses is computed (config_load.c). For texts, least
+ * and most count bytes. */
 #define CONFIG_DATA_KEYS(K)                                                                        \
-    K(data, directories, PATHS, "(state directory)", 1, CONFIG_DIRECTORIES_MAX,                    \
+    K(data, directories, PATHS, START, "(state directory)", 1, CONFIG_DIRECTORIES_MAX,             \
       "directories of the RocksDB databases, one per device")                                      \
-    K(data, shards_per_directory, U32, "4", 1, CONFIG_SHARDS_MAX,                                  \
+    K(data, shards_per_directory, U32, START, "4", 1, CONFIG_SHARDS_MAX,                           \
       "databases in each directory; fixed once the store is made")                                 \
-    K(data, reserve_bytes, BYTES,                                                                  \
+    K(data, reserve_bytes, BYTES, START,                                                           \
       "(five quarters of memtable_bytes, divided, plus 32MiB; at most a 16th of the disk)",        \
       CONFIG_MIB, CONFIG_BYTES_MAX,                                                                \
       "space reserved in each directory for drops, deletions, checkpoints, stops and starts")
 
 #define CONFIG_LANES_KEYS(K)                                                                       \
-    K(lanes, count, U32, "(least of cores, 8 and shards)", 1, CONFIG_LANES_MAX,                    \
+    K(lanes, count, U32, START, "(least of cores, 8 and shards)", 1, CONFIG_LANES_MAX,             \
       "worker threads, each with its share of the rows; at most one per shard")                    \
-    K(lanes, readers_per_lane, U32, "4", 1, 64, "threads of each lane that read from SSD")         \
-    K(lanes, request_bytes, BYTES, "64MiB", CONFIG_MIB, CONFIG_BYTES_MAX,                          \
+    K(lanes, readers_per_lane, U32, START, "4", 1, 64, "threads of each lane that read from SSD")  \
+    K(lanes, request_bytes, BYTES, START, "64MiB", CONFIG_MIB, CONFIG_BYTES_MAX,                   \
       "memory for requests in progress, all lanes together")                                       \
-    K(lanes, write_queue_bytes, BYTES, "64MiB", CONFIG_MIB, CONFIG_BYTES_MAX,                      \
+    K(lanes, write_queue_bytes, BYTES, START, "64MiB", CONFIG_MIB, CONFIG_BYTES_MAX,               \
       "memory for rows on their way to SSD, all lanes together")                                   \
-    K(lanes, ticket_bytes, BYTES, "64MiB", CONFIG_MIB, CONFIG_BYTES_MAX,                           \
+    K(lanes, ticket_bytes, BYTES, START, "64MiB", CONFIG_MIB, CONFIG_BYTES_MAX,                    \
       "memory for lookups that wait for their push, about 24 bytes per id")                        \
-    K(lanes, ticket_seconds, U32, "120", 1, 86400,                                                 \
+    K(lanes, ticket_seconds, U32, LIVE, "120", 1, 86400,                                           \
       "time for which a lookup's ticket waits for its push")                                       \
-    K(lanes, group_seconds, U32, "600", 1, 86400,                                                  \
+    K(lanes, group_seconds, U32, LIVE, "600", 1, 86400,                                            \
       "time for which a push waits for the other pushes of its group")
 
 #define CONFIG_CACHE_KEYS(K)                                                                       \
-    K(cache, tiers, TIERS, "(one of DRAM, 1GiB; less where memory is scarce)", 1, TIERS_MAX,       \
-      "memory of the row cache, fastest first; the first is DRAM")                                 \
-    K(cache, map_percent, U32, "3", 0, 25,                                                         \
+    K(cache, tiers, TIERS, START, "(one of DRAM, 1GiB; less where memory is scarce)", 1,           \
+      TIERS_MAX, "memory of the row cache, fastest first; the first is DRAM")                      \
+    K(cache, map_percent, U32, START, "3", 0, 25,                                                  \
       "share of the first tier for maps from ids to rows of small tables; 0: none")
 
 #define CONFIG_ROCKSDB_KEYS(K)                                                                     \
-    K(rocksdb, memtable_bytes, BYTES, "128MiB", CONFIG_MIB, CONFIG_BYTES_MAX,                      \
+    K(rocksdb, memtable_bytes, BYTES, LIVE, "128MiB", CONFIG_MIB, CONFIG_BYTES_MAX,                \
       "memory for write buffers, all shards together")                                             \
-    K(rocksdb, metadata_cache_bytes, BYTES, "128MiB", CONFIG_MIB, CONFIG_BYTES_MAX,                \
+    K(rocksdb, metadata_cache_bytes, BYTES, LIVE, "128MiB", CONFIG_MIB, CONFIG_BYTES_MAX,          \
       "memory for index and filter blocks, all shards together")                                   \
-    K(rocksdb, background_threads, U32, "2", 1, 256,                                               \
+    K(rocksdb, background_threads, U32, LIVE, "2", 1, 256,                                         \
       "threads that flush and compact, all shards together")                                       \
-    K(rocksdb, bloom_bits_per_key, U32, "10", 0, 64, "bits of the bloom filter per row; 0: none")  \
-    K(rocksdb, compaction_parallel, U32, "1", 1, CONFIG_SHARDS_MAX,                                \
+    K(rocksdb, bloom_bits_per_key, U32, START, "10", 0, 64,                                        \
+      "bits of the bloom filter per row; 0: none")                                                 \
+    K(rocksdb, compaction_parallel, U32, LIVE, "1", 1, CONFIG_SHARDS_MAX,                          \
       "shards that may compact at the same time")                                                  \
-    K(rocksdb, compaction_hours, TEXT, "(all day)", 1, 255,                                        \
+    K(rocksdb, compaction_hours, TEXT, START, "(all day)", 1, 255,                                 \
       "local time in which shards compact, like 22:00-06:00 or 12:00-13:00,20:00-24:00; at other " \
       "times only those that would soon refuse updates")                                           \
-    K(rocksdb, direct_io, SWITCH, "auto", 0, 0,                                                    \
+    K(rocksdb, direct_io, SWITCH, START, "auto", 0, 0,                                             \
       "bypass the page cache; auto: if the file system supports it")                               \
-    K(rocksdb, io_uring, SWITCH, "auto", 0, 0,                                                     \
+    K(rocksdb, io_uring, SWITCH, START, "auto", 0, 0,                                              \
       "read the blocks of a batch at once, through io_uring; auto: if the kernel allows it")       \
-    K(rocksdb, options, TEXT, "(none)", 1, 4095,                                                   \
+    K(rocksdb, options, TEXT, START, "(none)", 1, 4095,                                            \
       "RocksDB's own option string, applied last, for options that have no key here")
 
 #define CONFIG_CHECKPOINTS_KEYS(K)                                                                 \
-    K(checkpoints, interval_seconds, U32, "600", 0, 31536000,                                      \
+    K(checkpoints, interval_seconds, U32, LIVE, "600", 0, 31536000,                                \
       "time between the server's own checkpoints, which a crash restores; 0: none")                \
-    K(checkpoints, keep, U32, "2", 1, 1000, "how many of the server's own checkpoints are kept")   \
-    K(checkpoints, max_checkpoints, U32, "1024", 1, 65536,                                         \
+    K(checkpoints, keep, U32, LIVE, "2", 1, 1000,                                                  \
+      "how many of the server's own checkpoints are kept")                                         \
+    K(checkpoints, max_checkpoints, U32, LIVE, "1024", 1, 65536,                                   \
       "largest number of checkpoints that users make, all users together")                         \
-    K(checkpoints, max_user_checkpoints, U32, "(three quarters of what others leave)", 1, 65536,   \
-      "largest number of checkpoints of one user")                                                 \
-    K(checkpoints, transfer_bytes, BYTES,                                                          \
+    K(checkpoints, max_user_checkpoints, U32, LIVE, "(three quarters of what others leave)", 1,    \
+      65536, "largest number of checkpoints of one user")                                          \
+    K(checkpoints, transfer_bytes, BYTES, START,                                                   \
       "(256MiB; less where memory is scarce, more with many shards)", CONFIG_MIB,                  \
       CONFIG_BYTES_MAX, "memory for exports, imports, restores and a profile, together")           \
-    K(checkpoints, transfer_idle_seconds, U32, "300", 0, 31536000,                                 \
+    K(checkpoints, transfer_idle_seconds, U32, LIVE, "300", 0, 31536000,                           \
       "end an export or import if its client is silent for this long; 0: never")
 
 #define CONFIG_ENDURANCE_KEYS(K)                                                                   \
-    K(endurance, capacity_bytes, BYTES, "(of the file systems of data.directories)", CONFIG_MIB,   \
-      UINT64_C(1) << 60, "capacity of the drives, together; for `embtier endurance`")              \
-    K(endurance, rated_written_bytes, BYTES, "(none)", CONFIG_MIB, UINT64_C(1) << 62,              \
+    K(endurance, capacity_bytes, BYTES, LIVE, "(of the file systems of data.directories)",         \
+      CONFIG_MIB, UINT64_C(1) << 60, "capacity of the drives, together; for `embtier endurance`")  \
+    K(endurance, rated_written_bytes, BYTES, LIVE, "(none)", CONFIG_MIB, UINT64_C(1) << 62,        \
       "bytes that the drives are rated to have written in their life (TBW), together")             \
-    K(endurance, rated_years, U32, "5", 1, 100, "years of the drives' rated life")                 \
-    K(endurance, max_dwpd, DECIMAL, "(none)", 0, 1000,                                             \
+    K(endurance, rated_years, U32, LIVE, "5", 1, 100, "years of the drives' rated life")                 \
+    K(endurance, max_dwpd, DECIMAL, START, "(none)", 0, 1000,                                             \
       "drive writes a day above which the server warns, for each device beneath its files")
 
 #define CONFIG_SOCKET_KEYS(K)                                                                      \
-    K(socket, path, TEXT, "(runtime directory)/embtier.sock", 1, 107,                              \
+    K(socket, path, TEXT, START, "(runtime directory)/embtier.sock", 1, 107,                       \
       "Unix socket for local clients and the command line")                                        \
-    K(socket, mode, MODE, "0660", 0, 0777, "permissions of the socket file, octal")                \
-    K(socket, max_arena_bytes, BYTES, "(lesser of 1GiB and the share of a single user)", 65536,    \
-      CONFIG_BYTES_MAX, "largest shared memory of one client")                                     \
-    K(socket, max_total_arena_bytes, BYTES, "(4GiB; less where memory is scarce)", 65536,          \
+    K(socket, mode, MODE, START, "0660", 0, 0777, "permissions of the socket file, octal")         \
+    K(socket, max_arena_bytes, BYTES, LIVE, "(lesser of 1GiB and the share of a single user)",     \
+      65536, CONFIG_BYTES_MAX, "largest shared memory of one client")                              \
+    K(socket, max_total_arena_bytes, BYTES, LIVE, "(4GiB; less where memory is scarce)", 65536,    \
       CONFIG_BYTES_MAX, "largest shared memory of all clients together")                           \
-    K(socket, max_user_arena_bytes, BYTES,                                                         \
+    K(socket, max_user_arena_bytes, BYTES, LIVE,                                                   \
       "(three quarters of what others leave; max_arena_bytes if that is set to more)", 65536,      \
       CONFIG_BYTES_MAX, "largest shared memory of all clients of one user")                        \
-    K(socket, max_sessions, U32, "(1024; less where descriptors are few)", 1, 65536,               \
+    K(socket, max_sessions, U32, LIVE, "(1024; less where descriptors are few)", 1, 65536,         \
       "largest number of clients connected at the same time")                                      \
-    K(socket, max_user_sessions, U32, "(three quarters of what others leave)", 1, 65536,           \
+    K(socket, max_user_sessions, U32, LIVE, "(three quarters of what others leave)", 1, 65536,     \
       "largest number of clients of one user connected at the same time")                          \
-    K(socket, max_batch_rows, U32, "1048576", 1, 67108864,                                         \
+    K(socket, max_batch_rows, U32, START, "1048576", 1, 67108864,                                  \
       "largest number of row ids in one request; lanes.request_bytes may have room for fewer")
 
 #define CONFIG_RPC_KEYS(K)                                                                         \
-    K(rpc, listen, PATHS, "(nowhere)", 1, CONFIG_LISTEN_MAX,                                       \
+    K(rpc, listen, PATHS, START, "(nowhere)", 1, CONFIG_LISTEN_MAX,                                \
       "addresses for clients over a network: tls://HOST:PORT, tcp://HOST:PORT, unix+rpc:PATH")     \
-    K(rpc, threads, U32, "1", 1, 64, "threads that receive from these clients and send to them")   \
-    K(rpc, io_uring, SWITCH, "auto", 0, 0,                                                         \
+    K(rpc, threads, U32, START, "1", 1, 64,                                                        \
+      "threads that receive from these clients and send to them")                                  \
+    K(rpc, io_uring, SWITCH, START, "auto", 0, 0,                                                  \
       "whether these threads use io_uring; without it they use epoll")                             \
-    K(rpc, insecure, ANSWER, "no", 0, 0,                                                           \
+    K(rpc, insecure, ANSWER, START, "no", 0, 0,                                                    \
       "whether other hosts may reach addresses whose clients are neither known nor encrypted")
 
 #define CONFIG_TLS_KEYS(K)                                                                         \
-    K(tls, certificate, TEXT, "(none; must be given for tls://)", 1, 4095,                         \
+    K(tls, certificate, TEXT, START, "(none; must be given for tls://)", 1, 4095,                  \
       "PEM file: the server's certificate, then those of its signers")                             \
-    K(tls, key, TEXT, "(none; must be given for tls://)", 1, 4095,                                 \
+    K(tls, key, TEXT, START, "(none; must be given for tls://)", 1, 4095,                          \
       "PEM file: the certificate's private key")                                                   \
-    K(tls, client_ca, TEXT, "(none: clients are asked for no certificate)", 1, 4095,               \
+    K(tls, client_ca, TEXT, START, "(none: clients are asked for no certificate)", 1, 4095,        \
       "PEM file: authorities whose certificates clients may show")                                 \
-    K(tls, require_certificate, ANSWER, "no", 0, 0,                                                \
+    K(tls, require_certificate, ANSWER, START, "no", 0, 0,                                         \
       "whether clients without a certificate are refused")                                         \
-    K(tls, handshake_threads, U32, "1", 1, 64, "threads that let new clients in")
+    K(tls, handshake_threads, U32, START, "1", 1, 64, "threads that let new clients in")
 
 #define CONFIG_ACCESS_KEYS(K)                                                                      \
-    K(access, file, TEXT, "(none)", 1, 4095,                                                       \
+    K(access, file, TEXT, START, "(none)", 1, 4095,                                                \
       "users, and what each may do; without it every client may do all")
 
 #define CONFIG_HTTP_KEYS(K)                                                                        \
-    K(http, listen, TEXT, "(nowhere)", 1, 300,                                                     \
+    K(http, listen, TEXT, START, "(nowhere)", 1, 300,                                              \
       "address of metrics and health checks, HOST:PORT or [IPV6]:PORT")                            \
-    K(http, insecure, ANSWER, "no", 0, 0,                                                          \
+    K(http, insecure, ANSWER, START, "no", 0, 0,                                                   \
       "whether other hosts may reach it; all who can are shown figures and names of tables")       \
-    K(http, max_connections, U32, "64", 1, 1024, "largest number of connections at the same time") \
-    K(http, tables, U32, "20", 0, 200,                                                             \
+    K(http, max_connections, U32, START, "64", 1, 1024,                                            \
+      "largest number of connections at the same time")                                            \
+    K(http, tables, U32, START, "20", 0, 200,                                                      \
       "tables of most traffic that have metrics of their own; the others are `other`")
 
-#define CONFIG_LOG_KEYS(K) K(log, level, LEVEL, "info", 0, 0, "which lines are written")
+#define CONFIG_LOG_KEYS(K) K(log, level, LEVEL, LIVE, "info", 0, 0, "which lines are written")
 
 /* Keys of each item of cache.tiers, which are also members of struct tier_spec. */
 #define CONFIG_TIER_KEYS(K)                                                                        \
-    K(tier, name, NAME, "(the kind)", 1, TIER_NAME_MAX, "the tier's name in statistics")           \
-    K(tier, kind, KIND, "dram", 0, 0, "kind of memory")                                            \
-    K(tier, bytes, BYTES, "(must be given)", 2 * CONFIG_MIB, CONFIG_BYTES_MAX,                     \
+    K(tier, name, NAME, START, "(the kind)", 1, TIER_NAME_MAX, "the tier's name in statistics")    \
+    K(tier, kind, KIND, START, "dram", 0, 0, "kind of memory")                                     \
+    K(tier, bytes, BYTES, START, "(must be given)", 2 * CONFIG_MIB, CONFIG_BYTES_MAX,              \
       "size for the whole server; lanes share it evenly")                                          \
-    K(tier, array_bytes, BYTES, "0", 0, CONFIG_BYTES_MAX,                                          \
+    K(tier, array_bytes, BYTES, START, "0", 0, CONFIG_BYTES_MAX,                                   \
       "part of bytes that is kept for arrays and for hot rows of splits; the rest is the row "     \
       "cache")                                                                                     \
-    K(tier, path, PATH, "(none; must be given for kind file)", 1, TIER_PATH_MAX,                   \
+    K(tier, path, PATH, START, "(none; must be given for kind file)", 1, TIER_PATH_MAX,            \
       "directory of the tier's file; kind file only")                                              \
-    K(tier, numa_node, NODE, "(none; must be given for kind numa)", 0, 1023,                       \
+    K(tier, numa_node, NODE, START, "(none; must be given for kind numa)", 0, 1023,                \
       "number of the NUMA node; kind numa only")
 
 /* S(section, its keys) */
@@ -190,10 +195,13 @@ enum config_type {
     CONFIG_TIERS, /* list of tiers */
 };
 
+enum config_when { CONFIG_START, CONFIG_LIVE };
+
 struct config_key {
     const char *section; /* "tier" for keys of a tier */
     const char *name;
     enum config_type type;
+    enum config_when when; /* a new value is taken */
     const char *default_text;
     uint64_t least;
     uint64_t most;
@@ -259,8 +267,11 @@ struct config_allowed {
 };
 const char *config_allowed(struct config_allowed *buffer, const struct config_key *key);
 
-/* Prints one line per key, "key <TAB> type <TAB> default <TAB> description", for --help-config and
- * the man page. */
+/* Writes the words of a type of words into @ret_words, and returns their number; 0: other types. */
+size_t config_words(enum config_type type, const char *const **ret_words);
+
+/* Prints one line per key, "key <TAB> type <TAB> default <TAB> description <TAB> live", or "start"
+ * in place of "live", for --help-config and the man page. */
 void config_print_keys(FILE *out);
 
 #endif

@@ -92,15 +92,18 @@ static void print_config_keys(void)
         const char *const name = strsep(&line, "\t");
         const char *const type = strsep(&line, "\t");
         const char *const default_text = strsep(&line, "\t");
+        const char *const text = strsep(&line, "\t");
 
-        if (line == NULL)
+        if (line == NULL || text == NULL)
             exit(1);
-        print_item("Ic", name, line);
+        print_item("Ic", name, text);
         printf(".br\nValue: ");
         print_text(type);
         printf("\n.br\nDefault: ");
         print_text(default_text);
         printf("\n");
+        if (strcmp(line, "live") == 0)
+            printf(".br\nLive: a running server takes a new value.\n");
     }
     free(keys);
 }
