@@ -235,6 +235,7 @@ enum embtier_err store_open(const struct store_opts *opts, struct store **ret_st
     TRY(store_open_shards(store, config, msg));
     store->capacity_bytes = capacity_bytes(store);
     store->memtable_bytes = config->rocksdb.memtable_bytes;
+    store->background_threads = config->rocksdb.background_threads;
     TRY(store_finish_making(store, msg));
     store->is_open = true;
     TRY(store_start_scheduler(store, config, msg));

@@ -219,6 +219,28 @@ void store_set_busy(struct store *store, bool busy);
 
 /* Returns the scheduler, for operators; borrowed, as long as the store is open. */
 struct compaction_scheduler *store_compaction(const struct store *store);
+/* Options of RocksDB that an open store takes (store_tuning.c). Each is put in force in all
+ * databases, and read back from each: INTERNAL if RocksDB has another value then. BUSY: a database
+ * is being resumed, or the system gives no more threads. After an error some databases may have
+ * the new value; the caller may call again. Thread: one at a time, which may wait for SSD. */
+struct store_tuning {
+    uint64_t memtable_bytes;       /* rocksdb.memtable_bytes */
+    uint64_t metadata_cache_bytes; /* rocksdb.metadata_cache_bytes */
+    uint32_t background_threads;   /* rocksdb.background_threads */
+    uint32_t compaction_parallel;  /* rocksdb.compaction_parallel */
+};
+MUST_CHECK enum embtier_err store_set_memtables(struct store *store, const struct config *config,
+                                                struct err_msg *msg);
+MUST_CHECK enum embtier_err store_set_threads(struct store *store, uint32_t threads,
+                                              struct err_msg *msg);
+void store_set_metadata_cache(struct store *store, uint64_t bytes);
+void store_set_compaction_parallel(struct store *store, uint32_t parallel);
+/* Has the store keep fewer files open, if @config leaves it fewer descriptors than it has now. It
+ * never takes more: sessions may still have them. */
+MUST_CHECK enum embtier_err store_share_files(struct store *store, const struct config *config,
+                                              struct err_msg *msg);
+/* Reads what is in force. */
+void store_tuning(struct store *store, struct store_tuning *ret_tuning);
 
 /* Returns the counts of one table, or of all tables and files, dropped ones included. Those of one
  * table end with store_drop_table(). */

@@ -2,8 +2,8 @@
 /* store_impl.h: declarations shared by the files of the store.
  *
  * store.c opens, closes and counts, store_rows.c reads and writes rows, store_space.c asks for room
- * on disk. store_closed.c notes clean closes, store_checkpoint.c captures all databases for
- * checkpoints and goes back to them. */
+ * on disk, store_tuning.c changes options of the open databases. store_closed.c notes clean closes,
+ * store_checkpoint.c captures all databases for checkpoints and goes back to them. */
 #ifndef EMBTIER_STORE_STORE_IMPL_H
 #define EMBTIER_STORE_STORE_IMPL_H
 
@@ -40,9 +40,10 @@ struct store {
     struct row_hasher hasher;
     bool direct_io; /* in all directories */
     uint64_t capacity_bytes;
-    uint64_t memtable_bytes; /* from the configuration */
+    _Atomic uint64_t memtable_bytes;     /* as RocksDB has it */
+    _Atomic uint32_t background_threads; /* as the configuration counts them */
     uint32_t shards_per_directory;
-    uint32_t read_files; /* open table files of a checkpoint's database, at most */
+    _Atomic uint32_t read_files; /* open table files of a checkpoint's database, at most */
     uint32_t shard_count;
     struct database **databases; /* see store_database_of(); NULL from the first unopened one on */
     uint32_t database_count;

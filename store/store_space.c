@@ -66,7 +66,7 @@ enum embtier_err store_check_demand(const struct store *store, const struct stor
                                     const char *what, struct err_msg *msg)
 {
     /* Logs never hold more than the write buffers. */
-    const uint64_t log_bytes = MIN(demand->log_bytes, store->memtable_bytes);
+    const uint64_t log_bytes = MIN(demand->log_bytes, atomic_load(&store->memtable_bytes));
 
     return space_check(store->space, sum_of(demand->bytes, log_bytes), what, msg);
 }

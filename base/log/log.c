@@ -22,6 +22,11 @@ void log_set_level(enum log_level level)
     atomic_store_explicit(&log_threshold, (int)level, memory_order_relaxed);
 }
 
+enum log_level log_level(void)
+{
+    return (enum log_level)atomic_load_explicit(&log_threshold, memory_order_relaxed);
+}
+
 int log_level_parse(const char *word, enum log_level *ret_level)
 {
     for (size_t i = 0; i < ARRAY_LEN(level_names); i++) {

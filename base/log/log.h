@@ -25,6 +25,7 @@
 enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARN, LOG_LEVEL_INFO, LOG_LEVEL_DEBUG };
 
 void log_set_level(enum log_level level);
+enum log_level log_level(void);
 /* "error", "warn", "info", "debug"; returns 0, or -1 for another word. */
 MUST_CHECK int log_level_parse(const char *word, enum log_level *ret_level);
 

@@ -65,7 +65,6 @@ struct entry {
 struct compaction_scheduler {
     struct entry *entries; /* scheduler thread only */
     uint32_t count;
-    uint32_t parallel;
     uint64_t hold_patience_ns;
     _Atomic bool busy;
     _Atomic bool paused;
@@ -78,6 +77,7 @@ struct compaction_scheduler {
     pthread_cond_t seen;    /* a round has ended */
     /* Under the mutex. */
     bool stop;
+    uint32_t parallel;
     uint32_t slots_used; /* by databases ON or DRAINING and by holders; may exceed @parallel */
     uint32_t waiting;    /* callers of compaction_scheduler_hold() without a slot */
     struct day_hours hours;
@@ -537,6 +537,24 @@ void compaction_scheduler_free(struct compaction_scheduler *scheduler)
 void compaction_scheduler_set_busy(struct compaction_scheduler *scheduler, bool busy)
 {
     atomic_store_explicit(&scheduler->busy, busy, memory_order_relaxed);
+}
+
+void compaction_scheduler_set_parallel(struct compaction_scheduler *scheduler, uint32_t parallel)
+{
+    pthread_mutex_lock(&scheduler->mutex);
+    scheduler->parallel = MAX(parallel, 1u);
+    pthread_cond_broadcast(&scheduler->changed);
+    pthread_mutex_unlock(&scheduler->mutex);
+}
+
+uint32_t compaction_scheduler_parallel(struct compaction_scheduler *scheduler)
+{
+    uint32_t parallel;
+
+    pthread_mutex_lock(&scheduler->mutex);
+    parallel = scheduler->parallel;
+    pthread_mutex_unlock(&scheduler->mutex);
+    return parallel;
 }
 
 void compaction_scheduler_pause(struct compaction_scheduler *scheduler, bool paused)

@@ -46,6 +46,11 @@ DEFINE_CLEANUP(struct compaction_scheduler, compaction_scheduler_free)
 /* Tells whether the lanes are busy. Any thread, does not wait. */
 void compaction_scheduler_set_busy(struct compaction_scheduler *scheduler, bool busy);
 
+/* Sets the number of slots, and reads it. Databases that have one more keep them until they are
+ * done. Any thread. */
+void compaction_scheduler_set_parallel(struct compaction_scheduler *scheduler, uint32_t parallel);
+uint32_t compaction_scheduler_parallel(struct compaction_scheduler *scheduler);
+
 /* While paused, no database compacts except under compaction_scheduler_hold(), as there is no
  * space. Running compactions go on to their end. Any thread, does not wait. */
 void compaction_scheduler_pause(struct compaction_scheduler *scheduler, bool paused);

@@ -86,6 +86,11 @@ struct database_debt {
 void database_poll_debt(struct database *database, struct database_debt *ret_debt);
 MUST_CHECK enum embtier_err database_set_compacting(struct database *database, bool on,
                                                     struct err_msg *msg);
+/* Sets a number of the open database, and reads it back: INTERNAL, with both, if RocksDB has
+ * another one then. BUSY: the database is being resumed. */
+MUST_CHECK enum embtier_err database_tune(struct database *database, enum rocksdb_ext_tuning tuning,
+                                          int64_t value, struct err_msg *msg);
+int64_t database_tuned(struct database *database, enum rocksdb_ext_tuning tuning);
 /* While compaction is paused, the database takes rows however far compaction is behind. Any
  * thread. */
 void database_set_paused(struct database *database, bool is_paused);

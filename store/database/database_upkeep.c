@@ -46,6 +46,31 @@ enum embtier_err database_set_compacting(struct database *database, bool on, str
                             database->path, msg);
 }
 
+int64_t database_tuned(struct database *database, enum rocksdb_ext_tuning tuning)
+{
+    return rocksdb_ext_tuned(database->db, tuning);
+}
+
+enum embtier_err database_tune(struct database *database, enum rocksdb_ext_tuning tuning,
+                               int64_t value, struct err_msg *msg)
+{
+    char *error;
+    int64_t tuned;
+
+    if (!rocksdb_ext_begin_write(database->watch))
+        return err_set(msg, EMBTIER_BUSY,
+                       "%s: the database is being resumed after an error: try again later",
+                       database->path);
+    error = rocksdb_ext_tune(database->db, database->watch, tuning, value);
+    rocksdb_ext_end_write(database->watch);
+    TRY(rocksdb_err_take(error, database->path, msg));
+    tuned = rocksdb_ext_tuned(database->db, tuning);
+    if (tuned == value)
+        return EMBTIER_OK;
+    return err_set(msg, EMBTIER_INTERNAL, "%s: RocksDB has %" PRId64 " in force, not %" PRId64,
+                   database->path, tuned, value);
+}
+
 void database_set_paused(struct database *database, bool is_paused)
 {
     atomic_store(&database->is_paused, is_paused);

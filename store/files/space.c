@@ -45,6 +45,8 @@ struct directory {
     dev_t device;
     uint32_t sharers; /* directories on the same file system, itself included */
     uint64_t reserve_bytes;
+    bool is_reserve_set; /* by the configuration, not by the write buffers */
+    uint64_t capacity_bytes;
     uint64_t
         start_bytes; /* of these, for starts only; other work may run out of the reserve early */
     uint64_t held_bytes;
@@ -55,6 +57,7 @@ struct directory {
 struct space {
     struct directory *directories;
     uint32_t directory_count;
+    uint32_t database_count;
     uint64_t plenty_bytes;
     uint64_t (*buffer_bytes)(const void *context);
     const void *context;
@@ -191,26 +194,42 @@ static enum embtier_err directory_open(struct directory *directory, const char *
     return EMBTIER_OK;
 }
 
+/* Returns the reserve of a directory without what only starts use. */
+static uint64_t reserve_for(const struct space *space, const struct directory *directory,
+                            uint64_t memtable_bytes)
+{
+    const uint64_t databases = space->database_count / space->directory_count;
+    const uint64_t wanted = memtable_bytes / 4 * 5 / space->directory_count +
+                            (uint64_t)RESERVE_MORE + databases * LOG_BYTES;
+
+    return MIN(wanted, directory->capacity_bytes / RESERVE_PART / directory->sharers);
+}
+
+static uint64_t opening_bytes(const struct space *space, const struct directory *directory)
+{
+    const uint64_t databases = space->database_count / space->directory_count;
+
+    return MIN(databases * OPEN_BYTES, directory->capacity_bytes / OPEN_PART / directory->sharers);
+}
+
 /* The caller has set the devices of all directories. */
 static enum embtier_err directory_measure(struct space *space, uint32_t index,
                                           const struct space_opts *opts, struct err_msg *msg)
 {
     struct directory *const directory = &space->directories[index];
-    const uint64_t databases = opts->database_count / space->directory_count;
-    const uint64_t wanted = opts->memtable_bytes / 4 * 5 / space->directory_count +
-                            (uint64_t)RESERVE_MORE + databases * LOG_BYTES;
-    uint64_t bytes, capacity, opening;
+    uint64_t bytes, opening;
 
-    if (!free_of(directory, &bytes, &capacity))
+    if (!free_of(directory, &bytes, &directory->capacity_bytes))
         return err_set_errno(msg, errno, "%s", directory->path);
     for (uint32_t i = 0; i < space->directory_count; i++)
         directory->sharers += space->directories[i].device == directory->device;
-    opening = MIN(databases * OPEN_BYTES, capacity / OPEN_PART / directory->sharers);
-    directory->reserve_bytes =
-        opts->reserve_bytes ? opts->reserve_bytes
-                            : MIN(wanted, capacity / RESERVE_PART / directory->sharers) + opening;
+    opening = opening_bytes(space, directory);
+    directory->is_reserve_set = opts->reserve_bytes > 0;
+    directory->reserve_bytes = directory->is_reserve_set
+                                   ? opts->reserve_bytes
+                                   : reserve_for(space, directory, opts->memtable_bytes) + opening;
     directory->start_bytes = MIN(opening, directory->reserve_bytes / 2);
-    directory->floor_bytes = MIN((uint64_t)FLOOR_BYTES, capacity / FLOOR_PART);
+    directory->floor_bytes = MIN((uint64_t)FLOOR_BYTES, directory->capacity_bytes / FLOOR_PART);
     if (directory->held_bytes > directory->reserve_bytes)
         hold_less(directory, directory->reserve_bytes);
     return EMBTIER_OK;
@@ -342,6 +361,7 @@ enum embtier_err space_new(const struct space_opts *opts, struct space **ret_spa
     pthread_mutex_init(&space->lock, NULL);
     sem_init(&space->wake, 0, 0);
     space->plenty_bytes = opts->plenty_bytes;
+    space->database_count = opts->database_count;
     space->users = 1;
     atomic_store(&space->plenty, true); /* before the first look */
     space->directories = calloc(opts->directory_count, sizeof(*space->directories));
@@ -394,6 +414,24 @@ void space_free(struct space *space)
     sem_destroy(&space->wake);
     pthread_mutex_destroy(&space->lock);
     free(space);
+}
+
+void space_set_memtables(struct space *space, uint64_t memtable_bytes)
+{
+    pthread_mutex_lock(&space->lock);
+    for (uint32_t i = 0; i < space->directory_count; i++) {
+        struct directory *const directory = &space->directories[i];
+
+        if (directory->is_reserve_set)
+            continue;
+        directory->reserve_bytes =
+            reserve_for(space, directory, memtable_bytes) + opening_bytes(space, directory);
+        directory->start_bytes = MIN(opening_bytes(space, directory), directory->reserve_bytes / 2);
+        if (directory->held_bytes > directory->reserve_bytes)
+            hold_less(directory, directory->reserve_bytes);
+    }
+    look(space);
+    pthread_mutex_unlock(&space->lock);
 }
 
 bool space_begin_use(struct space *space)

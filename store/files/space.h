@@ -46,6 +46,10 @@ MUST_CHECK enum embtier_err space_start(struct space *space,
 void space_free(struct space *space);
 DEFINE_CLEANUP(struct space, space_free)
 
+/* Sizes the reserves again for other write buffers, unless @space_opts.reserve_bytes sets them.
+ * What is missing is taken as soon as there is space. */
+void space_set_memtables(struct space *space, uint64_t memtable_bytes);
+
 /* Begins work that may use the reserve. True if a disk is nearly full, or may become so meanwhile,
  * through compactions, which write files and remove them again. */
 bool space_begin_use(struct space *space);

@@ -59,6 +59,9 @@ const char *rocksdb_ext_compression(size_t index);
 /* Sets one budget for the write buffers of all databases opened with @options or a copy. */
 void rocksdb_ext_share_write_buffers(rocksdb_options_t *options, size_t bytes);
 uint64_t rocksdb_ext_write_buffer_bytes(const rocksdb_options_t *options);
+/* Changes the budget while databases are open, and reads it. */
+void rocksdb_ext_set_write_buffers(const rocksdb_options_t *options, size_t bytes);
+uint64_t rocksdb_ext_write_buffers_budget(const rocksdb_options_t *options);
 
 /* Makes a block cache that keeps index and filter blocks, and drops a data block when its reader is
  * done. Needs `cache_index_and_filter_blocks_with_high_priority`. Destroyed with
@@ -179,6 +182,21 @@ char *rocksdb_ext_compact_range(rocksdb_t *db, const char *start, size_t start_b
  * get over that error. */
 char *rocksdb_ext_set_option(rocksdb_t *db, struct rocksdb_ext_watch *watch, const char *key,
                              const char *value);
+/* X(name, RocksDB's name, of the database or of its column family): numbers that an open database
+ * takes. */
+#define ROCKSDB_EXT_TUNING_TABLE(X)                                                                \
+    X(WRITE_BUFFER_BYTES, "write_buffer_size", FAMILY)                                             \
+    X(COMPACTIONS, "max_background_compactions", DATABASE)                                         \
+    X(OPEN_FILES, "max_open_files", DATABASE)
+enum rocksdb_ext_tuning {
+#define X(name, text, scope) ROCKSDB_EXT_TUNING_##name,
+    ROCKSDB_EXT_TUNING_TABLE(X)
+#undef X
+};
+/* Sets one, and reads the one that is in force. RocksDB notes it on disk, so this may block. */
+char *rocksdb_ext_tune(rocksdb_t *db, struct rocksdb_ext_watch *watch,
+                       enum rocksdb_ext_tuning tuning, int64_t value);
+int64_t rocksdb_ext_tuned(rocksdb_t *db, enum rocksdb_ext_tuning tuning);
 /* Ends one rocksdb_disable_file_deletions(). */
 char *rocksdb_ext_enable_file_deletions(rocksdb_t *db);
 /* Begins another MANIFEST if a write of the present one has failed, so that its contents are

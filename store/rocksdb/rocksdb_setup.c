@@ -99,8 +99,8 @@ void rocksdb_table_options_apply(rocksdb_options_t *options, rocksdb_cache_t *ca
     rocksdb_block_based_options_destroy(table);
 }
 
-static enum embtier_err write_buffers_apply(rocksdb_options_t *options, const struct config *config,
-                                            uint32_t shard_count, struct err_msg *msg)
+enum embtier_err rocksdb_buffer_bytes(const struct config *config, uint32_t shard_count,
+                                      uint64_t *ret_bytes, struct err_msg *msg)
 {
     const uint64_t buffers =
         (uint64_t)shard_count * STORE_DATABASES_PER_SHARD * DATABASE_WRITE_BUFFERS;
@@ -111,8 +111,18 @@ static enum embtier_err write_buffers_apply(rocksdb_options_t *options, const st
                                 "%s is too little for %u shard%s; allowed: at least %s",
                                 BYTES_TEXT(total), shard_count, PLURAL(shard_count),
                                 BYTES_TEXT(buffers * WRITE_BUFFER_BYTES_MIN));
-    rocksdb_ext_share_write_buffers(options, total);
-    rocksdb_options_set_write_buffer_size(options, MIN(total / buffers, WRITE_BUFFER_BYTES_MAX));
+    *ret_bytes = MIN(total / buffers, WRITE_BUFFER_BYTES_MAX);
+    return EMBTIER_OK;
+}
+
+static enum embtier_err write_buffers_apply(rocksdb_options_t *options, const struct config *config,
+                                            uint32_t shard_count, struct err_msg *msg)
+{
+    uint64_t bytes = 0;
+
+    TRY(rocksdb_buffer_bytes(config, shard_count, &bytes, msg));
+    rocksdb_ext_share_write_buffers(options, config->rocksdb.memtable_bytes);
+    rocksdb_options_set_write_buffer_size(options, bytes);
     return EMBTIER_OK;
 }
 
@@ -166,15 +176,31 @@ static enum embtier_err file_system_apply(struct rocksdb_setup *setup, enum conf
     return EMBTIER_OK;
 }
 
-static enum embtier_err threads_apply(struct rocksdb_setup *setup, uint32_t threads,
-                                      struct err_msg *msg)
+enum embtier_err rocksdb_setup_threads(struct rocksdb_setup *setup, uint32_t threads,
+                                       int *ret_compacting, struct err_msg *msg)
 {
     const int flushing = (int)MAX(threads / 4, 1u);
     const int compacting = (int)MAX(threads, 2u) - flushing;
 
-    setup->env = rocksdb_create_default_env();
     if (!rocksdb_ext_start_threads(setup->env, flushing, compacting))
         return err_set(msg, EMBTIER_BUSY, "the system does not let RocksDB start another thread");
+    *ret_compacting = compacting;
+    return EMBTIER_OK;
+}
+
+uint32_t rocksdb_threads(const struct rocksdb_setup *setup)
+{
+    return (uint32_t)(rocksdb_env_get_high_priority_background_threads(setup->env) +
+                      rocksdb_env_get_background_threads(setup->env));
+}
+
+static enum embtier_err threads_apply(struct rocksdb_setup *setup, uint32_t threads,
+                                      struct err_msg *msg)
+{
+    int compacting = 0;
+
+    setup->env = rocksdb_create_default_env();
+    TRY(rocksdb_setup_threads(setup, threads, &compacting, msg));
     rocksdb_options_set_env(setup->options, setup->env);
     /* One flush of a shard at a time: RocksDB 7.8 may take back the newer of two when the older
      * fails. */

@@ -7,8 +7,8 @@
  * rocksdb.metadata_cache_bytes. Write buffers fit their budget even if each database fills one
  * while it writes the other. Automatic compactions are off: compaction_scheduler.h turns them on. A
  * database with a log recovers all of it. Only the end of the last file may be missing, cut
- * anywhere: no client was told that it is safe. Thread: any; nothing changes after
- * rocksdb_setup_new(). */
+ * anywhere: no client was told that it is safe. Thread: any; after rocksdb_setup_new() only the
+ * functions below change it, which one thread at a time calls. */
 #ifndef EMBTIER_STORE_ROCKSDB_ROCKSDB_SETUP_H
 #define EMBTIER_STORE_ROCKSDB_ROCKSDB_SETUP_H
 
@@ -49,6 +49,17 @@ MUST_CHECK enum embtier_err rocksdb_setup_new(const struct config *config, uint3
 /* Frees the setup. The caller has closed all databases opened with it. */
 void rocksdb_setup_free(struct rocksdb_setup *setup);
 DEFINE_CLEANUP(struct rocksdb_setup, rocksdb_setup_free)
+
+/* Returns the length of a write buffer of each database, out of rocksdb.memtable_bytes. CONFIG:
+ * that is too little for so many shards. */
+MUST_CHECK enum embtier_err rocksdb_buffer_bytes(const struct config *config, uint32_t shard_count,
+                                                 uint64_t *ret_bytes, struct err_msg *msg);
+/* Sets the threads for flushes and compactions of the running process, rocksdb.background_threads
+ * in all, and returns how many compact. BUSY: the system gives no more threads. */
+MUST_CHECK enum embtier_err rocksdb_setup_threads(struct rocksdb_setup *setup, uint32_t threads,
+                                                  int *ret_compacting, struct err_msg *msg);
+/* Returns how many threads there are for flushes and compactions together. */
+uint32_t rocksdb_threads(const struct rocksdb_setup *setup);
 
 /* Makes RocksDB write and read table files as the store does, through @cache. Users of @cache other
  * than the store may let it keep data blocks. */

@@ -107,6 +107,11 @@ MUST_CHECK enum embtier_err lane_purge_table(struct lane *lane, const struct tab
  * lane does not use the one before any more. */
 void lane_sample(struct lane *lane, struct sampler_lane *sampler);
 
+/* Has the lane give tickets, those that wait now too, another time to wait for their push. Waits
+ * for the lane. lane_ticket_ns() reads it there. */
+void lane_set_ticket_ns(struct lane *lane, uint64_t ticket_ns);
+uint64_t lane_ticket_ns(struct lane *lane);
+
 /* Does one act of a table's move to another home. BUSY, NO_MEMORY: only MOVE_PREPARE. */
 MUST_CHECK enum embtier_err lane_move_table(struct lane *lane, struct table_move_act *act);
 

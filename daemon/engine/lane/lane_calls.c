@@ -136,6 +136,29 @@ void lane_sample(struct lane *lane, struct sampler_lane *sampler)
     lane_call(lane, call_sample, sampler);
 }
 
+static void call_set_ticket(struct lane *lane, void *ticket_ns)
+{
+    lane->ops.rules.ticket_ns = *(const uint64_t *)ticket_ns;
+}
+
+void lane_set_ticket_ns(struct lane *lane, uint64_t ticket_ns)
+{
+    lane_call(lane, call_set_ticket, &ticket_ns);
+}
+
+static void call_read_ticket(struct lane *lane, void *ret_ticket_ns)
+{
+    *(uint64_t *)ret_ticket_ns = lane->ops.rules.ticket_ns;
+}
+
+uint64_t lane_ticket_ns(struct lane *lane)
+{
+    uint64_t ticket_ns = 0;
+
+    lane_call(lane, call_read_ticket, &ticket_ns);
+    return ticket_ns;
+}
+
 static void move_step(struct lane *lane, struct table_move_act *act)
 {
     const uint64_t began_ns = clock_now_ns(lane->opts.clock);

@@ -26,8 +26,8 @@ struct accounts {
     pthread_mutex_t lock; /* guards the list, and `opened` of each account */
     struct account *first;
     struct limit {
-        uint64_t all;
-        uint64_t user; /* 0: the shared rule */
+        _Atomic uint64_t all;
+        _Atomic uint64_t user; /* 0: the shared rule */
     } limits[ACCOUNT_ROWS];
     _Alignas(CACHE_LINE) _Atomic uint64_t used[ACCOUNT_ROWS];
 };
@@ -77,7 +77,25 @@ void accounts_free(struct accounts *accounts)
 
 void accounts_limit(struct accounts *accounts, enum account_row row, uint64_t all, uint64_t user)
 {
-    accounts->limits[row] = (struct limit){ .all = all, .user = user };
+    atomic_store_explicit(&accounts->limits[row].all, all, memory_order_relaxed);
+    atomic_store_explicit(&accounts->limits[row].user, user, memory_order_relaxed);
+}
+
+static uint64_t limit_of_all(const struct accounts *accounts, enum account_row row)
+{
+    return atomic_load_explicit(&accounts->limits[row].all, memory_order_relaxed);
+}
+
+static uint64_t limit_of_user(const struct accounts *accounts, enum account_row row)
+{
+    return atomic_load_explicit(&accounts->limits[row].user, memory_order_relaxed);
+}
+
+uint64_t accounts_limit_of(const struct accounts *accounts, enum account_row row,
+                           uint64_t *ret_user)
+{
+    *ret_user = limit_of_user(accounts, row);
+    return limit_of_all(accounts, row);
 }
 
 /* ---- Opening ---- */
@@ -163,16 +181,17 @@ static uint64_t quota_of(const struct account *account, enum account_row row)
 /* Returns the user's part by the configuration. */
 static uint64_t configured_part(const struct account *account, enum account_row row)
 {
-    const struct limit *const limit = &account->accounts->limits[row];
+    const uint64_t all = limit_of_all(account->accounts, row);
+    const uint64_t user = limit_of_user(account->accounts, row);
     const uint64_t used = accounts_used(account->accounts, row);
     const uint64_t has = account_has(account, row);
     /* Another thread may be changing both, so `used` may be older than `has`. */
     const uint64_t others = used > has ? used - has : 0;
     /* Others have at most `all`, unless account_add() has taken more. */
-    const uint64_t left = limit->all > others ? limit->all - others : 0;
+    const uint64_t left = all > others ? all - others : 0;
 
-    if (limit->user > 0)
-        return limit->user;
+    if (user > 0)
+        return user;
     return left > 1 ? left - left / 4 - (left % 4 > 0) : left;
 }
 
@@ -221,7 +240,7 @@ uint64_t accounts_part(struct accounts *accounts, uint64_t user, enum account_ro
 
 const char *account_rule(const struct account *account, enum account_row row)
 {
-    return account->accounts->limits[row].user > 0 || has_less(account, row)
+    return limit_of_user(account->accounts, row) > 0 || has_less(account, row)
                ? ""
                : ", three quarters of what others leave";
 }
@@ -229,7 +248,7 @@ const char *account_rule(const struct account *account, enum account_row row)
 enum account_answer account_ask(const struct account *account, enum account_row row,
                                 uint64_t amount)
 {
-    const uint64_t all = account->accounts->limits[row].all;
+    const uint64_t all = limit_of_all(account->accounts, row);
     const uint64_t used = accounts_used(account->accounts, row);
     const uint64_t has = account_has(account, row);
     const uint64_t part = account_part(account, row);
@@ -284,11 +303,11 @@ enum embtier_err account_refuse(const struct account *account, enum account_row 
                                 uint64_t amount, enum account_answer answer, const char *key,
                                 struct err_msg *msg)
 {
-    const struct limit *const limit = &account->accounts->limits[row];
+    const uint64_t all = limit_of_all(account->accounts, row);
     struct bytes_text more, has, most;
 
     amount_text(&more, row, amount);
-    amount_text(&most, row, answer == ACCOUNT_USER_HAS ? account_part(account, row) : limit->all);
+    amount_text(&most, row, answer == ACCOUNT_USER_HAS ? account_part(account, row) : all);
     if (answer == ACCOUNT_TOO_LARGE)
         return err_set(msg, EMBTIER_TOO_LARGE,
                        "%s: %s is more than the limit of all users, %s (%s)", rows[row].word,

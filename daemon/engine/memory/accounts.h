@@ -60,8 +60,12 @@ void accounts_free(struct accounts *accounts);
 DEFINE_CLEANUP(struct accounts, accounts_free)
 
 /* Sets how much all users together may have, and how much one user may have; 0 is the shared rule.
- * To be called before the row is used. */
+ * To be called before the row is used, and later to change the limits for what is taken from then
+ * on. Any thread. */
 void accounts_limit(struct accounts *accounts, enum account_row row, uint64_t all, uint64_t user);
+/* Returns what all users together may have; *@ret_user as in accounts_limit(). */
+uint64_t accounts_limit_of(const struct accounts *accounts, enum account_row row,
+                           uint64_t *ret_user);
 
 /* Limits the user further in one row; 0: it does not. The limit holds until the account is freed,
  * for what is taken from now on. Any thread. */

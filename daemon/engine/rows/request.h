@@ -96,7 +96,7 @@ struct request {
 };
 
 /* The context for splitting requests, which splitting does not change. One per lane. Only the lane
- * itself sets `sampler`. */
+ * itself sets `sampler` and `ticket_ns`. */
 struct request_rules {
     struct mailbox *mailbox; /* of the rules' own lane */
     const struct row_hasher *hasher;

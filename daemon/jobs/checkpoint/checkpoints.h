@@ -109,6 +109,10 @@ struct store *checkpoints_store(const struct checkpoints *checkpoints);
 struct tables *checkpoints_tables(const struct checkpoints *checkpoints);
 /* Returns the time between the server's own checkpoints; 0: it makes none. */
 uint64_t checkpoints_interval_ns(const struct checkpoints *checkpoints);
+void checkpoints_set_interval_ns(struct checkpoints *checkpoints, uint64_t interval_ns);
+/* Returns how many of its own the server keeps. Fewer are deleted when it makes the next one. */
+uint32_t checkpoints_keep(const struct checkpoints *checkpoints);
+void checkpoints_set_keep(struct checkpoints *checkpoints, uint32_t keep);
 struct transfer_memory *checkpoints_memory(const struct checkpoints *checkpoints);
 /* Becomes true with checkpoints_stop(). */
 const _Atomic bool *checkpoints_stopping(const struct checkpoints *checkpoints);

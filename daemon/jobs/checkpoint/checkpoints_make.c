@@ -168,7 +168,7 @@ static enum embtier_err make_one(struct checkpoints *c, const struct checkpoint_
     if (order->keep_all)
         return EMBTIER_OK;
     if (order->automatic)
-        checkpoints_delete_oldest(c, true, 0, c->opts.keep);
+        checkpoints_delete_oldest(c, true, 0, checkpoints_keep(c));
     else if (order->keep > 0)
         checkpoints_delete_oldest(c, false, order->uid, order->keep);
     return EMBTIER_OK;
@@ -292,24 +292,24 @@ static bool refusal_due(struct checkpoints *c, uint64_t now_ns)
 
 bool checkpoints_due(struct checkpoints *c, uint64_t now_ns)
 {
+    const uint64_t interval_ns = checkpoints_interval_ns(c);
     struct checkpoints_stats stats;
     uint64_t updated_bytes, wait_ns;
     bool due, late;
 
     if (store_replay_refusal(c->opts.store) != EMBTIER_OK)
         return refusal_due(c, now_ns);
-    if (c->opts.interval_ns == 0)
+    if (interval_ns == 0)
         return false;
     updated_bytes = tables_totals(c->opts.tables).updated_bytes;
     pthread_mutex_lock(&c->lock);
-    wait_ns = c->has_failed ? c->opts.interval_ns / RETRY_PART : c->opts.interval_ns;
+    wait_ns = c->has_failed ? interval_ns / RETRY_PART : interval_ns;
     due = !c->stats.is_making && !c->is_due_told && clock_since(now_ns, c->tried_ns) >= wait_ns;
     if (due && updated_bytes == c->stats.saved_updated_bytes) {
         c->tried_ns = now_ns; /* nothing has changed */
         due = false;
     }
-    late = c->is_due_told && !c->stats.is_making &&
-           clock_since(now_ns, c->told_ns) >= c->opts.interval_ns;
+    late = c->is_due_told && !c->stats.is_making && clock_since(now_ns, c->told_ns) >= interval_ns;
     if (due || late)
         c->told_ns = now_ns;
     c->is_due_told |= due;

@@ -20,8 +20,8 @@ struct checkpoints_opts {
     struct lane *const *lanes;
     uint32_t lane_count;
     uint32_t core_count;  /* that the server may run on */
-    uint64_t interval_ns; /* between the server's own checkpoints; 0: it makes none */
-    uint32_t keep;        /* how many of its own the server keeps */
+    uint64_t interval_ns; /* at first: between the server's own checkpoints; 0: it makes none */
+    uint32_t keep;        /* at first: how many of its own the server keeps */
 };
 
 #endif

@@ -26,6 +26,8 @@ enum embtier_err checkpoints_new(const struct checkpoints_opts *opts,
         return err_set(msg, EMBTIER_NO_MEMORY, "checkpoints: out of memory");
     checkpoints->owners = TAKE(owners);
     checkpoints->opts = *opts;
+    checkpoints->interval_ns = opts->interval_ns;
+    checkpoints->keep = opts->keep;
     checkpoints->few_cores = opts->core_count < 2 * opts->lane_count + 2;
     checkpoints->tried_ns = clock_now_ns(&clock_monotonic);
     pthread_mutex_init(&checkpoints->lock, NULL);
@@ -87,7 +89,22 @@ struct store *checkpoints_store(const struct checkpoints *c)
 
 uint64_t checkpoints_interval_ns(const struct checkpoints *c)
 {
-    return c->opts.interval_ns;
+    return atomic_load(&c->interval_ns);
+}
+
+void checkpoints_set_interval_ns(struct checkpoints *c, uint64_t interval_ns)
+{
+    atomic_store(&c->interval_ns, interval_ns);
+}
+
+uint32_t checkpoints_keep(const struct checkpoints *c)
+{
+    return atomic_load(&c->keep);
+}
+
+void checkpoints_set_keep(struct checkpoints *c, uint32_t keep)
+{
+    atomic_store(&c->keep, keep);
 }
 
 struct tables *checkpoints_tables(const struct checkpoints *c)

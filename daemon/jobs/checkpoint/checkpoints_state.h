@@ -28,6 +28,8 @@ struct checkpoints {
     struct checkpoint_owners *owners;
     bool few_cores; /* as in checkpoint_pace_init() */
     _Atomic bool stopping;
+    _Atomic uint64_t interval_ns; /* as in checkpoints_opts.h */
+    _Atomic uint32_t keep;
     struct making_counts counts;
 
     pthread_mutex_t lock;           /* protects all below */

@@ -113,6 +113,38 @@ char *rocksdb_ext_set_option(rocksdb_t *db, struct rocksdb_ext_watch *watch, con
     return TextOf(status);
 }
 
+char *rocksdb_ext_tune(rocksdb_t *db, struct rocksdb_ext_watch *watch,
+                       enum rocksdb_ext_tuning tuning, int64_t value)
+{
+    enum { FAMILY, DATABASE };
+    static const struct {
+        const char *name;
+        int scope;
+    } tunings[] = {
+#define X(name, text, scope) { text, scope },
+        ROCKSDB_EXT_TUNING_TABLE(X)
+#undef X
+    };
+    const std::string text = std::to_string(value);
+
+    if (tunings[tuning].scope == FAMILY)
+        return rocksdb_ext_set_option(db, watch, tunings[tuning].name, text.c_str());
+    return TextOf(db->rep->SetDBOptions({ { tunings[tuning].name, text } }));
+}
+
+int64_t rocksdb_ext_tuned(rocksdb_t *db, enum rocksdb_ext_tuning tuning)
+{
+    switch (tuning) {
+    case ROCKSDB_EXT_TUNING_WRITE_BUFFER_BYTES:
+        return static_cast<int64_t>(db->rep->GetOptions().write_buffer_size);
+    case ROCKSDB_EXT_TUNING_COMPACTIONS:
+        return db->rep->GetDBOptions().max_background_compactions;
+    case ROCKSDB_EXT_TUNING_OPEN_FILES:
+        return db->rep->GetDBOptions().max_open_files;
+    }
+    return -1;
+}
+
 char *rocksdb_ext_resume(rocksdb_t *db, struct rocksdb_ext_watch *watch)
 {
     const std::lock_guard<std::shared_mutex> lock(watch->rep->ResumeMutex());

@@ -83,6 +83,16 @@ uint64_t rocksdb_ext_write_buffer_bytes(const rocksdb_options_t *options)
     return options->rep.write_buffer_manager->memory_usage();
 }
 
+void rocksdb_ext_set_write_buffers(const rocksdb_options_t *options, size_t bytes)
+{
+    options->rep.write_buffer_manager->SetBufferSize(bytes);
+}
+
+uint64_t rocksdb_ext_write_buffers_budget(const rocksdb_options_t *options)
+{
+    return options->rep.write_buffer_manager->buffer_size();
+}
+
 rocksdb_cache_t *rocksdb_ext_metadata_cache_new(size_t bytes)
 {
     return new rocksdb_cache_t{ metadata_cache_new(bytes) };

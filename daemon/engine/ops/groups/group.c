@@ -91,6 +91,23 @@ void groups_take_news(struct groups *groups, struct group_news *ret_news)
     pthread_mutex_unlock(&groups->lock);
 }
 
+void groups_set_wait_ns(struct groups *groups, uint64_t wait_ns)
+{
+    pthread_mutex_lock(&groups->lock);
+    groups->wait_ns = wait_ns;
+    pthread_mutex_unlock(&groups->lock);
+}
+
+uint64_t groups_wait_ns(struct groups *groups)
+{
+    uint64_t wait_ns;
+
+    pthread_mutex_lock(&groups->lock);
+    wait_ns = groups->wait_ns;
+    pthread_mutex_unlock(&groups->lock);
+    return wait_ns;
+}
+
 /* ---- Rounds; all under the lock ---- */
 
 /* Sends a push back to its home lane, with its answer. */

@@ -108,6 +108,9 @@ MUST_CHECK enum embtier_err groups_leave(struct groups *groups, const struct ses
                                          struct err_msg *msg);
 /* Frees a session's memberships. The control thread calls it before it frees the session. */
 void groups_forget(struct session *session);
+/* Changes @wait_ns for pushes that wait now, too; reads it. Any thread. */
+void groups_set_wait_ns(struct groups *groups, uint64_t wait_ns);
+uint64_t groups_wait_ns(struct groups *groups);
 /* Breaks groups whose pushes have waited too long. The control thread calls it now and then. */
 void groups_expire(struct groups *groups);
 void groups_take_news(struct groups *groups, struct group_news *ret_news);
