@@ -212,7 +212,11 @@ static enum embtier_err serve(const struct arguments *arguments, struct err_msg 
     TRY(config_load(arguments->config_path, budget_unbudgeted, &config, msg));
     if (arguments->may_init)
         config->data.must_exist = false;
-    log_set_level(arguments->has_level ? arguments->level : config->log.level);
+    if (arguments->has_level) {
+        config->log.level = arguments->level;
+        config->log.is_option = true;
+    }
+    log_set_level(config->log.level);
     TRY(config_check_machine(config, msg));
     log_info("embtierd starts", "version=%s config=%s lanes=%u", EMBTIER_PROJECT_VERSION,
              LOG_QUOTED(config->source ? config->source : "(defaults)"), config->lanes.count);

@@ -26,6 +26,7 @@
 #include "daemon/file_warnings.h"
 #include "daemon/http/http.h"
 #include "daemon/jobs/checkpoint/checkpoints.h"
+#include "daemon/jobs/knobs/knobs.h"
 #include "daemon/jobs/plan/plan_record.h"
 #include "daemon/jobs/profile/profiles.h"
 #include "daemon/jobs/reload/reload.h"
@@ -302,6 +303,21 @@ static enum embtier_err make_profiles(struct server *server, struct err_msg *msg
         &parts->profiles, msg);
 }
 
+static enum embtier_err make_knobs(struct server *server, struct err_msg *msg)
+{
+    struct server_parts *const parts = &server->parts;
+
+    return knobs_new(&(struct knobs_opts){ .config = parts->config,
+                                           .store = parts->store,
+                                           .accounts = parts->accounts,
+                                           .checkpoints = parts->checkpoints,
+                                           .groups = parts->groups,
+                                           .lanes = parts->lanes,
+                                           .lane_count = parts->lane_count,
+                                           .checker = "/proc/self/exe" },
+                     &parts->knobs, msg);
+}
+
 /* A reload has taken its files. */
 static void log_warnings(void *context)
 {
@@ -392,6 +408,7 @@ enum embtier_err server_new(const struct config *config, const struct server_res
     TRY(plan_record_open(store_first_directory(server->parts.store), &server->parts.plan_record,
                          msg));
     TRY(make_profiles(server, msg));
+    TRY(make_knobs(server, msg));
     store_end_reserve(server->parts.store);
     TRY(endurance_start(server->parts.endurance, msg));
     TRY(control_new(&server->parts, &server->control, msg));
@@ -476,6 +493,7 @@ void server_free(struct server *server)
     profiles_end(server->parts.profiles);
     free_lanes(server);
     control_free(server->control);
+    knobs_free(server->parts.knobs);
     profiles_free(server->parts.profiles);
     free(server->parts.lanes);
     endurance_free(server->parts.endurance);

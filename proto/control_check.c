@@ -40,6 +40,15 @@ static const struct string_limit string_limits[] = {
     { &embtier__checkpoint__descriptor, 6, EMBTIER_TABLE_NAME_MAX }, /* tables */
     { &embtier__job__descriptor, 3, EMBTIER_TABLE_NAME_MAX },        /* what */
     { &embtier__hello_reply__descriptor, 393, CONFIG_FILE_BYTES_MAX },
+    { &embtier__knob_list__descriptor, 5, CONFIG_FILE_BYTES_MAX },
+    { &embtier__knob_set__descriptor, 2, KNOB_VALUE_BYTES_MAX },
+    { &embtier__knob__descriptor, 2, KNOB_VALUE_BYTES_MAX },
+    { &embtier__knob__descriptor, 5, 192 },                   /* allowed */
+    { &embtier__knob__descriptor, 6, 192 },                   /* default_text */
+    { &embtier__knob__descriptor, 7, 192 },                   /* text */
+    { &embtier__knob__descriptor, 10, KNOB_VALUE_BYTES_MAX }, /* other_value */
+    { &embtier__knob_change__descriptor, 2, KNOB_VALUE_BYTES_MAX },
+    { &embtier__knob_change__descriptor, 5, CONFIG_FILE_BYTES_MAX },
     { &embtier__compaction_set__descriptor, 2, 255 },   /* hours */
     { &embtier__compaction_reply__descriptor, 8, 255 }, /* hours */
     { &embtier__compaction_database__descriptor, 1, CONFIG_FILE_BYTES_MAX },
@@ -238,6 +247,17 @@ static enum embtier_err check_compaction_set(const Embtier__CompactionSet *set, 
     return EMBTIER_OK;
 }
 
+static enum embtier_err check_knob_list(const Embtier__KnobList *list, struct err_msg *msg)
+{
+    if (!list)
+        return missing(msg, "Request.knob_list");
+    if (list->text_given_case == EMBTIER__KNOB_LIST__TEXT_GIVEN_TEXT &&
+        list->text.len > KNOB_FILE_BYTES_MAX)
+        return err_set(msg, EMBTIER_PROTOCOL, "KnobList.text has %zu bytes, at most %u are allowed",
+                       list->text.len, KNOB_FILE_BYTES_MAX);
+    return EMBTIER_OK;
+}
+
 enum embtier_err control_check_request(const Embtier__Request *request, struct err_msg *msg)
 {
     const Embtier__Request *r = request;
@@ -283,6 +303,10 @@ enum embtier_err control_check_request(const Embtier__Request *request, struct e
         return need(r->load_open && r->load_open->spec, "LoadOpen.spec", msg);
     case EMBTIER__REQUEST__BODY_LOAD_ROWS:
         return need(r->load_rows && r->load_rows->rows != 0, "LoadRows.rows", msg);
+    case EMBTIER__REQUEST__BODY_KNOB_LIST:
+        return check_knob_list(r->knob_list, msg);
+    case EMBTIER__REQUEST__BODY_KNOB_SET:
+        return need(r->knob_set && r->knob_set->name[0] != '\0', "KnobSet.name", msg);
     case EMBTIER__REQUEST__BODY_PROFILE_START:
         return need(r->profile_start, "Request.profile_start", msg);
     case EMBTIER__REQUEST__BODY_PROFILE_READ:
@@ -453,6 +477,11 @@ enum embtier_err control_check_reply(const Embtier__Reply *reply, struct err_msg
         return check_profile_text(reply->profile_text, msg);
     case EMBTIER__REPLY__BODY_COMPACTION:
         return reply->compaction ? EMBTIER_OK : missing(msg, "Reply.compaction");
+    case EMBTIER__REPLY__BODY_KNOB_LIST:
+        return reply->knob_list ? EMBTIER_OK : missing(msg, "Reply.knob_list");
+    case EMBTIER__REPLY__BODY_KNOB_CHANGE:
+        return reply->knob_change && reply->knob_change->knob ? EMBTIER_OK
+                                                              : missing(msg, "KnobChange.knob");
     case EMBTIER__REPLY__BODY_RELOADED:
         return reply->reloaded ? EMBTIER_OK : missing(msg, "Reply.reloaded");
     case EMBTIER__REPLY__BODY_STATUS:

@@ -52,6 +52,7 @@
 #include "embtier_connection.h"
 #include "embtier_group.h"
 #include "embtier_job.h"
+#include "embtier_knob.h"
 #include "embtier_plan.h"
 #include "embtier_profile.h"
 #include "embtier_request.h"

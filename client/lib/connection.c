@@ -98,6 +98,7 @@ static bool only_reads(const Embtier__Request *request)
     case EMBTIER__REQUEST__BODY_PLAN_SHOW:
     case EMBTIER__REQUEST__BODY_COMPACTION_SHOW:
     case EMBTIER__REQUEST__BODY_SESSION_LIST:
+    case EMBTIER__REQUEST__BODY_KNOB_LIST:
         return true;
     default:
         return false;

@@ -71,7 +71,9 @@ static const char *checkpoint_restore_name(const Embtier__Request *request, uint
     X(COMPACTION_SET, "compaction pause, resume or schedule", ADMIN, WHOLE, NULL)                  \
     X(COMPACTION_RUN, "compaction run", ADMIN, WHOLE, NULL)                                        \
     X(SESSION_LIST, "session list", READ, LISTED, NULL)                                            \
-    X(SESSION_END, "session end", ADMIN, WHOLE, NULL)
+    X(SESSION_END, "session end", ADMIN, WHOLE, NULL)                                              \
+    X(KNOB_LIST, "knob list", ADMIN, WHOLE, NULL) /* it shows paths of the server */               \
+    X(KNOB_SET, "knob set", ADMIN, WHOLE, NULL)
 
 static const struct body_row {
     uint32_t body_case;

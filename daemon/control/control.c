@@ -338,7 +338,8 @@ enum embtier_err control_new(const struct server_parts *parts, struct control **
                                              .profiles = parts->profiles,
                                              .access = parts->access,
                                              .reloads = parts->reloads,
-                                             .store = parts->store };
+                                             .store = parts->store,
+                                             .knobs = parts->knobs };
     TRY(worker_new(&control->job_parts, control_send, control, &control->worker, msg));
     TRY(session_maker_new(control_send, control, &control->maker, msg));
     TRY(control_listen(control, msg));

@@ -21,6 +21,7 @@ struct control;
 struct message;
 struct endurance;
 struct groups;
+struct knobs;
 struct lane;
 struct plan_record;
 struct profiles;
@@ -49,6 +50,7 @@ struct server_parts {
     struct profiles *profiles;
     struct reloads *reloads;
     struct endurance *endurance; /* NULL: devices are not sampled */
+    struct knobs *knobs;
     struct arena *arenas[TIERS_MAX];
     struct table_arrays *arrays;
     struct lane **lanes;

@@ -14,6 +14,7 @@
 #include "daemon/control/connection.h"
 #include "daemon/control/control_impl.h"
 #include "daemon/engine/memory/accounts.h"
+#include "daemon/jobs/knobs/knobs.h"
 #include "daemon/transport/listen/listener.h"
 #include "daemon/transport/transport.h"
 #include "proto/frame.h"
@@ -72,15 +73,15 @@ uint64_t control_sessions(const struct control *control)
 
 enum embtier_err control_check_sessions(const struct control *control, struct err_msg *msg)
 {
-    const uint32_t most = control->parts->config->socket.max_sessions;
+    const uint64_t most = knobs_limit(control->parts->knobs, KNOB_MAX_SESSIONS);
 
     if (control_sessions(control) < most)
         return EMBTIER_OK;
-    return err_set(
-        msg, EMBTIER_BUSY,
-        "all users together have %u sessions, the limit (socket.max_sessions): try again "
-        "when some have ended",
-        most);
+    return err_set(msg, EMBTIER_BUSY,
+                   "all users together have %" PRIu64
+                   " sessions, the limit (socket.max_sessions): try again "
+                   "when some have ended",
+                   most);
 }
 
 /* A stranger's hello is checked later. */
@@ -99,8 +100,8 @@ static void accept_one(struct control *control, const struct newcomer *newcomer)
 
     if (!is_stranger(newcomer) && control_check_sessions(control, &msg) != EMBTIER_OK) {
         if (control_may_warn(control))
-            log_warn("client refused: too many sessions", "limit=%u",
-                     control->parts->config->socket.max_sessions);
+            log_warn("client refused: too many sessions", "limit=%" PRIu64,
+                     knobs_limit(control->parts->knobs, KNOB_MAX_SESSIONS));
         refuse_client(newcomer, EMBTIER_BUSY, &msg);
         return;
     }

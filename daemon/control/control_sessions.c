@@ -18,6 +18,7 @@
 #include "daemon/engine/ops/groups/group.h"
 #include "daemon/engine/sessions/session.h"
 #include "daemon/jobs/job.h"
+#include "daemon/jobs/knobs/knobs.h"
 #include "daemon/transport/session_maker.h"
 #include "daemon/transport/transport.h"
 #include "proto/frame.h"
@@ -60,7 +61,7 @@ static enum embtier_err check_arena(const struct control *control,
                                     const struct connection *connection,
                                     const Embtier__Hello *hello, struct err_msg *msg)
 {
-    const struct config *const config = control->parts->config;
+    const uint64_t most_bytes = knobs_limit(control->parts->knobs, KNOB_MAX_ARENA_BYTES);
     const struct channel_spec spec = spec_of(control, hello);
     uint64_t users_bytes;
     uint64_t bytes;
@@ -71,10 +72,10 @@ static enum embtier_err check_arena(const struct control *control,
     if (hello->slot_count > OP_SLOTS_MAX)
         return err_set(msg, EMBTIER_TOO_LARGE, "%" PRIu32 " requests in flight, allowed: 1 to %d",
                        hello->slot_count, OP_SLOTS_MAX);
-    if (hello->arena_bytes > config->socket.max_arena_bytes)
+    if (hello->arena_bytes > most_bytes)
         return err_set(msg, EMBTIER_TOO_LARGE,
                        "an arena of %" PRIu64 " bytes is over socket.max_arena_bytes %" PRIu64,
-                       hello->arena_bytes, config->socket.max_arena_bytes);
+                       hello->arena_bytes, most_bytes);
     bytes = connection->transport->counted_bytes(&spec);
     users_bytes = account_has(connection->account, ACCOUNT_ARENA_BYTES);
     answer = account_ask(connection->account, ACCOUNT_ARENA_BYTES, bytes);
@@ -92,7 +93,7 @@ static enum embtier_err check_arena(const struct control *control,
                        "all clients' arenas have %" PRIu64 " bytes and %" PRIu64
                        " more would exceed socket.max_total_arena_bytes %" PRIu64,
                        accounts_used(control->parts->accounts, ACCOUNT_ARENA_BYTES), bytes,
-                       config->socket.max_total_arena_bytes);
+                       knobs_limit(control->parts->knobs, KNOB_MAX_TOTAL_ARENA_BYTES));
     return EMBTIER_OK;
 }
 

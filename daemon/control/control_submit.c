@@ -2,6 +2,7 @@
 /* Makes jobs from clients' requests, and the server's own jobs; submits and answers them. Only its
  * kind knows how a job works (job.h). */
 #include <assert.h>
+#include <inttypes.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -16,6 +17,7 @@
 #include "daemon/jobs/checkpoint/jobs/checkpoint_look_job.h"
 #include "daemon/jobs/checkpoint/jobs/checkpoint_one_job.h"
 #include "daemon/jobs/compaction/compaction_run_job.h"
+#include "daemon/jobs/knobs/knob_job.h"
 #include "daemon/jobs/profile/profile_job.h"
 #include "daemon/jobs/reload/reload_job.h"
 #include "daemon/jobs/restore/restore_job.h"
@@ -41,6 +43,8 @@ static job_make_fn *const makers[] = {
     [EMBTIER__REQUEST__BODY_PROFILE_READ] = profile_read_job_new,
     [EMBTIER__REQUEST__BODY_RELOAD] = reload_job_new,
     [EMBTIER__REQUEST__BODY_COMPACTION_RUN] = compaction_run_job_new,
+    [EMBTIER__REQUEST__BODY_KNOB_LIST] = knob_list_job_new,
+    [EMBTIER__REQUEST__BODY_KNOB_SET] = knob_set_job_new,
 };
 
 static void send_answer(const struct job_client *client, const Embtier__Reply *reply)
@@ -140,6 +144,11 @@ void control_job_progress(struct control *control, struct job *job)
         control_tell_progress(control, job->owner);
 }
 
+static uint64_t interval_seconds(const struct control *control)
+{
+    return checkpoints_interval_ns(control->parts->checkpoints) / UINT64_C(1000000000);
+}
+
 /* Logs that one of the server's own checkpoints was not made; no other job of the server can fail.
  * One that was cancelled, or never began, is due again after another interval. */
 static void tell_no_checkpoint(struct control *control, const struct job *job)
@@ -147,7 +156,7 @@ static void tell_no_checkpoint(struct control *control, const struct job *job)
     if (job->err == EMBTIER_CANCELLED)
         log_warn("a checkpoint of the server's own was cancelled; the next one is made after the "
                  "interval",
-                 "interval_seconds=%u", control->parts->config->checkpoints.interval_seconds);
+                 "interval_seconds=%" PRIu64, interval_seconds(control));
     else
         log_error("checkpoint failed; a crash would restore the newest existing one",
                   "err=%s why=%s", err_name(job->err), LOG_QUOTED(job->msg.text));
@@ -195,8 +204,8 @@ void control_checkpoint(struct control *control)
     struct job *const job = checkpoint_create_job_own();
 
     if (!job) {
-        log_error("checkpoint failed: out of memory", "seconds=%u",
-                  control->parts->config->checkpoints.interval_seconds);
+        log_error("checkpoint failed: out of memory", "seconds=%" PRIu64,
+                  interval_seconds(control));
         checkpoints_not_tried(control->parts->checkpoints);
         return;
     }

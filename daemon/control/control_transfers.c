@@ -14,6 +14,7 @@
 #include "daemon/engine/memory/accounts.h"
 #include "daemon/engine/sessions/session.h"
 #include "daemon/engine/tables/tables.h"
+#include "daemon/jobs/knobs/knobs.h"
 #include "daemon/jobs/transfer/load_job.h"
 #include "daemon/jobs/transfer/scan_job.h"
 #include "proto/frame.h"
@@ -155,7 +156,7 @@ static void submit_step(struct control *control, struct connection *connection, 
 void control_expire_transfers(struct control *control, struct connection *connection,
                               uint64_t now_ns)
 {
-    const uint32_t seconds = control->parts->config->checkpoints.transfer_idle_seconds;
+    const uint64_t seconds = knobs_limit(control->parts->knobs, KNOB_TRANSFER_IDLE_SECONDS);
 
     if (connection->fd < 0 || connection->job || (!connection->scan && !connection->load) ||
         seconds == 0 || clock_since(now_ns, connection->heard_ns) < seconds * UINT64_C(1000000000))
@@ -166,7 +167,7 @@ void control_expire_transfers(struct control *control, struct connection *connec
         connection->loading.ended = EMBTIER_TIMEOUT;
     if (control_may_warn(control))
         log_warn("an import or export was ended: its client sent nothing",
-                 "table=%s session=%" PRIu64 " %s user=%s seconds=%u",
+                 "table=%s session=%" PRIu64 " %s user=%s seconds=%" PRIu64,
                  connection->load ? load_table(connection->load)->spec.name
                                   : scan_spec(connection->scan)->name,
                  connection->number, CONNECTION_ORIGIN(connection),
@@ -183,9 +184,9 @@ static enum embtier_err has_none(const struct control *control, enum embtier_err
     if (ended == EMBTIER_CANCELLED)
         return err_set(msg, ended, "the %s was cancelled with `embtier jobs cancel`", what);
     return err_set(msg, EMBTIER_TIMEOUT,
-                   "the server ended the %s: its client sent nothing for %u seconds "
+                   "the server ended the %s: its client sent nothing for %" PRIu64 " seconds "
                    "(checkpoints.transfer_idle_seconds); start it again",
-                   what, control->parts->config->checkpoints.transfer_idle_seconds);
+                   what, knobs_limit(control->parts->knobs, KNOB_TRANSFER_IDLE_SECONDS));
 }
 
 /* Keeps a final job that was withdrawn, so that it can end the transfer another time. */

@@ -17,6 +17,7 @@
 #include "daemon/engine/tables/table_arrays.h"
 #include "daemon/engine/tables/tables.h"
 #include "daemon/jobs/checkpoint/checkpoints.h"
+#include "daemon/jobs/knobs/knobs.h"
 #include "daemon/jobs/profile/profiles.h"
 #include "daemon/jobs/reload/reload.h"
 #include "daemon/jobs/transfer/transfer_memory.h"
@@ -313,7 +314,7 @@ static void sink_endurance(struct endurance *endurance, metric_sink *sink, void 
 
 void metrics_collect(const struct server_parts *parts, metric_sink *sink, void *context)
 {
-    const struct config *const config = parts->config;
+    const uint64_t capacity_bytes = knobs_limit(parts->knobs, KNOB_CAPACITY_BYTES);
     struct readings readings;
 
     read_all(parts, &readings);
@@ -325,11 +326,11 @@ void metrics_collect(const struct server_parts *parts, metric_sink *sink, void *
     sink_checkpoints(parts, &readings, sink, context);
     sink(context, METRIC_transfer_bytes, "", (double)transfer_memory_used(parts->transfer_memory));
     sink(context, METRIC_store_capacity_bytes, "",
-         (double)(config->endurance.capacity_bytes ? config->endurance.capacity_bytes
-                                                   : readings.store.capacity_bytes));
+         (double)(capacity_bytes ? capacity_bytes : readings.store.capacity_bytes));
     sink(context, METRIC_store_rated_written_bytes, "",
-         (double)config->endurance.rated_written_bytes);
-    sink(context, METRIC_store_rated_years, "", config->endurance.rated_years);
+         (double)knobs_limit(parts->knobs, KNOB_RATED_WRITTEN_BYTES));
+    sink(context, METRIC_store_rated_years, "",
+         (double)knobs_limit(parts->knobs, KNOB_RATED_YEARS));
     sink_endurance(parts->endurance, sink, context);
     sink(context, METRIC_log_dropped_lines, "", (double)log_dropped_lines());
     sink(context, METRIC_process_resident_bytes, "", resident_bytes());

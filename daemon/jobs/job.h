@@ -20,6 +20,7 @@ struct access;
 struct checkpoints;
 struct job;
 struct job_client;
+struct knobs;
 struct profiles;
 struct progress_sink;
 struct reloads;
@@ -53,6 +54,7 @@ struct job_parts {
     struct access *access;
     struct reloads *reloads;
     struct store *store;
+    struct knobs *knobs;
 };
 
 /* Exports and imports are several jobs each: one opens it, some move rows, a final one ends it. */

@@ -317,6 +317,21 @@ static enum embtier_err call_plan(struct embtier *server)
     return embtier_plan_end(server);
 }
 
+static enum embtier_err call_knobs(struct embtier *server)
+{
+    struct embtier_knob_list *list = NULL;
+    struct embtier_knob_change *change = NULL;
+
+    TRY(embtier_knob_list(server, NULL, &list));
+    for (size_t i = 0; i < embtier_knob_list_count(list); i++)
+        read_text(embtier_knob_list_at(list, i)->value);
+    embtier_knob_list_free(list);
+    TRY(embtier_knob_set(server, "log.level", "info", 0, &change));
+    read_text(embtier_knob_change_old(change));
+    embtier_knob_change_free(change);
+    return EMBTIER_OK;
+}
+
 static enum embtier_err call_profile(struct embtier *server)
 {
     struct embtier_profile_info info;

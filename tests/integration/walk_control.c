@@ -353,6 +353,32 @@ static void reload(struct walk *walk, struct walk_session *session)
                embtier_user(session->server));
 }
 
+/* ---- Knobs ---- */
+
+/* Sets a limit to the value that it has, while lanes and jobs are at work. */
+static void knobs(struct walk *walk, struct walk_session *session)
+{
+    static const char name[] = "lanes.group_seconds";
+    struct embtier_knob_options options = EMBTIER_KNOB_OPTIONS_INIT;
+    struct embtier_knob_change *change = NULL;
+    struct embtier_knob_list *list = NULL;
+
+    options.name = name;
+    walk_expect(walk, session->server, embtier_knob_list(session->server, &options, &list),
+                EMBTIER_OK, "list a knob");
+    WALK_CHECK(walk, embtier_knob_list_count(list) == 1, "%zu knobs",
+               embtier_knob_list_count(list));
+    walk_expect(
+        walk, session->server,
+        embtier_knob_set(session->server, name, embtier_knob_list_at(list, 0)->value, 0, &change),
+        EMBTIER_OK, "set a knob");
+    WALK_CHECK(walk,
+               strcmp(embtier_knob_change_old(change), embtier_knob_list_at(list, 0)->value) == 0,
+               "a knob was %s", embtier_knob_change_old(change));
+    embtier_knob_change_free(change);
+    embtier_knob_list_free(list);
+}
+
 /* ---- Profiles ---- */
 
 /* However lookups, drops and restarts go on while it is made, no number contradicts another. */
@@ -505,6 +531,7 @@ void walk_control(struct walk *walk, struct walk_session *session)
         list_sessions(walk, session);
         reload(walk, session);
         compact(walk);
+        knobs(walk, session);
         cancel_job(walk, session);
     }
 }

@@ -329,6 +329,49 @@ const struct command commands[] = {
       "  embtier config check /etc/embtier/embtierd.yaml\n", command_config_check, NULL },
     { "config keys", "", "list the keys of embtierd's configuration", "", "  embtier config keys\n",
       command_config_keys, NULL },
+    { "config show", "", "show the configuration that is in force",
+      "Prints each key with the value that the server has in force, and where that is from: the\n"
+      "default, the file, the command line (option), or `embtier knob set` since the start. Live\n"
+      "keys are read back from where they work. No key is a secret: certificates, keys and tokens\n"
+      "are files, of which the path is shown.\n"
+      "\n"
+      "With -o json: {keys: [{name, value, source, live}]}. The value is null if there is none.\n",
+      "  embtier config show\n", command_config_show, NULL },
+    { "config diff", "[FILE]", "compare the configuration that is in force with a file",
+      "Without FILE: with the file that the server was started with, as it is now. The server\n"
+      "reads it, with the defaults of its machine. FILE is read here, and checked there.\n"
+      "\n"
+      "Prints the keys whose values differ. Exit status: 0 if none does, else 1.\n"
+      "\n"
+      "With -o json: {same, differences: [{name, running, file}]}. A value that one side does not\n"
+      "have is null.\n",
+      "  embtier config diff\n"
+      "  embtier config diff /etc/embtier/embtierd.yaml.new\n",
+      command_config_diff, NULL },
+    { "knob list", "", "list the knobs of the server",
+      "Each key of the configuration is a knob. A live one takes a new value while the server\n"
+      "serves; others need a restart. An item of a list is a knob of its own.\n"
+      "\n"
+      "With -o json: {knobs: [{name, value, source, live, allowed, default, text}]}. Names and\n"
+      "sources are those of `embtier config show`.\n",
+      "  embtier knob list\n", command_knob_list, NULL },
+    { "knob get", "NAME", "print the value of a knob, read from where it works",
+      "With -o json: as an item of `embtier knob list`.\n",
+      "  embtier knob get rocksdb.compaction_parallel\n", command_knob_get, NULL },
+    { "knob set", "NAME VALUE [--persist]", "set a knob while the server serves",
+      "VALUE: as in the file, such as 512MiB. It passes all checks of a start, with the other\n"
+      "values that are in force, before anything changes. The command prints the value before\n"
+      "and the one that was read back from where it works.\n"
+      "\n"
+      "      --persist  write the value into the server's file, too. Only that value changes\n"
+      "                 there: comments, layout, mode and owner stay. A file that a start would\n"
+      "                 refuse is not written. A knob that is not live needs a restart then\n"
+      "\n"
+      "With -o json: {name, old, value, applied, file}. Applied is false if the knob is not live;\n"
+      "file is null without --persist.\n",
+      "  embtier knob set log.level debug\n"
+      "  embtier knob set rocksdb.memtable_bytes 512MiB --persist\n",
+      command_knob_set, NULL },
     { "doctor", "[--config FILE]", "look at this machine as embtierd would use it",
       "  -c, --config FILE  the configuration of embtierd (default: the defaults)\n"
       "\n"

@@ -38,7 +38,8 @@
     X(GET, call_get)                                                                               \
     X(POOL_AND_PUSH, call_pool_and_push)                                                           \
     X(SESSION_LIST, call_session_list)                                                             \
-    X(SESSION_END, call_session_end)
+    X(SESSION_END, call_session_end)                                                               \
+    X(KNOBS, call_knobs)
 
 enum reply_call {
 #define X(name, function) REPLY_##name,

@@ -132,7 +132,7 @@ static void write_load_of_a_client(void)
 
 static void write_other_requests_of_a_client(void)
 {
-    static char g[] = "g", kept[] = "kept";
+    static char g[] = "g", kept[] = "kept", level[] = "log.level", loud[] = "loud";
     struct seed seed = { .bytes = NULL };
 
     ADD(&seed, GROUP_JOIN, group_join, GroupJoin, body->name = g, body->size = 2);
@@ -146,6 +146,8 @@ static void write_other_requests_of_a_client(void)
     ADD(&seed, RELOAD, reload, Reload, (void)body);
     ADD(&seed, SESSION_LIST, session_list, SessionList, body->most = 10);
     ADD(&seed, SESSION_END, session_end, SessionEnd, body->number = 1);
+    ADD(&seed, KNOB_LIST, knob_list, KnobList, (void)body);
+    ADD(&seed, KNOB_SET, knob_set, KnobSet, body->name = level, body->value = loud);
     ADD(&seed, CHECKPOINT_CREATE, checkpoint_create, CheckpointCreate, (void)body);
     seed_write(&seed, "fuzz_control", "others");
 }

@@ -61,6 +61,8 @@ OPERATIONS: list[tuple[str, str, str, dict]] = [
     ("compaction_run", "admin", WHOLE, {}),
     ("session_list", "read", NONE, {}),
     ("session_end", "admin", WHOLE, {"number": 1 << 40}),
+    ("knob_list", "admin", WHOLE, {}),
+    ("knob_set", "admin", WHOLE, {"name": "log.level", "value": "info"}),
     ("table_drop", "admin", NAMED, {"name": "{}_made"}),
     ("table_drop", "admin", NAMED, {"name": "{}_loaded"}),
 ]

@@ -12,6 +12,7 @@
 #include "daemon/access/access.h"
 #include "daemon/control/control.h"
 #include "daemon/jobs/checkpoint/checkpoints.h"
+#include "daemon/jobs/knobs/knobs.h"
 #include "daemon/jobs/plan/plan_record.h"
 #include "daemon/jobs/profile/profiles.h"
 #include "daemon/jobs/reload/reload.h"
@@ -109,6 +110,15 @@ static inline void control_make_parts(struct control_fixture *c, struct store_fi
                                       .arrays = c->x.arrays,
                                       .lanes = c->x.lanes,
                                       .lane_count = c->x.lane_count };
+    must(knobs_new(&(struct knobs_opts){ .config = c->parts.config,
+                                         .store = c->parts.store,
+                                         .accounts = c->parts.accounts,
+                                         .checkpoints = c->parts.checkpoints,
+                                         .groups = c->parts.groups,
+                                         .lanes = c->parts.lanes,
+                                         .lane_count = c->parts.lane_count },
+                   &c->parts.knobs, &msg),
+         &msg);
 }
 
 static inline void control_free_parts(struct control_fixture *c)
@@ -122,6 +132,7 @@ static inline void control_free_parts(struct control_fixture *c)
     checkpoints_free(c->checkpoints);
     transfer_memory_free(c->transfer_memory);
     lanes_stop(&c->x);
+    knobs_free(c->parts.knobs);
     reloads_free(c->reloads);
     plan_record_free(c->plan_record);
     access_free(c->access);

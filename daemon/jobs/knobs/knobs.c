@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/jobs/knobs/knobs.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log/log.h"
+#include "base/paths.h"
+#include "base/text/text_escape.h"
+#include "config/config_load.h"
+#include "daemon/jobs/knobs/knob_file.h"
+#include "daemon/jobs/knobs/knobs_live.h"
+
+enum changed { CHANGED_NOT, CHANGED_SET, CHANGED_IN_FILE };
+
+struct knobs {
+    struct knobs_live live;
+    const struct config *config; /* of the start */
+    char *path;                  /* of its file, absolute; NULL: none */
+    pthread_mutex_t lock;        /* held while a knob is set; guards: */
+    uint8_t *changed;            /* enum changed of each key, since the start */
+};
+
+/* ---- Making ---- */
+
+static enum embtier_err absolute_path(const char *path, char **ret_path)
+{
+    _cleanup_(freep) char *folder = path[0] == '/' ? strdup("") : getcwd(NULL, 0);
+
+    if (!folder)
+        return err_from_errno(errno);
+    *ret_path = path[0] == '/' ? strdup(path) : path_join(folder, path);
+    return *ret_path ? EMBTIER_OK : EMBTIER_NO_MEMORY;
+}
+
+enum embtier_err knobs_new(const struct knobs_opts *opts, struct knobs **ret_knobs,
+                           struct err_msg *msg)
+{
+    _cleanup_(knobs_freep) struct knobs *knobs = calloc(1, sizeof(*knobs));
+    enum embtier_err err;
+
+    if (!knobs)
+        return err_set(msg, EMBTIER_NO_MEMORY, "knobs: out of memory");
+    pthread_mutex_init(&knobs->lock, NULL);
+    knobs->live.opts = *opts;
+    knobs->config = opts->config;
+    for (uint32_t i = 0; i < KNOB_LIMIT_COUNT; i++)
+        knobs_live_set_limit(&knobs->live, (enum knob_limit)i, opts->config);
+    knobs->changed = calloc(config_key_count, sizeof(*knobs->changed));
+    if (!knobs->changed)
+        return err_set(msg, EMBTIER_NO_MEMORY, "knobs: out of memory");
+    if (opts->config->source) {
+        err = absolute_path(opts->config->source, &knobs->path);
+        if (err != EMBTIER_OK)
+            return err_set(msg, err, "the folder of %s: %s", opts->config->source, err_text(err));
+    }
+    *ret_knobs = TAKE(knobs);
+    return EMBTIER_OK;
+}
+
+void knobs_free(struct knobs *knobs)
+{
+    if (!knobs)
+        return;
+    pthread_mutex_destroy(&knobs->lock);
+    free(knobs->changed);
+    free(knobs->path);
+    free(knobs);
+}
+
+uint64_t knobs_limit(const struct knobs *knobs, enum knob_limit limit)
+{
+    return atomic_load_explicit(&knobs->live.limits[limit], memory_order_relaxed);
+}
+
+const char *knobs_file(const struct knobs *knobs)
+{
+    return knobs->path;
+}
+
+/* ---- Reading ---- */
+
+struct items {
+    struct config_item *items; /* malloced */
+    size_t count;
+    size_t capacity;
+};
+
+static void items_clear(struct items *items)
+{
+    free(items->items);
+}
+
+static enum embtier_err add_item(void *context, const struct config_item *item)
+{
+    struct items *const items = context;
+
+    if (items->count == items->capacity) {
+        const size_t capacity = items->capacity * 2 + 64;
+        struct config_item *const more =
+            reallocarray(items->items, capacity, sizeof(*items->items));
+
+        if (!more)
+            return EMBTIER_NO_MEMORY;
+        items->items = more;
+        items->capacity = capacity;
+    }
+    items->items[items->count++] = *item;
+    return EMBTIER_OK;
+}
+
+static const struct config_item *find(const struct items *items, const char *name)
+{
+    for (size_t i = 0; i < items->count; i++)
+        if (strcmp(items->items[i].name, name) == 0)
+            return &items->items[i];
+    return NULL;
+}
+
+/* Returns the place of the key's mark, or NULL: the key is one of a tier. */
+static uint8_t *mark_of(const struct knobs *knobs, const struct config_key *key)
+{
+    return key >= config_keys && key < config_keys + config_key_count
+               ? &knobs->changed[key - config_keys]
+               : NULL;
+}
+
+static enum knob_source source_of(const struct knobs *knobs, const struct config_item *item)
+{
+    const uint8_t *const mark = mark_of(knobs, item->key);
+
+    if (mark && *mark != CHANGED_NOT)
+        return *mark == CHANGED_SET ? KNOB_SET : KNOB_FILE;
+    if (knobs->config->log.is_option && strcmp(item->name, "log.level") == 0)
+        return KNOB_OPTION;
+    return item->in_file ? KNOB_FILE : KNOB_DEFAULT;
+}
+
+static void describe(const struct knobs *knobs, const struct config_item *item,
+                     const struct config_item *other, struct knob *ret_knob)
+{
+    ret_knob->item = *item;
+    ret_knob->source = source_of(knobs, item);
+    ret_knob->is_running = true;
+    ret_knob->in_other = other != NULL;
+    memcpy(ret_knob->other_value, other ? other->value : "", other ? sizeof(other->value) : 1);
+}
+
+static enum embtier_err give(const struct knobs *knobs, const struct items *running,
+                             const struct items *other, knob_fn *each, void *context)
+{
+    struct knob knob;
+
+    for (size_t i = 0; i < running->count; i++) {
+        describe(knobs, &running->items[i], find(other, running->items[i].name), &knob);
+        TRY(each(context, &knob));
+    }
+    for (size_t i = 0; i < other->count; i++) {
+        if (find(running, other->items[i].name))
+            continue;
+        describe(knobs, &other->items[i], &other->items[i], &knob);
+        knob.is_running = false;
+        knob.item.value[0] = '\0';
+        TRY(each(context, &knob));
+    }
+    return EMBTIER_OK;
+}
+
+enum embtier_err knobs_each(struct knobs *knobs, const struct config *other, knob_fn *each,
+                            void *context)
+{
+    _cleanup_(items_clear) struct items running = { 0 };
+    _cleanup_(items_clear) struct items others = { 0 };
+    enum embtier_err err;
+
+    pthread_mutex_lock(&knobs->lock);
+    {
+        const struct config now = knobs_live_read(&knobs->live, knobs->config);
+
+        err = config_each_item(&now, add_item, &running);
+    }
+    if (err == EMBTIER_OK && other)
+        err = config_each_item(other, add_item, &others);
+    if (err == EMBTIER_OK)
+        err = give(knobs, &running, &others, each, context);
+    pthread_mutex_unlock(&knobs->lock);
+    return err;
+}
+
+enum embtier_err knobs_name_nearest(const struct knobs *knobs, const char *name,
+                                    struct err_msg *msg)
+{
+    struct config_item item;
+
+    return config_find_item(knobs->config, name, &item, msg);
+}
+
+static enum embtier_err refuse_no_file(const char *what, struct err_msg *msg)
+{
+    return err_set(msg, EMBTIER_INVALID,
+                   "the server runs without a configuration file, so %s: start it with --config "
+                   "FILE",
+                   what);
+}
+
+enum embtier_err knobs_read_file(const struct knobs *knobs, struct config **ret_config,
+                                 struct err_msg *msg)
+{
+    if (!knobs->path)
+        return refuse_no_file("there is none to compare with", msg);
+    return config_load_on(knobs->path, &knobs->config->machine, knobs->config->unbudgeted,
+                          ret_config, msg);
+}
+
+enum embtier_err knobs_read_text(const struct knobs *knobs, const char *name, const char *text,
+                                 size_t bytes, struct config **ret_config, struct err_msg *msg)
+{
+    return config_parse(name, text, bytes, &knobs->config->machine, knobs->config->unbudgeted,
+                        ret_config, msg);
+}
+
+/* ---- Setting ---- */
+
+static enum embtier_err refuse_start_only(const struct config_item *item, struct err_msg *msg)
+{
+    return err_set(msg, EMBTIER_INVALID,
+                   "%s needs a restart; --persist writes it into the file, for the next start",
+                   item->name);
+}
+
+/* Puts all knobs of the table in force whose values differ: a value may change what follows from
+ * it. */
+static enum embtier_err apply(struct knobs *knobs, const struct config *now,
+                              const struct config *next, struct err_msg *msg)
+{
+    struct config_item before, after;
+
+    for (uint32_t i = 0; i < knobs_live_count; i++) {
+        const struct knob_live *const row = &knobs_live_table[i];
+        enum embtier_err err;
+
+        TRY(config_find_item(now, row->name, &before, msg));
+        TRY(config_find_item(next, row->name, &after, msg));
+        if (strcmp(before.value, after.value) == 0)
+            continue;
+        err = row->apply(&knobs->live, next, msg);
+        if (err == EMBTIER_CONFIG) { /* a check that only the part itself makes */
+            config_cut_place(msg);
+            return EMBTIER_INVALID;
+        }
+        TRY(err);
+    }
+    return EMBTIER_OK;
+}
+
+/* Reads the value back, and compares it with the one that was wanted; @next is NULL for a knob that
+ * was not put in force. */
+static enum embtier_err read_back(struct knobs *knobs, const char *name, const struct config *next,
+                                  struct knob_change *ret_change, struct err_msg *msg)
+{
+    const struct config now = knobs_live_read(&knobs->live, knobs->config);
+    struct config_item wanted, found;
+
+    TRY(config_find_item(&now, name, &found, msg));
+    describe(knobs, &found, NULL, &ret_change->knob);
+    if (!next)
+        return EMBTIER_OK;
+    TRY(config_find_item(next, name, &wanted, msg));
+    if (strcmp(wanted.value, found.value) != 0)
+        return err_set(msg, EMBTIER_INTERNAL, "%s was set to %s, but %s is in force", name,
+                       wanted.value, found.value);
+    return EMBTIER_OK;
+}
+
+static enum embtier_err check_order(const struct knobs *knobs, const struct knob_order *order,
+                                    const struct config_item *item, struct err_msg *msg)
+{
+    if (item->key->type == CONFIG_PATHS && !strchr(item->name, '['))
+        return err_set(msg, EMBTIER_INVALID, "%s is a list: change it in the file", item->name);
+    TRY(config_check_value(item, order->value, msg));
+    if (item->key->when != CONFIG_LIVE && !order->persist)
+        return refuse_start_only(item, msg);
+    if (order->persist && !knobs->path)
+        return refuse_no_file("--persist has no place to write to", msg);
+    return EMBTIER_OK;
+}
+
+static enum embtier_err set(struct knobs *knobs, const struct knob_order *order,
+                            struct knob_change *ret_change, struct err_msg *msg)
+{
+    const struct config now = knobs_live_read(&knobs->live, knobs->config);
+    const struct knob_file_opts opts = { .path = knobs->path,
+                                         .checker = knobs->live.opts.checker,
+                                         .config = knobs->config };
+    _cleanup_(knob_file_freep) struct knob_file *file = NULL;
+    _cleanup_(config_freep) struct config *next = NULL;
+    struct config_item item;
+    uint8_t *mark;
+
+    TRY(config_find_item(&now, order->name, &item, msg));
+    TRY(check_order(knobs, order, &item, msg));
+    ret_change->applied = item.key->when == CONFIG_LIVE;
+    memcpy(ret_change->old_value, item.value, sizeof(ret_change->old_value));
+    if (ret_change->applied)
+        TRY(config_change(&now, order->name, order->value, &next, msg));
+    if (order->persist)
+        TRY(knob_file_new(&opts, order->name, order->value, &file, msg));
+    mark = mark_of(knobs, item.key);
+    if (ret_change->applied)
+        TRY(apply(knobs, &now, next, msg));
+    if (ret_change->applied && mark)
+        *mark = CHANGED_SET;
+    if (file)
+        TRY(knob_file_finish(file, msg));
+    if (file && ret_change->applied && mark)
+        *mark = CHANGED_IN_FILE;
+    return read_back(knobs, order->name, next, ret_change, msg);
+}
+
+enum embtier_err knobs_set(struct knobs *knobs, const struct knob_order *order,
+                           struct knob_change *ret_change, struct err_msg *msg)
+{
+    enum embtier_err err;
+
+    pthread_mutex_lock(&knobs->lock);
+    err = set(knobs, order, ret_change, msg);
+    pthread_mutex_unlock(&knobs->lock);
+    if (err == EMBTIER_OK)
+        log_info(ret_change->applied ? "knob set"
+                                     : "knob written into the file, for the next start",
+                 "name=%s old=%s new=%s file=%s", order->name, LOG_QUOTED(ret_change->old_value),
+                 LOG_QUOTED(order->value), order->persist ? "yes" : "no");
+    return err;
+}

@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/jobs/knobs/knobs_live.h"
+
+#include "base/log/log.h"
+#include "daemon/engine/lane/lane.h"
+#include "daemon/engine/memory/accounts.h"
+#include "daemon/engine/ops/groups/group.h"
+#include "daemon/jobs/checkpoint/checkpoints.h"
+#include "store/store.h"
+
+#define NS_PER_S UINT64_C(1000000000)
+
+/* ---- Limits ---- */
+
+void knobs_live_set_limit(struct knobs_live *live, enum knob_limit limit,
+                          const struct config *config)
+{
+    const uint64_t values[] = {
+#define X(name, member) [KNOB_##name] = config->member,
+        KNOB_LIMIT_TABLE(X)
+#undef X
+    };
+
+    atomic_store_explicit(&live->limits[limit], values[limit], memory_order_relaxed);
+}
+
+static uint64_t limit_of(const struct knobs_live *live, enum knob_limit limit)
+{
+    return atomic_load_explicit(&live->limits[limit], memory_order_relaxed);
+}
+
+/* A limit that only the control thread looks at. */
+#define LIMIT(word, member, limit)                                                                 \
+    static enum embtier_err apply_##word(struct knobs_live *live, const struct config *next,       \
+                                         struct err_msg *msg)                                      \
+    {                                                                                              \
+        (void)msg;                                                                                 \
+        knobs_live_set_limit(live, KNOB_##limit, next);                                            \
+        return EMBTIER_OK;                                                                         \
+    }                                                                                              \
+    static void read_##word(struct knobs_live *live, struct config *now)                           \
+    {                                                                                              \
+        now->member = (__typeof__(now->member))limit_of(live, KNOB_##limit);                       \
+    }
+LIMIT(max_arena_bytes, socket.max_arena_bytes, MAX_ARENA_BYTES)
+LIMIT(transfer_idle_seconds, checkpoints.transfer_idle_seconds, TRANSFER_IDLE_SECONDS)
+LIMIT(capacity_bytes, endurance.capacity_bytes, CAPACITY_BYTES)
+LIMIT(rated_written_bytes, endurance.rated_written_bytes, RATED_WRITTEN_BYTES)
+LIMIT(rated_years, endurance.rated_years, RATED_YEARS)
+
+/* ---- Shares of users ---- */
+
+static enum embtier_err apply_checkpoint_counts(struct knobs_live *live, const struct config *next,
+                                                struct err_msg *msg)
+{
+    (void)msg;
+    accounts_limit(live->opts.accounts, ACCOUNT_CHECKPOINTS, next->checkpoints.max_checkpoints,
+                   next->checkpoints.max_user_checkpoints);
+    return EMBTIER_OK;
+}
+
+static void read_checkpoint_counts(struct knobs_live *live, struct config *now)
+{
+    uint64_t user;
+
+    now->checkpoints.max_checkpoints =
+        (uint32_t)accounts_limit_of(live->opts.accounts, ACCOUNT_CHECKPOINTS, &user);
+    now->checkpoints.max_user_checkpoints = (uint32_t)user;
+}
+
+static enum embtier_err apply_arenas(struct knobs_live *live, const struct config *next,
+                                     struct err_msg *msg)
+{
+    (void)msg;
+    knobs_live_set_limit(live, KNOB_MAX_TOTAL_ARENA_BYTES, next);
+    accounts_limit(live->opts.accounts, ACCOUNT_ARENA_BYTES, next->socket.max_total_arena_bytes,
+                   next->socket.max_user_arena_bytes);
+    return EMBTIER_OK;
+}
+
+static void read_arenas(struct knobs_live *live, struct config *now)
+{
+    now->socket.max_total_arena_bytes = accounts_limit_of(live->opts.accounts, ACCOUNT_ARENA_BYTES,
+                                                          &now->socket.max_user_arena_bytes);
+}
+
+/* More sessions take descriptors, which the store gives up first. */
+static enum embtier_err apply_sessions(struct knobs_live *live, const struct config *next,
+                                       struct err_msg *msg)
+{
+    TRY(store_share_files(live->opts.store, next, msg));
+    knobs_live_set_limit(live, KNOB_MAX_SESSIONS, next);
+    accounts_limit(live->opts.accounts, ACCOUNT_SESSIONS, next->socket.max_sessions,
+                   next->socket.max_user_sessions);
+    return EMBTIER_OK;
+}
+
+static void read_sessions(struct knobs_live *live, struct config *now)
+{
+    uint64_t user;
+
+    now->socket.max_sessions =
+        (uint32_t)accounts_limit_of(live->opts.accounts, ACCOUNT_SESSIONS, &user);
+    now->socket.max_user_sessions = (uint32_t)user;
+}
+
+/* ---- The log and checkpoints ---- */
+
+static enum embtier_err apply_level(struct knobs_live *live, const struct config *next,
+                                    struct err_msg *msg)
+{
+    (void)live;
+    (void)msg;
+    log_set_level(next->log.level);
+    return EMBTIER_OK;
+}
+
+static void read_level(struct knobs_live *live, struct config *now)
+{
+    (void)live;
+    now->log.level = log_level();
+}
+
+static enum embtier_err apply_interval(struct knobs_live *live, const struct config *next,
+                                       struct err_msg *msg)
+{
+    (void)msg;
+    checkpoints_set_interval_ns(live->opts.checkpoints,
+                                next->checkpoints.interval_seconds * NS_PER_S);
+    return EMBTIER_OK;
+}
+
+static void read_interval(struct knobs_live *live, struct config *now)
+{
+    now->checkpoints.interval_seconds =
+        (uint32_t)(checkpoints_interval_ns(live->opts.checkpoints) / NS_PER_S);
+}
+
+static enum embtier_err apply_keep(struct knobs_live *live, const struct config *next,
+                                   struct err_msg *msg)
+{
+    (void)msg;
+    checkpoints_set_keep(live->opts.checkpoints, next->checkpoints.keep);
+    return EMBTIER_OK;
+}
+
+static void read_keep(struct knobs_live *live, struct config *now)
+{
+    now->checkpoints.keep = checkpoints_keep(live->opts.checkpoints);
+}
+
+/* ---- Lanes ---- */
+
+static enum embtier_err apply_tickets(struct knobs_live *live, const struct config *next,
+                                      struct err_msg *msg)
+{
+    (void)msg;
+    for (uint32_t i = 0; i < live->opts.lane_count; i++)
+        lane_set_ticket_ns(live->opts.lanes[i], next->lanes.ticket_seconds * NS_PER_S);
+    return EMBTIER_OK;
+}
+
+/* Lanes that were set one after the other have the same. */
+static void read_tickets(struct knobs_live *live, struct config *now)
+{
+    if (live->opts.lane_count > 0)
+        now->lanes.ticket_seconds = (uint32_t)(lane_ticket_ns(live->opts.lanes[0]) / NS_PER_S);
+}
+
+static enum embtier_err apply_groups(struct knobs_live *live, const struct config *next,
+                                     struct err_msg *msg)
+{
+    (void)msg;
+    groups_set_wait_ns(live->opts.groups, next->lanes.group_seconds * NS_PER_S);
+    return EMBTIER_OK;
+}
+
+static void read_groups(struct knobs_live *live, struct config *now)
+{
+    now->lanes.group_seconds = (uint32_t)(groups_wait_ns(live->opts.groups) / NS_PER_S);
+}
+
+/* ---- RocksDB ---- */
+
+static enum embtier_err apply_memtables(struct knobs_live *live, const struct config *next,
+                                        struct err_msg *msg)
+{
+    return store_set_memtables(live->opts.store, next, msg);
+}
+
+static enum embtier_err apply_threads(struct knobs_live *live, const struct config *next,
+                                      struct err_msg *msg)
+{
+    return store_set_threads(live->opts.store, next->rocksdb.background_threads, msg);
+}
+
+static enum embtier_err apply_metadata(struct knobs_live *live, const struct config *next,
+                                       struct err_msg *msg)
+{
+    (void)msg;
+    store_set_metadata_cache(live->opts.store, next->rocksdb.metadata_cache_bytes);
+    return EMBTIER_OK;
+}
+
+static enum embtier_err apply_parallel(struct knobs_live *live, const struct config *next,
+                                       struct err_msg *msg)
+{
+    (void)msg;
+    store_set_compaction_parallel(live->opts.store, next->rocksdb.compaction_parallel);
+    return EMBTIER_OK;
+}
+
+static void read_rocksdb(struct knobs_live *live, struct config *now)
+{
+    struct store_tuning tuning;
+
+    store_tuning(live->opts.store, &tuning);
+    now->rocksdb.memtable_bytes = tuning.memtable_bytes;
+    now->rocksdb.metadata_cache_bytes = tuning.metadata_cache_bytes;
+    now->rocksdb.background_threads = tuning.background_threads;
+    now->rocksdb.compaction_parallel = tuning.compaction_parallel;
+}
+
+/* ---- The table ---- */
+
+const struct knob_live knobs_live_table[] = {
+    { "lanes.ticket_seconds", apply_tickets, read_tickets },
+    { "lanes.group_seconds", apply_groups, read_groups },
+    { "rocksdb.memtable_bytes", apply_memtables, read_rocksdb },
+    { "rocksdb.metadata_cache_bytes", apply_metadata, read_rocksdb },
+    { "rocksdb.background_threads", apply_threads, read_rocksdb },
+    { "rocksdb.compaction_parallel", apply_parallel, read_rocksdb },
+    { "checkpoints.interval_seconds", apply_interval, read_interval },
+    { "checkpoints.keep", apply_keep, read_keep },
+    { "checkpoints.max_checkpoints", apply_checkpoint_counts, read_checkpoint_counts },
+    { "checkpoints.max_user_checkpoints", apply_checkpoint_counts, read_checkpoint_counts },
+    { "checkpoints.transfer_idle_seconds", apply_transfer_idle_seconds,
+      read_transfer_idle_seconds },
+    { "endurance.capacity_bytes", apply_capacity_bytes, read_capacity_bytes },
+    { "endurance.rated_written_bytes", apply_rated_written_bytes, read_rated_written_bytes },
+    { "endurance.rated_years", apply_rated_years, read_rated_years },
+    { "socket.max_arena_bytes", apply_max_arena_bytes, read_max_arena_bytes },
+    { "socket.max_total_arena_bytes", apply_arenas, read_arenas },
+    { "socket.max_user_arena_bytes", apply_arenas, read_arenas },
+    { "socket.max_sessions", apply_sessions, read_sessions },
+    { "socket.max_user_sessions", apply_sessions, read_sessions },
+    { "log.level", apply_level, read_level },
+};
+const uint32_t knobs_live_count = ARRAY_LEN(knobs_live_table);
+
+struct config knobs_live_read(struct knobs_live *live, const struct config *start)
+{
+    struct config now = *start;
+
+    for (uint32_t i = 0; i < knobs_live_count; i++)
+        knobs_live_table[i].read(live, &now);
+    return now;
+}

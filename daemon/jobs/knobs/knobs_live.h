@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* knobs_live.h: the one table of knobs that a running server takes, with the places in which each
+ * works. It has exactly the keys that are LIVE in config/config_keys.h. Thread: that of knobs.h. */
+#ifndef EMBTIER_DAEMON_JOBS_KNOBS_KNOBS_LIVE_H
+#define EMBTIER_DAEMON_JOBS_KNOBS_KNOBS_LIVE_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "config/config.h"
+#include "daemon/jobs/knobs/knobs_opts.h"
+
+/* The table works on these. */
+struct knobs_live {
+    struct knobs_opts opts;
+    _Atomic uint64_t limits[KNOB_LIMIT_COUNT];
+};
+
+struct knob_live {
+    const char *name; /* "log.level" */
+    /* Puts the value that @next has in force. Others of @next are in force already, or will be. */
+    enum embtier_err (*apply)(struct knobs_live *live, const struct config *next,
+                              struct err_msg *msg);
+    /* Writes the value in force into @now. */
+    void (*read)(struct knobs_live *live, struct config *now);
+};
+
+extern const struct knob_live knobs_live_table[];
+extern const uint32_t knobs_live_count;
+
+/* Sets @limit from @config. */
+void knobs_live_set_limit(struct knobs_live *live, enum knob_limit limit,
+                          const struct config *config);
+/* Returns the value in force of all keys: @start, and in it those of the table. The texts are
+ * @start's; the struct is not to be freed. */
+struct config knobs_live_read(struct knobs_live *live, const struct config *start);
+
+#endif

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* knobs_opts.h: the parts of the server in which knobs work, and the limits among them. */
+#ifndef EMBTIER_DAEMON_JOBS_KNOBS_KNOBS_OPTS_H
+#define EMBTIER_DAEMON_JOBS_KNOBS_KNOBS_OPTS_H
+
+#include <stdint.h>
+
+struct accounts;
+struct checkpoints;
+struct config;
+struct groups;
+struct lane;
+struct store;
+
+/* Borrowed. */
+struct knobs_opts {
+    const struct config *config;
+    struct store *store;
+    struct accounts *accounts;
+    struct checkpoints *checkpoints;
+    struct groups *groups;
+    struct lane *const *lanes;
+    uint32_t lane_count;
+    const char *checker; /* of changed files (knob_file.h) */
+};
+
+/* Limits that the control thread applies itself. X(name, member of struct config) */
+#define KNOB_LIMIT_TABLE(X)                                                                        \
+    X(MAX_ARENA_BYTES, socket.max_arena_bytes)                                                     \
+    X(MAX_TOTAL_ARENA_BYTES, socket.max_total_arena_bytes)                                         \
+    X(MAX_SESSIONS, socket.max_sessions)                                                           \
+    X(TRANSFER_IDLE_SECONDS, checkpoints.transfer_idle_seconds)                                    \
+    X(CAPACITY_BYTES, endurance.capacity_bytes)                                                    \
+    X(RATED_WRITTEN_BYTES, endurance.rated_written_bytes)                                          \
+    X(RATED_YEARS, endurance.rated_years)
+enum knob_limit {
+#define X(name, member) KNOB_##name,
+    KNOB_LIMIT_TABLE(X)
+#undef X
+        KNOB_LIMIT_COUNT
+};
+
+#endif

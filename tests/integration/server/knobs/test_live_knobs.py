@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each live knob works where it should: the tests look at what it changes, not at the answer alone."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from daemons import embtier
+from knobbed import answer, refused, run, set_knob, wait_for
+
+MIB = 1 << 20
+
+
+def must_refuse(error: type[Exception], call, *arguments, **options) -> Exception:
+    with pytest.raises(error) as caught:
+        call(*arguments, **options)
+    return caught.value
+
+
+def test_the_log_has_the_lines_of_its_level(own_daemon):
+    with own_daemon.connect() as server:
+        assert set_knob(own_daemon, "log.level", "error") == {
+            "name": "log.level", "old": "info", "value": "error", "applied": True, "file": None,
+        }  # fmt: skip
+        server.checkpoint()
+        assert not own_daemon.logged("checkpoint made")
+        set_knob(own_daemon, "log.level", "info")
+        server.checkpoint()
+        assert len(own_daemon.logged("checkpoint made")) == 1
+    assert run(own_daemon, "knob", "set", "log.level", "warn").stdout == "log.level: info -> warn\n"
+
+
+def own_checkpoints(server) -> list[int]:
+    return [checkpoint.id for checkpoint in server.checkpoints() if checkpoint.automatic]
+
+
+def test_checkpoints_follow_their_interval_and_their_number(make_daemon):
+    daemon = make_daemon({"checkpoints": {"interval_seconds": 0, "keep": 3}})
+    daemon.start()
+    with daemon.connect() as server:
+        table = server.create_table("t", 4, durability="replay")
+        before = own_checkpoints(server)
+
+        def has_new(count: int) -> bool:
+            table.set(np.arange(10), np.full((10, 4), time.monotonic() % 100))
+            made = own_checkpoints(server)
+            return len(made) >= count and made[-1:] > before[-1:]
+
+        set_knob(daemon, "checkpoints.interval_seconds", "1")
+        wait_for(lambda: has_new(3), "no checkpoints are made")
+        set_knob(daemon, "checkpoints.keep", "1")
+        newest = own_checkpoints(server)[-1]
+        wait_for(lambda: has_new(1) and own_checkpoints(server)[-1] > newest + 1, "no later checkpoint is made")
+        wait_for(lambda: len(own_checkpoints(server)) == 1, "more than one is kept")
+        set_knob(daemon, "checkpoints.interval_seconds", "0")
+    daemon.stop()
+
+
+def rocksdb_threads(daemon) -> dict[str, int]:
+    names = [Path(f"/proc/{daemon.pid}/task/{task}/comm").read_text().strip() for task in os.listdir(f"/proc/{daemon.pid}/task")]
+    return {name: names.count(name) for name in ("rocksdb:low", "rocksdb:high")}
+
+
+def test_rocksdb_has_as_many_threads_as_it_is_given(own_daemon):
+    assert rocksdb_threads(own_daemon) == {"rocksdb:low": 1, "rocksdb:high": 1}
+    for value, wanted in (("8", (6, 2)), ("3", (2, 1)), ("1", (1, 1))):
+        assert set_knob(own_daemon, "rocksdb.background_threads", value)["value"] == value
+        low, high = wanted
+        wait_for(lambda: rocksdb_threads(own_daemon) == {"rocksdb:low": low, "rocksdb:high": high}, value)  # noqa: B023
+
+
+def write_rows(table, mib: int, value: float) -> None:
+    rows = mib * MIB // (64 * 4)
+    for first in range(0, rows, 4096):
+        ids = np.arange(first, min(first + 4096, rows))
+        table.set(ids, np.full((len(ids), 64), value))
+
+
+def test_larger_write_buffers_are_flushed_later(make_daemon):
+    """The same rows again and again: small buffers are flushed, and large ones hold them."""
+    own_daemon = make_daemon({"data": {"shards_per_directory": 8}})
+    own_daemon.start()
+    with own_daemon.connect(arena_bytes=8 * MIB) as server:
+        table = server.create_table("logged", 64, durability="async")
+
+        def flushed_by(mib: int, value: float) -> float:
+            before = own_daemon.metrics()["store_written_bytes"]["flush"]
+            write_rows(table, mib, value)
+            return own_daemon.metrics()["store_written_bytes"]["flush"] - before
+
+        set_knob(own_daemon, "rocksdb.memtable_bytes", "4MiB")
+        wait_for(lambda: flushed_by(4, time.monotonic() % 100) > 0, "small buffers are not flushed")
+        changed = set_knob(own_daemon, "rocksdb.memtable_bytes", "512MiB")
+        assert (changed["old"], changed["value"]) == ("4MiB", "512MiB")
+        wait_for(lambda: flushed_by(1, 1) == 0, "flushes that had begun do not end")
+        assert flushed_by(8, 2) == 0
+        assert own_daemon.metrics()["store_memtable_bytes"] > 8 * MIB
+        set_knob(own_daemon, "rocksdb.memtable_bytes", "4MiB")
+        wait_for(lambda: flushed_by(1, time.monotonic() % 100) > 0, "they are not flushed")
+        assert (table.get(np.arange(4)) > 0).all()
+    assert "rocksdb.memtable_bytes: 1MiB is too little for 8 shards; allowed: at least 2MiB" in refused(own_daemon, "knob", "set", "rocksdb.memtable_bytes", "1MiB")
+    assert answer(own_daemon, "knob", "get", "rocksdb.memtable_bytes")["value"] == "4MiB"
+
+
+def test_other_options_of_rocksdb_are_read_back(own_daemon):
+    assert set_knob(own_daemon, "rocksdb.compaction_parallel", "2")["old"] == "1"
+    assert set_knob(own_daemon, "rocksdb.metadata_cache_bytes", "4096KiB")["value"] == "4MiB"
+
+
+def test_a_ticket_that_waits_expires_by_the_new_time(own_daemon):
+    with own_daemon.connect() as server:
+        table = server.create_table("t", 4, optimizer="sgd")
+        batch = server.bag_batch([embtier.Bags(table, 2, 2)])
+        batch.ids(0)[:], batch.offsets(0)[:] = [1, 2], [0, 1, 2]
+        batch.lookup(ticket=True)
+        set_knob(own_daemon, "lanes.ticket_seconds", "1")  # it had two minutes
+        own_daemon.await_metric("expired_tickets", 1)
+        assert "the server keeps tickets for 1000 ms" in str(must_refuse(embtier.TicketExpiredError, batch.push, 0.1, 1))
+
+
+def test_a_group_that_waits_breaks_by_the_new_time(own_daemon):
+    with own_daemon.connect() as server:
+        table = server.create_table("t", 4, optimizer="sgd")
+        group = server.join("g", 2, 0)
+        batch = server.push_batch([(table, 1)])
+        batch.ids(0)[:] = [1]
+        batch.gradients(0)[:] = 1
+        batch.submit_push(0.1, 1, group=group)
+        assert set_knob(own_daemon, "lanes.group_seconds", "1")["old"] == "600"
+        must_refuse(TimeoutError, batch.wait, 60)
+        assert group.step == 0
+
+
+def test_sessions_and_arenas_are_limited_anew(own_daemon):
+    with own_daemon.connect(arena_bytes=MIB) as first:
+        set_knob(own_daemon, "socket.max_arena_bytes", "4MiB")
+        assert "socket.max_arena_bytes" in str(must_refuse(embtier.TooLargeError, own_daemon.connect, arena_bytes=8 * MIB))
+        set_knob(own_daemon, "socket.max_total_arena_bytes", "4MiB")
+        must_refuse(embtier.BusyError, own_daemon.connect, arena_bytes=4 * MIB)
+        set_knob(own_daemon, "socket.max_total_arena_bytes", "64MiB")
+        set_knob(own_daemon, "socket.max_user_arena_bytes", "2MiB")
+        assert "socket.max_user_arena_bytes" in str(must_refuse(embtier.BusyError, own_daemon.connect, arena_bytes=4 * MIB))
+        set_knob(own_daemon, "socket.max_user_arena_bytes", "32MiB")
+        own_daemon.connect(arena_bytes=4 * MIB).close()
+        own_daemon.await_metric("sessions", 2)
+        set_knob(own_daemon, "socket.max_sessions", "2")  # the command's and the first
+        with own_daemon.connect(arena_bytes=0):
+            assert "socket.max_sessions" in str(must_refuse(embtier.BusyError, own_daemon.connect, arena_bytes=0))
+        own_daemon.await_metric("sessions", 2)
+        set_knob(own_daemon, "socket.max_sessions", "600")
+        set_knob(own_daemon, "socket.max_user_sessions", "2")
+        with own_daemon.connect(arena_bytes=0):
+            must_refuse(embtier.BusyError, own_daemon.connect, arena_bytes=0)
+        assert first.status()
+
+
+def test_figures_of_endurance_follow(own_daemon):
+    set_knob(own_daemon, "endurance.rated_years", "7")
+    set_knob(own_daemon, "endurance.rated_written_bytes", "1TiB")
+    set_knob(own_daemon, "endurance.capacity_bytes", "2TiB")
+    metrics = own_daemon.metrics()
+    assert metrics["store_rated_years"] == 7
+    assert metrics["store_rated_written_bytes"] == 1 << 40
+    assert metrics["store_capacity_bytes"] == 2 << 40
+
+
+def test_users_checkpoints_are_limited_anew(own_daemon):
+    set_knob(own_daemon, "checkpoints.max_user_checkpoints", "1")
+    set_knob(own_daemon, "checkpoints.max_checkpoints", "2")
+    with own_daemon.connect(arena_bytes=0) as server:
+        server.checkpoint()
+        must_refuse(embtier.BusyError, server.checkpoint)
+        set_knob(own_daemon, "checkpoints.max_user_checkpoints", "2")
+        server.checkpoint()
+
+
+def test_wrong_orders_are_refused_and_change_nothing(own_daemon):
+    before = answer(own_daemon, "config", "show")
+    for words, part in (
+        (("lanes.ticket_second", "1"), "the nearest name is `lanes.ticket_seconds`"),
+        (("ticket_seconds", "1"), "the nearest name is `lanes.ticket_seconds`"),
+        (("lanes.ticket_seconds", "1min"), "lanes.ticket_seconds: `1min` is not possible; allowed: 1 to 86400"),
+        (("rocksdb.memtable_bytes", "12 Mb"), "written like 4096 or 1.5GiB"),
+        (("rocksdb.memtable_bytes", "1PiB"), "is not possible"),
+        (("rocksdb.memtable_bytes", "8TiB"), "rocksdb.memtable_bytes"),
+        (("socket.max_arena_bytes", "512GiB"), "is more than socket.max_total_arena_bytes"),
+        (("log.level", ""), "error, warn, info, debug"),
+        (("log.level", "\x1b[2J"), "PROTOCOL"),
+        (("lanes.count", "3"), "lanes.count needs a restart; --persist writes it into the file"),
+        (("lanes.count", "none"), "lanes.count: `none` is not possible"),
+        (("cache.tiers[0].bytes", "1GiB"), "needs a restart"),
+        (("rpc.listen", "tcp://127.0.0.1:0"), "rpc.listen is a list: change it in the file"),
+        (("x" * 65, "1"), ""),
+    ):
+        error = refused(own_daemon, "knob", "set", *words)
+        assert part in error or part == "PROTOCOL", (words, error)
+        assert error.startswith("embtier: ") and "\x1b" not in error
+    assert "the nearest name is" in refused(own_daemon, "knob", "get", "level")
+    assert run(own_daemon, "knob", "set", "log.level").returncode == 2
+    assert run(own_daemon, "knob", "set", "log.level", "info", "debug").returncode == 2
+    assert answer(own_daemon, "config", "show") == before
