@@ -317,6 +317,15 @@ const char *config_allowed(struct config_allowed *buffer, const struct config_ke
     return buffer->text;
 }
 
+const char *config_when_word(enum config_when when)
+{
+    static const char *const words[] = {
+        [CONFIG_START] = "start", [CONFIG_LIVE] = "live", [CONFIG_HAND] = "hand"
+    };
+
+    return words[when];
+}
+
 static void print_keys(FILE *out, const char *prefix, const struct config_key *keys, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
@@ -324,7 +333,7 @@ static void print_keys(FILE *out, const char *prefix, const struct config_key *k
 
         fprintf(out, "%s.%s\t%s\t%s\t%s\t%s\n", prefix ? prefix : keys[i].section, keys[i].name,
                 config_allowed(&allowed, &keys[i]), keys[i].default_text, keys[i].text,
-                keys[i].when == CONFIG_LIVE ? "live" : "start");
+                config_when_word(keys[i].when));
         if (keys[i].type == CONFIG_TIERS)
             print_keys(out, "cache.tiers[]", config_tier_keys, config_tier_key_count);
     }

@@ -16,10 +16,11 @@ struct cyaml_schema_value;
 
 /* K(section, key, type, when, default, least, most, description). The key is also the member's name
  * in struct config. LIVE: a running server takes a new value (daemon/jobs/knobs/knobs_live.c);
- * START: only a start does. A default in parentheses is computed (config_load.c). For texts, least
- * and most count bytes. */
+ * START: only a start does. HAND: a start too, and no client may write it into the file, as
+ * it says where the server is and whom it lets in. A default in parentheses is computed
+ * (config_load.c). For texts, least and most count bytes. */
 #define CONFIG_DATA_KEYS(K)                                                                        \
-    K(data, directories, PATHS, START, "(state directory)", 1, CONFIG_DIRECTORIES_MAX,             \
+    K(data, directories, PATHS, HAND, "(state directory)", 1, CONFIG_DIRECTORIES_MAX,              \
       "directories of the RocksDB databases, one per device")                                      \
     K(data, shards_per_directory, U32, START, "4", 1, CONFIG_SHARDS_MAX,                           \
       "databases in each directory; fixed once the store is made")                                 \
@@ -95,9 +96,9 @@ struct cyaml_schema_value;
       "drive writes a day above which the server warns, for each device beneath its files")
 
 #define CONFIG_SOCKET_KEYS(K)                                                                      \
-    K(socket, path, TEXT, START, "(runtime directory)/embtier.sock", 1, 107,                       \
+    K(socket, path, TEXT, HAND, "(runtime directory)/embtier.sock", 1, 107,                        \
       "Unix socket for local clients and the command line")                                        \
-    K(socket, mode, MODE, START, "0660", 0, 0777, "permissions of the socket file, octal")         \
+    K(socket, mode, MODE, HAND, "0660", 0, 0777, "permissions of the socket file, octal")          \
     K(socket, max_arena_bytes, BYTES, LIVE, "(lesser of 1GiB and the share of a single user)",     \
       65536, CONFIG_BYTES_MAX, "largest shared memory of one client")                              \
     K(socket, max_total_arena_bytes, BYTES, LIVE, "(4GiB; less where memory is scarce)", 65536,    \
@@ -113,28 +114,28 @@ struct cyaml_schema_value;
       "largest number of row ids in one request; lanes.request_bytes may have room for fewer")
 
 #define CONFIG_RPC_KEYS(K)                                                                         \
-    K(rpc, listen, PATHS, START, "(nowhere)", 1, CONFIG_LISTEN_MAX,                                \
+    K(rpc, listen, PATHS, HAND, "(nowhere)", 1, CONFIG_LISTEN_MAX,                                 \
       "addresses for clients over a network: tls://HOST:PORT, tcp://HOST:PORT, unix+rpc:PATH")     \
     K(rpc, threads, U32, START, "1", 1, 64,                                                        \
       "threads that receive from these clients and send to them")                                  \
     K(rpc, io_uring, SWITCH, START, "auto", 0, 0,                                                  \
       "whether these threads use io_uring; without it they use epoll")                             \
-    K(rpc, insecure, ANSWER, START, "no", 0, 0,                                                    \
+    K(rpc, insecure, ANSWER, HAND, "no", 0, 0,                                                     \
       "whether other hosts may reach addresses whose clients are neither known nor encrypted")
 
 #define CONFIG_TLS_KEYS(K)                                                                         \
-    K(tls, certificate, TEXT, START, "(none; must be given for tls://)", 1, 4095,                  \
+    K(tls, certificate, TEXT, HAND, "(none; must be given for tls://)", 1, 4095,                   \
       "PEM file: the server's certificate, then those of its signers")                             \
-    K(tls, key, TEXT, START, "(none; must be given for tls://)", 1, 4095,                          \
+    K(tls, key, TEXT, HAND, "(none; must be given for tls://)", 1, 4095,                           \
       "PEM file: the certificate's private key")                                                   \
-    K(tls, client_ca, TEXT, START, "(none: clients are asked for no certificate)", 1, 4095,        \
+    K(tls, client_ca, TEXT, HAND, "(none: clients are asked for no certificate)", 1, 4095,         \
       "PEM file: authorities whose certificates clients may show")                                 \
-    K(tls, require_certificate, ANSWER, START, "no", 0, 0,                                         \
+    K(tls, require_certificate, ANSWER, HAND, "no", 0, 0,                                          \
       "whether clients without a certificate are refused")                                         \
     K(tls, handshake_threads, U32, START, "1", 1, 64, "threads that let new clients in")
 
 #define CONFIG_ACCESS_KEYS(K)                                                                      \
-    K(access, file, TEXT, START, "(none)", 1, 4095,                                                \
+    K(access, file, TEXT, HAND, "(none)", 1, 4095,                                                 \
       "users, and what each may do; without it every client may do all")
 
 #define CONFIG_HTTP_KEYS(K)                                                                        \
@@ -195,7 +196,7 @@ enum config_type {
     CONFIG_TIERS, /* list of tiers */
 };
 
-enum config_when { CONFIG_START, CONFIG_LIVE };
+enum config_when { CONFIG_START, CONFIG_LIVE, CONFIG_HAND };
 
 struct config_key {
     const char *section; /* "tier" for keys of a tier */
@@ -270,8 +271,11 @@ const char *config_allowed(struct config_allowed *buffer, const struct config_ke
 /* Writes the words of a type of words into @ret_words, and returns their number; 0: other types. */
 size_t config_words(enum config_type type, const char *const **ret_words);
 
-/* Prints one line per key, "key <TAB> type <TAB> default <TAB> description <TAB> live", or "start"
- * in place of "live", for --help-config and the man page. */
+/* Returns "live", "start" or "hand". */
+const char *config_when_word(enum config_when when);
+
+/* Prints one line per key, "key <TAB> type <TAB> default <TAB> description <TAB> live" (or
+ * "start", "hand"), for --help-config and the man page. */
 void config_print_keys(FILE *out);
 
 #endif

@@ -28,6 +28,7 @@ struct embtier_knob {
     const char *value; /* in force, as the file would have it: "128MiB"; "": none */
     int source;        /* enum embtier_knob_source */
     int is_live;       /* nonzero: the running server takes a new value */
+    int is_by_hand;    /* nonzero: no client sets it, as it says whom the server lets in */
     const char *allowed;
     const char *default_text; /* in parentheses if it is computed */
     const char *text;         /* what it is */
@@ -69,9 +70,9 @@ EMBTIER_PUBLIC void embtier_knob_list_free(struct embtier_knob_list *list);
 struct embtier_knob_change;
 /* Sets a knob, and reads the value in force back. @persist nonzero: the server's file gets it too,
  * and keeps its comments; a knob that is not live is then only written there. NOT_FOUND; INVALID:
- * the value is not possible, the knob needs a restart and @persist is zero, or there is no file.
- * CONFIG: a start would refuse the changed file, and nothing has changed. PERMISSION: of the
- * client, or of the file. */
+ * the value is not possible, the knob needs a restart and @persist is zero, it is set by hand, or
+ * there is no file. CONFIG: a start would refuse the changed file, and nothing has changed.
+ * PERMISSION: of the client, or of the file. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
 embtier_knob_set(struct embtier *server, const char *name, const char *value, int persist,
                  struct embtier_knob_change **ret_change);

@@ -24,6 +24,7 @@ static struct embtier_knob describe(const Embtier__Knob *wire)
         .value = wire->value,
         .source = (int)wire->source,
         .is_live = wire->live,
+        .is_by_hand = wire->by_hand,
         .allowed = wire->allowed,
         .default_text = wire->default_text,
         .text = wire->text,

@@ -335,7 +335,9 @@ const struct command commands[] = {
       "keys are read back from where they work. No key is a secret: certificates, keys and tokens\n"
       "are files, of which the path is shown.\n"
       "\n"
-      "With -o json: {keys: [{name, value, source, live}]}. The value is null if there is none.\n",
+      "With -o json: {keys: [{name, value, source, changes}]}. The value is null if there is "
+      "none;\n"
+      "changes is as in `embtier knob list`.\n",
       "  embtier config show\n", command_config_show, NULL },
     { "config diff", "[FILE]", "compare the configuration that is in force with a file",
       "Without FILE: with the file that the server was started with, as it is now. The server\n"
@@ -349,10 +351,12 @@ const struct command commands[] = {
       "  embtier config diff /etc/embtier/embtierd.yaml.new\n",
       command_config_diff, NULL },
     { "knob list", "", "list the knobs of the server",
-      "Each key of the configuration is a knob. A live one takes a new value while the server\n"
-      "serves; others need a restart. An item of a list is a knob of its own.\n"
+      "Each key of the configuration is a knob, and each item of a list. A knob that changes live\n"
+      "takes a new value while the server serves. With start, the next start takes it. With hand,\n"
+      "that is so too, and only the file's owner writes it: the key says where the server is, or\n"
+      "whom it lets in.\n"
       "\n"
-      "With -o json: {knobs: [{name, value, source, live, allowed, default, text}]}. Names and\n"
+      "With -o json: {knobs: [{name, value, source, changes, allowed, default, text}]}. Names and\n"
       "sources are those of `embtier config show`.\n",
       "  embtier knob list\n", command_knob_list, NULL },
     { "knob get", "NAME", "print the value of a knob, read from where it works",

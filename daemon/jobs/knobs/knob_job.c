@@ -35,6 +35,7 @@ static bool fill(Embtier__Knob *wire, const struct knob *knob)
 
     wire->source = (uint32_t)knob->source;
     wire->live = item->key->when == CONFIG_LIVE;
+    wire->by_hand = item->key->when == CONFIG_HAND;
     wire->is_running = knob->is_running;
     wire->in_other = knob->in_other;
     return put_text(&wire->name, 1, item->name) && put_text(&wire->value, 2, item->value) &&

@@ -281,6 +281,11 @@ static enum embtier_err check_order(const struct knobs *knobs, const struct knob
     if (item->key->type == CONFIG_PATHS && !strchr(item->name, '['))
         return err_set(msg, EMBTIER_INVALID, "%s is a list: change it in the file", item->name);
     TRY(config_check_value(item, order->value, msg));
+    if (item->key->when == CONFIG_HAND)
+        return err_set(msg, EMBTIER_INVALID,
+                       "%s says where the server is or whom it lets in, so no client sets it: "
+                       "change it in the file by hand, then restart the server",
+                       item->name);
     if (item->key->when != CONFIG_LIVE && !order->persist)
         return refuse_start_only(item, msg);
     if (order->persist && !knobs->path)

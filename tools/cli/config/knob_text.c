@@ -15,6 +15,13 @@ const char *knob_source_word(const struct embtier_knob *knob)
     return (size_t)knob->source < ARRAY_LEN(words) ? words[knob->source] : "?";
 }
 
+const char *knob_changes_word(const struct embtier_knob *knob)
+{
+    if (knob->is_live)
+        return "live";
+    return knob->is_by_hand ? "hand" : "start";
+}
+
 const char *knob_value_shown(const char *value)
 {
     return value[0] != '\0' ? value : "-";

@@ -10,6 +10,8 @@ struct json_t;
 
 /* Returns "default", "file", "option", "set", or "?" for a source of a later version. */
 const char *knob_source_word(const struct embtier_knob *knob);
+/* Returns "live", "start" or "hand": when a new value is taken, as `embtier config keys` has it. */
+const char *knob_changes_word(const struct embtier_knob *knob);
 /* Returns the value for people: "-" if there is none. */
 const char *knob_value_shown(const char *value);
 /* Makes a string, or null if there is no value. NULL: out of memory. */

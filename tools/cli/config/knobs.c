@@ -10,10 +10,10 @@
 
 static json_t *knob_to_json(const struct embtier_knob *knob)
 {
-    return json_pack("{s:s, s:o, s:s, s:b, s:s, s:s, s:s}", "name", knob->name, "value",
-                     knob_value_json(knob->value), "source", knob_source_word(knob), "live",
-                     knob->is_live, "allowed", knob->allowed, "default", knob->default_text, "text",
-                     knob->text);
+    return json_pack("{s:s, s:o, s:s, s:s, s:s, s:s, s:s}", "name", knob->name, "value",
+                     knob_value_json(knob->value), "source", knob_source_word(knob), "changes",
+                     knob_changes_word(knob), "allowed", knob->allowed, "default",
+                     knob->default_text, "text", knob->text);
 }
 
 /* ---- List and get ---- */
@@ -38,7 +38,7 @@ static int print_list(const struct embtier_knob_list *list)
 
         ok = text_table_add(text, "%s", knob->name) &&
              text_table_add(text, "%s", knob_value_shown(knob->value)) &&
-             text_table_add(text, "%s", knob->is_live ? "live" : "at a start") &&
+             text_table_add(text, "%s", knob_changes_word(knob)) &&
              text_table_add(text, "%s", knob->text);
     }
     if (!ok)
@@ -68,7 +68,7 @@ static void print_knob(const struct embtier_knob *knob)
     text_print(stdout, "%s: %s\n", knob->name, knob_value_shown(knob->value));
     text_print(stdout, "  what     %s\n", knob->text);
     text_print(stdout, "  from     %s\n", knob_source_word(knob));
-    text_print(stdout, "  changes  %s\n", knob->is_live ? "live" : "at a start");
+    text_print(stdout, "  changes  %s\n", knob_changes_word(knob));
     text_print(stdout, "  allowed  %s\n", knob->allowed);
     text_print(stdout, "  default  %s\n", knob->default_text);
 }

@@ -13,9 +13,9 @@
 
 static json_t *key_to_json(const struct embtier_knob *knob)
 {
-    return json_pack("{s:s, s:o, s:s, s:b}", "name", knob->name, "value",
-                     knob_value_json(knob->value), "source", knob_source_word(knob), "live",
-                     knob->is_live);
+    return json_pack("{s:s, s:o, s:s, s:s}", "name", knob->name, "value",
+                     knob_value_json(knob->value), "source", knob_source_word(knob), "changes",
+                     knob_changes_word(knob));
 }
 
 static json_t *keys_to_json(const struct embtier_knob_list *list)

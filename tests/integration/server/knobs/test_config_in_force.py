@@ -24,7 +24,7 @@ def test_each_value_is_told_with_its_source(make_daemon):
     daemon.start()
     keys = in_force(daemon)
     assert keys["data.directories[0]"] | {"value": None} == {
-        "name": "data.directories[0]", "value": None, "source": "file", "live": False,
+        "name": "data.directories[0]", "value": None, "source": "file", "changes": "hand",
     }  # fmt: skip
     assert keys["data.directories[0]"]["value"] == f"{daemon.folder}/rows"
     assert keys["cache.tiers[1].kind"]["value"] == "file"
@@ -35,7 +35,7 @@ def test_each_value_is_told_with_its_source(make_daemon):
     assert keys["rpc.listen"]["value"] is None
     set_knob(daemon, "lanes.ticket_seconds", "60")
     key = in_force(daemon)["lanes.ticket_seconds"]
-    assert (key["value"], key["source"], key["live"]) == ("60", "set", True)
+    assert (key["value"], key["source"], key["changes"]) == ("60", "set", "live")
     text = run(daemon, "config", "show").stdout.splitlines()
     assert text[0].split() == ["KEY", "VALUE", "FROM"]
     assert ["lanes.ticket_seconds", "60", "set"] in [line.split() for line in text]
@@ -48,9 +48,9 @@ def test_every_key_is_a_knob(own_daemon):
     assert names == list(in_force(own_daemon))
     listed = run(own_daemon, "config", "keys").stdout.splitlines()
     live = {line.split("\t")[0] for line in listed if line.split("\t")[4] == "live"}
-    assert live == {knob["name"] for knob in knobs if knob["live"]}
+    assert live == {knob["name"] for knob in knobs if knob["changes"] == "live"}
     assert answer(own_daemon, "knob", "get", "log.level") == {
-        "name": "log.level", "value": "info", "source": "default", "live": True, "allowed": "error, warn, info, debug",
+        "name": "log.level", "value": "info", "source": "default", "changes": "live", "allowed": "error, warn, info, debug",
         "default": "info", "text": "which lines are written",
     }  # fmt: skip
     assert "live" in run(own_daemon, "knob", "get", "log.level").stdout

@@ -90,9 +90,11 @@ def test_a_file_that_a_start_would_refuse_is_not_written(written):
     before = path.read_text()
     for words, part in (
         (("lanes.count", "60"), "lanes.count: 60 lanes, but"),
-        (("tls.certificate", "/none"), "a certificate and its key belong together"),
+        (("tls.handshake_threads", "0"), "1 to 64"),
         (("data.shards_per_directory", "9"), "shard"),  # only embtierd knows the store
-        (("access.file", str(path.parent / "none.yaml")), "none.yaml"),
+        (("access.file", str(path.parent / "none.yaml")), "no client sets it"),
+        (("rpc.insecure", "yes"), "no client sets it"),
+        (("data.directories[0]", "/elsewhere"), "no client sets it"),
         (("rocksdb.options", "no_such_option=1"), "no_such_option"),
     ):
         error = refused(daemon, "knob", "set", *words, "--persist")
