@@ -61,7 +61,7 @@ struct cyaml_schema_value;
       "bits of the bloom filter per row; 0: none")                                                 \
     K(rocksdb, compaction_parallel, U32, LIVE, "1", 1, CONFIG_SHARDS_MAX,                          \
       "shards that may compact at the same time")                                                  \
-    K(rocksdb, compaction_hours, TEXT, START, "(all day)", 1, 255,                                 \
+    K(rocksdb, compaction_hours, TEXT, LIVE, "(all day)", 1, 255,                                  \
       "local time in which shards compact, like 22:00-06:00 or 12:00-13:00,20:00-24:00; at other " \
       "times only those that would soon refuse updates")                                           \
     K(rocksdb, direct_io, SWITCH, START, "auto", 0, 0,                                             \
@@ -139,9 +139,9 @@ struct cyaml_schema_value;
       "users, and what each may do; without it every client may do all")
 
 #define CONFIG_HTTP_KEYS(K)                                                                        \
-    K(http, listen, TEXT, START, "(nowhere)", 1, 300,                                              \
+    K(http, listen, TEXT, HAND, "(nowhere)", 1, 300,                                               \
       "address of metrics and health checks, HOST:PORT or [IPV6]:PORT")                            \
-    K(http, insecure, ANSWER, START, "no", 0, 0,                                                   \
+    K(http, insecure, ANSWER, HAND, "no", 0, 0,                                                    \
       "whether other hosts may reach it; all who can are shown figures and names of tables")       \
     K(http, max_connections, U32, START, "64", 1, 1024,                                            \
       "largest number of connections at the same time")                                            \

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -49,6 +50,8 @@ enum embtier_err knobs_new(const struct knobs_opts *opts, struct knobs **ret_kno
     knobs->config = opts->config;
     for (uint32_t i = 0; i < KNOB_LIMIT_COUNT; i++)
         knobs_live_set_limit(&knobs->live, (enum knob_limit)i, opts->config);
+    snprintf(knobs->live.hours, sizeof(knobs->live.hours), "%s",
+             opts->config->rocksdb.compaction_hours ? opts->config->rocksdb.compaction_hours : "");
     knobs->changed = calloc(config_key_count, sizeof(*knobs->changed));
     if (!knobs->changed)
         return err_set(msg, EMBTIER_NO_MEMORY, "knobs: out of memory");

@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/jobs/knobs/knobs_live.h"
 
+#include <stdio.h>
+#include <string.h>
+
 #include "base/log/log.h"
+#include "base/spec/day_hours.h"
 #include "daemon/engine/lane/lane.h"
 #include "daemon/engine/memory/accounts.h"
 #include "daemon/engine/ops/groups/group.h"
 #include "daemon/jobs/checkpoint/checkpoints.h"
+#include "store/database/compaction_scheduler.h"
 #include "store/store.h"
 
 #define NS_PER_S UINT64_C(1000000000)
@@ -210,6 +215,34 @@ static enum embtier_err apply_parallel(struct knobs_live *live, const struct con
     return EMBTIER_OK;
 }
 
+static enum embtier_err apply_hours(struct knobs_live *live, const struct config *next,
+                                    struct err_msg *msg)
+{
+    const char *const text = next->rocksdb.compaction_hours ? next->rocksdb.compaction_hours : "";
+    struct day_hours hours;
+
+    TRY(day_hours_parse(text, &hours, msg));
+    compaction_scheduler_set_hours(store_compaction(live->opts.store), &hours);
+    snprintf(live->hours, sizeof(live->hours), "%s", text);
+    return EMBTIER_OK;
+}
+
+/* The same hours may be written in several ways: those of the file stay as they are there. */
+static void read_hours(struct knobs_live *live, struct config *now)
+{
+    char in_force[DAY_HOURS_TEXT_BYTES], known[DAY_HOURS_TEXT_BYTES] = "?";
+    struct compaction_facts facts;
+    struct day_hours hours;
+
+    compaction_scheduler_look(store_compaction(live->opts.store), &facts);
+    day_hours_print(&facts.hours, in_force);
+    if (day_hours_parse(live->hours, &hours, NULL) == EMBTIER_OK)
+        day_hours_print(&hours, known);
+    if (strcmp(in_force, known) != 0)
+        snprintf(live->hours, sizeof(live->hours), "%s", in_force);
+    now->rocksdb.compaction_hours = live->hours;
+}
+
 static void read_rocksdb(struct knobs_live *live, struct config *now)
 {
     struct store_tuning tuning;
@@ -230,6 +263,7 @@ const struct knob_live knobs_live_table[] = {
     { "rocksdb.metadata_cache_bytes", apply_metadata, read_rocksdb },
     { "rocksdb.background_threads", apply_threads, read_rocksdb },
     { "rocksdb.compaction_parallel", apply_parallel, read_rocksdb },
+    { "rocksdb.compaction_hours", apply_hours, read_hours },
     { "checkpoints.interval_seconds", apply_interval, read_interval },
     { "checkpoints.keep", apply_keep, read_keep },
     { "checkpoints.max_checkpoints", apply_checkpoint_counts, read_checkpoint_counts },

@@ -15,6 +15,7 @@
 struct knobs_live {
     struct knobs_opts opts;
     _Atomic uint64_t limits[KNOB_LIMIT_COUNT];
+    char hours[256]; /* rocksdb.compaction_hours as it was written last, or as it is in force */
 };
 
 struct knob_live {
@@ -33,7 +34,7 @@ extern const uint32_t knobs_live_count;
 void knobs_live_set_limit(struct knobs_live *live, enum knob_limit limit,
                           const struct config *config);
 /* Returns the value in force of all keys: @start, and in it those of the table. The texts are
- * @start's; the struct is not to be freed. */
+ * @start's and @live's; the struct is not to be freed. */
 struct config knobs_live_read(struct knobs_live *live, const struct config *start);
 
 #endif
