@@ -414,13 +414,9 @@ enum embtier_err control_check_reply(const Embtier__Reply *reply, struct err_msg
         return err_set(msg, EMBTIER_PROTOCOL, "Reply.last does not fit its body");
     switch (reply->body_case) {
     case EMBTIER__REPLY__BODY_ERROR:
-        if (!reply->error || reply->error->err == EMBTIER_OK)
-            return missing(msg, "Error.err");
-        return EMBTIER_OK;
+        return need(reply->error && reply->error->err != EMBTIER_OK, "Error.err", msg);
     case EMBTIER__REPLY__BODY_PROGRESS:
-        if (!reply->progress)
-            return missing(msg, "Reply.progress");
-        return EMBTIER_OK;
+        return need(reply->progress, "Reply.progress", msg);
     case EMBTIER__REPLY__BODY_HELLO:
         return check_hello_reply(reply->hello, msg);
     case EMBTIER__REPLY__BODY_TABLE:
@@ -430,7 +426,7 @@ enum embtier_err control_check_reply(const Embtier__Reply *reply, struct err_msg
             return missing(msg, "Reply.table_moved");
         return check_table_info(reply->table_moved->table, msg);
     case EMBTIER__REPLY__BODY_PLAN:
-        return reply->plan ? EMBTIER_OK : missing(msg, "Reply.plan");
+        return need(reply->plan, "Reply.plan", msg);
     case EMBTIER__REPLY__BODY_TABLE_LIST:
         if (!reply->table_list)
             return missing(msg, "Reply.table_list");
@@ -450,13 +446,9 @@ enum embtier_err control_check_reply(const Embtier__Reply *reply, struct err_msg
             return missing(msg, "Reply.scan");
         return check_table_info(reply->scan->table, msg);
     case EMBTIER__REPLY__BODY_SCAN_ROWS:
-        if (!reply->scan_rows)
-            return missing(msg, "Reply.scan_rows");
-        return EMBTIER_OK;
+        return need(reply->scan_rows, "Reply.scan_rows", msg);
     case EMBTIER__REPLY__BODY_LOADED_ROWS:
-        if (!reply->loaded_rows)
-            return missing(msg, "Reply.loaded_rows");
-        return EMBTIER_OK;
+        return need(reply->loaded_rows, "Reply.loaded_rows", msg);
     case EMBTIER__REPLY__BODY_JOB_LIST:
         if (!reply->job_list)
             return missing(msg, "Reply.job_list");
@@ -468,30 +460,25 @@ enum embtier_err control_check_reply(const Embtier__Reply *reply, struct err_msg
     case EMBTIER__REPLY__BODY_SESSION:
         return check_session(reply->session, msg);
     case EMBTIER__REPLY__BODY_ACCOUNT_LIST:
-        return reply->account_list ? EMBTIER_OK : missing(msg, "Reply.account_list");
+        return need(reply->account_list, "Reply.account_list", msg);
     case EMBTIER__REPLY__BODY_JOB:
         return check_job(reply->job, msg);
     case EMBTIER__REPLY__BODY_PROFILE:
-        return reply->profile ? EMBTIER_OK : missing(msg, "Reply.profile");
+        return need(reply->profile, "Reply.profile", msg);
     case EMBTIER__REPLY__BODY_PROFILE_TEXT:
         return check_profile_text(reply->profile_text, msg);
     case EMBTIER__REPLY__BODY_COMPACTION:
-        return reply->compaction ? EMBTIER_OK : missing(msg, "Reply.compaction");
+        return need(reply->compaction, "Reply.compaction", msg);
     case EMBTIER__REPLY__BODY_KNOB_LIST:
-        return reply->knob_list ? EMBTIER_OK : missing(msg, "Reply.knob_list");
+        return need(reply->knob_list, "Reply.knob_list", msg);
     case EMBTIER__REPLY__BODY_KNOB_CHANGE:
-        return reply->knob_change && reply->knob_change->knob ? EMBTIER_OK
-                                                              : missing(msg, "KnobChange.knob");
+        return need(reply->knob_change && reply->knob_change->knob, "KnobChange.knob", msg);
     case EMBTIER__REPLY__BODY_RELOADED:
-        return reply->reloaded ? EMBTIER_OK : missing(msg, "Reply.reloaded");
+        return need(reply->reloaded, "Reply.reloaded", msg);
     case EMBTIER__REPLY__BODY_STATUS:
-        if (!reply->status)
-            return missing(msg, "Reply.status");
-        return EMBTIER_OK;
+        return need(reply->status, "Reply.status", msg);
     case EMBTIER__REPLY__BODY_GROUP:
-        if (!reply->group || reply->group->handle == 0)
-            return missing(msg, "GroupInfo.handle");
-        return EMBTIER_OK;
+        return need(reply->group && reply->group->handle != 0, "GroupInfo.handle", msg);
     default:
         return err_set(msg, EMBTIER_PROTOCOL, "reply %u has no known body", reply->id);
     }
