@@ -330,6 +330,12 @@ static void entry_recount(struct entry *entry, uint64_t now_ns)
     database_poll_debt(entry->database, &entry->debt);
 }
 
+/* Locked. Without hours the time of day is not asked for, which would read the time zone. */
+static uint32_t minutes_to_hours(const struct compaction_scheduler *scheduler)
+{
+    return scheduler->hours.count == 0 ? 0 : day_hours_wait(&scheduler->hours, day_hours_now());
+}
+
 /* ---- What others see ---- */
 
 /* Why a database that is due and has no slot waits. */
@@ -373,10 +379,12 @@ static struct compaction_view view_of(const struct compaction_scheduler *schedul
 
 static void round_end(struct compaction_scheduler *scheduler, uint64_t now_ns)
 {
+    bool is_in_hours;
+
     pthread_mutex_lock(&scheduler->mutex);
+    is_in_hours = minutes_to_hours(scheduler) == 0;
     for (uint32_t i = 0; i < scheduler->count; i++)
-        scheduler->views[i] = view_of(scheduler, &scheduler->entries[i],
-                                      day_hours_has(&scheduler->hours, day_hours_now()), now_ns);
+        scheduler->views[i] = view_of(scheduler, &scheduler->entries[i], is_in_hours, now_ns);
     scheduler->rounds++;
     pthread_cond_broadcast(&scheduler->seen);
     pthread_mutex_unlock(&scheduler->mutex);
@@ -388,7 +396,7 @@ static void round_begin(struct compaction_scheduler *scheduler)
     bool in_hours, catches_up;
 
     pthread_mutex_lock(&scheduler->mutex);
-    in_hours = day_hours_has(&scheduler->hours, day_hours_now());
+    in_hours = minutes_to_hours(scheduler) == 0;
     catches_up = scheduler->catches_up;
     pthread_mutex_unlock(&scheduler->mutex);
     scheduler->put_off = atomic_load_explicit(&scheduler->busy, memory_order_relaxed) ||
@@ -619,17 +627,18 @@ void compaction_scheduler_set_hours(struct compaction_scheduler *scheduler,
 void compaction_scheduler_look(struct compaction_scheduler *scheduler,
                                struct compaction_facts *ret_facts)
 {
-    const uint32_t minute = day_hours_now();
+    uint32_t minutes;
 
     pthread_mutex_lock(&scheduler->mutex);
+    minutes = minutes_to_hours(scheduler);
     *ret_facts = (struct compaction_facts){
         .databases = scheduler->count,
         .parallel = scheduler->parallel,
         .is_deferred = atomic_load(&scheduler->deferred),
         .is_busy = atomic_load_explicit(&scheduler->busy, memory_order_relaxed),
         .lacks_space = atomic_load(&scheduler->paused),
-        .is_in_hours = day_hours_has(&scheduler->hours, minute),
-        .minutes_to_hours = day_hours_wait(&scheduler->hours, minute),
+        .is_in_hours = minutes == 0,
+        .minutes_to_hours = minutes,
         .hours = scheduler->hours,
     };
     pthread_mutex_unlock(&scheduler->mutex);
