@@ -268,6 +268,7 @@ enum embtier_err store_close(struct store *store, bool complete, struct err_msg 
     pthread_mutex_destroy(&store->reading.lock);
     pthread_mutex_destroy(&store->reserve_lock);
     space_free(store->space);
+    written_end();
     free(store->databases);
     rocksdb_setup_free(store->setup);
     rocksdb_ext_activity_free(store->activity);

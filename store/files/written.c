@@ -31,6 +31,11 @@ void written_begin(char *const *directories, uint32_t count)
     pthread_mutex_unlock(&places.lock);
 }
 
+void written_end(void)
+{
+    written_begin(NULL, 0);
+}
+
 /* Returns the length of @directory if @path lies in it, else 0. */
 static size_t match(const char *directory, const char *path)
 {
