@@ -317,6 +317,22 @@ static enum embtier_err call_plan(struct embtier *server)
     return embtier_plan_end(server);
 }
 
+static enum embtier_err call_compaction(struct embtier *server)
+{
+    struct embtier_compaction_list *list = NULL;
+
+    TRY(embtier_compaction_show(server, &list));
+    read_text(embtier_compaction_facts(list)->hours);
+    for (size_t i = 0; i < embtier_compaction_list_count(list); i++) {
+        read_text(embtier_compaction_list_at(list, i)->path);
+        read_text(embtier_compaction_list_at(list, i)->state);
+        read_text(embtier_compaction_list_at(list, i)->why);
+    }
+    embtier_compaction_list_free(list);
+    TRY(embtier_compaction_set_hours(server, "22:00-06:00"));
+    return embtier_compaction_run(server, NULL, NULL);
+}
+
 static enum embtier_err call_knobs(struct embtier *server)
 {
     struct embtier_knob_list *list = NULL;

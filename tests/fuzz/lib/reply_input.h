@@ -39,7 +39,8 @@
     X(POOL_AND_PUSH, call_pool_and_push)                                                           \
     X(SESSION_LIST, call_session_list)                                                             \
     X(SESSION_END, call_session_end)                                                               \
-    X(KNOBS, call_knobs)
+    X(KNOBS, call_knobs)                                                                           \
+    X(COMPACTION, call_compaction)
 
 enum reply_call {
 #define X(name, function) REPLY_##name,

@@ -132,7 +132,8 @@ static void write_load_of_a_client(void)
 
 static void write_other_requests_of_a_client(void)
 {
-    static char g[] = "g", kept[] = "kept", level[] = "log.level", loud[] = "loud";
+    static char g[] = "g", kept[] = "kept", level[] = "log.level", loud[] = "loud",
+                night[] = "22:00-06:00";
     struct seed seed = { .bytes = NULL };
 
     ADD(&seed, GROUP_JOIN, group_join, GroupJoin, body->name = g, body->size = 2);
@@ -148,6 +149,10 @@ static void write_other_requests_of_a_client(void)
     ADD(&seed, SESSION_END, session_end, SessionEnd, body->number = 1);
     ADD(&seed, KNOB_LIST, knob_list, KnobList, (void)body);
     ADD(&seed, KNOB_SET, knob_set, KnobSet, body->name = level, body->value = loud);
+    ADD(&seed, COMPACTION_SHOW, compaction_show, CompactionShow, body->most = 1);
+    ADD(&seed, COMPACTION_SET, compaction_set, CompactionSet, body->deferral = 1,
+        body->hours = night);
+    ADD(&seed, COMPACTION_RUN, compaction_run, CompactionRun, (void)body);
     ADD(&seed, CHECKPOINT_CREATE, checkpoint_create, CheckpointCreate, (void)body);
     seed_write(&seed, "fuzz_control", "others");
 }

@@ -213,6 +213,8 @@ static const struct answer_of_call answers[] = {
     { REPLY_POOL_AND_PUSH, { "table", "done", "done" }, { 0, 16, 16 } },
     { REPLY_SESSION_LIST, { "session_list" }, { 0 } },
     { REPLY_SESSION_END, { "session" }, { 0 } },
+    { REPLY_KNOBS, { "knob_list", "knob_change" }, { 0 } },
+    { REPLY_COMPACTION, { "compaction", "compaction", "progress", "compaction" }, { 0 } },
 };
 
 static void add_reply(struct seed *stream, bool is_rpc, const char *body, uint32_t id)
