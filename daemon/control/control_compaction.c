@@ -65,7 +65,7 @@ static void fill_facts(struct compaction_scheduler *scheduler, Embtier__Compacti
     body->is_deferred = facts.is_deferred;
     body->is_busy = facts.is_busy;
     body->lacks_space = facts.lacks_space;
-    body->is_in_hours = facts.is_in_hours;
+    body->is_in_hours = facts.minutes_to_hours == 0;
     body->minutes_to_hours = facts.minutes_to_hours;
     body->hours = text;
 }

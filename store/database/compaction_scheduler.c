@@ -69,7 +69,7 @@ struct compaction_scheduler {
     _Atomic bool busy;
     _Atomic bool paused;
     _Atomic bool deferred;
-    bool put_off; /* in this round; scheduler thread only */
+    bool put_off, in_hours; /* in this round; scheduler thread only */
     pthread_t thread;
     bool started;
     pthread_mutex_t mutex;
@@ -340,8 +340,7 @@ static uint32_t minutes_to_hours(const struct compaction_scheduler *scheduler)
 
 /* Why a database that is due and has no slot waits. */
 static enum compaction_state why_it_waits(const struct compaction_scheduler *scheduler,
-                                          const struct entry *entry, bool is_in_hours,
-                                          uint64_t now_ns)
+                                          const struct entry *entry, uint64_t now_ns)
 {
     if (atomic_load(&scheduler->paused))
         return COMPACTION_NO_SPACE;
@@ -351,26 +350,26 @@ static enum compaction_state why_it_waits(const struct compaction_scheduler *sch
         return COMPACTION_WAITS_TURN;
     if (atomic_load(&scheduler->deferred))
         return COMPACTION_PAUSED;
-    if (!is_in_hours)
+    if (!scheduler->in_hours)
         return COMPACTION_WAITS_HOURS;
     return atomic_load_explicit(&scheduler->busy, memory_order_relaxed) ? COMPACTION_WAITS_LANES
                                                                         : COMPACTION_WAITS_TURN;
 }
 
 static enum compaction_state state_of(const struct compaction_scheduler *scheduler,
-                                      const struct entry *entry, bool is_in_hours, uint64_t now_ns)
+                                      const struct entry *entry, uint64_t now_ns)
 {
     if (entry->resume.at_ns != 0)
         return COMPACTION_FAILED;
     if (entry->debt.running > 0 || entry->state == SLOT_ON)
         return COMPACTION_RUNS;
-    return entry->debt.due ? why_it_waits(scheduler, entry, is_in_hours, now_ns) : COMPACTION_IDLE;
+    return entry->debt.due ? why_it_waits(scheduler, entry, now_ns) : COMPACTION_IDLE;
 }
 
 static struct compaction_view view_of(const struct compaction_scheduler *scheduler,
-                                      const struct entry *entry, bool is_in_hours, uint64_t now_ns)
+                                      const struct entry *entry, uint64_t now_ns)
 {
-    return (struct compaction_view){ .state = state_of(scheduler, entry, is_in_hours, now_ns),
+    return (struct compaction_view){ .state = state_of(scheduler, entry, now_ns),
                                      .is_urgent = is_near_limit(entry),
                                      .level0_files = entry->debt.level0_files,
                                      .pending_bytes = entry->debt.pending_bytes,
@@ -379,12 +378,9 @@ static struct compaction_view view_of(const struct compaction_scheduler *schedul
 
 static void round_end(struct compaction_scheduler *scheduler, uint64_t now_ns)
 {
-    bool is_in_hours;
-
     pthread_mutex_lock(&scheduler->mutex);
-    is_in_hours = minutes_to_hours(scheduler) == 0;
     for (uint32_t i = 0; i < scheduler->count; i++)
-        scheduler->views[i] = view_of(scheduler, &scheduler->entries[i], is_in_hours, now_ns);
+        scheduler->views[i] = view_of(scheduler, &scheduler->entries[i], now_ns);
     scheduler->rounds++;
     pthread_cond_broadcast(&scheduler->seen);
     pthread_mutex_unlock(&scheduler->mutex);
@@ -393,14 +389,14 @@ static void round_end(struct compaction_scheduler *scheduler, uint64_t now_ns)
 /* Takes over what operators have set since the last round. */
 static void round_begin(struct compaction_scheduler *scheduler)
 {
-    bool in_hours, catches_up;
+    bool catches_up;
 
     pthread_mutex_lock(&scheduler->mutex);
-    in_hours = minutes_to_hours(scheduler) == 0;
+    scheduler->in_hours = minutes_to_hours(scheduler) == 0;
     catches_up = scheduler->catches_up;
     pthread_mutex_unlock(&scheduler->mutex);
     scheduler->put_off = atomic_load_explicit(&scheduler->busy, memory_order_relaxed) ||
-                         atomic_load(&scheduler->deferred) || !in_hours;
+                         atomic_load(&scheduler->deferred) || !scheduler->in_hours;
     for (uint32_t i = 0; i < scheduler->count; i++)
         scheduler->entries[i].is_wanted = catches_up;
 }
@@ -627,18 +623,14 @@ void compaction_scheduler_set_hours(struct compaction_scheduler *scheduler,
 void compaction_scheduler_look(struct compaction_scheduler *scheduler,
                                struct compaction_facts *ret_facts)
 {
-    uint32_t minutes;
-
     pthread_mutex_lock(&scheduler->mutex);
-    minutes = minutes_to_hours(scheduler);
     *ret_facts = (struct compaction_facts){
         .databases = scheduler->count,
         .parallel = scheduler->parallel,
         .is_deferred = atomic_load(&scheduler->deferred),
         .is_busy = atomic_load_explicit(&scheduler->busy, memory_order_relaxed),
         .lacks_space = atomic_load(&scheduler->paused),
-        .is_in_hours = minutes == 0,
-        .minutes_to_hours = minutes,
+        .minutes_to_hours = minutes_to_hours(scheduler),
         .hours = scheduler->hours,
     };
     pthread_mutex_unlock(&scheduler->mutex);

@@ -41,7 +41,6 @@ struct compaction_view {
 struct compaction_facts {
     uint32_t databases, parallel;
     bool is_deferred, is_busy, lacks_space;
-    bool is_in_hours;
     uint32_t minutes_to_hours; /* 0: they have begun */
     struct day_hours hours;
 };
