@@ -62,8 +62,9 @@ static void write_value(const struct config_key *key, const void *base, char *te
         write_number(key, text, *(const uint64_t *)at);
         return;
     case CONFIG_DECIMAL:
-        if (*(const double *)at > 0)
-            snprintf(text, CONFIG_ITEM_VALUE_MAX, "%.15g", *(const double *)at);
+        if (*(const double *)at > 0) /* a file has no exponents */
+            snprintf(text, CONFIG_ITEM_VALUE_MAX, *(const double *)at < 0.001 ? "%.20f" : "%.15g",
+                     *(const double *)at);
         return;
     case CONFIG_MODE:
         snprintf(text, CONFIG_ITEM_VALUE_MAX, "%04o", *(const uint32_t *)at);

@@ -159,7 +159,7 @@ struct cyaml_schema_value;
     K(tier, array_bytes, BYTES, START, "0", 0, CONFIG_BYTES_MAX,                                   \
       "part of bytes that is kept for arrays and for hot rows of splits; the rest is the row "     \
       "cache")                                                                                     \
-    K(tier, path, PATH, START, "(none; must be given for kind file)", 1, TIER_PATH_MAX,            \
+    K(tier, path, PATH, HAND, "(none; must be given for kind file)", 1, TIER_PATH_MAX,             \
       "directory of the tier's file; kind file only")                                              \
     K(tier, numa_node, NODE, START, "(none; must be given for kind numa)", 0, 1023,                \
       "number of the NUMA node; kind numa only")

@@ -45,8 +45,12 @@ static struct item *list_items(struct compaction_scheduler *scheduler, uint32_t 
     _cleanup_(freep) struct compaction_view *views = calloc((size_t)most + 1, sizeof(*views));
     struct item *const items = calloc((size_t)most + 1, sizeof(*items));
 
-    *ret_count = views ? compaction_scheduler_list(scheduler, first, most, views) : 0;
-    for (uint32_t i = 0; items && i < *ret_count; i++)
+    if (!views || !items) {
+        free(items);
+        return NULL;
+    }
+    *ret_count = compaction_scheduler_list(scheduler, first, most, views);
+    for (uint32_t i = 0; i < *ret_count; i++)
         items[i] = (struct item){ .view = views[i],
                                   .path = compaction_scheduler_path(scheduler, first + i) };
     return items;

@@ -92,11 +92,11 @@ static int wait_ms(struct http *http)
 /* Keeps figures of the last hour for the page, also while nobody looks at it. */
 static void add_to_history(struct http *http, uint64_t now_ns)
 {
-    if (clock_since(now_ns, http->history_ns) < HISTORY_PERIOD_MS * UINT64_C(1000000) ||
-        http_ask(http, false) != HTTP_ANSWERED)
+    if (clock_since(now_ns, http->history_ns) < HISTORY_PERIOD_MS * UINT64_C(1000000))
         return;
-    http->history_ns = now_ns;
-    history_add(&http->history, &http->snapshot);
+    http->history_ns = now_ns; /* a control thread that does not answer is not asked each second */
+    if (http_ask(http, false) == HTTP_ANSWERED)
+        history_add(&http->history, &http->snapshot);
 }
 
 static void on_tick(struct http *http, uint64_t now_ns)

@@ -65,6 +65,24 @@ static enum embtier_err write_fresh(struct knob_file *file, const char *text, si
     return checker ? knob_check(checker, fileno(stream), file->path, msg) : EMBTIER_OK;
 }
 
+/* An edit that took effect is found by a second one, which changes nothing. A value that landed
+ * where the file does not say it, such as in a comment, is found by none. */
+static enum embtier_err check_edit(const struct knob_file *file, const char *text, size_t bytes,
+                                   const char *name, const char *value, struct err_msg *msg)
+{
+    _cleanup_(freep) char *again = NULL;
+    size_t again_bytes = 0;
+    struct err_msg why;
+
+    if (yaml_edit(text, bytes, name, value, &again, &again_bytes, &why) == EMBTIER_OK &&
+        again_bytes == bytes && memcmp(again, text, bytes) == 0)
+        return EMBTIER_OK;
+    return err_set(msg, EMBTIER_INVALID,
+                   "%s is as it was: %s cannot be written into it as it is laid out; write it "
+                   "yourself",
+                   file->path, name);
+}
+
 static enum embtier_err prepare(struct knob_file *file, const struct knob_file_opts *opts,
                                 const char *name, const char *value, struct err_msg *msg)
 {
@@ -85,6 +103,7 @@ static enum embtier_err prepare(struct knob_file *file, const struct knob_file_o
         return EMBTIER_OK;
     TRY(config_parse(file->path, edited, edited_bytes, &config->machine, config->unbudgeted,
                      &changed, msg));
+    TRY(check_edit(file, edited, edited_bytes, name, value, msg));
     return write_fresh(file, edited, edited_bytes, opts->checker, msg);
 }
 
