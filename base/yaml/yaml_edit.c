@@ -250,19 +250,20 @@ static void fill_null(struct edit *e, const yaml_node_t *node, uint32_t from, si
     write_until(e, line, e->bytes);
 }
 
+/* The key comes right behind the last value: a comma or a comment may stand between that and the
+ * brace. */
 static void add_to_flow(struct edit *e, const yaml_node_t *node, uint32_t from)
 {
-    const size_t end = byte_at(e, node->end_mark.index) - 1; /* the brace */
-    const bool is_empty = node->data.mapping.pairs.top == node->data.mapping.pairs.start;
-    size_t last = end;
+    const yaml_node_pair_t *const pairs = node->data.mapping.pairs.start;
+    const yaml_node_pair_t *const top = node->data.mapping.pairs.top;
+    const size_t at = top == pairs ? byte_at(e, node->end_mark.index) - 1 /* the brace */
+                                   : byte_at(e, node_of(e, top[-1].value)->end_mark.index);
 
-    while (last > 0 && isspace((unsigned char)e->text[last - 1]))
-        last--;
-    write_until(e, 0, is_empty ? end : last);
-    if (!is_empty)
-        fputs(e->text[last - 1] == ',' ? " " : ", ", e->out);
+    write_until(e, 0, at);
+    if (top > pairs)
+        fputs(", ", e->out);
     write_flow(e, from);
-    write_until(e, is_empty ? end : last, e->bytes);
+    write_until(e, at, e->bytes);
 }
 
 /* The mapping has no such key. */

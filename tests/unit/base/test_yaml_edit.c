@@ -62,6 +62,19 @@ static void test_a_value_is_replaced_and_comments_stay(void **state)
     check(cases, ARRAY_LEN(cases));
 }
 
+static void test_keys_come_before_the_comments_of_a_flow_mapping(void **state)
+{
+    static const struct edit_case cases[] = {
+        { "a: {\n  b: 1 # one\n}\n", "a.c", "2", "a: {\n  b: 1, c: 2 # one\n}\n" },
+        { "a: {\n  b: 1, # one\n}\n", "a.c", "2", "a: {\n  b: 1, c: 2, # one\n}\n" },
+        { "{a: {b: 1} # one\n}\n", "c.d", "2", "{a: {b: 1}, c: {d: 2} # one\n}\n" },
+        { "{a: {b: [1, 2] # one\n}\n}\n", "a.c", "2", "{a: {b: [1, 2], c: 2 # one\n}\n}\n" },
+    };
+
+    (void)state;
+    check(cases, ARRAY_LEN(cases));
+}
+
 static void test_items_of_lists_are_found(void **state)
 {
     static const struct edit_case cases[] = {
@@ -176,6 +189,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_value_is_replaced_and_comments_stay),
+        cmocka_unit_test(test_keys_come_before_the_comments_of_a_flow_mapping),
         cmocka_unit_test(test_items_of_lists_are_found),
         cmocka_unit_test(test_a_missing_key_is_added_where_its_section_is),
         cmocka_unit_test(test_a_missing_section_is_added_at_the_end),
