@@ -323,6 +323,14 @@ def check_rings(tree):
                     yield f"{path}:{number}: uses {found[0]}: {trap}"
 
 
+def check_dictionaries(tree):
+    """libFuzzer refuses a dictionary with a line that is no "token", name="token" or comment. The escapes are \\\\, \\" and \\xAB."""
+    for path in (p for p in tree.paths if p.endswith(".dict")):
+        for number, line in tree.lines(path):
+            if not re.fullmatch(r'\s*(#.*|([\w.-]+\s*=\s*)?"([ !#-\[\]-~]|\\[\\"]|\\x[0-9a-fA-F]{2})+"\s*)?', line.rstrip("\n")):
+                yield f'{path}:{number}: is no "token" as libFuzzer reads them; the escapes are \\\\, \\" and \\xAB'
+
+
 CHECKS = {
     "includes": check_includes,
     "cycles": check_cycles,
@@ -337,6 +345,7 @@ CHECKS = {
     "steps": check_steps,
     "pages": check_pages,
     "rings": check_rings,
+    "dictionaries": check_dictionaries,
     "english": check_english,
 }
 LISTS = {"list-c": Tree.c_files, "list-shell": Tree.shell_files}

@@ -314,6 +314,20 @@ class Rings(unittest.TestCase):
             self.assertEqual(self.found(f"    f({name}, 1);"), [], name)
 
 
+class Dictionaries(unittest.TestCase):
+    def found(self, line):
+        return findings("dictionaries", {"tests/fuzz/dictionaries/fuzz_x.dict": f"# Tokens\n{line}\n"})
+
+    def test_tokens_and_comments_are_read(self):
+        for line in ('"http:"', 'name="a b"', '"a\\x0a"', '"\\\\"', '"\\""', "", "  # more", ' "x" '):
+            self.assertEqual(self.found(line), [], line)
+
+    def test_other_lines_are_found(self):
+        for line in ('"a\\n"', '"a\\x0"', '"a', 'a"', '""', '"a"b"', '"\t"', "token", '"\\"'):
+            self.assertEqual(len(self.found(line)), 1, line)
+            self.assertIn("fuzz_x.dict:2: ", self.found(line)[0])
+
+
 LONG, HALF = "Word" + " word" * 35 + ".", "Word" + " word" * 19
 
 
