@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import pty
 import re
@@ -31,11 +32,13 @@ def commands() -> list[str]:
     return [re.split(r" {2,}", line.strip())[0] for line in listed.splitlines()]
 
 
+@functools.cache
 def own_help(command: str) -> str:
     """Without the options of every command."""
     return embtier(*command.split(), "--help").stdout.partition("Options of every command")[0]
 
 
+@functools.cache
 def common_help() -> str:
     return embtier("--help").stdout.partition("Options of every command")[2].partition("\n\n")[0]
 
