@@ -106,6 +106,7 @@ int command_keys_token(struct cli *cli, int argc, char **argv);
 int command_keys_hash(struct cli *cli, int argc, char **argv);
 int command_keys_reload(struct cli *cli, int argc, char **argv);
 int command_keys_show(struct cli *cli, int argc, char **argv);
+int command_support_bundle(struct cli *cli, int argc, char **argv);
 int command_completion(struct cli *cli, int argc, char **argv);
 
 /* The options of every command, to be put after its own options. */
@@ -154,6 +155,10 @@ int cli_connect(struct cli *cli, uint64_t arena_bytes);
 /* As cli_connect(), for long work that shows its progress and can be interrupted: no timeout,
  * unless --timeout is given. */
 int cli_connect_patiently(struct cli *cli, uint64_t arena_bytes);
+
+/* False if the server is reached over a network: its drives and files are then another machine's.
+ */
+bool cli_server_is_here(const struct cli *cli);
 
 /* Messages for a user who interrupts the creation or drop of a table. The server finishes work that
  * it has begun, even without the client. Rows that it makes itself are the exception: up to the

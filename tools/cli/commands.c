@@ -736,6 +736,28 @@ const struct command commands[] = {
       "  embtier trace hottest run.trace --table users\n"
       "  embtier trace hottest run.trace --table users --rows 1000000 --save users.safetensors\n",
       command_trace_hottest, NULL },
+    { "support-bundle", "[options]", "collect what others need to understand this server",
+      "  -f, --file FILE    the archive, a new file; default: embtier-support-DATE.tar.gz\n"
+      "  -c, --config FILE  the server's configuration (default: the installed one, if there is\n"
+      "                     one)\n"
+      "      --log FILE     the server's log, of which the last 4 MiB are taken; default: the\n"
+      "                     last 5,000 lines of the journal\n"
+      "\n"
+      "It has the output of doctor, status, stats, config show and diff, knob list, table list,\n"
+      "clients, jobs, checkpoint list, compaction status and endurance. Beside it are versions,\n"
+      "the values of the configuration's file, the log, and the last 256 KiB of each LOG of\n"
+      "RocksDB. manifest.json lists all parts. A part that cannot be had is left out and named,\n"
+      "so the command also works while the server is down. Run it as the server's user, or as\n"
+      "root.\n"
+      "\n"
+      "Rows, keys, tokens, certificates and the access file are not in it. A private key, a token\n"
+      "or the hash of one is written over in logs, too. Names of tables, users, clients, hosts\n"
+      "and paths are in it: look through it before you send it.\n"
+      "\n"
+      "With -o json: {file, bytes, parts: [{name, bytes, hidden_secrets} or {name, missing}]}.\n",
+      "  embtier support-bundle\n"
+      "  embtier support-bundle --file help.tar.gz --config embtierd.yaml --log embtierd.log\n",
+      command_support_bundle, NULL },
     { "completion", "bash|zsh", "print a script with which a shell completes these commands",
       "Packages and `meson install` put the scripts where shells look for them. Else:\n"
       "bash: a line in ~/.bashrc loads it. zsh: it is the file _embtier in a folder of fpath.\n"

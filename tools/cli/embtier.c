@@ -119,6 +119,14 @@ int cli_connect_patiently(struct cli *cli, uint64_t arena_bytes)
     return cli_connect(cli, arena_bytes);
 }
 
+bool cli_server_is_here(const struct cli *cli)
+{
+    const char *const given =
+        cli->socket_path ? cli->socket_path : getenv("EMBTIER_SOCKET"); // NOLINT
+
+    return !given || (!strstr(given, "tcp://") && !strstr(given, "tls://"));
+}
+
 /* JSON_ENSURE_ASCII leaves one character that is no plain text: DEL, which occurs only in
  * strings. */
 static int write_json(const char *text, size_t bytes, void *file)

@@ -474,14 +474,6 @@ static int print_report(const struct report *report, bool is_interval)
 
 /* ---- The command ---- */
 
-/* Over a network the drives are another machine's. */
-static bool is_here(const struct cli *cli)
-{
-    const char *const given = cli->socket_path ? cli->socket_path : getenv("EMBTIER_SOCKET");
-
-    return !given || (!strstr(given, "tcp://") && !strstr(given, "tls://"));
-}
-
 static void wait_interval(double seconds)
 {
     const uint64_t steps = (uint64_t)ceil(seconds * 1000 / INTERVAL_MS);
@@ -523,7 +515,7 @@ int command_endurance(struct cli *cli, int argc, char **argv)
     } else if (before.status &&
                embtier_status_uptime_ms(now.status) < embtier_status_uptime_ms(before.status) + 1) {
         exit_code = cli_fail(EMBTIER_AGAIN, "the server was restarted meanwhile");
-    } else if (!report_make(&before, &now, is_here(cli), &report)) {
+    } else if (!report_make(&before, &now, cli_server_is_here(cli), &report)) {
         exit_code = cli_fail(EMBTIER_NO_MEMORY, "");
     } else {
         exit_code = cli->json ? cli_print_json(report_to_json(&report), 17)
