@@ -14,6 +14,7 @@
 #include "daemon/access/access_rules.h"
 #include "daemon/http/http.h"
 #include "daemon/jobs/worker.h"
+#include "daemon/transport/listen/handed_socket.h"
 #include "daemon/transport/listen/socket_path.h"
 #include "daemon/transport/rpc/net/certificates.h"
 #include "daemon/transport/rpc/rpc.h"
@@ -120,8 +121,10 @@ static enum embtier_err check_reserve(const struct config *config, struct err_ms
 static enum embtier_err check_sockets(const struct config *config, struct err_msg *msg)
 {
     const bool may_live = store_is_in_use(config);
+    int handed_fd;
 
-    TRY(socket_path_check(config->socket.path, may_live, msg));
+    TRY(handed_socket_find(config->socket.path, &handed_fd, msg));
+    TRY(socket_path_check(config->socket.path, may_live || handed_fd >= 0, msg));
     TRY(rpc_check(config, may_live, msg));
     return http_check(config, may_live, msg);
 }

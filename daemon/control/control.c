@@ -15,6 +15,7 @@
 #include "config/config_memory.h"
 #include "daemon/control/connection.h"
 #include "daemon/control/control_impl.h"
+#include "daemon/control/process/notify.h"
 #include "daemon/control/process/signals.h"
 #include "daemon/engine/lane/lane.h"
 #include "daemon/engine/memory/accounts.h"
@@ -151,11 +152,22 @@ static void tell_broken_groups(struct control *control)
                  news.count - 1);
 }
 
+/* Twice in the time that the service manager's watchdog allows. */
+static void tell_alive(struct control *control, uint64_t now_ns)
+{
+    if (control->watchdog_ns == 0 ||
+        clock_since(now_ns, control->alive_told_ns) < control->watchdog_ns / 2)
+        return;
+    control->alive_told_ns = now_ns;
+    notify_alive();
+}
+
 static void on_tick(struct control *control)
 {
     const uint64_t now_ns = clock_now_ns(&clock_monotonic);
     struct lane_pulse all = { 0 };
 
+    tell_alive(control, now_ns);
     for (uint32_t i = 0; i < control->parts->lane_count; i++) {
         struct lane_pulse one;
 
@@ -220,10 +232,13 @@ static void begin_reload(struct control *control)
 {
     struct job *const job = reload_job_own();
 
-    if (job)
-        control_submit_job(control, NULL, 0, job);
-    else
+    if (!job) {
         log_error("not reloaded: out of memory; send the signal again", "signal=SIGHUP");
+        return;
+    }
+    notify_reloading();
+    control->reload_job = job;
+    control_submit_job(control, NULL, 0, job);
 }
 
 /* Stops watching signals: the next one is for server_stop(). */
@@ -325,6 +340,7 @@ enum embtier_err control_new(const struct server_parts *parts, struct control **
     control->listener.fd = -1;
     control->parts = parts;
     control->send = control_send;
+    control->watchdog_ns = notify_watchdog_ns();
     control->config_file = config_file_of(parts->config);
     if (!control->config_file)
         return err_set(msg, EMBTIER_NO_MEMORY, "control: out of memory");

@@ -15,6 +15,7 @@
 #include "daemon/control/control_impl.h"
 #include "daemon/engine/memory/accounts.h"
 #include "daemon/jobs/knobs/knobs.h"
+#include "daemon/transport/listen/handed_socket.h"
 #include "daemon/transport/listen/listener.h"
 #include "daemon/transport/transport.h"
 #include "proto/frame.h"
@@ -25,7 +26,11 @@ enum embtier_err control_listen(struct control *control, struct err_msg *msg)
 {
     const struct config *const config = control->parts->config;
     struct address address = { .kind = ADDRESS_UNIX };
+    int handed_fd;
 
+    TRY(handed_socket_find(config->socket.path, &handed_fd, msg));
+    if (handed_fd >= 0)
+        return listener_take(config->socket.path, handed_fd, &control->listener, msg);
     if (strlen(config->socket.path) > ADDRESS_PATH_MAX)
         return err_set(msg, EMBTIER_TOO_LARGE, "socket %s: longer than %d bytes",
                        config->socket.path, ADDRESS_PATH_MAX);

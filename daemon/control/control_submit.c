@@ -10,6 +10,7 @@
 #include "daemon/access/access.h"
 #include "daemon/control/connection.h"
 #include "daemon/control/control_impl.h"
+#include "daemon/control/process/notify.h"
 #include "daemon/engine/sessions/session.h"
 #include "daemon/engine/sessions/tsan.h"
 #include "daemon/jobs/checkpoint/checkpoints.h"
@@ -177,6 +178,14 @@ static void answer_job(struct control *control, struct connection *connection, s
         control_reply_error(control, connection, job->request_id, err, &msg);
 }
 
+/* A service manager must not hear that a server is ready which stops. */
+static void end_reload(struct control *control)
+{
+    control->reload_job = NULL;
+    if (!control->stopping)
+        notify_ready();
+}
+
 void control_job_done(struct control *control, struct job *job)
 {
     struct connection *const connection = job->owner;
@@ -184,6 +193,8 @@ void control_job_done(struct control *control, struct job *job)
     if (!connection) {
         if (job->err != EMBTIER_OK)
             tell_no_checkpoint(control, job);
+        if (job == control->reload_job)
+            end_reload(control);
         job_free(job);
         return;
     }

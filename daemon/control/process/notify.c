@@ -5,6 +5,7 @@
 #include "daemon/control/process/notify.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -15,6 +16,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/macros.h"
 
 #define IMPORTANT_WAIT_MS 1000
@@ -59,6 +61,17 @@ void notify_ready(void)
     tell("READY=1\nSTATUS=serving", IMPORTANT_WAIT_MS);
 }
 
+void notify_reloading(void)
+{
+    char text[128];
+
+    /* The manager tells this reload from an earlier one by its time. */
+    snprintf(text, sizeof(text),
+             "RELOADING=1\nMONOTONIC_USEC=%" PRIu64 "\nSTATUS=reading files again",
+             clock_now_ns(&clock_monotonic) / 1000);
+    tell(text, IMPORTANT_WAIT_MS);
+}
+
 void notify_stopping(void)
 {
     tell("STOPPING=1", IMPORTANT_WAIT_MS);
@@ -69,6 +82,32 @@ void notify_status(const char *line)
     char text[256];
 
     /* Work that goes on needs more time. */
-    snprintf(text, sizeof(text), "STATUS=%s\nEXTEND_TIMEOUT_USEC=30000000", line);
+    snprintf(text, sizeof(text), "STATUS=%s\nEXTEND_TIMEOUT_USEC=30000000\nWATCHDOG=1", line);
     tell(text, 0);
+}
+
+void notify_alive(void)
+{
+    tell("WATCHDOG=1", 0);
+}
+
+/* Reads a number of the manager. 0: it is not set, or makes no sense. */
+static uint64_t number_of(const char *name)
+{
+    const char *const text = getenv(name); // NOLINT(concurrency-mt-unsafe)
+    char *end = NULL;
+    const unsigned long long value =
+        text && text[0] >= '0' && text[0] <= '9' ? strtoull(text, &end, 10) : 0;
+
+    return end && *end == '\0' ? value : 0;
+}
+
+uint64_t notify_watchdog_ns(void)
+{
+    const uint64_t pid = number_of("WATCHDOG_PID");
+    const uint64_t usec = number_of("WATCHDOG_USEC");
+
+    if (pid != 0 && pid != (uint64_t)getpid())
+        return 0;
+    return MIN(usec, UINT64_MAX / 1000) * 1000;
 }

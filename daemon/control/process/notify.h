@@ -5,8 +5,17 @@
 #ifndef EMBTIER_DAEMON_CONTROL_PROCESS_NOTIFY_H
 #define EMBTIER_DAEMON_CONTROL_PROCESS_NOTIFY_H
 
+#include <stdint.h>
+
 void notify_ready(void);
+/* Files are read again; notify_ready() follows. */
+void notify_reloading(void);
 void notify_stopping(void);
 void notify_status(const char *line);
+/* Tells the manager's watchdog that the server is alive, and waits for nothing. */
+void notify_alive(void);
+
+/* Returns the time after which the manager takes a silent server for hung; 0: it does not watch. */
+uint64_t notify_watchdog_ns(void);
 
 #endif

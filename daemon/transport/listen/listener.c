@@ -2,6 +2,7 @@
 #include "daemon/transport/listen/listener.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -39,6 +40,18 @@ static enum embtier_err listen_unix(const struct address *address, mode_t mode,
              address->kind == ADDRESS_UNIX_RPC ? "unix+rpc:" : "", address->path);
     if (chmod(address->path, mode) != 0 || listen(listener->fd, BACKLOG) != 0)
         return err_set_errno(msg, errno, "socket %s", address->path);
+    return EMBTIER_OK;
+}
+
+enum embtier_err listener_take(const char *path, int fd, struct listener *ret_listener,
+                               struct err_msg *msg)
+{
+    *ret_listener = (struct listener){ .fd = fd };
+    snprintf(ret_listener->text, sizeof(ret_listener->text), "%s", path);
+    /* Listening once more makes the server, not its manager, the user that clients see. */
+    if (fcntl(fd, F_SETFD, FD_CLOEXEC) != 0 || fcntl(fd, F_SETFL, O_NONBLOCK) != 0 ||
+        listen(fd, BACKLOG) != 0)
+        return err_set_errno(msg, errno, "socket %s", path);
     return EMBTIER_OK;
 }
 

@@ -26,6 +26,10 @@ struct listener {
 MUST_CHECK enum embtier_err listener_open(const struct address *address, mode_t mode,
                                           bool may_be_remote, struct listener *ret_listener,
                                           struct err_msg *msg);
+/* Takes a Unix socket that listens at @path already (handed_socket.h); its file is another
+ * program's and stays. */
+MUST_CHECK enum embtier_err listener_take(const char *path, int fd, struct listener *ret_listener,
+                                          struct err_msg *msg);
 /* Checks that listener_open() would succeed, and leaves nothing behind. @may_live: another program
  * may have the address, as a server that runs has. */
 MUST_CHECK enum embtier_err listener_check(const struct address *address, bool may_be_remote,
