@@ -82,6 +82,13 @@ struct database_debt {
     uint32_t level0_files;
     uint64_t pending_bytes; /* estimate */
 };
+/* True if a database with this debt takes no more writes. */
+static inline bool database_debt_stops_writes(uint32_t level0_files, uint64_t pending_bytes)
+{
+    return level0_files >= DATABASE_LEVEL0_FILES_MAX ||
+           (level0_files >= DATABASE_PENDING_FILES && pending_bytes >= DATABASE_PENDING_BYTES_MAX);
+}
+
 /* Reads the debt. It also tells database_write() how near its limit the database is. */
 void database_poll_debt(struct database *database, struct database_debt *ret_debt);
 MUST_CHECK enum embtier_err database_set_compacting(struct database *database, bool on,

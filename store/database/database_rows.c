@@ -159,9 +159,9 @@ bool database_is_behind(struct database *database)
         return true;
     if (atomic_load_explicit(&database->is_paused, memory_order_relaxed))
         return false;
-    return atomic_load_explicit(&database->level0_files, memory_order_relaxed) >=
-               DATABASE_LEVEL0_FILES_MAX ||
-           database_count_get(&database->pending_bytes) >= DATABASE_PENDING_BYTES_MAX;
+    return database_debt_stops_writes(
+        atomic_load_explicit(&database->level0_files, memory_order_relaxed),
+        database_count_get(&database->pending_bytes));
 }
 
 bool database_batch_mark(struct database *database, rocksdb_writebatch_t *batch,

@@ -47,7 +47,7 @@ static const struct {
     { "write_buffer_size", "set rocksdb.memtable_bytes instead" },
     { "db_write_buffer_size", "set rocksdb.memtable_bytes instead" },
     { "max_write_buffer_number", "set rocksdb.memtable_bytes instead" },
-    { "min_write_buffer_number_to_merge", "set rocksdb.memtable_bytes instead" },
+    { "min_write_buffer_number_to_merge", "above 1, flushes of several versions of RocksDB hang" },
     { "max_background_jobs", "set rocksdb.background_threads instead" },
     { "max_background_compactions", "set rocksdb.background_threads instead" },
     { "max_background_flushes", "set rocksdb.background_threads instead" },

@@ -24,6 +24,7 @@
 #define WRITE_BUFFER_BYTES_MAX (256 * MIB) /* more only makes flushes and restarts slow */
 #define WRITE_BUFFERS_NO_LIMIT 1000
 #define LEVEL0_FILES_TRIGGER   4
+#define PENDING_BYTES_NO_LIMIT (UINT64_C(1) << 60)
 #define FORMAT_VERSION         5
 #define MANIFEST_BYTES_MAX     (64 * MIB)
 #define MANIFEST_AHEAD_BYTES   (64 * KIB) /* allocated ahead; RocksDB's 4 MiB fill a full disk */
@@ -133,8 +134,9 @@ static void compaction_apply(rocksdb_options_t *options)
     /* Writes never wait, so slowing them down would be the same as stopping them. */
     rocksdb_options_set_level0_slowdown_writes_trigger(options, DATABASE_LEVEL0_FILES_MAX);
     rocksdb_options_set_level0_stop_writes_trigger(options, DATABASE_LEVEL0_FILES_MAX);
-    rocksdb_options_set_soft_pending_compaction_bytes_limit(options, DATABASE_PENDING_BYTES_MAX);
-    rocksdb_options_set_hard_pending_compaction_bytes_limit(options, DATABASE_PENDING_BYTES_MAX);
+    /* RocksDB would stop writes for its estimate alone (database_debt_stops_writes()). */
+    rocksdb_options_set_soft_pending_compaction_bytes_limit(options, PENDING_BYTES_NO_LIMIT);
+    rocksdb_options_set_hard_pending_compaction_bytes_limit(options, PENDING_BYTES_NO_LIMIT);
 }
 
 static void quiet_apply(rocksdb_options_t *options)

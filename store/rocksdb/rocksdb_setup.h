@@ -26,8 +26,11 @@
 #define STORE_DATABASES_PER_SHARD 2
 /* Level-0 files at which a database takes no more writes. */
 #define DATABASE_LEVEL0_FILES_MAX 36
-/* Bytes of pending compaction at which a database takes no more writes. */
+/* Bytes of pending compaction at which a database takes no more writes if level 0 has half of the
+ * files above, too. RocksDB's estimate alone may jump by hundreds of gigabytes when a level is
+ * full, while flushes still find their place. */
 #define DATABASE_PENDING_BYTES_MAX (256 * GIB)
+#define DATABASE_PENDING_FILES     (DATABASE_LEVEL0_FILES_MAX / 2)
 
 /* Threads that RocksDB makes to open the files of a database. */
 #define ROCKSDB_OPENING_THREADS 16

@@ -100,6 +100,8 @@ char *rocksdb_ext_compact_range(rocksdb_t *db, const char *start, size_t start_b
     // Otherwise a file with only the mark of a deleted range is just moved down, and stays there
     // for ever.
     options.bottommost_level_compaction = rocksdb::BottommostLevelCompaction::kForceOptimized;
+    // Otherwise level 0 grows meanwhile until writes stop.
+    options.exclusive_manual_compaction = false;
     return TextOf(db->rep->CompactRange(options, &first, &behind));
 }
 
