@@ -71,8 +71,9 @@ struct config {
         uint64_t metadata_cache_bytes; /* index and filter blocks, all shards together */
         uint32_t background_threads;   /* flush and compaction, all shards together */
         uint32_t bloom_bits_per_key;
-        uint32_t compaction_parallel; /* shards that may compact at the same time */
-        char *compaction_hours;       /* as day_hours_parse() takes it; NULL: all day */
+        uint32_t compaction_parallel;         /* shards that may compact at the same time */
+        uint64_t compaction_bytes_per_second; /* that compactions write; 0: no limit */
+        char *compaction_hours;               /* as day_hours_parse() takes it; NULL: all day */
         enum config_switch direct_io;
         enum config_switch io_uring; /* for RocksDB's MultiRead */
         char *options;               /* RocksDB's own option string, set last; or NULL */

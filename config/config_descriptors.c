@@ -76,13 +76,20 @@ static uint64_t shard_count(const struct config *config)
     return (uint64_t)config->data.directory_count * config->data.shards_per_directory;
 }
 
+/* Each directory may be on a device of its own. */
+static uint64_t compactions(const struct config *config)
+{
+    return MIN((uint64_t)config->rocksdb.compaction_parallel * config->data.directory_count,
+               shard_count(config));
+}
+
 static struct needs needs_of(const struct config *config, uint32_t lane_count)
 {
     const uint64_t shards = shard_count(config);
     struct needs needs = {
         .lanes = lane_count * (LANE_DESCRIPTORS + (uint64_t)config->lanes.readers_per_lane),
         .shards = config->data.directory_count + shards * SHARD_DESCRIPTORS +
-                  MIN(config->rocksdb.compaction_parallel, shards) * COMPACTION_DESCRIPTORS,
+                  compactions(config) * COMPACTION_DESCRIPTORS,
         .table_files = shards * CONFIG_DATABASES_PER_SHARD * TABLE_FILES_LEAST,
         .reading = (shards + 1) * (TABLE_FILES_LEAST + READ_DATABASE_DESCRIPTORS),
         .rpc = rpc_needs(config),

@@ -60,7 +60,10 @@ struct cyaml_schema_value;
     K(rocksdb, bloom_bits_per_key, U32, START, "10", 0, 64,                                        \
       "bits of the bloom filter per row; 0: none")                                                 \
     K(rocksdb, compaction_parallel, U32, LIVE, "1", 1, CONFIG_SHARDS_MAX,                          \
-      "shards that may compact at the same time")                                                  \
+      "shards of each device that may compact at the same time")                                   \
+    K(rocksdb, compaction_bytes_per_second, BYTES, LIVE, "0", 0, CONFIG_BYTES_MAX,                 \
+      "bytes a second that compactions write, all shards together, while updates do not need "     \
+      "more; 0: no limit")                                                                         \
     K(rocksdb, compaction_hours, TEXT, LIVE, "(all day)", 1, 255,                                  \
       "local time in which shards compact, like 22:00-06:00 or 12:00-13:00,20:00-24:00; at other " \
       "times only those that would soon refuse updates")                                           \

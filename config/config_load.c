@@ -388,6 +388,19 @@ static enum embtier_err check_compaction_hours(const struct config *config, stru
     return yaml_doc_mistake(config->doc, "rocksdb.compaction_hours", msg, "%s", why.text);
 }
 
+static enum embtier_err check_compaction_bytes(const struct config *config, struct err_msg *msg)
+{
+    const uint64_t bytes = config->rocksdb.compaction_bytes_per_second;
+
+    if (bytes == 0 || bytes >= CONFIG_MIB)
+        return EMBTIER_OK;
+    return yaml_doc_mistake(
+        config->doc, "rocksdb.compaction_bytes_per_second", msg,
+        "%s is too little to keep up with any updates; allowed: at least 1 MiB, "
+        "or 0 for no limit",
+        BYTES_TEXT(bytes));
+}
+
 static enum embtier_err check_together(const struct config *config, struct err_msg *msg)
 {
     TRY(check_directories(config, msg));
@@ -401,6 +414,7 @@ static enum embtier_err check_together(const struct config *config, struct err_m
     for (uint32_t t = 0; t < config->cache.tier_count; t++)
         TRY(check_tier(config, t, msg));
     TRY(check_compaction_hours(config, msg));
+    TRY(check_compaction_bytes(config, msg));
     if (config->socket.max_arena_bytes > config->socket.max_total_arena_bytes)
         return yaml_doc_mistake(config->doc, "socket.max_arena_bytes", msg,
                                 "%s is more than socket.max_total_arena_bytes; allowed: at most %s",

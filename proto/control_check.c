@@ -51,6 +51,8 @@ static const struct string_limit string_limits[] = {
     { &embtier__knob_change__descriptor, 5, CONFIG_FILE_BYTES_MAX },
     { &embtier__compaction_set__descriptor, 2, 255 },   /* hours */
     { &embtier__compaction_reply__descriptor, 8, 255 }, /* hours */
+    { &embtier__compaction_reply__descriptor, 13, 255 },
+    { &embtier__compaction_reply__descriptor, 14, 255 },
     { &embtier__compaction_database__descriptor, 1, CONFIG_FILE_BYTES_MAX },
     { &embtier__metric__descriptor, 1, 128 },                    /* name */
     { &embtier__metric__descriptor, 2, 512 },                    /* help */

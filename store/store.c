@@ -127,13 +127,12 @@ static enum embtier_err store_finish_making(struct store *store, struct err_msg 
     return store_identity_commit(store->identity, msg);
 }
 
-/* Sums up the file systems of the data directories, each counted once. */
-static uint64_t capacity_bytes(const struct store *store)
+/* Numbers the file systems of the data directories, and sums up their bytes. Each counts once. */
+static void find_devices(struct store *store)
 {
     const uint32_t directories = store_identity_directory_count(store->identity);
     dev_t seen[CONFIG_DIRECTORIES_MAX];
     uint32_t seen_count = 0;
-    uint64_t bytes = 0;
 
     for (uint32_t d = 0; d < directories; d++) {
         const char *const path = store_identity_directory(store->identity, d);
@@ -145,12 +144,12 @@ static uint64_t capacity_bytes(const struct store *store)
             continue;
         while (i < seen_count && seen[i] != info.st_dev)
             i++;
+        store->devices[d] = i;
         if (i < seen_count)
             continue;
         seen[seen_count++] = info.st_dev;
-        bytes += (uint64_t)fs.f_blocks * fs.f_frsize;
+        store->capacity_bytes += (uint64_t)fs.f_blocks * fs.f_frsize;
     }
-    return bytes;
 }
 
 bool store_is_in_use(const struct config *config)
@@ -193,11 +192,21 @@ const char *store_rocksdb_version(void)
 static enum embtier_err store_start_scheduler(struct store *store, const struct config *config,
                                               struct err_msg *msg)
 {
-    struct compaction_scheduler_opts opts = { .databases = store->databases,
-                                              .database_count = store->database_count,
-                                              .parallel = config->rocksdb.compaction_parallel,
-                                              .hold_patience_ms = HOLD_PATIENCE_MS };
+    _cleanup_(freep) uint32_t *devices = calloc(store->database_count, sizeof(*devices));
+    struct compaction_scheduler_opts opts = {
+        .databases = store->databases,
+        .database_count = store->database_count,
+        .devices = devices,
+        .parallel = config->rocksdb.compaction_parallel,
+        .options = store->setup->options,
+        .bytes_per_second = config->rocksdb.compaction_bytes_per_second,
+        .hold_patience_ms = HOLD_PATIENCE_MS,
+    };
 
+    if (!devices)
+        return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+    for (uint32_t i = 0; i < store->database_count; i++)
+        devices[i] = store_device_of(store, i / DATABASE_KINDS);
     if (config->rocksdb.compaction_hours)
         TRY(day_hours_parse(config->rocksdb.compaction_hours, &opts.hours, msg));
     return compaction_scheduler_new(&opts, &store->scheduler, msg);
@@ -233,7 +242,7 @@ enum embtier_err store_open(const struct store_opts *opts, struct store **ret_st
     TRY(rocksdb_setup_new(config, store->shard_count, &store->setup, msg));
     TRY(store_put_back(store, opts->restore_id, msg));
     TRY(store_open_shards(store, config, msg));
-    store->capacity_bytes = capacity_bytes(store);
+    find_devices(store);
     store->memtable_bytes = config->rocksdb.memtable_bytes;
     store->background_threads = config->rocksdb.background_threads;
     TRY(store_finish_making(store, msg));

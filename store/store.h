@@ -224,10 +224,11 @@ struct compaction_scheduler *store_compaction(const struct store *store);
  * is being resumed, or the system gives no more threads. After an error some databases may have
  * the new value; the caller may call again. Thread: one at a time, which may wait for SSD. */
 struct store_tuning {
-    uint64_t memtable_bytes;       /* rocksdb.memtable_bytes */
-    uint64_t metadata_cache_bytes; /* rocksdb.metadata_cache_bytes */
-    uint32_t background_threads;   /* rocksdb.background_threads */
-    uint32_t compaction_parallel;  /* rocksdb.compaction_parallel */
+    uint64_t memtable_bytes;              /* rocksdb.memtable_bytes */
+    uint64_t metadata_cache_bytes;        /* rocksdb.metadata_cache_bytes */
+    uint32_t background_threads;          /* rocksdb.background_threads */
+    uint32_t compaction_parallel;         /* rocksdb.compaction_parallel */
+    uint64_t compaction_bytes_per_second; /* rocksdb.compaction_bytes_per_second */
 };
 MUST_CHECK enum embtier_err store_set_memtables(struct store *store, const struct config *config,
                                                 struct err_msg *msg);
@@ -235,6 +236,7 @@ MUST_CHECK enum embtier_err store_set_threads(struct store *store, uint32_t thre
                                               struct err_msg *msg);
 void store_set_metadata_cache(struct store *store, uint64_t bytes);
 void store_set_compaction_parallel(struct store *store, uint32_t parallel);
+void store_set_compaction_bytes(struct store *store, uint64_t bytes_per_second);
 /* Has the store keep fewer files open, if @config leaves it fewer descriptors than it has now. It
  * never takes more: sessions may still have them. */
 MUST_CHECK enum embtier_err store_share_files(struct store *store, const struct config *config,

@@ -43,6 +43,7 @@ struct store {
     _Atomic uint64_t memtable_bytes;     /* as RocksDB has it */
     _Atomic uint32_t background_threads; /* as the configuration counts them */
     uint32_t shards_per_directory;
+    uint32_t devices[CONFIG_DIRECTORIES_MAX]; /* number of the file system of each directory */
     _Atomic uint32_t read_files; /* open table files of a checkpoint's database, at most */
     uint32_t shard_count;
     struct database **databases; /* see store_database_of(); NULL from the first unopened one on */
@@ -77,6 +78,12 @@ uint64_t store_reading_ns(struct store *store);
 static inline const char *store_directory_of(const struct store *store, uint32_t shard)
 {
     return store_identity_directory(store->identity, shard / store->shards_per_directory);
+}
+
+/* Returns the number of the device that the shard lies on, for the compaction scheduler. */
+static inline uint32_t store_device_of(const struct store *store, uint32_t shard)
+{
+    return store->devices[shard / store->shards_per_directory];
 }
 
 /* Return malloced paths; NULL if out of memory. */

@@ -43,7 +43,8 @@ static inline uint64_t store_compaction_reserved_bytes(const struct config *conf
     const uint32_t shards = config->data.directory_count * config->data.shards_per_directory;
     const uint64_t threads = MAX(config->rocksdb.background_threads, 2u);
     const uint64_t compacting = threads - MAX(threads / 4, UINT64_C(1));
-    const uint64_t compacts = MIN(config->rocksdb.compaction_parallel, shards);
+    const uint64_t compacts =
+        MIN((uint64_t)config->rocksdb.compaction_parallel * config->data.directory_count, shards);
 
     return threads * HEAP_THREAD_BYTES +
            MIN(compacting, compacts) * CONFIG_COMPACTION_INPUTS * HEAP_INPUT_BYTES;

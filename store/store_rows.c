@@ -178,15 +178,18 @@ enum embtier_err store_flush(struct store *store, uint32_t shard, struct err_msg
     return database_flush(store_database_of(store, shard, true), msg);
 }
 
-static enum embtier_err drop_from(struct store *store, struct database *database, uint32_t table_id,
-                                  const _Atomic bool *give_up, struct err_msg *msg)
+static enum embtier_err drop_from(struct store *store, uint32_t shard, bool logged,
+                                  uint32_t table_id, const _Atomic bool *give_up,
+                                  struct err_msg *msg)
 {
+    struct database *const database = store_database_of(store, shard, logged);
+    const uint32_t device = store_device_of(store, shard);
     enum embtier_err err;
 
     TRY(database_delete_table(database, table_id, msg));
-    TRY(compaction_scheduler_hold(store->scheduler, give_up, msg));
+    TRY(compaction_scheduler_hold(store->scheduler, device, give_up, msg));
     err = database_compact_table(database, table_id, msg);
-    compaction_scheduler_release(store->scheduler);
+    compaction_scheduler_release(store->scheduler, device);
     return err;
 }
 
@@ -201,8 +204,7 @@ enum embtier_err store_drop_table(struct store *store, uint32_t table_id, bool l
         enum embtier_err err;
 
         /* The error may stem from an earlier refusal, before there was space. */
-        while ((err = drop_from(store, store_database_of(store, s, logged), table_id, give_up,
-                                msg)) == EMBTIER_NO_SPACE &&
+        while ((err = drop_from(store, s, logged, table_id, give_up, msg)) == EMBTIER_NO_SPACE &&
                !(give_up && atomic_load(give_up)) &&
                clock_now_ns(&clock_monotonic) - began_ns < RESUME_PATIENCE_NS)
             nanosleep(&(struct timespec){ .tv_nsec = RESUME_PAUSE_NS }, NULL);

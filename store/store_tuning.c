@@ -50,6 +50,11 @@ void store_set_compaction_parallel(struct store *store, uint32_t parallel)
     compaction_scheduler_set_parallel(store->scheduler, parallel);
 }
 
+void store_set_compaction_bytes(struct store *store, uint64_t bytes_per_second)
+{
+    compaction_scheduler_set_bytes(store->scheduler, bytes_per_second);
+}
+
 enum embtier_err store_share_files(struct store *store, const struct config *config,
                                    struct err_msg *msg)
 {
@@ -82,5 +87,6 @@ void store_tuning(struct store *store, struct store_tuning *ret_tuning)
         .metadata_cache_bytes = rocksdb_cache_get_capacity(store->setup->metadata_cache),
         .background_threads = threads_in_force(store),
         .compaction_parallel = compaction_scheduler_parallel(store->scheduler),
+        .compaction_bytes_per_second = compaction_scheduler_bytes(store->scheduler),
     };
 }

@@ -19,13 +19,17 @@ extern "C" {
 /* The server as a whole. */
 struct embtier_compaction {
     uint32_t databases;
-    uint32_t parallel; /* shards that may compact at the same time */
+    uint32_t parallel; /* shards of each device that may compact at the same time */
     int is_put_off;    /* nonzero: by embtier_compaction_put_off() */
     int is_busy;       /* nonzero: lookups wait for the drives, so compaction waits */
     int lacks_space;   /* nonzero: a disk is full, so nothing compacts */
     int is_in_hours;   /* zero: compaction waits for its hours */
     uint32_t minutes_to_hours;
-    const char *hours; /* local time, such as "22:00-06:00"; "": all day */
+    const char *hours;        /* local time, such as "22:00-06:00"; "": all day */
+    uint64_t limit_bytes;     /* a second that compactions may write; 0: no limit */
+    uint64_t limit_now_bytes; /* the limit in force; 0: none */
+    const char *limit_state;  /* "none", "holds", "raised", "suspended" */
+    const char *limit_why;    /* what the state means */
 };
 /* One database. A shard has two: for tables whose changes are logged, and for others. */
 struct embtier_compaction_database {

@@ -16,6 +16,14 @@ static const struct {
 #undef X
 };
 
+static const struct {
+    const char *word, *why;
+} paces[COMPACTION_PACE_COUNT] = {
+#define X(name, word, why) [COMPACTION_PACE_##name] = { word, why },
+    COMPACTION_PACE_REASONS(X)
+#undef X
+};
+
 /* A database, for the wire. */
 struct item {
     struct compaction_view view;
@@ -72,6 +80,10 @@ static void fill_facts(struct compaction_scheduler *scheduler, Embtier__Compacti
     body->is_in_hours = facts.minutes_to_hours == 0;
     body->minutes_to_hours = facts.minutes_to_hours;
     body->hours = text;
+    body->limit_bytes = facts.limit_bytes;
+    body->limit_now_bytes = facts.limit_now_bytes;
+    body->limit_state = (char *)(uintptr_t)paces[facts.pace].word;
+    body->limit_why = (char *)(uintptr_t)paces[facts.pace].why;
 }
 
 static void reply_with(struct control *control, struct connection *connection, uint32_t id,

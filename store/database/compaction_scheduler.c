@@ -16,12 +16,10 @@
  * free, and is DRAINING again. So with one slot, two databases compact at once only in one case. A
  * database on a failing disk begins to compact while another has the slot; this ends when the first
  * of the two is done. */
-#include "store/database/compaction_scheduler.h"
+#include "store/database/compaction_scheduler_impl.h"
 
 #include <assert.h>
 #include <inttypes.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -37,54 +35,6 @@
 #define LOG_NS              (UINT64_C(60) * 1000000000)
 #define URGENT_LEVEL0_FILES (DATABASE_LEVEL0_FILES_MAX * 2 / 3)
 #define URGENT_BYTES        (DATABASE_PENDING_BYTES_MAX / 2)
-
-enum slot_state { SLOT_OFF, SLOT_ON, SLOT_DRAINING };
-
-/* Something to retry until it works. The time between tries doubles, since each one writes to a
- * disk that is probably still full. */
-struct retry {
-    uint64_t at_ns; /* time of the next try; 0: nothing to try */
-    uint64_t wait_ns;
-};
-
-/* The scheduler thread's view of a database. */
-struct entry {
-    struct database *database;
-    enum slot_state state;
-    struct database_debt debt;
-    uint64_t idle_since_ns; /* since when it is ON and due with nothing running; 0: it is not */
-    uint64_t sits_out_until_ns;
-    struct retry resume; /* while it has failed */
-    struct retry off;    /* while off is owed */
-    bool has_failed;     /* it has failed, and RocksDB has not counted since */
-    bool trouble_logged; /* the log says that it cannot be turned on or off */
-    bool is_wanted;      /* an operator has asked for it; it counts as urgent */
-    uint64_t next_log_ns;
-};
-
-struct compaction_scheduler {
-    struct entry *entries; /* scheduler thread only */
-    uint32_t count;
-    uint64_t hold_patience_ns;
-    _Atomic bool busy;
-    _Atomic bool paused;
-    _Atomic bool deferred;
-    bool put_off, in_hours; /* in this round; scheduler thread only */
-    pthread_t thread;
-    bool started;
-    pthread_mutex_t mutex;
-    pthread_cond_t changed; /* a slot was given back, or the thread shall end */
-    pthread_cond_t seen;    /* a round has ended */
-    /* Under the mutex. */
-    bool stop;
-    uint32_t parallel;
-    uint32_t slots_used; /* by databases ON or DRAINING and by holders; may exceed @parallel */
-    uint32_t waiting;    /* callers of compaction_scheduler_hold() without a slot */
-    struct day_hours hours;
-    bool catches_up;               /* every database that is due counts as urgent */
-    uint64_t rounds;               /* that have ended */
-    struct compaction_view *views; /* of the last round */
-};
 
 static void set_state(struct entry *entry, enum slot_state to)
 {
@@ -129,43 +79,45 @@ static double debt_weight(const struct entry *entry)
     return MAX(files, bytes);
 }
 
-static bool slot_take(struct compaction_scheduler *scheduler)
+static bool slot_take(struct compaction_scheduler *scheduler, uint32_t device)
 {
+    struct slots *const slots = &scheduler->slots[device];
     bool taken;
 
     pthread_mutex_lock(&scheduler->mutex);
     /* Holders go first: they wake up by themselves when a slot is free. */
-    taken = scheduler->waiting == 0 && scheduler->slots_used < scheduler->parallel;
-    scheduler->slots_used += taken;
+    taken = slots->waiting == 0 && slots->used < scheduler->parallel;
+    slots->used += taken;
     pthread_mutex_unlock(&scheduler->mutex);
     return taken;
 }
 
 /* Takes a slot for a database that compacts without permission. */
-static void slot_seize(struct compaction_scheduler *scheduler)
+static void slot_seize(struct compaction_scheduler *scheduler, uint32_t device)
 {
     pthread_mutex_lock(&scheduler->mutex);
-    scheduler->slots_used++;
+    scheduler->slots[device].used++;
     pthread_mutex_unlock(&scheduler->mutex);
 }
 
-static void slot_give(struct compaction_scheduler *scheduler)
+static void slot_give(struct compaction_scheduler *scheduler, uint32_t device)
 {
     pthread_mutex_lock(&scheduler->mutex);
-    assert(scheduler->slots_used > 0);
-    scheduler->slots_used--;
+    assert(scheduler->slots[device].used > 0);
+    scheduler->slots[device].used--;
     pthread_cond_broadcast(&scheduler->changed);
     pthread_mutex_unlock(&scheduler->mutex);
 }
 
-/* True if a holder or an urgent database waits for a slot and none is free. */
-static bool slots_are_wanted(struct compaction_scheduler *scheduler, bool urgent_database_waits)
+/* True if a holder or an urgent database waits for a slot of @device and none is free. */
+static bool slots_are_wanted(struct compaction_scheduler *scheduler, uint32_t device,
+                             bool urgent_database_waits)
 {
+    const struct slots *const slots = &scheduler->slots[device];
     bool wanted;
 
     pthread_mutex_lock(&scheduler->mutex);
-    wanted = scheduler->slots_used >= scheduler->parallel &&
-             (scheduler->waiting > 0 || urgent_database_waits);
+    wanted = slots->used >= scheduler->parallel && (slots->waiting > 0 || urgent_database_waits);
     pthread_mutex_unlock(&scheduler->mutex);
     return wanted;
 }
@@ -226,7 +178,7 @@ static void round_turn_off_owed(struct compaction_scheduler *scheduler, uint64_t
             entry_turn_off(entry, now_ns);
         database_poll_debt(entry->database, &entry->debt);
         if (entry->state == SLOT_OFF && entry->debt.running > 0) {
-            slot_seize(scheduler);
+            slot_seize(scheduler, entry->device);
             set_state(entry, SLOT_DRAINING);
         }
     }
@@ -238,11 +190,11 @@ static void round_turn_off_owed(struct compaction_scheduler *scheduler, uint64_t
 static void round_take_back(struct compaction_scheduler *scheduler, uint64_t now_ns)
 {
     const bool paused = atomic_load(&scheduler->paused);
-    bool urgent_waits = false;
+    bool urgent_waits[COMPACTION_DEVICES_MAX] = { false };
 
     for (uint32_t i = 0; i < scheduler->count; i++)
-        urgent_waits = urgent_waits || (scheduler->entries[i].state == SLOT_OFF &&
-                                        is_urgent(&scheduler->entries[i]));
+        if (scheduler->entries[i].state == SLOT_OFF && is_urgent(&scheduler->entries[i]))
+            urgent_waits[scheduler->entries[i].device] = true;
     for (uint32_t i = 0; i < scheduler->count; i++) {
         struct entry *entry = &scheduler->entries[i];
 
@@ -255,19 +207,21 @@ static void round_take_back(struct compaction_scheduler *scheduler, uint64_t now
                 entry->sits_out_until_ns = now_ns + SIT_OUT_NS;
             if (done || stuck || paused ||
                 (!is_urgent(entry) &&
-                 (scheduler->put_off || slots_are_wanted(scheduler, urgent_waits)))) {
+                 (scheduler->put_off ||
+                  slots_are_wanted(scheduler, entry->device, urgent_waits[entry->device])))) {
                 entry_turn_off(entry, now_ns);
                 database_poll_debt(entry->database, &entry->debt);
             }
         }
         if (entry->state == SLOT_DRAINING && entry->debt.running == 0) {
             set_state(entry, SLOT_OFF);
-            slot_give(scheduler);
+            slot_give(scheduler, entry->device);
         }
     }
 }
 
-static struct entry *round_pick(struct compaction_scheduler *scheduler, uint64_t now_ns)
+static struct entry *round_pick(struct compaction_scheduler *scheduler, uint32_t device,
+                                uint64_t now_ns)
 {
     struct entry *best = NULL;
 
@@ -276,7 +230,7 @@ static struct entry *round_pick(struct compaction_scheduler *scheduler, uint64_t
     for (uint32_t i = 0; i < scheduler->count; i++) {
         struct entry *entry = &scheduler->entries[i];
 
-        if (entry->state != SLOT_OFF || !entry->debt.due ||
+        if (entry->device != device || entry->state != SLOT_OFF || !entry->debt.due ||
             (scheduler->put_off && !is_urgent(entry)) || entry->resume.at_ns != 0 ||
             entry->off.at_ns != 0 || now_ns < entry->sits_out_until_ns)
             continue;
@@ -286,11 +240,11 @@ static struct entry *round_pick(struct compaction_scheduler *scheduler, uint64_t
     return best;
 }
 
-static void round_give_out(struct compaction_scheduler *scheduler, uint64_t now_ns)
+static void give_out(struct compaction_scheduler *scheduler, uint32_t device, uint64_t now_ns)
 {
     struct entry *entry;
 
-    while ((entry = round_pick(scheduler, now_ns)) && slot_take(scheduler)) {
+    while ((entry = round_pick(scheduler, device, now_ns)) && slot_take(scheduler, device)) {
         entry->idle_since_ns = 0;
         set_state(entry, SLOT_ON);
         if (!entry_set_compacting(entry, true, now_ns)) {
@@ -299,6 +253,36 @@ static void round_give_out(struct compaction_scheduler *scheduler, uint64_t now_
             entry_turn_off(entry, now_ns);
         }
     }
+}
+
+static void round_give_out(struct compaction_scheduler *scheduler, uint64_t now_ns)
+{
+    for (uint32_t d = 0; d < scheduler->device_count; d++)
+        give_out(scheduler, d, now_ns);
+}
+
+/* Sets the limit of bytes, as it must be now. */
+static void round_pace(struct compaction_scheduler *scheduler, uint64_t now_ns)
+{
+    struct compaction_strain strain = { 0 };
+    enum compaction_pace_reason reason;
+    uint64_t limit;
+
+    for (uint32_t i = 0; i < scheduler->count; i++) {
+        const struct entry *const entry = &scheduler->entries[i];
+
+        strain.nearest = MAX(strain.nearest, debt_weight(entry));
+        strain.is_near = strain.is_near || is_near_limit(entry);
+        strain.rows += database_rows_moved(entry->database);
+    }
+    limit = compaction_pace(&scheduler->pace, atomic_load(&scheduler->limit_bytes), &strain, now_ns,
+                            &reason);
+    if (scheduler->options)
+        rocksdb_ext_set_compaction_limit(scheduler->options, limit);
+    pthread_mutex_lock(&scheduler->mutex);
+    scheduler->limit_now_bytes = limit;
+    scheduler->pace_reason = reason;
+    pthread_mutex_unlock(&scheduler->mutex);
 }
 
 static void entry_try_resume(struct entry *entry, uint64_t now_ns)
@@ -330,8 +314,7 @@ static void entry_recount(struct entry *entry, uint64_t now_ns)
     database_poll_debt(entry->database, &entry->debt);
 }
 
-/* Locked. Without hours the time of day is not asked for, which would read the time zone. */
-static uint32_t minutes_to_hours(const struct compaction_scheduler *scheduler)
+uint32_t compaction_minutes_to_hours(const struct compaction_scheduler *scheduler)
 {
     return scheduler->hours.count == 0 ? 0 : day_hours_wait(&scheduler->hours, day_hours_now());
 }
@@ -392,7 +375,7 @@ static void round_begin(struct compaction_scheduler *scheduler)
     bool catches_up;
 
     pthread_mutex_lock(&scheduler->mutex);
-    scheduler->in_hours = minutes_to_hours(scheduler) == 0;
+    scheduler->in_hours = compaction_minutes_to_hours(scheduler) == 0;
     catches_up = scheduler->catches_up;
     pthread_mutex_unlock(&scheduler->mutex);
     scheduler->put_off = atomic_load_explicit(&scheduler->busy, memory_order_relaxed) ||
@@ -411,13 +394,14 @@ static void scheduler_round(struct compaction_scheduler *scheduler)
         database_poll_debt(scheduler->entries[i].database, &scheduler->entries[i].debt);
         entry_recount(&scheduler->entries[i], now_ns);
     }
+    round_pace(scheduler, now_ns);
     round_turn_off_owed(scheduler, now_ns);
     round_take_back(scheduler, now_ns);
     round_give_out(scheduler, now_ns);
     round_end(scheduler, now_ns);
 }
 
-static struct timespec period_end(void)
+struct timespec compaction_period_end(void)
 {
     return clock_until(PERIOD_MS * UINT64_C(1000000));
 }
@@ -425,7 +409,7 @@ static struct timespec period_end(void)
 /* Waits until the next round; false at the end. */
 static bool scheduler_wait(struct compaction_scheduler *scheduler)
 {
-    const struct timespec until = period_end();
+    const struct timespec until = compaction_period_end();
     bool stop;
 
     pthread_mutex_lock(&scheduler->mutex);
@@ -460,6 +444,9 @@ enum embtier_err compaction_scheduler_new(const struct compaction_scheduler_opts
     if (!scheduler)
         return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
     scheduler->count = opts->database_count;
+    scheduler->options = opts->options;
+    scheduler->limit_bytes = opts->bytes_per_second;
+    scheduler->device_count = 1;
     scheduler->parallel = MAX(opts->parallel, 1u);
     scheduler->hold_patience_ns = opts->hold_patience_ms * UINT64_C(1000000);
     pthread_mutex_init(&scheduler->mutex, NULL);
@@ -472,8 +459,14 @@ enum embtier_err compaction_scheduler_new(const struct compaction_scheduler_opts
         compaction_scheduler_free(scheduler);
         return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
     }
-    for (uint32_t i = 0; i < opts->database_count; i++)
+    for (uint32_t i = 0; i < opts->database_count; i++) {
+        const uint32_t device = opts->devices ? opts->devices[i] : 0;
+
+        assert(device < COMPACTION_DEVICES_MAX);
         scheduler->entries[i].database = opts->databases[i];
+        scheduler->entries[i].device = device;
+        scheduler->device_count = MAX(scheduler->device_count, device + 1);
+    }
     errnum = pthread_create(&scheduler->thread, NULL, scheduler_main, scheduler);
     if (errnum != 0) {
         compaction_scheduler_free(scheduler);
@@ -528,8 +521,11 @@ void compaction_scheduler_free(struct compaction_scheduler *scheduler)
         pthread_cond_broadcast(&scheduler->changed);
         pthread_mutex_unlock(&scheduler->mutex);
         join_thread(scheduler);
+        if (scheduler->options) /* a close waits for compactions */
+            rocksdb_ext_set_compaction_limit(scheduler->options, 0);
     }
-    assert(scheduler->waiting == 0);
+    for (uint32_t d = 0; d < COMPACTION_DEVICES_MAX; d++)
+        assert(scheduler->slots[d].waiting == 0);
     pthread_cond_destroy(&scheduler->changed);
     pthread_cond_destroy(&scheduler->seen);
     pthread_mutex_destroy(&scheduler->mutex);
@@ -561,19 +557,31 @@ uint32_t compaction_scheduler_parallel(struct compaction_scheduler *scheduler)
     return parallel;
 }
 
+void compaction_scheduler_set_bytes(struct compaction_scheduler *scheduler,
+                                    uint64_t bytes_per_second)
+{
+    atomic_store(&scheduler->limit_bytes, bytes_per_second);
+}
+
+uint64_t compaction_scheduler_bytes(struct compaction_scheduler *scheduler)
+{
+    return atomic_load(&scheduler->limit_bytes);
+}
+
 void compaction_scheduler_pause(struct compaction_scheduler *scheduler, bool paused)
 {
     atomic_store(&scheduler->paused, paused);
 }
 
-enum embtier_err compaction_scheduler_hold(struct compaction_scheduler *scheduler,
+enum embtier_err compaction_scheduler_hold(struct compaction_scheduler *scheduler, uint32_t device,
                                            const _Atomic bool *give_up, struct err_msg *msg)
 {
+    struct slots *const slots = &scheduler->slots[device];
     const uint64_t began_ns = clock_now_ns(&clock_monotonic);
     enum embtier_err err = EMBTIER_OK;
 
     pthread_mutex_lock(&scheduler->mutex);
-    scheduler->waiting++;
+    slots->waiting++;
     for (;;) {
         struct timespec until;
 
@@ -581,8 +589,8 @@ enum embtier_err compaction_scheduler_hold(struct compaction_scheduler *schedule
             err = err_shutdown(msg);
             break;
         }
-        if (scheduler->slots_used < scheduler->parallel) {
-            scheduler->slots_used++;
+        if (slots->used < scheduler->parallel) {
+            slots->used++;
             break;
         }
         if (clock_now_ns(&clock_monotonic) - began_ns >= scheduler->hold_patience_ns) {
@@ -591,142 +599,16 @@ enum embtier_err compaction_scheduler_hold(struct compaction_scheduler *schedule
                           scheduler->hold_patience_ns / 1000000000);
             break;
         }
-        until = period_end();
+        until = compaction_period_end();
         pthread_cond_timedwait(&scheduler->changed, &scheduler->mutex, &until);
     }
-    assert(scheduler->waiting > 0);
-    scheduler->waiting--;
+    assert(slots->waiting > 0);
+    slots->waiting--;
     pthread_mutex_unlock(&scheduler->mutex);
     return err;
 }
 
-void compaction_scheduler_release(struct compaction_scheduler *scheduler)
+void compaction_scheduler_release(struct compaction_scheduler *scheduler, uint32_t device)
 {
-    slot_give(scheduler);
-}
-
-/* ---- Operators ---- */
-
-void compaction_scheduler_defer(struct compaction_scheduler *scheduler, bool deferred)
-{
-    atomic_store(&scheduler->deferred, deferred);
-}
-
-void compaction_scheduler_set_hours(struct compaction_scheduler *scheduler,
-                                    const struct day_hours *hours)
-{
-    pthread_mutex_lock(&scheduler->mutex);
-    scheduler->hours = *hours;
-    pthread_mutex_unlock(&scheduler->mutex);
-}
-
-void compaction_scheduler_look(struct compaction_scheduler *scheduler,
-                               struct compaction_facts *ret_facts)
-{
-    pthread_mutex_lock(&scheduler->mutex);
-    *ret_facts = (struct compaction_facts){
-        .databases = scheduler->count,
-        .parallel = scheduler->parallel,
-        .is_deferred = atomic_load(&scheduler->deferred),
-        .is_busy = atomic_load_explicit(&scheduler->busy, memory_order_relaxed),
-        .lacks_space = atomic_load(&scheduler->paused),
-        .minutes_to_hours = minutes_to_hours(scheduler),
-        .hours = scheduler->hours,
-    };
-    pthread_mutex_unlock(&scheduler->mutex);
-}
-
-uint32_t compaction_scheduler_list(struct compaction_scheduler *scheduler, uint32_t first,
-                                   uint32_t most, struct compaction_view *ret_views)
-{
-    const uint32_t count = MIN(scheduler->count - MIN(first, scheduler->count), most);
-
-    pthread_mutex_lock(&scheduler->mutex);
-    for (uint32_t i = 0; i < count; i++)
-        ret_views[i] = scheduler->views[first + i];
-    pthread_mutex_unlock(&scheduler->mutex);
-    return count;
-}
-
-const char *compaction_scheduler_path(const struct compaction_scheduler *scheduler,
-                                      uint32_t database)
-{
-    return database_path(scheduler->entries[database].database);
-}
-
-/* Those that RocksDB finds nothing to compact in are done too. */
-static bool has_caught_up(const struct compaction_view *view)
-{
-    return view->state == COMPACTION_IDLE || view->state == COMPACTION_SITS_OUT;
-}
-
-/* Returns how many databases had not caught up at the last round. */
-static uint32_t count_left(const struct compaction_scheduler *scheduler)
-{
-    uint32_t left = 0;
-
-    for (uint32_t i = 0; i < scheduler->count; i++)
-        left += !has_caught_up(&scheduler->views[i]);
-    return left;
-}
-
-/* Looks at the last round. AGAIN: @ret_left databases are left. */
-static enum embtier_err caught_up(const struct compaction_scheduler *scheduler, uint32_t *ret_left,
-                                  struct err_msg *msg)
-{
-    *ret_left = count_left(scheduler);
-    for (uint32_t i = 0; i < scheduler->count; i++)
-        if (scheduler->views[i].state == COMPACTION_FAILED)
-            return err_set(msg, EMBTIER_IO, "%s: its background work fails; the log says why",
-                           compaction_scheduler_path(scheduler, i));
-    if (*ret_left > 0 && atomic_load(&scheduler->paused))
-        return err_set(msg, EMBTIER_NO_SPACE, "the disk has no space to compact; make space");
-    return *ret_left > 0 ? EMBTIER_AGAIN : EMBTIER_OK;
-}
-
-/* Waits for the next round, or a little. Locked. */
-static void await_round(struct compaction_scheduler *scheduler)
-{
-    const struct timespec until = period_end();
-
-    (void)pthread_cond_timedwait(&scheduler->seen, &scheduler->mutex, &until);
-}
-
-/* Locked, but not while @tell runs. The first round that counts has begun after the call. */
-static enum embtier_err catch_up(struct compaction_scheduler *scheduler, compaction_tell_fn *tell,
-                                 void *context, struct err_msg *msg)
-{
-    const uint64_t first = scheduler->rounds + 2;
-    uint32_t left = count_left(scheduler), total = left;
-    enum embtier_err err = EMBTIER_AGAIN;
-
-    while (err == EMBTIER_AGAIN) {
-        enum embtier_err told;
-
-        await_round(scheduler);
-        if (scheduler->rounds >= first)
-            err = caught_up(scheduler, &left, msg);
-        total = MAX(total, left);
-        pthread_mutex_unlock(&scheduler->mutex);
-        told = tell(context, total - left, total, err == EMBTIER_AGAIN ? msg : NULL);
-        pthread_mutex_lock(&scheduler->mutex);
-        if (err == EMBTIER_AGAIN && told != EMBTIER_OK)
-            err = told;
-    }
-    return err;
-}
-
-enum embtier_err compaction_scheduler_catch_up(struct compaction_scheduler *scheduler,
-                                               compaction_tell_fn *tell, void *context,
-                                               struct err_msg *msg)
-{
-    enum embtier_err err;
-
-    pthread_mutex_lock(&scheduler->mutex);
-    assert(!scheduler->catches_up);
-    scheduler->catches_up = true;
-    err = catch_up(scheduler, tell, context, msg);
-    scheduler->catches_up = false;
-    pthread_mutex_unlock(&scheduler->mutex);
-    return err;
+    slot_give(scheduler, device);
 }

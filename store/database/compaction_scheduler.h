@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* compaction_scheduler.h: lets only some shards' databases compact at a time, never all at once.
+/* compaction_scheduler.h: lets only some shards' databases of each device compact at a time, never
+ * all at once.
  *
  * A compaction takes SSD bandwidth from lookups. Rows are spread evenly, so level 0 of all
  * databases is full at the same time. If all compacted then, lookups would stand still. So every
- * database is opened with automatic compactions off, and one thread gives `parallel` slots to the
- * databases that need one most. A database with a slot keeps it until it has nothing left to
- * compact. While compaction is put off no slot is given, until a database is urgent: near the limit
- * at which it takes no more writes (rocksdb_setup.h). It is put off while the lanes are busy, by an
- * operator, and outside the hours that are set for it. An operator may also have all databases that
- * are due compact now, as if they were urgent.
+ * database is opened with automatic compactions off, and one thread gives `parallel` slots of each
+ * device to the databases that need one most. A database with a slot keeps it until it has nothing
+ * left to compact. While compaction is put off no slot is given, until a database is urgent: near
+ * the limit at which it takes no more writes (rocksdb_setup.h). It is put off while the lanes are
+ * busy, by an operator, and outside the hours that are set for it. An operator may also have all
+ * databases that are due compact now, as if they were urgent.
  *
  * If its disk is full, a database may be impossible to turn off. It loses its slot all the same, so
  * databases on other disks and drops of tables do not wait for it.
@@ -27,11 +28,18 @@
 
 struct compaction_scheduler;
 
+#define COMPACTION_DEVICES_MAX 64
+
 struct compaction_scheduler_opts {
     struct database *const *databases; /* borrowed until the scheduler is freed */
     uint32_t database_count;
-    uint32_t parallel;      /* slots; at least one */
-    struct day_hours hours; /* in which databases compact that are not urgent */
+    const uint32_t *devices; /* the device of each database, below COMPACTION_DEVICES_MAX; borrowed
+                                for the call; NULL: all are on one */
+    uint32_t parallel;       /* slots of each device; at least one */
+    const rocksdb_options_t *options; /* those of all databases, which hold the limit; borrowed, as
+                                         the databases; NULL: no limit */
+    uint64_t bytes_per_second;        /* that compactions may write; 0: no limit */
+    struct day_hours hours;           /* in which databases compact that are not urgent */
     uint32_t hold_patience_ms;
 };
 
@@ -50,6 +58,12 @@ void compaction_scheduler_set_busy(struct compaction_scheduler *scheduler, bool 
  * done. Any thread. */
 void compaction_scheduler_set_parallel(struct compaction_scheduler *scheduler, uint32_t parallel);
 uint32_t compaction_scheduler_parallel(struct compaction_scheduler *scheduler);
+
+/* Sets the bytes a second that compactions of all databases write, together, and reads it; 0: no
+ * limit. It gives way before a database takes no more writes (compaction_pace.h). Any thread. */
+void compaction_scheduler_set_bytes(struct compaction_scheduler *scheduler,
+                                    uint64_t bytes_per_second);
+uint64_t compaction_scheduler_bytes(struct compaction_scheduler *scheduler);
 
 /* While paused, no database compacts except under compaction_scheduler_hold(), as there is no
  * space. Running compactions go on to their end. Any thread, does not wait. */
@@ -82,12 +96,13 @@ MUST_CHECK enum embtier_err compaction_scheduler_catch_up(struct compaction_sche
                                                           compaction_tell_fn *tell, void *context,
                                                           struct err_msg *msg);
 
-/* Waits for a slot and keeps it for a compaction of the caller's own. Callers come before automatic
- * compactions. Returns SHUTDOWN, without a slot, once *@give_up is true (@give_up may be NULL).
- * Returns TIMEOUT if no slot came free within the scheduler's patience. Any thread. */
+/* Waits for a slot of @device and keeps it for a compaction of the caller's own. Callers come
+ * before automatic compactions. Returns SHUTDOWN, without a slot, once *@give_up is true (@give_up
+ * may be NULL). Returns TIMEOUT if no slot came free within the scheduler's patience. Any thread.
+ */
 MUST_CHECK enum embtier_err compaction_scheduler_hold(struct compaction_scheduler *scheduler,
-                                                      const _Atomic bool *give_up,
+                                                      uint32_t device, const _Atomic bool *give_up,
                                                       struct err_msg *msg);
-void compaction_scheduler_release(struct compaction_scheduler *scheduler);
+void compaction_scheduler_release(struct compaction_scheduler *scheduler, uint32_t device);
 
 #endif

@@ -28,6 +28,21 @@ enum compaction_state {
         COMPACTION_STATE_COUNT
 };
 
+/* X(NAME, word, meaning): why compactions may write as much as they may. Numbers never change. */
+#define COMPACTION_PACE_REASONS(X)                                                                 \
+    X(NONE, "none", "no limit is set")                                                             \
+    X(HOLDS, "holds", "the limit holds")                                                           \
+    X(BEHIND, "raised", "a shard is behind")                                                       \
+    X(NEAR, "suspended", "a shard would soon take no more updates")                                \
+    X(QUIET, "suspended", "clients are quiet, so shards catch up")
+
+enum compaction_pace_reason {
+#define X(name, ...) COMPACTION_PACE_##name,
+    COMPACTION_PACE_REASONS(X)
+#undef X
+        COMPACTION_PACE_COUNT
+};
+
 /* One database. */
 struct compaction_view {
     enum compaction_state state;
@@ -43,6 +58,9 @@ struct compaction_facts {
     bool is_deferred, is_busy, lacks_space;
     uint32_t minutes_to_hours; /* 0: they have begun */
     struct day_hours hours;
+    uint64_t limit_bytes;     /* a second that compactions may write; 0: no limit */
+    uint64_t limit_now_bytes; /* the one in force; 0: none */
+    enum compaction_pace_reason pace;
 };
 
 #endif

@@ -98,6 +98,8 @@ MUST_CHECK enum embtier_err database_set_compacting(struct database *database, b
 MUST_CHECK enum embtier_err database_tune(struct database *database, enum rocksdb_ext_tuning tuning,
                                           int64_t value, struct err_msg *msg);
 int64_t database_tuned(struct database *database, enum rocksdb_ext_tuning tuning);
+/* Returns how many rows were read and written since the database was opened. Any thread. */
+uint64_t database_rows_moved(struct database *database);
 /* While compaction is paused, the database takes rows however far compaction is behind. Any
  * thread. */
 void database_set_paused(struct database *database, bool is_paused);

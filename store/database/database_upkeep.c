@@ -71,6 +71,11 @@ enum embtier_err database_tune(struct database *database, enum rocksdb_ext_tunin
                    database->path, tuned, value);
 }
 
+uint64_t database_rows_moved(struct database *database)
+{
+    return database_count_get(&database->rows_read) + database_count_get(&database->rows_written);
+}
+
 void database_set_paused(struct database *database, bool is_paused)
 {
     atomic_store(&database->is_paused, is_paused);

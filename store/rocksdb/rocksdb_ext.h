@@ -63,6 +63,16 @@ uint64_t rocksdb_ext_write_buffer_bytes(const rocksdb_options_t *options);
 void rocksdb_ext_set_write_buffers(const rocksdb_options_t *options, size_t bytes);
 uint64_t rocksdb_ext_write_buffers_budget(const rocksdb_options_t *options);
 
+/* Limits the bytes a second that compactions of all databases opened with @options or a copy write,
+ * together; 0, as at first: no limit. Flushes never wait for it. A change counts at once, also for
+ * compactions that wait. Any thread. */
+void rocksdb_ext_limit_compaction(rocksdb_options_t *options);
+void rocksdb_ext_set_compaction_limit(const rocksdb_options_t *options, uint64_t bytes_per_second);
+uint64_t rocksdb_ext_compaction_limit(const rocksdb_options_t *options);
+/* Returns the bytes so far that the limit holds for, and those of flushes. */
+void rocksdb_ext_limited_bytes(const rocksdb_options_t *options, uint64_t *ret_waiting,
+                               uint64_t *ret_passing);
+
 /* Makes a block cache that keeps index and filter blocks, and drops a data block when its reader is
  * done. Needs `cache_index_and_filter_blocks_with_high_priority`. Destroyed with
  * rocksdb_cache_destroy(). */

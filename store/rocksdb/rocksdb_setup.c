@@ -261,6 +261,7 @@ enum embtier_err rocksdb_setup_new(const struct config *config, uint32_t shard_c
     /* Replaces the env by one that uses the same threads. */
     TRY(file_system_apply(setup, config->rocksdb.io_uring, msg));
     rocksdb_ext_note_tables(setup->options);
+    rocksdb_ext_limit_compaction(setup->options);
     rocksdb_options_set_wal_recovery_mode(setup->options,
                                           rocksdb_tolerate_corrupted_tail_records_recovery);
     TRY(rocksdb_options_apply(&setup->options, config, msg));

@@ -323,6 +323,8 @@ static enum embtier_err call_compaction(struct embtier *server)
 
     TRY(embtier_compaction_show(server, &list));
     read_text(embtier_compaction_facts(list)->hours);
+    read_text(embtier_compaction_facts(list)->limit_state);
+    read_text(embtier_compaction_facts(list)->limit_why);
     for (size_t i = 0; i < embtier_compaction_list_count(list); i++) {
         read_text(embtier_compaction_list_at(list, i)->path);
         read_text(embtier_compaction_list_at(list, i)->state);

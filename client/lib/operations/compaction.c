@@ -22,6 +22,10 @@ static struct embtier_compaction facts_of(const Embtier__CompactionReply *wire)
         .is_in_hours = wire->is_in_hours,
         .minutes_to_hours = wire->minutes_to_hours,
         .hours = wire->hours,
+        .limit_bytes = wire->limit_bytes,
+        .limit_now_bytes = wire->limit_now_bytes,
+        .limit_state = wire->limit_state,
+        .limit_why = wire->limit_why,
     };
 }
 

@@ -215,6 +215,14 @@ static enum embtier_err apply_parallel(struct knobs_live *live, const struct con
     return EMBTIER_OK;
 }
 
+static enum embtier_err apply_bytes(struct knobs_live *live, const struct config *next,
+                                    struct err_msg *msg)
+{
+    (void)msg;
+    store_set_compaction_bytes(live->opts.store, next->rocksdb.compaction_bytes_per_second);
+    return EMBTIER_OK;
+}
+
 static enum embtier_err apply_hours(struct knobs_live *live, const struct config *next,
                                     struct err_msg *msg)
 {
@@ -252,6 +260,7 @@ static void read_rocksdb(struct knobs_live *live, struct config *now)
     now->rocksdb.metadata_cache_bytes = tuning.metadata_cache_bytes;
     now->rocksdb.background_threads = tuning.background_threads;
     now->rocksdb.compaction_parallel = tuning.compaction_parallel;
+    now->rocksdb.compaction_bytes_per_second = tuning.compaction_bytes_per_second;
 }
 
 /* ---- The table ---- */
@@ -263,6 +272,7 @@ const struct knob_live knobs_live_table[] = {
     { "rocksdb.metadata_cache_bytes", apply_metadata, read_rocksdb },
     { "rocksdb.background_threads", apply_threads, read_rocksdb },
     { "rocksdb.compaction_parallel", apply_parallel, read_rocksdb },
+    { "rocksdb.compaction_bytes_per_second", apply_bytes, read_rocksdb },
     { "rocksdb.compaction_hours", apply_hours, read_hours },
     { "checkpoints.interval_seconds", apply_interval, read_interval },
     { "checkpoints.keep", apply_keep, read_keep },

@@ -447,11 +447,11 @@ static void test_a_hold_without_a_slot_times_out(void **state)
     struct err_msg msg = { { 0 } };
 
     (void)state;
-    must(compaction_scheduler_hold(scheduler, NULL, &msg), &msg);
-    assert_int_equal(compaction_scheduler_hold(scheduler, NULL, &msg), EMBTIER_TIMEOUT);
-    compaction_scheduler_release(scheduler);
-    must(compaction_scheduler_hold(scheduler, NULL, &msg), &msg);
-    compaction_scheduler_release(scheduler);
+    must(compaction_scheduler_hold(scheduler, 0, NULL, &msg), &msg);
+    assert_int_equal(compaction_scheduler_hold(scheduler, 0, NULL, &msg), EMBTIER_TIMEOUT);
+    compaction_scheduler_release(scheduler, 0);
+    must(compaction_scheduler_hold(scheduler, 0, NULL, &msg), &msg);
+    compaction_scheduler_release(scheduler, 0);
     compaction_scheduler_free(scheduler);
 }
 
@@ -465,7 +465,7 @@ static void *hold(void *context)
 {
     struct holder *const holder = context;
 
-    holder->err = compaction_scheduler_hold(holder->scheduler, &holder->stopping, NULL);
+    holder->err = compaction_scheduler_hold(holder->scheduler, 0, &holder->stopping, NULL);
     return NULL;
 }
 
@@ -476,13 +476,13 @@ static void test_a_stop_ends_the_wait_for_a_slot(void **state)
     pthread_t thread;
 
     (void)state;
-    must(compaction_scheduler_hold(holder.scheduler, NULL, &msg), &msg);
+    must(compaction_scheduler_hold(holder.scheduler, 0, NULL, &msg), &msg);
     assert_int_equal(pthread_create(&thread, NULL, hold, &holder), 0);
     usleep(50000);
     atomic_store(&holder.stopping, true);
     assert_int_equal(pthread_join(thread, NULL), 0);
     assert_int_equal(holder.err, EMBTIER_SHUTDOWN);
-    compaction_scheduler_release(holder.scheduler);
+    compaction_scheduler_release(holder.scheduler, 0);
     compaction_scheduler_free(holder.scheduler);
 }
 

@@ -34,11 +34,13 @@ static json_t *to_json(const struct embtier_compaction_list *list)
             return NULL;
         }
     }
-    return json_pack("{s:I, s:b, s:b, s:b, s:b, s:I, s:s, s:o}", "parallel",
+    return json_pack("{s:I, s:b, s:b, s:b, s:b, s:I, s:s, s:{s:o, s:o, s:s, s:s}, s:o}", "parallel",
                      (json_int_t)facts->parallel, "paused", facts->is_put_off, "lanes_wait",
                      facts->is_busy, "no_space", facts->lacks_space, "in_hours", facts->is_in_hours,
                      "minutes_to_hours", (json_int_t)facts->minutes_to_hours, "hours", facts->hours,
-                     "databases", databases);
+                     "limit", "bytes_per_second", cli_json_u64(facts->limit_bytes),
+                     "bytes_per_second_now", cli_json_u64(facts->limit_now_bytes), "state",
+                     facts->limit_state, "why", facts->limit_why, "databases", databases);
 }
 
 /* One line for the whole: whether compaction goes on, and what to do if it does not. */
@@ -55,8 +57,20 @@ static void print_facts(const struct embtier_compaction *facts)
     else if (facts->is_busy)
         puts("waits: lookups wait for the drives; only shards near their limit compact");
     else
-        printf("goes on: up to %" PRIu32 " shard%s at a time, the one furthest behind first\n",
+        printf("goes on: up to %" PRIu32
+               " shard%s of each device at a time, the one furthest behind first\n",
                facts->parallel, PLURAL(facts->parallel));
+}
+
+static void print_limit(const struct embtier_compaction *facts)
+{
+    if (facts->limit_bytes == 0)
+        return;
+    printf("limit: %s a second, %s: %s", BYTES_TEXT(facts->limit_bytes), facts->limit_state,
+           facts->limit_why);
+    if (facts->limit_now_bytes > facts->limit_bytes)
+        printf(" (now %s)", BYTES_TEXT(facts->limit_now_bytes));
+    putchar('\n');
 }
 
 static bool add_database(struct text_table *text,
@@ -91,6 +105,7 @@ static int print_list(const struct embtier_compaction_list *list, bool all)
     if (!ok)
         return cli_fail(EMBTIER_NO_MEMORY, "");
     print_facts(embtier_compaction_facts(list));
+    print_limit(embtier_compaction_facts(list));
     if (shown > 0)
         text_table_print(text, 0, stdout);
     if (shown < count)

@@ -76,6 +76,22 @@ def later_hours() -> str:
     return f"{now + timedelta(hours=2):%H:%M}-{now + timedelta(hours=3):%H:%M}"
 
 
+def test_a_limit_of_bytes_is_a_knob_and_told(daemon: Daemon):
+    assert status(daemon)["limit"] == {"bytes_per_second": 0, "bytes_per_second_now": 0, "state": "none", "why": "no limit is set"}
+    assert run_cli(daemon, "knob", "set", "rocksdb.compaction_bytes_per_second", "3MiB").returncode == 0
+    write(daemon, 1)
+    until = time.monotonic() + LIMIT_S
+    while (limit := status(daemon)["limit"])["state"] != "holds":
+        assert time.monotonic() < until, limit
+        write(daemon, 1)
+    assert limit == {"bytes_per_second": 3 << 20, "bytes_per_second_now": 3 << 20, "state": "holds", "why": "the limit holds"}
+    assert "limit: 3MiB a second, " in embtier(daemon, "status")
+    refused = run_cli(daemon, "knob", "set", "rocksdb.compaction_bytes_per_second", "1KiB")
+    assert refused.returncode != 0 and "at least 1 MiB" in refused.stderr
+    assert run_cli(daemon, "knob", "set", "rocksdb.compaction_bytes_per_second", "0").returncode == 0
+    assert status(daemon)["limit"]["bytes_per_second"] == 0
+
+
 def test_it_is_paused_resumed_and_told(daemon: Daemon):
     assert "paused" in embtier(daemon, "pause")
     write(daemon)
@@ -88,7 +104,7 @@ def test_it_is_paused_resumed_and_told(daemon: Daemon):
     assert "goes on" in embtier(daemon, "resume")
     await_states(daemon, {"idle"})
     assert status(daemon)["paused"] is False
-    assert embtier(daemon, "status").startswith("goes on: up to 1 shard at a time")
+    assert embtier(daemon, "status").startswith("goes on: up to 1 shard of each device at a time")
     check_rows(daemon)
 
 

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* compaction_scheduler_impl.h: declarations shared by the files of the scheduler.
+ *
+ * compaction_scheduler.c has the thread that gives out slots, compaction_operators.c what operators
+ * ask for and are told. */
+#ifndef EMBTIER_STORE_DATABASE_COMPACTION_SCHEDULER_IMPL_H
+#define EMBTIER_STORE_DATABASE_COMPACTION_SCHEDULER_IMPL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <time.h>
+
+#include "store/database/compaction_pace.h"
+#include "store/database/compaction_scheduler.h"
+
+enum slot_state { SLOT_OFF, SLOT_ON, SLOT_DRAINING };
+
+/* Something to retry until it works. The time between tries doubles, since each one writes to a
+ * disk that is probably still full. */
+struct retry {
+    uint64_t at_ns; /* time of the next try; 0: nothing to try */
+    uint64_t wait_ns;
+};
+
+/* The scheduler thread's view of a database. */
+struct entry {
+    struct database *database;
+    uint32_t device;
+    enum slot_state state;
+    struct database_debt debt;
+    uint64_t idle_since_ns; /* since when it is ON and due with nothing running; 0: it is not */
+    uint64_t sits_out_until_ns;
+    struct retry resume; /* while it has failed */
+    struct retry off;    /* while off is owed */
+    bool has_failed;     /* it has failed, and RocksDB has not counted since */
+    bool trouble_logged; /* the log says that it cannot be turned on or off */
+    bool is_wanted;      /* an operator has asked for it; it counts as urgent */
+    uint64_t next_log_ns;
+};
+
+struct compaction_scheduler {
+    struct entry *entries; /* scheduler thread only */
+    uint32_t count, device_count;
+    uint64_t hold_patience_ns;
+    _Atomic bool busy;
+    _Atomic bool paused;
+    _Atomic bool deferred;
+    _Atomic uint64_t limit_bytes; /* a second that compactions may write; 0: no limit */
+    bool put_off, in_hours;       /* in this round; scheduler thread only */
+    const rocksdb_options_t *options;
+    struct compaction_pace pace; /* scheduler thread only */
+    pthread_t thread;
+    bool started;
+    pthread_mutex_t mutex;
+    pthread_cond_t changed; /* a slot was given back, or the thread shall end */
+    pthread_cond_t seen;    /* a round has ended */
+    /* Under the mutex. */
+    bool stop;
+    uint32_t parallel;
+    struct slots {
+        uint32_t used;    /* by databases ON or DRAINING and by holders; may exceed @parallel */
+        uint32_t waiting; /* callers of compaction_scheduler_hold() without a slot */
+    } slots[COMPACTION_DEVICES_MAX];
+    uint64_t limit_now_bytes; /* in force */
+    enum compaction_pace_reason pace_reason;
+    struct day_hours hours;
+    bool catches_up;               /* every database that is due counts as urgent */
+    uint64_t rounds;               /* that have ended */
+    struct compaction_view *views; /* of the last round */
+};
+
+/* Locked. Without hours the time of day is not asked for, which would read the time zone. */
+uint32_t compaction_minutes_to_hours(const struct compaction_scheduler *scheduler);
+/* Returns when a round that begins now is over. */
+struct timespec compaction_period_end(void);
+
+#endif
