@@ -28,6 +28,8 @@ struct yaml_doc;
 #define CONFIG_LANES_MAX       64
 
 enum config_switch { SWITCH_AUTO, SWITCH_ON, SWITCH_OFF };
+/* How RocksDB lays out rows (store/rocksdb/rocksdb_layout.h). */
+enum config_layout { LAYOUT_LEVELED, LAYOUT_UNIVERSAL, LAYOUT_BLOB, LAYOUT_COUNT };
 
 struct config;
 struct config_unbudgeted;
@@ -74,6 +76,7 @@ struct config {
         uint32_t compaction_parallel;         /* shards that may compact at the same time */
         uint64_t compaction_bytes_per_second; /* that compactions write; 0: no limit */
         char *compaction_hours;               /* as day_hours_parse() takes it; NULL: all day */
+        enum config_layout layout;
         enum config_switch direct_io;
         enum config_switch io_uring; /* for RocksDB's MultiRead */
         char *options;               /* RocksDB's own option string, set last; or NULL */

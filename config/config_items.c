@@ -77,6 +77,7 @@ static void write_value(const struct config_key *key, const void *base, char *te
         plain = words[*(const bool *)at];
         break;
     case CONFIG_SWITCH:
+    case CONFIG_LAYOUT:
     case CONFIG_LEVEL:
     case CONFIG_KIND:
         memcpy(&word, at, sizeof(word)); /* an enum */
@@ -96,6 +97,7 @@ static void write_value(const struct config_key *key, const void *base, char *te
     snprintf(text, CONFIG_ITEM_VALUE_MAX, "%s", plain ? plain : "");
 }
 _Static_assert(sizeof(enum config_switch) == sizeof(uint32_t) &&
+                   sizeof(enum config_layout) == sizeof(uint32_t) &&
                    sizeof(enum log_level) == sizeof(uint32_t) &&
                    sizeof(enum tier_kind) == sizeof(uint32_t),
                "write_value() reads them as numbers");

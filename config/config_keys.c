@@ -14,6 +14,11 @@ static const char *const switch_words[] = {
     [SWITCH_AUTO] = "auto", [SWITCH_ON] = "on", [SWITCH_OFF] = "off"
 };
 
+static const char *const layout_words[] = {
+    [LAYOUT_LEVELED] = "leveled", [LAYOUT_UNIVERSAL] = "universal", [LAYOUT_BLOB] = "blob"
+};
+_Static_assert(ARRAY_LEN(layout_words) == LAYOUT_COUNT, "each has a word");
+
 static const char *const answer_words[] = { [false] = "no", [true] = "yes" };
 
 static const char *const level_words[] = { [LOG_LEVEL_ERROR] = "error",
@@ -47,6 +52,7 @@ static const cyaml_schema_value_t path_schema = { CYAML_VALUE_STRING(CYAML_FLAG_
 #define FIELD_MODE    FIELD_VALUE
 #define FIELD_NODE    FIELD_VALUE
 #define FIELD_SWITCH  FIELD_VALUE
+#define FIELD_LAYOUT  FIELD_VALUE
 #define FIELD_ANSWER  FIELD_VALUE
 #define FIELD_LEVEL   FIELD_VALUE
 #define FIELD_KIND    FIELD_VALUE
@@ -153,6 +159,7 @@ size_t config_words(enum config_type type, const char *const **ret_words)
         size_t count;
     } words[] = {
         [CONFIG_SWITCH] = { switch_words, ARRAY_LEN(switch_words) },
+        [CONFIG_LAYOUT] = { layout_words, ARRAY_LEN(layout_words) },
         [CONFIG_ANSWER] = { answer_words, ARRAY_LEN(answer_words) },
         [CONFIG_LEVEL] = { level_words, ARRAY_LEN(level_words) },
         [CONFIG_KIND] = { kind_words, ARRAY_LEN(kind_words) },
@@ -239,6 +246,10 @@ enum embtier_err config_value_parse(const struct config_key *key, const char *te
         TRY(parse_word(key->type, text, &word));
         *(enum config_switch *)ret_value = (enum config_switch)word;
         return EMBTIER_OK;
+    case CONFIG_LAYOUT:
+        TRY(parse_word(key->type, text, &word));
+        *(enum config_layout *)ret_value = (enum config_layout)word;
+        return EMBTIER_OK;
     case CONFIG_ANSWER:
         TRY(parse_word(key->type, text, &word));
         *(bool *)ret_value = word != 0;
@@ -296,6 +307,7 @@ const char *config_allowed(struct config_allowed *buffer, const struct config_ke
                  (unsigned)key->most);
         break;
     case CONFIG_SWITCH:
+    case CONFIG_LAYOUT:
     case CONFIG_ANSWER:
     case CONFIG_LEVEL:
     case CONFIG_KIND:

@@ -67,6 +67,9 @@ struct cyaml_schema_value;
     K(rocksdb, compaction_hours, TEXT, LIVE, "(all day)", 1, 255,                                  \
       "local time in which shards compact, like 22:00-06:00 or 12:00-13:00,20:00-24:00; at other " \
       "times only those that would soon refuse updates")                                           \
+    K(rocksdb, layout, LAYOUT, START, "leveled", 0, 0,                                             \
+      "how rows lie on SSD: leveled (least space), universal (fewest bytes written, up to twice "  \
+      "the space), blob (rows apart from their keys)")                                             \
     K(rocksdb, direct_io, SWITCH, START, "auto", 0, 0,                                             \
       "bypass the page cache; auto: if the file system supports it")                               \
     K(rocksdb, io_uring, SWITCH, START, "auto", 0, 0,                                              \
@@ -189,6 +192,7 @@ enum config_type {
     CONFIG_MODE, /* uint32_t, octal */
     CONFIG_NODE, /* int */
     CONFIG_SWITCH,
+    CONFIG_LAYOUT,
     CONFIG_ANSWER, /* bool: yes or no */
     CONFIG_LEVEL,
     CONFIG_KIND,
@@ -229,6 +233,7 @@ struct config_key {
 #define RAW_MODE                            RAW_VALUE
 #define RAW_NODE                            RAW_VALUE
 #define RAW_SWITCH                          RAW_VALUE
+#define RAW_LAYOUT                          RAW_VALUE
 #define RAW_ANSWER                          RAW_VALUE
 #define RAW_LEVEL                           RAW_VALUE
 #define RAW_KIND                            RAW_VALUE

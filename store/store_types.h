@@ -28,7 +28,7 @@ struct store_written {
     uint64_t flush_bytes;
     uint64_t compaction_bytes;
     uint64_t log_bytes;        /* RocksDB's write-ahead logs: none in durability `replay` */
-    uint64_t blob_bytes;       /* RocksDB's blob files, if rocksdb.options asks for them */
+    uint64_t blob_bytes;       /* RocksDB's blob files, if rocksdb.layout is blob */
     uint64_t checkpoint_bytes; /* copies that checkpoints and restores make */
     uint64_t import_bytes;     /* table files made elsewhere and taken in */
     uint64_t other_bytes;      /* catalog, manifests and others; of no table */
@@ -42,7 +42,8 @@ struct store_stats {
     uint64_t rows_absent; /* asked for, never written */
     uint64_t rows_written;
     uint64_t row_bytes_written;  /* handed to RocksDB, keys and heads included */
-    uint64_t stored_bytes;       /* live SST files */
+    uint64_t stored_bytes;       /* live SST files, and blob files */
+    uint64_t blob_bytes;         /* on disk, of files of rows apart from their keys */
     uint64_t capacity_bytes;     /* of the file systems of the data directories */
     uint64_t reserve_bytes;      /* for work that frees space, as it should be */
     uint64_t reserve_held_bytes; /* the same, as it is */

@@ -166,6 +166,8 @@ struct server_parts;
     METRIC(store_read_bytes, COUNTER, "Bytes read from SSD for rows", "", STORE(read_bytes))       \
     METRIC(store_reading_seconds, COUNTER, "Time for which at least one read of rows ran", "",     \
            STORE_PER(reading_ns, 1e9))                                                             \
+    METRIC(store_blob_bytes, GAUGE, "Bytes on disk of files of rows apart from their keys", "",    \
+           STORE(blob_bytes))                                                                      \
     METRIC(store_stored_bytes, GAUGE, "Bytes of live files on SSD", "", STORE(stored_bytes))       \
     METRIC(store_reserve_bytes, GAUGE, "Space reserved for drops, checkpoints, stops and starts",  \
            "", STORE(reserve_bytes))                                                               \

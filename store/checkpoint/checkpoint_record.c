@@ -144,6 +144,13 @@ static bool is_file_name(const char *name)
            strlen(name) < sizeof(((struct checkpoint_file *)NULL)->name);
 }
 
+static bool has_suffix(const char *name, const char *suffix)
+{
+    const size_t length = strlen(name), suffix_length = strlen(suffix);
+
+    return length > suffix_length && strcmp(name + length - suffix_length, suffix) == 0;
+}
+
 static bool file_from_json(const json_t *json, struct checkpoint_file *file)
 {
     const char *const name = json_string_value(json_array_get(json, 0));
@@ -159,7 +166,7 @@ static bool file_from_json(const json_t *json, struct checkpoint_file *file)
     file->sum = (uint32_t)json_integer_value(sum);
     file->is_table = json_is_true(is_table);
     /* RocksDB appends to the others, so they must not be shared. */
-    return !file->is_table || (strlen(name) > 4 && strcmp(name + strlen(name) - 4, ".sst") == 0);
+    return !file->is_table || has_suffix(name, ".sst") || has_suffix(name, ".blob");
 }
 
 /* Returns CORRUPT without a message: the caller knows the file. */

@@ -27,6 +27,7 @@
 #include "base/log/log.h"
 
 #define PERIOD_MS           100
+#define MEASURE_NS          (UINT64_C(1) * 1000000000)
 #define STUCK_NS            (UINT64_C(2) * 1000000000)
 #define SIT_OUT_NS          (UINT64_C(10) * 1000000000)
 #define RETRY_NS_MIN        (UINT64_C(200) * 1000000)
@@ -285,6 +286,15 @@ static void round_pace(struct compaction_scheduler *scheduler, uint64_t now_ns)
     pthread_mutex_unlock(&scheduler->mutex);
 }
 
+static void round_measure(struct compaction_scheduler *scheduler, uint64_t now_ns)
+{
+    if (now_ns < scheduler->measure_at_ns)
+        return;
+    scheduler->measure_at_ns = now_ns + MEASURE_NS;
+    for (uint32_t i = 0; i < scheduler->count; i++)
+        database_measure_blobs(scheduler->entries[i].database);
+}
+
 static void entry_try_resume(struct entry *entry, uint64_t now_ns)
 {
     if (!database_is_failed(entry->database)) {
@@ -394,6 +404,7 @@ static void scheduler_round(struct compaction_scheduler *scheduler)
         database_poll_debt(scheduler->entries[i].database, &scheduler->entries[i].debt);
         entry_recount(&scheduler->entries[i], now_ns);
     }
+    round_measure(scheduler, now_ns);
     round_pace(scheduler, now_ns);
     round_turn_off_owed(scheduler, now_ns);
     round_take_back(scheduler, now_ns);

@@ -49,6 +49,7 @@ struct compaction_scheduler {
     bool put_off, in_hours;       /* in this round; scheduler thread only */
     const rocksdb_options_t *options;
     struct compaction_pace pace; /* scheduler thread only */
+    uint64_t measure_at_ns;      /* next look at the space of blob files; scheduler thread only */
     pthread_t thread;
     bool started;
     pthread_mutex_t mutex;

@@ -100,6 +100,10 @@ MUST_CHECK enum embtier_err database_tune(struct database *database, enum rocksd
 int64_t database_tuned(struct database *database, enum rocksdb_ext_tuning tuning);
 /* Returns how many rows were read and written since the database was opened. Any thread. */
 uint64_t database_rows_moved(struct database *database);
+/* Looks how much space the files of rows that lie apart from their keys take on disk, old versions
+ * and files that RocksDB has yet to delete included. Its own statistics may tell half of that.
+ * Reads the database's directory. */
+void database_measure_blobs(struct database *database);
 /* While compaction is paused, the database takes rows however far compaction is behind. Any
  * thread. */
 void database_set_paused(struct database *database, bool is_paused);

@@ -31,7 +31,8 @@ struct database {
      * compactions are off. */
     _Atomic uint32_t level0_files;
     _Atomic uint64_t pending_bytes;
-    _Atomic bool is_paused; /* the server lets this database compact nothing */
+    _Atomic uint64_t blob_bytes; /* as database_measure_blobs() last found them */
+    _Atomic bool is_paused;      /* the server lets this database compact nothing */
     _Atomic uint64_t rows_read;
     _Atomic uint64_t rows_absent;
     _Atomic uint64_t rows_written;

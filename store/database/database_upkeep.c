@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* database_upkeep.c: reads a database's compaction debt and counts, and resumes it after errors of
  * background work. */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -71,6 +74,35 @@ enum embtier_err database_tune(struct database *database, enum rocksdb_ext_tunin
                    database->path, tuned, value);
 }
 
+/* Bytes on disk of the files in a directory that end with ".blob". */
+static uint64_t measured_blobs(const char *path)
+{
+    DIR *const folder = opendir(path);
+    struct dirent *file;
+    uint64_t bytes = 0;
+
+    while (folder && (file = readdir(folder))) {
+        const char *const dot = strrchr(file->d_name, '.');
+        struct stat info;
+
+        if (dot && strcmp(dot, ".blob") == 0 &&
+            fstatat(dirfd(folder), file->d_name, &info, AT_SYMLINK_NOFOLLOW) == 0)
+            bytes += (uint64_t)info.st_blocks * 512;
+    }
+    if (folder)
+        closedir(folder);
+    return bytes;
+}
+
+void database_measure_blobs(struct database *database)
+{
+    const bool has_blobs = database_count_get(&database->blob_bytes) > 0 ||
+                           database_property(database, "rocksdb.num-blob-files") > 0;
+
+    if (has_blobs)
+        atomic_store(&database->blob_bytes, measured_blobs(database->path));
+}
+
 uint64_t database_rows_moved(struct database *database)
 {
     return database_count_get(&database->rows_read) + database_count_get(&database->rows_written);
@@ -135,7 +167,9 @@ void database_add_stats(struct database *database, struct store_stats *stats)
     stats->rows_absent += database_count_get(&database->rows_absent);
     stats->rows_written += database_count_get(&database->rows_written);
     stats->row_bytes_written += database_count_get(&database->row_bytes_written);
-    stats->stored_bytes += database_property(database, "rocksdb.live-sst-files-size");
+    stats->blob_bytes += database_count_get(&database->blob_bytes);
+    stats->stored_bytes += database_property(database, "rocksdb.live-sst-files-size") +
+                           database_count_get(&database->blob_bytes);
     stats->pending_compaction_bytes +=
         database_property(database, "rocksdb.estimate-pending-compaction-bytes");
 }

@@ -102,7 +102,7 @@ void rocksdb_ext_use_file_system(rocksdb_options_t *options, bool io_uring);
  * as they go to SSD. */
 struct rocksdb_ext_file_bytes {
     uint64_t log_bytes;   /* write-ahead logs */
-    uint64_t blob_bytes;  /* values apart from their keys, if rocksdb.options asks for that */
+    uint64_t blob_bytes;  /* values apart from their keys, if rocksdb.layout asks for that */
     uint64_t other_bytes; /* MANIFEST, OPTIONS, ... */
 };
 void rocksdb_ext_file_bytes(struct rocksdb_ext_file_bytes *ret_bytes);
@@ -237,7 +237,8 @@ struct rocksdb_ext_file {
     const char *name;     /* in the database's directory */
     const char *contents; /* contents the file must get; NULL: those on disk */
     uint64_t bytes;       /* length of the contents */
-    bool is_table;        /* true: the file never changes, so a second name is as good as a copy */
+    bool is_table; /* or holds rows of one. true: the file never changes, so a second name is as
+                      good as a copy */
     bool has_sum;
     uint32_t sum; /* as rocksdb_ext_sum_end() */
 };

@@ -58,7 +58,8 @@ static const struct {
     { "block_based_table_factory", "the memory budget depends on blocks, their cache and filters" },
     { "table_factory", "the store supports block-based tables only" },
     { "plain_table_factory", "the store supports block-based tables only" },
-    { "compaction_style", "other styles delete rows or take twice the space" },
+    { "compaction_style", "set rocksdb.layout instead" },
+    { "enable_blob_files", "set rocksdb.layout instead" },
     { "disable_auto_compactions", "the server itself decides which shards compact" },
 };
 

@@ -14,6 +14,7 @@
 #include "config/config_descriptors.h"
 #include "store/files/durable_file.h"
 #include "store/rocksdb/rocksdb_ext.h"
+#include "store/rocksdb/rocksdb_layout.h"
 #include "store/rocksdb/rocksdb_options.h"
 
 #define PROBE_FILE  "embtier.json" DURABLE_FILE_SUFFIX /* a new store ignores this name */
@@ -256,6 +257,7 @@ enum embtier_err rocksdb_setup_new(const struct config *config, uint32_t shard_c
     rocksdb_table_options_apply(setup->options, setup->metadata_cache, config);
     TRY(write_buffers_apply(setup->options, config, shard_count, msg));
     compaction_apply(setup->options);
+    rocksdb_layout_apply(setup->options, config->rocksdb.layout);
     quiet_apply(setup->options);
     TRY(threads_apply(setup, config->rocksdb.background_threads, msg));
     /* Replaces the env by one that uses the same threads. */

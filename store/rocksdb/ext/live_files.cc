@@ -167,7 +167,8 @@ void rocksdb_ext_files_at(const struct rocksdb_ext_files *files, size_t index,
     if (!file.replacement_contents.empty())
         ret_file->contents = file.replacement_contents.c_str();
     ret_file->bytes = file.size;
-    ret_file->is_table = file.file_type == rocksdb::kTableFile;
+    ret_file->is_table =
+        file.file_type == rocksdb::kTableFile || file.file_type == rocksdb::kBlobFile;
     ret_file->has_sum = ret_file->is_table &&
                         file.file_checksum_func_name == rocksdb::kStandardDbFileChecksumFuncName &&
                         SumOf(file.file_checksum, &ret_file->sum);

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_layouts.c: do rows stay right in each layout, and when a store changes from one to another?
+ * Is the space of rows apart from their keys what the files take? */
+#include "store/store_impl.h"
+#include "tests/unit/store/store_fixture.h"
+
+#define ROWS   20000
+#define ROUNDS 8
+
+static struct store_stats stats_of(const struct store_fixture *f)
+{
+    struct store_stats stats;
+
+    store_stats(f->store, &stats);
+    return stats;
+}
+
+static enum embtier_err keep_on(void *context, uint32_t done, uint32_t total, struct err_msg *msg)
+{
+    (void)context;
+    (void)done;
+    (void)total;
+    (void)msg;
+    return EMBTIER_OK;
+}
+
+static void write_versions(struct store_fixture *f, uint32_t first, uint32_t count)
+{
+    for (uint32_t version = first; version < first + count; version++) {
+        fixture_write_all(f, 1, 0, ROWS, version);
+        fixture_write_all(f, FIXTURE_LOGGED, 0, ROWS / 10, version);
+        fixture_flush_all(f);
+    }
+}
+
+static void catch_up(struct store_fixture *f)
+{
+    struct err_msg msg = { { 0 } };
+
+    must(compaction_scheduler_catch_up(store_compaction(f->store), keep_on, NULL, &msg), &msg);
+}
+
+static void assert_rows(struct store_fixture *f, uint32_t version)
+{
+    assert_int_equal(fixture_count_right(f, 1, 0, ROWS, version), ROWS);
+    assert_int_equal(fixture_count_right(f, FIXTURE_LOGGED, 0, ROWS / 10, version), ROWS / 10);
+}
+
+/* Space on disk of the files of all databases that end with @suffix. */
+static uint64_t disk_bytes(struct store_fixture *f, const char *suffix)
+{
+    char output[100];
+
+    assert_true(fixture_shell(output, sizeof(output),
+                              "find %s/d*/shard* -name '*%s' -printf '%%b\\n' | "
+                              "awk '{n += $1 * 512} END {printf \"%%d\", n}'",
+                              f->root, suffix) > 0);
+    return strtoull(output, NULL, 10);
+}
+
+static void open_as(struct store_fixture *f, enum config_layout layout)
+{
+    f->config.rocksdb.layout = layout;
+    fixture_open(f);
+}
+
+/* All six changes, each with rows in level 0, below it, and unflushed in a log. */
+static void test_a_store_changes_from_each_layout_to_each_other(void **state)
+{
+    static const enum config_layout way[] = { LAYOUT_LEVELED, LAYOUT_UNIVERSAL, LAYOUT_BLOB,
+                                              LAYOUT_LEVELED, LAYOUT_BLOB,      LAYOUT_UNIVERSAL,
+                                              LAYOUT_LEVELED };
+    struct store_fixture *const f = *state;
+    uint32_t version = 0;
+
+    for (uint32_t i = 0; i < ARRAY_LEN(way); i++) {
+        open_as(f, way[i]);
+        if (version > 0)
+            assert_rows(f, version);
+        write_versions(f, version + 1, ROUNDS);
+        version += ROUNDS;
+        catch_up(f);
+        assert_rows(f, version);
+        write_versions(f, ++version, 1);
+        assert_rows(f, version);
+        fixture_close(f);
+    }
+    open_as(f, LAYOUT_BLOB);
+    assert_rows(f, version);
+}
+
+static void test_each_layout_is_in_force(void **state)
+{
+    struct store_fixture *const f = *state;
+
+    open_as(f, LAYOUT_LEVELED);
+    assert_int_equal(rocksdb_options_get_compaction_style(f->store->setup->options),
+                     rocksdb_level_compaction);
+    write_versions(f, 1, 1);
+    assert_int_equal(disk_bytes(f, ".blob"), 0);
+    fixture_close(f);
+    open_as(f, LAYOUT_UNIVERSAL);
+    assert_int_equal(rocksdb_options_get_compaction_style(f->store->setup->options),
+                     rocksdb_universal_compaction);
+    fixture_close(f);
+    open_as(f, LAYOUT_BLOB);
+    assert_true(rocksdb_options_get_enable_blob_files(f->store->setup->options));
+    write_versions(f, 2, 1);
+    assert_true(disk_bytes(f, ".blob") >= (uint64_t)ROWS * FIXTURE_ROW_BYTES);
+    assert_rows(f, 2);
+}
+
+/* RocksDB's statistics may tell half of it. */
+static void test_the_space_of_blobs_is_that_of_their_files(void **state)
+{
+    struct store_fixture *const f = *state;
+    const uint64_t until_ns = now_ns() + FIXTURE_WAIT_NS;
+
+    open_as(f, LAYOUT_BLOB);
+    store_set_busy(f->store, true); /* no compaction changes the files meanwhile */
+    write_versions(f, 1, 3);
+    while (stats_of(f).blob_bytes != disk_bytes(f, ".blob")) {
+        assert_true(now_ns() < until_ns);
+        usleep(50000);
+    }
+    assert_true(stats_of(f).blob_bytes >= 3 * (uint64_t)ROWS * FIXTURE_ROW_BYTES);
+    assert_true(stats_of(f).stored_bytes > stats_of(f).blob_bytes);
+}
+
+/* Old versions must leave in time, or a store that is updated for days fills its disk. */
+static void test_blobs_of_old_versions_leave(void **state)
+{
+    struct store_fixture *const f = *state;
+    const uint64_t once = (uint64_t)ROWS * FIXTURE_ROW_BYTES;
+
+    open_as(f, LAYOUT_BLOB);
+    for (uint32_t i = 0; i < 4; i++) {
+        write_versions(f, i * ROUNDS + 1, ROUNDS);
+        catch_up(f);
+    }
+    assert_in_range(disk_bytes(f, ".blob"), once, 6 * once);
+    assert_rows(f, 4 * ROUNDS);
+}
+
+static void test_a_checkpoint_of_blobs_is_restored(void **state)
+{
+    struct store_fixture *const f = *state;
+    struct err_msg msg = { { 0 } };
+    uint64_t id;
+
+    open_as(f, LAYOUT_BLOB);
+    write_versions(f, 1, 2);
+    id = fixture_checkpoint(f);
+    write_versions(f, 3, ROUNDS);
+    catch_up(f);
+    fixture_close(f);
+    must(
+        store_open(&(struct store_opts){ .config = &f->config, .restore_id = id }, &f->store, &msg),
+        &msg);
+    assert_rows(f, 2);
+}
+
+#define LAYOUT_TEST(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        LAYOUT_TEST(test_a_store_changes_from_each_layout_to_each_other),
+        LAYOUT_TEST(test_each_layout_is_in_force),
+        LAYOUT_TEST(test_the_space_of_blobs_is_that_of_their_files),
+        LAYOUT_TEST(test_blobs_of_old_versions_leave),
+        LAYOUT_TEST(test_a_checkpoint_of_blobs_is_restored),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
