@@ -151,7 +151,7 @@ struct cyaml_schema_value;
       "whether other hosts may reach it; all who can are shown figures and names of tables")       \
     K(http, max_connections, U32, START, "64", 1, 1024,                                            \
       "largest number of connections at the same time")                                            \
-    K(http, tables, U32, START, "20", 0, 200,                                                      \
+    K(http, tables, U32, START, "20", 0, 120,                                                      \
       "tables of most traffic that have metrics of their own; the others are `other`")
 
 #define CONFIG_LOG_KEYS(K) K(log, level, LEVEL, LIVE, "info", 0, 0, "which lines are written")

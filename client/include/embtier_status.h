@@ -34,6 +34,22 @@ EMBTIER_PUBLIC const char *embtier_status_library_at(const struct embtier_status
 EMBTIER_PUBLIC size_t embtier_status_count(const struct embtier_status *status);
 EMBTIER_PUBLIC const struct embtier_metric *embtier_status_at(const struct embtier_status *status,
                                                               size_t index);
+/* How long requests of one operation over one transport took since the server's start, from a
+ * lane's first look at a request to its answer. They are counted by ranges, of which all but the
+ * last end at @bounds. An older server reports none. Strings and arrays are borrowed from
+ * @status. */
+struct embtier_latency {
+    const char *op;        /* "get" */
+    const char *transport; /* "shm" */
+    uint64_t requests;
+    double seconds; /* of all together */
+    size_t bound_count;
+    const double *bounds;   /* seconds */
+    const uint64_t *counts; /* bound_count + 1 */
+};
+EMBTIER_PUBLIC size_t embtier_status_latency_count(const struct embtier_status *status);
+EMBTIER_PUBLIC const struct embtier_latency *
+embtier_status_latency_at(const struct embtier_status *status, size_t index);
 EMBTIER_PUBLIC void embtier_status_free(struct embtier_status *status);
 
 /* One user's share of one limited resource, such as shared memory. */

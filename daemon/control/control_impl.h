@@ -16,6 +16,7 @@
 #include "config/config_descriptors.h"
 #include "daemon/control/control.h"
 #include "daemon/engine/mail/inbox.h"
+#include "daemon/engine/sessions/latencies.h"
 #include "daemon/jobs/answer.h"
 #include "daemon/jobs/job.h"
 #include "daemon/jobs/plan/plan_record.h"
@@ -269,10 +270,9 @@ void control_handle_accounts(struct control *control, struct connection *connect
 /* SessionList, SessionEnd. */
 void control_handle_sessions(struct control *control, struct connection *connection,
                              const Embtier__Request *request);
-/* Counts the listed sessions of each transport, in the order of control_transport_word(). */
-#define CONTROL_TRANSPORTS 4
-void control_count_transports(const struct control *control, uint32_t ret_counts[]);
-const char *control_transport_word(uint32_t transport);
+/* Counts the listed sessions of each transport. */
+void control_count_transports(const struct control *control, uint32_t ret_counts[TRANSPORT_KINDS]);
+enum transport_kind control_transport_of(const struct connection *connection);
 
 /* ---- control_jobs.c ---- */
 

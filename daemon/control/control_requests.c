@@ -129,15 +129,49 @@ static void add_metric(void *context, enum metric_id id, const char *label_value
     strncpy(list->labels[list->count], label_value, sizeof(list->labels[0]) - 1);
     metric->name = (char *)(uintptr_t)description->name;
     metric->help = (char *)(uintptr_t)description->help;
-    metric->counter = description->counter;
+    metric->counter = description->kind == METRIC_KIND_COUNTER;
     metric->label = (char *)(uintptr_t)description->label;
     metric->label_value = list->labels[list->count];
     metric->value = value;
     list->count++;
 }
 
+/* The reply's messages about latencies, which point into the copy. */
+struct latency_list {
+    struct latencies latencies;
+    double bounds[LATENCY_BOUNDS];
+    Embtier__Latency wires[LATENCY_SERIES];
+    Embtier__Latency *pointers[LATENCY_SERIES];
+};
+
+static void add_latencies(const struct control *control, struct latency_list *list,
+                          Embtier__StatusReply *body)
+{
+    struct latency_series series;
+    uint32_t place = 0;
+
+    metrics_latencies(control->parts, &list->latencies);
+    for (uint32_t r = 0; r < LATENCY_BOUNDS; r++)
+        list->bounds[r] = (double)latency_bound_ns(r) / 1e9;
+    body->n_bounds = LATENCY_BOUNDS;
+    body->bounds = list->bounds;
+    body->latencies = list->pointers;
+    while (latencies_next(&list->latencies, &place, &series)) {
+        Embtier__Latency *const wire = &list->wires[body->n_latencies];
+
+        embtier__latency__init(wire);
+        wire->op = (char *)(uintptr_t)series.op;
+        wire->transport = (char *)(uintptr_t)series.transport;
+        wire->seconds = (double)series.latency->ns / 1e9;
+        wire->n_counts = LATENCY_RANGES;
+        wire->counts = (uint64_t *)(uintptr_t)series.latency->counts;
+        list->pointers[body->n_latencies++] = wire;
+    }
+}
+
 static void reply_status(struct control *control, struct connection *connection, uint32_t id,
-                         struct metric_list *list, Embtier__Metric **pointers)
+                         struct metric_list *list, Embtier__Metric **pointers,
+                         struct latency_list *latencies)
 {
     Embtier__StatusReply body = EMBTIER__STATUS_REPLY__INIT;
     Embtier__Reply message = EMBTIER__REPLY__INIT;
@@ -146,6 +180,7 @@ static void reply_status(struct control *control, struct connection *connection,
 
     snprintf(rocksdb, sizeof(rocksdb), "rocksdb %s", store_rocksdb_version());
     snapshot_collect(control, add_metric, list);
+    add_latencies(control, latencies, &body);
     for (size_t i = 0; i < list->count; i++)
         pointers[i] = &list->metrics[i];
     body.server_version = (char *)(uintptr_t)EMBTIER_PROJECT_VERSION;
@@ -166,15 +201,17 @@ static void handle_status(struct control *control, struct connection *connection
     const size_t most = METRICS_MOST;
     struct metric_list list = { .capacity = most };
     Embtier__Metric **const pointers = calloc(most, sizeof(*pointers));
+    struct latency_list *const latencies = calloc(1, sizeof(*latencies));
 
     list.metrics = calloc(most, sizeof(*list.metrics));
     list.labels = calloc(most, sizeof(*list.labels));
-    if (!pointers || !list.metrics || !list.labels)
+    if (!pointers || !latencies || !list.metrics || !list.labels)
         control_reply_error(control, connection, id, EMBTIER_NO_MEMORY, &(struct err_msg){ { 0 } });
     else
-        reply_status(control, connection, id, &list, pointers);
+        reply_status(control, connection, id, &list, pointers, latencies);
     free(list.labels);
     free(list.metrics);
+    free(latencies);
     free(pointers);
 }
 

@@ -15,29 +15,15 @@
 
 /* ---- Transports ---- */
 
-enum { OVER_SHM, OVER_UNIX_RPC, OVER_TCP, OVER_TLS };
-
-static uint32_t transport_of(const struct connection *connection)
+enum transport_kind control_transport_of(const struct connection *connection)
 {
     const struct transport_peer *const peer = connection->peer;
 
     if (!peer)
-        return OVER_SHM;
+        return TRANSPORT_SHM;
     if (peer->is_encrypted)
-        return OVER_TLS;
-    return peer->address.text[0] == '\0' ? OVER_UNIX_RPC : OVER_TCP;
-}
-
-const char *control_transport_word(uint32_t transport)
-{
-    static const char *const words[CONTROL_TRANSPORTS] = {
-        [OVER_SHM] = "shm",
-        [OVER_UNIX_RPC] = "unix+rpc",
-        [OVER_TCP] = "tcp",
-        [OVER_TLS] = "tls",
-    };
-
-    return words[transport];
+        return TRANSPORT_TLS;
+    return peer->address.text[0] == '\0' ? TRANSPORT_UNIX_RPC : TRANSPORT_TCP;
 }
 
 static bool is_listed(const struct connection *connection)
@@ -45,13 +31,13 @@ static bool is_listed(const struct connection *connection)
     return connection->fd >= 0 && connection->said_hello && !connection->first;
 }
 
-void control_count_transports(const struct control *control, uint32_t ret_counts[])
+void control_count_transports(const struct control *control, uint32_t ret_counts[TRANSPORT_KINDS])
 {
-    for (uint32_t t = 0; t < CONTROL_TRANSPORTS; t++)
+    for (uint32_t t = 0; t < TRANSPORT_KINDS; t++)
         ret_counts[t] = 0;
     for (const struct connection *c = control->connections; c; c = c->next)
         if (is_listed(c))
-            ret_counts[transport_of(c)]++;
+            ret_counts[control_transport_of(c)]++;
 }
 
 /* ---- The list ---- */
@@ -76,7 +62,7 @@ static void fill_session(void *item, void *wire)
     out->pid = (uint64_t)c->peer_pid;
     if (c->peer)
         out->address = c->peer->address.text;
-    out->transport = (char *)(uintptr_t)control_transport_word(transport_of(c));
+    out->transport = (char *)(uintptr_t)transport_word(control_transport_of(c));
     out->client = (char *)(uintptr_t)c->client;
     out->age_ms = clock_since(clock_now_ns(&clock_monotonic), c->since_ns) / 1000000;
     out->connections = 1 + c->further;

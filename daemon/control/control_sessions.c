@@ -251,6 +251,7 @@ static void attach(struct control *control, struct connection *connection, struc
     session->owner = control;
     session->gone_message.kind = &message_session_gone;
     session->broken_message.kind = &message_session_broken;
+    session->transport = control_transport_of(connection);
     session->pid = connection->peer_pid;
     session->uid = connection->peer_uid;
     session->account = session->ticket_share.account = connection->account;

@@ -14,6 +14,7 @@
 #include "daemon/control/control.h"
 #include "daemon/engine/lane/lane.h"
 #include "daemon/engine/ops/groups/group.h"
+#include "daemon/engine/sessions/latencies.h"
 #include "daemon/engine/tables/table_arrays.h"
 #include "daemon/engine/tables/tables.h"
 #include "daemon/jobs/checkpoint/checkpoints.h"
@@ -24,8 +25,9 @@
 #include "store/store.h"
 #include "tiers/array/array_space.h"
 
-#define COUNTER true
-#define GAUGE   false
+#define COUNTER   METRIC_KIND_COUNTER
+#define GAUGE     METRIC_KIND_GAUGE
+#define HISTOGRAM METRIC_KIND_HISTOGRAM
 const struct metric_description metric_descriptions[METRIC_COUNT] = {
 #define METRIC(name, kind, help, label, source) { #name, help, label, kind },
     METRIC_TABLE(METRIC)
@@ -33,6 +35,7 @@ const struct metric_description metric_descriptions[METRIC_COUNT] = {
 };
 #undef COUNTER
 #undef GAUGE
+#undef HISTOGRAM
 
 /* ---- Sources ---- */
 
@@ -91,8 +94,9 @@ struct source {
     {                                                                                              \
         .from = FROM_CODE                                                                          \
     }
-#define TABLES   OTHER
-#define SNAPSHOT OTHER
+#define TABLES    OTHER
+#define SNAPSHOT  OTHER
+#define LATENCIES OTHER
 
 static const struct figure {
     enum metric_id id;
@@ -243,6 +247,13 @@ static void sink_checkpoints(const struct server_parts *parts, const struct read
     /* The totals were read first, so a checkpoint made since may have more. */
     sink(context, METRIC_checkpoint_unsaved_bytes, "",
          (double)(updated_bytes - MIN(updated_bytes, stats->saved_updated_bytes)));
+}
+
+void metrics_latencies(const struct server_parts *parts, struct latencies *ret_latencies)
+{
+    *ret_latencies = (struct latencies){ 0 };
+    for (uint32_t i = 0; i < parts->lane_count; i++)
+        lane_latencies(parts->lanes[i], ret_latencies);
 }
 
 static double resident_bytes(void)

@@ -12,10 +12,11 @@
 #include "base/spec/tier_spec.h"
 #include "daemon/endurance/endurance.h"
 
+struct latencies;
 struct server_parts;
 
-/* METRIC(name, COUNTER or GAUGE, help, label, source). Counters start at 0 with the process. The
- * source is where metrics.c reads the figure:
+/* METRIC(name, COUNTER, GAUGE or HISTOGRAM, help, label, source). Counters start at 0 with the
+ * process. The source is where metrics.c reads the figure:
  *
  *   LANES(field)                 the sum over all lanes, of struct lane_stats
  *   LANES_PER(field, number)     the same, divided
@@ -29,6 +30,7 @@ struct server_parts;
  *   LABELS                       METRIC_LABEL_TABLE has a row for each value of the label
  *   TABLES                       daemon/http/table_top.c, for some of the tables; over HTTP alone
  *   SNAPSHOT                     snapshot.c; over HTTP alone
+ *   LATENCIES                    metrics_latencies(); the labels are `op` and `transport`
  *   OTHER                        code, in metrics.c or snapshot.c
  *
  * Fields are unsigned numbers or bool. */
@@ -69,6 +71,9 @@ struct server_parts;
     METRIC(table_updated_rows, COUNTER, "Updates of rows, by table", "table", TABLES)              \
     METRIC(table_written_bytes, COUNTER, "Bytes written to SSD, by table", "table", TABLES)        \
     METRIC(requests, COUNTER, "Requests accepted", "", LANES(requests))                            \
+    METRIC(request_seconds, HISTOGRAM,                                                             \
+           "Time from a lane's first look at a request to its answer, by operation and transport", \
+           "op", LATENCIES)                                                                        \
     METRIC(request_rows, COUNTER, "Rows asked for, by operation", "op", LABELS)                    \
     METRIC(lookup_rows, COUNTER, "Rows of GET, by the source that served them", "source", LABELS)  \
     METRIC(expired_tickets, COUNTER, "Lookups whose push did not arrive in time", "",              \
@@ -272,11 +277,17 @@ enum {
 #undef LABEL
 };
 
+enum metric_kind {
+    METRIC_KIND_GAUGE,
+    METRIC_KIND_COUNTER,
+    METRIC_KIND_HISTOGRAM,
+};
+
 struct metric_description {
     const char *name;
     const char *help;
     const char *label; /* "": none */
-    bool counter;
+    enum metric_kind kind;
 };
 extern const struct metric_description metric_descriptions[METRIC_COUNT];
 
@@ -285,5 +296,7 @@ typedef void metric_sink(void *context, enum metric_id id, const char *label_val
 
 /* Calls @sink for every value. */
 void metrics_collect(const struct server_parts *parts, metric_sink *sink, void *context);
+/* The times of requests, of all lanes. */
+void metrics_latencies(const struct server_parts *parts, struct latencies *ret_latencies);
 
 #endif

@@ -16,13 +16,13 @@
 void snapshot_collect(const struct control *control, metric_sink *sink, void *context)
 {
     struct worker_stats jobs;
-    uint32_t transports[CONTROL_TRANSPORTS];
+    uint32_t transports[TRANSPORT_KINDS];
 
     worker_stats(control->worker, &jobs);
     sink(context, METRIC_sessions, "", (double)control_sessions(control));
     control_count_transports(control, transports);
-    for (uint32_t t = 0; t < CONTROL_TRANSPORTS; t++)
-        sink(context, METRIC_transport_sessions, control_transport_word(t), transports[t]);
+    for (uint32_t t = 0; t < TRANSPORT_KINDS; t++)
+        sink(context, METRIC_transport_sessions, transport_word(t), transports[t]);
     sink(context, METRIC_session_arena_bytes, "",
          (double)accounts_used(control->parts->accounts, ACCOUNT_ARENA_BYTES));
     sink(context, METRIC_jobs, "waiting", jobs.waiting);
@@ -74,6 +74,7 @@ static void take_snapshot(struct control *control, struct snapshot *snapshot)
     snapshot->reason_count = 0;
     snapshot->write_err = EMBTIER_OK;
     snapshot_collect(control, add_figure, snapshot);
+    metrics_latencies(control->parts, &snapshot->latencies);
     find_reasons(control, snapshot);
     snapshot->uptime_ms =
         (clock_now_ns(&clock_monotonic) - control->parts->started_ns) / UINT64_C(1000000);

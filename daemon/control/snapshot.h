@@ -13,6 +13,7 @@
 
 #include "daemon/control/metrics.h"
 #include "daemon/engine/mail/inbox.h"
+#include "daemon/engine/sessions/latencies.h"
 #include "daemon/jobs/plan/plan_record.h"
 
 #define SNAPSHOT_LABEL_BYTES 64
@@ -37,6 +38,7 @@ struct snapshot {
     double room_bytes;          /* free for rows until updates are refused */
     uint64_t uptime_ms;
     struct plan_state plan;
+    struct latencies latencies;
     size_t count;
     struct snapshot_figure figures[METRICS_MOST];
 };

@@ -2,11 +2,13 @@
 #include "daemon/http/exposition.h"
 
 #include <float.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdbool.h>
 #include <string.h>
 
 #include "daemon/control/snapshot.h"
+#include "daemon/engine/sessions/latencies.h"
 #include "daemon/http/page.h"
 #include "daemon/http/table_top.h"
 
@@ -61,13 +63,17 @@ void exposition_head(struct page *page, enum exposition_format format,
                      const struct metric_description *metric)
 {
     const bool is_open = format == EXPOSITION_OPENMETRICS;
-    const char *const end = metric->counter && !is_open ? "_total" : "";
+    static const char *const types[] = {
+        [METRIC_KIND_GAUGE] = "gauge",
+        [METRIC_KIND_COUNTER] = "counter",
+        [METRIC_KIND_HISTOGRAM] = "histogram",
+    };
+    const char *const end = metric->kind == METRIC_KIND_COUNTER && !is_open ? "_total" : "";
     const char *const unit = is_open ? unit_of(metric->name) : NULL;
 
     page_printf(page, "# HELP embtier_%s%s ", metric->name, end);
     add_escaped(page, metric->help, is_open);
-    page_printf(page, "\n# TYPE embtier_%s%s %s\n", metric->name, end,
-                metric->counter ? "counter" : "gauge");
+    page_printf(page, "\n# TYPE embtier_%s%s %s\n", metric->name, end, types[metric->kind]);
     if (unit)
         page_printf(page, "# UNIT embtier_%s %s\n", metric->name, unit);
 }
@@ -87,7 +93,8 @@ static void add_value(struct page *page, double value)
 void exposition_sample(struct page *page, const struct metric_description *metric,
                        const char *label_value, double value)
 {
-    page_printf(page, "embtier_%s%s", metric->name, metric->counter ? "_total" : "");
+    page_printf(page, "embtier_%s%s", metric->name,
+                metric->kind == METRIC_KIND_COUNTER ? "_total" : "");
     if (metric->label[0] != '\0') {
         page_printf(page, "{%s=\"", metric->label);
         add_escaped(page, label_value, true);
@@ -132,12 +139,56 @@ static void add_tables(struct page *page, enum exposition_format format,
     }
 }
 
+/* ---- Histograms ---- */
+
+static void add_series_line(struct page *page, const char *name, const char *end,
+                            const struct latency_series *series, double value)
+{
+    page_printf(page, "embtier_%s%s{op=\"%s\",transport=\"%s\"} ", name, end, series->op,
+                series->transport);
+    add_value(page, value);
+    page_printf(page, "\n");
+}
+
+/* Prometheus gets octaves, not halves of them, so a series has 25 buckets. */
+static void add_series(struct page *page, const char *name, const struct latency_series *series)
+{
+    const struct latency *const latency = series->latency;
+    uint64_t count = 0;
+
+    for (uint32_t r = 0; r < LATENCY_RANGES; r++) {
+        count += latency->counts[r];
+        if (r % 2 == 1)
+            continue;
+        page_printf(page, "embtier_%s_bucket{op=\"%s\",transport=\"%s\",le=\"", name, series->op,
+                    series->transport);
+        add_value(page, r < LATENCY_BOUNDS ? (double)latency_bound_ns(r) / 1e9 : (double)INFINITY);
+        page_printf(page, "\"} %" PRIu64 "\n", count);
+    }
+    add_series_line(page, name, "_sum", series, (double)latency->ns / 1e9);
+    add_series_line(page, name, "_count", series, (double)count);
+}
+
+static void add_latencies(struct page *page, enum exposition_format format,
+                          const struct latencies *latencies)
+{
+    const struct metric_description *const metric = &metric_descriptions[METRIC_request_seconds];
+    struct latency_series series;
+    uint32_t place = 0;
+
+    exposition_head(page, format, metric);
+    while (latencies_next(latencies, &place, &series))
+        add_series(page, metric->name, &series);
+}
+
 void exposition_write(struct page *page, enum exposition_format format,
                       const struct snapshot_figure *figures, size_t count,
-                      const struct table_top *top)
+                      const struct latencies *latencies, const struct table_top *top)
 {
     for (enum metric_id id = 0; id < METRIC_COUNT; id++)
         add_metric(page, format, id, figures, count);
+    if (latencies)
+        add_latencies(page, format, latencies);
     if (top)
         add_tables(page, format, top);
     if (format == EXPOSITION_OPENMETRICS)

@@ -11,6 +11,7 @@
 
 #include "daemon/control/metrics.h"
 
+struct latencies;
 struct page;
 struct snapshot_figure;
 struct table_top;
@@ -32,9 +33,9 @@ void exposition_head(struct page *page, enum exposition_format format,
 void exposition_sample(struct page *page, const struct metric_description *metric,
                        const char *label_value, double value);
 
-/* Writes all metrics that have figures. @top may be NULL. */
+/* Writes all metrics that have figures. @latencies and @top may be NULL. */
 void exposition_write(struct page *page, enum exposition_format format,
                       const struct snapshot_figure *figures, size_t count,
-                      const struct table_top *top);
+                      const struct latencies *latencies, const struct table_top *top);
 
 #endif

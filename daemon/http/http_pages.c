@@ -68,7 +68,7 @@ static void answer_metrics(const struct request *request, struct answer *answer)
     }
     answer->type = exposition_type(format);
     exposition_write(&answer->page, format, http->snapshot.figures, http->snapshot.count,
-                     http->top);
+                     &http->snapshot.latencies, http->top);
 }
 
 static void answer_status(const struct request *request, struct answer *answer)

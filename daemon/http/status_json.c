@@ -2,11 +2,10 @@
 #include "daemon/http/status_json.h"
 
 #include <jansson.h>
-#include <math.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/json/figures_json.h"
 #include "base/version.h"
 #include "daemon/control/snapshot.h"
 #include "daemon/http/table_top.h"
@@ -15,59 +14,41 @@
 
 /* Enough digits that each double is read back as it was. */
 #define PRECISION 17
-/* Integers below this are written as such. */
-#define EXACT_MAX 9007199254740992.0
 
-static json_t *number(double value)
-{
-    if (!isfinite(value))
-        return json_null();
-    return value == floor(value) && fabs(value) < EXACT_MAX ? json_integer((json_int_t)value)
-                                                            : json_real(value);
-}
+/* ---- Figures ---- */
 
-static void add_figure(json_t *metrics, const struct snapshot_figure *figure)
+static struct figure_view figure_at(const void *context, size_t index)
 {
+    const struct snapshot *const snapshot = context;
+    const struct snapshot_figure *const figure = &snapshot->figures[index];
     const struct metric_description *const metric = &metric_descriptions[figure->id];
-    json_t *values = metrics;
 
-    if (metric->label[0] != '\0') {
-        values = json_object_get(metrics, metric->name);
-        if (!values) {
-            values = json_object();
-            (void)json_object_set_new(metrics, metric->name, values);
-        }
+    return (struct figure_view){ metric->name, metric->label, figure->label_value, figure->value };
+}
+
+static json_t *latencies_of(const struct snapshot *snapshot)
+{
+    json_t *const list = json_array();
+    double bounds[LATENCY_BOUNDS];
+    struct latency_series series;
+    uint32_t place = 0;
+
+    for (uint32_t r = 0; r < LATENCY_BOUNDS; r++)
+        bounds[r] = (double)latency_bound_ns(r) / 1e9;
+    while (latencies_next(&snapshot->latencies, &place, &series)) {
+        const struct latency_view view = { .op = series.op,
+                                           .transport = series.transport,
+                                           .seconds = (double)series.latency->ns / 1e9,
+                                           .counts = series.latency->counts,
+                                           .bounds = bounds,
+                                           .bound_count = LATENCY_BOUNDS };
+
+        (void)json_array_append_new(list, figures_json_latency(&view));
     }
-    (void)json_object_set_new(values, metric->label[0] ? figure->label_value : metric->name,
-                              number(figure->value));
+    return list;
 }
 
-static json_t *metrics_of(const struct snapshot *snapshot)
-{
-    json_t *const metrics = json_object();
-
-    for (size_t i = 0; i < snapshot->count; i++)
-        add_figure(metrics, &snapshot->figures[i]);
-    return metrics;
-}
-
-/* The share of rows that each tier served, of all that were looked up in the row cache. */
-static json_t *hit_rates_of(const struct snapshot *snapshot)
-{
-    json_t *const rates = json_object();
-    double all = 0;
-
-    for (size_t i = 0; i < snapshot->count; i++)
-        if (snapshot->figures[i].id == METRIC_cache_hit_rows ||
-            snapshot->figures[i].id == METRIC_cache_miss_rows)
-            all += snapshot->figures[i].value;
-    for (size_t i = 0; i < snapshot->count; i++)
-        if (snapshot->figures[i].id == METRIC_cache_hit_rows)
-            (void)json_object_set_new(rates, snapshot->figures[i].label_value,
-                                      all > 0 ? number(snapshot->figures[i].value / all)
-                                              : json_null());
-    return rates;
-}
+/* ---- Other parts ---- */
 
 static json_t *plan_of(const struct snapshot *snapshot)
 {
@@ -103,7 +84,7 @@ static json_t *figures_of(const double figures[TABLE_FIGURE_COUNT])
     for (size_t f = 0; f < TABLE_FIGURE_COUNT; f++)
         (void)json_object_set_new(
             object, metric_descriptions[table_figure_metrics[f]].name + strlen("table_"),
-            number(figures[f]));
+            figures_json_number(figures[f]));
     return object;
 }
 
@@ -123,11 +104,12 @@ static json_t *tables_of(const struct table_top *top)
 char *status_json(const struct snapshot *snapshot, const struct table_top *top)
 {
     json_t *const status = json_pack(
-        "{s:s, s:o, s:I, s:b, s:o, s:o, s:o, s:o, s:o}", "version", EMBTIER_PROJECT_VERSION,
+        "{s:s, s:o, s:I, s:b, s:o, s:o, s:o, s:o, s:o, s:o}", "version", EMBTIER_PROJECT_VERSION,
         "libraries", libraries(), "uptime_ms", (json_int_t)snapshot->uptime_ms, "ready",
         snapshot->reason_count == 0, "reasons", reasons_of(snapshot), "plan", plan_of(snapshot),
-        "metrics", metrics_of(snapshot), "hit_rates", hit_rates_of(snapshot), "tables",
-        top ? tables_of(top) : json_null());
+        "metrics", figures_json_metrics(figure_at, snapshot, snapshot->count), "hit_rates",
+        figures_json_hit_rates(figure_at, snapshot, snapshot->count), "latencies",
+        latencies_of(snapshot), "tables", top ? tables_of(top) : json_null());
     char *const text =
         status ? json_dumps(status, JSON_COMPACT | JSON_REAL_PRECISION(PRECISION)) : NULL;
 

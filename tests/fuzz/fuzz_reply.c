@@ -6,6 +6,7 @@
  * closes its side. So nothing waits, and the same input does the same each time. */
 #include "tests/fuzz/lib/fuzz.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -142,6 +143,17 @@ static void read_tables(struct embtier_table_list *list)
     embtier_table_list_free(list);
 }
 
+static void read_latency(const struct embtier_latency *latency)
+{
+    uint64_t requests = 0;
+
+    read_text(latency->op);
+    read_text(latency->transport);
+    for (size_t r = 0; r <= latency->bound_count; r++)
+        requests += latency->counts[r];
+    assert(requests == latency->requests);
+}
+
 /* ---- Calls ---- */
 
 static enum embtier_err call_status(struct embtier *server)
@@ -154,6 +166,8 @@ static enum embtier_err call_status(struct embtier *server)
         read_text(embtier_status_library_at(status, i));
     for (size_t i = 0; i < embtier_status_count(status); i++)
         read_text(embtier_status_at(status, i)->name);
+    for (size_t i = 0; i < embtier_status_latency_count(status); i++)
+        read_latency(embtier_status_latency_at(status, i));
     embtier_status_free(status);
     return EMBTIER_OK;
 }

@@ -35,9 +35,12 @@ const struct command commands[] = {
       "Users: how much of each limited resource a user has, and how much it may have now.\n"
       "Resources of which a user has none are left out.\n"
       "\n"
+      "Latencies: the time from a lane's first look at a request to its answer, since the start.\n"
+      "\n"
       "With -o json: {version, libraries, uptime_ms, plan: {generation, tables, applied_ms,\n"
       "applying_pid, applying_generation}, metrics: {NAME: value, or {LABEL: value}},\n"
-      "hit_rates: {TIER: 0 to 1}, users: {UID: {THING: {used, most}}}}; with --watch, one line\n"
+      "hit_rates: {TIER: 0 to 1}, latencies: [{op, transport, requests, seconds, p50_seconds,\n"
+      "p99_seconds}], users: {UID: {THING: {used, most}}}}; with --watch, one line\n"
       "per interval. The generation is 0 if no plan is in force.\n",
       "  embtier stats\n"
       "  embtier stats --watch 2\n"

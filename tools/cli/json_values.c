@@ -3,17 +3,15 @@
 
 #include <inttypes.h>
 #include <jansson.h>
-#include <math.h>
 #include <stdio.h>
 
+#include "base/json/figures_json.h"
 #include "base/macros.h"
 #include "base/text/text_escape.h"
 
 json_t *cli_json_number(double value)
 {
-    if (isfinite(value) && value == floor(value) && fabs(value) < 9007199254740992.0)
-        return json_integer((json_int_t)value);
-    return isfinite(value) ? json_real(value) : json_null();
+    return figures_json_number(value);
 }
 
 json_t *cli_json_u64(uint64_t value)

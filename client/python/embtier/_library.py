@@ -243,6 +243,18 @@ class Metric(Record):
     ]
 
 
+class Latency(Record):
+    arguments = [
+        ("op", OptionalBytes),
+        ("transport", OptionalBytes),
+        ("requests", U64),
+        ("seconds", Double),
+        ("bound_count", Size),
+        ("bounds", OptionalHandle),
+        ("counts", OptionalHandle),
+    ]
+
+
 class Account(Record):
     arguments = [
         ("uid", U32),
@@ -399,6 +411,8 @@ FUNCTIONS: dict[str, tuple[Any, dict[str, type[Argument]]]] = {
     "embtier_status_library_at": (c_char_p, {"status": Handle, "index": Size}),
     "embtier_status_count": (c_size_t, {"status": Handle}),
     "embtier_status_at": (POINTER(Metric), {"status": Handle, "index": Size}),
+    "embtier_status_latency_count": (c_size_t, {"status": Handle}),
+    "embtier_status_latency_at": (POINTER(Latency), {"status": Handle, "index": Size}),
     "embtier_status_free": (None, {"status": Handle}),
     "embtier_user": (c_char_p, {"server": Handle}),
     "embtier_reload": (c_int, {"server": Handle, "ret_users": pointer(POINTER(c_uint32))}),

@@ -32,6 +32,16 @@
 #define DOORBELL_NS (UINT64_C(100) * 1000)
 /* The limit on requests of one session that are begun in one turn. */
 #define REQUESTS_PER_TURN 4
+/* A round in which nothing comes takes little more time than reading the clock, for which the next
+ * request would wait. So one round in ROUNDS_PER_CLOCK reads it, as does each request. */
+#define ROUNDS_PER_CLOCK 8
+
+static void read_clock(struct lane *lane)
+{
+    lane->schedule.now_ns = clock_now_ns(lane->opts.clock);
+    lane->rounds_to_clock = ROUNDS_PER_CLOCK;
+}
+
 /* ---- Sessions and requests ---- */
 
 static void session_poll(struct lane *lane, struct session *session)
@@ -108,6 +118,17 @@ static void begin_to_take(struct lane *lane, struct session *session, const stru
     go_on_taking(lane, session, left);
 }
 
+/* Notes when request @number was first looked at. */
+static void note_taken(struct lane *lane, struct session *session, uint32_t number)
+{
+    if (UNLIKELY(session->begins_again)) {
+        session->begins_again = false;
+        return;
+    }
+    read_clock(lane);
+    *session_time(session, number) = (struct request_time){ .taken_ns = lane->schedule.now_ns };
+}
+
 /* Begins to take one request, or answers it at once. *@left is the rest of this turn. False: there
  * is no memory for it now. */
 static bool session_begin(struct lane *lane, struct session *session, uint64_t *left)
@@ -123,6 +144,7 @@ static bool session_begin(struct lane *lane, struct session *session, uint64_t *
         session_break(session, "a request was submitted into a slot whose request is under way");
         return true;
     }
+    note_taken(lane, session, number);
     session->begin_rows = 0;
     err = op_begin(&lane->ops, session, number, &taking, &refusal);
     cost = LANE_COST_REQUEST + (uint64_t)taking.segment_count * LANE_COST_SEGMENT;
@@ -131,18 +153,19 @@ static bool session_begin(struct lane *lane, struct session *session, uint64_t *
     session->begin_cost = MAX(cost, session->begin_cost / 2);
     *left -= MIN(*left, cost);
     if (err == EMBTIER_AGAIN) {
-        session->memory_short = true;
+        session->memory_short = session->begins_again = true;
         return false;
     }
     session->consumed++;
     counter_add(&lane->requests, 1);
     counter_add(&session->counts.requests, 1);
     if (err != EMBTIER_OK || !taking.what) {
-        request_answer(session, number, &refusal, 0, 0);
+        request_answer(&lane->ops.rules, session, number, &refusal, 0, 0);
         *left = 0; /* that may have cost much to find out */
         return true;
     }
     counter_add(&session->counts.rows, session->begin_rows);
+    session_time(session, number)->rows = (uint32_t)MIN(session->begin_rows, (uint64_t)UINT32_MAX);
     atomic_store_explicit(&session->slot_busy[slot], 1, memory_order_relaxed);
     begin_to_take(lane, session, &taking, left);
     return true;
@@ -181,7 +204,7 @@ static bool session_has_next(struct lane *lane, struct session *session)
         return false;
     if (is_over || channel_read_tail(&session->channel) == session->consumed) {
         request_memory_forget(&lane->ops.rules, session); /* it took the request back */
-        session->memory_short = false;
+        session->memory_short = session->begins_again = false;
         return false;
     }
     /* The client has just written the submission: the line comes from its core while the turn is
@@ -391,15 +414,6 @@ static bool take_turns(struct lane *lane)
     return worked;
 }
 
-/* A round in which nothing comes, or a small request, takes little more time than reading the
- * clock, for which the next request would wait. So one round in ROUNDS_PER_CLOCK reads it. */
-#define ROUNDS_PER_CLOCK 8
-
-static void read_clock(struct lane *lane)
-{
-    lane->schedule.now_ns = clock_now_ns(lane->opts.clock);
-}
-
 /* Polls the sessions whose clients have rung. First waits for a ring or a message, at most
  * @timeout_ms (-1: without limit). */
 static void hear_doorbells(struct lane *lane, int timeout_ms)
@@ -474,8 +488,7 @@ bool lane_round(struct lane *lane)
 
     if (lane->rounds_to_clock == 0)
         read_clock(lane);
-    lane->rounds_to_clock =
-        lane->rounds_to_clock == 0 ? ROUNDS_PER_CLOCK - 1 : lane->rounds_to_clock - 1;
+    lane->rounds_to_clock--;
     worked = take_messages(lane);
     /* A lane that goes to sleep hears doorbells then. But work may keep it from ever going to
      * sleep. */

@@ -27,6 +27,7 @@
 
 struct arena;
 struct lane;
+struct latencies;
 struct mailbox;
 struct request_memory;
 struct row_routes;
@@ -198,6 +199,8 @@ struct lane_stats {
     struct write_queue_stats write_queue;
 };
 void lane_stats(const struct lane *lane, struct lane_stats *ret_stats);
+/* Adds the times of the requests that the lane has answered. */
+void lane_latencies(const struct lane *lane, struct latencies *sum);
 
 /* The control thread reads this of each lane once a second. */
 struct lane_pulse {

@@ -277,6 +277,13 @@ void lane_stats(const struct lane *lane, struct lane_stats *ret_stats)
     write_queue_stats(lane->rows.write_queue, &ret_stats->write_queue);
 }
 
+void lane_latencies(const struct lane *lane, struct latencies *sum)
+{
+    for (uint32_t op = 0; op < LATENCY_OPS; op++)
+        for (uint32_t t = 0; t < TRANSPORT_KINDS; t++)
+            latency_sum(&sum->of[op][t], &lane->latencies.of[op][t]);
+}
+
 void lane_pulse(const struct lane *lane, struct lane_pulse *ret_pulse)
 {
     struct write_queue_stats queue;

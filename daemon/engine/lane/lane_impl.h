@@ -44,6 +44,7 @@ struct lane {
     /* Counters (base/counter.h), which any thread reads. */
     uint64_t requests;
     uint64_t segments;
+    struct latencies latencies;
 
     struct mailbox mailbox;
 };

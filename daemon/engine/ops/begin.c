@@ -25,6 +25,7 @@ static enum embtier_err begin(struct op_lane *lane, struct session *session, uin
         return refuse(ret_refusal, EMBTIER_PERMISSION, UINT32_MAX, rights_role(session->rights),
                       ROLE_COUNT);
     ret_taking->op = op;
+    session_time(session, number)->op = submission.op;
     return op->begin(lane, session, number, &submission, ret_taking, ret_refusal);
 }
 

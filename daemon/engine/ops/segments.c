@@ -174,7 +174,7 @@ enum op_turn segments_turn(struct op_lane *lane, void *what, uint64_t *left)
     } else {
         request_discard(&lane->rules, request);
         session_release(session);
-        request_answer(session, number, &refusal, 0, 0);
+        request_answer(&lane->rules, session, number, &refusal, 0, 0);
     }
     return OP_TURN_ISSUED;
 }

@@ -29,7 +29,7 @@ void rows_part_finished(struct rows *rows, struct part *part)
     assert(part->waiting == 0 && !part->retry_first);
     if (rows_log_holds(rows, part))
         return;
-    if (!request_part_done(part))
+    if (!request_part_done(rows->rules, part))
         return;
     if (home != rows->lane) {
         mailbox_send(rows->mailboxes[home], &request->message);

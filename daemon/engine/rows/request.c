@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "daemon/engine/sampling/sampler.h"
 #include "daemon/engine/sessions/client_bytes.h"
 #include "daemon/engine/tables/row_routes.h"
@@ -344,14 +345,24 @@ void request_fail(struct request *request, enum embtier_err err, uint32_t segmen
     }
 }
 
-void request_answer(struct session *session, uint32_t number, const struct refusal *refusal,
-                    uint64_t hit_rows, uint64_t ticket)
+/* The answer is published after that, so a client that has it finds its request counted. */
+static void count_time(const struct request_rules *rules, struct session *session, uint32_t number)
 {
+    const struct request_time *const time = session_time(session, number);
+    const uint64_t ns = clock_since(clock_now_ns(rules->clock), time->taken_ns);
+
+    latency_add(&rules->latencies->of[time->op][session->transport], ns);
+}
+
+void request_answer(const struct request_rules *rules, struct session *session, uint32_t number,
+                    const struct refusal *refusal, uint64_t hit_rows, uint64_t ticket)
+{
+    count_time(rules, session, number);
     session_answer(session, number,
                    &(struct answer){ .refusal = *refusal, .hit_rows = hit_rows, .ticket = ticket });
 }
 
-bool request_part_done(struct part *part)
+bool request_part_done(const struct request_rules *rules, struct part *part)
 {
     struct request *const request = part->request;
     struct refusal refusal = { .segment = UINT32_MAX };
@@ -374,7 +385,7 @@ bool request_part_done(struct part *part)
         refusal.segment = request->err_segment;
         refusal.value = request->err_value;
     }
-    request_answer(request->session, request->number, &refusal,
+    request_answer(rules, request->session, request->number, &refusal,
                    atomic_load_explicit(&request->hit_rows, memory_order_relaxed), 0);
     return true;
 }

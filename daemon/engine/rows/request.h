@@ -25,6 +25,7 @@
 #include "tiers/cache/row_cache.h"
 
 struct cast_pair;
+struct clock;
 struct mailbox;
 struct op;
 struct request;
@@ -106,6 +107,8 @@ struct request_rules {
     struct ticket_memory *ticket_memory;
     uint64_t ticket_ns; /* time limit of a ticket */
     const struct row_routes *routes;
+    const struct clock *clock;
+    struct latencies *latencies; /* of the rules' own lane */
     uint32_t lane_count;
     uint32_t max_batch_rows;
     struct op_segment *scratch;    /* OP_SEGMENTS_MAX */
@@ -130,10 +133,11 @@ void request_free(const struct request_rules *rules, struct request *request);
 void request_fail(struct request *request, enum embtier_err err, uint32_t segment, uint64_t value);
 /* Ends a part. True for the last one: the caller sends the request back to its home lane. Unless it
  * is a wave, the client has been told. */
-bool request_part_done(struct part *part);
-/* Answers a request. @ticket: 0, or the number of the ticket that a lookup got. */
-void request_answer(struct session *session, uint32_t number, const struct refusal *refusal,
-                    uint64_t hit_rows, uint64_t ticket);
+bool request_part_done(const struct request_rules *rules, struct part *part);
+/* Answers a request, and counts its time. @rules: of the lane that this is. @ticket: 0, or the
+ * number of the ticket that a lookup got. */
+void request_answer(const struct request_rules *rules, struct session *session, uint32_t number,
+                    const struct refusal *refusal, uint64_t hit_rows, uint64_t ticket);
 
 /* Refuses a change of @row_count rows of a segment's table if it cannot be made at present.
  * @row_count is an upper bound: it counts a row as often as it occurs. */

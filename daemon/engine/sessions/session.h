@@ -23,6 +23,7 @@
 #include "daemon/engine/memory/ticket_memory.h"
 #include "daemon/engine/sessions/cast_line.h"
 #include "daemon/engine/sessions/channel.h"
+#include "daemon/engine/sessions/latencies.h"
 #include "daemon/engine/turns/turns.h"
 #include "proto/ops.h"
 
@@ -96,6 +97,7 @@ struct session {
     struct channel channel;
     uint32_t home; /* number of its home lane */
     uint32_t lane_count;
+    enum transport_kind transport;
     struct account *account; /* the user's; open until the session is freed */
     struct rights *rights;   /* the user's (daemon/access/rights.h), kept as long */
 
@@ -142,6 +144,7 @@ struct session {
     struct message memory_message;
     struct mailbox *mailbox; /* of the home lane */
     uint64_t last_seen_ns;   /* when the lane last saw a request of it */
+    bool begins_again;       /* its next request has been taken, and waits for memory */
     bool polled;             /* in the lane's list; if not, the client rings the doorbell */
     bool detaching;
     bool broken; /* it broke the protocol: nothing more is taken from it */
@@ -151,6 +154,8 @@ struct session {
     _Alignas(CACHE_LINE) _Atomic uint8_t slot_busy[OP_SLOTS_MAX];
     /* Bytes that the slot's request has in the user's rights, in lines of OP_ALIGN. */
     _Alignas(CACHE_LINE) _Atomic uint32_t slot_lines[OP_SLOTS_MAX];
+    /* The slot's request. Read before slot_busy is cleared. */
+    _Alignas(CACHE_LINE) struct request_time slot_times[OP_SLOTS_MAX];
 
     /* The home lane sends these messages to the control thread through send(): one when it has let
      * go, one when the client breaks the protocol. The control thread sets their kinds. broken_why
@@ -193,6 +198,11 @@ MUST_CHECK bool session_count(struct session *session, uint64_t bytes);
 /* Home lane. The request that began with that is @number, and gives the bytes back with its answer;
  * or it has not begun. */
 void session_begun(struct session *session, uint32_t number, bool has_begun);
+
+static inline struct request_time *session_time(struct session *session, uint32_t number)
+{
+    return &session->slot_times[number % session->channel.slot_count];
+}
 
 /* Returns how many requests are under way. Any thread. */
 uint32_t session_under_way(const struct session *session);

@@ -14,6 +14,8 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "base/json/figures_json.h"
+#include "base/latency.h"
 #include "base/text/text_escape.h"
 #include "tools/cli/cli.h"
 #include "tools/cli/number.h"
@@ -73,24 +75,33 @@ static double hit_rate(const struct embtier_status *status, double hits)
 
 /* ---- JSON ---- */
 
-static bool add_to_json(json_t *metrics, json_t *rates, const struct embtier_status *status,
-                        const struct embtier_metric *metric)
+static struct figure_view figure_at(const void *context, size_t index)
 {
-    json_t *by_label;
+    const struct embtier_metric *const metric = embtier_status_at(context, index);
 
-    if (metric->label[0] == '\0')
-        return json_object_set_new(metrics, metric->name, cli_json_number(metric->value)) == 0;
-    by_label = json_object_get(metrics, metric->name);
-    if (!by_label) {
-        by_label = json_object();
-        if (json_object_set_new(metrics, metric->name, by_label) != 0)
-            return false;
+    return (struct figure_view){ metric->name, metric->label, metric->label_value, metric->value };
+}
+
+static struct latency_view latency_view(const struct embtier_latency *latency)
+{
+    return (struct latency_view){ .op = latency->op,
+                                  .transport = latency->transport,
+                                  .seconds = latency->seconds,
+                                  .counts = latency->counts,
+                                  .bounds = latency->bounds,
+                                  .bound_count = (uint32_t)latency->bound_count };
+}
+
+static json_t *latencies_to_json(const struct embtier_status *status)
+{
+    json_t *const list = json_array();
+
+    for (size_t i = 0; i < embtier_status_latency_count(status); i++) {
+        const struct latency_view view = latency_view(embtier_status_latency_at(status, i));
+
+        (void)json_array_append_new(list, figures_json_latency(&view));
     }
-    if (strcmp(metric->name, "cache_hit_rows") == 0 &&
-        json_object_set_new(rates, metric->label_value,
-                            cli_json_number(hit_rate(status, metric->value))) != 0)
-        return false;
-    return json_object_set_new(by_label, metric->label_value, cli_json_number(metric->value)) == 0;
+    return list;
 }
 
 /* Returns the name of the account's user, or its number if it is a Unix user; names are no numbers.
@@ -135,21 +146,15 @@ static json_t *accounts_to_json(const struct embtier_account_list *accounts)
 static json_t *status_to_json(const struct view *view)
 {
     const struct embtier_status *const status = view->now;
-    json_t *metrics = json_object();
-    json_t *rates = json_object();
+    const size_t count = embtier_status_count(status);
 
-    for (size_t i = 0; metrics && rates && i < embtier_status_count(status); i++) {
-        if (!add_to_json(metrics, rates, status, embtier_status_at(status, i))) {
-            json_decref(metrics);
-            json_decref(rates);
-            return NULL;
-        }
-    }
-    return json_pack("{s:s, s:o, s:I, s:o, s:o, s:o, s:o}", "version",
-                     embtier_status_version(status), "libraries", pieces_libraries(status),
-                     "uptime_ms", (json_int_t)embtier_status_uptime_ms(status), "plan",
-                     pieces_plan(view->plan), "metrics", metrics, "hit_rates", rates, "users",
-                     view->accounts ? accounts_to_json(view->accounts) : json_null());
+    return json_pack(
+        "{s:s, s:o, s:I, s:o, s:o, s:o, s:o, s:o}", "version", embtier_status_version(status),
+        "libraries", pieces_libraries(status), "uptime_ms",
+        (json_int_t)embtier_status_uptime_ms(status), "plan", pieces_plan(view->plan), "metrics",
+        figures_json_metrics(figure_at, status, count), "hit_rates",
+        figures_json_hit_rates(figure_at, status, count), "latencies", latencies_to_json(status),
+        "users", view->accounts ? accounts_to_json(view->accounts) : json_null());
 }
 
 /* ---- Text ---- */
@@ -317,6 +322,44 @@ static bool print_area(const struct view *view, const struct embtier_metric *are
     return true;
 }
 
+static bool add_latency(struct text_table *text, const struct embtier_latency *latency)
+{
+    const double mean = latency->seconds / (double)latency->requests;
+    const double quantiles[] = {
+        latency_quantile(latency->counts, latency->bounds, (uint32_t)latency->bound_count, 0.5),
+        latency_quantile(latency->counts, latency->bounds, (uint32_t)latency->bound_count, 0.99),
+    };
+    struct number_text number;
+
+    return text_table_add(text, "%s", latency->op) &&
+           text_table_add(text, "%s", latency->transport) &&
+           text_table_add(text, "%s", number_count(&number, (double)latency->requests)) &&
+           text_table_add(text, "%.3f ms", mean * 1e3) &&
+           text_table_add(text, "%.3f ms", quantiles[0] * 1e3) &&
+           text_table_add(text, "%.3f ms", quantiles[1] * 1e3);
+}
+
+/* Prints how long requests took since the server's start. */
+static bool print_latencies(const struct embtier_status *status)
+{
+    static const char *const heads[] = { "op",   "transport", "requests",
+                                         "mean", "median",    "99th percentile" };
+    _cleanup_(text_table_freep) struct text_table *text = text_table_new("llrrrr");
+    bool ok = text != NULL;
+
+    if (embtier_status_latency_count(status) == 0)
+        return true;
+    for (size_t i = 0; ok && i < ARRAY_LEN(heads); i++)
+        ok = text_table_add(text, "%s", heads[i]);
+    for (size_t i = 0; ok && i < embtier_status_latency_count(status); i++)
+        ok = add_latency(text, embtier_status_latency_at(status, i));
+    if (!ok)
+        return false;
+    printf("\nlatencies\n");
+    text_table_print(text, 2, stdout);
+    return true;
+}
+
 /* Prints the resources that users use. */
 static bool print_users(const struct embtier_account_list *accounts)
 {
@@ -366,6 +409,8 @@ static int print_text(const struct view *view)
     for (size_t i = 0; i < embtier_status_count(view->now); i++)
         if (is_first(view->now, i, true) && !print_area(view, embtier_status_at(view->now, i)))
             return cli_fail(EMBTIER_NO_MEMORY, "");
+    if (!print_latencies(view->now))
+        return cli_fail(EMBTIER_NO_MEMORY, "");
     if (!view->accounts) {
         puts("\nusers\n  (left out: the server is older than this program and does not report "
              "them)");

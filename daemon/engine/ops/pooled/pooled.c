@@ -115,7 +115,7 @@ void pooled_free(const struct request_rules *rules, struct pooled *pooled)
         table_leave(pooled->segments[s].table);
     waves_give(&pooled->waves, rules->memory);
     if (pooled->refusal.err != EMBTIER_DISCONNECTED)
-        request_answer(pooled->session, pooled->number, &pooled->refusal, pooled->hit_rows,
+        request_answer(rules, pooled->session, pooled->number, &pooled->refusal, pooled->hit_rows,
                        pooled->ticket ? pooled->ticket->number : 0);
     request_memory_give(rules->memory, pooled);
 }

@@ -135,7 +135,7 @@ void push_free(const struct request_rules *rules, struct push *push, uint64_t ti
         request_memory_forget(rules, push->session);
     waves_give(&push->waves, rules->memory);
     if (push->refusal.err != EMBTIER_DISCONNECTED && !push->is_answered)
-        request_answer(push->session, push->number, &push->refusal, push->hit_rows, ticket);
+        request_answer(rules, push->session, push->number, &push->refusal, push->hit_rows, ticket);
     request_memory_give(rules->memory, push);
 }
 

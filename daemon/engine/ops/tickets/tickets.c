@@ -163,7 +163,7 @@ static void on_unpinned(struct op_lane *lane, struct ticket_lane *part)
         return;
     ticket_unpinned(&lane->rules, ticket);
     if (ticket->answers)
-        request_answer(session, ticket->request, &ticket->refusal, 0, 0);
+        request_answer(&lane->rules, session, ticket->request, &ticket->refusal, 0, 0);
     ticket_free(&lane->rules, ticket);
     session_release(session);
     assert(session->unpinning > 0);

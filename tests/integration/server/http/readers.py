@@ -56,18 +56,41 @@ def get(port: int, path: str, method: str = "GET", headers: dict[str, str] | Non
 
 
 _SAMPLE = re.compile(r'([a-z_]+)(?:\{([a-z]+)="([^"]*)"\})? (\S+)')
+_LATENCY = re.compile(r'embtier_request_seconds_([a-z]+)\{op="([a-z]+)",transport="([a-z+]+)"(?:,le="([^"]+)")?\} (\S+)')
 
 
 def samples(text: str) -> dict[tuple[str, str], float]:
     """{(name without embtier_, value of its label or ""): value}. Each may be there once."""
     found = {}
     for line in text.splitlines():
-        if line.startswith("#"):
+        if line.startswith(("#", "embtier_request_seconds_")):
             continue
         name, _, label, value = _SAMPLE.fullmatch(line).groups()
         key = (name.removeprefix("embtier_"), label or "")
         assert name.startswith("embtier_") and key not in found, line
         found[key] = float(value)
+    return found
+
+
+@dataclasses.dataclass
+class Latency:
+    sum: float = 0
+    count: float = 0
+    buckets: dict[float, float] = dataclasses.field(default_factory=dict)
+
+
+def latencies(text: str) -> dict[tuple[str, str], Latency]:
+    """{(operation, transport): its histogram}"""
+    found: dict[tuple[str, str], Latency] = {}
+    for line in text.splitlines():
+        if not line.startswith("embtier_request_seconds_"):
+            continue
+        kind, op, transport, end, value = _LATENCY.fullmatch(line).groups()
+        latency = found.setdefault((op, transport), Latency())
+        if kind == "bucket":
+            latency.buckets[float(end)] = float(value)
+        else:
+            setattr(latency, kind, float(value))
     return found
 
 

@@ -7,11 +7,12 @@ import json
 import shutil
 import subprocess
 import threading
+import time
 
 import numpy as np
 import pytest
 from daemons import CLI, Daemon
-from readers import LISTEN, OPENMETRICS, await_true, get, port_of, samples, scrape
+from readers import LISTEN, OPENMETRICS, await_true, get, latencies, port_of, samples, scrape
 
 ROWS, DIM = 300, 8
 TABLES = 70  # more than are read at a time
@@ -43,6 +44,41 @@ def test_figures_are_those_that_a_client_counted(http_daemon: Daemon):
     assert now["table_lookup_rows_total", "other"] == 0
     assert now["ready", ""] == 1 and now["write_error", ""] == 0
     await_true(lambda: scrape(http_daemon)["sessions", ""] == 0, "the sessions are gone")
+
+
+def stats_of(daemon: Daemon) -> dict:
+    said = subprocess.run(
+        [CLI, "--address", daemon.socket, "-o", "json", "stats"], capture_output=True, text=True, timeout=60, check=True
+    )
+    return json.loads(said.stdout)
+
+
+def test_latencies_are_within_those_of_the_client(http_daemon: Daemon):
+    """Each request is counted once, and takes no longer in the server than for its client."""
+    gets, sets, spent = 40, 7, {"get": 0.0, "set": 0.0}
+    with http_daemon.connect() as server:
+        table = server.create_table("t", DIM)
+        for op, calls in (("set", sets), ("get", gets)):
+            for _ in range(calls):
+                began = time.monotonic()
+                table.set(*rows_of(ROWS)) if op == "set" else table.get(np.arange(ROWS))
+                spent[op] += time.monotonic() - began
+        with pytest.raises(IndexError):
+            server.create_table("bounded", DIM, rows=1).get([1])  # a refusal is an answer, too
+    answer = get(port_of(http_daemon), "/metrics")
+    found = latencies(answer.text)
+    assert {op: latency.count for (op, _), latency in found.items()} == {"get": gets + 1, "set": sets}
+    for (op, _), latency in found.items():
+        counts = [latency.buckets[end] for end in sorted(latency.buckets)]
+        assert counts == sorted(counts) and counts[-1] == latency.buckets[float("inf")] == latency.count
+        assert 0 < latency.sum < spent[op] + 1
+    assert found["set", next(iter(found))[1]].sum <= spent["set"]
+    status = json.loads(get(port_of(http_daemon), "/status.json").text)
+    printed = stats_of(http_daemon)
+    assert status["latencies"] == printed["latencies"]
+    for line in printed["latencies"]:
+        assert found[line["op"], line["transport"]].count == line["requests"]
+        assert 0 < line["p50_seconds"] <= line["p99_seconds"] <= 2 * line["seconds"]
 
 
 def test_figures_are_those_of_the_control_socket(http_daemon: Daemon):
@@ -108,10 +144,7 @@ def test_status_json_has_what_the_command_prints(http_daemon: Daemon):
     answer = get(port_of(http_daemon), "/status.json")
     assert answer.headers["content-type"] == "application/json"
     status = json.loads(answer.text)
-    said = subprocess.run(
-        [CLI, "--address", http_daemon.socket, "-o", "json", "stats"], capture_output=True, text=True, timeout=60, check=True
-    )
-    printed = json.loads(said.stdout)
+    printed = stats_of(http_daemon)
     assert status["version"] == printed["version"] and status["ready"] is True and status["reasons"] == []
     assert status["tables"]["t"]["updated_rows"] == ROWS
     assert status["metrics"]["request_rows"]["set"] == ROWS

@@ -74,7 +74,8 @@ static bool is_elsewhere(enum metric_id id)
                                              METRIC_ready,
                                              METRIC_uptime_seconds,
                                              METRIC_checkpoint_newest_id,
-                                             METRIC_transport_sessions };
+                                             METRIC_transport_sessions,
+                                             METRIC_request_seconds };
 
     for (size_t i = 0; i < ARRAY_LEN(others); i++)
         if (others[i] == id)
@@ -96,6 +97,11 @@ static void test_each_metric_has_figures(void **state)
     control_free_parts(&c);
 }
 
+static uint64_t requests_of(const struct latencies *latencies, enum op_number op)
+{
+    return latency_count(latencies->of[op][TRANSPORT_SHM].counts, LATENCY_RANGES);
+}
+
 static void test_figures_of_lanes_are_sums(void **state)
 {
     static struct control_fixture c;
@@ -104,6 +110,7 @@ static void test_figures_of_lanes_are_sums(void **state)
     uint64_t table;
     float value;
     double cached = 0, dirty = 0, capacity = 0;
+    static struct latencies latencies;
 
     control_make_parts(&c, *state, NULL);
     table = fixture_table(&c.x, "t", ROWS, DIM, EMBTIER_OPTIMIZER_NONE);
@@ -114,6 +121,11 @@ static void test_figures_of_lanes_are_sums(void **state)
         assert_int_equal(client_get_one(&client, table, id, &value), EMBTIER_OK);
     seen = collect(&c);
     assert_true(value_of(seen, METRIC_requests, "") == 2 * ROWS);
+    metrics_latencies(&c.parts, &latencies);
+    assert_int_equal(requests_of(&latencies, OP_GET), ROWS);
+    assert_int_equal(requests_of(&latencies, OP_SET), ROWS);
+    assert_int_equal(requests_of(&latencies, OP_POOL), 0);
+    assert_true(latencies.of[OP_GET][TRANSPORT_SHM].ns > 0);
     assert_true(value_of(seen, METRIC_request_rows, "set") == ROWS);
     assert_true(value_of(seen, METRIC_request_rows, "get") == ROWS);
     assert_true(value_of(seen, METRIC_request_rows, "push") == 0);

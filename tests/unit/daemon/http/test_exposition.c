@@ -128,7 +128,7 @@ static void test_figures_of_a_metric_stand_together(void **state)
     const char *found;
 
     (void)state;
-    exposition_write(&page, EXPOSITION_OPENMETRICS, figures, ARRAY_LEN(figures), NULL);
+    exposition_write(&page, EXPOSITION_OPENMETRICS, figures, ARRAY_LEN(figures), NULL, NULL);
     found = strstr(page.text, "embtier_cache_rows{tier=\"dram\"} 1\n"
                               "embtier_cache_rows{tier=\"pmem\"} 3\n");
     assert_non_null(found);
@@ -136,6 +136,35 @@ static void test_figures_of_a_metric_stand_together(void **state)
     assert_non_null(strstr(page.text, "embtier_lanes 2\n"));
     assert_null(strstr(page.text, "embtier_sessions")); /* it has no figure */
     assert_string_equal(page.text + page.bytes - strlen("# EOF\n"), "# EOF\n");
+    page_free(&page);
+}
+
+static void test_a_histogram_has_cumulative_buckets(void **state)
+{
+    static struct latencies latencies;
+    struct page page = { 0 };
+    const char *found;
+
+    (void)state;
+    latency_add(&latencies.of[OP_GET][TRANSPORT_TLS], 1000);
+    latency_add(&latencies.of[OP_GET][TRANSPORT_TLS], 1500); /* both ranges of an octave … */
+    latency_add(&latencies.of[OP_GET][TRANSPORT_TLS], 2000); /* … are one bucket */
+    latency_add(&latencies.of[OP_GET][TRANSPORT_TLS], UINT64_C(20) * 1000000000);
+    exposition_write(&page, EXPOSITION_TEXT, NULL, 0, &latencies, NULL);
+    found = strstr(page.text, "# TYPE embtier_request_seconds histogram\n"
+                              "embtier_request_seconds_bucket{op=\"get\",transport=\"tls\","
+                              "le=\"1.024e-06\"} 1\n"
+                              "embtier_request_seconds_bucket{op=\"get\",transport=\"tls\","
+                              "le=\"2.048e-06\"} 3\n");
+    assert_non_null(found);
+    assert_non_null(strstr(found,
+                           "le=\"8.589934592\"} 3\n"
+                           "embtier_request_seconds_bucket{op=\"get\",transport=\"tls\","
+                           "le=\"+Inf\"} 4\n"
+                           "embtier_request_seconds_sum{op=\"get\",transport=\"tls\"} "
+                           "20.0000045\n"
+                           "embtier_request_seconds_count{op=\"get\",transport=\"tls\"} 4\n"));
+    assert_null(strstr(page.text, "op=\"set\""));
     page_free(&page);
 }
 
@@ -176,6 +205,7 @@ int main(void)
         cmocka_unit_test(test_foreign_text_is_escaped),
         cmocka_unit_test(test_numbers_are_those_of_prometheus),
         cmocka_unit_test(test_figures_of_a_metric_stand_together),
+        cmocka_unit_test(test_a_histogram_has_cumulative_buckets),
         cmocka_unit_test(test_the_format_is_the_one_asked_for),
         cmocka_unit_test(test_names_of_the_table_are_names),
     };
