@@ -101,6 +101,8 @@ struct embtier_table_info {
         missed_lookup_rows; /* of these: the table's home had not the row, nor was it being read */
     uint64_t read_lookup_rows; /* of these: read from SSD */
     uint64_t lookup_ns; /* estimate of the time that all lanes spent on lookups, without reads */
+    /* Since the server started; an older server does not report it: */
+    uint64_t import_bytes; /* written to SSD for this table by imports */
 };
 
 /* Creates a table. EXISTS. INVALID: the message has the reason. BUSY: the user may have at most

@@ -48,6 +48,7 @@ void table_describe(const Embtier__TableInfo *wire, struct table_description *re
         .missed_lookup_rows = wire->missed_lookup_rows,
         .read_lookup_rows = wire->read_lookup_rows,
         .lookup_ns = wire->lookup_ns,
+        .import_bytes = wire->import_bytes,
     };
 #define X(name, field, lowest, highest, standard, text) description->info.field = spec->field;
     EMBTIER_HYPERPARAMETER_TABLE(X)

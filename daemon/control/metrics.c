@@ -335,6 +335,7 @@ void metrics_collect(const struct server_parts *parts, metric_sink *sink, void *
     sink(context, METRIC_ended_strangers, "", (double)atomic_load(&parts->strangers.ended));
     sink(context, METRIC_tables, "", tables_count(parts->tables));
     sink_checkpoints(parts, &readings, sink, context);
+    sink(context, METRIC_replay_refused, "", store_replay_refusal(parts->store) != EMBTIER_OK);
     sink(context, METRIC_transfer_bytes, "", (double)transfer_memory_used(parts->transfer_memory));
     sink(context, METRIC_store_capacity_bytes, "",
          (double)(capacity_bytes ? capacity_bytes : readings.store.capacity_bytes));

@@ -89,6 +89,9 @@ struct server_parts;
            "Changed rows of async and sync tables, which are written at once", "",                 \
            LANES(logged_rows))                                                                     \
     METRIC(checkpoints, COUNTER, "Checkpoints, by outcome", "outcome", LABELS)                     \
+    METRIC(replay_refused, GAUGE,                                                                  \
+           "1 while updates of replay tables are refused, until a first checkpoint succeeds", "",  \
+           OTHER)                                                                                  \
     METRIC(checkpoint_newest_seconds, GAUGE,                                                       \
            "Age of the newest checkpoint; no figure if there is none", "", OTHER)                  \
     METRIC(checkpoint_newest_id, GAUGE,                                                            \

@@ -2,16 +2,19 @@
 #include "daemon/control/snapshot.h"
 
 #include <assert.h>
+#include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/version.h"
 #include "daemon/control/connection.h"
 #include "daemon/control/control_impl.h"
 #include "daemon/engine/memory/accounts.h"
+#include "daemon/health/health.h"
 #include "daemon/jobs/plan/plan_record.h"
 #include "daemon/jobs/worker.h"
-#include "store/store.h"
 
 void snapshot_collect(const struct control *control, metric_sink *sink, void *context)
 {
@@ -39,45 +42,64 @@ static void add_figure(void *context, enum metric_id id, const char *label_value
     figure->id = id;
     figure->value = value;
     snprintf(figure->label_value, sizeof(figure->label_value), "%s", label_value);
-    if (id == METRIC_write_error)
-        snapshot->write_err = (enum embtier_err)value;
-    if (id == METRIC_store_room_bytes)
-        snapshot->room_bytes = value;
 }
 
-static void add_reason(struct snapshot *snapshot, bool holds, const char *reason)
+PRINTF_LIKE(2, 3)
+static void add_reason(struct snapshot *snapshot, const char *format, ...)
 {
-    if (!holds)
-        return;
-    assert(snapshot->reason_count < SNAPSHOT_REASONS_MAX);
-    snapshot->reasons[snapshot->reason_count++] = reason;
+    struct snapshot_reason *const reason = &snapshot->reasons[snapshot->reason_count++];
+    va_list values;
+
+    assert(snapshot->reason_count <= SNAPSHOT_REASONS_MAX);
+    va_start(values, format);
+    vsnprintf(reason->text, sizeof(reason->text), format, values);
+    va_end(values);
 }
 
-/* The server is ready while it takes requests of each kind. A full disk refuses updates, and is a
- * reason too. */
-static void find_reasons(const struct control *control, struct snapshot *snapshot)
+static double read_figure(const void *context, const char *name, const char *label_value)
 {
-    const struct store *const store = control->parts->store;
+    const struct snapshot *const snapshot = context;
+    double sum = 0;
+    bool is_there = false;
 
-    add_reason(snapshot, control->stop_wanted || control->stopping, "the server is stopping");
-    add_reason(snapshot, snapshot->write_err != EMBTIER_OK,
-               "rows cannot be written to SSD; they are kept, and the write is retried");
-    add_reason(snapshot, store_replay_refusal(store) != EMBTIER_OK,
-               "updates of replay tables are refused until a first checkpoint succeeds");
-    add_reason(snapshot, snapshot->room_bytes == 0,
-               "updates are refused: SSD has no room for rows");
+    for (size_t i = 0; i < snapshot->count; i++) {
+        const struct snapshot_figure *const figure = &snapshot->figures[i];
+
+        if (strcmp(metric_descriptions[figure->id].name, name) != 0 ||
+            (label_value && strcmp(figure->label_value, label_value) != 0))
+            continue;
+        sum += figure->value;
+        is_there = true;
+    }
+    return is_there ? sum : (double)NAN;
+}
+
+static void note_rule(void *context, const struct health_rule *rule, const char *why)
+{
+    if (rule->blocks_updates)
+        add_reason(context, "%s: %s", rule->name, why);
+}
+
+/* The server is ready while it takes requests of each kind. */
+void snapshot_find_reasons(struct snapshot *snapshot, bool stops)
+{
+    const struct health_figures figures = { read_figure, snapshot,
+                                            (double)snapshot->uptime_ms / 1e3 };
+
+    snapshot->reason_count = 0;
+    if (stops)
+        add_reason(snapshot, "the server is stopping");
+    (void)health_check(&figures, note_rule, snapshot);
 }
 
 static void take_snapshot(struct control *control, struct snapshot *snapshot)
 {
     snapshot->count = 0;
-    snapshot->reason_count = 0;
-    snapshot->write_err = EMBTIER_OK;
     snapshot_collect(control, add_figure, snapshot);
     metrics_latencies(control->parts, &snapshot->latencies);
-    find_reasons(control, snapshot);
     snapshot->uptime_ms =
         (clock_now_ns(&clock_monotonic) - control->parts->started_ns) / UINT64_C(1000000);
+    snapshot_find_reasons(snapshot, control->stop_wanted || control->stopping);
     snapshot->plan = plan_record_get(control->parts->plan_record);
     add_figure(snapshot, METRIC_build_info, EMBTIER_PROJECT_VERSION, 1);
     add_figure(snapshot, METRIC_ready, "", snapshot->reason_count == 0);

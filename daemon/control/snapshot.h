@@ -27,15 +27,18 @@ struct snapshot_figure {
     double value;
 };
 
+struct snapshot_reason {
+    char text[256];
+};
+
 struct snapshot {
     struct message message;
     /* Gives it back. Called by the control thread, or when that has ended; then it is not filled.
      */
     void (*done)(struct snapshot *snapshot, bool is_filled);
-    const char *reasons[SNAPSHOT_REASONS_MAX]; /* why the server is not ready; static texts */
+    /* Why the server is not ready: it stops, or breaks rules that block updates (health.h). */
+    struct snapshot_reason reasons[SNAPSHOT_REASONS_MAX];
     uint32_t reason_count;
-    enum embtier_err write_err; /* that keeps rows from being written; OK if none does */
-    double room_bytes;          /* free for rows until updates are refused */
     uint64_t uptime_ms;
     struct plan_state plan;
     struct latencies latencies;
@@ -45,6 +48,9 @@ struct snapshot {
 
 /* Any thread, as control_send(). */
 void snapshot_send(struct control *control, struct snapshot *snapshot);
+
+/* Finds the reasons in the snapshot's figures. */
+void snapshot_find_reasons(struct snapshot *snapshot, bool stops);
 
 /* Control thread. Calls @sink for every figure of the server that is not of one table. */
 void snapshot_collect(const struct control *control, metric_sink *sink, void *context);

@@ -43,6 +43,7 @@ struct health_rule {
     enum health health;    /* of a server that breaks the rule */
     const char *condition; /* under which it is broken, in terms of metrics */
     const char *advice;    /* one line */
+    bool blocks_updates;   /* such a server is not ready */
     bool (*is_broken)(const struct health_figures *figures, struct health_why *ret_why);
 };
 

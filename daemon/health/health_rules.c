@@ -50,6 +50,12 @@ static bool disk_full(const struct health_figures *figures, struct health_why *w
     return room <= 0;
 }
 
+static bool replay_refused(const struct health_figures *figures, struct health_why *why)
+{
+    SAY(why, "updates of replay tables wait for a first checkpoint that succeeds");
+    return figure(figures, "replay_refused") > 0;
+}
+
 static bool disk_nearly_full(const struct health_figures *figures, struct health_why *why)
 {
     const double room = figure(figures, "store_room_bytes");
@@ -159,11 +165,13 @@ static bool log_lost(const struct health_figures *figures, struct health_why *wh
 }
 
 /* X(name, health, condition, advice): the worst first. docs/operations.md has the same rows. */
-#define RULES(X)                                                                                   \
-    X(writes_blocked, BAD, "write_error is not 0",                                                 \
-      "the log names the file: free space there, or replace the drive")                            \
-    X(disk_full, BAD, "store_room_bytes is 0",                                                     \
-      "free space in the data directories, or drop tables or checkpoints")                         \
+#define RULES(X, BLOCKS)                                                                           \
+    BLOCKS(writes_blocked, BAD, "write_error is not 0",                                            \
+           "the log names the file: free space there, or replace the drive")                       \
+    BLOCKS(disk_full, BAD, "store_room_bytes is 0",                                                \
+           "free space in the data directories, or drop tables or checkpoints")                    \
+    BLOCKS(replay_refused, BAD, "replay_refused is 1",                                             \
+           "the log says why the checkpoint failed; it is tried again")                            \
     X(rows_unreadable, BAD, "failed_rows is above 0",                                              \
       "the log names the file: check the drive, and restore a checkpoint")                         \
     X(disk_nearly_full, WARNING,                                                                   \
@@ -194,8 +202,12 @@ static bool log_lost(const struct health_figures *figures, struct health_why *wh
       "have something read embtierd's standard error")
 
 const struct health_rule health_rules[] = {
-#define X(name, health, condition, advice) { #name, HEALTH_##health, condition, advice, name },
-    RULES(X)
+#define X(name, health, condition, advice)                                                         \
+    { #name, HEALTH_##health, condition, advice, false, name },
+#define BLOCKS(name, health, condition, advice)                                                    \
+    { #name, HEALTH_##health, condition, advice, true, name },
+    RULES(X, BLOCKS)
+#undef BLOCKS
 #undef X
 };
 const size_t health_rule_count = ARRAY_LEN(health_rules);

@@ -89,8 +89,10 @@ static enum http_asked send_snapshot(struct http *http)
 
     pthread_mutex_lock(&http->lock);
     asked = state_asked(http);
-    if (asked == HTTP_ANSWERED && !atomic_exchange(&http->is_asked, true))
+    if (asked == HTTP_ANSWERED && !atomic_exchange(&http->is_asked, true)) {
+        http->asked_ns = clock_now_ns(&clock_monotonic);
         snapshot_send(http->control, &http->snapshot);
+    }
     pthread_mutex_unlock(&http->lock);
     return asked;
 }
@@ -106,14 +108,14 @@ static enum http_asked finish_answer(struct http *http, bool with_tables)
         asked = HTTP_UNANSWERED;
     if (asked == HTTP_ANSWERED && with_tables && http->top &&
         read_tables(http->top, http->tables) != EMBTIER_OK)
-        asked = HTTP_UNANSWERED;
+        asked = HTTP_NO_MEMORY;
     pthread_mutex_unlock(&http->lock);
     return asked;
 }
 
 enum http_asked http_ask(struct http *http, bool with_tables)
 {
-    const struct timespec until = clock_until(ANSWER_NS);
+    struct timespec until;
     enum http_asked asked;
 
     while (sem_trywait(&http->changed) == 0) /* posts that no request waited for */
@@ -121,6 +123,8 @@ enum http_asked http_ask(struct http *http, bool with_tables)
     asked = send_snapshot(http);
     if (asked != HTTP_ANSWERED)
         return asked;
+    /* A thread that hangs is waited for once, not by each reader in turn. */
+    until = clock_moment(http->asked_ns + ANSWER_NS);
     while (atomic_load(&http->is_asked) && !atomic_load(&http->is_stopping))
         if (sem_clockwait(&http->changed, CLOCK_MONOTONIC, &until) != 0 && errno == ETIMEDOUT)
             break;

@@ -42,7 +42,8 @@ struct http {
     struct table_top *top;   /* http thread; NULL: there are no metrics of tables */
     struct history history;  /* http thread */
     uint64_t history_ns;     /* when its newest point was added */
-    _Atomic bool is_asked;   /* the control thread has the snapshot */
+    _Atomic bool is_asked;   /* the control thread has the snapshot … */
+    uint64_t asked_ns;       /* … since then; http thread */
     bool is_filled;          /* the snapshot, when it has come back */
     _Atomic bool is_stopping;
     sem_t changed;        /* posted when it has, and when the server stops */
@@ -60,6 +61,7 @@ enum http_asked {
     HTTP_IS_STARTING,
     HTTP_IS_STOPPING,
     HTTP_UNANSWERED, /* the control thread has not answered in time */
+    HTTP_NO_MEMORY,  /* for the figures of tables */
 };
 /* HTTP thread. Has the snapshot filled, and if @with_tables also reads the tables. The snapshot
  * stays as it is until the next call. */

@@ -43,6 +43,7 @@ static void say_unanswered(struct answer *answer, enum http_asked asked)
         [HTTP_IS_STARTING] = "the server is starting",
         [HTTP_IS_STOPPING] = "the server is stopping",
         [HTTP_UNANSWERED] = "the control thread does not answer",
+        [HTTP_NO_MEMORY] = "memory is short: try again",
     };
 
     say(answer, MHD_HTTP_SERVICE_UNAVAILABLE, texts[asked]);
@@ -140,9 +141,7 @@ static void answer_ready(const struct request *request, struct answer *answer)
     }
     answer->status = MHD_HTTP_SERVICE_UNAVAILABLE;
     for (uint32_t i = 0; i < snapshot->reason_count; i++)
-        page_printf(&answer->page, "%s\n", snapshot->reasons[i]);
-    if (snapshot->write_err != EMBTIER_OK)
-        page_printf(&answer->page, "write error: %s\n", err_name(snapshot->write_err));
+        page_printf(&answer->page, "%s\n", snapshot->reasons[i].text);
 }
 
 static const struct {

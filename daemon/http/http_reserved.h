@@ -11,14 +11,19 @@
 /* libmicrohttpd's for each connection: what it receives and sends. A request that is longer is
  * refused. */
 #define HTTP_CONNECTION_BYTES (32 * KIB)
-/* The thread, a snapshot, the last hour, and the figures of 10,000 tables as they were. */
+/* The thread, a snapshot and the last hour. */
 #define HTTP_FIXED_BYTES (2 * MIB)
+/* The figures of all tables that there may be, as they were and as they are (table_top.c). */
+#define HTTP_TABLES_BYTES (8 * MIB)
 
 static inline uint64_t http_reserved_bytes(const struct config *config)
 {
-    return config->http.listen ? HTTP_FIXED_BYTES + config->http.max_connections *
-                                                        (HTTP_CONNECTION_BYTES + PAGE_BYTES_MAX)
-                               : 0;
+    const uint64_t tables_bytes = config->http.tables > 0 ? HTTP_TABLES_BYTES : 0;
+
+    return config->http.listen
+               ? HTTP_FIXED_BYTES + tables_bytes +
+                     config->http.max_connections * (HTTP_CONNECTION_BYTES + PAGE_BYTES_MAX)
+               : 0;
 }
 
 #endif

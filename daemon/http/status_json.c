@@ -73,7 +73,7 @@ static json_t *reasons_of(const struct snapshot *snapshot)
     json_t *const reasons = json_array();
 
     for (uint32_t i = 0; i < snapshot->reason_count; i++)
-        (void)json_array_append_new(reasons, json_string(snapshot->reasons[i]));
+        (void)json_array_append_new(reasons, json_string(snapshot->reasons[i].text));
     return reasons;
 }
 

@@ -7,6 +7,8 @@
 
 #include "daemon/engine/tables/table.h"
 #include "daemon/engine/tables/tables.h"
+#include "daemon/http/http_reserved.h"
+#include "tiers/cache/row_cache.h"
 
 #define FIRST_ROOM 64
 
@@ -22,6 +24,10 @@ struct seen {
     bool is_hidden; /* it may have no series of its own */
     double figures[TABLE_FIGURE_COUNT];
 };
+
+/* Two lists, whose room doubles as they grow. */
+_Static_assert(2 * sizeof(struct seen) * (ROW_CACHE_TABLES_MAX) <= HTTP_TABLES_BYTES,
+               "the configuration counts it");
 
 struct seen_list {
     struct seen *tables; /* in the order of their ids */
@@ -60,8 +66,7 @@ void table_top_free(struct table_top *top)
 
 static double written_bytes(const struct store_written *written)
 {
-    return (double)(written->flush_bytes + written->compaction_bytes + written->log_bytes +
-                    written->import_bytes + written->other_bytes);
+    return (double)(written->flush_bytes + written->compaction_bytes + written->import_bytes);
 }
 
 static void read_figures(const struct table_info *table, double ret_figures[TABLE_FIGURE_COUNT])
@@ -142,14 +147,14 @@ enum embtier_err table_top_add(struct table_top *top, const struct table_info *t
     return EMBTIER_OK;
 }
 
-/* Counts what a table did since the last time. A figure that is less than it was began anew. */
+/* Counts what a table did since the last time. */
 static void add_growth(struct table_top *top, const struct seen *now, const struct seen *before)
 {
     for (uint32_t f = 0; f < TABLE_FIGURE_COUNT; f++) {
         const double from = before ? before->figures[f] : 0;
         const double figure = now->figures[f];
 
-        top->other[f] += figure >= from ? figure - from : figure;
+        top->other[f] += MAX(figure - from, 0);
     }
 }
 

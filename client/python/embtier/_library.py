@@ -101,6 +101,7 @@ class TableInfo(Record):
         ("missed_lookup_rows", U64),
         ("read_lookup_rows", U64),
         ("lookup_ns", U64),
+        ("import_bytes", U64),
     ]
 
 

@@ -22,8 +22,8 @@ struct table_counts {
     uint64_t missed; /* of these: the write queue had the row, or a read was begun for it */
     uint64_t read;   /* of these: reads that were begun */
     uint64_t pieces;
-    uint64_t timed_rows; /* of the pieces that were timed, and the time that they took */
-    uint64_t timed_ns;
+    uint64_t timed_lookups; /* `lookups` after the last piece that was timed */
+    uint64_t ns;            /* estimate of the time of so many */
 };
 
 static inline struct table_counts *table_counts_of(const struct table *table, uint32_t lane)
@@ -47,14 +47,24 @@ static inline uint64_t table_counts_begin(struct table_counts *counts)
     return is_timed ? clock_now_ns(&clock_monotonic) : 0;
 }
 
-/* Ends it after @rows lookups. */
+/* Counts a piece of @rows lookups, which took @ns. The lookups since the last one that was timed
+ * are taken to have lasted as long. So the estimate never becomes less. */
+static inline void table_counts_timed(struct table_counts *counts, uint64_t ns, uint64_t rows)
+{
+    const uint64_t since = counts->lookups - counts->timed_lookups;
+
+    if (rows == 0)
+        return;
+    counter_add(&counts->ns, (uint64_t)((double)ns * (double)since / (double)rows));
+    counts->timed_lookups = counts->lookups;
+}
+
+/* Ends a piece after @rows lookups. */
 static inline void table_counts_end(struct table_counts *counts, uint64_t begin_ns, uint64_t rows)
 {
     counter_add(&counts->lookups, rows);
-    if (begin_ns == 0)
-        return;
-    counter_add(&counts->timed_rows, rows);
-    counter_add(&counts->timed_ns, clock_since(clock_now_ns(&clock_monotonic), begin_ns));
+    if (begin_ns != 0)
+        table_counts_timed(counts, clock_since(clock_now_ns(&clock_monotonic), begin_ns), rows);
 }
 
 #endif

@@ -8,24 +8,18 @@
 #include "daemon/engine/tables/table_counts.h"
 #include "store/store.h"
 
-/* Time is that of the pieces that were timed, as if all others took as long. */
 static struct table_lookups add_up_lookups(const struct tables *tables, const struct table *table)
 {
     struct table_lookups sum = { 0 };
-    double ns = 0;
 
     for (uint32_t i = 0; i < tables->lane_count; i++) {
         const struct table_counts *const counts = table_counts_of(table, i);
-        const uint64_t lookups = counter_get(&counts->lookups);
-        const uint64_t timed_rows = counter_get(&counts->timed_rows);
 
-        sum.rows += lookups;
+        sum.rows += counter_get(&counts->lookups);
         sum.missed_rows += counter_get(&counts->missed);
         sum.read_rows += counter_get(&counts->read);
-        if (timed_rows > 0)
-            ns += (double)counter_get(&counts->timed_ns) / (double)timed_rows * (double)lookups;
+        sum.lane_ns += counter_get(&counts->ns);
     }
-    sum.lane_ns = (uint64_t)ns;
     return sum;
 }
 

@@ -25,6 +25,7 @@ void table_info_to_wire(const struct table_info *info, Embtier__TableSpec *spec,
     ret_table->updated_rows = info->updated_rows;
     ret_table->flush_bytes = info->written.flush_bytes;
     ret_table->compaction_bytes = info->written.compaction_bytes;
+    ret_table->import_bytes = info->written.import_bytes;
     ret_table->lookup_rows = info->lookups.rows;
     ret_table->missed_lookup_rows = info->lookups.missed_rows;
     ret_table->read_lookup_rows = info->lookups.read_rows;

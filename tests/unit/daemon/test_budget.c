@@ -81,6 +81,8 @@ static void test_http_takes_memory_for_its_connections(void **state)
     config.http.listen = listen;
     config.http.max_connections = 64;
     assert_int_equal(unbudgeted_of(&config, 2).bytes - before, 2 * MIB + 64 * 288 * KIB);
+    config.http.tables = 20;
+    assert_int_equal(unbudgeted_of(&config, 2).bytes - before, 10 * MIB + 64 * 288 * KIB);
 }
 
 static void test_sum_counts_lanes_and_databases_each(void **state)

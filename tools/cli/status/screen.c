@@ -382,12 +382,12 @@ static bool add_table(struct text_table *text, const struct embtier_table_info *
     const bool is_unbounded = table->rows == 0;
     struct name_text name;
 
-    return ADD_CELLS(text, name_text(&name, table->name, all),
-                     is_unbounded ? "any" : COUNT((double)table->rows), COUNT((double)table->dim),
-                     is_unbounded ? "-" : BYTES((double)overview_table_bytes(table)),
-                     COUNT(lookups), SHARE(lookups > 0 ? hits / lookups : (double)NAN),
-                     COUNT((double)table->updated_rows),
-                     BYTES((double)(table->flush_bytes + table->compaction_bytes)));
+    return ADD_CELLS(
+        text, name_text(&name, table->name, all), is_unbounded ? "any" : COUNT((double)table->rows),
+        COUNT((double)table->dim), is_unbounded ? "-" : BYTES((double)overview_table_bytes(table)),
+        COUNT(lookups), SHARE(lookups > 0 ? hits / lookups : (double)NAN),
+        COUNT((double)table->updated_rows),
+        BYTES((double)(table->flush_bytes + table->compaction_bytes + table->import_bytes)));
 }
 
 static bool make_tables(const struct overview *overview, const struct screen_opts *opts,

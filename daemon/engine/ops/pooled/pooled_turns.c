@@ -76,10 +76,8 @@ static void count_hits(struct op_lane *lane, struct pooled *pooled, const struct
         struct table_counts *const counts = slice_counts(lane, pooled, &wave->slices[i]);
 
         counter_add(&counts->lookups, some);
-        if (begin_ns && rows > 0) {
-            counter_add(&counts->timed_rows, some);
-            counter_add(&counts->timed_ns, ns * some / rows);
-        }
+        if (begin_ns && rows > 0)
+            table_counts_timed(counts, ns * some / rows, some);
     }
     counter_add(&lane->rows->counts.get_rows, rows);
     pooled->hit_rows += rows;

@@ -4,13 +4,18 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import json
+import os
+import shutil
 import signal
 import subprocess
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
-from daemons import Daemon
+from daemons import CLI, Daemon
 from readers import LISTEN, await_true, free_port, get, port_of, scrape
 
 DIM, MIB = 64, 1 << 20
@@ -85,7 +90,7 @@ def test_a_full_disk_is_a_reason(make_daemon):
     assert get(port, "/readyz").status == 200
     disk.fill()
     answer = await_true(lambda: (a := get(port, "/readyz")).status == 503 and a, "the server is not ready")
-    assert "SSD has no room for rows" in answer.text
+    assert "disk_full: there is no room for rows" in answer.text
     assert scrape(daemon)["ready", ""] == 0
     assert get(port, "/livez").status == 200  # a restart would not help
     disk.empty()
@@ -112,3 +117,68 @@ def test_a_server_that_stops_is_alive_and_not_ready(make_daemon):
     daemon.await_end(0)
     with pytest.raises(ConnectionRefusedError):
         get(port, "/livez")
+
+
+SEIZE, INTERRUPT, DETACH = 0x4206, 0x4207, 17
+WALL = 0x40000000  # waits for any thread
+
+
+class Held:
+    """One thread of a daemon, which does not run meanwhile."""
+
+    def __init__(self, tid: int) -> None:
+        self.tid, self.libc = tid, ctypes.CDLL(None, use_errno=True)
+
+    def ptrace(self, request: int) -> None:
+        arguments = [ctypes.c_long(request), ctypes.c_long(self.tid), ctypes.c_void_p(0), ctypes.c_void_p(0)]
+        self.libc.ptrace.restype = ctypes.c_long
+        if self.libc.ptrace(*arguments) != 0:
+            pytest.skip(f"threads cannot be held here: {os.strerror(ctypes.get_errno())}")
+
+    def __enter__(self) -> Held:
+        self.ptrace(SEIZE)
+        self.ptrace(INTERRUPT)
+        assert os.waitpid(self.tid, WALL)[0] == self.tid
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.ptrace(DETACH)
+
+
+def test_a_hung_server_is_not_alive_and_all_readers_hear_so_at_once(http_daemon: Daemon):
+    """The control thread, which is the process's first, does not run. One reader waits for it, and no other does."""
+    port = port_of(http_daemon)
+    with Held(http_daemon.pid):
+        began = time.monotonic()
+        first = get(port, "/livez")
+        waited = time.monotonic() - began
+        began = time.monotonic()
+        answers = [get(port, path) for path in ("/livez", "/readyz", "/metrics", "/status.json", "/livez")]
+        assert time.monotonic() - began < waited
+    for answer in (first, *answers):
+        assert (answer.status, answer.text) == (503, "the control thread does not answer\n")
+    await_true(lambda: get(port, "/livez").status == 200, "the server is alive again")
+    assert get(port, "/readyz").status == 200
+
+
+def test_refused_updates_of_replay_tables_are_a_reason(make_daemon):
+    """The first checkpoint of a start fails, as there is a file in the place of its folder."""
+    daemon = make_daemon(LISTEN | {"checkpoints": {"interval_seconds": 0}})
+    daemon.start()
+    with daemon.connect() as server:
+        server.create_table("t", DIM).set(np.arange(100), np.ones((100, DIM), np.float32))
+    daemon.stop()
+    place = daemon.folder / "rows/checkpoints"
+    shutil.rmtree(place, ignore_errors=True)
+    place.touch()
+    daemon.start()
+    answer = get(port_of(daemon), "/readyz")
+    assert (answer.status, answer.text) == (
+        503, "replay_refused: updates of replay tables wait for a first checkpoint that succeeds\n",
+    )  # fmt: skip
+    assert scrape(daemon)["replay_refused", ""] == 1
+    said = subprocess.run(
+        [CLI, "--address", daemon.socket, "-o", "json", "status"], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert "replay_refused" in [warning["name"] for warning in json.loads(said.stdout)["warnings"]]
+    place.unlink()

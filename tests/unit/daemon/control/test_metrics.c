@@ -3,6 +3,7 @@
 #include "tests/unit/daemon/control/control_fixture.h"
 
 #include "daemon/control/metrics.h"
+#include "daemon/control/snapshot.h"
 
 #define ROWS 64
 #define DIM  4
@@ -150,6 +151,35 @@ static void test_figures_of_lanes_are_sums(void **state)
     control_free_parts(&c);
 }
 
+static void set_figure(struct snapshot *snapshot, enum metric_id id, double value)
+{
+    snapshot->figures[snapshot->count++] = (struct snapshot_figure){ .id = id, .value = value };
+}
+
+/* Only rules that block updates make a server not ready. */
+static void test_reasons_are_those_of_the_rules(void **state)
+{
+    static struct snapshot snapshot;
+
+    (void)state;
+    set_figure(&snapshot, METRIC_failed_rows, 3);
+    set_figure(&snapshot, METRIC_store_room_bytes, 100);
+    set_figure(&snapshot, METRIC_store_stored_bytes, 10000);
+    snapshot_find_reasons(&snapshot, false);
+    assert_int_equal(snapshot.reason_count, 0);
+    set_figure(&snapshot, METRIC_write_error, EMBTIER_IO);
+    snapshot_find_reasons(&snapshot, false);
+    assert_int_equal(snapshot.reason_count, 1);
+    assert_non_null(strstr(snapshot.reasons[0].text, "writes_blocked: rows in memory"));
+    snapshot.figures[1].value = 0;
+    set_figure(&snapshot, METRIC_replay_refused, 1);
+    snapshot_find_reasons(&snapshot, true);
+    assert_int_equal(snapshot.reason_count, SNAPSHOT_REASONS_MAX);
+    assert_string_equal(snapshot.reasons[0].text, "the server is stopping");
+    assert_non_null(strstr(snapshot.reasons[2].text, "disk_full: "));
+    assert_non_null(strstr(snapshot.reasons[3].text, "replay_refused: "));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -157,6 +187,7 @@ int main(void)
                                         fixture_teardown),
         cmocka_unit_test_setup_teardown(test_figures_of_lanes_are_sums, fixture_setup,
                                         fixture_teardown),
+        cmocka_unit_test(test_reasons_are_those_of_the_rules),
     };
 
     return cmocka_run_group_tests_name("metrics", tests, NULL, NULL);

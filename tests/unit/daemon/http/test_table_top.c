@@ -108,6 +108,19 @@ static void test_other_never_goes_down(void **state)
     assert_true(other_rows(top) == 5 + 2 + 1);
 }
 
+/* Otherwise the whole figure would count once more. */
+static void test_a_figure_that_goes_down_adds_nothing(void **state)
+{
+    _cleanup_(table_top_freep) struct table_top *top = make_top(1);
+    const struct table_info before[] = { table(1, "a", 100), table(2, "b", 50) };
+    const struct table_info after[] = { table(1, "a", 100), table(2, "b", 49) };
+
+    (void)state;
+    read_all(top, before, ARRAY_LEN(before));
+    read_all(top, after, ARRAY_LEN(after));
+    assert_true(other_rows(top) == 50);
+}
+
 static void test_dropped_tables_stay_counted(void **state)
 {
     _cleanup_(table_top_freep) struct table_top *top = make_top(1);
@@ -188,6 +201,7 @@ int main(void)
         cmocka_unit_test(test_tables_of_most_traffic_are_at_the_top),
         cmocka_unit_test(test_all_tables_have_series_if_there_are_few),
         cmocka_unit_test(test_other_never_goes_down),
+        cmocka_unit_test(test_a_figure_that_goes_down_adds_nothing),
         cmocka_unit_test(test_dropped_tables_stay_counted),
         cmocka_unit_test(test_no_name_comes_twice),
         cmocka_unit_test(test_no_table_may_have_series),
