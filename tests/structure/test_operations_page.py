@@ -43,7 +43,7 @@ class OperationsPage(unittest.TestCase):
         code = (TREE / "daemon/health/health_rules.c").read_text()
         code = re.sub(r'\s*\\\n\s*', " ", code)  # the rules are one macro
         code = re.sub(r'"\s+"', "", code)
-        rules = re.findall(r'X\((\w+), (BAD|WARNING), "([^"]*)", "([^"]*)"\)', code)
+        rules = re.findall(r'(?:X|BLOCKS)\((\w+), (BAD|WARNING), "([^"]*)", "([^"]*)"\)', code)
         self.assertGreater(len(rules), 10)
         section = PAGE.split("\n## What to watch\n", 1)[1].split("\n## ", 1)[0]
         listed = re.findall(r"^\| `(\w+)` \| (bad|warning) \| (.*) \| (.*) \|$", section, re.MULTILINE)
