@@ -69,7 +69,7 @@ void notify_reloading(void)
     snprintf(text, sizeof(text),
              "RELOADING=1\nMONOTONIC_USEC=%" PRIu64 "\nSTATUS=reading files again",
              clock_now_ns(&clock_monotonic) / 1000);
-    tell(text, IMPORTANT_WAIT_MS);
+    tell(text, 0);
 }
 
 void notify_stopping(void)
