@@ -25,7 +25,8 @@ CXX_PLACES = ("store/rocksdb/ext/",)
 NO_LICENCE_LINE = re.compile(
     r"(^|/)(LICENSE|NOTICE|py\.typed|\.[^/]+)$"
     r"|\.(md|gz|csv|json|txt|png|svg|tsv|bin|dat)$"
-    r"|^tests/(data|fuzz/corpus)/")
+    r"|^tests/(data|fuzz/corpus)/"
+    r"|^debian/(changelog|copyright|source/format)$")  # Debian's own forms, without comments
 # Inputs of fuzzers: not written by people, and as many in a folder as there are.
 CORPORA = "tests/fuzz/corpus/"
 LICENCE_LINE = "SPDX-License-Identifier: Apache-2.0"
