@@ -68,6 +68,11 @@ embtier_compaction_set_hours(struct embtier *server, const char *hours);
  * NO_SPACE: a disk is full. IO: a database's background work fails. CANCELLED, PERMISSION. */
 EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
 embtier_compaction_run(struct embtier *server, embtier_progress_fn *progress, void *context);
+/* Rewrites all files of all databases, one after the other, while clients read and write. It gives
+ * back space of old versions, and applies another rocksdb.layout at once. It is a job as above,
+ * with the same errors. */
+EMBTIER_PUBLIC EMBTIER_MUST_CHECK enum embtier_err
+embtier_compaction_rewrite(struct embtier *server, embtier_progress_fn *progress, void *context);
 
 #ifdef __cplusplus
 }

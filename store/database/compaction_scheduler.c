@@ -372,8 +372,16 @@ static struct compaction_view view_of(const struct compaction_scheduler *schedul
 static void round_end(struct compaction_scheduler *scheduler, uint64_t now_ns)
 {
     pthread_mutex_lock(&scheduler->mutex);
-    for (uint32_t i = 0; i < scheduler->count; i++)
-        scheduler->views[i] = view_of(scheduler, &scheduler->entries[i], now_ns);
+    for (uint32_t d = 0; d < scheduler->device_count; d++)
+        scheduler->slots[d].urgent_waits = false;
+    for (uint32_t i = 0; i < scheduler->count; i++) {
+        const struct entry *const entry = &scheduler->entries[i];
+
+        scheduler->views[i] = view_of(scheduler, entry, now_ns);
+        if (entry->state == SLOT_OFF && scheduler->views[i].state == COMPACTION_WAITS_TURN &&
+            is_urgent(entry))
+            scheduler->slots[entry->device].urgent_waits = true;
+    }
     scheduler->rounds++;
     pthread_cond_broadcast(&scheduler->seen);
     pthread_mutex_unlock(&scheduler->mutex);

@@ -96,6 +96,14 @@ MUST_CHECK enum embtier_err compaction_scheduler_catch_up(struct compaction_sche
                                                           compaction_tell_fn *tell, void *context,
                                                           struct err_msg *msg);
 
+/* Rewrites all files of all databases, one database after the other, although compaction may be put
+ * off. Clients write meanwhile. A piece of a database takes a slot, and gives it back as soon as an
+ * urgent database of the device waits; the piece is then begun anew. @tell as above, in MiB. Errors
+ * as above. One call at a time, from any thread. */
+MUST_CHECK enum embtier_err compaction_scheduler_rewrite(struct compaction_scheduler *scheduler,
+                                                         compaction_tell_fn *tell, void *context,
+                                                         struct err_msg *msg);
+
 /* Waits for a slot of @device and keeps it for a compaction of the caller's own. Callers come
  * before automatic compactions. Returns SHUTDOWN, without a slot, once *@give_up is true (@give_up
  * may be NULL). Returns TIMEOUT if no slot came free within the scheduler's patience. Any thread.

@@ -2,7 +2,7 @@
 /* compaction_scheduler_impl.h: declarations shared by the files of the scheduler.
  *
  * compaction_scheduler.c has the thread that gives out slots, compaction_operators.c what operators
- * ask for and are told. */
+ * ask for and are told, compaction_rewrite.c the rewriting of all files. */
 #ifndef EMBTIER_STORE_DATABASE_COMPACTION_SCHEDULER_IMPL_H
 #define EMBTIER_STORE_DATABASE_COMPACTION_SCHEDULER_IMPL_H
 
@@ -59,8 +59,9 @@ struct compaction_scheduler {
     bool stop;
     uint32_t parallel;
     struct slots {
-        uint32_t used;    /* by databases ON or DRAINING and by holders; may exceed @parallel */
-        uint32_t waiting; /* callers of compaction_scheduler_hold() without a slot */
+        uint32_t used;     /* by databases ON or DRAINING and by holders; may exceed @parallel */
+        bool urgent_waits; /* an urgent database has no slot, as of the last round */
+        uint32_t waiting;  /* callers of compaction_scheduler_hold() without a slot */
     } slots[COMPACTION_DEVICES_MAX];
     uint64_t limit_now_bytes; /* in force */
     enum compaction_pace_reason pace_reason;

@@ -89,6 +89,24 @@ static inline bool database_debt_stops_writes(uint32_t level0_files, uint64_t pe
            (level0_files >= DATABASE_PENDING_FILES && pending_bytes >= DATABASE_PENDING_BYTES_MAX);
 }
 
+/* Divides the keys into ranges whose files have about @piece_bytes together. A layout whose runs
+ * only merge as a whole has one range. */
+struct database_ranges {
+    struct database_cut {
+        unsigned char key[12]; /* the last of a range; the last range ends with the last key */
+    } * cuts;
+    uint32_t cut_count;
+    uint64_t bytes; /* of all files */
+};
+MUST_CHECK enum embtier_err database_ranges(struct database *database, uint64_t piece_bytes,
+                                            struct database_ranges *ret_ranges,
+                                            struct err_msg *msg);
+void database_ranges_clear(struct database_ranges *ranges);
+/* Rewrites all files with keys of range number @range, which is at most the number of cuts.
+ * Clients write meanwhile. CANCELLED: @stop is set. */
+MUST_CHECK enum embtier_err database_rewrite(struct database *database,
+                                             const struct database_ranges *ranges, uint32_t range,
+                                             struct rocksdb_ext_stop *stop, struct err_msg *msg);
 /* Reads the debt. It also tells database_write() how near its limit the database is. */
 void database_poll_debt(struct database *database, struct database_debt *ret_debt);
 MUST_CHECK enum embtier_err database_set_compacting(struct database *database, bool on,

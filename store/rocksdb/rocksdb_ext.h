@@ -188,6 +188,16 @@ char *rocksdb_ext_flush(rocksdb_t *db, struct rocksdb_ext_watch *watch, unsigned
  * rocksdb_compact_range_opt() returns no error. */
 char *rocksdb_ext_compact_range(rocksdb_t *db, const char *start, size_t start_bytes,
                                 const char *end, size_t end_bytes);
+/* Ends a rewrite from another thread. Once ended, it stays so until it is set again. */
+struct rocksdb_ext_stop;
+struct rocksdb_ext_stop *rocksdb_ext_stop_new(void);
+void rocksdb_ext_stop_set(struct rocksdb_ext_stop *stop, bool is_ended);
+void rocksdb_ext_stop_free(struct rocksdb_ext_stop *stop);
+/* Rewrites all files with keys in [@start, @end]; NULL: from the first, to the last. Files of rows
+ * apart from their keys are rewritten, too. Writes and automatic compactions go on meanwhile. After
+ * @stop it soon returns an error, and what it has written so far may be lost. */
+char *rocksdb_ext_rewrite_range(rocksdb_t *db, const char *start, size_t start_bytes,
+                                const char *end, size_t end_bytes, struct rocksdb_ext_stop *stop);
 /* Sets an option at run time. If the MANIFEST does not take the change, rocksdb_ext_resume() has to
  * get over that error. */
 char *rocksdb_ext_set_option(rocksdb_t *db, struct rocksdb_ext_watch *watch, const char *key,

@@ -346,7 +346,8 @@ static enum embtier_err call_compaction(struct embtier *server)
     }
     embtier_compaction_list_free(list);
     TRY(embtier_compaction_set_hours(server, "22:00-06:00"));
-    return embtier_compaction_run(server, NULL, NULL);
+    TRY(embtier_compaction_run(server, NULL, NULL));
+    return embtier_compaction_rewrite(server, NULL, NULL);
 }
 
 static enum embtier_err call_knobs(struct embtier *server)

@@ -230,11 +230,17 @@ const struct command commands[] = {
       "  embtier compaction status\n"
       "  embtier -o json compaction status | jq '[.databases[].pending_bytes] | add'\n",
       command_compaction_status, NULL },
-    { "compaction run", "", "have all shards catch up now",
+    { "compaction run", "[--full]", "have all shards catch up now",
+      "  --full  rewrite all files of all shards, which takes as long as reading and writing them\n"
+      "\n"
       "All databases that are due compact until they have caught up, one after the other,\n"
       "although compaction may be paused or wait for its hours. Run it before a busy time.\n"
-      "Ctrl-C and `embtier jobs cancel` end it; the rest then compacts as before.\n",
-      "  embtier compaction run\n", command_compaction_run, NULL },
+      "Ctrl-C and `embtier jobs cancel` end it; the rest then compacts as before.\n"
+      "With --full, space of old versions comes back, and another rocksdb.layout takes effect in\n"
+      "all files. Clients read and write meanwhile, and shards that are urgent come first.\n",
+      "  embtier compaction run\n"
+      "  embtier compaction run --full\n",
+      command_compaction_run, NULL },
     { "compaction pause", "", "put compaction off",
       "Shards compact no more, until `embtier compaction resume` or the server's next start.\n"
       "Compactions that run go on to their end. Shards near the limit at which they take no\n"

@@ -156,13 +156,26 @@ enum embtier_err embtier_compaction_set_hours(struct embtier *server, const char
     return set(server, 0, hours && hours[0] != '\0' ? hours : "00:00-24:00");
 }
 
-enum embtier_err embtier_compaction_run(struct embtier *server, embtier_progress_fn *progress,
-                                        void *context)
+static enum embtier_err run(struct embtier *server, bool full, embtier_progress_fn *progress,
+                            void *context)
 {
     Embtier__Request request = EMBTIER__REQUEST__INIT;
     Embtier__CompactionRun body = EMBTIER__COMPACTION_RUN__INIT;
 
+    body.full = full;
     request.body_case = EMBTIER__REQUEST__BODY_COMPACTION_RUN;
     request.compaction_run = &body;
     return call(server, &request, progress, context);
+}
+
+enum embtier_err embtier_compaction_run(struct embtier *server, embtier_progress_fn *progress,
+                                        void *context)
+{
+    return run(server, false, progress, context);
+}
+
+enum embtier_err embtier_compaction_rewrite(struct embtier *server, embtier_progress_fn *progress,
+                                            void *context)
+{
+    return run(server, true, progress, context);
 }

@@ -12,6 +12,7 @@
 
 struct compaction_run_job {
     struct job job;
+    bool is_full;
     uint32_t databases; /* that the server has */
 };
 
@@ -25,6 +26,12 @@ static enum embtier_err tell(void *progress, uint32_t done, uint32_t total, stru
     return progress_tell(progress, done, total, "databases", msg);
 }
 
+static enum embtier_err tell_mebibytes(void *progress, uint32_t done, uint32_t total,
+                                       struct err_msg *msg)
+{
+    return progress_tell(progress, done, total, "MiB", msg);
+}
+
 static enum embtier_err run(struct job *job, const struct job_parts *parts,
                             const struct progress_sink *progress, struct err_msg *msg)
 {
@@ -32,7 +39,10 @@ static enum embtier_err run(struct job *job, const struct job_parts *parts,
     struct progress_sink sink = *progress;
     struct compaction_facts facts;
 
-    TRY(compaction_scheduler_catch_up(scheduler, tell, &sink, msg));
+    if (of(job)->is_full)
+        TRY(compaction_scheduler_rewrite(scheduler, tell_mebibytes, &sink, msg));
+    else
+        TRY(compaction_scheduler_catch_up(scheduler, tell, &sink, msg));
     compaction_scheduler_look(scheduler, &facts);
     of(job)->databases = facts.databases;
     return EMBTIER_OK;
@@ -70,10 +80,10 @@ enum embtier_err compaction_run_job_new(const struct job_request *request, struc
 {
     struct compaction_run_job *const job = calloc(1, sizeof(*job));
 
-    (void)request;
     (void)msg;
     if (!job)
         return EMBTIER_NO_MEMORY;
+    job->is_full = request->wire->compaction_run && request->wire->compaction_run->full;
     job->job.kind = &run_kind;
     *ret_job = &job->job;
     return EMBTIER_OK;

@@ -9,6 +9,7 @@
 
 #include <unistd.h>
 
+#include <atomic>
 #include <mutex>
 #include <shared_mutex>
 
@@ -91,10 +92,8 @@ char *rocksdb_ext_renew_manifest(rocksdb_t *db, struct rocksdb_ext_watch *watch)
     return TextOf(status);
 }
 
-char *rocksdb_ext_compact_range(rocksdb_t *db, const char *start, size_t start_bytes,
-                                const char *end, size_t end_bytes)
+static rocksdb::CompactRangeOptions CompactAll()
 {
-    const Slice first(start, start_bytes), behind(end, end_bytes);
     rocksdb::CompactRangeOptions options;
 
     // Otherwise a file with only the mark of a deleted range is just moved down, and stays there
@@ -102,7 +101,46 @@ char *rocksdb_ext_compact_range(rocksdb_t *db, const char *start, size_t start_b
     options.bottommost_level_compaction = rocksdb::BottommostLevelCompaction::kForceOptimized;
     // Otherwise level 0 grows meanwhile until writes stop.
     options.exclusive_manual_compaction = false;
-    return TextOf(db->rep->CompactRange(options, &first, &behind));
+    return options;
+}
+
+char *rocksdb_ext_compact_range(rocksdb_t *db, const char *start, size_t start_bytes,
+                                const char *end, size_t end_bytes)
+{
+    const Slice first(start, start_bytes), behind(end, end_bytes);
+
+    return TextOf(db->rep->CompactRange(CompactAll(), &first, &behind));
+}
+
+struct rocksdb_ext_stop {
+    std::atomic<bool> is_ended{ false };
+};
+
+struct rocksdb_ext_stop *rocksdb_ext_stop_new(void)
+{
+    return new rocksdb_ext_stop;
+}
+
+void rocksdb_ext_stop_set(struct rocksdb_ext_stop *stop, bool is_ended)
+{
+    stop->is_ended = is_ended;
+}
+
+void rocksdb_ext_stop_free(struct rocksdb_ext_stop *stop)
+{
+    delete stop;
+}
+
+char *rocksdb_ext_rewrite_range(rocksdb_t *db, const char *start, size_t start_bytes,
+                                const char *end, size_t end_bytes, struct rocksdb_ext_stop *stop)
+{
+    const Slice first(start, start_bytes), last(end, end_bytes);
+    rocksdb::CompactRangeOptions options = CompactAll();
+
+    options.canceled = &stop->is_ended;
+    options.blob_garbage_collection_policy = rocksdb::BlobGarbageCollectionPolicy::kForce;
+    options.blob_garbage_collection_age_cutoff = 1.0;
+    return TextOf(db->rep->CompactRange(options, start ? &first : nullptr, end ? &last : nullptr));
 }
 
 char *rocksdb_ext_set_option(rocksdb_t *db, struct rocksdb_ext_watch *watch, const char *key,

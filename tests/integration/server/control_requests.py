@@ -114,6 +114,7 @@ REQUESTS: list[tuple[str, dict]] = [
     ("compaction_set", {"deferral": 1, "hours": "22:00-06:00,12:00-13:00"}),
     ("compaction_set", {"deferral": 2, "hours": "00:00-24:00"}),
     ("compaction_run", {}),
+    ("compaction_run", {"full": True}),
     ("knob_list", {"after": 1, "name": "log.level", "with_file": True}),
     ("knob_list", {"text": b"lanes: {count: 1}", "file_name": "bent.yaml"}),
     ("knob_set", {"name": "log.level", "value": "info", "persist": True}),

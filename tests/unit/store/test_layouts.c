@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_layouts.c: do rows stay right in each layout, and when a store changes from one to another?
  * Is the space of rows apart from their keys what the files take? */
+#include <pthread.h>
+#include <stdatomic.h>
+
 #include "store/store_impl.h"
 #include "tests/unit/store/store_fixture.h"
 
@@ -160,6 +163,137 @@ static void test_a_checkpoint_of_blobs_is_restored(void **state)
     assert_rows(f, 2);
 }
 
+/* ---- Rewriting all files ---- */
+
+struct telling {
+    uint32_t calls, done, total;
+    uint32_t until; /* calls, after which it is cancelled; 0: never */
+};
+
+static enum embtier_err count_calls(void *context, uint32_t done, uint32_t total,
+                                    struct err_msg *msg)
+{
+    struct telling *const telling = context;
+
+    telling->done = done;
+    telling->total = total;
+    if (++telling->calls == telling->until)
+        return err_set(msg, EMBTIER_CANCELLED, "enough");
+    return EMBTIER_OK;
+}
+
+/* Numbers of the files that hold rows, each in its own line. */
+static void list_files(struct store_fixture *f, char *ret_names, size_t capacity)
+{
+    (void)fixture_shell(ret_names, capacity,
+                        "cd %s && find d*/shard* -name '*.sst' -o -name '*.blob' | sort", f->root);
+}
+
+static void assert_none_is_left(const char *before, const char *after)
+{
+    char name[200];
+
+    for (const char *at = before; sscanf(at, "%199s", name) == 1; at = strchr(at, '\n') + 1)
+        if (strstr(after, name))
+            fail_msg("%s was not rewritten", name);
+}
+
+static void rewrite_layout(struct store_fixture *f, enum config_layout layout, uint32_t version)
+{
+    static char before[20000], after[20000];
+    struct telling telling = { .calls = 0 };
+    struct err_msg msg = { { 0 } };
+
+    open_as(f, layout);
+    write_versions(f, version, 2);
+    list_files(f, before, sizeof(before));
+    must(compaction_scheduler_rewrite(store_compaction(f->store), count_calls, &telling, &msg),
+         &msg);
+    list_files(f, after, sizeof(after));
+    assert_none_is_left(before, after);
+    assert_true(telling.total >= 3 && telling.done == telling.total);
+    assert_rows(f, version + 1);
+    /* Of two versions of all rows, one is left. */
+    assert_in_range(disk_bytes(f, ".sst") + disk_bytes(f, ".blob"), 0,
+                    (uint64_t)ROWS * (FIXTURE_ROW_BYTES + 48) * 3 / 2);
+    assert_int_equal(disk_bytes(f, ".blob") > 0, layout == LAYOUT_BLOB);
+    fixture_close(f);
+}
+
+static void test_all_files_are_rewritten_in_the_present_layout(void **state)
+{
+    struct store_fixture *const f = *state;
+
+    rewrite_layout(f, LAYOUT_LEVELED, 1);
+    rewrite_layout(f, LAYOUT_BLOB, 3);
+    rewrite_layout(f, LAYOUT_UNIVERSAL, 5);
+    rewrite_layout(f, LAYOUT_LEVELED, 7);
+}
+
+static void test_a_rewrite_can_be_cancelled(void **state)
+{
+    struct telling telling = { .until = 5 };
+    struct store_fixture *const f = *state;
+    struct err_msg msg = { { 0 } };
+
+    f->config.rocksdb.compaction_bytes_per_second = MIB; /* so that it does not end before */
+    open_as(f, LAYOUT_LEVELED);
+    write_versions(f, 1, 2);
+    assert_int_equal(
+        compaction_scheduler_rewrite(store_compaction(f->store), count_calls, &telling, &msg),
+        EMBTIER_CANCELLED);
+    assert_int_equal(telling.calls, 5);
+    store_set_compaction_bytes(f->store, 0);
+    telling.until = 0;
+    must(compaction_scheduler_rewrite(store_compaction(f->store), count_calls, &telling, &msg),
+         &msg);
+    assert_rows(f, 2);
+}
+
+struct rewriting {
+    struct store_fixture *f;
+    enum embtier_err err;
+    _Atomic bool is_over;
+};
+
+static void *rewrite_main(void *context)
+{
+    struct rewriting *const rewriting = context;
+    struct err_msg msg = { { 0 } };
+
+    rewriting->err =
+        compaction_scheduler_rewrite(store_compaction(rewriting->f->store), keep_on, NULL, &msg);
+    atomic_store(&rewriting->is_over, true);
+    return NULL;
+}
+
+/* More files than a database may have are written while a limit keeps the rewrite from its end.
+ * They must compact before it. */
+static void test_writes_go_on_during_a_rewrite(void **state)
+{
+    const uint64_t until_ns = now_ns() + FIXTURE_WAIT_NS;
+    struct store_fixture *const f = *state;
+    struct rewriting rewriting = { .f = f };
+    pthread_t thread;
+
+    f->config.rocksdb.compaction_bytes_per_second = MIB;
+    open_as(f, LAYOUT_LEVELED);
+    store_set_busy(f->store, true);
+    write_versions(f, 1, 2);
+    assert_int_equal(pthread_create(&thread, NULL, rewrite_main, &rewriting), 0);
+    while (stats_of(f).shards_compacting == 0) {
+        assert_true(now_ns() < until_ns);
+        usleep(1000);
+    }
+    write_versions(f, 3, 2 * DATABASE_LEVEL0_FILES_MAX); /* waits while the store is busy */
+    assert_rows(f, 2 + 2 * DATABASE_LEVEL0_FILES_MAX);
+    store_set_compaction_bytes(f->store, 0);
+    pthread_join(thread, NULL);
+    assert_int_equal(rewriting.err, EMBTIER_OK);
+    assert_true(now_ns() < until_ns);
+    assert_rows(f, 2 + 2 * DATABASE_LEVEL0_FILES_MAX);
+}
+
 #define LAYOUT_TEST(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
 
 int main(void)
@@ -170,6 +304,9 @@ int main(void)
         LAYOUT_TEST(test_the_space_of_blobs_is_that_of_their_files),
         LAYOUT_TEST(test_blobs_of_old_versions_leave),
         LAYOUT_TEST(test_a_checkpoint_of_blobs_is_restored),
+        LAYOUT_TEST(test_all_files_are_rewritten_in_the_present_layout),
+        LAYOUT_TEST(test_a_rewrite_can_be_cancelled),
+        LAYOUT_TEST(test_writes_go_on_during_a_rewrite),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,8 +5,11 @@
 #include <unistd.h>
 
 #include "base/spec/day_hours.h"
+#include "base/text/text_escape.h"
 #include "tools/cli/cli.h"
 #include "tools/cli/progress_bar.h"
+
+enum { OPTION_FULL = 256 };
 
 static int put_off(struct cli *cli, int argc, char **argv, bool is_put_off)
 {
@@ -64,10 +67,28 @@ int command_compaction_schedule(struct cli *cli, int argc, char **argv)
     return EXIT_DONE;
 }
 
+/* Parses --full. Returns -1 to continue, or the exit code. */
+static int run_arguments(struct cli *cli, int argc, char **argv, bool *ret_full)
+{
+    static const struct option options[] = { { "full", no_argument, NULL, OPTION_FULL },
+                                             CLI_LONG_OPTIONS };
+    int exit_code = EXIT_USAGE;
+    int option;
+
+    while ((option = cli_next_option(cli, argc, argv, options, &exit_code)) == OPTION_FULL)
+        *ret_full = true;
+    if (option == CLI_OPTIONS_EXIT)
+        return exit_code;
+    if (argc > optind)
+        return cli_usage(cli, "unexpected argument '%s'", TEXT_SHOWN(argv[optind]));
+    return -1;
+}
+
 int command_compaction_run(struct cli *cli, int argc, char **argv)
 {
     struct progress_bar bar;
-    int exit_code = cli_arguments(cli, argc, argv, 0, 0);
+    bool full = false;
+    int exit_code = run_arguments(cli, argc, argv, &full);
     enum embtier_err err;
 
     if (exit_code >= 0)
@@ -76,12 +97,13 @@ int command_compaction_run(struct cli *cli, int argc, char **argv)
     if (exit_code)
         return exit_code;
     progress_bar_begin(&bar, "compacting", "the rest compacts as before");
-    err = embtier_compaction_run(cli->server, progress_bar_update, &bar);
+    err = full ? embtier_compaction_rewrite(cli->server, progress_bar_update, &bar)
+               : embtier_compaction_run(cli->server, progress_bar_update, &bar);
     progress_bar_end(&bar);
     if (err != EMBTIER_OK)
         return cli_fail_server(cli, err);
     if (cli->json)
         return cli_print_json(json_pack("{s:b}", "done", 1), JSON_DOUBLE_DIGITS);
-    puts("all shards have compacted");
+    puts(full ? "all files have been rewritten" : "all shards have compacted");
     return EXIT_DONE;
 }

@@ -161,6 +161,25 @@ def test_wrong_hours_are_refused(daemon: Daemon, hours: str):
     assert "rocksdb.compaction_hours" in said and "22:00-06:00" in said
 
 
+def test_all_files_are_rewritten_in_another_layout(daemon: Daemon):
+    """Their names are not used again, so files that are still there were not rewritten."""
+
+    def files() -> set:
+        return {path for path in daemon.folder.rglob("shard-*/*/*") if path.suffix in (".sst", ".blob")}
+
+    write(daemon, 3)
+    daemon.restart({"rocksdb": {"layout": "blob"}})
+    before = files()
+    assert before and not any(path.suffix == ".blob" for path in before)
+    assert embtier(daemon, "run", "--full") == "all files have been rewritten\n"
+    assert not before & files() and any(path.suffix == ".blob" for path in files())
+    check_rows(daemon, 3)
+    daemon.restart({"rocksdb": {"layout": "leveled"}})
+    assert embtier(daemon, "run", "--full")
+    assert not any(path.suffix == ".blob" for path in files())
+    check_rows(daemon, 3)
+
+
 def test_with_nothing_to_do_a_run_is_over_and_leaves_no_job(daemon: Daemon):
     assert embtier(daemon, "run") == "all shards have compacted\n"
     done = run_cli(daemon, "-o", "json", "jobs")
