@@ -33,7 +33,7 @@
 #define HEAP_ARRAY_SLAB_BYTES 256
 
 /* Each session's memory in addition to its arena: ticket numbers, completions, descriptors. */
-#define SESSION_BYTES (56 * KIB)
+#define SESSION_BYTES (42 * KIB)
 /* More of each if clients come over a network: a message on its way, its spans. */
 #define SESSION_RPC_BYTES (24 * KIB)
 /* More of each with TLS: OpenSSL's objects and a chain of certificates, a record that has come in

@@ -11,8 +11,9 @@
 enum embtier_err session_new(uint64_t id, const struct channel *channel, uint32_t lane_count,
                              struct session **ret_session, struct err_msg *msg)
 {
+    const uint64_t times_at = sizeof(struct session) + lane_count * sizeof(struct session_lane);
     const uint64_t bytes =
-        align_up(sizeof(struct session) + lane_count * sizeof(struct session_lane), CACHE_LINE);
+        align_up(times_at + channel->slot_count * sizeof(struct request_time), CACHE_LINE);
     struct session *const session = aligned_alloc(CACHE_LINE, bytes);
 
     assert(channel->payload > 0 && channel->payload <= channel->region_bytes);
@@ -21,6 +22,7 @@ enum embtier_err session_new(uint64_t id, const struct channel *channel, uint32_
     if (!session)
         return err_set(msg, EMBTIER_NO_MEMORY, "session: out of memory");
     memset(session, 0, bytes);
+    session->slot_times = (struct request_time *)((uint8_t *)session + times_at);
     session->id = id;
     session->channel = *channel;
     session->lane_count = lane_count;

@@ -154,8 +154,6 @@ struct session {
     _Alignas(CACHE_LINE) _Atomic uint8_t slot_busy[OP_SLOTS_MAX];
     /* Bytes that the slot's request has in the user's rights, in lines of OP_ALIGN. */
     _Alignas(CACHE_LINE) _Atomic uint32_t slot_lines[OP_SLOTS_MAX];
-    /* The slot's request. Read before slot_busy is cleared. */
-    _Alignas(CACHE_LINE) struct request_time slot_times[OP_SLOTS_MAX];
 
     /* The home lane sends these messages to the control thread through send(): one when it has let
      * go, one when the client breaks the protocol. The control thread sets their kinds. broken_why
@@ -166,8 +164,19 @@ struct session {
     void (*send)(void *owner, struct message *message);
     void *owner;
 
+    /* Times of the slots' requests, behind the lanes. Read before slot_busy is cleared. */
+    struct request_time *slot_times;
+
     struct session_lane lanes[]; /* lane_count */
 };
+
+/* Returns the bytes of a session's slots, beyond those of as many as a client has by default. */
+static inline uint64_t session_slot_bytes(uint32_t slot_count)
+{
+    return slot_count > OP_SLOTS_DEFAULT
+               ? (slot_count - OP_SLOTS_DEFAULT) * sizeof(struct request_time)
+               : 0;
+}
 
 /* Makes a session of client @id on a copy of @channel, for @lane_count lanes. Its home is one of
  * them. NO_MEMORY. */

@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "daemon/engine/sessions/session.h"
 #include "daemon/engine/sessions/tsan.h"
 
 #ifndef MADV_POPULATE_WRITE /* Linux 5.14 */
@@ -38,7 +39,7 @@ static uint64_t counted_bytes(const struct channel_spec *spec)
     const uint64_t each = sizeof(struct rpc_slot) + sizeof(struct op_submission) +
                           2 * RPC_SPANS_MAX * sizeof(uint64_t);
 
-    return region_bytes_of(spec) + spec->slot_count * each;
+    return region_bytes_of(spec) + spec->slot_count * each + session_slot_bytes(spec->slot_count);
 }
 
 /* ---- The channel's functions ---- */

@@ -29,7 +29,8 @@
 #define FREED_BYTES (UINT64_C(2) << 20)
 
 _Static_assert(sizeof(struct session) + CONFIG_LANES_MAX * sizeof(struct session_lane) +
-                       sizeof(struct rpc_channel) + RPC_STREAM_BYTES <=
+                       sizeof(struct rpc_channel) + RPC_STREAM_BYTES +
+                       OP_SLOTS_DEFAULT * sizeof(struct request_time) <=
                    SESSION_BYTES + SESSION_RPC_BYTES,
                "the configuration counts it");
 /* Before a session, no message and no spans are kept. */

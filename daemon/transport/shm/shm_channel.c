@@ -81,12 +81,13 @@ uint64_t shm_channel_counted_bytes(uint64_t wanted_bytes, uint32_t slot_count)
     const uint64_t control_bytes = control_bytes_of(slot_count);
 
     return shm_channel_arena_bytes(wanted_bytes, slot_count) + control_bytes -
-           MIN(control_bytes, control_bytes_of(OP_SLOTS_DEFAULT));
+           MIN(control_bytes, control_bytes_of(OP_SLOTS_DEFAULT)) + session_slot_bytes(slot_count);
 }
 
 _Static_assert(sizeof(struct session) + CONFIG_LANES_MAX * sizeof(struct session_lane) +
                        sizeof(struct shm_channel) + sizeof(struct shm_control) +
-                       OP_SLOTS_DEFAULT * sizeof(struct op_completion) <=
+                       OP_SLOTS_DEFAULT *
+                           (sizeof(struct op_completion) + sizeof(struct request_time)) <=
                    SESSION_BYTES,
                "the configuration counts it");
 

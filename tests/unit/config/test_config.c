@@ -513,7 +513,7 @@ static void test_more_memory_than_the_machine_has_says_both_numbers(void **state
         "e.yaml:4: cache.tiers[0].bytes: all memory together is 1000.00TiB (tiers "
         "1000TiB, requests 64MiB, tickets 64MiB, write queue 64MiB, RocksDB 256MiB, "
         "shared arenas 4GiB, exports and imports 256MiB; plus lanes 4 x 44MiB, "
-        "databases 8 x 512KiB, compaction 84MiB, sessions 40MiB, the rest 56MiB); "
+        "databases 8 x 512KiB, compaction 84MiB, sessions 42MiB, the rest 56MiB); "
         "allowed: at most the machine's 64GiB: lower cache.tiers[0].bytes or another budget");
     assert_mistake("\nsocket:\n  max_total_arena_bytes: 80GiB\n",
                    "e.yaml:3: socket.max_total_arena_bytes: all memory together is 82.04GiB...");

@@ -54,7 +54,7 @@ static void test_parts_are_what_modules_say(void **state)
     assert_int_equal(unbudgeted.database_bytes, 512 * KIB);
     /* 4 threads; 2 shards compact 40 files. */
     assert_int_equal(unbudgeted.compaction_bytes, 4 * 2 * MIB + 2 * 40 * 2 * MIB);
-    assert_int_equal(unbudgeted.session_bytes, 56 * MIB);
+    assert_int_equal(unbudgeted.session_bytes, 42 * MIB);
     assert_int_equal(unbudgeted.rest_bytes, 16 * MIB + 16 * MIB + 24 * MIB);
     assert_int_equal(unbudgeted.transfer_least_bytes, 32 * MIB + 8 * 256 * KIB + 2 * 16 * MIB);
 }
@@ -65,10 +65,10 @@ static void test_sessions_over_a_network_take_more(void **state)
 
     (void)state;
     config.rpc.listen_count = 1;
-    /* 1024 of 80 KiB, and twice 528 places for strangers of 20 KiB. */
-    assert_int_equal(unbudgeted_of(&config, 2).session_bytes, 101 * MIB);
+    /* 1024 of 66 KiB, and twice 528 places for strangers of 20 KiB. */
+    assert_int_equal(unbudgeted_of(&config, 2).session_bytes, 87 * MIB);
     config.rpc.listen[0].kind = ADDRESS_TLS;
-    assert_int_equal(unbudgeted_of(&config, 2).session_bytes, 459 * MIB);
+    assert_int_equal(unbudgeted_of(&config, 2).session_bytes, 445 * MIB);
 }
 
 static void test_http_takes_memory_for_its_connections(void **state)
@@ -93,7 +93,7 @@ static void test_sum_counts_lanes_and_databases_each(void **state)
     (void)state;
     assert_int_equal(unbudgeted.lanes, 2);
     assert_int_equal(unbudgeted.bytes,
-                     2 * 37 * MIB + 16 * 512 * KIB + 168 * MIB + 56 * MIB + 56 * MIB);
+                     2 * 37 * MIB + 16 * 512 * KIB + 168 * MIB + 42 * MIB + 56 * MIB);
 }
 
 static void test_more_lanes_share_the_ring_but_not_the_rest(void **state)

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/macros.h"
+#include "daemon/engine/sessions/latencies.h"
 #include "daemon/transport/shm/shm_channel.h"
 
 static struct shm_channel *make(uint64_t arena_bytes, uint32_t slots)
@@ -63,8 +64,8 @@ static void test_arena_cannot_be_resized(void **state)
 
 static void test_more_slots_than_usual_count(void **state)
 {
-    const uint64_t more =
-        (OP_SLOTS_MAX - OP_SLOTS_DEFAULT) * (uint64_t)sizeof(struct op_completion);
+    const uint64_t more = (OP_SLOTS_MAX - OP_SLOTS_DEFAULT) *
+                          (uint64_t)(sizeof(struct op_completion) + sizeof(struct request_time));
 
     (void)state;
     assert_int_equal(shm_channel_counted_bytes(MIB, 1), MIB);
