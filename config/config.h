@@ -141,7 +141,8 @@ struct config {
 
     struct {
         enum log_level level;
-        bool is_option; /* the level is that of the command line */
+        bool is_option;           /* the level is that of the command line */
+        uint32_t slow_request_ms; /* longer requests are logged; 0: none */
     } log;
 
     /* Not keys of the file: these follow from the limit of descriptors (config_descriptors.h). In a

@@ -154,7 +154,10 @@ struct cyaml_schema_value;
     K(http, tables, U32, START, "20", 0, 120,                                                      \
       "tables of most traffic that have metrics of their own; the others are `other`")
 
-#define CONFIG_LOG_KEYS(K) K(log, level, LEVEL, LIVE, "info", 0, 0, "which lines are written")
+#define CONFIG_LOG_KEYS(K)                                                                         \
+    K(log, level, LEVEL, LIVE, "info", 0, 0, "which lines are written")                            \
+    K(log, slow_request_ms, U32, LIVE, "0", 0, 86400000,                                           \
+      "requests that take so many milliseconds are logged, with where the time went; 0: none")
 
 /* Keys of each item of cache.tiers, which are also members of struct tier_spec. */
 #define CONFIG_TIER_KEYS(K)                                                                        \

@@ -206,6 +206,7 @@ static enum embtier_err make_lane(struct server *server, uint32_t index, struct 
         .memory = server->parts.memory,
         .ticket_memory = server->parts.ticket_memory,
         .ticket_ns = config->lanes.ticket_seconds * UINT64_C(1000000000),
+        .slow_request_ns = config->log.slow_request_ms * UINT64_C(1000000),
         .routes = server->routes,
         .arenas = server->parts.arenas,
         .arena_count = config->cache.tier_count,

@@ -51,7 +51,8 @@ struct lane_opts {
     struct tables *tables;
     struct request_memory *memory;
     struct ticket_memory *ticket_memory;
-    uint64_t ticket_ns; /* how long a ticket waits for its push */
+    uint64_t ticket_ns;       /* how long a ticket waits for its push */
+    uint64_t slow_request_ns; /* longer requests are logged; 0: none */
     const struct row_routes *routes;
     struct arena *const *arenas;
     uint32_t arena_count;
@@ -112,6 +113,9 @@ void lane_sample(struct lane *lane, struct sampler_lane *sampler);
  * for the lane. lane_ticket_ns() reads it there. */
 void lane_set_ticket_ns(struct lane *lane, uint64_t ticket_ns);
 uint64_t lane_ticket_ns(struct lane *lane);
+/* The same, for the time from which on requests are logged. */
+void lane_set_slow_request_ns(struct lane *lane, uint64_t slow_request_ns);
+uint64_t lane_slow_request_ns(struct lane *lane);
 
 /* Does one act of a table's move to another home. BUSY, NO_MEMORY: only MOVE_PREPARE. */
 MUST_CHECK enum embtier_err lane_move_table(struct lane *lane, struct table_move_act *act);

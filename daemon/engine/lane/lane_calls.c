@@ -159,6 +159,29 @@ uint64_t lane_ticket_ns(struct lane *lane)
     return ticket_ns;
 }
 
+static void call_set_slow(struct lane *lane, void *limit_ns)
+{
+    lane->slow_log.limit_ns = *(const uint64_t *)limit_ns;
+}
+
+void lane_set_slow_request_ns(struct lane *lane, uint64_t slow_request_ns)
+{
+    lane_call(lane, call_set_slow, &slow_request_ns);
+}
+
+static void call_read_slow(struct lane *lane, void *ret_limit_ns)
+{
+    *(uint64_t *)ret_limit_ns = lane->slow_log.limit_ns;
+}
+
+uint64_t lane_slow_request_ns(struct lane *lane)
+{
+    uint64_t limit_ns = 0;
+
+    lane_call(lane, call_read_slow, &limit_ns);
+    return limit_ns;
+}
+
 static void move_step(struct lane *lane, struct table_move_act *act)
 {
     const uint64_t began_ns = clock_now_ns(lane->opts.clock);

@@ -17,6 +17,7 @@
 #include "daemon/engine/rows/rows.h"
 #include "daemon/engine/sessions/schedule.h"
 #include "daemon/engine/sessions/session.h"
+#include "daemon/engine/sessions/slow_log.h"
 #include "daemon/engine/sessions/update_gate.h"
 
 struct lane {
@@ -45,6 +46,7 @@ struct lane {
     uint64_t requests;
     uint64_t segments;
     struct latencies latencies;
+    struct slow_log slow_log; /* not a counter: the lane's alone */
 
     struct mailbox mailbox;
 };

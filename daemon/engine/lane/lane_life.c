@@ -142,6 +142,7 @@ enum embtier_err lane_new(const struct lane_opts *opts, struct lane **ret_lane, 
     memset(lane, 0, sizeof(*lane));
     lane->epoll_fd = lane->mailbox.wake_fd = -1;
     lane->opts = *opts;
+    lane->slow_log.limit_ns = opts->slow_request_ns;
     parts_init(lane);
     lane->rows.request_base = request_memory_base(opts->memory);
     lane->rows.scratch_row = reserved_new(READ_JOB_BYTES);
@@ -156,6 +157,7 @@ enum embtier_err lane_new(const struct lane_opts *opts, struct lane **ret_lane, 
         .routes = opts->routes,
         .clock = opts->clock,
         .latencies = &lane->latencies,
+        .slow_log = &lane->slow_log,
         .lane_count = opts->lane_count,
         .max_batch_rows = opts->max_batch_rows,
         .scratch = reserved_new(OP_SEGMENTS_MAX * sizeof(struct op_segment)),

@@ -16,6 +16,7 @@
 
 #include <assert.h>
 
+#include "daemon/engine/sessions/slow_log.h"
 #include "daemon/engine/tables/table_counts.h"
 #include "daemon/engine/turns/cost.h"
 
@@ -42,6 +43,10 @@ void rows_part_finished(struct rows *rows, struct part *part)
 
 void rows_start(struct rows *rows, struct request *request)
 {
+    struct request_time *const time = session_time(request->session, request->number);
+
+    if (time->started_ns == 0)
+        time->started_ns = rows->schedule->now_ns;
     if (atomic_load_explicit(&request->parts_left, memory_order_relaxed) == 0) {
         /* There are no ids at all. An empty part takes the one way in which requests end. */
         atomic_store_explicit(&request->parts_left, 1, memory_order_relaxed);
@@ -322,6 +327,8 @@ void rows_turn(struct rows *rows, struct session_lane *side)
          * by now. */
         if (part->waiting == 0)
             rows_part_finished(rows, part);
+        else if (rows->rules->slow_log->limit_ns != 0)
+            part->ssd_since_ns = rows->schedule->now_ns;
     }
 }
 

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "daemon/engine/sampling/sampler.h"
 #include "daemon/engine/sessions/client_bytes.h"
+#include "daemon/engine/sessions/slow_log.h"
 #include "daemon/engine/tables/row_routes.h"
 #include "daemon/engine/tables/table.h"
 #include "daemon/engine/tables/tables.h"
@@ -346,18 +347,37 @@ void request_fail(struct request *request, enum embtier_err err, uint32_t segmen
 }
 
 /* The answer is published after that, so a client that has it finds its request counted. */
-static void count_time(const struct request_rules *rules, struct session *session, uint32_t number)
+static void count_time(const struct request_rules *rules, struct session *session, uint32_t number,
+                       const struct refusal *refusal, uint64_t hit_rows)
 {
     const struct request_time *const time = session_time(session, number);
-    const uint64_t ns = clock_since(clock_now_ns(rules->clock), time->taken_ns);
+    const uint64_t now_ns = clock_now_ns(rules->clock);
+    const uint64_t ns = clock_since(now_ns, time->taken_ns);
 
     latency_add(&rules->latencies->of[time->op][session->transport], ns);
+    if (slow_log_takes(rules->slow_log, ns))
+        (void)slow_log_add(
+            rules->slow_log, session, time,
+            &(struct slow_request){ .now_ns = now_ns, .hit_rows = hit_rows, .err = refusal->err });
+}
+
+/* Notes how long the part waited for SSD. */
+static void note_ssd(const struct request_rules *rules, const struct part *part)
+{
+    struct request *const request = part->request;
+    struct request_time *const time = session_time(request->session, request->number);
+    const uint64_t ns = clock_since(clock_now_ns(rules->clock), part->ssd_since_ns);
+    uint64_t most = atomic_load_explicit(&time->ssd_ns, memory_order_relaxed);
+
+    while (ns > most && !atomic_compare_exchange_weak_explicit(
+                            &time->ssd_ns, &most, ns, memory_order_relaxed, memory_order_relaxed))
+        continue;
 }
 
 void request_answer(const struct request_rules *rules, struct session *session, uint32_t number,
                     const struct refusal *refusal, uint64_t hit_rows, uint64_t ticket)
 {
-    count_time(rules, session, number);
+    count_time(rules, session, number, refusal, hit_rows);
     session_answer(session, number,
                    &(struct answer){ .refusal = *refusal, .hit_rows = hit_rows, .ticket = ticket });
 }
@@ -370,6 +390,8 @@ bool request_part_done(const struct request_rules *rules, struct part *part)
     uint32_t parts;
 
     atomic_fetch_add_explicit(&request->hit_rows, part->hit_rows, memory_order_relaxed);
+    if (part->ssd_since_ns != 0)
+        note_ssd(rules, part);
     parts = atomic_fetch_sub_explicit(&request->parts_left, 1, memory_order_acq_rel);
     assert(parts > 0 && parts <= CONFIG_LANES_MAX); /* the request may be gone, unless last */
     if (parts != 1)

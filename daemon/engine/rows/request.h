@@ -62,6 +62,7 @@ struct part {
                                index + 1; 0: none */
     uint32_t retry_last;
     uint32_t hit_rows;
+    uint64_t ssd_since_ns; /* all its rows have been looked up, and some wait for SSD; 0: never */
     uint64_t log_mark; /* position in the write queue when it last served rows of a logged table,
                           which is behind those that it changed; 0: it served none */
 };
@@ -108,7 +109,8 @@ struct request_rules {
     uint64_t ticket_ns; /* time limit of a ticket */
     const struct row_routes *routes;
     const struct clock *clock;
-    struct latencies *latencies; /* of the rules' own lane */
+    struct latencies *latencies; /* of the rules' own lane, as is the next */
+    struct slow_log *slow_log;
     uint32_t lane_count;
     uint32_t max_batch_rows;
     struct op_segment *scratch;    /* OP_SEGMENTS_MAX */

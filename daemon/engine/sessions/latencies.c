@@ -6,6 +6,11 @@ static const char *const op_words[LATENCY_OPS] = {
     [OP_PUSH] = "push", [OP_RELEASE] = "release", [OP_PREFETCH] = "prefetch",
 };
 
+const char *latency_op_word(uint32_t op)
+{
+    return op_words[op];
+}
+
 const char *transport_word(enum transport_kind transport)
 {
     static const char *const words[TRANSPORT_KINDS] = {

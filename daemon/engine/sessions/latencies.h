@@ -11,6 +11,7 @@
 #ifndef EMBTIER_DAEMON_ENGINE_SESSIONS_LATENCIES_H
 #define EMBTIER_DAEMON_ENGINE_SESSIONS_LATENCIES_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -24,6 +25,9 @@ enum transport_kind {
     TRANSPORT_TLS,
     TRANSPORT_KINDS
 };
+/* "get" */
+const char *latency_op_word(uint32_t op);
+/* "shm" */
 const char *transport_word(enum transport_kind transport);
 
 #define LATENCY_OPS    (OP_LAST + 1) /* 0: refused before its operation was known */
@@ -44,8 +48,12 @@ bool latencies_next(const struct latencies *latencies, uint32_t *place,
 /* A request under way. The home lane writes it, and the lane that answers reads it. */
 struct request_time {
     uint64_t taken_ns;
-    uint32_t op;   /* 0: not known yet */
-    uint32_t rows; /* that it names; of a push with a ticket, bags */
+    uint64_t started_ns; /* lanes were handed its first rows; 0: not yet */
+    uint32_t op;         /* 0: not known yet */
+    uint32_t rows;       /* that it names; of a push with a ticket, bags */
+    /* Any lane: the longest time for which one lane's part of it waited for SSD alone, with all
+     * other rows of the part looked up. */
+    _Atomic uint64_t ssd_ns;
 };
 
 #endif

@@ -13,7 +13,8 @@
 #include "store/database/compaction_scheduler.h"
 #include "store/store.h"
 
-#define NS_PER_S UINT64_C(1000000000)
+#define NS_PER_S  UINT64_C(1000000000)
+#define NS_PER_MS UINT64_C(1000000)
 
 /* ---- Limits ---- */
 
@@ -185,6 +186,22 @@ static void read_groups(struct knobs_live *live, struct config *now)
     now->lanes.group_seconds = (uint32_t)(groups_wait_ns(live->opts.groups) / NS_PER_S);
 }
 
+static enum embtier_err apply_slow(struct knobs_live *live, const struct config *next,
+                                   struct err_msg *msg)
+{
+    (void)msg;
+    for (uint32_t i = 0; i < live->opts.lane_count; i++)
+        lane_set_slow_request_ns(live->opts.lanes[i], next->log.slow_request_ms * NS_PER_MS);
+    return EMBTIER_OK;
+}
+
+static void read_slow(struct knobs_live *live, struct config *now)
+{
+    if (live->opts.lane_count > 0)
+        now->log.slow_request_ms =
+            (uint32_t)(lane_slow_request_ns(live->opts.lanes[0]) / NS_PER_MS);
+}
+
 /* ---- RocksDB ---- */
 
 static enum embtier_err apply_memtables(struct knobs_live *live, const struct config *next,
@@ -267,6 +284,7 @@ static void read_rocksdb(struct knobs_live *live, struct config *now)
 
 const struct knob_live knobs_live_table[] = {
     { "lanes.ticket_seconds", apply_tickets, read_tickets },
+    { "log.slow_request_ms", apply_slow, read_slow },
     { "lanes.group_seconds", apply_groups, read_groups },
     { "rocksdb.memtable_bytes", apply_memtables, read_rocksdb },
     { "rocksdb.metadata_cache_bytes", apply_metadata, read_rocksdb },

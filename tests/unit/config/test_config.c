@@ -312,7 +312,7 @@ static void test_unknown_key_names_file_line_and_key(void **state)
         "e.yaml:2: lane: unknown key, did you mean `lanes`?; allowed: "
         "data, lanes, cache, rocksdb, checkpoints, endurance, socket, rpc, tls, access, http, log");
     assert_mistake("log:\n\n\n  colour: red\n",
-                   "e.yaml:4: log.colour: unknown key; allowed: level");
+                   "e.yaml:4: log.colour: unknown key; allowed: level, slow_request_ms");
     assert_mistake("cache:\n  tiers:\n  - bytes: 1GiB\n  - size: 5\n",
                    "e.yaml:4: cache.tiers[1].size: unknown key; allowed: name, kind, bytes, "
                    "array_bytes, path, "
