@@ -465,14 +465,14 @@ enum embtier_err server_stop(struct server *server, struct err_msg *msg)
     err = stop_write_back(&server->parts, server->signal_fd, msg);
     free_lanes(server);
     control_free(TAKE(server->control));
-    endurance_end(server->parts.endurance);
     if (server->parts.store) {
         struct err_msg close_msg = { { 0 } };
         /* An end that lost rows must not look clean to the next start. */
         const enum embtier_err close_err =
-            store_close(server->parts.store, err == EMBTIER_OK, &close_msg);
+            store_shut(server->parts.store, err == EMBTIER_OK, &close_msg);
 
-        server->parts.store = NULL;
+        endurance_end(server->parts.endurance);
+        store_free(TAKE(server->parts.store));
         if (err == EMBTIER_OK && close_err != EMBTIER_OK)
             err = err_set(msg, close_err, "%s", close_msg.text);
     }

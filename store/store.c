@@ -254,25 +254,34 @@ enum embtier_err store_open(const struct store_opts *opts, struct store **ret_st
     return EMBTIER_OK;
 }
 
-enum embtier_err store_close(struct store *store, bool complete, struct err_msg *msg)
+enum embtier_err store_shut(struct store *store, bool complete, struct err_msg *msg)
 {
     enum embtier_err first = EMBTIER_OK;
 
-    if (!store)
-        return EMBTIER_OK;
     complete = complete && store->is_open;
-    compaction_scheduler_free(store->scheduler);
+    store->is_open = false;
+    compaction_scheduler_free(TAKE(store->scheduler));
     for (uint32_t i = 0; store->databases && i < store->database_count; i++) {
         enum embtier_err err;
 
         if (!store->databases[i])
             continue;
-        err = database_close(store->databases[i], complete, first == EMBTIER_OK ? msg : NULL);
+        err = database_close(TAKE(store->databases[i]), complete, first == EMBTIER_OK ? msg : NULL);
         if (first == EMBTIER_OK)
             first = err;
     }
     if (first == EMBTIER_OK && complete && !atomic_load(&store->closed_file))
         first = store_write_closed_file(store, msg);
+    return first;
+}
+
+enum embtier_err store_close(struct store *store, bool complete, struct err_msg *msg)
+{
+    enum embtier_err err;
+
+    if (!store)
+        return EMBTIER_OK;
+    err = store_shut(store, complete, msg);
     pthread_mutex_destroy(&store->lock);
     pthread_mutex_destroy(&store->reading.lock);
     pthread_mutex_destroy(&store->reserve_lock);
@@ -284,7 +293,7 @@ enum embtier_err store_close(struct store *store, bool complete, struct err_msg 
     bucket_map_free(store->map);
     store_identity_free(store->identity);
     free(store);
-    return first;
+    return err;
 }
 
 void store_free(struct store *store)

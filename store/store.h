@@ -74,9 +74,12 @@ bool store_is_in_use(const struct config *config);
  *   with a file missing or cut short: CORRUPT; the message names the file */
 MUST_CHECK enum embtier_err store_open(const struct store_opts *opts, struct store **ret_store,
                                        struct err_msg *msg);
-/* Flushes the write buffers first. Reports the first failure; the store is closed all the same.
- * @complete: the caller has handed over all its rows. Otherwise the next open counts this as an
- * unclean close (store_stats.shards_unclean). */
+/* Flushes the write buffers, and closes the databases. The directories stay locked until
+ * store_close() or store_free(), the only calls that may follow. Reports the first failure; the
+ * databases are closed all the same. @complete: the caller has handed over all its rows. Otherwise
+ * the next open counts this as an unclean close (store_stats.shards_unclean). */
+enum embtier_err store_shut(struct store *store, bool complete, struct err_msg *msg);
+/* The same, and releases the directories. */
 enum embtier_err store_close(struct store *store, bool complete, struct err_msg *msg);
 /* Closes for _cleanup_, when the caller fails anyway and handed over no rows. A database that was
  * unclean before stays unclean. NULL is allowed. */

@@ -5,6 +5,7 @@
 #include "store/database/database.h"
 #include "store/database/row_format.h"
 #include "store/files/summed_json.h"
+#include "store/files/written.h"
 #include "tests/unit/store/store_fixture.h"
 #include "tests/unit/store/sync_counter.h"
 
@@ -436,6 +437,31 @@ static uint32_t shards_unclean(struct store_fixture *f)
     return stats.shards_unclean;
 }
 
+/* A figure of what a stop wrote can still be kept beside the rows. */
+static void test_a_store_that_is_shut_has_written_all_and_is_still_ours(void **state)
+{
+    struct store_fixture *const f = *state;
+    struct err_msg msg = { { 0 } };
+    uint64_t before;
+
+    fixture_open(f);
+    fixture_write_all(f, 1, 0, 1000, 1);
+    before = written_below(0);
+    must(store_shut(f->store, true, &msg), &msg);
+    assert_true(written_below(0) > before + 1000 * FIXTURE_ROW_BYTES / 4);
+    assert_true(store_is_in_use(&f->config));
+    store_free(TAKE(f->store));
+    assert_false(store_is_in_use(&f->config));
+    fixture_open(f);
+    assert_int_equal(shards_unclean(f), 0);
+    assert_int_equal(fixture_count_right(f, 1, 0, 1000, 1), 1000);
+    must(store_shut(f->store, false, &msg), &msg);
+    store_free(TAKE(f->store)); /* does not make that end a clean one */
+    fixture_open(f);
+    assert_int_equal(shards_unclean(f), store_shard_count(f->store));
+    fixture_close(f);
+}
+
 /* The caller had rows that it lost, and the next start must know. */
 static void test_close_that_was_not_complete_is_no_clean_end(void **state)
 {
@@ -546,6 +572,7 @@ int main(void)
         STORE_TEST(test_too_small_write_buffers_are_refused),
         STORE_TEST(test_write_buffers_stay_within_their_budget),
         STORE_TEST(test_rows_can_be_read_with_and_without_direct_io),
+        STORE_TEST(test_a_store_that_is_shut_has_written_all_and_is_still_ours),
         STORE_TEST(test_close_that_was_not_complete_is_no_clean_end),
         STORE_TEST(test_start_that_is_refused_does_not_undo_a_clean_end),
         STORE_TEST(test_files_take_little_space_beforehand),
