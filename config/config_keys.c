@@ -146,7 +146,7 @@ static enum embtier_err parse_decimal(const struct config_key *key, const char *
     if (text[0] == '\0' || text[strspn(text, "0123456789.")] != '\0')
         return EMBTIER_INVALID;
     number = strtod(text, &end);
-    if (*end != '\0' || !(number > (double)key->least && number <= (double)key->most))
+    if (*end != '\0' || !(number >= (double)key->least && number <= (double)key->most))
         return EMBTIER_INVALID;
     *ret_number = number;
     return EMBTIER_OK;
@@ -295,7 +295,7 @@ const char *config_allowed(struct config_allowed *buffer, const struct config_ke
         snprintf(buffer->text, room, "%" PRIu64 " to %" PRIu64, key->least, key->most);
         break;
     case CONFIG_DECIMAL:
-        snprintf(buffer->text, room, "above %" PRIu64 " up to %" PRIu64 ", written like 0.5",
+        snprintf(buffer->text, room, "%" PRIu64 " to %" PRIu64 ", written like 0.5",
                  key->least, key->most);
         break;
     case CONFIG_BYTES:

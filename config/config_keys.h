@@ -98,7 +98,7 @@ struct cyaml_schema_value;
     K(endurance, rated_written_bytes, BYTES, LIVE, "(none)", CONFIG_MIB, UINT64_C(1) << 62,        \
       "bytes that the drives are rated to have written in their life (TBW), together")             \
     K(endurance, rated_years, U32, LIVE, "5", 1, 100, "years of the drives' rated life")           \
-    K(endurance, max_dwpd, DECIMAL, START, "(none)", 0, 1000,                                      \
+    K(endurance, max_dwpd, DECIMAL, LIVE, "(none)", 0, 1000,                                      \
       "drive writes a day above which the server warns, for each device beneath its files")
 
 #define CONFIG_SOCKET_KEYS(K)                                                                      \
@@ -190,7 +190,7 @@ struct cyaml_schema_value;
 
 enum config_type {
     CONFIG_U32,
-    CONFIG_DECIMAL, /* double, above @least */
+    CONFIG_DECIMAL, /* double */
     CONFIG_BYTES,
     CONFIG_MODE, /* uint32_t, octal */
     CONFIG_NODE, /* int */

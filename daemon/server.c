@@ -312,6 +312,7 @@ static enum embtier_err make_knobs(struct server *server, struct err_msg *msg)
                                            .store = parts->store,
                                            .accounts = parts->accounts,
                                            .checkpoints = parts->checkpoints,
+                                           .endurance = parts->endurance,
                                            .groups = parts->groups,
                                            .lanes = parts->lanes,
                                            .lane_count = parts->lane_count,

@@ -293,12 +293,15 @@ static void sink_device(const struct endurance_device *device, metric_sink *sink
     const char *const name = device->name.text;
 
     sink(context, METRIC_device_capacity_bytes, name, (double)device->capacity_bytes);
+    sink(context, METRIC_device_counted, name, device->is_counted);
+    if (!device->is_counted)
+        return;
     sink(context, METRIC_device_written_bytes, name, (double)device->written_bytes);
     if (device->has_server_bytes)
         sink(context, METRIC_device_server_bytes, name, (double)device->server_bytes);
     sink(context, METRIC_device_history_seconds, name, (double)device->history.age_ms / 1e3);
     sink(context, METRIC_device_history_bytes, name, (double)device->history.total_bytes);
-    for (uint32_t w = 0; w < WRITE_WINDOWS; w++)
+    for (uint32_t w = 0; device->history.has_rates && w < WRITE_WINDOWS; w++)
         sink(context, daily[w], name, write_rate_daily(&device->history.rates[w]));
     sink(context, METRIC_device_max_dwpd_exceeded, name, device->is_over);
 }
@@ -310,13 +313,12 @@ static void sink_endurance(struct endurance *endurance, metric_sink *sink, void 
 
     if (!endurance)
         return;
-    endurance_sample(endurance, now_ms);
     endurance_get(endurance, now_ms, &state);
     if (state.has_tier_files)
         sink(context, METRIC_store_written_bytes, "tier_file", (double)state.tier_file_bytes);
     sink(context, METRIC_server_history_seconds, "", (double)state.server.age_ms / 1e3);
     sink(context, METRIC_server_history_bytes, "", (double)state.server.total_bytes);
-    for (uint32_t w = 0; w < WRITE_WINDOWS; w++)
+    for (uint32_t w = 0; state.server.has_rates && w < WRITE_WINDOWS; w++)
         sink(context, METRIC_server_daily_bytes, window_words[w],
              write_rate_daily(&state.server.rates[w]));
     for (uint32_t i = 0; i < state.device_count; i++)

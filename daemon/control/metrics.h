@@ -210,9 +210,14 @@ struct server_parts;
     METRIC(server_history_seconds, GAUGE, "Age of the history of the server's writes", "", OTHER)  \
     METRIC(server_history_bytes, COUNTER, "Bytes that the server wrote in that time", "", OTHER)   \
     METRIC(server_daily_bytes, GAUGE,                                                              \
-           "Bytes a day that the server writes, at the rate of the last hour, day or week",        \
+           "Bytes a day that the server writes, at the rate of the last hour, day or week; from "  \
+           "a history of an hour on",                                                              \
            "window", OTHER)                                                                        \
     METRIC(device_capacity_bytes, GAUGE, "Capacity of a device beneath the server's files",        \
+           "device", OTHER)                                                                        \
+    METRIC(device_counted, GAUGE,                                                                  \
+           "1 if the kernel counts what is written to the device; 0: queue/iostats is off, and "   \
+           "figures of its writes are left out",                                                   \
            "device", OTHER)                                                                        \
     METRIC(device_written_bytes, COUNTER,                                                          \
            "Bytes that all programs wrote to the device since the server's start", "device",       \
@@ -272,7 +277,7 @@ enum metric_id {
 
 /* The most figures that there can be, with the two of `jobs`: each row may have one for each
  * tier, and there may be one for each device in METRICS_OF_DEVICES rows. */
-#define METRICS_OF_DEVICES 9
+#define METRICS_OF_DEVICES 10
 enum {
 #define LABEL(name, value, source) +1
     METRICS_MOST = (METRIC_COUNT METRIC_LABEL_TABLE(LABEL)) * TIERS_MAX +

@@ -13,27 +13,40 @@
 #include "daemon/endurance/write_histories.h"
 #include "store/files/written.h"
 
-#define SAMPLE_NS (10 * UINT64_C(1000000000))
+#define SAMPLE_NS UINT64_C(1000000000)
 #define SAVE_MS   (5 * 60 * UINT64_C(1000))
-/* A younger history says nothing about a day. */
-#define JUDGED_MS (60 * 60 * UINT64_C(1000))
 
 /* A device of the set with the same number. */
 struct device_figures {
     struct named_history *history;
-    uint64_t written_bytes; /* by all, since the server's start */
     uint64_t directories;   /* bit i: data directory i lies on it, and only on it */
-    uint64_t begun_bytes;   /* of these directories, at the server's start */
-    bool has_counter;
+    uint64_t written_bytes; /* by all, since the device's figures began */
+    uint64_t server_bytes;  /* of these directories and tiers' files, since the server's start */
+    uint64_t begun_bytes;   /* of them, when the device's figures began */
+    bool has_counter;       /* it has been read, and counts since */
+    bool is_uncounted;      /* the kernel says so */
     bool is_over;
+};
+
+/* Read by a sample before it takes the lock. */
+struct readings {
+    uint64_t process_bytes;
+    bool has_process_bytes;
+    uint64_t directories[CONFIG_DIRECTORIES_MAX];
+    struct {
+        uint64_t bytes;
+        bool is_known, is_uncounted;
+    } devices[DEVICE_SET_MAX];
 };
 
 struct endurance {
     const struct config *config;
     const struct host *host;
     char *directory;
-    pthread_mutex_t lock; /* guards all below but the thread's */
-    struct device_set devices;
+    struct device_set devices; /* as found at the start */
+    bool may_save;             /* the file is ours, or damaged */
+    pthread_mutex_t lock;      /* guards all below but the thread's */
+    double max_dwpd;
     struct device_figures figures[DEVICE_SET_MAX];
     struct write_histories histories;
     struct named_history *server;
@@ -98,13 +111,39 @@ static void add_tiers(struct endurance *endurance)
     }
 }
 
-static uint64_t directories_bytes(const struct endurance *endurance, uint64_t which)
+/* ---- Reading ---- */
+
+/* The order keeps the bytes of others from being negative: the server counts a byte before it
+ * writes it. So what the kernel counts for the process is read before the server's counts, and what
+ * it counts for devices after them. */
+static void read_counters(const struct endurance *endurance, struct readings *ret_readings)
+{
+    const struct host *const host = endurance->host;
+
+    *ret_readings = (struct readings){ .process_bytes = 0 };
+    ret_readings->has_process_bytes =
+        endurance->has_tier_files &&
+        host_field(host, "write_bytes", &ret_readings->process_bytes, "/proc/self/io");
+    for (uint32_t i = 0; i < endurance->config->data.directory_count; i++)
+        ret_readings->directories[i] = written_below(i);
+    for (uint32_t i = 0; i < endurance->devices.count; i++) {
+        const struct device *const device = &endurance->devices.devices[i];
+
+        ret_readings->devices[i].is_uncounted = !device_is_counted(device, host);
+        ret_readings->devices[i].is_known =
+            !ret_readings->devices[i].is_uncounted &&
+            device_written(device, host, &ret_readings->devices[i].bytes);
+    }
+}
+
+static uint64_t directories_bytes(const struct endurance *endurance,
+                                  const struct readings *readings, uint64_t which)
 {
     uint64_t bytes = 0;
 
     for (uint32_t i = 0; i < endurance->config->data.directory_count; i++)
         if (which & UINT64_C(1) << i)
-            bytes += written_below(i);
+            bytes += readings->directories[i];
     return bytes;
 }
 
@@ -114,9 +153,32 @@ static void read_boot(struct endurance *endurance, struct host_line *ret_boot)
         ret_boot->text[0] = '\0';
 }
 
+static uint64_t boot_ms(const struct endurance *endurance)
+{
+    uint64_t seconds;
+
+    return host_field(endurance->host, "btime", &seconds, "/proc/stat") &&
+                   seconds < UINT64_MAX / 1000
+               ? seconds * 1000
+               : 0;
+}
+
+/* ---- Beginning ---- */
+
+/* Nothing is known of the time before: a new device, or one that the kernel did not count. */
+static void begin_device(struct device_figures *figures, uint64_t counter, uint64_t now_ms)
+{
+    write_history_begin(&figures->history->history, now_ms);
+    figures->history->counter = counter;
+    figures->written_bytes = 0;
+    figures->begun_bytes = figures->server_bytes;
+    figures->has_counter = true;
+}
+
 /* Counters begin at 0 with each boot. In the boot of the file, bytes written while no server ran
- * count too. */
-static void take_histories(struct endurance *endurance, uint64_t now_ms)
+ * count too; they may have been written at any time since the last sample, or since this boot. */
+static void take_histories(struct endurance *endurance, const struct readings *readings,
+                           uint64_t now_ms)
 {
     const struct host_line server = { "server" };
     struct host_line boot;
@@ -129,55 +191,65 @@ static void take_histories(struct endurance *endurance, uint64_t now_ms)
     for (uint32_t i = 0; i < endurance->devices.count; i++) {
         struct named_history *const history = write_histories_get(
             &endurance->histories, &endurance->devices.devices[i].id, now_ms, &is_new);
-        uint64_t counter;
+        const uint64_t counter = readings->devices[i].bytes;
+        const uint64_t seen_ms = history->history.seen_ms;
 
         endurance->figures[i].history = history;
-        endurance->figures[i].begun_bytes =
-            directories_bytes(endurance, endurance->figures[i].directories);
-        if (!device_written(&endurance->devices.devices[i], endurance->host, &counter))
+        if (!readings->devices[i].is_known || is_new)
             continue;
         endurance->figures[i].has_counter = true;
-        if (!is_new)
-            write_history_add(&history->history, now_ms,
-                              is_same ? clock_since(counter, history->counter) : counter);
+        write_history_spread(&history->history,
+                             is_same ? seen_ms : MAX(seen_ms, boot_ms(endurance)), now_ms,
+                             is_same ? clock_since(counter, history->counter) : counter);
         history->counter = counter;
     }
 }
 
 /* ---- Sampling ---- */
 
-static void sample_device(struct endurance *endurance, uint32_t i, uint64_t now_ms)
+static void sample_device(struct endurance *endurance, uint32_t i, const struct readings *readings,
+                          uint64_t now_ms)
 {
     struct device_figures *const figures = &endurance->figures[i];
     struct named_history *const history = figures->history;
-    uint64_t counter, bytes;
+    const bool has_tiers = endurance->has_tier_files && endurance->tier_device == i;
+    const uint64_t counter = readings->devices[i].bytes;
+    uint64_t bytes;
 
-    if (!figures->has_counter ||
-        !device_written(&endurance->devices.devices[i], endurance->host, &counter))
+    figures->server_bytes = directories_bytes(endurance, readings, figures->directories) +
+                            (has_tiers ? endurance->tier_file_bytes : 0);
+    figures->is_uncounted = readings->devices[i].is_uncounted;
+    if (figures->is_uncounted)
+        figures->has_counter = false;
+    if (!readings->devices[i].is_known)
         return;
+    if (!figures->has_counter) {
+        begin_device(figures, counter, now_ms);
+        return;
+    }
     bytes = clock_since(counter, history->counter); /* one that was replaced begins anew */
     history->counter = counter;
     figures->written_bytes += bytes;
     write_history_add(&history->history, now_ms, bytes);
 }
 
-/* The kernel's count falls behind for a moment, as the server counts before it writes. */
-static void sample_tier_files(struct endurance *endurance, uint64_t directories)
+/* Until the kernel has counted what the server has, the bytes of tiers' files seem fewer. */
+static void sample_tier_files(struct endurance *endurance, const struct readings *readings)
 {
-    uint64_t all;
-
-    endurance->has_tier_figures = endurance->has_tier_files &&
-                                  host_field(endurance->host, "write_bytes", &all, "/proc/self/io");
+    endurance->has_tier_figures = readings->has_process_bytes;
     if (endurance->has_tier_figures)
-        endurance->tier_file_bytes = MAX(endurance->tier_file_bytes, clock_since(all, directories));
+        endurance->tier_file_bytes =
+            MAX(endurance->tier_file_bytes,
+                clock_since(readings->process_bytes, endurance->server_bytes));
 }
 
-static void sample_server(struct endurance *endurance, uint64_t now_ms)
+static void sample_server(struct endurance *endurance, const struct readings *readings,
+                          uint64_t now_ms)
 {
     const uint64_t before = endurance->server_bytes + endurance->tier_file_bytes;
 
-    endurance->server_bytes = directories_bytes(endurance, UINT64_MAX);
-    sample_tier_files(endurance, endurance->server_bytes);
+    endurance->server_bytes = directories_bytes(endurance, readings, UINT64_MAX);
+    sample_tier_files(endurance, readings);
     write_history_add(&endurance->server->history, now_ms,
                       clock_since(endurance->server_bytes + endurance->tier_file_bytes, before));
 }
@@ -191,15 +263,16 @@ static double drive_writes(const struct endurance *endurance, uint32_t i, uint64
     const uint64_t capacity_bytes = endurance->devices.devices[i].capacity_bytes;
     struct write_rate rate;
 
-    if (!figures->has_counter || capacity_bytes == 0)
+    if (!figures->has_counter || capacity_bytes == 0 ||
+        !write_history_is_judged(&figures->history->history, now_ms))
         return 0;
     rate = write_history_rate(&figures->history->history, WRITE_DAY, now_ms);
-    return rate.ms < JUDGED_MS ? 0 : write_rate_daily(&rate) / (double)capacity_bytes;
+    return write_rate_daily(&rate) / (double)capacity_bytes;
 }
 
 static void judge(struct endurance *endurance, uint32_t i, uint64_t now_ms)
 {
-    const double most = endurance->config->endurance.max_dwpd;
+    const double most = endurance->max_dwpd;
     const double now = drive_writes(endurance, i, now_ms);
     struct device_figures *const figures = &endurance->figures[i];
     const bool was_over = figures->is_over;
@@ -215,15 +288,41 @@ static void judge(struct endurance *endurance, uint32_t i, uint64_t now_ms)
                  "device=%s dwpd=%.3g max_dwpd=%.3g", LOG_QUOTED(name), now, most);
 }
 
-void endurance_sample(struct endurance *endurance, uint64_t now_ms)
+static void take_sample(struct endurance *endurance, const struct readings *readings,
+                        uint64_t now_ms)
 {
-    pthread_mutex_lock(&endurance->lock);
-    sample_server(endurance, now_ms);
+    sample_server(endurance, readings, now_ms);
     for (uint32_t i = 0; i < endurance->devices.count; i++) {
-        sample_device(endurance, i, now_ms);
+        sample_device(endurance, i, readings, now_ms);
         judge(endurance, i, now_ms);
     }
+}
+
+static void sample(struct endurance *endurance, uint64_t now_ms)
+{
+    struct readings readings;
+
+    read_counters(endurance, &readings);
+    pthread_mutex_lock(&endurance->lock);
+    take_sample(endurance, &readings, now_ms);
     pthread_mutex_unlock(&endurance->lock);
+}
+
+void endurance_set_max_dwpd(struct endurance *endurance, double max_dwpd)
+{
+    pthread_mutex_lock(&endurance->lock);
+    endurance->max_dwpd = max_dwpd;
+    pthread_mutex_unlock(&endurance->lock);
+}
+
+double endurance_max_dwpd(struct endurance *endurance)
+{
+    double max_dwpd;
+
+    pthread_mutex_lock(&endurance->lock);
+    max_dwpd = endurance->max_dwpd;
+    pthread_mutex_unlock(&endurance->lock);
+    return max_dwpd;
 }
 
 /* ---- Figures ---- */
@@ -233,6 +332,7 @@ static void get_history(const struct write_history *history, uint64_t now_ms,
 {
     ret_figures->total_bytes = history->total_bytes;
     ret_figures->age_ms = clock_since(now_ms, history->since_ms);
+    ret_figures->has_rates = write_history_is_judged(history, now_ms);
     for (uint32_t w = 0; w < WRITE_WINDOWS; w++)
         ret_figures->rates[w] = write_history_rate(history, (enum write_window)w, now_ms);
 }
@@ -247,10 +347,10 @@ static void get_device(const struct endurance *endurance, uint32_t i, uint64_t n
     *ret_device = (struct endurance_device){
         .name = device->name,
         .capacity_bytes = device->capacity_bytes,
+        .is_counted = !figures->is_uncounted,
         .written_bytes = figures->written_bytes,
         .has_server_bytes = !device->has_shared && (!has_tiers || endurance->has_tier_figures),
-        .server_bytes = directories_bytes(endurance, figures->directories) - figures->begun_bytes +
-                        (has_tiers ? endurance->tier_file_bytes : 0),
+        .server_bytes = figures->server_bytes - figures->begun_bytes,
         .is_over = figures->is_over,
     };
     get_history(&figures->history->history, now_ms, &ret_device->history);
@@ -264,7 +364,7 @@ void endurance_get(struct endurance *endurance, uint64_t now_ms, struct enduranc
     get_history(&endurance->server->history, now_ms, &ret_state->server);
     ret_state->device_count = 0;
     for (uint32_t i = 0; i < endurance->devices.count; i++)
-        if (endurance->figures[i].has_counter)
+        if (endurance->figures[i].has_counter || endurance->figures[i].is_uncounted)
             get_device(endurance, i, now_ms, &ret_state->devices[ret_state->device_count++]);
     pthread_mutex_unlock(&endurance->lock);
 }
@@ -287,12 +387,23 @@ static void save(struct endurance *endurance)
 {
     struct err_msg msg = { { 0 } };
 
+    if (!endurance->may_save)
+        return;
     if (endurance_save(endurance, &msg) != EMBTIER_OK)
         log_warn("the history of bytes written was not saved, and is tried again later", "why=%s",
                  LOG_QUOTED(msg.text));
 }
 
 /* ---- The thread ---- */
+
+void endurance_turn(struct endurance *endurance, uint64_t now_ms)
+{
+    sample(endurance, now_ms);
+    if (now_ms >= endurance->saved_ms && now_ms - endurance->saved_ms < SAVE_MS)
+        return;
+    save(endurance);
+    endurance->saved_ms = now_ms;
+}
 
 /* Returns false if it is time to end. */
 static bool wait_turn(struct endurance *endurance)
@@ -314,15 +425,8 @@ static void *thread_main(void *argument)
     struct endurance *const endurance = argument;
 
     thread_class_background();
-    while (wait_turn(endurance)) {
-        const uint64_t now_ms = clock_wall_ms();
-
-        endurance_sample(endurance, now_ms);
-        if (now_ms >= endurance->saved_ms && now_ms - endurance->saved_ms < SAVE_MS)
-            continue;
-        save(endurance);
-        endurance->saved_ms = now_ms;
-    }
+    while (wait_turn(endurance))
+        endurance_turn(endurance, clock_wall_ms());
     return NULL;
 }
 
@@ -354,7 +458,7 @@ void endurance_end(struct endurance *endurance)
     if (!endurance)
         return;
     join(endurance);
-    endurance_sample(endurance, clock_wall_ms());
+    sample(endurance, clock_wall_ms());
     save(endurance);
 }
 
@@ -364,6 +468,7 @@ enum embtier_err endurance_new(const struct endurance_opts *opts, uint64_t now_m
                                struct endurance **ret_endurance, struct err_msg *msg)
 {
     _cleanup_(endurance_freep) struct endurance *endurance = calloc(1, sizeof(*endurance));
+    struct readings readings;
 
     if (!endurance)
         return err_set(msg, EMBTIER_NO_MEMORY, "endurance: out of memory");
@@ -371,15 +476,20 @@ enum embtier_err endurance_new(const struct endurance_opts *opts, uint64_t now_m
     clock_init_cond(&endurance->wake);
     endurance->config = opts->config;
     endurance->host = opts->host;
+    endurance->max_dwpd = opts->config->endurance.max_dwpd;
     endurance->saved_ms = now_ms;
     endurance->directory = strdup(opts->directory);
     if (!endurance->directory)
         return err_set(msg, EMBTIER_NO_MEMORY, "endurance: out of memory");
     add_directories(endurance);
     add_tiers(endurance);
-    write_histories_load(endurance->directory, now_ms, &endurance->histories);
-    take_histories(endurance, now_ms);
-    endurance_sample(endurance, now_ms);
+    device_set_tell_apart(&endurance->devices, endurance->host);
+    endurance->may_save = write_histories_load(endurance->directory, now_ms, &endurance->histories);
+    read_counters(endurance, &readings);
+    take_histories(endurance, &readings, now_ms);
+    take_sample(endurance, &readings, now_ms);
+    for (uint32_t i = 0; i < endurance->devices.count; i++)
+        endurance->figures[i].begun_bytes = endurance->figures[i].server_bytes;
     *ret_endurance = TAKE(endurance);
     return EMBTIER_OK;
 }

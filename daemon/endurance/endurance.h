@@ -7,8 +7,9 @@
  * tier's file back by itself, so its bytes are those that the kernel counts for this process beside
  * the server's own (write_bytes of /proc/self/io).
  *
- * A thread samples every ten seconds, and saves the histories every five minutes and at the end.
- * Thread: any, but new, end and free. */
+ * A thread samples every second, and saves the histories every five minutes and at the end. No
+ * other thread reads a file: figures are those of the last sample. Thread: any for get, save and
+ * max_dwpd. Others are for the thread that makes it, before the start and after the end. */
 #ifndef EMBTIER_DAEMON_ENDURANCE_ENDURANCE_H
 #define EMBTIER_DAEMON_ENDURANCE_ENDURANCE_H
 
@@ -33,13 +34,15 @@ struct endurance_opts {
 struct written_figures {
     uint64_t total_bytes; /* since the history began */
     uint64_t age_ms;      /* of the history */
+    bool has_rates;       /* the history is old enough for them */
     struct write_rate rates[WRITE_WINDOWS];
 };
 
 struct endurance_device {
     struct host_line name;   /* "nvme0n1" */
     uint64_t capacity_bytes; /* 0: not known */
-    uint64_t written_bytes;  /* by all, since the server's start */
+    bool is_counted;         /* by the kernel; else nothing below is known */
+    uint64_t written_bytes;  /* by all, since the server's start or the kernel counts */
     /* The server's part of them is known: no directory or tier on the device lies on several. */
     bool has_server_bytes;
     uint64_t server_bytes;
@@ -59,12 +62,17 @@ struct endurance_state {
 MUST_CHECK enum embtier_err endurance_new(const struct endurance_opts *opts, uint64_t now_ms,
                                           struct endurance **ret_endurance, struct err_msg *msg);
 MUST_CHECK enum embtier_err endurance_start(struct endurance *endurance, struct err_msg *msg);
-/* Reads the counters, and warns if a device begins to be over the limit. */
-void endurance_sample(struct endurance *endurance, uint64_t now_ms);
+/* One turn of the thread: reads the counters, warns if a device begins to be over the limit, and
+ * saves when it is time. */
+void endurance_turn(struct endurance *endurance, uint64_t now_ms);
 MUST_CHECK enum embtier_err endurance_save(struct endurance *endurance, struct err_msg *msg);
 /* The figures as they were sampled last. */
 void endurance_get(struct endurance *endurance, uint64_t now_ms, struct endurance_state *ret_state);
-/* Ends the thread, samples and saves. The directory's lock is still held. */
+/* endurance.max_dwpd; 0: no limit. It counts from the next sample on. */
+void endurance_set_max_dwpd(struct endurance *endurance, double max_dwpd);
+double endurance_max_dwpd(struct endurance *endurance);
+/* Ends the thread, samples and saves. The directory's lock is still held, and all files of the
+ * store are written. */
 void endurance_end(struct endurance *endurance);
 /* Does not save. */
 void endurance_free(struct endurance *endurance);

@@ -12,7 +12,7 @@
 #include "store/files/durable_file.h"
 #include "store/files/summed_json.h"
 
-#define VERSION 1
+#define VERSION 2
 #define HOUR_MS UINT64_C(3600000)
 
 /* ---- Reading ---- */
@@ -40,7 +40,7 @@ static bool take_item(const json_t *json, struct named_history *ret_item)
 
 static bool is_stale(const struct named_history *item, uint64_t now_ms)
 {
-    return item->history.hour + HISTORY_HOURS < now_ms / HOUR_MS;
+    return item->history.seen_ms / HOUR_MS + HISTORY_HOURS < now_ms / HOUR_MS;
 }
 
 static bool take_all(const json_t *root, uint64_t now_ms, struct write_histories *histories)
@@ -67,11 +67,14 @@ static bool take_all(const json_t *root, uint64_t now_ms, struct write_histories
 static enum embtier_err parse(const char *text, uint64_t now_ms, struct write_histories *histories,
                               struct err_msg *msg)
 {
+    json_error_t error;
     json_t *root;
     bool is_good;
 
     TRY(summed_json_check(WRITE_HISTORIES_FILE, text, true, msg));
-    root = json_loads(text, 0, NULL);
+    root = json_loads(text, 0, &error);
+    if (!root && json_error_code(&error) == json_error_out_of_memory)
+        return err_set(msg, EMBTIER_NO_MEMORY, WRITE_HISTORIES_FILE ": out of memory");
     is_good = root && json_integer_value(json_object_get(root, "version")) == VERSION &&
               take_all(root, now_ms, histories);
     json_decref(root);
@@ -92,7 +95,7 @@ static void set_aside(const char *directory, const char *why)
              LOG_QUOTED(is_renamed ? damaged : "nothing: it could not be renamed"));
 }
 
-void write_histories_load(const char *directory, uint64_t now_ms,
+bool write_histories_load(const char *directory, uint64_t now_ms,
                           struct write_histories *ret_histories)
 {
     _cleanup_(freep) char *text = NULL;
@@ -102,13 +105,20 @@ void write_histories_load(const char *directory, uint64_t now_ms,
     *ret_histories = (struct write_histories){ .count = 0 };
     err = durable_file_read(directory, WRITE_HISTORIES_FILE, &text, &msg);
     if (err == EMBTIER_NOT_FOUND)
-        return;
+        return true;
     if (err == EMBTIER_OK)
         err = parse(text, now_ms, ret_histories, &msg);
     if (err == EMBTIER_OK)
-        return;
+        return true;
     *ret_histories = (struct write_histories){ .count = 0 };
-    set_aside(directory, msg.text);
+    if (err == EMBTIER_CORRUPT) {
+        set_aside(directory, msg.text);
+        return true;
+    }
+    log_warn("the history of bytes written could not be read and stays as it is; until the next "
+             "start `embtier endurance` has a new one, which is not saved",
+             "why=%s", LOG_QUOTED(msg.text));
+    return false;
 }
 
 /* ---- Writing ---- */

@@ -30,9 +30,10 @@ struct write_histories {
 };
 
 /* Reads the file in @directory. Histories without a bucket of the last week are left out. Without a
- * file, or with a damaged one, there are none. */
-void write_histories_load(const char *directory, uint64_t now_ms,
-                          struct write_histories *ret_histories);
+ * file, or with a damaged one, there are none. False: the file could not be read, and may be good:
+ * save nothing over it. */
+MUST_CHECK bool write_histories_load(const char *directory, uint64_t now_ms,
+                                     struct write_histories *ret_histories);
 /* On failure the file stays as it was. */
 MUST_CHECK enum embtier_err write_histories_save(const struct write_histories *histories,
                                                  const char *directory, struct err_msg *msg);

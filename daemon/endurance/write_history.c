@@ -10,36 +10,85 @@
 
 /* ---- Buckets ---- */
 
-/* Empties the buckets between the newest and @now, which becomes the newest. */
-static void advance(uint64_t *buckets, uint64_t length, uint64_t *newest, uint64_t now)
-{
-    const uint64_t passed = now > *newest ? now - *newest : 0;
+struct buckets {
+    uint64_t *bytes;
+    uint64_t length;
+    uint64_t bucket_ms;
+};
+#define MINUTES(history) ((struct buckets){ (history)->minutes, HISTORY_MINUTES, MINUTE_MS })
+#define HOURS(history)   ((struct buckets){ (history)->hours, HISTORY_HOURS, HOUR_MS })
 
-    for (uint64_t i = 1; i <= MIN(passed, length); i++)
-        buckets[(*newest + i) % length] = 0;
-    *newest += passed;
+/* Bytes of a time, written evenly. */
+struct writing {
+    uint64_t from_ms, until_ms;
+    uint64_t bytes;
+};
+
+/* Empties the buckets between the newest, of @seen_ms, and that of @now_ms. */
+static void advance(struct buckets buckets, uint64_t seen_ms, uint64_t now_ms)
+{
+    const uint64_t newest = seen_ms / buckets.bucket_ms;
+    const uint64_t passed = now_ms / buckets.bucket_ms - newest;
+
+    for (uint64_t i = 1; i <= MIN(passed, buckets.length); i++)
+        buckets.bytes[(newest + i) % buckets.length] = 0;
+}
+
+static uint64_t bytes_until(const struct writing *writing, uint64_t ms)
+{
+    if (ms <= writing->from_ms)
+        return 0;
+    if (ms >= writing->until_ms)
+        return writing->bytes;
+    return (uint64_t)((double)writing->bytes * (double)(ms - writing->from_ms) /
+                      (double)(writing->until_ms - writing->from_ms));
+}
+
+/* Bytes written before the oldest bucket are left out. */
+static void fill(struct buckets buckets, const struct writing *writing)
+{
+    const uint64_t newest = writing->until_ms / buckets.bucket_ms;
+    const uint64_t oldest = newest >= buckets.length - 1 ? newest - (buckets.length - 1) : 0;
+
+    for (uint64_t i = MAX(oldest, writing->from_ms / buckets.bucket_ms); i <= newest; i++)
+        buckets.bytes[i % buckets.length] += bytes_until(writing, (i + 1) * buckets.bucket_ms) -
+                                             bytes_until(writing, i * buckets.bucket_ms);
 }
 
 void write_history_begin(struct write_history *history, uint64_t now_ms)
 {
-    *history = (struct write_history){ .since_ms = now_ms,
-                                       .minute = now_ms / MINUTE_MS,
-                                       .hour = now_ms / HOUR_MS };
+    *history = (struct write_history){ .since_ms = now_ms, .seen_ms = now_ms };
 }
 
-void write_history_add(struct write_history *history, uint64_t now_ms, uint64_t bytes)
+void write_history_spread(struct write_history *history, uint64_t from_ms, uint64_t now_ms,
+                          uint64_t bytes)
 {
-    if (now_ms + DAY_MS < history->minute * MINUTE_MS) {
+    struct writing writing = { .bytes = bytes };
+
+    if (now_ms + DAY_MS < history->seen_ms) {
         const uint64_t total_bytes = history->total_bytes;
 
         write_history_begin(history, now_ms);
         history->total_bytes = total_bytes;
     }
-    advance(history->minutes, HISTORY_MINUTES, &history->minute, now_ms / MINUTE_MS);
-    advance(history->hours, HISTORY_HOURS, &history->hour, now_ms / HOUR_MS);
-    history->minutes[history->minute % HISTORY_MINUTES] += bytes;
-    history->hours[history->hour % HISTORY_HOURS] += bytes;
+    writing.until_ms = MAX(now_ms, history->seen_ms);
+    writing.from_ms = MIN(MAX(from_ms, history->since_ms), writing.until_ms);
+    advance(MINUTES(history), history->seen_ms, writing.until_ms);
+    advance(HOURS(history), history->seen_ms, writing.until_ms);
+    fill(MINUTES(history), &writing);
+    fill(HOURS(history), &writing);
+    history->seen_ms = writing.until_ms;
     history->total_bytes += bytes;
+}
+
+void write_history_add(struct write_history *history, uint64_t now_ms, uint64_t bytes)
+{
+    write_history_spread(history, MAX(now_ms, history->seen_ms), now_ms, bytes);
+}
+
+bool write_history_is_judged(const struct write_history *history, uint64_t now_ms)
+{
+    return now_ms >= history->since_ms && now_ms - history->since_ms >= HISTORY_JUDGED_MS;
 }
 
 /* The @count newest of @length buckets of @bucket_ms each. */
@@ -60,9 +109,9 @@ struct write_rate write_history_rate(const struct write_history *history, enum w
                                      uint64_t now_ms)
 {
     if (window == WRITE_HOUR)
-        return rate_of(history->minutes, HISTORY_MINUTES, history->minute, HISTORY_MINUTES,
-                       MINUTE_MS, history->since_ms, now_ms);
-    return rate_of(history->hours, HISTORY_HOURS, history->hour,
+        return rate_of(history->minutes, HISTORY_MINUTES, history->seen_ms / MINUTE_MS,
+                       HISTORY_MINUTES, MINUTE_MS, history->since_ms, now_ms);
+    return rate_of(history->hours, HISTORY_HOURS, history->seen_ms / HOUR_MS,
                    window == WRITE_DAY ? 24 : HISTORY_HOURS, HOUR_MS, history->since_ms, now_ms);
 }
 
@@ -87,9 +136,9 @@ static json_t *numbers_to_json(const uint64_t *numbers, size_t count)
 
 struct json_t *write_history_to_json(const struct write_history *history)
 {
-    return json_pack("{s:I, s:I, s:I, s:I, s:o, s:o}", "since_ms", (json_int_t)history->since_ms,
-                     "total_bytes", (json_int_t)history->total_bytes, "minute",
-                     (json_int_t)history->minute, "hour", (json_int_t)history->hour, "minutes",
+    return json_pack("{s:I, s:I, s:I, s:o, s:o}", "since_ms", (json_int_t)history->since_ms,
+                     "seen_ms", (json_int_t)history->seen_ms, "total_bytes",
+                     (json_int_t)history->total_bytes, "minutes",
                      numbers_to_json(history->minutes, HISTORY_MINUTES), "hours",
                      numbers_to_json(history->hours, HISTORY_HOURS));
 }
@@ -122,12 +171,11 @@ bool write_history_from_json(const struct json_t *json, struct write_history *re
 
     if (!take_number(json_object_get(json, "since_ms"), &history.since_ms) ||
         !take_number(json_object_get(json, "total_bytes"), &history.total_bytes) ||
-        !take_number(json_object_get(json, "minute"), &history.minute) ||
-        !take_number(json_object_get(json, "hour"), &history.hour) ||
+        !take_number(json_object_get(json, "seen_ms"), &history.seen_ms) ||
         !take_numbers(json_object_get(json, "minutes"), history.minutes, HISTORY_MINUTES) ||
         !take_numbers(json_object_get(json, "hours"), history.hours, HISTORY_HOURS))
         return false;
-    if (history.minute > INT64_MAX / MINUTE_MS || history.hour > INT64_MAX / HOUR_MS)
+    if (history.seen_ms > INT64_MAX - DAY_MS) /* times behind it do not overflow */
         return false;
     *ret_history = history;
     return true;

@@ -32,7 +32,7 @@ LAYERS = {
     "daemon/control": _BELOW_DAEMON | {"daemon/health", "daemon/jobs", "daemon/transport", "daemon/engine", "daemon/endurance"},
     "daemon/http": _BELOW_DAEMON | {"daemon/control", "daemon/endurance", "daemon/health", "daemon/transport", "daemon/engine", "daemon/jobs"},
     "daemon/endurance": {"base", "config", "store"},
-    "daemon/jobs": _BELOW_DAEMON | {"daemon/engine"},
+    "daemon/jobs": _BELOW_DAEMON | {"daemon/engine", "daemon/endurance"},
     "daemon/transport": _BELOW_DAEMON | {"daemon/engine"},
     "daemon/access": {"base", "proto"},
     "daemon/engine": _engine(),

@@ -6,6 +6,7 @@
 
 #include "base/log/log.h"
 #include "base/spec/day_hours.h"
+#include "daemon/endurance/endurance.h"
 #include "daemon/engine/lane/lane.h"
 #include "daemon/engine/memory/accounts.h"
 #include "daemon/engine/ops/groups/group.h"
@@ -155,6 +156,21 @@ static void read_keep(struct knobs_live *live, struct config *now)
     now->checkpoints.keep = checkpoints_keep(live->opts.checkpoints);
 }
 
+/* ---- Endurance ---- */
+
+static enum embtier_err apply_max_dwpd(struct knobs_live *live, const struct config *next,
+                                       struct err_msg *msg)
+{
+    (void)msg;
+    endurance_set_max_dwpd(live->opts.endurance, next->endurance.max_dwpd);
+    return EMBTIER_OK;
+}
+
+static void read_max_dwpd(struct knobs_live *live, struct config *now)
+{
+    now->endurance.max_dwpd = endurance_max_dwpd(live->opts.endurance);
+}
+
 /* ---- Lanes ---- */
 
 static enum embtier_err apply_tickets(struct knobs_live *live, const struct config *next,
@@ -301,6 +317,7 @@ const struct knob_live knobs_live_table[] = {
     { "endurance.capacity_bytes", apply_capacity_bytes, read_capacity_bytes },
     { "endurance.rated_written_bytes", apply_rated_written_bytes, read_rated_written_bytes },
     { "endurance.rated_years", apply_rated_years, read_rated_years },
+    { "endurance.max_dwpd", apply_max_dwpd, read_max_dwpd },
     { "socket.max_arena_bytes", apply_max_arena_bytes, read_max_arena_bytes },
     { "socket.max_total_arena_bytes", apply_arenas, read_arenas },
     { "socket.max_user_arena_bytes", apply_arenas, read_arenas },

@@ -8,6 +8,7 @@
 struct accounts;
 struct checkpoints;
 struct config;
+struct endurance;
 struct groups;
 struct lane;
 struct store;
@@ -18,6 +19,7 @@ struct knobs_opts {
     struct store *store;
     struct accounts *accounts;
     struct checkpoints *checkpoints;
+    struct endurance *endurance;
     struct groups *groups;
     struct lane *const *lanes;
     uint32_t lane_count;

@@ -11,6 +11,7 @@
 
 #include "daemon/access/access.h"
 #include "daemon/control/control.h"
+#include "daemon/endurance/endurance.h"
 #include "daemon/jobs/checkpoint/checkpoints.h"
 #include "daemon/jobs/knobs/knobs.h"
 #include "daemon/jobs/plan/plan_record.h"
@@ -22,6 +23,7 @@ struct control_fixture {
     struct lanes_fixture x;
     struct transfer_memory *transfer_memory;
     struct checkpoints *checkpoints;
+    struct endurance *endurance;
     struct groups *groups;
     struct profiles *profiles;
     struct access *access;
@@ -77,6 +79,11 @@ static inline void control_make_jobs(struct control_fixture *c)
                                                .core_count = 1 },
                       &c->profiles, &msg),
          &msg);
+    must(endurance_new(&(struct endurance_opts){ .config = &x->f->config,
+                                                 .host = &host_files,
+                                                 .directory = x->f->root },
+                       clock_wall_ms(), &c->endurance, &msg),
+         &msg);
     must(groups_new(HOUR_NS, MIB, x->accounts, &clock_monotonic, &c->groups, &msg), &msg);
 }
 
@@ -114,6 +121,7 @@ static inline void control_make_parts(struct control_fixture *c, struct store_fi
                                          .store = c->parts.store,
                                          .accounts = c->parts.accounts,
                                          .checkpoints = c->parts.checkpoints,
+                                         .endurance = c->endurance,
                                          .groups = c->parts.groups,
                                          .lanes = c->parts.lanes,
                                          .lane_count = c->parts.lane_count },
@@ -133,6 +141,7 @@ static inline void control_free_parts(struct control_fixture *c)
     transfer_memory_free(c->transfer_memory);
     lanes_stop(&c->x);
     knobs_free(c->parts.knobs);
+    endurance_free(c->endurance);
     reloads_free(c->reloads);
     plan_record_free(c->plan_record);
     access_free(c->access);

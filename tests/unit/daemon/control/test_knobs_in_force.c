@@ -26,6 +26,7 @@ static void make(struct knobbed *k, struct store_fixture *f)
                                          .store = k->c.parts.store,
                                          .accounts = k->c.parts.accounts,
                                          .checkpoints = k->c.parts.checkpoints,
+                                         .endurance = k->c.endurance,
                                          .groups = k->c.parts.groups,
                                          .lanes = k->c.parts.lanes,
                                          .lane_count = k->c.parts.lane_count },
@@ -64,6 +65,8 @@ static void test_a_time_reaches_every_lane_and_all_groups(void **state)
     assert_int_equal(groups_wait_ns(k.c.parts.groups), 8 * NS_PER_S);
     must_set(&k, "socket.max_arena_bytes", "1048576", "1MiB");
     assert_int_equal(knobs_limit(k.knobs, KNOB_MAX_ARENA_BYTES), MIB);
+    must_set(&k, "endurance.max_dwpd", "0.25", "0.25");
+    assert_true(endurance_max_dwpd(k.c.endurance) == 0.25);
     end(&k);
 }
 

@@ -3,6 +3,8 @@
  * RAID, over boots and restarts, with a tier's file, and up to the limit? */
 #include "tests/unit/daemon/endurance/endurance_fixture.h"
 
+#include <pthread.h>
+
 #include "config/config.h"
 #include "daemon/endurance/endurance.h"
 #include "store/files/written.h"
@@ -77,6 +79,7 @@ static void put_machine(void)
                                 "44 27 259:9 / /pmem rw - ext4 /dev/pmem0 rw,dax=always\n");
     put("/proc/self/io", "rchar: 1\nwchar: 2\nread_bytes: 3\nwrite_bytes: 0\n");
     put("/proc/sys/kernel/random/boot_id", "boot-1\n");
+    put("/proc/stat", "cpu  1 2 3\nbtime 1700000000\nprocesses 9\n");
     put_disk("nvme0n1", "259:0");
     put_disk("nvme1n1", "259:3");
     put_disk("nvme2n1", "259:4");
@@ -147,7 +150,7 @@ static const struct endurance_state *sample(struct endurance *endurance, uint64_
 {
     static struct endurance_state state;
 
-    endurance_sample(endurance, now_ms);
+    endurance_turn(endurance, now_ms);
     endurance_get(endurance, now_ms, &state);
     return &state;
 }
@@ -311,6 +314,41 @@ static void test_a_tier_s_bytes_that_the_kernel_hides_are_not_known(void **state
     endurance_free(endurance);
 }
 
+/* Writes while the file of the process is being read. */
+static void *write_meanwhile(void *path)
+{
+    FILE *const file = fopen(path, "we"); /* waits for the reader */
+
+    assert_non_null(file);
+    write_below(0, 5000);
+    assert_true(fputs("write_bytes: 5000\n", file) >= 0);
+    assert_int_equal(fclose(file), 0);
+    return NULL;
+}
+
+/* They are the server's own, and a tier's bytes never shrink again. */
+static void test_bytes_written_during_a_sample_are_no_tier_s(void **state)
+{
+    struct endurance *endurance;
+    const struct endurance_state *now;
+    pthread_t writer;
+    char path[PATH_MAX];
+
+    (void)state;
+    use_directories("/data/a", NULL);
+    use_tier(0, "/data/c");
+    endurance = begin(NOW);
+    root_path("/proc/self/io", path);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    assert_int_equal(pthread_create(&writer, NULL, write_meanwhile, path), 0);
+    now = sample(endurance, NOW + 10000);
+    assert_int_equal(pthread_join(writer, NULL), 0);
+    assert_int_equal(now->server.total_bytes, 5000);
+    assert_int_equal(now->tier_file_bytes, 0);
+    endurance_free(endurance);
+}
+
 /* ---- Restarts ---- */
 
 /* Ends, and begins anew. */
@@ -343,7 +381,9 @@ static void test_a_restart_keeps_the_history_and_what_was_written_meanwhile(void
     assert_int_equal(device(now, "nvme0n1")->written_bytes, 7 * SECTOR);
     assert_int_equal(device(now, "nvme0n1")->history.total_bytes, 157 * SECTOR);
     assert_int_equal(device(now, "nvme0n1")->history.age_ms, 2 * HOUR + 10000);
-    assert_int_equal(device(now, "nvme0n1")->history.rates[WRITE_HOUR].bytes, 57 * SECTOR);
+    /* Half of the time without a server, and what was written since. */
+    assert_in_range(device(now, "nvme0n1")->history.rates[WRITE_HOUR].bytes, 31 * SECTOR,
+                    33 * SECTOR);
     assert_int_equal(device(now, "nvme0n1")->history.rates[WRITE_DAY].bytes, 157 * SECTOR);
     assert_int_equal(now->server.total_bytes, 13 * SECTOR);
     endurance_free(endurance);
@@ -368,6 +408,88 @@ static void test_a_boot_begins_counters_at_zero(void **state)
     endurance_free(endurance);
 }
 
+/* A machine that was off for days, and on for the last hour. */
+static void test_bytes_of_a_new_boot_are_of_the_time_since(void **state)
+{
+    struct endurance *endurance;
+    const struct endurance_state *now;
+    char text[64];
+
+    (void)state;
+    use_directories("/data/a", NULL);
+    endurance = begin(NOW);
+    put("/proc/sys/kernel/random/boot_id", "boot-2\n");
+    snprintf(text, sizeof(text), "cpu  1 2 3\nbtime %llu\n",
+             (unsigned long long)(NOW + 95 * HOUR) / 1000);
+    put("/proc/stat", text);
+    put_counter("nvme0n1", 1000);
+    endurance = restart(endurance, NOW + 96 * HOUR);
+    now = sample(endurance, NOW + 96 * HOUR);
+    assert_int_equal(device(now, "nvme0n1")->history.rates[WRITE_DAY].bytes, 1000 * SECTOR);
+    assert_in_range(device(now, "nvme0n1")->history.rates[WRITE_HOUR].bytes, 980 * SECTOR,
+                    1000 * SECTOR);
+    endurance_free(endurance);
+}
+
+/* A day's bytes that nobody saw being written are not the last hour's. */
+static void test_bytes_of_a_time_without_a_server_raise_no_warning(void **state)
+{
+    struct endurance *endurance;
+    const struct endurance_state *now;
+
+    (void)state;
+    use_directories("/data/a", NULL);
+    config.endurance.max_dwpd = 0.5;
+    endurance = begin(NOW);
+    (void)sample(endurance, NOW + 10000);
+    put_counter("nvme0n1", 1000 + 8 * 500000); /* 0.25 a day */
+    endurance = restart(endurance, NOW + 8 * 24 * HOUR);
+    now = sample(endurance, NOW + 8 * 24 * HOUR);
+    assert_false(device(now, "nvme0n1")->is_over);
+    endurance_free(endurance);
+}
+
+static void test_a_history_is_saved_every_five_minutes(void **state)
+{
+    struct endurance *endurance;
+    const struct endurance_state *now;
+
+    (void)state;
+    use_directories("/data/a", NULL);
+    endurance = begin(NOW);
+    put_counter("nvme0n1", 1100);
+    (void)sample(endurance, NOW + HOUR / 12); /* saves */
+    put_counter("nvme0n1", 1130);
+    (void)sample(endurance, NOW + HOUR / 6 - 1);
+    endurance_free(endurance); /* as a crash */
+    put("/proc/sys/kernel/random/boot_id", "boot-2\n");
+    put_counter("nvme0n1", 0);
+    endurance = begin(NOW + HOUR);
+    now = sample(endurance, NOW + HOUR);
+    assert_int_equal(device(now, "nvme0n1")->history.total_bytes, 100 * SECTOR);
+    endurance_free(endurance);
+}
+
+static void test_a_history_that_could_not_be_read_is_not_written_over(void **state)
+{
+    struct endurance *endurance;
+    char path[PATH_MAX];
+    struct stat info;
+
+    (void)state;
+    use_directories("/data/a", NULL);
+    put_link("/store/endurance.json", "endurance.json"); /* a loop */
+    endurance = begin(NOW);
+    (void)sample(endurance, NOW + HOUR);
+    endurance_end(endurance);
+    endurance_free(endurance);
+    root_path("/store/endurance.json", path);
+    assert_int_equal(lstat(path, &info), 0);
+    assert_true(S_ISLNK(info.st_mode));
+}
+
+/* ---- Identity ---- */
+
 /* Names may change with a boot; the id of a device does not. */
 static void test_a_device_keeps_its_history_under_another_name(void **state)
 {
@@ -385,6 +507,127 @@ static void test_a_device_keeps_its_history_under_another_name(void **state)
     endurance = restart(endurance, NOW + HOUR);
     now = sample(endurance, NOW + HOUR);
     assert_int_equal(device(now, "nvme3n1")->history.total_bytes, 200 * SECTOR);
+    endurance_free(endurance);
+}
+
+/* Ends, and begins with the other directory, whose device is the same drive if its history goes on.
+ */
+static uint64_t history_after_a_new_name(const char *file, const char *text, bool with_model)
+{
+    struct endurance *endurance;
+    const struct endurance_state *now;
+    char path[96];
+
+    use_directories("/data/a", NULL);
+    endurance = begin(NOW);
+    put_counter("nvme0n1", 1100);
+    (void)sample(endurance, NOW + 10000);
+    use_directories("/data/c", NULL);
+    snprintf(path, sizeof(path), "/sys/devices/block/nvme3n1/%s", file);
+    put(path, text);
+    if (with_model)
+        put("/sys/devices/block/nvme3n1/device/model", "DISK 5\n");
+    put_counter("nvme3n1", 1200);
+    endurance = restart(endurance, NOW + HOUR);
+    now = sample(endurance, NOW + HOUR);
+    endurance_free(endurance);
+    return device(now, "nvme3n1")->history.total_bytes;
+}
+
+static void forget_wwid(void)
+{
+    char path[PATH_MAX];
+
+    root_path("/sys/devices/block/nvme0n1/wwid", path);
+    assert_int_equal(unlink(path), 0);
+}
+
+static void test_a_drive_of_sata_has_a_wide_name_too(void **state)
+{
+    (void)state;
+    forget_wwid();
+    put("/sys/devices/block/nvme0n1/device/wwid", "t10.ATA     DISK   S3Z9  \n");
+    assert_int_equal(history_after_a_new_name("device/wwid", "t10.ATA     DISK   S3Z9  \n", false),
+                     200 * SECTOR);
+}
+
+static void test_a_serial_number_is_an_identity(void **state)
+{
+    (void)state;
+    forget_wwid();
+    put("/sys/devices/block/nvme0n1/device/model", "DISK 5          \n");
+    put("/sys/devices/block/nvme0n1/device/serial", "  S3Z9\n");
+    assert_int_equal(history_after_a_new_name("device/serial", "S3Z9\n", true), 200 * SECTOR);
+}
+
+static void test_another_serial_number_is_another_drive(void **state)
+{
+    (void)state;
+    forget_wwid();
+    put("/sys/devices/block/nvme0n1/serial", "disk-1\n"); /* as virtio has it */
+    assert_int_equal(history_after_a_new_name("serial", "disk-2\n", false), 0);
+}
+
+/* Some makers give all drives one id. */
+static void test_drives_with_one_id_have_two_histories(void **state)
+{
+    struct endurance *endurance;
+    const struct endurance_state *now;
+
+    (void)state;
+    put("/sys/devices/block/nvme3n1/wwid", "eui.0001\n");
+    for (uint32_t with_serials = 0; with_serials < 2; with_serials++) {
+        if (with_serials) {
+            put("/sys/devices/block/nvme0n1/device/serial", "A\n");
+            put("/sys/devices/block/nvme3n1/device/serial", "B\n");
+        }
+        use_directories("/data/a", "/data/c");
+        put_counter("nvme0n1", 1000);
+        put_counter("nvme3n1", 1000);
+        endurance = begin(NOW);
+        put_counter("nvme0n1", 1100);
+        put_counter("nvme3n1", 1007);
+        (void)sample(endurance, NOW + 10000);
+        endurance = restart(endurance, NOW + 20000);
+        now = sample(endurance, NOW + 20000);
+        assert_int_equal(device(now, "nvme0n1")->history.total_bytes, 100 * SECTOR);
+        assert_int_equal(device(now, "nvme3n1")->history.total_bytes, 7 * SECTOR);
+        endurance_free(endurance);
+    }
+}
+
+/* ---- Counters ---- */
+
+/* Without statistics the counter stands still, which is not "nothing was written". */
+static void test_a_device_that_the_kernel_does_not_count_is_not_known(void **state)
+{
+    struct endurance *endurance;
+    const struct endurance_state *now;
+
+    (void)state;
+    use_directories("/data/a", NULL);
+    put("/sys/devices/block/nvme0n1/queue/iostats", "1\n");
+    endurance = begin(NOW);
+    put_counter("nvme0n1", 1100);
+    now = sample(endurance, NOW + 60000);
+    assert_true(device(now, "nvme0n1")->is_counted);
+    assert_int_equal(device(now, "nvme0n1")->written_bytes, 100 * SECTOR);
+    put("/sys/devices/block/nvme0n1/queue/iostats", "0\n");
+    write_below(0, 77 * SECTOR);
+    now = sample(endurance, NOW + 120000);
+    assert_int_equal(now->device_count, 1);
+    assert_false(device(now, "nvme0n1")->is_counted);
+    put("/sys/devices/block/nvme0n1/queue/iostats", "1\n");
+    put_counter("nvme0n1", 1102);
+    (void)sample(endurance, NOW + 180000);
+    write_below(0, 3 * SECTOR);
+    put_counter("nvme0n1", 1106);
+    now = sample(endurance, NOW + 190000);
+    assert_true(device(now, "nvme0n1")->is_counted);
+    assert_int_equal(device(now, "nvme0n1")->written_bytes, 4 * SECTOR); /* since it counts */
+    assert_int_equal(device(now, "nvme0n1")->server_bytes, 3 * SECTOR);
+    assert_int_equal(device(now, "nvme0n1")->history.age_ms, 10000);
+    assert_false(device(now, "nvme0n1")->history.has_rates);
     endurance_free(endurance);
 }
 
@@ -412,6 +655,44 @@ static void test_a_damaged_counter_is_not_believed(void **state)
 
 /* ---- The limit ---- */
 
+static void test_rates_of_a_young_history_are_not_known(void **state)
+{
+    struct endurance *endurance;
+    const struct endurance_state *now;
+
+    (void)state;
+    use_directories("/data/a", NULL);
+    endurance = begin(NOW);
+    now = sample(endurance, NOW + HOUR - 1000);
+    assert_false(now->server.has_rates);
+    assert_false(device(now, "nvme0n1")->history.has_rates);
+    now = sample(endurance, NOW + HOUR);
+    assert_true(now->server.has_rates);
+    assert_true(device(now, "nvme0n1")->history.has_rates);
+    endurance_free(endurance);
+}
+
+static void test_a_new_limit_counts_from_the_next_turn(void **state)
+{
+    struct endurance *endurance;
+    const struct endurance_state *now;
+
+    (void)state;
+    use_directories("/data/a", NULL);
+    endurance = begin(NOW);
+    put_counter("nvme0n1", 1000 + 50000);
+    now = sample(endurance, NOW + HOUR); /* 0.6 */
+    assert_false(device(now, "nvme0n1")->is_over);
+    endurance_set_max_dwpd(endurance, 0.5);
+    assert_true(endurance_max_dwpd(endurance) == 0.5);
+    now = sample(endurance, NOW + HOUR);
+    assert_true(device(now, "nvme0n1")->is_over);
+    endurance_set_max_dwpd(endurance, 0);
+    now = sample(endurance, NOW + HOUR);
+    assert_false(device(now, "nvme0n1")->is_over);
+    endurance_free(endurance);
+}
+
 /* The device holds 2,000,000 sectors, so that is one drive write. */
 static void test_a_device_over_the_limit_is_told_after_an_hour(void **state)
 {
@@ -429,7 +710,7 @@ static void test_a_device_over_the_limit_is_told_after_an_hour(void **state)
     assert_true(device(now, "nvme0n1")->is_over);
     now = sample(endurance, NOW + 2 * HOUR); /* 0.3 */
     assert_false(device(now, "nvme0n1")->is_over);
-    config.endurance.max_dwpd = 0;
+    endurance_set_max_dwpd(endurance, 0);
     put_counter("nvme0n1", 1000 + 90000000);
     now = sample(endurance, NOW + 2 * HOUR);
     assert_false(device(now, "nvme0n1")->is_over);
@@ -466,6 +747,18 @@ int main(void)
         TEST(test_a_restart_keeps_the_history_and_what_was_written_meanwhile),
         TEST(test_a_boot_begins_counters_at_zero),
         TEST(test_a_device_keeps_its_history_under_another_name),
+        TEST(test_bytes_written_during_a_sample_are_no_tier_s),
+        TEST(test_bytes_of_a_new_boot_are_of_the_time_since),
+        TEST(test_bytes_of_a_time_without_a_server_raise_no_warning),
+        TEST(test_a_history_is_saved_every_five_minutes),
+        TEST(test_a_history_that_could_not_be_read_is_not_written_over),
+        TEST(test_a_drive_of_sata_has_a_wide_name_too),
+        TEST(test_a_serial_number_is_an_identity),
+        TEST(test_another_serial_number_is_another_drive),
+        TEST(test_drives_with_one_id_have_two_histories),
+        TEST(test_a_device_that_the_kernel_does_not_count_is_not_known),
+        TEST(test_rates_of_a_young_history_are_not_known),
+        TEST(test_a_new_limit_counts_from_the_next_turn),
         TEST(test_a_damaged_counter_is_not_believed),
         TEST(test_a_device_over_the_limit_is_told_after_an_hour),
         TEST(test_a_directory_counts_for_the_longest_path_that_holds_it),

@@ -76,7 +76,7 @@ static void test_histories_are_read_as_they_were_written(void **state)
 {
     (void)state;
     save();
-    write_histories_load(root, NOW + HOUR, &loaded);
+    assert_true(write_histories_load(root, NOW + HOUR, &loaded));
     assert_int_equal(loaded.count, 2);
     assert_string_equal(loaded.boot.text, "boot-1");
     assert_int_equal(get(&loaded, "server", false)->history.total_bytes, 12345);
@@ -87,7 +87,7 @@ static void test_histories_are_read_as_they_were_written(void **state)
 static void test_without_a_file_there_are_none(void **state)
 {
     (void)state;
-    write_histories_load(root, NOW, &loaded);
+    assert_true(write_histories_load(root, NOW, &loaded));
     assert_int_equal(loaded.count, 0);
     assert_false(exists("/endurance.json.damaged"));
 }
@@ -97,16 +97,16 @@ static void test_histories_of_last_month_are_left_out(void **state)
 {
     (void)state;
     save();
-    write_histories_load(root, NOW + 167 * HOUR, &loaded);
+    assert_true(write_histories_load(root, NOW + 167 * HOUR, &loaded));
     assert_int_equal(loaded.count, 2);
-    write_histories_load(root, NOW + 169 * HOUR, &loaded);
+    assert_true(write_histories_load(root, NOW + 169 * HOUR, &loaded));
     assert_int_equal(loaded.count, 0);
 }
 
 static void expect_damage(const char *text)
 {
     put("/endurance.json", text);
-    write_histories_load(root, NOW, &loaded);
+    assert_true(write_histories_load(root, NOW, &loaded));
     assert_int_equal(loaded.count, 0);
     assert_string_equal(loaded.boot.text, "");
     assert_false(exists("/endurance.json"));
@@ -135,21 +135,36 @@ static void test_a_damaged_file_is_set_aside(void **state)
     expect_damage("nonsense");
     expect_damage("{\"crc32c\": \"00000000\", \"version\": 1}");
     put("/endurance.json", text); /* it was the text, not the place */
-    write_histories_load(root, NOW, &loaded);
+    assert_true(write_histories_load(root, NOW, &loaded));
     assert_int_equal(loaded.count, 2);
 }
 
 static void test_a_file_that_is_whole_but_of_another_version_is_set_aside(void **state)
 {
-    json_t *const root_json = json_pack("{s:s, s:i, s:s, s:[]}", "crc32c", "00000000", "version", 2,
+    json_t *const root_json = json_pack("{s:s, s:i, s:s, s:[]}", "crc32c", "00000000", "version", 1,
                                         "boot", "", "histories");
     struct err_msg msg = { { 0 } };
 
     (void)state;
     assert_int_equal(summed_json_write(root, WRITE_HISTORIES_FILE, root_json, &msg), EMBTIER_OK);
     json_decref(root_json);
-    write_histories_load(root, NOW, &loaded);
+    assert_true(write_histories_load(root, NOW, &loaded));
     assert_true(exists("/endurance.json.damaged"));
+}
+
+/* As a disk that fails for a moment, or a file without rights. */
+static void test_a_file_that_cannot_be_read_stays_as_it_is(void **state)
+{
+    char path[PATH_MAX];
+    struct stat info;
+
+    (void)state;
+    put_link("/endurance.json", "endurance.json");
+    assert_false(write_histories_load(root, NOW, &loaded));
+    assert_int_equal(loaded.count, 0);
+    assert_false(exists("/endurance.json.damaged"));
+    root_path("/endurance.json", path);
+    assert_int_equal(lstat(path, &info), 0);
 }
 
 int main(void)
@@ -160,6 +175,7 @@ int main(void)
         TEST(test_without_a_file_there_are_none),
         TEST(test_histories_of_last_month_are_left_out),
         TEST(test_a_damaged_file_is_set_aside),
+        TEST(test_a_file_that_cannot_be_read_stays_as_it_is),
         TEST(test_a_file_that_is_whole_but_of_another_version_is_set_aside),
     };
 

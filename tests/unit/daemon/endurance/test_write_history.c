@@ -110,6 +110,60 @@ static void test_the_clock_may_be_put_back(void **state)
     assert_int_equal(history.total_bytes, 120);
 }
 
+/* Nobody saw when: a day of bytes in one look is not a day's bytes in the last minute. */
+static void test_bytes_of_a_long_time_are_spread_over_it(void **state)
+{
+    struct write_history history;
+    const uint64_t now_ms = BEGIN + 10 * DAY;
+    uint64_t sum = 0;
+
+    (void)state;
+    write_history_begin(&history, BEGIN - HOUR);
+    write_history_add(&history, BEGIN, 0);
+    write_history_spread(&history, BEGIN, now_ms, 10 * DAY + 7); /* a byte a millisecond */
+    for (uint32_t w = 0; w < WRITE_WINDOWS; w++) {
+        const struct write_rate now = rate(&history, (enum write_window)w, now_ms);
+        const double daily = write_rate_daily(&now);
+
+        assert_true(daily > 0.999 * (double)DAY && daily < 1.001 * (double)DAY);
+    }
+    assert_int_equal(history.total_bytes, 10 * DAY + 7);
+    assert_int_equal(history.seen_ms, now_ms);
+
+    write_history_begin(&history, BEGIN);
+    write_history_spread(&history, BEGIN, BEGIN + 3 * HOUR, 1001); /* no byte is lost */
+    for (uint32_t i = 0; i < HISTORY_HOURS; i++)
+        sum += history.hours[i];
+    assert_int_equal(sum, 1001);
+    write_history_spread(&history, BEGIN + 9 * HOUR, BEGIN + 4 * HOUR, 50); /* a clock put back */
+    assert_int_equal(rate(&history, WRITE_HOUR, BEGIN + 4 * HOUR).bytes, 50);
+}
+
+/* A moment on the edge of a bucket belongs to the one that begins. */
+static void test_bytes_of_a_moment_are_in_its_bucket(void **state)
+{
+    struct write_history history;
+    const uint64_t edge_ms = BEGIN + 30 * MINUTE - 30000;
+
+    (void)state;
+    write_history_begin(&history, BEGIN);
+    write_history_add(&history, edge_ms, 9);
+    assert_int_equal(history.minutes[edge_ms / MINUTE % HISTORY_MINUTES], 9);
+    assert_int_equal(history.hours[edge_ms / HOUR % HISTORY_HOURS], 9);
+}
+
+static void test_rates_are_known_after_an_hour(void **state)
+{
+    struct write_history history;
+
+    (void)state;
+    write_history_begin(&history, BEGIN);
+    assert_false(write_history_is_judged(&history, BEGIN));
+    assert_false(write_history_is_judged(&history, BEGIN + HOUR - 1));
+    assert_true(write_history_is_judged(&history, BEGIN + HOUR));
+    assert_false(write_history_is_judged(&history, BEGIN - HOUR)); /* a clock put back */
+}
+
 /* Against a list of all that was ever written. */
 static void test_windows_hold_what_a_list_says(void **state)
 {
@@ -160,12 +214,11 @@ static void test_other_json_is_no_history(void **state)
         const char *key, *value;
     } changes[] = {
         { "since_ms", "-1" },     { "since_ms", "\"1\"" },
-        { "total_bytes", "1.5" }, { "minute", "9223372036854775807" },
-        { "hour", "null" },       { "hour", "9223372036854775807" },
-        { "minutes", "[]" },      { "hours", "[1, 2, 3]" },
-        { "hours", "{}" },
+        { "total_bytes", "1.5" }, { "seen_ms", "9223372036854775807" },
+        { "seen_ms", "null" },    { "minutes", "[]" },
+        { "hours", "[1, 2, 3]" }, { "hours", "{}" },
     };
-    struct write_history history, read = { .minute = 77 };
+    struct write_history history, read = { .seen_ms = 77 };
 
     (void)state;
     write_history_begin(&history, BEGIN);
@@ -177,7 +230,7 @@ static void test_other_json_is_no_history(void **state)
         assert_false(write_history_from_json(json, &read));
         json_decref(json);
     }
-    assert_int_equal(read.minute, 77);
+    assert_int_equal(read.seen_ms, 77);
 }
 
 int main(void)
@@ -187,6 +240,9 @@ int main(void)
         cmocka_unit_test(test_bytes_leave_the_windows_in_turn),
         cmocka_unit_test(test_a_steady_rate_is_found_in_all_windows),
         cmocka_unit_test(test_the_clock_may_be_put_back),
+        cmocka_unit_test(test_bytes_of_a_long_time_are_spread_over_it),
+        cmocka_unit_test(test_bytes_of_a_moment_are_in_its_bucket),
+        cmocka_unit_test(test_rates_are_known_after_an_hour),
         cmocka_unit_test(test_windows_hold_what_a_list_says),
         cmocka_unit_test(test_json_holds_all_of_it),
         cmocka_unit_test(test_other_json_is_no_history),
