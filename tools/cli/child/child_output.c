@@ -16,23 +16,26 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/macros.h"
 #include "base/text/text_escape.h"
 
-extern char **environ;
+#define NS_PER_MS UINT64_C(1000000)
 
-/* Files in memory: nothing blocks, whatever the child prints. */
-struct child {
-    int out, said;
-    int pidfd;
-    pid_t pid;
-};
+extern char **environ;
 
 static void close_child(struct child *child)
 {
     closep(&child->out);
     closep(&child->said);
     closep(&child->pidfd);
+}
+
+/* Does not wait: a child in a call to a drive ends only when that does. */
+static void end_child(const struct child *child)
+{
+    kill(child->pid, SIGKILL);
+    waitpid(child->pid, NULL, WNOHANG);
 }
 
 static enum embtier_err start(const char *const arguments[], struct child *child,
@@ -55,25 +58,41 @@ static enum embtier_err start(const char *const arguments[], struct child *child
     if (rc != 0)
         return err_set_errno(msg, rc, "%s cannot be started", TEXT_SHOWN(arguments[0]));
     child->pidfd = (int)syscall(SYS_pidfd_open, child->pid, 0);
+    if (child->pidfd < 0) {
+        const enum embtier_err err =
+            err_set_errno(msg, errno, "%s cannot be waited for", TEXT_SHOWN(arguments[0]));
+
+        end_child(child);
+        return err;
+    }
     return EMBTIER_OK;
 }
 
-static enum embtier_err await(const struct child *child, const char *program, int limit_ms,
-                              int *ret_status, struct err_msg *msg)
+/* Returns false if the child has not ended by then. */
+static bool has_ended(const struct child *child, uint64_t until_ns)
 {
     struct pollfd ended = { .fd = child->pidfd, .events = POLLIN };
-    const bool is_late = child->pidfd >= 0 && poll(&ended, 1, limit_ms) == 0;
-    pid_t waited;
+    int rc;
 
-    if (is_late)
-        kill(child->pid, SIGKILL);
-    do
-        waited = waitpid(child->pid, ret_status, 0);
-    while (waited < 0 && errno == EINTR);
-    if (is_late)
-        return err_set(msg, EMBTIER_TIMEOUT, "%s did not end within %d s", TEXT_SHOWN(program),
-                       limit_ms / 1000);
-    return waited == child->pid ? EMBTIER_OK : err_set_errno(msg, errno, "waitpid()");
+    do {
+        const struct timespec left =
+            clock_moment(clock_since(until_ns, clock_now_ns(&clock_monotonic)));
+
+        rc = ppoll(&ended, 1, &left, NULL);
+    } while (rc < 0 && errno == EINTR);
+    return rc > 0;
+}
+
+static enum embtier_err await(const struct child *child, uint64_t until_ns, int *ret_status,
+                              struct err_msg *msg)
+{
+    if (!has_ended(child, until_ns)) {
+        end_child(child);
+        return err_set(msg, EMBTIER_TIMEOUT, "it did not end in time");
+    }
+    return waitpid(child->pid, ret_status, WNOHANG) == child->pid
+               ? EMBTIER_OK
+               : err_set_errno(msg, errno, "waitpid()");
 }
 
 static void take_said(int fd, struct err_msg *ret_said)
@@ -106,22 +125,52 @@ static enum embtier_err take_text(int fd, size_t bytes_max, struct child_output 
     return EMBTIER_OK;
 }
 
-enum embtier_err child_output_take(const char *const arguments[], int limit_ms, size_t bytes_max,
-                                   struct child_output *ret_output, struct err_msg *msg)
+enum embtier_err child_start(const char *const arguments[], struct child *ret_child,
+                             struct err_msg *msg)
 {
-    _cleanup_(close_child) struct child child = { .out = -1, .said = -1, .pidfd = -1 };
+    _cleanup_(close_child) struct child child = NO_CHILD;
+
+    TRY(start(arguments, &child, msg));
+    *ret_child = child;
+    child = NO_CHILD;
+    return EMBTIER_OK;
+}
+
+bool child_is_started(const struct child *child)
+{
+    return child->pidfd >= 0;
+}
+
+enum embtier_err child_finish(struct child *child, uint64_t until_ns, size_t bytes_max,
+                              struct child_output *ret_output, struct err_msg *msg)
+{
+    _cleanup_(close_child) struct child own = *child;
     struct child_output output = { 0 };
     int status = 0;
 
-    TRY(start(arguments, &child, msg));
-    TRY(await(&child, arguments[0], limit_ms, &status, msg));
+    *child = NO_CHILD;
+    TRY(await(&own, until_ns, &status, msg));
     output.exit_status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-    take_said(child.said, &output.said);
-    if (take_text(child.out, bytes_max, &output) != EMBTIER_OK)
-        return err_set(msg, EMBTIER_NO_MEMORY, "no memory for the output of %s",
-                       TEXT_SHOWN(arguments[0]));
+    take_said(own.said, &output.said);
+    if (take_text(own.out, bytes_max, &output) != EMBTIER_OK)
+        return err_set(msg, EMBTIER_NO_MEMORY, "no memory for its output");
     *ret_output = output;
     return EMBTIER_OK;
+}
+
+enum embtier_err child_output_take(const char *const arguments[], int limit_ms, size_t bytes_max,
+                                   struct child_output *ret_output, struct err_msg *msg)
+{
+    const uint64_t until_ns = clock_now_ns(&clock_monotonic) + (uint64_t)limit_ms * NS_PER_MS;
+    struct child child = NO_CHILD;
+    enum embtier_err err;
+
+    TRY(child_start(arguments, &child, msg));
+    err = child_finish(&child, until_ns, bytes_max, ret_output, msg);
+    if (err == EMBTIER_TIMEOUT)
+        return err_set(msg, err, "%s did not end within %d s", TEXT_SHOWN(arguments[0]),
+                       limit_ms / 1000);
+    return err;
 }
 
 void child_output_clear(struct child_output *output)

@@ -7,8 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
+#include "base/macros.h"
 #include "base/system/beside.h"
-#include "tools/cli/endurance/health.h"
 
 /* ---- Figures ---- */
 
@@ -43,6 +44,7 @@ static void take_device(const struct embtier_status *before, const struct embtie
     *ret_report = (struct device_report){
         .name = name,
         .capacity_bytes = above_zero(status_figure(now, "device_capacity_bytes", name)),
+        .is_counted = status_figure(now, "device_counted", name) != 0,
         .written_bytes = since(before, now, "device_written_bytes", name),
         .server_bytes = since(before, now, "device_server_bytes", name),
         .history_seconds = status_figure(now, "device_history_seconds", name),
@@ -51,6 +53,7 @@ static void take_device(const struct embtier_status *before, const struct embtie
                          status_figure(now, "device_daily_bytes_day", name),
                          status_figure(now, "device_daily_bytes_week", name) },
         .is_over = status_figure(now, "device_max_dwpd_exceeded", name) > 0,
+        .child = NO_CHILD,
     };
 }
 
@@ -67,6 +70,7 @@ static void add_up(const struct embtier_status *now, struct device_reports *repo
     reports->history_bytes = 0;
     memset(reports->daily_bytes, 0, sizeof(reports->daily_bytes));
     for (size_t i = 0; i < reports->count; i++) {
+        reports->has_uncounted = reports->has_uncounted || !reports->items[i].is_counted;
         reports->history_bytes += reports->items[i].history_bytes;
         reports->history_seconds =
             fmin(reports->history_seconds, reports->items[i].history_seconds);
@@ -79,14 +83,15 @@ bool device_reports_make(const struct embtier_status *before, const struct embti
                          struct device_reports *ret_reports)
 {
     const size_t most = embtier_status_count(now);
-    struct device_reports reports = { .items = calloc(most + 1, sizeof(*reports.items)) };
+    struct device_reports reports = { .items = calloc(most + 1, sizeof(*reports.items)),
+                                      .life_device = "" };
 
     if (!reports.items)
         return false;
     for (size_t i = 0; i < most; i++) {
         const struct embtier_metric *const at = embtier_status_at(now, i);
 
-        if (strcmp(at->name, "device_written_bytes") == 0)
+        if (strcmp(at->name, "device_capacity_bytes") == 0)
             take_device(before, now, at->label_value, &reports.items[reports.count++]);
     }
     add_up(now, &reports);
@@ -106,6 +111,7 @@ void device_reports_clear(struct device_reports *reports)
 
 void device_reports_ask_health(struct device_reports *reports, bool is_here)
 {
+    const uint64_t until_ns = clock_now_ns(&clock_monotonic) + HEALTH_LIMIT_NS;
     char program[PATH_MAX];
 
     beside_find("embtier-nvme-health", EMBTIER_NVME_HEALTH, program);
@@ -115,8 +121,14 @@ void device_reports_ask_health(struct device_reports *reports, bool is_here)
         if (!is_here)
             (void)err_set(&report->why_not, EMBTIER_UNSUPPORTED,
                           "the drive is on the server's machine: run this command there");
-        else if (health_ask(program, report->name, &report->health, &report->why_not) != EMBTIER_OK)
-            report->health = NULL;
+        else
+            (void)health_start(program, report->name, &report->child, &report->why_not);
+    }
+    for (size_t i = 0; i < reports->count; i++) {
+        struct device_report *const report = &reports->items[i];
+
+        if (child_is_started(&report->child))
+            (void)health_finish(&report->child, until_ns, &report->health, &report->why_not);
     }
 }
 
@@ -127,25 +139,62 @@ static double health_number(const struct device_report *report, const char *key)
     return json_is_number(value) ? json_number_value(value) : (double)NAN;
 }
 
-bool device_reports_life(const struct device_reports *reports, double rated_bytes,
-                         struct life *ret_life)
+/* ---- Life ---- */
+
+/* Without devices, as if all that the server writes went to one drive. */
+static void compute_server_life(struct device_reports *reports, double rated_bytes)
 {
     struct life_inputs inputs = { .rated_bytes = rated_bytes,
-                                  .drive_count = reports->count,
+                                  .written_bytes = (double)NAN,
+                                  .used_percent = (double)NAN,
                                   .history_bytes = reports->history_bytes };
-    struct wear *const drives = calloc(reports->count + 1, sizeof(*drives));
 
-    if (!drives)
-        return false;
-    for (size_t i = 0; i < reports->count; i++)
-        drives[i] = (struct wear){
-            .written_bytes = health_number(&reports->items[i], "written_bytes"),
-            .used_percent = health_number(&reports->items[i], "used_percent"),
-        };
-    inputs.drives = drives;
     memcpy(inputs.daily_bytes, reports->daily_bytes, sizeof(inputs.daily_bytes));
-    life_compute(&inputs, ret_life);
-    free(drives);
+    life_compute(&inputs, &reports->life);
+}
+
+static void compute_life(struct device_report *report, double rated_bytes)
+{
+    struct life_inputs inputs = { .rated_bytes = rated_bytes,
+                                  .written_bytes = health_number(report, "written_bytes"),
+                                  .used_percent = health_number(report, "used_percent"),
+                                  .history_bytes = report->history_bytes };
+
+    memcpy(inputs.daily_bytes, report->daily_bytes, sizeof(inputs.daily_bytes));
+    life_compute(&inputs, &report->life);
+}
+
+/* An idle drive has no life that ends. */
+static bool is_idle(const struct device_report *report)
+{
+    return report->daily_bytes[LIFE_WINDOWS - 1] == 0;
+}
+
+bool device_reports_add_lives(struct device_reports *reports, double rated_bytes)
+{
+    _cleanup_(freep) double *capacities = calloc(reports->count + 1, sizeof(*capacities));
+    _cleanup_(freep) struct life *lives = calloc(reports->count + 1, sizeof(*lives));
+    size_t first;
+
+    if (!capacities || !lives)
+        return false;
+    if (reports->count == 0) {
+        compute_server_life(reports, rated_bytes);
+        return true;
+    }
+    for (size_t i = 0; i < reports->count; i++)
+        capacities[i] = reports->items[i].capacity_bytes;
+    for (size_t i = 0; i < reports->count; i++) {
+        struct device_report *const report = &reports->items[i];
+
+        compute_life(report, life_share(rated_bytes, capacities, reports->count, i));
+        lives[i] = report->life;
+        reports->has_unknown_life =
+            reports->has_unknown_life || (isnan(report->life.years) && !is_idle(report));
+    }
+    first = life_first(lives, reports->count);
+    reports->life = lives[first];
+    reports->life_device = reports->items[first].name;
     return true;
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/err.h"
 #include "client/include/embtier.h"
+#include "tools/cli/endurance/health.h"
 #include "tools/cli/endurance/life.h"
 
 struct json_t;
@@ -17,13 +18,16 @@ struct json_t;
 struct device_report {
     const char *name; /* borrowed from the status */
     double capacity_bytes;
+    bool is_counted;      /* by the kernel; else figures of its writes are not known */
     double written_bytes; /* by all, in the time of the report */
     double server_bytes;
     double history_seconds, history_bytes;
     double daily_bytes[LIFE_WINDOWS];
     bool is_over;           /* endurance.max_dwpd */
+    struct child child;     /* is asked for the health */
     struct json_t *health;  /* NULL: not read */
     struct err_msg why_not; /* it was not read */
+    struct life life;
 };
 
 struct device_reports {
@@ -32,6 +36,10 @@ struct device_reports {
     /* Those of all devices; of the server if there are none. */
     double daily_bytes[LIFE_WINDOWS];
     double history_seconds, history_bytes;
+    bool has_uncounted;      /* a device that the kernel does not count */
+    struct life life;        /* of the device that wears out first */
+    const char *life_device; /* its name; "" if there is none */
+    bool has_unknown_life;   /* another may wear out before it */
 };
 
 /* Returns a figure of the server; NAN: it has none. @status may be NULL. */
@@ -43,12 +51,13 @@ MUST_CHECK bool device_reports_make(const struct embtier_status *before,
                                     struct device_reports *ret_reports);
 void device_reports_clear(struct device_reports *reports);
 
-/* Asks each drive for its health. @is_here: the server is on this machine. */
+/* Asks all drives for their health, in ten seconds together. @is_here: the server is on this
+ * machine. */
 void device_reports_ask_health(struct device_reports *reports, bool is_here);
 
-/* @rated_bytes: NAN: not known. False: out of memory. */
-MUST_CHECK bool device_reports_life(const struct device_reports *reports, double rated_bytes,
-                                    struct life *ret_life);
+/* Fills the lives in. @rated_bytes: of all drives together; NAN: not known. False: out of
+ * memory. */
+MUST_CHECK bool device_reports_add_lives(struct device_reports *reports, double rated_bytes);
 
 /* Drive writes a day, at the rate of the longest window. */
 double device_report_dwpd(const struct device_report *report);
@@ -57,6 +66,7 @@ double device_report_dwpd(const struct device_report *report);
 MUST_CHECK bool device_reports_print(const struct device_reports *reports);
 /* NULL: out of memory. */
 struct json_t *device_reports_to_json(const struct device_reports *reports);
+struct json_t *life_to_json(const struct life *life);
 /* {hour, day, week} */
 struct json_t *daily_to_json(const double daily_bytes[LIFE_WINDOWS]);
 

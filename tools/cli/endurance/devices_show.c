@@ -8,7 +8,6 @@
 
 #include "base/text/text_escape.h"
 #include "tools/cli/endurance/devices.h"
-#include "tools/cli/endurance/health.h"
 #include "tools/cli/json_values.h"
 #include "tools/cli/number.h"
 #include "tools/cli/text_table.h"
@@ -131,6 +130,11 @@ bool device_reports_print(const struct device_reports *reports)
         return false;
     for (size_t i = 0; i < reports->count; i++) {
         print_health(&reports->items[i]);
+        if (!reports->items[i].is_counted)
+            text_print(stdout,
+                       "%s: the kernel does not count what is written to it: write 1 into "
+                       "/sys/class/block/%s/queue/iostats\n",
+                       TEXT_SHOWN(reports->items[i].name), TEXT_SHOWN(reports->items[i].name));
         if (reports->items[i].is_over)
             text_print(stdout,
                        "%s: more drive writes a day than endurance.max_dwpd: give the row cache "
@@ -142,6 +146,15 @@ bool device_reports_print(const struct device_reports *reports)
 
 /* ---- JSON ---- */
 
+json_t *life_to_json(const struct life *life)
+{
+    return json_pack(
+        "{s:o, s:b, s:o, s:o, s:o, s:o}", "written_bytes", cli_json_number(life->written_bytes),
+        "counted_by_drives", life->is_counted, "left_bytes", cli_json_number(life->left_bytes),
+        "years", cli_json_number(life->years), "least_years", cli_json_number(life->least_years),
+        "most_years", cli_json_number(life->most_years));
+}
+
 json_t *daily_to_json(const double daily_bytes[LIFE_WINDOWS])
 {
     return json_pack("{s:o, s:o, s:o}", "hour", cli_json_number(daily_bytes[0]), "day",
@@ -151,14 +164,15 @@ json_t *daily_to_json(const double daily_bytes[LIFE_WINDOWS])
 static json_t *device_to_json(const struct device_report *report)
 {
     return json_pack(
-        "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:o, s:o}", "name",
+        "{s:o, s:o, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:o, s:o, s:o}", "name",
         cli_json_text(report->name), "capacity_bytes", cli_json_number(report->capacity_bytes),
-        "written_bytes", cli_json_number(report->written_bytes), "server_bytes",
-        cli_json_number(report->server_bytes), "others_bytes",
+        "counted", report->is_counted, "written_bytes", cli_json_number(report->written_bytes),
+        "server_bytes", cli_json_number(report->server_bytes), "others_bytes",
         cli_json_number(others_bytes(report)), "daily_bytes", daily_to_json(report->daily_bytes),
         "drive_writes_per_day", cli_json_number(device_report_dwpd(report)), "history_seconds",
         cli_json_number(report->history_seconds), "history_bytes",
-        cli_json_number(report->history_bytes), "max_dwpd_exceeded", report->is_over, "health",
+        cli_json_number(report->history_bytes), "max_dwpd_exceeded", report->is_over, "life",
+        life_to_json(&report->life), "health",
         report->health ? json_incref(report->health) : json_null(), "health_error",
         report->health ? json_null() : cli_json_text(report->why_not.text));
 }

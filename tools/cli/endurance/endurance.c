@@ -14,6 +14,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/text/text_escape.h"
 #include "tools/cli/cli.h"
 #include "tools/cli/endurance/devices.h"
 #include "tools/cli/number.h"
@@ -25,6 +26,9 @@
 #define YEAR_DAYS     365.0
 #define LONGEST_YEARS 1000 /* a longer life has no date */
 #define INTERVAL_MS   200  /* between two steps of the progress bar */
+#define RATES_S       3600 /* a shorter time since the start says nothing about a day */
+
+#define YOUNG "not known yet: rates need a history of an hour"
 
 /* The server's counts at one time. */
 struct sample {
@@ -61,7 +65,7 @@ struct report {
     double rated_bytes; /* 0: unknown */
     double rated_years;
     struct device_reports devices;
-    struct life life;
+    bool has_rates; /* counted for long enough to say something about a day */
 };
 
 /* ---- Asking ---- */
@@ -136,9 +140,8 @@ static bool add_devices(const struct sample *before, const struct sample *now, b
     if (!device_reports_make(before->status, now->status, &report->devices))
         return false;
     device_reports_ask_health(&report->devices, is_here);
-    return device_reports_life(&report->devices,
-                               report->rated_bytes > 0 ? report->rated_bytes : (double)NAN,
-                               &report->life);
+    return device_reports_add_lives(&report->devices,
+                                    report->rated_bytes > 0 ? report->rated_bytes : (double)NAN);
 }
 
 /* @before may be empty; then everything since the start counts. */
@@ -154,6 +157,7 @@ static bool report_make(const struct sample *before, const struct sample *now, b
     report.seconds = report.uptime_s;
     if (before->status)
         report.seconds -= (double)embtier_status_uptime_ms(before->status) / 1000;
+    report.has_rates = before->status || report.seconds >= RATES_S;
     for (size_t i = 0; i < report.table_count; i++) {
         const struct embtier_table_info *const info = embtier_table_list_at(now->tables, i);
         const struct embtier_table_info *const old = find_table(before->tables, info->table_id);
@@ -214,7 +218,7 @@ static double ratio(double a, double b)
 
 static double bytes_a_day(const struct report *report)
 {
-    return ratio(report->bytes * DAY_S, report->seconds);
+    return report->has_rates ? ratio(report->bytes * DAY_S, report->seconds) : (double)NAN;
 }
 
 static double drive_writes_a_day(const struct report *report)
@@ -266,15 +270,6 @@ static json_t *writes_to_json(const struct writes *writes, const char *name)
                      cli_json_number(ratio(written_bytes(writes), writes->updated_bytes)));
 }
 
-static json_t *life_to_json(const struct life *life)
-{
-    return json_pack(
-        "{s:o, s:b, s:o, s:o, s:o, s:o}", "written_bytes", cli_json_number(life->written_bytes),
-        "counted_by_drives", life->is_counted, "left_bytes", cli_json_number(life->left_bytes),
-        "years", cli_json_number(life->years), "least_years", cli_json_number(life->least_years),
-        "most_years", cli_json_number(life->most_years));
-}
-
 static bool add_device_members(const struct report *report, json_t *json)
 {
     const struct device_reports *const devices = &report->devices;
@@ -284,10 +279,13 @@ static bool add_device_members(const struct report *report, json_t *json)
            json_object_set_new(json, "daily_bytes", daily_to_json(devices->daily_bytes)) == 0 &&
            json_object_set_new(json, "history_seconds",
                                cli_json_number(devices->history_seconds)) == 0 &&
-           json_object_set_new(json, "life", life_to_json(&report->life)) == 0 &&
+           json_object_set_new(json, "life", life_to_json(&devices->life)) == 0 &&
+           json_object_set_new(json, "life_device",
+                               devices->count > 0 ? cli_json_text(devices->life_device)
+                                                  : json_null()) == 0 &&
            json_object_set_new(json, "life_ends",
-                               life_ends(&report->life, &ends) ? json_string(ends.text)
-                                                               : json_null()) == 0;
+                               life_ends(&devices->life, &ends) ? json_string(ends.text)
+                                                                : json_null()) == 0;
 }
 
 static json_t *report_to_json(const struct report *report)
@@ -338,7 +336,8 @@ static bool add_ratio(struct text_table *text, double value)
 static bool add_writes(struct text_table *text, const struct report *report,
                        const struct writes *writes, const char *name)
 {
-    const double per_day = ratio(written_bytes(writes) * DAY_S, report->seconds);
+    const double per_day =
+        report->has_rates ? ratio(written_bytes(writes) * DAY_S, report->seconds) : (double)NAN;
     struct number_text a, b, c, d, e;
 
     return text_table_add(text, "%s", name) &&
@@ -347,7 +346,7 @@ static bool add_writes(struct text_table *text, const struct report *report,
            text_table_add(text, "%s", number_bytes(&c, writes->flush_bytes)) &&
            text_table_add(text, "%s", number_bytes(&d, writes->compaction_bytes)) &&
            add_ratio(text, ratio(written_bytes(writes), writes->updated_bytes)) &&
-           text_table_add(text, "%s", number_bytes(&e, isfinite(per_day) ? per_day : 0));
+           text_table_add(text, "%s", isfinite(per_day) ? number_bytes(&e, per_day) : "-");
 }
 
 static bool print_tables(const struct report *report)
@@ -398,7 +397,10 @@ static void print_drives(const struct report *report)
     struct number_text bytes;
 
     printf("written a day         %s\n",
-           isfinite(bytes_a_day(report)) ? number_bytes(&bytes, bytes_a_day(report)) : "-");
+           !report->has_rates ? "not known yet: the server is up for less than an hour; "
+                                "--interval measures from now on"
+           : isfinite(bytes_a_day(report)) ? number_bytes(&bytes, bytes_a_day(report))
+                                           : "-");
     print_amplification("write amplification   ", ratio(report->bytes, report->all.updated_bytes),
                         "updated");
     print_amplification("store amplification   ", store_amplification(report),
@@ -425,6 +427,11 @@ static void print_history(const struct report *report)
     const struct device_reports *const devices = &report->devices;
     struct number_text age, bytes;
 
+    if (isnan(devices->daily_bytes[LIFE_WINDOWS - 1])) {
+        printf("rates of the history  %s\n",
+               devices->has_uncounted ? "not known: the kernel does not count all devices" : YOUNG);
+        return;
+    }
     printf("%s, by the history of the last %s\n",
            devices->count > 0 ? "written a day to all devices, by all programs"
                               : "written a day by the server",
@@ -436,21 +443,29 @@ static void print_history(const struct report *report)
 
 static void print_life(const struct report *report)
 {
-    const struct life *const life = &report->life;
+    const struct device_reports *const devices = &report->devices;
+    const struct life *const life = &devices->life;
     struct number_text bytes, date;
 
+    if (devices->count > 1)
+        printf("wears out first       %s\n", TEXT_SHOWN(devices->life_device));
     if (!isnan(life->written_bytes))
-        printf("written in their life %s (%s)\n", number_bytes(&bytes, life->written_bytes),
-               life->is_counted ? "by the drives' own count"
-                                : "since the history began; the drives' own count is not known");
+        printf("written in its life   %s (%s)\n", number_bytes(&bytes, life->written_bytes),
+               life->is_counted ? "by the drive's own count"
+                                : "since the history began; the drive's own count is not known");
+    if (isnan(life->years) && isnan(devices->daily_bytes[LIFE_WINDOWS - 1])) {
+        puts("life left             " YOUNG);
+        return;
+    }
     if (isnan(life->years)) {
         puts("life left             not known: it needs endurance.rated_written_bytes, or drives "
              "that report their wear");
         return;
     }
     printf("life left             %s%.3g years (%.3g to %.3g)%s%s\n",
-           life->is_counted ? "" : "at most ", life->years, life->least_years, life->most_years,
-           life_ends(life, &date) ? ", until " : "", life_ends(life, &date) ? date.text : "");
+           life->is_counted && !devices->has_unknown_life ? "" : "at most ", life->years,
+           life->least_years, life->most_years, life_ends(life, &date) ? ", until " : "",
+           life_ends(life, &date) ? date.text : "");
 }
 
 static int print_report(const struct report *report, bool is_interval)

@@ -5,11 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "tools/cli/child/child_output.h"
 #include "tools/nvme/drive_name.h"
 #include "tools/nvme/health_page.h"
 
-#define LIMIT_MS   10000
 #define SAID_BYTES 65536
 
 /* The child's line, without its name. */
@@ -40,22 +38,27 @@ static enum embtier_err take_answer(const struct child_output *output, json_t **
     return EMBTIER_OK;
 }
 
-enum embtier_err health_ask(const char *program, const char *device, struct json_t **ret_health,
-                            struct err_msg *msg)
+enum embtier_err health_start(const char *program, const char *device, struct child *ret_child,
+                              struct err_msg *msg)
 {
-    _cleanup_(child_output_clear) struct child_output output = { 0 };
     char path[64];
     const char *const arguments[] = { program, path, NULL };
-    enum embtier_err err;
 
     if (!drive_name_is_good(device, true) ||
         snprintf(path, sizeof(path), "/dev/%s", device) >= (int)sizeof(path))
         return err_set(msg, EMBTIER_UNSUPPORTED, "no NVMe drive, so its health is not read");
-    err = child_output_take(arguments, LIMIT_MS, SAID_BYTES, &output, msg);
-    /* A drive that does not answer must not keep the user waiting. */
+    return child_start(arguments, ret_child, msg);
+}
+
+enum embtier_err health_finish(struct child *child, uint64_t until_ns, struct json_t **ret_health,
+                               struct err_msg *msg)
+{
+    _cleanup_(child_output_clear) struct child_output output = { 0 };
+    const enum embtier_err err = child_finish(child, until_ns, SAID_BYTES, &output, msg);
+
     if (err == EMBTIER_TIMEOUT)
         return err_set(msg, EMBTIER_TIMEOUT, "the drive did not answer within %d s: see dmesg",
-                       LIMIT_MS / 1000);
+                       (int)(HEALTH_LIMIT_NS / 1000000000));
     TRY(err);
     return output.exit_status == 0 ? take_answer(&output, ret_health, msg) : failure(&output, msg);
 }

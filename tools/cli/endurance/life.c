@@ -15,30 +15,15 @@ static void widen(struct range *range, double value)
     range->most = fmax(range->most, value);
 }
 
-static double all_written(const struct life_inputs *inputs)
-{
-    double bytes = inputs->drive_count > 0 ? 0 : (double)NAN;
-
-    for (size_t i = 0; i < inputs->drive_count; i++)
-        bytes += inputs->drives[i].written_bytes;
-    return bytes;
-}
-
-/* Bytes that the drives still take if the true percentage is @more above what they say. Below 1 %
+/* Bytes that the drive still takes if the true percentage is @more above what it says. Below 1 %
  * nothing can be said. */
-static double left_by_drives(const struct life_inputs *inputs, double more)
+static double left_by_drive(const struct life_inputs *inputs, double more)
 {
-    double bytes = inputs->drive_count > 0 ? 0 : (double)NAN;
+    const double used = inputs->used_percent + more;
 
-    for (size_t i = 0; i < inputs->drive_count; i++) {
-        const struct wear *const drive = &inputs->drives[i];
-        const double used = drive->used_percent + more;
-
-        if (!(drive->used_percent >= 1))
-            return (double)NAN;
-        bytes += drive->written_bytes * fmax(100 - used, 0) / used;
-    }
-    return bytes;
+    if (!(inputs->used_percent >= 1))
+        return (double)NAN;
+    return inputs->written_bytes * fmax(100 - used, 0) / used;
 }
 
 /* The widest of all that may be left; the first is the best guess. */
@@ -47,13 +32,13 @@ static double left_bytes(const struct life_inputs *inputs, const struct life *li
 {
     const double rated = fmax(inputs->rated_bytes - life->written_bytes, 0);
     const double by_rating = isnan(inputs->rated_bytes) ? (double)NAN : rated;
-    const double by_drives = left_by_drives(inputs, 0);
+    const double by_drive = left_by_drive(inputs, 0);
 
     *ret_range = (struct range){ (double)NAN, (double)NAN };
     widen(ret_range, by_rating);
-    widen(ret_range, left_by_drives(inputs, 0.5));
-    widen(ret_range, left_by_drives(inputs, -0.5));
-    return isnan(by_rating) ? by_drives : by_rating;
+    widen(ret_range, left_by_drive(inputs, 0.5));
+    widen(ret_range, left_by_drive(inputs, -0.5));
+    return isnan(by_rating) ? by_drive : by_rating;
 }
 
 void life_compute(const struct life_inputs *inputs, struct life *ret_life)
@@ -61,7 +46,7 @@ void life_compute(const struct life_inputs *inputs, struct life *ret_life)
     struct range rates = { (double)NAN, (double)NAN }, left;
     double longest = (double)NAN;
 
-    *ret_life = (struct life){ .written_bytes = all_written(inputs) };
+    *ret_life = (struct life){ .written_bytes = inputs->written_bytes };
     ret_life->is_counted = !isnan(ret_life->written_bytes);
     if (!ret_life->is_counted)
         ret_life->written_bytes = inputs->history_bytes;
@@ -75,4 +60,26 @@ void life_compute(const struct life_inputs *inputs, struct life *ret_life)
     ret_life->years = ret_life->left_bytes / longest / YEAR_DAYS;
     ret_life->least_years = left.least / rates.most / YEAR_DAYS;
     ret_life->most_years = left.most / rates.least / YEAR_DAYS;
+}
+
+/* ---- Several drives ---- */
+
+double life_share(double rated_bytes, const double *capacities, size_t count, size_t index)
+{
+    double all = 0;
+
+    for (size_t i = 0; i < count; i++)
+        all += capacities[i];
+    return all > 0 ? rated_bytes * capacities[index] / all : rated_bytes / (double)count;
+}
+
+size_t life_first(const struct life *lives, size_t count)
+{
+    size_t first = 0;
+
+    for (size_t i = 1; i < count; i++)
+        if (lives[i].years < lives[first].years ||
+            (isnan(lives[first].years) && !isnan(lives[i].years)))
+            first = i;
+    return first;
 }

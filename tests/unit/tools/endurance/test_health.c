@@ -15,10 +15,22 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/macros.h"
 #include "tools/cli/endurance/health.h"
 
 static char program[PATH_MAX];
+
+#define MINUTE_NS UINT64_C(60000000000)
+
+static enum embtier_err ask(const char *device, json_t **ret_health, struct err_msg *msg)
+{
+    struct child child = NO_CHILD;
+
+    TRY(health_start(program, device, &child, msg));
+    assert_true(child_is_started(&child));
+    return health_finish(&child, clock_now_ns(&clock_monotonic) + MINUTE_NS, ret_health, msg);
+}
 
 /* Makes the helper a script. */
 static void put_helper(const char *script)
@@ -57,7 +69,7 @@ static void test_the_helper_is_given_the_device_and_its_answer_is_taken(void **s
 
     (void)state;
     put_helper("echo \"{\\\"path\\\": \\\"$1\\\", \\\"count\\\": $#, \\\"used_percent\\\": 3}\"");
-    assert_int_equal(health_ask(program, "nvme12n3", &health, &msg), EMBTIER_OK);
+    assert_int_equal(ask("nvme12n3", &health, &msg), EMBTIER_OK);
     assert_string_equal(json_string_value(json_object_get(health, "path")), "/dev/nvme12n3");
     assert_int_equal(json_integer_value(json_object_get(health, "count")), 1);
     assert_int_equal(json_integer_value(json_object_get(health, "used_percent")), 3);
@@ -69,7 +81,7 @@ static void assert_fails(const char *device, enum embtier_err why, const char *w
     struct err_msg msg = { { 0 } };
     json_t *health = NULL;
 
-    assert_int_equal(health_ask(program, device, &health, &msg), why);
+    assert_int_equal(ask(device, &health, &msg), why);
     assert_null(health);
     if (!strstr(msg.text, words))
         print_error("'%s' is not in: %s\n", words, msg.text);
@@ -115,6 +127,29 @@ static void test_only_names_of_drives_are_asked_for(void **state)
         assert_fails(names[i], EMBTIER_UNSUPPORTED, "no NVMe drive");
 }
 
+/* It would never end by itself. Nothing waits for it, not even for its end after it was killed. */
+static void test_a_drive_that_does_not_answer_keeps_no_one_waiting(void **state)
+{
+    struct child slow = NO_CHILD, quick = NO_CHILD;
+    struct err_msg msg = { { 0 } };
+    json_t *health = NULL;
+
+    (void)state;
+    put_helper("[ $1 = /dev/nvme1n1 ] && exec sleep 1000; echo '{}'");
+    assert_int_equal(health_start(program, "nvme1n1", &slow, &msg), EMBTIER_OK);
+    assert_int_equal(health_start(program, "nvme2n1", &quick, &msg), EMBTIER_OK);
+    assert_int_equal(
+        health_finish(&quick, clock_now_ns(&clock_monotonic) + MINUTE_NS, &health, &msg),
+        EMBTIER_OK); /* although the other still runs */
+    json_decref(health);
+    health = NULL;
+    assert_int_equal(health_finish(&slow, clock_now_ns(&clock_monotonic), &health, &msg),
+                     EMBTIER_TIMEOUT);
+    assert_non_null(strstr(msg.text, "the drive did not answer within 10 s"));
+    assert_null(health);
+    assert_false(child_is_started(&slow));
+}
+
 static void test_a_missing_helper_is_named(void **state)
 {
     (void)state;
@@ -153,6 +188,7 @@ int main(void)
         cmocka_unit_test(test_a_helper_that_fails_is_quoted),
         cmocka_unit_test(test_rubbish_is_no_health),
         cmocka_unit_test(test_only_names_of_drives_are_asked_for),
+        cmocka_unit_test(test_a_drive_that_does_not_answer_keeps_no_one_waiting),
         cmocka_unit_test(test_a_missing_helper_is_named),
         cmocka_unit_test(test_warnings_have_meanings),
     };
