@@ -98,8 +98,8 @@ struct cyaml_schema_value;
     K(endurance, rated_written_bytes, BYTES, LIVE, "(none)", CONFIG_MIB, UINT64_C(1) << 62,        \
       "bytes that the drives are rated to have written in their life (TBW), together")             \
     K(endurance, rated_years, U32, LIVE, "5", 1, 100, "years of the drives' rated life")           \
-    K(endurance, max_dwpd, DECIMAL, LIVE, "(none)", 0, 1000,                                      \
-      "drive writes a day above which the server warns, for each device beneath its files")
+    K(endurance, max_dwpd, DECIMAL, LIVE, "(none)", 0, 1000,                                       \
+      "drive writes a day above which the server warns, and then holds write-back, by device")
 
 #define CONFIG_SOCKET_KEYS(K)                                                                      \
     K(socket, path, TEXT, HAND, "(runtime directory)/embtier.sock", 1, 107,                        \

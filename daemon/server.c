@@ -117,13 +117,20 @@ static enum embtier_err open_store(struct server *server, uint64_t restore_id, s
     return EMBTIER_OK;
 }
 
+static void hold_write_back(void *context, const char *directory, bool is_held, uint64_t bytes)
+{
+    store_hold(context, directory, is_held, bytes);
+}
+
 /* Comes before the tiers are made, as their files go to devices too. */
 static enum embtier_err make_endurance(struct server *server, struct err_msg *msg)
 {
     return endurance_new(
         &(struct endurance_opts){ .config = server->parts.config,
                                   .host = &host_files,
-                                  .directory = store_first_directory(server->parts.store) },
+                                  .directory = store_first_directory(server->parts.store),
+                                  .hold = hold_write_back,
+                                  .context = server->parts.store },
         clock_wall_ms(), &server->parts.endurance, msg);
 }
 
@@ -457,6 +464,7 @@ enum embtier_err server_stop(struct server *server, struct err_msg *msg)
     enum embtier_err err;
 
     notify_stopping();
+    endurance_release(server->parts.endurance); /* jobs may wait for rows, too */
     http_stopping(server->http);
     rpc_stop(server->rpc);
     control_end_jobs(server->control);

@@ -175,6 +175,13 @@ MUST_CHECK enum embtier_err store_read(struct store *store, uint32_t shard, stru
 MUST_CHECK enum embtier_err store_write(struct store *store, uint32_t shard,
                                         const struct store_row *rows, uint32_t count,
                                         struct err_msg *msg);
+/* The same for write-back, which store_hold() may hold back: BUSY, and the caller tries again. */
+MUST_CHECK enum embtier_err store_write_back(struct store *store, uint32_t shard,
+                                             const struct store_row *rows, uint32_t count,
+                                             struct err_msg *msg);
+/* Holds write-back to a data directory to @bytes of rows more, or lets it go on. A batch may
+ * exceed them; the next bytes pay for it. Any thread, does not wait. */
+void store_hold(struct store *store, const char *directory, bool is_held, uint64_t bytes);
 /* Calls @note for each step of a logged table that is stored with its rows. A table may be noted
  * several times; its greatest step counts. Returns the first error of any shard; the others are
  * read all the same. */

@@ -57,6 +57,10 @@ struct store {
         uint64_t since_ns; /* when the first of them began */
         uint64_t busy_ns;  /* for which any ran, up to then */
     } reading;
+    struct store_hold {
+        _Atomic bool is_held;
+        _Atomic int64_t left_bytes;  /* of rows that may be written back */
+    } holds[CONFIG_DIRECTORIES_MAX]; /* by the place in the store */
     /* closed.json exists: no row of a `replay` table was written since the last clean close. */
     _Atomic bool closed_file;
     _Atomic int replay_refusal; /* an enum embtier_err */

@@ -3,6 +3,7 @@
  * tables. */
 #include <assert.h>
 #include <inttypes.h>
+#include <string.h>
 #include <time.h>
 
 #include "base/clock.h"
@@ -85,6 +86,60 @@ enum embtier_err store_write(struct store *store, uint32_t shard, const struct s
     if (!rows[0].logged)
         TRY(store_serve(store, msg));
     return database_write(store_database_of(store, shard, rows[0].logged), rows, count, msg);
+}
+
+/* ---- Holding write-back ---- */
+
+static uint64_t bytes_of(const struct store_row *rows, uint32_t count)
+{
+    uint64_t bytes = 0;
+
+    for (uint32_t i = 0; i < count; i++)
+        bytes += (uint64_t)rows[i].weight_bytes + rows[i].state_bytes;
+    return bytes;
+}
+
+enum embtier_err store_write_back(struct store *store, uint32_t shard, const struct store_row *rows,
+                                  uint32_t count, struct err_msg *msg)
+{
+    struct store_hold *const hold = &store->holds[shard / store->shards_per_directory];
+    const bool is_held = atomic_load_explicit(&hold->is_held, memory_order_relaxed);
+
+    if (is_held && atomic_load_explicit(&hold->left_bytes, memory_order_relaxed) <= 0)
+        return err_set(msg, EMBTIER_BUSY, "%s: endurance.max_dwpd holds write-back",
+                       store_directory_of(store, shard));
+    TRY(store_write(store, shard, rows, count, msg));
+    if (is_held)
+        atomic_fetch_sub_explicit(&hold->left_bytes, (int64_t)bytes_of(rows, count),
+                                  memory_order_relaxed);
+    return EMBTIER_OK;
+}
+
+/* Bytes that are left are not saved up. */
+static void refill(struct store_hold *hold, uint64_t bytes)
+{
+    const int64_t more = (int64_t)MIN(bytes, (uint64_t)INT64_MAX / 2);
+    int64_t left = atomic_load_explicit(&hold->left_bytes, memory_order_relaxed);
+
+    while (!atomic_compare_exchange_weak_explicit(&hold->left_bytes, &left,
+                                                  MIN(left, INT64_C(0)) + more,
+                                                  memory_order_relaxed, memory_order_relaxed))
+        ;
+}
+
+void store_hold(struct store *store, const char *directory, bool is_held, uint64_t bytes)
+{
+    for (uint32_t d = 0; d < store_identity_directory_count(store->identity); d++) {
+        struct store_hold *const hold = &store->holds[d];
+
+        if (strcmp(store_identity_directory(store->identity, d), directory) != 0)
+            continue;
+        if (is_held && atomic_load_explicit(&hold->is_held, memory_order_relaxed))
+            refill(hold, bytes);
+        else
+            atomic_store_explicit(&hold->left_bytes, 0, memory_order_relaxed);
+        atomic_store_explicit(&hold->is_held, is_held, memory_order_relaxed);
+    }
 }
 
 enum embtier_err store_table_steps(struct store *store,

@@ -303,6 +303,7 @@ static void sink_device(const struct endurance_device *device, metric_sink *sink
     sink(context, METRIC_device_history_bytes, name, (double)device->history.total_bytes);
     for (uint32_t w = 0; device->history.has_rates && w < WRITE_WINDOWS; w++)
         sink(context, daily[w], name, write_rate_daily(&device->history.rates[w]));
+    sink(context, METRIC_device_write_back_held, name, device->is_held);
     sink(context, METRIC_device_max_dwpd_exceeded, name, device->is_over);
 }
 

@@ -234,6 +234,10 @@ struct server_parts;
            OTHER)                                                                                  \
     METRIC(device_daily_bytes_week, GAUGE, "Bytes a day, at the rate of the last week", "device",  \
            OTHER)                                                                                  \
+    METRIC(device_write_back_held, GAUGE,                                                          \
+           "1 while rows are written back at the rate of endurance.max_dwpd, as the last day's "   \
+           "bytes are above it",                                                                   \
+           "device", OTHER)                                                                        \
     METRIC(device_max_dwpd_exceeded, GAUGE,                                                        \
            "1 while the device takes more writes a day than endurance.max_dwpd", "device", OTHER)  \
     METRIC(store_direct_io, GAUGE, "1 if reads and writes of SSD bypass the page cache", "",       \
@@ -277,7 +281,7 @@ enum metric_id {
 
 /* The most figures that there can be, with the two of `jobs`: each row may have one for each
  * tier, and there may be one for each device in METRICS_OF_DEVICES rows. */
-#define METRICS_OF_DEVICES 10
+#define METRICS_OF_DEVICES 11
 enum {
 #define LABEL(name, value, source) +1
     METRICS_MOST = (METRIC_COUNT METRIC_LABEL_TABLE(LABEL)) * TIERS_MAX +

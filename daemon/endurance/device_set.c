@@ -137,7 +137,10 @@ struct devices_beneath device_set_add(struct device_set *set, const struct host 
     beneath.count = (uint32_t)place.disk_count;
     for (size_t i = 0; i < place.disk_count; i++) {
         device = add(set, host, &place.disks[i]);
-        if (device && place.disk_count > 1)
+        if (!device)
+            continue;
+        beneath.devices |= UINT64_C(1) << (device - set->devices);
+        if (place.disk_count > 1)
             device->has_shared = true;
     }
     if (device && place.disk_count == 1)

@@ -22,6 +22,8 @@ struct device {
     bool has_shared; /* a directory lies on it and on others, as with RAID */
 };
 
+_Static_assert(DEVICE_SET_MAX <= 64, "devices_beneath has a bit for each");
+
 struct device_set {
     uint32_t count;
     struct device devices[DEVICE_SET_MAX];
@@ -29,8 +31,9 @@ struct device_set {
 
 struct devices_beneath {
     uint32_t count;
-    uint32_t device; /* the only one; NO_DEVICE: there are several, or none that is known */
-    bool is_dax;     /* the file system bypasses the page cache */
+    uint32_t device;  /* the only one; NO_DEVICE: there are several, or none that is known */
+    uint64_t devices; /* bit i: device i is one of them */
+    bool is_dax;      /* the file system bypasses the page cache */
 };
 /* Adds the devices beneath @path. */
 struct devices_beneath device_set_add(struct device_set *set, const struct host *host,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/endurance/endurance.h"
 
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +12,7 @@
 #include "config/config.h"
 #include "daemon/endurance/device_set.h"
 #include "daemon/endurance/write_histories.h"
+#include "daemon/endurance/write_hold.h"
 #include "store/files/written.h"
 
 #define SAMPLE_NS UINT64_C(1000000000)
@@ -20,12 +22,15 @@
 struct device_figures {
     struct named_history *history;
     uint64_t directories;   /* bit i: data directory i lies on it, and only on it */
+    uint64_t parts;         /* bit i: at least a part of data directory i lies on it */
     uint64_t written_bytes; /* by all, since the device's figures began */
     uint64_t server_bytes;  /* of these directories and tiers' files, since the server's start */
     uint64_t begun_bytes;   /* of them, when the device's figures began */
     bool has_counter;       /* it has been read, and counts since */
     bool is_uncounted;      /* the kernel says so */
     bool is_over;
+    struct write_hold hold;
+    uint64_t row_bytes; /* that write-back may take until the next sample, if it is held */
 };
 
 /* Read by a sample before it takes the lock. */
@@ -42,6 +47,8 @@ struct readings {
 struct endurance {
     const struct config *config;
     const struct host *host;
+    void (*hold)(void *context, const char *directory, bool is_held, uint64_t bytes);
+    void *hold_context;
     char *directory;
     struct device_set devices; /* as found at the start */
     bool may_save;             /* the file is ours, or damaged */
@@ -55,6 +62,8 @@ struct endurance {
     uint32_t tier_device; /* of all tiers' files; NO_DEVICE: they have several, or none known */
     bool has_tier_files;
     bool has_tier_figures;
+    uint64_t held;    /* bit i: write-back to data directory i is held */
+    bool is_released; /* nothing is held any more */
     uint64_t saved_ms;
     pthread_t thread;
     pthread_cond_t wake;
@@ -68,12 +77,14 @@ static void add_directories(struct endurance *endurance)
     const struct config *const config = endurance->config;
 
     for (uint32_t i = 0; i < config->data.directory_count; i++) {
-        const uint32_t device =
-            device_set_add(&endurance->devices, endurance->host, config->data.directories[i])
-                .device;
+        const struct devices_beneath beneath =
+            device_set_add(&endurance->devices, endurance->host, config->data.directories[i]);
 
-        if (device != NO_DEVICE)
-            endurance->figures[device].directories |= UINT64_C(1) << i;
+        if (beneath.device != NO_DEVICE)
+            endurance->figures[beneath.device].directories |= UINT64_C(1) << i;
+        for (uint32_t device = 0; device < endurance->devices.count; device++)
+            if (beneath.devices & UINT64_C(1) << device)
+                endurance->figures[device].parts |= UINT64_C(1) << i;
     }
 }
 
@@ -256,18 +267,30 @@ static void sample_server(struct endurance *endurance, const struct readings *re
 
 /* ---- The limit ---- */
 
+static struct write_rate last_day(const struct endurance *endurance, uint32_t i, uint64_t now_ms)
+{
+    return write_history_rate(&endurance->figures[i].history->history, WRITE_DAY, now_ms);
+}
+
 /* Returns drive writes a day, or 0 where nothing can be said yet. */
 static double drive_writes(const struct endurance *endurance, uint32_t i, uint64_t now_ms)
 {
-    const struct device_figures *const figures = &endurance->figures[i];
     const uint64_t capacity_bytes = endurance->devices.devices[i].capacity_bytes;
     struct write_rate rate;
 
-    if (!figures->has_counter || capacity_bytes == 0 ||
-        !write_history_is_judged(&figures->history->history, now_ms))
+    if (capacity_bytes == 0 ||
+        !write_history_is_judged(&endurance->figures[i].history->history, now_ms))
         return 0;
-    rate = write_history_rate(&figures->history->history, WRITE_DAY, now_ms);
+    rate = last_day(endurance, i, now_ms);
     return write_rate_daily(&rate) / (double)capacity_bytes;
+}
+
+/* Bytes that the device may take in a day; 0: no limit, or nothing is known. */
+static double budget_bytes(const struct endurance *endurance, uint32_t i)
+{
+    return endurance->figures[i].has_counter
+               ? endurance->max_dwpd * (double)endurance->devices.devices[i].capacity_bytes
+               : 0;
 }
 
 static void judge(struct endurance *endurance, uint32_t i, uint64_t now_ms)
@@ -278,7 +301,7 @@ static void judge(struct endurance *endurance, uint32_t i, uint64_t now_ms)
     const bool was_over = figures->is_over;
     const char *const name = endurance->devices.devices[i].name.text;
 
-    figures->is_over = most > 0 && now > most;
+    figures->is_over = budget_bytes(endurance, i) > 0 && (now > most || figures->hold.is_held);
     if (figures->is_over && !was_over)
         log_warn("a drive takes more writes a day than endurance.max_dwpd: see `embtier "
                  "endurance`; give the row cache more memory, or let fewer programs write there",
@@ -288,14 +311,72 @@ static void judge(struct endurance *endurance, uint32_t i, uint64_t now_ms)
                  "device=%s dwpd=%.3g max_dwpd=%.3g", LOG_QUOTED(name), now, most);
 }
 
+static void look_at_hold(struct endurance *endurance, uint32_t i, uint64_t bytes, uint64_t now_ms)
+{
+    struct device_figures *const figures = &endurance->figures[i];
+    const struct device_look look = { .now_ms = now_ms,
+                                      .budget_bytes = budget_bytes(endurance, i),
+                                      .day_bytes = last_day(endurance, i, now_ms).bytes,
+                                      .written_bytes = bytes };
+    const bool was_held = figures->hold.is_held;
+    const char *const name = endurance->devices.devices[i].name.text;
+
+    figures->row_bytes = write_hold_look(&figures->hold, &look);
+    if (figures->hold.is_held && !was_held)
+        log_warn("a drive took a day's writes of endurance.max_dwpd: rows are written back at its "
+                 "rate, and updates may wait; see `embtier endurance`",
+                 "device=%s day_bytes=%" PRIu64 " bytes_per_second=%.0f", LOG_QUOTED(name),
+                 look.day_bytes, look.budget_bytes / 86400);
+    else if (was_held && !figures->hold.is_held)
+        log_info("rows are written back to the drive as fast as it takes them again", "device=%s",
+                 LOG_QUOTED(name));
+}
+
+/* A directory on several devices is held if one of them is, and to the least of their bytes. */
+static bool is_held(const struct endurance *endurance, uint32_t directory, uint64_t *ret_bytes)
+{
+    bool held = false;
+
+    *ret_bytes = UINT64_MAX;
+    for (uint32_t i = 0; i < endurance->devices.count; i++) {
+        const struct device_figures *const figures = &endurance->figures[i];
+
+        if (!(figures->parts & UINT64_C(1) << directory) || !figures->hold.is_held)
+            continue;
+        held = true;
+        *ret_bytes =
+            MIN(*ret_bytes, figures->row_bytes / (uint64_t)__builtin_popcountll(figures->parts));
+    }
+    return held && !endurance->is_released;
+}
+
+static void hold_directories(struct endurance *endurance)
+{
+    for (uint32_t d = 0; endurance->hold && d < endurance->config->data.directory_count; d++) {
+        const uint64_t bit = UINT64_C(1) << d;
+        uint64_t bytes;
+        const bool held = is_held(endurance, d, &bytes);
+
+        if (held || endurance->held & bit)
+            endurance->hold(endurance->hold_context, endurance->config->data.directories[d], held,
+                            held ? bytes : 0);
+        endurance->held = held ? endurance->held | bit : endurance->held & ~bit;
+    }
+}
+
 static void take_sample(struct endurance *endurance, const struct readings *readings,
                         uint64_t now_ms)
 {
     sample_server(endurance, readings, now_ms);
     for (uint32_t i = 0; i < endurance->devices.count; i++) {
+        const uint64_t before = endurance->figures[i].written_bytes;
+
         sample_device(endurance, i, readings, now_ms);
+        look_at_hold(endurance, i, clock_since(endurance->figures[i].written_bytes, before),
+                     now_ms);
         judge(endurance, i, now_ms);
     }
+    hold_directories(endurance);
 }
 
 static void sample(struct endurance *endurance, uint64_t now_ms)
@@ -305,6 +386,16 @@ static void sample(struct endurance *endurance, uint64_t now_ms)
     read_counters(endurance, &readings);
     pthread_mutex_lock(&endurance->lock);
     take_sample(endurance, &readings, now_ms);
+    pthread_mutex_unlock(&endurance->lock);
+}
+
+void endurance_release(struct endurance *endurance)
+{
+    if (!endurance)
+        return;
+    pthread_mutex_lock(&endurance->lock);
+    endurance->is_released = true;
+    hold_directories(endurance);
     pthread_mutex_unlock(&endurance->lock);
 }
 
@@ -352,6 +443,7 @@ static void get_device(const struct endurance *endurance, uint32_t i, uint64_t n
         .has_server_bytes = !device->has_shared && (!has_tiers || endurance->has_tier_figures),
         .server_bytes = figures->server_bytes - figures->begun_bytes,
         .is_over = figures->is_over,
+        .is_held = figures->hold.is_held && !endurance->is_released,
     };
     get_history(&figures->history->history, now_ms, &ret_device->history);
 }
@@ -476,6 +568,8 @@ enum embtier_err endurance_new(const struct endurance_opts *opts, uint64_t now_m
     clock_init_cond(&endurance->wake);
     endurance->config = opts->config;
     endurance->host = opts->host;
+    endurance->hold = opts->hold;
+    endurance->hold_context = opts->context;
     endurance->max_dwpd = opts->config->endurance.max_dwpd;
     endurance->saved_ms = now_ms;
     endurance->directory = strdup(opts->directory);

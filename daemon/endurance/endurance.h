@@ -7,6 +7,9 @@
  * tier's file back by itself, so its bytes are those that the kernel counts for this process beside
  * the server's own (write_bytes of /proc/self/io).
  *
+ * endurance.max_dwpd: a device that takes more drive writes a day is warned of. When the bytes of
+ * the last day are above those of the limit, write-back to it is held (write_hold.h).
+ *
  * A thread samples every second, and saves the histories every five minutes and at the end. No
  * other thread reads a file: figures are those of the last sample. Thread: any for get, save and
  * max_dwpd. Others are for the thread that makes it, before the start and after the end. */
@@ -29,6 +32,10 @@ struct endurance_opts {
     const struct config *config; /* borrowed */
     const struct host *host;     /* borrowed */
     const char *directory;       /* for the file of histories; borrowed */
+    /* Holds write-back to a data directory to @bytes of rows until the next call, or lets it go on.
+     * It does not wait. NULL: nothing is held. */
+    void (*hold)(void *context, const char *directory, bool is_held, uint64_t bytes);
+    void *context;
 };
 
 struct written_figures {
@@ -48,6 +55,7 @@ struct endurance_device {
     uint64_t server_bytes;
     struct written_figures history; /* of the bytes of all */
     bool is_over;                   /* more a day than endurance.max_dwpd */
+    bool is_held;                   /* so write-back is held */
 };
 
 struct endurance_state {
@@ -71,6 +79,8 @@ void endurance_get(struct endurance *endurance, uint64_t now_ms, struct enduranc
 /* endurance.max_dwpd; 0: no limit. It counts from the next sample on. */
 void endurance_set_max_dwpd(struct endurance *endurance, double max_dwpd);
 double endurance_max_dwpd(struct endurance *endurance);
+/* Lets write-back go on for good, as a stop writes all rows. NULL is allowed. */
+void endurance_release(struct endurance *endurance);
 /* Ends the thread, samples and saves. The directory's lock is still held, and all files of the
  * store are written. */
 void endurance_end(struct endurance *endurance);

@@ -156,6 +156,24 @@ static bool ssd_wears_out(const struct health_figures *figures, struct health_wh
     return rated > 0 && figures->uptime_s >= WEAR_UPTIME_S && years < rated_years;
 }
 
+static bool write_back_held(const struct health_figures *figures, struct health_why *why)
+{
+    const double devices = sum(figures, "device_write_back_held");
+
+    SAY(why, "%.0f drive%s took a day's writes of endurance.max_dwpd, so updates may wait", devices,
+        devices == 1 ? "" : "s");
+    return devices > 0;
+}
+
+static bool drive_over_limit(const struct health_figures *figures, struct health_why *why)
+{
+    const double devices = sum(figures, "device_max_dwpd_exceeded");
+
+    SAY(why, "%.0f drive%s more writes a day than endurance.max_dwpd", devices,
+        devices == 1 ? " takes" : "s take");
+    return devices > 0 && !(sum(figures, "device_write_back_held") > 0);
+}
+
 static bool log_lost(const struct health_figures *figures, struct health_why *why)
 {
     const double lines = figure(figures, "log_dropped_lines");
@@ -198,6 +216,10 @@ static bool log_lost(const struct health_figures *figures, struct health_why *wh
     X(ssd_wears_out, WARNING,                                                                      \
       "store_written_bytes, since an hour or more, exceed the rating (endurance.*)",               \
       "see `embtier endurance`; a larger cache writes less")                                       \
+    X(write_back_held, WARNING, "device_write_back_held is 1",                                     \
+      "see `embtier endurance`; update less, or raise endurance.max_dwpd")                         \
+    X(drive_over_limit, WARNING, "device_max_dwpd_exceeded is 1, and device_write_back_held is 0", \
+      "see `embtier endurance`; soon write-back is held, so update less")                          \
     X(log_lost, WARNING, "log_dropped_lines is above 0",                                           \
       "have something read embtierd's standard error")
 

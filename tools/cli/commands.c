@@ -93,12 +93,13 @@ const struct command commands[] = {
       "rated_written_bytes, rated_drive_writes_per_day, rated_life_years, devices: [{name,\n"
       "capacity_bytes, counted, written_bytes, server_bytes, others_bytes, daily_bytes:\n"
       "{hour, day, week}, drive_writes_per_day, history_seconds, history_bytes,\n"
-      "max_dwpd_exceeded, life: {written_bytes, counted_by_drives, left_bytes, years,\n"
-      "least_years, most_years}, health: {device, failing, warnings, critical_warnings,\n"
-      "used_percent, spare_percent, spare_threshold_percent, written_units, written_bytes,\n"
-      "media_written_bytes, drive_amplification, media_errors, temperature_celsius,\n"
-      "power_on_hours, unsafe_shutdowns}, health_error}], daily_bytes: {hour, day, week},\n"
-      "history_seconds, life: {...}, life_device, life_ends}; an unknown value is null.\n",
+      "max_dwpd_exceeded, write_back_held, life: {written_bytes, counted_by_drives,\n"
+      "left_bytes, years, least_years, most_years}, health: {device, failing, warnings,\n"
+      "critical_warnings, used_percent, spare_percent, spare_threshold_percent,\n"
+      "written_units, written_bytes, media_written_bytes, drive_amplification, media_errors,\n"
+      "temperature_celsius, power_on_hours, unsafe_shutdowns}, health_error}],\n"
+      "daily_bytes: {hour, day, week}, history_seconds, life: {...}, life_device, life_ends};\n"
+      "an unknown value is null.\n",
       "  embtier endurance\n"
       "  embtier endurance --interval 600\n",
       command_endurance, NULL },

@@ -161,8 +161,9 @@ struct task {
 static enum embtier_err attempt(struct write_queue *queue, const struct task *task,
                                 struct err_msg *msg)
 {
-    return task->rows ? store_write(queue->store, task->shards[0], task->rows, task->count, msg)
-                      : store_sync_logs(queue->store, task->shards, task->count, msg);
+    return task->rows
+               ? store_write_back(queue->store, task->shards[0], task->rows, task->count, msg)
+               : store_sync_logs(queue->store, task->shards, task->count, msg);
 }
 
 /* Retries the task until the store does it. False: the daemon ends first. */

@@ -462,6 +462,43 @@ static void test_a_store_that_is_shut_has_written_all_and_is_still_ours(void **s
     fixture_close(f);
 }
 
+static enum embtier_err write_back(struct store_fixture *f, uint64_t id)
+{
+    unsigned char bytes[FIXTURE_ROW_BYTES] = { 0 };
+    const struct store_row row = { .table_id = 9,
+                                   .id = id,
+                                   .weight_bytes = FIXTURE_WEIGHT_BYTES,
+                                   .state_bytes = FIXTURE_STATE_BYTES,
+                                   .bytes = bytes };
+    struct err_msg msg;
+
+    return store_write_back(f->store, 0, &row, 1, &msg);
+}
+
+/* Shard 0 lies in the first directory. */
+static void test_write_back_is_held_to_its_bytes_and_other_writes_are_not(void **state)
+{
+    struct store_fixture *const f = *state;
+    const char *const directory = f->config.data.directories[0];
+
+    fixture_open(f);
+    store_hold(f->store, directory, true, FIXTURE_ROW_BYTES); /* from the next call on */
+    assert_int_equal(write_back(f, 1), EMBTIER_BUSY);
+    store_hold(f->store, directory, true, FIXTURE_ROW_BYTES + 1);
+    assert_int_equal(write_back(f, 1), EMBTIER_OK);
+    assert_int_equal(write_back(f, 2), EMBTIER_OK); /* more than its bytes */
+    assert_int_equal(write_back(f, 3), EMBTIER_BUSY);
+    store_hold(f->store, directory, true, FIXTURE_ROW_BYTES - 1); /* they are paid for */
+    assert_int_equal(write_back(f, 3), EMBTIER_BUSY);
+    fixture_write_all(f, 1, 0, 100, 1); /* a job's rows */
+    assert_int_equal(fixture_count_right(f, 1, 0, 100, 1), 100);
+    store_hold(f->store, f->config.data.directories[1], true, 0); /* the other directory */
+    store_hold(f->store, directory, false, 0);
+    assert_int_equal(write_back(f, 3), EMBTIER_OK);
+    assert_int_equal(write_back(f, 4), EMBTIER_OK);
+    fixture_close(f);
+}
+
 /* The caller had rows that it lost, and the next start must know. */
 static void test_close_that_was_not_complete_is_no_clean_end(void **state)
 {
@@ -573,6 +610,7 @@ int main(void)
         STORE_TEST(test_write_buffers_stay_within_their_budget),
         STORE_TEST(test_rows_can_be_read_with_and_without_direct_io),
         STORE_TEST(test_a_store_that_is_shut_has_written_all_and_is_still_ours),
+        STORE_TEST(test_write_back_is_held_to_its_bytes_and_other_writes_are_not),
         STORE_TEST(test_close_that_was_not_complete_is_no_clean_end),
         STORE_TEST(test_start_that_is_refused_does_not_undo_a_clean_end),
         STORE_TEST(test_files_take_little_space_beforehand),

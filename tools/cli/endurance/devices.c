@@ -53,6 +53,7 @@ static void take_device(const struct embtier_status *before, const struct embtie
                          status_figure(now, "device_daily_bytes_day", name),
                          status_figure(now, "device_daily_bytes_week", name) },
         .is_over = status_figure(now, "device_max_dwpd_exceeded", name) > 0,
+        .is_held = status_figure(now, "device_write_back_held", name) > 0,
         .child = NO_CHILD,
     };
 }

@@ -24,6 +24,7 @@ struct device_report {
     double history_seconds, history_bytes;
     double daily_bytes[LIFE_WINDOWS];
     bool is_over;           /* endurance.max_dwpd */
+    bool is_held;           /* write-back to it */
     struct child child;     /* is asked for the health */
     struct json_t *health;  /* NULL: not read */
     struct err_msg why_not; /* it was not read */

@@ -135,6 +135,11 @@ bool device_reports_print(const struct device_reports *reports)
                        "%s: the kernel does not count what is written to it: write 1 into "
                        "/sys/class/block/%s/queue/iostats\n",
                        TEXT_SHOWN(reports->items[i].name), TEXT_SHOWN(reports->items[i].name));
+        if (reports->items[i].is_held)
+            text_print(stdout,
+                       "%s: a day's writes of endurance.max_dwpd are used up: rows are written "
+                       "back at its rate, and updates may wait\n",
+                       TEXT_SHOWN(reports->items[i].name));
         if (reports->items[i].is_over)
             text_print(stdout,
                        "%s: more drive writes a day than endurance.max_dwpd: give the row cache "
@@ -164,15 +169,15 @@ json_t *daily_to_json(const double daily_bytes[LIFE_WINDOWS])
 static json_t *device_to_json(const struct device_report *report)
 {
     return json_pack(
-        "{s:o, s:o, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:o, s:o, s:o}", "name",
+        "{s:o, s:o, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:b, s:o, s:o, s:o}", "name",
         cli_json_text(report->name), "capacity_bytes", cli_json_number(report->capacity_bytes),
         "counted", report->is_counted, "written_bytes", cli_json_number(report->written_bytes),
         "server_bytes", cli_json_number(report->server_bytes), "others_bytes",
         cli_json_number(others_bytes(report)), "daily_bytes", daily_to_json(report->daily_bytes),
         "drive_writes_per_day", cli_json_number(device_report_dwpd(report)), "history_seconds",
         cli_json_number(report->history_seconds), "history_bytes",
-        cli_json_number(report->history_bytes), "max_dwpd_exceeded", report->is_over, "life",
-        life_to_json(&report->life), "health",
+        cli_json_number(report->history_bytes), "max_dwpd_exceeded", report->is_over,
+        "write_back_held", report->is_held, "life", life_to_json(&report->life), "health",
         report->health ? json_incref(report->health) : json_null(), "health_error",
         report->health ? json_null() : cli_json_text(report->why_not.text));
 }

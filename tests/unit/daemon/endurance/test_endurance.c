@@ -1,176 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Are the bytes of each device counted, on a machine that is a folder: through partitions, LVM and
- * RAID, over boots and restarts, with a tier's file, and up to the limit? */
-#include "tests/unit/daemon/endurance/endurance_fixture.h"
+ * RAID, over boots and restarts, and with a tier's file? */
+#include "tests/unit/daemon/endurance/machine_fixture.h"
 
 #include <pthread.h>
-
-#include "config/config.h"
-#include "daemon/endurance/endurance.h"
-#include "store/files/written.h"
-
-#define HOUR   UINT64_C(3600000)
-#define NOW    (UINT64_C(20000) * 24 * HOUR + 1800000)
-#define SECTOR UINT64_C(512)
-
-static const struct {
-    const char *path;
-    uint64_t mount;
-    unsigned major, minor;
-} paths[] = {
-    { "/data/a", 40, 259, 1 }, { "/data/b", 41, 9, 0 }, { "/data/c", 42, 252, 0 },
-    { "/mem", 43, 0, 40 },     { "/pmem", 44, 259, 9 },
-};
-
-static struct host host;
-static struct config config;
-static char *directories[4];
-
-static int look(const char *path, struct statx *ret_info)
-{
-    for (size_t i = 0; i < ARRAY_LEN(paths); i++) {
-        if (strcmp(paths[i].path, path) != 0)
-            continue;
-        *ret_info = (struct statx){ .stx_mask = STATX_BASIC_STATS | STATX_MNT_ID,
-                                    .stx_mode = S_IFDIR,
-                                    .stx_dev_major = paths[i].major,
-                                    .stx_dev_minor = paths[i].minor,
-                                    .stx_mnt_id = paths[i].mount };
-        return 0;
-    }
-    return ENOENT;
-}
-
-static void put_counter(const char *device, uint64_t sectors)
-{
-    char path[64], text[128];
-
-    snprintf(path, sizeof(path), "/sys/devices/block/%s/stat", device);
-    snprintf(text, sizeof(text),
-             "    1002        3    24906       45     2008     1120 %8llu     5124        0      "
-             "632     5170\n",
-             (unsigned long long)sectors);
-    put(path, text);
-}
-
-static void put_disk(const char *name, const char *number)
-{
-    char path[64], target[64], text[64];
-
-    snprintf(path, sizeof(path), "/sys/devices/block/%s/dev", name);
-    snprintf(text, sizeof(text), "%s\n", number);
-    put(path, text);
-    snprintf(path, sizeof(path), "/sys/devices/block/%s/size", name);
-    put(path, "2000000\n"); /* 1,024,000,000 bytes */
-    snprintf(target, sizeof(target), "../../devices/block/%s", name);
-    snprintf(path, sizeof(path), "/sys/class/block/%s", name);
-    put_link(path, target);
-    snprintf(path, sizeof(path), "/sys/dev/block/%s", number);
-    put_link(path, target);
-    put_counter(name, 1000);
-}
-
-static void put_machine(void)
-{
-    put("/proc/self/mountinfo", "40 27 259:1 / /data/a rw - xfs /dev/nvme0n1p1 rw\n"
-                                "41 27 9:0 / /data/b rw - ext4 /dev/md0 rw\n"
-                                "42 27 252:0 / /data/c rw - xfs /dev/mapper/c rw\n"
-                                "43 27 0:40 / /mem rw - tmpfs tmpfs rw\n"
-                                "44 27 259:9 / /pmem rw - ext4 /dev/pmem0 rw,dax=always\n");
-    put("/proc/self/io", "rchar: 1\nwchar: 2\nread_bytes: 3\nwrite_bytes: 0\n");
-    put("/proc/sys/kernel/random/boot_id", "boot-1\n");
-    put("/proc/stat", "cpu  1 2 3\nbtime 1700000000\nprocesses 9\n");
-    put_disk("nvme0n1", "259:0");
-    put_disk("nvme1n1", "259:3");
-    put_disk("nvme2n1", "259:4");
-    put_disk("nvme3n1", "259:5");
-    put_disk("pmem0", "259:9");
-    put_disk("md0", "9:0");
-    put_disk("dm-0", "252:0");
-    put("/sys/devices/block/nvme0n1/wwid", "eui.0001\n");
-    put("/sys/devices/block/nvme0n1/nvme0n1p1/dev", "259:1\n");
-    put("/sys/devices/block/nvme0n1/nvme0n1p1/partition", "1\n");
-    put_link("/sys/class/block/nvme0n1p1", "../../devices/block/nvme0n1/nvme0n1p1");
-    put_link("/sys/dev/block/259:1", "../../devices/block/nvme0n1/nvme0n1p1");
-    put_link("/sys/devices/block/md0/slaves/nvme1n1", "../../nvme1n1");
-    put_link("/sys/devices/block/md0/slaves/nvme2n1", "../../nvme2n1");
-    put_link("/sys/devices/block/dm-0/slaves/nvme3n1", "../../nvme3n1");
-}
-
-static int setup(void **state)
-{
-    (void)state;
-    make_root();
-    put_machine();
-    put("/store/keep", "");
-    host = (struct host){ .root = root, .look = look };
-    memset(&config, 0, sizeof(config));
-    config.data.directories = directories;
-    config.data.directory_count = 0;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    return remove_root();
-}
-
-static void use_directories(const char *first, const char *second)
-{
-    directories[0] = (char *)(uintptr_t)first;
-    directories[1] = (char *)(uintptr_t)second;
-    config.data.directory_count = second ? 2 : 1;
-    written_begin(directories, config.data.directory_count);
-}
-
-static void use_tier(uint32_t tier, const char *path)
-{
-    config.cache.tiers[tier].kind = TIER_KIND_FILE;
-    snprintf(config.cache.tiers[tier].path, sizeof(config.cache.tiers[tier].path), "%s", path);
-    config.cache.tier_count = tier + 1;
-}
-
-static struct endurance *begin(uint64_t now_ms)
-{
-    struct endurance *endurance = NULL;
-    struct err_msg msg = { { 0 } };
-    char directory[PATH_MAX];
-
-    root_path("/store", directory);
-    assert_int_equal(
-        endurance_new(
-            &(struct endurance_opts){ .config = &config, .host = &host, .directory = directory },
-            now_ms, &endurance, &msg),
-        EMBTIER_OK);
-    return endurance;
-}
-
-static const struct endurance_state *sample(struct endurance *endurance, uint64_t now_ms)
-{
-    static struct endurance_state state;
-
-    endurance_turn(endurance, now_ms);
-    endurance_get(endurance, now_ms, &state);
-    return &state;
-}
-
-static const struct endurance_device *device(const struct endurance_state *state, const char *name)
-{
-    for (uint32_t i = 0; i < state->device_count; i++)
-        if (strcmp(state->devices[i].name.text, name) == 0)
-            return &state->devices[i];
-    fail_msg("%s is not found", name);
-    return NULL;
-}
-
-static void write_below(uint32_t directory, uint64_t bytes)
-{
-    char path[64];
-
-    snprintf(path, sizeof(path), "%s/shard-0000/000007.sst", directories[directory]);
-    written_add(written_place(path), bytes);
-}
 
 static void test_a_disk_is_found_through_its_partition(void **state)
 {
@@ -653,8 +486,6 @@ static void test_a_damaged_counter_is_not_believed(void **state)
     endurance_free(endurance);
 }
 
-/* ---- The limit ---- */
-
 static void test_rates_of_a_young_history_are_not_known(void **state)
 {
     struct endurance *endurance;
@@ -669,51 +500,6 @@ static void test_rates_of_a_young_history_are_not_known(void **state)
     now = sample(endurance, NOW + HOUR);
     assert_true(now->server.has_rates);
     assert_true(device(now, "nvme0n1")->history.has_rates);
-    endurance_free(endurance);
-}
-
-static void test_a_new_limit_counts_from_the_next_turn(void **state)
-{
-    struct endurance *endurance;
-    const struct endurance_state *now;
-
-    (void)state;
-    use_directories("/data/a", NULL);
-    endurance = begin(NOW);
-    put_counter("nvme0n1", 1000 + 50000);
-    now = sample(endurance, NOW + HOUR); /* 0.6 */
-    assert_false(device(now, "nvme0n1")->is_over);
-    endurance_set_max_dwpd(endurance, 0.5);
-    assert_true(endurance_max_dwpd(endurance) == 0.5);
-    now = sample(endurance, NOW + HOUR);
-    assert_true(device(now, "nvme0n1")->is_over);
-    endurance_set_max_dwpd(endurance, 0);
-    now = sample(endurance, NOW + HOUR);
-    assert_false(device(now, "nvme0n1")->is_over);
-    endurance_free(endurance);
-}
-
-/* The device holds 2,000,000 sectors, so that is one drive write. */
-static void test_a_device_over_the_limit_is_told_after_an_hour(void **state)
-{
-    struct endurance *endurance;
-    const struct endurance_state *now;
-
-    (void)state;
-    use_directories("/data/a", NULL);
-    config.endurance.max_dwpd = 0.5;
-    endurance = begin(NOW);
-    put_counter("nvme0n1", 1000 + 50000);
-    now = sample(endurance, NOW + HOUR / 2); /* 1.2 a day, if it went on so */
-    assert_false(device(now, "nvme0n1")->is_over);
-    now = sample(endurance, NOW + HOUR); /* 0.6 */
-    assert_true(device(now, "nvme0n1")->is_over);
-    now = sample(endurance, NOW + 2 * HOUR); /* 0.3 */
-    assert_false(device(now, "nvme0n1")->is_over);
-    endurance_set_max_dwpd(endurance, 0);
-    put_counter("nvme0n1", 1000 + 90000000);
-    now = sample(endurance, NOW + 2 * HOUR);
-    assert_false(device(now, "nvme0n1")->is_over);
     endurance_free(endurance);
 }
 
@@ -758,9 +544,7 @@ int main(void)
         TEST(test_drives_with_one_id_have_two_histories),
         TEST(test_a_device_that_the_kernel_does_not_count_is_not_known),
         TEST(test_rates_of_a_young_history_are_not_known),
-        TEST(test_a_new_limit_counts_from_the_next_turn),
         TEST(test_a_damaged_counter_is_not_believed),
-        TEST(test_a_device_over_the_limit_is_told_after_an_hour),
         TEST(test_a_directory_counts_for_the_longest_path_that_holds_it),
     };
 

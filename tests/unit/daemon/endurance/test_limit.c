@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Is a device above endurance.max_dwpd told, and is write-back to it held? */
+#include "tests/unit/daemon/endurance/machine_fixture.h"
+
+static void test_a_new_limit_counts_from_the_next_turn(void **state)
+{
+    struct endurance *endurance;
+    const struct endurance_state *now;
+
+    (void)state;
+    use_directories("/data/a", NULL);
+    endurance = begin(NOW);
+    put_counter("nvme0n1", 1000 + 50000);
+    now = sample(endurance, NOW + HOUR); /* 0.6 */
+    assert_false(device(now, "nvme0n1")->is_over);
+    endurance_set_max_dwpd(endurance, 0.5);
+    assert_true(endurance_max_dwpd(endurance) == 0.5);
+    now = sample(endurance, NOW + HOUR);
+    assert_true(device(now, "nvme0n1")->is_over);
+    endurance_set_max_dwpd(endurance, 0);
+    now = sample(endurance, NOW + HOUR);
+    assert_false(device(now, "nvme0n1")->is_over);
+    endurance_free(endurance);
+}
+
+/* The device holds 2,000,000 sectors, so that is one drive write. */
+static void test_a_device_over_the_limit_is_told_after_an_hour(void **state)
+{
+    struct endurance *endurance;
+    const struct endurance_state *now;
+
+    (void)state;
+    use_directories("/data/a", NULL);
+    config.endurance.max_dwpd = 0.5;
+    endurance = begin(NOW);
+    put_counter("nvme0n1", 1000 + 50000);
+    now = sample(endurance, NOW + HOUR / 2); /* 1.2 a day, if it went on so */
+    assert_false(device(now, "nvme0n1")->is_over);
+    now = sample(endurance, NOW + HOUR); /* 0.6 */
+    assert_true(device(now, "nvme0n1")->is_over);
+    now = sample(endurance, NOW + 2 * HOUR); /* 0.3 */
+    assert_false(device(now, "nvme0n1")->is_over);
+    endurance_set_max_dwpd(endurance, 0);
+    put_counter("nvme0n1", 1000 + 90000000);
+    now = sample(endurance, NOW + 2 * HOUR);
+    assert_false(device(now, "nvme0n1")->is_over);
+    endurance_free(endurance);
+}
+
+/* 0.5 drive writes a day are 1,000,000 sectors: 5,925 bytes a second. The second directory lies on
+ * RAID, whose other disk has room. */
+static void test_a_device_without_budget_holds_its_directories(void **state)
+{
+    struct endurance *endurance;
+    const struct endurance_state *now;
+
+    (void)state;
+    use_directories("/data/a", "/data/b");
+    config.endurance.max_dwpd = 0.5;
+    endurance = begin(NOW);
+    put_counter("nvme0n1", 1000 + 999999);
+    now = sample(endurance, NOW + 10000);
+    assert_false(device(now, "nvme0n1")->is_over || device(now, "nvme0n1")->is_held || held);
+    put_counter("nvme0n1", 1000 + 1000001);
+    put_counter("nvme2n1", 1000 + 1000001);
+    now = sample(endurance, NOW + 11000);
+    assert_true(device(now, "nvme0n1")->is_over && device(now, "nvme0n1")->is_held);
+    assert_int_equal(held, 3);
+    assert_int_equal(held_bytes, 64 * 1024); /* a second's least */
+    endurance_release(endurance);            /* a stop writes all rows */
+    assert_int_equal(held, 0);
+    now = sample(endurance, NOW + 12000);
+    assert_int_equal(held, 0);
+    assert_false(device(now, "nvme0n1")->is_held);
+    endurance_free(endurance);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+        TEST(test_a_new_limit_counts_from_the_next_turn),
+        TEST(test_a_device_over_the_limit_is_told_after_an_hour),
+        TEST(test_a_device_without_budget_holds_its_directories),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
