@@ -231,8 +231,9 @@ void store_set_busy(struct store *store, bool busy);
 struct compaction_scheduler *store_compaction(const struct store *store);
 /* Options of RocksDB that an open store takes (store_tuning.c). Each is put in force in all
  * databases, and read back from each: INTERNAL if RocksDB has another value then. BUSY: a database
- * is being resumed, or the system gives no more threads. After an error some databases may have
- * the new value; the caller may call again. Thread: one at a time, which may wait for SSD. */
+ * is being resumed, or the system gives no more threads. After an error some databases have the
+ * new value, and the message says how many have not; a call with the old value, or with the new
+ * one again, repairs that. Thread: one at a time, which may wait for SSD. */
 struct store_tuning {
     uint64_t memtable_bytes;              /* rocksdb.memtable_bytes */
     uint64_t metadata_cache_bytes;        /* rocksdb.metadata_cache_bytes */

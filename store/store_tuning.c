@@ -5,12 +5,44 @@
 /* RocksDB counts ten more files for itself (rocksdb_setup.c). */
 #define OWN_FILES 10
 
+/* Tunes one database after the other, also behind one that refuses. So few are left to a caller
+ * that tries again, and the error is the first one. */
+struct tuning_round {
+    enum rocksdb_ext_tuning tuning;
+    int64_t value;
+    uint32_t refused;
+    enum embtier_err err;
+    struct err_msg msg; /* of the first that refused */
+};
+
+static void tune_one(struct tuning_round *round, struct database *database)
+{
+    struct err_msg msg = { { 0 } };
+    const enum embtier_err err = database_tune(database, round->tuning, round->value, &msg);
+
+    if (err == EMBTIER_OK || round->refused++ > 0)
+        return;
+    round->err = err;
+    round->msg = msg;
+}
+
+static enum embtier_err end_round(const struct store *store, const struct tuning_round *round,
+                                  struct err_msg *msg)
+{
+    if (round->refused == 0)
+        return EMBTIER_OK;
+    return err_set(msg, round->err, "%u of %u databases did not take it; the first: %s",
+                   round->refused, store->database_count, round->msg.text);
+}
+
 static enum embtier_err tune_all(struct store *store, enum rocksdb_ext_tuning tuning, int64_t value,
                                  struct err_msg *msg)
 {
+    struct tuning_round round = { .tuning = tuning, .value = value };
+
     for (uint32_t i = 0; i < store->database_count; i++)
-        TRY(database_tune(store->databases[i], tuning, value, msg));
-    return EMBTIER_OK;
+        tune_one(&round, store->databases[i]);
+    return end_round(store, &round, msg);
 }
 
 /* The reserve on disk must hold all write buffers, so it grows first. */
@@ -58,14 +90,13 @@ void store_set_compaction_bytes(struct store *store, uint64_t bytes_per_second)
 enum embtier_err store_share_files(struct store *store, const struct config *config,
                                    struct err_msg *msg)
 {
-    const int64_t files = (int64_t)config->descriptors.table_files + OWN_FILES;
+    struct tuning_round round = { .tuning = ROCKSDB_EXT_TUNING_OPEN_FILES,
+                                  .value = (int64_t)config->descriptors.table_files + OWN_FILES };
 
-    for (uint32_t i = 0; i < store->database_count; i++) {
-        struct database *const database = store->databases[i];
-
-        if (files < database_tuned(database, ROCKSDB_EXT_TUNING_OPEN_FILES))
-            TRY(database_tune(database, ROCKSDB_EXT_TUNING_OPEN_FILES, files, msg));
-    }
+    for (uint32_t i = 0; i < store->database_count; i++)
+        if (round.value < database_tuned(store->databases[i], round.tuning))
+            tune_one(&round, store->databases[i]);
+    TRY(end_round(store, &round, msg));
     if (config->descriptors.read_files < atomic_load(&store->read_files))
         atomic_store(&store->read_files, config->descriptors.read_files);
     return EMBTIER_OK;

@@ -43,6 +43,47 @@ static void set_memtables(struct store_fixture *f, uint64_t bytes)
     assert_int_equal(tuning_of(f).memtable_bytes, bytes);
 }
 
+/* The database that refuses to be tuned; NULL: none. */
+static const struct database *refusing;
+
+enum embtier_err __real_database_tune(struct database *database, enum rocksdb_ext_tuning tuning,
+                                      int64_t value, struct err_msg *msg);
+enum embtier_err __wrap_database_tune(struct database *database, enum rocksdb_ext_tuning tuning,
+                                      int64_t value, struct err_msg *msg);
+enum embtier_err __wrap_database_tune(struct database *database, enum rocksdb_ext_tuning tuning,
+                                      int64_t value, struct err_msg *msg)
+{
+    return database == refusing ? err_set(msg, EMBTIER_BUSY, "this one refuses")
+                                : __real_database_tune(database, tuning, value, msg);
+}
+
+static void test_a_database_that_refuses_does_not_keep_the_others_from_it(void **state)
+{
+    static const enum rocksdb_ext_tuning tuning = ROCKSDB_EXT_TUNING_WRITE_BUFFER_BYTES;
+    struct store_fixture *const f = *state;
+    struct config next;
+    struct err_msg msg = { { 0 } };
+    uint32_t last;
+    int64_t before;
+
+    f->config.rocksdb.memtable_bytes = 4 * MIB;
+    fixture_open(f);
+    last = f->store->database_count - 1;
+    before = database_tuned(f->store->databases[0], tuning);
+    next = f->config;
+    next.rocksdb.memtable_bytes = 64 * MIB;
+    refusing = f->store->databases[0];
+    assert_int_equal(store_set_memtables(f->store, &next, &msg), EMBTIER_BUSY);
+    assert_non_null(strstr(msg.text, "1 of "));
+    assert_non_null(strstr(msg.text, "this one refuses"));
+    assert_int_equal(database_tuned(f->store->databases[0], tuning), before);
+    assert_true(database_tuned(f->store->databases[last], tuning) > before);
+    assert_int_equal(tuning_of(f).memtable_bytes, 4 * MIB);
+    refusing = NULL;
+    set_memtables(f, 4 * MIB); /* the value in force, as far as the store knows */
+    assert_tuned(f, tuning, before);
+}
+
 static void test_write_buffers_and_their_reserve_follow(void **state)
 {
     struct store_fixture *const f = *state;
@@ -188,6 +229,7 @@ static void test_fewer_descriptors_mean_fewer_open_files(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        TEST(test_a_database_that_refuses_does_not_keep_the_others_from_it),
         TEST(test_write_buffers_and_their_reserve_follow),
         TEST(test_a_smaller_cache_of_metadata_gives_its_blocks_back),
         TEST(test_threads_come_and_go),
