@@ -42,6 +42,10 @@
 #include "tiers/arena/arena.h"
 #include "tiers/cache/row_cache.h"
 
+/* A check of a changed file takes less than a second; a data directory that hangs must not keep
+ * other knobs waiting for ever. */
+#define KNOB_CHECK_MS 60000
+
 struct server {
     struct server_parts parts;
     struct control *control;
@@ -323,7 +327,8 @@ static enum embtier_err make_knobs(struct server *server, struct err_msg *msg)
                                            .groups = parts->groups,
                                            .lanes = parts->lanes,
                                            .lane_count = parts->lane_count,
-                                           .checker = "/proc/self/exe" },
+                                           .checker = "/proc/self/exe",
+                                           .check_ms = KNOB_CHECK_MS },
                      &parts->knobs, msg);
 }
 

@@ -5,6 +5,7 @@
 #include "base/log/log.h"
 #include "daemon/control/connection.h"
 #include "daemon/control/control_impl.h"
+#include "daemon/jobs/knobs/knobs.h"
 #include "store/database/compaction_scheduler.h"
 #include "store/store.h"
 
@@ -162,6 +163,7 @@ static void handle_set(struct control *control, struct connection *connection, u
     }
     if (wire->hours[0] != '\0') {
         compaction_scheduler_set_hours(scheduler, &hours);
+        knobs_note_set(control->parts->knobs, "rocksdb.compaction_hours");
         log_info("compaction has other hours until the next start", "hours=%s", wire->hours);
     }
     set_deferral(scheduler, wire->deferral);

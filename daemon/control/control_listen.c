@@ -14,7 +14,6 @@
 #include "daemon/control/connection.h"
 #include "daemon/control/control_impl.h"
 #include "daemon/engine/memory/accounts.h"
-#include "daemon/jobs/knobs/knobs.h"
 #include "daemon/transport/listen/handed_socket.h"
 #include "daemon/transport/listen/listener.h"
 #include "daemon/transport/transport.h"
@@ -76,9 +75,16 @@ uint64_t control_sessions(const struct control *control)
     return accounts_used(control->parts->accounts, ACCOUNT_SESSIONS) + control->released_count;
 }
 
+static uint64_t sessions_most(const struct control *control)
+{
+    uint64_t user;
+
+    return accounts_limit_of(control->parts->accounts, ACCOUNT_SESSIONS, &user);
+}
+
 enum embtier_err control_check_sessions(const struct control *control, struct err_msg *msg)
 {
-    const uint64_t most = knobs_limit(control->parts->knobs, KNOB_MAX_SESSIONS);
+    const uint64_t most = sessions_most(control);
 
     if (control_sessions(control) < most)
         return EMBTIER_OK;
@@ -105,8 +111,7 @@ static void accept_one(struct control *control, const struct newcomer *newcomer)
 
     if (!is_stranger(newcomer) && control_check_sessions(control, &msg) != EMBTIER_OK) {
         if (control_may_warn(control))
-            log_warn("client refused: too many sessions", "limit=%" PRIu64,
-                     knobs_limit(control->parts->knobs, KNOB_MAX_SESSIONS));
+            log_warn("client refused: too many sessions", "limit=%" PRIu64, sessions_most(control));
         refuse_client(newcomer, EMBTIER_BUSY, &msg);
         return;
     }

@@ -63,7 +63,7 @@ static enum embtier_err check_arena(const struct control *control,
 {
     const uint64_t most_bytes = knobs_limit(control->parts->knobs, KNOB_MAX_ARENA_BYTES);
     const struct channel_spec spec = spec_of(control, hello);
-    uint64_t users_bytes;
+    uint64_t users_bytes, user_limit;
     uint64_t bytes;
     enum account_answer answer;
 
@@ -89,11 +89,12 @@ static enum embtier_err check_arena(const struct control *control,
             account_rule(connection->account, ACCOUNT_ARENA_BYTES),
             account_key(connection->account, ACCOUNT_ARENA_BYTES, "socket.max_user_arena_bytes"));
     if (answer != ACCOUNT_TAKEN)
-        return err_set(msg, EMBTIER_BUSY,
-                       "all clients' arenas have %" PRIu64 " bytes and %" PRIu64
-                       " more would exceed socket.max_total_arena_bytes %" PRIu64,
-                       accounts_used(control->parts->accounts, ACCOUNT_ARENA_BYTES), bytes,
-                       knobs_limit(control->parts->knobs, KNOB_MAX_TOTAL_ARENA_BYTES));
+        return err_set(
+            msg, EMBTIER_BUSY,
+            "all clients' arenas have %" PRIu64 " bytes and %" PRIu64
+            " more would exceed socket.max_total_arena_bytes %" PRIu64,
+            accounts_used(control->parts->accounts, ACCOUNT_ARENA_BYTES), bytes,
+            accounts_limit_of(control->parts->accounts, ACCOUNT_ARENA_BYTES, &user_limit));
     return EMBTIER_OK;
 }
 

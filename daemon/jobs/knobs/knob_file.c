@@ -10,8 +10,8 @@
 #include "base/system/new_file.h"
 #include "base/yaml/yaml_doc.h"
 #include "base/yaml/yaml_edit.h"
+#include "config/config_asking.h"
 #include "config/config_load.h"
-#include "daemon/jobs/knobs/knob_check.h"
 
 struct knob_file {
     char *path;
@@ -51,8 +51,23 @@ static enum embtier_err keep_owner(const struct knob_file *file, int fd, struct 
     return EMBTIER_OK;
 }
 
+static enum embtier_err check(const struct knob_file *file, const struct knob_file_opts *opts,
+                              int fd, struct err_msg *msg)
+{
+    struct err_msg why = { { 0 } };
+    const enum embtier_err err = config_ask(
+        &(struct config_asking){
+            .server = opts->checker, .path = file->path, .fd = fd, .most_ms = opts->check_ms },
+        &why);
+
+    if (err == EMBTIER_OK)
+        return EMBTIER_OK;
+    return err_set(msg, err, "%s is as it was: %s%s", file->path,
+                   err == EMBTIER_CONFIG ? "with the new value " : "", why.text);
+}
+
 static enum embtier_err write_fresh(struct knob_file *file, const char *text, size_t bytes,
-                                    const char *checker, struct err_msg *msg)
+                                    const struct knob_file_opts *opts, struct err_msg *msg)
 {
     FILE *stream;
 
@@ -62,7 +77,7 @@ static enum embtier_err write_fresh(struct knob_file *file, const char *text, si
         return err_set_errno(msg, errno, "%s", file->path);
     TRY(keep_owner(file, fileno(stream), msg));
     TRY(new_file_sync(file->fresh, msg));
-    return checker ? knob_check(checker, fileno(stream), file->path, msg) : EMBTIER_OK;
+    return opts->checker ? check(file, opts, fileno(stream), msg) : EMBTIER_OK;
 }
 
 /* An edit that took effect is found by a second one, which changes nothing. A value that landed
@@ -104,7 +119,7 @@ static enum embtier_err prepare(struct knob_file *file, const struct knob_file_o
     TRY(config_parse(file->path, edited, edited_bytes, &config->machine, config->unbudgeted,
                      &changed, msg));
     TRY(check_edit(file, edited, edited_bytes, name, value, msg));
-    return write_fresh(file, edited, edited_bytes, opts->checker, msg);
+    return write_fresh(file, edited, edited_bytes, opts, msg);
 }
 
 enum embtier_err knob_file_new(const struct knob_file_opts *opts, const char *name,

@@ -8,6 +8,8 @@
 #ifndef EMBTIER_DAEMON_JOBS_KNOBS_KNOB_FILE_H
 #define EMBTIER_DAEMON_JOBS_KNOBS_KNOB_FILE_H
 
+#include <stdint.h>
+
 #include "base/err.h"
 #include "config/config.h"
 
@@ -17,12 +19,13 @@ struct knob_file_opts {
     const char *path;
     const char *checker; /* an embtierd, which checks the new file with --check; NULL: only this
                             program looks at the text */
+    uint64_t check_ms;   /* that the check may take */
     const struct config *config; /* of the server, for its machine; borrowed */
 };
 
 /* Prepares the new file. PERMISSION: the file is read-only, or its owner would change. CONFIG: a
  * start would refuse it; the message has the file, line and key. NOT_FOUND, INVALID: the file's
- * text has no place for the key. */
+ * text has no place for the key. TIMEOUT: the check took too long. */
 MUST_CHECK enum embtier_err knob_file_new(const struct knob_file_opts *opts, const char *name,
                                           const char *value, struct knob_file **ret_file,
                                           struct err_msg *msg);

@@ -21,8 +21,8 @@ struct knobs {
     struct knobs_live live;
     const struct config *config; /* of the start */
     char *path;                  /* of its file, absolute; NULL: none */
-    pthread_mutex_t lock;        /* held while a knob is set; guards: */
-    uint8_t *changed;            /* enum changed of each key, since the start */
+    pthread_mutex_t lock;        /* held while a knob is set */
+    _Atomic uint8_t *changed;    /* enum changed of each key, since the start */
 };
 
 /* ---- Making ---- */
@@ -124,7 +124,7 @@ static const struct config_item *find(const struct items *items, const char *nam
 }
 
 /* Returns the place of the key's mark, or NULL: the key is one of a tier. */
-static uint8_t *mark_of(const struct knobs *knobs, const struct config_key *key)
+static _Atomic uint8_t *mark_of(const struct knobs *knobs, const struct config_key *key)
 {
     return key >= config_keys && key < config_keys + config_key_count
                ? &knobs->changed[key - config_keys]
@@ -133,7 +133,7 @@ static uint8_t *mark_of(const struct knobs *knobs, const struct config_key *key)
 
 static enum knob_source source_of(const struct knobs *knobs, const struct config_item *item)
 {
-    const uint8_t *const mark = mark_of(knobs, item->key);
+    _Atomic uint8_t *const mark = mark_of(knobs, item->key);
 
     if (mark && *mark != CHANGED_NOT)
         return *mark == CHANGED_SET ? KNOB_SET : KNOB_FILE;
@@ -234,9 +234,9 @@ static enum embtier_err refuse_start_only(const struct config_item *item, struct
                    item->name);
 }
 
-/* Puts all knobs of the table in force whose values differ: a value may change what follows from
- * it. */
-static enum embtier_err apply(struct knobs *knobs, const struct config *now,
+/* Puts the knob @name in force, and all others of the table whose values differ: a value may change
+ * what follows from it. A change that failed half-way is repaired by one to the same value. */
+static enum embtier_err apply(struct knobs *knobs, const char *name, const struct config *now,
                               const struct config *next, struct err_msg *msg)
 {
     struct config_item before, after;
@@ -247,7 +247,7 @@ static enum embtier_err apply(struct knobs *knobs, const struct config *now,
 
         TRY(config_find_item(now, row->name, &before, msg));
         TRY(config_find_item(next, row->name, &after, msg));
-        if (strcmp(before.value, after.value) == 0)
+        if (strcmp(before.value, after.value) == 0 && strcmp(row->name, name) != 0)
             continue;
         err = row->apply(&knobs->live, next, msg);
         if (err == EMBTIER_CONFIG) { /* a check that only the part itself makes */
@@ -296,18 +296,53 @@ static enum embtier_err check_order(const struct knobs *knobs, const struct knob
     return EMBTIER_OK;
 }
 
+/* Puts the values of @before in force again, after an error that *@msg has. */
+static enum embtier_err take_back(struct knobs *knobs, const char *name,
+                                  const struct config *before, enum embtier_err err,
+                                  struct err_msg *msg)
+{
+    const struct config now = knobs_live_read(&knobs->live, knobs->config);
+    struct err_msg why = { { 0 } };
+    const enum embtier_err back_err = apply(knobs, name, &now, before, &why);
+
+    if (!msg || (err == EMBTIER_INVALID && back_err == EMBTIER_OK)) /* was refused, not tried */
+        return err;
+    if (back_err == EMBTIER_OK)
+        err_append(msg, "; %s is in force as before", name);
+    else
+        err_append(msg, "; %s could not be put back either (%s): set it again", name,
+                   why.text[0] ? why.text : err_text(back_err));
+    return err;
+}
+
+/* Puts @next in force and finishes @file (NULL: none), or neither. */
+static enum embtier_err carry_out(struct knobs *knobs, const char *name,
+                                  const struct config *before, const struct config *next,
+                                  struct knob_file *file, struct err_msg *msg)
+{
+    enum embtier_err err = next ? apply(knobs, name, before, next, msg) : EMBTIER_OK;
+
+    if (err == EMBTIER_OK && file)
+        err = knob_file_finish(file, msg);
+    return err == EMBTIER_OK || !next ? err : take_back(knobs, name, before, err, msg);
+}
+
 static enum embtier_err set(struct knobs *knobs, const struct knob_order *order,
                             struct knob_change *ret_change, struct err_msg *msg)
 {
-    const struct config now = knobs_live_read(&knobs->live, knobs->config);
     const struct knob_file_opts opts = { .path = knobs->path,
                                          .checker = knobs->live.opts.checker,
+                                         .check_ms = knobs->live.opts.check_ms,
                                          .config = knobs->config };
+    struct config now = knobs_live_read(&knobs->live, knobs->config);
     _cleanup_(knob_file_freep) struct knob_file *file = NULL;
     _cleanup_(config_freep) struct config *next = NULL;
+    char hours[sizeof(knobs->live.hours)];
     struct config_item item;
-    uint8_t *mark;
+    _Atomic uint8_t *mark;
 
+    memcpy(hours, knobs->live.hours, sizeof(hours));
+    now.rocksdb.compaction_hours = hours; /* the other text changes with the value in force */
     TRY(config_find_item(&now, order->name, &item, msg));
     TRY(check_order(knobs, order, &item, msg));
     ret_change->applied = item.key->when == CONFIG_LIVE;
@@ -316,16 +351,23 @@ static enum embtier_err set(struct knobs *knobs, const struct knob_order *order,
         TRY(config_change(&now, order->name, order->value, &next, msg));
     if (order->persist)
         TRY(knob_file_new(&opts, order->name, order->value, &file, msg));
+    TRY(carry_out(knobs, order->name, &now, next, file, msg));
     mark = mark_of(knobs, item.key);
-    if (ret_change->applied)
-        TRY(apply(knobs, &now, next, msg));
     if (ret_change->applied && mark)
-        *mark = CHANGED_SET;
-    if (file)
-        TRY(knob_file_finish(file, msg));
-    if (file && ret_change->applied && mark)
-        *mark = CHANGED_IN_FILE;
+        *mark = file ? CHANGED_IN_FILE : CHANGED_SET;
     return read_back(knobs, order->name, next, ret_change, msg);
+}
+
+void knobs_note_set(struct knobs *knobs, const char *name)
+{
+    for (uint32_t i = 0; i < config_key_count; i++) {
+        const struct config_key *const key = &config_keys[i];
+        const size_t section = strlen(key->section);
+
+        if (strncmp(name, key->section, section) == 0 && name[section] == '.' &&
+            strcmp(name + section + 1, key->name) == 0)
+            knobs->changed[i] = CHANGED_SET;
+    }
 }
 
 enum embtier_err knobs_set(struct knobs *knobs, const struct knob_order *order,

@@ -57,58 +57,34 @@ LIMIT(rated_years, endurance.rated_years, RATED_YEARS)
 
 /* ---- Shares of users ---- */
 
-static enum embtier_err apply_checkpoint_counts(struct knobs_live *live, const struct config *next,
-                                                struct err_msg *msg)
-{
-    (void)msg;
-    accounts_limit(live->opts.accounts, ACCOUNT_CHECKPOINTS, next->checkpoints.max_checkpoints,
-                   next->checkpoints.max_user_checkpoints);
-    return EMBTIER_OK;
-}
-
-static void read_checkpoint_counts(struct knobs_live *live, struct config *now)
-{
-    uint64_t user;
-
-    now->checkpoints.max_checkpoints =
-        (uint32_t)accounts_limit_of(live->opts.accounts, ACCOUNT_CHECKPOINTS, &user);
-    now->checkpoints.max_user_checkpoints = (uint32_t)user;
-}
-
-static enum embtier_err apply_arenas(struct knobs_live *live, const struct config *next,
-                                     struct err_msg *msg)
-{
-    (void)msg;
-    knobs_live_set_limit(live, KNOB_MAX_TOTAL_ARENA_BYTES, next);
-    accounts_limit(live->opts.accounts, ACCOUNT_ARENA_BYTES, next->socket.max_total_arena_bytes,
-                   next->socket.max_user_arena_bytes);
-    return EMBTIER_OK;
-}
-
-static void read_arenas(struct knobs_live *live, struct config *now)
-{
-    now->socket.max_total_arena_bytes = accounts_limit_of(live->opts.accounts, ACCOUNT_ARENA_BYTES,
-                                                          &now->socket.max_user_arena_bytes);
-}
+/* The limits of a row of accounts, which are kept there alone. */
+#define SHARES(word, row, all, user)                                                               \
+    static enum embtier_err apply_##word(struct knobs_live *live, const struct config *next,       \
+                                         struct err_msg *msg)                                      \
+    {                                                                                              \
+        (void)msg;                                                                                 \
+        accounts_limit(live->opts.accounts, ACCOUNT_##row, next->all, next->user);                 \
+        return EMBTIER_OK;                                                                         \
+    }                                                                                              \
+    static void read_##word(struct knobs_live *live, struct config *now)                           \
+    {                                                                                              \
+        uint64_t users;                                                                            \
+                                                                                                   \
+        now->all =                                                                                 \
+            (__typeof__(now->all))accounts_limit_of(live->opts.accounts, ACCOUNT_##row, &users);   \
+        now->user = (__typeof__(now->user))users;                                                  \
+    }
+SHARES(checkpoint_counts, CHECKPOINTS, checkpoints.max_checkpoints,
+       checkpoints.max_user_checkpoints)
+SHARES(arenas, ARENA_BYTES, socket.max_total_arena_bytes, socket.max_user_arena_bytes)
+SHARES(session_counts, SESSIONS, socket.max_sessions, socket.max_user_sessions)
 
 /* More sessions take descriptors, which the store gives up first. */
 static enum embtier_err apply_sessions(struct knobs_live *live, const struct config *next,
                                        struct err_msg *msg)
 {
     TRY(store_share_files(live->opts.store, next, msg));
-    knobs_live_set_limit(live, KNOB_MAX_SESSIONS, next);
-    accounts_limit(live->opts.accounts, ACCOUNT_SESSIONS, next->socket.max_sessions,
-                   next->socket.max_user_sessions);
-    return EMBTIER_OK;
-}
-
-static void read_sessions(struct knobs_live *live, struct config *now)
-{
-    uint64_t user;
-
-    now->socket.max_sessions =
-        (uint32_t)accounts_limit_of(live->opts.accounts, ACCOUNT_SESSIONS, &user);
-    now->socket.max_user_sessions = (uint32_t)user;
+    return apply_session_counts(live, next, msg);
 }
 
 /* ---- The log and checkpoints ---- */
@@ -321,8 +297,8 @@ const struct knob_live knobs_live_table[] = {
     { "socket.max_arena_bytes", apply_max_arena_bytes, read_max_arena_bytes },
     { "socket.max_total_arena_bytes", apply_arenas, read_arenas },
     { "socket.max_user_arena_bytes", apply_arenas, read_arenas },
-    { "socket.max_sessions", apply_sessions, read_sessions },
-    { "socket.max_user_sessions", apply_sessions, read_sessions },
+    { "socket.max_sessions", apply_sessions, read_session_counts },
+    { "socket.max_user_sessions", apply_sessions, read_session_counts },
     { "log.level", apply_level, read_level },
 };
 const uint32_t knobs_live_count = ARRAY_LEN(knobs_live_table);

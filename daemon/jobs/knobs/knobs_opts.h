@@ -24,13 +24,13 @@ struct knobs_opts {
     struct lane *const *lanes;
     uint32_t lane_count;
     const char *checker; /* of changed files (knob_file.h) */
+    uint64_t check_ms;   /* that it may take */
 };
 
-/* Limits that the control thread applies itself. X(name, member of struct config) */
+/* Limits that the control thread applies itself and that no account has (accounts.h). X(name,
+ * member of struct config) */
 #define KNOB_LIMIT_TABLE(X)                                                                        \
     X(MAX_ARENA_BYTES, socket.max_arena_bytes)                                                     \
-    X(MAX_TOTAL_ARENA_BYTES, socket.max_total_arena_bytes)                                         \
-    X(MAX_SESSIONS, socket.max_sessions)                                                           \
     X(TRANSFER_IDLE_SECONDS, checkpoints.transfer_idle_seconds)                                    \
     X(CAPACITY_BYTES, endurance.capacity_bytes)                                                    \
     X(RATED_WRITTEN_BYTES, endurance.rated_written_bytes)                                          \

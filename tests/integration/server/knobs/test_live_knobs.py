@@ -113,10 +113,13 @@ def test_other_options_of_rocksdb_are_read_back(own_daemon):
 
 def test_hours_of_compaction_are_one_value_for_both_commands(own_daemon):
     assert answer(own_daemon, "knob", "get", "rocksdb.compaction_hours")["value"] is None
+    assert run(own_daemon, "compaction", "schedule", "02:00-03:00").returncode == 0
+    assert answer(own_daemon, "knob", "get", "rocksdb.compaction_hours")["source"] == "set"
     assert set_knob(own_daemon, "rocksdb.compaction_hours", "22:00-06:00")["value"] == "22:00-06:00"
     assert "22:00-06:00" in run(own_daemon, "compaction", "status").stdout
     assert run(own_daemon, "compaction", "schedule", "01:00-02:00").returncode == 0
     assert answer(own_daemon, "knob", "get", "rocksdb.compaction_hours")["value"] == "01:00-02:00"
+    assert answer(own_daemon, "knob", "get", "rocksdb.compaction_hours")["source"] == "set"
     assert "rocksdb.compaction_hours: " in refused(own_daemon, "knob", "set", "rocksdb.compaction_hours", "25:00-26:00")
 
 

@@ -48,6 +48,7 @@ struct place {
     char folder[64];
     char path[96];
     struct config *config;
+    uint64_t check_ms; /* 0: a check may take any time */
 };
 
 static int set_up(void **state)
@@ -115,6 +116,7 @@ static enum embtier_err prepare(const struct place *place, const char *checker, 
 {
     return knob_file_new(&(struct knob_file_opts){ .path = place->path,
                                                    .checker = checker,
+                                                   .check_ms = place->check_ms,
                                                    .config = place->config },
                          name, value, ret_file, msg);
 }
@@ -208,22 +210,49 @@ static void test_a_file_that_cannot_be_changed_stays(void **state)
     assert_alone(place, 1);
 }
 
+/* Makes a program that checks. */
+static void put_checker(const struct place *place, const char *text, char ret_script[96])
+{
+    FILE *file;
+
+    snprintf(ret_script, 96, "%s/check", place->folder);
+    file = fopen(ret_script, "we");
+    assert_non_null(file);
+    assert_true(fprintf(file, "#!/bin/sh\n%s", text) > 0);
+    assert_int_equal(fclose(file), 0);
+    assert_int_equal(chmod(ret_script, 0755), 0);
+}
+
+static void test_a_check_that_does_not_end_is_ended(void **state)
+{
+    static const char text[] = "lanes:\n  count: 2\n";
+    struct place *const place = *state;
+    char script[96];
+
+    put(place, text, 0644);
+    place->check_ms = 50;
+    put_checker(place, "exec sleep 1000\n", script);
+    assert_refused(place, script, "log.level", "warn", EMBTIER_TIMEOUT,
+                   "has not checked the configuration within 50 ms");
+    put_checker(place, "exec 2>&-\nexec sleep 1000\n", script); /* it has said everything */
+    assert_refused(place, script, "log.level", "warn", EMBTIER_TIMEOUT, "e.yaml is as it was");
+    put_checker(place, "kill -USR1 $$\n", script);
+    place->check_ms = 60000;
+    assert_refused(place, script, "log.level", "warn", EMBTIER_CONFIG, "was ended by SIGUSR1");
+    assert_text(place, text);
+}
+
 static void test_the_mistake_that_a_check_finds_names_the_file(void **state)
 {
     const struct place *const place = *state;
     char script[96];
-    FILE *file;
 
     put(place, "lanes:\n  count: 2\n", 0644);
-    snprintf(script, sizeof(script), "%s/check", place->folder);
-    file = fopen(script, "we");
-    assert_non_null(file);
-    assert_true(fputs("#!/bin/sh\ngrep -q 'level: warn' $3 || echo unread >&2\n"
-                      "echo 'embtierd: warning: w' >&2\n"
-                      "echo 'embtierd: /proc/self/fd/3:2: lanes.count: no' >&2\nexit 1\n",
-                      file) >= 0);
-    assert_int_equal(fclose(file), 0);
-    assert_int_equal(chmod(script, 0755), 0);
+    put_checker(place,
+                "grep -q 'level: warn' $3 || echo unread >&2\n"
+                "echo 'embtierd: warning: w' >&2\n"
+                "echo 'embtierd: /proc/self/fd/3:2: lanes.count: no' >&2\nexit 1\n",
+                script);
     assert_refused(place, script, "log.level", "warn", EMBTIER_CONFIG, "e.yaml:2: lanes.count: no");
 }
 
@@ -250,6 +279,7 @@ int main(void)
         FILE_TEST(test_another_owner_is_kept),
         FILE_TEST(test_a_symbolic_link_stays),
         FILE_TEST(test_a_file_that_cannot_be_changed_stays),
+        FILE_TEST(test_a_check_that_does_not_end_is_ended),
         FILE_TEST(test_the_mistake_that_a_check_finds_names_the_file),
         FILE_TEST(test_a_change_by_another_program_is_kept),
     };
