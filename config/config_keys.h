@@ -163,8 +163,10 @@ struct cyaml_schema_value;
 #define CONFIG_TIER_KEYS(K)                                                                        \
     K(tier, name, NAME, START, "(the kind)", 1, TIER_NAME_MAX, "the tier's name in statistics")    \
     K(tier, kind, KIND, START, "dram", 0, 0, "kind of memory")                                     \
-    K(tier, bytes, BYTES, START, "(must be given)", 2 * CONFIG_MIB, CONFIG_BYTES_MAX,              \
+    K(tier, bytes, BYTES, LIVE, "(must be given)", 2 * CONFIG_MIB, CONFIG_BYTES_MAX,               \
       "size for the whole server; lanes share it evenly")                                          \
+    K(tier, max_bytes, BYTES, START, "(up to 16 times bytes)", 2 * CONFIG_MIB, CONFIG_BYTES_MAX,   \
+      "size to which bytes may be set while the server runs")                                      \
     K(tier, array_bytes, BYTES, START, "0", 0, CONFIG_BYTES_MAX,                                   \
       "part of bytes that is kept for arrays and for hot rows of splits; the rest is the row "     \
       "cache")                                                                                     \

@@ -223,6 +223,53 @@ static void compute_arena_defaults(struct config *config)
         config->socket.max_user_arena_bytes = config->socket.max_arena_bytes;
 }
 
+/* A tier may grow by this without max_bytes. */
+#define ROOM_TIMES_MOST 16
+/* The cache's list of slabs takes 1/64 of the first tier if all tiers have this many times the
+ * first one's bytes. */
+#define ROOM_OF_FIRST UINT64_C(1024)
+
+/* Returns the size to which a tier may grow, if it may grow @times. Huge pages are set aside at the
+ * start. */
+static uint64_t tier_room(const struct config *config, uint32_t t, uint64_t times)
+{
+    const struct tier_spec *const tier = &config->cache.tiers[t];
+    const uint64_t most = config_tier_kind_is_memory(tier)
+                              ? MAX(tier->bytes, config->machine.memory_bytes)
+                              : CONFIG_BYTES_MAX;
+
+    if (tier->max_bytes > 0)
+        return tier->max_bytes;
+    if (tier->kind == TIER_KIND_DRAM_HUGE)
+        return tier->bytes;
+    return MIN(MIN(tier->bytes, CONFIG_BYTES_MAX / times) * times, most);
+}
+
+static uint64_t tiers_room(const struct config *config, uint64_t times)
+{
+    uint64_t sum = 0;
+
+    for (uint32_t t = 0; t < config->cache.tier_count; t++)
+        sum += MIN(tier_room(config, t, times), CONFIG_BYTES_MAX);
+    return sum;
+}
+
+/* Room costs some memory of the first tier, and much of it makes rows lie on longer boundaries. So
+ * the default is less for a cache that it would harm. */
+static void compute_tier_room(struct config *config)
+{
+    const uint64_t bytes = tiers_room(config, 1);
+    uint64_t fine = config->lanes.count * TIER_FINE_LANE_BYTES, times = ROOM_TIMES_MOST;
+
+    while (fine < bytes)
+        fine *= 2;
+    while (times > 1 && (tiers_room(config, times) > fine ||
+                         tiers_room(config, times) / ROOM_OF_FIRST > config->cache.tiers[0].bytes))
+        times /= 2;
+    for (uint32_t t = 0; t < config->cache.tier_count; t++)
+        config->cache.tiers[t].max_bytes = tier_room(config, t, times);
+}
+
 static enum embtier_err compute_defaults(struct config *config, struct err_msg *msg)
 {
     uint64_t share, dram_bytes;
@@ -249,6 +296,7 @@ static enum embtier_err compute_defaults(struct config *config, struct err_msg *
     }
     if (config->lanes.count == 0)
         config->lanes.count = default_lanes(config);
+    compute_tier_room(config);
     if (config->socket.max_total_arena_bytes == 0)
         config->socket.max_total_arena_bytes = MIN(4 * GIB, share);
     compute_arena_defaults(config);
@@ -264,6 +312,18 @@ static enum embtier_err compute_defaults(struct config *config, struct err_msg *
 
 /* Sources of rows other than tiers, in the metric lookup_rows. */
 static const char *const sources[] = { "array", "write_queue", "ssd", "initial" };
+
+static enum embtier_err check_tier_room(const struct config *config, uint32_t t,
+                                        struct err_msg *msg)
+{
+    const struct tier_spec *const tier = &config->cache.tiers[t];
+
+    if (tier->bytes > tier->max_bytes)
+        return yaml_doc_mistake(config->doc, TIER_KEY(t, "bytes"), msg,
+                                "%s is more than max_bytes; allowed: at most the %s of that",
+                                BYTES_TEXT(tier->bytes), BYTES_TEXT(tier->max_bytes));
+    return EMBTIER_OK;
+}
 
 static enum embtier_err check_tier(const struct config *config, uint32_t t, struct err_msg *msg)
 {
@@ -316,7 +376,7 @@ static enum embtier_err check_tier(const struct config *config, uint32_t t, stru
             return yaml_doc_mistake(config->doc, TIER_KEY(t, "name"), msg,
                                     "tier %u has the name `%s` too; allowed: a name of its own",
                                     other, tier->name);
-    return EMBTIER_OK;
+    return check_tier_room(config, t, msg);
 }
 
 /* Trailing slashes do not make another directory. */

@@ -138,6 +138,58 @@ static enum embtier_err make_endurance(struct server *server, struct err_msg *ms
         clock_wall_ms(), &server->parts.endurance, msg);
 }
 
+/* Makes the slabs be there that a tier has at the start: the first ones of each lane's part, maps
+ * at the end of that, arrays at the end of all. */
+static enum embtier_err fill_arena(const struct config *config, uint32_t t, struct arena *arena,
+                                   struct err_msg *msg)
+{
+    const uint64_t arrays = server_array_slabs(&config->cache.tiers[t]);
+    const uint64_t all = arena_bytes(arena) / ARENA_SLAB_BYTES;
+    const uint64_t room = (all - arrays) / config->lanes.count;
+    uint32_t slabs[TIERS_MAX] = { 0 };
+    uint32_t maps = 0;
+
+    server_lane_slabs(config, slabs, &maps);
+    maps = t == 0 ? maps : 0;
+    TRY(arena_check_available(
+        arena, (slabs[t] * (uint64_t)config->lanes.count + arrays) * ARENA_SLAB_BYTES, msg));
+    for (uint32_t i = 0; i < config->lanes.count; i++) {
+        TRY(arena_fill(arena, i * room, slabs[t] - maps, msg));
+        TRY(arena_fill(arena, (i + 1) * room - maps, maps, msg));
+    }
+    return arena_fill(arena, all - arrays, arrays, msg);
+}
+
+/* A system that gives no addresses without memory (vm.overcommit_memory) gives those of the tier's
+ * own size. */
+static enum embtier_err make_arena(struct server *server, uint32_t t, struct err_msg *msg)
+{
+    const struct config *const config = server->parts.config;
+    const struct tier_spec *const tier = &config->cache.tiers[t];
+    const uint64_t arrays = server_array_slabs(tier);
+    struct arena **const arena = &server->parts.arenas[t];
+    uint32_t slabs[TIERS_MAX] = { 0 }, rooms[TIERS_MAX] = { 0 };
+    uint32_t maps = 0;
+    struct err_msg why = { { 0 } };
+    enum embtier_err err;
+
+    server_lane_slabs(config, slabs, &maps);
+    server_lane_rooms(config, rooms);
+    err = arena_new_empty(
+        tier, (rooms[t] * (uint64_t)config->lanes.count + arrays) * ARENA_SLAB_BYTES, arena, &why);
+    if (err != EMBTIER_OK && rooms[t] > slabs[t]) {
+        TRY(arena_new_empty(tier,
+                            (slabs[t] * (uint64_t)config->lanes.count + arrays) * ARENA_SLAB_BYTES,
+                            arena, msg));
+        log_warn("a tier cannot grow while the server runs: the system gives no addresses for more",
+                 "tier=%s bytes=%" PRIu64 " max_bytes=%" PRIu64 " error=%s", tier->name,
+                 tier->bytes, tier->max_bytes, LOG_QUOTED(why.text));
+    } else if (err != EMBTIER_OK) {
+        return err_set(msg, err, "%s", why.text);
+    }
+    return fill_arena(config, t, *arena, msg);
+}
+
 static enum embtier_err make_arenas(struct server *server, struct err_msg *msg)
 {
     const struct config *const config = server->parts.config;
@@ -147,9 +199,11 @@ static enum embtier_err make_arenas(struct server *server, struct err_msg *msg)
     for (uint32_t t = 0; t < config->cache.tier_count; t++) {
         const struct tier_spec *const tier = &config->cache.tiers[t];
 
-        TRY(arena_new(tier, tier->bytes, &server->parts.arenas[t], msg));
-        log_info("tier reserved", "tier=%s bytes=%" PRIu64 " array_bytes=%" PRIu64, tier->name,
-                 arena_bytes(server->parts.arenas[t]), server_array_slabs(tier) * ARENA_SLAB_BYTES);
+        TRY(make_arena(server, t, msg));
+        log_info("tier reserved",
+                 "tier=%s bytes=%" PRIu64 " array_bytes=%" PRIu64 " max_bytes=%" PRIu64, tier->name,
+                 tier->bytes, server_array_slabs(tier) * ARENA_SLAB_BYTES,
+                 arena_bytes(server->parts.arenas[t]));
     }
     return EMBTIER_OK;
 }
@@ -230,8 +284,11 @@ static enum embtier_err make_lane(struct server *server, uint32_t index, struct 
     };
 
     server_lane_slabs(config, opts.arena_slab_count, &opts.map_slabs);
-    for (uint32_t t = 0; t < config->cache.tier_count; t++)
-        opts.arena_first_slab[t] = opts.arena_slab_count[t] * index;
+    for (uint32_t t = 0; t < config->cache.tier_count; t++) {
+        opts.arena_room_slabs[t] = tier_lane_slabs(
+            &config->cache.tiers[t], arena_bytes(server->parts.arenas[t]), config->lanes.count);
+        opts.arena_first_slab[t] = opts.arena_room_slabs[t] * index;
+    }
     return lane_new(&opts, &server->parts.lanes[index], msg);
 }
 
@@ -318,7 +375,10 @@ static enum embtier_err make_profiles(struct server *server, struct err_msg *msg
 static enum embtier_err make_knobs(struct server *server, struct err_msg *msg)
 {
     struct server_parts *const parts = &server->parts;
+    uint32_t slabs[TIERS_MAX] = { 0 };
+    uint32_t map_slabs = 0;
 
+    server_lane_slabs(parts->config, slabs, &map_slabs);
     return knobs_new(&(struct knobs_opts){ .config = parts->config,
                                            .store = parts->store,
                                            .accounts = parts->accounts,
@@ -327,6 +387,8 @@ static enum embtier_err make_knobs(struct server *server, struct err_msg *msg)
                                            .groups = parts->groups,
                                            .lanes = parts->lanes,
                                            .lane_count = parts->lane_count,
+                                           .arenas = parts->arenas,
+                                           .map_slabs = map_slabs,
                                            .checker = "/proc/self/exe",
                                            .check_ms = KNOB_CHECK_MS },
                      &parts->knobs, msg);

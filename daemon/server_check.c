@@ -37,10 +37,16 @@ void server_lane_slabs(const struct config *config, uint32_t ret_slabs[TIERS_MAX
                        uint32_t *ret_map_slabs)
 {
     for (uint32_t t = 0; t < config->cache.tier_count; t++)
-        ret_slabs[t] = (uint32_t)((div_round_up(config->cache.tiers[t].bytes, ARENA_SLAB_BYTES) -
-                                   server_array_slabs(&config->cache.tiers[t])) /
-                                  config->lanes.count);
+        ret_slabs[t] = tier_lane_slabs(&config->cache.tiers[t], config->cache.tiers[t].bytes,
+                                       config->lanes.count);
     *ret_map_slabs = ret_slabs[0] * config->cache.map_percent / 100;
+}
+
+void server_lane_rooms(const struct config *config, uint32_t ret_slabs[TIERS_MAX])
+{
+    for (uint32_t t = 0; t < config->cache.tier_count; t++)
+        ret_slabs[t] = tier_lane_slabs(&config->cache.tiers[t], config->cache.tiers[t].max_bytes,
+                                       config->lanes.count);
 }
 
 /* To be called before any thread is made. A server that runs has its threads already. */
@@ -60,13 +66,14 @@ static enum embtier_err check_threads(const struct config *config, struct err_ms
 
 static enum embtier_err check_cache(const struct config *config, struct err_msg *msg)
 {
-    uint32_t slabs[TIERS_MAX] = { 0 };
+    uint32_t slabs[TIERS_MAX] = { 0 }, rooms[TIERS_MAX] = { 0 };
     uint32_t map_slabs = 0;
     struct err_msg why = { { 0 } };
     enum embtier_err err;
 
     server_lane_slabs(config, slabs, &map_slabs);
-    err = row_cache_check_slabs(slabs, config->cache.tier_count, map_slabs, &why);
+    server_lane_rooms(config, rooms);
+    err = row_cache_check_slabs(slabs, rooms, config->cache.tier_count, map_slabs, &why);
     if (err != EMBTIER_OK)
         return yaml_doc_mistake(config->doc, "cache.tiers[0].bytes", msg, "%s", why.text);
     return EMBTIER_OK;

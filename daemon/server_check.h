@@ -24,5 +24,7 @@ uint64_t server_array_slabs(const struct tier_spec *tier);
  * maps. */
 void server_lane_slabs(const struct config *config, uint32_t ret_slabs[TIERS_MAX],
                        uint32_t *ret_map_slabs);
+/* Returns to how many slabs of each tier one lane may grow. */
+void server_lane_rooms(const struct config *config, uint32_t ret_slabs[TIERS_MAX]);
 
 #endif

@@ -5,6 +5,7 @@
 
 #include <stdint.h>
 
+#include "base/macros.h"
 #include "base/spec/array_shape.h"
 
 #define TIER_NAME_MAX 31
@@ -13,6 +14,10 @@
 
 /* The row cache works in slabs of as many bytes as those of arrays, and each lane has its own. */
 #define TIER_SLAB_BYTES ARRAY_SLAB_BYTES
+
+/* Rows lie on 16 bytes in a lane's cache whose tiers together may grow to so many bytes, on 32 in
+ * one twice as large, and so on. */
+#define TIER_FINE_LANE_BYTES (UINT64_C(64) << 30)
 
 /* X(name, word, description) */
 #define TIER_KIND_TABLE(X)                                                                         \
@@ -33,6 +38,7 @@ struct tier_spec {
     char name[TIER_NAME_MAX + 1];
     enum tier_kind kind;
     uint64_t bytes;               /* of the whole daemon, arrays included */
+    uint64_t max_bytes;           /* that a running server may set `bytes` to */
     uint64_t array_bytes;         /* the part for tables in arrays; lanes share the rest */
     char path[TIER_PATH_MAX + 1]; /* a directory; only for kind FILE */
     int numa_node;                /* only for kind NUMA */
@@ -43,6 +49,14 @@ struct tier_spec {
 static inline uint64_t tier_cache_least_bytes(uint32_t tier, uint32_t lanes)
 {
     return lanes * (tier == 0 ? 2 : 1) * TIER_SLAB_BYTES;
+}
+
+/* Returns how many slabs each of @lanes has of a tier of @bytes, of which arrays have their part.
+ */
+static inline uint32_t tier_lane_slabs(const struct tier_spec *tier, uint64_t bytes, uint32_t lanes)
+{
+    return (uint32_t)((div_round_up(bytes, TIER_SLAB_BYTES) - tier->array_bytes / TIER_SLAB_BYTES) /
+                      lanes);
 }
 
 #endif

@@ -42,6 +42,7 @@ enum job_line {
     LINE_SCANS,       /* reads some rows of an export */
     LINE_VERIFIES,    /* verifies checkpoints, which may take hours too */
     LINE_LOOKS,       /* reads a few small files */
+    LINE_KNOBS,       /* changes values in force; waits for rows that leave a tier */
     LINE_COMPACTIONS, /* waits until shards have compacted, which may take hours */
     LINE_COUNT
 };

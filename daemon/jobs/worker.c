@@ -33,6 +33,7 @@ static const struct {
     [LINE_SCANS] = { 1, true, false },
     [LINE_VERIFIES] = { 2, true, true },
     [LINE_LOOKS] = { 2, false, false },
+    [LINE_KNOBS] = { 1, false, true },
     [LINE_COMPACTIONS] = { 1, true, true },
 };
 

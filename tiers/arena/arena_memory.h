@@ -20,17 +20,22 @@ struct arena_memory {
     void *mapping; /* the whole mapping: base and bytes, or slightly more for alignment */
     uint64_t mapping_bytes;
     void *owner; /* the library's handle, for memory of NUMA nodes */
+    int fd;      /* of kind FILE */
 };
 
 /* NO_MEMORY: the NUMA nodes of @spec's kind have less than @bytes. Always OK for kinds without
  * nodes. */
 MUST_CHECK enum embtier_err arena_memory_check_nodes(const struct tier_spec *spec, uint64_t bytes,
                                                      struct err_msg *msg);
-/* Reserves exactly @bytes, a whole number of slabs. */
+/* Reserves addresses for exactly @bytes, a whole number of slabs. A file has no blocks yet. */
 MUST_CHECK enum embtier_err arena_memory_reserve(const struct tier_spec *spec, uint64_t bytes,
                                                  struct arena_memory *ret_memory,
                                                  struct err_msg *msg);
 void arena_memory_release(struct arena_memory *memory);
+/* Give a file blocks, and take them from it; nothing to do for other kinds. Return 0 or an errno.
+ */
+int arena_memory_add_blocks(const struct arena_memory *memory, uint64_t at, uint64_t bytes);
+int arena_memory_drop_blocks(const struct arena_memory *memory, uint64_t at, uint64_t bytes);
 
 /* Returns the source of unnamed memory: "memkind", "mmap" or "malloc". */
 const char *arena_memory_library(void);

@@ -47,8 +47,10 @@ enum embtier_err arena_system_reserve(const struct tier_spec *spec, uint64_t byt
                        "tier %s: this machine has no memory of kind dram_huge; is " HUGE_PAGES
                        "nr_hugepages set?",
                        spec->name);
-    mapping = mmap(NULL, mapping_bytes, PROT_READ | PROT_WRITE,
-                   MAP_PRIVATE | MAP_ANONYMOUS | (is_huge ? MAP_HUGETLB | MAP_HUGE_2MB : 0), -1, 0);
+    mapping =
+        mmap(NULL, mapping_bytes, PROT_READ | PROT_WRITE,
+             MAP_PRIVATE | MAP_ANONYMOUS | (is_huge ? MAP_HUGETLB | MAP_HUGE_2MB : MAP_NORESERVE),
+             -1, 0);
     if (mapping == MAP_FAILED)
         return err_set(msg, EMBTIER_NO_MEMORY, "tier %s: cannot reserve %" PRIu64 " bytes%s: %s",
                        spec->name, bytes, is_huge ? " of huge pages (vm.nr_hugepages)" : "",

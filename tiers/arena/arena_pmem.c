@@ -1,58 +1,110 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* arena_pmem.c: arenas of every kind: files by libpmem, others by arena_system.h and arena_nodes.h.
+/* arena_pmem.c: arenas of every kind: files, others by arena_system.h and arena_nodes.h. libpmem
+ * copies rows into all but ordinary memory.
  *
- * Files are mapped by libpmem, not by memkind_create_pmem(). pmem_map_file() allocates the file's
- * blocks before it maps them, so a full file system is ENOSPC here. memkind leaves the file sparse
- * and lets its heap write first, which on a full file system is SIGBUS. pmem_map_file() also tells
- * if the mapping is persistent memory. The file has no name (PMEM_FILE_TMPFILE), so it disappears
- * however the process ends. Its content need not survive, so nothing is ever flushed with msync. */
+ * A file's blocks are allocated before its pages are touched, so a full file system is ENOSPC here,
+ * and not SIGBUS later. Blocks come and go with slabs, which pmem_map_file() cannot do: it has them
+ * all from the start. The file has no name (O_TMPFILE), so it disappears however the process ends.
+ * Its content need not survive, so nothing is ever flushed with msync. */
 #include <errno.h>
+#include <fcntl.h>
 #include <libpmem.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/macros.h"
 
 #include "tiers/arena/arena.h"
 #include "tiers/arena/arena_memory.h"
 #include "tiers/arena/arena_nodes.h"
 #include "tiers/arena/arena_system.h"
 
-static enum embtier_err map_file(const struct tier_spec *spec, uint64_t bytes, void **ret_mapping,
-                                 size_t *ret_bytes, struct err_msg *msg)
+/* Some file systems know no files without a name: then the name is taken away at once. */
+static int open_file(const char *folder)
 {
-    void *mapping;
-    int is_pmem, saved;
+    char path[TIER_PATH_MAX + sizeof("/embtier-XXXXXX")];
+    int fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
 
-    errno = 0;
-    mapping = pmem_map_file(spec->path, bytes, PMEM_FILE_CREATE | PMEM_FILE_TMPFILE, 0600,
-                            ret_bytes, &is_pmem);
-    if (mapping) {
-        *ret_mapping = mapping;
-        return EMBTIER_OK;
+    if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR))
+        return fd;
+    snprintf(path, sizeof(path), "%s/embtier-XXXXXX", folder);
+    fd = mkostemp(path, O_CLOEXEC);
+    if (fd >= 0)
+        unlink(path);
+    return fd;
+}
+
+/* Maps the file to a slab boundary of addresses that are reserved first. Returns 0 or an errno. */
+static int map_file(int fd, struct arena_memory *memory)
+{
+    const uint64_t mapping_bytes = memory->bytes + ARENA_SLAB_BYTES;
+    void *mapping;
+
+    if (ftruncate(fd, (off_t)memory->bytes) != 0)
+        return errno;
+    mapping =
+        mmap(NULL, mapping_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (mapping == MAP_FAILED)
+        return errno;
+    memory->base = (void *)align_up((uintptr_t)mapping, ARENA_SLAB_BYTES);
+    if (mmap(memory->base, memory->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) ==
+        MAP_FAILED) {
+        const int saved = errno;
+
+        munmap(mapping, mapping_bytes);
+        return saved;
     }
-    saved = errno ? errno : EIO;
-    return err_set_errno(msg, saved, "tier %s: cannot map %llu bytes in %s", spec->name,
-                         (unsigned long long)bytes, spec->path);
+    memory->mapping = mapping;
+    memory->mapping_bytes = mapping_bytes;
+    memory->fd = fd;
+    return 0;
 }
 
 static enum embtier_err reserve_file(const struct tier_spec *spec, uint64_t bytes,
                                      struct arena_memory *ret_memory, struct err_msg *msg)
 {
-    size_t mapping_bytes = 0;
-    void *mapping = NULL;
+    struct arena_memory memory = { .bytes = bytes, .kind = spec->kind, .far = true };
+    const int fd = open_file(spec->path);
+    const int errnum = fd < 0 ? errno : map_file(fd, &memory);
 
-    TRY(map_file(spec, bytes, &mapping, &mapping_bytes, msg));
-    if ((uintptr_t)mapping % ARENA_SLAB_BYTES) {
-        /* libpmem aligns only large mappings: for a small one, map one slab more. */
-        pmem_unmap(mapping, mapping_bytes);
-        TRY(map_file(spec, bytes + ARENA_SLAB_BYTES, &mapping, &mapping_bytes, msg));
+    if (errnum == 0) {
+        *ret_memory = memory;
+        return EMBTIER_OK;
     }
-    *ret_memory = (struct arena_memory){
-        .base = (void *)align_up((uintptr_t)mapping, ARENA_SLAB_BYTES),
-        .bytes = bytes,
-        .kind = spec->kind,
-        .far = true,
-        .mapping = mapping,
-        .mapping_bytes = mapping_bytes,
-    };
-    return EMBTIER_OK;
+    if (fd >= 0)
+        close(fd);
+    return err_set_errno(msg, errnum, "tier %s: cannot map %llu bytes in %s", spec->name,
+                         (unsigned long long)bytes, spec->path);
+}
+
+int arena_memory_add_blocks(const struct arena_memory *memory, uint64_t at, uint64_t bytes)
+{
+    int rc = 0;
+
+    if (memory->kind != TIER_KIND_FILE)
+        return 0;
+    do
+        rc = posix_fallocate(memory->fd, (off_t)at, (off_t)bytes);
+    while (rc == EINTR);
+    return rc;
+}
+
+int arena_memory_drop_blocks(const struct arena_memory *memory, uint64_t at, uint64_t bytes)
+{
+    int rc = 0;
+
+    if (memory->kind != TIER_KIND_FILE)
+        return 0;
+    do
+        rc = fallocate(memory->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)at,
+                       (off_t)bytes);
+    while (rc != 0 && errno == EINTR);
+    return rc == 0 ? 0 : errno;
 }
 
 enum embtier_err arena_memory_check_nodes(const struct tier_spec *spec, uint64_t bytes,
@@ -85,7 +137,8 @@ void arena_memory_release(struct arena_memory *memory)
 {
     switch (memory->kind) {
     case TIER_KIND_FILE:
-        pmem_unmap(memory->mapping, memory->mapping_bytes);
+        munmap(memory->mapping, memory->mapping_bytes);
+        close(memory->fd);
         return;
     case TIER_KIND_DAX_KMEM:
     case TIER_KIND_NUMA:

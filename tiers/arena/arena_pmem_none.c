@@ -40,6 +40,22 @@ void arena_memory_release(struct arena_memory *memory)
     free(memory->base);
 }
 
+int arena_memory_add_blocks(const struct arena_memory *memory, uint64_t at, uint64_t bytes)
+{
+    (void)memory;
+    (void)at;
+    (void)bytes;
+    return 0;
+}
+
+int arena_memory_drop_blocks(const struct arena_memory *memory, uint64_t at, uint64_t bytes)
+{
+    (void)memory;
+    (void)at;
+    (void)bytes;
+    return 0;
+}
+
 const char *arena_memory_library(void)
 {
     return "malloc";

@@ -193,8 +193,7 @@ static bool pin(struct row_cache *c, struct row_place place)
     const uint32_t bytes = c->tables[entry->table].row_bytes;
 
     if (entry->pins == ROW_CACHE_PINS_MAX ||
-        (entry->pins == 0 &&
-         c->stats.pinned_bytes + bytes > c->stats.tiers[0].capacity_bytes / ROW_CACHE_PINNED_PART))
+        (entry->pins == 0 && c->stats.pinned_bytes + bytes > c->pinned_most))
         return false;
     touch(c, place);
     if (UNLIKELY(entry->slot >= c->tier0_end))
@@ -202,7 +201,7 @@ static bool pin(struct row_cache *c, struct row_place place)
     if (entry->pins++ == 0) {
         if (!WITHOUT_PINS)
             place.set->pinned |= (uint16_t)(1u << place.way);
-        row_cache_count_pinned(c, entry->table, 1);
+        row_cache_count_pinned(c, entry, 1);
     }
     return true;
 }
@@ -215,7 +214,7 @@ static void unpin(struct row_cache *c, struct row_place place)
         return;
     if (--entry->pins == 0) {
         place.set->pinned &= (uint16_t) ~(1u << place.way);
-        row_cache_count_pinned(c, entry->table, -1);
+        row_cache_count_pinned(c, entry, -1);
     }
 }
 

@@ -15,7 +15,7 @@
  * whose evicted rows were youngest; a class without a slab uses longer slots meanwhile. Full sets
  * evict within themselves. If no place can be found for a row, it is not cached, and the caller is
  * told. The index is as large as the cached rows need, at most half of tier 0. It grows as rows
- * come, and shrinks when longer rows replace them.
+ * come, and shrinks when longer rows replace them. Each tier grows and shrinks by slabs.
  *
  * Thread: the owning lane only, but row_cache_stats(). Memory: all of it, including index and slot
  * tables, lies inside the arenas; nothing is allocated, not even by row_cache_new(). In tier 0, 1.1
@@ -56,6 +56,9 @@ struct row_cache_opts {
     uint32_t arena_first_slab[TIERS_MAX]; /* the first slab of this cache's part of each arena, in
                                              units of ARENA_SLAB_BYTES */
     uint32_t arena_slab_count[TIERS_MAX]; /* tier 0 needs 2 or more */
+    uint32_t arena_room_slabs[TIERS_MAX]; /* addresses of this cache's part, for growth; 0: none
+                                             more than slabs. The first slabs are there, and of tier
+                                             0 the last @map_slabs of the room. */
     uint32_t map_slabs; /* slabs of tier 0 for maps of small tables; at most a quarter */
 
     /* Returns row_hash() of a row, as in row_ref.hash. Entries do not keep it, which saves 8 bytes
@@ -73,6 +76,7 @@ struct row_cache_opts {
 /* All members are counters (base/counter.h). */
 struct row_cache_tier_stats {
     uint64_t capacity_bytes; /* slabs; for tier 0, slabs and index */
+    uint64_t pinned_bytes;   /* of the pinned rows, not rounded */
     uint64_t used_bytes;     /* of rows, not rounded */
     uint64_t rows;
     uint64_t dirty_rows;
@@ -97,8 +101,10 @@ struct row_cache_stats {
 };
 
 /* Checks that a cache can be made from this many slabs in each of @tier_count tiers, with
- * @map_slabs of the first for maps. Otherwise returns INVALID or TOO_LARGE, and the reason. */
-MUST_CHECK enum embtier_err row_cache_check_slabs(const uint32_t *slab_counts, uint32_t tier_count,
+ * @map_slabs of the first for maps, that may grow to @room_slabs. Otherwise returns INVALID or
+ * TOO_LARGE, and the reason. */
+MUST_CHECK enum embtier_err row_cache_check_slabs(const uint32_t *slab_counts,
+                                                  const uint32_t *room_slabs, uint32_t tier_count,
                                                   uint32_t map_slabs, struct err_msg *msg);
 MUST_CHECK enum embtier_err row_cache_new(const struct row_cache_opts *opts,
                                           struct row_cache **ret_cache, struct err_msg *msg);
@@ -219,6 +225,29 @@ void row_cache_unpin(struct row_cache *cache, uint16_t table, const struct row_r
  * when the cursor was 0 still is. If the index has shrunk meanwhile, the scan starts over. */
 uint32_t row_cache_write_back(struct row_cache *cache, uint64_t *cursor, uint32_t most_rows,
                               bool *ret_done);
+
+/* ---- Sizes of tiers, while the cache serves (row_resize.c) ---- */
+
+/* Returns OK if @tier may have @slabs. TOO_LARGE: it has no addresses for so many. INVALID: it is
+ * too little for the index or the maps. BUSY: pinned rows need more. */
+MUST_CHECK enum embtier_err row_cache_check_resize(const struct row_cache *cache, uint32_t tier,
+                                                   uint32_t slabs, struct err_msg *msg);
+/* Gives @tier @slabs, which row_cache_check_resize() has found good. To grow, their memory must be
+ * there: the first ones of the room. To shrink, row_cache_resize_step() is called until no slab
+ * leaves. A call for more slabs meanwhile, at most row_cache_slabs(), keeps those that are left. */
+void row_cache_resize(struct row_cache *cache, uint32_t tier, uint32_t slabs);
+/* The memory of slabs from @slabs on (in tier 0, of @slabs less the maps') is used no more. */
+struct row_cache_leaving {
+    uint32_t slabs;  /* that are there, those that leave included */
+    bool done;       /* none leaves */
+    uint64_t marker; /* another number than before: some work was done */
+};
+/* Moves about @rows rows out of slabs that leave: to other slots of the tier, to slower tiers, or
+ * out. Does nothing that waits: dirty rows that evict() does not take stay for a later call. */
+struct row_cache_leaving row_cache_resize_step(struct row_cache *cache, uint32_t tier,
+                                               uint32_t rows);
+/* Returns the number of slabs that are there, as capacity_bytes has them. */
+uint32_t row_cache_slabs(const struct row_cache *cache, uint32_t tier);
 
 /* ---- Epochs: the rows as they are at one moment, written while they change (checkpoints) ----
  *

@@ -4,8 +4,8 @@
  * row_cache.c finds rows (the fast paths), row_cache_insert.c adds them, row_cache_dirty.c hands
  * dirty ones over, row_cache_give.c gives a table's rows away, and row_cache_life.c makes the
  * cache. row_moves.c moves rows between tiers and out of the cache, and row_victims.c chooses the
- * next row to go. row_growth.c lets the index grow and shrink, and row_upkeep.c does a little of
- * all slow work in each call. */
+ * next row to go. row_growth.c lets the index grow and shrink, row_resize.c the tiers, and
+ * row_upkeep.c does a little of all slow work in each call. */
 #ifndef EMBTIER_TIERS_CACHE_ROW_CACHE_IMPL_H
 #define EMBTIER_TIERS_CACHE_ROW_CACHE_IMPL_H
 
@@ -60,8 +60,10 @@ struct row_cache {
     uint32_t shrink_steps; /* moves of rows downwards by the index: scans then start over */
     uint32_t wanted_sets;  /* the index changes its size until it has this many */
     uint32_t index_slabs;  /* at the front of tier 0, fixed parts included */
-    uint32_t map_slabs;    /* at the end of tier 0 */
+    uint32_t map_slabs;    /* at the end of tier 0's room */
     uint64_t fixed_bytes;  /* before the index */
+
+    uint64_t pinned_most; /* bytes that may be pinned */
 
     uint64_t tick_rows; /* accesses per tick */
     uint64_t tick_left;
@@ -127,10 +129,12 @@ static inline uint16_t row_cache_dirty_mark(uint8_t epoch)
     return 1 + (epoch != 0);
 }
 
-/* Counts a row of the table that got its first pin, or lost its last. */
-static inline void row_cache_count_pinned(struct row_cache *c, uint16_t table, int change)
+/* Counts a row that got its first pin, or lost its last. */
+static inline void row_cache_count_pinned(struct row_cache *c, const struct row_entry *entry,
+                                          int change)
 {
-    struct cached_table *const t = &c->tables[table];
+    struct cached_table *const t = &c->tables[entry->table];
+    uint64_t *const in_tier = &c->stats.tiers[row_cache_tier_of(c, entry->slot)].pinned_bytes;
 
     assert(change > 0 || c->stats.pinned_rows > 0);
     if (t->state == TABLE_IN_USE) {
@@ -139,6 +143,19 @@ static inline void row_cache_count_pinned(struct row_cache *c, uint16_t table, i
     }
     counter_add(&c->stats.pinned_rows, (uint64_t)(int64_t)change);
     counter_add(&c->stats.pinned_bytes, (uint64_t)((int64_t)change * t->row_bytes));
+    counter_add(in_tier, (uint64_t)((int64_t)change * t->row_bytes));
+}
+
+/* Returns how many slabs of the tier's end are maps. */
+static inline uint32_t row_cache_maps_of(const struct row_cache *c, uint32_t tier)
+{
+    return tier == 0 ? c->map_slabs : 0;
+}
+
+/* Returns how many slabs the tier is to have, those of maps included. */
+static inline uint32_t row_cache_wanted_slabs(const struct row_cache *c, uint32_t tier)
+{
+    return c->pools[tier].limit + row_cache_maps_of(c, tier);
 }
 
 /* True if a dirty row was dirty when the epoch began. */
@@ -242,10 +259,15 @@ void row_moves_forget(struct row_cache *c, struct row_place place);
 void row_moves_account(struct row_cache *c, uint32_t tier, uint32_t row_bytes, bool dirty,
                        int sign);
 
+/* row_resize.c: counts what the tier has now. */
+void row_resize_note(struct row_cache *c, uint32_t tier);
+
 /* row_growth.c: resizes the index by @steps more sets; takes the slabs for the index first. */
 void row_growth_step(struct row_cache *c, uint32_t steps);
 /* Decides how many sets the index should have for the rows cached now. */
 void row_growth_look(struct row_cache *c);
+/* After the first tier's size has changed: gives up plans that do not fit it. */
+void row_growth_fit(struct row_cache *c);
 /* Return the next set of a bottom-up scan from @cursor (0: the start), and the cursor of a scan
  * that goes on with @set. */
 uint32_t row_growth_scan_set(const struct row_cache *c, uint64_t cursor);
@@ -253,6 +275,8 @@ uint64_t row_growth_scan_cursor(const struct row_cache *c, uint32_t set);
 
 /* row_upkeep.c: call it first in each operation, with the operation's number of rows. */
 void row_upkeep(struct row_cache *c, uint32_t rows);
+/* The same without the clock: slow work as in an operation of so many rows. */
+void row_upkeep_work(struct row_cache *c, uint32_t rows);
 /* Sets the clock for a cache with room for @rows. */
 void row_upkeep_set_tick(struct row_cache *c, uint64_t rows);
 /* Call it last: makes moved rows readable by all threads. */

@@ -45,10 +45,10 @@ static uint64_t count_slabs(const uint32_t *slab_counts, uint32_t tier_count)
     return slabs;
 }
 
-enum embtier_err row_cache_check_slabs(const uint32_t *slab_counts, uint32_t tier_count,
-                                       uint32_t map_slabs, struct err_msg *msg)
+enum embtier_err row_cache_check_slabs(const uint32_t *slab_counts, const uint32_t *room_slabs,
+                                       uint32_t tier_count, uint32_t map_slabs, struct err_msg *msg)
 {
-    const uint64_t slabs = count_slabs(slab_counts, tier_count);
+    const uint64_t slabs = count_slabs(room_slabs, tier_count);
     const struct layout layout = lay_out(slabs);
 
     for (uint32_t i = 0; i < tier_count; i++)
@@ -62,18 +62,22 @@ enum embtier_err row_cache_check_slabs(const uint32_t *slab_counts, uint32_t tie
                        map_slabs, slab_counts[0]);
     if (layout.granule_shift > GRANULE_SHIFT_MAX)
         return err_set(msg, EMBTIER_TOO_LARGE,
-                       "%" PRIu64 " slabs in one lane's cache; use more lanes", slabs);
+                       "%" PRIu64
+                       " slabs in one lane's cache, as it may grow to; use more lanes, or lower "
+                       "max_bytes of the tiers",
+                       slabs);
     if (div_round_up(layout.fixed_bytes + sizeof(struct row_set), ARENA_SLAB_BYTES) >
         slab_counts[0] / 2)
         return err_set(msg, EMBTIER_INVALID,
                        "tier 0 has %" PRIu32
                        " slabs of 2 MiB per lane, and half of them must hold the index of %" PRIu64
-                       " in all tiers; make tier 0 larger",
+                       " in all tiers; make tier 0 larger, or lower max_bytes of the tiers",
                        slab_counts[0], slabs);
     return EMBTIER_OK;
 }
 
-static enum embtier_err check_opts(const struct row_cache_opts *opts, struct err_msg *msg)
+static enum embtier_err check_opts(const struct row_cache_opts *opts, const uint32_t *room_slabs,
+                                   struct err_msg *msg)
 {
     if (!opts->hash || !opts->evict)
         return err_set(msg, EMBTIER_INVALID, "a row cache needs hash() and evict()");
@@ -81,15 +85,19 @@ static enum embtier_err check_opts(const struct row_cache_opts *opts, struct err
         return err_set(msg, EMBTIER_INVALID, "%" PRIu32 " tiers; 1 to %d are allowed",
                        opts->arena_count, TIERS_MAX);
     for (uint32_t i = 0; i < opts->arena_count; i++) {
-        uint64_t end = (uint64_t)opts->arena_first_slab[i] + opts->arena_slab_count[i];
+        uint64_t end = (uint64_t)opts->arena_first_slab[i] + room_slabs[i];
 
+        if (room_slabs[i] < opts->arena_slab_count[i])
+            return err_set(msg, EMBTIER_INVALID, "more slabs than room in tier %" PRIu32, i);
         if (end * ARENA_SLAB_BYTES > arena_bytes(opts->arenas[i]))
             return err_set(msg, EMBTIER_INVALID, "slabs past the end of tier %" PRIu32, i);
     }
-    return row_cache_check_slabs(opts->arena_slab_count, opts->arena_count, opts->map_slabs, msg);
+    return row_cache_check_slabs(opts->arena_slab_count, room_slabs, opts->arena_count,
+                                 opts->map_slabs, msg);
 }
 
-static void set_up_pools(struct row_cache *c, const struct row_cache_opts *opts)
+static void set_up_pools(struct row_cache *c, const struct row_cache_opts *opts,
+                         const uint32_t *room_slabs)
 {
     uint32_t first_slab = 0;
 
@@ -98,31 +106,35 @@ static void set_up_pools(struct row_cache *c, const struct row_cache_opts *opts)
             (uint8_t *)arena_base(opts->arenas[i]) + opts->arena_first_slab[i] * ARENA_SLAB_BYTES;
 
         c->arenas[i] = opts->arenas[i];
-        slab_pool_init(&c->pools[i], base, opts->arena_slab_count[i],
+        slab_pool_init(&c->pools[i], base, room_slabs[i],
+                       opts->arena_slab_count[i] - row_cache_maps_of(c, i),
                        first_slab << (SLAB_BYTES_SHIFT - c->granule_shift), c->granule_shift,
                        c->slabs + first_slab);
-        c->stats.tiers[i].capacity_bytes = opts->arena_slab_count[i] * ARENA_SLAB_BYTES;
-        first_slab += opts->arena_slab_count[i];
+        row_resize_note(c, i);
+        first_slab += room_slabs[i];
     }
     c->tier0_end = c->tier_count > 1 ? c->pools[1].first_slot : UINT32_MAX;
     for (uint32_t i = 0; i < c->index_slabs; i++)
         slab_pool_take_away(&c->pools[0], i);
     for (uint32_t i = 0; i < opts->map_slabs; i++)
-        slab_pool_take_away(&c->pools[0], opts->arena_slab_count[0] - 1 - i);
-    row_maps_init(&c->maps,
-                  slab_pool_slab_base(&c->pools[0], opts->arena_slab_count[0] - opts->map_slabs),
+        slab_pool_take_away(&c->pools[0], room_slabs[0] - 1 - i);
+    row_maps_init(&c->maps, slab_pool_slab_base(&c->pools[0], room_slabs[0] - opts->map_slabs),
                   opts->map_slabs * ARENA_SLAB_BYTES);
 }
 
 enum embtier_err row_cache_new(const struct row_cache_opts *opts, struct row_cache **ret_cache,
                                struct err_msg *msg)
 {
+    uint32_t room_slabs[TIERS_MAX];
     struct layout layout;
     uint8_t *base;
     struct row_cache *c;
 
-    TRY(check_opts(opts, msg));
-    layout = lay_out(count_slabs(opts->arena_slab_count, opts->arena_count));
+    for (uint32_t i = 0; i < TIERS_MAX; i++)
+        room_slabs[i] =
+            opts->arena_room_slabs[i] ? opts->arena_room_slabs[i] : opts->arena_slab_count[i];
+    TRY(check_opts(opts, room_slabs, msg));
+    layout = lay_out(count_slabs(room_slabs, opts->arena_count));
     base = (uint8_t *)arena_base(opts->arenas[0]) + opts->arena_first_slab[0] * ARENA_SLAB_BYTES;
     c = (struct row_cache *)base;
     memset(base, 0, layout.fixed_bytes);
@@ -138,7 +150,7 @@ enum embtier_err row_cache_new(const struct row_cache_opts *opts, struct row_cac
     c->map_slabs = opts->map_slabs;
     c->index_slabs =
         (uint32_t)div_round_up(c->fixed_bytes + sizeof(struct row_set), ARENA_SLAB_BYTES);
-    set_up_pools(c, opts);
+    set_up_pools(c, opts, room_slabs);
     c->wanted_sets =
         (uint32_t)((c->index_slabs * ARENA_SLAB_BYTES - c->fixed_bytes) / sizeof(struct row_set));
     row_index_init(&c->index, base + c->fixed_bytes, c->wanted_sets);
@@ -231,6 +243,7 @@ static const char *validate_entry(const struct row_cache *c, struct row_set *set
     counts->tiers[tier].dirty_rows += set->dirty >> way & 1;
     counts->tiers[tier].dirty_bytes += set->dirty >> way & 1 ? table->row_bytes : 0;
     counts->pinned += entry->pins != 0;
+    counts->tiers[tier].pinned_bytes += entry->pins != 0 ? table->row_bytes : 0;
     counts->pinned_bytes += entry->pins != 0 ? table->row_bytes : 0;
     return NULL;
 }
@@ -279,6 +292,8 @@ static const char *validate_pools(const struct row_cache *c, const struct counts
             return "a tier's count of dirty rows is wrong";
         if (stats->dirty_bytes != counts->tiers[tier].dirty_bytes)
             return "a tier's count of dirty bytes is wrong";
+        if (stats->pinned_bytes != counts->tiers[tier].pinned_bytes)
+            return "a tier's count of pinned bytes is wrong";
     }
     return NULL;
 }

@@ -45,7 +45,7 @@ static uint64_t sets_in(const struct row_cache *c, uint64_t slabs)
 
 static uint64_t most_sets(const struct row_cache *c)
 {
-    const uint64_t most = sets_in(c, MAX(c->pools[0].slab_count / 2, 1u));
+    const uint64_t most = sets_in(c, MAX(row_cache_wanted_slabs(c, 0) / 2, 1u));
 
     return MIN(most, (uint64_t)SLOT_FREE / 16 - 1); /* a way's number must not use the top bit */
 }
@@ -59,8 +59,8 @@ static uint64_t fitting_sets(const struct row_cache *c)
     for (uint32_t tier = 0; tier < c->tier_count; tier++) {
         const struct slab_pool *const pool = &c->pools[tier];
 
-        bytes += pool->slab_count * ARENA_SLAB_BYTES;
-        for (uint32_t i = 0; i < pool->slab_count; i++) {
+        bytes += row_cache_wanted_slabs(c, tier) * ARENA_SLAB_BYTES;
+        for (uint32_t i = 0; i < pool->top; i++) {
             const struct slab *const slab = &pool->slabs[i];
 
             if (slab->state != SLAB_USED && slab->state != SLAB_DRAINING)
@@ -96,6 +96,8 @@ static uint64_t sets_to_have(const struct row_cache *c, uint64_t fitting)
 {
     const uint64_t sets = c->index.set_count;
 
+    if (sets > most_sets(c)) /* the tier has shrunk */
+        return most_sets(c);
     if (fitting > sets + sets / GROW_PART && cached_rows(c) > sets * GROW_AT_ROWS)
         return MIN(fitting, sets * GROW_TIMES);
     if (fitting > 0 && sets > fitting + fitting / SHRINK_PART && c->pools[0].free_slab_count == 0)
@@ -136,6 +138,28 @@ static bool take_slabs(struct row_cache *c)
     if (all)
         c->index_slabs = MAX(c->index_slabs, needed);
     return all;
+}
+
+/* Gives back the slabs that an index that was to grow has taken already. */
+static void give_up_growth(struct row_cache *c)
+{
+    struct slab_pool *const pool = &c->pools[0];
+
+    for (uint32_t i = c->index_slabs; i < pool->top; i++)
+        if (pool->slabs[i].state == SLAB_INDEX)
+            slab_pool_give_back(pool, i);
+        else if (pool->slabs[i].state == SLAB_DRAINING && pool->slabs[i].heir == SLAB_HEIR_INDEX)
+            pool->slabs[i].heir = SLAB_HEIR_POOL;
+    c->wanted_sets = c->index.set_count;
+}
+
+void row_growth_fit(struct row_cache *c)
+{
+    if (row_index_is_resizing(&c->index)) /* then it has its slabs, and shrinks afterwards */
+        return;
+    if (c->wanted_sets > c->index.set_count)
+        give_up_growth(c);
+    row_growth_look(c);
 }
 
 /* Called after the index has shrunk: frees its old slabs for rows. */

@@ -68,6 +68,21 @@ static void settle(struct row_cache *c, struct row_place place, uint32_t slot)
         spot->slot_and_1 = slot + 1;
 }
 
+/* Counts a row that has come from @old_tier to another one, or to the same. */
+static void account_move(struct row_cache *c, struct row_place place, uint32_t old_tier)
+{
+    const struct row_entry *const entry = place_entry(place);
+    const uint32_t bytes = c->tables[entry->table].row_bytes;
+    const uint32_t tier = row_cache_tier_of(c, entry->slot);
+
+    row_moves_account(c, old_tier, bytes, is_dirty(place), -1);
+    row_moves_account(c, tier, bytes, is_dirty(place), 1);
+    if (entry->pins == 0)
+        return;
+    counter_sub(&c->stats.tiers[old_tier].pinned_bytes, bytes);
+    counter_add(&c->stats.tiers[tier].pinned_bytes, bytes);
+}
+
 void row_moves_move(struct row_cache *c, struct row_place place, uint32_t slot)
 {
     struct row_entry *entry = place_entry(place);
@@ -78,8 +93,7 @@ void row_moves_move(struct row_cache *c, struct row_place place, uint32_t slot)
     copy_into(c, slot, slab_pool_address(&c->pools[old_tier], old_slot), bytes);
     settle(c, place, slot);
     slab_pool_free_slot(&c->pools[old_tier], old_slot);
-    row_moves_account(c, old_tier, bytes, is_dirty(place), -1);
-    row_moves_account(c, row_cache_tier_of(c, slot), bytes, is_dirty(place), 1);
+    account_move(c, place, old_tier);
 }
 
 void row_moves_forget(struct row_cache *c, struct row_place place)
@@ -98,7 +112,7 @@ void row_moves_forget(struct row_cache *c, struct row_place place)
     c->departures++;
     if (entry->pins != 0) { /* its table is being purged */
         assert(table->state == TABLE_PURGING);
-        row_cache_count_pinned(c, entry->table, -1);
+        row_cache_count_pinned(c, entry, -1);
     }
     slab_pool_free_slot(&c->pools[tier], entry->slot);
     row_index_clear(&c->index, place.set, place.way, hash);
@@ -247,8 +261,7 @@ bool row_moves_promote(struct row_cache *c, struct row_place place)
         }
         memcpy(slab_pool_address(&c->pools[0], slot), c->bounce, table->row_bytes);
         settle(c, place, slot);
-        row_moves_account(c, tier, table->row_bytes, is_dirty(place), -1);
-        row_moves_account(c, 0, table->row_bytes, is_dirty(place), 1);
+        account_move(c, place, tier);
     }
     slab_pool_release_if_empty(pool, old_slot);
     counter_add(&c->stats.tiers[tier].promotions, 1);

@@ -115,6 +115,26 @@ static void take_slab_from(struct slab_pool *pool, uint32_t donor, uint32_t heir
     slab_pool_drain(pool, pool->classes[donor].hand.slab, heir);
 }
 
+/* Lets the next slab leave. Before the last slab of a class goes, the class gets one that stays,
+ * if another class can spare it: its pinned rows may lie nowhere else. */
+static void let_leave(struct row_cache *c, uint32_t tier)
+{
+    struct slab_pool *const pool = &c->pools[tier];
+    const uint32_t slab = slab_pool_next_to_leave(pool);
+    uint32_t class_index, donor = LENGTH_CLASS_NONE, age = 0;
+
+    row_resize_note(c, tier);
+    if (slab == SLAB_NONE)
+        return;
+    class_index = pool->slabs[slab].length_class;
+    if (pool->classes[class_index].slab_count == 1 && pool->free_slab_count == 0)
+        donor = oldest_class(c, tier, class_index, &age);
+    if (donor != LENGTH_CLASS_NONE)
+        take_slab_from(pool, donor, class_index);
+    else
+        slab_pool_drain(pool, slab, SLAB_HEIR_POOL);
+}
+
 static void feed_starved(struct row_cache *c, uint32_t tier)
 {
     struct slab_pool *pool = &c->pools[tier];
@@ -163,15 +183,22 @@ static void compare_classes(struct row_cache *c, uint32_t tier)
 
 void row_upkeep(struct row_cache *c, uint32_t rows)
 {
+    advance_clock(c, rows);
+    row_upkeep_work(c, rows);
+}
+
+void row_upkeep_work(struct row_cache *c, uint32_t rows)
+{
     c->evict_refused = c->in_epoch;
     c->none_clean = 0;
-    advance_clock(c, rows);
     row_growth_step(c, GROWTH_SETS + 2 * rows);
     for (uint32_t tier = 0; tier < c->tier_count; tier++) {
         struct slab_pool *pool = &c->pools[tier];
 
         if (UNLIKELY(pool->draining != SLAB_NONE))
             drain(c, tier, DRAIN_SLOTS + (uint64_t)rows * DRAIN_SLOTS_PER_ROW);
+        else if (UNLIKELY(slab_pool_is_leaving(pool)))
+            let_leave(c, tier);
         else if (UNLIKELY(pool->starved != LENGTH_CLASS_NONE))
             feed_starved(c, tier);
         else if (UNLIKELY(pool->evicted_since >= COMPARE_EVERY))

@@ -46,8 +46,12 @@ static void ring_remove(struct slab_pool *pool, enum ring ring, uint32_t *head, 
 
 static void add_free_slab(struct slab_pool *pool, uint32_t slab)
 {
-    pool->slabs[slab].state = SLAB_FREE;
     pool->slabs[slab].length_class = LENGTH_CLASS_NONE;
+    if (slab >= pool->limit) {
+        pool->slabs[slab].state = SLAB_ABSENT;
+        return;
+    }
+    pool->slabs[slab].state = SLAB_FREE;
     ring_add(pool, RING_LINK, &pool->free_slabs, slab);
     pool->free_slab_count++;
 }
@@ -76,12 +80,14 @@ static uint32_t stride_for(uint32_t runs)
     }
 }
 
-void slab_pool_init(struct slab_pool *pool, void *base, uint32_t slab_count, uint32_t first_slot,
-                    uint32_t granule_shift, struct slab *slabs)
+void slab_pool_init(struct slab_pool *pool, void *base, uint32_t slab_count, uint32_t present,
+                    uint32_t first_slot, uint32_t granule_shift, struct slab *slabs)
 {
     *pool = (struct slab_pool){
         .base = base,
         .slab_count = slab_count,
+        .limit = present,
+        .top = present,
         .first_slot = first_slot,
         .granule_shift = granule_shift,
         .slab_shift = SLAB_BYTES_SHIFT - granule_shift,
@@ -222,7 +228,9 @@ void slab_pool_finish_drain(struct slab_pool *pool)
 
     assert(pool->slabs[slab].state == SLAB_DRAINING && pool->slabs[slab].used_slots == 0);
     pool->draining = SLAB_NONE;
-    if (heir == SLAB_HEIR_INDEX) {
+    if (slab >= pool->limit) {
+        add_free_slab(pool, slab);
+    } else if (heir == SLAB_HEIR_INDEX) {
         pool->slabs[slab].state = SLAB_INDEX;
         pool->slabs[slab].length_class = LENGTH_CLASS_NONE;
     } else if (heir == SLAB_HEIR_POOL) {
@@ -234,8 +242,9 @@ void slab_pool_finish_drain(struct slab_pool *pool)
 
 void slab_pool_take_away(struct slab_pool *pool, uint32_t slab)
 {
-    assert(pool->slabs[slab].state == SLAB_FREE);
-    remove_free_slab(pool, slab);
+    assert(pool->slabs[slab].state == SLAB_FREE || pool->slabs[slab].state == SLAB_ABSENT);
+    if (pool->slabs[slab].state == SLAB_FREE)
+        remove_free_slab(pool, slab);
     pool->slabs[slab].state = SLAB_INDEX;
 }
 
@@ -243,6 +252,39 @@ void slab_pool_give_back(struct slab_pool *pool, uint32_t slab)
 {
     assert(pool->slabs[slab].state == SLAB_INDEX);
     add_free_slab(pool, slab);
+}
+
+void slab_pool_raise(struct slab_pool *pool, uint32_t limit)
+{
+    const uint32_t from = pool->limit;
+
+    assert(limit >= from && limit <= pool->slab_count);
+    pool->limit = limit;
+    pool->top = MAX(pool->top, limit);
+    for (uint32_t i = from; i < limit; i++)
+        if (pool->slabs[i].state == SLAB_ABSENT)
+            add_free_slab(pool, i);
+}
+
+void slab_pool_lower(struct slab_pool *pool, uint32_t limit)
+{
+    assert(limit <= pool->limit);
+    for (uint32_t i = limit; i < pool->limit; i++)
+        if (pool->slabs[i].state == SLAB_FREE) {
+            remove_free_slab(pool, i);
+            pool->slabs[i].state = SLAB_ABSENT;
+        }
+    pool->limit = limit;
+}
+
+uint32_t slab_pool_next_to_leave(struct slab_pool *pool)
+{
+    while (slab_pool_is_leaving(pool) && pool->slabs[pool->top - 1].state == SLAB_ABSENT)
+        pool->top--;
+    for (uint32_t i = pool->top; i > pool->limit; i--)
+        if (pool->slabs[i - 1].state == SLAB_USED)
+            return i - 1;
+    return SLAB_NONE;
 }
 
 struct slab_run slab_pool_turn_hand(const struct slab_pool *pool, uint32_t class_index,
@@ -318,6 +360,12 @@ const char *slab_pool_validate(const struct slab_pool *pool)
     for (uint32_t i = 0; i < pool->slab_count; i++) {
         free_count += pool->slabs[i].state == SLAB_FREE;
         draining += pool->slabs[i].state == SLAB_DRAINING;
+        if (i < pool->limit ? pool->slabs[i].state == SLAB_ABSENT
+                            : pool->slabs[i].state == SLAB_FREE)
+            return "a slab is absent below the tier's end, or free behind it";
+        if (i >= pool->top && pool->slabs[i].state != SLAB_ABSENT &&
+            pool->slabs[i].state != SLAB_INDEX)
+            return "a slab behind the tier's top has rows";
         if (pool->slabs[i].state != SLAB_USED && pool->slabs[i].state != SLAB_DRAINING)
             continue;
         classed += pool->slabs[i].state == SLAB_USED;

@@ -9,10 +9,14 @@
  * A slot's number is its offset in granules in the lane's whole space (all tiers one after the
  * other). So it fits 32 bits, and its address is one shift and one addition.
  *
- * A slab is free, in use by a class, draining, or, in tier 0, part of the index or of maps. Rows
- * leave a draining slab and none come; its heir is known. Slabs are given out from the tier's end,
- * so that the index can grow from its front, and return slabs that it no longer needs. Thread: the
- * lane. */
+ * A slab is free, in use by a class, draining, absent or, in tier 0, part of the index or of maps.
+ * Rows leave a draining slab and none come; its heir is known. Slabs are given out from the tier's
+ * end, so that the index can grow from its front, and return slabs that it no longer needs.
+ *
+ * The pool has numbers for as many slabs as its tier may ever have. Those below @limit are there,
+ * or are to be there; those from @limit on are absent, or leave as soon as they are empty. From
+ * @top on all are absent, but for maps. Only the owner of the memory gives it to the system, and
+ * only from @top on. Thread: the lane. */
 #ifndef EMBTIER_TIERS_CACHE_SLAB_POOL_H
 #define EMBTIER_TIERS_CACHE_SLAB_POOL_H
 
@@ -43,7 +47,7 @@ struct slab_hand {
     uint32_t run;
 };
 
-enum slab_state { SLAB_FREE, SLAB_USED, SLAB_DRAINING, SLAB_INDEX };
+enum slab_state { SLAB_FREE, SLAB_USED, SLAB_DRAINING, SLAB_INDEX, SLAB_ABSENT };
 #define SLAB_HEIR_POOL  254 /* no class: back to the free slabs */
 #define SLAB_HEIR_INDEX 253
 
@@ -79,8 +83,10 @@ struct slab_class {
 };
 
 struct slab_pool {
-    uint8_t *base; /* of slab 0 */
-    uint32_t slab_count;
+    uint8_t *base;       /* of slab 0 */
+    uint32_t slab_count; /* numbers of slabs, absent ones included */
+    uint32_t limit;
+    uint32_t top;
     uint32_t first_slot; /* the slot number of its first byte */
     uint32_t granule_shift;
     uint32_t slab_shift; /* log2 of the granules per slab */
@@ -94,10 +100,10 @@ struct slab_pool {
     struct slab_class classes[LENGTH_CLASS_COUNT];
 };
 
-/* @slabs has room for @slab_count of them and belongs to the caller. All slabs are free
- * afterwards. */
-void slab_pool_init(struct slab_pool *pool, void *base, uint32_t slab_count, uint32_t first_slot,
-                    uint32_t granule_shift, struct slab *slabs);
+/* @slabs has room for @slab_count of them and belongs to the caller. The first @present slabs are
+ * free afterwards, the others absent. */
+void slab_pool_init(struct slab_pool *pool, void *base, uint32_t slab_count, uint32_t present,
+                    uint32_t first_slot, uint32_t granule_shift, struct slab *slabs);
 
 /* Returns a free slot of the class; takes a free slab for it if need be. SLOT_NONE if there is
  * none. The caller writes the slot's owner. */
@@ -113,7 +119,19 @@ void slab_pool_release_if_empty(struct slab_pool *pool, uint32_t slot);
 void slab_pool_drain(struct slab_pool *pool, uint32_t slab, uint32_t heir);
 /* Gives the draining slab, which is empty, to its heir. */
 void slab_pool_finish_drain(struct slab_pool *pool);
-/* Takes free slab @slab out of the pool, for the index or for maps. */
+/* Lets more slabs be there: absent ones below @limit are free now. */
+void slab_pool_raise(struct slab_pool *pool, uint32_t limit);
+/* Lets slabs leave: free ones at once, the others when they are empty. */
+void slab_pool_lower(struct slab_pool *pool, uint32_t limit);
+/* Brings @top up to date. Returns the highest slab that has rows and is to leave, and does not
+ * drain yet; SLAB_NONE: there is none. */
+uint32_t slab_pool_next_to_leave(struct slab_pool *pool);
+static inline bool slab_pool_is_leaving(const struct slab_pool *pool)
+{
+    return pool->top > pool->limit;
+}
+
+/* Takes slab @slab, free or absent, out of the pool, for the index or for maps. */
 void slab_pool_take_away(struct slab_pool *pool, uint32_t slab);
 /* Returns a slab that the index no longer needs. */
 void slab_pool_give_back(struct slab_pool *pool, uint32_t slab);

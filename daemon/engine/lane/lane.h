@@ -58,7 +58,8 @@ struct lane_opts {
     uint32_t arena_count;
     uint32_t arena_first_slab[TIERS_MAX];
     uint32_t arena_slab_count[TIERS_MAX];
-    uint32_t map_slabs; /* slabs of the first arena reserved for maps */
+    uint32_t arena_room_slabs[TIERS_MAX]; /* as in row_cache_opts */
+    uint32_t map_slabs;                   /* slabs of the first arena reserved for maps */
     uint32_t reader_count;
     uint64_t write_queue_bytes;
     uint32_t max_batch_rows;
@@ -116,6 +117,13 @@ uint64_t lane_ticket_ns(struct lane *lane);
 /* The same, for the time from which on requests are logged. */
 void lane_set_slow_request_ns(struct lane *lane, uint64_t slow_request_ns);
 uint64_t lane_slow_request_ns(struct lane *lane);
+
+/* The size of a tier of the lane's row cache (row_cache.h). One thread at a time. */
+MUST_CHECK enum embtier_err lane_check_tier(struct lane *lane, uint32_t tier, uint32_t slabs,
+                                            struct err_msg *msg);
+void lane_resize_tier(struct lane *lane, uint32_t tier, uint32_t slabs);
+/* Lets rows leave slabs for about a millisecond. */
+struct row_cache_leaving lane_shrink_tier(struct lane *lane, uint32_t tier);
 
 /* Does one act of a table's move to another home. BUSY, NO_MEMORY: only MOVE_PREPARE. */
 MUST_CHECK enum embtier_err lane_move_table(struct lane *lane, struct table_move_act *act);

@@ -12,6 +12,7 @@
 /* So many rows are handed to the writer in one step of a write-back. */
 #define WRITE_BACK_STEP_ROWS 1024
 #define PURGE_STEP_SETS      4096
+#define SHRINK_STEP_ROWS     1024
 
 void lane_send(struct lane *lane, struct message *message)
 {
@@ -180,6 +181,65 @@ uint64_t lane_slow_request_ns(struct lane *lane)
 
     lane_call(lane, call_read_slow, &limit_ns);
     return limit_ns;
+}
+
+/* A new size of a tier, or a step towards it. */
+struct tier_call {
+    uint32_t tier;
+    uint32_t slabs;
+    struct err_msg *msg;
+    enum embtier_err err;
+    struct row_cache_leaving leaving;
+};
+
+static struct row_cache *cache_of(struct lane *lane)
+{
+    return lane->rows.homes[HOME_CACHE].rows;
+}
+
+static void call_check_tier(struct lane *lane, void *argument)
+{
+    struct tier_call *const call = argument;
+
+    call->err = row_cache_check_resize(cache_of(lane), call->tier, call->slabs, call->msg);
+}
+
+enum embtier_err lane_check_tier(struct lane *lane, uint32_t tier, uint32_t slabs,
+                                 struct err_msg *msg)
+{
+    struct tier_call call = { .tier = tier, .slabs = slabs, .msg = msg };
+
+    lane_call(lane, call_check_tier, &call);
+    return call.err;
+}
+
+static void call_resize_tier(struct lane *lane, void *argument)
+{
+    const struct tier_call *const call = argument;
+
+    row_cache_resize(cache_of(lane), call->tier, call->slabs);
+}
+
+void lane_resize_tier(struct lane *lane, uint32_t tier, uint32_t slabs)
+{
+    struct tier_call call = { .tier = tier, .slabs = slabs };
+
+    lane_call(lane, call_resize_tier, &call);
+}
+
+static void call_shrink_tier(struct lane *lane, void *argument)
+{
+    struct tier_call *const call = argument;
+
+    call->leaving = row_cache_resize_step(cache_of(lane), call->tier, SHRINK_STEP_ROWS);
+}
+
+struct row_cache_leaving lane_shrink_tier(struct lane *lane, uint32_t tier)
+{
+    struct tier_call call = { .tier = tier };
+
+    lane_call(lane, call_shrink_tier, &call);
+    return call.leaving;
 }
 
 static void move_step(struct lane *lane, struct table_move_act *act)

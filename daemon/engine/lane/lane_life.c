@@ -82,6 +82,7 @@ static enum embtier_err homes_new(struct lane *lane, struct err_msg *msg)
 
     memcpy(cache.arena_first_slab, lane->opts.arena_first_slab, sizeof(cache.arena_first_slab));
     memcpy(cache.arena_slab_count, lane->opts.arena_slab_count, sizeof(cache.arena_slab_count));
+    memcpy(cache.arena_room_slabs, lane->opts.arena_room_slabs, sizeof(cache.arena_room_slabs));
     return rows_make_homes(&lane->rows, &(struct home_opts){ .cache = &cache, .arrays = &arrays },
                            msg);
 }

@@ -255,7 +255,7 @@ static void set_free(struct job *job)
 
 static const struct job_kind set_kind = {
     .word = "knob set",
-    .line = LINE_LOOKS,
+    .line = LINE_KNOBS,
     .run = set_run,
     .reply = set_reply,
     .free = set_free,

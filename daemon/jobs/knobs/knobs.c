@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/jobs/knobs/knobs.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -21,8 +22,9 @@ struct knobs {
     struct knobs_live live;
     const struct config *config; /* of the start */
     char *path;                  /* of its file, absolute; NULL: none */
-    pthread_mutex_t lock;        /* held while a knob is set */
-    _Atomic uint8_t *changed;    /* enum changed of each key, since the start */
+    pthread_mutex_t set_lock;    /* held while a knob is set; taken first */
+    pthread_mutex_t lock;        /* of the values in force, but those that take long to change */
+    _Atomic uint8_t *changed;    /* enum changed of each key and each tier's key, since the start */
 };
 
 /* ---- Making ---- */
@@ -45,6 +47,7 @@ enum embtier_err knobs_new(const struct knobs_opts *opts, struct knobs **ret_kno
 
     if (!knobs)
         return err_set(msg, EMBTIER_NO_MEMORY, "knobs: out of memory");
+    pthread_mutex_init(&knobs->set_lock, NULL);
     pthread_mutex_init(&knobs->lock, NULL);
     knobs->live.opts = *opts;
     knobs->config = opts->config;
@@ -52,7 +55,8 @@ enum embtier_err knobs_new(const struct knobs_opts *opts, struct knobs **ret_kno
         knobs_live_set_limit(&knobs->live, (enum knob_limit)i, opts->config);
     snprintf(knobs->live.hours, sizeof(knobs->live.hours), "%s",
              opts->config->rocksdb.compaction_hours ? opts->config->rocksdb.compaction_hours : "");
-    knobs->changed = calloc(config_key_count, sizeof(*knobs->changed));
+    knobs->changed =
+        calloc(config_key_count + TIERS_MAX * config_tier_key_count, sizeof(*knobs->changed));
     if (!knobs->changed)
         return err_set(msg, EMBTIER_NO_MEMORY, "knobs: out of memory");
     if (opts->config->source) {
@@ -68,6 +72,7 @@ void knobs_free(struct knobs *knobs)
 {
     if (!knobs)
         return;
+    pthread_mutex_destroy(&knobs->set_lock);
     pthread_mutex_destroy(&knobs->lock);
     free(knobs->changed);
     free(knobs->path);
@@ -123,20 +128,25 @@ static const struct config_item *find(const struct items *items, const char *nam
     return NULL;
 }
 
-/* Returns the place of the key's mark, or NULL: the key is one of a tier. */
-static _Atomic uint8_t *mark_of(const struct knobs *knobs, const struct config_key *key)
+/* Returns the place of the item's mark. */
+static _Atomic uint8_t *mark_of(const struct knobs *knobs, const struct config_item *item)
 {
-    return key >= config_keys && key < config_keys + config_key_count
-               ? &knobs->changed[key - config_keys]
-               : NULL;
+    const char *const bracket = strchr(item->name, '[');
+    const unsigned long tier = bracket ? strtoul(bracket + 1, NULL, 10) : 0;
+
+    if (item->key >= config_keys && item->key < config_keys + config_key_count)
+        return &knobs->changed[item->key - config_keys];
+    assert(tier < TIERS_MAX);
+    return &knobs->changed[config_key_count + tier * config_tier_key_count +
+                           (uint32_t)(item->key - config_tier_keys)];
 }
 
 static enum knob_source source_of(const struct knobs *knobs, const struct config_item *item)
 {
-    _Atomic uint8_t *const mark = mark_of(knobs, item->key);
+    const uint8_t mark = *mark_of(knobs, item);
 
-    if (mark && *mark != CHANGED_NOT)
-        return *mark == CHANGED_SET ? KNOB_SET : KNOB_FILE;
+    if (mark != CHANGED_NOT)
+        return mark == CHANGED_SET ? KNOB_SET : KNOB_FILE;
     if (knobs->config->log.is_option && strcmp(item->name, "log.level") == 0)
         return KNOB_OPTION;
     return item->in_file ? KNOB_FILE : KNOB_DEFAULT;
@@ -245,11 +255,16 @@ static enum embtier_err apply(struct knobs *knobs, const char *name, const struc
         const struct knob_live *const row = &knobs_live_table[i];
         enum embtier_err err;
 
-        TRY(config_find_item(now, row->name, &before, msg));
+        if (config_find_item(now, row->name, &before, NULL) != EMBTIER_OK)
+            continue; /* of a tier that there is not */
         TRY(config_find_item(next, row->name, &after, msg));
         if (strcmp(before.value, after.value) == 0 && strcmp(row->name, name) != 0)
             continue;
+        if (!row->is_long)
+            pthread_mutex_lock(&knobs->lock);
         err = row->apply(&knobs->live, next, msg);
+        if (!row->is_long)
+            pthread_mutex_unlock(&knobs->lock);
         if (err == EMBTIER_CONFIG) { /* a check that only the part itself makes */
             config_cut_place(msg);
             return EMBTIER_INVALID;
@@ -259,14 +274,27 @@ static enum embtier_err apply(struct knobs *knobs, const char *name, const struc
     return EMBTIER_OK;
 }
 
+/* Reads the values in force. @hours is room for a text of theirs. */
+static void read_now(struct knobs *knobs, struct config *ret_now,
+                     char hours[sizeof(knobs->live.hours)])
+{
+    pthread_mutex_lock(&knobs->lock);
+    *ret_now = knobs_live_read(&knobs->live, knobs->config);
+    memcpy(hours, knobs->live.hours, sizeof(knobs->live.hours));
+    ret_now->rocksdb.compaction_hours = hours; /* the other one changes with the value */
+    pthread_mutex_unlock(&knobs->lock);
+}
+
 /* Reads the value back, and compares it with the one that was wanted; @next is NULL for a knob that
  * was not put in force. */
 static enum embtier_err read_back(struct knobs *knobs, const char *name, const struct config *next,
                                   struct knob_change *ret_change, struct err_msg *msg)
 {
-    const struct config now = knobs_live_read(&knobs->live, knobs->config);
+    char hours[sizeof(knobs->live.hours)];
     struct config_item wanted, found;
+    struct config now;
 
+    read_now(knobs, &now, hours);
     TRY(config_find_item(&now, name, &found, msg));
     describe(knobs, &found, NULL, &ret_change->knob);
     if (!next)
@@ -301,10 +329,13 @@ static enum embtier_err take_back(struct knobs *knobs, const char *name,
                                   const struct config *before, enum embtier_err err,
                                   struct err_msg *msg)
 {
-    const struct config now = knobs_live_read(&knobs->live, knobs->config);
+    char hours[sizeof(knobs->live.hours)];
     struct err_msg why = { { 0 } };
-    const enum embtier_err back_err = apply(knobs, name, &now, before, &why);
+    enum embtier_err back_err;
+    struct config now;
 
+    read_now(knobs, &now, hours);
+    back_err = apply(knobs, name, &now, before, &why);
     if (!msg || (err == EMBTIER_INVALID && back_err == EMBTIER_OK)) /* was refused, not tried */
         return err;
     if (back_err == EMBTIER_OK)
@@ -334,15 +365,13 @@ static enum embtier_err set(struct knobs *knobs, const struct knob_order *order,
                                          .checker = knobs->live.opts.checker,
                                          .check_ms = knobs->live.opts.check_ms,
                                          .config = knobs->config };
-    struct config now = knobs_live_read(&knobs->live, knobs->config);
+    struct config now;
     _cleanup_(knob_file_freep) struct knob_file *file = NULL;
     _cleanup_(config_freep) struct config *next = NULL;
     char hours[sizeof(knobs->live.hours)];
     struct config_item item;
-    _Atomic uint8_t *mark;
 
-    memcpy(hours, knobs->live.hours, sizeof(hours));
-    now.rocksdb.compaction_hours = hours; /* the other text changes with the value in force */
+    read_now(knobs, &now, hours);
     TRY(config_find_item(&now, order->name, &item, msg));
     TRY(check_order(knobs, order, &item, msg));
     ret_change->applied = item.key->when == CONFIG_LIVE;
@@ -352,9 +381,8 @@ static enum embtier_err set(struct knobs *knobs, const struct knob_order *order,
     if (order->persist)
         TRY(knob_file_new(&opts, order->name, order->value, &file, msg));
     TRY(carry_out(knobs, order->name, &now, next, file, msg));
-    mark = mark_of(knobs, item.key);
-    if (ret_change->applied && mark)
-        *mark = file ? CHANGED_IN_FILE : CHANGED_SET;
+    if (ret_change->applied)
+        *mark_of(knobs, &item) = file ? CHANGED_IN_FILE : CHANGED_SET;
     return read_back(knobs, order->name, next, ret_change, msg);
 }
 
@@ -375,9 +403,9 @@ enum embtier_err knobs_set(struct knobs *knobs, const struct knob_order *order,
 {
     enum embtier_err err;
 
-    pthread_mutex_lock(&knobs->lock);
+    pthread_mutex_lock(&knobs->set_lock);
     err = set(knobs, order, ret_change, msg);
-    pthread_mutex_unlock(&knobs->lock);
+    pthread_mutex_unlock(&knobs->set_lock);
     if (err == EMBTIER_OK)
         log_info(ret_change->applied ? "knob set"
                                      : "knob written into the file, for the next start",

@@ -11,6 +11,7 @@
 #include "daemon/engine/memory/accounts.h"
 #include "daemon/engine/ops/groups/group.h"
 #include "daemon/jobs/checkpoint/checkpoints.h"
+#include "daemon/jobs/knobs/tier_sizes.h"
 #include "store/database/compaction_scheduler.h"
 #include "store/store.h"
 
@@ -147,6 +148,28 @@ static void read_max_dwpd(struct knobs_live *live, struct config *now)
     now->endurance.max_dwpd = endurance_max_dwpd(live->opts.endurance);
 }
 
+/* ---- Tiers ---- */
+
+#define TIER_BYTES(t)                                                                              \
+    static enum embtier_err apply_tier##t(struct knobs_live *live, const struct config *next,      \
+                                          struct err_msg *msg)                                     \
+    {                                                                                              \
+        live->tier_bytes[t] = next->cache.tiers[t].bytes;                                          \
+        return tier_sizes_set(&live->opts, t, next->cache.tiers[t].bytes, msg);                    \
+    }                                                                                              \
+    static void read_tier##t(struct knobs_live *live, struct config *now)                          \
+    {                                                                                              \
+        if (t < now->cache.tier_count)                                                             \
+            now->cache.tiers[t].bytes = tier_sizes_read(                                           \
+                &live->opts, t,                                                                    \
+                live->tier_bytes[t] ? live->tier_bytes[t] : now->cache.tiers[t].bytes);            \
+    }
+TIER_BYTES(0)
+TIER_BYTES(1)
+TIER_BYTES(2)
+TIER_BYTES(3)
+_Static_assert(TIERS_MAX == 4, "each has its functions");
+
 /* ---- Lanes ---- */
 
 static enum embtier_err apply_tickets(struct knobs_live *live, const struct config *next,
@@ -275,6 +298,10 @@ static void read_rocksdb(struct knobs_live *live, struct config *now)
 /* ---- The table ---- */
 
 const struct knob_live knobs_live_table[] = {
+    { "cache.tiers[0].bytes", apply_tier0, read_tier0, .is_long = true },
+    { "cache.tiers[1].bytes", apply_tier1, read_tier1, .is_long = true },
+    { "cache.tiers[2].bytes", apply_tier2, read_tier2, .is_long = true },
+    { "cache.tiers[3].bytes", apply_tier3, read_tier3, .is_long = true },
     { "lanes.ticket_seconds", apply_tickets, read_tickets },
     { "log.slow_request_ms", apply_slow, read_slow },
     { "lanes.group_seconds", apply_groups, read_groups },

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* knobs_live.h: the one table of knobs that a running server takes, with the places in which each
- * works. It has exactly the keys that are LIVE in config/config_keys.h. Thread: that of knobs.h. */
+ * works. It has exactly the keys that are LIVE in config/config_keys.h, those of tiers for each
+ * tier that there may be. Thread: that of knobs.h. */
 #ifndef EMBTIER_DAEMON_JOBS_KNOBS_KNOBS_LIVE_H
 #define EMBTIER_DAEMON_JOBS_KNOBS_KNOBS_LIVE_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/err.h"
@@ -15,6 +17,7 @@
 struct knobs_live {
     struct knobs_opts opts;
     _Atomic uint64_t limits[KNOB_LIMIT_COUNT];
+    uint64_t tier_bytes[TIERS_MAX]; /* as they were set last; 0: not since the start */
     char hours[256]; /* rocksdb.compaction_hours as it was written last, or as it is in force */
 };
 
@@ -25,6 +28,7 @@ struct knob_live {
                               struct err_msg *msg);
     /* Writes the value in force into @now. */
     void (*read)(struct knobs_live *live, struct config *now);
+    bool is_long; /* waits for rows: values are read meanwhile */
 };
 
 extern const struct knob_live knobs_live_table[];

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 struct accounts;
+struct arena;
 struct checkpoints;
 struct config;
 struct endurance;
@@ -23,8 +24,10 @@ struct knobs_opts {
     struct groups *groups;
     struct lane *const *lanes;
     uint32_t lane_count;
-    const char *checker; /* of changed files (knob_file.h) */
-    uint64_t check_ms;   /* that it may take */
+    struct arena *const *arenas; /* of the tiers; NULL: these keep their sizes */
+    uint32_t map_slabs;          /* of each lane's part of the first tier */
+    const char *checker;         /* of changed files (knob_file.h) */
+    uint64_t check_ms;           /* that it may take */
 };
 
 /* Limits that the control thread applies itself and that no account has (accounts.h). X(name,

@@ -315,7 +315,7 @@ static void test_unknown_key_names_file_line_and_key(void **state)
                    "e.yaml:4: log.colour: unknown key; allowed: level, slow_request_ms");
     assert_mistake("cache:\n  tiers:\n  - bytes: 1GiB\n  - size: 5\n",
                    "e.yaml:4: cache.tiers[1].size: unknown key; allowed: name, kind, bytes, "
-                   "array_bytes, path, "
+                   "max_bytes, array_bytes, path, "
                    "numa_node");
     assert_mistake("\"lanes\\0x\": {}\n", "e.yaml:1: lanes: unknown key...");
     assert_mistake("\"a\\nb\": {}\n", "e.yaml:1: a\\nb: unknown key; allowed: data...");

@@ -70,6 +70,7 @@ static void test_values_are_as_a_file_has_them(void **state)
     assert_value(config, "lanes.request_bytes", "64MiB", false);
     assert_value(config, "cache.tiers[0].name", "dram", false);
     assert_value(config, "cache.tiers[0].bytes", "96MiB", true);
+    assert_value(config, "cache.tiers[0].max_bytes", "1536MiB", false);
     assert_value(config, "cache.tiers[0].path", "", false);
     assert_value(config, "cache.tiers[1].kind", "file", true);
     assert_value(config, "cache.tiers[1].numa_node", "", false);

@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -147,6 +148,56 @@ static void test_a_full_file_system_is_no_space_and_no_signal(void **state)
     assert_non_null(strstr(msg.text, directory));
     assert_null(large);
     assert_int_equal(fits, EMBTIER_OK);
+}
+
+/* Returns how many of the slab's pages have memory. */
+static uint64_t pages_there(const struct arena *arena, uint64_t slab)
+{
+    static unsigned char there[ARENA_SLAB_BYTES / 4096];
+    const uint64_t pages = ARENA_SLAB_BYTES / (uint64_t)sysconf(_SC_PAGESIZE);
+    uint64_t count = 0;
+
+    assert_int_equal(
+        mincore((char *)arena_base(arena) + slab * ARENA_SLAB_BYTES, ARENA_SLAB_BYTES, there), 0);
+    for (uint64_t i = 0; i < pages; i++)
+        count += there[i] & 1;
+    return count;
+}
+
+static void test_slabs_come_and_go(void **state)
+{
+    static const enum tier_kind kinds[] = { TIER_KIND_DRAM, TIER_KIND_FILE };
+    const uint64_t pages = ARENA_SLAB_BYTES / (uint64_t)sysconf(_SC_PAGESIZE);
+    struct err_msg msg = { "" };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
+        struct tier_spec spec = spec_of(kinds[i], "/dev/shm");
+        struct arena *arena = NULL;
+        enum embtier_err err = arena_new_empty(&spec, UINT64_C(8) << 30, &arena, &msg);
+        char *slab;
+
+        if (err == EMBTIER_UNSUPPORTED)
+            continue;
+        assert_int_equal(err, EMBTIER_OK);
+        assert_int_equal(arena_check_available(arena, 4 * MIB, &msg), EMBTIER_OK);
+        slab = (char *)arena_base(arena) + 1000 * ARENA_SLAB_BYTES;
+        for (uint32_t round = 0; round < 3; round++) {
+            assert_int_equal(pages_there(arena, 1000), 0);
+            assert_int_equal(arena_fill(arena, 1000, 2, &msg), EMBTIER_OK);
+            assert_int_equal(pages_there(arena, 999), 0);
+            assert_int_equal(pages_there(arena, 1000), pages);
+            assert_int_equal(pages_there(arena, 1001), pages);
+            assert_int_equal(slab[1], 0);
+            slab[1] = 1;
+            slab[ARENA_SLAB_BYTES] = 2;
+            assert_int_equal(arena_empty(arena, 1000, 1, &msg), EMBTIER_OK);
+            assert_int_equal(pages_there(arena, 1001), pages);
+            assert_int_equal(slab[ARENA_SLAB_BYTES], 2);
+            assert_int_equal(arena_empty(arena, 1001, 1, &msg), EMBTIER_OK);
+        }
+        arena_free(arena);
+    }
 }
 
 static void test_more_than_the_machine_has_is_no_memory(void **state)
@@ -409,6 +460,7 @@ int main(void)
         cmocka_unit_test(test_a_file_tier_is_mapped_and_leaves_no_name_behind),
         cmocka_unit_test(test_a_missing_directory_is_not_found),
         cmocka_unit_test(test_a_full_file_system_is_no_space_and_no_signal),
+        cmocka_unit_test(test_slabs_come_and_go),
         cmocka_unit_test(test_more_than_the_machine_has_is_no_memory),
         cmocka_unit_test(test_memory_of_dax_devices_is_found_and_usable),
         cmocka_unit_test(test_a_container_without_mbind_is_told_of_it),

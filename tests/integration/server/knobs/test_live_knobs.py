@@ -219,7 +219,7 @@ def test_wrong_orders_are_refused_and_change_nothing(own_daemon):
         (("log.level", "\x1b[2J"), "PROTOCOL"),
         (("lanes.count", "3"), "lanes.count needs a restart; --persist writes it into the file"),
         (("lanes.count", "none"), "lanes.count: `none` is not possible"),
-        (("cache.tiers[0].bytes", "1GiB"), "needs a restart"),
+        (("cache.tiers[0].kind", "dram"), "needs a restart"),
         (("rpc.listen", "tcp://127.0.0.1:0"), "rpc.listen is a list: change it in the file"),
         (("socket.mode", "0666"), "no client sets it"),
         (("x" * 65, "1"), ""),

@@ -39,6 +39,18 @@ static void test_each_live_key_has_a_place_where_it_works(void **state)
             fail_msg("%s has %u rows in knobs_live.c", name, rows);
         live += config_keys[i].when == CONFIG_LIVE;
     }
+    for (uint32_t i = 0; i < config_tier_key_count; i++) {
+        uint32_t rows = 0;
+
+        for (uint32_t row = 0; row < knobs_live_count; row++) {
+            const char *const name = knobs_live_table[row].name;
+
+            rows += strncmp(name, "cache.tiers[", 12) == 0 &&
+                    strcmp(strchr(name, ']') + 2, config_tier_keys[i].name) == 0;
+        }
+        assert_int_equal(rows, config_tier_keys[i].when == CONFIG_LIVE ? TIERS_MAX : 0);
+        live += rows;
+    }
     assert_int_equal(live, knobs_live_count);
 }
 
