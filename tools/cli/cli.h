@@ -53,6 +53,8 @@ void help_status(FILE *out);
 int command_clients(struct cli *cli, int argc, char **argv);
 int command_clients_end(struct cli *cli, int argc, char **argv);
 int command_stats(struct cli *cli, int argc, char **argv);
+int command_top(struct cli *cli, int argc, char **argv);
+void help_top(FILE *out);
 int command_endurance(struct cli *cli, int argc, char **argv);
 int command_table_create(struct cli *cli, int argc, char **argv);
 void help_table_create(FILE *out);

@@ -9,22 +9,7 @@ const struct command commands[] = {
       "      --all            show all warnings and tables, not the first ten, and whole names\n"
       "      --sort ORDER     order of the tables: traffic (default), rows looked up and updated\n"
       "                       since the server's start; size, of all their rows\n"
-      "  -w, --watch SECONDS  repeat at this interval, and show rates too\n"
-      "\n"
-      "Health: ok, no warning is given; warning, the server serves, but look soon; bad, updates\n"
-      "are refused or rows cannot be read, so act now. HIT RATE: of all rows that were looked\n"
-      "up, those that this tier served. `embtier stats` has all figures.\n"
-      "\n"
-      "With -o json: {health, warnings: [{name, health, why, advice}], version, libraries,\n"
-      "uptime_ms, clients: {sessions, by_transport: {TRANSPORT: sessions}, arena_bytes},\n"
-      "requests, set_rows, pushed_rows, lookups: {rows, served_by:\n"
-      "{TIER or array or write_queue or ssd or initial: rows}}, tiers: [{name,\n"
-      "capacity_bytes, used_bytes, rows, dirty_rows, hit_rate: 0 to 1}], arrays:\n"
-      "{capacity_bytes, used_bytes, rows, dirty_rows}, ssd: {stored_bytes, written_bytes,\n"
-      "room_bytes, pending_compaction_bytes, compacting_shards}, checkpoint: {id, age_s,\n"
-      "interval_s}, plan: as `embtier stats`, tables: [{name, rows, dim, bytes, lookup_rows,\n"
-      "missed_lookup_rows, updated_rows, written_bytes}]}; an unknown value is null; with\n"
-      "--watch, one line per interval.\n",
+      "  -w, --watch SECONDS  repeat at this interval, and show rates too\n",
       "  embtier status\n"
       "  embtier status --watch 2\n"
       "  embtier -o json status | jq -r .health\n",
@@ -68,6 +53,18 @@ const struct command commands[] = {
       "  embtier clients --sort arena\n"
       "  embtier -o json clients | jq '.[] | select(.in_flight > 0)'\n",
       command_clients, NULL },
+    { "top", "[--delay SECONDS] [--panel PANEL] [--batch [-n N]]",
+      "watch what the server does now, refreshed each second",
+      "  -d, --delay SECONDS  time between two frames, 0.1 to 86400 (default 1)\n"
+      "      --panel PANEL    requests|tiers|ssd|shards|clients|tables: the first one shown, or\n"
+      "                       with --batch the only one\n"
+      "  -b, --batch          print frames as plain text, without a terminal; the first frame has\n"
+      "                       no rates\n"
+      "  -n, --frames N       end after N frames; with --batch\n",
+      "  embtier top\n"
+      "  embtier top --panel tables --delay 5\n"
+      "  embtier -o json top --batch -n 2 --delay 10 | jq -s '.[1].requests'\n",
+      command_top, help_top },
     { "endurance", "[--interval SECONDS]",
       "show the bytes written to SSD, and how long the drives last",
       "  -i, --interval SECONDS  measure from now on, for this time; without it, since the\n"

@@ -11,6 +11,7 @@
 #include "tools/cli/cli.h"
 #include "tools/cli/json_values.h"
 #include "tools/cli/number.h"
+#include "tools/cli/status/session_text.h"
 #include "tools/cli/text_table.h"
 
 /* ---- Columns ---- */
@@ -28,39 +29,13 @@ NUMBER_OF(arena_bytes)
 NUMBER_OF(in_flight)
 NUMBER_OF(tickets)
 
-struct shown {
-    char text[128];
-};
-
-static const char *user_of(struct shown *buffer, const struct embtier_session *session)
-{
-    if (session->user[0] != '\0')
-        (void)snprintf(buffer->text, sizeof(buffer->text), "%s", session->user);
-    else if (session->uid != UINT32_MAX)
-        (void)snprintf(buffer->text, sizeof(buffer->text), "%" PRIu32, session->uid);
-    else
-        (void)snprintf(buffer->text, sizeof(buffer->text), "-");
-    return buffer->text;
-}
-
-static const char *origin_of(struct shown *buffer, const struct embtier_session *session)
-{
-    if (session->address[0] != '\0')
-        (void)snprintf(buffer->text, sizeof(buffer->text), "%s", session->address);
-    else if (session->pid != 0)
-        (void)snprintf(buffer->text, sizeof(buffer->text), "pid %" PRIu64, session->pid);
-    else
-        (void)snprintf(buffer->text, sizeof(buffer->text), "-");
-    return buffer->text;
-}
-
-static const char *transport_of(struct shown *buffer, const struct embtier_session *session)
+static const char *transport_of(struct session_text *buffer, const struct embtier_session *session)
 {
     (void)snprintf(buffer->text, sizeof(buffer->text), "%s", session->transport);
     return buffer->text;
 }
 
-static const char *name_of(struct shown *buffer, const struct embtier_session *session)
+static const char *name_of(struct session_text *buffer, const struct embtier_session *session)
 {
     (void)snprintf(buffer->text, sizeof(buffer->text), "%s%s", session->client,
                    session->is_own ? " (this command)" : "");
@@ -75,11 +50,11 @@ static const struct column {
     const char *name; /* for --sort; NULL: none */
     enum column_kind kind;
     uint64_t (*number)(const struct embtier_session *session);
-    const char *(*text)(struct shown *buffer, const struct embtier_session *session);
+    const char *(*text)(struct session_text *buffer, const struct embtier_session *session);
 } columns[] = {
     { "SESSION", "number", COLUMN_ID, number_of, NULL },
-    { "USER", "user", COLUMN_TEXT, NULL, user_of },
-    { "FROM", "from", COLUMN_TEXT, NULL, origin_of },
+    { "USER", "user", COLUMN_TEXT, NULL, session_user },
+    { "FROM", "from", COLUMN_TEXT, NULL, session_origin },
     { "BY", "transport", COLUMN_TEXT, NULL, transport_of },
     { "FOR", "age", COLUMN_AGE, age_ms_of, NULL },
     { "REQUESTS", "requests", COLUMN_COUNT, requests_of, NULL },
@@ -106,7 +81,7 @@ static int compare(const void *a, const void *b)
 {
     const struct embtier_session *const x = *(const struct embtier_session *const *)a;
     const struct embtier_session *const y = *(const struct embtier_session *const *)b;
-    struct shown x_text, y_text;
+    struct session_text x_text, y_text;
     int order;
 
     if (sorted_by->kind == COLUMN_TEXT)
@@ -165,7 +140,7 @@ static bool add_cell(struct text_table *text, const struct column *column,
                      const struct embtier_session *session)
 {
     struct number_text number;
-    struct shown shown;
+    struct session_text shown;
 
     switch (column->kind) {
     case COLUMN_TEXT:

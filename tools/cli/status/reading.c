@@ -10,7 +10,7 @@
 #include "tools/cli/cli.h"
 #include "tools/cli/progress_bar.h"
 
-static void reading_clear(struct reading *reading)
+void reading_clear(struct reading *reading)
 {
     embtier_status_free(reading->status);
     embtier_table_list_free(reading->tables);
@@ -45,7 +45,6 @@ static const struct {
     { READING_PLAN, get_plan },
 };
 
-/* Removes from *@parts what the server does not know. */
 static enum embtier_err get_parts(struct embtier *server, unsigned *parts, struct reading *reading)
 {
     for (size_t i = 0; i < ARRAY_LEN(parts_of_reading); i++) {
@@ -63,8 +62,7 @@ static enum embtier_err get_parts(struct embtier *server, unsigned *parts, struc
     return EMBTIER_OK;
 }
 
-static enum embtier_err reading_get(struct embtier *server, unsigned *parts,
-                                    struct reading *ret_reading)
+enum embtier_err reading_get(struct embtier *server, unsigned *parts, struct reading *ret_reading)
 {
     struct reading reading = { 0 };
     enum embtier_err err = embtier_status(server, &reading.status);

@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 
+#include "base/macros.h"
 #include "client/include/embtier.h"
 
 struct cli;
@@ -26,6 +27,13 @@ struct reading {
     struct embtier_plan_info plan;         /* if has_plan */
     bool has_plan;
 };
+
+/* Asks for the metrics and *@parts, bits of enum reading_part. Removes from *@parts what the server
+ * does not know. Then it may have closed the connection: call embtier_reconnect() before the next
+ * request. */
+MUST_CHECK enum embtier_err reading_get(struct embtier *server, unsigned *parts,
+                                        struct reading *ret_reading);
+void reading_clear(struct reading *reading);
 
 /* Shows @now. @before: NULL the first time; @seconds: between the two, 0 if the server was
  * restarted. Returns an exit code. */

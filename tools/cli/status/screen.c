@@ -10,6 +10,7 @@
 
 #include "base/text/text_escape.h"
 #include "tools/cli/number.h"
+#include "tools/cli/status/shown.h"
 #include "tools/cli/text_table.h"
 
 /* Lines that warnings may have while the rest is to be seen too. */
@@ -20,43 +21,6 @@
 
 /* ---- Numbers ---- */
 
-/* Writes "1.23M" for counts with many digits, "-" for those that are not known. */
-static const char *count_text(struct number_text *buffer, double value)
-{
-    static const struct {
-        double from;
-        const char *unit;
-    } units[] = { { 1e18, "E" }, { 1e15, "P" }, { 1e12, "T" }, { 1e9, "G" }, { 1e6, "M" } };
-
-    if (!isfinite(value))
-        return "-";
-    for (size_t i = 0; i < ARRAY_LEN(units); i++) {
-        if (value < units[i].from)
-            continue;
-        (void)snprintf(buffer->text, sizeof(buffer->text), "%.4g%s", value / units[i].from,
-                       units[i].unit);
-        return buffer->text;
-    }
-    return number_count(buffer, value);
-}
-
-static const char *bytes_text(struct number_text *buffer, double bytes)
-{
-    return isfinite(bytes) ? number_bytes(buffer, bytes) : "-";
-}
-
-static const char *share_text(struct number_text *buffer, double share)
-{
-    if (!isfinite(share))
-        return "-";
-    (void)snprintf(buffer->text, sizeof(buffer->text), "%.1f%%", 100 * share);
-    return buffer->text;
-}
-
-#define COUNT(value) count_text(&(struct number_text){ { 0 } }, (value))
-#define BYTES(value) bytes_text(&(struct number_text){ { 0 } }, (value))
-#define SHARE(value) share_text(&(struct number_text){ { 0 } }, (value))
-
 /* Writes "12,345 (+678/s)", the rate if it is known. */
 static const char *counter_text(struct number_text *buffer, const struct screen_opts *opts,
                                 double value, double before)
@@ -64,9 +28,9 @@ static const char *counter_text(struct number_text *buffer, const struct screen_
     struct number_text count, rate;
 
     if (!opts->before || opts->seconds <= 0)
-        return count_text(buffer, value);
-    (void)snprintf(buffer->text, sizeof(buffer->text), "%s (+%s/s)", count_text(&count, value),
-                   count_text(&rate, round((value - before) / opts->seconds)));
+        return shown_count(buffer, value);
+    (void)snprintf(buffer->text, sizeof(buffer->text), "%s (+%s/s)", shown_count(&count, value),
+                   shown_count(&rate, round((value - before) / opts->seconds)));
     return buffer->text;
 }
 
@@ -219,20 +183,20 @@ static bool add_clients(struct text_table *text, const struct overview *overview
 
         if (metric->value > 0)
             written += (size_t)snprintf(line + written, sizeof(line) - written, "%s%s %s",
-                                        written == 0 ? " (" : ", ", COUNT(metric->value),
+                                        written == 0 ? " (" : ", ", SHOWN_COUNT(metric->value),
                                         metric->label_value);
     }
     return text_table_add(text, "clients") &&
-           text_table_add(text, "%s session%s%s%s with %s of arenas", COUNT(sessions),
+           text_table_add(text, "%s session%s%s%s with %s of arenas", SHOWN_COUNT(sessions),
                           PLURAL(sessions), line, written > 0 ? ")" : "",
-                          BYTES(overview->clients.arena_bytes));
+                          SHOWN_BYTES(overview->clients.arena_bytes));
 }
 
 static void add_source(FILE *out, const struct overview *overview, const char *name, double rows)
 {
     if (rows > 0)
-        fprintf(out, "%s%s %s", ftell(out) == 0 ? "" : ", ", SHARE(overview_share(overview, rows)),
-                name);
+        fprintf(out, "%s%s %s", ftell(out) == 0 ? "" : ", ",
+                SHOWN_SHARE(overview_share(overview, rows)), name);
 }
 
 /* Names the sources that have served some rows. */
@@ -305,11 +269,13 @@ static bool make_facts(const struct overview *overview, const struct screen_opts
                        COUNTER(opts, overview, set_rows), COUNTER(opts, overview, pushed_rows)) &&
         add_lookups(text, overview) && text_table_add(text, "SSD") &&
         text_table_add(text, "%s stored, %s written, %s free for rows",
-                       BYTES(overview->ssd.stored_bytes), BYTES(overview->ssd.written_bytes),
-                       BYTES(overview->ssd.room_bytes)) &&
+                       SHOWN_BYTES(overview->ssd.stored_bytes),
+                       SHOWN_BYTES(overview->ssd.written_bytes),
+                       SHOWN_BYTES(overview->ssd.room_bytes)) &&
         text_table_add(text, "compaction") &&
-        text_table_add(text, "%s to do, %s shard%s at it now", BYTES(overview->ssd.pending_bytes),
-                       COUNT(overview->ssd.compacting_shards),
+        text_table_add(text, "%s to do, %s shard%s at it now",
+                       SHOWN_BYTES(overview->ssd.pending_bytes),
+                       SHOWN_COUNT(overview->ssd.compacting_shards),
                        PLURAL(overview->ssd.compacting_shards)) &&
         add_checkpoint(text, overview) && add_plan(text, overview);
 
@@ -345,15 +311,16 @@ static bool make_tiers(const struct overview *overview, const struct screen_opts
     for (size_t i = 0; ok && i < overview->tier_count; i++) {
         const struct overview_tier *const tier = &overview->tiers[i];
 
-        ok = ADD_CELLS(text, tier->name, BYTES(tier->capacity_bytes), BYTES(tier->used_bytes),
-                       COUNT(tier->rows), COUNT(tier->dirty_rows),
-                       SHARE(overview_share(overview, tier->lookup_rows)));
+        ok = ADD_CELLS(text, tier->name, SHOWN_BYTES(tier->capacity_bytes),
+                       SHOWN_BYTES(tier->used_bytes), SHOWN_COUNT(tier->rows),
+                       SHOWN_COUNT(tier->dirty_rows),
+                       SHOWN_SHARE(overview_share(overview, tier->lookup_rows)));
     }
     if (ok && overview->arrays.capacity_bytes > 0)
-        ok = ADD_CELLS(text, "arrays", BYTES(overview->arrays.capacity_bytes),
-                       BYTES(overview->arrays.used_bytes), COUNT(overview->arrays.rows),
-                       COUNT(overview->arrays.dirty_rows),
-                       SHARE(overview_share(overview, overview->lookups.array_rows)));
+        ok = ADD_CELLS(text, "arrays", SHOWN_BYTES(overview->arrays.capacity_bytes),
+                       SHOWN_BYTES(overview->arrays.used_bytes), SHOWN_COUNT(overview->arrays.rows),
+                       SHOWN_COUNT(overview->arrays.dirty_rows),
+                       SHOWN_SHARE(overview_share(overview, overview->lookups.array_rows)));
     if (ok)
         text_table_print(text, 0, out);
     return ok;
@@ -383,11 +350,12 @@ static bool add_table(struct text_table *text, const struct embtier_table_info *
     struct name_text name;
 
     return ADD_CELLS(
-        text, name_text(&name, table->name, all), is_unbounded ? "any" : COUNT((double)table->rows),
-        COUNT((double)table->dim), is_unbounded ? "-" : BYTES((double)overview_table_bytes(table)),
-        COUNT(lookups), SHARE(lookups > 0 ? hits / lookups : (double)NAN),
-        COUNT((double)table->updated_rows),
-        BYTES((double)(table->flush_bytes + table->compaction_bytes + table->import_bytes)));
+        text, name_text(&name, table->name, all),
+        is_unbounded ? "any" : SHOWN_COUNT((double)table->rows), SHOWN_COUNT((double)table->dim),
+        is_unbounded ? "-" : SHOWN_BYTES((double)overview_table_bytes(table)), SHOWN_COUNT(lookups),
+        SHOWN_SHARE(lookups > 0 ? hits / lookups : (double)NAN),
+        SHOWN_COUNT((double)table->updated_rows),
+        SHOWN_BYTES((double)(table->flush_bytes + table->compaction_bytes + table->import_bytes)));
 }
 
 static bool make_tables(const struct overview *overview, const struct screen_opts *opts,

@@ -15,7 +15,24 @@
 
 void help_status(FILE *out)
 {
-    fputs("\nWarnings, and when they are given:\n", out);
+    fputs(
+        "\n"
+        "Health: ok, no warning is given; warning, the server serves, but look soon; bad, updates\n"
+        "are refused or rows cannot be read, so act now. HIT RATE: of all rows that were looked\n"
+        "up, those that this tier served. `embtier stats` has all figures.\n"
+        "\n"
+        "With -o json: {health, warnings: [{name, health, why, advice}], version, libraries,\n"
+        "uptime_ms, clients: {sessions, by_transport: {TRANSPORT: sessions}, arena_bytes},\n"
+        "requests, set_rows, pushed_rows, lookups: {rows, served_by:\n"
+        "{TIER or array or write_queue or ssd or initial: rows}}, tiers: [{name,\n"
+        "capacity_bytes, used_bytes, rows, dirty_rows, hit_rate: 0 to 1}], arrays:\n"
+        "{capacity_bytes, used_bytes, rows, dirty_rows}, ssd: {stored_bytes, written_bytes,\n"
+        "room_bytes, pending_compaction_bytes, compacting_shards}, checkpoint: {id, age_s,\n"
+        "interval_s}, plan: as `embtier stats`, tables: [{name, rows, dim, bytes, lookup_rows,\n"
+        "missed_lookup_rows, updated_rows, written_bytes}]}; an unknown value is null; with\n"
+        "--watch, one line per interval.\n"
+        "\nWarnings, and when they are given:\n",
+        out);
     for (size_t i = 0; i < health_rule_count; i++)
         fprintf(out, "  %-17s  %-7s  %s\n  %-17s  %-7s  > %s\n", health_rules[i].name,
                 health_word(health_rules[i].health), health_rules[i].condition, "", "",
