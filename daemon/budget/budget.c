@@ -6,10 +6,6 @@
 #include "daemon/http/http_reserved.h"
 #include "store/store_reserved.h"
 
-/* The program and its libraries, catalog and metrics, maps of buckets (80 KiB), and the system's
- * own memory for threads and files. */
-#define PROGRAM_BYTES (16 * MIB)
-
 /* Each part is a whole number of MiB. */
 void budget_unbudgeted(const struct config *config, uint32_t lane_count,
                        struct config_unbudgeted *ret_unbudgeted)
@@ -25,7 +21,7 @@ void budget_unbudgeted(const struct config *config, uint32_t lane_count,
         .database_bytes = store_database_reserved_bytes(),
         .compaction_bytes = store_compaction_reserved_bytes(config),
         .session_bytes = align_up(engine_session_reserved_bytes(config), MIB),
-        .rest_bytes = PROGRAM_BYTES + ANSWER_BYTES + tables_eager_reserved_bytes(shards) +
+        .rest_bytes = BUDGET_PROGRAM_BYTES + ANSWER_BYTES + tables_eager_reserved_bytes(shards) +
                       request_bytes - config->lanes.request_bytes + http_reserved_bytes(config),
         .transfer_least_bytes = align_up(store_scan_with_logs_reserved_bytes(shards), MIB),
     };

@@ -4,7 +4,12 @@
 #ifndef EMBTIER_DAEMON_BUDGET_BUDGET_H
 #define EMBTIER_DAEMON_BUDGET_BUDGET_H
 
+#include "base/macros.h"
 #include "config/config_memory.h"
+
+/* The program and its libraries, catalog and metrics, maps of buckets (80 KiB), and the system's
+ * own memory for threads and files. */
+#define BUDGET_PROGRAM_BYTES (16 * MIB)
 
 /* A config_unbudgeted_fn, for config_load(). */
 void budget_unbudgeted(const struct config *config, uint32_t lane_count,

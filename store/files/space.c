@@ -18,17 +18,11 @@
 #include "base/clock.h"
 #include "base/log/log.h"
 #include "base/paths.h"
+#include "store/files/space_reserved.h"
 
-#define LOOK_NS 50000000L
-/* For catalogs, copies of logs and compaction, in addition to the flush of all write buffers. */
-#define RESERVE_MORE (32 * MIB)
+#define LOOK_NS      50000000L
 #define RESERVE_PART 16 /* at most this part of a file system */
-/* Bytes to open a database: a MANIFEST with its blocks allocated ahead, options, an info log,
- * marks. */
-#define OPEN_BYTES ((uint64_t)(192 * KIB))
-#define OPEN_PART  4 /* at most this part of a file system, for all databases */
-/* The first piece of a log; every second database has one. */
-#define LOG_BYTES ((uint64_t)(512 * KIB))
+#define OPEN_PART    4  /* at most this part of a file system, for all databases */
 /* Bytes that stay free in addition to those for rows: for manifests and RocksDB's logs. */
 #define FLOOR_BYTES (16 * MIB)
 #define FLOOR_PART  32
@@ -199,17 +193,17 @@ static uint64_t reserve_for(const struct space *space, const struct directory *d
                             uint64_t memtable_bytes)
 {
     const uint64_t databases = space->database_count / space->directory_count;
-    const uint64_t wanted = memtable_bytes / 4 * 5 / space->directory_count +
-                            (uint64_t)RESERVE_MORE + databases * LOG_BYTES;
 
-    return MIN(wanted, directory->capacity_bytes / RESERVE_PART / directory->sharers);
+    return MIN(space_reserve_wanted_bytes(memtable_bytes, space->directory_count, databases),
+               directory->capacity_bytes / RESERVE_PART / directory->sharers);
 }
 
 static uint64_t opening_bytes(const struct space *space, const struct directory *directory)
 {
     const uint64_t databases = space->database_count / space->directory_count;
 
-    return MIN(databases * OPEN_BYTES, directory->capacity_bytes / OPEN_PART / directory->sharers);
+    return MIN(space_opening_bytes(databases),
+               directory->capacity_bytes / OPEN_PART / directory->sharers);
 }
 
 /* The caller has set the devices of all directories. */

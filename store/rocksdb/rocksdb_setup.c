@@ -16,17 +16,14 @@
 #include "store/rocksdb/rocksdb_ext.h"
 #include "store/rocksdb/rocksdb_layout.h"
 #include "store/rocksdb/rocksdb_options.h"
+#include "store/rocksdb/table_size.h"
 
 #define PROBE_FILE  "embtier.json" DURABLE_FILE_SUFFIX /* a new store ignores this name */
 #define PROBE_BYTES 4096
 
-#define BLOCK_BYTES            4096
-#define WRITE_BUFFER_BYTES_MIN (64 * KIB)  /* RocksDB takes no less */
-#define WRITE_BUFFER_BYTES_MAX (256 * MIB) /* more only makes flushes and restarts slow */
 #define WRITE_BUFFERS_NO_LIMIT 1000
-#define LEVEL0_FILES_TRIGGER   4
+#define LEVEL0_FILES_TRIGGER   TABLE_LEVEL0_FILES
 #define PENDING_BYTES_NO_LIMIT (UINT64_C(1) << 60)
-#define FORMAT_VERSION         5
 #define MANIFEST_BYTES_MAX     (64 * MIB)
 #define MANIFEST_AHEAD_BYTES   (64 * KIB) /* allocated ahead; RocksDB's 4 MiB fill a full disk */
 #define OPEN_FILES_PART        32 /* least files in a part of RocksDB's table of open files */
@@ -81,8 +78,8 @@ void rocksdb_table_options_apply(rocksdb_options_t *options, rocksdb_cache_t *ca
 {
     rocksdb_block_based_table_options_t *table = rocksdb_block_based_options_create();
 
-    rocksdb_block_based_options_set_block_size(table, BLOCK_BYTES);
-    rocksdb_block_based_options_set_format_version(table, FORMAT_VERSION);
+    rocksdb_block_based_options_set_block_size(table, TABLE_BLOCK_BYTES);
+    rocksdb_block_based_options_set_format_version(table, TABLE_FORMAT_VERSION);
     rocksdb_block_based_options_set_block_cache(table, cache);
     rocksdb_block_based_options_set_cache_index_and_filter_blocks(table, 1);
     rocksdb_block_based_options_set_cache_index_and_filter_blocks_with_high_priority(table, 1);
@@ -91,7 +88,7 @@ void rocksdb_table_options_apply(rocksdb_options_t *options, rocksdb_cache_t *ca
     rocksdb_block_based_options_set_index_type(
         table, rocksdb_block_based_table_index_type_two_level_index_search);
     rocksdb_block_based_options_set_partition_filters(table, 1);
-    rocksdb_block_based_options_set_metadata_block_size(table, BLOCK_BYTES);
+    rocksdb_block_based_options_set_metadata_block_size(table, TABLE_BLOCK_BYTES);
     rocksdb_block_based_options_set_pin_top_level_index_and_filter(table, 1);
     rocksdb_block_based_options_set_whole_key_filtering(table, 1);
     if (config->rocksdb.bloom_bits_per_key > 0) /* the table options take ownership */

@@ -19,10 +19,8 @@
 
 #include "base/err.h"
 #include "config/config.h"
+#include "store/rocksdb/database_files.h"
 
-/* Each database has one buffer that fills, and one that is being written. If more have to be
- * written, it takes no more writes. */
-#define DATABASE_WRITE_BUFFERS    2
 #define STORE_DATABASES_PER_SHARD 2
 /* Level-0 files at which a database takes no more writes. */
 #define DATABASE_LEVEL0_FILES_MAX 36

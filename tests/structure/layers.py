@@ -26,7 +26,7 @@ LAYERS = {
     "store": {"base", "config", "tiers", "kernels"},
     "placement": {"base"},
     # The headers in which the parts of the server declare how much memory they take.
-    "daemon/budget": {"base", "config", "store", "daemon"},
+    "daemon/budget": {"base", "config", "store", "tiers", "daemon"},
     "daemon/health": {"base"},  # a client applies it too
     "daemon": _BELOW_DAEMON | {"daemon"},  # its own files only wire the folders
     "daemon/control": _BELOW_DAEMON | {"daemon/health", "daemon/jobs", "daemon/transport", "daemon/engine", "daemon/endurance"},

@@ -86,6 +86,8 @@ int command_config_diff(struct cli *cli, int argc, char **argv);
 int command_knob_list(struct cli *cli, int argc, char **argv);
 int command_knob_get(struct cli *cli, int argc, char **argv);
 int command_knob_set(struct cli *cli, int argc, char **argv);
+int command_size(struct cli *cli, int argc, char **argv);
+void help_size(FILE *out);
 int command_doctor(struct cli *cli, int argc, char **argv);
 void help_doctor(FILE *out);
 int command_trace_generate(struct cli *cli, int argc, char **argv);

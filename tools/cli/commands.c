@@ -389,6 +389,19 @@ const struct command commands[] = {
       "  embtier knob set log.level debug\n"
       "  embtier knob set rocksdb.memtable_bytes 512MiB --persist\n",
       command_knob_set, NULL },
+    { "size", "[NAME] --rows N --dim D [options]", "work out the memory and SSD that tables take",
+      "  -c, --config FILE    the configuration of embtierd (default: the defaults)\n"
+      "      --tables FILE    a JSON list of tables, as `embtier -o json table list` prints it; of\n"
+      "                       each, name, rows and dim are enough\n"
+      "  -r, --rows N         number of rows of one more table; all are taken to be written\n"
+      "  -d, --dim D          numbers per row\n"
+      "      --copies N       so many tables like this one\n"
+      "      --dtype, --optimizer, --durability, --home, --tier\n"
+      "                       as for `embtier table create`\n",
+      "  embtier size --rows 100000000 --dim 64 --optimizer adagrad --config embtierd.yaml\n"
+      "  embtier size ads --rows 1000000 --dim 64 --copies 20 --home array\n"
+      "  embtier -o json size --tables tables.json | jq .ssd.bytes\n",
+      command_size, help_size },
     { "doctor", "[--config FILE]", "look at this machine as embtierd would use it",
       "  -c, --config FILE  the configuration of embtierd (default: the defaults)\n"
       "\n"
