@@ -40,6 +40,10 @@ const struct health_alert health_alerts[] = {
       "embtier_store_rated_written_bytes / (sum without (cause) "
       "(rate(embtier_store_written_bytes_total[1d])) * 31557600) < embtier_store_rated_years",
       "1h", NULL, NULL, NULL },
+    { "write_back_held", "embtier_device_write_back_held > 0", "1m", NULL, NULL, NULL },
+    { "drive_over_limit",
+      "embtier_device_max_dwpd_exceeded > 0 and embtier_device_write_back_held == 0", "15m", NULL,
+      NULL, NULL },
     { "log_lost", "increase(embtier_log_dropped_lines_total[15m]) > 0", "0m", NULL, NULL, NULL },
     { NULL, "embtier_ready == 0", "5m", "not_ready", "ready is 0", "/readyz has the reasons" },
 };
