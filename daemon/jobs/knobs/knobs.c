@@ -260,10 +260,10 @@ static enum embtier_err apply(struct knobs *knobs, const char *name, const struc
         TRY(config_find_item(next, row->name, &after, msg));
         if (strcmp(before.value, after.value) == 0 && strcmp(row->name, name) != 0)
             continue;
-        if (!row->is_long)
+        if (!knobs_live_is_long(row))
             pthread_mutex_lock(&knobs->lock);
         err = row->apply(&knobs->live, next, msg);
-        if (!row->is_long)
+        if (!knobs_live_is_long(row))
             pthread_mutex_unlock(&knobs->lock);
         if (err == EMBTIER_CONFIG) { /* a check that only the part itself makes */
             config_cut_place(msg);

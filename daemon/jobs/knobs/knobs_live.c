@@ -298,10 +298,10 @@ static void read_rocksdb(struct knobs_live *live, struct config *now)
 /* ---- The table ---- */
 
 const struct knob_live knobs_live_table[] = {
-    { "cache.tiers[0].bytes", apply_tier0, read_tier0, .is_long = true },
-    { "cache.tiers[1].bytes", apply_tier1, read_tier1, .is_long = true },
-    { "cache.tiers[2].bytes", apply_tier2, read_tier2, .is_long = true },
-    { "cache.tiers[3].bytes", apply_tier3, read_tier3, .is_long = true },
+    { "cache.tiers[0].bytes", apply_tier0, read_tier0 },
+    { "cache.tiers[1].bytes", apply_tier1, read_tier1 },
+    { "cache.tiers[2].bytes", apply_tier2, read_tier2 },
+    { "cache.tiers[3].bytes", apply_tier3, read_tier3 },
     { "lanes.ticket_seconds", apply_tickets, read_tickets },
     { "log.slow_request_ms", apply_slow, read_slow },
     { "lanes.group_seconds", apply_groups, read_groups },
@@ -328,6 +328,11 @@ const struct knob_live knobs_live_table[] = {
     { "socket.max_user_sessions", apply_sessions, read_session_counts },
     { "log.level", apply_level, read_level },
 };
+bool knobs_live_is_long(const struct knob_live *row)
+{
+    return strncmp(row->name, "cache.tiers[", strlen("cache.tiers[")) == 0;
+}
+
 const uint32_t knobs_live_count = ARRAY_LEN(knobs_live_table);
 
 struct config knobs_live_read(struct knobs_live *live, const struct config *start)

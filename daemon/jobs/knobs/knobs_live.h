@@ -28,11 +28,13 @@ struct knob_live {
                               struct err_msg *msg);
     /* Writes the value in force into @now. */
     void (*read)(struct knobs_live *live, struct config *now);
-    bool is_long; /* waits for rows: values are read meanwhile */
 };
 
 extern const struct knob_live knobs_live_table[];
 extern const uint32_t knobs_live_count;
+
+/* True if apply() waits for rows. Values are read meanwhile. */
+bool knobs_live_is_long(const struct knob_live *row);
 
 /* Sets @limit from @config. */
 void knobs_live_set_limit(struct knobs_live *live, enum knob_limit limit,
