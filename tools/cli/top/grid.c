@@ -184,6 +184,9 @@ static bool add_cell(struct text_table *text, enum grid_kind kind, const struct 
     case GRID_SECONDS:
         return text_table_add(
             text, "%s", isfinite(cell->number) ? number_duration(&number, cell->number) : "-");
+    case GRID_TIME:
+        return text_table_add(text, "%s",
+                              isfinite(cell->number) ? number_time(&number, cell->number) : "-");
     }
     return false;
 }

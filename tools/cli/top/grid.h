@@ -19,8 +19,9 @@ enum grid_kind {
     GRID_NUMBER, /* names something, such as a session: sorted upwards, as texts are */
     GRID_COUNT,
     GRID_BYTES,
-    GRID_SHARE, /* 0 to 1 */
-    GRID_SECONDS,
+    GRID_SHARE,   /* 0 to 1 */
+    GRID_SECONDS, /* an age: "1h02m" */
+    GRID_TIME,    /* "1.25 ms" */
 };
 
 struct grid_column {

@@ -6,16 +6,14 @@
 
 #include "tools/cli/status/figures.h"
 #include "tools/cli/status/session_text.h"
+#include "tools/cli/top/latencies.h"
 
 /* ---- Requests ---- */
 
-/* Latencies of operations belong here, as further columns, once the server has metrics of them: a
- * column and a call of grid_add() with the metric's value, which is NAN for an older server. */
 static const struct grid_column request_columns[] = {
-    { "OPERATION", "operation", GRID_TEXT },
-    { "ROWS/S", "rows_per_s", GRID_COUNT },
-    { "BYTES/S", "bytes_per_s", GRID_BYTES },
-    { "ROWS", "rows", GRID_COUNT },
+    { "OPERATION", "operation", GRID_TEXT },  { "ROWS/S", "rows_per_s", GRID_COUNT },
+    { "BYTES/S", "bytes_per_s", GRID_BYTES }, { "ROWS", "rows", GRID_COUNT },
+    { "MEDIAN", "median_s", GRID_TIME },      { "99%", "p99_s", GRID_TIME },
 };
 
 /* Bytes of weights that lookups returned: the server counts rows by table, and a table's rows have
@@ -52,21 +50,23 @@ static double update_bytes_per_s(const struct rates *rates, const char *operatio
 static void fill_requests(struct grid *grid, const struct overview *overview,
                           const struct rates *rates)
 {
-    static const char *const operations[] = { "get", "set", "push", "prefetch" };
+    static const char *const operations[] = { "get", "pool", "set", "push", "prefetch" };
 
     (void)overview;
     for (size_t i = 0; i < ARRAY_LEN(operations); i++) {
         const char *const name = operations[i];
-        double bytes = (double)NAN; /* a prefetch returns none */
+        double bytes = (double)NAN; /* of pooled lookups and prefetches: not counted */
 
         if (strcmp(name, "get") == 0)
             bytes = lookup_bytes_per_s(rates);
-        else if (strcmp(name, "prefetch") != 0)
+        else if (strcmp(name, "set") == 0 || strcmp(name, "push") == 0)
             bytes = update_bytes_per_s(rates, name);
         grid_add_text(grid, name);
         grid_add(grid, rates_metric(rates, "request_rows", name));
         grid_add(grid, bytes);
         grid_add(grid, figures_value(rates->now->reading.status, "request_rows", name));
+        grid_add(grid, latencies_quantile(rates, name, 0.5));
+        grid_add(grid, latencies_quantile(rates, name, 0.99));
     }
 }
 

@@ -66,6 +66,10 @@ def test_first_frame_has_no_rates_and_the_sum_of_the_others_is_the_work(daemon):
         def add(frame: dict) -> bool:
             s = frame["interval_s"]
             get, put, one = named(frame["requests"], "get"), named(frame["requests"], "set"), named(frame["tables"], "t")
+            if get["rows_per_s"]:
+                assert 0 < get["median_s"] <= get["p99_s"] < 60
+            else:
+                assert get["median_s"] is None
             work["get"] += get["rows_per_s"] * s
             work["bytes"] += put["bytes_per_s"] * s
             work["set"] += put["rows_per_s"] * s
@@ -97,7 +101,7 @@ def test_every_part_of_a_server_has_rows(daemon):
     result = top(daemon, "-o", "json", "top", "-b", "-n", "1")
     frame = json.loads(result.stdout)
     assert result.returncode == 0 and set(PANELS) < set(frame)
-    assert [row["operation"] for row in frame["requests"]] == ["get", "set", "push", "prefetch"]
+    assert [row["operation"] for row in frame["requests"]] == ["get", "pool", "set", "push", "prefetch"]
     assert {"dram", "pmem", "arrays", "SSD"} <= {row["source"] for row in frame["tiers"]}
     assert {"reads", "all writes", "flush", "compaction", "log"} <= {row["cause"] for row in frame["ssd"]}
     assert len(frame["shards"]) == 2 * len({row["path"].rsplit("/", 1)[0] for row in frame["shards"]}) > 0

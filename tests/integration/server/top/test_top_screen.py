@@ -50,7 +50,7 @@ def test_keys_choose_panels_and_q_leaves_the_terminal_as_it_was(screen):
     one = screen()
     lines = one.wait(with_title("OPERATION"))
     assert re.match(r"embtierd \S+, up .*: ok, 1 session", lines[0]) and lines[-1].startswith("1-6 panel")
-    assert [row.split()[0] for row in panel_of(lines)[1:]] == ["get", "set", "push", "prefetch"]
+    assert [row.split()[0] for row in panel_of(lines)[1:]] == ["get", "pool", "set", "push", "prefetch"]
     for key, title in [("2", "SERVED BY"), ("3", "CAUSE"), ("4", "DATABASE"), ("5", "SESSION"), ("6", "TABLE"),
                        ("\t", "OPERATION"), ("\x1b[Z", "TABLE"), ("1", "OPERATION")]:  # fmt: skip
         one.press(key)
