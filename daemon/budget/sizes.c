@@ -36,11 +36,12 @@ static void measure_ssd(const struct config *config, struct size_table *table)
     const struct table_rows rows = { .rows = div_round_up(table->spec.rows, shards),
                                      .id_step = shards,
                                      .row_bytes = table->row_bytes,
-                                     .filter_bits = config->rocksdb.bloom_bits_per_key };
+                                     .filter_bits = config->rocksdb.bloom_bits_per_key,
+                                     .is_apart = config->rocksdb.layout == LAYOUT_BLOB };
     const struct table_size one = table_size_of(&rows);
 
     table->ssd = (struct table_size){ one.data_bytes * shards, one.index_bytes * shards,
-                                      one.filter_bytes * shards };
+                                      one.filter_bytes * shards, one.blob_bytes * shards };
 }
 
 /* Chooses the tier as the server does: the named one, or the fastest with room. */
@@ -105,20 +106,38 @@ static uint64_t buffer_bytes(const struct config *config)
         WRITE_BUFFER_BYTES_MAX);
 }
 
-/* Bytes that are on SSD twice, or not merged yet, while clients update rows: the levels above the
- * last, a tenth of it and a tenth of that; new files; and the output of compactions whose input is
- * still there. */
+/* Bytes of old versions, as the layout lets them gather: in levels above the last, a tenth of it
+ * and a tenth of that; in runs until all are merged; or as many as there are rows in files of their
+ * own. */
+static uint64_t old_bytes(const struct sizes *sizes)
+{
+    const uint64_t levels = sizes->ssd.row_bytes / (TABLE_LEVEL_FACTOR - 1);
+
+    switch (sizes->config->rocksdb.layout) {
+    case LAYOUT_UNIVERSAL:
+        return sizes->ssd.row_bytes / 100 * TABLE_UNIVERSAL_PERCENT;
+    case LAYOUT_BLOB:
+        return sizes->ssd.row_bytes;
+    default:
+        return levels;
+    }
+}
+
+/* Bytes beyond one version of each row while clients update rows: old versions, new files, and the
+ * output of compactions whose input is still there. */
 static uint64_t working_bytes(const struct sizes *sizes)
 {
     const struct config *const config = sizes->config;
     const uint32_t shards = shard_count(config);
-    const uint64_t levels = sizes->ssd.row_bytes / (TABLE_LEVEL_FACTOR - 1);
+    const uint64_t old = old_bytes(sizes);
     const uint64_t new_files =
         databases_with_rows(sizes) * TABLE_LEVEL0_FILES * buffer_bytes(config);
-    const uint64_t compaction =
-        MIN((sizes->ssd.row_bytes + new_files) / shards, TABLE_COMPACTION_FILES * TABLE_FILE_BYTES);
+    const uint64_t shard_bytes = (sizes->ssd.row_bytes + old + new_files) / shards;
+    const uint64_t compaction = config->rocksdb.layout == LAYOUT_UNIVERSAL
+                                    ? shard_bytes
+                                    : MIN(shard_bytes, TABLE_COMPACTION_FILES * TABLE_FILE_BYTES);
 
-    return levels + new_files + MIN(config->rocksdb.compaction_parallel, shards) * compaction;
+    return old + new_files + MIN(config->rocksdb.compaction_parallel, shards) * compaction;
 }
 
 static uint64_t reserve_bytes(const struct config *config)

@@ -2,10 +2,10 @@
 #include "store/rocksdb/rocksdb_layout.h"
 
 #include "base/text/bytes.h"
+#include "store/rocksdb/table_size.h"
 
-#define BLOB_VALUE_BYTES_MIN 32 /* the steps of tables stay with their keys */
-#define BLOB_FILE_BYTES      (256 * MIB)
-#define BLOB_READ_AHEAD      (256 * KIB)
+#define BLOB_FILE_BYTES (256 * MIB)
+#define BLOB_READ_AHEAD (256 * KIB)
 /* Compactions rewrite the rows of the older half of files, and begin once half of the oldest are
  * old versions. */
 #define BLOB_AGE_CUTOFF 0.5
@@ -24,7 +24,7 @@ static void apply_universal(rocksdb_options_t *options)
 static void apply_blob(rocksdb_options_t *options)
 {
     rocksdb_options_set_enable_blob_files(options, 1);
-    rocksdb_options_set_min_blob_size(options, BLOB_VALUE_BYTES_MIN);
+    rocksdb_options_set_min_blob_size(options, TABLE_BLOB_VALUE_BYTES);
     rocksdb_options_set_blob_file_size(options, BLOB_FILE_BYTES);
     rocksdb_options_set_blob_compaction_readahead_size(options, BLOB_READ_AHEAD);
     rocksdb_options_set_blob_gc_age_cutoff(options, BLOB_AGE_CUTOFF);

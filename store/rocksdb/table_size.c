@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The format: RocksDB's table/block_based/block_builder.cc, flush_block_policy.cc,
- * index_builder.cc, filter_policy.cc and table/format.h, which versions 7.8 to 9.10 share. */
+ * index_builder.cc, filter_policy.cc, table/format.h, and db/blob/blob_log_format.h, which
+ * versions 7.8 to 9.10 share. */
 #include "store/rocksdb/table_size.h"
-
-#include <stdbool.h>
 
 #include "base/macros.h"
 #include "store/database/row_format.h"
@@ -21,6 +20,10 @@
 /* A filter: lines of the processor's cache, and its own numbers. */
 #define FILTER_LINE_BYTES 64
 #define FILTER_HEAD_BYTES 5
+/* In front of each key and value in a file of values; and the place of one: its kind and
+ * compression, the number of a file and an offset of up to 256 MiB. Its length follows. */
+#define BLOB_HEAD_BYTES  32
+#define BLOB_PLACE_BYTES (2 + 2 + HANDLE_OFFSET_BYTES)
 /* The blocks of so many rows are built, and the others are taken to be like them. */
 #define SAMPLE_ROWS (UINT64_C(1) << 16)
 
@@ -117,7 +120,9 @@ static void add_metadata(const struct table_rows *rows, uint64_t entries_bytes,
 
 struct table_size table_size_of(const struct table_rows *rows)
 {
-    const uint64_t value_bytes = sizeof(struct stored_row_head) + rows->row_bytes;
+    const uint64_t row_bytes = sizeof(struct stored_row_head) + rows->row_bytes;
+    const bool is_apart = rows->is_apart && row_bytes >= TABLE_BLOB_VALUE_BYTES;
+    const uint64_t value_bytes = is_apart ? BLOB_PLACE_BYTES + varint_bytes(row_bytes) : row_bytes;
     const uint64_t sample = MIN(rows->rows, SAMPLE_ROWS);
     /* A double holds the counts of a petabyte's rows exactly enough. */
     const double factor = sample > 0 ? (double)rows->rows / (double)sample : 0;
@@ -137,6 +142,8 @@ struct table_size table_size_of(const struct table_rows *rows)
         data_bytes += block.bytes + TRAILER_BYTES;
         entries_bytes += index_entry_bytes(block.bytes);
     }
+    if (is_apart)
+        size.blob_bytes = rows->rows * (BLOB_HEAD_BYTES + ROW_KEY_BYTES + row_bytes);
     size.data_bytes = (uint64_t)(factor * (double)data_bytes);
     add_metadata(rows, (uint64_t)(factor * (double)entries_bytes), &size);
     return size;

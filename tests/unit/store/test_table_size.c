@@ -63,9 +63,10 @@ static uint64_t written_bytes(const struct table_rows *rows)
 static void test_bytes_are_those_of_a_written_file(void **state)
 {
     static const struct table_rows all[] = {
-        { 100000, 1, 4, 10 },       { 100000, 8, 64, 10 }, { 20000, 3, 512, 10 },
-        { 20000, 300, 516, 0 },     { 5000, 8, 4084, 20 }, { 5000, 4, 4100, 10 },
-        { 1000, 70000, 30000, 10 },
+        { 100000, 1, 4, 10, false },       { 100000, 8, 64, 10, false },
+        { 20000, 3, 512, 10, false },      { 20000, 300, 516, 0, false },
+        { 5000, 8, 4084, 20, false },      { 5000, 4, 4100, 10, false },
+        { 1000, 70000, 30000, 10, false },
     };
 
     (void)state;
@@ -80,8 +81,8 @@ static void test_bytes_are_those_of_a_written_file(void **state)
 
 static void test_many_rows_are_like_a_sample_of_them(void **state)
 {
-    const struct table_rows few = { 1 << 16, 8, 256, 10 };
-    const struct table_rows many = { UINT64_C(1) << 40, 8, 256, 10 };
+    const struct table_rows few = { 1 << 16, 8, 256, 10, false };
+    const struct table_rows many = { UINT64_C(1) << 40, 8, 256, 10, false };
     const uint64_t factor = many.rows / few.rows;
     const struct table_size a = table_size_of(&few), b = table_size_of(&many);
 
@@ -92,8 +93,8 @@ static void test_many_rows_are_like_a_sample_of_them(void **state)
 
 static void test_no_rows_take_nothing_and_no_filter_is_none(void **state)
 {
-    const struct table_rows none = { 0, 1, 64, 10 };
-    const struct table_rows plain = { 1000, 1, 64, 0 };
+    const struct table_rows none = { 0, 1, 64, 10, false };
+    const struct table_rows plain = { 1000, 1, 64, 0, false };
     const struct table_size size = table_size_of(&none);
 
     (void)state;

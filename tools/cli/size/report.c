@@ -78,7 +78,7 @@ static json_t *table_to_json(const struct sizes *sizes, const struct size_table 
     const char *const tier =
         table->tier != SIZE_NO_TIER ? sizes->config->cache.tiers[table->tier].name : NULL;
 
-    return json_pack("{s:s, s:o, s:I, s:s, s:s, s:s, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o}",
+    return json_pack("{s:s, s:o, s:I, s:s, s:s, s:s, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
                      "name", table->spec.name, "rows", cli_json_u64(table->spec.rows), "dim",
                      (json_int_t)table->spec.dim, "dtype", dtype_word(table->spec.dtype),
                      "optimizer", optimizer_word(table->spec.optimizer), "home",
@@ -89,7 +89,8 @@ static json_t *table_to_json(const struct sizes *sizes, const struct size_table 
                      cli_json_u64(table_size_sum(&table->ssd)), "ssd_data_bytes",
                      cli_json_u64(table->ssd.data_bytes), "ssd_index_bytes",
                      cli_json_u64(table->ssd.index_bytes), "ssd_filter_bytes",
-                     cli_json_u64(table->ssd.filter_bytes));
+                     cli_json_u64(table->ssd.filter_bytes), "ssd_blob_bytes",
+                     cli_json_u64(table->ssd.blob_bytes));
 }
 
 /* Appends @value, which may be NULL, and frees @array if that fails. */

@@ -45,17 +45,20 @@ SHAPES = {
         {"name": "c", "dim": 64, "durability": "async"},
         {"name": "d", "dim": 2048},
     ],
+    "blob": [{"name": "t", "dim": 32}],
 }
 
 
 # The part of 256 MiB for arrays. The rest is the cache, which is too small for the rows of the first two.
-ARRAY_MIB = {"dim-16": 248, "dim-64-with-state": 240, "dim-128-half-in-an-array": 96, "all-kinds": 96}
+ARRAY_MIB = {"dim-16": 248, "dim-64-with-state": 240, "dim-128-half-in-an-array": 96, "all-kinds": 96, "blob": 96}
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_server_takes_what_was_worked_out(make_daemon, tmp_path, shape):
     tables = [table | {"rows": TABLE_BYTES // len(SHAPES[shape]) // (table["dim"] * 4)} for table in SHAPES[shape]]
     daemon = make_daemon({"cache": {"tiers": [{"name": "dram", "kind": "dram", "bytes": "256MiB", "array_bytes": f"{ARRAY_MIB[shape]}MiB"}]}}, lanes=2)
+    if shape == "blob":
+        daemon.configure({"rocksdb": {"layout": "blob"}})
     file = tmp_path / "tables.json"
     file.write_text(json.dumps(tables))
     result = size("-o", "json", "size", "--config", daemon.folder / "embtierd.yaml", "--tables", file)
@@ -81,7 +84,9 @@ def test_a_server_takes_what_was_worked_out(make_daemon, tmp_path, shape):
     subprocess.run([CLI, "-s", daemon.socket, "-t", "0", "compaction", "run"], check=True, capture_output=True)
     daemon.stop()  # which writes all rows
     assert disk_bytes(daemon) == pytest.approx(expected["ssd"]["bytes"], rel=WITHIN)
-    rows_on_disk = sum(file.stat().st_size for file in Path(daemon.config["data"]["directories"][0]).rglob("*.sst"))
+    files = list(Path(daemon.config["data"]["directories"][0]).rglob("*"))
+    rows_on_disk = sum(file.stat().st_size for file in files if file.suffix in (".sst", ".blob"))
+    assert (shape == "blob") == any(file.suffix == ".blob" for file in files)
     assert rows_on_disk == pytest.approx(expected["ssd"]["row_bytes"], rel=WITHIN)
     if not SANITIZED:  # sanitizers take more
         assert started == pytest.approx(expected["memory"]["start_bytes"], rel=WITHIN)
