@@ -7,11 +7,12 @@ import subprocess
 
 import numpy as np
 import pytest
-from daemons import CLI, Daemon
+from daemons import CLI, SANITIZED, Daemon
 from readers import await_true
 
 ROWS, DIM = 100_000, 128  # 51 MB: no machine copies them in a millisecond
 BURST = 40
+SIZES = (20_000, 4_000, 1_000)  # whatever the machine, one of these takes over a millisecond and is over in little more
 
 
 def lines_of(daemon: Daemon) -> list[dict[str, str]]:
@@ -53,16 +54,16 @@ def test_slow_requests_are_logged_with_where_the_time_went(filled):
     assert len(lines_of(daemon)) == logged
 
 
+@pytest.mark.skipif(SANITIZED, reason="a lane under a sanitizer has too few slow requests a second to leave one out")
 def test_each_slow_request_is_logged_or_counted(filled):
     daemon, table = filled
-    ids = np.arange(20_000)
     set_limit(daemon, 1)
     asked = 0
 
     def all_are_told() -> bool:
         nonlocal asked
         for _ in range(BURST):
-            table.get(ids)
+            table.get(np.arange(SIZES[asked // BURST % len(SIZES)]))
         asked += BURST
         lines = lines_of(daemon)
         return sum(int(line["left_out"]) for line in lines) > 0
