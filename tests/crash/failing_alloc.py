@@ -64,6 +64,13 @@ class Allocations:
     def live_sites(self, ask) -> collections.Counter:
         """The sites of all live allocations, counted; @ask makes the daemon allocate something."""
         self._dump(ask)
+        return self._sites()
+
+    def left(self) -> str:
+        """The allocations that the process had not freed at its end; "" if there are none."""
+        return f"{self.live} left after {self.failed_site}: {dict(self._sites())}" if self.live else ""
+
+    def _sites(self) -> collections.Counter:
         count = min(self._get(SITE_COUNT), (FILE_BYTES - SITES) // 8)
         return collections.Counter(source_lines(struct.unpack_from(f"<{count}Q", self._words, SITES)))
 

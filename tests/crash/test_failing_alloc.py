@@ -561,7 +561,7 @@ def test_a_start_whose_allocation_fails_says_so_and_the_next_one_works(make_daem
         if not ready:
             assert failed
             reasons.add(end_of(daemon, daemon.log_lines()[seen:]))
-            assert allocations.live == 0, f"{n}: {allocations.live} left after {allocations.failed_site}"
+            assert not allocations.left(), f"{n}: {allocations.left()}"
             allocations.forget()
             # --restore-from makes some things only once: the log of the next start says so too.
             is_made = how == "restore_from" and any(
@@ -572,7 +572,7 @@ def test_a_start_whose_allocation_fails_says_so_and_the_next_one_works(make_daem
             fallbacks.append(allocations.failed_site)
         check_data(daemon, how)
         daemon.stop()
-        assert allocations.live == 0, f"{n}: {allocations.live} left after {allocations.failed_site}"
+        assert not allocations.left(), f"{n}: {allocations.left()}"
         return failed
 
     reasons, fallbacks = set(), []
@@ -622,7 +622,7 @@ def test_a_stop_whose_allocation_fails_loses_nothing_or_says_so(make_daemon, rng
         assert bool(errors) == (code == 1), (n, lines)
         assert failed or code == 0
         outcomes[code] = outcomes.get(code, 0) + 1
-        assert allocations.live == 0, f"{n}: {allocations.live} left after {allocations.failed_site}"
+        assert not allocations.left(), f"{n}: {allocations.left()}"
         allocations.forget()
         daemon.start()
         check_data(daemon, "clean")

@@ -202,6 +202,13 @@ static void dump(void)
     control->dump = 0;
 }
 
+/* At the end of the process, for a test that finds some left. */
+__attribute__((destructor)) static void dump_last(void)
+{
+    if (control != &nothing)
+        dump();
+}
+
 /* ---- The nth call ---- */
 
 /* True if this call must fail. */
@@ -371,7 +378,8 @@ static void *map_for(void *at, size_t bytes, int protection, int flags, int fd, 
 {
     void *const memory = fails(site) ? MAP_FAILED : map(at, bytes, protection, flags, fd, offset);
 
-    return memory == MAP_FAILED ? memory : keep(memory, bytes, site);
+    /* A mapping at a fixed place lies in one that is kept, and goes with it. */
+    return memory == MAP_FAILED || (flags & MAP_FIXED) ? memory : keep(memory, bytes, site);
 }
 
 FAULT_PUBLIC void *mmap(void *at, size_t bytes, int protection, int flags, int fd, off_t offset)
