@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests a store that is behind (BUSY), then full, then well again. GETs of uncached rows must go
- * on, every SET must end, and acknowledged SETs must be kept. The linker wraps store_write() so
- * that the test can refuse writes. */
+ * on, every SET must end, and acknowledged SETs must be kept. The linker wraps store_write_back()
+ * so that the test can refuse writes. */
 #include "tests/unit/engine/lane/lane_fixture.h"
 
 #include "daemon/engine/lane/lane_impl.h"
@@ -14,20 +14,20 @@
 
 static _Atomic uint32_t refuse; /* enum embtier_err, or OK */
 
-enum embtier_err __real_store_write(struct store *store, uint32_t shard,
-                                    const struct store_row *rows, uint32_t count,
-                                    struct err_msg *msg);
-enum embtier_err __wrap_store_write(struct store *store, uint32_t shard,
-                                    const struct store_row *rows, uint32_t count,
-                                    struct err_msg *msg);
+enum embtier_err __real_store_write_back(struct store *store, uint32_t shard,
+                                         const struct store_row *rows, uint32_t count,
+                                         struct err_msg *msg);
+enum embtier_err __wrap_store_write_back(struct store *store, uint32_t shard,
+                                         const struct store_row *rows, uint32_t count,
+                                         struct err_msg *msg);
 
-enum embtier_err __wrap_store_write(struct store *store, uint32_t shard,
-                                    const struct store_row *rows, uint32_t count,
-                                    struct err_msg *msg)
+enum embtier_err __wrap_store_write_back(struct store *store, uint32_t shard,
+                                         const struct store_row *rows, uint32_t count,
+                                         struct err_msg *msg)
 {
     const enum embtier_err err = (enum embtier_err)atomic_load(&refuse);
 
-    return err == EMBTIER_OK ? __real_store_write(store, shard, rows, count, msg)
+    return err == EMBTIER_OK ? __real_store_write_back(store, shard, rows, count, msg)
                              : err_set(msg, err, "refused by the test");
 }
 

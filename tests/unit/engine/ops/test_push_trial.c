@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests that a push is tried on the current row although SSD has an older one. The row waits in the
- * write queue, or is being written. The linker wraps store_write() to wait. */
+ * write queue, or is being written. The linker wraps store_write_back() to wait. */
 #include "tests/unit/engine/lane/lane_fixture.h"
 
 #define DIM        64
@@ -12,21 +12,21 @@
 static _Atomic bool writes_wait;
 static _Atomic uint32_t writing;
 
-enum embtier_err __real_store_write(struct store *store, uint32_t shard,
-                                    const struct store_row *rows, uint32_t count,
-                                    struct err_msg *msg);
-enum embtier_err __wrap_store_write(struct store *store, uint32_t shard,
-                                    const struct store_row *rows, uint32_t count,
-                                    struct err_msg *msg);
+enum embtier_err __real_store_write_back(struct store *store, uint32_t shard,
+                                         const struct store_row *rows, uint32_t count,
+                                         struct err_msg *msg);
+enum embtier_err __wrap_store_write_back(struct store *store, uint32_t shard,
+                                         const struct store_row *rows, uint32_t count,
+                                         struct err_msg *msg);
 
-enum embtier_err __wrap_store_write(struct store *store, uint32_t shard,
-                                    const struct store_row *rows, uint32_t count,
-                                    struct err_msg *msg)
+enum embtier_err __wrap_store_write_back(struct store *store, uint32_t shard,
+                                         const struct store_row *rows, uint32_t count,
+                                         struct err_msg *msg)
 {
     atomic_fetch_add(&writing, 1);
     while (atomic_load(&writes_wait))
         usleep(100);
-    return __real_store_write(store, shard, rows, count, msg);
+    return __real_store_write_back(store, shard, rows, count, msg);
 }
 
 static const struct lanes_shape one_lane = {
