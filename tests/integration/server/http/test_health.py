@@ -154,7 +154,7 @@ def test_a_hung_server_is_not_alive_and_all_readers_hear_so_at_once(http_daemon:
         waited = time.monotonic() - began
         began = time.monotonic()
         answers = [get(port, path) for path in ("/livez", "/readyz", "/metrics", "/status.json", "/livez")]
-        assert time.monotonic() - began < waited
+        assert time.monotonic() - began < 4 * waited, "five readers that each waited would take five times as long"
     for answer in (first, *answers):
         assert (answer.status, answer.text) == (503, "the control thread does not answer\n")
     await_true(lambda: get(port, "/livez").status == 200, "the server is alive again")
