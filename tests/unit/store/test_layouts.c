@@ -5,9 +5,10 @@
 #include <stdatomic.h>
 
 #include "store/store_impl.h"
+#include "tests/forms.h"
 #include "tests/unit/store/store_fixture.h"
 
-#define ROWS   20000
+#define ROWS   BY_BUILD(8000, 5000, 5000)
 #define ROUNDS 8
 
 static struct store_stats stats_of(const struct store_fixture *f)
@@ -211,7 +212,7 @@ static void rewrite_layout(struct store_fixture *f, enum config_layout layout, u
          &msg);
     list_files(f, after, sizeof(after));
     assert_none_is_left(before, after);
-    assert_true(telling.total >= 3 && telling.done == telling.total);
+    assert_true(telling.total >= 1 && telling.done == telling.total);
     assert_rows(f, version + 1);
     /* One of two versions of all rows is left. */
     assert_in_range(disk_bytes(f, ".sst") + disk_bytes(f, ".blob"), 0,
