@@ -67,6 +67,8 @@ uint64_t rocksdb_ext_write_buffers_budget(const rocksdb_options_t *options);
  * together; 0, as at first: no limit. Flushes never wait for it. A change counts at once, also for
  * compactions that wait. Any thread. */
 void rocksdb_ext_limit_compaction(rocksdb_options_t *options);
+/* Leaves the limit out of a copy of the options, for a database that does not compact. */
+void rocksdb_ext_unlimit_compaction(rocksdb_options_t *options);
 void rocksdb_ext_set_compaction_limit(const rocksdb_options_t *options, uint64_t bytes_per_second);
 uint64_t rocksdb_ext_compaction_limit(const rocksdb_options_t *options);
 /* Returns the bytes so far that the limit holds for, and those of flushes. */

@@ -249,6 +249,7 @@ enum embtier_err rocksdb_options_try(const rocksdb_options_t *options, const str
     enum embtier_err err;
 
     rocksdb_options_set_env(mine, memory);
+    rocksdb_ext_unlimit_compaction(mine); /* files in memory call it by an old function */
     rocksdb_options_set_create_if_missing(mine, 1);
     rocksdb_ext_log_nowhere(mine);
     db = rocksdb_open(mine, TRY_NAME, &error);

@@ -104,6 +104,11 @@ void rocksdb_ext_limit_compaction(rocksdb_options_t *options)
     options->rep.rate_limiter = std::make_shared<CompactionLimit>();
 }
 
+void rocksdb_ext_unlimit_compaction(rocksdb_options_t *options)
+{
+    options->rep.rate_limiter.reset();
+}
+
 void rocksdb_ext_set_compaction_limit(const rocksdb_options_t *options, uint64_t bytes_per_second)
 {
     options->rep.rate_limiter->SetBytesPerSecond(static_cast<int64_t>(bytes_per_second));
