@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from ctypes import byref, c_void_p, sizeof
+from ctypes import byref, c_double, c_uint64, c_void_p, sizeof
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from ._connection import Connection, Opened, connection_of, repeated
 from ._export import Exported, Imported
 from ._group import Group
 from ._ids import as_dtype, as_ids, as_rows, as_shape
-from ._library import ExportedInfo, ImportedInfo, MovedInfo, MoveOptions, ProfileInfo, lib
+from ._library import ExportedInfo, ImportedInfo, Latency, MovedInfo, MoveOptions, ProfileInfo, lib
 from ._profile import ProfileState
 from ._progress import Progress, Reports
 from ._types import TableSpec
@@ -561,7 +561,14 @@ class Server(Access):
         """Returns the server's metrics::
 
             {"version": "0.1.0", "uptime_ms": 1234, "libraries": ["rocksdb 7.8.3", "memkind"],
-             "metrics": {name: value, name with a label: {label value: value}}}
+             "metrics": {name: value, name with a label: {label value: value}},
+             "latencies": [{"op": "get", "transport": "shm", "requests": 7, "seconds": 0.0012,
+                            "bounds": [1.024e-06, ...], "counts": [0, ...]}]}
+
+        ``latencies`` tell how long requests took since the server's start, from its first look at
+        a request to its answer. Range *i* ends at ``bounds[i]`` seconds and has ``counts[i]``
+        requests. The last range has no end, so there is one count more than bounds. An older
+        server reports none.
         """
         pointer = c_void_p()
         with self._connection as handle:
@@ -583,12 +590,29 @@ class Server(Access):
                         for i in range(lib.embtier_status_library_count(pointer))
                     ],
                     "metrics": metrics,
+                    "latencies": [
+                        latency_of(lib.embtier_status_latency_at(pointer, i).contents)
+                        for i in range(lib.embtier_status_latency_count(pointer))
+                    ],
                 }
             finally:
                 lib.embtier_status_free(pointer)
 
     def __reduce__(self) -> Any:
         raise TypeError("a Server cannot be copied or pickled: it is a connection of this process; connect again")
+
+
+def latency_of(latency: Latency) -> dict[str, Any]:
+    """Copies what a status lends."""
+    ranges = latency.bound_count
+    return {
+        "op": latency.op.decode(),
+        "transport": latency.transport.decode(),
+        "requests": latency.requests,
+        "seconds": latency.seconds,
+        "bounds": list((c_double * ranges).from_address(latency.bounds)),
+        "counts": list((c_uint64 * (ranges + 1)).from_address(latency.counts)),
+    }
 
 
 class Table(Opened):

@@ -47,6 +47,7 @@ RECORDS = {
     "embtier_group_options": _library.GroupOptions,
     "embtier_account": _library.Account,
     "embtier_metric": _library.Metric,
+    "embtier_latency": _library.Latency,
 }
 
 

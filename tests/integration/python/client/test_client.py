@@ -639,6 +639,24 @@ def test_status_counts(server, name):
     assert server.status()["version"] == embtier.__version__
 
 
+def test_status_tells_how_long_requests_take(server, name):
+    def gets() -> dict[str, int | float]:
+        found = [latency for latency in server.status()["latencies"] if latency["op"] == "get"]
+        for latency in found:
+            assert latency["requests"] == sum(latency["counts"])
+            assert len(latency["counts"]) == len(latency["bounds"]) + 1
+            assert latency["bounds"] == sorted(latency["bounds"])
+        return {key: sum(latency[key] for latency in found) for key in ("requests", "seconds")}
+
+    table = server.create_table(name, 4)
+    before, began = gets(), time.monotonic()
+    for _ in range(5):
+        table.get(np.arange(10))
+    after = gets()
+    assert after["requests"] == before["requests"] + 5
+    assert 0 < after["seconds"] - before["seconds"] < time.monotonic() - began
+
+
 def test_status_names_what_the_server_was_built_with(server):
     rocksdb, memory = server.status()["libraries"]
     assert re.fullmatch(r"rocksdb \d+\.\d+\.\d+", rocksdb)

@@ -164,7 +164,8 @@ def test_memory_follows_the_size(tiered):
         must_have(tiered, SECOND, "pmem", SMALL)
         must_have(tiered, FIRST, "dram", SMALL)
         assert file_bytes(tiered) == blocks
-        wait_for(lambda: resident(tiered) < full - (LARGE - SMALL) * MIB * 0.8, "the memory is not given back")
+        if not SANITIZED:  # it keeps freed memory for a while
+            wait_for(lambda: resident(tiered) < full - (LARGE - SMALL) * MIB * 0.8, "the memory is not given back")
         for first in range(0, ROWS, BATCH):
             assert (table.get(np.arange(first, first + BATCH)) == first).all()
     tiered.stop()
