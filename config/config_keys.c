@@ -295,8 +295,8 @@ const char *config_allowed(struct config_allowed *buffer, const struct config_ke
         snprintf(buffer->text, room, "%" PRIu64 " to %" PRIu64, key->least, key->most);
         break;
     case CONFIG_DECIMAL:
-        snprintf(buffer->text, room, "%" PRIu64 " to %" PRIu64 ", written like 0.5",
-                 key->least, key->most);
+        snprintf(buffer->text, room, "%" PRIu64 " to %" PRIu64 ", written like 0.5", key->least,
+                 key->most);
         break;
     case CONFIG_BYTES:
         snprintf(buffer->text, room, "%s to %s, written like 4096 or 1.5GiB",

@@ -391,8 +391,8 @@ const struct command commands[] = {
       command_knob_set, NULL },
     { "size", "[NAME] --rows N --dim D [options]", "work out the memory and SSD that tables take",
       "  -c, --config FILE    the configuration of embtierd (default: the defaults)\n"
-      "      --tables FILE    a JSON list of tables, as `embtier -o json table list` prints it; of\n"
-      "                       each, name, rows and dim are enough\n"
+      "      --tables FILE    a JSON list, as `embtier -o json table list` prints it; of each\n"
+      "                       table, name, rows and dim are enough\n"
       "  -r, --rows N         number of rows of one more table; all are taken to be written\n"
       "  -d, --dim D          numbers per row\n"
       "      --copies N       so many tables like this one\n"
