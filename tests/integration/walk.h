@@ -110,6 +110,7 @@ struct walk {
     float trained[WALK_TRAINED_ROWS]; /* each row of the trained table; all its columns are equal */
     uint64_t train_step;
     uint64_t controls;
+    uint64_t tier_mib[2];                  /* sizes that the configuration has; 0: not read yet */
     uint64_t checkpoint;                   /* the newest; 0: there is none */
     float checkpointed[WALK_TRAINED_ROWS]; /* the trained table's rows in it */
     uint64_t place_rows[WALK_PLACES];      /* rows by place; names are in test_random_walk.c */

@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -379,6 +380,34 @@ static void knobs(struct walk *walk, struct walk_session *session)
     embtier_knob_list_free(list);
 }
 
+/* A tier has twice its size, or its old one again, while its rows are read, written and pinned. */
+static void resize_tier(struct walk *walk, struct walk_session *session)
+{
+    const uint32_t tier = walk_chance(walk, 50);
+    struct embtier_knob_options options = EMBTIER_KNOB_OPTIONS_INIT;
+    struct embtier_knob_change *change = NULL;
+    struct embtier_knob_list *list = NULL;
+    char name[32], value[32];
+    bool shrinks;
+    uint64_t mib;
+
+    snprintf(name, sizeof(name), "cache.tiers[%" PRIu32 "].bytes", tier);
+    options.name = name;
+    walk_expect(walk, session->server, embtier_knob_list(session->server, &options, &list),
+                EMBTIER_OK, "list a tier's size");
+    mib = strtoull(embtier_knob_list_at(list, 0)->value, NULL, 10);
+    if (walk->tier_mib[tier] == 0)
+        walk->tier_mib[tier] = mib;
+    shrinks = mib > walk->tier_mib[tier];
+    snprintf(value, sizeof(value), "%" PRIu64 "MiB", walk->tier_mib[tier] * (shrinks ? 1 : 2));
+    embtier_knob_list_free(list);
+    if (embtier_knob_set(session->server, name, value, 0, &change) == EMBTIER_BUSY && shrinks)
+        return; /* pinned rows need more */
+    WALK_CHECK(walk, change && strcmp(embtier_knob_change_knob(change)->value, value) == 0,
+               "%s is not %s: %s", name, value, embtier_message(session->server));
+    embtier_knob_change_free(change);
+}
+
 /* ---- Profiles ---- */
 
 /* However lookups, drops and restarts go on while it is made, no number contradicts another. */
@@ -482,8 +511,12 @@ static void compact(struct walk *walk)
 
     walk_expect(walk, walk->admin, embtier_compaction_put_off(walk->admin, 1), EMBTIER_OK,
                 "put compaction off");
-    walk_expect(walk, walk->admin, embtier_compaction_run(walk->admin, NULL, NULL), EMBTIER_OK,
-                "compact all shards");
+    if (walk_chance(walk, 50))
+        walk_expect(walk, walk->admin, embtier_compaction_rewrite(walk->admin, NULL, NULL),
+                    EMBTIER_OK, "rewrite all shards");
+    else
+        walk_expect(walk, walk->admin, embtier_compaction_run(walk->admin, NULL, NULL), EMBTIER_OK,
+                    "compact all shards");
     walk_expect(walk, walk->admin, embtier_compaction_show(walk->admin, &list), EMBTIER_OK,
                 "look at compaction");
     WALK_CHECK(walk,
@@ -532,6 +565,7 @@ void walk_control(struct walk *walk, struct walk_session *session)
         reload(walk, session);
         compact(walk);
         knobs(walk, session);
+        resize_tier(walk, session);
         cancel_job(walk, session);
     }
 }

@@ -12,19 +12,24 @@ static const char *const configs[] = {
     "lanes:\n  count: 4\n  readers_per_lane: 2\n  request_bytes: 64MiB\n  ticket_bytes: 64MiB\n"
     "  ticket_seconds: 60\n  group_seconds: 60\n  write_queue_bytes: 64MiB\n",
     "cache:\n  map_percent: 5\n  tiers:\n    - {name: dram, kind: dram, bytes: 1GiB, "
-    "array_bytes: 256MiB}\n    - {name: pmem, kind: file, bytes: 2GiB, path: /mnt/pmem}\n"
+    "max_bytes: 2GiB, array_bytes: 256MiB}\n    - {name: pmem, kind: file, bytes: 2GiB, path: "
+    "/mnt/pmem}\n"
     "    - {name: cxl, kind: numa, bytes: 1GiB, numa_node: 1}\n",
     "rocksdb:\n  memtable_bytes: 64MiB\n  metadata_cache_bytes: 64MiB\n  background_threads: 2\n"
     "  bloom_bits_per_key: 10\n  compaction_parallel: 1\n  direct_io: auto\n  io_uring: on\n"
-    "  options: 'max_open_files=100'\n",
+    "  options: 'max_open_files=100'\n  layout: blob\n  compaction_hours: 22:00-06:00\n"
+    "  compaction_bytes_per_second: 100MiB\n",
     "checkpoints:\n  interval_seconds: 600\n  keep: 2\n  max_checkpoints: 10\n"
     "  max_user_checkpoints: 5\n  transfer_bytes: 64MiB\n  transfer_idle_seconds: 60\n"
-    "endurance:\n  capacity_bytes: 1TB\n  rated_written_bytes: 100TB\n  rated_years: 5\n",
+    "endurance:\n  capacity_bytes: 1TB\n  rated_written_bytes: 100TB\n  rated_years: 5\n"
+    "  max_dwpd: 0.5\n",
     "socket:\n  path: /tmp/e.sock\n  mode: 0660\n  max_arena_bytes: 1GiB\n"
     "  max_total_arena_bytes: 4GiB\n  max_user_arena_bytes: 2GiB\n  max_sessions: 100\n"
     "  max_user_sessions: 50\n  max_batch_rows: 10000\n",
     "rpc:\n  listen: ['tcp://127.0.0.1:7000', 'unix+rpc:/tmp/r.sock']\n  threads: 2\n"
-    "  io_uring: auto\n  insecure: false\nlog:\n  level: info\n",
+    "  io_uring: auto\n  insecure: false\nlog:\n  level: info\n"
+    "  slow_request_ms: 100\nhttp:\n  listen: ['127.0.0.1:9100']\n  max_connections: 8\n  tables: "
+    "20\n",
 };
 
 #define TIERS                                                                                      \

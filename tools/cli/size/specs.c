@@ -12,7 +12,7 @@
 #include "tools/cli/number.h"
 
 #define TABLES_MAX 100000
-/* So no sum of bytes leaves 64 bits. What comes on top of a row is less than the allowance. */
+/* Sums of bytes stay within 64 bits. Overhead of a row is less than the allowance. */
 #define BYTES_MAX           1e18
 #define ROW_ALLOWANCE_BYTES 128
 
