@@ -124,8 +124,12 @@ void bundle_files_add(struct bundle_files *files, const char *name, char *text, 
 
 void bundle_files_lack(struct bundle_files *files, const char *name, const char *why)
 {
+    struct err_msg hidden;
+
+    err_write(&hidden, "%s", why);
+    (void)secrets_hide(hidden.text, strlen(hidden.text));
     (void)json_array_append_new(files->parts, json_pack("{s:o, s:o}", "name", cli_json_text(name),
-                                                        "missing", cli_json_text(why)));
+                                                        "missing", cli_json_text(hidden.text)));
 }
 
 const json_t *bundle_files_parts(const struct bundle_files *files)

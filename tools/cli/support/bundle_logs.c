@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <fts.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +19,16 @@
 #include "tools/cli/support/bundle_files.h"
 
 #define DEPTH_MAX 3 /* DIRECTORY/shard-0003/replay/LOG */
+
+/* The first line of a file whose beginning is left out may begin inside of a secret. */
+static void add_whole_lines(struct bundle_files *files, const char *name, char *text, size_t bytes,
+                            bool is_cut)
+{
+    const char *const line = is_cut ? memchr(text, '\n', bytes) : NULL;
+    const size_t left_out = line ? (size_t)(line - text) + 1 : is_cut ? bytes : 0;
+
+    bundle_files_add(files, name, text + left_out, bytes - left_out);
+}
 
 /* Adds the last @bytes_max of a file. A link at @path is not followed if it is in a folder that the
  * server's user can write: root may run this command. */
@@ -46,7 +57,7 @@ static void add_end(struct bundle_files *files, const char *path, int flags, siz
     if (count < 0)
         bundle_files_lack(files, name, "it cannot be read");
     else
-        bundle_files_add(files, name, text, (size_t)count);
+        add_whole_lines(files, name, text, (size_t)count, (off_t)bytes < facts.st_size);
 }
 
 void bundle_logs_add(struct bundle_files *files, const char *path, const char *name)
@@ -74,7 +85,7 @@ void bundle_logs_add_rocksdb(struct bundle_files *files, const char *directory, 
                              unsigned *count)
 {
     char *const paths[] = { (char *)(uintptr_t)directory, NULL };
-    FTS *const walk = fts_open(paths, FTS_PHYSICAL | FTS_NOCHDIR, by_name);
+    FTS *const walk = fts_open(paths, FTS_PHYSICAL | FTS_COMFOLLOW | FTS_NOCHDIR, by_name);
     FTSENT *entry;
 
     while (walk && (entry = fts_read(walk))) {

@@ -74,7 +74,9 @@ def test_a_bundle_has_all_parts_and_no_secret(make_daemon, tmp_path):
     daemon.start()
     with daemon.connect() as server:
         server.create_table("users", 4)
-    (daemon.folder / "rows/shard-0000/replay/LOG").write_text("old\n" * 100_000 + "a warning of RocksDB\n")
+    end = "a warning of RocksDB\n"
+    end = "o" * ((256 << 10) - len(end) - 22) + "\n" + end  # with it, 20 characters of the token are the last 256 KiB
+    (daemon.folder / "rows/shard-0000/replay/LOG").write_text("old\n" * 1000 + f"embt_{secrets['token']}\n" + end)
     path = tmp_path / "bundle.tar.gz"
     parts = bundle(daemon, path)
     files = contents(path)
@@ -97,7 +99,8 @@ def test_a_bundle_has_all_parts_and_no_secret(make_daemon, tmp_path):
         values = {key["name"]: key["value"] for key in json.loads(files[source])["keys"]}
         assert values["data.directories[0]"] == f"{daemon.folder}/rows"
     assert files["rocksdb-0_shard-0000_replay_LOG"].endswith(b"a warning of RocksDB\n")
-    assert len(files["rocksdb-0_shard-0000_replay_LOG"]) == 256 << 10  # its end
+    assert (256 << 10) - 100 < len(files["rocksdb-0_shard-0000_replay_LOG"]) <= 256 << 10  # its end
+    assert secrets["token"][-20:].encode() not in files["rocksdb-0_shard-0000_replay_LOG"], "a token that the end begins inside of"
     daemon.stop()
 
 
