@@ -152,11 +152,15 @@ static void read_all(struct asked *asked)
         struct pollfd poll_fd = { .fd = asked->out, .events = POLLIN };
         const int wait_ms = left_ms(asked);
         ssize_t count;
+        int ready;
 
         asked->is_late = wait_ms == 0;
         if (asked->is_late)
             break;
-        if (poll(&poll_fd, 1, wait_ms) <= 0)
+        ready = poll(&poll_fd, 1, wait_ms);
+        if (ready < 0 && errno != EINTR)
+            break;
+        if (ready <= 0)
             continue;
         count = read(asked->out, bytes, sizeof(bytes));
         if (count < 0 && errno == EINTR)

@@ -465,8 +465,11 @@ void endurance_get(struct endurance *endurance, uint64_t now_ms, struct enduranc
 
 enum embtier_err endurance_save(struct endurance *endurance, struct err_msg *msg)
 {
-    _cleanup_(freep) struct write_histories *copy = malloc(sizeof(*copy));
+    _cleanup_(freep) struct write_histories *copy = NULL;
 
+    if (!endurance->may_save)
+        return EMBTIER_OK; /* the file may be good */
+    copy = malloc(sizeof(*copy));
     if (!copy)
         return err_set(msg, EMBTIER_NO_MEMORY, WRITE_HISTORIES_FILE ": out of memory");
     pthread_mutex_lock(&endurance->lock);
@@ -479,8 +482,6 @@ static void save(struct endurance *endurance)
 {
     struct err_msg msg = { { 0 } };
 
-    if (!endurance->may_save)
-        return;
     if (endurance_save(endurance, &msg) != EMBTIER_OK)
         log_warn("the history of bytes written was not saved, and is tried again later", "why=%s",
                  LOG_QUOTED(msg.text));

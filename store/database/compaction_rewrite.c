@@ -53,7 +53,8 @@ static bool try_slot(struct compaction_scheduler *scheduler, uint32_t device)
     bool taken;
 
     pthread_mutex_lock(&scheduler->mutex);
-    taken = slots->used < scheduler->parallel && !slots->urgent_waits;
+    /* Holders go first, as a drop must not wait for all pieces. */
+    taken = slots->waiting == 0 && slots->used < scheduler->parallel && !slots->urgent_waits;
     slots->used += taken;
     pthread_mutex_unlock(&scheduler->mutex);
     return taken;

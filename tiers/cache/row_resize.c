@@ -88,7 +88,7 @@ static uint64_t marker_of(const struct row_cache *c, uint32_t tier)
     for (uint32_t i = pool->limit; i < pool->top; i++)
         marker += pool->slabs[i].used_slots;
     if (pool->draining != SLAB_NONE)
-        marker += pool->slabs[pool->draining].used_slots;
+        marker += UINT64_C(3) * pool->slabs[pool->draining].used_slots; /* may lie below @limit */
     return marker + ((uint64_t)pool->top << 32);
 }
 

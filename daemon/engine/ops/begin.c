@@ -19,14 +19,14 @@ static enum embtier_err begin(struct op_lane *lane, struct session *session, uin
     op = op_of(submission.op);
     if (IS_BAD(CHECK_OP, !op))
         return refuse(ret_refusal, EMBTIER_INVALID, UINT32_MAX, submission.op, op_last());
+    /* One that proto/ops.h does not name, such as a test's, has no series of its own. */
+    session_time(session, number)->op = submission.op < LATENCY_OPS ? submission.op : 0;
     /* Without a rule an operation is refused. Roles are checked with the segments, so that the
      * group of a refused push is told. */
     if (IS_BAD(CHECK_RULE, !operation_of_op(submission.op, submission.flags)))
         return refuse(ret_refusal, EMBTIER_PERMISSION, UINT32_MAX, rights_role(session->rights),
                       ROLE_COUNT);
     ret_taking->op = op;
-    /* One that proto/ops.h does not name, such as a test's, has no series of its own. */
-    session_time(session, number)->op = submission.op < LATENCY_OPS ? submission.op : 0;
     return op->begin(lane, session, number, &submission, ret_taking, ret_refusal);
 }
 

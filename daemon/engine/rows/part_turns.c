@@ -16,6 +16,7 @@
 
 #include <assert.h>
 
+#include "base/clock.h"
 #include "daemon/engine/sessions/slow_log.h"
 #include "daemon/engine/tables/table_counts.h"
 #include "daemon/engine/turns/cost.h"
@@ -328,7 +329,7 @@ void rows_turn(struct rows *rows, struct session_lane *side)
         if (part->waiting == 0)
             rows_part_finished(rows, part);
         else if (rows->rules->slow_log->limit_ns != 0)
-            part->ssd_since_ns = rows->schedule->now_ns;
+            part->ssd_since_ns = clock_now_ns(rows->rules->clock);
     }
 }
 

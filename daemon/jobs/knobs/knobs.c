@@ -355,7 +355,9 @@ static enum embtier_err carry_out(struct knobs *knobs, const char *name,
 
     if (err == EMBTIER_OK && file)
         err = knob_file_finish(file, msg);
-    return err == EMBTIER_OK || !next ? err : take_back(knobs, name, before, err, msg);
+    if (err == EMBTIER_OK || err == EMBTIER_SHUTDOWN || !next)
+        return err; /* a server that stops needs no values back */
+    return take_back(knobs, name, before, err, msg);
 }
 
 static enum embtier_err set(struct knobs *knobs, const struct knob_order *order,

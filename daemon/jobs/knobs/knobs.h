@@ -87,7 +87,7 @@ struct knob_change {
  * possible; the knob is not live and @order->persist is false; there is no file. CONFIG: with the
  * value, a start would refuse the file. After an error, the file and the value in force are as they
  * were, or the message names a place where the value is not: then the old or the new one is to be
- * set again. */
+ * set again. SHUTDOWN: the server stops, and the value may be in between. */
 MUST_CHECK enum embtier_err knobs_set(struct knobs *knobs, const struct knob_order *order,
                                       struct knob_change *ret_change, struct err_msg *msg);
 /* Notes that the knob @name was set in its place and not by knobs_set(). Any thread, does not

@@ -17,7 +17,8 @@
 struct knobs_live {
     struct knobs_opts opts;
     _Atomic uint64_t limits[KNOB_LIMIT_COUNT];
-    uint64_t tier_bytes[TIERS_MAX]; /* as they were set last; 0: not since the start */
+    /* As they were set last; 0: not since the start. Read while another is set. */
+    _Atomic uint64_t tier_bytes[TIERS_MAX];
     char hours[256]; /* rocksdb.compaction_hours as it was written last, or as it is in force */
 };
 

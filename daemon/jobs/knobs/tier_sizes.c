@@ -203,19 +203,19 @@ enum embtier_err tier_sizes_set(const struct knobs_opts *opts, uint32_t tier, ui
                                 struct err_msg *msg)
 {
     const struct tier_spec *const spec = &opts->config->cache.tiers[tier];
-    struct resizing r = { .opts = opts,
-                          .arena = opts->arenas[tier],
-                          .tier = tier,
-                          .maps = tier == 0 ? opts->map_slabs : 0,
-                          .room = tier_lane_slabs(spec, arena_bytes(opts->arenas[tier]),
-                                                  opts->lane_count),
-                          .wanted = tier_lane_slabs(spec, bytes, opts->lane_count),
-                          .there = calloc(opts->lane_count, sizeof(*r.there)),
-                          .marker = calloc(opts->lane_count, sizeof(*r.marker)) };
-    const enum embtier_err err = r.there && r.marker
-                                     ? resize(&r, bytes, msg)
-                                     : err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
+    struct resizing r = { .opts = opts, .tier = tier, .maps = tier == 0 ? opts->map_slabs : 0 };
+    enum embtier_err err;
 
+    if (!opts->arenas)
+        return err_set(msg, EMBTIER_INVALID,
+                       "cache.tiers[%" PRIu32 "].bytes: the tiers keep their sizes", tier);
+    r.arena = opts->arenas[tier];
+    r.room = tier_lane_slabs(spec, arena_bytes(r.arena), opts->lane_count);
+    r.wanted = tier_lane_slabs(spec, bytes, opts->lane_count);
+    r.there = calloc(opts->lane_count, sizeof(*r.there));
+    r.marker = calloc(opts->lane_count, sizeof(*r.marker));
+    err = r.there && r.marker ? resize(&r, bytes, msg)
+                              : err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
     free(r.there);
     free(r.marker);
     return err;
