@@ -74,7 +74,9 @@ def test_a_stalled_server_takes_nothing_of_the_old_session_once_it_has_answered(
         before = value_of(client, handle)
         last = submit_set(old, handle, 2.0)
         await_answer_or_end(old, last)
-        assert value_of(client, handle) == before == (1.0 if old.completion(first) else 0.0)
+        assert value_of(client, handle) == before
+        # A request that was under way may have left out rows, as its client was gone. It is not answered then.
+        assert before == 1.0 or (before == 0.0 and old.completion(first) is None)
 
 
 def test_the_old_memory_can_be_read_until_its_client_closes(own_daemon, table):
