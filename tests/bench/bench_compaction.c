@@ -3,37 +3,43 @@
  *
  * compaction-dip: the lowest rate of GET in any second in which a shard compacts, over the mean
  * rate when all is compacted. There are 4 M rows of 512 bytes in 8 shards. Ids are uniform and
- * nothing is cached, so every row is a read from the device. All shards urgently need a
- * compaction at the same time: rows were stored, compacted, and then written again until each
- * shard had some 28 files in level 0. Each turn begins with a copy of these shards.
+ * nothing is cached, so every row is a read from the device. All shards are due at the same time:
+ * rows were stored, compacted, and then written again while compaction was put off, until each
+ * shard had some 22 files in level 0. Each turn begins with a copy of these shards and has them
+ * catch up (embtier_compaction_run()).
  *
  * The reference is the same server, with as many compactions at a time allowed as there are
  * shards. RocksDB then schedules them by itself: each shard compacts when it is due. Both have a
  * background thread for each shard. With fewer threads than shards, RocksDB's own pool limits
- * the compactions: compaction-dip-2-threads, without a bar, has the default of two. */
+ * the compactions: compaction-dip-2-threads, without a bar, has the default of two.
+ *
+ * compaction-dip-limited: the same lowest rate where rocksdb.compaction_bytes_per_second holds,
+ * over the mean rate of the same turn. Each shard has eight files in level 0 when it begins: it is
+ * due, but is not so far behind that the limit gives way. */
 #include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "tests/bench/lib/bench_server.h"
 
-#define DIM           128
-#define ROW_BYTES     (DIM * sizeof(float))
-#define BATCH_ROWS    1024 /* some fifty batches a second */
-#define IN_FLIGHT     4
-#define SHARDS        8
-#define READERS       4
-#define THREADS       (SHARDS + SHARDS / 2) /* a fourth of RocksDB's threads flush */
-#define DRAM_BYTES    (8 * MIB)
-#define MEMTABLE      (64 * MIB)
-#define LEVEL0_FILES  28
-#define FILE_BYTES    (MEMTABLE / SHARDS / 2)
-#define QUIET_SECONDS 4 /* without a compaction, after which none will follow */
-#define MEAN_SECONDS  15
-#define SECONDS_MAX   300
-#define TURNS_MAX     3
-
-#define NO_COMPACTION "level0_file_num_compaction_trigger=1000"
+#define DIM          128
+#define ROW_BYTES    (DIM * sizeof(float))
+#define BATCH_ROWS   1024 /* some fifty batches a second */
+#define IN_FLIGHT    4
+#define SHARDS       8
+#define READERS      4
+#define THREADS      (SHARDS + SHARDS / 2) /* a fourth of RocksDB's threads flush */
+#define DRAM_BYTES   (8 * MIB)
+#define MEMTABLE     (64 * MIB)
+#define LEVEL0_FILES 22 /* two less than what makes a shard urgent */
+#define FEWER_FILES  8
+#define LIMIT        (24 * MIB)
+#define FILE_BYTES   (MEMTABLE / SHARDS / 2)
+#define MEAN_SECONDS 15
+#define SECONDS_MAX  300
+#define TURNS_MAX    3
 
 struct series {
     double times[SECONDS_MAX], rates[SECONDS_MAX];
@@ -45,12 +51,14 @@ struct dip {
     uint64_t rows;
     uint64_t random;
     struct embtier_batch *batches[IN_FLIGHT];
-    struct series last[2]; /* ours, the reference's */
+    struct series last[2];  /* ours, the reference's */
+    struct embtier *caller; /* that has the shards catch up */
+    atomic_bool caught_up;
 };
 
 /* ---- The shards with which all turns begin ---- */
 
-static struct bench_server_shape shape_of(const char *options, uint32_t threads, uint32_t parallel)
+static struct bench_server_shape shape_of(uint32_t threads, uint32_t parallel)
 {
     return (struct bench_server_shape){ .readers_per_lane = READERS,
                                         .shards = SHARDS,
@@ -58,8 +66,7 @@ static struct bench_server_shape shape_of(const char *options, uint32_t threads,
                                         .memtable_bytes = MEMTABLE,
                                         .metadata_cache_bytes = 128 * MIB,
                                         .background_threads = threads,
-                                        .compaction_parallel = parallel,
-                                        .rocksdb_options = options };
+                                        .compaction_parallel = parallel };
 }
 
 /* Runs @words in the server's directory. */
@@ -70,6 +77,12 @@ static void shell(const struct dip *dip, const char *words)
     snprintf(text, sizeof(text), "cd '%s' && %s", dip->server.harness.directory, words);
     if (system(text) != 0) // NOLINT(cert-env33-c): the benchmark's own words
         bench_die("%s: failed", text);
+}
+
+static void check(enum embtier_err err)
+{
+    if (err != EMBTIER_OK)
+        bench_die("%s", embtier_message(NULL));
 }
 
 static void make_batches(struct dip *dip)
@@ -107,23 +120,22 @@ static void end(void *context, uint32_t slot)
     bench_wait(((struct dip *)context)->batches[slot]);
 }
 
-static void set_up(struct dip *dip)
+/* Leaves each shard @files files in level 0. */
+static void set_up(struct dip *dip, uint32_t files)
 {
-    const struct bench_server_shape compacts = shape_of(NULL, THREADS, 1);
-    const struct bench_server_shape piles_up = shape_of(NO_COMPACTION, THREADS, 1);
-    const double bytes = bench_scaled(LEVEL0_FILES * FILE_BYTES * SHARDS, 8 * MIB);
+    const struct bench_server_shape shape = shape_of(THREADS, 1);
+    const double bytes = bench_scaled(files * FILE_BYTES * SHARDS, 8 * MIB);
 
     dip->random = 42;
     dip->rows = bench_scaled(4000000, 100000);
-    bench_server_start(&dip->server, &compacts);
+    bench_server_start(&dip->server, &shape);
     bench_server_tables(&dip->server, 1, dip->rows, DIM);
     bench_say("storing %llu rows", (unsigned long long)dip->rows);
     bench_touch_all(&dip->server, EMBTIER_SET);
     bench_server_stop(&dip->server);
-    bench_server_again(&dip->server, &compacts);
+    bench_server_again(&dip->server, &shape);
     bench_server_settle(&dip->server);
-    bench_server_stop(&dip->server);
-    bench_server_again(&dip->server, &piles_up);
+    check(embtier_compaction_put_off(dip->server.connection, 1));
     make_batches(dip);
     bench_say("writing %.0f MiB again", bytes / MIB);
     while (bench_metric(&dip->server, "store_written_bytes", "flush") < bytes)
@@ -144,28 +156,40 @@ static double rate_of_second(struct dip *dip)
     return BATCH_ROWS * bench_pipeline(IN_FLIGHT, bench_settings.seconds * 4, begin_get, end, dip);
 }
 
-/* Returns the lowest rate of a second in which a shard compacted. */
+static void *catch_up(void *context)
+{
+    struct dip *const dip = context;
+
+    check(embtier_compaction_run(dip->caller, NULL, NULL));
+    atomic_store(&dip->caught_up, true);
+    return NULL;
+}
+
+/* Returns the lowest rate of a second in which a shard compacted, while all catch up. */
 static double lowest(struct dip *dip, struct series *series)
 {
     const double began = bench_now();
     double rate = INFINITY;
-    uint32_t quiet = 0;
+    pthread_t thread;
 
-    for (series->count = 0; quiet < QUIET_SECONDS && series->count < SECONDS_MAX; series->count++) {
+    dip->caller = bench_server_connect(&dip->server, BENCH_SHM, 0);
+    atomic_store(&dip->caught_up, false);
+    if (pthread_create(&thread, NULL, catch_up, dip) != 0)
+        bench_die("no thread for the operator");
+    for (series->count = 0; !atomic_load(&dip->caught_up) && series->count < SECONDS_MAX;
+         series->count++) {
         const bool before = compacts(dip);
         const double now = rate_of_second(dip);
 
         series->times[series->count] = bench_now() - began;
         series->rates[series->count] = now;
-        if (before || compacts(dip)) {
+        if (before || compacts(dip))
             rate = MIN(rate, now);
-            quiet = 0;
-        } else {
-            quiet++;
-        }
     }
-    if (isinf(rate) || quiet < QUIET_SECONDS)
-        bench_die(isinf(rate) ? "no shard compacted" : "compactions do not end");
+    pthread_join(thread, NULL);
+    embtier_disconnect(dip->caller);
+    if (isinf(rate))
+        bench_die("no shard compacted");
     return rate;
 }
 
@@ -179,19 +203,30 @@ static double mean(struct dip *dip)
     return sum / MEAN_SECONDS;
 }
 
-static double turn(struct dip *dip, uint32_t threads, uint32_t parallel, struct series *series)
+/* Returns the lowest rate, and at @ret_mean that without compactions. */
+static double lowest_of_turn(struct dip *dip, const struct bench_server_shape *shape,
+                             struct series *series, double *ret_mean)
 {
-    const struct bench_server_shape shape = shape_of(NULL, threads, parallel);
-    double least, most;
+    double least;
 
     shell(dip, "rm -rf rows && cp -a due rows && sync -f rows");
-    bench_server_again(&dip->server, &shape);
+    bench_server_again(&dip->server, shape);
     make_batches(dip);
     least = lowest(dip, series);
-    most = mean(dip);
+    *ret_mean = mean(dip);
     bench_server_stop(&dip->server);
-    bench_say("%u at a time: lowest %.0f rows/s of %.0f, after %.0f s", parallel, least, most,
+    bench_say("%u at a time, limit %.0f MiB/s: lowest %.0f rows/s of %.0f, after %.0f s",
+              shape->compaction_parallel, (double)shape->compaction_bytes / MIB, least, *ret_mean,
               series->times[series->count - 1]);
+    return least;
+}
+
+static double turn(struct dip *dip, uint32_t threads, uint32_t parallel, struct series *series)
+{
+    const struct bench_server_shape shape = shape_of(threads, parallel);
+    double most;
+    const double least = lowest_of_turn(dip, &shape, series, &most);
+
     return least / most;
 }
 
@@ -231,9 +266,32 @@ static void compaction_dip(void)
 {
     struct dip *const dip = bench_alloc(1, sizeof(*dip));
 
-    set_up(dip);
+    set_up(dip, LEVEL0_FILES);
     compare(dip, "compaction-dip", THREADS, 1);
     compare(dip, "compaction-dip-2-threads", 2, 0);
+    harness_done(&dip->server.harness);
+    free(dip);
+}
+
+static void compaction_dip_limited(void)
+{
+    struct dip *const dip = bench_alloc(1, sizeof(*dip));
+    const uint32_t turns = MIN(bench_settings.turns, TURNS_MAX);
+    struct bench_server_shape shape = shape_of(2, 1);
+    double ours[TURNS_MAX], reference[TURNS_MAX];
+
+    shape.compaction_bytes = LIMIT;
+    set_up(dip, FEWER_FILES);
+    for (uint32_t i = 0; i < turns; i++)
+        ours[i] = lowest_of_turn(dip, &shape, &dip->last[0], &reference[i]);
+    bench_report(&(struct bench_figure){ .name = "compaction-dip-limited",
+                                         .unit = "rows/s",
+                                         .bar = 0.8,
+                                         .limit = "CPU and device that compactions leave",
+                                         .reference_name = "the mean without compactions",
+                                         .reference_options =
+                                             "8 shards, all due, 24 MiB/s, 2 background threads" },
+                 ours, reference, turns, NULL, dip);
     harness_done(&dip->server.harness);
     free(dip);
 }
@@ -242,6 +300,7 @@ int main(int argc, char **argv)
 {
     const struct bench_entry entries[] = {
         { "compaction-dip", compaction_dip },
+        { "compaction-dip-limited", compaction_dip_limited },
     };
 
     return bench_main(argc, argv, entries, ARRAY_LEN(entries));

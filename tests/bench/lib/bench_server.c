@@ -58,7 +58,8 @@ static void configure(struct bench_server *server, const struct bench_server_sha
         "  ticket_bytes: %llu\n"
         "cache:\n  tiers:\n    - {name: dram, kind: dram, bytes: %llu, array_bytes: %llu}\n%s"
         "rocksdb:\n  memtable_bytes: %llu\n  metadata_cache_bytes: %llu\n"
-        "  background_threads: %u\n  compaction_parallel: %u\n  options: %s\n"
+        "  background_threads: %u\n  compaction_parallel: %u\n  "
+        "compaction_bytes_per_second: %llu\n  options: %s\n"
         "socket:\n  path: %s\n  max_arena_bytes: 1GiB\n  max_batch_rows: %u\n%s",
         harness->directory, shape->shards ? shape->shards : 8, shape->lanes ? shape->lanes : 1,
         shape->readers_per_lane ? shape->readers_per_lane : 2,
@@ -69,6 +70,7 @@ static void configure(struct bench_server *server, const struct bench_server_sha
         (unsigned long long)(shape->metadata_cache_bytes ? shape->metadata_cache_bytes : 64 * MIB),
         shape->background_threads ? shape->background_threads : 2,
         shape->compaction_parallel ? shape->compaction_parallel : 1,
+        (unsigned long long)shape->compaction_bytes,
         shape->rocksdb_options ? shape->rocksdb_options : "null", harness->socket,
         shape->batch_rows ? shape->batch_rows : 1048576, rpc);
     harness_configure(harness, yaml);

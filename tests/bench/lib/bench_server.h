@@ -24,6 +24,7 @@ struct bench_server_shape {
     uint64_t metadata_cache_bytes;
     uint32_t background_threads;        /* [2] */
     uint32_t compaction_parallel;       /* [1] */
+    uint64_t compaction_bytes;          /* a second, that compactions may write [no limit] */
     uint64_t ticket_bytes;              /* [64 MiB] */
     uint32_t batch_rows;                /* of one request [1,048,576] */
     bool listens;                       /* over TCP too, at `address` */
