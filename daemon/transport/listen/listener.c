@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "daemon/transport/listen/held_address.h"
 #include "daemon/transport/listen/socket_path.h"
 
 #define BACKLOG 1024
@@ -86,10 +87,26 @@ static void name_tcp(struct listener *listener, const struct address *address)
              is_v6 ? "[" : "", address->host, is_v6 ? "]" : "", port);
 }
 
-static enum embtier_err cannot_listen(const struct address *address, struct err_msg *msg)
+static enum embtier_err cannot_listen(const struct address *address, int errnum,
+                                      struct err_msg *msg)
 {
-    return err_set_errno(msg, errno, "cannot listen at %s://%s:%s", address_scheme(address),
+    return err_set_errno(msg, errnum, "cannot listen at %s://%s:%s", address_scheme(address),
                          address->host, address->port);
+}
+
+/* Returns 0 or the error number. */
+static int bind_patiently(int fd, const struct addrinfo *at, const struct address *address)
+{
+    struct held_address held = { 0 };
+    char name[ADDRESS_HOST_MAX + 32];
+    int rc;
+
+    snprintf(name, sizeof(name), "%s://%s:%s", address_scheme(address), address->host,
+             address->port);
+    do
+        rc = bind(fd, at->ai_addr, at->ai_addrlen) == 0 ? 0 : errno;
+    while (rc == EADDRINUSE && held_address_wait(&held, name));
+    return rc;
 }
 
 /* Makes a socket with that address. */
@@ -98,12 +115,14 @@ static enum embtier_err bind_at(const struct addrinfo *at, const struct address 
 {
     _cleanup_(closep) int fd =
         socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, at->ai_protocol);
+    int rc;
 
     if (fd < 0)
         return err_set_errno(msg, errno, "cannot make a socket");
     (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &(int){ 1 }, sizeof(int));
-    if (bind(fd, at->ai_addr, at->ai_addrlen) != 0)
-        return cannot_listen(address, msg);
+    rc = bind_patiently(fd, at, address);
+    if (rc != 0)
+        return cannot_listen(address, rc, msg);
     *ret_fd = TAKE_FD(fd);
     return EMBTIER_OK;
 }
@@ -113,7 +132,7 @@ static enum embtier_err listen_at(const struct addrinfo *at, const struct addres
 {
     TRY(bind_at(at, address, &listener->fd, msg));
     if (listen(listener->fd, BACKLOG) != 0)
-        return cannot_listen(address, msg);
+        return cannot_listen(address, errno, msg);
     name_tcp(listener, address);
     return EMBTIER_OK;
 }
@@ -173,12 +192,25 @@ static enum embtier_err listen_tcp(const struct address *address, bool may_be_re
     return listen_at(found, address, listener, msg);
 }
 
+static enum embtier_err check_patiently(const char *path, bool may_live, struct err_msg *msg)
+{
+    struct held_address held = { 0 };
+    enum embtier_err err;
+
+    do
+        err = socket_path_check(path, may_live, msg);
+    while (err == EMBTIER_LOCKED && held_address_wait(&held, path));
+    return err;
+}
+
 enum embtier_err listener_check(const struct address *address, bool may_be_remote, bool may_live,
                                 struct err_msg *msg)
 {
     _cleanup_(free_found) struct addrinfo *found = NULL;
     _cleanup_(closep) int fd = -1;
 
+    if (address->kind == ADDRESS_UNIX_RPC)
+        return check_patiently(address->path, may_live, msg);
     if (!address_is_tcp(address))
         return socket_path_check(address->path, may_live, msg);
     TRY(find_tcp(address, may_be_remote, &found, msg));
