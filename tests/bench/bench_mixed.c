@@ -7,7 +7,7 @@
  * Both sides go through the same draws, in turns of some seconds each, after a warm-up. Both
  * write without a log.
  *
- * shards: 2, 4, 8 and 16 shards compared with 1 (MTrainS, figure 8).
+ * shards: 2, 4, 8, 16 and 32 shards compared with 1 (MTrainS, figure 8).
  *
  * two-tier-rate: DRAM and a second tier of the same size behind it (a file in memory where
  * possible), compared with the DRAM alone. The figure also has the hit rate of both, next to that
@@ -18,7 +18,7 @@
 #include "tests/bench/lib/mixed_load.h"
 #include "tests/bench/lib/rocksdb_alone.h"
 
-#define SHARD_STEPS             5 /* 1, 2, 4, … */
+#define SHARD_STEPS             6 /* 1, 2, 4, … */
 #define REFERENCE_WARM_UP_TURNS 6
 
 static double hit_rate(const struct mixed_load *load)

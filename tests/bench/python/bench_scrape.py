@@ -3,18 +3,19 @@
 """A scrape of /metrics from a server with 1,000 tables: its time, its bytes, and what it costs lookups.
 
 `scrape` is the time of one answer, on a connection of its own; a turn is the median of some. `scrape-bytes` is the length of the
-answer. `scrape-cost` has rows a second of lookups that are all cached, while one reader scrapes five times a second, over the same
-without a reader, in turns. A figure is one JSON object on a line, as tests/bench/lib/bench.h has it."""
+answer. `scrape-cost` has rows a second of lookups that are all cached, while another process scrapes five times a second, over the
+same without it, in turns. A figure is one JSON object on a line, as tests/bench/lib/bench.h has it."""
 
 from __future__ import annotations
 
 import http.client
 import json
+import multiprocessing
 import re
 import statistics
 import tempfile
-import threading
 import time
+from multiprocessing.synchronize import Event
 from pathlib import Path
 
 import numpy as np
@@ -48,16 +49,20 @@ def lookups(table: embtier.Table, seconds: float) -> float:
     return batches * BATCH / spent
 
 
+def scrape_until_stopped(port: int, ready: Event, stop: Event) -> None:
+    ready.set()
+    while not stop.wait(PAUSE_S):
+        scrape(port)
+
+
 def lookups_beside_scrapes(table: embtier.Table, port: int, seconds: float) -> float:
-    stop = threading.Event()
-
-    def read() -> None:
-        while not stop.wait(PAUSE_S):
-            scrape(port)
-
-    reader = threading.Thread(target=read)
+    """The reader has a process of its own: a thread would take turns with the lookups at the interpreter."""
+    processes = multiprocessing.get_context("spawn")
+    ready, stop = processes.Event(), processes.Event()
+    reader = processes.Process(target=scrape_until_stopped, args=(port, ready, stop))
     reader.start()
     try:
+        assert ready.wait(60), "the reader of /metrics does not begin"
         return lookups(table, seconds)
     finally:
         stop.set()
