@@ -8,6 +8,8 @@
  * RocksDB reads `disable_auto_compactions` when it picks a compaction, under the lock that setting
  * the option takes. If RocksDB calls a database due but finds nothing to compact in it, the
  * database would keep its slot for ever. So after STUCK_NS it loses the slot and waits its turn.
+ * That time does not pass while a compaction waits for a thread: slots are counted by device, and
+ * all devices share RocksDB's threads.
  *
  * A database may also refuse to be turned off, as that writes to its disk, which may be full. It
  * must not keep its slot, since databases on healthy disks need it. So it goes on to DRAINING and
@@ -156,9 +158,10 @@ static void entry_turn_off(struct entry *entry, uint64_t now_ns)
         set_state(entry, SLOT_DRAINING);
 }
 
-static bool entry_is_stuck(struct entry *entry, uint64_t now_ns)
+static bool entry_is_stuck(const struct compaction_scheduler *scheduler, struct entry *entry,
+                           uint64_t now_ns)
 {
-    if (entry->debt.running > 0) {
+    if (entry->debt.running > 0 || scheduler->threads_are_busy) {
         entry->idle_since_ns = 0;
         return false;
     }
@@ -202,7 +205,7 @@ static void round_take_back(struct compaction_scheduler *scheduler, uint64_t now
         if (entry->state == SLOT_ON) {
             const bool done = !entry->debt.due && entry->debt.running == 0;
             const bool failed = entry->resume.at_ns != 0;
-            const bool stuck = !done && (failed || entry_is_stuck(entry, now_ns));
+            const bool stuck = !done && (failed || entry_is_stuck(scheduler, entry, now_ns));
 
             if (stuck)
                 entry->sits_out_until_ns = now_ns + SIT_OUT_NS;
@@ -400,6 +403,8 @@ static void round_begin(struct compaction_scheduler *scheduler)
                          atomic_load(&scheduler->deferred) || !scheduler->in_hours;
     for (uint32_t i = 0; i < scheduler->count; i++)
         scheduler->entries[i].is_wanted = catches_up;
+    scheduler->threads_are_busy =
+        scheduler->options && rocksdb_ext_compactions_wait(scheduler->options);
 }
 
 static void scheduler_round(struct compaction_scheduler *scheduler)

@@ -28,7 +28,7 @@ struct entry {
     uint32_t device;
     enum slot_state state;
     struct database_debt debt;
-    uint64_t idle_since_ns; /* since when it is ON and due with nothing running; 0: it is not */
+    uint64_t idle_since_ns; /* since when it is ON and due, could run, and does not; 0: it is not */
     uint64_t sits_out_until_ns;
     struct retry resume; /* while it has failed */
     struct retry off;    /* while off is owed */
@@ -47,6 +47,7 @@ struct compaction_scheduler {
     _Atomic bool deferred;
     _Atomic uint64_t limit_bytes; /* a second that compactions may write; 0: no limit */
     bool put_off, in_hours;       /* in this round; scheduler thread only */
+    bool threads_are_busy;        /* the same: a compaction waits for a thread */
     const rocksdb_options_t *options;
     struct compaction_pace pace; /* scheduler thread only */
     uint64_t measure_at_ns;      /* next look at the space of blob files; scheduler thread only */

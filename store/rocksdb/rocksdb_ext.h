@@ -90,6 +90,8 @@ void rocksdb_ext_log_nowhere(rocksdb_options_t *options);
 
 /* Makes all threads for flushes and compactions now. False if one could not be made. */
 bool rocksdb_ext_start_threads(rocksdb_env_t *env, int flushing, int compacting);
+/* True if a compaction waits for a thread, as all threads for compactions are busy. */
+bool rocksdb_ext_compactions_wait(const rocksdb_options_t *options);
 
 /* True if this process may use io_uring. */
 bool rocksdb_ext_io_uring_works(void);

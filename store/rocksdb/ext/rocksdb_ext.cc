@@ -167,3 +167,8 @@ bool rocksdb_ext_start_threads(rocksdb_env_t *env, int flushing, int compacting)
     }
     return true;
 }
+
+bool rocksdb_ext_compactions_wait(const rocksdb_options_t *options)
+{
+    return options->rep.env->GetThreadPoolQueueLen(rocksdb::Env::LOW) > 0;
+}

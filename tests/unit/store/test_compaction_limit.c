@@ -243,25 +243,33 @@ static void test_the_limit_never_stops_writes(void **state)
     assert_in_range(fixture_count_right(f, 1, 0, ROWS, MANY), ROWS / 5, ROWS / 3);
 }
 
-/* A store's directories are on one device here, so the test tells its own scheduler otherwise. */
-static void test_each_device_has_turns_of_its_own(void **state)
+/* A store's directories are on one device here, so the test tells its own scheduler otherwise: half
+ * of the databases are on one device, half on another. */
+static void use_two_devices(struct store_fixture *f, uint64_t bytes_per_second)
 {
-    struct store_fixture *const f = *state;
     uint32_t devices[16] = { 0 };
-    const uint64_t until_ns = now_ns() + FIXTURE_WAIT_NS;
-    struct compaction_scheduler_opts opts = { .parallel = 1, .bytes_per_second = LIMIT };
+    struct compaction_scheduler_opts opts = { .databases = f->store->databases,
+                                              .database_count = f->store->database_count,
+                                              .devices = devices,
+                                              .parallel = 1,
+                                              .options = f->store->setup->options,
+                                              .bytes_per_second = bytes_per_second };
     struct err_msg msg = { { 0 } };
 
-    fixture_open(f);
-    load(f);
     for (uint32_t i = 0; i < f->store->database_count; i++)
         devices[i] = i >= f->store->database_count / 2;
     compaction_scheduler_free(TAKE(f->store->scheduler));
-    opts.databases = f->store->databases;
-    opts.database_count = f->store->database_count;
-    opts.devices = devices;
-    opts.options = f->store->setup->options;
     must(compaction_scheduler_new(&opts, &f->store->scheduler, &msg), &msg);
+}
+
+static void test_each_device_has_turns_of_its_own(void **state)
+{
+    struct store_fixture *const f = *state;
+    const uint64_t until_ns = now_ns() + FIXTURE_WAIT_NS;
+
+    fixture_open(f);
+    load(f);
+    use_two_devices(f, LIMIT);
     while (stats_of(f).shards_compacting_peak < 2) {
         assert_true(now_ns() < until_ns);
         tick(f);
@@ -272,6 +280,58 @@ static void test_each_device_has_turns_of_its_own(void **state)
         tick(f);
     }
     assert_int_equal(stats_of(f).shards_compacting_peak, 2);
+}
+
+static uint32_t count_of(const struct store_fixture *f, enum compaction_state state)
+{
+    struct compaction_view views[16];
+    const uint32_t count = compaction_scheduler_list(f->store->scheduler, 0, 16, views);
+    uint32_t found = 0;
+
+    for (uint32_t i = 0; i < count; i++)
+        found += views[i].state == state;
+    return found;
+}
+
+struct catching_up {
+    struct store_fixture *f;
+    uint64_t both_since_ns; /* since when a database of each device has its turn; 0: not yet */
+};
+
+/* The limit goes after a time in which a database that RocksDB finds nothing in loses its turn. */
+static enum embtier_err let_go_later(void *context, uint32_t done, uint32_t total,
+                                     struct err_msg *msg)
+{
+    struct catching_up *const catching_up = context;
+    struct store_fixture *const f = catching_up->f;
+
+    (void)done;
+    (void)total;
+    (void)msg;
+    assert_int_equal(count_of(f, COMPACTION_SITS_OUT), 0);
+    tick(f);
+    if (catching_up->both_since_ns == 0 && count_of(f, COMPACTION_RUNS) == 2)
+        catching_up->both_since_ns = now_ns();
+    if (catching_up->both_since_ns != 0 && now_ns() - catching_up->both_since_ns > 4 * SECOND)
+        compaction_scheduler_set_bytes(f->store->scheduler, 0);
+    return EMBTIER_OK;
+}
+
+static void test_a_database_that_waits_for_the_only_thread_keeps_its_turn(void **state)
+{
+    struct catching_up catching_up = { .f = *state };
+    struct store_fixture *const f = *state;
+    struct err_msg msg = { { 0 } };
+
+    f->config.rocksdb.background_threads = 2; /* one of them compacts */
+    open_limited(f);
+    compaction_scheduler_defer(f->store->scheduler, true);
+    load(f);
+    use_two_devices(f, KIB); /* so the first compaction keeps the thread */
+    must(compaction_scheduler_catch_up(f->store->scheduler, let_go_later, &catching_up, &msg),
+         &msg);
+    assert_false(is_due(f));
+    assert_int_equal(fixture_count_right(f, 1, 0, ROWS, ROUNDS), ROWS);
 }
 
 #define LIMIT_TEST(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
@@ -286,6 +346,7 @@ int main(void)
         LIMIT_TEST(test_a_new_limit_counts_for_compactions_under_way),
         LIMIT_TEST(test_the_limit_never_stops_writes),
         LIMIT_TEST(test_each_device_has_turns_of_its_own),
+        LIMIT_TEST(test_a_database_that_waits_for_the_only_thread_keeps_its_turn),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
