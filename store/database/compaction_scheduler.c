@@ -158,6 +158,12 @@ static void entry_turn_off(struct entry *entry, uint64_t now_ns)
         set_state(entry, SLOT_DRAINING);
 }
 
+static void sit_out(struct entry *entry, bool found_nothing, uint64_t now_ns)
+{
+    entry->sits_out_until_ns = now_ns + SIT_OUT_NS;
+    entry->found_nothing = found_nothing;
+}
+
 static bool entry_is_stuck(const struct compaction_scheduler *scheduler, struct entry *entry,
                            uint64_t now_ns)
 {
@@ -208,7 +214,7 @@ static void round_take_back(struct compaction_scheduler *scheduler, uint64_t now
             const bool stuck = !done && (failed || entry_is_stuck(scheduler, entry, now_ns));
 
             if (stuck)
-                entry->sits_out_until_ns = now_ns + SIT_OUT_NS;
+                sit_out(entry, !failed, now_ns);
             if (done || stuck || paused ||
                 (!is_urgent(entry) &&
                  (scheduler->put_off ||
@@ -253,7 +259,7 @@ static void give_out(struct compaction_scheduler *scheduler, uint32_t device, ui
         set_state(entry, SLOT_ON);
         if (!entry_set_compacting(entry, true, now_ns)) {
             /* It may be on all the same, so the way back to OFF goes through DRAINING. */
-            entry->sits_out_until_ns = now_ns + SIT_OUT_NS;
+            sit_out(entry, false, now_ns);
             entry_turn_off(entry, now_ns);
         }
     }
@@ -341,7 +347,7 @@ static enum compaction_state why_it_waits(const struct compaction_scheduler *sch
     if (atomic_load(&scheduler->paused))
         return COMPACTION_NO_SPACE;
     if (now_ns < entry->sits_out_until_ns)
-        return COMPACTION_SITS_OUT;
+        return entry->found_nothing ? COMPACTION_SITS_OUT : COMPACTION_RECOVERS;
     if (is_urgent(entry))
         return COMPACTION_WAITS_TURN;
     if (atomic_load(&scheduler->deferred))

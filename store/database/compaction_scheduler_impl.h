@@ -30,6 +30,7 @@ struct entry {
     struct database_debt debt;
     uint64_t idle_since_ns; /* since when it is ON and due, could run, and does not; 0: it is not */
     uint64_t sits_out_until_ns;
+    bool found_nothing;  /* it sits out since RocksDB found nothing to compact; else it failed */
     struct retry resume; /* while it has failed */
     struct retry off;    /* while off is owed */
     bool has_failed;     /* it has failed, and RocksDB has not counted since */

@@ -19,7 +19,8 @@
     X(PAUSED, "paused", "by an operator")                                                          \
     X(NO_SPACE, "no space", "the disk is full")                                                    \
     X(FAILED, "failed", "background work failed; it is tried again")                               \
-    X(SITS_OUT, "sits out", "RocksDB found nothing to compact; it gets another turn soon")
+    X(SITS_OUT, "sits out", "RocksDB found nothing to compact; it gets another turn soon")         \
+    X(RECOVERS, "recovers", "its last turn failed; it gets another turn soon")
 
 enum compaction_state {
 #define X(name, ...) COMPACTION_##name,

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests that compaction does as operators say: it is put off and goes on, keeps its hours, and
- * catches up at once; and that what the scheduler tells of each database is so. */
+ * catches up at once, also after failures; and that what the scheduler tells of each database is
+ * so. */
+#include <stdatomic.h>
+
 #include "store/database/compaction_scheduler.h"
 #include "tests/unit/store/store_fixture.h"
 
@@ -232,6 +235,61 @@ static void test_without_space_there_is_no_catching_up(void **state)
     await_compacted(f);
 }
 
+/* ---- Databases that fail ---- */
+
+static _Atomic bool is_disk_bad;
+/* While it is, the first database that gets a turn cannot be turned on, and the second fails. */
+static struct database *_Atomic refuses, *_Atomic fails;
+
+enum embtier_err __real_database_set_compacting(struct database *database, bool on,
+                                                struct err_msg *msg);
+enum embtier_err __wrap_database_set_compacting(struct database *database, bool on,
+                                                struct err_msg *msg);
+bool __real_database_is_failed(struct database *database);
+bool __wrap_database_is_failed(struct database *database);
+
+enum embtier_err __wrap_database_set_compacting(struct database *database, bool on,
+                                                struct err_msg *msg)
+{
+    if (!on || !atomic_load(&is_disk_bad))
+        return __real_database_set_compacting(database, on, msg);
+    if (!atomic_load(&refuses))
+        atomic_store(&refuses, database);
+    if (database == atomic_load(&refuses))
+        return err_set(msg, EMBTIER_IO, "the disk is bad");
+    if (!atomic_load(&fails))
+        atomic_store(&fails, database);
+    return __real_database_set_compacting(database, on, msg);
+}
+
+bool __wrap_database_is_failed(struct database *database)
+{
+    return (atomic_load(&is_disk_bad) && database == atomic_load(&fails)) ||
+           __real_database_is_failed(database);
+}
+
+static void test_databases_that_failed_have_not_caught_up(void **state)
+{
+    struct store_fixture *const f = *state;
+    struct telling telling = { .calls = 0 };
+    struct compaction_facts facts;
+    struct err_msg msg = { { 0 } };
+
+    fixture_open(f);
+    compaction_scheduler_defer(scheduler_of(f), true);
+    load(f);
+    await_all(f, COMPACTION_PAUSED);
+    atomic_store(&is_disk_bad, true);
+    compaction_scheduler_defer(scheduler_of(f), false);
+    await_state(f, COMPACTION_FAILED, 1);
+    await_state(f, COMPACTION_RECOVERS, 1);
+    atomic_store(&is_disk_bad, false);
+    must(compaction_scheduler_catch_up(scheduler_of(f), tell, &telling, &msg), &msg);
+    compaction_scheduler_look(scheduler_of(f), &facts);
+    assert_int_equal(count_of(f, COMPACTION_IDLE), facts.databases);
+    await_compacted(f);
+}
+
 static void test_views_come_in_pieces(void **state)
 {
     struct store_fixture *const f = *state;
@@ -261,6 +319,7 @@ int main(void)
         OPERATORS_TEST(test_with_nothing_to_do_it_has_caught_up),
         OPERATORS_TEST(test_catching_up_can_be_ended),
         OPERATORS_TEST(test_without_space_there_is_no_catching_up),
+        OPERATORS_TEST(test_databases_that_failed_have_not_caught_up),
         OPERATORS_TEST(test_views_come_in_pieces),
     };
 
