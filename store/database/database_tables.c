@@ -85,7 +85,8 @@ static int compare_cuts(const void *a, const void *b)
     return memcmp(a, b, sizeof(struct database_cut));
 }
 
-/* Makes cuts at the ends of files of the last level, which has nearly all rows. */
+/* Makes cuts at the ends of files of the last level, which has nearly all rows. @ranges has the
+ * bytes of rows that lie apart from their keys; these are spread as the keys are. */
 static bool cut(const rocksdb_livefiles_t *files, uint64_t piece_bytes,
                 struct database_ranges *ranges)
 {
@@ -130,6 +131,8 @@ enum embtier_err database_ranges(struct database *database, uint64_t piece_bytes
     bool done;
 
     TRY(database_flush(database, msg));
+    database_measure_blobs(database);
+    ranges.bytes = database_count_get(&database->blob_bytes);
     files = rocksdb_livefiles(database->db);
     done = cut(files, piece_bytes, &ranges);
     rocksdb_livefiles_destroy(files);
@@ -138,8 +141,6 @@ enum embtier_err database_ranges(struct database *database, uint64_t piece_bytes
     if (rocksdb_options_get_compaction_style((rocksdb_options_t *)(uintptr_t)options) !=
         rocksdb_level_compaction)
         ranges.cut_count = 0;
-    database_measure_blobs(database);
-    ranges.bytes += database_count_get(&database->blob_bytes);
     *ret_ranges = ranges;
     return EMBTIER_OK;
 }
@@ -154,11 +155,15 @@ enum embtier_err database_rewrite(struct database *database, const struct databa
                                   uint32_t range, struct rocksdb_ext_stop *stop,
                                   struct err_msg *msg)
 {
-    const struct database_cut *const start = range > 0 ? &ranges->cuts[range - 1] : NULL;
+    const struct database_cut *const before = range > 0 ? &ranges->cuts[range - 1] : NULL;
     const struct database_cut *const end = range < ranges->cut_count ? &ranges->cuts[range] : NULL;
-    char *error = rocksdb_ext_rewrite_range(database->db, start ? (const char *)start->key : NULL,
-                                            sizeof(start->key), end ? (const char *)end->key : NULL,
-                                            sizeof(end->key), stop);
+    char start[ROW_KEY_BYTES + 1] = { 0 }; /* the first key behind the piece before */
+    char *error;
+
+    if (before)
+        memcpy(start, before->key, ROW_KEY_BYTES);
+    error = rocksdb_ext_rewrite_range(database->db, before ? start : NULL, sizeof(start),
+                                      end ? (const char *)end->key : NULL, sizeof(end->key), stop);
 
     if (error && strstr(error, "paused")) {
         free(error);

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "store/database/database_impl.h"
 #include "store/store_impl.h"
 #include "tests/forms.h"
 #include "tests/unit/store/store_fixture.h"
@@ -251,6 +252,74 @@ static void test_a_rewrite_can_be_cancelled(void **state)
     assert_rows(f, 2);
 }
 
+/* Returns the one database with most rows. Its last level has some files, at which a rewrite can be
+ * cut. */
+static struct database *open_in_files(struct store_fixture *f, enum config_layout layout)
+{
+    struct err_msg msg = { { 0 } };
+
+    f->config.rocksdb.options = (char *)(uintptr_t) "target_file_size_base=65536";
+    f->config.data.directory_count = f->config.data.shards_per_directory = 1;
+    open_as(f, layout);
+    store_set_busy(f->store, true); /* nothing else compacts */
+    write_versions(f, 1, 2);
+    must(compaction_scheduler_rewrite(store_compaction(f->store), keep_on, NULL, &msg), &msg);
+    return f->store->databases[0];
+}
+
+static void test_the_bytes_of_a_piece_count_rows_apart_from_their_keys(void **state)
+{
+    struct database *const database = open_in_files(*state, LAYOUT_BLOB);
+    struct database_ranges whole, halves;
+    struct err_msg msg = { { 0 } };
+
+    must(database_ranges(database, UINT64_MAX, &whole, &msg), &msg);
+    assert_int_equal(whole.cut_count, 0);
+    must(database_ranges(database, whole.bytes / 2, &halves, &msg), &msg);
+    assert_true(halves.cut_count > 0);
+    assert_int_equal(halves.bytes, whole.bytes);
+    database_ranges_clear(&whole);
+    database_ranges_clear(&halves);
+}
+
+static uint32_t count_gone(const rocksdb_livefiles_t *before, const rocksdb_livefiles_t *after)
+{
+    uint32_t gone = 0;
+
+    for (int i = 0; i < rocksdb_livefiles_count(before); i++) {
+        const char *const name = rocksdb_livefiles_name(before, i);
+        bool is_there = false;
+
+        for (int j = 0; j < rocksdb_livefiles_count(after); j++)
+            is_there = is_there || strcmp(rocksdb_livefiles_name(after, j), name) == 0;
+        gone += !is_there;
+    }
+    return gone;
+}
+
+static void test_a_piece_leaves_the_files_of_the_piece_before_it_alone(void **state)
+{
+    struct database *const database = open_in_files(*state, LAYOUT_LEVELED);
+    struct rocksdb_ext_stop *const stop = rocksdb_ext_stop_new();
+    struct database_ranges ranges;
+    struct err_msg msg = { { 0 } };
+
+    must(database_ranges(database, 1, &ranges, &msg), &msg); /* a piece for each file */
+    assert_true(ranges.cut_count >= 2);
+    for (uint32_t i = 0; i <= ranges.cut_count; i++) {
+        const rocksdb_livefiles_t *const before = rocksdb_livefiles(database->db), *after;
+
+        must(database_rewrite(database, &ranges, i, stop, &msg), &msg);
+        after = rocksdb_livefiles(database->db);
+        assert_int_equal(count_gone(before, after), 1);
+        rocksdb_livefiles_destroy(before);
+        rocksdb_livefiles_destroy(after);
+    }
+    database_ranges_clear(&ranges);
+    rocksdb_ext_stop_free(stop);
+    assert_rows(*state, 2);
+}
+
 /* A piece of a rewrite that takes for ever, if the test says so. */
 static _Atomic bool never_ends, is_stopped;
 
@@ -332,6 +401,8 @@ int main(void)
         LAYOUT_TEST(test_blobs_of_old_versions_leave),
         LAYOUT_TEST(test_a_checkpoint_of_blobs_is_restored),
         LAYOUT_TEST(test_all_files_are_rewritten_in_the_present_layout),
+        LAYOUT_TEST(test_the_bytes_of_a_piece_count_rows_apart_from_their_keys),
+        LAYOUT_TEST(test_a_piece_leaves_the_files_of_the_piece_before_it_alone),
         LAYOUT_TEST(test_a_rewrite_can_be_cancelled),
         LAYOUT_TEST(test_writes_go_on_during_a_rewrite),
     };
