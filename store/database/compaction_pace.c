@@ -24,10 +24,11 @@ uint64_t compaction_pace(struct compaction_pace *pace, uint64_t limit,
 {
     const bool quiet = is_quiet(pace, strain->rows, now_ns);
 
-    *ret_reason = limit == 0        ? COMPACTION_PACE_NONE
-                  : strain->is_near ? COMPACTION_PACE_NEAR
-                  : quiet           ? COMPACTION_PACE_QUIET
-                                    : COMPACTION_PACE_HOLDS;
+    *ret_reason = limit == 0          ? COMPACTION_PACE_NONE
+                  : strain->is_paused ? COMPACTION_PACE_SPACE
+                  : strain->is_near   ? COMPACTION_PACE_NEAR
+                  : quiet             ? COMPACTION_PACE_QUIET
+                                      : COMPACTION_PACE_HOLDS;
     if (*ret_reason != COMPACTION_PACE_HOLDS)
         return 0;
     for (uint32_t i = 0; i < ARRAY_LEN(steps); i++) {

@@ -4,7 +4,8 @@
  *
  * A limit must not stop updates. It rises as a database comes nearer to the point at which it takes
  * no more, and goes before that. It goes, too, while no client has read or written rows on SSD for
- * a while: compaction then catches up at no one's cost. Thread: the scheduler's. */
+ * a while: compaction then catches up at no one's cost. On a full disk it goes since work that
+ * needs the reserve waits for compactions under way. Thread: the scheduler's. */
 #ifndef EMBTIER_STORE_DATABASE_COMPACTION_PACE_H
 #define EMBTIER_STORE_DATABASE_COMPACTION_PACE_H
 
@@ -23,6 +24,7 @@ struct compaction_pace {
 struct compaction_strain {
     double nearest; /* how near its limit that database is which is nearest: 1 at the limit */
     bool is_near;   /* one is urgent, as it is near its limit */
+    bool is_paused; /* none may begin, as there is no space, and work waits for those that run */
     uint64_t rows;  /* read and written so far, by all */
 };
 

@@ -274,7 +274,7 @@ static void round_give_out(struct compaction_scheduler *scheduler, uint64_t now_
 /* Sets the limit of bytes, as it must be now. */
 static void round_pace(struct compaction_scheduler *scheduler, uint64_t now_ns)
 {
-    struct compaction_strain strain = { 0 };
+    struct compaction_strain strain = { .is_paused = atomic_load(&scheduler->paused) };
     enum compaction_pace_reason reason;
     uint64_t limit;
 

@@ -35,7 +35,8 @@ enum compaction_state {
     X(HOLDS, "holds", "the limit holds")                                                           \
     X(BEHIND, "raised", "a shard is behind")                                                       \
     X(NEAR, "suspended", "a shard would soon take no more updates")                                \
-    X(QUIET, "suspended", "clients are quiet, so shards catch up")
+    X(QUIET, "suspended", "clients are quiet, so shards catch up")                                 \
+    X(SPACE, "suspended", "the disk is full, so compactions under way end soon")
 
 enum compaction_pace_reason {
 #define X(name, ...) COMPACTION_PACE_##name,

@@ -132,6 +132,11 @@ static bool is_due(const struct store_fixture *f)
     return false;
 }
 
+static bool compacts(const struct store_fixture *f)
+{
+    return stats_of(f).shards_compacting > 0;
+}
+
 static void test_compactions_keep_the_limit(void **state)
 {
     struct store_fixture *const f = *state;
@@ -198,6 +203,30 @@ static void test_a_new_limit_counts_for_compactions_under_way(void **state)
     }
     assert_int_equal(facts_of(f).pace, COMPACTION_PACE_NONE);
     assert_int_equal(rocksdb_ext_compaction_limit(f->store->setup->options), 0);
+}
+
+/* A checkpoint or drop on a full disk waits for compactions under way, and for not more than 30
+ * seconds. */
+static void test_work_that_needs_the_reserve_does_not_wait_for_the_limit(void **state)
+{
+    struct store_fixture *const f = *state;
+    const uint64_t until_ns = now_ns() + FIXTURE_WAIT_NS;
+
+    open_limited(f);
+    store_set_compaction_bytes(f->store, KIB); /* so compactions wait for minutes */
+    load(f);
+    await_compacting(f);
+    compaction_scheduler_pause(f->store->scheduler, true);
+    while (compacts(f) || facts_of(f).pace != COMPACTION_PACE_SPACE) {
+        assert_true(now_ns() < until_ns);
+        tick(f);
+    }
+    compaction_scheduler_pause(f->store->scheduler, false);
+    while (facts_of(f).pace == COMPACTION_PACE_SPACE) {
+        assert_true(now_ns() < until_ns);
+        tick(f);
+    }
+    store_set_compaction_bytes(f->store, 0); /* so the end does not wait for it */
 }
 
 /* Writes a batch into shard 0 as often as it takes. While it is refused for long, no limit may be
@@ -344,6 +373,7 @@ int main(void)
         LIMIT_TEST(test_compactions_keep_the_limit),
         LIMIT_TEST(test_flushes_do_not_wait_behind_compactions_that_wait),
         LIMIT_TEST(test_a_new_limit_counts_for_compactions_under_way),
+        LIMIT_TEST(test_work_that_needs_the_reserve_does_not_wait_for_the_limit),
         LIMIT_TEST(test_the_limit_never_stops_writes),
         LIMIT_TEST(test_each_device_has_turns_of_its_own),
         LIMIT_TEST(test_a_database_that_waits_for_the_only_thread_keeps_its_turn),
