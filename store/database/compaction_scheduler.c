@@ -464,6 +464,16 @@ static void *scheduler_main(void *argument)
     return NULL;
 }
 
+/* The limit holds before the first round, too. */
+static void limit_begin(struct compaction_scheduler *scheduler, uint64_t bytes_per_second)
+{
+    scheduler->limit_bytes = scheduler->limit_now_bytes = bytes_per_second;
+    if (bytes_per_second > 0)
+        scheduler->pace_reason = COMPACTION_PACE_HOLDS;
+    if (scheduler->options)
+        rocksdb_ext_set_compaction_limit(scheduler->options, bytes_per_second);
+}
+
 enum embtier_err compaction_scheduler_new(const struct compaction_scheduler_opts *opts,
                                           struct compaction_scheduler **ret_scheduler,
                                           struct err_msg *msg)
@@ -475,7 +485,7 @@ enum embtier_err compaction_scheduler_new(const struct compaction_scheduler_opts
         return err_set(msg, EMBTIER_NO_MEMORY, "out of memory");
     scheduler->count = opts->database_count;
     scheduler->options = opts->options;
-    scheduler->limit_bytes = opts->bytes_per_second;
+    limit_begin(scheduler, opts->bytes_per_second);
     scheduler->device_count = 1;
     scheduler->parallel = MAX(opts->parallel, 1u);
     scheduler->hold_patience_ns = opts->hold_patience_ms * UINT64_C(1000000);

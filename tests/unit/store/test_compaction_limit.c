@@ -137,6 +137,42 @@ static bool compacts(const struct store_fixture *f)
     return stats_of(f).shards_compacting > 0;
 }
 
+/* Rounds of the scheduler stop here while the test says so. */
+static _Atomic bool holds_rounds;
+
+uint64_t __real_compaction_pace(struct compaction_pace *pace, uint64_t limit,
+                                const struct compaction_strain *strain, uint64_t now_ns,
+                                enum compaction_pace_reason *ret_reason);
+uint64_t __wrap_compaction_pace(struct compaction_pace *pace, uint64_t limit,
+                                const struct compaction_strain *strain, uint64_t now_ns,
+                                enum compaction_pace_reason *ret_reason);
+
+uint64_t __wrap_compaction_pace(struct compaction_pace *pace, uint64_t limit,
+                                const struct compaction_strain *strain, uint64_t now_ns,
+                                enum compaction_pace_reason *ret_reason)
+{
+    while (atomic_load(&holds_rounds))
+        usleep(TICK_US);
+    return __real_compaction_pace(pace, limit, strain, now_ns, ret_reason);
+}
+
+/* A drop may compact before that. */
+static void test_the_limit_holds_before_the_first_round(void **state)
+{
+    struct store_fixture *const f = *state;
+    struct compaction_facts facts;
+    uint64_t limit;
+
+    atomic_store(&holds_rounds, true);
+    open_limited(f);
+    limit = rocksdb_ext_compaction_limit(f->store->setup->options);
+    facts = facts_of(f);
+    atomic_store(&holds_rounds, false);
+    assert_int_equal(limit, LIMIT);
+    assert_int_equal(facts.limit_now_bytes, LIMIT);
+    assert_int_equal(facts.pace, COMPACTION_PACE_HOLDS);
+}
+
 static void test_compactions_keep_the_limit(void **state)
 {
     struct store_fixture *const f = *state;
@@ -144,10 +180,6 @@ static void test_compactions_keep_the_limit(void **state)
 
     open_limited(f);
     began_ns = now_ns();
-    while (rocksdb_ext_compaction_limit(f->store->setup->options) != LIMIT) {
-        assert_true(now_ns() - began_ns < FIXTURE_WAIT_NS);
-        tick(f); /* it holds from the first round of the scheduler on */
-    }
     load(f);
     began_ns = now_ns();
     await_compacting(f);
@@ -164,6 +196,18 @@ static void test_compactions_keep_the_limit(void **state)
     assert_int_equal(fixture_count_right(f, 1, 0, ROWS, ROUNDS), ROWS);
 }
 
+/* Compactions wait for minutes from now on. */
+static void limit_to_nearly_nothing(struct store_fixture *f)
+{
+    const uint64_t until_ns = now_ns() + FIXTURE_WAIT_NS;
+
+    store_set_compaction_bytes(f->store, KIB);
+    while (rocksdb_ext_compaction_limit(f->store->setup->options) != KIB) {
+        assert_true(now_ns() < until_ns);
+        tick(f);
+    }
+}
+
 static void test_flushes_do_not_wait_behind_compactions_that_wait(void **state)
 {
     struct store_fixture *const f = *state;
@@ -172,7 +216,7 @@ static void test_flushes_do_not_wait_behind_compactions_that_wait(void **state)
     open_limited(f);
     load(f);
     await_compacting(f);
-    store_set_compaction_bytes(f->store, KIB); /* so compactions wait for minutes */
+    limit_to_nearly_nothing(f);
     limited_before = limited_bytes(f);
     flushed_before = stats_of(f).written.flush_bytes;
     for (uint32_t table = 2; table < 5; table++) {
@@ -213,9 +257,9 @@ static void test_work_that_needs_the_reserve_does_not_wait_for_the_limit(void **
     const uint64_t until_ns = now_ns() + FIXTURE_WAIT_NS;
 
     open_limited(f);
-    store_set_compaction_bytes(f->store, KIB); /* so compactions wait for minutes */
     load(f);
     await_compacting(f);
+    limit_to_nearly_nothing(f);
     compaction_scheduler_pause(f->store->scheduler, true);
     while (compacts(f) || facts_of(f).pace != COMPACTION_PACE_SPACE) {
         assert_true(now_ns() < until_ns);
@@ -370,6 +414,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_limit_rises_with_the_debt_and_goes_before_writes_stop),
         cmocka_unit_test(test_the_limit_goes_while_clients_are_quiet),
+        LIMIT_TEST(test_the_limit_holds_before_the_first_round),
         LIMIT_TEST(test_compactions_keep_the_limit),
         LIMIT_TEST(test_flushes_do_not_wait_behind_compactions_that_wait),
         LIMIT_TEST(test_a_new_limit_counts_for_compactions_under_way),
