@@ -54,6 +54,7 @@ struct endurance {
     bool may_save;             /* the file is ours, or damaged */
     pthread_mutex_t lock;      /* guards all below but the thread's */
     double max_dwpd;
+    bool is_limit_new; /* so the next sample judges devices anew */
     struct device_figures figures[DEVICE_SET_MAX];
     struct write_histories histories;
     struct named_history *server;
@@ -299,9 +300,11 @@ static void judge(struct endurance *endurance, uint32_t i, uint64_t now_ms)
     const double now = drive_writes(endurance, i, now_ms);
     struct device_figures *const figures = &endurance->figures[i];
     const bool was_over = figures->is_over;
+    const bool stays = was_over && !endurance->is_limit_new;
     const char *const name = endurance->devices.devices[i].name.text;
 
-    figures->is_over = budget_bytes(endurance, i) > 0 && (now > most || figures->hold.is_held);
+    figures->is_over = budget_bytes(endurance, i) > 0 &&
+                       (now > (stays ? WRITE_HOLD_RELEASE * most : most) || figures->hold.is_held);
     if (figures->is_over && !was_over)
         log_warn("a drive takes more writes a day than endurance.max_dwpd: see `embtier "
                  "endurance`; give the row cache more memory, or let fewer programs write there",
@@ -321,6 +324,8 @@ static void look_at_hold(struct endurance *endurance, uint32_t i, uint64_t bytes
     const bool was_held = figures->hold.is_held;
     const char *const name = endurance->devices.devices[i].name.text;
 
+    if (endurance->is_limit_new)
+        figures->hold.is_held = false;
     figures->row_bytes = write_hold_look(&figures->hold, &look);
     if (figures->hold.is_held && !was_held)
         log_warn("a drive took a day's writes of endurance.max_dwpd: rows are written back at its "
@@ -376,6 +381,7 @@ static void take_sample(struct endurance *endurance, const struct readings *read
                      now_ms);
         judge(endurance, i, now_ms);
     }
+    endurance->is_limit_new = false;
     hold_directories(endurance);
 }
 
@@ -402,6 +408,7 @@ void endurance_release(struct endurance *endurance)
 void endurance_set_max_dwpd(struct endurance *endurance, double max_dwpd)
 {
     pthread_mutex_lock(&endurance->lock);
+    endurance->is_limit_new = endurance->is_limit_new || max_dwpd != endurance->max_dwpd;
     endurance->max_dwpd = max_dwpd;
     pthread_mutex_unlock(&endurance->lock);
 }

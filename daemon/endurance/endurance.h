@@ -8,7 +8,8 @@
  * the server's own (write_bytes of /proc/self/io).
  *
  * endurance.max_dwpd: a device that takes more drive writes a day is warned of. When the bytes of
- * the last day are above those of the limit, write-back to it is held (write_hold.h).
+ * the last day are above those of the limit, write-back to it is held (write_hold.h). Both end when
+ * the figure is below four fifths of the limit, or not above another limit.
  *
  * A thread samples every second, and saves the histories every five minutes and at the end. No
  * other thread reads a file: figures are those of the last sample. Thread: any for get, save and

@@ -5,7 +5,6 @@
 #include "base/macros.h"
 
 #define DAY_S          86400.0
-#define RELEASE        0.8    /* of the budget */
 #define SLOW           0.1    /* of the rate, while too much is written */
 #define DEBT_SECONDS   3600.0 /* more is forgiven: a compaction may be long */
 #define LOOK_SECONDS   10.0   /* longer pauses between looks save nothing up */
@@ -15,7 +14,7 @@ static void begin_or_end(struct write_hold *hold, const struct device_look *look
 {
     const double day_bytes = (double)look->day_bytes;
 
-    if (look->budget_bytes <= 0 || day_bytes < RELEASE * look->budget_bytes) {
+    if (look->budget_bytes <= 0 || day_bytes < WRITE_HOLD_RELEASE * look->budget_bytes) {
         hold->is_held = false;
     } else if (!hold->is_held && day_bytes > look->budget_bytes) {
         hold->is_held = true;

@@ -15,6 +15,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* The part of a limit below which a device is no longer above it. Just above and just below the
+ * limit is the same. */
+#define WRITE_HOLD_RELEASE 0.8
 /* Least bytes of rows a second. */
 #define WRITE_HOLD_LEAST_BYTES (64 * 1024)
 

@@ -47,6 +47,52 @@ static void test_a_device_over_the_limit_is_told_after_an_hour(void **state)
     endurance_free(endurance);
 }
 
+/* A drive at its limit would be told every few minutes. */
+static void test_a_device_is_over_the_limit_until_it_is_well_below(void **state)
+{
+    struct endurance *endurance;
+    const struct endurance_state *now;
+
+    (void)state;
+    use_directories("/data/a", NULL);
+    config.endurance.max_dwpd = 0.5;
+    endurance = begin(NOW);
+    put_counter("nvme0n1", 1000 + 50000);
+    now = sample(endurance, NOW + HOUR); /* 0.6 */
+    assert_true(device(now, "nvme0n1")->is_over);
+    now = sample(endurance, NOW + 4 * HOUR / 3); /* 0.45 */
+    assert_true(device(now, "nvme0n1")->is_over);
+    endurance_set_max_dwpd(endurance, 0.5); /* the same */
+    now = sample(endurance, NOW + 4 * HOUR / 3);
+    assert_true(device(now, "nvme0n1")->is_over);
+    now = sample(endurance, NOW + 8 * HOUR / 5); /* 0.375 */
+    assert_false(device(now, "nvme0n1")->is_over);
+    put_counter("nvme0n1", 1000 + 64000);
+    now = sample(endurance, NOW + 8 * HOUR / 5); /* 0.48 */
+    assert_false(device(now, "nvme0n1")->is_over);
+    endurance_free(endurance);
+}
+
+/* Operators raise the limit to end the warning and the hold. */
+static void test_a_raised_limit_counts_at_once(void **state)
+{
+    struct endurance *endurance;
+    const struct endurance_state *now;
+
+    (void)state;
+    use_directories("/data/a", NULL);
+    config.endurance.max_dwpd = 0.5;
+    endurance = begin(NOW);
+    put_counter("nvme0n1", 1000 + 1000001);
+    now = sample(endurance, NOW + 24 * HOUR);
+    assert_true(device(now, "nvme0n1")->is_over && device(now, "nvme0n1")->is_held);
+    endurance_set_max_dwpd(endurance, 0.55); /* 0.5 are more than four fifths of it */
+    now = sample(endurance, NOW + 24 * HOUR);
+    assert_false(device(now, "nvme0n1")->is_over || device(now, "nvme0n1")->is_held);
+    assert_int_equal(held, 0);
+    endurance_free(endurance);
+}
+
 /* 0.5 drive writes a day are 1,000,000 sectors: 5,925 bytes a second. The second directory lies on
  * RAID, whose other disk has room. */
 static void test_a_device_without_budget_holds_its_directories(void **state)
@@ -81,6 +127,8 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
         TEST(test_a_new_limit_counts_from_the_next_turn),
         TEST(test_a_device_over_the_limit_is_told_after_an_hour),
+        TEST(test_a_device_is_over_the_limit_until_it_is_well_below),
+        TEST(test_a_raised_limit_counts_at_once),
         TEST(test_a_device_without_budget_holds_its_directories),
     };
 
