@@ -30,6 +30,7 @@ struct device_figures {
     bool is_uncounted;      /* the kernel says so */
     bool is_over;
     struct write_hold hold;
+    bool is_over_told, is_hold_told; /* the log says so */
     uint64_t row_bytes; /* that write-back may take until the next sample, if it is held */
 };
 
@@ -187,6 +188,13 @@ static void begin_device(struct device_figures *figures, uint64_t counter, uint6
     figures->has_counter = true;
 }
 
+/* A device that is a little below its limit is judged as before the restart. */
+static void resume(struct device_figures *figures, uint64_t now_ms)
+{
+    figures->is_over = figures->history->is_over;
+    figures->hold = (struct write_hold){ .is_held = figures->history->is_held, .seen_ms = now_ms };
+}
+
 /* Counters begin at 0 with each boot. In the boot of the file, bytes written while no server ran
  * count too; they may have been written at any time since the last sample, or since this boot. */
 static void take_histories(struct endurance *endurance, const struct readings *readings,
@@ -214,6 +222,7 @@ static void take_histories(struct endurance *endurance, const struct readings *r
                              is_same ? seen_ms : MAX(seen_ms, boot_ms(endurance)), now_ms,
                              is_same ? clock_since(counter, history->counter) : counter);
         history->counter = counter;
+        resume(&endurance->figures[i], now_ms);
     }
 }
 
@@ -299,19 +308,19 @@ static void judge(struct endurance *endurance, uint32_t i, uint64_t now_ms)
     const double most = endurance->max_dwpd;
     const double now = drive_writes(endurance, i, now_ms);
     struct device_figures *const figures = &endurance->figures[i];
-    const bool was_over = figures->is_over;
-    const bool stays = was_over && !endurance->is_limit_new;
+    const bool stays = figures->is_over && !endurance->is_limit_new;
     const char *const name = endurance->devices.devices[i].name.text;
 
     figures->is_over = budget_bytes(endurance, i) > 0 &&
                        (now > (stays ? WRITE_HOLD_RELEASE * most : most) || figures->hold.is_held);
-    if (figures->is_over && !was_over)
+    if (figures->is_over && !figures->is_over_told)
         log_warn("a drive takes more writes a day than endurance.max_dwpd: see `embtier "
                  "endurance`; give the row cache more memory, or let fewer programs write there",
                  "device=%s dwpd=%.3g max_dwpd=%.3g", LOG_QUOTED(name), now, most);
-    else if (was_over && !figures->is_over)
+    else if (figures->is_over_told && !figures->is_over)
         log_info("the drive takes fewer writes a day than endurance.max_dwpd again",
                  "device=%s dwpd=%.3g max_dwpd=%.3g", LOG_QUOTED(name), now, most);
+    figures->is_over_told = figures->history->is_over = figures->is_over;
 }
 
 static void look_at_hold(struct endurance *endurance, uint32_t i, uint64_t bytes, uint64_t now_ms)
@@ -321,20 +330,20 @@ static void look_at_hold(struct endurance *endurance, uint32_t i, uint64_t bytes
                                       .budget_bytes = budget_bytes(endurance, i),
                                       .day_bytes = last_day(endurance, i, now_ms).bytes,
                                       .written_bytes = bytes };
-    const bool was_held = figures->hold.is_held;
     const char *const name = endurance->devices.devices[i].name.text;
 
     if (endurance->is_limit_new)
         figures->hold.is_held = false;
     figures->row_bytes = write_hold_look(&figures->hold, &look);
-    if (figures->hold.is_held && !was_held)
+    if (figures->hold.is_held && !figures->is_hold_told)
         log_warn("a drive took a day's writes of endurance.max_dwpd: rows are written back at its "
                  "rate, and updates may wait; see `embtier endurance`",
                  "device=%s day_bytes=%" PRIu64 " bytes_per_second=%.0f", LOG_QUOTED(name),
                  look.day_bytes, look.budget_bytes / 86400);
-    else if (was_held && !figures->hold.is_held)
+    else if (figures->is_hold_told && !figures->hold.is_held)
         log_info("rows are written back to the drive as fast as it takes them again", "device=%s",
                  LOG_QUOTED(name));
+    figures->is_hold_told = figures->history->is_held = figures->hold.is_held;
 }
 
 /* A directory on several devices is held if one of them is, and to the least of their bytes. */

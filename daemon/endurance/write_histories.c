@@ -35,6 +35,8 @@ static bool take_item(const json_t *json, struct named_history *ret_item)
         json_integer_value(counter) < 0)
         return false;
     ret_item->counter = (uint64_t)json_integer_value(counter);
+    ret_item->is_over = json_is_true(json_object_get(json, "is_over"));
+    ret_item->is_held = json_is_true(json_object_get(json, "is_held"));
     return write_history_from_json(json_object_get(json, "history"), &ret_item->history);
 }
 
@@ -130,9 +132,11 @@ static json_t *items_to_json(const struct write_histories *histories)
     for (uint32_t i = 0; i < histories->count; i++) {
         const struct named_history *const item = &histories->items[i];
 
-        if (json_array_append_new(items, json_pack("{s:s, s:I, s:o}", "id", item->id.text,
-                                                   "counter", (json_int_t)item->counter, "history",
-                                                   write_history_to_json(&item->history))) != 0) {
+        if (json_array_append_new(items,
+                                  json_pack("{s:s, s:I, s:b, s:b, s:o}", "id", item->id.text,
+                                            "counter", (json_int_t)item->counter, "is_over",
+                                            item->is_over, "is_held", item->is_held, "history",
+                                            write_history_to_json(&item->history))) != 0) {
             json_decref(items);
             return NULL;
         }

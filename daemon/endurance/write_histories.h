@@ -20,6 +20,8 @@
 struct named_history {
     struct host_line id; /* of the device; "server" is the server's own */
     uint64_t counter;    /* of the device, as it was read last; of that boot */
+    bool is_over;        /* the device is above endurance.max_dwpd, */
+    bool is_held;        /* and write-back to it is held */
     struct write_history history;
 };
 

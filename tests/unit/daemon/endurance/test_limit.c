@@ -121,6 +121,64 @@ static void test_a_device_without_budget_holds_its_directories(void **state)
     endurance_free(endurance);
 }
 
+static void save_and_free(struct endurance *endurance)
+{
+    struct err_msg msg = { { 0 } };
+
+    assert_int_equal(endurance_save(endurance, &msg), EMBTIER_OK);
+    endurance_free(endurance);
+    held = 0;
+}
+
+/* An hour later the day has 90 % of the limit's bytes, which begins no hold but goes on with one.
+ */
+static void test_a_hold_goes_on_after_a_restart(void **state)
+{
+    struct endurance *endurance;
+    const struct endurance_state *now;
+
+    (void)state;
+    use_directories("/data/a", NULL);
+    config.endurance.max_dwpd = 0.5;
+    endurance = begin(NOW);
+    put_counter("nvme0n1", 1000 + 150000);
+    (void)sample(endurance, NOW + HOUR);
+    put_counter("nvme0n1", 1000 + 1050000);
+    now = sample(endurance, NOW + 2 * HOUR);
+    assert_true(device(now, "nvme0n1")->is_held);
+    now = sample(endurance, NOW + 25 * HOUR); /* the first 150000 are older than a day */
+    assert_true(device(now, "nvme0n1")->is_held);
+    endurance_release(endurance); /* a stop */
+    save_and_free(endurance);
+    endurance = begin(NOW + 25 * HOUR);
+    now = sample(endurance, NOW + 25 * HOUR + 1000);
+    assert_int_equal(device(now, "nvme0n1")->history.rates[WRITE_DAY].bytes, 900000 * SECTOR);
+    assert_true(device(now, "nvme0n1")->is_held && device(now, "nvme0n1")->is_over);
+    assert_int_equal(held, 1);
+    now = sample(endurance, NOW + 26 * HOUR); /* the others, too */
+    assert_false(device(now, "nvme0n1")->is_held || held);
+    save_and_free(endurance);
+    endurance = begin(NOW + 26 * HOUR);
+    assert_false(device(sample(endurance, NOW + 26 * HOUR), "nvme0n1")->is_held);
+    endurance_free(endurance);
+}
+
+static void test_a_device_over_the_limit_stays_so_after_a_restart(void **state)
+{
+    struct endurance *endurance;
+
+    (void)state;
+    use_directories("/data/a", NULL);
+    config.endurance.max_dwpd = 0.5;
+    endurance = begin(NOW);
+    put_counter("nvme0n1", 1000 + 50000);
+    assert_true(device(sample(endurance, NOW + HOUR), "nvme0n1")->is_over); /* 0.6 */
+    save_and_free(endurance);
+    endurance = begin(NOW + 4 * HOUR / 3); /* 0.45 */
+    assert_true(device(sample(endurance, NOW + 4 * HOUR / 3), "nvme0n1")->is_over);
+    endurance_free(endurance);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -130,6 +188,8 @@ int main(void)
         TEST(test_a_device_is_over_the_limit_until_it_is_well_below),
         TEST(test_a_raised_limit_counts_at_once),
         TEST(test_a_device_without_budget_holds_its_directories),
+        TEST(test_a_hold_goes_on_after_a_restart),
+        TEST(test_a_device_over_the_limit_stays_so_after_a_restart),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

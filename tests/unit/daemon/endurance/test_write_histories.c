@@ -40,12 +40,15 @@ static struct named_history *get(struct write_histories *from, const char *id, b
 /* Writes two histories. */
 static void save(void)
 {
+    struct named_history *device;
     struct err_msg msg = { { 0 } };
 
     memset(&histories, 0, sizeof(histories));
     snprintf(histories.boot.text, sizeof(histories.boot.text), "boot-1");
     write_history_add(&get(&histories, "server", true)->history, NOW, 12345);
-    get(&histories, "eui.0025388b11b2a1e7", true)->counter = 987654321;
+    device = get(&histories, "eui.0025388b11b2a1e7", true);
+    device->counter = 987654321;
+    device->is_over = device->is_held = true;
     assert_int_equal(write_histories_save(&histories, root, &msg), EMBTIER_OK);
 }
 
@@ -74,13 +77,18 @@ static size_t read_file(char *text, size_t room)
 
 static void test_histories_are_read_as_they_were_written(void **state)
 {
+    struct named_history *device;
+
     (void)state;
     save();
     assert_true(write_histories_load(root, NOW + HOUR, &loaded));
     assert_int_equal(loaded.count, 2);
     assert_string_equal(loaded.boot.text, "boot-1");
     assert_int_equal(get(&loaded, "server", false)->history.total_bytes, 12345);
-    assert_int_equal(get(&loaded, "eui.0025388b11b2a1e7", false)->counter, 987654321);
+    device = get(&loaded, "eui.0025388b11b2a1e7", false);
+    assert_int_equal(device->counter, 987654321);
+    assert_true(device->is_over && device->is_held);
+    assert_false(get(&loaded, "server", false)->is_held);
     assert_false(exists("/endurance.json.damaged"));
 }
 
