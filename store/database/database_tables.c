@@ -158,14 +158,16 @@ enum embtier_err database_rewrite(struct database *database, const struct databa
     const struct database_cut *const before = range > 0 ? &ranges->cuts[range - 1] : NULL;
     const struct database_cut *const end = range < ranges->cut_count ? &ranges->cuts[range] : NULL;
     char start[ROW_KEY_BYTES + 1] = { 0 }; /* the first key behind the piece before */
+    bool stopped;
     char *error;
 
     if (before)
         memcpy(start, before->key, ROW_KEY_BYTES);
     error = rocksdb_ext_rewrite_range(database->db, before ? start : NULL, sizeof(start),
-                                      end ? (const char *)end->key : NULL, sizeof(end->key), stop);
+                                      end ? (const char *)end->key : NULL, sizeof(end->key), stop,
+                                      &stopped);
 
-    if (error && strstr(error, "paused")) {
+    if (stopped) {
         free(error);
         return err_set(msg, EMBTIER_CANCELLED, "%s: the compaction was ended", database->path);
     }

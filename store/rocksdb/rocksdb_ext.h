@@ -199,9 +199,11 @@ void rocksdb_ext_stop_set(struct rocksdb_ext_stop *stop, bool is_ended);
 void rocksdb_ext_stop_free(struct rocksdb_ext_stop *stop);
 /* Rewrites all files with keys in [@start, @end]; NULL: from the first, to the last. Files of rows
  * apart from their keys are rewritten, too. Writes and automatic compactions go on meanwhile. After
- * @stop it soon returns an error, and what it has written so far may be lost. */
+ * @stop it soon returns an error with *@ret_stopped true, and what it has written so far may be
+ * lost. */
 char *rocksdb_ext_rewrite_range(rocksdb_t *db, const char *start, size_t start_bytes,
-                                const char *end, size_t end_bytes, struct rocksdb_ext_stop *stop);
+                                const char *end, size_t end_bytes, struct rocksdb_ext_stop *stop,
+                                bool *ret_stopped);
 /* Sets an option at run time. If the MANIFEST does not take the change, rocksdb_ext_resume() has to
  * get over that error. */
 char *rocksdb_ext_set_option(rocksdb_t *db, struct rocksdb_ext_watch *watch, const char *key,

@@ -132,7 +132,8 @@ void rocksdb_ext_stop_free(struct rocksdb_ext_stop *stop)
 }
 
 char *rocksdb_ext_rewrite_range(rocksdb_t *db, const char *start, size_t start_bytes,
-                                const char *end, size_t end_bytes, struct rocksdb_ext_stop *stop)
+                                const char *end, size_t end_bytes, struct rocksdb_ext_stop *stop,
+                                bool *ret_stopped)
 {
     const Slice first(start, start_bytes), last(end, end_bytes);
     rocksdb::CompactRangeOptions options = CompactAll();
@@ -140,7 +141,10 @@ char *rocksdb_ext_rewrite_range(rocksdb_t *db, const char *start, size_t start_b
     options.canceled = &stop->is_ended;
     options.blob_garbage_collection_policy = rocksdb::BlobGarbageCollectionPolicy::kForce;
     options.blob_garbage_collection_age_cutoff = 1.0;
-    return TextOf(db->rep->CompactRange(options, start ? &first : nullptr, end ? &last : nullptr));
+    const Status status =
+        db->rep->CompactRange(options, start ? &first : nullptr, end ? &last : nullptr);
+    *ret_stopped = status.IsManualCompactionPaused();
+    return TextOf(status);
 }
 
 char *rocksdb_ext_set_option(rocksdb_t *db, struct rocksdb_ext_watch *watch, const char *key,

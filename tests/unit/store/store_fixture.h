@@ -93,19 +93,24 @@ static inline struct store_fixture *fixture_at(const char *root)
     return f;
 }
 
-/* Makes a fixture with new directories. */
-static inline struct store_fixture *fixture_new(void)
+/* Makes a fixture with new directories, whose paths contain @name. */
+static inline struct store_fixture *fixture_named(const char *name)
 {
     const char *tmp = getenv("TMPDIR");
     struct store_fixture *f;
     char root[200];
 
-    snprintf(root, sizeof(root), "%s/test-store-XXXXXX", tmp ? tmp : "/tmp");
+    snprintf(root, sizeof(root), "%s/%s-XXXXXX", tmp ? tmp : "/tmp", name);
     assert_non_null(mkdtemp(root));
     f = fixture_at(root);
     for (unsigned i = 0; i < ARRAY_LEN(f->directories); i++)
         fixture_make_directory(f, i);
     return f;
+}
+
+static inline struct store_fixture *fixture_new(void)
+{
+    return fixture_named("test-store");
 }
 
 static inline int fixture_setup(void **state)

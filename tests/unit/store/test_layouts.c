@@ -320,6 +320,36 @@ static void test_a_piece_leaves_the_files_of_the_piece_before_it_alone(void **st
     assert_rows(*state, 2);
 }
 
+/* RocksDB's error of a compaction that was ended says "paused", and so do the paths here. */
+static int setup_paused(void **state)
+{
+    *state = fixture_named("paused");
+    return 0;
+}
+
+static void test_a_rewrite_that_fails_was_not_cancelled(void **state)
+{
+    struct store_fixture *const f = *state;
+    const uint64_t until_ns = now_ns() + FIXTURE_WAIT_NS;
+    struct err_msg msg = { { 0 } };
+    enum embtier_err err;
+
+    open_as(f, LAYOUT_LEVELED);
+    store_set_busy(f->store, true); /* nothing else compacts */
+    write_versions(f, 1, 2);
+    fixture_limit_files(16 * KIB);
+    err = compaction_scheduler_rewrite(store_compaction(f->store), keep_on, NULL, &msg);
+    fixture_limit_files(RLIM_INFINITY);
+    assert_int_equal(err, EMBTIER_NO_SPACE);
+    assert_non_null(strstr(msg.text, "/paused-"));
+    while (compaction_scheduler_rewrite(store_compaction(f->store), keep_on, NULL, &msg) !=
+           EMBTIER_OK) {
+        assert_true(now_ns() < until_ns);
+        usleep(50000); /* until the database has been resumed */
+    }
+    assert_rows(f, 2);
+}
+
 /* A piece of a rewrite that takes for ever, if the test says so. */
 static _Atomic bool never_ends, is_stopped;
 
@@ -404,6 +434,8 @@ int main(void)
         LAYOUT_TEST(test_the_bytes_of_a_piece_count_rows_apart_from_their_keys),
         LAYOUT_TEST(test_a_piece_leaves_the_files_of_the_piece_before_it_alone),
         LAYOUT_TEST(test_a_rewrite_can_be_cancelled),
+        cmocka_unit_test_setup_teardown(test_a_rewrite_that_fails_was_not_cancelled, setup_paused,
+                                        fixture_teardown),
         LAYOUT_TEST(test_writes_go_on_during_a_rewrite),
     };
 
