@@ -89,11 +89,28 @@ static void name_damaged_table(const char *path, struct err_msg *msg)
         (void)err_set(msg, EMBTIER_CORRUPT, "%s/%s", path, error);
 }
 
+/* True if a message about the database at @path names such a file. The path itself may contain
+ * @name, and does not count. */
+static bool names_file(const struct err_msg *msg, const char *path, const char *name)
+{
+    const size_t length = strlen(path);
+
+    for (const char *at = msg->text; *at;) {
+        const bool is_path = strncmp(at, path, length) == 0;
+
+        if (!is_path && strncmp(at, name, strlen(name)) == 0)
+            return true;
+        at += is_path ? length : 1;
+    }
+    return false;
+}
+
 /* Adds the way out of a damaged log, other than going back to a checkpoint. Damage of other files,
  * which the message names, has no such way. */
-static void add_hint(struct err_msg *msg)
+static void add_hint(const char *path, struct err_msg *msg)
 {
-    if (strstr(msg->text, "MANIFEST") || strstr(msg->text, "CURRENT") || strstr(msg->text, ".sst"))
+    if (names_file(msg, path, "MANIFEST") || names_file(msg, path, "CURRENT") ||
+        names_file(msg, path, ".sst"))
         return;
     err_append(msg, " (\"rocksdb.options: wal_recovery_mode=kPointInTimeRecovery\" starts with the "
                     "data before the damage; acknowledged data behind it is lost then)");
@@ -177,7 +194,7 @@ static enum embtier_err database_check(struct database *database, const struct d
     database->recovered_bytes = count.bytes;
     err = check_records(opts, msg);
     if (err == EMBTIER_CORRUPT && opts->logged && msg)
-        add_hint(msg);
+        add_hint(opts->path, msg);
     return err;
 }
 
@@ -233,10 +250,10 @@ enum embtier_err database_open(const struct database_opts *opts, struct database
     /* Only the user's options can make RocksDB refuse an argument here. */
     if (err == EMBTIER_INVALID)
         err = EMBTIER_CONFIG;
-    if (err == EMBTIER_CORRUPT && msg && !strstr(msg->text, ".sst"))
+    if (err == EMBTIER_CORRUPT && msg && !names_file(msg, opts->path, ".sst"))
         name_damaged_table(opts->path, msg);
     if (err == EMBTIER_CORRUPT && database->recovered_bytes > 0 && msg)
-        add_hint(msg);
+        add_hint(opts->path, msg);
     /* Seals it again: a start that failed has lost nothing. */
     if (err != EMBTIER_OK && !opts->make && database->was_clean &&
         database_seal_write(opts->path, NULL) != EMBTIER_OK)

@@ -354,13 +354,9 @@ static void test_torn_end_of_a_log_is_no_record(void **state)
     }
 }
 
-/* A page of the last record never reached the disk. It may also have rotted, so the start is
- * refused. A user who knows better can have the log cut off there. */
-static void test_hole_in_a_log_is_cut_off_only_if_that_is_asked_for(void **state)
+/* A page of the last record never reached the disk. */
+static void make_hole_in_a_log(struct store_fixture *f)
 {
-    struct store_fixture *const f = *state;
-    struct fixture_batch *const batch = malloc(sizeof(*batch));
-    char options[] = "wal_recovery_mode=kPointInTimeRecovery";
     char name[300], path[600];
     int fd;
 
@@ -370,6 +366,17 @@ static void test_hole_in_a_log_is_cut_off_only_if_that_is_asked_for(void **state
     assert_true(fd >= 0);
     assert_int_equal(pwrite(fd, "\0\0\0\0", 4, fixture_file_bytes(f, 0, name) - 500), 4);
     assert_int_equal(close(fd), 0);
+}
+
+/* The page may also have rotted, so the start is refused. A user who knows better can have the log
+ * cut off there. */
+static void test_hole_in_a_log_is_cut_off_only_if_that_is_asked_for(void **state)
+{
+    struct store_fixture *const f = *state;
+    struct fixture_batch *const batch = malloc(sizeof(*batch));
+    char options[] = "wal_recovery_mode=kPointInTimeRecovery";
+
+    make_hole_in_a_log(f);
     fixture_refused(f, EMBTIER_CORRUPT, options);
     f->config.rocksdb.options = options;
     fixture_open(f);
@@ -377,6 +384,21 @@ static void test_hole_in_a_log_is_cut_off_only_if_that_is_asked_for(void **state
     assert_int_equal(fixture_count_right(f, FIXTURE_SYNCED, 0, 100, 3), batch->count);
     assert_int_equal(fixture_count_right(f, FIXTURE_SYNCED, 0, 100, 4), 100 - batch->count);
     free(batch);
+}
+
+/* Damage of other files has no such way out; they are known by these names. */
+static void test_names_in_a_path_do_not_hide_the_way_out(void **state)
+{
+    static const char *const names[] = { "MANIFEST", "CURRENT", "a.sst" };
+
+    (void)state;
+    for (unsigned i = 0; i < ARRAY_LEN(names); i++) {
+        struct store_fixture *const f = fixture_named(names[i]);
+
+        make_hole_in_a_log(f);
+        fixture_refused(f, EMBTIER_CORRUPT, "wal_recovery_mode=kPointInTimeRecovery");
+        fixture_destroy(f);
+    }
 }
 
 static void test_damaged_or_missing_log_stops_the_start_and_is_named(void **state)
@@ -686,6 +708,7 @@ int main(int argc, char **argv)
             test_what_is_acknowledged_after_a_log_has_failed_is_in_another, fixture_setup,
             fixture_teardown),
         cmocka_unit_test(test_torn_end_of_a_log_is_no_record),
+        cmocka_unit_test(test_names_in_a_path_do_not_hide_the_way_out),
         cmocka_unit_test_setup_teardown(test_hole_in_a_log_is_cut_off_only_if_that_is_asked_for,
                                         fixture_setup, fixture_teardown),
         cmocka_unit_test(test_damaged_or_missing_log_stops_the_start_and_is_named),
