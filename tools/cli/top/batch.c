@@ -46,8 +46,8 @@ static int print_frame(const struct cli *cli, const struct source *source, size_
         return print_lost(cli, source);
     if (source_frame(source, &frame) != EMBTIER_OK)
         return cli_fail(EMBTIER_NO_MEMORY, "");
-    exit_code =
-        cli->json ? pieces_print_json(frame_to_json(&frame), true) : print_text(&frame, panel);
+    exit_code = cli->json ? pieces_print_json(frame_to_json(&frame, panel), true)
+                          : print_text(&frame, panel);
     frame_clear(&frame);
     return exit_code;
 }

@@ -105,7 +105,7 @@ static json_t *warnings_to_json(const struct overview *overview)
     return array;
 }
 
-json_t *frame_to_json(const struct frame *frame)
+json_t *frame_to_json(const struct frame *frame, size_t panel)
 {
     json_t *object =
         json_pack("{s:s, s:o, s:o, s:o, s:o}", "health", health_word(frame->overview.health),
@@ -115,6 +115,8 @@ json_t *frame_to_json(const struct frame *frame)
                   cli_json_number(rates_metric(&frame->rates, "requests", "")));
 
     for (size_t i = 0; object && i < PANEL_COUNT; i++) {
+        if (panel != PANEL_COUNT && i != panel)
+            continue;
         if (json_object_set_new(object, panels[i].name, grid_to_json(&frame->grids[i])) != 0) {
             json_decref(object);
             object = NULL;

@@ -27,7 +27,7 @@ void frame_clear(struct frame *frame);
 
 /* Prints the lines about the whole server. */
 void frame_print_head(const struct frame *frame, FILE *out);
-/* NULL: out of memory. */
-struct json_t *frame_to_json(const struct frame *frame);
+/* @panel: the one that is wanted; PANEL_COUNT: all. NULL: out of memory. */
+struct json_t *frame_to_json(const struct frame *frame, size_t panel);
 
 #endif

@@ -118,6 +118,11 @@ def test_text_has_all_panels_or_the_one_that_is_wanted(daemon):
     assert [line for line in only if line in PANELS] == ["shards"]
 
 
+def test_json_has_the_panel_that_is_wanted(daemon):
+    frame = json.loads(top(daemon, "-o", "json", "top", "--batch", "-n", "1", "--panel", "shards").stdout)
+    assert frame["shards"] and frame["health"] == "ok" and set(frame) & set(PANELS) == {"shards"}
+
+
 def test_foreign_names_cannot_reach_the_terminal(daemon):
     with daemon.connect(client_name="naïve\x1b[2J\n\x9bname") as server:
         text = top(daemon, "top", "--batch", "-n", "1").stdout
