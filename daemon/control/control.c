@@ -237,7 +237,7 @@ static void begin_reload(struct control *control)
         return;
     }
     notify_reloading();
-    control->reload_job = job;
+    control->reloads++;
     control_submit_job(control, NULL, 0, job);
 }
 

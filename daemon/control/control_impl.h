@@ -66,15 +66,15 @@ struct control {
     struct transport_channel *released;
     uint32_t released_count;
     uint64_t last_number;
-    uint64_t reader_waits;        /* of all lanes, at the last tick (struct lane_pulse) */
-    uint64_t access_taken;        /* reloads after which clients were looked at */
-    uint32_t warnings;            /* about clients, since the last tick */
-    uint32_t warnings_kept;       /* those not logged */
-    struct connection *applying;  /* the one that applies a plan; NULL: none does */
-    struct plan_state plan;       /* that it applies */
-    struct job *plan_job;         /* puts it in force; NULL: not yet */
-    const struct job *reload_job; /* of the newest SIGHUP; NULL: it has ended */
-    uint64_t watchdog_ns;         /* of the service manager; 0: none */
+    uint64_t reader_waits;       /* of all lanes, at the last tick (struct lane_pulse) */
+    uint64_t access_taken;       /* reloads after which clients were looked at */
+    uint32_t warnings;           /* about clients, since the last tick */
+    uint32_t warnings_kept;      /* those not logged */
+    struct connection *applying; /* the one that applies a plan; NULL: none does */
+    struct plan_state plan;      /* that it applies */
+    struct job *plan_job;        /* puts it in force; NULL: not yet */
+    uint32_t reloads;            /* of signals, under way or waiting */
+    uint64_t watchdog_ns;        /* of the service manager; 0: none */
     uint64_t alive_told_ns;
 };
 

@@ -150,8 +150,8 @@ static uint64_t interval_seconds(const struct control *control)
     return checkpoints_interval_ns(control->parts->checkpoints) / UINT64_C(1000000000);
 }
 
-/* Logs that one of the server's own checkpoints was not made; no other job of the server can fail.
- * One that was cancelled, or never began, is due again after another interval. */
+/* Logs that one of the server's own checkpoints was not made; but for a reload, no other job of the
+ * server can fail. One that was cancelled, or never began, is due again after another interval. */
 static void tell_no_checkpoint(struct control *control, const struct job *job)
 {
     if (job->err == EMBTIER_CANCELLED)
@@ -178,11 +178,16 @@ static void answer_job(struct control *control, struct connection *connection, s
         control_reply_error(control, connection, job->request_id, err, &msg);
 }
 
-/* A service manager must not hear that a server is ready which stops. */
-static void end_reload(struct control *control)
+/* A reload that has begun logs its own failure (reload.c). A service manager must not hear that a
+ * server is ready which stops. */
+static void end_reload(struct control *control, const struct job *job)
 {
-    control->reload_job = NULL;
-    if (!control->stopping)
+    if (job->err != EMBTIER_OK)
+        log_warn("not reloaded: what was in force before stays; send SIGHUP again", "why=%s",
+                 LOG_QUOTED(job->msg.text));
+    assert(control->reloads > 0);
+    control->reloads--;
+    if (control->reloads == 0 && !control->stopping)
         notify_ready();
 }
 
@@ -191,10 +196,10 @@ void control_job_done(struct control *control, struct job *job)
     struct connection *const connection = job->owner;
 
     if (!connection) {
-        if (job->err != EMBTIER_OK)
+        if (reload_job_is_own(job))
+            end_reload(control, job);
+        else if (job->err != EMBTIER_OK)
             tell_no_checkpoint(control, job);
-        if (job == control->reload_job)
-            end_reload(control);
         job_free(job);
         return;
     }

@@ -81,6 +81,11 @@ enum embtier_err reload_job_new(const struct job_request *request, struct job **
     return EMBTIER_OK;
 }
 
+bool reload_job_is_own(const struct job *job)
+{
+    return job->kind == &reload_kind && of(job)->is_own;
+}
+
 struct job *reload_job_own(void)
 {
     struct reload_job *const reload = new_job(true);

@@ -11,5 +11,6 @@ MUST_CHECK enum embtier_err reload_job_new(const struct job_request *request, st
                                            struct err_msg *msg);
 /* For a signal: the log alone tells what came of it. NULL: out of memory. */
 MUST_CHECK struct job *reload_job_own(void);
+bool reload_job_is_own(const struct job *job);
 
 #endif

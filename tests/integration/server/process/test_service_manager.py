@@ -3,16 +3,19 @@
 
 from __future__ import annotations
 
+import json
 import os
+import select
 import signal
 import socket
 import subprocess
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from daemons import EMBTIERD, Daemon, log_fields
+from daemons import CLI, EMBTIERD, Daemon, log_fields
 
 import embtier
 
@@ -38,12 +41,29 @@ class Manager:
         self.socket.settimeout(60)
         daemon.environment["NOTIFY_SOCKET"] = path
 
+    def lines_so_far(self) -> list[str]:
+        lines = []
+        while select.select([self.socket], [], [], 0)[0]:
+            lines += self.socket.recv(4096).decode().splitlines()
+        return lines
+
     def await_line(self, line: str) -> list[str]:
         """Reads messages up to the first that has the line; returns that one's lines."""
         while True:
             lines = self.socket.recv(4096).decode().splitlines()
             if line in lines:
                 return lines
+
+
+def await_true(what: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 60
+    while not what():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def jobs(daemon: Daemon) -> list[dict]:
+    return json.loads(subprocess.check_output([CLI, "-s", daemon.socket, "-t", "0", "-o", "json", "jobs"]))
 
 
 @pytest.fixture
@@ -79,6 +99,33 @@ def test_a_reload_that_fails_leaves_the_server_ready(watched):
     manager.await_line("RELOADING=1")
     manager.await_line("READY=1")
     assert any(log_fields(line)["msg"].startswith("not reloaded") for line in daemon.log_lines())
+    daemon.stop()
+
+
+def test_a_reload_that_is_cancelled_is_told_as_that(watched, tmp_path):
+    """It waits behind another one, which reads the access file for as long as the test says."""
+    daemon, manager = watched
+    access, trigger = daemon.folder / "access.yaml", tmp_path / "trigger"
+    access.write_text("users:\n  - {name: root, role: admin, unix_users: [root]}\n")
+    access.chmod(0o600)
+    daemon.configure({"access": {"file": str(access)}})
+    daemon.with_fault("held_calls", EMBTIER_FAULT_TRIGGER=str(trigger), EMBTIER_FAULT_PATH="access.yaml")
+    daemon.start()
+    manager.await_line("READY=1")
+    trigger.touch()
+    daemon.signal(signal.SIGHUP)
+    await_true(Path(f"{trigger}.waits").exists)
+    daemon.signal(signal.SIGHUP)
+    await_true(lambda: [job["state"] for job in jobs(daemon)] == ["running", "waiting"])
+    subprocess.run([CLI, "-s", daemon.socket, "-t", "0", "jobs", "cancel", str(jobs(daemon)[1]["id"])], check=True)
+    await_true(lambda: daemon.logged("not reloaded"))
+    (told,) = daemon.logged("not reloaded")
+    assert told["level"] == "warn" and "cancelled" in told["why"] and "SIGHUP" in told["msg"]
+    assert not daemon.logged("a checkpoint of the server's own")
+    assert [job["state"] for job in jobs(daemon)] == ["running"]
+    assert "READY=1" not in manager.lines_so_far()
+    trigger.unlink()
+    manager.await_line("READY=1")
     daemon.stop()
 
 
