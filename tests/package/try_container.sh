@@ -3,22 +3,23 @@
 # try_container.sh FOLDER: builds the image of packaging/Containerfile, and serves a client in a container of it.
 #
 # Its packages are those that try_packages.sh has left in FOLDER for Debian 12, and its base is made of the bare Debian 12 there, so
-# no registry is needed. Images stay in FOLDER. The exit status is 69 if no image can be made here.
+# no registry is needed. Images stay in FOLDER. The exit status is 66 without packages, and 69 if no image can be made here.
 set -euo pipefail
 
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../.." && pwd)
 folder=$1
 packages=$folder/bare/build-debian-bookworm/build/packages
 base=localhost/debian:12
+no_packages=66
 unavailable=69
 
+compgen -G "$packages/embtier-server_*.deb" >/dev/null || {
+    echo "try_container: no packages in $packages; run try_packages.sh first" >&2
+    exit "$no_packages"
+}
 command -v buildah >/dev/null || {
     echo "try_container: buildah is not installed: apt-get install --no-install-recommends buildah" >&2
     exit "$unavailable"
-}
-[[ -f $(echo "$packages"/embtier-server_*.deb) ]] || {
-    echo "try_container: no packages in $packages; run try_packages.sh first" >&2
-    exit 1
 }
 # A chroot in place of namespaces, and plain folders in place of overlays: that also works in a container.
 export BUILDAH_ISOLATION=chroot STORAGE_DRIVER=vfs
