@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/macros.h"
+#include "base/text/text_after.h"
 
 /* The file's descriptor in the program, and its name there. */
 #define CHECKED_FD   3
@@ -96,21 +97,13 @@ static enum embtier_err start(struct asked *asked, struct err_msg *msg)
 
 /* ---- Reading ---- */
 
-/* Returns the rest of the text if it begins with @beginning, else NULL. */
-static const char *after(const char *text, const char *beginning)
-{
-    const size_t length = strlen(beginning);
-
-    return strncmp(text, beginning, length) == 0 ? text + length : NULL;
-}
-
 static void take_line(struct asked *asked)
 {
     const struct config_asking *const asking = asked->asking;
-    const char *const own = after(asked->line, "embtierd: ");
-    const char *const warning = own ? after(own, "warning: ") : NULL;
+    const char *const own = text_after(asked->line, "embtierd: ");
+    const char *const warning = own ? text_after(own, "warning: ") : NULL;
     const char *const text = own ? own : asked->line;
-    const char *const rest = asking->fd >= 0 ? after(text, CHECKED_NAME) : NULL;
+    const char *const rest = asking->fd >= 0 ? text_after(text, CHECKED_NAME) : NULL;
 
     if (warning && asking->warn)
         asking->warn(asking->context, warning);

@@ -15,6 +15,7 @@
 
 #include "base/macros.h"
 #include "base/system/node_memory.h"
+#include "base/text/text_after.h"
 
 #define CGROUP_ROOT "/sys/fs/cgroup"
 
@@ -48,10 +49,10 @@ static uint64_t read_sum(const char *path, const char *const *names, uint64_t fa
         return 0;
     while (fgets(line, sizeof(line), file))
         for (const char *const *name = names; *name; name++) {
-            const size_t length = strlen(*name);
+            const char *const rest = text_after(line, *name);
 
-            if (strncmp(line, *name, length) == 0 && strchr(" :", line[length]))
-                sum += strtoull(line + length + 1, NULL, 10) * factor;
+            if (rest && *rest && strchr(" :", *rest))
+                sum += strtoull(rest + 1, NULL, 10) * factor;
         }
     fclose(file);
     return sum;

@@ -12,6 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/text/text_after.h"
+
 int host_look(const char *path, struct statx *ret_info)
 {
     return statx(AT_FDCWD, path, 0, STATX_BASIC_STATS | STATX_MNT_ID, ret_info) == 0 ? 0 : errno;
@@ -135,13 +137,13 @@ bool host_link_name(const struct host *host, struct host_line *ret_name, const c
 /* Returns the number of "KEY: 12 kB", with @key and the blanks behind it. */
 static bool parse_field(const char *line, const char *key, uint64_t *ret_number)
 {
-    const size_t length = strlen(key);
+    const char *const rest = text_after(line, key);
     char digits[32];
     size_t count;
 
-    if (strncmp(line, key, length) != 0 || !strchr(": \t", line[length]) || line[length] == '\0')
+    if (!rest || !strchr(": \t", *rest) || *rest == '\0')
         return false;
-    line += length + strspn(line + length, ": \t");
+    line = rest + strspn(rest, ": \t");
     count = strspn(line, "0123456789");
     if (count == 0 || count >= sizeof(digits) || !strchr(" \t\n", line[count]))
         return false;

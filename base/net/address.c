@@ -5,12 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *after(const char *text, const char *prefix)
-{
-    const size_t bytes = strlen(prefix);
-
-    return strncmp(text, prefix, bytes) == 0 ? text + bytes : NULL;
-}
+#include "base/text/text_after.h"
 
 static enum embtier_err take_path(const char *path, size_t bytes, struct address *address,
                                   struct err_msg *msg)
@@ -166,7 +161,7 @@ static const struct {
 static const char *take_kind(const char *text, struct address *address)
 {
     for (size_t i = 0; i < ARRAY_LEN(prefixes); i++) {
-        const char *const rest = after(text, prefixes[i].prefix);
+        const char *const rest = text_after(text, prefixes[i].prefix);
 
         if (!rest)
             continue;
@@ -202,7 +197,7 @@ enum embtier_err address_parse_http(const char *text, struct address *ret_addres
                                     struct err_msg *msg)
 {
     struct address address = { .kind = ADDRESS_HTTP };
-    const char *const rest = after(text, "http://");
+    const char *const rest = text_after(text, "http://");
     const char *const host = rest ? rest : text;
 
     if (strstr(host, "://"))

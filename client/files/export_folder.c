@@ -17,6 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/text/text_after.h"
 #include "client/files/export_manifest.h"
 #include "client/files/tensor_io.h"
 
@@ -49,9 +50,9 @@ static bool is_part(const char *file)
     if (strcmp(file, "safetensors") == 0)
         return true;
     for (int c = 0; c < EXPORT_COLUMNS; c++) {
-        const char *const name = export_column_name((enum export_column)c);
+        const char *const rest = text_after(file, export_column_name((enum export_column)c));
 
-        if (strncmp(file, name, strlen(name)) == 0 && strcmp(file + strlen(name), ".npy") == 0)
+        if (rest && strcmp(rest, ".npy") == 0)
             return true;
     }
     return false;

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text/text_after.h"
 #include "store/files/durable_file.h"
 #include "store/rocksdb/rocksdb_ext.h"
 
@@ -17,12 +18,9 @@
  * within have sums of their own. */
 static char *find_sum(const char *text)
 {
-    const char *const member = text + strspn(text, "{ \n");
+    const char *const sum = text_after(text + strspn(text, "{ \n"), BEFORE_SUM);
 
-    if (strncmp(member, BEFORE_SUM, strlen(BEFORE_SUM)) != 0 ||
-        strlen(member) < strlen(BEFORE_SUM) + SUM_CHARS)
-        return NULL;
-    return (char *)(uintptr_t)member + strlen(BEFORE_SUM);
+    return sum && strlen(sum) >= SUM_CHARS ? (char *)(uintptr_t)sum : NULL;
 }
 
 /* Computes the checksum of @text with zeros in place of @digits, which are in it. */

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/text/text_after.h"
 #include "base/text/text_escape.h"
 #include "config/config_items.h"
 #include "config/config_load.h"
@@ -99,8 +100,7 @@ static void take_directories(struct bundle *bundle, const char *text)
         const char *const name = json_string_value(json_object_get(key, "name"));
         json_t *const value = json_object_get(key, "value");
 
-        if (name && strncmp(name, DIRECTORY_KEY, strlen(DIRECTORY_KEY)) == 0 &&
-            json_is_string(value))
+        if (name && text_after(name, DIRECTORY_KEY) && json_is_string(value))
             (void)json_array_append(bundle->directories, value);
     }
     json_decref(root);
@@ -159,17 +159,15 @@ static void add_json(struct bundle *bundle, const char *name, json_t *value)
 /* The name of the system, such as "Debian GNU/Linux 12 (bookworm)". */
 static void read_system_name(char *ret_name, size_t room)
 {
-    static const char key[] = "PRETTY_NAME=\"";
     FILE *const file = fopen("/etc/os-release", "re");
     char line[256];
 
     snprintf(ret_name, room, "?");
     while (file && fgets(line, sizeof(line), file)) {
-        if (strncmp(line, key, strlen(key)) != 0)
-            continue;
-        line[strcspn(line, "\n")] = '\0';
-        snprintf(ret_name, room, "%.*s", (int)strcspn(line + strlen(key), "\""),
-                 line + strlen(key));
+        const char *const name = text_after(line, "PRETTY_NAME=\"");
+
+        if (name)
+            snprintf(ret_name, room, "%.*s", (int)strcspn(name, "\"\n"), name);
     }
     if (file)
         (void)fclose(file);
