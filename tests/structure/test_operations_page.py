@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Does docs/operations.md quote warnings and rules as the product has them?"""
+"""Does docs/operations.md quote warnings, rules and figures as the product has them?"""
 
 from __future__ import annotations
 
@@ -48,6 +48,18 @@ class OperationsPage(unittest.TestCase):
         section = PAGE.split("\n## What to watch\n", 1)[1].split("\n## ", 1)[0]
         listed = re.findall(r"^\| `(\w+)` \| (bad|warning) \| (.*) \| (.*) \|$", section, re.MULTILINE)
         self.assertEqual(listed, [(name, health.lower(), condition, advice) for name, health, condition, advice in rules])
+
+    def test_a_session_takes_the_memory_that_the_estimate_counts(self) -> None:
+        code = (TREE / "daemon/engine/memory/engine_reserved.h").read_text()
+        kib = {name: int(count) for name, count in re.findall(r"#define (\w+)_BYTES +\((\d+) \* KIB\)", code)}
+        # Over a network there are about as many places for connections that are no sessions.
+        rpc = kib["SESSION"] + kib["SESSION_RPC"] + kib["STRANGER"]
+        wanted = tuple(map(str, (kib["SESSION"], rpc, rpc + 2 * kib["SESSION_TLS"])))
+        configuration = re.sub(r"\n# ", " ", (TREE / "docs/embtierd.yaml").read_text())
+        told = re.search(r"(\d+) KiB for each of `socket.max_sessions`, (\d+) KiB with RPC, (\d+) KiB with TLS", PAGE)
+        self.assertEqual(told.groups(), wanted)
+        told = re.search(r"(\d+) KiB per session of max_sessions \((\d+) KiB if rpc.listen is set, (\d+) KiB with TLS\)", configuration)
+        self.assertEqual(told.groups(), wanted)
 
 
 if __name__ == "__main__":
