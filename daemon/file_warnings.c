@@ -13,13 +13,12 @@
 #include "base/err.h"
 #include "base/log/log.h"
 #include "base/macros.h"
+#include "base/tls/certificate_life.h"
 #include "base/yaml/yaml_doc.h"
 #include "config/config.h"
 #include "daemon/access/access_rules.h"
 
 #define DAY_S INT64_C(86400)
-/* As `embtier keys show` counts: this, or a third of a certificate's life if that is less. */
-#define SOON_S (30 * DAY_S)
 
 PRINTF_LIKE(5, 6)
 static void warn_at(file_warning_fn *warn, const struct yaml_doc *doc, const char *key,
@@ -75,7 +74,6 @@ static void look_at_dates(const struct shown_file *file, const X509 *certificate
     const ASN1_TIME *const from = X509_get0_notBefore(certificate);
     const ASN1_TIME *const until = X509_get0_notAfter(certificate);
     const int64_t left_s = seconds_between(NULL, until);
-    const int64_t soon_s = MIN(SOON_S, seconds_between(from, until) / 3);
     struct date date = { { 0 } };
 
     if (seconds_between(NULL, from) > 0)
@@ -84,7 +82,7 @@ static void look_at_dates(const struct shown_file *file, const X509 *certificate
     else if (left_s < 0)
         warn_at(file->warn, file->doc, file->key, file->refused, "%s expired at %s; %s", file->path,
                 date_of(until, &date), file->remedy);
-    else if (left_s < soon_s)
+    else if (certificate_expires_soon(seconds_between(from, until), left_s))
         warn_at(file->warn, file->doc, file->key, file->soon, "%s expires at %s; %s", file->path,
                 date_of(until, &date), file->remedy);
 }

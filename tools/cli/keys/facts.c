@@ -14,6 +14,7 @@
 #include <openssl/sha.h>
 #include <openssl/x509v3.h>
 
+#include "base/tls/certificate_life.h"
 #include "base/tls/certificate_names.h"
 #include "tools/cli/cli.h"
 #include "tools/cli/keys/authority.h"
@@ -172,13 +173,13 @@ static int64_t days_left(const struct validity *validity)
 
 static const char *state_of(const struct validity *validity)
 {
-    const int64_t soon = MIN((int64_t)SOON_DAYS * DAY_S, (validity->to - validity->from) / 3);
-
     if (validity->now > validity->to)
         return "expired";
     if (validity->now < validity->from)
         return "not_yet";
-    return validity->to - validity->now < soon ? "soon" : "valid";
+    return certificate_expires_soon(validity->to - validity->from, validity->to - validity->now)
+               ? "soon"
+               : "valid";
 }
 
 static json_t *date_to_json(time_t when)

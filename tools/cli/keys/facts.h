@@ -17,10 +17,6 @@
 
 struct json_t;
 
-/* A certificate that ends within these days, or within a third of its life if that is less, ends
- * soon. */
-#define SOON_DAYS 30
-
 /* NULL: out of memory. */
 struct json_t *certificate_facts(X509 *certificate, time_t now);
 /* For an item that is no certificate: a key, or something else, which has its label only. */
