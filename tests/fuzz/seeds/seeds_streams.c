@@ -185,8 +185,8 @@ static void seeds_of_clients(void)
  * A number of bytes follows these. */
 struct answer_of_call {
     enum reply_call call;
-    const char *frames[5];
-    uint32_t payload_bytes[5];
+    const char *frames[6];
+    uint32_t payload_bytes[6];
 };
 
 static const struct answer_of_call answers[] = {
@@ -214,7 +214,9 @@ static const struct answer_of_call answers[] = {
     { REPLY_SESSION_LIST, { "session_list" }, { 0 } },
     { REPLY_SESSION_END, { "session" }, { 0 } },
     { REPLY_KNOBS, { "knob_list", "knob_change" }, { 0 } },
-    { REPLY_COMPACTION, { "compaction", "compaction", "progress", "compaction" }, { 0 } },
+    { REPLY_COMPACTION,
+      { "compaction", "compaction", "progress", "compaction", "progress", "compaction" },
+      { 0 } },
 };
 
 static void add_reply(struct seed *stream, bool is_rpc, const char *body, uint32_t id)
