@@ -296,20 +296,24 @@ static bool wait_for_news(const struct live *live)
 
 /* ---- The loop ---- */
 
-/* Asks the server if it is time. */
 static enum embtier_err ask(struct live *live)
 {
-    if (live->view.is_paused || clock_now_ns(&clock_monotonic) < live->next_ns)
-        return EMBTIER_OK;
     TRY(source_next(&live->source));
     live->next_ns = clock_now_ns(&clock_monotonic) + live->delay_ns;
     return EMBTIER_OK;
 }
 
+static enum embtier_err ask_if_due(struct live *live)
+{
+    if (live->view.is_paused || clock_now_ns(&clock_monotonic) < live->next_ns)
+        return EMBTIER_OK;
+    return ask(live);
+}
+
 static enum embtier_err loop(struct live *live)
 {
     while (stop_signal == 0) {
-        TRY(ask(live));
+        TRY(ask_if_due(live));
         if (!draw(live))
             return EMBTIER_NO_MEMORY;
         if (stop_signal != 0 || !wait_for_news(live) || !take_keys(live))
@@ -379,7 +383,7 @@ int live_run(struct cli *cli, double delay_s, size_t panel)
     stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (stop_fd < 0)
         return cli_fail(EMBTIER_IO, "top: cannot make an eventfd: too many files are open");
-    if (source_next(&live.source) != EMBTIER_OK)
+    if (ask(&live) != EMBTIER_OK)
         exit_code = cli_fail(EMBTIER_NO_MEMORY, "");
     else if (live.source.is_lost)
         exit_code = cli_fail(live.source.err, live.source.why.text);

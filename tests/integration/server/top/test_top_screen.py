@@ -67,6 +67,18 @@ def test_keys_choose_panels_and_q_leaves_the_terminal_as_it_was(screen):
     one.ends(0)
 
 
+def test_the_first_frame_has_no_rates(screen):
+    """They would be those of the milliseconds between two samples. The second frame comes after the test."""
+    one = screen("--delay", "86400")
+    lines = one.wait(with_title("OPERATION"))
+    assert lines[1] == "requests -/s; rows looked up -/s, set -/s, pushed -/s"
+    one.press("2")
+    lines = one.wait(with_title("SERVED BY"))
+    assert lines[1] == "requests -/s; rows looked up -/s, set -/s, pushed -/s"
+    one.press("q")
+    one.ends(0)
+
+
 def test_tables_are_sorted_reversed_and_scrolled(daemon, screen):
     with daemon.connect() as server:
         for i in range(TABLES):
