@@ -105,6 +105,34 @@ static size_t lines_of(const char *text, size_t *ret_widest)
     return lines;
 }
 
+static void assert_has_lines(const char *text, const char *const *lines)
+{
+    for (; *lines; lines++)
+        if (!strstr(text, *lines))
+            fail_msg("not to be seen: %s%s", *lines, text);
+}
+
+/* Counts have most characters below a million. */
+static void test_no_rate_is_cut_off(void **state)
+{
+    static const char *const whole[] = {
+        "\nrequests    999,999; rows: 999,999 looked up, 999,999 set, 999,999 pushed\n",
+        "\nper second  888,888; rows: 888,888 looked up, 888,888 set, 888,888 pushed\n", NULL
+    };
+    struct fixture *const f = fixture_new(1, 0);
+    struct overview before = f->overview;
+    char *text;
+
+    (void)state;
+    f->overview.requests = f->overview.lookups.rows = f->overview.set_rows =
+        f->overview.pushed_rows = 999999;
+    before.requests = before.lookups.rows = before.set_rows = before.pushed_rows = 111111;
+    text = print(f, &(struct screen_opts){ .before = &before, .seconds = 1 });
+    assert_has_lines(text, whole);
+    free(text);
+    free(f);
+}
+
 static void test_the_screen_is_never_larger_than_80x24(void **state)
 {
     (void)state;
@@ -122,6 +150,7 @@ static void test_the_screen_is_never_larger_than_80x24(void **state)
             assert_null(strchr(text, '\033'));
             assert_non_null(strstr(text, " OF 100 TABLES "));
             assert_non_null(strstr(text, "table00"));
+            assert_non_null(strstr(text, " pushed\nper second "));
             assert_int_equal(strstr(text, "\nbad      writes_blocked:") != NULL, warnings > 0);
             assert_int_equal(strstr(text, " more: embtier status --all\n") != NULL, warnings > 1);
             free(text);
@@ -197,10 +226,12 @@ static void test_rates_come_with_an_earlier_look(void **state)
     f->overview.requests = 1500;
     before.requests = 500;
     text = print(f, &(struct screen_opts){ .before = &before, .seconds = 2 });
-    assert_non_null(strstr(text, "\nrequests    1,500 (+500/s); rows: "));
+    assert_non_null(strstr(text, "\nrequests    1,500; rows: "));
+    assert_non_null(strstr(text, "\nper second  500; rows: 0 looked up, 0 set, 0 pushed\n"));
     free(text);
     text = print(f, &(struct screen_opts){ .before = &before, .seconds = 0 });
     assert_non_null(strstr(text, "\nrequests    1,500; rows: "));
+    assert_null(strstr(text, "\nper second"));
     free(text);
     free(f);
 }
@@ -209,6 +240,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_screen_is_never_larger_than_80x24),
+        cmocka_unit_test(test_no_rate_is_cut_off),
         cmocka_unit_test(test_ten_tables_are_shown_and_the_rest_is_counted),
         cmocka_unit_test(test_all_tables_and_warnings_are_shown_if_wanted),
         cmocka_unit_test(test_what_a_server_does_not_tell_is_a_dash),

@@ -19,24 +19,17 @@
 #define NAME_COLUMNS   22
 #define WARNING_INDENT 9
 
-/* ---- Numbers ---- */
+/* ---- Rates ---- */
 
-/* Writes "12,345 (+678/s)", the rate if it is known. */
-static const char *counter_text(struct number_text *buffer, const struct screen_opts *opts,
-                                double value, double before)
+static bool has_rates(const struct screen_opts *opts)
 {
-    struct number_text count, rate;
-
-    if (!opts->before || opts->seconds <= 0)
-        return shown_count(buffer, value);
-    (void)snprintf(buffer->text, sizeof(buffer->text), "%s (+%s/s)", shown_count(&count, value),
-                   shown_count(&rate, round((value - before) / opts->seconds)));
-    return buffer->text;
+    return opts->before && opts->seconds > 0;
 }
 
-#define COUNTER(opts, overview, field)                                                             \
-    counter_text(&(struct number_text){ { 0 } }, (opts), (overview)->field,                        \
-                 (opts)->before ? (opts)->before->field : 0)
+static double rate(const struct screen_opts *opts, double now, double before)
+{
+    return round((now - before) / opts->seconds);
+}
 
 /* ---- Parts ---- */
 
@@ -131,6 +124,8 @@ static void print_warning(FILE *out, const struct overview_warning *warning)
 static bool make_warnings(const struct overview *overview, const struct screen_opts *opts,
                           size_t lines, FILE *out)
 {
+    if (has_rates(opts))
+        lines--; /* rates have it */
     for (size_t i = 0; i < overview->warning_count; i++) {
         const bool is_last = i + 1 == overview->warning_count;
         struct part part = { NULL, 0 };
@@ -258,26 +253,47 @@ static bool add_plan(struct text_table *text, const struct overview *overview)
                           number_date(&date, plan->applied_ms), applying);
 }
 
+static bool add_counts(struct text_table *text, const char *title, double requests,
+                       double looked_up, double set, double pushed)
+{
+    return text_table_add(text, "%s", title) &&
+           text_table_add(text, "%s; rows: %s looked up, %s set, %s pushed", SHOWN_COUNT(requests),
+                          SHOWN_COUNT(looked_up), SHOWN_COUNT(set), SHOWN_COUNT(pushed));
+}
+
+/* Adds the counts, and their rates if these are known. */
+static bool add_requests(struct text_table *text, const struct overview *now,
+                         const struct screen_opts *opts)
+{
+    const struct overview *const before = opts->before;
+
+    if (!add_counts(text, "requests", now->requests, now->lookups.rows, now->set_rows,
+                    now->pushed_rows))
+        return false;
+    if (!has_rates(opts))
+        return true;
+    return add_counts(text, "per second", rate(opts, now->requests, before->requests),
+                      rate(opts, now->lookups.rows, before->lookups.rows),
+                      rate(opts, now->set_rows, before->set_rows),
+                      rate(opts, now->pushed_rows, before->pushed_rows));
+}
+
 static bool make_facts(const struct overview *overview, const struct screen_opts *opts,
                        size_t lines, FILE *out)
 {
     _cleanup_(text_table_freep) struct text_table *text = text_table_new("ll");
-    const bool ok =
-        text && add_clients(text, overview) && text_table_add(text, "requests") &&
-        text_table_add(text, "%s; rows: %s looked up, %s set, %s pushed",
-                       COUNTER(opts, overview, requests), COUNTER(opts, overview, lookups.rows),
-                       COUNTER(opts, overview, set_rows), COUNTER(opts, overview, pushed_rows)) &&
-        add_lookups(text, overview) && text_table_add(text, "SSD") &&
-        text_table_add(text, "%s stored, %s written, %s free for rows",
-                       SHOWN_BYTES(overview->ssd.stored_bytes),
-                       SHOWN_BYTES(overview->ssd.written_bytes),
-                       SHOWN_BYTES(overview->ssd.room_bytes)) &&
-        text_table_add(text, "compaction") &&
-        text_table_add(text, "%s to do, %s shard%s at it now",
-                       SHOWN_BYTES(overview->ssd.pending_bytes),
-                       SHOWN_COUNT(overview->ssd.compacting_shards),
-                       PLURAL(overview->ssd.compacting_shards)) &&
-        add_checkpoint(text, overview) && add_plan(text, overview);
+    const bool ok = text && add_clients(text, overview) && add_requests(text, overview, opts) &&
+                    add_lookups(text, overview) && text_table_add(text, "SSD") &&
+                    text_table_add(text, "%s stored, %s written, %s free for rows",
+                                   SHOWN_BYTES(overview->ssd.stored_bytes),
+                                   SHOWN_BYTES(overview->ssd.written_bytes),
+                                   SHOWN_BYTES(overview->ssd.room_bytes)) &&
+                    text_table_add(text, "compaction") &&
+                    text_table_add(text, "%s to do, %s shard%s at it now",
+                                   SHOWN_BYTES(overview->ssd.pending_bytes),
+                                   SHOWN_COUNT(overview->ssd.compacting_shards),
+                                   PLURAL(overview->ssd.compacting_shards)) &&
+                    add_checkpoint(text, overview) && add_plan(text, overview);
 
     (void)lines;
     if (ok)

@@ -67,7 +67,7 @@ static void print_rates(const struct frame *frame, FILE *out)
             count_rate(&a, frame, "requests", ""), count_rate(&b, frame, "lookup_rows", NULL),
             count_rate(&c, frame, "request_rows", "set"),
             count_rate(&d, frame, "request_rows", "push"));
-    fprintf(out, "SSD: %s/s read, %s/s written, %s free for rows, %s to compact\n",
+    fprintf(out, "SSD: read %s/s, write %s/s, free %s, compact %s\n",
             byte_rate(&a, frame, "store_read_bytes", ""),
             byte_rate(&b, frame, "store_written_bytes", NULL),
             shown_bytes(&c, frame->overview.ssd.room_bytes),
