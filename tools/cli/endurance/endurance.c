@@ -17,24 +17,16 @@
 #include "base/text/text_escape.h"
 #include "tools/cli/cli.h"
 #include "tools/cli/endurance/devices.h"
+#include "tools/cli/endurance/sample.h"
 #include "tools/cli/number.h"
-#include "tools/cli/progress_bar.h"
 #include "tools/cli/text_table.h"
 
 #define CAUSES_MAX    16
 #define DAY_S         86400.0
 #define YEAR_DAYS     365.0
 #define LONGEST_YEARS 1000 /* a longer life has no date */
-#define INTERVAL_MS   200  /* between two steps of the progress bar */
-#define RATES_S       3600 /* a shorter time since the start says nothing about a day */
 
 #define YOUNG "not known yet: rates need a history of an hour"
-
-/* The server's counts at one time. */
-struct sample {
-    struct embtier_status *status;
-    struct embtier_table_list *tables;
-};
 
 struct writes {
     char name[EMBTIER_TABLE_NAME_MAX + 1];
@@ -68,44 +60,7 @@ struct report {
     bool has_rates; /* counted for long enough to say something about a day */
 };
 
-/* ---- Asking ---- */
-
-static void sample_free(struct sample *sample)
-{
-    embtier_table_list_free(sample->tables);
-    embtier_status_free(sample->status);
-}
-
-static enum embtier_err sample_take(struct cli *cli, struct sample *ret_sample)
-{
-    struct sample sample = { 0 };
-    /* The status comes last, so that no table has more than all tables together. */
-    enum embtier_err err = embtier_table_list(cli->server, &sample.tables);
-
-    if (err == EMBTIER_OK)
-        err = embtier_status(cli->server, &sample.status);
-    if (err != EMBTIER_OK)
-        sample_free(&sample);
-    else
-        *ret_sample = sample;
-    return err;
-}
-
-static double metric(const struct embtier_status *status, const char *name, const char *label_value)
-{
-    const double value = status_figure(status, name, label_value);
-
-    return isnan(value) ? 0 : value;
-}
-
-static const struct embtier_table_info *find_table(const struct embtier_table_list *tables,
-                                                   uint32_t table_id)
-{
-    for (size_t i = 0; tables && i < embtier_table_list_count(tables); i++)
-        if (embtier_table_list_at(tables, i)->table_id == table_id)
-            return embtier_table_list_at(tables, i);
-    return NULL;
-}
+/* ---- Counting ---- */
 
 static struct writes writes_of(const struct embtier_table_info *info)
 {
@@ -134,8 +89,8 @@ static void report_clear(struct report *report)
 }
 
 /* Fills in devices, their health, and how long they last. False: out of memory. */
-static bool add_devices(const struct sample *before, const struct sample *now, bool is_here,
-                        struct report *report)
+static bool add_devices(const struct endurance_sample *before, const struct endurance_sample *now,
+                        bool is_here, struct report *report)
 {
     if (!device_reports_make(before->status, now->status, &report->devices))
         return false;
@@ -145,8 +100,8 @@ static bool add_devices(const struct sample *before, const struct sample *now, b
 }
 
 /* @before may be empty; then everything since the start counts. */
-static bool report_make(const struct sample *before, const struct sample *now, bool is_here,
-                        struct report *ret_report)
+static bool report_make(const struct endurance_sample *before, const struct endurance_sample *now,
+                        bool is_here, struct report *ret_report)
 {
     struct report report = { .table_count = embtier_table_list_count(now->tables) };
 
@@ -157,10 +112,10 @@ static bool report_make(const struct sample *before, const struct sample *now, b
     report.seconds = report.uptime_s;
     if (before->status)
         report.seconds -= (double)embtier_status_uptime_ms(before->status) / 1000;
-    report.has_rates = before->status || report.seconds >= RATES_S;
+    report.has_rates = before->status || report.seconds >= ENDURANCE_RATES_S;
     for (size_t i = 0; i < report.table_count; i++) {
         const struct embtier_table_info *const info = embtier_table_list_at(now->tables, i);
-        const struct embtier_table_info *const old = find_table(before->tables, info->table_id);
+        const struct embtier_table_info *const old = endurance_sample_table(before, info->table_id);
 
         report.tables[i] = writes_of(info);
         if (old) {
@@ -176,7 +131,7 @@ static bool report_make(const struct sample *before, const struct sample *now, b
 
         if (strcmp(at->name, "store_written_bytes") != 0 || report.cause_count == CAUSES_MAX)
             continue;
-        cause.bytes -= metric(before->status, at->name, at->label_value);
+        cause.bytes -= endurance_figure(before->status, at->name, at->label_value);
         report.causes[report.cause_count++] = cause;
         report.bytes += cause.bytes;
         if (strcmp(cause.name, "tier_file") == 0)
@@ -186,15 +141,15 @@ static bool report_make(const struct sample *before, const struct sample *now, b
         if (strcmp(cause.name, "compaction") == 0)
             report.dropped.compaction_bytes = cause.bytes - report.all.compaction_bytes;
     }
-    report.dropped.updated_bytes = metric(now->status, "updated_bytes", "") -
-                                   metric(before->status, "updated_bytes", "") -
+    report.dropped.updated_bytes = endurance_figure(now->status, "updated_bytes", "") -
+                                   endurance_figure(before->status, "updated_bytes", "") -
                                    report.all.updated_bytes;
     writes_add(&report.all, &report.dropped, 1);
-    report.stored_row_bytes = metric(now->status, "store_row_bytes_written", "") -
-                              metric(before->status, "store_row_bytes_written", "");
-    report.capacity_bytes = metric(now->status, "store_capacity_bytes", "");
-    report.rated_bytes = metric(now->status, "store_rated_written_bytes", "");
-    report.rated_years = metric(now->status, "store_rated_years", "");
+    report.stored_row_bytes = endurance_figure(now->status, "store_row_bytes_written", "") -
+                              endurance_figure(before->status, "store_row_bytes_written", "");
+    report.capacity_bytes = endurance_figure(now->status, "store_capacity_bytes", "");
+    report.rated_bytes = endurance_figure(now->status, "store_rated_written_bytes", "");
+    report.rated_years = endurance_figure(now->status, "store_rated_years", "");
     if (!add_devices(before, now, is_here, &report)) {
         report_clear(&report);
         return false;
@@ -489,27 +444,11 @@ static int print_report(const struct report *report, bool is_interval)
 
 /* ---- The command ---- */
 
-static void wait_interval(double seconds)
-{
-    const uint64_t steps = (uint64_t)ceil(seconds * 1000 / INTERVAL_MS);
-    struct progress_bar bar;
-
-    progress_bar_begin(&bar, "counting", "the server keeps counting");
-    for (uint64_t step = 0; step < steps; step++) {
-        const double left = MIN(seconds * 1000 - (double)step * INTERVAL_MS, (double)INTERVAL_MS);
-
-        nanosleep(&(struct timespec){ .tv_nsec = (long)(left * 1e6) }, NULL);
-        progress_bar_update(&bar, (uint64_t)((double)(step + 1) * INTERVAL_MS / 1000),
-                            (uint64_t)ceil(seconds), "s");
-    }
-    progress_bar_end(&bar);
-}
-
 int command_endurance(struct cli *cli, int argc, char **argv)
 {
     double seconds = 0;
     int exit_code = cli_seconds_option(cli, argc, argv, "interval", 'i', &seconds);
-    struct sample before = { 0 }, now = { 0 };
+    struct endurance_sample before = { 0 }, now = { 0 };
     struct report report;
     enum embtier_err err = EMBTIER_OK;
 
@@ -519,12 +458,12 @@ int command_endurance(struct cli *cli, int argc, char **argv)
     if (exit_code)
         return exit_code;
     if (seconds > 0) {
-        err = sample_take(cli, &before);
+        err = endurance_sample_take(cli, &before);
         if (err == EMBTIER_OK)
-            wait_interval(seconds);
+            endurance_wait(seconds);
     }
     if (err == EMBTIER_OK)
-        err = sample_take(cli, &now);
+        err = endurance_sample_take(cli, &now);
     if (err != EMBTIER_OK) {
         exit_code = cli_fail_server(cli, err);
     } else if (before.status &&
@@ -537,7 +476,7 @@ int command_endurance(struct cli *cli, int argc, char **argv)
                               : print_report(&report, seconds > 0);
         report_clear(&report);
     }
-    sample_free(&before);
-    sample_free(&now);
+    endurance_sample_free(&before);
+    endurance_sample_free(&now);
     return exit_code;
 }
