@@ -57,6 +57,24 @@ class CountedFile final : public rocksdb::FSWritableFileOwnerWrapper
         return target()->Append(data, options, verification, dbg);
     }
 
+    // Direct I/O writes whole pages, and the last one again when more bytes fill it.
+    rocksdb::IOStatus PositionedAppend(const Slice &data, uint64_t offset,
+                                       const rocksdb::IOOptions &options,
+                                       rocksdb::IODebugContext *dbg) override
+    {
+        CountPages(data.size());
+        return target()->PositionedAppend(data, offset, options, dbg);
+    }
+
+    rocksdb::IOStatus PositionedAppend(const Slice &data, uint64_t offset,
+                                       const rocksdb::IOOptions &options,
+                                       const rocksdb::DataVerificationInfo &verification,
+                                       rocksdb::IODebugContext *dbg) override
+    {
+        CountPages(data.size());
+        return target()->PositionedAppend(data, offset, options, verification, dbg);
+    }
+
     rocksdb::IOStatus Sync(const rocksdb::IOOptions &options, rocksdb::IODebugContext *dbg) override
     {
         dirty_end_ = 0;
@@ -79,8 +97,13 @@ class CountedFile final : public rocksdb::FSWritableFileOwnerWrapper
         if (bytes_ <= first)
             return;
         dirty_end_ = (bytes_ + kPage - 1) / kPage * kPage;
-        *counter_ += dirty_end_ - first;
-        written_add(place_, dirty_end_ - first);
+        CountPages(dirty_end_ - first);
+    }
+
+    void CountPages(uint64_t bytes)
+    {
+        *counter_ += bytes;
+        written_add(place_, bytes);
     }
 
     std::atomic<uint64_t> *const counter_;

@@ -132,6 +132,29 @@ static void test_the_space_of_blobs_is_that_of_their_files(void **state)
     assert_true(stats_of(f).stored_bytes > stats_of(f).blob_bytes);
 }
 
+/* With direct I/O and without, or endurance figures leave out most of what this layout writes. */
+static void test_written_bytes_have_those_of_blobs(void **state)
+{
+    static const enum config_switch ways[] = { SWITCH_AUTO, SWITCH_OFF };
+    struct store_fixture *const f = *state;
+    const uint64_t once = (uint64_t)ROWS * FIXTURE_ROW_BYTES;
+
+    for (uint32_t i = 0; i < ARRAY_LEN(ways); i++) {
+        const uint64_t before = i == 0 ? 0 : disk_bytes(f, ".blob");
+        uint64_t written;
+
+        f->config.rocksdb.direct_io = ways[i];
+        open_as(f, LAYOUT_BLOB);
+        store_set_busy(f->store, true);
+        written = stats_of(f).written.blob_bytes;
+        write_versions(f, 1 + i, 1);
+        written = stats_of(f).written.blob_bytes - written;
+        assert_true(written >= once);
+        assert_true(written <= 2 * (disk_bytes(f, ".blob") - before));
+        fixture_close(f);
+    }
+}
+
 /* Old versions must leave in time, or a store that is updated for days fills its disk. */
 static void test_blobs_of_old_versions_leave(void **state)
 {
@@ -428,6 +451,7 @@ int main(void)
         LAYOUT_TEST(test_a_store_changes_from_each_layout_to_each_other),
         LAYOUT_TEST(test_each_layout_is_in_force),
         LAYOUT_TEST(test_the_space_of_blobs_is_that_of_their_files),
+        LAYOUT_TEST(test_written_bytes_have_those_of_blobs),
         LAYOUT_TEST(test_blobs_of_old_versions_leave),
         LAYOUT_TEST(test_a_checkpoint_of_blobs_is_restored),
         LAYOUT_TEST(test_all_files_are_rewritten_in_the_present_layout),
