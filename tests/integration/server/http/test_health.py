@@ -20,7 +20,6 @@ from readers import LISTEN, await_true, free_port, get, port_of, scrape
 
 DIM, MIB = 64, 1 << 20
 DISK_MIB = 96
-SHARDS = 24  # these take a while to be made
 
 
 def test_a_server_is_alive_and_ready(http_daemon: Daemon):
@@ -33,21 +32,33 @@ def test_a_server_is_alive_and_ready(http_daemon: Daemon):
         assert (head.status, head.text, head.headers["content-length"]) == (200, "", str(len(text)))
 
 
-def test_a_server_that_starts_is_alive_and_not_ready(make_daemon):
-    port = free_port()
-    daemon = make_daemon({"http": {"listen": f"127.0.0.1:{port}"}, "data": {"shards_per_directory": SHARDS}})
+def test_a_server_that_starts_is_alive_and_not_ready(make_daemon, tmp_path):
+    """The start waits at its first database until that was seen."""
+    port, trigger = free_port(), tmp_path / "trigger"
+    daemon = make_daemon({"http": {"listen": f"127.0.0.1:{port}"}})
+    daemon.with_fault("held_calls", EMBTIER_FAULT_TRIGGER=str(trigger), EMBTIER_FAULT_PATH="shard-")
+    trigger.touch()
     daemon.launch()
     seen: dict[str, set] = {"/livez": set(), "/readyz": set(), "/metrics": set()}
 
-    def is_ready() -> bool:
+    def look() -> None:
         for path, answers in seen.items():
             with contextlib.suppress(ConnectionRefusedError):
                 answer = get(port, path)
                 answers.add((answer.status, answer.text if answer.status == 503 or path == "/livez" else ""))
+
+    def starts() -> bool:
+        look()
+        return (200, "starting\n") in seen["/livez"] and (503, "the server is starting\n") in seen["/readyz"]
+
+    def is_ready() -> bool:
+        look()
         return (200, "") in seen["/readyz"]
 
+    await_true(starts, "the server starts")
+    assert not is_ready()
+    trigger.unlink()
     await_true(is_ready, "the server is ready")
-    assert (200, "starting\n") in seen["/livez"] and (503, "the server is starting\n") in seen["/readyz"]
     assert seen["/livez"] <= {(200, "starting\n"), (200, "serving\n")}
     assert seen["/readyz"] == {(503, "the server is starting\n"), (200, "")}
     daemon.await_ready()

@@ -30,9 +30,8 @@ def test_figures_are_those_that_a_client_counted(http_daemon: Daemon):
             table.set(*rows_of(ROWS))
         for _ in range(5):
             table.get(np.arange(ROWS))
-        with http_daemon.connect(arena_bytes=0):
-            now = scrape(http_daemon)
-            assert now["sessions", ""] == 2
+        with http_daemon.connect(arena_bytes=0):  # that of the daemon's start may be counted for a while
+            now = await_true(lambda: (seen := scrape(http_daemon))["sessions", ""] == 2 and seen, "there are two sessions")
     assert before["tables", ""] == 0 and now["tables", ""] == 1
     for op, count in (("set", 3 * ROWS), ("get", 5 * ROWS), ("push", 0), ("prefetch", 0)):
         assert now["request_rows_total", op] - before["request_rows_total", op] == count
@@ -63,16 +62,17 @@ def test_latencies_are_within_those_of_the_client(http_daemon: Daemon):
                 began = time.monotonic()
                 table.set(*rows_of(ROWS)) if op == "set" else table.get(np.arange(ROWS))
                 spent[op] += time.monotonic() - began
+        bounded, began = server.create_table("bounded", DIM, rows=1), time.monotonic()
         with pytest.raises(IndexError):
-            server.create_table("bounded", DIM, rows=1).get([1])  # a refusal is an answer, too
+            bounded.get([1])  # a refusal is an answer, too
+        spent["get"] += time.monotonic() - began
     answer = get(port_of(http_daemon), "/metrics")
     found = latencies(answer.text)
     assert {op: latency.count for (op, _), latency in found.items()} == {"get": gets + 1, "set": sets}
     for (op, _), latency in found.items():
         counts = [latency.buckets[end] for end in sorted(latency.buckets)]
         assert counts == sorted(counts) and counts[-1] == latency.buckets[float("inf")] == latency.count
-        assert 0 < latency.sum < spent[op] + 1
-    assert found["set", next(iter(found))[1]].sum <= spent["set"]
+        assert 0 < latency.sum <= spent[op]
     status = json.loads(get(port_of(http_daemon), "/status.json").text)
     printed = stats_of(http_daemon)
     assert status["latencies"] == printed["latencies"]

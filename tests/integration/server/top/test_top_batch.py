@@ -58,34 +58,41 @@ def test_first_frame_has_no_rates_and_the_sum_of_the_others_is_the_work(daemon):
         ids = np.arange(rows)
         first = frames.until(lambda frame: frame["tables"])
         assert frames.next()["health"] == "ok"
-        table.set(ids, np.ones((rows, dim)))
-        for _ in range(3):
-            table.get(ids)
-        work = {"get": 0.0, "set": 0.0, "t": 0.0, "bytes": 0.0, "read": 0.0, "updates": 0.0}
 
-        def add(frame: dict) -> bool:
-            s = frame["interval_s"]
-            get, put, one = named(frame["requests"], "get"), named(frame["requests"], "set"), named(frame["tables"], "t")
-            if get["rows_per_s"]:
-                assert 0 < get["median_s"] <= get["p99_s"] < 60
-            else:
-                assert get["median_s"] is None
-            work["get"] += get["rows_per_s"] * s
-            work["bytes"] += put["bytes_per_s"] * s
-            work["set"] += put["rows_per_s"] * s
-            work["read"] += get["bytes_per_s"] * s
-            work["t"] += one["lookup_rows_per_s"] * s
-            work["updates"] += one["updated_rows_per_s"] * s
-            return get["rows"] == 3 * rows and one["lookup_rows_per_s"] == 0 and work["t"] > 0
+        def work(turn: int) -> tuple[dict[str, float], dict[str, float]]:
+            """The sums of rates while a client works: those of metrics, and those of tables."""
+            table.set(ids, np.ones((rows, dim)))
+            for _ in range(3):
+                table.get(ids)
+            sums, sums_of_tables = {"get": 0.0, "set": 0.0, "bytes": 0.0}, {"get": 0.0, "bytes": 0.0, "set": 0.0}
 
-        frames.until(add)
-        # Metrics have times of their own, to the millisecond. Those of tables are taken a moment later.
-        assert work["get"] == pytest.approx(3 * rows, rel=0.01)
-        assert work["set"] == pytest.approx(rows, rel=0.01)
-        assert work["bytes"] == pytest.approx(rows * dim * 4, rel=0.01)
-        assert work["t"] == pytest.approx(3 * rows, rel=0.5)
-        assert work["read"] == pytest.approx(3 * rows * dim * 4, rel=0.5)
-        assert work["updates"] == pytest.approx(rows, rel=0.5)
+            def add(frame: dict) -> bool:
+                s = frame["interval_s"]
+                get, put, one = named(frame["requests"], "get"), named(frame["requests"], "set"), named(frame["tables"], "t")
+                if get["rows_per_s"]:
+                    assert 0 < get["median_s"] <= get["p99_s"] < 60
+                else:
+                    assert get["median_s"] is None
+                sums["get"] += get["rows_per_s"] * s
+                sums["bytes"] += put["bytes_per_s"] * s
+                sums["set"] += put["rows_per_s"] * s
+                sums_of_tables["bytes"] += get["bytes_per_s"] * s
+                sums_of_tables["get"] += one["lookup_rows_per_s"] * s
+                sums_of_tables["set"] += one["updated_rows_per_s"] * s
+                return get["rows"] == 3 * rows * turn and one["lookup_rows_per_s"] == 0 and sums_of_tables["get"] > 0
+
+            frames.until(add)
+            return sums, sums_of_tables
+
+        for turn in range(1, 31):
+            sums, sums_of_tables = work(turn)
+            # Metrics have times of their own, to the millisecond. Those of tables are taken a moment later, which a busy machine makes
+            # longer than the interval.
+            assert sums == pytest.approx({"get": 3 * rows, "set": rows, "bytes": rows * dim * 4}, rel=0.01)
+            if sums_of_tables == pytest.approx({"get": 3 * rows, "set": rows, "bytes": 3 * rows * dim * 4}, rel=0.5):
+                break
+        else:
+            pytest.fail(f"rates of tables are not those of the work: {sums_of_tables}")
         client = next(client for client in frames.next()["clients"] if client["client"] != "embtier")
         assert client["requests_per_s"] == 0 and client["arena_bytes"] > 0
     assert first["interval_s"] is None or first["interval_s"] > 0
@@ -105,7 +112,9 @@ def test_every_part_of_a_server_has_rows(daemon):
     assert {"dram", "pmem", "arrays", "SSD"} <= {row["source"] for row in frame["tiers"]}
     assert {"reads", "all writes", "flush", "compaction", "log"} <= {row["cause"] for row in frame["ssd"]}
     assert len(frame["shards"]) == 2 * len({row["path"].rsplit("/", 1)[0] for row in frame["shards"]}) > 0
-    assert {row["client"] for row in frame["clients"]} == {"embtier"}
+    assert "embtier" in {row["client"] for row in frame["clients"]}
+    with Frames(daemon) as frames:  # the session that found the server ready may be counted for a while
+        frames.until(lambda frame: {row["client"] for row in frame["clients"]} == {"embtier"})
 
 
 def test_text_has_all_panels_or_the_one_that_is_wanted(daemon):
