@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from collections.abc import Callable
 from datetime import datetime, timedelta
 
 import numpy as np
@@ -162,21 +163,27 @@ def test_wrong_hours_are_refused(daemon: Daemon, hours: str):
 
 
 def test_all_files_are_rewritten_in_another_layout(daemon: Daemon):
-    """Their names are not used again, so files that are still there were not rewritten."""
+    """Their names are not used again, so files that stay were not rewritten. RocksDB deletes files after it has told that it is done."""
 
     def files() -> set:
         return {path for path in daemon.folder.rglob("shard-*/*/*") if path.suffix in (".sst", ".blob")}
+
+    def await_files(are_so: Callable[[set], bool]) -> None:
+        until = time.monotonic() + LIMIT_S
+        while not are_so(found := files()):
+            assert time.monotonic() < until, found
+            time.sleep(0.05)
 
     write(daemon, 3)
     daemon.restart({"rocksdb": {"layout": "blob"}})
     before = files()
     assert before and not any(path.suffix == ".blob" for path in before)
     assert embtier(daemon, "run", "--full") == "all files have been rewritten\n"
-    assert not before & files() and any(path.suffix == ".blob" for path in files())
+    await_files(lambda found: not before & found and any(path.suffix == ".blob" for path in found))
     check_rows(daemon, 3)
     daemon.restart({"rocksdb": {"layout": "leveled"}})
     assert embtier(daemon, "run", "--full")
-    assert not any(path.suffix == ".blob" for path in files())
+    await_files(lambda found: not any(path.suffix == ".blob" for path in found))
     check_rows(daemon, 3)
 
 
