@@ -11,6 +11,7 @@
 #include "base/system/thread_class.h"
 #include "config/config.h"
 #include "daemon/endurance/device_set.h"
+#include "daemon/endurance/tier_writes.h"
 #include "daemon/endurance/write_histories.h"
 #include "daemon/endurance/write_hold.h"
 #include "store/files/written.h"
@@ -36,8 +37,8 @@ struct device_figures {
 
 /* Read by a sample before it takes the lock. */
 struct readings {
-    uint64_t process_bytes;
-    bool has_process_bytes;
+    struct tier_counts tiers;
+    bool has_tiers;
     uint64_t directories[CONFIG_DIRECTORIES_MAX];
     struct {
         uint64_t bytes;
@@ -60,7 +61,7 @@ struct endurance {
     struct write_histories histories;
     struct named_history *server;
     uint64_t server_bytes; /* as sampled last, without tiers' files */
-    uint64_t tier_file_bytes;
+    struct tier_writes tiers;
     uint32_t tier_device; /* of all tiers' files; NO_DEVICE: they have several, or none known */
     bool has_tier_files;
     bool has_tier_figures;
@@ -133,10 +134,9 @@ static void read_counters(const struct endurance *endurance, struct readings *re
 {
     const struct host *const host = endurance->host;
 
-    *ret_readings = (struct readings){ .process_bytes = 0 };
-    ret_readings->has_process_bytes =
-        endurance->has_tier_files &&
-        host_field(host, "write_bytes", &ret_readings->process_bytes, "/proc/self/io");
+    *ret_readings = (struct readings){ .has_tiers = false };
+    ret_readings->has_tiers =
+        endurance->has_tier_files && tier_counts_read(host, &ret_readings->tiers);
     for (uint32_t i = 0; i < endurance->config->data.directory_count; i++)
         ret_readings->directories[i] = written_below(i);
     for (uint32_t i = 0; i < endurance->devices.count; i++) {
@@ -238,7 +238,7 @@ static void sample_device(struct endurance *endurance, uint32_t i, const struct 
     uint64_t bytes;
 
     figures->server_bytes = directories_bytes(endurance, readings, figures->directories) +
-                            (has_tiers ? endurance->tier_file_bytes : 0);
+                            (has_tiers ? endurance->tiers.bytes : 0);
     figures->is_uncounted = readings->devices[i].is_uncounted;
     if (figures->is_uncounted)
         figures->has_counter = false;
@@ -254,25 +254,17 @@ static void sample_device(struct endurance *endurance, uint32_t i, const struct 
     write_history_add(&history->history, now_ms, bytes);
 }
 
-/* Until the kernel has counted what the server has, the bytes of tiers' files seem fewer. */
-static void sample_tier_files(struct endurance *endurance, const struct readings *readings)
-{
-    endurance->has_tier_figures = readings->has_process_bytes;
-    if (endurance->has_tier_figures)
-        endurance->tier_file_bytes =
-            MAX(endurance->tier_file_bytes,
-                clock_since(readings->process_bytes, endurance->server_bytes));
-}
-
 static void sample_server(struct endurance *endurance, const struct readings *readings,
                           uint64_t now_ms)
 {
-    const uint64_t before = endurance->server_bytes + endurance->tier_file_bytes;
+    const uint64_t before = endurance->server_bytes + endurance->tiers.bytes;
 
     endurance->server_bytes = directories_bytes(endurance, readings, UINT64_MAX);
-    sample_tier_files(endurance, readings);
+    endurance->has_tier_figures = readings->has_tiers;
+    if (readings->has_tiers)
+        tier_writes_add(&endurance->tiers, &readings->tiers, endurance->server_bytes, now_ms);
     write_history_add(&endurance->server->history, now_ms,
-                      clock_since(endurance->server_bytes + endurance->tier_file_bytes, before));
+                      clock_since(endurance->server_bytes + endurance->tiers.bytes, before));
 }
 
 /* ---- The limit ---- */
@@ -468,7 +460,7 @@ void endurance_get(struct endurance *endurance, uint64_t now_ms, struct enduranc
 {
     pthread_mutex_lock(&endurance->lock);
     ret_state->has_tier_files = endurance->has_tier_figures;
-    ret_state->tier_file_bytes = endurance->tier_file_bytes;
+    ret_state->tier_file_bytes = endurance->tiers.bytes;
     get_history(&endurance->server->history, now_ms, &ret_state->server);
     ret_state->device_count = 0;
     for (uint32_t i = 0; i < endurance->devices.count; i++)

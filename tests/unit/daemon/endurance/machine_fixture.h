@@ -71,6 +71,20 @@ static inline void put_disk(const char *name, const char *number)
     put_counter(name, 1000);
 }
 
+/* Bytes of pages that the process has made dirty, and dropped; KiB that wait in the page cache. */
+static inline void put_io(uint64_t dirtied, uint64_t dropped, uint64_t waiting_kib)
+{
+    char text[256];
+
+    snprintf(text, sizeof(text),
+             "rchar: 1\nwchar: 2\nread_bytes: 3\nwrite_bytes: %llu\ncancelled_write_bytes: %llu\n",
+             (unsigned long long)dirtied, (unsigned long long)dropped);
+    put("/proc/self/io", text);
+    snprintf(text, sizeof(text), "MemTotal: 9 kB\nDirty:     %llu kB\nWriteback:      0 kB\n",
+             (unsigned long long)waiting_kib);
+    put("/proc/meminfo", text);
+}
+
 static inline void put_machine(void)
 {
     put("/proc/self/mountinfo", "40 27 259:1 / /data/a rw - xfs /dev/nvme0n1p1 rw\n"
@@ -78,7 +92,7 @@ static inline void put_machine(void)
                                 "42 27 252:0 / /data/c rw - xfs /dev/mapper/c rw\n"
                                 "43 27 0:40 / /mem rw - tmpfs tmpfs rw\n"
                                 "44 27 259:9 / /pmem rw - ext4 /dev/pmem0 rw,dax=always\n");
-    put("/proc/self/io", "rchar: 1\nwchar: 2\nread_bytes: 3\nwrite_bytes: 0\n");
+    put_io(0, 0, 0);
     put("/proc/sys/kernel/random/boot_id", "boot-1\n");
     put("/proc/stat", "cpu  1 2 3\nbtime 1700000000\nprocesses 9\n");
     put_disk("nvme0n1", "259:0");

@@ -77,7 +77,7 @@ static void test_a_tier_s_file_costs_what_the_kernel_says(void **state)
     use_tier(0, "/data/c");
     endurance = begin(NOW);
     write_below(0, 40000);
-    put("/proc/self/io", "rchar: 1\nwrite_bytes: 140000\ncancelled_write_bytes: 0\n");
+    put_io(140000, 0, 0);
     now = sample(endurance, NOW + 10000);
     assert_true(now->has_tier_files);
     assert_int_equal(now->tier_file_bytes, 100000);
@@ -87,6 +87,56 @@ static void test_a_tier_s_file_costs_what_the_kernel_says(void **state)
     write_below(0, 1000); /* not written yet */
     now = sample(endurance, NOW + 20000);
     assert_int_equal(now->tier_file_bytes, 100000); /* a counter never falls */
+    endurance_free(endurance);
+}
+
+/* A tier that grew is dirty as a whole. It shrinks again before the kernel wrote most of it. */
+static void test_pages_that_are_dropped_before_they_are_written_cost_nothing(void **state)
+{
+    const uint64_t mib = UINT64_C(1) << 20;
+    uint64_t dirtied = 0, dropped = 0, written = 0;
+    struct endurance *endurance;
+    const struct endurance_state *now;
+
+    (void)state;
+    use_directories("/data/a", NULL);
+    use_tier(0, "/data/c");
+    endurance = begin(NOW);
+    for (uint64_t turn = 0; turn < 3; turn++) {
+        dirtied += 1500 * mib;
+        put_io(dirtied, dropped, (dirtied - dropped - written) / 1024);
+        now = sample(endurance, NOW + turn * 10000 + 3000);
+        assert_int_equal(now->tier_file_bytes, written);
+        written += 100 * mib;
+        dropped += 1400 * mib;
+        put_io(dirtied, dropped, 0);
+        now = sample(endurance, NOW + turn * 10000 + 6000);
+        assert_int_equal(now->tier_file_bytes, written);
+        assert_int_equal(device(now, "nvme3n1")->server_bytes, written);
+        assert_int_equal(now->server.total_bytes, written);
+    }
+    endurance_free(endurance);
+}
+
+/* Other programs may keep the page cache dirty for ever. */
+static void test_pages_that_were_not_dropped_for_a_while_are_written(void **state)
+{
+    const uint64_t others_kib = UINT64_C(1) << 30;
+    struct endurance *endurance;
+    const struct endurance_state *now;
+    uint64_t second = 0;
+
+    (void)state;
+    use_directories("/data/a", NULL);
+    use_tier(0, "/data/c");
+    endurance = begin(NOW);
+    put_io(140000, 0, others_kib);
+    for (; second < 35; second++)
+        assert_int_equal(sample(endurance, NOW + second * 1000)->tier_file_bytes, 0);
+    put_io(140000, 40000, others_kib); /* these were dropped in time */
+    for (; second < 50; second++)
+        now = sample(endurance, NOW + second * 1000);
+    assert_int_equal(now->tier_file_bytes, 100000);
     endurance_free(endurance);
 }
 
@@ -102,7 +152,7 @@ static void test_files_in_memory_of_any_kind_cost_nothing(void **state)
 
         use_tier(0, tiers[i]);
         endurance = begin(NOW);
-        put("/proc/self/io", "write_bytes: 140000\n");
+        put_io(140000, 0, 0);
         now = sample(endurance, NOW + 10000);
         assert_false(now->has_tier_files);
         assert_int_equal(now->server.total_bytes, 0);
@@ -120,7 +170,7 @@ static void test_files_of_tiers_on_two_devices_are_known_together_only(void **st
     use_tier(0, "/data/a");
     use_tier(1, "/data/c");
     endurance = begin(NOW);
-    put("/proc/self/io", "write_bytes: 8192\n");
+    put_io(8192, 0, 0);
     now = sample(endurance, NOW + 10000);
     assert_int_equal(now->tier_file_bytes, 8192);
     assert_false(device(now, "nvme0n1")->has_server_bytes);
@@ -147,12 +197,14 @@ static void test_a_tier_s_bytes_that_the_kernel_hides_are_not_known(void **state
     endurance_free(endurance);
 }
 
-/* Writes while the file of the process is being read. */
+/* Writes while the file of the process is being read, which is read once more then. */
 static void *write_meanwhile(void *path)
 {
     FILE *const file = fopen(path, "we"); /* waits for the reader */
 
     assert_non_null(file);
+    assert_int_equal(unlink(path), 0);
+    put_io(5000, 0, 0);
     write_below(0, 5000);
     assert_true(fputs("write_bytes: 5000\n", file) >= 0);
     assert_int_equal(fclose(file), 0);
@@ -527,6 +579,8 @@ int main(void)
         TEST(test_the_server_s_part_of_a_disk_of_raid_is_not_known),
         TEST(test_memory_has_no_device),
         TEST(test_a_tier_s_file_costs_what_the_kernel_says),
+        TEST(test_pages_that_are_dropped_before_they_are_written_cost_nothing),
+        TEST(test_pages_that_were_not_dropped_for_a_while_are_written),
         TEST(test_files_in_memory_of_any_kind_cost_nothing),
         TEST(test_files_of_tiers_on_two_devices_are_known_together_only),
         TEST(test_a_tier_s_bytes_that_the_kernel_hides_are_not_known),
