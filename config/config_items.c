@@ -194,8 +194,14 @@ struct search {
     struct config_item *found;
     bool is_found;
     unsigned least;
-    char nearest[CONFIG_ITEM_NAME_MAX + 1];
+    char nearest[CONFIG_ITEM_NAME_MAX + 1]; /* "": none is near */
 };
+
+/* A name further away is another word, not a slip. */
+static unsigned distance_most(const char *wanted)
+{
+    return (unsigned)MAX(strlen(wanted) / 3, 1);
+}
 
 /* A name without its section is as near as its own letters say. */
 static unsigned distance_of(const char *wanted, const char *name)
@@ -225,14 +231,15 @@ static enum embtier_err look_at(void *context, const struct config_item *item)
 enum embtier_err config_find_item(const struct config *config, const char *name,
                                   struct config_item *ret_item, struct err_msg *msg)
 {
-    struct search search = { .name = name, .found = ret_item, .least = UINT32_MAX };
+    struct search search = { .name = name, .found = ret_item, .least = distance_most(name) + 1 };
 
     TRY(config_each_item(config, look_at, &search));
     if (search.is_found)
         return EMBTIER_OK;
     return err_set(msg, EMBTIER_NOT_FOUND,
-                   "there is no knob `%s`; the nearest name is `%s`; `embtier knob list` has all",
-                   TEXT_SHOWN(name), search.nearest);
+                   "there is no knob `%s`%s%s%s; `embtier knob list` has all", TEXT_SHOWN(name),
+                   search.nearest[0] ? "; the nearest name is `" : "", search.nearest,
+                   search.nearest[0] ? "`" : "");
 }
 
 /* ---- Changing ---- */

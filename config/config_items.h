@@ -29,7 +29,7 @@ typedef enum embtier_err config_item_fn(void *context, const struct config_item 
 MUST_CHECK enum embtier_err config_each_item(const struct config *config, config_item_fn *each,
                                              void *context);
 
-/* Finds one by its name. NOT_FOUND: the message has the nearest name. */
+/* Finds one by its name. NOT_FOUND: the message has a name that is near, if any is. */
 MUST_CHECK enum embtier_err config_find_item(const struct config *config, const char *name,
                                              struct config_item *ret_item, struct err_msg *msg);
 

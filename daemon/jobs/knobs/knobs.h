@@ -65,7 +65,7 @@ MUST_CHECK enum embtier_err knobs_read_text(const struct knobs *knobs, const cha
 /* Returns the absolute path of the server's file, or NULL. */
 const char *knobs_file(const struct knobs *knobs);
 
-/* Returns NOT_FOUND: no knob has @name; the message has the nearest one. OK if there is one. */
+/* Returns NOT_FOUND: no knob has @name; the message has one that is near. OK if there is one. */
 MUST_CHECK enum embtier_err knobs_name_nearest(const struct knobs *knobs, const char *name,
                                                struct err_msg *msg);
 
@@ -83,7 +83,7 @@ struct knob_change {
     bool applied; /* false: its knob is not live, and the next start takes it */
 };
 
-/* NOT_FOUND: no knob has this name; the message has the nearest. INVALID: the value is not
+/* NOT_FOUND: no knob has this name; the message has one that is near. INVALID: the value is not
  * possible; the knob is not live and @order->persist is false; there is no file. CONFIG: with the
  * value, a start would refuse the file. After an error, the file and the value in force are as they
  * were, or the message names a place where the value is not: then the old or the new one is to be

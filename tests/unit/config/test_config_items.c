@@ -178,12 +178,27 @@ static void test_wrong_values_are_refused_as_in_a_file(void **state)
     assert_refused("cache.tiers[4].bytes", "1GiB", EMBTIER_NOT_FOUND, "`cache.tiers[0].bytes`");
 }
 
+static void test_only_names_that_are_near_are_suggested(void **state)
+{
+    static const char *const far[] = { "foo.bar", "nope", "", "x", "lanes", "tls.keys.all" };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(far); i++) {
+        char part[80];
+
+        snprintf(part, sizeof(part), "there is no knob `%s`; `embtier knob list` has all", far[i]);
+        assert_refused(far[i], "1", EMBTIER_NOT_FOUND, part);
+    }
+    assert_refused("keeep", "1", EMBTIER_NOT_FOUND, "; the nearest name is `checkpoints.keep`;");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_values_are_as_a_file_has_them),
         cmocka_unit_test(test_a_change_leaves_all_other_values),
         cmocka_unit_test(test_wrong_values_are_refused_as_in_a_file),
+        cmocka_unit_test(test_only_names_that_are_near_are_suggested),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
