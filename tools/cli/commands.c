@@ -356,7 +356,8 @@ const struct command commands[] = {
       "Without FILE: with the file that the server was started with, as it is now. The server\n"
       "reads it, with the defaults of its machine. FILE is read here, and checked there.\n"
       "\n"
-      "Prints the keys whose values differ. Exit status: 0 if none does, else 1.\n"
+      "Prints the keys whose values differ. Exit status: 0 if none does, else 1. A default that\n"
+      "is computed from other values differs only as these do, and is left out.\n"
       "\n"
       "With -o json: {same, differences: [{name, running, file}]}. A value that one side does not\n"
       "have is null.\n",

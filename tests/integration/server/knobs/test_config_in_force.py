@@ -72,6 +72,24 @@ def test_the_file_is_compared_as_it_is_now(own_daemon):
     assert "embtierd.yaml:1: lanes.count: " in refused(own_daemon, "config", "diff")
 
 
+def test_a_default_that_follows_another_value_is_no_difference(make_daemon):
+    """max_bytes of a tier is a multiple of its bytes where nobody sets it."""
+    daemon = make_daemon()
+    daemon.start()
+    before = in_force(daemon)
+    assert before["cache.tiers[0].max_bytes"]["source"] == "default"
+    size = int(before["cache.tiers[0].bytes"]["value"].removesuffix("MiB"))
+    set_knob(daemon, "cache.tiers[0].bytes", f"{2 * size}MiB", "--persist")
+    assert differences(daemon) == {}
+    assert run(daemon, "config", "diff").stdout == "no differences\n"
+    set_knob(daemon, "cache.tiers[0].bytes", f"{3 * size}MiB")
+    assert differences(daemon) == {"cache.tiers[0].bytes": (f"{3 * size}MiB", f"{2 * size}MiB")}
+    daemon.stop()
+    daemon.start()
+    assert in_force(daemon)["cache.tiers[0].max_bytes"]["value"] != before["cache.tiers[0].max_bytes"]["value"]
+    daemon.stop()
+
+
 def test_another_file_is_compared_with_the_servers_defaults(own_daemon, tmp_path):
     other = tmp_path / "other.yaml"
     tiers = [*own_daemon.config["cache"]["tiers"], own_daemon.pmem() | {"name": "more"}]
