@@ -109,6 +109,32 @@ static bool is_in_section(const struct config_key *key, const void *section)
     return section && *(void *const *)((const char *)section + key->raw_offset) != NULL;
 }
 
+static void take_key(struct config_item *item, const struct config_key *key)
+{
+    item->key = key;
+    item->least = key->least;
+    item->most = key->most;
+}
+
+/* A tier has room for max_bytes. Lanes need some of it beside its arrays. */
+static void limit_tier(const struct config *config, uint32_t t, struct config_item *item)
+{
+    const struct tier_spec *const tier = &config->cache.tiers[t];
+
+    if (strcmp(item->key->name, "bytes") != 0 || tier->max_bytes == 0)
+        return;
+    item->most = MIN(item->most, tier->max_bytes);
+    item->least = MAX(item->least, tier_cache_least_bytes(t, config->lanes.count) +
+                                       MIN(tier->array_bytes, CONFIG_BYTES_MAX));
+}
+
+/* One session's arena is a part of all of them. */
+static void limit_value(const struct config *config, struct config_item *item)
+{
+    if (strcmp(item->name, "socket.max_arena_bytes") == 0)
+        item->most = MIN(item->most, config->socket.max_total_arena_bytes);
+}
+
 static enum embtier_err give_directories(const struct config *config, struct config_item *item,
                                          config_item_fn *each, void *context)
 {
@@ -146,7 +172,8 @@ static enum embtier_err give_tiers(const struct config *config, const struct raw
         const bool in_file = raw && raw->tiers && t < raw->tiers_count;
 
         for (uint32_t i = 0; i < config_tier_key_count; i++) {
-            item->key = &config_tier_keys[i];
+            take_key(item, &config_tier_keys[i]);
+            limit_tier(config, t, item);
             item->in_file = in_file && is_in_section(item->key, &raw->tiers[t]);
             snprintf(item->name, sizeof(item->name), "cache.tiers[%u].%s", t, item->key->name);
             write_value(item->key, &config->cache.tiers[t], item->value);
@@ -168,6 +195,7 @@ static enum embtier_err give_key(const struct config *config, const struct raw_c
     if (key->type == CONFIG_PATHS)
         return strcmp(key->section, "rpc") == 0 ? give_addresses(section, item, each, context)
                                                 : give_directories(config, item, each, context);
+    limit_value(config, item);
     item->in_file = is_in_section(key, section);
     write_value(key, config, item->value);
     return each(context, item);
@@ -181,10 +209,19 @@ enum embtier_err config_each_item(const struct config *config, config_item_fn *e
     struct config_item item;
 
     for (uint32_t i = 0; i < config_key_count; i++) {
-        item.key = &config_keys[i];
+        take_key(&item, &config_keys[i]);
         TRY(give_key(config, raw, &item, each, context));
     }
     return EMBTIER_OK;
+}
+
+const char *config_item_allowed(struct config_allowed *buffer, const struct config_item *item)
+{
+    struct config_key key = *item->key;
+
+    key.least = item->least;
+    key.most = item->most;
+    return config_allowed(buffer, &key);
 }
 
 /* ---- One item ---- */

@@ -19,6 +19,7 @@
 struct config_item {
     char name[CONFIG_ITEM_NAME_MAX + 1];
     const struct config_key *key;
+    uint64_t least, most;              /* of a number, as other values here allow */
     bool in_file;                      /* else it has its default */
     char value[CONFIG_ITEM_VALUE_MAX]; /* "": none is set, and there is none to compute */
 };
@@ -28,6 +29,9 @@ struct config_item {
 typedef enum embtier_err config_item_fn(void *context, const struct config_item *item);
 MUST_CHECK enum embtier_err config_each_item(const struct config *config, config_item_fn *each,
                                              void *context);
+
+/* Returns config_allowed() of the key, with the item's own limits. */
+const char *config_item_allowed(struct config_allowed *buffer, const struct config_item *item);
 
 /* Finds one by its name. NOT_FOUND: the message has a name that is near, if any is. */
 MUST_CHECK enum embtier_err config_find_item(const struct config *config, const char *name,

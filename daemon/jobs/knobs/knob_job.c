@@ -39,7 +39,7 @@ static bool fill(Embtier__Knob *wire, const struct knob *knob)
     wire->is_running = knob->is_running;
     wire->in_other = knob->in_other;
     return put_text(&wire->name, 1, item->name) && put_text(&wire->value, 2, item->value) &&
-           put_text(&wire->allowed, 5, config_allowed(&allowed, item->key)) &&
+           put_text(&wire->allowed, 5, config_item_allowed(&allowed, item)) &&
            put_text(&wire->default_text, 6, item->key->default_text) &&
            put_text(&wire->text, 7, item->key->text) &&
            put_text(&wire->other_value, 10, knob->in_other ? knob->other_value : "");

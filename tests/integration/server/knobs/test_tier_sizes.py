@@ -207,6 +207,17 @@ def test_sizes_that_a_start_would_refuse_are_refused(tiered):
     tiered.stop()
 
 
+def test_the_sizes_that_are_allowed_are_told(tiered):
+    for name in (FIRST, SECOND):
+        least, most = answer(tiered, "knob", "get", name)["allowed"].removesuffix(", written like 4096 or 1.5GiB").split(" to ")
+        assert most == answer(tiered, "knob", "get", name.replace(".bytes", ".max_bytes"))["value"]
+        set_knob(tiered, name, least)
+        least_bytes, most_bytes = (int(size.removesuffix("MiB")) * MIB for size in (least, most))
+        assert "is too little for" in refused(tiered, "knob", "set", name, str(least_bytes - 1))
+        assert "is more than max_bytes" in refused(tiered, "knob", "set", name, str(most_bytes + 1))
+    tiered.stop()
+
+
 def test_a_tier_is_not_made_smaller_than_its_pins(tiered):
     must_have(tiered, FIRST, "dram", LARGE)
     rows = SMALL * MIB * 5 // 8 // 1024  # pinned rows may be half of the tier
