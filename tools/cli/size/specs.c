@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/cli/size/specs.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -169,20 +171,33 @@ static enum embtier_err add_all(struct specs *specs, const char *path, const jso
     return EMBTIER_OK;
 }
 
-enum embtier_err specs_read(struct specs *specs, const char *path, struct err_msg *msg)
+static enum embtier_err read_list(const char *path, json_t **ret_list, struct err_msg *msg)
 {
+    _cleanup_(closep) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
     json_error_t error;
-    json_t *const list = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
-    enum embtier_err err;
+    json_t *list;
 
+    if (fd < 0)
+        return err_set_errno(msg, errno, "%s: cannot be opened", TEXT_SHOWN(path));
+    errno = 0;
+    list = json_loadfd(fd, JSON_REJECT_DUPLICATES, &error);
+    if (!list && errno == EISDIR)
+        return err_set_errno(msg, errno, "%s: cannot be read", TEXT_SHOWN(path));
     if (!list)
         return err_set(msg, EMBTIER_INVALID, "%s:%d: %s; a JSON list of tables is needed",
                        TEXT_SHOWN(path), error.line, error.text);
-    err = json_is_array(list) ? add_all(specs, path, list, msg)
-                              : err_set(msg, EMBTIER_INVALID,
-                                        "%s: a JSON list of tables is needed, as `embtier -o json "
-                                        "table list` prints it",
-                                        TEXT_SHOWN(path));
-    json_decref(list);
-    return err;
+    *ret_list = list;
+    return EMBTIER_OK;
+}
+
+enum embtier_err specs_read(struct specs *specs, const char *path, struct err_msg *msg)
+{
+    _cleanup_(json_decrefp) json_t *list = NULL;
+
+    TRY(read_list(path, &list, msg));
+    return json_is_array(list) ? add_all(specs, path, list, msg)
+                               : err_set(msg, EMBTIER_INVALID,
+                                         "%s: a JSON list of tables is needed, as `embtier -o json "
+                                         "table list` prints it",
+                                         TEXT_SHOWN(path));
 }
