@@ -46,7 +46,7 @@ struct report {
     double seconds; /* time in which everything below was counted */
     struct writes *tables;
     size_t table_count;
-    struct writes dropped; /* of tables that are gone */
+    struct writes dropped; /* of tables that are gone, and of none */
     struct writes all;
     struct cause causes[CAUSES_MAX];
     size_t cause_count;
@@ -316,7 +316,7 @@ static bool print_tables(const struct report *report)
     for (size_t i = 0; ok && i < report->table_count; i++)
         ok = add_writes(text, report, &report->tables[i], report->tables[i].name);
     if (ok && written_bytes(&report->dropped) > 0)
-        ok = add_writes(text, report, &report->dropped, "(dropped)");
+        ok = add_writes(text, report, &report->dropped, "(other)");
     ok = ok && add_writes(text, report, &report->all, "(all)");
     if (ok)
         text_table_print(text, 0, stdout);
