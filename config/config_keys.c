@@ -338,20 +338,30 @@ const char *config_when_word(enum config_when when)
     return words[when];
 }
 
-static void print_keys(FILE *out, const char *prefix, const struct config_key *keys, uint32_t count)
+void config_each_key(config_key_fn *each, void *context)
 {
-    for (uint32_t i = 0; i < count; i++) {
-        struct config_allowed allowed;
+    char name[64];
 
-        fprintf(out, "%s.%s\t%s\t%s\t%s\t%s\n", prefix ? prefix : keys[i].section, keys[i].name,
-                config_allowed(&allowed, &keys[i]), keys[i].default_text, keys[i].text,
-                config_when_word(keys[i].when));
-        if (keys[i].type == CONFIG_TIERS)
-            print_keys(out, "cache.tiers[]", config_tier_keys, config_tier_key_count);
+    for (uint32_t i = 0; i < config_key_count; i++) {
+        snprintf(name, sizeof(name), "%s.%s", config_keys[i].section, config_keys[i].name);
+        each(context, name, &config_keys[i]);
+        for (uint32_t t = 0; config_keys[i].type == CONFIG_TIERS && t < config_tier_key_count;
+             t++) {
+            snprintf(name, sizeof(name), "cache.tiers[].%s", config_tier_keys[t].name);
+            each(context, name, &config_tier_keys[t]);
+        }
     }
+}
+
+static void print_key(void *out, const char *name, const struct config_key *key)
+{
+    struct config_allowed allowed;
+
+    fprintf(out, "%s\t%s\t%s\t%s\t%s\n", name, config_allowed(&allowed, key), key->default_text,
+            key->text, config_when_word(key->when));
 }
 
 void config_print_keys(FILE *out)
 {
-    print_keys(out, NULL, config_keys, config_key_count);
+    config_each_key(print_key, out);
 }

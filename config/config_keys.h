@@ -287,6 +287,10 @@ size_t config_words(enum config_type type, const char *const **ret_words);
 /* Returns "live", "start" or "hand". */
 const char *config_when_word(enum config_when when);
 
+/* Calls @each for all keys, in the order of the table. Those of tiers come behind cache.tiers, with
+ * "cache.tiers[]." before their names. @name is borrowed. */
+typedef void config_key_fn(void *context, const char *name, const struct config_key *key);
+void config_each_key(config_key_fn *each, void *context);
 /* Prints one line per key, "key <TAB> type <TAB> default <TAB> description <TAB> live" (or
  * "start", "hand"), for --help-config and the man page. */
 void config_print_keys(FILE *out);

@@ -74,7 +74,8 @@ const struct command commands[] = {
       "Amplification: bytes written to SSD per byte that clients updated. Store amplification:\n"
       "the same per byte of the rows that the server wrote back, which a cache makes fewer; it\n"
       "is ssd.write_amplification of a machine's file. The drives' capacity and rating come\n"
-      "from the server's configuration (endurance.*).\n"
+      "from the server's configuration (endurance.*). (other), or dropped_tables: tables that are\n"
+      "gone, and bytes of files that belong to none.\n"
       "\n"
       "Devices: those beneath the data directories and the tiers' files, with the bytes that\n"
       "all programs wrote since the server's start, the server's part, and the others'. Rates\n"
@@ -340,8 +341,9 @@ const struct command commands[] = {
       "\n"
       "With -o json: {ok, complete, warnings: [...]}, or {ok, error}.\n",
       "  embtier config check /etc/embtier/embtierd.yaml\n", command_config_check, NULL },
-    { "config keys", "", "list the keys of embtierd's configuration", "", "  embtier config keys\n",
-      command_config_keys, NULL },
+    { "config keys", "", "list the keys of embtierd's configuration",
+      "With -o json: {keys: [{name, changes, allowed, default, text}]}, as `embtier knob list`.\n",
+      "  embtier config keys\n", command_config_keys, NULL },
     { "config show", "", "show the configuration that is in force",
       "Prints each key with the value that the server has in force, and where that is from: the\n"
       "default, the file, the command line (option), or `embtier knob set` since the start. Live\n"
@@ -356,8 +358,8 @@ const struct command commands[] = {
       "Without FILE: with the file that the server was started with, as it is now. The server\n"
       "reads it, with the defaults of its machine. FILE is read here, and checked there.\n"
       "\n"
-      "Prints the keys whose values differ. Exit status: 0 if none does, else 1. A default that\n"
-      "is computed from other values differs only as these do, and is left out.\n"
+      "Prints the keys whose values differ. Exit status: 0 if none does, else 1. Defaults that\n"
+      "follow other values are left out.\n"
       "\n"
       "With -o json: {same, differences: [{name, running, file}]}. A value that one side does not\n"
       "have is null.\n",

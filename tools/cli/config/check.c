@@ -113,12 +113,34 @@ int command_config_check(struct cli *cli, int argc, char **argv)
     return EXIT_DONE;
 }
 
+/* As far as these go, an item is one of `embtier knob list`. */
+static void add_key(void *array, const char *name, const struct config_key *key)
+{
+    struct config_allowed allowed;
+
+    (void)json_array_append_new(array, json_pack("{s:s, s:s, s:s, s:s, s:s}", "name", name,
+                                                 "changes", config_when_word(key->when), "allowed",
+                                                 config_allowed(&allowed, key), "default",
+                                                 key->default_text, "text", key->text));
+}
+
+static json_t *keys_to_json(void)
+{
+    json_t *const array = json_array();
+
+    if (array)
+        config_each_key(add_key, array);
+    return json_pack("{s:o}", "keys", array);
+}
+
 int command_config_keys(struct cli *cli, int argc, char **argv)
 {
     const int exit_code = cli_arguments(cli, argc, argv, 0, 0);
 
     if (exit_code >= 0)
         return exit_code;
+    if (cli->json)
+        return cli_print_json(keys_to_json(), JSON_DOUBLE_DIGITS);
     config_print_keys(stdout);
     return EXIT_DONE;
 }

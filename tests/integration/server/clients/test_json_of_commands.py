@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every command of the table prints JSON with `-o json`, but those that are named here with a reason."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from daemons import CLI, Daemon
+
+MACHINE = Path(__file__).resolve().parents[4] / "docs" / "machine.yaml"
+# The order matters: later commands work on what earlier ones made. {} is a folder of the test.
+CALLS = {
+    "table create": "t --rows 1000 --dim 4", "table list": "", "table show": "t", "table move": "t --home array",
+    "set": "t 7=1,2,3,4", "get": "t 7", "status": "", "stats": "", "clients": "", "top": "--batch --frames 2 --delay 0.1",
+    "endurance": "", "checkpoint create": "", "checkpoint list": "", "checkpoint show": "1", "checkpoint verify": "1",
+    "checkpoint restore": "1 t --as restored", "checkpoint delete": "1 --yes", "compaction status": "", "compaction pause": "",
+    "compaction resume": "", "compaction schedule": "00:00-24:00", "compaction run": "", "jobs": "", "export": "t {}/export",
+    "import": "{}/export --as imported", "table drop": "imported --yes", "config check": "", "config keys": "", "config show": "",
+    "config diff": "", "knob list": "", "knob get": "log.level", "knob set": "log.level info", "size": "--rows 1000 --dim 4",
+    "doctor": "", "keys ca": "{}/keys", "keys server": "{}/keys localhost", "keys client": "{}/keys me", "keys token": "{}/token",
+    "keys hash": "{}/token", "keys show": "{}/token", "profile start": "", "profile stop": "",
+    "trace generate": "{}/trace --tables 2 --rows 100 --dim 4 --batches 5 --bags 2", "trace hottest": "{}/trace --table t0",
+    "profile show": "{}/trace --save {}/profile", "plan make": "{}/plan --profile {}/profile --machine {machine}",
+    "plan show": "{}/plan", "plan diff": "{}/plan {}/plan", "plan what-if": "{machine} --profile {}/profile",
+    "support-bundle": "--file {}/bundle.tar.gz",
+}  # fmt: skip
+# Tested where they have what they need.
+ELSEWHERE = {
+    "clients end": "a session that is to be ended: access/test_sessions.py",
+    "jobs cancel": "a job that waits: rows/test_moves.py",
+    "keys reload": "an access file: access/test_reload_command.py",
+    "apply": "a plan for the server's tables: placement/test_apply.py",
+    "plan check": "a plan in force and traffic: placement/test_plan_check.py",
+    "profile record": "traffic for some seconds: python/files/test_served_profile.py",
+    "profile save": "a profile of traffic: python/files/test_served_profile.py",
+}
+NO_JSON = {"completion": "prints a script"}
+
+
+def table_of_commands() -> list[str]:
+    text = subprocess.run([CLI, "--help"], check=True, capture_output=True, text=True).stdout
+    listed = text.partition("Commands:\n")[2].partition("\n\n")[0]
+    return [re.split(r" {2,}", line.strip())[0] for line in listed.splitlines()]
+
+
+@pytest.fixture
+def daemon(make_daemon):
+    daemon = make_daemon({"cache": {"tiers": [Daemon.dram()]}})
+    daemon.start()
+    return daemon
+
+
+def test_every_command_is_called_or_named():
+    assert sorted(table_of_commands()) == sorted([*CALLS, *ELSEWHERE, *NO_JSON])
+
+
+def test_every_command_prints_json_where_it_is_wanted(daemon, tmp_path):
+    for words, arguments in CALLS.items():
+        called = [*words.split(), *arguments.replace("{machine}", str(MACHINE)).replace("{}", str(tmp_path)).split()]
+        done = subprocess.run(
+            [CLI, "-s", daemon.socket, "-o", "json", *called], capture_output=True, text=True, timeout=60, check=False, stdin=subprocess.DEVNULL
+        )
+        assert done.returncode in ((0, 1) if words in ("doctor", "config diff") else (0,)), (words, done)
+        texts = done.stdout.splitlines() if words == "top" else [done.stdout]
+        try:
+            values = [json.loads(text) for text in texts]
+        except json.JSONDecodeError:
+            pytest.fail(f"no JSON of embtier {' '.join(called)}: {done.stdout[:500]!r}")
+        assert values and all(isinstance(value, (dict, list)) for value in values), (words, done.stdout)
+
+
+def test_the_keys_of_the_configuration_are_those_of_the_lines(daemon):
+    text = subprocess.run([CLI, "config", "keys"], check=True, capture_output=True, text=True).stdout
+    keys = json.loads(subprocess.run([CLI, "-o", "json", "config", "keys"], check=True, capture_output=True, text=True).stdout)["keys"]
+    names = ("name", "allowed", "default", "text", "changes")
+    assert [[key[name] for name in names] for key in keys] == [line.split("\t") for line in text.splitlines()]
+    knobs = json.loads(subprocess.run([CLI, "-s", daemon.socket, "-o", "json", "knob", "list"], check=True, capture_output=True, text=True).stdout)
+    shown = {re.sub(r"\[\d+\]", "[]", knob["name"]).removesuffix("[]") for knob in knobs["knobs"]}
+    assert shown <= {key["name"] for key in keys}
+
+
+def test_an_error_is_a_line_on_standard_error(daemon):
+    """As without `-o json`; the exit status tells what failed."""
+    for words, status in (("table show none", 1), ("knob get none", 1), ("table show", 2)):
+        done = subprocess.run([CLI, "-s", daemon.socket, "-o", "json", *words.split()], capture_output=True, text=True, timeout=60, check=False)
+        assert (done.returncode, done.stdout) == (status, "") and done.stderr.startswith("embtier"), done
