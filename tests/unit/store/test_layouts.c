@@ -161,6 +161,7 @@ static void test_blobs_of_old_versions_leave(void **state)
 {
     struct store_fixture *const f = *state;
     const uint64_t once = (uint64_t)ROWS * FIXTURE_ROW_BYTES;
+    uint64_t until_ns;
 
     open_as(f, LAYOUT_BLOB);
     for (uint32_t i = 0; i < 4; i++) {
