@@ -272,6 +272,10 @@ void control_handle_sessions(struct control *control, struct connection *connect
                              const Embtier__Request *request);
 /* Counts the listed sessions of each transport. */
 void control_count_transports(const struct control *control, uint32_t ret_counts[TRANSPORT_KINDS]);
+struct snapshot_session;
+/* Describes up to @most listed sessions, those that moved most rows. Returns how many. */
+uint32_t control_take_sessions(const struct control *control, struct snapshot_session *ret_sessions,
+                               uint32_t most);
 enum transport_kind control_transport_of(const struct connection *connection);
 
 /* ---- control_jobs.c ---- */

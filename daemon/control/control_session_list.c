@@ -9,6 +9,7 @@
 #include "daemon/access/access.h"
 #include "daemon/control/connection.h"
 #include "daemon/control/control_impl.h"
+#include "daemon/control/snapshot.h"
 #include "daemon/engine/sessions/session.h"
 #include "daemon/transport/transport.h"
 #include "proto/frame.h"
@@ -38,6 +39,53 @@ void control_count_transports(const struct control *control, uint32_t ret_counts
     for (const struct connection *c = control->connections; c; c = c->next)
         if (is_listed(c))
             ret_counts[control_transport_of(c)]++;
+}
+
+/* ---- A snapshot ---- */
+
+static struct snapshot_session session_of(const struct connection *connection)
+{
+    const struct session *const session = connection->session;
+    struct snapshot_session taken = {
+        .number = connection->number,
+        .age_ms = clock_since(clock_now_ns(&clock_monotonic), connection->since_ns) / 1000000,
+        .arena_bytes = connection->counted_bytes,
+        .connections = 1 + connection->further,
+        .transport = transport_word(control_transport_of(connection)),
+    };
+
+    if (!session)
+        return taken;
+    taken.requests = counter_get(&session->counts.requests);
+    taken.rows = counter_get(&session->counts.rows);
+    taken.in_flight = session_under_way(session);
+    taken.tickets = (uint32_t)counter_get(&session->counts.tickets);
+    return taken;
+}
+
+uint32_t control_take_sessions(const struct control *control, struct snapshot_session *ret_sessions,
+                               uint32_t most)
+{
+    uint32_t count = 0;
+
+    for (const struct connection *c = control->connections; c; c = c->next) {
+        struct snapshot_session session;
+        uint32_t least = 0;
+
+        if (!is_listed(c))
+            continue;
+        session = session_of(c);
+        if (count < most) {
+            ret_sessions[count++] = session;
+            continue;
+        }
+        for (uint32_t i = 1; i < count; i++)
+            if (ret_sessions[i].rows < ret_sessions[least].rows)
+                least = i;
+        if (ret_sessions[least].rows < session.rows)
+            ret_sessions[least] = session;
+    }
+    return count;
 }
 
 /* ---- The list ---- */

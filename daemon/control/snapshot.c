@@ -15,6 +15,8 @@
 #include "daemon/health/health.h"
 #include "daemon/jobs/plan/plan_record.h"
 #include "daemon/jobs/worker.h"
+#include "store/database/compaction_scheduler.h"
+#include "store/store.h"
 
 void snapshot_collect(const struct control *control, metric_sink *sink, void *context)
 {
@@ -80,16 +82,48 @@ static void note_rule(void *context, const struct health_rule *rule, const char 
         add_reason(context, "%s: %s", rule->name, why);
 }
 
-/* The server is ready while it takes requests of each kind. */
-void snapshot_find_reasons(struct snapshot *snapshot, bool stops)
+enum health snapshot_check_health(const struct snapshot *snapshot, health_found_fn *found,
+                                  void *context)
 {
     const struct health_figures figures = { read_figure, snapshot,
                                             (double)snapshot->uptime_ms / 1e3 };
 
+    return health_check(&figures, found, context);
+}
+
+/* The server is ready while it takes requests of each kind. */
+void snapshot_find_reasons(struct snapshot *snapshot, bool stops)
+{
     snapshot->reason_count = 0;
     if (stops)
         add_reason(snapshot, "the server is stopping");
-    (void)health_check(&figures, note_rule, snapshot);
+    (void)snapshot_check_health(snapshot, note_rule, snapshot);
+}
+
+/* Returns the last two parts of a path: the folders above them are nobody's business. */
+static const char *end_of(const char *path)
+{
+    const char *end = strrchr(path, '/');
+
+    while (end && end > path && end[-1] != '/')
+        end--;
+    return end ? end : path;
+}
+
+static void take_databases(const struct control *control, struct snapshot *snapshot)
+{
+    struct compaction_scheduler *const scheduler = store_compaction(control->parts->store);
+    struct compaction_view views[SNAPSHOT_DATABASES_MAX];
+
+    snapshot->database_count =
+        compaction_scheduler_list(scheduler, 0, SNAPSHOT_DATABASES_MAX, views);
+    for (uint32_t i = 0; i < snapshot->database_count; i++) {
+        struct snapshot_database *const database = &snapshot->databases[i];
+
+        database->view = views[i];
+        snprintf(database->name, sizeof(database->name), "%s",
+                 end_of(compaction_scheduler_path(scheduler, i)));
+    }
 }
 
 static void take_snapshot(struct control *control, struct snapshot *snapshot)
@@ -97,6 +131,9 @@ static void take_snapshot(struct control *control, struct snapshot *snapshot)
     snapshot->count = 0;
     snapshot_collect(control, add_figure, snapshot);
     metrics_latencies(control->parts, &snapshot->latencies);
+    take_databases(control, snapshot);
+    snapshot->session_count =
+        control_take_sessions(control, snapshot->sessions, SNAPSHOT_SESSIONS_MAX);
     snapshot->uptime_ms =
         (clock_now_ns(&clock_monotonic) - control->parts->started_ns) / UINT64_C(1000000);
     snapshot_find_reasons(snapshot, control->stop_wanted || control->stopping);

@@ -14,10 +14,15 @@
 #include "daemon/control/metrics.h"
 #include "daemon/engine/mail/inbox.h"
 #include "daemon/engine/sessions/latencies.h"
+#include "daemon/health/health.h"
 #include "daemon/jobs/plan/plan_record.h"
+#include "store/database/compaction_types.h"
 
 #define SNAPSHOT_LABEL_BYTES 64
 #define SNAPSHOT_REASONS_MAX 4
+/* A snapshot has some, if there are more. */
+#define SNAPSHOT_DATABASES_MAX 64
+#define SNAPSHOT_SESSIONS_MAX  32
 
 struct control;
 
@@ -31,6 +36,19 @@ struct snapshot_reason {
     char text[256];
 };
 
+/* A database of a shard: "shard-0003/replay". */
+struct snapshot_database {
+    char name[64];
+    struct compaction_view view;
+};
+
+/* A client. Names of clients and users, and addresses, are left out: readers may be anybody. */
+struct snapshot_session {
+    uint64_t number, age_ms, arena_bytes, requests, rows;
+    uint32_t connections, in_flight, tickets;
+    const char *transport; /* static */
+};
+
 struct snapshot {
     struct message message;
     /* Gives it back. Called by the control thread, or when that has ended; then it is not filled.
@@ -42,6 +60,10 @@ struct snapshot {
     uint64_t uptime_ms;
     struct plan_state plan;
     struct latencies latencies;
+    uint32_t database_count; /* that are listed */
+    uint32_t session_count;
+    struct snapshot_database databases[SNAPSHOT_DATABASES_MAX];
+    struct snapshot_session sessions[SNAPSHOT_SESSIONS_MAX]; /* those of most rows */
     size_t count;
     struct snapshot_figure figures[METRICS_MOST];
 };
@@ -51,6 +73,10 @@ void snapshot_send(struct control *control, struct snapshot *snapshot);
 
 /* Finds the reasons in the snapshot's figures. */
 void snapshot_find_reasons(struct snapshot *snapshot, bool stops);
+
+/* Checks the rules against the snapshot's figures; as health_check(). */
+enum health snapshot_check_health(const struct snapshot *snapshot, health_found_fn *found,
+                                  void *context);
 
 /* Control thread. Calls @sink for every figure of the server that is not of one table. */
 void snapshot_collect(const struct control *control, metric_sink *sink, void *context);

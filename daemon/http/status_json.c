@@ -88,6 +88,59 @@ static json_t *figures_of(const double figures[TABLE_FIGURE_COUNT])
     return object;
 }
 
+struct warnings {
+    json_t *list;
+};
+
+static void add_warning(void *context, const struct health_rule *rule, const char *why)
+{
+    const struct warnings *const warnings = context;
+
+    (void)json_array_append_new(
+        warnings->list, json_pack("{s:s, s:s, s:s, s:s}", "name", rule->name, "health",
+                                  health_word(rule->health), "why", why, "advice", rule->advice));
+}
+
+static json_t *databases_of(const struct snapshot *snapshot)
+{
+    static const char *const words[COMPACTION_STATE_COUNT] = {
+#define X(name, word, why) [COMPACTION_##name] = word,
+        COMPACTION_STATES(X)
+#undef X
+    };
+    json_t *const list = json_array();
+
+    for (uint32_t i = 0; i < snapshot->database_count; i++) {
+        const struct snapshot_database *const one = &snapshot->databases[i];
+
+        (void)json_array_append_new(
+            list,
+            json_pack("{s:s, s:s, s:I, s:I, s:I, s:b}", "name", one->name, "state",
+                      words[one->view.state], "pending_bytes", (json_int_t)one->view.pending_bytes,
+                      "level0_files", (json_int_t)one->view.level0_files, "running",
+                      (json_int_t)one->view.running, "urgent", one->view.is_urgent));
+    }
+    return list;
+}
+
+static json_t *sessions_of(const struct snapshot *snapshot)
+{
+    json_t *const list = json_array();
+
+    for (uint32_t i = 0; i < snapshot->session_count; i++) {
+        const struct snapshot_session *const one = &snapshot->sessions[i];
+
+        (void)json_array_append_new(
+            list, json_pack("{s:I, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "number",
+                            (json_int_t)one->number, "transport", one->transport, "age_ms",
+                            (json_int_t)one->age_ms, "connections", (json_int_t)one->connections,
+                            "arena_bytes", (json_int_t)one->arena_bytes, "requests",
+                            (json_int_t)one->requests, "rows", (json_int_t)one->rows, "in_flight",
+                            (json_int_t)one->in_flight, "tickets", (json_int_t)one->tickets));
+    }
+    return list;
+}
+
 /* Makes {"NAME": {"lookup_rows": 1, …}, …, "other": {…}}. */
 static json_t *tables_of(const struct table_top *top)
 {
@@ -103,9 +156,13 @@ static json_t *tables_of(const struct table_top *top)
 
 char *status_json(const struct snapshot *snapshot, const struct table_top *top)
 {
+    struct warnings warnings = { json_array() };
+    const enum health health = snapshot_check_health(snapshot, add_warning, &warnings);
     json_t *const status = json_pack(
-        "{s:s, s:o, s:I, s:b, s:o, s:o, s:o, s:o, s:o, s:o}", "version", EMBTIER_PROJECT_VERSION,
-        "libraries", libraries(), "uptime_ms", (json_int_t)snapshot->uptime_ms, "ready",
+        "{s:s, s:s, s:o, s:o, s:o, s:o, s:I, s:b, s:o, s:o, s:o, s:o, s:o, s:o}", "health",
+        health_word(health), "version", EMBTIER_PROJECT_VERSION, "warnings", warnings.list,
+        "databases", databases_of(snapshot), "sessions", sessions_of(snapshot), "libraries",
+        libraries(), "uptime_ms", (json_int_t)snapshot->uptime_ms, "ready",
         snapshot->reason_count == 0, "reasons", reasons_of(snapshot), "plan", plan_of(snapshot),
         "metrics", figures_json_metrics(figure_at, snapshot, snapshot->count), "hit_rates",
         figures_json_hit_rates(figure_at, snapshot, snapshot->count), "latencies",

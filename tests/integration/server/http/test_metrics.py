@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import re
 import shutil
 import subprocess
 import threading
@@ -50,6 +52,11 @@ def stats_of(daemon: Daemon) -> dict:
         [CLI, "--address", daemon.socket, "-o", "json", "stats"], capture_output=True, text=True, timeout=60, check=True
     )
     return json.loads(said.stdout)
+
+
+def compaction_of(daemon: Daemon) -> dict:
+    command = [CLI, "--address", daemon.socket, "-o", "json", "compaction", "status", "--all"]
+    return json.loads(subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout)
 
 
 def test_latencies_are_within_those_of_the_client(http_daemon: Daemon):
@@ -150,6 +157,39 @@ def test_status_json_has_what_the_command_prints(http_daemon: Daemon):
     assert status["metrics"]["request_rows"]["set"] == ROWS
     assert status["hit_rates"].keys() == {"dram", "pmem"}
     assert "users" not in status  # readers are nobody
+    assert status["health"] == "ok" and status["warnings"] == []
+
+
+def test_status_json_has_databases_and_clients_without_names(http_daemon: Daemon):
+    port = port_of(http_daemon)
+    with http_daemon.connect(client_name="secret-client") as server:
+        table = server.create_table("t", DIM)
+        table.set(*rows_of(ROWS))
+        answer = get(port, "/status.json").text
+        status = json.loads(answer)
+        (session,) = status["sessions"]
+        assert session["transport"] == "shm" and session["connections"] == 1 and session["in_flight"] == 0
+        assert session["requests"] >= 1 and session["rows"] == ROWS and session["arena_bytes"] > 0
+        assert "secret-client" not in answer and str(http_daemon.folder) not in answer
+        assert session.keys().isdisjoint({"user", "uid", "pid", "address", "client"})
+        listed = {re.sub(r"^.*/(shard-)", r"\1", one["path"]): one["state"] for one in compaction_of(http_daemon)["databases"]}
+        assert {one["name"] for one in status["databases"]} == listed.keys()
+        assert all(one["pending_bytes"] >= 0 and one["urgent"] is False for one in status["databases"])
+    await_true(lambda: json.loads(get(port, "/status.json").text)["sessions"] == [], "the client is gone")
+
+
+def test_many_tables_clients_and_databases_fit(make_daemon):
+    daemon = make_daemon({**LISTEN, "http": {**LISTEN["http"], "tables": 120}, "data": {"shards_per_directory": 40}})
+    daemon.start()
+    with contextlib.ExitStack() as stack:
+        servers = [stack.enter_context(daemon.connect(arena_bytes=1 << 20)) for _ in range(40)]
+        for i in range(1000):
+            servers[0].create_table(f"table_with_a_name_of_some_length_{i:04}", 4)
+        answer = get(port_of(daemon), "/status.json")
+    assert answer.status == 200 and len(answer.text) <= 256 << 10
+    status = json.loads(answer.text)
+    assert (len(status["tables"]), len(status["databases"]), len(status["sessions"])) == (121, 64, 32)
+    assert status["metrics"]["sessions"] == 40
 
 
 def test_scrapes_go_on_beside_work_reloads_and_a_stop(make_daemon):
