@@ -444,6 +444,40 @@ static int print_report(const struct report *report, bool is_interval)
 
 /* ---- The command ---- */
 
+void help_endurance(FILE *out)
+{
+    fputs(
+        "\n"
+        "Amplification: bytes written to SSD per byte that clients updated. Store amplification:\n"
+        "the same per byte of the rows that the server wrote back, which a cache makes fewer; it\n"
+        "is ssd.write_amplification of a machine's file. The drives' capacity and rating come\n"
+        "from the server's configuration (endurance.*). (other), or dropped_tables: tables that\n"
+        "are gone, and bytes of files that belong to none.\n"
+        "\n"
+        "Devices: those beneath the data directories and the tiers' files, with the bytes that\n"
+        "all programs wrote since the server's start, the server's part, and the others'. Rates\n"
+        "of the last hour, day and week outlive the server. Without --interval, rates need an\n"
+        "hour. NVMe drives are asked for their health: this needs CAP_SYS_ADMIN, so run the\n"
+        "command as root on the server's machine. Life left: of the drive that wears out first,\n"
+        "by its share of the rating and what it reports, at these rates.\n"
+        "\n"
+        "With -o json: {uptime_s, seconds, tables: [{name, updated_rows, updated_bytes,\n"
+        "flush_bytes, compaction_bytes, write_amplification}], dropped_tables, all_tables,\n"
+        "written_bytes_by_cause, written_bytes, write_amplification, stored_row_bytes,\n"
+        "store_amplification, written_bytes_per_day, capacity_bytes, drive_writes_per_day,\n"
+        "rated_written_bytes, rated_drive_writes_per_day, rated_life_years, devices: [{name,\n"
+        "capacity_bytes, counted, written_bytes, server_bytes, others_bytes, daily_bytes:\n"
+        "{hour, day, week}, drive_writes_per_day, history_seconds, history_bytes,\n"
+        "max_dwpd_exceeded, write_back_held, life: {written_bytes, counted_by_drives,\n"
+        "left_bytes, years, least_years, most_years}, health: {device, failing, warnings,\n"
+        "critical_warnings, used_percent, spare_percent, spare_threshold_percent,\n"
+        "written_units, written_bytes, media_written_bytes, drive_amplification, media_errors,\n"
+        "temperature_celsius, power_on_hours, unsafe_shutdowns}, health_error}],\n"
+        "daily_bytes: {hour, day, week}, history_seconds, life: {...}, life_device, life_ends};\n"
+        "an unknown value is null.\n",
+        out);
+}
+
 int command_endurance(struct cli *cli, int argc, char **argv)
 {
     double seconds = 0;
