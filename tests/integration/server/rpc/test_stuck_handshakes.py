@@ -46,8 +46,11 @@ def stopped(thread: int) -> Iterator[None]:
 
 
 def threads_of(pid: int, name: str) -> list[int]:
-    tasks = Path(f"/proc/{pid}/task").iterdir()
-    return [int(task.name) for task in tasks if (task / "comm").read_text().strip() == name]
+    found = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # this thread has just ended
+            found += [int(task.name)] if (task / "comm").read_text().strip() == name else []
+    return found
 
 
 @pytest.mark.parametrize("kind", ["tls"], indirect=True)
